@@ -1,33 +1,31 @@
-/** The parameters of a plugin call: the CNI_* variables (SPEC §Parameters). An empty one counts as missing. @module */
+/** The CNI_* variables (SPEC §Parameters). An empty one counts as missing. */
 import { CniError, Code } from "./error.ts";
 import { excerpt } from "./jsonc.ts";
 import { type CniCommand, introducedIn } from "./version.ts";
 
-/** The parameters of a call besides CNI_COMMAND. */
+/** Parameters of a call, without CNI_COMMAND. */
 export interface Parameters {
   /** Empty for GC, STATUS and VERSION. */
   readonly containerId: string;
-  /** Empty for GC, STATUS and VERSION. */
+  /** Empty as `containerId`. */
   readonly ifname: string;
-  /** Path of the namespace; always there for ADD and CHECK. */
+  /** Path of the namespace; set for ADD and CHECK. */
   readonly netns?: string;
-  /** CNI_ARGS as given; {@linkcode parseArgs} reads it. */
+  /** CNI_ARGS, for {@linkcode parseArgs}. */
   readonly args: string;
-  /** Directories with plugins; may be empty, as only delegation needs them. */
+  /** Plugin directories for delegation; may be empty. */
   readonly path: readonly string[];
   /** Whether a plugin may work on its own namespace. */
   readonly netnsOverride: boolean;
 }
 
-/** The CNI_* variables, read. */
 export interface Environment extends Parameters {
   readonly command: CniCommand;
 }
 
-/** Whether a command is about one attachment, and so needs its parameters. */
 const isAttachmentCommand = (command: string): boolean => ["ADD", "DEL", "CHECK", "RESTORE"].includes(command);
 
-/** Checks that a command has all its parameters. @throws {CniError} code 4 naming every one that is missing or wrong */
+/** @throws {CniError} code 4 naming every missing or wrong parameter */
 export function requireParameters(parameters: Parameters & { readonly command: string }): void {
   const { command, containerId, netns = "", ifname } = parameters;
   if (!isAttachmentCommand(command)) return;
@@ -41,7 +39,7 @@ export function requireParameters(parameters: Parameters & { readonly command: s
   if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${command}: ${problems.join("; ")}`);
 }
 
-/** Reads the CNI_* variables. @throws {CniError} code 4 naming every variable that is missing or wrong */
+/** @throws {CniError} code 4 naming every missing or wrong variable */
 export function parseEnvironment(env: Readonly<Record<string, string | undefined>>): Environment {
   const command = parseCommand(env.CNI_COMMAND ?? "");
   const isAttachment = isAttachmentCommand(command);
@@ -51,7 +49,7 @@ export function parseEnvironment(env: Readonly<Record<string, string | undefined
     ifname: isAttachment ? env.CNI_IFNAME ?? "" : "",
     ...(isAttachment && env.CNI_NETNS && { netns: env.CNI_NETNS }),
     args: env.CNI_ARGS ?? "",
-    // An empty entry would mean the working directory, where any file could become a plugin.
+    // An empty entry would mean the working directory: any file there could become a plugin.
     path: (env.CNI_PATH ?? "").split(":").filter((directory) => directory !== ""),
     netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
   };
@@ -59,17 +57,15 @@ export function parseEnvironment(env: Readonly<Record<string, string | undefined
   return environment;
 }
 
-/** What is wrong with a container id, or nothing: a letter or digit, then letters, digits, `_`, `.`, `-`. */
+/** What is wrong with a container id (SPEC §Parameters), or nothing. */
 export function containerIdProblem(id: string): string | undefined {
   if (id === "") return "is empty";
   if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(id)) return undefined;
   return `${excerpt(id)} must start with a letter or digit and hold only letters, digits, "_", "." and "-"`;
 }
 
-/** What is wrong with a network name, or nothing; the rule is that of container ids. */
 export const networkNameProblem = containerIdProblem;
 
-/** What is wrong with a name for a Linux interface, or nothing. */
 export function ifnameProblem(name: string): string | undefined {
   if (name === "") return "is empty";
   const quoted = excerpt(name);
@@ -85,22 +81,22 @@ export function ifnameProblem(name: string): string | undefined {
 }
 
 /**
- * What is wrong with a name for a new interface, or nothing. The kernel replaces a `%`, and refuses names that /proc/sys
- * has beside interfaces (net/ipv4/devinet.c `sysctl_dev_name_is_allowed()`).
+ * For a new interface. The kernel replaces a `%`, and refuses names of /proc/sys (net/ipv4/devinet.c
+ * `sysctl_dev_name_is_allowed()`).
  */
 export function linkNameProblem(name: string): string | undefined {
   if (name === "all" || name === "default") return `"${name}" stands for all interfaces in /proc/sys, and names none`;
   return ifnameProblem(name) ?? (name.includes("%") ? `${excerpt(name)} has a %` : undefined);
 }
 
-/** What is wrong with the name of a container's interface for ADD, or nothing. It stands in the ruleset, where nft(8) reads no `"`. */
+/** For ADD: the name stands in the ruleset, where nft(8) reads no `"`. */
 export function newIfnameProblem(name: string): string | undefined {
   return linkNameProblem(name) ?? (name.includes('"') ? `${excerpt(name)} has a "` : undefined);
 }
 
 /**
- * Reads CNI_ARGS strictly: `K=V;K2=V2`, only declared keys in their exact spelling. An empty value counts as missing.
- * Unknown keys are ignored only if `IgnoreUnknown` is true, wherever it stands.
+ * Reads CNI_ARGS (`K=V;K2=V2`). Keys match exactly, and an empty value counts as missing. `IgnoreUnknown` allows
+ * undeclared keys, wherever it stands.
  *
  * @throws {CniError} code 4
  */
@@ -127,7 +123,7 @@ export function parseArgs<const K extends readonly string[]>(
   return known as { readonly [N in K[number]]?: string };
 }
 
-/** The pairs of CNI_ARGS, in order; parts without `=` are left out, and the first of several `=` splits. */
+/** The pairs of CNI_ARGS, in order. Skips parts without `=`; the first `=` splits. */
 export function parsePairs(text: string): readonly (readonly [key: string, value: string])[] {
   return text.split(";").filter((pair) => pair.includes("=")).map((pair) => {
     const [key = "", ...value] = pair.split("=");

@@ -1,8 +1,7 @@
-/** The error object of the specification, and how every thrown error becomes one. @module */
 import type { Version } from "./version.ts";
 
 /**
- * Codes of the specification (§Error); 8 and 999 are the reference plugins'. Plugins have 100 and up.
+ * Codes of the specification (§Error); 8 and 999 are the reference plugins'.
  *
  * @example
  * ```ts
@@ -30,15 +29,15 @@ export const Code = {
   TryAgainLater: 11,
   /** STATUS: an ADD would fail. */
   NotAvailable: 50,
-  /** STATUS: an ADD would fail, and attached containers may be cut off. */
+  /** STATUS: attached containers may be cut off too. */
   LimitedConnectivity: 51,
   Internal: 999,
 } as const;
-/** One of the codes that have a name. */
+/** One of these codes. */
 export type Code = (typeof Code)[keyof typeof Code];
 
 /**
- * A configuration holds something that cannot be used.
+ * A configuration holds an unusable value.
  *
  * @example
  * ```ts
@@ -55,13 +54,13 @@ export class ConfigError extends Error {
   /** Always `ConfigError`. */
   override readonly name = "ConfigError";
 
-  /** `got` is not shortened further. */
+  /** `got` is shortened already. */
   constructor(
-    /** Where in the document: `plugins[0].ipam.subnet`; empty for the document itself. */
+    /** Where in the document: `plugins[0].ipam.subnet`; empty for all of it. */
     readonly path: string,
     /** What belongs there: `a CIDR such as "10.1.0.0/16"`. */
     readonly expected: string,
-    /** What is there, as JSON, shortened; `nothing` when absent. */
+    /** The value there as JSON, shortened; `nothing` if absent. */
     readonly got: string,
     /** As far as known. */
     readonly location: SourceLocation = {},
@@ -70,7 +69,7 @@ export class ConfigError extends Error {
     super(`Cannot use ${subject}: ${path || "the document"} must be ${expected}: got ${got}`);
   }
 
-  /** The same error with more of its location. */
+  /** Adds to the location. */
   withLocation(location: SourceLocation): ConfigError {
     return new ConfigError(this.path, this.expected, this.got, { ...this.location, ...location });
   }
@@ -86,7 +85,7 @@ function quoteName(name: string): string {
   return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }
 
-/** Where a configuration comes from. `line` and `column` count from 1 and come together. */
+/** Where a configuration comes from; `line` and `column` come together. */
 export interface SourceLocation {
   /** Its name. */
   readonly network?: string;
@@ -99,7 +98,7 @@ export interface SourceLocation {
 }
 
 /**
- * The only error that leaves the process. `code` is one of {@linkcode Code}, or a plugin's own from 100 up.
+ * The only error that leaves the process.
  *
  * @example
  * ```ts
@@ -116,12 +115,12 @@ export interface SourceLocation {
 export class CniError extends Error {
   /** Always `CniError`. */
   override readonly name = "CniError";
-  /** 1 to 99 the specification's, 100 and up the plugin's own. */
+  /** One of {@linkcode Code}; from 100 up, a plugin's own. */
   readonly code: number;
-  /** What helps to find the cause, in one line; never empty. */
+  /** Helps to find the cause; one line, never empty. */
   readonly details?: string;
 
-  /** `message` is one sentence without a full stop: the specification's `msg`. */
+  /** `message` is the specification's `msg`: one sentence without a full stop. */
   constructor(code: number, message: string, options: { details?: string; cause?: unknown } = {}) {
     super(message, { cause: options.cause });
     this.code = code;
@@ -136,9 +135,9 @@ export class CniError extends Error {
   /**
    * The CNI error for anything thrown; never throws.
    *
-   * The code is that of the first known error along `cause`: ConfigError 7, SyntaxError 6, an interrupted wait 11, a failed
-   * system call on a file 5, all else 999. Of a SuppressedError, the error thrown first gives the message; `details` names
-   * the others, which come from clean-up. An AggregateError gives its own message, if it has one.
+   * The first known error along `cause` gives the code: ConfigError 7, SyntaxError 6, an interrupted wait 11, a failed
+   * system call on a file 5, all else 999. A SuppressedError has the message of the error thrown first; `details` names
+   * those of clean-up. An AggregateError keeps its own message, if any.
    */
   static from(error: unknown): CniError {
     try {
@@ -164,7 +163,7 @@ function toCniError(error: unknown): CniError {
   ];
   const details = [...new Set(detailParts)].filter((text) => text !== "").join("; ");
   return new CniError(codeOf(first), aggregateMessage || messageOf(first), {
-    // The error of a plugin in this process has the hint already.
+    // Plugins of this process add the hint themselves.
     details: details.includes(hint) ? details : [...(details ? [details] : []), hint].join("; "),
     cause: error,
   });
@@ -172,11 +171,11 @@ function toCniError(error: unknown): CniError {
 
 interface CombinedError {
   readonly error: unknown;
-  /** Whether it comes from clean-up after the first. */
+  /** Thrown by clean-up after the first. */
   readonly fromCleanup: boolean;
 }
 
-/** The errors inside, in the order in which they were thrown. */
+/** In the order in which they were thrown. */
 function flatten(
   error: unknown,
   fromCleanup = false,
@@ -212,7 +211,7 @@ function codeOf(error: unknown): number {
   return Code.Internal;
 }
 
-/** An error and its causes; limited, since causes may form a ring. */
+/** Limited: causes may form a ring. */
 function causeChain(error: unknown): SystemErrorLike[] {
   const chain: SystemErrorLike[] = [];
   for (let next = error; next instanceof Error && chain.length < 10; next = next.cause) chain.push(next);
@@ -232,14 +231,13 @@ function isInterrupted({ name, code }: SystemErrorLike): boolean {
   return name === "SystemError" && code === "EINTR";
 }
 
-/** What to do about a refused system call, or why it was given up. */
 function hintFor(error: unknown): string {
   const refusal = causeChain(error).find(({ name }) => name === "SystemError" || name === "NetlinkError");
   if (!refusal) return "";
   return isInterrupted(refusal) ? SIGNAL_HINT : isPermissionDenied(refusal) ? PERMISSION_HINT : "";
 }
 
-/** Whether root would not be refused. EACCES says so of files only, not of netlink and execve(2). */
+/** Whether root could do it. EACCES says so only of files, not of netlink and execve(2). */
 function isPermissionDenied(error: SystemErrorLike): boolean {
   return error.code === "EPERM" || (error.code === "EACCES" && isFileError(error));
 }

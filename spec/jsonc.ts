@@ -1,14 +1,12 @@
-/** JSON text in and out, and how errors name what stands in it. @module */
-
-/** Levels of arrays and objects: far below where printing overflows the stack, far above what anybody writes. */
+/** Deepest nesting: far below where printing overflows the stack. */
 const MAX_DEPTH = 1000;
 
 /**
- * Reads JSON, with comments and trailing commas allowed; the last of duplicate keys wins. Numbers that a double would
- * change stay as text (`JSON.rawJSON`) and print unchanged.
+ * Reads JSON with comments and trailing commas; the last of duplicate keys wins. Numbers that a double would change
+ * stay text (`JSON.rawJSON`) and print unchanged.
  *
- * @param source what errors call the text, such as its file
- * @throws {SyntaxError} naming line and column, or that it is nested too deep
+ * @param source the text's name in errors
+ * @throws {SyntaxError} naming line and column, or too deep nesting
  */
 export function parseJson(text: string, source = "JSON"): unknown {
   const node = parseStrictOrJsonc(text, source);
@@ -29,7 +27,7 @@ function parseStrictOrJsonc(text: string, source: string): unknown {
   }
 }
 
-/** Not recursive: recursion itself would overflow the stack. */
+/** Not recursive, which would overflow the stack. */
 function isDeeperThan(node: unknown, maxDepth: number): boolean {
   let level = [node];
   for (let depth = 1; level.length > 0; depth++) {
@@ -49,19 +47,19 @@ export function stringifyJson(value: unknown, indent = 0): string {
   );
 }
 
-/** A value as JSON, cut to what fits into an error; `nothing` for `undefined`. */
+/** A value as JSON, shortened for errors; `nothing` for `undefined`. */
 export function excerpt(node: unknown): string {
   const json = node === undefined ? "nothing" : JSON.stringify(node);
   return json.length > 80 ? `${json.slice(0, 79)}…` : json;
 }
 
-/** The path of a member: `ipam.ranges`, `["cni.dev/attachments"]`. */
+/** `ipam.ranges`, or `["cni.dev/attachments"]`. */
 export function memberPath(path: string, key: string): string {
   if (!/^[A-Za-z_][\w-]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
   return path === "" ? key : `${path}.${key}`;
 }
 
-/** Line and column, from 1, of a path such as `plugins[0].ipam`, or of what should hold it; nothing for broken text. */
+/** Line and column, from 1, of a path such as `plugins[0].ipam` or its nearest parent. */
 export function locate(text: string, path: string): { line: number; column: number } | undefined {
   try {
     let node = loadJsoncParser().parseTree(text);
@@ -72,7 +70,7 @@ export function locate(text: string, path: string): { line: number; column: numb
     }
     return node && lineAndColumn(text, node.offset);
   } catch {
-    return undefined; // nested too deep to find positions: the error is printed without one
+    return undefined; // nested too deep for positions
   }
 }
 
@@ -81,12 +79,12 @@ const MAX_PATH_LENGTH = 100;
 type JsoncParser = Pick<typeof import("jsonc-parser"), "getLocation" | "parse" | "parseTree">;
 type Node = import("jsonc-parser").Node;
 
-/** Loaded after a failure only. The main module would load an editor and a formatter too. */
+/** Needed only after a failure. The package's main module loads an editor and a formatter too. */
 function loadJsoncParser(): JsoncParser {
   return require("jsonc-parser/lib/esm/impl/parser.js");
 }
 
-/** By the parser's error codes from 1 on. @see ParseErrorCode of jsonc-parser */
+/** In the order of the parser's codes, from 1 (ParseErrorCode of jsonc-parser). */
 const parseErrorMessages = () => [
   "invalid symbol",
   "invalid number format",
@@ -107,7 +105,7 @@ const parseErrorMessages = () => [
 ];
 
 function parseStrict(text: string): unknown {
-  // Only numbers of many digits, with a fraction or an exponent, and -0 can print otherwise: they need the slower call.
+  // Long numbers, fractions, exponents and -0 may print otherwise: they need the slower call.
   const needsNumberText = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE]|[\s:[,]-0/.test(text);
   return needsNumberText ? JSON.parse(text, keepNumberText) : JSON.parse(text);
 }
@@ -118,9 +116,9 @@ function keepNumberText(_key: string, value: unknown, { source }: { source?: str
     : value;
 }
 
-/** Blanks comments, trailing commas and a byte order mark, so that all positions stay. */
+/** Also blanks trailing commas and a byte order mark. All positions stay. */
 function blankComments(text: string): string {
-  // An unclosed string or comment matches up to the end: a search from every later quote would take quadratic time.
+  // Unclosed strings and comments match to the end: a search from every later quote would take quadratic time.
   return text
     .replace(/^\ufeff/, " ")
     .replace(
@@ -137,7 +135,7 @@ function isClosedComment(comment: string): boolean {
   return comment[1] === "/" || (comment.length > 3 && comment.endsWith("*/"));
 }
 
-/** `:3:7, in plugins[0].ipam: comma expected`, or the parser's message without a position. */
+/** `:3:7, in plugins[0].ipam: comma expected`, or the parser's message alone. */
 function describeSyntaxError(text: string, error: unknown): string {
   try {
     const errors: import("jsonc-parser").ParseError[] = [];
@@ -158,7 +156,7 @@ function findMember(node: Node | undefined, name: string): Node | undefined {
   return node?.children?.findLast((property) => property.children?.[0].value === name)?.children?.[1];
 }
 
-/** The parts of a path as the errors of schema.ts write it: `plugins[0].ipam` has three. */
+/** Splits a path: `plugins[0].ipam` has three segments. */
 export function pathSegments(path: string): (string | number)[] {
   const parts = path.matchAll(/\[([0-9]+)\]|\[("(?:\\.|[^"\\])*")\]|([^.[\]]+)/g);
   return Array.from(parts, ([, index, quoted, name]) => index ? Number(index) : quoted ? JSON.parse(quoted) : name);

@@ -1,18 +1,16 @@
-/** The keys of a JSON text, one by one: an object keeps only the last of two equal keys. @module */
+/** All keys in a JSON text: a parsed object keeps only the last of two equal ones. */
 
 interface Level {
-  /** Of the object or array itself. */
   readonly path: readonly string[];
   readonly isObject: boolean;
-  /** Of an array: the index of the next element. */
+  /** Array: index of the next element. */
   index: number;
-  /** Of an object: the current key; while there is none, the next string is a key. */
+  /** Object: the current key; without one, the next string is a key. */
   key: string | undefined;
 }
 
 /**
- * The path of every key of every object, in the order of the text: `["sysctl", "net.core.somaxconn"]`. Elements of
- * arrays have names such as `[0]`.
+ * The path of every key, in order: `["sysctl", "net.core.somaxconn"]`. Array elements are `[0]`.
  *
  * @param text what `parseJson` accepts
  */

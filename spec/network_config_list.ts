@@ -1,4 +1,3 @@
-/** Network configurations, and each plugin's request from one (SPEC §Configuration format, §Deriving). @module */
 import {
   type Attachment,
   attachmentsSchema,
@@ -16,19 +15,19 @@ import * as schema from "./schema.ts";
 import { suggestion } from "./suggest.ts";
 import { atLeast, type CniCommand, compareVersions, parseVersion, type Version, VERSIONS } from "./version.ts";
 
-/** A network, ready to be run (SPEC §Configuration format). */
+/** A network (SPEC §Configuration format). */
 export interface NetworkConfigList {
   /** A letter or digit, then letters, digits, `_`, `.` and `-`. */
   readonly name: string;
-  /** The newest version of the list that this program speaks. */
+  /** The newest listed version that this program speaks. */
   readonly cniVersion: Version;
   /** CHECK succeeds without a plugin. */
   readonly disableCheck: boolean;
   /** GC does nothing: for lists that share a name. */
   readonly disableGC: boolean;
-  /** Plugins from files of their own are not added. */
+  /** Ignores plugins in files of their own. */
   readonly loadOnlyInlinedPlugins: boolean;
-  /** May be empty: plugins can also be in files of their own. */
+  /** May be empty: plugins can be in files of their own. */
   readonly plugins: readonly PluginEntry[];
   /** As written. */
   readonly text: string;
@@ -38,21 +37,20 @@ export interface NetworkConfigList {
 
 /** One plugin of a network. */
 export interface PluginEntry {
-  /** The plugin's name, without a directory. */
+  /** Its name, without a directory. */
   readonly type: string;
-  /** `ipam.type`; absent for no address management. */
+  /** `ipam.type`, if any. */
   readonly ipamType?: string;
-  /** Those that it declares. */
+  /** Declared ones. */
   readonly capabilities: readonly string[];
   /** As written. */
   readonly raw: schema.JsonObject;
 }
 
-/** What a request has besides the configuration. */
 export interface PluginRequestOptions {
   readonly command: CniCommand;
   readonly prevResult?: Result;
-  /** By capability; the plugin gets those that it declares. */
+  /** By capability; plugins get those that they declare. */
   readonly capabilityArgs?: schema.JsonObject;
   readonly validAttachments?: readonly Attachment[];
 }
@@ -74,11 +72,11 @@ const pluginEntrySchema = schema.lazy(() =>
   })
 );
 
-/** Limits far above any need: a wrong file could take minutes otherwise. */
+/** Far above any need: a wrong file could take minutes otherwise. */
 const MAX_PLUGINS = 1000;
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
-/** In 0.4.0 it was text. */
+/** Text in 0.4.0. */
 const booleanOrText: schema.Schema<boolean> = {
   parse: (node, path) =>
     typeof node === "string" && /^(true|false)$/i.test(node)
@@ -87,8 +85,8 @@ const booleanOrText: schema.Schema<boolean> = {
 };
 
 /**
- * Reads a network list, or a single plugin's object as a list of one. Comments and trailing commas are allowed. The
- * list's own keys match exactly, those of plugins without regard to case, as in libcni.
+ * Reads a network list, or a single plugin's object as a list of one; comments and trailing commas are allowed. As in
+ * libcni, the list's own keys match exactly, those of plugins in any case.
  *
  * @example
  * ```ts
@@ -106,7 +104,7 @@ const booleanOrText: schema.Schema<boolean> = {
  * @param source the text's file, for errors
  * @throws {SyntaxError} naming line and column
  * @throws {ConfigError} naming network, path, line and column
- * @throws {CniError} code 1 if this program speaks no version of the list
+ * @throws {CniError} code 1 if no version of the list is known
  */
 export function parseNetworkConfigList(text: string, source?: string): NetworkConfigList {
   return parseLocated(text, source, (node) => {
@@ -126,16 +124,16 @@ export function parseNetworkConfigList(text: string, source?: string): NetworkCo
   });
 }
 
-/** Reads one plugin's object from a file of its own. @throws {SyntaxError} @throws {ConfigError} */
+/** For a plugin in a file of its own. @throws {SyntaxError} @throws {ConfigError} */
 export function parsePluginEntry(text: string, source?: string): PluginEntry {
   return parseLocated(text, source, (node) => parseEntry(node, ""));
 }
 
 /**
- * The configuration for one plugin of this process. Unknown keys pass unchanged, numbers included.
+ * For a plugin of this process. Unknown keys pass unchanged, numbers included.
  *
  * @param warn gets what a DEL continues without
- * @throws {CniError} if the version of the list cannot say `prevResult`
+ * @throws {CniError} if the list's version cannot express `prevResult`
  */
 export function derivePluginConfig(
   list: NetworkConfigList,
@@ -144,7 +142,7 @@ export function derivePluginConfig(
   warn?: (problem: string) => void,
 ): PluginConfig {
   const { command, prevResult } = options;
-  // A later version's result may have no form in 0.2, which must not keep a container attached.
+  // A newer result may have no form in 0.2; DEL must work all the same.
   const isSeen = takesPrevResult(command) && (command !== "DEL" || atLeast(list.cniVersion, "0.3.0"));
   const seenPrevResult = prevResult && isSeen ? resultAsSeenIn(list.cniVersion, prevResult) : undefined;
   // Plugins of this process answer STATUS in every version.
@@ -154,7 +152,7 @@ export function derivePluginConfig(
   });
 }
 
-/** The same for a program, which checks its configuration itself. */
+/** For a program, which checks its configuration itself. */
 export function deriveProgramConfig(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -173,14 +171,14 @@ export function deriveProgramConfig(
 
 const takesPrevResult = (command: CniCommand): boolean => command === "ADD" || command === "DEL" || command === "CHECK";
 
-/** A plugin's configuration without `prevResult`. */
+/** Leaves out `prevResult` (SPEC §Deriving). */
 function deriveDocument(
   list: NetworkConfigList,
   plugin: PluginEntry,
   { command, capabilityArgs = {}, validAttachments = [] }: PluginRequestOptions,
 ): schema.JsonObject {
   const derivedKeys: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
-  // From a prevResult in a file, the first plugin would conclude that another ran before it (SPEC §ADD).
+  // A prevResult in the file would tell the first plugin that another ran before it (SPEC §ADD).
   const removedKeys = ["cniversion", "name", "prevresult"];
   if (takesPrevResult(command)) {
     removedKeys.push("capabilities"); // for the runtime only (SPEC §Deriving, DRV-08)
@@ -198,12 +196,12 @@ function deriveDocument(
   return Object.fromEntries([...Object.entries(derivedKeys), ...passedOn]);
 }
 
-/** The request for one plugin as JSON text. @throws {CniError} if the version of the list cannot say `prevResult` */
+/** @throws {CniError} if the list's version cannot express `prevResult` */
 export function deriveRequest(list: NetworkConfigList, plugin: PluginEntry, options: PluginRequestOptions): string {
   return formatPluginConfig(deriveProgramConfig(list, plugin, options), options.command);
 }
 
-/** The newest offered version that this program speaks; others are for other programs. */
+/** The newest offered version that this program speaks. */
 function chooseVersion(list: schema.JsonObject): Version {
   const listVersion = parseMember(list, "cniVersion", schema.string, undefined);
   const offeredVersions = parseMember(list, "cniVersions", schema.array(schema.string), []);
@@ -252,7 +250,7 @@ function parseEntry(node: unknown, path: string): PluginEntry {
   return { type, ...(ipam?.type && { ipamType: ipam.type }), capabilities: declared, raw };
 }
 
-/** Parses; a ConfigError gets its network and its place in the text. */
+/** Adds network and position to a ConfigError. */
 function parseLocated<T>(text: string, source: string | undefined, parse: (node: unknown) => T): T {
   if (text.length > MAX_TEXT_LENGTH) {
     throw new SyntaxError(
@@ -274,7 +272,7 @@ function parseLocated<T>(text: string, source: string | undefined, parse: (node:
   }
 }
 
-/** `; Name is not read; did you mean "name"?` if a missing key has a similar one in its place; else empty. */
+/** `; Name is not read; did you mean "name"?`, if a key similar to the missing one is there. */
 function misspeltKeyHint(node: unknown, path: string): string {
   const segments = pathSegments(path);
   const missingKey = String(segments.pop());
@@ -288,7 +286,7 @@ function misspeltKeyHint(node: unknown, path: string): string {
   return `; ${path.slice(0, -missingKey.length)}${key} is not read${suggestion(key, [missingKey])}`;
 }
 
-/** A key of the list: `null` is a wrong value, not an absent one. */
+/** `null` is a wrong value, not an absent one. */
 function parseMember<T, A>(
   list: schema.JsonObject,
   key: string,

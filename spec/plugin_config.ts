@@ -1,4 +1,3 @@
-/** What the configurations of all plugins have in common (SPEC §Network configuration). @module */
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { excerpt, memberPath, parseJson, pathSegments } from "./jsonc.ts";
@@ -6,43 +5,43 @@ import { type Dns, dnsSchema, formatResult, parseResult, type Result } from "./r
 import * as schema from "./schema.ts";
 import { atLeast, type CniCommand, introducedIn, LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
-/** The keys of a plugin's configuration that the specification defines. */
+/** The keys that the specification defines for all plugins (SPEC §Network configuration). */
 export interface PluginConfig {
   /** Of the network. */
   readonly name: string;
   /** Of the answer. */
   readonly cniVersion: Version;
-  /** Of the plugin; empty if the request has none. */
+  /** Of the plugin; empty if absent. */
   readonly type: string;
-  /** `ipam.type`; absent for no address management. */
+  /** `ipam.type`, if any. */
   readonly ipamType?: string;
   /** For the result. */
   readonly dns?: Dns;
-  /** Never present for GC and STATUS. */
+  /** Absent for GC and STATUS. */
   readonly prevResult?: Result;
-  /** What the runtime provides for declared capabilities. */
+  /** From the runtime, for declared capabilities. */
   readonly runtimeConfig: schema.JsonObject;
   /** `args.cni`: optional hints. */
   readonly args: schema.JsonObject;
-  /** Declared by the plugin; only the runtime uses them. */
+  /** Only the runtime uses them. */
   readonly capabilities: Readonly<Record<string, boolean>>;
-  /** For GC only: what to keep; absent if the runtime does not say. */
+  /** GC only: what to keep; absent if the runtime does not say. */
   readonly validAttachments?: readonly Attachment[];
-  /** The whole document, for the plugin's own keys; for DEL without unusable keys of the specification. */
+  /** The whole document, with the plugin's own keys; for DEL without unusable standard keys. */
   readonly raw: schema.JsonObject;
-  /** The document as text, if it came as text: `raw` loses duplicate keys. */
+  /** The document's text, if given: `raw` loses duplicate keys. */
   readonly text?: string;
 }
 
 /** One interface of one container. */
 export interface Attachment {
-  /** CNI_CONTAINERID: the runtime's name for the container. */
+  /** CNI_CONTAINERID. */
   readonly containerId: string;
-  /** CNI_IFNAME: the interface inside the container. */
+  /** CNI_IFNAME. */
   readonly ifname: string;
 }
 
-/** A file name in CNI_PATH, never a path to another directory. */
+/** A file name in CNI_PATH, never a path. */
 export const pluginTypeSchema: schema.Schema<string> = schema.refine(
   schema.nonEmptyString,
   "the name of a plugin, without a directory",
@@ -61,26 +60,24 @@ const standardKeys = schema.lazy(() =>
   })
 );
 
-/** Attachments as GC names them. */
 export const attachmentsSchema = schema.lazy(() =>
   schema.array(schema.knownKeys({ containerID: schema.string, ifname: schema.string }))
 );
 
 interface ReadOptions {
-  /** Its `prevResult`, if the caller has it already. */
+  /** If the caller has it already. */
   readonly prevResult?: Result | undefined;
-  /** Gets the reason for each key that is left out. */
+  /** Gets why each key is left out. */
   warn?(problem: string): void;
 }
 
-/** Reads the text of a configuration as {@linkcode readPluginConfig} does. @throws {SyntaxError} for text that is not JSON */
+/** As {@linkcode readPluginConfig}, from text. @throws {SyntaxError} */
 export function parsePluginConfig(text: string, command: CniCommand, options: ReadOptions = {}): PluginConfig {
   return { ...readPluginConfig(parseObject(text), command, options), text };
 }
 
 /**
- * Reads a configuration for a command, and checks that its version has that command. DEL goes on without unusable keys,
- * see {@linkcode parseUsableKeys}.
+ * Reads a configuration for a command, which its version must have. DEL uses {@linkcode parseUsableKeys}.
  *
  * @throws {ConfigError} naming network and path
  * @throws {CniError} code 1 for the version, 6 for `prevResult`, 7 for the network name
@@ -113,7 +110,7 @@ export function readPluginConfig(
   }
 }
 
-/** The text that a program reads: unchanged, if it came as text. @throws {CniError} if its version cannot say `prevResult` */
+/** For a program: the text unchanged, if there is one. @throws {CniError} if the version cannot express `prevResult` */
 export function formatPluginConfig(config: PluginConfig, command: CniCommand): string {
   if (config.text !== undefined) return config.text;
   const { raw: { cniVersion, name, ...rest }, cniVersion: version, prevResult } = config;
@@ -122,11 +119,10 @@ export function formatPluginConfig(config: PluginConfig, command: CniCommand): s
 }
 
 /**
- * Parses an object without the keys that `shape` cannot use. ADD refused them, so they set nothing up, and they must not
- * keep a container attached for ever.
+ * Parses an object without the keys that `shape` cannot use. ADD refused them, so they set up nothing and must not stop
+ * a DEL.
  *
  * @param warn gets each key that is left out, and why
- * @returns the value, and the object that it was read from
  * @throws {ConfigError} if it is not about a key that is there
  */
 export function parseUsableKeys<T>(
@@ -162,7 +158,7 @@ function parseName(raw: schema.JsonObject): string {
   });
 }
 
-/** Whether the version has the command goes by number, whether we print it by exact name. */
+/** Commands depend on the version number; a known version needs its exact name. */
 function parseConfigVersion(raw: schema.JsonObject, command: CniCommand): Version {
   const text = parseStringKey(raw, "cniVersion");
   if (introducedIn[command] !== VERSIONS[0]) {
@@ -196,15 +192,15 @@ function parsePrevResult(raw: schema.JsonObject, command: CniCommand, cniVersion
   try {
     return parseResult(node, cniVersion, "prevResult");
   } catch (error) {
-    // DEL works without it: an unreadable result must not keep a container attached.
+    // DEL works without it, and must not fail.
     if (command === "DEL" && error instanceof CniError) return undefined;
     throw error;
   }
 }
 
 /**
- * The specification renamed the key after 1.1.0 was tagged. libcni writes `null` for an empty list. Without either key, as
- * from cnitool, the request does not say what lives.
+ * The key was renamed after 1.1.0. libcni writes `null` for an empty list. cnitool writes neither key: what lives is
+ * unknown.
  */
 function parseAttachments(raw: schema.JsonObject): readonly Attachment[] | undefined {
   const keys = ["cni.dev/valid-attachments", "cni.dev/attachments"].map((key) => schema.findKey(raw, key))
@@ -215,7 +211,7 @@ function parseAttachments(raw: schema.JsonObject): readonly Attachment[] | undef
   return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
 }
 
-/** Hints only: another shape than that of CONVENTIONS.md counts as absent. */
+/** Only hints: another shape than that of CONVENTIONS.md counts as absent. */
 function parseArgsCni(raw: schema.JsonObject): schema.JsonObject {
   const args = schema.findValue(raw, "args");
   const cni = schema.isJsonObject(args) ? schema.findValue(args, "cni") : undefined;

@@ -1,18 +1,13 @@
-/**
- * The result of a successful ADD. In memory it has the current form; each of the three printed forms is converted to it
- * and from it.
- *
- * @module
- */
+/** In memory, results have the newest form; the three printed forms are converted. */
 import { type Cidr, familyOf, type Ip } from "../ffi/address.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { excerpt, stringifyJson } from "./jsonc.ts";
 import * as schema from "./schema.ts";
 import { LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
-/** The outcome of an attachment (SPEC §ADD Success); no list is empty. */
+/** What an ADD made (SPEC §ADD Success); no list is empty. */
 export interface Result {
-  /** Made by plugins, on the host and in the container. */
+  /** On the host and in the container. */
   readonly interfaces?: readonly Interface[];
   /** Of the container. */
   readonly ips?: readonly IpConfig[];
@@ -22,48 +17,47 @@ export interface Result {
   readonly dns?: Dns;
 }
 
-/** A network interface that a plugin made or moved. */
+/** An interface that a plugin made or moved. */
 export interface Interface {
   /** In its namespace: `eth0`. */
   readonly name: string;
   /** `0a:58:0a:01:00:02`, as the plugin wrote it. */
   readonly mac?: string;
-  /** Path of its namespace; absent for an interface of the host. */
+  /** Path of its namespace; absent on the host. */
   readonly sandbox?: string;
   /** In bytes. */
   readonly mtu?: number;
-  /** Of a vhost-user socket in place of the interface; absolute. */
+  /** Absolute path of a vhost-user socket in its place. */
   readonly socketPath?: string;
-  /** Of a PCI device in place of the interface: `0000:3b:02.1`. */
+  /** PCI device in its place: `0000:3b:02.1`. */
   readonly pciID?: string;
 }
 
 /** An address of the container. */
 export interface IpConfig {
-  /** With the prefix length of its network: `10.1.0.2/16`. */
+  /** With its network's prefix length: `10.1.0.2/16`. */
   readonly address: Cidr;
-  /** The default gateway of its network. */
+  /** Default gateway. */
   readonly gateway?: Ip;
-  /** Index into `interfaces`; other plugins also write -1 or an index beyond the end. */
+  /** Index into `interfaces`; others also write -1 or one beyond the end. */
   readonly interface?: number;
 }
 
 /** Resolver settings; see resolv.conf(5). */
 export interface Dns {
-  /** Addresses, preferred first. */
+  /** Preferred first. */
   readonly nameservers?: readonly string[];
   /** Appended to short names. */
   readonly domain?: string;
-  /** Domains to try for short names, preferred first. */
+  /** Tried for short names, preferred first. */
   readonly search?: readonly string[];
-  /** For the resolver: `ndots:2`. */
+  /** Such as `ndots:2`. */
   readonly options?: readonly string[];
 }
 
 const optionalString = schema.optional(schema.nonEmptyString);
 const optionalStrings = schema.optional(schema.array(schema.string));
 
-/** Resolver settings, in a configuration and in a result. */
 export const dnsSchema: schema.Schema<Dns> = schema.lazy(() =>
   schema.knownKeys({
     nameservers: optionalStrings,
@@ -119,19 +113,19 @@ const headerSchema = schema.lazy(() =>
   })
 );
 
-/** Results read in the oldest form: printed in it again, they may lack an address, and keep all keys of routes. */
+/** Results read in the oldest form. Printed in it again, they may lack an address and keep all keys of routes. */
 const parsedFrom020 = new WeakSet<Result>();
 
-/** One printed form. Fields that a form does not have are lost in it. */
+/** One printed form; fields that it lacks are lost. */
 interface ResultFormat {
   /** @throws {ConfigError} */
   parse(json: unknown, path?: string): Result;
-  /** Keys in the specification's order (SPEC §ADD Success), without `cniVersion`. @throws {CniError} if the form cannot say it */
+  /** Keys in the specification's order, without `cniVersion`. @throws {CniError} if the form cannot express it */
   format(result: Result): object;
 }
 
 const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
-  /** One address per family, routes beside it. */
+  /** One address per family. */
   "0.2": {
     parse(json, path) {
       const { ip4, ip6, dns } = schema020.parse(json, path);
@@ -153,7 +147,7 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
       return { ...omitEmpty(families), dns: formatDns(result.dns) };
     },
   },
-  /** Lists; every address says its family. */
+  /** Every address says its family. */
   "0.4": {
     parse: (json, path) => omitEmptyMembers(schema040.parse(json, path)),
     format: (result) => ({
@@ -165,7 +159,7 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
       dns: formatDns(result.dns),
     }),
   },
-  /** The current one; an empty `dns` is left out. */
+  /** An empty `dns` is left out. */
   "1.0": {
     parse: (json, path) => omitEmptyMembers(schema100.parse(json, path)),
     format: (result) =>
@@ -189,7 +183,7 @@ const formatOf: Readonly<Record<Version, keyof typeof formats>> = {
 };
 
 /**
- * Reads a result of any version. Without a version it has the configuration's, or the form that its keys show.
+ * Reads a result of any version. Without one, it has the configuration's, or the form that its keys show.
  *
  * @example
  * ```ts
@@ -199,13 +193,13 @@ const formatOf: Readonly<Record<Version, keyof typeof formats>> = {
  * console.log(result.ips?.[0]?.address); // 10.1.0.2/16
  * ```
  *
- * @param path of the result, for errors: `prevResult`
- * @throws {CniError} code 6 naming the path of what is wrong: `ips[0].address`
+ * @param path for errors: `prevResult`
+ * @throws {CniError} code 6 naming the wrong path: `ips[0].address`
  */
 export function parseResult(json: unknown, configVersion: Version, path = ""): Result {
   try {
     const { cniVersion, ip4, ip6 } = headerSchema.parse(json ?? {}, path);
-    // In the specification's requests of 0.3.x, results have no version and the form of 0.2.0.
+    // The specification's requests of 0.3.x hold results of 0.2.0 without a version.
     const unversioned = ip4 ?? ip6 ? "0.2.0" : configVersion;
     const version = cniVersion === undefined ? unversioned : parseVersion(cniVersion);
     if (version === undefined) {
@@ -220,7 +214,7 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
 }
 
 /**
- * The document of `version`, keys in the specification's order.
+ * The document, keys in the specification's order.
  *
  * @example
  * ```ts
@@ -230,7 +224,7 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
  * console.log(JSON.stringify(formatResult(result, "0.2.0"))); // {"cniVersion":"0.2.0","ip4":{"ip":"10.1.0.2/16"},"dns":{}}
  * ```
  *
- * @throws {CniError} code 1 for an unknown version, 999 if that version cannot say it
+ * @throws {CniError} code 1 for an unknown version, 999 if it cannot express the result
  */
 export function formatResult(result: Result, version: Version): object {
   if (!Object.hasOwn(formatOf, version)) {
@@ -241,18 +235,18 @@ export function formatResult(result: Result, version: Version): object {
   return { cniVersion: version, ...formats[formatOf[version]].format(result) };
 }
 
-/** Checks that a version can say a result: only the first form cannot say everything. @throws {CniError} as {@linkcode formatResult} */
+/** Only the oldest form cannot express every result. @throws {CniError} as {@linkcode formatResult} */
 export function requireExpressible(result: Result, version: Version): void {
   if (formatOf[version] === "0.2") formatResult(result, version);
 }
 
-/** What a version can say of a result. @throws {CniError} as {@linkcode formatResult} */
+/** Drops what the version cannot express. @throws {CniError} as {@linkcode formatResult} */
 export function resultAsSeenIn(version: Version, result: Result): Result {
   return formatOf[version] === "0.2" ? parseResult(formatResult(result, version), version) : result;
 }
 
 /**
- * Converts a result document of any version to `version`, without what that form cannot say.
+ * Converts a result document, and drops what the version cannot express.
  *
  * @example
  * ```ts
@@ -262,14 +256,14 @@ export function resultAsSeenIn(version: Version, result: Result): Result {
  * console.log(JSON.stringify(convertResult(answer, "0.4.0").ips)); // [{"version":"4","address":"10.1.0.2/16"}]
  * ```
  *
- * @param result without a version it is read in the form that its keys show
- * @throws {CniError} code 6 naming the path of what cannot be read, else as {@linkcode formatResult}
+ * @param result without a version, its keys show its form
+ * @throws {CniError} code 6 naming the unreadable path, else as {@linkcode formatResult}
  */
 export function convertResult(result: unknown, version: Version): schema.JsonObject {
   return formatResult(parseResult(result, LATEST), version) as schema.JsonObject;
 }
 
-/** The text that a plugin prints, without an end of line. @throws {CniError} as {@linkcode formatResult} */
+/** What a plugin prints, without a line end. @throws {CniError} as {@linkcode formatResult} */
 export function stringifyResult(result: Result, version: Version): string {
   return stringifyJson(formatResult(result, version), 4);
 }
@@ -278,7 +272,6 @@ function omitEmptyMembers(result: Result): Result {
   return omitEmpty({ ...result, dns: omitEmpty(result.dns ?? {}) });
 }
 
-/** The first address of a family, and the family's routes. */
 function formatFamily(result: Result, family: 4 | 6, withAllRouteKeys: boolean): object | undefined {
   const first = result.ips?.find(({ address }) => familyOf(address) === family);
   return first && omitEmpty({
@@ -298,7 +291,7 @@ function formatInterface({ name, mac, mtu, sandbox, socketPath, pciID }: Interfa
   return { name, ...omitEmpty({ mac, mtu: mtu || undefined, sandbox, socketPath, pciID }) };
 }
 
-/** Zero means "not set", but is a value of table and scope. */
+/** Zero means "not set", except for table and scope. */
 function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: schema.RouteConfig): object {
   return omitEmpty({
     dst,
@@ -315,7 +308,6 @@ function formatDns({ nameservers, domain, search, options }: Dns = {}): object {
   return omitEmpty({ nameservers, domain, search, options });
 }
 
-/** Without members that are undefined or empty. */
 function omitEmpty<T extends object>(object: T): T {
   const nonEmpty: Partial<T> = {};
   for (const key in object) {

@@ -1,8 +1,8 @@
 /**
- * Schemas of configurations: they parse JSON nodes and name the path of what is wrong.
+ * Parses configurations, and names the path of what is wrong.
  *
- * Keys match without regard to case, `null` counts as absent, and unknown keys are kept: existing configurations rely on
- * all three. A library would need these rules and the error on top, which alone are as long as this file.
+ * Keys match in any case, `null` counts as absent, and unknown keys are kept: existing configurations rely on it. On
+ * top of a library, these rules and errors would take as much code.
  *
  * @example
  * ```ts
@@ -36,13 +36,13 @@ declare global {
 
 /** Reads a JSON node as a `T`. */
 export interface Schema<T> {
-  /** The value of `node`. @throws {ConfigError} naming `path`, what was expected and what was found */
+  /** Reads `node`. @throws {ConfigError} naming `path`, the expected and the found value */
   parse(node: unknown, path?: string): T;
-  /** Whether {@linkcode optional} and {@linkcode withDefault} take an empty string as "not set". */
+  /** Where optional, an empty string means "not set". */
   readonly emptyIsUnset?: boolean;
   /** The keys of an object. */
   readonly shape?: Readonly<Record<string, Schema<unknown>>>;
-  /** The schema of a list's elements, or the one that this wraps; a function if it is made later. */
+  /** Of a list's elements or the wrapped value; a function if made later. */
   readonly inner?: Schema<unknown> | (() => Schema<unknown>);
 }
 
@@ -52,10 +52,10 @@ export interface Optional<T> extends Schema<T | undefined> {
   readonly optional: true;
 }
 
-/** What a schema reads: `Infer<typeof string>` is `string`. */
+/** `Infer<typeof string>` is `string`. */
 export type Infer<S> = S extends Schema<infer T> ? T : never;
 
-/** The keys of an object and what belongs there. */
+/** The keys of an object. */
 export type Shape = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<S extends Shape> = { [K in keyof S]: S[K] extends Optional<unknown> ? K : never }[keyof S];
 
@@ -66,13 +66,13 @@ export type ObjectOf<S extends Shape> = Simplify<
 >;
 type Simplify<T> = { [K in keyof T]: T[K] };
 
-/** An object of a JSON document, nothing known of its keys. */
+/** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** A string, also an empty one. */
+/** A string, also empty. */
 export const string: Schema<string> = primitive("a string", isString);
 
-/** A string; an empty one means "not set" where the key may be missing. */
+/** A string; where optional, an empty one means "not set". */
 export const nonEmptyString: Schema<string> = {
   ...primitive("a non-empty string", (node): node is string => isString(node) && node !== ""),
   emptyIsUnset: true,
@@ -87,16 +87,16 @@ export const jsonObject: Schema<JsonObject> = primitive("an object", isJsonObjec
 /** Anything, unchanged. */
 export const anything: Schema<unknown> = { parse: (node) => node };
 
-/** An address with a prefix length, made canonical; host bits are kept. */
+/** An address with prefix length, canonical; host bits are kept. */
 export const cidr: Schema<Cidr> = parsedString('a CIDR such as "10.1.0.0/16"', parseCidr);
 
-/** An IPv4 or IPv6 address, made canonical; empty as for {@linkcode nonEmptyString}. */
+/** An IP address, canonical. An empty one counts as in {@linkcode nonEmptyString}. */
 export const ipAddress: Schema<Ip> = {
   ...parsedString('an IP address such as "10.1.0.2"', parseIp),
   emptyIsUnset: true,
 };
 
-/** An address with or without prefix length; empty as for {@linkcode ipAddress}. */
+/** An {@linkcode ipAddress}, also with prefix length. */
 export const ipOrCidr: Schema<Ip | Cidr> = {
   ...parsedString(
     'an IP address such as "10.1.0.2" or "10.1.0.2/16"',
@@ -105,18 +105,18 @@ export const ipOrCidr: Schema<Ip | Cidr> = {
   emptyIsUnset: true,
 };
 
-/** A 48-bit hardware address for an interface, made canonical; empty as for {@linkcode ipAddress}. */
+/** A 48-bit address of one interface, canonical. An empty one counts as in {@linkcode nonEmptyString}. */
 export const mac: Schema<Mac> = {
   ...refine(
     parsedString('a MAC address such as "0a:58:0a:01:00:02"', parseMac),
     "the MAC address of a single interface, neither multicast nor zero",
-    // The kernel refuses both without a reason. The lowest bit of the first byte marks multicast.
+    // The kernel refuses both without a reason. The first byte's lowest bit marks multicast.
     (value) => (Number.parseInt(value.slice(0, 2), 16) & 1) === 0 && value !== "00:00:00:00:00:00",
   ),
   emptyIsUnset: true,
 };
 
-/** A whole number; those beyond 2^53 would lose digits and are refused. */
+/** A whole number up to 2^53, beyond which digits are lost. */
 export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = {}): Schema<number> {
   const range = () =>
     max < Number.MAX_SAFE_INTEGER
@@ -130,7 +130,7 @@ export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEG
   );
 }
 
-/** A whole number from 0 to 2^64-1, exact. */
+/** A whole number from 0 to 2^64-1. */
 export const uint64: Schema<bigint> = {
   parse(node, path = "") {
     const value = toUnsignedBigInt(node);
@@ -153,7 +153,7 @@ export function oneOf<const V extends readonly string[]>(...values: V): Schema<V
   );
 }
 
-/** A list in which every element is an `item`; errors name the element: `routes[0]`. */
+/** A list; errors name the element: `routes[0]`. */
 export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   return {
     inner: item,
@@ -184,7 +184,7 @@ export function knownKeys<const S extends Shape>(shape: S): Schema<ObjectOf<S>> 
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, false) };
 }
 
-/** May be missing or `null`; see also {@linkcode Schema.emptyIsUnset}. */
+/** May be missing or `null`; see {@linkcode Schema.emptyIsUnset}. */
 export function optional<T>(inner: Schema<T>): Optional<T> {
   return {
     optional: true,
@@ -198,7 +198,7 @@ export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
   return { inner, parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
 }
 
-/** A schema that is made when first used, which keeps start-up short. */
+/** Made when first used, for a fast start. */
 export function lazy<T>(make: () => Schema<T>): Schema<T> {
   let cached: Schema<T> | undefined;
   const get = () => cached ??= make();
@@ -220,15 +220,15 @@ export function refine<T>(inner: Schema<T>, expected: string, predicate: (value:
 
 const u32 = int({ min: 0, max: 0xffff_ffff });
 
-/** A route, in a configuration as in a result (SPEC §ADD Success). */
+/** A route (SPEC §ADD Success). */
 export interface RouteConfig {
   /** `0.0.0.0/0` is the default route. */
   readonly dst: Cidr;
-  /** The next hop; without it a plugin may use the gateway of an address. */
+  /** Next hop; without it a plugin may use an address's gateway. */
   readonly gw?: Ip;
-  /** Along the path, in bytes. */
+  /** Path MTU in bytes. */
   readonly mtu?: number;
-  /** TCP segment size to advertise, in bytes. */
+  /** Advertised TCP segment size in bytes. */
   readonly advmss?: number;
   /** Lower wins. */
   readonly priority?: number;
@@ -251,7 +251,7 @@ export const route: Schema<RouteConfig> = lazy(() =>
   })
 );
 
-/** A {@linkcode RouteConfig} that the kernel accepts: its gateway is of the destination's family. */
+/** A {@linkcode route} whose gateway has the destination's family, as the kernel demands. */
 export const routeOfOneFamily: Schema<RouteConfig> = lazy(() =>
   refine(
     route,
@@ -260,7 +260,7 @@ export const routeOfOneFamily: Schema<RouteConfig> = lazy(() =>
   )
 );
 
-/** The spelling of `key` in `node`: the exact one if present, else the last that differs in case only. */
+/** The exact spelling of `key` if present, else the last in another case. */
 export function findKey(node: JsonObject, key: string): string | undefined {
   if (Object.hasOwn(node, key)) return key;
   const lowerCaseKey = key.toLowerCase();
@@ -271,13 +271,13 @@ export function findKey(node: JsonObject, key: string): string | undefined {
   return lastMatch;
 }
 
-/** The value of `key` in `node`, as {@linkcode findKey} finds it. */
+/** The value at {@linkcode findKey}. */
 export function findValue(node: JsonObject, key: string): unknown {
   const spelling = findKey(node, key);
   return spelling === undefined ? undefined : node[spelling];
 }
 
-/** Whether a node is a JSON object; a number kept as text is none. */
+/** Whether `node` is an object; numbers kept as text are not. */
 export function isJsonObject(node: unknown): node is JsonObject {
   return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON.isRawJSON(node);
 }
@@ -297,14 +297,14 @@ function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keep
   return parsedObject as ObjectOf<S>;
 }
 
-/** The keys of an object by their lower case, in their order: one pass for all keys of a shape. */
+/** One pass for all keys of a shape. */
 function keysByLowerCase(node: JsonObject): Readonly<Record<string, string[]>> {
   const byLowerCase: Record<string, string[]> = Object.create(null);
   for (const key in node) (byLowerCase[key.toLowerCase()] ??= []).push(key);
   return byLowerCase;
 }
 
-/** @param expected a function if it holds numbers: the first number that a process prints costs 0.2 ms */
+/** @param expected a function if it holds numbers: a process's first printed number costs 0.2 ms */
 function primitive<T>(expected: string | (() => string), accepts: (node: unknown) => node is T): Schema<T> {
   return {
     parse(node, path = "") {

@@ -1,6 +1,4 @@
-/** Suggestions for mistyped words. @module */
-
-/** `; did you mean "X"?` if a word of `known` is near, without regard to case; else nothing. */
+/** `; did you mean "X"?` for the nearest known word, in any case; else empty. */
 export function suggestion(word: string, known: readonly string[]): string {
   const maxDistance = Math.max(1, Math.floor(word.length / 3));
   const [nearest] = known
@@ -10,7 +8,7 @@ export function suggestion(word: string, known: readonly string[]): string {
   return nearest ? `; did you mean "${nearest.candidate}"?` : "";
 }
 
-/** The number of letters to insert, remove, replace or swap with their neighbor to make one word of the other. */
+/** Letters to insert, remove, replace or swap with a neighbor. */
 export function editDistance(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, i) => i)];
   for (let i = 1; i <= a.length; i++) {

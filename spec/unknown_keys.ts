@@ -1,4 +1,4 @@
-/** Keys of a plugin's configuration that nobody reads. Every ADD searches for them. @module */
+/** Every ADD searches configurations for keys that nobody reads. */
 import { memberPath } from "./jsonc.ts";
 import type { PluginConfig } from "./plugin_config.ts";
 import { dnsSchema } from "./result.ts";
@@ -8,7 +8,7 @@ import { suggestion } from "./suggest.ts";
 export interface UnknownKey {
   /** `plugins[0].isGatway` */
   readonly path: string;
-  /** `; did you mean "isGateway"?`, if it resembles a known key. */
+  /** `; did you mean "isGateway"?`, or empty. */
   readonly hint: string;
 }
 
@@ -17,14 +17,14 @@ export function describeUnknownKey({ path, hint }: UnknownKey): string {
   return `${path} is not read${hint}`;
 }
 
-/** The schema of a plugin; `undefined` if it is not known here. */
+/** `undefined` for unknown plugins. */
 export type FindConfigSchema = (type: string) => Schema<unknown> | undefined;
 
 /**
- * The keys of a plugin's object that no plugin and no runtime reads.
+ * Keys of a plugin's object that neither plugin nor runtime reads.
  *
  * @param path of the object: `plugins[0]`
- * @param isProgram whether that plugin is a program, which may read other keys than the built-in plugin
+ * @param isProgram whether a program is called, which may read other keys than the built-in plugin
  */
 export function findUnknownPluginKeys(
   { type, ipamType, raw }: Pick<PluginConfig, "type" | "ipamType" | "raw">,
@@ -45,11 +45,7 @@ export function findUnknownPluginKeys(
   );
 }
 
-/**
- * The keys of a capability's arguments that no plugin reads.
- *
- * @param plugins those that declare the capability
- */
+/** @param plugins those that declare the capability */
 export function findUnknownArgumentKeys(
   plugins: readonly Pick<PluginConfig, "type" | "ipamType">[],
   findConfigSchema: FindConfigSchema,
@@ -61,11 +57,11 @@ export function findUnknownArgumentKeys(
   const shapes = types.map((type) => shapeOf(shapeOf(findConfigSchema(type))?.runtimeConfig)?.[capability]);
   const shape = shapes.map(shapeOf).filter((known) => known !== undefined).reduce(mergeShapes, {});
   if (Object.keys(shape).length === 0) return [];
-  // Programs may read keys of their own: then only keys similar to a known one count.
+  // Programs may read other keys: then only keys similar to a known one count.
   return searchNode(value, shape, capability, types.some((type) => isProgram(type) || !findConfigSchema(type)));
 }
 
-/** The unknown keys of an object whose keys match exactly. */
+/** Matches exactly. */
 export function findUnknownKeysAmong(keys: readonly string[], known: readonly string[]): UnknownKey[] {
   return keys.filter((key) => !known.includes(key) && !isForPeople(key)).map((key) => ({
     path: memberPath("", key),
@@ -78,13 +74,13 @@ export function isForPeople(key: string): boolean {
   return key.startsWith("_") || key.startsWith("x-") || key === "$schema";
 }
 
-/** The keys of an object, or of the objects in a list. */
+/** Of a list, the keys of its elements. */
 export function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined {
   const inner = schema?.inner;
   return schema?.shape ?? (inner && shapeOf(typeof inner === "function" ? inner() : inner));
 }
 
-/** The keys that every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
+/** Keys of every plugin (SPEC §Configuration format, CONVENTIONS.md). */
 export function commonConfigShape(): Shape {
   return {
     ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything },
@@ -97,7 +93,7 @@ export function commonConfigShape(): Shape {
 /** Multus writes both for the first plugin of any network. */
 const MULTUS_KEYS: Shape = { deviceID: anything, pciBusID: anything };
 
-/** The known keys of an unknown plugin. Short words resemble too many others. */
+/** For unknown plugins. Short words resemble too many others. */
 function longCommonKeys(): Shape {
   return Object.fromEntries(
     Object.keys(commonConfigShape()).filter((key) => key.length > 6).map((key) => [key, anything]),
@@ -106,7 +102,7 @@ function longCommonKeys(): Shape {
 
 const KEYS_OF_ANY_IPAM: Shape = { ipam: anything, runtimeConfig: anything };
 
-/** The keys of both; common ones are merged in turn. */
+/** Merges common keys in turn. */
 function mergeShapes(first: Shape, second: Shape): Shape {
   const merged: Record<string, Schema<unknown>> = { ...first };
   for (const key in second) {
@@ -116,7 +112,7 @@ function mergeShapes(first: Shape, second: Shape): Shape {
   return merged;
 }
 
-/** @param isShared other programs may read keys of their own here: only keys similar to a known one count */
+/** @param isShared programs may read other keys here: only keys similar to a known one count */
 function searchNode(node: unknown, shape: Shape, path: string, isShared: boolean): UnknownKey[] {
   if (Array.isArray(node)) {
     return node.flatMap((element, i) => searchNode(element, shape, `${path}[${i}]`, isShared));

@@ -1,4 +1,3 @@
-/** The versions of the CNI specification, and the commands that each brought. @module */
 import { excerpt } from "./jsonc.ts";
 
 /**
@@ -12,7 +11,7 @@ import { excerpt } from "./jsonc.ts";
  * ```
  */
 export const VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const;
-/** A released version of the specification: `1.1.0`. */
+/** A released version: `1.1.0`. */
 export type Version = (typeof VERSIONS)[number];
 /**
  * The newest version: the form of everything in memory.
@@ -26,10 +25,10 @@ export type Version = (typeof VERSIONS)[number];
  */
 export const LATEST = "1.1.0" satisfies Version;
 
-/** A command of the specification, the value of CNI_COMMAND (SPEC §CNI operations). */
+/** A value of CNI_COMMAND (SPEC §CNI operations). */
 export type CniCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
 
-/** The first version with each command. VERSION came with 0.2.0, but is answered in every version. */
+/** The first version of each command. VERSION came with 0.2.0, but is answered in every version. */
 export const introducedIn: Readonly<Record<CniCommand, Version>> = {
   ADD: "0.1.0",
   DEL: "0.1.0",
@@ -39,24 +38,24 @@ export const introducedIn: Readonly<Record<CniCommand, Version>> = {
   VERSION: "0.1.0",
 };
 
-/** The released version of exactly this name; `""` is 0.1.0, in which `cniVersion` was optional. */
+/** Matches exactly; `""` is 0.1.0, where `cniVersion` is optional. */
 export function parseVersion(text: string): Version | undefined {
   return text === "" ? "0.1.0" : VERSIONS.find((version) => version === text);
 }
 
-/** Whether `a` is `b` or newer. @throws {SyntaxError} as {@linkcode compareVersions} */
+/** @throws {SyntaxError} as {@linkcode compareVersions} */
 export function atLeast(a: string, b: string): boolean {
   return compareVersions(a, b) >= 0;
 }
 
-/** Negative if `a` is older than `b`, by number. @throws {SyntaxError} if one has no numeric form */
+/** Negative if `a` is older. @throws {SyntaxError} if one is not numeric */
 export function compareVersions(a: string, b: string): number {
   const left = parseVersionNumbers(a);
   const right = parseVersionNumbers(b);
   return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];
 }
 
-/** One to three whole numbers joined by dots, missing ones 0. Not semver: `1.1` is fine and `1.1.0-rc1` is not. */
+/** One to three numbers; missing ones are 0. Not semver: `1.1` is fine and `1.1.0-rc1` is not. */
 function parseVersionNumbers(text: string): [number, number, number] {
   const parts = (text || "0.1.0").split(".");
   const invalidPart = parts.find((part) => !/^[+-]?[0-9]+$/.test(part));
