@@ -1,8 +1,3 @@
-/**
- * ADD: attaching a container, with the machine's state in view: what an ADD must not run into, and what an earlier one left.
- *
- * @see SPEC.md §Lifecycle & Ordering, §3 Execution of Network Configurations
- */
 import { namedNetnsPath } from "../ffi/named_netns.ts";
 import { type Netns, NetnsError } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
@@ -26,21 +21,15 @@ import { isNetnsOf, netnsGoneReason } from "./netns_gone.ts";
 
 /** What to attach. */
 export interface AddRuntimeConf extends RuntimeConf {
-  /** Path of the container's network namespace. */
+  /** Path of the container's namespace. */
   readonly netns: string;
 }
 
-/**
- * Attaches a container and remembers it. A stale attachment of the same name is removed first.
- *
- * @returns the result of the last plugin, in the current form
- * @throws {CniError} code 8 if there is no such namespace, code 4 if it has an interface of that name or the container is attached already,
- * or what a plugin failed with
- */
+/** ADD (SPEC §3, §Lifecycle & Ordering), see {@linkcode Runtime.add}. */
 export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): Result {
   validateRuntimeConf(list, parameters);
   const key = attachmentKey(list.name, parameters);
-  // Refuses what no cache file can name, before anything is made.
+  // Refuses names that no cache file can have, before anything is made.
   cache.cachePath(runtime.cacheDirectory, key);
   removeLeftovers(runtime, list, parameters);
   using _ = lockContainer(runtime.cacheDirectory, parameters.containerId, { inherited: true });
@@ -51,12 +40,12 @@ export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList,
   const entry: cache.CacheEntry = { ...key, netns: parameters.netns, config: list.text, args, capabilityArgs };
   const netnsCookie = netns?.cookie;
   const entryWithCookie = netnsCookie === undefined ? entry : { ...entry, netnsCookie };
-  // Written first: of two calls one is refused, and DEL finds what a killed process has made.
+  // Written first: of two calls one is refused, and DEL finds what a killed process made.
   if (!cache.createEntry(runtime.cacheDirectory, entryWithCookie)) throw alreadyAttachedError(runtime, entry);
   return addPlugins({ ...runtime, hostContext }, list, entryWithCookie);
 }
 
-/** Why another attachment is stale; `undefined` also if its entry cannot be read. */
+/** Why another attachment is stale, if its entry can be read. */
 function goneReason({ cacheDirectory, hostContext }: RuntimeContext, owner: Owner): string | undefined {
   try {
     const entry = cache.findEntry(cacheDirectory, owner);
@@ -77,7 +66,7 @@ function addPlugins(
       result = callAdd(runtime, list, plugin, { parameters: entry, prevResult: result });
     }
     if (!result) throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
-    // Programs open the path anew: if it leads to another namespace by now, they may have worked in either.
+    // Programs open the path anew. If it leads elsewhere now, they may have worked in either namespace.
     const isAmbiguous = runtime.hostContext.hasRunProgram && isNetnsOf(entry, entry.netns ?? "") === false;
     const { netnsCookie: _, ...withoutCookie } = entry;
     const finalEntry = isAmbiguous ? withoutCookie : entry;
@@ -97,7 +86,7 @@ function warnOfConfiguredPrevResult({ log }: RuntimeContext, list: NetworkConfig
   }
 }
 
-/** @throws {CniError} code 4, naming everything that calls and files cannot express */
+/** @throws {CniError} code 4 naming everything that calls and files cannot express */
 export function validateRuntimeConf(
   list: NetworkConfigList,
   { containerId, ifname, netns, args = [] }: AddRuntimeConf,
@@ -144,7 +133,7 @@ function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.C
   });
 }
 
-/** Calls DEL of all plugins, as SPEC §ADD asks, also of those that ADD did not reach. The error names what stays. */
+/** Calls DEL of all plugins (SPEC §ADD), also of those that ADD did not reach. The error names what stays. */
 function rollbackAdd(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -158,7 +147,7 @@ function rollbackAdd(
     try {
       callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult: result, undoesAdd: true });
     } catch (failure) {
-      // A missing plugin has left nothing; nor has a missing delegate for which the ADD failed.
+      // A missing plugin left nothing; nor did a missing delegate for which the ADD failed.
       const isNothingToUndo = failure instanceof MissingPluginError ||
         (delegateWasNotRun(error) && delegateWasNotRun(failure));
       if (!isNothingToUndo) failures.push(failure);
@@ -175,7 +164,7 @@ function rollbackAdd(
   return new CniError(code, message, { details: [...(details ? [details] : []), ...notes].join("; "), cause: error });
 }
 
-/** The namespace if the interface fits in; `undefined` if the attachment is cached: then ADD has a better error. */
+/** `undefined` if the attachment is cached: then ADD has a better error. */
 function openUnlessAttached(
   runtime: RuntimeContext,
   parameters: AddRuntimeConf,
@@ -196,7 +185,7 @@ function openUsableNetns({ env, hostContext }: RuntimeContext, path: string): Ne
   const netns = openNetnsOrCniError(path, hostContext);
   if (netns.identity !== hostContext.host.identity || isTrue(env.CNI_NETNS_OVERRIDE ?? "")) return netns;
   netns[Symbol.dispose]();
-  // Plugins would refuse it as well, but only after they were called.
+  // Plugins refuse it too, but later.
   throw new CniError(Code.InvalidNetns, `Cannot attach "${path}": it is the namespace that cni itself is in`, {
     details: "set CNI_NETNS_OVERRIDE=1 if this is meant",
   });
@@ -212,13 +201,13 @@ function openNetnsOrCniError(path: string, { openNetns }: HostContext): Netns {
   }
 }
 
-/** Only a path among the named namespaces can be made by name. */
+/** Only named namespaces can be made by name. */
 function createNetnsHint(path: string): string {
   const name = path.slice(path.lastIndexOf("/") + 1);
   return name !== "" && path === namedNetnsPath(name) ? `make one of that name: cni netns add ${name}` : "";
 }
 
-/** Rollback removes interfaces by name, and would remove another's. @throws {CniError} if the name is in use */
+/** Rollback removes interfaces by name, and would remove another's. @throws {CniError} */
 function requireNoInterface({ rollback }: RuntimeContext, { netns: path, ifname }: AddRuntimeConf, netns: Netns): void {
   // Every namespace has "lo", and the loopback plugin works on it.
   if (rollback === false || ifname === "lo" || !link.find(netns.route, ifname)) return;
@@ -227,14 +216,12 @@ function requireNoInterface({ rollback }: RuntimeContext, { netns: path, ifname 
   });
 }
 
-/** Removes a stale or damaged attachment of the same name. */
 function removeLeftovers(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
   const { entry, damage } = readCacheEntry(runtime.cacheDirectory, attachmentKey(list.name, parameters));
   if (entry) removeStale(runtime, list, parameters);
   if (damage !== undefined) removeDamaged(runtime, list, parameters);
 }
 
-/** The entry, or why it cannot be read; neither if there is none. */
 function readCacheEntry(directory: string, key: cache.AttachmentKey): { entry?: cache.CacheEntry; damage?: string } {
   try {
     const entry = cache.findEntry(directory, key);
@@ -245,7 +232,7 @@ function readCacheEntry(directory: string, key: cache.AttachmentKey): { entry?: 
   }
 }
 
-/** A damaged file, as after a power cut, does not say whether the container is attached: its interface does. */
+/** A damaged file, as after a power cut, does not tell whether the container is attached; its interface does. */
 function removeDamaged(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
   if (runtime.rollback === false) return;
   const key = attachmentKey(list.name, parameters);
@@ -261,9 +248,9 @@ function removeDamaged(runtime: RuntimeContext, list: NetworkConfigList, paramet
 
 function removeStale(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
   const key = attachmentKey(list.name, parameters);
-  // Removes nothing for an ADD that must fail.
+  // An ADD that must fail removes nothing.
   openUsableNetns(runtime, parameters.netns)[Symbol.dispose]();
-  // Without the namespace: whatever is at that path is somebody else's.
+  // Without the namespace: another one is at that path.
   removeBeforeAdd(
     runtime,
     list,
@@ -276,7 +263,7 @@ function removeStale(runtime: RuntimeContext, list: NetworkConfigList, parameter
   );
 }
 
-/** @param findReason why to remove it; `undefined` to keep it */
+/** @param findReason gives `undefined` to keep it */
 function removeBeforeAdd(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -286,7 +273,7 @@ function removeBeforeAdd(
 ): void {
   if (findReason() === undefined) return;
   delNetworkList(runtime, list, parameters, () => {
-    // Until the lock was held, another command may have attached it anew.
+    // Another command may have attached it anew before the lock was held.
     const reason = findReason();
     if (reason !== undefined) {
       runtime.log(

@@ -1,4 +1,3 @@
-/** Listing what is attached. */
 import { parseResult, type Result } from "../spec/result.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { JsonObject } from "../spec/schema.ts";
@@ -11,25 +10,25 @@ import { netnsGoneReason } from "./netns_gone.ts";
 /** An attachment in the cache. */
 export interface NetworkAttachment extends AttachmentKey {
   /**
-   * `incomplete`: an interface or an address is missing. `unfinished`: its ADD runs or was killed. `gone`: it is stale.
-   * {@linkcode Runtime.restore} and {@linkcode Runtime.check} look at rules.
+   * `incomplete`: an interface or address is missing. `unfinished`: its ADD runs or was killed. `gone`: it is stale.
+   * For rules, see {@linkcode Runtime.restore} and {@linkcode Runtime.check}.
    */
   readonly state: "attached" | "incomplete" | "unfinished" | "gone";
   /** Why it is incomplete or gone. */
   readonly reason?: string;
   /** What makes it incomplete. */
   readonly missing?: MissingParts;
-  /** Path of the container's network namespace. */
+  /** Path of the container's namespace. */
   readonly netns?: string;
   /** CNI_ARGS of its ADD. */
   readonly args: Args;
-  /** Of its ADD, by capability. */
+  /** By capability. */
   readonly capabilityArgs: JsonObject;
-  /** Of its ADD; absent until that has ended, or if it cannot be read. */
+  /** Of its ADD; absent if unfinished or unreadable. */
   readonly result?: Result;
 }
 
-/** The attachments to a network, or all. @param log told of damaged files @throws {SystemError} */
+/** @param log told of damaged files @throws {SystemError} */
 export function listAttachments(
   directory: string,
   context: HostContext,

@@ -1,8 +1,8 @@
 /**
- * The cache of attachments: one file each, in libcni's layout and format, so that either reads the other's.
+ * The cache of attachments, one file each, in libcni's layout and format: either reads the other's.
  *
- * Two attachments can share a file name: network `a-b` with container `c`, and network `a` with container `b-c`. So a file counts only if it
- * names the attachment. Two keys are ours, and libcni passes over them: `bootId` and `netnsCookie`, which no attachment outlives.
+ * Two attachments can share a file name: network `a-b` with container `c`, and `a` with `b-c`. So a file counts only if
+ * it names the attachment. libcni ignores our keys `bootId` and `netnsCookie`, which no attachment outlives.
  */
 import { type FileTimes, findBootId } from "../ffi/sys/boot.ts";
 import { findEntryNames, inDirectory } from "../ffi/sys/directory.ts";
@@ -15,10 +15,10 @@ import { parseJson, stringifyJson } from "../spec/jsonc.ts";
 import * as schema from "../spec/schema.ts";
 import { sortedByBytes } from "./sort_by_bytes.ts";
 
-/** A file makes no sense, as after a power cut; not what is no file, or of another kind. */
+/** The text makes no sense, as after a power cut. Not for directories and other formats. */
 export class DamagedEntryError extends CniError {}
 
-/** What tells one attachment from another. */
+/** Tells attachments apart. */
 export interface AttachmentKey {
   /** The network's name. */
   readonly network: string;
@@ -31,25 +31,25 @@ export interface AttachmentKey {
 /** CNI_ARGS in the order given. */
 export type Args = readonly (readonly [key: string, value: string])[];
 
-/** What CHECK and DEL need of one attachment. */
+/** What CHECK and DEL need. */
 export interface CacheEntry extends AttachmentKey {
-  /** The network's configuration at the ADD; empty in files that hold a result only. */
+  /** Of its ADD; empty in files with a result only. */
   readonly config: string;
   readonly netns?: string;
-  /** The kernel's number for that namespace, unique in a boot; absent if the kernel or the program that wrote it has none. */
+  /** Unique in a boot; absent if the kernel or the writing program has none. */
   readonly netnsCookie?: string;
   readonly args: Args;
   readonly capabilityArgs: schema.JsonObject;
-  /** The document of the final result; absent while the ADD has not ended. */
+  /** Document of the final result; absent until the ADD has ended. */
   readonly result?: unknown;
-  /** Of an entry that was read: the boot it was written in, or the time where another program wrote it. */
+  /** Of an entry that was read: its boot, or its times if another program wrote it. */
   readonly written?: { readonly boot: string } | FileTimes;
 }
 
 const CACHE_KIND = "cniCacheV1";
 const MAX_NAME_BYTES = 255;
 
-/** Plugins get it in their environment, where a text ends at a NUL. */
+/** Plugins get it in their environment, where a NUL ends a text. */
 const environmentText = schema.refine(schema.string, "text without NUL", (text) => !text.includes("\0"));
 const entrySchema = schema.lazy(() =>
   schema.knownKeys({
@@ -66,11 +66,7 @@ const entrySchema = schema.lazy(() =>
   })
 );
 
-/**
- * The file of an attachment.
- *
- * @throws {CniError} code 4 if a part is missing or would lead out of the directory, or if they are too long together
- */
+/** @throws {CniError} code 4 if a part is missing or leads out of the directory, or if all are too long */
 export function cachePath(directory: string, { network, containerId, ifname }: AttachmentKey): string {
   const parts = { "network name": network, "container id": containerId, "interface name": ifname };
   for (const [partName, part] of Object.entries(parts)) {
@@ -91,7 +87,7 @@ export function cachePath(directory: string, { network, containerId, ifname }: A
   );
 }
 
-/** Whether the attachment has a file, damaged or not. @throws {SystemError} */
+/** Also for damaged files. @throws {SystemError} */
 export function hasCacheFile(directory: string, key: AttachmentKey): boolean {
   try {
     return findStat(cachePath(directory, key)) !== undefined;
@@ -102,20 +98,20 @@ export function hasCacheFile(directory: string, key: AttachmentKey): boolean {
   }
 }
 
-/** Writes a new entry; false if there is one. @throws {CniError} @throws {SystemError} */
+/** False if there is one. @throws {CniError} @throws {SystemError} */
 export function createEntry(directory: string, entry: CacheEntry): boolean {
   const path = cachePath(directory, entry);
   requireNoSymlink(directory);
   return inDirectory(`${directory}/results`, 0o700, () => createFile(path, formatEntry(entry)));
 }
 
-/** Replaces an entry. @throws {CniError} @throws {SystemError} */
+/** @throws {CniError} @throws {SystemError} */
 export function replaceEntry(directory: string, entry: CacheEntry): void {
   replaceFile(cachePath(directory, entry), formatEntry(entry));
 }
 
 /**
- * Reads the entry of an attachment. The oldest format is a bare result: then the rest is empty.
+ * The oldest format is a bare result: then the rest is empty.
  *
  * @throws {CniError} code 6 if the file cannot be understood
  * @throws {SystemError} if it cannot be read
@@ -129,16 +125,16 @@ export function findEntry(directory: string, key: AttachmentKey): CacheEntry | u
   return isSameAttachment(entry, key) ? entry : undefined;
 }
 
-/** Inode, size and change time of the files of listed entries. */
+/** Inode, size and change time of listed entries' files. */
 const fileStates = new WeakMap<CacheEntry, string | undefined>();
 
-/** As {@linkcode findEntry} for a listed entry: its file is read again only if it has changed. */
+/** Reads a listed entry's file again only if it has changed. */
 export function findEntryAgain(directory: string, listed: CacheEntry): CacheEntry | undefined {
   const state = findFileState(cachePath(directory, listed));
   return state !== undefined && state === fileStates.get(listed) ? listed : findEntry(directory, listed);
 }
 
-/** Removes an attachment's entry, damaged or not, but never another's. @throws {SystemError} */
+/** Also if damaged, but never another's. @throws {SystemError} */
 export function removeEntry(directory: string, key: AttachmentKey): void {
   const path = cachePath(directory, key);
   if (isSymlink(directory)) return;
@@ -146,7 +142,7 @@ export function removeEntry(directory: string, key: AttachmentKey): void {
   if (other === undefined || isSameAttachment(other, key)) removeWithTemporary(path);
 }
 
-/** The attachment that the file of `key` names, if it can be read. @throws {SystemError} */
+/** The attachment that the file of `key` names, if readable. @throws {SystemError} */
 export function findOccupant(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
   try {
@@ -159,7 +155,7 @@ export function findOccupant(directory: string, key: AttachmentKey): CacheEntry 
 }
 
 /**
- * All attachments, or those to one network, sorted by file name.
+ * Sorted by file name.
  *
  * @param log gets the name of each damaged file, which is left out
  * @throws {SystemError}
@@ -180,14 +176,14 @@ export function listCacheEntries(
   return names.flatMap((name) => {
     try {
       const path = `${directory}/results/${name}`;
-      // Before reading: it must not be younger than what is read.
+      // First: it must not be younger than the text.
       const fileState = findFileState(path);
       const text = readEntryText(path);
       const entry = text === undefined ? undefined : parseEntryText(text, path, undefined);
       // Only files in the present format name their attachment.
       const hasAttachmentKey = entry && entry.network !== "" && entry.ifname !== "";
       if (!hasAttachmentKey || (network !== undefined && entry.network !== network)) return [];
-      // An editor may have made a copy beside it.
+      // An editor may have made a copy.
       if (cachePath(directory, entry) !== path) return [];
       fileStates.set(entry, fileState);
       return [entry];
@@ -202,7 +198,7 @@ export function isSameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
-/** As libcni writes it: keys in its order, empty ones left out, results and capability arguments sorted. */
+/** As libcni writes it: its order of keys, no empty ones, results and capability arguments sorted. */
 function formatEntry(entry: CacheEntry): string {
   const { network, containerId, ifname, config, netns, netnsCookie, args, capabilityArgs, result } = entry;
   const bootId = findBootId();
@@ -246,7 +242,7 @@ function symlinkError(directory: string): CniError {
   );
 }
 
-/** Whatever else is in a file's place counts as a damaged file. */
+/** Anything else in a file's place counts as damaged. */
 function readEntryText(path: string): string | undefined {
   try {
     return findText(path);
@@ -256,7 +252,7 @@ function readEntryText(path: string): string | undefined {
   }
 }
 
-/** @param key the owner of a file in the oldest format, which names none */
+/** @param key the owner of a file in the oldest format */
 function parseEntryText(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
   try {
     const node = schema.jsonObject.parse(parseJson(text, `"${path}"`));
@@ -304,7 +300,7 @@ function findTimes(path: string): FileTimes | undefined {
   return status && { mtime: status.mtime, ctime: status.ctime };
 }
 
-/** Older libcni, as in podman 4, wrote no namespace: only the result tells. */
+/** Older libcni, as in podman 4, wrote the namespace only into the result. */
 function sandboxOfResult(result: unknown, ifname: string): string | undefined {
   const interfaces = schema.isJsonObject(result) ? result.interfaces : undefined;
   if (!Array.isArray(interfaces)) return undefined;

@@ -1,4 +1,3 @@
-/** One call of one plugin, with its name in errors. */
 import type { PluginLocation } from "../plugins/lib/protocol/context.ts";
 import { attemptOrLog } from "../plugins/lib/protocol/plugin.ts";
 import type { PluginCommand, PluginRequest, PluginResponse } from "../plugins/lib/protocol/request.ts";
@@ -19,7 +18,6 @@ import type { RuntimeContext } from "./context.ts";
 import { DEFAULT_NETWORK } from "./default_network.ts";
 import { findSourceLocation } from "./source_location.ts";
 
-/** The attachment a call is about. */
 export interface ResolvedRuntimeConf extends Attachment {
   readonly netns?: string;
   readonly args: Args;
@@ -34,13 +32,13 @@ export interface PluginCallOptions {
   readonly validAttachments?: readonly Attachment[];
   /** When `validAttachments` was made, in nanoseconds since 1970. */
   readonly snapshotTime?: bigint;
-  /** Of DEL after a failed ADD, whose error has named unusable keys. */
+  /** For DEL after a failed ADD, whose error names unusable keys. */
   readonly undoesAdd?: true;
 }
 
 export class MissingPluginError extends CniError {}
 
-/** Calls a plugin. @throws {CniError} with the plugin's code, naming plugin and command */
+/** @throws {CniError} with the plugin's code, naming plugin and command */
 export function callPlugin(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -53,7 +51,7 @@ export function callPlugin(
   });
 }
 
-/** Logs what keeps packets from flowing although ADD succeeds. A plugin's failure is logged too. */
+/** Logs what stops packets although ADD succeeds, and failures of plugins. */
 export function logProblems(runtime: RuntimeContext, list: NetworkConfigList, parameters?: ResolvedRuntimeConf): void {
   const log = (message: string) => runtime.log(`Network "${list.name}": ${message}`);
   for (const plugin of list.plugins) {
@@ -64,7 +62,7 @@ export function logProblems(runtime: RuntimeContext, list: NetworkConfigList, pa
   }
 }
 
-/** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
+/** @throws {CniError} as {@linkcode callPlugin} */
 export function callAdd(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -84,7 +82,7 @@ export function callAdd(
   return result!;
 }
 
-/** Has a built-in plugin carry out many DELs together. @returns those that still need a call of their own */
+/** Only for built-in plugins. @returns those that still need a call of their own */
 export function callDelBatch<O extends PluginCallOptions>(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -111,7 +109,7 @@ export function callDelBatch<O extends PluginCallOptions>(
   }
 }
 
-/** Finds a plugin. The built-in network uses built-in plugins only: others may not speak its version. @throws {MissingPluginError} */
+/** The built-in network uses only built-in plugins: others may not speak its version. @throws {MissingPluginError} */
 export function locatePlugin(
   { hostContext, pluginDirectories }: RuntimeContext,
   list: NetworkConfigList,
@@ -167,10 +165,10 @@ function buildRequest(
   };
 }
 
-/** Of plugins that get no capability arguments. */
+/** Of plugins without capability arguments. */
 const restoreConfigs = new WeakMap<PluginEntry, PluginConfig>();
 
-/** Without capability arguments, attachments differ in the result alone. */
+/** Without capability arguments, attachments differ only in the result. */
 function deriveRestoreConfig(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -185,13 +183,12 @@ function deriveRestoreConfig(
   return { ...config, prevResult: resultAsSeenIn(list.cniVersion, prevResult) };
 }
 
-/** Message and details of anything thrown. */
 export function describeFailure(error: unknown): string {
   const { message, details } = CniError.from(error);
   return details ? `${message}; ${details}` : message;
 }
 
-/** @throws {CniError} as `call`, naming plugin and command */
+/** @throws {CniError} naming plugin and command */
 export function withPluginName<T>(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -211,7 +208,7 @@ export function withPluginName<T>(
   }
 }
 
-/** Plugins inherit no CNI_* variables but this one: the others are for us. */
+/** Plugins inherit only this CNI_* variable: the others are for us. */
 export function inheritedEnvironment(env: RuntimeContext["env"]): RuntimeContext["env"] {
   const variables: Record<string, string | undefined> = {};
   for (const name in env) {

@@ -1,8 +1,3 @@
-/**
- * CHECK: whether a container is attached as it was.
- *
- * @see SPEC.md §CHECK
- */
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { parseResult } from "../spec/result.ts";
@@ -14,11 +9,7 @@ import { holdNetns } from "./held_netns.ts";
 import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
-/**
- * Asks the plugins whether a container is still attached as it was, and for what stops its packets.
- *
- * @throws {CniError} what a plugin found; code 1 if the version has no CHECK, code 3 if there is no result
- */
+/** CHECK (SPEC §CHECK), see {@linkcode Runtime.check}. Also logs what stops packets. */
 export function checkNetworkList(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
@@ -46,7 +37,7 @@ export function checkNetworkList(
   logProblems(context, list, entry);
 }
 
-/** Makes sure that the network's version has a command. @throws {CniError} code 1 */
+/** @throws {CniError} code 1 if the network's version has no such command */
 export function requireVersion({ name, cniVersion }: NetworkConfigList, verb: CniCommand): void {
   if (atLeast(cniVersion, introducedIn[verb])) return;
   throw new CniError(

@@ -1,7 +1,5 @@
-/** The container id that stands for a namespace where nobody gave one. @module */
-
 /**
- * The id that cnitool gives to the namespace at this path, so that either can remove what the other added.
+ * The id that cnitool makes from a namespace's path, so that either removes what the other added.
  *
  * @example
  * ```ts

@@ -1,7 +1,6 @@
-/** What the runtime works with. */
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 
-/** The machine with its plugins and the cache. */
+/** The machine, its plugins and the cache. */
 export interface RuntimeContext {
   readonly hostContext: HostContext;
   /** Where programs are; plugins that delegate get it. */
@@ -10,10 +9,10 @@ export interface RuntimeContext {
   readonly cacheDirectory: string;
   /** What programs inherit. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The process that asked, where that is known. */
+  /** The calling process, if known. */
   readonly findCallerPid?: () => number;
-  /** Whether a failed ADD is undone at once; else the caller owes a DEL. Default: true. */
+  /** As {@linkcode RuntimeOptions.rollback}. */
   readonly rollback?: boolean;
-  /** Told of what was gone on in spite of. */
+  /** Told of problems that stop nothing. */
   log(message: string): void;
 }

@@ -1,9 +1,6 @@
-/** The network that is there without any configuration. */
-
-/** Its name. */
 export const DEFAULT_NETWORK_NAME = "default";
 
-/** A bridge `cni0` with IPv4 and IPv6, whose containers reach the world behind the host's addresses and can publish ports, whatever iptables drops. */
+/** A bridge with IPv4, IPv6, masquerading and published ports, whatever iptables drops. */
 export const DEFAULT_NETWORK = `{
   "cniVersion": "1.1.0",
   "name": "default",

@@ -1,8 +1,3 @@
-/**
- * DEL: detaching a container.
- *
- * @see SPEC.md §DEL
- */
 import { findStat } from "../ffi/sys/stat.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import * as cache from "./cache.ts";
@@ -14,11 +9,9 @@ import { isNamedNetns, suggestAttachment } from "./named_attachments.ts";
 import { describeAttachment, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
- * Detaches a container, with the configuration it was attached with; succeeds if it is detached already.
+ * DEL (SPEC §DEL), see {@linkcode Runtime.del}.
  *
- * @param network its configuration, or its name if that is gone
  * @param isStillWanted asked under the container's lock; if false, nothing is detached
- * @throws {CniError} what a plugin failed with, or if no configuration is known
  */
 export function delNetworkList(
   runtime: RuntimeContext,
@@ -43,7 +36,7 @@ function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string
   if (!isKnown) runtime.log(unknownAttachmentMessage(runtime, entry, parameters));
 }
 
-/** Detaching twice is no failure, but the name may be misspelt. Attachments of engines are not in the cache. */
+/** A second DEL is no failure, but the name may be misspelt. Attachments of engines are not cached. */
 function unknownAttachmentMessage(
   { cacheDirectory }: RuntimeContext,
   key: cache.AttachmentKey,

@@ -1,8 +1,3 @@
-/**
- * What plugins would be sent, without calling one.
- *
- * @see SPEC.md §Deriving plugin execution configuration
- */
 import { nowCeil } from "../ffi/sys/mtime.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { deriveRequest, type NetworkConfigList } from "../spec/network_config_list.ts";
@@ -14,32 +9,33 @@ import { resolveValidAttachments } from "./named_attachments.ts";
 
 /** The request for one plugin. */
 export interface DerivedRequest {
-  /** The plugin it is for. */
+  /** The plugin. */
   readonly type: string;
-  /** What it would read from stdin: a JSON document. */
+  /** Its stdin: a JSON document. */
   readonly request: string;
 }
 
-/** What to derive requests for. */
+/** What to derive. */
 export interface DeriveOptions {
   /** The command. */
   readonly verb: Exclude<CniCommand, "VERSION">;
-  /** The attachment; DEL and CHECK read its cache entry, and have no prevResult without it. */
+  /** DEL and CHECK read its cache entry, and have no prevResult without it. */
   readonly parameters?: RuntimeConf;
-  /** For GC: what is to stay. */
+  /** GC: what is to stay. */
   readonly valid?: readonly Attachment[];
-  /** As for {@linkcode GcOptions.resolveNames}. */
+  /** As {@linkcode GcOptions.resolveNames}. */
   readonly resolveNames?: boolean;
-  /** As for {@linkcode GcOptions.ignoreUnknown}. */
+  /** As {@linkcode GcOptions.ignoreUnknown}. */
   readonly ignoreUnknown?: boolean;
 }
 
 /**
- * The requests in the order of the calls. Logs why no plugin would be called.
+ * Requests in the order of calls, without a call (SPEC §Deriving plugin execution configuration). Logs why there are
+ * none.
  *
- * Of an ADD, only the first request is complete: later plugins also get the result of the one before.
+ * For ADD, only the first is complete: later plugins also get the previous result.
  *
- * @throws {CniError} as the command itself, if it would not call a plugin
+ * @throws {CniError} as the command before it calls a plugin
  */
 export function deriveRequests(
   store: RuntimeContext,

@@ -1,10 +1,9 @@
-/** Duplicate keys in a file: all but the last are lost. */
 import { locate } from "../spec/jsonc.ts";
 import { keyPaths } from "../spec/key_paths.ts";
 import { memberPath } from "../spec/schema.ts";
 import { isForPeople } from "../spec/unknown_keys.ts";
 
-/** In words: `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)`. */
+/** `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)` */
 export function describeDuplicateKeys(text: string, source: string): string[] {
   const seen = new Set<string>();
   const duplicates = new Map<string, readonly string[]>();

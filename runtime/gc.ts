@@ -1,8 +1,6 @@
 /**
- * Garbage collection: removing what is left of stale attachments.
- *
- * Thousands may be stale, and the kernel waits some milliseconds for each link or rule that goes. So built-in plugins get them in batches,
- * in DEL's order; programs get them one by one. Their entries go last: after a kill, the next GC finds them.
+ * Thousands of attachments may be stale, and the kernel takes milliseconds for each link or rule. So built-in plugins
+ * get batches, in DEL's order; programs get single calls. Entries go last: after a kill, the next GC finds them.
  */
 import { SystemError } from "../ffi/sys/error.ts";
 import { findStat } from "../ffi/sys/stat.ts";
@@ -28,12 +26,7 @@ import type { RuntimeContext } from "./context.ts";
 /** A kill loses at most one batch of progress. */
 const BATCH_SIZE = 512;
 
-/**
- * Detaches what the cache has and `valid` has not, then calls the plugins' GC. No other command runs meanwhile.
- *
- * @param snapshotTime when `valid` was made, in nanoseconds since 1970; what was attached since stays
- * @throws {CniError} naming everything that failed, after everything was tried
- */
+/** GC (SPEC §GC), see {@linkcode Runtime.gc}. @param snapshotTime as {@linkcode GcOptions.snapshotTime} */
 export function gcNetworkList(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -57,7 +50,7 @@ export function gcNetworkList(
   if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
 }
 
-/** Calls a plugin's GC. In versions without GC, only built-in plugins are called. */
+/** In versions without GC, only built-in plugins are called. */
 function gcPlugin(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -75,7 +68,7 @@ function gcPlugin(
   }
 }
 
-/** False for a missing plugin: those versions asked nothing but its DEL. */
+/** False if missing: versions without GC need it only for DEL. */
 function isBuiltin(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): boolean {
   try {
     return "plugin" in locatePlugin(runtime, list, plugin);
@@ -95,7 +88,7 @@ function collectFailure(failures: unknown[], step: () => void): boolean {
   }
 }
 
-/** Whether an attachment was made after the list, as while GC waited for its lock. */
+/** Whether an attachment is younger than the list, as while GC waited for its lock. */
 export function attachedSinceFilter(
   cacheDirectory: string,
   snapshotTime: bigint,
@@ -104,7 +97,7 @@ export function attachedSinceFilter(
   return (entry) => isWrittenSince(findStat(cache.cachePath(cacheDirectory, entry))?.mtime ?? 0n);
 }
 
-/** @param valid gets those that are too young to be in it */
+/** @param valid gets those that are too young for it */
 function findGarbage(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -146,15 +139,15 @@ function attachmentText({ containerId, ifname }: Attachment): string {
   return `${containerId}/${ifname}`;
 }
 
-/** The attachment of a file name; `undefined` if it is ambiguous, as networks, ids and interfaces may all have a dash. */
+/** `undefined` if ambiguous: networks, ids and interfaces may have dashes. */
 function attachmentOfFileName(name: string, network: string): Attachment | undefined {
-  // The second form is that of containerIdOfNetns().
+  // The second form is containerIdOfNetns()'s.
   const match = /^([^-]+|cnitool-[0-9a-f]{20})-([^-]+)$/.exec(name.slice(network.length + 1));
   const [, containerId = "", ifname = ""] = match ?? [];
   return containerIdProblem(containerId) || ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
 
-/** Batches share one configuration. */
+/** A batch shares one configuration. */
 function batchesOf(attachments: readonly ResolvedAttachment[]): ResolvedAttachment[][] {
   const byText = Map.groupBy(attachments, ({ list }) => list.text);
   return [...byText.values()].flatMap((sameConfiguration) =>
@@ -165,7 +158,7 @@ function batchesOf(attachments: readonly ResolvedAttachment[]): ResolvedAttachme
   );
 }
 
-/** Detaches a batch. Where a plugin fails for an attachment, the plugins before it are not called. */
+/** Where a plugin fails for an attachment, the plugins before it are not called. */
 function delBatch(runtime: RuntimeContext, batch: readonly ResolvedAttachment[], failures: unknown[]): void {
   const { list } = batch[0]!;
   let calls = batch.map((call): PluginCallOptions & ResolvedAttachment => ({

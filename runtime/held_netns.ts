@@ -1,17 +1,15 @@
-/** Opening the container's namespace once for a command, however many plugins work in it. */
 import type { Netns } from "../ffi/netns.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { handle } from "../plugins/lib/protocol/handle.ts";
 
-/** The machine as one command sees it. */
 export interface HeldNetnsContext extends HostContext, Disposable {
-  /** Whether a program was called, which opens namespaces anew. */
+  /** Programs open namespaces anew. */
   readonly hasRunProgram: boolean;
 }
 
 /**
- * Each namespace stays open until the scope ends, and is opened once. To be used under the container's lock: before, another namespace may
- * come to the path.
+ * Opens each namespace once per command, until the scope ends. Use it under the container's lock: before, another
+ * namespace may come to the path.
  */
 export function holdNetns(context: HostContext): HeldNetnsContext {
   const opened = new Map<string, Netns>();
@@ -38,7 +36,7 @@ export function holdNetns(context: HostContext): HeldNetnsContext {
   return held;
 }
 
-/** A handle whose close does nothing. */
+/** Closing it does nothing. */
 function lend(netns: Netns): Netns {
   return Object.create(netns, { [Symbol.dispose]: { value() {} } });
 }

@@ -1,4 +1,3 @@
-/** The machine that plugins work on, the built-in plugins, and those of others. */
 import { currentNetns, openNetns } from "../ffi/netns.ts";
 import { printStderr } from "../ffi/sys/stdio.ts";
 import type { AnyPlugin, HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
@@ -8,16 +7,16 @@ import { findPlugin, hasPlugin, isIpamPlugin, pluginNames } from "../plugins/reg
 
 /** How plugins are called. */
 export interface HostContextOptions {
-  /** Plugins of your own, which win over others of their names. */
+  /** Your own plugins, which win over others of their names. */
   readonly plugins?: readonly AnyPlugin[];
-  /** How long a program may run, in milliseconds; default: 15 minutes. */
+  /** Time limit of a program in milliseconds; default: 15 minutes. */
   readonly timeoutMs?: number;
-  /** Takes what built-in plugins say; default: standard error. */
+  /** Takes messages of built-in plugins; default: standard error. */
   readonly log?: (message: string) => void;
 }
 
 /**
- * The machine as it is: plugins run in the thread's namespace, and a program in a plugin directory wins over a built-in plugin.
+ * Plugins run in the thread's namespace; a program in a plugin directory wins over a built-in plugin.
  *
  * @example Answer a call as the program of a plugin does
  * ```ts

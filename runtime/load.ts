@@ -1,8 +1,3 @@
-/**
- * Finding the configuration of a network: by name in a directory, by path, or on standard input.
- *
- * @see SPEC.md §1 Network configuration format
- */
 import { SystemError, withPurpose } from "../ffi/sys/error.ts";
 import { findEntryNames } from "../ffi/sys/directory.ts";
 import { readAll, readFile } from "../ffi/sys/file.ts";
@@ -26,19 +21,19 @@ import { sortedByBytes } from "./sort_by_bytes.ts";
 
 /** Where to look, and whom to tell. */
 export interface LoadOptions {
-  /** Where names are looked up; default: `/etc/cni/net.d`. */
+  /** For names; default: `/etc/cni/net.d`. */
   readonly directory?: string;
-  /** Gives the text for the network `-`; default: standard input. */
+  /** Text of the network `-`; default: standard input. */
   readonly readStdin?: () => string;
-  /** Told of files that cannot be used, and of duplicate names and keys. */
+  /** Told of unusable files, and of duplicate names and keys. */
   readonly log?: (message: string) => void;
-  /** Whether `log` is told of duplicates; default: true. */
+  /** Whether to log duplicates; default: true. */
   readonly logDuplicates?: boolean;
 }
 type Log = NonNullable<LoadOptions["log"]>;
 
 /**
- * Loads a network: `-` for standard input, a path if it has a `/`, else a name.
+ * Loads a network (SPEC §1): `-` for standard input, a path if it has a `/`, else a name.
  *
  * @example
  * ```ts
@@ -50,7 +45,7 @@ type Log = NonNullable<LoadOptions["log"]>;
  * console.log(loadNetwork("default").source); // the built-in default network
  * ```
  *
- * @throws {CniError} code 7 if there is none of that name; for `default` also if an unreadable file may configure it
+ * @throws {CniError} code 7 without such a network; for `default` also if an unreadable file may configure it
  * @throws {SystemError} if the file cannot be read
  * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
  */
@@ -74,7 +69,6 @@ function loadFromFile(path: string, log?: Log): NetworkConfigList {
   return complete(parseNetworkConfigList(readConfiguration(path, true), path), path, log);
 }
 
-/** Adds the plugins that stand in files of their own. */
 function complete(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   warnOfDuplicateKeys(list, log);
   return requirePlugins(withPluginDirectory(list, path, log));
@@ -87,7 +81,7 @@ function readConfigurationFromStdin(): string {
   );
 }
 
-/** @param wait for the writer of a pipe, such as a shell's `<(…)`; a pipe in a directory must not block the search */
+/** @param wait for a pipe's writer, as of `<(…)`; a pipe in a directory must not block the search */
 function readConfiguration(path: string, wait = false): string {
   return decodeUtf8Configuration(wait ? withSignalsUnblocked(() => readFile(path)) : readFile(path, false), path);
 }
@@ -105,13 +99,13 @@ interface SearchResult {
   readonly list: NetworkConfigList | undefined;
   /** Names of other networks. */
   readonly names: readonly string[];
-  /** Why files cannot be used. */
+  /** Of unusable files. */
   readonly problems: readonly string[];
-  /** Those of files that may configure any network, as they name none. */
+  /** Problems of files that name no network, so may configure any. */
   readonly possibleMatches: readonly string[];
 }
 
-/** Reads files until one has the name. Unusable files hide none behind them. */
+/** Unusable files hide none behind them. */
 function searchDirectory(directory: string, name: string, log?: Log): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
@@ -161,7 +155,7 @@ function warnOfDuplicateKeys(
   if (log) { for (const problem of describeDuplicateKeys(text, source)) log(`network "${name}": ${problem}`); }
 }
 
-/** Lists first, then by the bytes of names, as the reference has it: `10-a` before `9-b`. */
+/** Lists first, then by bytes as in libcni: `10-a` before `9-b`. */
 function listConfFiles(directory: string): string[] {
   const names = sortedByBytes(findEntryNames(directory) ?? []);
   const lists = names.filter((name) => name.endsWith(".conflist"));
@@ -169,7 +163,7 @@ function listConfFiles(directory: string): string[] {
   return [...lists, ...singleFiles].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
 }
 
-/** Adds the plugins in `DIR/NAME/*.conf` (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
+/** Of `DIR/NAME/*.conf` (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
 function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   const document = parseJson(list.text) as JsonObject;
   const isSinglePlugin = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
@@ -187,7 +181,7 @@ function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): 
       return entry;
     }),
   ];
-  // The cache keeps this text, and DEL must find all plugins in it.
+  // The cache keeps this text; DEL must find all plugins in it.
   const mergedDocument = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
   // No file holds this text: a position in it would mislead.
   const { source: _, ...rest } = list;
@@ -226,7 +220,7 @@ function hasName(document: unknown, name: string): boolean {
   return isJsonObject(document) && Object.hasOwn(document, "name") && document.name === name;
 }
 
-/** Whether it may configure any network; not a plugin without a name, as in older guides for loopback. */
+/** Not a plugin without a name, as in older guides for loopback. */
 function isNameless(document: unknown): boolean {
   if (document === undefined) return true;
   return isJsonObject(document) && Object.hasOwn(document, "plugins") && !Object.hasOwn(document, "name");
@@ -255,7 +249,7 @@ function networkNotFound(
   });
 }
 
-/** The built-in network has other addresses than the administrator's. */
+/** It has other addresses than the administrator's. */
 function defaultNetworkUnreadable(name: string, directory: string, possibleMatches: readonly string[]): CniError {
   return new CniError(
     Code.InvalidConfig,

@@ -1,8 +1,8 @@
 /**
- * Locks: containers work side by side, commands for one container in turn (SPEC §Lifecycle & Ordering), GC alone (SPEC §GC).
+ * Containers work side by side, commands for one container in turn (SPEC §Lifecycle & Ordering), GC alone (SPEC §GC).
  *
- * Shared locks queue too, or they starve GC's exclusive lock. Plugin programs inherit the locks of ADD and GC: one that outlives a killed
- * runtime would otherwise work beside the next command. Daemons that such a program leaves running are not waited for.
+ * Shared locks queue too, or they starve GC's exclusive lock. Programs inherit the locks of ADD and GC: they may
+ * outlive a killed runtime. Daemons that they leave running are not waited for.
  */
 import { ignoreErrors, ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { inDirectory } from "../ffi/sys/directory.ts";
@@ -13,31 +13,33 @@ import { lockOrTryAgainLater } from "../plugins/lib/protocol/lock_wait.ts";
 
 /** Longer than any healthy command, shorter than an engine waits. */
 const LOCK_TIMEOUT_MS = 60_000;
-/** So long GC blocks others while it waits, then lets them overtake for as long. It doubles, so that slow ADDs do not starve GC. */
+/**
+ * While GC waits, it blocks others so long, then lets them pass as long. The time doubles: slow ADDs must not starve
+ * GC.
+ */
 const FIRST_GC_WAIT_MS = 1000;
 const LONGEST_GC_WAIT_MS = 8000;
 
-/** So long the programs of a killed runtime may go on. */
+/** Time for programs of a killed runtime. */
 const ORPHAN_GRACE_MS = 30_000;
-/** How often the holders of a lock are checked for orphans. */
+/** Interval of the search for orphaned holders. */
 const RECHECK_INTERVAL_MS = 10_000;
 
-/** Containers share so many files; two that share one work in turn. */
+/** Containers that share a lock file work in turn. */
 const CONTAINER_LOCK_COUNT = 256n;
 
 export interface NodeLockOptions {
-  /** Longest wait, in milliseconds. */
+  /** In milliseconds. */
   readonly maxWaitMs?: number;
   /** Whether programs that are started meanwhile hold it too. */
   readonly inherited?: boolean;
-  /** From this age on, in milliseconds, orphans count as left running. */
+  /** Age in milliseconds from which orphans count as left running. */
   readonly orphanGraceMs?: number;
-  /** How long GC blocks others at first, and at most. */
   readonly firstGcWaitMs?: number;
   readonly longestGcWaitMs?: number;
 }
 
-/** Until its scope ends, no GC begins and no other command works on this container. @throws {CniError} code 11 if others do not end */
+/** Excludes GC, and other commands for this container. @throws {CniError} code 11 if others do not end */
 export function lockContainer(directory: string, containerId: string, options: NodeLockOptions = {}): Disposable {
   return withLockDirectory(directory, options, (deadline) => {
     using locks = new DisposableStack();
@@ -48,7 +50,7 @@ export function lockContainer(directory: string, containerId: string, options: N
   });
 }
 
-/** Until its scope ends, no other command works on the node. @throws {CniError} code 11 if others do not end */
+/** Excludes all other commands. @throws {CniError} code 11 if others do not end */
 export function lockNode(directory: string, options: NodeLockOptions = {}): Disposable {
   const { firstGcWaitMs: firstMs = FIRST_GC_WAIT_MS, longestGcWaitMs: longestMs = LONGEST_GC_WAIT_MS } = options;
   return withLockDirectory(directory, options, (deadline) => {
@@ -84,7 +86,6 @@ function withLockDirectory(
   );
 }
 
-/** Takes GC's lock after those that queue for it. */
 function lockInTurn(directory: string, deadline: number, lock: (path: string) => Disposable): Disposable {
   const path = `${directory}/.gc.lock`;
   using _turn = takeTurnLock(`${directory}/.turn.lock`, path, deadline);
@@ -101,7 +102,7 @@ function takeTurnLock(turnPath: string, lockPath: string, deadline: number): Dis
   }
 }
 
-/** If the lock file cannot be made, nobody holds it. */
+/** Without a lock file, nobody holds it. */
 function takeLock(
   path: string,
   deadline: number,

@@ -1,4 +1,3 @@
-/** Interfaces and addresses that an attachment has lost, which only an ADD makes. */
 import type { Cidr } from "../ffi/address.ts";
 import { type Netns, NetnsError } from "../ffi/netns.ts";
 import * as address from "../ffi/route/address.ts";
@@ -6,19 +5,18 @@ import * as link from "../ffi/route/link.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { Interface, Result } from "../spec/result.ts";
 
-/** What is missing of an attachment. */
+/** What an attachment has lost; only an ADD makes it. */
 export interface MissingParts {
-  /** Names of interfaces on the host and in the container. */
+  /** On the host and in the container. */
   readonly links: readonly string[];
-  /** Addresses of the container's interfaces, without those of missing ones. */
+  /** Without those of missing interfaces. */
   readonly addresses: readonly Cidr[];
 }
 
 /**
- * Compares what the ADD reported with what is there.
+ * Compares an ADD's result with the machine.
  *
- * @param netnsPath the attachment's own namespace
- * @param isOnHost whether the host has an interface, see {@linkcode linkFinder}
+ * @param isOnHost see {@linkcode linkFinder}
  * @returns `undefined` if nothing is missing, or if it cannot be told
  */
 export function findMissingParts(
@@ -45,7 +43,7 @@ export function findMissingParts(
   }
 }
 
-/** What is missing, in words: `interface "eth0" is missing`. */
+/** `interface "eth0" is missing` */
 export function describeMissingParts({ links, addresses }: MissingParts): string {
   return [
     ...links.map((name) => `interface "${name}" is missing`),
@@ -53,7 +51,7 @@ export function describeMissingParts({ links, addresses }: MissingParts): string
   ].join(", ");
 }
 
-/** Tells whether a namespace has an interface, by name or hardware address: containers rename. Lists links once, when needed. */
+/** By name or hardware address: containers rename interfaces. Lists links once, when needed. */
 export function linkFinder(
   { route }: Pick<Netns, "route">,
   listLinks: () => readonly link.Link[] = () => link.list(route),
@@ -65,7 +63,7 @@ export function linkFinder(
   };
 }
 
-/** Sockets and PCI devices are none. */
+/** Not sockets and PCI devices. */
 function isKernelLink({ name, socketPath, pciID }: Interface): boolean {
   return name !== "" && !socketPath && !pciID;
 }

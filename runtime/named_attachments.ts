@@ -1,4 +1,4 @@
-/** Attachments by the names that people give them: `--valid` of GC may name a container or a network namespace. */
+/** `--valid` of GC may name a container or a network namespace. */
 import { listNamedNetns, namedNetnsPath } from "../ffi/named_netns.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -11,7 +11,7 @@ import { attachedSinceFilter } from "./gc.ts";
 import { attachmentKey } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 
-/** Attachments whose container id or namespace has the name; without any, the name as given. @throws {SystemError} */
+/** By container id or namespace; an unknown name stays as given. @throws {SystemError} */
 function resolveAttachmentNames(
   cacheDirectory: string,
   network: string,
@@ -23,7 +23,7 @@ function resolveAttachmentNames(
     const { containerId: name, ifname } = attachment;
     const path = namedNetnsPath(name);
     const paths = [path, `/var${path}`];
-    // The name of a damaged file has the id that was made from the path.
+    // A damaged file's name has the id that was made from the path.
     const ids = new Set([name, ...paths.map(containerIdOfNetns)]);
     const resolved = [...ids].map((containerId) => ({ containerId, ifname }))
       .filter((candidate) => hasCacheFile(cacheDirectory, attachmentKey(network, candidate)));
@@ -36,7 +36,7 @@ function resolveAttachmentNames(
 }
 
 /**
- * A person named an attachment that is not in the cache: the name may be misspelt.
+ * A person named an attachment that is not in the cache, maybe misspelt.
  *
  * @example
  * ```ts
@@ -53,17 +53,15 @@ function resolveAttachmentNames(
 export class UnknownAttachmentError extends CniError {}
 
 export interface ValidNamesOptions {
-  /** When the list was made, in nanoseconds since 1970: what was attached since stays. */
+  /** As {@linkcode GcOptions.snapshotTime}. */
   readonly snapshotTime: bigint;
-  /** Unknown names are logged, and stay valid. */
+  /** As {@linkcode GcOptions.ignoreUnknown}. */
   readonly ignoreUnknown: boolean;
 }
 
 /**
- * The attachments that are to stay.
- *
  * @throws {UnknownAttachmentError} code 4 for an unknown name: the container that is meant would be detached
- * @throws {CniError} code 4 if `ignoreUnknown` leaves no known name, and one that may live would be detached
+ * @throws {CniError} code 4 if `ignoreUnknown` leaves no known name, and a living attachment would be detached
  */
 export function resolveValidAttachments(
   { cacheDirectory, hostContext, log }: RuntimeContext,
@@ -101,16 +99,12 @@ export function resolveValidAttachments(
   );
 }
 
-/** Whether `ip netns` shows a namespace of that name. */
+/** As `ip netns` shows. */
 export function isNamedNetns(name: string): boolean {
   return listNamedNetns().includes(name);
 }
 
-/**
- * Suggests a cached attachment for an unknown one; empty if none is similar.
- *
- * @param isNetnsThere whether its namespace exists: then no other container was meant
- */
+/** Empty if none is similar. @param isNetnsThere its namespace exists: no other container was meant */
 export function suggestAttachment(
   entries: readonly CacheEntry[],
   { containerId: name, ifname }: Attachment,
@@ -119,12 +113,12 @@ export function suggestAttachment(
   const sameContainer = entries.filter((entry) => attachmentNames(entry).includes(name));
   if (sameContainer.length === 0) return isNetnsThere ? "" : suggestion(name, entries.flatMap(attachmentNames));
   const ifnames = sameContainer.map((entry) => entry.ifname);
-  // The name may be that of the namespace, of a container with another id.
+  // The name may be the namespace's, and the container's id another.
   const correction = ifnames.includes(ifname) ? "" : suggestion(ifname, ifnames);
   return correction || `; "${name}" has ${ifnames.map((each) => JSON.stringify(each)).join(", ")} there`;
 }
 
-/** The names by which people know a container. */
+/** People know containers by either. */
 function attachmentNames({ containerId, netns = "" }: CacheEntry): string[] {
   const [, name] = /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
   return name === undefined ? [containerId] : [containerId, name];

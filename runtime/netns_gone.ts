@@ -1,7 +1,7 @@
 /**
- * Attachments that ended without a DEL: the machine was restarted, or the namespace is gone.
+ * Attachments that ended without a DEL: the machine restarted, or the namespace is gone.
  *
- * Container ids come back and clocks jump: neither proves anything. Only entries without a boot id are judged by their time.
+ * Container ids come back and clocks jump: only entries without a boot id are judged by time.
  */
 import { findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
 import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
@@ -12,15 +12,16 @@ import { type Interface, parseResult } from "../spec/result.ts";
 import { LATEST } from "../spec/version.ts";
 import type { CacheEntry } from "./cache.ts";
 
-/** Links of these kinds belong to one container; a bridge or a VLAN is shared. */
+/** Links of these kinds belong to one container; bridges and VLANs are shared. */
 const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
 
 /**
  * Why an attachment is stale; `undefined` if it may live.
  *
- * A namespace of the same path can be another one: its cookie tells. Without a cookie, it is another if it has none of the ADD's
- * interfaces, by name or hardware address. As long as a host end is there, the container may still live elsewhere. Without a result only
- * the cookie counts; callers ask again under the container's lock, so that no running ADD is hit.
+ * The cookie tells whether the path leads to the same namespace. Without a cookie, it is another one if it has none of
+ * the ADD's interfaces, by name or hardware address. While a host end is there, the container may live elsewhere.
+ * Without a result, only the cookie counts. Callers ask again under the container's lock, so that no running ADD is
+ * hit.
  */
 export function netnsGoneReason(
   entry: CacheEntry,
@@ -35,14 +36,13 @@ export function netnsGoneReason(
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     if (error.absent) return `namespace "${path}" is gone`;
-    // What cannot be opened or entered may be a namespace.
+    // It may be a namespace that cannot be opened or entered.
     return error.cause === undefined ? `"${path}" is no namespace any more` : undefined;
   }
 }
 
 let isBeforeBoot: ReturnType<typeof modifiedBeforeBoot> | undefined;
 
-/** Whether an entry is certainly of an earlier boot. */
 function isOfEarlierBoot({ written }: CacheEntry): boolean {
   if (!written) return false;
   if (!("boot" in written)) return (isBeforeBoot ??= modifiedBeforeBoot())(written);
@@ -50,7 +50,7 @@ function isOfEarlierBoot({ written }: CacheEntry): boolean {
   return boot !== undefined && written.boot !== boot;
 }
 
-/** Whether the attachment's namespace is at `path`; `undefined` if nothing tells. @throws {SystemError} */
+/** `undefined` if nothing tells. @throws {SystemError} */
 export function isNetnsOf(
   entry: CacheEntry,
   path: string,
@@ -84,7 +84,7 @@ function hasAnyInterface(containerInterfaces: readonly Interface[], netns: Netns
   );
 }
 
-/** The container may have moved its interface: then the host end is still there. */
+/** The container may have moved its interface; the host end stays. */
 function hasHostInterface(host: Netns, interfaces: readonly Interface[]): boolean {
   const links = link.list(host.route);
   return interfaces.some((iface) => {

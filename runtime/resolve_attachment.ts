@@ -1,4 +1,3 @@
-/** What is remembered of an attachment, put together with what the caller says of it. */
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -9,28 +8,27 @@ import type { ResolvedRuntimeConf } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { isNetnsOf } from "./netns_gone.ts";
 
-/** An attachment as the caller describes it. The cache adds what is left out, and DEL's arguments. */
+/** An attachment as the caller describes it. The cache completes it, and gives DEL's arguments. */
 export interface RuntimeConf extends Attachment {
-  /** Path of the container's network namespace. */
+  /** Path of the container's namespace. */
   readonly netns?: string;
   /** CNI_ARGS for every plugin. */
   readonly args?: cache.Args;
-  /** By capability; a plugin gets those that its configuration declares. */
+  /** By capability; plugins get those that they declare. */
   readonly capabilityArgs?: JsonObject;
 }
 
-/** An attachment with its entry, and the configuration that counts for it. */
 export interface ResolvedAttachment {
   readonly list: NetworkConfigList;
   readonly entry: cache.CacheEntry & ResolvedRuntimeConf;
 }
 
 /**
- * Puts together what the cache and the caller say.
+ * Combines what the cache and the caller say.
  *
  * @param network its configuration, or its name if that is gone
- * @param purpose to remove, the ADD's arguments win over given ones; errors name the purpose
- * @throws {CniError} if there is no configuration, neither cached nor given
+ * @param purpose for `remove`, the ADD's arguments win
+ * @throws {CniError} if no configuration is cached or given
  */
 export function resolveAttachment(
   store: RuntimeContext,
@@ -75,7 +73,9 @@ export function resolveAttachment(
   };
 }
 
-/** The path of the attachment's own namespace: another may be at the cached path, and the given one may be a slip. Empty if unknown. */
+/**
+ * The attachment's own namespace; empty if unknown. Another may be at the cached path, and the given path may be wrong.
+ */
 function netnsForDel(
   { hostContext: { openNetns }, log }: RuntimeContext,
   cached: cache.CacheEntry,
@@ -98,7 +98,7 @@ function netnsForDel(
   return "";
 }
 
-/** The ADD's arguments say what to remove, whatever the caller names now. */
+/** The ADD's arguments say what to remove. */
 function argumentsForDel(
   { log }: RuntimeContext,
   { args, capabilityArgs, ...key }: cache.CacheEntry,
@@ -145,7 +145,7 @@ function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): Ne
   }
 }
 
-/** The ADD's result in the current form; `undefined` if it cannot be read. */
+/** `undefined` if unreadable. */
 export function findCachedResult({ log }: RuntimeContext, { list, entry }: ResolvedAttachment): Result | undefined {
   try {
     return entry.result === undefined ? undefined : parseResult(entry.result, list.cniVersion, "result");
@@ -167,7 +167,6 @@ export function attachmentKey(network: string, { containerId, ifname }: Attachme
   return { network, containerId, ifname };
 }
 
-/** The attachment, in a sentence. */
 export function describeAttachment({ network, containerId, ifname }: cache.AttachmentKey): string {
   return `"${ifname}" of container "${containerId}" on network "${network}"`;
 }

@@ -1,8 +1,3 @@
-/**
- * Putting back rules that somebody took away, as with `nft flush ruleset`. The cache says which rules there must be.
- *
- * Links, addresses and kernel parameters are only compared.
- */
 import { getGenerationId } from "../ffi/nft/objects.ts";
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
 import { type SharedReads, shareReads } from "../plugins/lib/protocol/shared_reads.ts";
@@ -21,19 +16,19 @@ import { holdNetns } from "./held_netns.ts";
 
 /** What was found and put back. */
 export interface RestoreReport {
-  /** Which static rules were missing: `chain "forward" of table "inet cni"`. */
+  /** Missing static rules: `chain "forward" of table "inet cni"`. */
   readonly tables: readonly string[];
   /** All in the cache. */
   readonly attachments: readonly RestoredAttachment[];
-  /** What went wrong besides failed attachments, such as a damaged file. */
+  /** Other failures, such as a damaged file. */
   readonly problems: readonly string[];
 }
 
-/** What became of one attachment. */
+/** One attachment's outcome. */
 export interface RestoredAttachment extends cache.AttachmentKey {
-  /** `incomplete`: an interface or an address is missing, which only an ADD makes. `skipped`: there is no container. */
+  /** `incomplete`: an interface or address is missing, which only an ADD makes. `skipped`: there is no container. */
   readonly state: "whole" | "restored" | "incomplete" | "skipped" | "failed";
-  /** Why it is incomplete, was skipped or failed. */
+  /** Why it is incomplete, skipped or failed. */
   readonly reason?: string;
   /** What makes it incomplete. */
   readonly missing?: MissingParts;
@@ -41,11 +36,11 @@ export interface RestoredAttachment extends cache.AttachmentKey {
   readonly plugins: readonly RestoredPlugin[];
 }
 
-/** What one plugin did, in the order of the list. */
+/** What one plugin did. */
 export interface RestoredPlugin {
   /** As in the configuration. */
   readonly type: string;
-  /** What it put back, in words: `host port 8080/tcp`. */
+  /** In words: `host port 8080/tcp`. */
   readonly restored: readonly string[];
   /** Why it was not called: only built-in plugins can restore. */
   readonly skipped?: string;
@@ -53,12 +48,7 @@ export interface RestoredPlugin {
   readonly failed?: string;
 }
 
-/**
- * Puts back missing rules of a network's attachments, or of all. A failure stops nothing else.
- *
- * @param network its name, or its configuration for attachments without one in the cache
- * @throws {SystemError} if the cache cannot be read
- */
+/** See {@linkcode Runtime.restore}. Links, addresses and kernel parameters are only compared. */
 export function restoreAttachments(
   runtime: RuntimeContext,
   network?: NetworkConfigList | string,
@@ -91,7 +81,6 @@ export function restoreAttachments(
   return { tables, attachments, problems };
 }
 
-/** Looks for each plugin once. */
 function locateOnce(context: HostContext): HostContext {
   const found = new Map<string, { readonly directories: readonly string[]; readonly location: PluginLocation }>();
   return {
@@ -106,12 +95,12 @@ function locateOnce(context: HostContext): HostContext {
   };
 }
 
-/** `eth2` before `eth10`: if two networks publish a port, the one that was attached first keeps it. */
+/** `eth2` before `eth10`: if two networks publish a port, the first attached keeps it. */
 function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: cache.AttachmentKey): number {
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
 
-/** `undefined` if it was detached meanwhile. */
+/** `undefined` if detached meanwhile. */
 function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
@@ -146,7 +135,7 @@ function restoreAttachment(
   }
 }
 
-/** Rules of a dead container would lead to whoever has its address by now. */
+/** Rules of a dead container would lead to the next owner of its address. */
 function skipReason(entry: cache.CacheEntry, context: HostContext): string | undefined {
   if (entry.result === undefined) return "its ADD has not ended";
   if (!entry.netns) return "its namespace is not known";
@@ -185,7 +174,7 @@ function restoreState(
   return plugins.some(({ restored }) => restored.length > 0) ? "restored" : "whole";
 }
 
-/** @param loggedPlugins networks and plugins that were named: each is said once */
+/** @param loggedPlugins networks and plugins that were named already */
 function logRestored({ log }: RuntimeContext, attachment: RestoredAttachment, loggedPlugins: Set<string>): void {
   const { state, reason, missing, plugins, network } = attachment;
   const subject = describeAttachment(attachment);

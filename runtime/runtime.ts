@@ -1,4 +1,3 @@
-/** The runtime for programs: what `cni run` does, as an object. */
 import type { Attachment } from "../spec/plugin_config.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
@@ -32,32 +31,35 @@ const DEFAULT_PLUGIN_DIRECTORIES = ["/opt/cni/bin"];
 export interface RuntimeOptions extends HostContextOptions {
   /** What programs inherit: `process.env`. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The engine: `process.ppid`. What it listens on for a container is no port conflict. */
+  /** The engine: `process.ppid`. Its listeners for a container are no port conflict. */
   readonly findCallerPid?: () => number;
-  /** Where programs are, absolute paths; default: `["/opt/cni/bin"]`. */
+  /** Where programs are, absolute; default: `["/opt/cni/bin"]`. */
   readonly pluginDirectories?: readonly string[];
-  /** Where attachments are cached, in libcni's format; default: `/var/lib/cni`. */
+  /** Where attachments are cached, as by libcni; default: `/var/lib/cni`. */
   readonly cacheDirectory?: string;
-  /** Whether a failed ADD is undone at once; else the caller owes a {@linkcode Runtime.del}. Default: true. */
+  /** Whether a failed ADD is undone; else the caller owes a {@linkcode Runtime.del}. Default: true. */
   readonly rollback?: boolean;
-  /** Takes what built-in plugins say, each behind its name; default: `log`. */
+  /** Takes messages of built-in plugins, behind their names; default: `log`. */
   readonly pluginLog?: (message: string) => void;
 }
 
 /** How {@linkcode Runtime.gc} reads its list. */
 export interface GcOptions {
-  /** When the list was made, in nanoseconds since 1970; what was attached since stays. Default: now. */
+  /** When the list was made, in nanoseconds since 1970; younger attachments stay. Default: now. */
   readonly snapshotTime?: bigint;
-  /** A person wrote the list: ids may be names of namespaces, and GC refuses unknown ones, which may be misspelt. */
+  /** A person wrote the list: ids may be names of namespaces, and unknown ones are refused as misspelt. */
   readonly resolveNames?: boolean;
-  /** With `resolveNames`: unknown names are logged and stay valid. GC refuses only if no name is known and an attachment may live. */
+  /**
+   * With `resolveNames`: unknown names are logged and stay valid. GC fails only if no name is known and an attachment
+   * may live.
+   */
   readonly ignoreUnknown?: boolean;
 }
 
 /**
- * Attaches containers to networks, and keeps what is needed to detach them.
+ * Attaches containers to networks, and remembers how to detach them.
  *
- * Every method waits for the plugins, and fails with a {@linkcode CniError} with the plugin's code. Plugins run in the thread's network
+ * Methods wait for the plugins, and throw a {@linkcode CniError} with the plugin's code. Plugins run in the thread's
  * namespace.
  *
  * @example Attach a container, look after it, detach it
@@ -143,39 +145,40 @@ export class Runtime {
   }
 
   /**
-   * Attaches a container (ADD). A stale attachment of the same name is removed first.
+   * Attaches a container (ADD). Removes a stale attachment of the same name first.
    *
-   * @returns the last plugin's result, in the current form; {@linkcode formatResult} converts it
-   * @throws {CniError} a plugin's error, code 4 if it is attached or has such an interface, code 8 without the namespace
+   * @returns the last plugin's result in the newest form; {@linkcode formatResult} converts it
+   * @throws {CniError} a plugin's error; code 4 if it is attached or has such an interface; code 8 without the
+   * namespace
    */
   add(network: NetworkConfigList, parameters: AddRuntimeConf): Result {
     return this.#withContext((runtime) => addNetworkList(runtime, network, parameters));
   }
 
   /**
-   * Asks the plugins whether a container is still attached as it was (CHECK).
+   * Asks whether a container is still attached as it was (CHECK).
    *
-   * @throws {CniError} what a plugin found; code 1 if the version has no CHECK, code 3 if there is no result
+   * @throws {CniError} what a plugin found; code 1 if the version has no CHECK; code 3 without a result
    */
   check(network: NetworkConfigList | string, parameters: RuntimeConf): void {
     this.#withContext((runtime) => checkNetworkList(runtime, network, parameters));
   }
 
   /**
-   * Detaches a container (DEL), with the configuration it was attached with; succeeds if it is detached already.
+   * Detaches a container (DEL) with the configuration of its ADD; succeeds if it is detached already.
    *
    * @param network its configuration, or its name if that is gone
-   * @throws {CniError} what a plugin failed with, or code 7 if no configuration is known
+   * @throws {CniError} a plugin's error, or code 7 without a configuration
    */
   del(network: NetworkConfigList | string, parameters: RuntimeConf): void {
     this.#withContext((runtime) => delNetworkList(runtime, network, parameters));
   }
 
   /**
-   * Detaches all but `valid` from a network, and has the plugins remove what is left (GC). No other command runs meanwhile.
+   * Detaches all but `valid`, and has the plugins remove what is left (GC). No other command runs meanwhile.
    *
-   * @throws {UnknownAttachmentError} before anything is removed, if `resolveNames` finds an unknown name
-   * @throws {CniError} naming everything that failed, after everything was tried
+   * @throws {UnknownAttachmentError} before any change, if `resolveNames` finds an unknown name
+   * @throws {CniError} naming all failures, after everything was tried
    */
   gc(
     network: NetworkConfigList,
@@ -190,29 +193,29 @@ export class Runtime {
     });
   }
 
-  /** Asks the plugins whether they could serve an ADD (STATUS). @throws {CniError} code 50 or 51 if one could not */
+  /** Asks whether the plugins could serve an ADD (STATUS). @throws {CniError} code 50 or 51 if not */
   status(network: NetworkConfigList): void {
     this.#withContext((runtime) => getNetworkListStatus(runtime, network));
   }
 
   /**
-   * Puts back rules of attachments that somebody took away, as with `nft flush ruleset`. A failure stops nothing else.
+   * Puts back rules that were taken away, as by `nft flush ruleset`. A failure stops nothing else.
    *
-   * @param network its configuration or its name; all networks without one
+   * @param network its configuration or name; default: all
    * @throws {SystemError} if the cache cannot be read
    */
   restore(network?: NetworkConfigList | string): RestoreReport {
     return this.#withContext((runtime) => restoreAttachments(runtime, network));
   }
 
-  /** What is attached to a network, or to any. Damaged files are logged and left out. @throws {SystemError} */
+  /** Attachments to a network, or all; damaged files are logged and left out. @throws {SystemError} */
   attachments(network?: string): NetworkAttachment[] {
     return this.#withContext(({ cacheDirectory, hostContext, log }) =>
       listAttachments(cacheDirectory, hostContext, network, log)
     );
   }
 
-  /** The configuration for an attachment's CHECK and DEL: the one of its ADD. `undefined` if none can be read. */
+  /** The configuration of an attachment's ADD, for CHECK and DEL; `undefined` if unreadable. */
   attachedConfiguration(network: string, { containerId, ifname }: Attachment): string | undefined {
     const { cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
     const key = { network, containerId, ifname };
@@ -229,7 +232,7 @@ export class Runtime {
     return findUnknownKeys(network, ...this.#pluginFinders());
   }
 
-  /** Capabilities that no plugin declares but arguments are given for, and unknown keys in those arguments, in words. */
+  /** In words: arguments for capabilities that no plugin declares, and unknown keys in arguments. */
   unknownCapabilities(network: NetworkConfigList, capabilityArgs: JsonObject): string[] {
     return findUnknownCapabilities(network, capabilityArgs, ...this.#pluginFinders());
   }
@@ -243,12 +246,12 @@ export class Runtime {
     ] as const;
   }
 
-  /** What each plugin would read from stdin. @throws {CniError} as the command before it calls a plugin */
+  /** What each plugin would read from stdin. @throws {CniError} as the command before its first call */
   deriveRequests(network: NetworkConfigList | string, options: DeriveOptions): DerivedRequest[] {
     return this.#withContext((runtime) => deriveRequests(runtime, network, options));
   }
 
-  /** Holds the host's namespace during a call only, so that nobody has to dispose of a runtime. */
+  /** Holds the host's namespace only during a call: a runtime needs no disposal. */
   #withContext<T>(call: (runtime: RuntimeContext) => T): T {
     const { pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES, cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
     const { env, findCallerPid, rollback = true, log = printStderr, pluginLog = log } = this.#options;

@@ -1,13 +1,12 @@
-/** Where in a file a value is that a plugin refuses. */
 import { ConfigError } from "../spec/error.ts";
 import { locate, parseJson, pathSegments } from "../spec/jsonc.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import type { JsonObject } from "../spec/schema.ts";
 
 /**
- * The place of a refused value: `web.conflist:4:12, plugins[0].ipam.subnet`.
+ * Where a refused value stands: `web.conflist:4:12, plugins[0].ipam.subnet`.
  *
- * @returns `undefined` for other errors, for values of the runtime, and for plugins in files of their own
+ * @returns `undefined` for other errors, values of the runtime, and plugins in files of their own
  */
 export function findSourceLocation(
   { text, source, plugins }: NetworkConfigList,
@@ -23,7 +22,7 @@ export function findSourceLocation(
   return `${[source, line, column].filter((part) => part !== undefined).join(":")}, ${fullPath}`;
 }
 
-/** The ConfigError that the plugin failed with; not one of its clean-up. */
+/** Not one of the plugin's clean-up. */
 function findConfigError(error: unknown): ConfigError | undefined {
   for (let cause = error; cause instanceof Error;) {
     if (cause instanceof ConfigError) return cause;

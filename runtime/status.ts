@@ -1,8 +1,3 @@
-/**
- * STATUS: whether an ADD could be served.
- *
- * @see SPEC.md §STATUS
- */
 import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { requirePrevResult } from "../plugins/lib/protocol/plugin.ts";
 import { findPlugin, isIpamPlugin } from "../plugins/registry.ts";
@@ -13,9 +8,9 @@ import { callPlugin, locatePlugin, logProblems, withPluginName } from "./call_pl
 import type { RuntimeContext } from "./context.ts";
 
 /**
- * Asks the plugins whether they could serve an ADD. Built-in ones are asked whatever the version, and also for what stops packets.
+ * STATUS (SPEC §STATUS). Asks built-in plugins in every version, also for what stops packets.
  *
- * @throws {CniError} with code 50 or 51 if one could not, with code 7 for a configuration that it could not use
+ * @throws {CniError} code 50 or 51 if an ADD would fail, code 7 for an unusable configuration
  */
 export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfigList): void {
   const hasStatus = atLeast(list.cniVersion, introducedIn.STATUS);
@@ -46,7 +41,7 @@ export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfi
   logProblems(runtime, list);
 }
 
-/** True of built-in plugins that make CNI_IFNAME; `loopback` works on "lo". */
+/** For built-in plugins; `loopback` works on "lo", not on CNI_IFNAME. */
 function makesInterface(plugin: AnyPlugin, entry: PluginEntry): boolean {
   const isBuiltin = plugin === findPlugin(plugin.name) && plugin.name !== "loopback" && !isIpamPlugin(plugin.name);
   return isBuiltin && plugin.needsPrevResult?.(entry) !== true;

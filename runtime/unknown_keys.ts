@@ -1,4 +1,3 @@
-/** Keys of a network that nobody reads. */
 import { locate, parseJson } from "../spec/jsonc.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { JsonObject } from "../spec/schema.ts";
@@ -12,18 +11,18 @@ import {
   type UnknownKey,
 } from "../spec/unknown_keys.ts";
 
-/** The keys of a list itself (SPEC §Configuration format), matched exactly. */
+/** Of a list itself (SPEC §Configuration format), matched exactly. */
 const LIST_KEYS = [
   ...["cniVersion", "cniVersions", "name", "plugins"],
   ...["disableCheck", "disableGC", "loadOnlyInlinedPlugins"],
 ];
-/** Where podman and nerdctl keep what they know of a network. */
+/** podman and nerdctl keep their data there. */
 const ENGINE_KEYS = ["args", "nerdctlID", "nerdctlLabels"];
 
 /**
- * In words: `network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (web.conflist:4:7)`.
+ * `network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (web.conflist:4:7)`
  *
- * @param isProgram whether a program is called for the plugin of that name: it may have keys of its own
+ * @param isProgram whether a program is called, which may have other keys
  */
 export function findUnknownKeys(
   list: NetworkConfigList,
@@ -31,7 +30,7 @@ export function findUnknownKeys(
   isProgram: (type: string) => boolean = () => false,
 ): string[] {
   const document = parseJson(list.text) as JsonObject;
-  // A file may also hold nothing but a plugin's object.
+  // A file may hold only a plugin's object.
   const isList = Object.hasOwn(document, "plugins");
   const unknownKeys = [
     ...isList ? findUnknownListKeys(document) : [],
@@ -50,7 +49,6 @@ export function findUnknownListKeys(document: JsonObject): UnknownKey[] {
   return findUnknownKeysAmong(Object.keys(document).filter((key) => !ENGINE_KEYS.includes(key)), LIST_KEYS);
 }
 
-/** Capabilities that no plugin declares but arguments are given for, and unknown keys in those arguments, in words. */
 export function findUnknownCapabilities(
   { name, plugins }: NetworkConfigList,
   capabilityArgs: JsonObject,
