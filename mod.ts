@@ -1,7 +1,6 @@
 /**
- * Container networks for programs: the runtime, the plugins, and the kit to write more of them.
- *
- * What is exported here is what the command line is made of. It needs Bun, Linux and, for all that touches the kernel, root.
+ * The runtime, the plugins, and the kit to write more of them, as the command line uses them. It needs Bun, Linux and,
+ * for all that touches the kernel, root.
  *
  * @example Write a plugin
  * ```ts
@@ -35,7 +34,6 @@
 
 import { loadPlugins } from "./plugins/registry.ts";
 
-// Run networks.
 export { type GcOptions, Runtime, type RuntimeOptions, UnknownAttachmentError } from "./runtime/runtime.ts";
 export { containerIdOfNetns } from "./runtime/container_id.ts";
 export { loadNetwork, type LoadOptions } from "./runtime/load.ts";
@@ -48,7 +46,6 @@ export type { RestoredAttachment, RestoredPlugin, RestoreReport } from "./runtim
 export type { DerivedRequest, DeriveOptions } from "./runtime/derive.ts";
 export { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "./spec/network_config_list.ts";
 
-// Write plugins.
 export {
   type AddCall,
   type AttachmentCall,
@@ -74,7 +71,6 @@ export type { JsonObject, RouteConfig, Schema } from "./spec/schema.ts";
 export type { Attachment, PluginConfig } from "./spec/plugin_config.ts";
 export type { Owner } from "./plugins/lib/protocol/owner.ts";
 
-// Call plugins: those that are built in, and one's own.
 export { createHostContext, type HostContextOptions } from "./runtime/host_context.ts";
 export { findPlugin, pluginNames } from "./plugins/registry.ts";
 export { type PluginCallText, serve } from "./plugins/lib/protocol/serve.ts";
@@ -90,7 +86,6 @@ export type { ProgramOutput } from "./plugins/lib/protocol/response.ts";
 export type { DelBatchRequest, PluginCommand, PluginRequest, PluginResponse } from "./plugins/lib/protocol/request.ts";
 export type { Parameters } from "./spec/env.ts";
 
-// Results and their parts.
 export {
   convertResult,
   type Dns,
@@ -103,11 +98,9 @@ export {
 export { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "./ffi/address.ts";
 export { type CniCommand, LATEST, type Version, VERSIONS } from "./spec/version.ts";
 
-// Namespaces.
 export { createNetns, currentNetns, type Netns, NetnsError, openNetns, type Sync } from "./ffi/netns.ts";
 export type { Netlink } from "./ffi/netlink/socket.ts";
 
-// Errors.
 export { CniError, Code, ConfigError, type SourceLocation } from "./spec/error.ts";
 export { SystemError } from "./ffi/sys/error.ts";
 

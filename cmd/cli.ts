@@ -1,4 +1,3 @@
-/** The command line: runs a command, and turns its error into a message and an exit status. @module */
 import { formatErrorObject } from "../plugins/lib/protocol/serve.ts";
 import { hasPlugin, pluginNames } from "../plugins/registry.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -19,15 +18,14 @@ const MAX_LINE_LENGTH = 160;
 const MAX_DETAIL_LINES = 20;
 const SUCCESS = 0, FAILURE = 1, USAGE_ERROR = 2;
 
-/** The part of the command line that names the command. */
 interface CommandLine {
   /** `["run", "add"]` */
   readonly path: string[];
-  /** The outermost first. */
+  /** Outermost first. */
   readonly groups: CommandGroup[];
 }
 
-/** Runs a command line. Never throws. @returns the exit status: 0 success, 1 failure, 2 wrong command line */
+/** Never throws. @returns the exit status: 0 success, 1 failure, 2 wrong command line */
 export async function runCommandLine(argv: readonly string[], context: CliContext): Promise<number> {
   const line: CommandLine = { path: [], groups: [] };
   try {
@@ -38,7 +36,7 @@ export async function runCommandLine(argv: readonly string[], context: CliContex
   }
 }
 
-/** Without arguments but with CNI_COMMAND, an engine calls a plugin that does not exist here. */
+/** With CNI_COMMAND, an engine calls a plugin that does not exist here. */
 async function answerWithoutArguments({ programName, env }: CliContext): Promise<number> {
   if (env.CNI_COMMAND) {
     const error = new CniError(Code.InvalidConfig, `Cannot run plugin "${programName}": no such plugin is built in`, {
@@ -69,7 +67,7 @@ async function runInGroup(
   return "commands" in command ? runInGroup(command, rest, line, context) : runCommand(command, rest, line, context);
 }
 
-/** Finds the word for the command, which may have options before it. */
+/** Options may stand before the command. */
 async function splitAtCommand(group: CommandGroup, argv: readonly string[]) {
   const [first = "", ...rest] = argv;
   const isKnown = Object.hasOwn({ ...group.commands, ...group.aliases }, first);
@@ -157,7 +155,7 @@ async function commandsWithOption(option: string, group: CommandGroup): Promise<
   );
 }
 
-/** The words for the command's arguments. @throws {UsageError} if there are too few or too many */
+/** @throws {UsageError} if there are too few or too many */
 async function commandWords(
   command: Command,
   words: readonly string[],
@@ -178,7 +176,7 @@ async function commandWords(
   throw new UsageError(`"${name}" takes ${usage}: got "${words.join(" ")}"`);
 }
 
-/** The help for a command. @param words its path and arguments @throws {UsageError} if there is no such command */
+/** @param words path and arguments of a command @throws {UsageError} if there is none */
 async function formatHelp(words: readonly string[]): Promise<string> {
   const { formatCommandHelp, formatGroupHelp } = await import("./help.ts");
   const path: string[] = [];
@@ -215,7 +213,7 @@ function detailLines(details = ""): string[] {
   return more > 1 ? [...parts.slice(0, MAX_DETAIL_LINES), `and ${more} more: --json prints all`] : parts;
 }
 
-/** Text from elsewhere must neither break the line nor control the terminal. */
+/** Text of others must not break the line or control the terminal. */
 function oneLine(text: string): string {
   const line = text.trim().replace(/\s*\n\s*/g, "; ");
   return line.replace(/\p{Cc}/gu, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`);

@@ -1,4 +1,4 @@
-/** The entry point: the name of the program decides what it is. Modules load on demand: start-up is most of a call. @module */
+/** The program's name decides what it is. Modules load on demand: start-up is most of a call. */
 import { unblockSignals } from "../ffi/sys/signals.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 import { servePlugin } from "./serve_plugin.ts";
@@ -14,7 +14,7 @@ async function main(): Promise<number> {
   return runCommandLine(process.argv.slice(2), { programName, env: process.env, findWorkingDirectory });
 }
 
-/** Only relative paths need it, so its removal is no error. */
+/** Only relative paths need it: its removal is no error. */
 function findWorkingDirectory(): string | undefined {
   try {
     return process.cwd();

@@ -1,4 +1,3 @@
-/** Help, made from the definitions of commands. @module */
 import type { ArgumentSpec, Command, CommandGroup } from "./command.ts";
 import { alignColumns } from "./output/table.ts";
 import { HELP_OPTION, type OptionSpec } from "./options.ts";
@@ -13,7 +12,7 @@ export function formatUsage(specs: readonly ArgumentSpec[]): string {
   }).join(" ");
 }
 
-/** @param path of the command: `["run", "add"]` @param words behind it */
+/** @param path `["run", "add"]` */
 export async function formatCommandHelp(
   command: Command,
   path: readonly string[],
@@ -30,7 +29,6 @@ export async function formatCommandHelp(
   ]);
 }
 
-/** Lists the commands of a group. */
 export async function formatGroupHelp(group: CommandGroup, path: readonly string[]): Promise<string> {
   const { options = [] } = group;
   return joinSections([

@@ -1,32 +1,31 @@
-/** Our files in a directory of plugins, and backups of the files that they replaced. @module */
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { installCopy, installHardLink, installSymlink } from "../ffi/sys/atomic_install.ts";
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { openFile, readTail } from "../ffi/sys/file.ts";
 import { type FileStat, findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
 
-/** The command, installed beside the plugins. */
+/** Installed beside the plugins. */
 export const COMMAND_NAME = "cni";
 
-/** The build writes it at the end of the program, to mark copies of every version. Never change it. */
+/** The build ends the program with it, to mark copies of every version. Never change it. */
 export const BINARY_MARK = "\ncni: the runtime and the plugins of container networks in one program\n";
 
-/** The file of this process. @throws {RangeError} if it was replaced meanwhile */
+/** @throws {RangeError} if it was replaced meanwhile */
 export function runningProgram(): string {
   const path = canonicalPath("/proc/self/exe");
   if (findStat(path)?.identity === findStat("/proc/self/exe")?.identity) return path;
   throw new RangeError(`Cannot use "${path}": it was replaced after this process started`);
 }
 
-/** The path without links. @throws {SystemError} if it does not exist */
+/** Without links. @throws {SystemError} if it does not exist */
 export function canonicalPath(path: string): string {
   using file = openFile(path);
   return findSymlinkTarget(`/proc/self/fd/${file.fd}`)!;
 }
 
 /**
- * Whether a file of another program is there. Ours are links to this program, copies of any version of it, and dangling
- * links to a program of its name. The name alone says nothing: other plugins have the same names.
+ * Ours are links to this program, copies of any version, and dangling links to its name. The file's own name says
+ * nothing: other plugins have the same.
  */
 export function isForeignFile(path: string, program: string): boolean {
   const status = findStat(path);
@@ -35,7 +34,7 @@ export function isForeignFile(path: string, program: string): boolean {
   return target !== undefined && target.slice(target.lastIndexOf("/") + 1) !== COMMAND_NAME;
 }
 
-/** Whether both are one file, or copies with the same time. */
+/** One file, or copies with the same time. */
 export function isSameFile(a: FileStat, b: FileStat): boolean {
   return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime);
 }
@@ -45,7 +44,7 @@ function hasBinaryMark(path: string): boolean {
   return Buffer.from(readTail(path, mark.length)).equals(mark);
 }
 
-/** Hidden, so that no engine finds plugins there, and on the same file system. */
+/** Hidden from engines, and on the same file system. */
 export function backupDirectory(directory: string): string {
   return `${directory}/.cni-backup`;
 }
@@ -54,7 +53,7 @@ export function replacedFilePath(directory: string, name: string): string {
   return `${backupDirectory(directory)}/${name}`;
 }
 
-/** Whether another file has this backup name: there is no other copy of it. */
+/** Whether the backup's name is in use for another file, which has no other copy. */
 export function hasOtherBackup(directory: string, name: string): boolean {
   const path = `${directory}/${name}`;
   const backup = replacedFilePath(directory, name);
@@ -64,7 +63,7 @@ export function hasOtherBackup(directory: string, name: string): boolean {
   return backupStatus !== undefined && !isSameFile(findStat(path)!, backupStatus);
 }
 
-/** Makes a backup of a file, which stays in its place until it is replaced. @throws {SystemError} */
+/** The file stays in place until it is replaced. @throws {SystemError} */
 export function keepBackup(directory: string, name: string): void {
   const path = `${directory}/${name}`;
   const backup = replacedFilePath(directory, name);
@@ -74,7 +73,7 @@ export function keepBackup(directory: string, name: string): void {
   else installLinkOrCopy(path, backup);
 }
 
-/** Makes a hard link, or a copy where the file system has no hard links. @throws {SystemError} */
+/** Copies where the file system has no hard links. @throws {SystemError} */
 export function installLinkOrCopy(source: string, path: string): void {
   const link = () => (installHardLink(source, path), true);
   if (ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], link) === undefined) installCopy(source, path);

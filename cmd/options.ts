@@ -1,40 +1,36 @@
 /**
- * Options of a command line, in a table for parsing and help.
- *
  * Small libraries guess wrong: `mri` loses the NETNS of `add - NETNS`, reads six options in `-p80:80`, and makes a word
  * of the value in `--json=yes`.
- *
- * @module
  */
 import { suggestion } from "../spec/suggest.ts";
 
-/** Names of words and values in usage lines; each kind has one name. */
+/** In usage lines, each kind of word or value has one name. */
 export type ValueName =
   | ("ARGS" | "COMMAND" | "DIR" | "DIRS" | "ID" | "ID[/IFNAME]" | "IFNAME" | "IP" | "JSON" | "K=V;K=V" | "MAC")
   | ("NAME" | "NETNS" | "NETWORK" | "PLUGIN" | "PORTS" | "TIME");
 
 export interface OptionSpec {
-  /** Without dashes: `conf-dir`. */
+  /** `conf-dir` */
   readonly name: string;
   /** `p` for `-p`. */
   readonly short?: string;
-  /** The name of its value in help: `DIR`. Without it the option is a switch. */
+  /** `DIR`; without it, the option is a switch. */
   readonly value?: ValueName;
-  /** The allowed values, without regard to case. */
+  /** In any case. */
   readonly choices?: readonly string[];
-  /** The environment variable for its default; an empty one does not count. */
+  /** The variable with its default; an empty one does not count. */
   readonly env?: string;
   readonly help: string;
 }
 
 export const HELP_OPTION: OptionSpec = { name: "help", short: "h", help: "print this help" };
 
-/** A wrong command line; the exit status is 2. */
+/** The exit status is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-/** Parses a text. @throws {UsageError} the parser's message after `subject` */
+/** @throws {UsageError} the parser's message after `subject` */
 export function parseOrUsageError<T>(subject: string, text: string, parseText: (text: string) => T): T {
   try {
     return parseText(text);
@@ -51,20 +47,20 @@ export class UnknownOptionError extends UsageError {
 }
 
 export interface ParsedOptions {
-  /** All but the options; `-` is a word. */
+  /** All but options; `-` is a word. */
   readonly words: readonly string[];
-  /** Whether the option was given; the environment does not count. */
+  /** The environment does not count. */
   has(name: string): boolean;
-  /** The last value, or that of the environment. */
+  /** The last, or the environment's. */
   find(name: string): string | undefined;
-  /** All values, without the environment. */
+  /** Without the environment's. */
   list(name: string): readonly string[];
 }
 
 /**
  * Parses `--name VALUE`, `--name=VALUE`, `-n VALUE` and `-nVALUE`. After `--` everything is a word.
  *
- * @param optionsUntil the number of words between which options may stand; everything after the next word is a word
+ * @param optionsUntil the number of words between which options may stand; after the next word, everything is a word
  * @throws {UsageError} for an unknown option, or a missing or wrong value
  */
 export function parseOptions(
@@ -113,7 +109,7 @@ function optionValue(spec: OptionSpec, inline: string | undefined, remaining: st
     return "";
   }
   const value = inline ?? remaining.shift();
-  // An empty value usually comes from an unset variable, and no option needs one: ":" stands for no plugin directory.
+  // An empty value usually comes from an unset variable. No option needs one: ":" stands for no plugin directory.
   if (!value) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
   if (!spec.choices) return value;
   const choice = spec.choices.find((candidate) => candidate.toLowerCase() === value.toLowerCase());

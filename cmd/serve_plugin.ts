@@ -1,4 +1,3 @@
-/** Serves one call of a plugin: parameters in the environment, configuration on stdin (SPEC §2). @module */
 import { blockSignals } from "../ffi/sys/signals.ts";
 import { versionResponse } from "../plugins/lib/protocol/version.ts";
 import { findPlugin, loadPlugins, pluginsMentionedIn } from "../plugins/registry.ts";
@@ -6,7 +5,7 @@ import { VERSIONS } from "../spec/version.ts";
 import { printStderr, printStdout, readAvailableStdin, readStdin } from "../ffi/sys/stdio.ts";
 import { programVersion } from "./version.ts";
 
-/** Serves the call that started this process. @returns the exit status */
+/** Serves the call that started this process (SPEC §2). @returns the exit status */
 export async function servePlugin(name: string): Promise<number> {
   const command = process.env.CNI_COMMAND ?? "";
   if (command === "") {
@@ -24,7 +23,7 @@ export async function servePlugin(name: string): Promise<number> {
     await import("../plugins/lib/protocol/serve.ts"),
     await import("../runtime/host_context.ts"),
   ];
-  // The configuration may name others as delegates.
+  // The configuration may name delegates.
   await loadPlugins([name, ...pluginsMentionedIn(stdin)]);
   const isAdd = command === "ADD";
   if (isAdd) blockSignals();
@@ -39,7 +38,7 @@ export async function servePlugin(name: string): Promise<number> {
     findCallerPid: () => process.ppid,
     findConfigSchema: (type: string) => findPlugin(type)?.config,
   };
-  // If the engine does not get the answer to an ADD, the ADD is undone.
+  // An ADD whose answer does not reach the engine is undone.
   const deliver = isAdd && { deliver: printStdout };
   const { exitCode, stdout } = serve(findPlugin(name)!, { ...call, ...deliver }, context);
   if (!isAdd || exitCode !== 0) printStdout(stdout);

@@ -1,4 +1,3 @@
-/** The options that describe attachments, and the arguments for plugins from them. @module */
 import { parseIp, parseMac } from "../../ffi/address.ts";
 import type { Args } from "../../runtime/cache.ts";
 import { containerIdOfNetns } from "../../runtime/container_id.ts";
@@ -35,7 +34,6 @@ export const IFNAME_OPTION: OptionSpec = {
   help: "interface in the container (eth0)",
 };
 
-/** The options that {@linkcode parseAttachment} reads. */
 export const ATTACHMENT_OPTIONS: readonly OptionSpec[] = [
   IFNAME_OPTION,
   {
@@ -52,12 +50,12 @@ export const ATTACHMENT_OPTIONS: readonly OptionSpec[] = [
 ];
 
 export interface AttachmentRequest {
-  /** Empty if neither an id nor a namespace was given. */
+  /** Empty without an id and a namespace. */
   readonly containerId: string;
   readonly ifname: string;
-  /** An absolute path. */
+  /** Absolute. */
   readonly netns?: string;
-  /** CNI_ARGS; if absent, they are as for the ADD. */
+  /** CNI_ARGS; if absent, those of the ADD. */
   readonly args?: Args;
   readonly capabilityArgs?: JsonObject;
   readonly publish: readonly PublishOption[];
@@ -65,7 +63,7 @@ export interface AttachmentRequest {
   readonly mac?: string;
 }
 
-/** @param netnsWord the word for its namespace @throws {UsageError} */
+/** @throws {UsageError} */
 export function parseAttachment(
   options: ParsedOptions,
   netnsWord: string | undefined,
@@ -96,11 +94,7 @@ interface RuntimeArguments {
   readonly capabilityArgs: JsonObject;
 }
 
-/**
- * The options as arguments for the network's plugins: by capability if one declares it, else in CNI_ARGS.
- *
- * @throws {CniError} code 7 if no plugin of the network would read one
- */
+/** By capability if a plugin declares it, else in CNI_ARGS. @throws {CniError} code 7 if no plugin would read one */
 export function runtimeArguments(list: NetworkConfigList, request: AttachmentRequest): RuntimeArguments {
   const declared = new Set(list.plugins.flatMap((plugin) => plugin.capabilities));
   const capabilityArgs: Record<string, unknown> = { ...request.capabilityArgs };
@@ -121,7 +115,7 @@ export function runtimeArguments(list: NetworkConfigList, request: AttachmentReq
   return { args, capabilityArgs };
 }
 
-/** As {@linkcode runtimeArguments}, for an existing attachment: absent arguments stay as for its ADD. @throws {CniError} */
+/** For an existing attachment: absent arguments stay as for its ADD. @throws {CniError} */
 export function explicitRuntimeArguments(
   network: NetworkConfigList | string,
   request: AttachmentRequest,
@@ -132,7 +126,7 @@ export function explicitRuntimeArguments(
   return { ...(args && { args }), ...(capabilityArgs && { capabilityArgs }) };
 }
 
-/** As {@linkcode explicitRuntimeArguments}, without options that no plugin reads now: DEL goes by the ADD. */
+/** Drops options that no plugin reads now: DEL goes by the ADD. */
 export function runtimeArgumentsForDel(
   network: NetworkConfigList | string,
   request: AttachmentRequest,
@@ -173,7 +167,7 @@ function parseCapabilityArgs(text: string): JsonObject {
   throw new UsageError(`--cap-args must be a JSON object such as '{"ips":["10.1.0.5"]}': got ${JSON.stringify(text)}`);
 }
 
-/** The prefix length is optional: plugins take it from their subnet. */
+/** Plugins take a missing prefix length from their subnet. */
 function parseAddress(text: string): string {
   const [, address, length = ""] = /^([^/]*)(\/[0-9]{1,3})?$/.exec(text) ?? [];
   if (address !== undefined) return parseOrUsageError("--ip", address, parseIp) + length;
@@ -188,13 +182,13 @@ export const VALID_OPTION: OptionSpec = {
 
 export const ALL_OPTION: OptionSpec = { name: "all", help: "keep nothing" };
 
-/** For names of attachments that an engine made, or that are detached. */
+/** For attachments of engines, or detached ones. */
 export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
   name: "ignore-unknown",
   help: "accept a --valid that is not remembered, and keep it too",
 };
 
-/** The attachments of `--valid`, by default with the interface of `--ifname`. @throws {UsageError} */
+/** The interface defaults to `--ifname`. @throws {UsageError} */
 export function parseValid(options: ParsedOptions): Attachment[] {
   const valid = options.list(VALID_OPTION.name);
   if (valid.length > 0 && options.has(ALL_OPTION.name)) {
@@ -203,7 +197,7 @@ export function parseValid(options: ParsedOptions): Attachment[] {
   return valid.map((text) => parseAttachmentName(text, parseIfname(options)));
 }
 
-/** @throws {UsageError} if `call` does not know a name of `--valid` */
+/** @throws {UsageError} for an unknown name of `--valid` */
 export function refuseUnknownNames<T>(call: () => T): T {
   try {
     return call();

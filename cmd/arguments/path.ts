@@ -1,4 +1,3 @@
-/** Paths on a command line. @module */
 import { namedNetnsPath } from "../../ffi/named_netns.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import type { CliContext } from "../command.ts";
@@ -6,7 +5,7 @@ import { parseOrUsageError, UsageError } from "../options.ts";
 
 type PathContext = Pick<CliContext, "findWorkingDirectory">;
 
-/** The absolute path, without `.`, `..` and doubled slashes, textually. @throws {UsageError} if the working directory was removed */
+/** Without `.`, `..` and doubled slashes, textually. @throws {UsageError} if the working directory was removed */
 export function absolutePath(path: string, { findWorkingDirectory }: PathContext): string {
   const base = path.startsWith("/") ? "" : findWorkingDirectory();
   if (base === undefined) {
@@ -21,8 +20,8 @@ export function absolutePath(path: string, { findWorkingDirectory }: PathContext
 }
 
 /**
- * The path of a network namespace. Text with a slash is a path. Other text is a name under /run/netns, or else, as in
- * cnitool, a file in the working directory.
+ * Text with a slash is a path. Other text is a name under /run/netns, or else, as in cnitool, a file in the working
+ * directory.
  *
  * @throws {UsageError}
  */

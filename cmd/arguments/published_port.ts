@@ -1,19 +1,18 @@
-/** Published ports on a command line. @module */
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { UsageError } from "../options.ts";
 
-/** One entry of the capability `portMappings` (CONVENTIONS.md). */
+/** An entry of the capability `portMappings` (CONVENTIONS.md). */
 export interface PublishOption {
   readonly hostPort: number;
   readonly containerPort: number;
   readonly protocol: "tcp" | "udp" | "sctp";
-  /** Absent for all addresses of the host. */
+  /** Default: all addresses. */
   readonly hostIP?: Ip;
 }
 
 const PUBLISH_PATTERN = /^(?:(?:\[([^\]]*)\]|([^:[\]]*)):)?([0-9]+):([0-9]+)(?:\/([A-Za-z]+))?$/;
 
-/** Reads `[hostIP:]hostPort:containerPort[/protocol]`, with IPv6 addresses in brackets. @throws {UsageError} */
+/** `[hostIP:]hostPort:containerPort[/protocol]`, IPv6 in brackets. @throws {UsageError} */
 export function parsePublishedPort(text: string): PublishOption {
   const usageError = (reason: string) => new UsageError(`cannot publish ${JSON.stringify(text)}: ${reason}`);
   const match = PUBLISH_PATTERN.exec(text);

@@ -1,4 +1,3 @@
-/** The options of the runtime, and the runtime itself. @module */
 import { printStderr } from "../../ffi/sys/stdio.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
@@ -29,7 +28,7 @@ export const CACHE_DIR_OPTION: OptionSpec = {
 
 export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
 
-/** The options of every command that calls plugins. */
+/** For every command that calls plugins. */
 export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   CONF_DIR_OPTION,
   {
@@ -43,7 +42,7 @@ export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   JSON_OPTION,
 ];
 
-/** The runtime that the options describe. @throws {UsageError} */
+/** @throws {UsageError} */
 export function openRuntime(options: ParsedOptions, context: CliContext): Runtime {
   return new Runtime(runtimeOptions(options, context));
 }
@@ -63,17 +62,11 @@ export function runtimeOptions(options: ParsedOptions, context: CliContext): Run
   };
 }
 
-/** Writes to stderr. */
 export function log(message: string): void {
   printStderr(`cni: ${message}`);
 }
 
-/**
- * Loads the network that a word names.
- *
- * @param logDuplicates for commands that judge a configuration
- * @throws as {@linkcode loadNetwork}
- */
+/** @param logDuplicates for commands that judge a configuration @throws as {@linkcode loadNetwork} */
 export function loadRequested(
   word: string,
   options: ParsedOptions,
@@ -84,12 +77,12 @@ export function loadRequested(
   return loadNetwork(word, { directory, log, logDuplicates });
 }
 
-/** Whether a word is a name, not a path or `-`. */
+/** Not a path or `-`. */
 export function isNetworkName(word: string): boolean {
   return word !== "-" && !word.includes("/");
 }
 
-/** The network, or its name if only the attachment's copy of the configuration can be read. */
+/** The name, if only the attachment's copy of the configuration can be read. */
 export function loadAttachedNetwork(
   word: string,
   attachment: Attachment,
@@ -111,7 +104,7 @@ export function loadAttachedNetwork(
   }
 }
 
-/** Seconds unless a unit follows. */
+/** Seconds, unless a unit follows. */
 function parseTimeout(text: string): number {
   const [, digits, unit = "s"] = /^([0-9]+(?:\.[0-9]+)?)(ms|s|m)?$/.exec(text) ?? [];
   const ms = Number(digits) * { ms: 1, s: 1000, m: 60_000 }[unit as "ms" | "s" | "m"];

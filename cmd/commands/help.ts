@@ -1,4 +1,3 @@
-/** `cni help` @module */
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { Command } from "../command.ts";
 

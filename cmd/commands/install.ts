@@ -1,4 +1,3 @@
-/** `cni install`: puts this binary under the names of its plugins into a directory of container engines. @module */
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
@@ -48,21 +47,20 @@ const command: Command = {
 };
 export default command;
 
-/** What to install. */
 export interface InstallOptions {
   readonly directory: string;
   /** Absolute. */
   readonly program: string;
   readonly names: readonly string[];
-  /** Whether to replace files of other programs, with backups. */
+  /** Replaces files of other programs, with backups. */
   readonly force: boolean;
-  /** Whether to make one copy of the binary with several names. */
+  /** Makes one copy of the binary, with several names. */
   readonly copy: boolean;
 }
 
 export interface InstalledFile {
   readonly path: string;
-  /** The link's target, or a description of the copy. */
+  /** The link's target, or a copy's description. */
   readonly target: string;
   readonly changed: boolean;
   /** Path of the replaced file. */
@@ -70,7 +68,7 @@ export interface InstalledFile {
 }
 
 /**
- * Installs every name, atomically and only where something changes. A foreign file stops it before the first change.
+ * Atomic, and only where something changes. A foreign file stops it before the first change.
  *
  * @throws {RangeError} naming the files in the way, or backups that would be lost
  * @throws {SystemError} if the directory cannot be written
@@ -86,7 +84,7 @@ export function install(options: InstallOptions): InstalledFile[] {
   return installed.map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
 }
 
-/** @returns the backups by original path @throws {RangeError} if files may not be replaced */
+/** @returns backups by original path @throws {RangeError} if files may not be replaced */
 function backUpForeignFiles(
   { directory, program, force }: InstallOptions,
   names: readonly string[],
@@ -122,7 +120,7 @@ function installLink({ directory, program }: InstallOptions, name: string): Inst
   return { path, target, changed: true };
 }
 
-/** A relative link works also where the tree is mounted elsewhere. Both paths are canonical. */
+/** It works also where the tree is mounted elsewhere. Both paths are canonical. */
 export function relativePath(directory: string, path: string): string {
   const from = directory.split("/").filter((part) => part !== "");
   const to = path.split("/").filter((part) => part !== "");
@@ -133,7 +131,7 @@ export function relativePath(directory: string, path: string): string {
   return [...from.slice(commonLength).map(() => ".."), ...to.slice(commonLength)].join("/");
 }
 
-/** The command is the copy; the plugins are hard links to it. */
+/** Plugins are hard links to the command's copy. */
 function installCopies({ directory, program }: InstallOptions, names: readonly string[]): InstalledFile[] {
   const copy = names.includes(COMMAND_NAME) ? `${directory}/${COMMAND_NAME}` : program;
   return names.map((name) => {

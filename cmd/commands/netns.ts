@@ -1,4 +1,4 @@
-/** `cni netns`: named network namespaces, for hosts without iproute2. @module */
+/** For hosts without iproute2. */
 import type { CommandGroup } from "../command.ts";
 
 const netns: CommandGroup = {

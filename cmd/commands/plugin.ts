@@ -1,4 +1,3 @@
-/** `cni plugin`: a plugin without a link of its name. @module */
 import { printStderr } from "../../ffi/sys/stdio.ts";
 import type { AnyPlugin } from "../../plugins/lib/protocol/context.ts";
 import { findPlugin, hasPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
@@ -37,19 +36,17 @@ const plugin: Command = {
 };
 export default plugin;
 
-/** All plugins, one per line. */
 export async function formatPluginList(): Promise<string> {
   await loadPlugins();
   const rows = pluginNames().map((name) => [name, describePlugin(findPlugin(name)!)] as const);
   return `plugins, each also run by a link of its name to this program:\n${formatRows(rows)}`;
 }
 
-/** What a plugin does for a container, and between calls. */
 export function describePlugin({ about, service }: AnyPlugin): string {
   return service ? `${about}; service: ${service.summary}` : about;
 }
 
-/** Runs the service of a plugin until it ends. @throws {UsageError} if the plugin has none */
+/** @throws {UsageError} if the plugin has none */
 export async function runService({ name, service }: AnyPlugin, { env }: Pick<CliContext, "env">): Promise<void> {
   if (!service) throw new UsageError(`plugin "${name}" has no service`);
   await service.run({ env, log: (message) => printStderr(`${name}: ${message}`) });

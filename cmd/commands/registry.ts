@@ -1,7 +1,5 @@
-/** The list of commands. @module */
 import type { CommandGroup } from "../command.ts";
 
-/** The program. */
 export const CNI: CommandGroup = {
   name: "cni",
   summary: "A whole CNI installation in one program: the runtime and its plugins",

@@ -1,4 +1,3 @@
-/** `cni run`: the runtime on the command line. @module */
 import { ATTACHMENT_OPTIONS } from "../arguments/attachment.ts";
 import { RUNTIME_OPTIONS } from "../arguments/runtime.ts";
 import type { CommandGroup } from "../command.ts";

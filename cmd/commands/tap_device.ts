@@ -1,4 +1,4 @@
-/** `cni tap-device`: the plugin `tap` starts it for a tap with an SELinux context, which is that of the process. @module */
+/** The plugin `tap` starts it: a tap has the SELinux context of the process that makes it. */
 import { createTap, persistTap } from "../../ffi/route/tap.ts";
 import { tapDeviceOptions } from "../../plugins/tap/tap_device_options.ts";
 import type { Command } from "../command.ts";
@@ -13,7 +13,7 @@ const command: Command = {
 };
 export default command;
 
-/** Makes a tap. @param request a JSON object @throws {SystemError} */
+/** @throws {SystemError} */
 export function tapDevice(request: string): void {
   const { name, ...options } = tapDeviceOptions.parse(JSON.parse(request), "order");
   using tap = createTap(name, options);

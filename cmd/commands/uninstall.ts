@@ -1,4 +1,3 @@
-/** `cni uninstall`: removes the plugins, and puts back what `cni install --force` replaced. @module */
 import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
@@ -41,18 +40,18 @@ interface UninstallOptions {
   readonly directory: string;
   /** This binary; canonical. */
   readonly program: string;
-  /** The names of the plugins. */
+  /** Of the plugins. */
   readonly names: readonly string[];
 }
 
 interface UninstalledFile {
   readonly path: string;
-  /** `foreign`: another program has replaced our file, so the backup is not put back. `running`: the program itself. */
+  /** `foreign`: another program has replaced our file, so its backup stays. `running`: this program. */
   readonly outcome: "removed" | "put back" | "foreign" | "running";
 }
 
 /**
- * Removes our files and puts backups in their place. The running program stays, as it may be the last one to call.
+ * Removes our files, and puts backups back. The running program stays: it may be the last to call.
  *
  * @throws {SystemError} if the directory cannot be written
  */

@@ -1,4 +1,3 @@
-/** `cni version` @module */
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import { VERSIONS } from "../../spec/version.ts";

@@ -1,4 +1,3 @@
-/** `cni netns add` @module */
 import { addNamedNetns } from "../../../ffi/named_netns.ts";
 import { printStderr } from "../../../ffi/sys/stdio.ts";
 import type { Command } from "../../command.ts";
@@ -11,7 +10,7 @@ const add: Command = {
   options: [],
   examples: [{ command: "cni netns add web", about: "make /run/netns/web" }],
   run({ words: [name = ""] }) {
-    // Later commands would take it for an option, and readers of a list for several names.
+    // Commands would take it for an option, and readers of a list for several names.
     if (/^-|\p{Cc}/u.test(name)) {
       throw new UsageError(
         `"netns add" needs a name without control characters that does not begin with "-": got ${JSON.stringify(name)}`,

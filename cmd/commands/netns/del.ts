@@ -1,4 +1,3 @@
-/** `cni netns del` @module */
 import { removeNamedNetns } from "../../../ffi/named_netns.ts";
 import type { Command } from "../../command.ts";
 

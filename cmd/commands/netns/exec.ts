@@ -1,4 +1,3 @@
-/** `cni netns exec` @module */
 import { execInNamedNetns } from "../../../ffi/named_netns.ts";
 import { printStderr } from "../../../ffi/sys/stdio.ts";
 import type { Command } from "../../command.ts";

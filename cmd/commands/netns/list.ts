@@ -1,4 +1,3 @@
-/** `cni netns list` @module */
 import { listNamedNetns } from "../../../ffi/named_netns.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { Command } from "../../command.ts";

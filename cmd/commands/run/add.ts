@@ -1,4 +1,3 @@
-/** `cni run add` @module */
 import { blockSignals, stopReportingSignals } from "../../../ffi/sys/signals.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { throwIfSignalled } from "../../../plugins/lib/protocol/signal.ts";
@@ -34,10 +33,10 @@ const add: Command = {
     const [word = "", netnsWord] = input.words;
     const request = parseAttachment(input, netnsWord, context);
     const runtime = openRuntime(input, context);
-    // Threads inherit the blocked signals, so this comes before any thread starts.
+    // Before any thread starts: threads inherit blocked signals.
     blockSignals();
     const network = loadRequested(word, input, context, true);
-    // A stale attachment of that name is removed by the plugins that made it.
+    // The plugins that made a stale attachment of that name remove it.
     const staleConfiguration = runtime.attachedConfiguration(network.name, request) ?? "";
     await loadPlugins(pluginsMentionedIn(network.text + staleConfiguration));
     const { containerId, ifname, netns = "" } = request;
@@ -47,7 +46,7 @@ const add: Command = {
       throwIfSignalled();
       printStdout(`${stringifyResult(result, network.cniVersion)}\n`);
     } catch (error) {
-      // The caller does not know of the attachment and would never remove it.
+      // The caller does not know of the attachment, and would never remove it.
       stopReportingSignals();
       runtime.del(network, { containerId, ifname });
       throw error;

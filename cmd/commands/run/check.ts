@@ -1,4 +1,3 @@
-/** `cni run check` @module */
 import { loadPlugins } from "../../../plugins/registry.ts";
 import {
   ATTACHMENT_OPTIONS,

@@ -1,4 +1,3 @@
-/** `cni run derive` @module */
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { DeriveOptions } from "../../../runtime/derive.ts";
 import { parseJson, stringifyJson } from "../../../spec/jsonc.ts";

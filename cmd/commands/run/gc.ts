@@ -1,4 +1,3 @@
-/** `cni run gc` @module */
 import { processStartTime } from "../../../ffi/sys/start_time.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import {

@@ -1,4 +1,3 @@
-/** `cni run list` @module */
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
@@ -49,7 +48,7 @@ function tableRow(
   return [network, containerId, ifname, state, addresses.join(","), netns, reason];
 }
 
-/** The result in the newest form, whatever version the network has. */
+/** The newest form, whatever version the network has. */
 function jsonDocument({ result, ...rest }: NetworkAttachment): object {
   return { ...rest, ...(result && { result: formatResult(result, LATEST) }) };
 }

@@ -1,4 +1,3 @@
-/** `cni run restore` @module */
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
@@ -38,14 +37,14 @@ Prints JSON. "incomplete" attachments have lost an interface or an address, whic
       ...report.problems.length ? ["what the document names"] : [],
     ];
     if (failures.length === 0) return 0;
-    // The document names the failures: no error object may follow it.
+    // The document names them: no error object may follow it.
     log(`Cannot restore ${failures.join(" and ")}`);
     return 1;
   },
 };
 export default restore;
 
-/** Attachments have a copy of their configuration: the file may be gone or broken. */
+/** Attachments have a copy: the file may be gone or broken. */
 function networkToRestore(
   word: string,
   runtime: Runtime,

@@ -1,4 +1,3 @@
-/** `cni run status` @module */
 import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
 import { IGNORED_NETNS_ARGUMENT } from "../../arguments/attachment.ts";
 import { loadRequested, log, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
@@ -18,7 +17,7 @@ and warns if packets of containers could not flow, for example without a default
     const runtime = openRuntime(input, context);
     const network = loadRequested(word, input, context, true);
     await loadPlugins(pluginsMentionedIn(network.text));
-    // Unread keys come first: they may be the reason of a failure.
+    // First: unread keys may be the reason of a failure.
     for (const message of runtime.unknownKeys(network)) log(message);
     runtime.status(network);
   },
