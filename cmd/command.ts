@@ -48,7 +48,7 @@ export interface Command extends CommandInfo {
 }
 
 /** Loaded on demand, for a fast start. */
-export type CommandTable = Readonly<Record<string, () => Promise<{ readonly default: Command | CommandGroup }>>>;
+type CommandTable = Readonly<Record<string, () => Promise<{ readonly default: Command | CommandGroup }>>>;
 
 export interface CommandGroup extends CommandInfo {
   readonly commands: CommandTable;

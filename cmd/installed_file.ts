@@ -34,7 +34,7 @@ export function isForeignFile(path: string, program: string): boolean {
   return target !== undefined && target.slice(target.lastIndexOf("/") + 1) !== COMMAND_NAME;
 }
 
-/** One file, or copies with the same time. */
+/** True also of copies with the same time. */
 export function isSameFile(a: FileStat, b: FileStat): boolean {
   return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime);
 }

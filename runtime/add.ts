@@ -87,7 +87,7 @@ function warnOfConfiguredPrevResult({ log }: RuntimeContext, list: NetworkConfig
 }
 
 /** @throws {CniError} code 4 naming everything that calls and files cannot express */
-export function validateRuntimeConf(
+function validateRuntimeConf(
   list: NetworkConfigList,
   { containerId, ifname, netns, args = [] }: AddRuntimeConf,
 ): void {

@@ -97,7 +97,7 @@ export function attachedSinceFilter(
   return (entry) => isWrittenSince(findStat(cache.cachePath(cacheDirectory, entry))?.mtime ?? 0n);
 }
 
-/** @param valid gets those that are too young for it */
+/** @param valid gets those that are too young to be in it */
 function findGarbage(
   runtime: RuntimeContext,
   list: NetworkConfigList,

@@ -1,8 +1,8 @@
 /**
  * Containers work side by side, commands for one container in turn (SPEC §Lifecycle & Ordering), GC alone (SPEC §GC).
  *
- * Shared locks queue too, or they starve GC's exclusive lock. Programs inherit the locks of ADD and GC: they may
- * outlive a killed runtime. Daemons that they leave running are not waited for.
+ * Shared locks queue too, or they starve GC's exclusive lock. Programs inherit the locks of ADD and GC: one that
+ * outlives a killed runtime keeps the next command waiting. Daemons that it leaves running do not.
  */
 import { ignoreErrors, ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { inDirectory } from "../ffi/sys/directory.ts";
@@ -14,13 +14,13 @@ import { lockOrTryAgainLater } from "../plugins/lib/protocol/lock_wait.ts";
 /** Longer than any healthy command, shorter than an engine waits. */
 const LOCK_TIMEOUT_MS = 60_000;
 /**
- * While GC waits, it blocks others so long, then lets them pass as long. The time doubles: slow ADDs must not starve
- * GC.
+ * While GC waits, it blocks others for this time, then lets them pass for as long. The time doubles: slow ADDs must not
+ * starve GC.
  */
 const FIRST_GC_WAIT_MS = 1000;
 const LONGEST_GC_WAIT_MS = 8000;
 
-/** Time for programs of a killed runtime. */
+/** Programs of a killed runtime may go on so long. */
 const ORPHAN_GRACE_MS = 30_000;
 /** Interval of the search for orphaned holders. */
 const RECHECK_INTERVAL_MS = 10_000;
@@ -28,7 +28,7 @@ const RECHECK_INTERVAL_MS = 10_000;
 /** Containers that share a lock file work in turn. */
 const CONTAINER_LOCK_COUNT = 256n;
 
-export interface NodeLockOptions {
+interface NodeLockOptions {
   /** In milliseconds. */
   readonly maxWaitMs?: number;
   /** Whether programs that are started meanwhile hold it too. */

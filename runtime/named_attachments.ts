@@ -52,7 +52,7 @@ function resolveAttachmentNames(
  */
 export class UnknownAttachmentError extends CniError {}
 
-export interface ValidNamesOptions {
+interface ValidNamesOptions {
   /** As {@linkcode GcOptions.snapshotTime}. */
   readonly snapshotTime: bigint;
   /** As {@linkcode GcOptions.ignoreUnknown}. */

@@ -58,7 +58,7 @@ export interface InstallOptions {
   readonly copy: boolean;
 }
 
-export interface InstalledFile {
+interface InstalledFile {
   readonly path: string;
   /** The link's target, or a copy's description. */
   readonly target: string;
