@@ -1,4 +1,3 @@
-/** Chooses the addresses of a container. Nothing here touches a file. @module */
 import { type Ip, nextIp } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { describeHolder, type Holder } from "./inventory.ts";
@@ -12,12 +11,10 @@ import {
   type RangeSet,
 } from "./ranges.ts";
 
-/** What is known about the addresses of a network. */
 export interface AddressUsage {
   isAllocated(address: Ip): boolean;
-  /** The holder of an allocated address; `undefined` if something else has its name. */
+  /** `undefined` if something else has the address as its name. */
   findHolder(address: Ip): Holder | undefined;
-  /** The first free address from `from` on. */
   findFree(from: Ip): Ip | undefined;
   findLastReserved(set: number): Ip | undefined;
 }
@@ -28,9 +25,9 @@ export interface Allocation {
 }
 
 /**
- * Chooses one address of each set, in their order: a requested one that lies in the set, else the next free one.
+ * Chooses one address per set, in order: a requested one that lies in the set, else the next free one.
  *
- * @throws {CniError} code 7 for a request that cannot be met, code 11 for one that cannot be met now
+ * @throws {CniError} code 7 for a request that can never be met, code 11 for one that cannot be met now
  */
 export function allocate(sets: readonly RangeSet[], requested: readonly Ip[], usage: AddressUsage): Allocation[] {
   const remaining = [...requested];
@@ -90,18 +87,14 @@ export function exhaustedError(code: number, set: RangeSet): CniError {
   );
 }
 
-/** A part of a range, both ends included. */
+/** Both ends included. */
 interface AddressSpan {
   readonly range: AddressRange;
   readonly from: Ip;
   readonly to: Ip;
 }
 
-/**
- * The addresses of a set in the order in which they are given out: round and round, from the one after `last`.
- *
- * A released address is given again as late as possible, because others may still have it in a cache.
- */
+/** The addresses of a set in the order of allocation, starting after `last`: other hosts may still cache a released address. */
 function listSpans({ ranges }: RangeSet, last?: Ip): AddressSpan[] {
   const index = last === undefined ? -1 : ranges.findIndex((candidate) => rangeIncludes(candidate, last));
   const fullSpan = (range: AddressRange): AddressSpan => ({ range, from: range.start, to: range.end });

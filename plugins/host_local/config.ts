@@ -29,14 +29,14 @@ import {
 } from "./ranges.ts";
 
 interface HostLocalConfig {
-  /** Each gives one address. The place in the list is the number of `last_reserved_ip.N`. */
+  /** One address each. The index is the N of `last_reserved_ip.N`. */
   readonly sets: readonly RangeSet[];
   readonly routes: readonly RouteConfig[];
-  /** Path of a file in the form of resolv.conf(5). */
+  /** Path of a file as in resolv.conf(5). */
   readonly resolvConf?: string;
 }
 
-/** The kernel would cut a path at a NUL. */
+/** The kernel cuts a path at a NUL. */
 export const pathWithoutNul: Schema<string> = refine(
   nonEmptyString,
   "a path without NUL",
@@ -45,12 +45,12 @@ export const pathWithoutNul: Schema<string> = refine(
 
 const ipam = lazy(() =>
   knownKeys({
-    // The oldest form of one range. An empty string counts as none.
+    // The oldest form of a range.
     subnet: optional({ ...cidr, emptyIsUnset: true }),
     ...rangeKeys,
     ranges: withDefault(array(rangeSet), []),
     routes: withDefault(array(routeOfOneFamily), []),
-    // Every command reads it, see plugin.ts.
+    // Known here, but parsed in plugin.ts for every command.
     dataDir: optional(pathWithoutNul),
     resolvConf: optional(pathWithoutNul),
   })
@@ -65,7 +65,7 @@ export const hostLocalConfigSchema = () =>
     args: optional(knownKeys({ cni: optional(knownKeys({ ips })) })),
   });
 
-/** Reads what ADD, CHECK and STATUS need. There may be no range. @throws {ConfigError} */
+/** For ADD, CHECK and STATUS. There may be no range. @throws {ConfigError} */
 export function parseHostLocalConfig({ raw, runtimeConfig, cniVersion }: PluginConfig): HostLocalConfig {
   const { subnet, ranges, routes, resolvConf, dataDir: _, ...legacyRange } = ipam.parse(
     jsonObject.parse(findValue(raw, "ipam"), "ipam"),
@@ -81,7 +81,7 @@ export function parseHostLocalConfig({ raw, runtimeConfig, cniVersion }: PluginC
   return { sets, routes, ...(resolvConf && { resolvConf }) };
 }
 
-/** The results of these versions have room for one address per family. */
+/** Results of these versions have one address per family. */
 function refuseSecondRangeSetOfFamily(sets: readonly RangeSet[], version: string): void {
   for (const family of [4, 6]) {
     const [, second] = sets.filter(({ ranges }) => familyOf(ranges[0]!.subnet) === family);
@@ -97,10 +97,10 @@ function refuseSecondRangeSetOfFamily(sets: readonly RangeSet[], version: string
 /**
  * The requested addresses, each once.
  *
- * All sources add up, as for the reference plugin, although CONVENTIONS.md lets `args` replace CNI_ARGS. So IPv4 can be requested in one
- * place and IPv6 in another.
+ * All sources add up, as in the reference plugin, although CONVENTIONS.md lets `args` replace CNI_ARGS. One source can request IPv4, another
+ * IPv6.
  *
- * @param ipArgument the value of `IP` in CNI_ARGS
+ * @param ipArgument `IP` of CNI_ARGS
  * @throws {ConfigError} or, for CNI_ARGS, {@linkcode CniError} with code 4
  */
 export function parseRequestedIps(

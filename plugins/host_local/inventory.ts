@@ -1,11 +1,9 @@
 /**
- * What the directory of a network says: who holds which address.
+ * The holders of addresses, as a network's directory lists them.
  *
- * As for the reference plugin, one file per address holds `id CR LF ifname`; old versions wrote the id alone. Each file of ours has a second
- * name, `.id:ifname:boot`. By inode numbers, a list of names then tells holders and boots, and only files of others are opened. The
- * reference plugin removes the second name too, because its content is the same. Where inode numbers are not unique, every file is opened.
- *
- * @module
+ * As in the reference plugin, each address has a file that holds `id CR LF ifname`; old versions wrote the id alone. Our files have a second
+ * name, `.id:ifname:boot`. If inode numbers are unique, names tell holders and boots, and only other programs' files are opened. The
+ * reference plugin removes the second name too, because its content is the same.
  */
 import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
 import { findBootId } from "../../ffi/sys/boot.ts";
@@ -18,13 +16,13 @@ import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 
 export interface ReservedAddress {
   readonly address: Ip;
-  /** Tag of the boot; 0 if that is not known. */
+  /** 0 if not known. */
   readonly bootTag: number;
 }
 
 export interface Holder {
   readonly containerId: string;
-  /** Absent from reservations of old versions. */
+  /** Absent from old versions' reservations. */
   readonly ifname?: string;
 }
 
@@ -33,21 +31,21 @@ export interface HeldAddress extends ReservedAddress {
 }
 
 export interface Inventory {
-  /** Every address that cannot be given out. It has no holder if something else has the name of an address. */
+  /** All allocated addresses. There is no holder if something else has the address as its name. */
   readonly holders: ReadonlyMap<Ip, Holder | undefined>;
-  /** Tags of the boots in which they were reserved, if known. */
+  /** The boots of the reservations, if known. */
   readonly bootTags: ReadonlyMap<Ip, number>;
-  /** A crash left these files, which name no holder. */
+  /** Files that name no holder, left by crashes. */
   readonly corrupt: readonly { readonly name: Ip; readonly content: string }[];
-  /** Second names without an address. */
+  /** Links whose address file is gone. */
   readonly orphans: readonly HolderLink[];
   readonly temporaryFiles: readonly string[];
 }
 
-/** A second name, see {@linkcode holderLinkName}. */
+/** See {@linkcode holderLinkName}. */
 export type HolderLink = Omit<HeldAddress, "address"> & Pick<DirectoryEntry, "name" | "inode">;
 
-/** Reads the directory of a network. A missing one is empty, and so is a symbolic link. @throws {SystemError} */
+/** A missing directory counts as empty, and so does a symbolic link. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
   const entries = ignoreErrors(["ENOENT", "ENOTDIR"], () => listDirectory(directory, false)) ?? [];
   const isUnique = entries.length > 0 && areInodesUnique(directory);
@@ -56,7 +54,7 @@ export function readInventory(directory: string): Inventory {
     ({ inode, holder }) => isUnique ? inode : formatHolder(holder),
   );
   const usedLinks = new Set<HolderLink>();
-  /** The second name of a file. Of several, the one of this boot protects the address. */
+  /** Of several links, the one of this boot protects the address. */
   const useLink = (file: DirectoryEntry["inode"] | string): HolderLink | undefined => {
     const links = linksByFile.get(file) ?? [];
     for (const link of links) usedLinks.add(link);
@@ -79,7 +77,7 @@ export function readInventory(directory: string): Inventory {
     else if (holder !== null) holders.set(name, holder);
     if (typeof holder !== "object" || holder === null) continue;
     const bootTag = (sameFile ?? useLink(formatHolder(holder)))?.bootTag;
-    // By content, a link of an earlier boot may be of another address of this holder. Then the age of the file decides.
+    // Matched by content, a link of an earlier boot may belong to another address of this holder. Then the age of the file decides.
     if (bootTag && (isUnique || bootTag === currentBootTag())) bootTags.set(name, bootTag);
   }
   const orphans = [...linksByFile.values()].flat().filter((link) => !usedLinks.has(link));
@@ -96,7 +94,7 @@ export function listHeldAddresses({ holders, bootTags }: Inventory): HeldAddress
   );
 }
 
-/** The addresses of an attachment; if there are none, those that its container holds without an interface. */
+/** Falls back to reservations of the container without an interface, which old versions made. */
 export function addressesHeldBy({ holders }: Inventory, { containerId, ifname }: Attachment): Ip[] {
   const byInterface: Ip[] = [];
   const legacy: Ip[] = [];
@@ -123,19 +121,19 @@ export function describeHolder({ containerId, ifname }: Holder): string {
   return `container "${containerId}"${ifname === undefined ? "" : `, interface "${ifname}"`}`;
 }
 
-/** 32 bits of the boot id; 0 if it cannot be read. */
+/** 32 bits of the boot id; 0 if not known. */
 export function currentBootTag(): number {
   return parseInt(findBootId()?.slice(0, 8) ?? "0", 16) || 0;
 }
 
-/** The second name of a reservation, unless it would be too long for a file name. @param bootTag 0 if the boot is not known */
+/** The second name of a reservation; `undefined` if it is too long for a file name. */
 export function holderLinkName({ containerId, ifname }: Holder, bootTag: number): string | undefined {
-  // 255 bytes are the limit. An interface name takes 15 and the boot 9.
+  // The limit is 255 bytes. An interface name takes 15, the boot 9.
   if (ifname === undefined || containerId.length > 200) return undefined;
   return `.${containerId}:${ifname}${bootTag === 0 ? "" : `:${bootTag.toString(16).padStart(8, "0")}`}`;
 }
 
-/** Neither an id nor the name of an interface can hold a colon. */
+/** Neither an id nor an interface name can contain a colon. */
 function parseHolderLink({ name, inode }: DirectoryEntry): HolderLink | undefined {
   if (!name.startsWith(".")) return undefined;
   const [containerId = "", ifname, bootTag, ...surplus] = name.slice(1).split(":");
@@ -144,7 +142,7 @@ function parseHolderLink({ name, inode }: DirectoryEntry): HolderLink | undefine
   return { name, inode, holder: { containerId, ifname }, bootTag: bootTag === undefined ? 0 : parseInt(bootTag, 16) };
 }
 
-/** True for names of writeTemporary(), not for others such as `.c1:x.tmp`. */
+/** Matches names of writeTemporary(), but not `.c1:x.tmp`. */
 function isTemporaryName(name: string): boolean {
   return name.endsWith(".tmp") && /^\.(new|status|last_reserved_ip\.\d+)\.[a-z\d]+\.tmp$/.test(name);
 }
@@ -153,14 +151,14 @@ function isCanonicalIp(name: string): name is Ip {
   return isIp(name) && parseIp(name) === name;
 }
 
-/** The holder; `undefined` if the entry cannot be read, `null` if it is gone, the content if that names no holder. */
+/** `undefined` for an unreadable entry, `null` for a missing one, the content if it names no holder. */
 function readEntryHolder(directory: string, { name, isFile }: DirectoryEntry): Holder | string | null | undefined {
   if (!isFile) return undefined;
   try {
     const content = findText(`${directory}/${name}`);
     return content === undefined ? null : parseHolder(content) ?? content;
   } catch (error) {
-    // An address that cannot be read stays allocated.
+    // An unreadable address stays allocated.
     if (error instanceof SystemError) return undefined;
     throw error;
   }
@@ -173,11 +171,11 @@ function parseHolder(content: string): Holder | undefined {
   return ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
 
-/** Tells valid holders. What another program wrote may be cut off: it is valid if a valid attachment begins with it. */
+/** Other programs' files may be truncated: a prefix of a valid attachment is valid. */
 export function validHolderFilter(
   valid: readonly Attachment[],
 ): (held: Pick<HeldAddress, "holder" | "bootTag">) => boolean {
-  // Sorted for a binary search: a node that was taken over has thousands.
+  // Sorted for binary search among thousands.
   const validTexts = valid.map(formatHolder).sort();
   return ({ holder, bootTag }) => {
     const text = formatHolder(holder);

@@ -1,4 +1,4 @@
-/** The address that each range set gave last. As for the reference plugin, it stands in a file and says where to go on. @module */
+/** The last address of each range set. Allocation continues after it. The files are the reference plugin's. */
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import {
@@ -12,7 +12,7 @@ import {
 import { replaceFile } from "../../ffi/sys/atomic_file.ts";
 
 export interface LastReserved extends Disposable {
-  /** `undefined` also if the file cannot be read. */
+  /** `undefined` also if the file is unreadable. */
   find(set: number): Ip | undefined;
   write(set: number, address: Ip): void;
 }
@@ -21,7 +21,6 @@ interface HintFile extends Descriptor {
   readonly text: string;
 }
 
-/** @param log gets a line for each file that is ignored */
 export function openLastReserved(directory: string, log: (message: string) => void): LastReserved {
   const resources = new DisposableStack();
   const files = new Map<number, HintFile>();
@@ -52,13 +51,13 @@ export function openLastReserved(directory: string, log: (message: string) => vo
   };
 }
 
-/** Writes once and within a page, which no signal interrupts. False if the end of a longer address would remain. */
+/** One write within a page, which no signal interrupts. False if the end of a longer address would remain. */
 function writeOver({ fd, text }: HintFile, address: Ip): boolean {
   if (address.length < text.length) return false;
   return ignoreSystemErrors(() => (pwrite(fd, 0, new TextEncoder().encode(address)), true)) ?? false;
 }
 
-/** A directory in the place of the file is no reason to fail. */
+/** A directory in the file's place must not fail an ADD. */
 function replaceHint(path: string, address: Ip, log: (message: string) => void): void {
   try {
     replaceFile(path, address);

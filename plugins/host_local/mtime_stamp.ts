@@ -1,23 +1,21 @@
 /**
- * A stamp that a directory loses when anybody creates, removes or renames something in it.
+ * A stamp that a directory loses when an entry is created, removed or renamed.
  *
- * The stamp is a modification time with random nanoseconds in a past second. Every change replaces it by the kernel's clock. A time from that
- * clock would not do: two changes within one tick have the same.
- *
- * @module
+ * The stamp is a modification time with random nanoseconds in a past second. Each change replaces it by the kernel's clock. A time of that
+ * clock is no stamp: two changes within one tick share it.
  */
 import { ESTALE } from "../../ffi/sys/errno.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { setMtime } from "../../ffi/sys/file.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 
-/** Identifies this state of the directory that is open as `fd`. @throws {SystemError} */
+/** Identifies the present state of the open directory. @throws {SystemError} */
 export function readStamp(fd: number, boot: string): string {
   const { identity, mtime, ctime } = fstat(fd);
   return `${boot} ${identity} ${mtime} ${ctime}`;
 }
 
-/** Sets a random modification time, in nanoseconds since 1970. It makes every earlier stamp void. @throws {SystemError} */
+/** Sets a random modification time, in nanoseconds since 1970. Earlier stamps become void. @throws {SystemError} */
 export function renewStamp(fd: number): bigint {
   const second = Math.floor(Date.now() / 1000) - 1;
   const time = BigInt(second) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 1e9));
@@ -26,9 +24,9 @@ export function renewStamp(fd: number): bigint {
 }
 
 /**
- * The stamp of a directory that nobody changed since {@linkcode renewStamp} returned `time`.
+ * The stamp of a directory that is unchanged since {@linkcode renewStamp} returned `time`.
  *
- * @throws {SystemError} `ESTALE` if it was changed, or if the file system rounds times
+ * @throws {SystemError} `ESTALE` if it changed, or if the file system rounds times
  */
 export function readRenewedStamp(fd: number, boot: string, time: bigint): string {
   const stamp = readStamp(fd, boot);

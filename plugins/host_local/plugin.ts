@@ -1,4 +1,4 @@
-/** The `host-local` plugin: gives addresses out of ranges. Files on this host record who has which. @module */
+/** The `host-local` plugin: allocates addresses from ranges, and records the holders in files on this host. */
 import { type Ip, ipOf, prefixLengthOf, toCidr } from "../../ffi/address.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { inDirectory, requireWritableDirectory } from "../../ffi/sys/directory.ts";
@@ -28,7 +28,7 @@ import { findKey, type Infer, isJsonObject, type JsonObject, knownKeys, lazy, wi
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
-/** What every command needs. DEL must work with ranges that are wrong by now, so other keys are read only where they are needed. */
+/** DEL must work with invalid ranges, so each command reads other keys only as needed. */
 const dataDirConfig = lazy(() =>
   knownKeys({
     ipam: withDefault(knownKeys({ dataDir: withDefault(pathWithoutNul, DEFAULT_DATA_DIR) }), {
@@ -86,7 +86,7 @@ export default plugin<DataDirConfig>({
     using store = lockStore(directory, call.log);
     const isValid = validHolderFilter(call.validAttachments);
     const isNewer = modifiedSince(call.snapshotTime);
-    // A newer reservation cannot be on the list. In an earlier boot the clock may have been ahead.
+    // A newer reservation cannot be on the list. The clock of an earlier boot may have been ahead.
     const isOlder = (held: HeldAddress) =>
       isOfEarlierBoot(held) || !isNewer(findStat(`${directory}/${held.address}`)?.mtime ?? 0n);
     const stale = listHeldAddresses(store.list()).filter((held) => !isValid(held) && isOlder(held));
@@ -98,7 +98,7 @@ export default plugin<DataDirConfig>({
 
   status(call) {
     const { sets } = parseHostLocalConfig(call.pluginConfig);
-    // Only an ADD gets the ranges of the runtime.
+    // Only ADD gets the runtime's ranges.
     if (!hasIpRangesCapability(call.pluginConfig.raw)) requireRanges(sets);
     const directory = networkDirectory(call);
     try {
@@ -134,7 +134,7 @@ function networkDirectory({ config, pluginConfig }: PluginCall<DataDirConfig>): 
   return `${config.ipam.dataDir}/${pluginConfig.name}`;
 }
 
-/** Reserves one address per set. What takes time happens before the lock is taken. */
+/** Reserves one address per set. Slow steps precede the lock. */
 function reserveAddresses(
   call: AddCall<DataDirConfig>,
   sets: readonly RangeSet[],
@@ -152,7 +152,7 @@ function reserveAddresses(
   return choices;
 }
 
-/** SPEC §ADD allows one ADD per attachment. With two, the first DEL would release the addresses of both. */
+/** SPEC §ADD allows one ADD per attachment. After two, the first DEL would release the addresses of both. */
 function refuseSecondAdd(attachment: Attachment, sets: readonly RangeSet[], held: readonly Ip[]): void {
   const address = held.find((ip) => sets.some((set) => findRangeOf(set, ip)));
   if (address === undefined) return;
@@ -177,7 +177,7 @@ function checkReservation(call: CheckCall<DataDirConfig>): void {
   if (unreported !== undefined) {
     throw checkFailedError(`prevResult lacks address ${unreported}, which ${who} holds`);
   }
-  // prevResult may have addresses of other networks and other IPAM plugins.
+  // prevResult may have addresses of other networks or IPAM plugins.
   const { sets } = parseHostLocalConfig(pluginConfig);
   const unreserved = reported.find((ip) => !held.includes(ip) && sets.some((set) => findRangeOf(set, ip)));
   if (unreserved !== undefined) {
@@ -185,7 +185,7 @@ function checkReservation(call: CheckCall<DataDirConfig>): void {
   }
 }
 
-/** @throws {CniError} code 50 if no address is left, and none of an earlier boot */
+/** @throws {CniError} code 50 if all addresses are reserved in this boot */
 function requireFreeAddress(set: RangeSet, directory: string, inventory: Inventory): void {
   const capacity = capacityOf(set);
   const isAllocatable = (address: Ip) => (findRangeOf(set, address)?.gateway ?? address) !== address;

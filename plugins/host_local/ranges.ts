@@ -1,4 +1,4 @@
-/** Ranges of addresses. No function walks over a range: one of IPv6 may hold 2^64 addresses. @module */
+/** Ranges of addresses. No function iterates over a range: IPv6 ranges may hold 2^64 addresses. */
 import {
   broadcastOf,
   type Cidr,
@@ -16,23 +16,22 @@ import {
 import { ConfigError } from "../../spec/error.ts";
 import { array, cidr, type Infer, ipAddress, knownKeys, lazy, optional, type Schema } from "../../spec/schema.ts";
 
-/** The addresses from `start` to `end`, both included. `gateway` is never given out. */
+/** `end` is included. `gateway` is never allocated. */
 export interface AddressRange {
   readonly subnet: Cidr;
   readonly start: Ip;
   readonly end: Ip;
-  /** May lie outside. */
+  /** May lie outside the range. */
   readonly gateway: Ip;
 }
 
-/** Ranges of one family that do not overlap. A container gets one address out of all of them. */
+/** Ranges of one family without overlaps. Together they give a container one address. */
 export interface RangeSet {
-  /** Place in the configuration: `ipam.ranges[0]`. */
+  /** In the configuration: `ipam.ranges[0]`. */
   readonly path: string;
   readonly ranges: readonly AddressRange[];
 }
 
-/** The keys of a range beside its subnet. */
 export const rangeKeys = {
   rangeStart: optional(ipAddress),
   rangeEnd: optional(ipAddress),
@@ -50,14 +49,14 @@ export const rangeSet: Schema<RangeSet> = {
   parse: (node, path = "") => resolveRangeSet(ranges.parse(node, path), path),
 };
 
-/** A list of ranges, or a single range: containerd's library sends `ipRanges` with one level less. */
+/** A list of ranges or a single one: containerd's library sends `ipRanges` with one level less. */
 export const rangeOrSet: Schema<RangeSet> = {
   inner: range,
   parse: (node, path = "") =>
     Array.isArray(node) ? rangeSet.parse(node, path) : { path, ranges: [range.parse(node, path)] },
 };
 
-/** Fills in what a configuration leaves out. @throws {ConfigError} naming the field below `path` */
+/** Fills in defaults. @throws {ConfigError} naming the field below `path` */
 export function resolveRange(
   { subnet, rangeStart, rangeEnd, gateway }: Infer<typeof rangeConfig>,
   path: string,
@@ -74,7 +73,7 @@ export function resolveRange(
   const first = nextIp(ipOf(network))!;
   const last = broadcastOf(network);
   const start = rangeStart ?? first;
-  // An IPv6 network has no broadcast address.
+  // IPv6 has no broadcast address.
   const end = rangeEnd ?? (bits === 32 ? previousIp(last)! : last);
   if (!containsIp(network, start)) refuse("rangeStart", `an address in ${network}`, start);
   if (!containsIp(network, end)) refuse("rangeEnd", `an address in ${network}`, end);
@@ -82,7 +81,7 @@ export function resolveRange(
   return { subnet, start, end, gateway: gateway ?? first };
 }
 
-/** @throws {ConfigError} if the ranges cannot make one set */
+/** @throws {ConfigError} if the ranges cannot form a set */
 export function resolveRangeSet(ranges: readonly AddressRange[], path: string): RangeSet {
   const [first] = ranges;
   if (!first) throw new ConfigError(path, "a list of at least one range", "[]");
@@ -104,7 +103,7 @@ export function refuseRangeOverlaps(sets: readonly RangeSet[]): void {
   if (other && set) throw overlapError(set.path, set.ranges, other.path, other.ranges);
 }
 
-/** Two ranges that share an address, in the order of the list. Sorted by start, only neighbours need comparing: there may be thousands. */
+/** Two overlapping ranges, in the order of the list. It sorts by start, so only neighbours need comparing: there may be thousands. */
 function findOverlap(ranges: readonly AddressRange[]): AddressRange[] | undefined {
   const sorted = ranges.toSorted((a, b) => compareIps(a.start, b.start));
   const index = sorted.findIndex((current, i) => i > 0 && rangesOverlap(sorted[i - 1]!, current));
@@ -126,7 +125,7 @@ export function rangesOverlap(a: AddressRange, b: AddressRange): boolean {
     compareIps(b.start, a.end) <= 0;
 }
 
-/** Also true for the gateway's address. */
+/** Includes the gateway. */
 export function rangeIncludes({ start, end }: AddressRange, ip: Ip): boolean {
   return isBetween(start, ip, end);
 }
@@ -139,7 +138,7 @@ export function findRangeOf(set: RangeSet, ip: Ip): AddressRange | undefined {
   return set.ranges.find((candidate) => rangeIncludes(candidate, ip));
 }
 
-/** The number of containers that the set has addresses for. */
+/** Excludes gateways. */
 export function capacityOf(set: RangeSet): bigint {
   let count = 0n;
   for (const member of set.ranges) {

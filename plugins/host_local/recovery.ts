@@ -1,10 +1,8 @@
 /**
- * What crashes and restarts left of reservations.
+ * Recovers reservations that crashes and restarts left behind.
  *
- * Nobody has an address of an earlier boot, because no namespace outlives its boot. A reservation of another program has no boot tag. It
- * counts as one of this boot unless its file is certainly older.
- *
- * @module
+ * A namespace cannot outlive its boot, so nobody uses an address of an earlier boot. Other programs' reservations have no boot tag. They
+ * count as this boot's unless their file is certainly older.
  */
 import { modifiedBeforeBoot } from "../../ffi/sys/boot.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
@@ -19,7 +17,7 @@ import {
   listHeldAddresses,
 } from "./inventory.ts";
 
-/** After this time, no process waits for its turn any more. */
+/** No process waits for the lock longer. */
 const TEMPORARY_FILE_MAX_AGE_MS = 5 * 60_000;
 const MAX_NAMED = 10;
 
@@ -28,7 +26,7 @@ export function isOfEarlierBoot({ bootTag }: HeldAddress): boolean {
   return current !== 0 && bootTag !== 0 && bootTag !== current;
 }
 
-/** The reservations that are certainly of an earlier boot. @param createAgeTest for files without a tag @throws {SystemError} */
+/** @param createAgeTest for files without a tag @throws {SystemError} */
 export function findEarlierBootAddresses(
   directory: string,
   inventory: Inventory,
@@ -50,9 +48,9 @@ export function describeReclaimed(reclaimed: readonly HeldAddress[]): string {
 }
 
 /**
- * Removes what crashes left in a locked directory, and returns its inventory.
+ * Removes what crashes left in a locked directory.
  *
- * The reference plugin creates a file and writes it later, but under the lock. So a crash left each empty file.
+ * The reference plugin creates a file and writes it later, both under the lock. So an empty file is from a crash.
  *
  * @param log gets a line for each removed file that is not ours
  * @throws {SystemError}
@@ -66,7 +64,7 @@ export function recoverDirectory(directory: string, inventory: Inventory, log: (
   }
   for (const { name, holder, bootTag } of inventory.orphans) {
     const [path, text] = [`${directory}/${name}`, formatHolder(holder)];
-    // Another program made what is no file.
+    // Another program may have made a directory.
     const content = ignoreErrors(NOT_A_FILE_CODES, () => findText(path));
     // A name without a boot may be another program's.
     if (content !== undefined && (bootTag !== 0 || text.startsWith(content))) removeFile(path);

@@ -1,13 +1,11 @@
 /**
- * The index of a network's directory: a file beside it that lists who holds which address. ADD and DEL read it instead of the directory.
+ * The index of a network's directory: a file beside it that lists the holders. ADD and DEL read it instead of the directory.
  *
- * The index is valid while its header has the stamp of the directory. Each change of the directory makes the stamp void. The header is
- * written last, so a writer that is killed leaves a void index.
+ * The index is valid while its header has the directory's stamp. Each change of the directory voids the stamp. The header is written last,
+ * so a killed writer leaves a void index.
  *
- * The directory's lock protects both; the reference plugin takes it too. If a program without the lock changes the directory in the same
- * millisecond as we do, the index misses it until the next change, GC or boot. Even then no address is given twice: its file decides.
- *
- * @module
+ * The directory's lock protects both; the reference plugin takes it too. If a program without the lock changes the directory within the same
+ * millisecond, the index misses that until the next change, GC or boot. Even then no address is allocated twice: its file decides.
  */
 import { bootId, findBootId } from "../../ffi/sys/boot.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
@@ -16,24 +14,23 @@ import { currentBootTag, type Inventory } from "./inventory.ts";
 import { readRenewedStamp, readStamp, renewStamp } from "./mtime_stamp.ts";
 import { ReservationTable } from "./reservation_table.ts";
 
-/** Changes with the form of the file and with the hash function, which another version of Bun may have changed. */
+/** Changes with the file's form and with Bun's hash function. */
 const formatName = () => `host-local index 3 ${Bun.hash.xxHash32("host-local")}`;
 /** Three lines of text, then zeros. */
 const HEADER_BYTES = 512;
-/** More than any network has. A larger number is from another program. */
+/** A larger number is another program's. */
 const MAX_RECORDS = 2 ** 24;
 
 interface IndexContent {
   readonly table: ReservationTable;
-  /** When the directory was read, in milliseconds since 1970. */
+  /** In milliseconds since 1970. */
   readonly listedAt: number;
-  /** Whether some reservations may be of an earlier boot. */
   mayHaveEarlierBoot: boolean;
 }
 
-/** Its user keeps it up to date as the directory changes. */
+/** The caller applies its changes of the directory to `table`. */
 export interface ReservationIndex extends IndexContent, Disposable {
-  /** Makes the index valid for the directory as it is now. If that fails, the next caller lists the directory. */
+  /** Makes the index valid for the present directory. If that fails, the next caller lists the directory. */
   commit(): void;
   /** Makes the next caller list the directory. */
   invalidate(): void;
@@ -46,7 +43,7 @@ interface IndexTarget {
   readonly file: number;
 }
 
-/** The index of `directory`, `undefined` if there is no valid one. @throws {SystemError} if there is no directory */
+/** `undefined` if there is no valid index. @throws {SystemError} if there is no directory */
 export function openIndex(directory: string): ReservationIndex | undefined {
   using resources = new DisposableStack();
   const opened = resources.use(openFile(directory));
@@ -58,7 +55,7 @@ export function openIndex(directory: string): ReservationIndex | undefined {
   });
 }
 
-/** Makes an index of what `list` finds. If it cannot be written, or the directory changes meanwhile, it is good for this call only. */
+/** Indexes what `list` finds. If the index cannot be written, or the directory changes meanwhile, it serves this call only. */
 export function rebuildIndex(
   directory: string,
   list: () => Inventory,
@@ -94,7 +91,7 @@ function contentOf({ holders, bootTags }: Inventory): IndexContent {
   return { table, listedAt: Date.now(), mayHaveEarlierBoot };
 }
 
-/** @param target none if the index is in memory only */
+/** @param target absent for an index in memory only */
 function createIndex(
   directory: string,
   content: IndexContent,
@@ -129,7 +126,7 @@ function readContent({ boot, directory, file }: IndexTarget): IndexContent | und
   return { table, listedAt, mayHaveEarlierBoot: mayHaveEarlierBoot !== 0 };
 }
 
-/** @param time of the directory's new stamp, which has made the old header void */
+/** @param time of the directory's new stamp, which voids the old header */
 function writeContent({ boot, directory, file }: IndexTarget, time: bigint, content: IndexContent): void {
   const { table, mayHaveEarlierBoot, listedAt } = content;
   for (const [offset, bytes] of table.takeChanges()) pwrite(file, HEADER_BYTES + offset, bytes);
@@ -140,7 +137,7 @@ function writeContent({ boot, directory, file }: IndexTarget, time: bigint, cont
   pwrite(file, 0, header);
 }
 
-/** Detects what another program wrote into the file. */
+/** Detects other programs' writes. */
 function checksumOf(table: ReservationTable): number {
   return Bun.hash.crc32(table.bytes());
 }

@@ -1,8 +1,4 @@
-/**
- * Changes the reservations of a network under its lock. A crash at any point leaves a whole reservation or none.
- *
- * @module
- */
+/** Changes a network's reservations under its lock. A crash leaves a whole reservation or none. */
 import type { Ip } from "../../ffi/address.ts";
 import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { hardLink, removeFile, renameFile } from "../../ffi/sys/file.ts";
@@ -27,27 +23,27 @@ import {
 } from "./inventory.ts";
 import { describeReclaimed, findEarlierBootAddresses, recoverDirectory } from "./recovery.ts";
 
-/** Longer than any queue that moves, and below the two minutes that a kubelet gives an ADD. */
+/** Longer than any queue that moves, and below the kubelet's two minutes for ADD. */
 const LOCK_TIMEOUT_MS = 10_000;
-/** A list of this age is good enough to refuse an ADD: a full network is asked again and again. */
+/** A newer list suffices to refuse an ADD: engines retry ADD on a full network. */
 const LIST_MAX_AGE_MS = 60_000;
 
-/** The reservations of a network, locked until the scope ends. */
+/** Locked until the scope ends. */
 export interface ReservationStore extends AddressUsage, Disposable {
-  /** The addresses of an attachment; if there are none, those that its container holds without an interface. */
+  /** Like {@linkcode addressesHeldBy}. */
   findByAttachment(attachment: Attachment): HeldAddress[];
   list(): Inventory;
-  /** Runs `choose`. If it finds no address, it runs again with a new list, and again without reservations of earlier boots. */
+  /** If `choose` finds no address, retries with a new list, then without reservations of earlier boots. */
   allocateWith<T>(choose: () => T): T;
-  /** Reserves these addresses, one per range set and in their order: all, or none if it throws. */
+  /** Reserves one address per range set, in order. If it throws, it reserves none. */
   reserve(reservation: PreparedReservation, addresses: readonly Ip[]): void;
   release(held: readonly HeldAddress[]): void;
 }
 
-/** A written reservation without an address. It is gone when its scope ends. */
+/** A written reservation without an address, removed at the end of its scope. */
 export interface PreparedReservation extends Disposable {
   readonly path: string;
-  /** Whether it has a name in the directory. */
+  /** Has a name in the directory. */
   readonly isNamed: boolean;
   readonly attachment: Attachment;
 }
@@ -72,17 +68,17 @@ function explainSymlink<T>(directory: string, call: () => T): T {
   }
 }
 
-/** Writes a reservation. It needs no lock, so nobody waits for it. @throws {SystemError} */
+/** Needs no lock, so nobody waits for the write. @throws {SystemError} */
 export function prepareReservation(directory: string, attachment: Attachment): PreparedReservation {
   const content = formatHolder(attachment);
-  // A file without a name keeps the index valid and leaves nothing after a crash.
+  // An unnamed file keeps the index valid and leaves nothing after a crash.
   const unnamed = explainSymlink(directory, () => writeUnnamed(directory, content));
   if (unnamed) return { ...unnamed, isNamed: false, attachment };
   const path = writeTemporary(`${directory}/new`, content);
   return { path, isNamed: true, attachment, [Symbol.dispose]: () => void removeFile(path) };
 }
 
-/** @throws {SystemError} if a reservation could not be written */
+/** @throws {SystemError} if a reservation cannot be written */
 export function requireWritableReservations(directory: string): void {
   const unnamed = explainSymlink(directory, () => writeUnnamed(directory, ""));
   if (unnamed) unnamed[Symbol.dispose]();
@@ -90,10 +86,10 @@ export function requireWritableReservations(directory: string): void {
 }
 
 /**
- * Locks the reservations in `directory`, as the reference plugin does. If it has to list them, it removes what crashes left there.
+ * Locks the reservations with the reference plugin's lock. If it lists them, it also recovers from crashes.
  *
  * @param log gets a line for each removed file that is not ours
- * @throws {CniError} code 11 naming who holds the lock for longer than `timeoutMs`
+ * @throws {CniError} code 11 naming the process that holds the lock longer than `timeoutMs`
  */
 export function lockStore(
   directory: string,
@@ -125,9 +121,9 @@ export function lockStore(
 
 interface DirectoryView extends Disposable {
   readonly index: ReservationIndex;
-  /** What `list` found in this call. */
+  /** From `list`, if called. */
   readonly inventory: Inventory | undefined;
-  /** Lists the directory once, and makes a new index. */
+  /** Lists the directory once, and rebuilds the index. */
   list(): Inventory;
 }
 
@@ -154,7 +150,7 @@ function openDirectoryView(directory: string, log: (message: string) => void): D
   };
 }
 
-/** Runs `choose` until it finds an address, each time after the next remedy that changed something. */
+/** Retries `choose` after each remedy that changed something. */
 function withRemedies<T>(choose: () => T, remedies: (() => boolean)[]): T {
   for (;;) {
     try {
@@ -190,7 +186,7 @@ function findAddressesOf(directory: string, view: DirectoryView, holder: Holder)
   const found = view.index.table.findByHolder(holder);
   const { inventory } = view;
   const held = found.filter(({ address }) => {
-    // A file can be damaged. The list knows its holder by the second name.
+    // A file may be damaged. The list has its holder by the second name.
     const actual = inventory?.holders.get(address) ?? tryReadHolder(directory, address);
     return actual?.containerId === holder.containerId && actual.ifname === holder.ifname;
   });
@@ -203,7 +199,7 @@ function tryReadHolder(directory: string, address: Ip): Holder | undefined {
   return ignoreSystemErrors(() => readHolderFile(`${directory}/${address}`));
 }
 
-/** If this is killed between two links, DEL releases the addresses that have one. */
+/** If killed between two links, DEL releases the linked addresses. */
 function linkReservation(
   directory: string,
   index: ReservationIndex,
@@ -231,7 +227,7 @@ function linkReservation(
   index.commit();
 }
 
-/** An earlier reservation may have left a file of that name. */
+/** An earlier reservation may have left the name. */
 function addHolderLink(directory: string, { path, isNamed, attachment }: PreparedReservation, boot: number): void {
   const name = holderLinkName(attachment, boot);
   const linkPath = `${directory}/${name}`;

@@ -1,23 +1,21 @@
 /**
- * The records of the index: an array of numbers that is searched without parsing.
+ * The records of the index, searched without parsing.
  *
- * A record is a hash of the holder, the boot tag, and the address in 16 bytes, IPv4 as IPv4-mapped. The records are in no order.
- *
- * @module
+ * A record holds a hash of the holder, the boot tag, and the address in 16 bytes, IPv4 as IPv4-mapped. Records are unordered.
  */
 import { type Ip, ipBytes, ipFromBytes, nextIp } from "../../ffi/address.ts";
 import { formatHolder, type Holder, type ReservedAddress } from "./inventory.ts";
 
 export const RECORD_BYTES = 24;
 const RECORD_WORDS = RECORD_BYTES / 4;
-// Offsets of words in a record.
+// Word offsets in a record.
 const HASH = 0;
 const BOOT_TAG = 1;
 const ADDRESS = 2;
 const LAST_ADDRESS_WORD = 5;
-/** So many records can be added before the array is copied. */
+/** Records to add before the array is copied. */
 const SPARE_RECORDS = 16;
-/** Beyond this number of changes, all records are written at once. */
+/** Beyond this number, all records are written at once. */
 const MAX_SINGLE_WRITES = 100;
 
 export class ReservationTable {
@@ -25,7 +23,7 @@ export class ReservationTable {
   #count: number;
   readonly #changedRecords = new Set<number>();
 
-  /** @param read fills an array with the bytes of `count` records */
+  /** @param read fills in the bytes of `count` records */
   constructor(count = 0, read?: (bytes: Uint8Array) => void) {
     this.#count = count;
     this.#words = new Uint32Array((count + SPARE_RECORDS) * RECORD_WORDS);
@@ -36,12 +34,11 @@ export class ReservationTable {
     return this.#count;
   }
 
-  /** The bytes of some records, or of all. */
   bytes(first = 0, count = this.#count): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.#words.buffer, first * RECORD_BYTES, count * RECORD_BYTES);
   }
 
-  /** The bytes that changed since the last call, and their offsets. */
+  /** Since the last call. */
   takeChanges(): [offset: number, bytes: Uint8Array][] {
     const numbers = [...this.#changedRecords].filter((number) => number < this.#count);
     this.#changedRecords.clear();
@@ -49,7 +46,7 @@ export class ReservationTable {
     return numbers.map((number) => [number * RECORD_BYTES, this.bytes(number, 1)]);
   }
 
-  /** @param holder none if something else has the name of an address @param bootTag 0 if the boot is not known */
+  /** @param holder absent if something else has the address as its name @param bootTag 0 if not known */
   add(address: Ip, holder: Holder | undefined, bootTag: number): void {
     const number = this.#count++;
     if (this.#count * RECORD_WORDS > this.#words.length) {
@@ -61,7 +58,7 @@ export class ReservationTable {
     this.#changedRecords.add(number);
   }
 
-  /** Removes the record of an address. The last record takes its place. */
+  /** The last record takes its place. */
   remove(address: Ip): void {
     const number = this.#findAddress(address);
     if (number === undefined) return;
@@ -74,7 +71,7 @@ export class ReservationTable {
     return this.#findAddress(address) !== undefined;
   }
 
-  /** The addresses of this holder, and of any other with the same hash. */
+  /** Other holders may have the same hash. */
   findByHolder(holder: Holder): ReservedAddress[] {
     return this.#numbersOf(HASH, hashOf(holder)).map((number) => ({
       address: ipFromBytes(this.bytes(number, 1).subarray(ADDRESS * 4)),
@@ -82,7 +79,6 @@ export class ReservationTable {
     }));
   }
 
-  /** The first address from `from` on, of its family, that has no record. */
   findFree(from: Ip): Ip | undefined {
     let start: Ip | undefined = from;
     while (start !== undefined && this.has(start)) {
@@ -95,7 +91,7 @@ export class ReservationTable {
     return start;
   }
 
-  /** 1 for each allocated address that differs from `ip` in the last two bytes only. */
+  /** Indexed by the last two bytes of the addresses that share the other bytes with `ip`. */
   #listTaken(ip: Ip): Uint8Array {
     const words = this.#words;
     const [first, second, third, fourth] = addressWords(ip);

@@ -1,6 +1,6 @@
 import type { Dns } from "../../spec/result.ts";
 
-/** Reads the text of resolv.conf(5) without its unknown keywords. Lines with `search` or `options` add up. */
+/** Ignores unknown keywords of resolv.conf(5). Lines with `search` or `options` add up. */
 export function parseResolvConf(text: string): Dns {
   const nameservers: string[] = [];
   const search: string[] = [];
