@@ -1,4 +1,4 @@
-/** The list of plugins. Each is loaded on demand: the others would double the start-up time of a call. @module */
+/** Plugins are loaded on demand: loading all would double a call's start-up time. */
 import type { AnyPlugin } from "./lib/protocol/context.ts";
 
 const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
@@ -47,12 +47,12 @@ export function isIpamPlugin(name: string): boolean {
   return name === "host-local" || name === "static";
 }
 
-/** The plugins that a configuration's text names. Text with escapes may name any. */
+/** Text with escapes may name any plugin. */
 export function pluginsMentionedIn(text: string): string[] {
   return pluginNames().filter((name) => text.includes(`"${name}"`) || text.includes("\\"));
 }
 
-/** Loads plugins, all by default. */
+/** @param names all by default */
 export async function loadPlugins(names: readonly string[] = pluginNames()): Promise<void> {
   for (const name of names) loadedPlugins[name] ??= (await PLUGIN_MODULES[name]!()).default;
 }

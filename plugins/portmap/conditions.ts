@@ -1,7 +1,7 @@
 /**
- * `conditionsV4` and `conditionsV6`: packets that reach a published port, in the words of iptables or of nft.
+ * `conditionsV4` and `conditionsV6`: addresses and interfaces of packets for a published port.
  *
- * Both may name addresses and interfaces: `-s 10.0.0.0/8 ! -i eth1`, `ip saddr != 10.0.0.0/8 iifname eth0`.
+ * The syntax is of iptables or nft: `-s 10.0.0.0/8 ! -i eth1`, `ip saddr != 10.0.0.0/8 iifname eth0`.
  */
 import { type Cidr, familyOf, hostPrefix, parseCidr, parseIp } from "../../ffi/address.ts";
 import { daddrIn, iifnameIs, type RuleStatement, saddrIn } from "../../ffi/nft/statements.ts";
@@ -26,9 +26,9 @@ const IPTABLES_OPTIONS: ReadonlyMap<string, MatchField> = new Map([
 ]);
 const NFT_FIELDS: ReadonlyMap<string, MatchField> = new Map([["saddr", "source"], ["daddr", "destination"]]);
 
-/** The conditions for a family, if any. @throws {ConfigError} on a word that is not known */
+/** @throws {ConfigError} on an unknown word */
 export function parseConditions(tokens: readonly string[], family: 4 | 6, path: string): Conditions | undefined {
-  // A whole phrase may stand in one string.
+  // One string may hold a whole phrase.
   const words = tokens.flatMap((token) => token.split(/\s+/)).filter((word) => word !== "");
   if (words.length === 0) return undefined;
   const reader = new WordReader(words, family, path);
@@ -54,7 +54,7 @@ class WordReader {
     return words.includes(this.words[this.#at] ?? "") ? this.take() : undefined;
   }
 
-  /** An error about the last word. */
+  /** About the last word. */
   errorAt(expected: string): ConfigError {
     const word = this.words[this.#at - 1];
     return new ConfigError(this.path, expected, word === undefined ? "nothing more" : JSON.stringify(word));
@@ -73,7 +73,7 @@ function readCondition(words: WordReader): RuleStatement {
       } daddr" or "iifname"`,
     );
   }
-  // nft writes the operator behind the field; so did old versions of iptables.
+  // nft writes the operator after the field; so did old versions of iptables.
   const operator = option ? words.takeOneOf("!") : words.takeOneOf("!=", "ne", "==", "eq");
   if (operator === "!" || operator === "!=" || operator === "ne") isNegated = true;
   return readMatch(words, matchField, isNegated, option !== undefined);
@@ -92,7 +92,7 @@ function readField(words: WordReader, word: string): MatchField | undefined {
 function readMatch(words: WordReader, matchField: MatchField, isNegated: boolean, isOption: boolean): RuleStatement {
   const value = words.take().replace(/^"(.*)"$/, "$1");
   if (matchField === "interface") {
-    // "+" ends the prefix of a name in iptables, "*" in nft.
+    // A name prefix ends with "+" in iptables, with "*" in nft.
     const name = isOption && value.endsWith("+") ? `${value.slice(0, -1)}*` : value;
     if (!/^[^/:\s{}]+$/.test(name) || new TextEncoder().encode(name.replace(/\*$/, "")).length > 15) {
       throw words.errorAt("an interface name in a condition");

@@ -19,7 +19,7 @@ import {
 } from "../../spec/schema.ts";
 import { type Conditions, parseConditions } from "./conditions.ts";
 
-/** Protocols that have ports and that the kernel translates (RFC 5237). */
+/** Protocols with ports that the kernel translates (RFC 5237). */
 export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
 export type Protocol = keyof typeof PROTOCOLS;
 
@@ -27,20 +27,19 @@ export interface PortMapping {
   readonly hostPort: number;
   readonly containerPort: number;
   readonly protocol: Protocol;
-  /** The host's address to publish on; 0.0.0.0 and :: mean all of their family. */
+  /** 0.0.0.0 and :: mean all host addresses of their family. */
   readonly hostIP?: Ip;
 }
 
 export interface PortmapConfig {
   readonly mappings: readonly PortMapping[];
-  /** Masquerade callers whose answers would not come back: neighbours, the container itself, the host's loopback addresses. */
+  /** Masquerade callers whose answers would not return: neighbours, the container itself, the host's loopback addresses. */
   readonly snat: boolean;
-  /** Masquerade all callers. */
   readonly masqAll: boolean;
-  /** What packets must fulfil, by family. */
+  /** Packets must fulfil them. */
   readonly conditions: { readonly 4?: Conditions; readonly 6?: Conditions };
   readonly backend?: "nftables" | "iptables";
-  /** For a host port that a program listens on, or that another container has on some address. */
+  /** For conflicts with a listening program, or with another container's port on some address. */
   readonly hostPortInUse: "refuse" | "warn" | "ignore";
 }
 
@@ -69,7 +68,7 @@ export const portmapConfigSchema = lazy(() =>
     backend: optional({ ...oneOf("nftables", "iptables"), emptyIsUnset: true }),
     snat: withDefault(boolean, true),
     masqAll: withDefault(boolean, false),
-    // The reference marks packets in one rule and masquerades them in another. Here one rule does both, without a mark.
+    // The reference plugin marks packets in one rule and masquerades them in another. Here one rule does both, without a mark.
     markMasqBit: optional(int({ min: 0, max: 31 })),
     externalSetMarkChain: optional(nonEmptyString),
     conditionsV4: tokens,
@@ -103,7 +102,7 @@ export function parsePortmapConfig(raw: JsonObject): PortmapConfig {
 }
 
 /**
- * Leaves out mappings that add nothing: engines write "all addresses" in three ways.
+ * Engines write "all addresses" in three ways.
  *
  * @throws {ConfigError} if one host port leads to two places
  */
@@ -119,7 +118,7 @@ function mergeDuplicates(mappings: readonly PortMapping[]): PortMapping[] {
           `one to container port ${entry.containerPort} besides one to ${existing.containerPort}`,
         );
       }
-      // A mapping without an address is for both families.
+      // A mapping without an address covers both families.
       if (existing === entry || entry.hostIP === undefined) seen.set(key, entry);
     }
   });
@@ -135,7 +134,7 @@ export function familiesOf({ hostIP }: PortMapping): readonly (4 | 6)[] {
   return hostIP === undefined ? [4, 6] : [familyOf(hostIP)];
 }
 
-/** The address that a mapping is published on; `undefined` for all. */
+/** `undefined` for all addresses. */
 export function hostAddressOf({ hostIP }: PortMapping): Ip | undefined {
   return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
 }

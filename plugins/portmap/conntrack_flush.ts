@@ -1,8 +1,8 @@
 /**
- * Conntrack flows from before a port was published or withdrawn: the kernel still sends them where they went.
+ * Flushes conntrack flows from before a port was published or withdrawn: the kernel still sends them to the old destination.
  *
- * A UDP flow lasts as long as its peer sends. A TCP flow lasts 10 s after a reset, two minutes after its end: until then, a call from the
- * same client port goes to the address of the dead container.
+ * A UDP flow lasts as long as its peer sends. A TCP flow lasts 10 s after a reset, two minutes after its end. Until then, a call from the
+ * same client port goes to the dead container's address.
  */
 import { type Cidr, containsIp, familyOf, type Ip, ipOf, parseCidr } from "../../ffi/address.ts";
 import { deleteFlows, type Flow } from "../../ffi/conntrack/conntrack.ts";
@@ -13,7 +13,7 @@ import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { hostAddressOf, type PortMapping } from "./config.ts";
 import { mappingsForFamily, type PublishedPort } from "./elements.ts";
 
-/** Forgets UDP flows to the ports that go elsewhere than to these containers. */
+/** Flushes UDP flows to the ports that go elsewhere than to `containers`. */
 export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], containers: readonly Cidr[]): void {
   const published = mappings.filter(({ protocol }) => protocol === "udp");
   if (!host.run(() => mayHaveFlows(published))) return;
@@ -28,7 +28,7 @@ export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], c
       const filter = { family: familyOf(container), protocol: IPPROTO_UDP, originalPort: mapping.hostPort };
       const goesToContainer = (flow: Flow) =>
         flow.replySource === ipOf(container) && flow.replySourcePort === mapping.containerPort;
-      // A flow between others may have the same port.
+      // A flow between other hosts may have the same port.
       deleteFlows(
         host.nft,
         { ...filter, ...hostAddress === undefined ? {} : { originalAddress: hostAddress } },
@@ -41,7 +41,6 @@ export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], c
 /** For more ports, one dump of all flows is faster. */
 const SINGLE_DUMP_THRESHOLD = 16;
 
-/** Forgets flows to ports that are no longer published. */
 export function flushWithdrawnFlows(host: Netns, withdrawn: readonly PublishedPort[]): void {
   if (!host.run(() => mayHaveFlows(withdrawn))) return;
   if (withdrawn.length > SINGLE_DUMP_THRESHOLD) return flushManyFlows(host, withdrawn);

@@ -1,4 +1,3 @@
-/** Published ports as elements of the ruleset's maps. */
 import { type Cidr, familyOf, type Ip, ipBytes, ipFromBytes, ipOf } from "../../ffi/address.ts";
 import { concatenation, daddr, dnatMap, dport, gotoChain, l4proto, portField, rule } from "../../ffi/nft/statements.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
@@ -19,11 +18,7 @@ import {
 import { reachesLoopback } from "./loopback.ts";
 import { failoverKey } from "./failover.ts";
 
-/**
- * What to publish on a container's addresses, of which there is at most one of each family.
- *
- * @param loopbackSource the source that calls from 127.0.0.1 get
- */
+/** @param addresses the container's, at most one per family @param loopbackSource the source address for calls from 127.0.0.1 */
 export function publishedElements(
   config: PortmapConfig,
   addresses: readonly Cidr[],
@@ -72,7 +67,7 @@ function portElements(
   }];
 }
 
-/** Only one interface of a container has the port, and this element with it. */
+/** Only the interface that has the port gets this element. */
 function loopbackElement(mapping: PortMapping, source: Uint8Array): WantedElement {
   const { prefix, key } = mapKeyOf(mapping);
   return {
@@ -85,7 +80,7 @@ function loopbackElement(mapping: PortMapping, source: Uint8Array): WantedElemen
   };
 }
 
-/** Another interface of the same container has the port already. */
+/** Another interface of the same container already has the port. */
 const yieldsTo = (holder: Owner, owner: Owner): boolean => holder.containerId === owner.containerId;
 
 function mapKeyOf(mapping: PortMapping) {
@@ -102,7 +97,7 @@ export function portKeyOf({ protocol, hostPort }: PortMapping): Uint8Array {
 }
 
 /**
- * Translates packets that fulfil the conditions. Others continue as if the port were not published.
+ * Translates packets that fulfil the conditions. Other packets pass as if the port were not published.
  *
  * Networks with the same conditions share the chain.
  */
@@ -133,7 +128,7 @@ export interface PublishedPort {
   readonly containerPort: number;
 }
 
-/** Reads an element of the port maps; `undefined` for other elements. */
+/** `undefined` for elements of other maps. */
 export function parsePortElement({ set, key, data }: FoundElement): PublishedPort | undefined {
   const [, prefix, family] = /^(hostip_)?hostports([46])$/.exec(set) ?? [];
   const value = data?.value;

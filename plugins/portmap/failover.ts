@@ -1,6 +1,6 @@
 /**
- * Failover elements: an engine publishes the same ports on all networks of a container. The first gets them; the others wait in a set
- * that no rule uses.
+ * Failover elements. An engine publishes the same ports on all networks of a container. The first network gets them; the others wait in a
+ * set that no rule uses.
  *
  * Ports with conditions have no failover, since each network may have other conditions.
  */
@@ -18,11 +18,11 @@ function failoverSet(family: 4 | 6): string {
 }
 
 /**
- * The failover element of a port. Its key holds all that it becomes, so several can wait for one port.
+ * The key holds the whole future element, so several elements can wait for one port.
  *
- * @param hostAddress the one that it is published on, if not on all
- * @param port protocol and port of the host
- * @param target address and port of the container
+ * @param hostAddress absent for all addresses
+ * @param port host port with protocol
+ * @param target container address and port
  */
 export function failoverKey(
   family: 4 | 6,
@@ -34,7 +34,7 @@ export function failoverKey(
   return { set: failoverSet(family), key: concatenation(address, port, target) };
 }
 
-/** @param containerId the only container whose ports are removed */
+/** @param containerId limits the removal to this container's ports */
 export function portFailover(host: Netns, containerId?: string): Failover {
   return {
     selectors(removed) {
@@ -63,7 +63,7 @@ export function portFailover(host: Netns, containerId?: string): Failover {
   };
 }
 
-/** Only another network of the same container takes the port. */
+/** Ports move only between networks of one container. */
 const containerPortId = (key: ElementKey, owner: Owner | undefined): string =>
   `${elementId(key)} ${owner?.containerId}`;
 
@@ -80,7 +80,6 @@ function loopbackElement(
   return source ? [{ ...loopback, data: { value: ipBytes(source) } }] : [];
 }
 
-/** The published port that a failover element becomes. */
 function promotionTarget({ set, key }: FoundElement): PromotedElement | undefined {
   const family = ([4, 6] as const).find((candidate) => set === failoverSet(candidate));
   if (!family) return undefined;

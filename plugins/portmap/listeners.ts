@@ -1,11 +1,11 @@
 /**
- * Host ports that a program of the host listens on.
+ * Host programs that listen on ports to publish.
  *
- * A published port takes calls away from such a program, and nobody is told. So ADD refuses what bind(2) would refuse, unless
- * the program loses nothing or `hostPortInUse` says otherwise. A program that begins to listen later is not noticed.
+ * A published port silently takes such a program's calls. So ADD refuses what bind(2) would refuse, unless the program loses nothing or
+ * `hostPortInUse` allows it. A program that starts listening later is not noticed.
  *
- * Engines listen on the ports that they publish, to reserve them: podman by conmon, whose command line has the container's id, others in the
- * process that calls this plugin. These listeners are accepted.
+ * Engines listen on published ports to reserve them: podman in conmon, whose command line has the container id, others in the process that
+ * calls this plugin. ADD accepts these listeners.
  */
 import { broadcastOf, type Cidr, familyOf, type Ip, prefixLengthOf } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
@@ -25,19 +25,14 @@ import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
 
 export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid" | "host" | "log">;
 
-/**
- * Looks for programs that listen on the ports.
- *
- * @throws {CniError} code 100 naming the program
- * @throws {NetlinkError} if the kernel does not tell
- */
+/** @throws {CniError} code 100 naming the program @throws {NetlinkError} if the kernel refuses the query */
 export function refuseListeners(
   nl: Netlink,
   call: PublishingCall,
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],
 ): void {
-  // One by one: if the kernel does not tell about one protocol, the others count.
+  // One by one: a protocol that the kernel refuses to list does not affect the others.
   for (const protocol of Object.keys(PROTOCOLS) as Protocol[]) {
     const find = () => findListenerConflicts(nl, protocol, mappings, addresses);
     const conflicts = find();
@@ -74,13 +69,13 @@ function findListenerConflicts(
 
 function listListenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]): Listener[] {
   const list = () => listListeners(nl, PROTOCOLS[protocol], Math.min(...ports), Math.max(...ports));
-  // The kernel may not know SCTP, or lack the module that lists its sockets.
+  // The kernel may lack SCTP, or the module that lists its sockets.
   return protocol === "sctp" ? ignoreErrors(["ENOENT"], list) ?? [] : list();
 }
 
 /** Whether packets of this family could be for both. */
 function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, family: 4 | 6): boolean {
-  // No published port takes what is sent to ::1.
+  // Published ports take no packets to ::1.
   if (address === "::1" || !familiesOf(mapping).includes(family)) return false;
   const isSameFamily = familyOf(address) === family || (address === "::" && !v6Only);
   const hostAddress = hostAddressOf(mapping);
@@ -89,7 +84,7 @@ function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, fami
 
 const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
 
-/** @param find looks for conflicts once more */
+/** @param find looks for conflicts again */
 function throwUnlessReserved(
   conflicts: readonly ListenerConflict[],
   protocol: Protocol,
@@ -97,7 +92,7 @@ function throwUnlessReserved(
   find: () => readonly ListenerConflict[],
 ): void {
   const { describeSocketOwners, findSocketOwners } = loadSocketOwners();
-  // Once for all: this reads every descriptor of every program.
+  // For all conflicts at once: this reads every descriptor of every program.
   const ownersByInode = findSocketOwners(conflicts.map(({ listener }) => listener.inode));
   const isClientPort = protocol === "udp" ? ephemeralPortFilter(call.host) : () => false;
   const isBroadcast = broadcastFilter(call.host);
@@ -129,8 +124,8 @@ function throwUnlessReserved(
 }
 
 /**
- * Tells the ports that the kernel gives to UDP sockets that ask for any. A client on such a port keeps its answers, since they belong to
- * flows that it began; a server loses its callers. Nothing tells the two apart. Reserved ports are a server's.
+ * Matches the ports that the kernel assigns to UDP sockets. A client on such a port keeps its answers, since they belong to its own flows; a
+ * server loses its callers. The two look the same. Reserved ports count as servers'.
  *
  * @see ip-sysctl: ip_local_port_range, ip_local_reserved_ports
  */
@@ -144,14 +139,14 @@ function ephemeralPortFilter(host: Netns): (port: number) => boolean {
   return (port) => first <= port && port <= last && !isReserved(port);
 }
 
-/** Tells broadcast addresses: published ports take nothing from them. */
+/** Published ports take no broadcasts. */
 function broadcastFilter(host: Netns): (address: Ip) => boolean {
   const subnets = address.list(host.route, { family: AF_INET }).map((entry) => entry.address);
   const broadcasts = subnets.filter((subnet) => prefixLengthOf(subnet) < 31).map(broadcastOf);
   return (candidate) => candidate === "255.255.255.255" || broadcasts.includes(candidate);
 }
 
-/** Ports of mDNS, LLMNR, SSDP and WS-Discovery, and their multicast groups as procfs writes them. Published ports take nothing from a group. */
+/** Ports of mDNS, LLMNR, SSDP and WS-Discovery, and their multicast groups as in procfs. Published ports take no multicast. */
 const DISCOVERY_GROUPS: Readonly<Record<number, readonly [ipv4: string, ipv6: string]>> = {
   5353: ["FB0000E0", "ff0200000000000000000000000000fb"],
   5355: ["FC0000E0", "ff020000000000000000000000010003"],
@@ -159,7 +154,7 @@ const DISCOVERY_GROUPS: Readonly<Record<number, readonly [ipv4: string, ipv6: st
   3702: ["FAFFFFEF", "ff02000000000000000000000000000c"],
 };
 
-/** Whether a socket on all addresses belongs to such a protocol: the host has joined the group. */
+/** Whether the socket is on all addresses, and the host has joined the group. */
 function isDiscovery(host: Netns, { address, port }: Listener): boolean {
   const groups = isUnspecified(address) ? DISCOVERY_GROUPS[port] : undefined;
   if (!groups) return false;
@@ -167,17 +162,17 @@ function isDiscovery(host: Netns, { address, port }: Listener): boolean {
   return groups.some((group, i) => joined[i]!.includes(group));
 }
 
-/** Ids of engines have 64 digits; a short id may stand in any command line. */
+/** Engines' ids have 64 digits; a short id may occur in any command line. */
 const MIN_ID_LENGTH = 32;
 
-/** Whether a program reserves the port for the container: its command line has the id, or it calls this plugin. */
+/** Whether the program reserves the port for the container. */
 function reservesPortFor({ pid, cmdline }: SocketOwner, { containerId, findCallerPid }: PublishingCall): boolean {
-  // The first process listens for services of all kinds, and may also call this plugin.
+  // The first process listens for all kinds of services, and may also call this plugin.
   if (pid !== 1 && pid === findCallerPid?.()) return true;
   return containerId.length >= MIN_ID_LENGTH && cmdline.includes(containerId);
 }
 
-/** Rarely needed: `require` loads it here and not at start-up. */
+/** Rarely needed: `require` saves loading it at start-up. */
 function loadSocketOwners(): typeof import("./socket_owners.ts") {
   return require("./socket_owners.ts");
 }

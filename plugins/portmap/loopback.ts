@@ -1,4 +1,3 @@
-/** Ports that are published on loopback addresses of the host. */
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import { outgoingRoute } from "../../ffi/route/route.ts";
 import type { Netns } from "../../ffi/netns.ts";
@@ -7,9 +6,9 @@ import { CniError, Code } from "../../spec/error.ts";
 import { describeHostPort, familiesOf, hostAddressOf, type PortmapConfig, type PortMapping } from "./config.ts";
 
 /**
- * The host's address towards the container. Calls from 127.0.0.1 get it as source: the kernel sends nothing from 127.0.0.1 over a link.
+ * The host's address towards the container, as source for calls from 127.0.0.1: the kernel sends nothing from 127.0.0.1 over a link.
  *
- * @returns `undefined` if no port is on loopback addresses, or the host has no route
+ * @returns `undefined` if no port is on loopback addresses, or there is no route
  */
 export function findLoopbackSource(
   host: Netns,
@@ -23,7 +22,7 @@ export function findLoopbackSource(
   return findSource(host, ipOf(address));
 }
 
-/** The host's address towards another one; `undefined` without a route. */
+/** `undefined` without a route. */
 export function findSource(host: Netns, address: Ip): Ip | undefined {
   return ignoreErrors(["ENETUNREACH", "EHOSTUNREACH"], () => outgoingRoute(host.route, address).source);
 }
@@ -32,7 +31,7 @@ export function reachesLoopback(mapping: PortMapping): boolean {
   return hostAddressOf(mapping)?.startsWith("127.") ?? true;
 }
 
-/** @throws {CniError} for a port on ::1: callers would wait in vain for an answer */
+/** @throws {CniError} for a port on ::1: callers would get no answer */
 export function refuseIpv6Loopback(mappings: readonly PortMapping[]): void {
   const mapping = mappings.find(({ hostIP }) => hostIP === "::1");
   if (!mapping) return;

@@ -1,7 +1,7 @@
 /**
- * The `portmap` plugin: ports of the host that lead to ports of the container.
+ * The `portmap` plugin: publishes ports of the container on the host.
  *
- * A published port is an element of a map (plugins/lib/ruleset/inet_table.ts): the cost of a packet or an ADD does not depend on their number.
+ * A published port is a map element (plugins/lib/ruleset/inet_table.ts): packets and ADDs cost the same for any number of ports.
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
@@ -31,7 +31,7 @@ import { findLoopbackSource, refuseIpv6Loopback } from "./loopback.ts";
 export default plugin({
   name: "portmap",
   about: "Publishes ports of the container on the host",
-  // Each command reads its keys itself: DEL must not fail for what makes ADD fail.
+  // Commands parse the keys themselves: DEL must not fail where ADD fails.
   config: { ...jsonObject, inner: portmapConfigSchema },
 
   needsPrevResult: () => true,
@@ -107,7 +107,7 @@ function parseConfig({ config, pluginConfig }: ConfiguredCall): PortmapConfig {
   }
 }
 
-/** The container's first address of each family. Addresses without an interface count as the container's. */
+/** The first address of each family. An address without an interface counts as the container's. */
 function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
   const containerIps = ips.filter((ip) => {
     const device = ip.interface === undefined ? undefined : interfaces[ip.interface];
@@ -118,7 +118,7 @@ function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: strin
   );
 }
 
-/** A runtime may offer all of its host addresses: mappings without an address of the family are left out. */
+/** A runtime may offer all of its host addresses, so mappings of other families are skipped. */
 function logUnreachable(
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],

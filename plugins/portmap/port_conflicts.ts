@@ -1,8 +1,8 @@
 /**
  * Conflicts between ports on one address and ports on all addresses. The first would take packets of the second.
  *
- * The kernel refuses equal keys only, and these are in different maps. For a port on one address, the map of all addresses is asked. For a
- * port on all, the other map is listed, since its keys begin with the address. Few hosts publish many ports on single addresses.
+ * The kernel refuses only equal keys, and these are in different maps. For a port on one address, one lookup in the other map suffices. For
+ * a port on all addresses, the other map is listed, since its keys begin with the address. Few hosts publish many ports on single addresses.
  */
 import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -14,7 +14,7 @@ import { CniError } from "../../spec/error.ts";
 import { describeHostPort, hostAddressOf, type PortMapping } from "./config.ts";
 import { mappingsForFamily, portKeyOf } from "./elements.ts";
 
-/** Another container or a program of the host has the port. The plugin's own codes begin at 100 (SPEC §Error). */
+/** Another container or a host program has the port. Plugin-specific codes begin at 100 (SPEC §Error). */
 export const HOST_PORT_TAKEN = 100;
 
 type Occupant = Pick<FoundElement, "owner" | "note">;
@@ -22,7 +22,6 @@ type Occupant = Pick<FoundElement, "owner" | "note">;
 export class HostPortTakenError extends CniError {
   readonly occupant: Occupant;
 
-  /** @param occupied what it has */
   constructor(title: string, occupant: Occupant, occupied = "it", cause?: unknown) {
     const { owner } = occupant;
     const who = owner ? describeOwner(owner) : "another program";

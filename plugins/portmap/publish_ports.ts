@@ -1,4 +1,3 @@
-/** Publishes and withdraws ports: conflicts, elements, conntrack flows. */
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import type { JsonObject } from "../../spec/schema.ts";
 import { CniError } from "../../spec/error.ts";
@@ -24,7 +23,6 @@ const PURPOSE = "ports";
 
 export type PortmapCall = AttachmentCall<JsonObject>;
 
-/** Conflicts are errors, warnings or nothing, as `hostPortInUse` says. */
 function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: PortmapConfig, check: () => void): void {
   if (hostPortInUse === "ignore") return;
   try {
@@ -35,7 +33,7 @@ function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: Portmap
   }
 }
 
-/** @returns what was not published yet, in words */
+/** @returns descriptions of what was missing */
 export function publishPorts(
   call: PortmapCall,
   config: PortmapConfig,
@@ -44,7 +42,7 @@ export function publishPorts(
 ): string[] {
   const { host, owner, log } = call;
   const { mappings } = config;
-  // What is restored was the container's all the time.
+  // Restored ports never ceased to be the container's.
   let areListenersChecked = applyElements === restoreElements;
   const checkConflicts = () => {
     unlessPortInUseAllowed(call, config, () => refusePortConflicts(host.nft, owner, mappings, addresses));
@@ -79,7 +77,7 @@ export function publishPorts(
   }
 }
 
-/** The note of a container whose host veth names it (bridge, ptp): without that veth, the container is gone. */
+/** The note on elements whose owner has a host veth (bridge, ptp): without that veth, the container is gone. */
 const VETH = "veth";
 
 function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
@@ -89,8 +87,7 @@ function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
 }
 
 /**
- * Why the container is certainly gone; `undefined` if it may live. A host veth alone tells: a process may be in a namespace whose path is
- * gone, or is mounted elsewhere.
+ * `undefined` if the container may live. Only a host veth is proof: processes may be in a namespace whose path is gone or mounted elsewhere.
  */
 function occupantGoneReason(call: PortmapCall, { owner, note }: HostPortTakenError["occupant"]): string | undefined {
   if (!owner) return undefined;
@@ -98,7 +95,7 @@ function occupantGoneReason(call: PortmapCall, { owner, note }: HostPortTakenErr
   return call.goneReason?.(owner);
 }
 
-/** Forgets flows to former holders of the ports, and from the time without a holder. */
+/** Flushes flows of former holders, and of the time without a holder. */
 export function flushEarlierFlows(
   { host, log }: PortmapCall,
   { mappings }: PortmapConfig,
@@ -113,7 +110,6 @@ export function removePublishedPorts(host: Netns, owner: Owner, log?: (message: 
   flushRemoved(host, removeElementsOf(host.nft, inetTable, PURPOSE, owner, failover), log);
 }
 
-/** Withdraws the ports of a network's attachments that `isOwned` picks. */
 export function removePublishedPortsOfNetwork(
   host: Netns,
   network: string,
@@ -129,7 +125,7 @@ function flushRemoved(host: Netns, removed: readonly FoundElement[], log?: (mess
   attemptOrLog(log, "flush conntrack flows of former containers", () => flushWithdrawnFlows(host, ports));
 }
 
-/** A failure is only logged. */
+/** Logs a failure. */
 function attemptOrLog(log: ((message: string) => void) | undefined, purpose: string, call: () => void): void {
   try {
     call();

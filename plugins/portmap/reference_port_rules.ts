@@ -1,8 +1,8 @@
 /**
- * Published ports of the reference plugin, and their removal.
+ * Removes ports that the reference plugin published.
  *
- * With iptables: a chain `CNI-DN-<hash of network and container>` in table `nat`, to which rules of `CNI-HOSTPORT-DNAT` jump; before 0.8
- * `CNI-SN-…` too. With nft: rules in the tables `ip cni_hostport` and `ip6 cni_hostport`. Their comment is the container id.
+ * With iptables: rules of `CNI-HOSTPORT-DNAT` in table `nat` jump to a chain `CNI-DN-<hash of network and container>`; before 0.8 also to
+ * `CNI-SN-…`. With nft: rules in the tables `ip cni_hostport` and `ip6 cni_hostport`, with the container id as comment.
  */
 import type { Ip } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -39,11 +39,7 @@ const NFT_CHAINS = {
   knownChains: [...CONTAINER_CHAINS, "hostports_all", "prerouting", "output"],
 };
 
-/**
- * Withdraws the ports of a container.
- *
- * @param addresses the container's, if known: the comments of nft rules do not name the network
- */
+/** @param addresses the container's, if known: comments of nft rules do not name the network */
 export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: readonly Ip[]): void {
   const tables = tablesWithRulesOf(nl, TABLES, "CNI-DN-", owner);
   if (tables.length === 0) return;
@@ -61,7 +57,7 @@ export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: reado
 export const ownersWithReferencePorts = (nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> =>
   ownersWithRulesIn(nl, TABLES, "CNI-DN-", owners);
 
-/** Withdraws the ports of all other containers of a network. Rules of nft stay: they do not name the network. */
+/** Removes the ports of all other containers of a network, but not nft rules: they do not name the network. */
 export function gcReferencePorts(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
   const tables = existingTables(nl, NAT_TABLES)
     .filter((table) => ENTRY_CHAINS.some((chain) => nft.findChain(nl, table, chain)));
@@ -74,7 +70,7 @@ export function gcReferencePorts(nl: Netlink, network: string, valid: readonly O
   });
 }
 
-/** Removes the chains of these containers; with the last container, the common chains. */
+/** With the last container, also removes the common chains. */
 function removeContainerChains(
   tx: Transaction,
   nl: Netlink,
@@ -91,7 +87,7 @@ function removeContainerChains(
   } else removeReferenceChains(tx, nl, table, { chains, jumpingChains: ENTRY_CHAINS });
 }
 
-/** The reference makes a container's chain before it jumps there, so a chain without a jump counts. */
+/** The reference plugin creates a container's chain before the jump to it, so a chain without a jump counts. */
 function isLastContainer(nl: Netlink, table: nft.TableKey, removed: readonly string[]): boolean {
   const jumpsElsewhere = (rule: nft.LazyRule) => !removed.includes(jumpTarget(rule) ?? "");
   if (ENTRY_CHAINS.some((entry) => nft.listLazyRules(nl, table, entry).some(jumpsElsewhere))) return false;

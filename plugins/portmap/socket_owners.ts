@@ -1,8 +1,4 @@
-/**
- * Programs that have a socket open.
- *
- * @see proc(5)
- */
+/** Programs that have a socket open. @see proc(5) */
 import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
@@ -10,15 +6,15 @@ import { findSymlinkTarget } from "../../ffi/sys/stat.ts";
 
 export interface SocketOwner {
   readonly pid: number;
-  /** The kernel's name for it: at most 15 bytes. */
+  /** The kernel's name of the program: at most 15 bytes. */
   readonly name: string;
   readonly cmdline: readonly string[];
 }
 
-/** Programs of other users, and programs that end meanwhile. */
+/** For programs of other users or programs that end meanwhile. */
 const IGNORED_ERRORS = ["ENOENT", "ESRCH", "EACCES", "EPERM"];
 
-/** The programs that have these sockets open, the oldest first. Reads all descriptors of all programs. */
+/** The oldest programs first. Reads every descriptor of every program. */
 export function findSocketOwners(inodes: readonly number[]): ReadonlyMap<number, readonly SocketOwner[]> {
   const inodeByLink = new Map(inodes.map((inode) => [`socket:[${inode}]`, inode]));
   const owners = new Map<number, SocketOwner[]>(inodes.map((inode) => [inode, []]));
