@@ -1,8 +1,7 @@
 /**
- * Finds a device of the host by name, by hardware address, or by its place in sysfs.
+ * Finds the configured device on the host.
  *
  * @see Documentation/ABI/testing/sysfs-class-net, sysfs-bus-pci
- * @module
  */
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
@@ -15,21 +14,21 @@ import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { HostDeviceConfig } from "./config.ts";
 
 export interface HostDevice {
-  /** Absent if a program drives the device: then the kernel has no link for it. */
+  /** Absent if a userspace program drives the device: then the kernel has no link. */
   readonly link: link.Link | undefined;
-  /** Absent if the device was found in another way. */
+  /** Absent unless found by a PCI address. */
   readonly pciID?: string;
 }
 
-/** Drivers that hand a device to a program such as one built with DPDK. */
+/** Drivers for userspace programs such as those built with DPDK. */
 const USERSPACE_DRIVERS = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 /**
- * The configured device. The runtime's choice comes before the configuration's.
+ * The runtime's choice precedes the configuration's.
  *
- * @param sysfs path of sysfs
+ * @param sysfs its path
  * @throws {ConfigError} if no device is configured
- * @throws {CniError} if it is not on the host
+ * @throws {CniError} if the host lacks the device
  */
 export function getHostDevice(host: Netns, config: HostDeviceConfig, sysfs: string): HostDevice {
   const { device, hwaddr, kernelpath, pciBusID, runtimeConfig } = config;
@@ -53,7 +52,6 @@ const noSelectorError = () =>
     "nothing",
   );
 
-/** True if a program drives the configured PCI device. */
 export function isUserspaceDriven(config: HostDeviceConfig, sysfs: string): boolean {
   const { device, hwaddr, kernelpath, pciBusID, runtimeConfig } = config;
   const id = runtimeConfig?.deviceID ?? (device || hwaddr || kernelpath ? undefined : pciBusID);
@@ -69,7 +67,7 @@ function getByName(host: Netns, name: string): link.Link {
   throw notFoundError(`device "${name}"`, "it may be in the namespace of a container");
 }
 
-/** Kinds of links that share the hardware address of the link below them. The link below is meant. */
+/** Links that share the hardware address of the link below. The link below is meant. */
 const UPPER_KINDS = ["bond", "bridge", "hsr", "ipvlan", "macsec", "macvlan", "team", "vlan", "vrf"];
 
 function getByMac(host: Netns, mac: Mac): link.Link {
@@ -93,7 +91,7 @@ function getByMac(host: Netns, mac: Mac): link.Link {
 function getByKernelPath(host: Netns, path: string, sysfs: string): link.Link {
   const directory = realPath(`${sysfs}${path.slice("/sys".length)}`);
   if (directory === undefined) throw notFoundError(`"${path}"`, "there is no such directory");
-  // Only now it is without symbolic links and `..`.
+  // Checked without symbolic links and `..`.
   if (!directory.startsWith(`${realPath(sysfs)}/devices/`)) {
     throw new ConfigError("kernelpath", 'a path below "/sys/devices/"', JSON.stringify(path));
   }
@@ -123,7 +121,7 @@ function findDriver(path: string): string | undefined {
   return findSymlinkTarget(`${path}/driver`)?.replace(/^.*\//, "");
 }
 
-/** The link of a device. It stands below the device or below its virtio half. */
+/** The link is below the device or below its virtio half. */
 function getLinkInDirectory(host: Netns, path: string, what: string): link.Link {
   const virtioDirectories = listNames(path).filter((name) => name.startsWith("virtio")).sort();
   for (const directory of [path, ...virtioDirectories.map((name) => `${path}/${name}`)]) {
@@ -137,7 +135,7 @@ function getLinkInDirectory(host: Netns, path: string, what: string): link.Link 
 
 const listNames = (path: string): string[] => ignoreErrors(["ENOTDIR"], () => findEntryNames(path)) ?? [];
 
-/** The path without symbolic links and `..`; `undefined` if it leads nowhere. */
+/** Without symbolic links and `..`; `undefined` if the path leads nowhere. */
 function realPath(path: string): string | undefined {
   return ignoreErrors(["ENOENT", "ENOTDIR", "ELOOP"], () => {
     using file = openFile(path);

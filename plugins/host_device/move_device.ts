@@ -1,12 +1,11 @@
 /**
  * Moves a device of the host into a container and back.
  *
- * One request moves it in, renames it and makes the old name its alias. On the way back it gets the old name before it arrives, if the
- * container has that name free. So programs that watch the host's devices do not see the container's name. The device is never in a third
+ * One request moves it in, renames it and makes the old name its alias. On the way back it gets the old name before it arrives, if that is
+ * free in the container. So programs that watch the host's devices do not see the container's name. The device is never in a third
  * namespace, which would take it along if this process were killed.
  *
  * @see __dev_change_net_namespace and default_device_exit_net in net/core/dev.c
- * @module
  */
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
@@ -22,9 +21,9 @@ import type { SavedDevice } from "./saved_device.ts";
 type Log = (message: string) => void;
 
 /**
- * Moves a device into the container. It is down there, without addresses and routes.
+ * In the container, the device is down, without addresses and routes.
  *
- * @throws {CniError} if the container has an interface of that name, or devices of this kind cannot be moved
+ * @throws {CniError} if the container has an interface of that name, or the kernel does not move such devices
  * @throws {NetlinkError} then the device may be in the container
  */
 export function moveToContainer(host: Netns, netns: Netns, device: link.Link, ifname: string): link.Link {
@@ -49,17 +48,17 @@ export function isInContainer(host: Netns, netns: Netns, saved: SavedDevice): bo
 }
 
 /**
- * Moves the device back to the host, with its name and settings.
+ * Restores the device's name and settings too.
  *
- * @returns false if it is not in the container
- * @throws {CniError} if the host has another device of that name by now; then the container keeps the device
+ * @returns false if the device is not in the container
+ * @throws {CniError} if the host has another device of that name; then the container keeps the device
  * @throws {NetlinkError}
  */
 export function moveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
   return unlessRemoved(() => tryMoveToHost(host, netns, saved, log));
 }
 
-/** False in place of `ENODEV`: another program may remove the device at any time. */
+/** False on `ENODEV`: another program may remove the device at any time. */
 const unlessRemoved = (call: () => boolean): boolean => ignoreErrors(["ENODEV"], call) ?? false;
 
 function tryMoveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
@@ -109,10 +108,9 @@ const nameTakenError = ({ before: { name }, owner: { containerID } }: SavedDevic
   );
 
 /**
- * Restores name and settings of a device that is on the host again. The kernel puts devices of a dying namespace there, and so does a DEL
- * that was killed.
+ * Restores name and settings of a device that came back to the host when its namespace died or a DEL was killed.
  *
- * @param wait waits for a device that may still come
+ * @param wait for a device that may still come
  * @returns false if there is none
  * @throws {NetlinkError}
  */
@@ -134,19 +132,19 @@ function tryRestoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: L
   return true;
 }
 
-/** True if the device is on the host under its own name and without marks of a return. */
+/** Under its own name and without marks of a return. */
 export function isUnchangedOnHost(host: Netns, saved: SavedDevice): boolean {
   const all = link.list(host.route);
   return !findReturned(all, saved) &&
     all.some((device) => device.name === saved.before.name && isSameDevice(device, saved));
 }
 
-/** True for hardware. Virtual devices end with their namespace. */
+/** The kernel removes virtual devices with their namespace. */
 export function isPhysical({ kind }: SavedDevice): boolean {
   return kind === undefined;
 }
 
-/** Logs what cannot be restored: the device must come back anyway. */
+/** Only logs failures: the device must come back anyway. */
 function restoreSettings(host: Netns, device: link.Link, { before }: SavedDevice, log: Log): void {
   const { name, isUp } = before;
   const trySet = (change: link.LinkIn) => {
@@ -169,12 +167,12 @@ function isSameDevice({ info, permanentMac, parentDevice }: link.Link, saved: Sa
     (saved.parentDevice === undefined || parentDevice === saved.parentDevice);
 }
 
-/** Kinds without a link below. A device that the container made in its place is worth the same. */
+/** Kinds without a link below. The container may replace such a device by an equivalent one. */
 const INTERCHANGEABLE_KINDS = ["dummy"];
 
 /**
- * The links that the container cannot have made itself. It chooses name, alias, address and index of what it makes. It cannot make hardware,
- * nor a link whose other end or lower device is in a namespace where it has no rights.
+ * The links that the container cannot have made itself. It chooses name, alias, address and index of its links. It cannot make hardware, nor
+ * a link whose peer or lower device is in a namespace where it has no rights.
  */
 function listGenuine(host: Netns, netns: Netns, saved: SavedDevice, links: readonly link.Link[]): readonly link.Link[] {
   const { kind } = saved;
@@ -187,7 +185,7 @@ function listGenuine(host: Netns, netns: Netns, saved: SavedDevice, links: reado
     );
 }
 
-/** The container's number for the namespace of the recorded link; of the host's namespace if none is recorded. */
+/** The container's id for the namespace of the recorded link, else of the host. */
 function linkNetnsIdInContainer(host: Netns, netns: Netns, saved: SavedDevice): number | undefined {
   const netnsId = saved.link?.netnsId;
   if (netnsId === undefined) return findNsid(netns.route, host.fd);
@@ -199,21 +197,21 @@ const notGenuineMessage = ({ kind, before: { name }, owner: { containerID } }: S
   `Device "${name}" is not given back: container "${containerID}" has a device of kind "${kind}" in its place, ` +
   `which it may have made itself`;
 
-/** The device among the links of the container. The container can change names and aliases, but not the index. */
+/** The container can change names and aliases, but not the index. */
 function findInContainer(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
   const candidates = links.filter((candidate) => isSameDevice(candidate, saved));
   const { before: { name }, owner: { ifname }, inside } = saved;
   return candidates.find(({ index }) => index === inside) ??
     candidates.find((candidate) => candidate.name === ifname && candidate.alias === name) ??
     candidates.find(({ alias }) => alias === name) ??
-    // The ADD was killed on the way.
+    // A killed ADD may not have renamed it.
     (inside === undefined
       ? candidates.find((candidate) => candidate.name === name && candidate.mac === saved.before.mac)
       : undefined) ??
     findByPermanentMac(candidates, saved);
 }
 
-/** The device among the links of the host, with marks of a return. */
+/** The device, if it has marks of a return. */
 function findReturned(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
   const candidates = links.filter((candidate) => isSameDevice(candidate, saved) && hasRecordedLink(candidate, saved));
   const { name, alias } = saved.before;

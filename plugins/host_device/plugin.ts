@@ -1,4 +1,4 @@
-/** The `host-device` plugin: gives the container a device of the host. @module */
+/** The `host-device` plugin: moves a device of the host into the container. */
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { writeState } from "../lib/protocol/state_file.ts";
 import { netnsRecordOf } from "../../ffi/netns_record.ts";
@@ -15,7 +15,7 @@ import type { Result } from "../../spec/result.ts";
 import { LATEST } from "../../spec/version.ts";
 import { gcDevices, restoreAbandoned, returnDevice } from "./return_device.ts";
 
-/** @param sysfs where sysfs is */
+/** @param sysfs its path */
 export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
   return plugin<HostDeviceConfig>({
     name: "host-device",
@@ -28,7 +28,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
         ? attachInterface(call, attachDevice(call, device.link), false)
         : attachWithoutLink(call);
       const [reported] = result.interfaces!;
-      // Older versions do not have the key.
+      // Older versions lack the key.
       return device.pciID && call.pluginConfig.cniVersion === LATEST
         ? { ...result, interfaces: [{ ...reported!, pciID: device.pciID }] }
         : result;
@@ -48,7 +48,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     },
 
     status({ config, pluginConfig, ipam }) {
-      // Only an ADD gets the runtime's choice. A device that is not here may be in a container.
+      // Only ADD gets the runtime's choice. A missing device may be in a container.
       if (!pluginConfig.capabilities.deviceID) requireSelector(config);
       ipam?.status();
     },
@@ -64,7 +64,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
 
 export default hostDevice();
 
-/** The configured device. A device that the kernel put back under the container's name first gets its own name. */
+/** If a container died, the kernel returned its device under the container's name. Then the device first gets its own name. */
 function findOrRestoreDevice(call: AddCall<HostDeviceConfig>, sysfs: string): HostDevice {
   const { host, config } = call;
   try {
@@ -83,7 +83,7 @@ function attachWithoutLink(call: AddCall<HostDeviceConfig>): Result {
 function attachDevice(call: AddCall<HostDeviceConfig>, device: link.Link): link.Link {
   const { host, netns, ifname, config, containerId, undo, log } = call;
   const path = savedDevicePath(config.dataDir, call);
-  // Of an attachment that got no DEL.
+  // From an attachment without a DEL.
   const leftover = findSavedDevice(path, log);
   if (leftover) restoreOnHost(host, leftover, false, log);
   const saved: SavedDevice = {

@@ -28,13 +28,13 @@ import {
 
 type HostDeviceCall = AttachmentCall<HostDeviceConfig>;
 
-/** Returns the device to the host, wherever it is. If it is nowhere, DEL succeeds all the same. */
+/** Succeeds even if the device is nowhere. */
 export function returnDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const { host, netns, config, log } = call;
   const path = savedDevicePath(config.dataDir, call);
   const saved = findSavedDevice(path, log);
   if (!saved) return returnUnsavedDevice(call, sysfs);
-  // The path may lead to another container's namespace by now. Or it was not given, and the container lives.
+  // The path may be another container's namespace by now. Without a path, the container may live.
   const isSameNetns = netns !== undefined && matchesNetnsRecord(netns, saved.netns);
   const returnFromContainer = (): boolean =>
     isSameNetns
@@ -58,7 +58,7 @@ function returnOrRestore(
   return wait && restoreOnHost(host, saved, true, log);
 }
 
-/** The reference plugin leaves no record but the alias. */
+/** The reference plugin leaves only the alias. */
 function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const { host, netns, ifname, owner, config, log } = call;
   const device = netns && link.find(netns.route, ifname);
@@ -69,7 +69,7 @@ function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): vo
     owner: { network: owner.network, containerID: owner.containerId, ifname },
     netns: { path: netns.path, ...netnsRecordOf(netns) },
     ...describeDevice(device),
-    // It was in the container's numbers. Without it, the link must be one of the host.
+    // The recorded number would be the container's. Without it, the link must be one of the host.
     link: undefined,
     before: { name: alias, isUp: false },
     inside: device.index,
@@ -77,21 +77,21 @@ function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): vo
   moveToHost(host, netns, saved, log);
 }
 
-/** Whether a link can be the configured device. The container chooses the alias. Alternative names stay with the device. */
+/** The container can change the alias, but alternative names stay with the device. */
 function matchesConfig({ config, netns }: DelCall<HostDeviceConfig>, { index, alias, mac, info }: link.Link): boolean {
   const { device, hwaddr } = config;
   if (device) return device === alias || link.find(netns!.route, device)?.index === index;
   return hwaddr ? hwaddr === mac : info?.kind === undefined;
 }
 
-/** True if a record says that another container has a device of this name in the namespace at that path. */
+/** Whether a record assigns this device to another container, in the namespace now at that path. */
 function isOwnedByOther({ config, ifname }: DelCall<HostDeviceConfig>, netns: Netns): boolean {
   return listSavedDevices(config.dataDir).some(([, saved]) =>
     saved.owner.ifname === ifname && matchesNetnsRecord(netns, saved.netns)
   );
 }
 
-/** Restores devices whose containers died. It logs what fails and goes on. @returns whether there was one */
+/** Restores devices of dead containers, and logs failures. @returns whether there was one */
 export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean {
   let restoredAny = false;
   for (const [path, saved] of listSavedDevices(config.dataDir)) {
@@ -111,7 +111,6 @@ export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean
   return restoredAny;
 }
 
-/** Returns the devices of this network's stale attachments. */
 export function gcDevices(
   { config, pluginConfig, validAttachments, snapshotTime, host, log }: GcCall<HostDeviceConfig>,
 ): void {
@@ -129,7 +128,7 @@ export function gcDevices(
   );
 }
 
-/** Calls with the recorded namespace; false if it is gone. */
+/** False if the recorded namespace is gone. */
 function inSavedNetns(saved: SavedDevice, call: (netns: Netns) => boolean): boolean {
   try {
     using netns = openNetns(saved.netns.path);

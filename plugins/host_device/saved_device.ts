@@ -1,10 +1,8 @@
 /**
- * The record of a device that a container has: its owner, and how it was on the host.
+ * The record of a device in a container: its owner and its state on the host.
  *
- * It is written before the device leaves, so that DEL and GC can put the device back after any crash. The reference plugin has no record, only
- * the former name as the device's alias.
- *
- * @module
+ * It is written before the device leaves, so that DEL and GC can return the device after any crash. The reference plugin only records the
+ * former name, as the device's alias.
  */
 import type { Mac } from "../../ffi/address.ts";
 import { isUp, type Link } from "../../ffi/route/link.ts";
@@ -26,7 +24,7 @@ import {
 
 const u32 = int({ min: 0, max: 0xffff_ffff });
 
-/** Checked, because a device of the host gets this name whoever wrote the file. */
+/** Validated, because a device of the host gets this name. */
 const linkName = refine(nonEmptyString, "an interface name", isLinkName);
 
 const withoutNul = (text: string): boolean => !text.includes("\0");
@@ -34,7 +32,7 @@ const withoutNul = (text: string): boolean => !text.includes("\0");
 const savedDevice = lazy(() =>
   knownKeys({
     owner: knownKeys({ network: nonEmptyString, containerID: nonEmptyString, ifname: linkName }),
-    /** The container's namespace: its path, and what tells it from a later one. */
+    /** The identity and cookie distinguish it from a later namespace at the path. */
     netns: knownKeys({
       path: refine(nonEmptyString, "text without NUL", withoutNul),
       identity: nonEmptyString,
@@ -49,19 +47,19 @@ const savedDevice = lazy(() =>
       mac: optional(mac),
       alias: optional(refine(string, "text without NUL", withoutNul)),
     }),
-    /** Only of virtual devices. */
+    /** Absent for hardware. */
     kind: optional(string),
-    /** Of the hardware. Nobody in the container can change it. */
+    /** The hardware's: the container cannot change it. */
     permanentMac: optional(mac),
-    /** Its device in sysfs. Nobody in the container can change it. */
+    /** Its device in sysfs: the container cannot change it. */
     parentDevice: optional(string),
-    /** The link below it: the other end of a veth pair, the lower device of a VLAN. */
+    /** The peer of a veth pair, the lower device of a VLAN. */
     link: optional(knownKeys({
       index: int({ min: 1 }),
-      /** The host's number for its namespace; absent for the host's own. */
+      /** The host's id for the link's namespace; absent for the host's own. */
       netnsId: optional(int({ min: 0 })),
     })),
-    /** Its index in the container, once it is there. */
+    /** Index in the container, once it is there. */
     inside: optional(int({ min: 1 })),
   })
 );
@@ -90,17 +88,17 @@ export function describeDevice(device: Link): Omit<SavedDevice, "owner" | "netns
   };
 }
 
-/** False for a multicast address and for the one of zeros: the kernel gives these to no interface. */
+/** The kernel refuses multicast addresses and zeros. */
 function isAssignableMac(mac: Mac | undefined): mac is Mac {
   return mac !== undefined && mac !== "00:00:00:00:00:00" && (Number.parseInt(mac.slice(0, 2), 16) & 1) === 0;
 }
 
-/** The file of an attachment. Neither of the two names can hold a colon. */
+/** Neither name can contain a colon. */
 export function savedDevicePath(dataDir: string, { containerId, ifname }: Attachment): string {
   return `${dataDir}/${containerId}:${ifname}.json`;
 }
 
-/** Reads a file; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
+/** `undefined` if the file is missing or invalid. @throws {SystemError} */
 export function findSavedDevice(path: string, log: (message: string) => void): SavedDevice | undefined {
   return findState(path, savedDevice.parse, log);
 }

@@ -1,22 +1,21 @@
 /**
- * The administrator's list of allowed kernel parameters: a file with a regular expression per line. As for the reference plugin, its syntax is
- * RE2, and it matches any part of a key as written.
+ * The administrator's list of allowed kernel parameters: a regular expression per line. As in the reference plugin, the syntax is RE2, and a
+ * match of any part of the key counts.
  *
  * @see https://github.com/google/re2/wiki/Syntax
- * @module
  */
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { memberPath } from "../../spec/schema.ts";
 
-/** As for the reference plugin. */
+/** As in the reference plugin. */
 export const ALLOWLIST_PATH = "/etc/cni/tuning/allowlist.conf";
 
-/** Without a file all keys are allowed, with an empty one none. @throws {ConfigError} naming the first key that no line allows */
+/** Without a file all keys are allowed, with an empty file none. @throws {ConfigError} naming the first disallowed key */
 export function refuseDisallowed(file: string, keys: readonly string[]): void {
   if (keys.length === 0) return;
-  // It may be a symbolic link: Kubernetes puts configuration into directories that way.
+  // May be a symbolic link: Kubernetes installs configuration that way.
   const text = ignoreErrors(["ENOENT", "ENOTDIR"], () => readText(file));
   if (text === undefined) return;
   const lines = text.split("\n").map((line) => line.trim());
@@ -30,14 +29,14 @@ export function refuseDisallowed(file: string, keys: readonly string[]): void {
   );
 }
 
-/** Syntax that JavaScript writes differently. All other syntax of only one language is an error in the other. */
+/** Syntax that JavaScript writes differently. Other syntax of only one language is an error in the other. */
 const RE2_TRANSLATIONS: readonly (readonly [RegExp, (...parts: string[]) => string])[] = [
   [/^\\A/, () => "(?<![^])"],
   [/^\\z/, () => "(?![^])"],
   [/^\\(p|P)([A-Z])/, (_, negation, letter) => `\\${negation}{${letter}}`],
   [/^\(\?P</, () => "(?<"],
   [/^\[:(\^?)(\w+):\]/, (whole, negation, name) => POSIX_CLASSES[name!] && !negation ? POSIX_CLASSES[name!]! : whole!],
-  // RE2 lets any punctuation be escaped, JavaScript only what has a meaning.
+  // RE2 allows escapes of any punctuation, JavaScript only of special characters.
   [/^\\([^0-9A-Za-z\s])/, (_, char) => /[\^$\\.*+?()[\]{}|/-]/.test(char!) ? `\\x${hex(char!)}` : char!],
 ];
 const POSIX_CLASSES: Readonly<Record<string, string>> = {
@@ -51,7 +50,7 @@ const POSIX_CLASSES: Readonly<Record<string, string>> = {
 };
 const hex = (char: string) => char.charCodeAt(0).toString(16).padStart(2, "0");
 
-/** @throws {CniError} naming the line: a list that cannot be read allows nothing */
+/** @throws {CniError} naming the line: an invalid list allows nothing */
 function compilePattern(line: string, location: string): RegExp {
   const [flags = "", flagLetters = ""] = /^\(\?([is]+)\)/.exec(line) ?? [];
   let pattern = "";

@@ -1,4 +1,3 @@
-/** Makes the changes of one attachment, takes them back and checks them. @module */
 import * as link from "../../ffi/route/link.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
@@ -24,10 +23,10 @@ export interface Changes {
   readonly linkState: LinkState;
 }
 
-/** Writes a backup and makes the changes. After a kill in between, DEL restores the values. */
+/** Writes a backup first: after a kill, DEL restores the values. */
 export function applyChanges(call: AddCall<TuningConfig>, changes: Changes): void {
   if (changes.sysctls.length === 0 && !hasSettings(changes.linkState)) return;
-  // The namespace is entered once: inside, files of the host and the netlink sockets still work.
+  // Entered once: host files and netlink sockets still work inside.
   call.netns.run<void>(() => applyInside(call, changes));
 }
 
@@ -46,7 +45,7 @@ function applyInside(call: AddCall<TuningConfig>, changes: Changes): void {
   recordActualValues(path, backup, sysctls);
 }
 
-/** @param before `undefined` if it cannot be read */
+/** @param before `undefined` if unreadable */
 function setSysctl({ netns, undo }: AddCall<TuningConfig>, sysctl: RequestedSysctl, before: string | undefined): void {
   if (before !== undefined) {
     undo.defer(() => netns.run<void>(() => writeSysctl({ ...sysctl, value: before }, readSysctl(sysctl.path))));
@@ -57,7 +56,7 @@ function setSysctl({ netns, undo }: AddCall<TuningConfig>, sysctl: RequestedSysc
 interface InitialState {
   readonly existing: Backup | undefined;
   readonly device: link.Link | undefined;
-  /** By path, of the parameters that can be read. */
+  /** By path, of readable parameters. */
   readonly values: ReadonlyMap<string, string>;
 }
 
@@ -67,7 +66,7 @@ function newBackup(
   { existing, device, values }: InitialState,
 ): Backup {
   const { netns, ifname, containerId } = call;
-  // A backup of an interface that is gone is of no use.
+  // A backup of an earlier interface does not apply.
   const earlier = existing && isOfLink(existing, netns, device) ? existing : undefined;
   const sysctl = sysctls.map(({ path, value }): [string, SysctlBackup] => {
     const before = earlier?.sysctl[path]?.before ?? values.get(path);
@@ -88,7 +87,7 @@ function setLink({ netns, ifname, undo }: AddCall<TuningConfig>, device: link.Li
   setLinkState(netns, device, state);
 }
 
-/** Some parameters are read in another form than written: `1,2,3` as `1-3`. */
+/** Some parameters change their form when written: `1,2,3` becomes `1-3`. */
 function recordActualValues(path: string, backup: Backup, sysctls: readonly RequestedSysctl[]): void {
   const differing = sysctls.flatMap((sysctl): [string, SysctlBackup][] => {
     const after = readSysctl(sysctl.path) ?? sysctl.value;
@@ -98,7 +97,7 @@ function recordActualValues(path: string, backup: Backup, sysctls: readonly Requ
   writeBackup(path, { ...backup, sysctl: { ...backup.sysctl, ...Object.fromEntries(differing) } });
 }
 
-/** Restores the values before, and removes the backup. @throws {Error} naming all that could not be restored */
+/** Also removes the backup. @throws {Error} naming all failures */
 export function restoreChanges(call: DelCall<TuningConfig>): void {
   const { netns, ifname, config, log } = call;
   const backup = findBackup(findBackupPath(config.dataDir, call), log);
@@ -125,8 +124,8 @@ export function removeBackup({ config, ...attachment }: DelCall<TuningConfig>): 
 type Step = () => void;
 
 /**
- * Two interfaces of a container may have changed one parameter. If the other one found this one's value, its backup gets the value before.
- * So the last DEL restores it.
+ * Two interfaces of a container may have changed one parameter. If the other interface found this one's value, its backup gets the earlier
+ * value. So the last DEL restores that.
  */
 function sysctlRestoreSteps(
   call: DelCall<TuningConfig>,
@@ -147,7 +146,7 @@ function sysctlRestoreSteps(
   });
 }
 
-/** Leaves a value that another program has changed since. */
+/** Leaves a value that another program changed since. */
 function restoreSysctl(
   netns: NonNullable<DelCall<TuningConfig>["netns"]>,
   path: string,
@@ -164,7 +163,7 @@ function isPresentAndSame(a: string | undefined, b: string): boolean {
   return a !== undefined && isSameSysctlValue(a, b);
 }
 
-/** Compares with what the last entry of the chain set. @throws {CniError} on the first difference */
+/** Compares with the values of the chain's last entry. @throws {CniError} on the first difference */
 export function checkChanges(call: CheckCall<TuningConfig>, { sysctls, linkState }: Changes): void {
   const { netns, ifname } = call;
   const device = link.find(netns.route, ifname);

@@ -1,11 +1,10 @@
 /**
- * The backup of an attachment: the values before `tuning` changed them, and the values since.
+ * The backup of an attachment: the values before and after `tuning`.
  *
- * The file is the reference plugin's, `<dataDir>/<containerID>_<ifname>.json`, with its five keys and some of ours. If an id or a name has an
- * underscore, two attachments could have that file, so ours is `<dataDir>/<containerID>:<ifname>.json`. A file of the reference does not tell
- * its owner: the first DEL takes it. All `tuning` entries of a chain share a file: `before` is of the first entry, `after` of the last.
- *
- * @module
+ * The file is the reference plugin's, `<dataDir>/<containerID>_<ifname>.json`, with its five keys and some of ours. If an id or a name
+ * contains an underscore, two attachments could share that file, so ours is `<dataDir>/<containerID>:<ifname>.json`. The reference's files
+ * name no owner: the first DEL takes them. All `tuning` entries of a chain share a file: `before` is from the first entry, `after` from the
+ * last.
  */
 import type { Netns } from "../../ffi/netns.ts";
 import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
@@ -30,9 +29,9 @@ import {
 } from "../../spec/schema.ts";
 import { type LinkState, linkStateSchema } from "./link_state.ts";
 
-/** `before` is absent if the parameter could not be read. */
+/** `before` is absent if the parameter was unreadable. */
 const sysctlBackup = lazy(() => knownKeys({ before: optional(string), after: string }));
-/** By path below /proc/sys. Checked, because DEL writes to these paths whoever wrote the file. */
+/** By path below /proc/sys. Validated, because DEL writes to these paths. */
 const sysctlBackups = lazy(() =>
   refine(
     record(sysctlBackup),
@@ -42,11 +41,11 @@ const sysctlBackups = lazy(() =>
 );
 const linkIdentity = lazy(() =>
   knownKeys({
-    /** Device and inode. The kernel uses them again when the namespace is gone. */
+    /** Device and inode. The kernel reuses them when the namespace is gone. */
     netns: nonEmptyString,
-    /** The kernel's cookie, which it never uses again. Absent from older files, and where the kernel has none. */
+    /** The kernel never reuses it. Absent from older files and on kernels without it. */
     cookie: optional(nonEmptyString),
-    /** Index; 0 if there was no link of that name. */
+    /** Index; 0 without a link of that name. */
     link: int({ min: 0 }),
   })
 );
@@ -70,17 +69,17 @@ function isNetworkSysctl(path: string): boolean {
   return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
 }
 
-/** The path for ADD, which may have the backup of an earlier entry. @throws {SystemError} */
+/** For ADD, which may find an earlier entry's backup. @throws {SystemError} */
 export function backupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner !== undefined && isOwner(owner, attachment));
 }
 
-/** The path for DEL and CHECK: a file without an owner counts as the attachment's. @throws {SystemError} */
+/** For DEL and CHECK: a file without an owner counts as the attachment's. @throws {SystemError} */
 export function findBackupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner === undefined || isOwner(owner, attachment));
 }
 
-/** @param isOwn decides about a file whose name two attachments could have */
+/** @param isOwn decides about a file whose name two attachments could share */
 function locateBackup(dataDir: string, attachment: Attachment, isOwn: (backup: Backup) => boolean): string {
   const path = `${dataDir}/${backupName(attachment)}`;
   const referencePath = `${dataDir}/${referenceName(attachment)}`;
@@ -89,7 +88,7 @@ function locateBackup(dataDir: string, attachment: Attachment, isOwn: (backup: B
   return found && isOwn(found) ? referencePath : path;
 }
 
-/** Neither an id nor an interface name can hold a colon. */
+/** Neither an id nor an interface name can contain a colon. */
 function backupName(attachment: Attachment): string {
   const { containerId, ifname } = attachment;
   return `${containerId}${ifname}`.includes("_") ? `${containerId}:${ifname}.json` : referenceName(attachment);
@@ -108,7 +107,7 @@ export function filterWithBackup<A extends Attachment>(dataDir: string, attachme
   return attachments.filter((attachment) => names.has(backupName(attachment)) || names.has(referenceName(attachment)));
 }
 
-/** Reads a backup; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
+/** `undefined` if the file is missing or invalid. @throws {SystemError} */
 export function findBackup(path: string, log: (message: string) => void): Backup | undefined {
   return findState(path, parseBackup, log);
 }
@@ -127,12 +126,12 @@ export function linkIdentityOf(netns: Netns, device: Link | undefined): Infer<ty
   return { netns: identity, ...cookie, link: indexOf(device) };
 }
 
-/** False if the backup is of an earlier link of that name. */
+/** False for an earlier link of that name. */
 export function isOfLink(backup: Backup, netns: Netns, device: Link | undefined): boolean {
   return isOfNetns(backup, netns) && (backup.place === undefined || backup.place.link === indexOf(device));
 }
 
-/** False if the backup is of an earlier namespace at that path. */
+/** False for an earlier namespace at that path. */
 export function isOfNetns({ place }: Backup, netns: Netns): boolean {
   return place === undefined || matchesNetnsRecord(netns, { identity: place.netns, cookie: place.cookie });
 }
@@ -141,7 +140,7 @@ function indexOf(device: Link | undefined): number {
   return device?.index ?? 0;
 }
 
-/** Removes stale backups that are not newer than the list of valid attachments. @param snapshotTime of that list @throws {SystemError} */
+/** @param snapshotTime of the valid attachments: newer backups stay @throws {SystemError} */
 export function gcBackups(dataDir: string, snapshotTime: bigint, isStale: (owner: BackupOwner) => boolean): void {
   const isNewer = modifiedSince(snapshotTime);
   for (const [path, { owner }] of listStates(dataDir, parseBackup)) {

@@ -22,7 +22,7 @@ const mtu = lazy(() => int({ min: 0, max: 0x7fff_ffff }));
 const sysctl = lazy(() => withDefault(record(string), {}));
 const path = lazy(() => refine(nonEmptyString, "a path without NUL", (text) => !text.includes("\0")));
 
-/** An empty one differs from none: it cancels the requests of other sources. */
+/** An empty string cancels the requests of other sources. */
 const macOrEmpty: Schema<Mac | ""> = { parse: (node, path) => node === "" ? "" : mac.parse(node, path) };
 
 const argsConfig = lazy(() =>
@@ -53,16 +53,16 @@ export const tuningConfig = lazy(() =>
 export type TuningConfig = Infer<typeof tuningConfig>;
 
 /**
- * The requested settings. `args.cni` comes first; for the MAC address `runtimeConfig` and CNI_ARGS follow, then the configuration.
+ * `args.cni` comes first; for the MAC address `runtimeConfig` and CNI_ARGS follow, then the configuration.
  *
- * @param macArgument the value of `MAC` in CNI_ARGS
+ * @param macArgument `MAC` of CNI_ARGS
  * @throws {ConfigError}
  */
 export function requestedLinkState(config: TuningConfig, macArgument: string | undefined): LinkState {
   const cniArgs = config.args?.cni;
   const macFromArgs = macArgument ? mac.parse(macArgument, "CNI_ARGS MAC") : undefined;
   const address = (cniArgs?.mac ?? config.runtimeConfig?.mac ?? macFromArgs ?? config.mac) || undefined;
-  // As for the reference, false and 0 mean "as it is".
+  // As in the reference plugin, false and 0 mean "unchanged".
   const promisc = cniArgs?.promisc ?? config.promisc;
   const bytes = cniArgs?.mtu ?? config.mtu;
   const allmulti = cniArgs?.allmulti ?? config.allmulti;

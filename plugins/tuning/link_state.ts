@@ -1,11 +1,10 @@
-/** The settings of a link that `tuning` changes. @module */
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_ALLMULTI, IFF_PROMISC } from "../../ffi/route/uapi.ts";
 import { withPurpose } from "../../ffi/sys/error.ts";
 import { boolean, type Infer, int, knownKeys, lazy, mac, optional } from "../../spec/schema.ts";
 
-/** Some settings of a link, by their names in configuration and backup. */
+/** Keyed as in configuration and backup. */
 export const linkStateSchema = lazy(() =>
   knownKeys({
     mac: optional(mac),
@@ -25,12 +24,12 @@ interface Setting<T> {
 }
 
 const flagSetting = (bit: number) => ({
-  // This flag is the requested one. A packet capture does not set it.
+  // The requested flag: a packet capture does not set it.
   read: (device: link.Link) => (device.flags & bit) !== 0,
   change: (on: boolean) => ({ flags: on ? bit : 0, change: bit }),
 });
 
-/** In the order in which they are set. */
+/** Set in this order. */
 const SETTINGS: { readonly [K in SettingKey]-?: Setting<NonNullable<LinkState[K]>> } = {
   mac: { name: "MAC address", read: (device) => device.mac, change: (mac) => ({ mac }) },
   promisc: { name: "promiscuous mode", ...flagSetting(IFF_PROMISC) },
@@ -43,14 +42,14 @@ export function hasSettings(state: LinkState): boolean {
   return settingKeys(state).length > 0;
 }
 
-/** The present values of the settings in `wanted`, without those that the link does not have. */
+/** Without settings that the link lacks. */
 export function readLinkState(device: link.Link, wanted: LinkState): LinkState {
   return Object.fromEntries(
     settingKeys(wanted).map((key) => [key, SETTINGS[key].read(device)]).filter(([, value]) => value !== undefined),
   );
 }
 
-/** Sets what differs from `device`. @throws {NetlinkError} naming what the kernel refused */
+/** @throws {NetlinkError} naming the refused setting */
 export function setLinkState(netns: Netns, device: link.Link, wanted: LinkState): void {
   for (const key of settingKeys(wanted)) {
     const { name, read, change } = SETTINGS[key] as Setting<unknown>;

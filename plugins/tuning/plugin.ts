@@ -1,4 +1,4 @@
-/** The `tuning` plugin: sets kernel parameters of the container's namespace, and settings of its interface. @module */
+/** The `tuning` plugin: sets kernel parameters in the container's namespace, and settings of its interface. */
 import type { Mac } from "../../ffi/address.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {
@@ -35,17 +35,17 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
       return withLinkState(result, call.ifname, changes.linkState);
     },
 
-    /** Always succeeds: a value that cannot be restored must not keep the container attached. */
+    /** Never fails: a value that cannot be restored must not keep the container attached. */
     del(call) {
       try {
         restoreChanges(call);
       } catch {
-        // The obstacle may be gone by now. In any case no backup of a container that is gone may stay.
+        // The obstacle may be gone by now. The backup of a dead container must not stay in any case.
         for (const step of [restoreChanges, removeBackup]) attemptOrLog(call.log, () => step(call));
       }
     },
 
-    /** Most have no backup, because nothing was changed. */
+    /** Most attachments have no backup, because nothing changed. */
     delBatch(calls) {
       return filterWithBackup(calls[0].config.dataDir, calls);
     },
@@ -76,12 +76,12 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
 
 export default tuning();
 
-/** With macspoofchk, `bridge` lets in frames of one MAC address only. From now on that is this one. */
+/** With macspoofchk, `bridge` accepts frames of one MAC address only. */
 function allowMac({ host, owner, undo }: AddCall<TuningConfig>, mac: Mac): void {
   removeRulesIfSupported(host, false, (nl) => undo.defer(loadSpoofCheck().moveSpoofCheck(nl, owner, mac)));
 }
 
-/** Loaded here and not at start-up, because only a MAC address needs it. */
+/** `require` saves loading it at start-up: only a MAC address needs it. */
 function loadSpoofCheck(): typeof import("../lib/ruleset/spoof_check.ts") {
   return require("../lib/ruleset/spoof_check.ts");
 }
@@ -97,11 +97,11 @@ function readChanges(
   return { sysctls: requestedSysctls(config, ifname), linkState: requestedLinkState(config, args["MAC"]) };
 }
 
-/** Updates the container's interface in the result. The MTU is changed only where the result had one. */
+/** The MTU changes only if the result had one. */
 function withLinkState(result: Result, ifname: string, { mac, mtu }: LinkState): Result {
   const matching = result.interfaces?.filter(({ name }) => name === ifname) ?? [];
   if (matching.length === 0) return result;
-  // An interface of the host may have the same name. If no entry has a sandbox, all are the container's.
+  // A host interface may have the same name. If no entry has a sandbox, all are the container's.
   const hasSandbox = matching.some(({ sandbox }) => sandbox);
   const change = (entry: Interface): Interface =>
     !matching.includes(entry) || hasSandbox && !entry.sandbox

@@ -1,4 +1,3 @@
-/** Kernel parameters: the path of a key, and when two values are the same. @see sysctl(8) @module */
 import { SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
@@ -8,23 +7,23 @@ import { memberPath } from "../../spec/schema.ts";
 import type { TuningConfig } from "./config.ts";
 
 export interface RequestedSysctl {
-  /** As written in the configuration. */
+  /** As in the configuration. */
   readonly key: string;
   /** Below /proc/sys: `net/ipv4/conf/eth0.100/forwarding`. */
   readonly path: string;
   readonly value: string;
 }
 
-/** The parameters of a configuration, each once. `args.cni` comes first. @throws {ConfigError} naming the key that means none */
+/** Each parameter once; `args.cni` comes first. @throws {ConfigError} naming an invalid key */
 export function requestedSysctls({ sysctl, args }: TuningConfig, ifname: string): readonly RequestedSysctl[] {
   const entries = Object.entries({ ...sysctl, ...args?.cni?.sysctl });
   const byPath = new Map(entries.map(([key, value]) => [sysctlPath(key, ifname), { key, value }]));
   return Array.from(byPath, ([path, parameter]) => ({ path, ...parameter }));
 }
 
-/** @param text the request @throws {ConfigError} if an object of the text has a parameter twice, in whatever spelling */
+/** @param text the request @throws {ConfigError} if an object of the text has a parameter twice, in any spelling */
 export function refuseDuplicateSysctls(text: string, ifname: string): void {
-  // Most requests have no sysctl, and to read a text key by key is expensive. A backslash may hide a letter.
+  // Most requests have no sysctl, and reading a text key by key is expensive. A backslash may hide a letter.
   if (!text.toLowerCase().includes("sysctl") && !text.includes("\\")) return;
   const seen = new Set<string>();
   for (const path of keyPaths(text)) {
@@ -41,7 +40,7 @@ export function refuseDuplicateSysctls(text: string, ifname: string): void {
   }
 }
 
-/** The path of the `sysctl` object that has this path or includes it. */
+/** The `sysctl` object at this path or around it. */
 function sysctlObjectPath(path: readonly string[]): readonly string[] | undefined {
   const folded = path.map((key) => key.toLowerCase());
   return [["sysctl"], ["args", "cni", "sysctl"]].find((holder) =>
@@ -51,8 +50,8 @@ function sysctlObjectPath(path: readonly string[]): readonly string[] | undefine
 }
 
 /**
- * The path below /proc/sys. As for sysctl(8), the first of `.` and `/` in a key is the separator, and the other one belongs to names. The
- * interface's name is recognised with its dots, and `IFNAME` stands for it.
+ * As in sysctl(8), the first of `.` and `/` is the separator, and the other belongs to names. `ifname` is recognised with its dots, and
+ * `IFNAME` stands for it.
  */
 function sysctlPath(key: string, ifname: string): string {
   const withPlaceholder = key.replace(`.${ifname}.`, ".IFNAME.");
@@ -71,15 +70,15 @@ function sysctlPath(key: string, ifname: string): string {
   return parts.join("/").replace("IFNAME", () => ifname);
 }
 
-/** Errors of parameters that can only be written, such as net/ipv4/route/flush. */
+/** Of write-only parameters such as net/ipv4/route/flush. */
 const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
 
-/** The value of a parameter, `undefined` if it cannot be read. Call it inside the namespace. @throws {SystemError} */
+/** `undefined` if unreadable. Call it inside the namespace. @throws {SystemError} */
 export function readSysctl(path: string): string | undefined {
   return lookUpSysctl(path).value;
 }
 
-/** The readable values by path. Call it inside the namespace. @throws {ConfigError} for a parameter that the kernel does not have */
+/** The readable values by path. Call it inside the namespace. @throws {ConfigError} for a parameter that the kernel lacks */
 export function readSysctls(parameters: readonly RequestedSysctl[]): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   for (const { key, path } of parameters) {
@@ -106,15 +105,15 @@ function lookUpSysctl(path: string): { readonly isPresent: boolean; readonly val
 }
 
 /**
- * Sets a parameter unless it has the value: /proc/sys may be read-only. Call it inside the namespace.
+ * Writes only a different value, as /proc/sys may be read-only. Call it inside the namespace.
  *
- * @param present `undefined` if it cannot be read
+ * @param present `undefined` if unreadable
  * @throws {CniError}
  */
 export function writeSysctl({ key, path, value }: RequestedSysctl, present: string | undefined): void {
   if (present !== undefined && isSameSysctlValue(present, value)) return;
   try {
-    // The kernel ignores a write of no bytes.
+    // The kernel ignores an empty write.
     overwrite(`/proc/sys/${path}`, value === "" ? "\n" : value);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
@@ -124,7 +123,7 @@ export function writeSysctl({ key, path, value }: RequestedSysctl, present: stri
   }
 }
 
-/** Whether two texts are one value: numbers have several forms, and any blanks separate them. */
+/** Numbers have several forms, and any blanks separate them. */
 export function isSameSysctlValue(a: string, b: string): boolean {
   const [wordsOfA, wordsOfB] = [a, b].map((text) => text.trim().split(/\s+/));
   return wordsOfA!.length === wordsOfB!.length &&
