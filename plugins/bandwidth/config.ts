@@ -19,16 +19,15 @@ export interface Limit {
   readonly burst: bigint;
 }
 
-/** Limits as the container sees them. */
 export interface BandwidthConfig {
-  /** Towards the container. */
+  /** What the container receives. */
   readonly ingress?: Limit;
-  /** Away from it. */
+  /** What it sends. */
   readonly egress?: Limit;
 }
 
 const LIMIT_KEYS = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] as const;
-/** They stand at the top of a configuration and in the capability. */
+/** At the top of a configuration or in the capability. */
 type LimitKeys = { readonly [K in (typeof LIMIT_KEYS)[number]]?: bigint };
 
 const limitSchemas = () => ({
@@ -39,7 +38,7 @@ const limitSchemas = () => ({
 });
 const limitKeys: Schema<LimitKeys> = lazy(() => knownKeys(limitSchemas()));
 
-/** The capability has no effect if one of the four keys is at the top, even with `null`. */
+/** If one of the keys is at the top, even with `null`, the capability has no effect. */
 export const bandwidthConfig: Schema<BandwidthConfig> = {
   inner: () => knownKeys({ ...limitSchemas(), runtimeConfig: optional(knownKeys({ bandwidth: capabilitySchema })) }),
   parse(node, path = "") {
@@ -59,14 +58,14 @@ const capabilitySchema: Schema<BandwidthConfig> = {
 
 function parseLimits(raw: JsonObject, path: string): BandwidthConfig {
   const values = limitKeys.parse(raw, path);
-  // The spelling of the configuration: DEL continues without the key that an error names.
+  // As spelt in the configuration: DEL continues without the key that an error names.
   const keyPath = (name: keyof LimitKeys) => memberPath(path, findKey(raw, name) ?? name);
   const ingress = parseLimit(values, "ingressRate", "ingressBurst", keyPath);
   const egress = parseLimit(values, "egressRate", "egressBurst", keyPath);
   return { ...ingress && { ingress }, ...egress && { egress } };
 }
 
-/** The kernel counts a burst in 32 bits, as bytes. */
+/** The kernel counts burst bytes in 32 bits. */
 const MAX_BURST_BYTES = 0xffff_ffffn;
 
 function parseLimit(

@@ -1,11 +1,8 @@
 /**
- * The `ifb` that queues what a container sends. The kernel queues only what leaves a link. So what comes in by the host veth is redirected
- * through an ifb.
+ * The `ifb` that queues what a container sends: the kernel queues only packets that leave a link, and these arrive by the host veth.
  *
- * Its name is the reference's, made of network and container, so that either implementation finds it for DEL. A second interface of the
- * container on that network gets a name of its own. The alias names the owner.
- *
- * @module
+ * The name is the reference plugin's, from network and container, so DEL of either implementation finds it. The container's second interface
+ * on the network gets another name. The alias names the owner.
  */
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
@@ -30,17 +27,16 @@ import type { Result } from "../../spec/result.ts";
 const hashedName = (text: string): string =>
   `bwp${new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, 12)}`;
 
-/** The name of the reference: the same for all interfaces of a container on a network. */
+/** Shared by all interfaces of a container on a network. */
 export function referenceIfbName({ network, containerId }: Omit<Owner, "ifname">): string {
   return hashedName(`${network}${containerId}`);
 }
 
-/** A name for this attachment alone. */
 export function attachmentIfbName(owner: Owner): string {
   return hashedName(ownerText(owner));
 }
 
-/** Creates the owner's ifb, in place of one that an earlier attachment left. @throws {NetlinkError} */
+/** Replaces an ifb of an earlier attachment. @throws {NetlinkError} */
 export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   const alias = formatAlias(owner);
   removeIfbs(host, owner, {});
@@ -62,7 +58,7 @@ export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   }
 }
 
-/** The ifb of an attachment, if it has one. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function findIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): link.Link[] {
   return selectIfbs(owner, prevResult, (name) => link.find(host.route, name));
 }
@@ -78,7 +74,7 @@ function selectIfbs(
   });
 }
 
-/** The reference writes no owner. Then the result tells, and without a result the name. */
+/** The reference plugin writes no owner. Then the result tells, and without a result the name. */
 function belongsTo({ name, alias }: link.Link, owner: Owner, prevResult: Result | undefined): boolean {
   if (alias !== undefined) return sameOwner(parseAlias(alias), owner);
   if (name === attachmentIfbName(owner) || !prevResult) return true;
@@ -101,7 +97,7 @@ export function removeIfbsOfAttachments(
   });
 }
 
-/** Removes the ifbs of a network's stale attachments. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function gcIfbs(
   host: Netns,
   network: string,
@@ -124,9 +120,9 @@ export function gcIfbs(
 }
 
 /**
- * The reference's ifbs that no link redirects to: the veth pair is gone, on whichever network.
+ * The reference plugin's ifbs that no link redirects to: their veth pair is gone.
  *
- * An ifb without a bucket may be in the making: the reference adds the bucket last.
+ * An ifb without a bucket may be unfinished: the reference plugin adds the bucket last.
  */
 function orphanedReferenceIfbs(
   { route }: Netns,

@@ -1,4 +1,3 @@
-/** Token buckets that limit a container: on the host veth for what it receives, on an ifb for what it sends. @module */
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as filter from "../../ffi/route/filter.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -27,7 +26,7 @@ export function warnOfLimits({ config, ifname, log }: AddCall<BandwidthConfig>, 
   }
 }
 
-/** What the container receives leaves the host by the host veth. */
+/** Received packets leave the host by the host veth. */
 export function limitIngress(
   { host, ifname, undo }: AddCall<BandwidthConfig>,
   { index }: link.Link,
@@ -38,11 +37,11 @@ export function limitIngress(
   undo.defer(() => void qdisc.removeRoot(host.route, index));
 }
 
-/** What the container sends comes in by the host veth, is redirected to an ifb, and waits there. */
+/** Sent packets arrive by the host veth, are redirected to an ifb, and wait there. */
 export function limitEgress(call: AddCall<BandwidthConfig>, hostVeth: link.Link, limit: Limit): link.Link {
   const { host, owner, ifname, undo } = call;
   const purpose = `limit what "${ifname}" sends`;
-  // First, because it fails if there is a limit already: its ifb must stay.
+  // First, because it fails if a limit exists: its ifb must stay.
   refuseSecondLimit(purpose, () => qdisc.addIngress(host.route, hostVeth.index));
   undo.defer(() => void qdisc.removeIngress(host.route, hostVeth.index));
   const ifbDevice = createIfb(host, owner, hostVeth.mtu ?? 0);
@@ -92,7 +91,7 @@ export function checkEgress(
   expectLink(`link that packets of "${hostVeth.name}" are redirected to`, host, redirectTargets[0], ifbDevice);
 }
 
-/** Tries everything in a new namespace: the kernel loads its modules only when they are used. */
+/** Uses everything in a new namespace: the kernel loads modules only when used. */
 export function requireKernelSupport(): void {
   try {
     using scratch: Netns = createNetns();

@@ -1,4 +1,4 @@
-/** The `bandwidth` plugin: limits what a container receives and sends, at its host veth. @module */
+/** The `bandwidth` plugin: limits what a container receives and sends, at its host veth. */
 import * as link from "../../ffi/route/link.ts";
 import { type BandwidthConfig, bandwidthConfig } from "./config.ts";
 import { gcIfbs, removeIfbs, removeIfbsOfAttachments } from "./ifb.ts";
@@ -33,7 +33,7 @@ export default plugin({
     return { ...result, interfaces: [...result.interfaces ?? [], { name, ...mac ? { mac } : {} }] };
   },
 
-  // The kernel removes limits of the veth together with it.
+  // Limits on the veth end with it.
   del({ host, owner, prevResult }) {
     removeIfbs(host, owner, prevResult);
   },
@@ -61,13 +61,13 @@ export default plugin({
   },
 });
 
-/** @throws {CniError} if there is no host veth, or if no plugin before this one named it */
+/** @throws {CniError} if there is no host veth, or prevResult does not name it */
 function findHostVeth({ host, netns, ifname }: CheckCall<BandwidthConfig>, { interfaces = [] }: Result): link.Link {
   const containerVeth = link.get(netns.route, ifname);
   const kind = containerVeth.info?.kind;
   if (kind !== "veth") throw cannotLimitError(ifname, `it is ${kind ? `of kind "${kind}"` : "no virtual interface"}`);
   const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
-  // If the other end is in a third namespace, any link here may have its index.
+  // With the other end in a third namespace, any link here may have its index.
   if (hostVeth?.info?.kind !== "veth" || hostVeth.linkIndex !== containerVeth.index) {
     throw cannotLimitError(ifname, "its other end is in another namespace");
   }

@@ -2,15 +2,15 @@ import type { TokenBucket } from "../../ffi/route/qdisc.ts";
 import type { Limit } from "./config.ts";
 
 const U32_MAX = 0xffff_ffffn;
-/** A packet that would wait longer is dropped, so that senders notice. */
+/** Packets that would wait longer are dropped, so that senders notice. */
 const MAX_LATENCY_MS = 25n;
-/** It counts, but is not part of the MTU. */
+/** Not part of the MTU. */
 const ETHERNET_HEADER_BYTES = 14;
 
 const max = (a: bigint, b: bigint): bigint => a > b ? a : b;
 const min = (a: bigint, b: bigint): bigint => a < b ? a : b;
 
-/** The bucket of a limit, in bytes; at least one. */
+/** In bytes, at least one. */
 export function tokenBucketFor({ rate, burst }: Limit): TokenBucket {
   const bytesPerSecond = max(rate / 8n, 1n);
   const burstBytes = max(burst / 8n, 1n);
@@ -18,7 +18,7 @@ export function tokenBucketFor({ rate, burst }: Limit): TokenBucket {
   return { rate: bytesPerSecond, burst: Number(burstBytes), limit: Number(min(queueBytes, U32_MAX)) };
 }
 
-/** Why a limit has another effect than it seems to have, or `undefined`. */
+/** `undefined` if the limit has the expected effect. */
 export function limitWarning({ rate, burst }: Limit, mtu: number): string | undefined {
   const { burst: burstBytes } = tokenBucketFor({ rate, burst });
   if (burstBytes < mtu + ETHERNET_HEADER_BYTES) {

@@ -1,5 +1,5 @@
 /**
- * Amounts of traffic in a configuration. Numbers are bits, as for the reference plugin. Text has a unit.
+ * Amounts of traffic in a configuration. Numbers are bits, as in the reference plugin. Text has a unit.
  *
  * ```
  * text    = number [ " " ] [ prefix ] unit [ "/s" ]     "/s" in rates only
@@ -11,7 +11,6 @@
  * Examples: `"15Mbit"`, `"1.5Gbit/s"`, `"64KB"`, `"2Mibit"`. Text without a unit, `b` and `bps` are refused: `1mbps` is a megabyte per
  * second for tc(8), and a megabit for others.
  *
- * @module
  */
 import { ConfigError } from "../../spec/error.ts";
 import { excerpt, type Schema, uint64 } from "../../spec/schema.ts";

@@ -1,4 +1,3 @@
-/** The `dummy` plugin: an interface that leads nowhere and holds addresses. */
 import { dummy } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";

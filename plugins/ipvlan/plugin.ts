@@ -1,4 +1,3 @@
-/** The `ipvlan` plugin: an interface that shares the wire and the MAC address of a master. */
 import { ipvlan } from "../../ffi/route/link_kinds.ts";
 import { IPVLAN_MODE_L2, IPVLAN_MODE_L3, IPVLAN_MODE_L3S } from "../../ffi/route/uapi.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
@@ -74,17 +73,17 @@ export default plugin({
   diagnose: (call) => call.attachment || hasOwnMaster(call) ? diagnoseLowerDevice(call) : [],
 });
 
-/** False behind another plugin: the master is then an interface of its result. */
+/** False after another plugin: the master is then an interface of its result. */
 function hasOwnMaster({ ipam, config }: PluginCall<LowerDeviceConfig>): boolean {
   return ipam !== undefined || config.master !== "";
 }
 
-/** Only by addresses the kernel knows what is for this link: IPAM or an earlier plugin gives them. @throws {ConfigError} */
+/** The kernel recognises packets for this link only by addresses, from IPAM or an earlier plugin. @throws {ConfigError} */
 function requireAddressSource(call: AddCall<LowerDeviceConfig>): void {
   if (!call.ipam && !call.prevResult?.ips?.length) requireIpam(call);
 }
 
-/** By the configuration, else the one interface that an earlier plugin reported, else by the default route. @throws {ConfigError} */
+/** Chosen by the configuration, else by the only interface of prevResult, else by the default route. @throws {ConfigError} */
 function chooseLowerDevice(call: AddCall<LowerDeviceConfig>): LowerDevice {
   if (call.config.master !== "" || !call.prevResult) return getLowerDevice(call, KIND);
   const reported = (call.prevResult.interfaces ?? []).filter(({ name }) => name !== "");
@@ -93,7 +92,7 @@ function chooseLowerDevice(call: AddCall<LowerDeviceConfig>): LowerDevice {
   throw new ConfigError("master", requirement, "nothing");
 }
 
-/** The result with the addresses of IPAM, or without it those of an earlier plugin. */
+/** Without IPAM, the addresses are an earlier plugin's. */
 function withAddresses(call: AddCall<LowerDeviceConfig>, containerInterface: Interface): Result {
   const ipamResult = assignAddresses(call, containerInterface);
   if (call.ipam) return ipamResult;

@@ -1,4 +1,3 @@
-/** The `loopback` plugin: brings up the container's `lo`. */
 import { familyOf } from "../../ffi/address.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -10,7 +9,7 @@ import { plugin } from "../lib/protocol/plugin.ts";
 import type { Result } from "../../spec/result.ts";
 import { object } from "../../spec/schema.ts";
 
-/** The kernel's name and index in every namespace, whatever CNI_IFNAME says. */
+/** The same in every namespace, whatever CNI_IFNAME says. */
 const LOOPBACK = { name: "lo", index: 1 };
 
 export default plugin({

@@ -1,4 +1,3 @@
-/** The `macvlan` plugin: an interface with a MAC address of its own on the wire of a master. */
 import { macvlan } from "../../ffi/route/link_kinds.ts";
 import {
   MACVLAN_MODE_BRIDGE,
@@ -45,7 +44,7 @@ export default plugin({
       ...requestedMacKeys(),
       mode: withDefault({ ...oneOf("bridge", "private", "vepa", "passthru"), emptyIsUnset: true }, "bridge"),
       mac: optional(mac),
-      /** Broadcast packets that may wait to be handed on; 0 leaves it to the kernel. */
+      /** Length of the queue of broadcast packets; 0 for the kernel's default. */
       bcqueuelen: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
     })
   ),
@@ -59,7 +58,7 @@ export default plugin({
       mac: requestedMac(call.config, call.args),
       conflictsWith: ({ info }) => info?.kind !== "vlan",
     });
-    // The kernel ignores attributes that it does not know.
+    // The kernel ignores unknown attributes.
     if (bcqueuelen && macvlan.of(device)?.bcQueueLen === undefined) {
       const message = `Cannot set bcqueuelen of "${call.ifname}": Linux 5.11 or newer is needed`;
       throw new CniError(Code.UnsupportedField, message);

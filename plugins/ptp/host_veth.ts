@@ -14,7 +14,7 @@ import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
 
-/** Gives the host veth the gateways' addresses, and routes the container's to it. @throws {CniError} if the host has other routes to them */
+/** Gives the host veth the gateways' addresses and routes to the container. @throws {CniError} if the host has other routes */
 export function setUpHostVeth(host: Netns, { index, name = "" }: link.Link, ips: readonly IpWithGateway[]): void {
   const gateways = gatewayPrefixes(ips);
   const families = [...new Set(gateways.map(familyOf))];
@@ -50,13 +50,13 @@ function routeExistsError(host: Netns, ip: Ip): CniError {
   });
 }
 
-/** The routes of the host to this address alone. */
+/** The host's routes to this address alone. */
 function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
   const family = familyOf(container) === 4 ? AF_INET : AF_INET6;
   return route.list(host.route, family, RT_TABLE_MAIN).filter(({ dst }) => dst === hostPrefix(container));
 }
 
-/** Checks state, addresses and routes of the host veth. @throws {CniError} on the first difference */
+/** @throws {CniError} on the first difference in state, addresses or routes */
 export function checkHostVeth(host: Netns, hostVeth: link.Link, ips: readonly IpWithGateway[]): void {
   const { index, name } = hostVeth;
   expectEqual(`operational state of "${name}"`, link.operationalState(hostVeth), "up");

@@ -1,4 +1,4 @@
-/** The `ptp` plugin, point to point: a veth pair between the container and the host, which routes its packets. */
+/** The `ptp` plugin, point to point: a veth pair to the host, which routes the packets. */
 import * as link from "../../ffi/route/link.ts";
 import { lazy, object } from "../../spec/schema.ts";
 import { checkVethPair, createVethPair } from "../lib/links/veth_pair.ts";
@@ -34,7 +34,7 @@ import {
 import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
 import { connectedRoutes, requireHostGateways, resultRoutes } from "./routes.ts";
 
-/** Where the container's interface stands in the result: behind the host's. */
+/** After the host's interface in the result. */
 const CONTAINER_INTERFACE_INDEX = 1;
 
 export default plugin({
@@ -45,7 +45,7 @@ export default plugin({
   add(call) {
     const { host, netns, ifname } = call;
     const { type } = requireIpam(call);
-    // Before IPAM: if the container is attached already, the failed ADD would give back its addresses.
+    // Before IPAM: if the container is already attached, the failed ADD would release its addresses.
     const { hostVeth, containerVeth } = createVeths(call);
     const ipamResult = assignAddresses(call, { name: ifname });
     const ips = requireHostGateways(ipamResult.ips!, type);
@@ -117,7 +117,7 @@ export default plugin({
 function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<{ readonly mtu: number }>) {
   const name = createVethPair(host, { netns, ifname, mtu: config.mtu });
   undo.defer(() => void removeLinkIfPresent(host, name));
-  // DEL and GC find the end by its alias when all else is gone.
+  // By the alias, DEL and GC find the host veth when all else is gone.
   link.set(host.route, name, { alias: formatAlias(owner) });
   host.run(() => trySysctls({ ...disableRouterAdvertisements(name), ...skipDuplicateDetection(name) }, log));
   return { hostVeth: link.get(host.route, name), containerVeth: link.get(netns.route, ifname) };

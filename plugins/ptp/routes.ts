@@ -1,8 +1,4 @@
-/**
- * Routes between the container and the host veth: the pair has no subnet, so each address needs a route of its own.
- *
- * @module
- */
+/** Routes between container and host veth: the pair has no subnet, so each address needs a route. */
 import {
   type Cidr,
   containsIp,
@@ -18,10 +14,10 @@ import { type InterfaceRoute, routesWithGateways } from "../lib/links/configure_
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 
-/** An address of the container, and the one that the host veth has for it. */
+/** `gateway` is the host veth's address. */
 export type IpWithGateway = IpConfig & { readonly gateway: Ip };
 
-/** @throws {CniError} if an address has no gateway, or one that the host cannot have */
+/** @throws {CniError} if an address lacks a gateway that the host can have */
 export function requireHostGateways(ips: readonly IpConfig[], ipamType: string): IpWithGateway[] {
   return ips.map((ip) => {
     const { address, gateway } = ip;
@@ -37,12 +33,12 @@ export function requireHostGateways(ips: readonly IpConfig[], ipamType: string):
   });
 }
 
-/** The addresses of the host veth, each once. */
+/** The host veth's addresses, each once. */
 export function gatewayPrefixes(ips: readonly IpWithGateway[]): Cidr[] {
   return [...new Set(ips.map(({ gateway }) => hostPrefix(gateway)))];
 }
 
-/** The container's routes: to each gateway directly, and to each subnet by its gateway, from its first address there. */
+/** Each gateway directly, and each subnet by its gateway, from the container's first address there. */
 export function connectedRoutes(ips: readonly IpWithGateway[]): InterfaceRoute[] {
   const routes = [
     ...ips.map(({ address, gateway }): InterfaceRoute => ({
@@ -59,7 +55,7 @@ export function connectedRoutes(ips: readonly IpWithGateway[]): InterfaceRoute[]
   return routes.filter(({ dst }, i) => routes.findIndex((earlier) => earlier.dst === dst) === i);
 }
 
-/** The routes of a result. Other gateways of a subnet are on the link too: something behind the host may answer for them. */
+/** Other gateways of a subnet are on the link too: something behind the host may answer for them. */
 export function resultRoutes(result: Result, ips: readonly IpWithGateway[]): InterfaceRoute[] {
   const isHostGateway = (gw: Ip) => ips.some(({ gateway }) => gateway === gw);
   const isInSubnet = (gw: Ip) =>

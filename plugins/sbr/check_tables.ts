@@ -11,13 +11,13 @@ import type { IpConfig } from "../../spec/result.ts";
 import type { SbrConfig } from "./config.ts";
 import { configuredGateway } from "./move_routes.ts";
 
-/** Checks that packets from each address leave by the interface. @throws {CniError} naming the first rule or route that is wrong */
+/** Checks that packets from each address leave by the interface. @throws {CniError} naming the first wrong rule or route */
 export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[], config: SbrConfig): void {
   const rules = rule.list(netns.route).filter((candidate) => candidate.isSourceOnly);
   const routes = rawRoute.list(netns.route).filter((route) => usesOnlyLink(route, device.index));
   for (const ip of ips) {
     const from = hostPrefix(ipOf(ip.address));
-    // The kernel takes the first rule that matches.
+    // The kernel takes the first matching rule.
     const isPossible = (table: number | undefined) =>
       isCustomTable(table) || table !== undefined && table === config.table;
     const match = rules.find((candidate) => candidate.from === from && isPossible(candidate.table));
@@ -34,7 +34,7 @@ interface TableCheck {
   readonly ip: IpConfig;
   readonly table: number;
   readonly config: SbrConfig;
-  /** Of the interface, in every table. */
+  /** The interface's, in all tables. */
   readonly routes: readonly rawRoute.RawRoute[];
 }
 
@@ -65,7 +65,7 @@ function checkTable(netns: Netns, { index, name }: Link, { ip, table, config, ro
   }
 }
 
-/** True if the kernel added a route to the subnet with the address. */
+/** True if the kernel added a route with the address. */
 function hasSubnetRoute(netns: Netns, index: number, ip: IpConfig): boolean {
   if (isHostPrefix(ip.address)) return false;
   const found = address.list(netns.route, { index }).find((candidate) => candidate.address === ip.address);

@@ -16,7 +16,7 @@ import {
 
 export const sbrConfig = lazy(() =>
   object({
-    /** A table that the administrator fills. Then only rules are added. */
+    /** The administrator fills this table, so only rules are added. */
     table: optional(int({ min: 1, max: 0xffff_ffff })),
     gateways: withDefault(
       refine(
@@ -32,7 +32,7 @@ export const sbrConfig = lazy(() =>
 
 export type SbrConfig = Infer<typeof sbrConfig>;
 
-/** The addresses of the interface, and those without an interface: results up to 0.2.0 name none. */
+/** Includes addresses without an interface: results up to 0.2.0 name none. */
 export function containerIps({ interfaces = [], ips = [] }: Result, ifname: string): IpConfig[] {
   return ips.filter(({ interface: index = -1 }) => {
     const device = interfaces[index];
@@ -40,7 +40,7 @@ export function containerIps({ interfaces = [], ips = [] }: Result, ifname: stri
   });
 }
 
-/** The same, and at least one. @throws {CniError} */
+/** @throws {CniError} if there is none */
 export function requireContainerIps(result: Result, ifname: string): IpConfig[] {
   const ips = containerIps(result, ifname);
   if (ips.length > 0) return ips;

@@ -1,4 +1,3 @@
-/** Moves the routes of an interface to tables, one for each address. @module */
 import {
   type Cidr,
   containsIp,
@@ -28,12 +27,12 @@ const IPV6_METRIC = 1024;
 
 export interface RoutingContext {
   readonly netns: Netns;
-  /** Of the interface. */
+  /** The interface's. */
   readonly index: number;
   readonly undo: DisposableStack;
 }
 
-/** Adds rules from these addresses to `table`, as far as they are missing. @throws {NetlinkError} */
+/** Adds missing rules from these addresses to `table`. @throws {NetlinkError} */
 export function addSourceRules(context: RoutingContext, ips: readonly IpConfig[], table: number): void {
   const present = rule.list(context.netns.route);
   for (const from of ips.map((ip) => hostPrefix(ipOf(ip.address)))) {
@@ -49,7 +48,7 @@ function addSourceRule({ netns, undo }: RoutingContext, wanted: rule.SourceRule)
   undo.defer(() => rule.remove(netns.route, wanted));
 }
 
-/** Gives each address a rule and a table, and moves the interface's routes from the main table to them. @throws {NetlinkError} */
+/** Gives each address a rule and a table, which get the interface's routes from the main table. @throws {NetlinkError} */
 export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConfig[], config: SbrConfig): void {
   const { netns, index } = context;
   const routes = rawRoute.list(netns.route);
@@ -64,7 +63,6 @@ export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConf
   else removeFromMain(context, mainRoutes);
 }
 
-/** Copies routes into the table of an address, and adds a default route. */
 function fillTable(
   context: RoutingContext,
   table: number,
@@ -83,12 +81,12 @@ function fillTable(
   appendRoute(context, rawRoute.withTable({ ...defaultRouteVia(context, ip.address), gateway }, table));
 }
 
-/** The configured gateway of the address's family. */
+/** The gateway of the address's family. */
 export function configuredGateway(ip: IpConfig, { gateways }: SbrConfig): Ip | undefined {
   return gateways.find((gateway) => familyOf(gateway) === familyOf(ip.address));
 }
 
-/** The routes of an address: without a neighbour, by a neighbour in its subnet, and by a neighbour in no subnet. */
+/** Routes without a gateway or source, with one in the address's subnet, or with one in no subnet. */
 function routesForAddress(ip: IpConfig, ips: readonly IpConfig[], mainRoutes: readonly RawRoute[]): RawRoute[] {
   return mainRoutes.filter((route) => {
     const neighbours = [...route.prefsrc ? [route.prefsrc] : [], ...rawRoute.nextHopGateways(route)];
@@ -100,7 +98,7 @@ function routesForAddress(ip: IpConfig, ips: readonly IpConfig[], mainRoutes: re
 }
 
 function removeFromMain({ netns, undo }: RoutingContext, routes: readonly RawRoute[]): void {
-  // A route to a gateway is removed last and put back first.
+  // Routes to gateways are removed last and restored first.
   for (const route of routes.toSorted(compareGatewayDependence).toReversed()) {
     ignoreErrno("ESRCH", () => {
       rawRoute.remove(netns.route, route);
@@ -109,7 +107,7 @@ function removeFromMain({ netns, undo }: RoutingContext, routes: readonly RawRou
   }
 }
 
-/** Leaves routes to the subnets in the main table, so that programs without a source address get the right one. */
+/** Leaves subnet routes in the main table, so that programs without a source address get the right one. */
 function addHintRoutes(context: RoutingContext, ips: readonly IpConfig[], mainRoutes: readonly RawRoute[]): void {
   const { netns, undo } = context;
   const replaced = ips.map(({ address }) => {
@@ -133,7 +131,7 @@ function addHintRoutes(context: RoutingContext, ips: readonly IpConfig[], mainRo
   );
 }
 
-/** True for two IPv4 routes that the kernel lets replace each other. */
+/** Whether the kernel lets two IPv4 routes replace each other. */
 function isReplacedBy(a: RawRoute, b: RawRoute): boolean {
   return rawRoute.destinationOf(a) === rawRoute.destinationOf(b) && (a.priority ?? 0) === (b.priority ?? 0);
 }
@@ -153,7 +151,7 @@ function ignoreErrno(code: string, call: () => void): void {
   }
 }
 
-/** A default route of the main table, by the link. */
+/** In the main table. */
 function defaultRouteVia({ index }: RoutingContext, address: Cidr): RawRoute {
   return {
     family: addressFamily(address),

@@ -1,9 +1,7 @@
 /**
  * The `sbr` plugin, source based routing: packets from an address of the interface leave by the interface.
  *
- * Each address gets a rule and a table. The routes of the interface move to these tables.
- *
- * @module
+ * Each address gets a rule and a table, which takes the interface's routes.
  */
 import { hostPrefix, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
@@ -37,7 +35,7 @@ export default plugin<SbrConfig>({
     return result;
   },
 
-  /** Does not fail for changes that the container made: they must not keep it attached. */
+  /** Tolerates the container's changes: they must not keep it attached. */
   del(call: DelCall<SbrConfig>) {
     const { netns, log } = call;
     if (!netns) return;

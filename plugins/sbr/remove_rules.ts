@@ -8,21 +8,20 @@ import { runAllSteps } from "../lib/protocol/plugin.ts";
 import { giveBackOrLog } from "../lib/links/container_refusal.ts";
 import { compareGatewayDependence, isCustomTable, usesOnlyLink } from "../lib/links/routes.ts";
 
-/** What is removed from a namespace. */
 export interface RemovalScope {
-  /** Single addresses. */
+  /** Host prefixes. */
   readonly sources: ReadonlySet<Cidr>;
-  /** Index of the interface, if it is still there. */
+  /** Of the interface, unless it is gone. */
   readonly index: number | undefined;
-  /** The administrator's table, if one is configured. */
+  /** The administrator's table, if configured. */
   readonly table: number | undefined;
 }
 
 /**
- * Removes the rules of the addresses. Routes of tables that no rule names any more go back to the main table.
+ * Removes the addresses' rules. Routes of tables without a rule return to the main table.
  *
- * @param log gets a line for each route that the container itself keeps from the main table
- * @throws {Error} naming all else that failed
+ * @param log gets a line for each route that the container keeps from the main table
+ * @throws {Error} naming all other failures
  */
 export function removeSourceRules(netns: Netns, scope: RemovalScope, log: (message: string) => void): void {
   const routes = rawRoute.list(netns.route);
@@ -47,7 +46,7 @@ export function removeSourceRules(netns: Netns, scope: RemovalScope, log: (messa
   );
 }
 
-/** True for a rule from one of the addresses, to the table or to one where no other interface has a route. */
+/** For a rule from one of the addresses, to `table` or to a table without routes of other interfaces. */
 function isRemovable(
   { from, isSourceOnly, table: ruleTable }: rule.FibRule,
   { sources, index, table }: RemovalScope,
@@ -61,7 +60,7 @@ function isRemovable(
   );
 }
 
-/** The routes that go back. Not default routes: they may be from elsewhere, and would count for all interfaces. */
+/** Excludes default routes: they may be from elsewhere, and would apply to all interfaces. */
 function routesBackToMain(
   routes: readonly rawRoute.RawRoute[],
   moved: readonly rawRoute.RawRoute[],

@@ -22,7 +22,7 @@ import { atLeast } from "../../spec/version.ts";
 
 type CniArgs = AttachmentCall<unknown>["args"];
 
-/** A plugin such as bridge gives the host the gateway as an address of this subnet. */
+/** Plugins such as bridge make the gateway a host address in this subnet. */
 const addressOfOneFamily = lazy(() =>
   refine(
     knownKeys({ address: cidr, gateway: optional(ipAddress) }),
@@ -51,8 +51,8 @@ export function parseStaticIpam({ raw }: PluginConfig): Ipam {
 }
 
 /**
- * The configured addresses. `runtimeConfig` comes before `args.cni`; each replaces all that follows, gateways too. `ipam.addresses` and
- * CNI_ARGS add up. GATEWAY counts for the addresses of both.
+ * The configured addresses. `runtimeConfig` precedes `args.cni`; each replaces all other sources, gateways too. `ipam.addresses` and
+ * CNI_ARGS add up. GATEWAY applies to both.
  *
  * @throws {ConfigError} or, for CNI_ARGS, {@linkcode CniError} with code 4
  */
@@ -73,13 +73,12 @@ export function configuredIps(
   return [...ips];
 }
 
-/** The last of several gateways in a subnet counts. */
+/** The last gateway in the subnet counts. */
 function withGateway(ip: IpConfig, gateways: readonly Ip[]): IpConfig {
   const gateway = gateways.findLast((candidate) => containsIp(ip.address, candidate));
   return gateway === undefined ? ip : { ...ip, gateway };
 }
 
-/** Parses a list with commas in CNI_ARGS. */
 function parseList<T>(cniArgs: CniArgs, key: string, parse: (text: string) => T, expected: string): T[] {
   return (cniArgs[key] ?? "").split(",").map((text) => text.trim()).filter((text) => text !== "").map((text) => {
     try {
@@ -94,7 +93,7 @@ function parseList<T>(cniArgs: CniArgs, key: string, parse: (text: string) => T,
   });
 }
 
-/** The results of these versions have room for one address per family. */
+/** Results of these versions have one address per family. */
 function refuseSecondAddressOfFamily(ips: readonly IpConfig[], version: string): void {
   for (const family of [4, 6]) {
     const [, second] = ips.filter(({ address }) => familyOf(address) === family);

@@ -1,4 +1,4 @@
-/** The `static` plugin: gives configured or requested addresses. It keeps no state. @module */
+/** The `static` plugin: assigns configured or requested addresses, without state. */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import { type CheckCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
@@ -10,7 +10,7 @@ import { configuredIps, parseStaticIpam, staticConfig } from "./config.ts";
 export default plugin({
   name: "static",
   about: "Assigns the addresses in the configuration",
-  // Parsed only where it is needed: DEL must work with any configuration.
+  // Parsed only as needed: DEL must work with any configuration.
   config: { ...jsonObject, inner: staticConfig },
   args: ["IP", "GATEWAY"],
   ignoresNetns: true,
@@ -33,7 +33,7 @@ export default plugin({
   },
 });
 
-/** @throws {CniError} if the container lacks a configured address, or has it with another gateway */
+/** @throws {CniError} if prevResult lacks a configured address or has it with another gateway */
 function checkAddresses(call: CheckCall<unknown>): void {
   const { pluginConfig, args } = call;
   const { ips: reported = [] }: Result = requirePrevResult(call, "static");

@@ -14,24 +14,23 @@ import {
   withDefault,
 } from "../../spec/schema.ts";
 
-/** The keys of the `tap` plugin. */
 export const tapConfig = lazy(() =>
   object({
     multiQueue: withDefault(boolean, false),
-    /** Bytes; 0 leaves it to the kernel. */
+    /** Bytes; 0 for the kernel's default. */
     mtu: withDefault(int({ min: 0, max: 65535 }), 0),
     mac: optional(mac),
     /** A user who may open the tap. */
     owner: optional(userOrGroupId),
-    /** A group that may open it. */
+    /** A group that may open the tap. */
     group: optional(userOrGroupId),
-    /** The SELinux context that opens the tap: `system_u:system_r:container_t:s0`. */
+    /** `system_u:system_r:container_t:s0` */
     selinuxContext: optional(
       refine(nonEmptyString, "an SELinux context", (text) => !/[\0\n]/.test(text)),
     ),
-    /** A bridge inside the container that the tap is to be a port of. */
+    /** A bridge inside the container. */
     bridge: optional(refine(nonEmptyString, "the name of an interface", (text) => !text.includes("\0"))),
-    /** Nothing in it is for this plugin. */
+    /** Accepted and ignored. */
     args: optional(jsonObject),
     runtimeConfig: optional(knownKeys({ mac: optional(mac) })),
   })

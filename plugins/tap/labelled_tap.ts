@@ -1,9 +1,8 @@
 /**
- * Makes a tap in an SELinux context. The kernel takes that of the process, which cannot change it once it has several
- * threads. So another process is started in that context to make the tap.
+ * Makes a tap in an SELinux context. The kernel takes the process's context, which a process with several threads cannot change. So a new
+ * process makes the tap.
  *
  * @see selinux_tun_dev_create in security/selinux/hooks.c, proc_pid_attr(5)
- * @module
  */
 import { communicate } from "../../ffi/sys/subprocess.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
@@ -14,13 +13,13 @@ import { O_CLOEXEC, O_WRONLY } from "../../ffi/sys/uapi.ts";
 import type { TapDeviceOptions } from "./tap_device_options.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
-/** The context of the program that this thread executes next. */
+/** The context of this thread's next program. */
 const EXEC_CONTEXT_PATH = "/proc/thread-self/attr/exec";
 const OWN_PROGRAM = "/proc/self/exe";
 const TIMEOUT_MS = 30_000;
 const MAX_OUTPUT_BYTES = 64 * 1024;
 
-/** Makes a tap that stays in the namespace of the thread. @throws {CniError} */
+/** The tap stays in the thread's namespace. @throws {CniError} */
 export function createLabelledTap(context: string, options: TapDeviceOptions): void {
   const child = withExecContext(context, () => {
     try {

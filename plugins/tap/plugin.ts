@@ -1,4 +1,4 @@
-/** The `tap` plugin: an interface whose other end is a program, such as one that runs virtual machines. */
+/** The `tap` plugin: an interface for a program, such as one that runs virtual machines. */
 import type { Netns } from "../../ffi/netns.ts";
 import { tun } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -24,7 +24,7 @@ import { createLabelledTap } from "./labelled_tap.ts";
 
 const LOAD_DRIVER = "load the driver: modprobe tun";
 
-/** The kernel's word for taps and tuns. */
+/** The kernel's kind of taps and tuns. */
 const KIND = "tun";
 
 export default plugin({
@@ -64,7 +64,7 @@ export default plugin({
     const tap = tun.of(device)!;
     expectEqual(`type of "${ifname}"`, tap.type === IFF_TAP ? "tap" : "tun", "tap");
     expectEqual(`multiple queues of "${ifname}"`, (tap.multiQueue ?? 0) !== 0, config.multiQueue);
-    // If the configuration names none, the program that opens the tap may set them: TUNSETOWNER, TUNSETGROUP.
+    // If not configured, the program that opens the tap may set them: TUNSETOWNER, TUNSETGROUP.
     if (config.owner !== undefined) expectEqual(`owner of "${ifname}"`, tap.owner, config.owner);
     if (config.group !== undefined) expectEqual(`group of "${ifname}"`, tap.group, config.group);
     if (config.mtu) expectEqual(`MTU of "${ifname}"`, device.mtu, config.mtu);
@@ -79,7 +79,6 @@ export default plugin({
   },
 });
 
-/** Creates the tap, and keeps it when the descriptor is closed. */
 function createDevice({ config, netns, ifname }: AddCall<TapConfig>): void {
   const { multiQueue, owner, group, selinuxContext } = config;
   const options = { multiQueue, ...owner !== undefined && { owner }, ...group !== undefined && { group } };

@@ -1,4 +1,3 @@
-/** The `vlan` plugin: an interface in a VLAN of the wire of a master. */
 import { vlan } from "../../ffi/route/link_kinds.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import {
@@ -63,7 +62,7 @@ export default plugin({
   diagnose: (call) => diagnoseLowerDevice(call),
 });
 
-/** A guess would put the container into a VLAN of the wrong wire. @throws {ConfigError} */
+/** A guess could choose the wrong wire. @throws {ConfigError} */
 function requireConfiguredMaster({ master }: LowerDeviceConfig): void {
   if (master === "") throw new ConfigError("master", "the name of the interface under the VLAN", "nothing");
 }

@@ -4,10 +4,9 @@ import { type Infer, int, lazy, object, refine, string, withDefault } from "../.
 
 const NAME_REQUIREMENT = "an interface name of 1 to 15 bytes";
 
-/** The keys of the `vrf` plugin. */
 export const vrfConfig = lazy(() =>
   object({
-    /** Empty if not given. Only DEL accepts this. */
+    /** Empty if absent, which only DEL accepts. */
     vrfname: withDefault(refine(string, NAME_REQUIREMENT, (name) => linkNameProblem(name) === undefined), ""),
     /** The routing table; 0 for a free one. */
     table: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
@@ -15,7 +14,7 @@ export const vrfConfig = lazy(() =>
 );
 export type VrfConfig = Infer<typeof vrfConfig>;
 
-/** @throws {ConfigError} if the name is not given */
+/** @throws {ConfigError} */
 export function requireVrfName({ vrfname }: VrfConfig): void {
   if (vrfname === "") throw new ConfigError("vrfname", NAME_REQUIREMENT, "nothing");
 }

@@ -1,8 +1,6 @@
 /**
- * Moves an interface into a VRF and out of it. The kernel sets it down and up, and removes its routes and IPv6 addresses.
- * They are given back. Routes move between the main table and the VRF's.
- *
- * @module
+ * Moves an interface into a VRF and out of it. The kernel sets it down and up, and removes its routes and IPv6 addresses. They are restored,
+ * the routes in the other table.
  */
 import { AF_INET6 } from "../../ffi/sys/uapi.ts";
 import type { Cidr } from "../../ffi/address.ts";
@@ -33,7 +31,7 @@ import { runAllSteps } from "../lib/protocol/plugin.ts";
 import { compareGatewayDependence, usesOnlyLink } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
-/** Makes `device` a port of the VRF, and waits until its addresses can be used again. @throws {CniError} @throws {NetlinkError} */
+/** Also waits until the addresses are usable again. @throws {CniError} @throws {NetlinkError} */
 export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: DisposableStack): void {
   const { index } = device;
   using events = netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
@@ -49,10 +47,10 @@ export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: 
 }
 
 /**
- * Takes `device` out of the VRF. Nothing is waited for: mostly it is removed next.
+ * Does not wait: usually the interface is removed next.
  *
- * @param log told what the container itself prevented
- * @throws {Error} naming every other failure
+ * @param log gets what the container itself prevented
+ * @throws {Error} naming all other failures
  */
 export function removeFromVrf(netns: Netns, device: link.Link, vrf: link.Link, log: (message: string) => void): void {
   const saved = saveSettings(netns, device.index);
@@ -65,7 +63,7 @@ interface SavedSettings {
   readonly routes: readonly rawRoute.RawRoute[];
 }
 
-/** The tables that routes move to, by those that they were in. */
+/** New tables of routes, by their old tables. */
 type TableMap = Readonly<Record<number, number>>;
 
 function detachAndRestore(
@@ -75,7 +73,7 @@ function detachAndRestore(
   tableMap: TableMap,
   giveBack: (step: () => void) => void,
 ): void {
-  // ENODEV: the container has removed the link.
+  // ENODEV: the container removed the link.
   if (!ignoreErrors(["ENODEV"], () => (link.set(netns.route, device.index, { master: 0 }), true))) return;
   runAllSteps(
     () => giveBack(() => restoreAddresses(netns, device.index, saved.addresses)),
@@ -83,11 +81,10 @@ function detachAndRestore(
   );
 }
 
-/** Waits until the link is as operational as before, and its addresses too. */
 function awaitFormerLinkState(netns: Netns, device: link.Link, events: Netlink): void {
   const { index, operstate } = device;
   if (operstate === IF_OPER_UP) awaitLinkOperational(netns, link.get(netns.route, index));
-  // Some kinds of links are always in state unknown.
+  // Some kinds of links stay in state unknown.
   if (operstate !== IF_OPER_UP && operstate !== IF_OPER_UNKNOWN) return;
   const tentative = listIpv6Addresses(netns, index).filter(({ flags }) => flags & IFA_F_TENTATIVE).map((entry) =>
     entry.address
@@ -99,7 +96,7 @@ function vrfTable(vrf: link.Link): number {
   return vrfKind.of(vrf)?.table ?? RT_TABLE_MAIN;
 }
 
-/** The addresses and routes that a link loses and nobody else adds anew. */
+/** The addresses and routes that a link loses and nobody else restores. */
 function saveSettings(netns: Netns, index: number): SavedSettings {
   const isPersistent = ({ protocol }: rawRoute.RawRoute) => protocol >= RTPROT_BOOT && protocol !== RTPROT_RA;
   return {
@@ -112,12 +109,12 @@ function saveSettings(netns: Netns, index: number): SavedSettings {
   };
 }
 
-/** The IPv6 addresses that are not link-local. */
+/** Without link-local addresses. */
 function listIpv6Addresses(netns: Netns, index: number): address.InterfaceAddress[] {
   return address.list(netns.route, { index, family: AF_INET6 }).filter(({ scope }) => scope !== RT_SCOPE_LINK);
 }
 
-/** Puts back what is missing. An address that was not tentative needs no second duplicate address detection. */
+/** Adds missing addresses. Those that were not tentative need no second duplicate address detection. */
 function restoreAddresses(netns: Netns, index: number, wanted: readonly address.InterfaceAddress[]): void {
   const present = new Set<Cidr>(listIpv6Addresses(netns, index).map((entry) => entry.address));
   const missing = wanted.filter((entry) => !present.has(entry.address)).map(({ address: cidr, flags }) =>

@@ -1,4 +1,4 @@
-/** The `vrf` plugin, virtual routing and forwarding: puts the container's interface into a routing table of its own. */
+/** The `vrf` plugin, virtual routing and forwarding: gives the container's interface its own routing table. */
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
@@ -33,7 +33,7 @@ export default plugin({
     return result;
   },
 
-  /** Does not fail because of the container's addresses and routes: it must not stay attached. */
+  /** Tolerates the container's addresses and routes: they must not keep it attached. */
   del(call) {
     const { config: { vrfname }, netns, log } = call;
     // An ADD without a name has failed.
@@ -56,13 +56,13 @@ export default plugin({
     expectEqual(`VRF of "${ifname}"`, findLinkName(netns, device.master), config.vrfname);
   },
 
-  /** Everything is in the container's namespace, and goes with it. */
+  /** Everything ends with the container's namespace. */
   gc() {},
 
   status: ({ config }) => requireVrfName(config),
 });
 
-/** Takes the interface out of the VRF, and removes the VRF if it has no other. */
+/** Removes the VRF with its last interface. */
 function release(call: DelCall<VrfConfig>, netns: Netns): void {
   const { config: { vrfname }, ifname, log } = call;
   const vrf = link.find(netns.route, vrfname);
