@@ -1,4 +1,3 @@
-/** The `bandwidth` plugin: limits what a container receives and sends, at its host veth. */
 import * as link from "../../ffi/route/link.ts";
 import { type BandwidthConfig, bandwidthConfig } from "./config.ts";
 import { gcIfbs, removeIfbs, removeIfbsOfAttachments } from "./ifb.ts";

@@ -10,7 +10,6 @@
  *
  * Examples: `"15Mbit"`, `"1.5Gbit/s"`, `"64KB"`, `"2Mibit"`. Text without a unit, `b` and `bps` are refused: `1mbps` is a megabyte per
  * second for tc(8), and a megabit for others.
- *
  */
 import { ConfigError } from "../../spec/error.ts";
 import { excerpt, type Schema, uint64 } from "../../spec/schema.ts";

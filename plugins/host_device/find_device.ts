@@ -1,8 +1,4 @@
-/**
- * Finds the configured device on the host.
- *
- * @see Documentation/ABI/testing/sysfs-class-net, sysfs-bus-pci
- */
+/** @see Documentation/ABI/testing/sysfs-class-net, sysfs-bus-pci */
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -26,7 +22,6 @@ const USERSPACE_DRIVERS = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 /**
  * The runtime's choice precedes the configuration's.
  *
- * @param sysfs its path
  * @throws {ConfigError} if no device is configured
  * @throws {CniError} if the host lacks the device
  */
@@ -67,7 +62,7 @@ function getByName(host: Netns, name: string): link.Link {
   throw notFoundError(`device "${name}"`, "it may be in the namespace of a container");
 }
 
-/** Links that share the hardware address of the link below. The link below is meant. */
+/** They share the hardware address of the link below, which is meant. */
 const UPPER_KINDS = ["bond", "bridge", "hsr", "ipvlan", "macsec", "macvlan", "team", "vlan", "vrf"];
 
 function getByMac(host: Netns, mac: Mac): link.Link {
@@ -121,7 +116,7 @@ function findDriver(path: string): string | undefined {
   return findSymlinkTarget(`${path}/driver`)?.replace(/^.*\//, "");
 }
 
-/** The link is below the device or below its virtio half. */
+/** Below the device or below its virtio half. */
 function getLinkInDirectory(host: Netns, path: string, what: string): link.Link {
   const virtioDirectories = listNames(path).filter((name) => name.startsWith("virtio")).sort();
   for (const directory of [path, ...virtioDirectories.map((name) => `${path}/${name}`)]) {

@@ -1,9 +1,7 @@
 /**
- * Moves a device of the host into a container and back.
- *
- * One request moves it in, renames it and makes the old name its alias. On the way back it gets the old name before it arrives, if that is
- * free in the container. So programs that watch the host's devices do not see the container's name. The device is never in a third
- * namespace, which would take it along if this process were killed.
+ * One request moves a device into the container, renames it and makes the old name its alias. On the way back it gets the old name before it
+ * arrives, if that is free in the container. So programs that watch the host's devices do not see the container's name. The device is never
+ * in a third namespace, which would take it along if this process were killed.
  *
  * @see __dev_change_net_namespace and default_device_exit_net in net/core/dev.c
  */
@@ -167,12 +165,12 @@ function isSameDevice({ info, permanentMac, parentDevice }: link.Link, saved: Sa
     (saved.parentDevice === undefined || parentDevice === saved.parentDevice);
 }
 
-/** Kinds without a link below. The container may replace such a device by an equivalent one. */
+/** The container may replace such a device by an equivalent one, as it has no link below. */
 const INTERCHANGEABLE_KINDS = ["dummy"];
 
 /**
- * The links that the container cannot have made itself. It chooses name, alias, address and index of its links. It cannot make hardware, nor
- * a link whose peer or lower device is in a namespace where it has no rights.
+ * The links that the container cannot have made itself. It chooses name, alias, address and index of its own links. It cannot make hardware,
+ * nor a link whose peer or lower device is in a namespace where it has no rights.
  */
 function listGenuine(host: Netns, netns: Netns, saved: SavedDevice, links: readonly link.Link[]): readonly link.Link[] {
   const { kind } = saved;

@@ -1,4 +1,3 @@
-/** The `host-device` plugin: moves a device of the host into the container. */
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { writeState } from "../lib/protocol/state_file.ts";
 import { netnsRecordOf } from "../../ffi/netns_record.ts";
@@ -15,7 +14,6 @@ import type { Result } from "../../spec/result.ts";
 import { LATEST } from "../../spec/version.ts";
 import { gcDevices, restoreAbandoned, returnDevice } from "./return_device.ts";
 
-/** @param sysfs its path */
 export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
   return plugin<HostDeviceConfig>({
     name: "host-device",

@@ -33,7 +33,6 @@ export interface HeldAddress extends ReservedAddress {
 export interface Inventory {
   /** All allocated addresses. There is no holder if something else has the address as its name. */
   readonly holders: ReadonlyMap<Ip, Holder | undefined>;
-  /** The boots of the reservations, if known. */
   readonly bootTags: ReadonlyMap<Ip, number>;
   /** Files that name no holder, left by crashes. */
   readonly corrupt: readonly { readonly name: Ip; readonly content: string }[];
@@ -42,7 +41,6 @@ export interface Inventory {
   readonly temporaryFiles: readonly string[];
 }
 
-/** See {@linkcode holderLinkName}. */
 export type HolderLink = Omit<HeldAddress, "address"> & Pick<DirectoryEntry, "name" | "inode">;
 
 /** A missing directory counts as empty, and so does a symbolic link. @throws {SystemError} */

@@ -1,4 +1,3 @@
-/** The `host-local` plugin: allocates addresses from ranges, and records the holders in files on this host. */
 import { type Ip, ipOf, prefixLengthOf, toCidr } from "../../ffi/address.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { inDirectory, requireWritableDirectory } from "../../ffi/sys/directory.ts";

@@ -1,8 +1,4 @@
-/**
- * The `portmap` plugin: publishes ports of the container on the host.
- *
- * A published port is a map element (plugins/lib/ruleset/inet_table.ts): packets and ADDs cost the same for any number of ports.
- */
+/** A published port is a map element (plugins/lib/ruleset/inet_table.ts): packets and ADDs cost the same for any number of ports. */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
 import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";

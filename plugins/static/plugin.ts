@@ -1,4 +1,3 @@
-/** The `static` plugin: assigns configured or requested addresses, without state. */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import { type CheckCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";

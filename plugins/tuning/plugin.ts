@@ -1,4 +1,3 @@
-/** The `tuning` plugin: sets kernel parameters in the container's namespace, and settings of its interface. */
 import type { Mac } from "../../ffi/address.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {

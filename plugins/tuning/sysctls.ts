@@ -73,12 +73,12 @@ function sysctlPath(key: string, ifname: string): string {
 /** Of write-only parameters such as net/ipv4/route/flush. */
 const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
 
-/** `undefined` if unreadable. Call it inside the namespace. @throws {SystemError} */
+/** `undefined` if unreadable. Like the functions below, it runs inside the namespace. @throws {SystemError} */
 export function readSysctl(path: string): string | undefined {
   return lookUpSysctl(path).value;
 }
 
-/** The readable values by path. Call it inside the namespace. @throws {ConfigError} for a parameter that the kernel lacks */
+/** The readable values by path. @throws {ConfigError} for a parameter that the kernel lacks */
 export function readSysctls(parameters: readonly RequestedSysctl[]): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   for (const { key, path } of parameters) {
@@ -105,7 +105,7 @@ function lookUpSysctl(path: string): { readonly isPresent: boolean; readonly val
 }
 
 /**
- * Writes only a different value, as /proc/sys may be read-only. Call it inside the namespace.
+ * Writes only a different value, as /proc/sys may be read-only.
  *
  * @param present `undefined` if unreadable
  * @throws {CniError}
