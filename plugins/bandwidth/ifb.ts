@@ -1,5 +1,6 @@
 /**
- * The `ifb` that queues what a container sends: the kernel queues only packets that leave a link, and these arrive by the host veth.
+ * The `ifb` that queues what a container sends. The kernel queues only packets that leave a link, so packets from the host veth are
+ * redirected to the ifb.
  *
  * The name is the reference plugin's, from network and container, so DEL of either implementation finds it. The container's second interface
  * on the network gets another name. The alias names the owner.

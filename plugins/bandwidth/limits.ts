@@ -37,7 +37,6 @@ export function limitIngress(
   undo.defer(() => void qdisc.removeRoot(host.route, index));
 }
 
-/** Sent packets arrive by the host veth, are redirected to an ifb, and wait there. */
 export function limitEgress(call: AddCall<BandwidthConfig>, hostVeth: link.Link, limit: Limit): link.Link {
   const { host, owner, ifname, undo } = call;
   const purpose = `limit what "${ifname}" sends`;

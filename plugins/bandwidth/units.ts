@@ -34,7 +34,7 @@ function amountSchema(expected: string, perSecond: boolean): Schema<bigint> {
 const AMOUNT_PATTERN = /^([0-9]{1,20})(?:\.([0-9]{1,20}))? ?(?:([kmgtKMGT])([iI]?))?(bit|B)(\/s)?$/;
 const PREFIXES = "kmgt";
 
-/** The bits of a text; `undefined` if it is wrong or no whole number of bits. */
+/** `undefined` if the text is invalid or means no whole number of bits. */
 function parseBits(text: string, perSecond: boolean): bigint | undefined {
   const match = AMOUNT_PATTERN.exec(text);
   if (!match || (match[6] && !perSecond)) return undefined;

@@ -1,8 +1,8 @@
 /**
- * The owner of a device in a container, and its state on the host.
+ * The record of a device's owner and its state on the host.
  *
- * The record is written before the device leaves, so that DEL and GC can return the device after any crash. The reference plugin only
- * records the former name, as the device's alias.
+ * It is written before the device leaves, so that DEL and GC can return the device after any crash. The reference plugin only records the
+ * former name, as the device's alias.
  */
 import type { Mac } from "../../ffi/address.ts";
 import { isUp, type Link } from "../../ffi/route/link.ts";

@@ -25,7 +25,7 @@ export interface Allocation {
 }
 
 /**
- * Chooses one address per set, in order: a requested one that lies in the set, else the next free one.
+ * Chooses one address per set, in order: a requested one, else the next free one.
  *
  * @throws {CniError} code 7 for a request that can never be met, code 11 for one that cannot be met now
  */

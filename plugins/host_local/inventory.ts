@@ -124,7 +124,7 @@ export function currentBootTag(): number {
   return parseInt(findBootId()?.slice(0, 8) ?? "0", 16) || 0;
 }
 
-/** The second name of a reservation; `undefined` if it is too long for a file name. */
+/** The second name of a reservation; `undefined` if too long for a file. */
 export function holderLinkName({ containerId, ifname }: Holder, bootTag: number): string | undefined {
   // The limit is 255 bytes. An interface name takes 15, the boot 9.
   if (ifname === undefined || containerId.length > 200) return undefined;

@@ -1,5 +1,5 @@
 /**
- * Failover elements. An engine publishes the same ports on all networks of a container. The first network gets them; the others wait in a
+ * An engine publishes the same ports on all networks of a container. The first network gets them; the others' failover elements wait in a
  * set that no rule uses.
  *
  * Ports with conditions have no failover, since each network may have other conditions.

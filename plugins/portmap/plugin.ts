@@ -103,7 +103,7 @@ function parseConfig({ config, pluginConfig }: ConfiguredCall): PortmapConfig {
   }
 }
 
-/** The first address of each family. An address without an interface counts as the container's. */
+/** The first of each family. An address without an interface counts as the container's. */
 function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
   const containerIps = ips.filter((ip) => {
     const device = ip.interface === undefined ? undefined : interfaces[ip.interface];

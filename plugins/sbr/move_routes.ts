@@ -48,7 +48,7 @@ function addSourceRule({ netns, undo }: RoutingContext, wanted: rule.SourceRule)
   undo.defer(() => rule.remove(netns.route, wanted));
 }
 
-/** Gives each address a rule and a table, which get the interface's routes from the main table. @throws {NetlinkError} */
+/** Moves the interface's routes from the main table to one table per address. @throws {NetlinkError} */
 export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConfig[], config: SbrConfig): void {
   const { netns, index } = context;
   const routes = rawRoute.list(netns.route);
