@@ -18,6 +18,7 @@ export const cannotLimitError = (ifname: string, reason: string) =>
   new CniError(Code.InvalidConfig, `Cannot limit the bandwidth of "${ifname}": ${reason}`, {
     details: 'put "bandwidth" after a plugin that connects the container to this host by a veth pair, such as "bridge"',
   });
+
 export function warnOfLimits({ config, ifname, log }: AddCall<BandwidthConfig>, { mtu = 0 }: link.Link): void {
   for (const direction of ["ingress", "egress"] as const) {
     const limit = config[direction];

@@ -9,12 +9,12 @@ import {
   prefixLengthOf,
 } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { addressFamily } from "../../ffi/route/address.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
 import { RT_SCOPE_LINK, RT_SCOPE_UNIVERSE, RT_TABLE_MAIN, RTN_UNICAST, RTPROT_BOOT } from "../../ffi/route/uapi.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { AF_INET6 } from "../../ffi/sys/uapi.ts";
 import type { IpConfig } from "../../spec/result.ts";
 import { compareGatewayDependence, freeTableIds, usesOnlyLink } from "../lib/links/routes.ts";
@@ -100,7 +100,7 @@ function routesForAddress(ip: IpConfig, ips: readonly IpConfig[], mainRoutes: re
 function removeFromMain({ netns, undo }: RoutingContext, routes: readonly RawRoute[]): void {
   // Routes to gateways are removed last and restored first.
   for (const route of routes.toSorted(compareGatewayDependence).toReversed()) {
-    ignoreErrno("ESRCH", () => {
+    ignoreErrors(["ESRCH"], () => {
       rawRoute.remove(netns.route, route);
       undo.defer(() => rawRoute.append(netns.route, route));
     });
@@ -137,18 +137,10 @@ function isReplacedBy(a: RawRoute, b: RawRoute): boolean {
 }
 
 function appendRoute({ netns, undo }: RoutingContext, route: RawRoute): void {
-  ignoreErrno("EEXIST", () => {
+  ignoreErrors(["EEXIST"], () => {
     rawRoute.append(netns.route, route);
     undo.defer(() => rawRoute.remove(netns.route, route));
   });
-}
-
-function ignoreErrno(code: string, call: () => void): void {
-  try {
-    call();
-  } catch (error) {
-    if (!(error instanceof NetlinkError && error.code === code)) throw error;
-  }
 }
 
 /** In the main table. */
