@@ -16,11 +16,11 @@ import { claimLink, isNewLink, newLinkGroup, removeLinkGroup } from "./shared_li
 import { createPort, setVlans } from "./port.ts";
 
 /**
- * Connects the container to the bridge, which is created if there is none. A failed ADD removes its port, and a bridge
- * that no ADD has succeeded on, unless another one has a port there.
+ * Connects the container to the bridge, which is created if missing. A failed ADD removes its port. It also removes a
+ * bridge that no ADD has succeeded on, unless another ADD has a port there.
  *
- * @returns the bridge and the name of its port, the host veth
- * @throws {CniError} if the bridge's or the container's interface name belongs to something else
+ * @returns the bridge and the host veth's name
+ * @throws {CniError} if another link has one of the interface names
  */
 export function connectToBridge(
   call: AddCall<BridgeConfig>,
@@ -37,7 +37,7 @@ export function connectToBridge(
     const isNew = isNewLink(bridge);
     try {
       adjustBridge(host, bridge, config);
-      // Also of a bridge that was there: another ADD may not have got this far.
+      // Also for an existing bridge: the ADD that created it may not have got this far.
       const sysctls = {
         ...disableRouterAdvertisements(config.bridge),
         ...isNew && skipDuplicateDetection(config.bridge),
@@ -49,11 +49,11 @@ export function connectToBridge(
     } catch (error) {
       if (!isNew || link.find(host.route, bridge.index)) throw error;
     }
-    // Another ADD has failed and removed the bridge.
+    // Another ADD failed and removed the bridge.
   }
 }
 
-/** Removes the bridge if it is new and has no port. Its group is read first: an ADD changes it after it has added a port. */
+/** An ADD changes the group after it adds a port, so the group is read before the ports. */
 function removeUnusedBridge(host: Netns, name: string): void {
   const bridge = link.find(host.route, name);
   if (!bridge || !isNewLink(bridge) || link.list(host.route, { master: bridge.index }).length > 0) return;
@@ -73,7 +73,7 @@ function createBridge(host: Netns, config: BridgeConfig): void {
   link.add(host.route, {
     name: config.bridge,
     group: newLinkGroup(),
-    // A given address stays. Else the bridge takes the lowest of its ports.
+    // Without an address of its own, the bridge takes its ports' lowest.
     mac: randomMac(),
     ...config.mtu ? { mtu: config.mtu } : {},
     flags,
@@ -101,7 +101,7 @@ function adjustBridge(host: Netns, existing: link.Link, config: BridgeConfig): v
   }
 }
 
-/** Compares the bridge with the configuration and the result. @throws {CniError} on the first difference */
+/** @throws {CniError} on the first difference */
 export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConfig>, result: Result): link.Link {
   const device = link.find(host.route, config.bridge);
   if (!device || !bridgeKind.of(device)) {
@@ -117,13 +117,13 @@ export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConf
 }
 
 /**
- * The host's interface in the container's VLAN, created if there is none: a veth whose peer is a port of the bridge. A
- * failed ADD removes it unless another ADD has found it.
+ * The host's interface in the container's VLAN, created if missing: a veth whose peer is a port of the bridge. A failed
+ * ADD removes it unless another ADD has found it.
  */
 export function ensureVlanGateway(call: AddCall<BridgeConfig>, bridge: link.Link): link.Link {
   const { host, config, log } = call;
   const gateway = findOrCreateVlanGateway(call, bridge);
-  // It is set up last. One that is down belongs to an ADD that is not done, or never will be.
+  // It is set up last: one that is down belongs to an unfinished or failed ADD.
   if (link.isUp(gateway)) return gateway;
   const port = veth.of(gateway) && gateway.linkIndex ? link.find(host.route, gateway.linkIndex) : undefined;
   if (port?.master === bridge.index) {

@@ -26,7 +26,6 @@ const linkName = refine(
   (name) => linkNameProblem(name) === undefined,
 );
 
-/** The keys of the `bridge` plugin. */
 export const bridgeConfig = lazy(() =>
   object({
     ...vethKeys(),
@@ -48,7 +47,7 @@ export const bridgeConfig = lazy(() =>
 );
 export type BridgeConfig = Infer<typeof bridgeConfig>;
 
-/** Refuses settings that contradict each other. @throws {ConfigError} */
+/** @throws {ConfigError} */
 export function refuseContradictions(config: BridgeConfig, hasIpam: boolean): void {
   if (config.hairpinMode && config.promiscMode) {
     const requirement = "false when hairpinMode is true, since either alone delivers the frame";
@@ -65,21 +64,19 @@ export function refuseContradictions(config: BridgeConfig, hasIpam: boolean): vo
   trunkVlanIds(config);
 }
 
-/** True if the bridge must tell VLANs apart. */
 export function usesVlanFiltering(config: BridgeConfig): boolean {
   return config.vlan !== 0 || config.vlanTrunk !== undefined;
 }
 
-/** The VLANs of the container's port: one untagged, the others tagged. @throws {ConfigError} */
+/** @throws {ConfigError} */
 export function portVlans(config: BridgeConfig): Vlan[] {
   const tagged = trunkVlanIds(config);
   const nativeVlan = config.vlan || (tagged.length > 0 ? 1 : 0);
-  // The native VLAN is untagged also when the trunk's range covers it.
   const taggedVlans = tagged.filter((vid) => vid !== nativeVlan).map((vid) => ({ vid }));
   return nativeVlan === 0 ? taggedVlans : [{ vid: nativeVlan, pvid: true, untagged: true }, ...taggedVlans];
 }
 
-/** The VLANs of the trunk, ascending, each once. @throws {ConfigError} when a range is open or upside down */
+/** @throws {ConfigError} if a range lacks an end or is reversed */
 function trunkVlanIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): number[] {
   const ids = new Set<number>();
   vlanTrunk.forEach(({ id, minID, maxID }, i) => {
@@ -94,17 +91,15 @@ function trunkVlanIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): numb
   return [...ids].sort((a, b) => a - b);
 }
 
-/** True if the host has the gateways' addresses. */
 export function isGateway(config: BridgeConfig): boolean {
   return config.isGateway || config.isDefaultGateway;
 }
 
-/** True if the gateway's address belongs on a VLAN of the bridge instead of on the bridge itself. */
+/** Whether the gateway's address belongs on a VLAN of the bridge, not on the bridge. */
 export function needsVlanGateway(config: BridgeConfig): boolean {
   return isGateway(config) && config.vlan !== 0;
 }
 
-/** The name of the host's interface in the container's VLAN. */
 export function vlanGatewayName({ bridge, vlan }: Pick<BridgeConfig, "bridge" | "vlan">): string {
   return `${bridge}.${vlan}`;
 }

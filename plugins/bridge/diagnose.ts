@@ -10,7 +10,6 @@ import {
 import type { PluginCall } from "../lib/protocol/plugin.ts";
 import { type BridgeConfig, isGateway as isHostGateway, vlanGatewayName } from "./config.ts";
 
-/** Says what keeps packets of a bridge's containers from flowing although an ADD would succeed. */
 export function diagnoseBridge({ config, host, pluginConfig }: PluginCall<BridgeConfig>): string[] {
   const subnets = configuredSubnets(pluginConfig.raw);
   const families = distinctFamilies(subnets);
@@ -21,11 +20,11 @@ export function diagnoseBridge({ config, host, pluginConfig }: PluginCall<Bridge
     ...bridge && !link.isUp(bridge)
       ? [`Bridge "${config.bridge}" is down, so no packets flow: the next ADD sets it up`]
       : [],
-    // The first ADD of a gateway turns it on. Others never do.
+    // Only ADD of a gateway turns it on.
     ...isGateway && bridge ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
     ...!isGateway && config.ipMasq ? describeUnforwarded(host, families) : [],
     ...isGateway ? ownNames.flatMap((name) => describeUnforwardedLink(host, { name })) : [],
-    // A VRF has a table of its own.
+    // A VRF has its own table.
     ...config.ipMasq && bridge?.master === undefined ? describeMissingDefaultRoute(host, families) : [],
     ...isGateway ? describeForeignRoutes(host, subnets, ({ name = "" }) => ownNames.includes(name)) : [],
   ];

@@ -1,8 +1,3 @@
-/**
- * The host as gateway for the containers of a bridge.
- *
- * @module
- */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import {
   type Cidr,
@@ -34,7 +29,7 @@ import { findValue, type JsonObject, type RouteConfig } from "../../spec/schema.
 import type { BridgeConfig } from "./config.ts";
 import { isNewLink } from "./shared_link.ts";
 
-/** Adds missing gateways: the first address of the subnet. @throws {CniError} if the subnet has no room for one */
+/** @throws {CniError} if the subnet has no room for a gateway */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {
   return ips.map((ip) => ip.gateway ? ip : { ...ip, gateway: firstAddressOf(ip.address) });
 }
@@ -49,7 +44,7 @@ function firstAddressOf(containerAddress: Cidr): Ip {
   });
 }
 
-/** Refuses gateways that the container could not reach: outside its subnet, or its own address. @throws {CniError} */
+/** @throws {CniError} */
 export function refuseUnreachableGateways(ips: readonly IpConfig[]): void {
   for (const { address, gateway } of ips) {
     if (gateway === undefined) continue;
@@ -61,7 +56,7 @@ export function refuseUnreachableGateways(ips: readonly IpConfig[]): void {
 }
 
 /**
- * Refuses ranges of host-local if every address of a set would have a gateway outside its subnet.
+ * Refuses host-local ranges if every address of a set would get a gateway outside its subnet.
  *
  * @param raw a configuration that host-local accepts
  * @throws {CniError}
@@ -75,7 +70,7 @@ export function refuseUnreachableRangeGateways(raw: JsonObject): void {
       if (!subnet || !gateway || isInSubnetOf(parseCidr(subnet), parseIp(gateway))) return [];
       return [{ subnet: parseCidr(subnet), gateway: parseIp(gateway) }];
     });
-    // An address may also come from a range with another gateway.
+    // The address may come from another range.
     if (unusable.length < set.length) continue;
     const [first] = unusable;
     if (first) throw unusableGatewayError(first.gateway, first.subnet, `it is outside ${first.subnet}`);
@@ -92,7 +87,6 @@ function unusableGatewayError(gateway: Ip, address: Cidr, problem: string): CniE
   });
 }
 
-/** Adds a default route by the first gateway of each family that has none yet. */
 export function withDefaultRoutes(result: Result): Result {
   const routes: RouteConfig[] = [...result.routes ?? []];
   for (const { gateway } of result.ips ?? []) {
@@ -104,28 +98,27 @@ export function withDefaultRoutes(result: Result): Result {
 }
 
 /**
- * IFA_PROTO of gateways that this plugin added. The kernel uses the numbers up to 3, and iproute2 names no others. Kernels
- * before 5.18 forget it: there, no address is replaced without `forceAddress`.
+ * IFA_PROTO of our gateways: the kernel uses numbers up to 3, iproute2 names no others. Kernels before 5.18 ignore it,
+ * so there only `forceAddress` replaces an address.
  */
 const GATEWAY_PROTOCOL = 0x43;
 
-/** Where gateways are set up. */
 export interface GatewayPlace {
   readonly bridge: link.Link;
-  /** The container's own port, which does not count as a user of a gateway. */
+  /** The container's own port, not counted as a user of a gateway. */
   readonly port: string;
-  /** The bridge, or the host's interface in one of its VLANs. */
+  /** The bridge, or the host's interface in a VLAN. */
   readonly device: link.Link;
 }
 
 /**
- * Gives the host the gateways' addresses, removes former ones and lets it forward. A failed ADD puts back what was, except
- * what another attachment uses by then.
+ * Gives the host the gateways' addresses, removes former ones and turns forwarding on. A failed ADD undoes
+ * this, except for addresses that another attachment uses by then.
  *
- * The container has its addresses already. So if one ADD needs a gateway that another removes, either the second finds the
- * container of the first, or the first finds the gateway gone.
+ * The container must have its addresses already. If one ADD needs a gateway that another removes, then either the
+ * second sees the first's container, or the first sees the gateway gone.
  *
- * @throws {CniError} when another address is in the way, or the host has one that the container is to have
+ * @throws {CniError} if another address conflicts, or the host has one of the container's
  */
 export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, ips: readonly IpConfig[]): void {
   const { host, config, log } = call;
@@ -146,7 +139,7 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
     if (familyOf(cidr) === 6) host.run(() => enableIpv6(host, device.name!));
     for (const entry of [...conflicting, ...former]) replaceAddress(call, device, entry);
     addGateway(call, place, cidr);
-    // An attachment that appeared meanwhile may have found an address that is gone.
+    // Another attachment may have relied on an address that is gone.
     refuse();
     const replaced = [...conflicting];
     for (const entry of former) {
@@ -164,18 +157,17 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
   enableForwarding(host, [...new Set(wanted.map(familyOf))]);
 }
 
-/** The gateways' addresses with their prefix lengths, each once. */
 function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
   const cidrs = ips.flatMap(({ gateway, address }) => gateway ? [toCidr(gateway, prefixLengthOf(address))] : []);
   return [...new Set(cidrs)];
 }
 
-/** Of one family: a bridge has one IPv4 network, and IPv6 networks that do not overlap. */
+/** A bridge has one IPv4 network. Its IPv6 networks must not overlap. */
 function isConflicting(present: Cidr, wanted: Cidr): boolean {
   return familyOf(wanted) === 4 || networksOverlap(present, wanted);
 }
 
-/** @throws {CniError} if an address is not this plugin's, or an attachment has it as gateway */
+/** @throws {CniError} if an address is not ours, or is an attachment's gateway */
 function refuseConflicts(
   host: Netns,
   place: GatewayPlace,
@@ -203,11 +195,11 @@ function describeUser({ alias, name }: link.Link): string {
   return owner ? describeOwner(owner) : `the container behind "${name}"`;
 }
 
-/** A port of the bridge whose container has an address in the gateway's subnet. */
+/** A port whose container has an address in the gateway's subnet. */
 function findGatewayUser(host: Netns, { bridge, port: ownPort }: GatewayPlace, gateway: Cidr): link.Link | undefined {
   return link.list(host.route, { master: bridge.index }).find(({ name, linkIndex: index, linkNetnsId: netnsId }) => {
     if (name === ownPort || index === undefined || netnsId === undefined) return false;
-    // EINVAL: the namespace is gone, and the port with it.
+    // EINVAL: the namespace is gone.
     const addresses = ignoreErrors(["EINVAL"], () => address.list(host.route, { index, netnsId })) ?? [];
     return addresses.some((entry) => networksOverlap(entry.address, gateway));
   });
@@ -228,30 +220,29 @@ function addGateway({ host, undo }: AddCall<BridgeConfig>, place: GatewayPlace, 
   undo.defer(() => {
     if (findGatewayUser(host, place, gateway)) return;
     removeAddress(host, device, gateway);
-    // Another ADD may have seen the address before it went.
+    // Another ADD may have seen the address before its removal.
     if (findGatewayUser(host, place, gateway)) addAddress(host, device, gateway, GATEWAY_PROTOCOL);
   });
   if (isNewLink(device)) return;
-  // A MAC address that was set does not follow the ports', even if it is the same. Without ports, the bridge had none.
+  // An address that is set, even to the same value, stops following the ports'. Without ports, the bridge had none.
   const { mac } = device.mac === NO_MAC ? link.get(host.route, device.index) : device;
   if (mac) link.set(host.route, device.index, { mac });
 }
 
 const NO_MAC = "00:00:00:00:00:00";
 
-/** @returns false if another container's ADD was faster */
+/** @returns false if another ADD was faster */
 function addAddress(host: Netns, device: link.Link, cidr: Cidr, protocol: number): boolean {
   const add = () => executeAll(host.route, [address.addRequest(device.index, cidr, { noDad: true, protocol })]);
   const purpose = `add address ${cidr} to "${device.name}"`;
   return ignoreErrors(["EEXIST"], () => (withPurpose(purpose, add), true)) ?? false;
 }
 
-/** Removing an IPv4 address may take others of its subnet along, so one may be gone already. */
+/** Removing an IPv4 address may remove others of its subnet. */
 function removeAddress(host: Netns, device: link.Link, cidr: Cidr): void {
   ignoreErrors(["EADDRNOTAVAIL"], () => address.remove(host.route, device.index, cidr));
 }
 
-/** @throws {CniError} if `device` lacks a gateway's address */
 export function checkGateways(host: Netns, device: link.Link, ips: readonly IpConfig[]): void {
   const present = address.list(host.route, { index: device.index }).map((found) => found.address);
   const missing = gatewayAddresses(ips).find((wanted) => !present.includes(wanted));

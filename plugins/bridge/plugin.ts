@@ -1,4 +1,3 @@
-/** The `bridge` plugin: a veth pair between the container and a bridge of the host. */
 import { type Mac, parseMac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { bridge as bridgeKind } from "../../ffi/route/link_kinds.ts";
@@ -62,7 +61,6 @@ import {
 import { CniError, Code } from "../../spec/error.ts";
 import { type Interface, type IpConfig, requireExpressible, type Result } from "../../spec/result.ts";
 
-/** Where the container's interface stands in the result: behind the bridge and its port. */
 const CONTAINER_INTERFACE_INDEX = 2;
 
 export default plugin({
@@ -74,16 +72,16 @@ export default plugin({
   add(call) {
     const { config, pluginConfig, host, netns, ifname, ipam } = call;
     refuseContradictions(config, ipam !== undefined);
-    // Before there is a bridge: it stays once other ADDs may rely on it.
+    // Check first: a bridge stays once other ADDs may rely on it.
     if (!ipam) requireExpressible({}, pluginConfig.cniVersion);
-    // With macspoofchk the address is given and not read: the container could have chosen another one by then.
+    // With macspoofchk, set the address instead of reading it: the container could change it first.
     const mac = requestedMac(config, call.args) ?? (config.macspoofchk ? randomMac() : undefined);
     const { bridge, port } = connectToBridge(call, mac);
     setUpPort(host, port, config, call.owner);
     const containerVeth = link.get(netns.route, ifname);
     if (config.macspoofchk) enableMacSpoofCheck(call, port, mac!);
     const result = ipam ? attachLayer3(call, bridge, port, containerVeth) : attachLayer2(call, containerVeth);
-    // Read again: the address of a bridge that is not ours may follow that of its ports.
+    // A foreign bridge's address may follow its ports'.
     const [bridgeLink, hostVeth] = link.getAll(host.route, [bridge.index, port]) as [link.Link, link.Link];
     if (!config.disableContainerInterface) awaitLinkOperational(host, hostVeth);
     if (config.macspoofchk) requireMac(netns, containerVeth, mac!);
@@ -165,13 +163,12 @@ function checkGatewayDevice(
   checkForwarding(host, distinctFamilies(ips.flatMap(({ gateway }) => gateway ?? [])));
 }
 
-/** Lets only frames with this source enter the bridge. */
 function enableMacSpoofCheck({ host, owner, undo }: AddCall<BridgeConfig>, port: string, mac: Mac): void {
   undo.defer(() => removeSpoofCheck(host.nft, owner));
   addSpoofCheck(host.nft, owner, port, mac);
 }
 
-/** @throws {CniError} if the container has changed its address during the ADD */
+/** @throws {CniError} if the container changed its address during the ADD */
 function requireMac(netns: Netns, { index, name }: link.Link, mac: Mac): void {
   const actual = link.get(netns.route, index).mac;
   if (actual === mac) return;
@@ -181,7 +178,7 @@ function requireMac(netns: Netns, { index, name }: link.Link, mac: Mac): void {
   });
 }
 
-/** Takes the address from the result: the container may have another one by now. */
+/** Uses the result's address: the container may have changed its own. */
 function restoreMacSpoofCheck(call: RestoreCall<BridgeConfig>): string[] {
   const { host, netns, ifname, owner, prevResult } = call;
   const port = getHostVeth(call).name!;
@@ -191,7 +188,7 @@ function restoreMacSpoofCheck(call: RestoreCall<BridgeConfig>): string[] {
   return [];
 }
 
-/** For results before 0.3.0, which name no address to put back. @throws {CniError} */
+/** Results before 0.3.0 name no address to restore. @throws {CniError} */
 function requireSpoofCheckOf(host: Netns, owner: Owner, port: string, mac: Mac): void {
   try {
     checkSpoofCheck(host.nft, owner, port, mac);
@@ -227,7 +224,6 @@ function attachLayer3(
   return { ...result, ips: ips.map((ip) => ({ ...ip, interface: CONTAINER_INTERFACE_INDEX })) };
 }
 
-/** Without IPAM the container's interface is set up and nothing more. */
 function attachLayer2(call: AddCall<BridgeConfig>, containerVeth: link.Link): Result {
   if (!call.config.disableContainerInterface) link.setUp(call.netns.route, containerVeth.index);
   return assignAddresses(call, { name: call.ifname });
@@ -238,9 +234,9 @@ function describeLink({ name, mac }: link.Link): Interface {
 }
 
 /**
- * The container's addresses are its alone on its bridge, and in the host's routing table if the host has an address there.
+ * Scopes claims to the bridge, and to the host's routing table if the host has an address there.
  *
- * @throws {CniError} if the host has one of them there; of a gateway, {@linkcode setUpGateways} checks this
+ * @throws {CniError} if the host has one of the addresses; {@linkcode setUpGateways} checks gateways
  */
 function addressScope(
   { host, config, owner }: AddCall<BridgeConfig>,
@@ -255,7 +251,6 @@ function addressScope(
   return { bridge: name, ...isRouted && { table: routingTableOf(host, device ?? {}) } };
 }
 
-/** The interface that has the gateway's address. */
 function getGatewayDevice(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
   return needsVlanGateway(config) ? link.get(host.route, vlanGatewayName(config)) : bridge;
 }

@@ -13,7 +13,6 @@ import { checkSpoofCheck } from "../lib/ruleset/spoof_check.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { type BridgeConfig, portVlans, usesVlanFiltering } from "./config.ts";
 
-/** The veth pair between a container and the bridge. */
 export interface PortOptions {
   readonly bridge: link.Link;
   readonly netns: Netns;
@@ -24,8 +23,8 @@ export interface PortOptions {
 /**
  * Creates the container's interface and the bridge's port.
  *
- * @returns the name of the port
- * @throws {CniError} if the container has an interface of that name, or the bridge no room
+ * @returns the port's name
+ * @throws {CniError} if the interface name is taken, or the bridge is full
  */
 export function createPort(host: Netns, { bridge, ...veth }: PortOptions, config: BridgeConfig): string {
   try {
@@ -40,17 +39,16 @@ export function createPort(host: Netns, { bridge, ...veth }: PortOptions, config
   }
 }
 
-/** Gives the port its owner as alias, its flags and VLANs. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner: Owner): void {
   const { hairpinMode, portIsolation } = config;
   const flags = bridgePortInfo({ hairpin: Number(hairpinMode), isolated: Number(portIsolation) });
-  // DEL and GC find the port by its alias when all else is gone.
+  // DEL and GC find the port by its alias when there is no result.
   link.set(host.route, name, { alias: formatAlias(owner), ...hairpinMode || portIsolation ? { info: flags } : {} });
   const vlans = portVlans(config);
   if (vlans.length > 0) setVlans(host, link.get(host.route, name).index, config.preserveDefaultVlan, vlans);
 }
 
-/** Checks that the host veth is a port of the bridge as configured. @throws {CniError} */
 export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, containerVeth: link.Link): void {
   const { config, host, owner } = call;
   const port = checkVethPair(call, containerVeth);
@@ -66,14 +64,13 @@ export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, cont
   }
 }
 
-/** Gives a port these VLANs instead of the bridge's default, or beside it. @throws {NetlinkError} */
+/** Sets a port's VLANs, in place of the bridge's default or beside it. @throws {NetlinkError} */
 export function setVlans(host: Netns, port: number, preserveDefault: boolean, vlans: readonly bridgeVlan.Vlan[]): void {
   const defaultVids = preserveDefault ? [] : bridgeVlan.list(host.route, port).map(({ vid }) => vid);
   if (defaultVids.length > 0) bridgeVlan.remove(host.route, port, defaultVids);
   bridgeVlan.add(host.route, port, vlans);
 }
 
-/** Checks that a port has the configured VLANs, and that the bridge filters by VLAN. @throws {CniError} */
 function checkVlans(host: Netns, bridge: link.Link, port: link.Link, config: BridgeConfig): void {
   if (usesVlanFiltering(config)) {
     expectEqual(`VLAN filtering of "${config.bridge}"`, bridgeKind.of(bridge)?.vlanFiltering === 1, true);
@@ -81,7 +78,7 @@ function checkVlans(host: Netns, bridge: link.Link, port: link.Link, config: Bri
   const wanted = portVlans(config).sort((a, b) => a.vid - b.vid);
   if (wanted.length === 0) return;
   const wantedVids = new Set(wanted.map(({ vid }) => vid));
-  // The default VLAN of the time of the ADD is not known any more.
+  // The default VLAN at the time of the ADD is unknown.
   const present = bridgeVlan.list(host.route, port.index).filter(({ vid }) =>
     !config.preserveDefaultVlan || wantedVids.has(vid)
   );

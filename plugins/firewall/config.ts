@@ -1,4 +1,3 @@
-/** The configuration of the `firewall` plugin. */
 import { ConfigError } from "../../spec/error.ts";
 import {
   type JsonObject,
@@ -12,18 +11,18 @@ import {
 } from "../../spec/schema.ts";
 
 export interface FirewallConfig {
-  /** Without it, firewalld is told if it runs. */
+  /** If absent, firewalld is used if it runs. */
   readonly backend?: "iptables" | "nftables" | "firewalld";
-  /** The administrator's chain, which is asked first. */
+  /** The administrator's chain, evaluated first. */
   readonly iptablesAdminChainName: string;
   /** firewalld's zone for containers. */
   readonly firewalldZone: string;
   readonly ingressPolicy: "open" | "same-bridge" | "isolated";
 }
 
-/** iptables takes no longer ones. */
+/** iptables' limit. */
 const MAX_CHAIN_NAME_LENGTH = 28;
-/** Chains that lead to the administrator's, and words that iptables takes for verdicts. */
+/** Chains that lead to the admin chain, and iptables' verdicts. */
 const RESERVED_CHAINS = [
   ...["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"],
   ...["ACCEPT", "DROP", "QUEUE", "RETURN"],

@@ -1,8 +1,4 @@
-/**
- * firewalld, told over D-Bus which zone the packets of containers belong to.
- *
- * @see firewalld.dbus(5)
- */
+/** firewalld's zones of container addresses, over D-Bus. @see firewalld.dbus(5) */
 import { hostPrefix, type Ip } from "../../ffi/address.ts";
 import { BUS_OBJECT, type DbusConnection, findSystemBus } from "../../ffi/dbus/connection.ts";
 
@@ -13,11 +9,10 @@ const ZONE_INTERFACE = {
   interface: `${BUS_NAME}.zone`,
 } as const;
 
-/** A firewalld that runs. */
 export interface Firewalld extends Disposable {
-  /** Puts an address into a zone. @returns false if it was there @throws {DbusError} */
+  /** @returns false if the address was there @throws {DbusError} */
   add(zone: string, address: Ip): boolean;
-  /** Takes an address out of a zone. @throws {DbusError} */
+  /** @throws {DbusError} */
   remove(zone: string, address: Ip): void;
   /** @throws {DbusError} */
   has(zone: string, address: Ip): boolean;
@@ -44,7 +39,7 @@ function connectFirewalld(bus: DbusConnection): Firewalld {
   const isInZone = (zone: string, address: Ip) => call("querySource", zone, address) === true;
   return {
     has: isInZone,
-    // Asked first: firewalld's errors are sentences without a code.
+    // Asked first: firewalld's errors have no codes.
     add(zone, address) {
       const isNew = !isInZone(zone, address);
       if (isNew) call("addSource", zone, address);

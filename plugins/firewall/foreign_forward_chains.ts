@@ -1,4 +1,4 @@
-/** Forward chains of other tables: what one of them drops stays dropped, whatever others accept. */
+/** Forward chains of other tables. A packet that one of them drops stays dropped, whatever others accept. */
 import * as nft from "../../ffi/nft/objects.ts";
 import {
   NF_ACCEPT,
@@ -13,11 +13,11 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 
 export interface ForeignTable extends nft.TableKey {
-  /** A table of iptables, which reads only what it could have written itself. */
+  /** iptables reads only rules that it could have written. */
   readonly isIptables: boolean;
-  /** Only the program that owns it can change it. */
+  /** Only the owner program can change the table. */
   readonly hasOwner: boolean;
-  /** iptables makes it when it needs it. */
+  /** iptables creates it on demand. */
   readonly isMissing: boolean;
   readonly comment: string | undefined;
 }
@@ -26,9 +26,8 @@ export interface ForwardChain {
   readonly chain: string;
   readonly priority: number;
   readonly dropsByPolicy: boolean;
-  /** iptables may begin to drop in it at any time. */
+  /** iptables may start dropping in it at any time. */
   readonly isIptablesFilter: boolean;
-  /** iptables makes it when it needs it. */
   readonly isMissing: boolean;
 }
 
@@ -36,15 +35,15 @@ const IPTABLES_TABLES = ["filter", "mangle", "security", "nat", "raw"];
 const IPTABLES_TABLES_WITHOUT_FORWARD = ["nat", "raw"];
 const FILTER = "filter";
 const FORWARD = "FORWARD";
-/** From the examples of nft(8). */
+/** The name in nft(8)'s examples. */
 const NATIVE_FORWARD = "forward";
-/** firewalld makes its rules from its own settings, and is told over D-Bus. */
+/** Controlled over D-Bus: firewalld generates its rules from its own settings. */
 const FIREWALLD_TABLE = "firewalld";
-/** linux/netfilter/nf_tables.h; tables that are dormant count as well: they may wake up at any time. */
+/** linux/netfilter/nf_tables.h. Dormant tables count too: they may wake at any time. */
 const NFT_TABLE_F_OWNER = 2;
 
 /**
- * All that see packets of these families, but for firewalld's; iptables' tables `filter` whether they are there yet or not.
+ * All tables that see packets of these families except firewalld's, and iptables' `filter` even if missing.
  *
  * @throws {NetlinkError}
  */
@@ -83,7 +82,7 @@ const isForeign = (family: number, table: string): boolean =>
 const isIptablesTable = (family: number, table: string): boolean =>
   family !== NFPROTO_INET && IPTABLES_TABLES.includes(table);
 
-/** The chains of these names of each table, in one send. @throws {NetlinkError} */
+/** Fetches the chains of these names in all tables in one send. @throws {NetlinkError} */
 export function findChains(
   nl: Netlink,
   tables: readonly ForeignTable[],
@@ -97,13 +96,11 @@ export function findChains(
   }));
 }
 
-/** Forward chains of iptables' tables, fetched by name: such a table may have thousands of chains. */
+/** Fetched by name: an iptables table may have thousands of chains. */
 export const IPTABLES_FORWARD_CHAINS: readonly string[] = [FORWARD, NATIVE_FORWARD];
 
 /**
- * The forward chains of a table.
- *
- * @param namedChains of a table of iptables', what {@linkcode findChains} found under {@linkcode IPTABLES_FORWARD_CHAINS}
+ * @param namedChains for an iptables table: {@linkcode findChains} of {@linkcode IPTABLES_FORWARD_CHAINS}
  * @throws {NetlinkError}
  */
 export function listForwardChains(

@@ -1,10 +1,10 @@
 /**
- * Rules that accept packets of containers in foreign tables that would drop them. Their chain has the reference's name, so that both can work
- * on one node.
+ * Accepts packets of containers in foreign tables that would drop them. The chain has the reference's name, so both can
+ * work on one node.
  *
- * One rule accepts what `table inet cni` has marked (plugins/lib/ruleset/forward_mark.ts). iptables may begin to drop at any time, and
- * nobody can tell what its rules drop: so its tables always have the rule, and first. Native chains have it if their policy or last rule
- * drops; their other drops are an administrator's intent.
+ * One rule accepts what `table inet cni` has marked (plugins/lib/ruleset/forward_mark.ts). iptables' tables always get
+ * it, first: they may start dropping at any time, and their rules are opaque. Native chains get it if their policy or
+ * last rule drops; their other drops are an administrator's intent.
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { familyOf, type Ip } from "../../ffi/address.ts";
@@ -39,28 +39,21 @@ import {
   MADE_COMMENT,
 } from "./cni_forward_chain.ts";
 
-/** A foreign table as it was read. */
 interface TableState {
   readonly foreignTable: ForeignTable;
-  /** The chains that must accept packets, with their rules. */
+  /** The chains that must accept packets. */
   readonly forwardChains: readonly (ForwardChain & { readonly rules: readonly nft.LazyRule[] })[];
-  /** The rules of our chain; undefined if there is none. */
+  /** Our chain's rules; undefined if it is missing. */
   readonly chainRules: readonly nft.LazyRule[] | undefined;
   readonly adminsChain: nft.Chain | undefined;
 }
 
 interface Fault {
-  /** `chain "FORWARD" of table "ip filter"` */
   readonly chain: string;
   readonly problem: string;
 }
 
-/**
- * Has foreign tables accept what is marked.
- *
- * @returns the forward chains that lacked rules, in words
- * @throws {NetlinkError}
- */
+/** @returns the forward chains that lacked rules, as text @throws {NetlinkError} */
 export function addForwardAccept(
   nl: Netlink,
   addresses: readonly Ip[],
@@ -68,7 +61,7 @@ export function addForwardAccept(
   log: (message: string) => void,
 ): string[] {
   const families = addressFamilies(addresses);
-  // The rules are the same for all containers.
+  // All containers share the rules.
   return whileUnchanged(
     nl,
     `accept rules ${families} ${adminChain}`,
@@ -105,14 +98,13 @@ function addMissingRules(
   try {
     return add(writable);
   } catch (error) {
-    // All tables and chains of this generation exist: the kernel lacks a module.
+    // All tables and chains of this generation exist, so the kernel lacks a module.
     if (!(error instanceof NetlinkError) || error.code !== "ENOENT" || takesIptablesRules(nl)) throw error;
     log(IPTABLES_RULES_REFUSED);
     return add(writable.filter(({ foreignTable }) => !foreignTable.isIptables));
   }
 }
 
-/** The families that these are of. */
 export function addressFamilies(addresses: readonly Ip[]): readonly (4 | 6)[] {
   return [...new Set(addresses.map(familyOf))].sort();
 }
@@ -121,16 +113,16 @@ export const IPTABLES_RULES_REFUSED =
   "Cannot accept packets of containers in the tables of iptables: the kernel has no module nft_compat or xt_mark; " +
   "what iptables drops stays dropped";
 
-/** Whether the kernel has taken such rules before. @throws {NetlinkError} */
+/** Whether the kernel has accepted such rules before. @throws {NetlinkError} */
 export function hasIptablesRules(nl: Netlink): boolean {
   const tables = listForeignTables(nl, [4, 6]).filter(({ isIptables, isMissing }) => isIptables && !isMissing);
   return [...findChains(nl, tables, [FORWARD_CHAIN]).values()].some((chains) => chains.size > 0);
 }
 
-/** Whether the kernel takes rules in iptables' form; changes nothing. @throws {NetlinkError} */
+/** Whether the kernel takes iptables' rules; changes nothing. @throws {NetlinkError} */
 export function takesIptablesRules(nl: Netlink): boolean {
   const tx = transaction(nl);
-  // Never committed, so that the name is free.
+  // Never committed, so the name cannot clash.
   const probe = { family: NFPROTO_IPV4, table: "cni-probe" };
   tx.addTable({ family: probe.family, name: probe.table }).addChain({ ...probe, name: FORWARD_CHAIN });
   tx.addRule({ ...probe, chain: FORWARD_CHAIN, expressions: [...iptablesMarkMatch(), ...accept()] });
@@ -144,8 +136,8 @@ export function takesIptablesRules(nl: Netlink): boolean {
 }
 
 /**
- * The same match twice. iptables before 1.8.8 leaves out nft's form, and nft without libxt_mark.so that of iptables: either would save a rule
- * that accepts everything. iptables has a counter in every rule.
+ * One match in two forms. iptables before 1.8.8 drops nft's form when it saves, and nft without libxt_mark.so drops
+ * iptables' form. With one form, the saved rule would accept everything. iptables expects a counter in every rule.
  */
 const iptablesMarkMatch = () => [...markHas(FORWARD_MARK), ...xtMarkHas(FORWARD_MARK), ...counter()];
 
@@ -172,7 +164,6 @@ function listRestrictiveTables(nl: Netlink, families: readonly (4 | 6)[], adminC
 const needsEarlyMark = ({ forwardChains }: TableState): boolean =>
   forwardChains.some(({ priority }) => priority <= FORWARD_MARK_PRIORITY);
 
-/** False if a chain needs the early mark and nothing sets it. */
 const marksEarly = (nl: Netlink, states: readonly TableState[]): boolean =>
   !states.some(needsEarlyMark) || nft.findChain(nl, inetTable, EARLY_CHAIN.name)?.use === 1;
 
@@ -182,7 +173,7 @@ function addEarlyChain(tx: Transaction, nl: Netlink): void {
   tx.addRule({ family, table, chain: EARLY_CHAIN.name, expressions: earlyRule() });
 }
 
-/** Administrators look for their chain in iptables' filter table. */
+/** Administrators expect their chain in iptables' filter table. */
 const makesAdminChain = ({ forwardChains, adminsChain }: TableState): boolean =>
   !adminsChain && forwardChains.some(({ isIptablesFilter }) => isIptablesFilter);
 
@@ -218,7 +209,7 @@ const lacksAdminJump = (state: TableState, adminChain: string): boolean =>
   (state.adminsChain !== undefined || makesAdminChain(state)) &&
   !(state.chainRules ?? []).some((rule) => jumpsUnconditionallyTo(rule, adminChain));
 
-/** @throws {CniError} if what {@linkcode addForwardAccept} made is not there any more */
+/** @throws {CniError} if rules of {@linkcode addForwardAccept} are missing */
 export function checkForwardAccept(nl: Netlink, addresses: readonly Ip[], adminChain: string, hint: string): void {
   const states = listRestrictiveTables(nl, addressFamilies(addresses), adminChain);
   const hasEarlyChain = marksEarly(nl, states);

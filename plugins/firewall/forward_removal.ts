@@ -1,4 +1,7 @@
-/** Removes rules from foreign tables: ours with the last container, and those that earlier versions and the reference wrote for each. */
+/**
+ * Removes rules from foreign tables: ours with the last container, per-container ones of the reference and of earlier
+ * versions.
+ */
 import { hostPrefix, type Ip } from "../../ffi/address.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -25,22 +28,22 @@ import {
   listForwardChains,
 } from "./foreign_forward_chains.ts";
 
-/** Of the reference's `ingressPolicy`, in the order of removal. */
+/** The reference's `ingressPolicy` chains, in the order of removal. */
 const REFERENCE_CHAINS = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"] as const;
 
 export interface RemovalFilter {
-  /** A text in all comments of the owners' rules. */
+  /** Prefilter: all comments of the owners' rules contain this text. */
   readonly commented: string;
-  /** Earlier versions wrote rules for each container. */
+  /** Matches the per-container rules of earlier versions. */
   isOwned(owner: Owner): boolean;
-  /** Addresses whose rules without an owner, the reference's, go too. */
+  /** Addresses whose ownerless rules, the reference's, go too. */
   readonly addresses?: readonly Ip[];
 }
 
 /**
- * Removes rules of containers from foreign tables; with the last rule the chain and the jumps to it.
+ * Removes containers' rules, and with the last one the chain and its jumps.
  *
- * @param isUnused whether no container has the plugin: then the rule for all goes too
+ * @param isUnused whether no container has the plugin, so the shared rule goes too
  * @throws {NetlinkError}
  */
 export function removeForwardAccept(nl: Netlink, removal: RemovalFilter, isUnused: () => boolean): void {
@@ -77,7 +80,6 @@ function matchesRemoval(rule: nft.LazyRule, { commented, isOwned, addresses = []
   return addresses.some((address) => referenceTexts(address).includes(text));
 }
 
-/** What the reference's rules for an address say. */
 function referenceTexts(address: Ip): string[] {
   const prefix = hostPrefix(address);
   const withoutFamily = (expressions: Expression[]) => normalizedText(expressions.slice(2));
@@ -87,7 +89,7 @@ function referenceTexts(address: Ip): string[] {
   ].map((expressions) => withoutFamily(expressions as Expression[]));
 }
 
-/** Removes the chain, the jumps to it and what was made with it, unless others use them. */
+/** Unless other rules use them. */
 function removeForwardChain(
   tx: Transaction,
   nl: Netlink,
@@ -114,7 +116,7 @@ function removeForwardChain(
     return true;
   };
   if (!removeChain(FORWARD_CHAIN, size)) return;
-  // The jump that went with the chain was one reference.
+  // One reference was a jump from the removed chain.
   for (const name of madeAdminChains) removeChain(name, 1);
   removeReferenceChains(nl, foreignTable, chains, removeChain);
   const [base, ...others] = forwardChains;

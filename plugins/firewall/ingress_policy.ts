@@ -1,4 +1,4 @@
-/** Elements for the addresses that have the plugin, and for who may call them. */
+/** Elements for the containers' addresses and for who may call them. */
 import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { ifnameField } from "../../ffi/nft/statements.ts";
 import { findChain, listElements } from "../../ffi/nft/objects.ts";
@@ -46,7 +46,7 @@ function addressElements(addresses: readonly Ip[], restriction: IngressRestricti
     set: ingressMapName(familyOf(address)),
     key: ipBytes(address),
     chain,
-    // Of several firewall plugins in a list, the strictest counts.
+    // Of several firewall plugins in a list, the strictest applies.
     alternativeChain: (name) => stricterIngressChain(restriction?.policy ?? "open", name),
     title: `calls to ${address}`,
   }, {
@@ -56,7 +56,7 @@ function addressElements(addresses: readonly Ip[], restriction: IngressRestricti
   }]);
 }
 
-/** Packets between ports of a bridge pass no other rules, unless br_netfilter is on. */
+/** Without br_netfilter, packets between a bridge's ports pass no other rules. */
 function isolatedPortElements(restriction: IngressRestriction | undefined): WantedElement[] {
   if (restriction?.policy !== "isolated") return [];
   return restriction.ports.map((name) => ({
@@ -66,7 +66,7 @@ function isolatedPortElements(restriction: IngressRestriction | undefined): Want
   }));
 }
 
-/** Records a container's addresses with who may call them. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function addIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,
@@ -76,7 +76,7 @@ export function addIngressElements(
   ensureElements(nl, bridgeTable, owner, isolatedPortElements(restriction));
 }
 
-/** Puts back what {@linkcode addIngressElements} made and is missing. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
+/** @returns what was missing, as text @throws {ElementInUseError} @throws {NetlinkError} */
 export function restoreIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,
@@ -88,7 +88,7 @@ export function restoreIngressElements(
   ];
 }
 
-/** @throws {CniError} if what {@linkcode addIngressElements} made is not there any more */
+/** @throws {CniError} if an element is missing */
 export function checkIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,
@@ -98,15 +98,14 @@ export function checkIngressElements(
   checkElements(nl, bridgeTable, owner, isolatedPortElements(restriction));
 }
 
-/** An address that had the plugin. */
 export interface RemovedAddress {
   readonly address: Ip;
   readonly owner: Owner;
-  /** The chain that decided who may call it; gone if this was the last. */
+  /** The chain that decided who may call it; the last removal deletes it. */
   readonly chain: string | undefined;
 }
 
-/** Removes the elements of one container or of many. @returns their addresses @throws {NetlinkError} */
+/** @returns the addresses of the removed elements @throws {NetlinkError} */
 export function removeIngressElements(
   nl: Netlink,
   which: Owner | Pick<RemovalFilter, "commented" | "isOwned">,
@@ -122,11 +121,11 @@ export function removeIngressElements(
     owner: element.owner!,
     chain: element.data?.verdict?.chain,
   }));
-  // The first element of an address names its chain.
+  // An address's first element names its chain.
   return [...new Map(removedAddresses.toReversed().map((removed) => [removed.address, removed])).values()];
 }
 
-/** All addresses that have the plugin. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 function listAddresses(nl: Netlink): Ip[] {
   return FAMILIES.flatMap((family) => listElements(nl, inetTable, ingressMapName(family))).map(({ key }) =>
     ipFromBytes(key)
@@ -141,7 +140,7 @@ export function unownedAddresses(nl: Netlink, addresses: readonly Ip[]): Ip[] {
 /**
  * Whether no container has the plugin.
  *
- * @param removed just before: while one of their chains exists, others use it, which saves listing all
+ * @param removed just before; if one of their chains still exists, others use it and no listing is needed
  * @throws {NetlinkError}
  */
 export function isUnused(nl: Netlink, removed: readonly RemovedAddress[]): boolean {

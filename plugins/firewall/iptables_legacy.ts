@@ -1,4 +1,4 @@
-/** iptables-legacy: nothing can be added to its tables, so that it filters is said. */
+/** iptables-legacy's tables take no rules from us, so we report that they filter. */
 import type { Netns } from "../../ffi/netns.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { openFile, readAvailable } from "../../ffi/sys/file.ts";
@@ -14,7 +14,7 @@ export function describeLegacyFilters(host: Netns, families: readonly (4 | 6)[])
   );
 }
 
-/** The file comes with the kernel's module, and a name in it once the program was used. */
+/** The module creates the file; using the program adds a name. */
 function hasLegacyFilter(host: Netns, family: 4 | 6): boolean {
   const names = host.run(() =>
     ignoreErrors(["ENOENT"], () => {

@@ -1,8 +1,8 @@
 /**
- * The `firewall` plugin: lets containers send through the host's firewalls, and decides who may call them.
+ * The `firewall` plugin: lets containers through the host's firewalls, and decides who may call them.
  *
- * Packets of containers are marked. iptables and dropping chains of others accept the mark (forward_accept.ts), and firewalld is told over
- * D-Bus. Elements of the ruleset say whose packets are marked and who may call a container.
+ * Ruleset elements say whose packets are marked and who may call a container. iptables and other dropping chains accept
+ * the mark (forward_accept.ts). firewalld is configured over D-Bus.
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import type { Ip } from "../../ffi/address.ts";
@@ -52,7 +52,7 @@ import { type FirewallCall, type FirewallRequest, readRequest, reportedAddresses
 export default plugin({
   name: "firewall",
   about: "Lets the container through firewalls, and keeps others out",
-  // Each command reads it in its own way: what fails an ADD must not fail a DEL.
+  // Each command parses it itself: an invalid value fails ADD, but must not fail DEL.
   config: { ...jsonObject, inner: firewallConfigSchema },
 
   needsPrevResult: () => true,
@@ -125,7 +125,7 @@ export default plugin({
 
 const endpointOf = ({ owner }: FirewallCall, { addresses }: FirewallRequest): Endpoint => ({ owner, addresses });
 
-/** Has other firewalls accept the container. @returns what was added, in words */
+/** @returns what was added, as text */
 function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld: Firewalld | undefined): string[] {
   const { host, log } = call;
   const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: adminChain } } = request;
@@ -138,7 +138,7 @@ function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld
   ];
 }
 
-/** @throws {CniError} if firewalld must run and does not */
+/** @throws {CniError} if firewalld is required and does not run */
 function requiredFirewalld(
   { env, host }: Pick<PluginCall<unknown>, "env" | "host">,
   { backend }: FirewallConfig,
@@ -150,7 +150,7 @@ function requiredFirewalld(
   return firewalld;
 }
 
-/** The zone to take addresses out of, if firewalld was told; also if the configuration is unusable. */
+/** The zone that ADD used, if any. An invalid configuration yields the default. */
 function configuredZone({ config, pluginConfig }: Pick<FirewallCall, "config" | "pluginConfig">): string | undefined {
   try {
     const { backend, firewalldZone } = parseFirewallConfig(config, pluginConfig.name);
@@ -161,7 +161,6 @@ function configuredZone({ config, pluginConfig }: Pick<FirewallCall, "config" | 
   }
 }
 
-/** Undoes ADD for all that have elements. @returns their addresses */
 function removeAttachments(
   { config, pluginConfig, env, host }: PluginCall<JsonObject>,
   removal: RemovalFilter,
@@ -174,12 +173,11 @@ function removeAttachments(
   return removed;
 }
 
-/** Undoes ADD, also for addresses in the result that nobody else has. */
 function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCall, result: Result | undefined): void {
   const reported = result ? reportedAddresses(result) : [];
   const removal = { commented: ownerText(owner), isOwned: (candidate: Owner) => sameOwner(candidate, owner) };
   const removed = removeIngressElements(host.nft, owner);
-  // Without elements, the reference attached it. Its rules name no owner, but those of its masquerading do.
+  // No elements: the reference attached it. Only its masquerading rules name the owner.
   const addresses = removed.length > 0
     ? []
     : unownedAddresses(host.nft, reported.length > 0 ? reported : listReferenceMasquerade(host.nft, owner));

@@ -1,4 +1,3 @@
-/** The container's addresses and who may reach them, out of a request. */
 import { type Ip, ipOf } from "../../ffi/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { type AttachmentCall, requirePrevResult } from "../lib/protocol/plugin.ts";
@@ -27,7 +26,6 @@ export function readRequest(call: FirewallCall): FirewallRequest {
   return { config, result, addresses: reportedAddresses(result), ...restriction };
 }
 
-/** All addresses of a result, whatever interface they belong to. */
 export function reportedAddresses({ ips = [] }: Result): Ip[] {
   return [...new Set(ips.map(({ address }) => ipOf(address)))];
 }
@@ -36,12 +34,11 @@ function hostInterfaceNames({ interfaces = [] }: Result): string[] {
   return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
 }
 
-/** The bridge in a result, and its ports. */
 function findBridgeAndPorts(host: Netns, result: Result, policy: string): Omit<IngressRestriction, "policy"> {
   const names = hostInterfaceNames(result);
   const links = names.flatMap((name) => link.find(host.route, name) ?? []);
   const bridge = links.find(({ info }) => info?.kind === "bridge");
-  // Plugins such as ptp have no bridge, but a link for each container.
+  // Plugins such as ptp have no bridge, only a link per container.
   const bridgeName = bridge?.name ?? names[0];
   if (bridgeName !== undefined) {
     return {
