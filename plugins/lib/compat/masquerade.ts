@@ -1,8 +1,9 @@
 /**
- * Masquerading (`ipMasq`) of the reference plugins, and its removal.
+ * Masquerading (`ipMasq`) of the reference plugins.
  *
- * With iptables: a chain `CNI-<hash of network and container>` in table `nat`, with a rule of POSTROUTING for each address. With nft: a
- * rule for each address in `table inet cni_plugins_masquerade`. Its comment starts with a hash of the network and one of interface and container.
+ * With iptables: in table `nat`, a chain `CNI-<hash of network and container>`, and a POSTROUTING rule per address.
+ * With nft: a rule per address in `table inet cni_plugins_masquerade`. Its comment starts with a hash of the network
+ * and one of interface and container.
  */
 import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
@@ -36,11 +37,7 @@ const networkHash = (network: string): string => `${shortHash(network, HASH_DIGI
 const instanceHash = ({ network, containerId, ifname }: Owner): string =>
   `${networkHash(network)}${shortHash(`${ifname}:${containerId}`, HASH_DIGITS)},`;
 
-/**
- * Ends masquerading for an attachment.
- *
- * @param addresses the attachment's, if known: two interfaces of a container share a chain
- */
+/** @param addresses the attachment's, if known: two interfaces of a container share a chain */
 export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[] = []): void {
   const tables = tablesWithRulesOf(nl, TABLES, "CNI-", owner);
   if (tables.length === 0) return;
@@ -73,7 +70,6 @@ export function listReferenceMasquerade(nl: Netlink, owner: Owner): Ip[] {
   });
 }
 
-/** Ends masquerading for all other attachments of a network. */
 export function gcReferenceMasquerade(
   nl: Netlink,
   network: string,
@@ -102,7 +98,7 @@ function nftRuleRemoval(matchesComment: (comment: string) => boolean): RuleRemov
   };
 }
 
-/** An interrupted DEL leaves chains that nothing jumps to. */
+/** An interrupted DEL leaves chains without jumps to them. */
 function staleChains(
   nl: Netlink,
   table: nft.TableKey,

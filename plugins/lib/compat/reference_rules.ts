@@ -1,8 +1,8 @@
 /**
- * Finds and removes what the reference plugins leave in the ruleset, by the names that they use.
+ * Finds and removes the reference plugins' rules by their names.
  *
- * On a node that never had them, a DEL pays one system call: which tables exist. Tables of iptables and its base chains stay. Tables of
- * the reference go with their last rule.
+ * Without them, a DEL pays one system call to learn which tables exist. iptables' tables and base chains stay. Tables
+ * of the reference go with their last rule.
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
@@ -21,12 +21,12 @@ export const NAT_TABLES: readonly nft.TableKey[] = [
 ];
 export const isNatTable = ({ table }: nft.TableKey): boolean => table === "nat";
 
-/** The reference uses SHA-512 in hexadecimal digits. */
+/** SHA-512 in hexadecimal. */
 export function shortHash(text: string, length: number): string {
   return new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, length);
 }
 
-/** Of iptables. */
+/** iptables' limit. */
 const MAX_CHAIN_LENGTH = 28;
 
 export function referenceChainName(
@@ -36,7 +36,7 @@ export function referenceChainName(
   return prefix + shortHash(`${network}${containerId}`, MAX_CHAIN_LENGTH - prefix.length);
 }
 
-/** The owner in the comment that the reference gives to iptables. Names need no quoting. */
+/** The owner in the reference's iptables comment. Names need no quoting. */
 export function parseReferenceOwner(rule: nft.LazyRule): ReferenceOwner | undefined {
   const [, network, containerId] = /^(?:dnat )?name: "([^"]+)" id: "([^"]+)"$/.exec(ruleComment(rule)) ?? [];
   return network && containerId ? { network, containerId } : undefined;
@@ -59,7 +59,7 @@ export function existingTables(nl: Netlink, tables: readonly nft.TableKey[]): nf
   return tables.filter((_, i) => found[i]);
 }
 
-/** The tables that may have rules for the owner: of iptables', those with its chain. @throws {NetlinkError} */
+/** iptables' tables only if they have the owner's chain. @throws {NetlinkError} */
 export function tablesWithRulesOf(
   nl: Netlink,
   tables: readonly nft.TableKey[],
@@ -70,7 +70,7 @@ export function tablesWithRulesOf(
     .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName(prefix, owner)));
 }
 
-/** The owners that may have rules in these tables: all, where only a rule tells. @throws {NetlinkError} */
+/** All owners if only rules can tell. @throws {NetlinkError} */
 export function ownersWithRulesIn(
   nl: Netlink,
   tables: readonly nft.TableKey[],
@@ -83,7 +83,7 @@ export function ownersWithRulesIn(
   return new Set(owners.filter((owner) => chains.has(referenceChainName(prefix, owner))));
 }
 
-/** Repeats the change if another program changed the ruleset meanwhile. */
+/** Repeats the change if another program changes the ruleset meanwhile. */
 export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) => void): void {
   retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
@@ -94,15 +94,15 @@ export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) =>
 }
 
 export interface ChainRemoval {
-  /** The chains to remove, callers first. */
+  /** Callers first. */
   readonly chains: readonly string[];
-  /** Chains that stay, with rules that jump to these. */
+  /** Chains that stay, but lose their jumps to `chains`. */
   readonly jumpingChains: readonly string[];
-  /** Which of these rules go: by default all. */
+  /** Selects among these jumps; all by default. */
   shouldRemove?(rule: nft.LazyRule): boolean;
 }
 
-/** Removes chains and the rules that jump to them. A chain stays if another program's rule jumps to it. */
+/** Removes chains and the jumps to them, except chains that another program's rule jumps to. */
 export function removeReferenceChains(
   tx: Transaction,
   nl: Netlink,
@@ -133,14 +133,14 @@ export function removeReferenceChains(
 }
 
 export interface RuleRemoval {
-  /** All chains that the reference makes. With any other chain, the table belongs to another program too. */
+  /** All chains that the reference makes. With any other chain, another program uses the table too. */
   readonly knownChains: readonly string[];
-  /** Those with a rule per container. */
+  /** Chains with a rule per container. */
   readonly chains: readonly string[];
   shouldRemove(rule: nft.LazyRule): boolean;
 }
 
-/** Removes rules from a table of the reference, and the table with the last one. */
+/** Removes rules, and with the last one the table. */
 export function removeReferenceRules(
   tx: Transaction,
   nl: Netlink,

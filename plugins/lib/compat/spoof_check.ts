@@ -1,8 +1,8 @@
 /**
- * The check of hardware addresses (`macspoofchk`) of the reference's `bridge`, and its removal.
+ * MAC address checks (`macspoofchk`) of the reference's `bridge`.
  *
- * In `table bridge nat`, a rule of PREROUTING for the container's port jumps to the chain `cni-br-iface-<container>-<interface>`, which
- * jumps to another one. Neither names the network.
+ * In `table bridge nat`, a PREROUTING rule for the container's port jumps to the chain
+ * `cni-br-iface-<container>-<interface>`, which jumps to another one. Neither names the network.
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
@@ -28,7 +28,7 @@ export function ownersWithReferenceSpoofCheck(nl: Netlink, owners: readonly Owne
   return new Set(owners.filter((owner) => chains.has(spoofChainName(owner))));
 }
 
-/** Ends the checks of ports that are gone. */
+/** Removes the checks of missing ports. */
 export function gcReferenceSpoofChecks(nl: Netlink, linkExists: (name: string) => boolean): void {
   if (!nft.findChain(nl, TABLE, PREROUTING)) return;
   updateRuleset(nl, (tx) => {
@@ -41,7 +41,7 @@ export function gcReferenceSpoofChecks(nl: Netlink, linkExists: (name: string) =
   });
 }
 
-/** Removes chains, and the table if nothing else is in it. A table of ebtables has more chains. */
+/** Removes the table too if nothing else uses it. ebtables' table has more chains. */
 function removeSpoofChains(tx: Transaction, nl: Netlink, removedChains: ReadonlySet<string>): void {
   const chains = [...removedChains].flatMap((name) => [name, `${name}-mac`]);
   const isForeignChain = ({ name = "" }: nft.Chain) => name !== PREROUTING && !chains.includes(name);

@@ -1,7 +1,7 @@
 /**
- * Claims of addresses: of containers that the host could mistake for each other, one has an address.
+ * Claims of addresses: among containers that the host could confuse, only one may have an address.
  *
- * A claim is an alternative name of the host veth. The kernel gives each name once, and takes it back with the link.
+ * A claim is an alternative name of the host veth. Such names are unique, and the kernel frees them with the link.
  *
  * @module
  */
@@ -21,7 +21,7 @@ import { removeLinkIfPresent } from "./container_link.ts";
 export interface AddressScope {
   /** The bridge, and the VLAN in it: `cni0`, `cni0.100`. */
   readonly bridge?: string;
-  /** The host's routing table for the address, if it has a route: `main`, or the name of a VRF. */
+  /** `main` or a VRF's name, if the host has a route to the address. */
   readonly table?: string;
 }
 
@@ -33,13 +33,13 @@ export function routingTableOf(host: Netns, { master }: Pick<link.Link, "master"
   return upper && vrf.of(upper) ? upper.name! : MAIN_TABLE;
 }
 
-/** The addresses that the host has on a link, without link-local ones. */
+/** The host's addresses on a link, except link-local ones. */
 export function listHostAddresses(host: Netns, { index }: Pick<link.Link, "index">): Cidr[] {
   const entries = address.list(host.route, { index }).filter(({ scope }) => scope !== RT_SCOPE_LINK);
   return entries.map((entry) => entry.address);
 }
 
-/** @throws {CniError} if a container is to have an address that the host itself has on `device` */
+/** @throws {CniError} if the host itself has one of the container's addresses on `device` */
 export function refuseHostAddresses(
   owner: Owner,
   device: string,
@@ -51,7 +51,7 @@ export function refuseHostAddresses(
   if (ip) throw addressInUseError(owner, ip, undefined, `on "${device}"`, "the host itself");
 }
 
-/** Claims addresses until the host veth is gone. @throws {CniError} naming the container that has one of them */
+/** Claims last as long as the host veth. @throws {CniError} naming the container that has an address */
 export function claimAddresses(
   host: Netns,
   owner: Owner,
@@ -65,7 +65,7 @@ export function claimAddresses(
     const refused = addAltNames(host, hostVeth, missing.map(({ name }) => name));
     if (refused === undefined) return;
     releaseDead(host, owner, missing[refused]!);
-    // The kernel carried out those behind the refused one as well.
+    // The kernel has added the names after the refused one too.
     missing = claims.filter(({ name }) => link.find(host.route, name)?.name !== hostVeth);
   }
 }
@@ -73,7 +73,7 @@ export function claimAddresses(
 interface Claim {
   readonly name: string;
   readonly ip: Ip;
-  /** Where the address is claimed, in words. */
+  /** For messages: `on bridge "cni0"`. */
   readonly where: string;
 }
 
@@ -93,17 +93,18 @@ function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): n
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
     if (error.code === "EEXIST") return error.index;
-    // Before Linux 5.5 a link has one name, and later some 500. Only the ruleset tells who has the other addresses.
+    // Linux before 5.5 has no alternative names, and later some 500 per link. Without claims, only the ruleset knows
+    // who has the addresses.
     if (["EOPNOTSUPP", "EINVAL"].includes(error.code)) return undefined;
     throw error;
   }
 }
 
-/** The kernel lets go of a namespace some milliseconds after its last process. */
+/** The kernel frees a namespace some milliseconds after its last process. */
 const DEATH_TIMEOUT_MS = 500;
 const DEATH_POLL_MS = 10;
 
-/** Waits until there is nothing to find. @returns what is still there */
+/** Waits until nothing is found. @returns what is still there */
 function awaitEnd<T>(find: () => T | undefined): T | undefined {
   for (const deadline = performance.now() + DEATH_TIMEOUT_MS;; Bun.sleepSync(DEATH_POLL_MS)) {
     const found = find();
@@ -112,7 +113,7 @@ function awaitEnd<T>(find: () => T | undefined): T | undefined {
   }
 }
 
-/** Removes the link that has the claim if its container is gone. @throws {CniError} naming the container if not */
+/** Removes the claiming link if its container is gone. @throws {CniError} naming the container if not */
 function releaseDead(host: Netns, owner: Owner, { name, ip, where }: Claim): void {
   const holder = awaitEnd(() => {
     const found = link.find(host.route, name);
@@ -138,9 +139,9 @@ function addressInUseError(
 }
 
 /**
- * Tells whether another attachment with an address lives, in another routing table or where the host has no address.
+ * Whether an address's other holder lives in another routing table, or where the host has no address.
  *
- * @throws {CniError} naming that attachment if it is in the same table: it may have no claims
+ * @throws {CniError} naming a holder in the same table, which may lack claims
  */
 export function livesElsewhere(
   host: Netns,
@@ -160,15 +161,14 @@ export function livesElsewhere(
   };
 }
 
-/** True if an attachment with a host veth is gone, or about to be. */
+/** Whether an attachment with a host veth is gone, or about to be. */
 export function isGone(host: Netns, owner: Owner): boolean {
   return awaitEnd(() => findLivingHostVeth(host, owner)) === undefined;
 }
 
-/** Tells whether an attachment lives, by its host veth. */
 export const lives = (host: Netns) => (owner: Owner): boolean => findLivingHostVeth(host, owner) !== undefined;
 
-/** The host veth of an attachment, unless its container is gone. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 function findLivingHostVeth(host: Netns, owner: Owner): link.Link | undefined {
   return link.list(host.route).find((candidate) =>
     sameOwner(parseAlias(candidate.alias), owner) && !link.isPeerNetnsGone(host.route, candidate)

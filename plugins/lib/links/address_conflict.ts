@@ -1,8 +1,4 @@
-/**
- * Address conflict detection (RFC 5227) on a network that a container shares with hosts outside this node.
- *
- * @module
- */
+/** Address conflict detection (RFC 5227) on networks with hosts outside this node. @module */
 import { type Cidr, familyOf, type Ip, ipOf, type Mac } from "../../../ffi/address.ts";
 import { type ArpSocket, openArpSocket } from "../../../ffi/arp.ts";
 import type { Netns } from "../../../ffi/netns.ts";
@@ -19,16 +15,15 @@ import { type LowerDevice, lowerDeviceInUseError } from "./lower_device.ts";
 import { formatAlias } from "../protocol/owner.ts";
 import type { AddCall } from "../protocol/plugin.ts";
 
-/** How the container's link and its lower device share the network. */
 export interface ConflictDetection {
-  /** The link that sends ARP probes and gets the reply. Nobody, where there is no broadcast. */
+  /** The link that sends ARP probes and gets the replies; nobody without broadcast. */
   readonly probeFrom: "container" | "master" | "nobody";
   /** The lower device's own addresses are on the same network. */
   readonly includesLowerDevice: boolean;
 }
 
 /**
- * Sets the container's link up and gives it the addresses and routes of `result`.
+ * Sets the container's link up, with the addresses and routes of `result`.
  *
  * @throws {CniError} if another host has one of the addresses, or the lower device is down
  */
@@ -82,7 +77,7 @@ function setDeviceUp({ netns, ifname, owner }: AddCall<unknown>, lower: LowerDev
   }
 }
 
-/** True if frames can leave the link. */
+/** Whether frames can leave the link. */
 function hasCarrier(netns: Netns, lower: LowerDevice, device: link.Link): boolean {
   const lowerLink = link.get(lower.netns.route, lower.link.index);
   return link.isUp(lowerLink) && (link.get(netns.route, device.index).flags & IFF_LOWER_UP) !== 0;
@@ -105,7 +100,7 @@ function openArpProbe(
   }
 }
 
-/** The kernel delivers no frames between a link and its lower device: probes do not reach it. */
+/** The kernel delivers no frames between a link and its lower device, so probes miss it. */
 function rejectLowerDeviceAddresses(
   addresses: readonly Cidr[],
   { netns, link: { name, index }, configured }: LowerDevice,
@@ -116,7 +111,7 @@ function rejectLowerDeviceAddresses(
   if (conflicting) throw new CniError(Code.Internal, `Cannot use address ${conflicting}: master "${name}" has it`);
 }
 
-/** Names the container of this host that has the address, or the other host's MAC address. */
+/** Names the local container that has the address, or the other host's MAC address. */
 function addressInUseError(
   { ifname, owner }: AddCall<unknown>,
   lower: LowerDevice,
@@ -124,7 +119,7 @@ function addressInUseError(
   address: Ip | Cidr,
   mac?: Mac,
 ): CniError {
-  // Where the lower device is not on the network, its other users are not.
+  // If the lower device is not on the network, its other users are not.
   const upperDevices = includesLowerDevice ? listUpperDevices(lower.netns, lower.link.index) : [];
   const others = upperDevices.filter(({ link }) => link.alias !== formatAlias(owner));
   const hasAddress = ({ addresses }: UpperDevice) =>
@@ -143,7 +138,7 @@ function addressInUseError(
   );
 }
 
-/** The kernel keeps two ipvlans of one master from having the same address. */
+/** The kernel refuses one address on two ipvlans of a master. */
 function explainAddressInUse(error: unknown, lower: LowerDevice, addresses: readonly Cidr[]): unknown {
   if (!(error instanceof NetlinkError && error.code === "EADDRINUSE")) return error;
   const ips = new Set(addresses.map(ipOf));

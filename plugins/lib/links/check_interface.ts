@@ -12,7 +12,7 @@ import type { RouteConfig } from "../../../spec/schema.ts";
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { ipsOf, routesWithGateways } from "./configure_interface.ts";
 
-/** The interface that ADD reported as the container's. @throws {CniError} */
+/** @throws {CniError} if `prevResult` has no such interface */
 export function requireContainerInterface(result: Result, ifname: string, sandbox: string): Interface {
   const reported = findContainerInterface(result, ifname);
   if (!reported) throw checkFailedError(`prevResult names no interface "${ifname}" in a container`);
@@ -24,7 +24,9 @@ function findContainerInterface({ interfaces }: Result, ifname: string): Interfa
   return interfaces?.find(({ name, sandbox }) => name === ifname && sandbox);
 }
 
-/** Compares the container's interface, its addresses and routes with a result. @throws {CniError} on the first difference */
+/**
+ * Compares the container's interface, addresses and routes with a result. @throws {CniError} on the first difference
+ */
 export function expectConfigured(netns: Netns, ifname: string, result: Result): link.Link {
   const device = link.find(netns.route, ifname);
   if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);
@@ -39,7 +41,7 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
   return device;
 }
 
-/** Checks for a route by the interface, where it was put or where a later plugin moved it. @throws {CniError} */
+/** Checks for a route, also where a later plugin may have moved it. @throws {CniError} */
 export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
   const isIn = (table: number, gateway: Ip | undefined) =>
@@ -48,7 +50,7 @@ export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig
       (gateway === undefined || candidate.gateway === gateway)
     );
   if (isIn(wanted.table ?? RT_TABLE_MAIN, wanted.gw)) return;
-  // sbr may have another default gateway, which its own CHECK compares.
+  // sbr may change the default gateway; its own CHECK compares that.
   const isMoved = (table: number) => isIn(table, prefixLengthOf(wanted.dst) === 0 ? undefined : wanted.gw);
   const otherTables = wanted.table === undefined
     ? [...vrfTablesOf(netns, device), ...sourceRuleTablesOf(netns, device)]
@@ -58,14 +60,13 @@ export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig
   throw checkFailedError(`"${device.name}" lacks the route to ${wanted.dst}${via}`);
 }
 
-/** The table of the VRF that a later plugin has put the interface into. */
 function vrfTablesOf(netns: Netns, { master }: link.Link): number[] {
   const vrfLink = master === undefined ? undefined : link.find(netns.route, master);
   const table = vrfLink && vrf.of(vrfLink)?.table;
   return table === undefined ? [] : [table];
 }
 
-/** The tables for what is from an address of the interface, to which sbr has moved its routes. */
+/** sbr moves routes to these tables. */
 function sourceRuleTablesOf(netns: Netns, { index }: link.Link): number[] {
   const ips = address.list(netns.route, { index }).map((entry) => ipOf(entry.address));
   return rule.list(netns.route).flatMap(({ from, isSourceOnly, table = RT_TABLE_MAIN }) =>

@@ -18,26 +18,24 @@ import type { IpConfig, Result } from "../../../spec/result.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { enableIpv6, trySysctls } from "./sysctls.ts";
 
-/** A route by the interface that is configured. */
 export type InterfaceRoute = Omit<route.UnicastRoute, "oif">;
 
-/** How {@linkcode configureInterface} works. */
 export interface ConfigureOptions {
-  /** No duplicate address detection: nobody else can have the addresses. */
+  /** Skips duplicate address detection: nobody else can have the addresses. */
   readonly noDad: boolean;
-  /** Routes before the result's, in place of the kernel's routes to the subnets. */
+  /** Routes before the result's, replacing the kernel's subnet routes. */
   readonly routes?: readonly InterfaceRoute[];
-  /** The link has no carrier: duplicate address detection cannot begin and is not waited for. */
+  /** Duplicate address detection cannot begin without a carrier, so nothing waits for it. */
   readonly noCarrier?: boolean;
-  /** The error for an IPv6 address that another host has. */
+  /** For an IPv6 address that another host has. */
   readonly duplicateAddressError?: (address: Cidr) => Error;
   log(message: string): void;
 }
 
 /**
- * Gives `device` of `netns` its addresses and routes of `result`, sets it up, and waits until IPv6 addresses can be used.
+ * Sets `device` up with its addresses and routes of `result`. Waits until IPv6 addresses are usable.
  *
- * @throws {CniError} when another host has one of the addresses
+ * @throws {CniError} if another host has one of the addresses
  * @throws {NetlinkError} naming the address or route
  */
 export function configureInterface(netns: Netns, device: link.Link, result: Result, options: ConfigureOptions): void {
@@ -66,7 +64,7 @@ export function configureInterface(netns: Netns, device: link.Link, result: Resu
   if (batches[1]) executeLabelled(netns.route, batches[1]);
 }
 
-/** Without a carrier, detection ends some time after there is one. */
+/** Without a carrier, detection ends only some time after there is one. */
 function awaitUsable(
   netns: Netns,
   events: Netlink,
@@ -110,12 +108,12 @@ const duplicateAddressError = (ifname: string) => (duplicate: Cidr) =>
     `Cannot use address ${duplicate} on "${ifname}": another host of the network has it (duplicate address detection)`,
   );
 
-/** @returns events that tell when IPv6 addresses can be used, if that is waited for */
+/** @returns events that tell when IPv6 addresses are usable, if that is awaited */
 function prepareIpv6(netns: Netns, ifname: string, options: ConfigureOptions): Netlink | undefined {
   return netns.run<Netlink | undefined>(() => {
     for (const name of [ifname, "lo"]) enableIpv6(netns, name);
     const conf = `net/ipv6/conf/${ifname}`;
-    // Only the link-local address needs accept_dad: others have a flag of their own.
+    // For the link-local address; others have their own flag.
     const acceptDad = options.noDad ? "0" : "1";
     trySysctls({
       [`${conf}/keep_addr_on_down`]: "1",
@@ -126,13 +124,12 @@ function prepareIpv6(netns: Netns, ifname: string, options: ConfigureOptions): N
   });
 }
 
-/** The addresses of a result for `ifname`. */
 export function ipsOf(result: Result, ifname: string): IpConfig[] {
   const { interfaces = [], ips = [] } = result;
   return ips.filter((ip) => ip.interface !== undefined && interfaces[ip.interface]?.name === ifname);
 }
 
-/** The routes of a result, each once and with its gateway. */
+/** Each route once, with its gateway. */
 export function routesWithGateways(result: Result, ips: readonly IpConfig[]): RouteConfig[] {
   const gateway = (family: 4 | 6) =>
     ips.map((ip) => ip.gateway).find((candidate) => candidate && familyOf(candidate) === family);
@@ -147,7 +144,7 @@ export function routesWithGateways(result: Result, ips: readonly IpConfig[]): Ro
   });
 }
 
-/** Waits until frames pass between `device` and what it is connected to. @throws {NetlinkError} `ETIMEDOUT` */
+/** Waits until frames pass. @throws {NetlinkError} `ETIMEDOUT` */
 export function awaitLinkOperational(netns: Netns, device: link.Link): link.Link {
   return link.awaitOperational(
     netns.route,

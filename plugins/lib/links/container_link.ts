@@ -6,9 +6,9 @@ import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther, type OwnershipEvidence } from "./ownership.ts";
 
 /**
- * Adds an interface inside the container's namespace; it goes again if the ADD fails.
+ * Adds an interface inside the container; a failed ADD removes it.
  *
- * @throws {CniError} if the container has an interface of that name, or the kernel no links of that kind
+ * @throws {CniError} if the name is taken, or the kernel lacks that kind
  * @throws {NetlinkError}
  */
 export function addContainerLink(
@@ -36,7 +36,7 @@ export function interfaceExistsError(ifname: string, netns: Netns): CniError {
   );
 }
 
-/** Explains that the kernel lacks this kind of link; gives other errors as they are. */
+/** Explains a kind that the kernel lacks; returns other errors unchanged. */
 export function explainUnsupportedKind(error: NetlinkError, kind: string | undefined): Error {
   if (error.code !== "EOPNOTSUPP" || kind === undefined) return error;
   return new CniError(Code.Internal, `Cannot create an interface of kind "${kind}": this kernel has none`, {
@@ -45,7 +45,7 @@ export function explainUnsupportedKind(error: NetlinkError, kind: string | undef
   });
 }
 
-/** Removes the container's interface, unless it is of another kind or another container's. */
+/** Unless the interface is of another kind or another container's. */
 export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvidence, kind: string): void {
   if (!netns) return;
   const containerLink = link.find(netns.route, call.ifname);
@@ -54,7 +54,7 @@ export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvi
   }
 }
 
-/** Removes a link. @returns true if it was there @throws {NetlinkError} */
+/** @returns true if it existed @throws {NetlinkError} */
 export function removeLinkIfPresent(netns: Netns, ifname: string): boolean {
   return ignoreErrors(["ENODEV"], () => (link.remove(netns.route, ifname), true)) ?? false;
 }

@@ -1,14 +1,13 @@
-/** Links of the host, listed once for a command that works on many attachments. */
 import type { Netns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { readOnce, sharesReads } from "../protocol/shared_reads.ts";
 
-/** All links of the host, as they were when they were first asked for. @throws {NetlinkError} */
+/** The host's links, read once per command that shares reads. @throws {NetlinkError} */
 export function listHostLinks(host: Netns): readonly link.Link[] {
   return readOnce(host.nft, "host links", () => link.list(host.route));
 }
 
-/** The host's link of this name. Where reads are shared, it may be gone since the command began. @throws {NetlinkError} */
+/** With shared reads, the link may be gone already. @throws {NetlinkError} */
 export function findHostLink(host: Netns, name: string): link.Link | undefined {
   if (!sharesReads(host.nft)) return link.find(host.route, name);
   const byName = readOnce(

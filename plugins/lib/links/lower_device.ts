@@ -1,8 +1,3 @@
-/**
- * Lower devices: finds the link that a plugin's link stands on, and creates such links.
- *
- * @module
- */
 import { type Mac, prefixLengthOf } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
@@ -20,17 +15,16 @@ import { formatAlias } from "../protocol/owner.ts";
 import type { AddCall, CheckCall, DiagnoseCall, PluginCall } from "../protocol/plugin.ts";
 import { checkAttachedInterface } from "./single_interface.ts";
 
-/** The keys of plugins that put a link on a lower device. */
 export function lowerDeviceKeys() {
   return {
-    /** Name of the lower device; empty for that of the default route. The kernel keeps 127 bytes of an alternative name. */
+    /** Empty: the default route's device. The kernel keeps 127 bytes of an alternative name. */
     master: withDefault(
       refine(string, "the name of an interface", (name) => !name.includes("\0") && utf8Length(name) <= 127),
       "",
     ),
-    /** Of the container's link, in bytes; 0 for the lower device's. */
+    /** Bytes, of the container's link; 0: the lower device's. */
     mtu: withDefault(int({ min: 0, max: 0x7fff_ffff }), 0),
-    /** The lower device is a link of the container and not of the host. */
+    /** The lower device is the container's link, not the host's. */
     linkInContainer: withDefault(boolean, false),
   };
 }
@@ -38,22 +32,20 @@ export function lowerDeviceKeys() {
 const utf8Length = (text: string): number => new TextEncoder().encode(text).length;
 
 type Keys = ReturnType<typeof lowerDeviceKeys>;
-/** What {@linkcode lowerDeviceKeys} reads. */
 export type LowerDeviceConfig = { readonly [K in keyof Keys]: Infer<Keys[K]> };
 
-/** The link that others stand on. */
 export interface LowerDevice {
   readonly netns: Netns;
   readonly link: link.Link;
-  /** The one that was named, if the kernel puts the new link beside it and not on it. */
+  /** The configured one, if the kernel puts the new link beside it, not on it. */
   readonly configured?: LowerDevice;
 }
 
 /**
- * The link that the configuration names, or the default route's.
+ * The configured link, or the default route's.
  *
- * @param kind of the link that is to stand on it
- * @throws {ConfigError} if there is none, or its MTU is too small
+ * @param kind of the upper device
+ * @throws {ConfigError} if it is missing, or its MTU is too small
  */
 export function getLowerDevice(
   { host, netns, config }: AddCall<LowerDeviceConfig>,
@@ -63,17 +55,17 @@ export function getLowerDevice(
   return resolveNonStacking(findLowerDevice(config.linkInContainer ? netns : host, config, name), host, kind);
 }
 
-/** Kinds that never stand on one another: see macvlan_common_newlink and ipvlan_link_new. */
+/** Kinds that never stack: see macvlan_common_newlink and ipvlan_link_new. */
 const NON_STACKING_KINDS = ["ipvlan", "macvlan"];
 
-/** The link that the kernel puts a link of this kind on if asked for `lower`. */
+/** The link that the kernel uses if asked for `lower`. */
 function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDevice {
   if (lower.link.info?.kind !== kind || !NON_STACKING_KINDS.includes(kind)) return lower;
   const below = findDeviceBelow(lower, host);
   return below ? { ...below, configured: lower } : lower;
 }
 
-/** The link below, if it is in the same namespace or in the host's. */
+/** The link below, if it is in the same namespace or the host's. */
 function findDeviceBelow(
   { netns, link: { linkIndex, linkNetnsId } }: LowerDevice,
   host: Netns,
@@ -103,7 +95,7 @@ function findMaster(netns: Netns, name: string): link.Link | undefined {
   return name === "" ? findDefaultRouteDevice(netns) : link.find(netns.route, name);
 }
 
-/** The link of the default route with the lowest metric, IPv4 first. */
+/** The default route with the lowest metric, IPv4 first. */
 function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   for (const family of [AF_INET, AF_INET6]) {
     const [bestRoute] = route.list(netns.route, family, RT_TABLE_MAIN)
@@ -115,7 +107,7 @@ function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   return undefined;
 }
 
-/** @throws {CniError} code 50 if an ADD would not find its lower device on the host */
+/** @throws {CniError} code 50 if an ADD would find no lower device on the host */
 export function requireLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): void {
   if (config.linkInContainer) return;
   try {
@@ -126,16 +118,15 @@ export function requireLowerDevice({ host, config }: PluginCall<LowerDeviceConfi
   }
 }
 
-/** A link to put on a lower device. */
 export interface UpperDeviceSpec {
   readonly info: { readonly kind: string; readonly data: Uint8Array };
   readonly mac?: Mac | undefined;
-  /** True if another link on the same lower device may be in the way. */
+  /** Whether another link on the lower device may be in the way. */
   conflictsWith(other: link.Link): boolean;
 }
 
 /**
- * Creates the container's link, with its owner as alias; it goes again if the ADD fails.
+ * Creates the container's link with its owner as alias; a failed ADD removes it.
  *
  * @throws {CniError} if the name is taken, or naming what uses the lower device
  */
@@ -159,7 +150,7 @@ export function createUpperDevice(
   }
   undo.defer(() => void removeLinkIfPresent(netns, ifname));
   const created = link.get(netns.route, ifname);
-  // A passthru macvlan is born with the lower device's address.
+  // A passthru macvlan starts with the lower device's address.
   const mac = spec.mac && created.mac !== spec.mac ? { mac: spec.mac } : {};
   link.set(netns.route, created.index, { alias: formatAlias(owner), ...mac });
   return spec.mac ? { ...created, mac: spec.mac } : created;
@@ -174,7 +165,7 @@ function explainCreateError(
   if (error.code === "EEXIST" && link.find(netns.route, ifname)) return interfaceExistsError(ifname, netns);
   const refusal = error.withPurpose(`create "${ifname}" on master "${lower.link.name}"`);
   const mayBeConflict = ["EEXIST", "EBUSY", "EINVAL", "EADDRINUSE"].includes(error.code);
-  // The kernel explains an MTU that it refuses.
+  // The kernel explains a refused MTU.
   if (!mayBeConflict || error.extack?.startsWith("mtu ")) return explainUnsupportedKind(refusal, info.kind);
   return lowerDeviceInUseError(refusal, lower, (candidate) => conflictsWith(candidate.link));
 }
@@ -197,7 +188,7 @@ export function lowerDeviceInUseError(
   });
 }
 
-/** Compares the link with what ADD left. @param type the plugin's name and the link's kind @throws {CniError} */
+/** @param type the plugin's name and the link's kind @throws {CniError} */
 export function checkUpperDevice(call: CheckCall<LowerDeviceConfig>, type: string): link.Link {
   const { ifname, config } = call;
   const device = checkAttachedInterface(call, type);
@@ -214,7 +205,7 @@ function checkLowerDevice(
 ): void {
   const actualNetns = device.linkNetnsId === undefined ? netns : host;
   const actual = device.linkIndex ? link.find(actualNetns.route, device.linkIndex) : undefined;
-  // Nothing says which link a default route named at the time of the ADD.
+  // Nobody knows the default route's device at the time of the ADD.
   if (master === "" && actual) return;
   const [side, configuredNetns] = linkInContainer ? ["container", netns] as const : ["host", host] as const;
   const configured = master === "" ? undefined : link.find(configuredNetns.route, master);
@@ -225,7 +216,7 @@ function checkLowerDevice(
   throw checkFailedError(`master of "${ifname}" is ${actualName}, expected "${configured.name}"`);
 }
 
-/** Says if nothing flows by the lower device of the attachment, or of the next ADD. No ADD sets it up. */
+/** Reports a lower device that is down or has no carrier; no ADD sets it up. */
 export function diagnoseLowerDevice({ host, config, attachment }: DiagnoseCall<LowerDeviceConfig>): string[] {
   if (config.linkInContainer) return [];
   const device = attachment && link.find(attachment.netns.route, attachment.ifname);

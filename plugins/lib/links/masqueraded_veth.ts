@@ -1,8 +1,4 @@
-/**
- * What is common to plugins that connect a container by a veth pair and may masquerade its addresses.
- *
- * @module
- */
+/** What plugins with a veth pair and optional masquerading share. @module */
 import type { Cidr } from "../../../ffi/address.ts";
 import { boolean, int, oneOf, optional, withDefault } from "../../../spec/schema.ts";
 import type { IpConfig } from "../../../spec/result.ts";
@@ -33,12 +29,11 @@ import { type AddressScope, lives, livesElsewhere } from "./address_claim.ts";
 import { ipsOf } from "./configure_interface.ts";
 import { gcVethPairs, removeVethPair, removeVethPairs } from "./veth_pair.ts";
 
-/** The keys of these plugins. */
 export const vethKeys = () => ({
   ipMasq: withDefault(boolean, false),
-  /** Accepted for what it means to the reference; the rules are nf_tables' in either case. */
+  /** Accepted for compatibility; the rules are nf_tables' either way. */
   ipMasqBackend: optional(oneOf("iptables", "nftables")),
-  /** Bytes, of both ends; 0 leaves it to the kernel. */
+  /** Bytes, of both ends; 0: the kernel's default. */
   mtu: withDefault(int({ min: 0, max: 65535 }), 0),
 });
 
@@ -48,7 +43,7 @@ interface MasqueradeConfig {
 
 const addressesOf = (ips: readonly IpConfig[]): Cidr[] => ips.map(({ address }) => address);
 
-/** Masquerades the container's claimed addresses if configured. @throws {CniError} if another container has one */
+/** @throws {CniError} if another container has one of the addresses */
 export function masqueradeAddresses(
   { config, host, owner, undo }: AddCall<MasqueradeConfig>,
   scope: AddressScope,
@@ -65,16 +60,16 @@ export function checkMasqueraded({ config, host, owner }: CheckCall<MasqueradeCo
   if (config.ipMasq) checkMasquerade(host.nft, owner, addressesOf(ips), lives(host));
 }
 
-/** Puts missing masquerading back. @param type the plugin's name @returns what was missing, in words */
+/** @param type the plugin's name @returns what was missing, as text */
 export function restoreMasqueraded(call: RestoreCall<MasqueradeConfig>, type: string): string[] {
   const { config, host, ifname, owner } = call;
   const result = requirePrevResult(call, type);
-  // Before 0.3.0 results named no interfaces. All addresses are of this one then.
+  // Results before 0.3.0 name no interfaces: all addresses are this one's.
   const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
   return config.ipMasq ? restoreMasquerade(host.nft, owner, addressesOf(ips), lives(host)) : [];
 }
 
-/** Removes an attachment. Rules go before links: both make the kernel wait, and in this order it waits once. */
+/** Removes rules before links: both make the kernel wait, and in this order it waits once. */
 export function detachVeth(call: DelCall<MasqueradeConfig>, removeOtherRules = () => {}): void {
   const { ifname, ipam, prevResult } = call;
   runAllSteps(
@@ -85,7 +80,7 @@ export function detachVeth(call: DelCall<MasqueradeConfig>, removeOtherRules = (
   );
 }
 
-/** Removes many. @returns those for which DEL is to be called all the same */
+/** @returns the calls that still need a DEL */
 export function detachVeths<C extends MasqueradeConfig>(
   calls: DelBatch<C>,
   ipam: BatchIpamDelegate,
@@ -106,7 +101,6 @@ export function detachVeths<C extends MasqueradeConfig>(
   return calls.filter(({ owner }) => unfinished.has(owner));
 }
 
-/** Removes stale attachments. */
 export function gcVeths(call: GcCall<MasqueradeConfig>, gcOtherRules = () => {}): void {
   const { config, pluginConfig: { name }, host, ipam, validAttachments, log } = call;
   runAllSteps(

@@ -1,8 +1,3 @@
-/**
- * Tells whose the container's interface is. By the time of a DEL, the path of a namespace may lead to another container's.
- *
- * @module
- */
 import { ipOf } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
@@ -10,15 +5,14 @@ import * as link from "../../../ffi/route/link.ts";
 import { type Owner, parseAlias, sameOwner } from "../protocol/owner.ts";
 import type { AttachmentCall } from "../protocol/plugin.ts";
 
-/** What tells whose an interface is. */
 export type OwnershipEvidence = Pick<AttachmentCall<unknown>, "host" | "ifname" | "owner" | "prevResult">;
 
 /**
- * True if the interface CNI_IFNAME of a namespace belongs to another attachment than the call's.
+ * Whether the interface belongs to another attachment: by a DEL, CNI_NETNS may lead to another container's namespace.
  *
- * Its alias names the owner; of a veth pair that of the host veth, which the container cannot change. The reference plugins
- * write none. Then it is another's if it has neither the MAC address nor any address of the result: the container or
- * `tuning` may have changed the first.
+ * Its alias names the owner; for a veth pair the host veth's alias, which the container cannot change. The reference
+ * plugins write none. Then it is another's if neither its MAC address nor any address matches the result. The container
+ * or `tuning` may have changed the MAC address.
  *
  * @returns false also if nothing tells
  */
@@ -27,7 +21,10 @@ export function ownedByOther(call: OwnershipEvidence, netns: Netns, containerLin
   return owner ? !sameOwner(owner, call.owner) : differsFromPrevResult(call, netns, containerLink);
 }
 
-/** The same for plugins that did not make the interface: another network of the container may have. A reported MAC address is proof. */
+/**
+ * For plugins that did not create the interface: another network of the container may have. A reported MAC address is
+ * proof.
+ */
 export function ownedByOtherContainer(
   call: OwnershipEvidence,
   netns: Netns,

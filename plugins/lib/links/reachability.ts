@@ -1,8 +1,3 @@
-/**
- * What containers' packets need of the host besides a link: forwarding and routes.
- *
- * @module
- */
 import {
   type Cidr,
   familyOf,
@@ -24,21 +19,19 @@ import { checkFailedError } from "../protocol/check_failed.ts";
 
 type Family = 4 | 6;
 
-/** The families of addresses, each once. */
 export function distinctFamilies(addresses: readonly (Ip | Cidr)[]): Family[] {
   return [...new Set(addresses.map(familyOf))];
 }
 
 const FORWARDING: Readonly<Record<Family, string>> = { 4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding" };
 
-/** The families that the host does not forward. */
 function findUnforwarded(host: Netns, families: readonly Family[]): Family[] {
   return host.run(() => families.filter((family) => findSysctl(FORWARDING[family]) === "0"));
 }
 
 const remedyFor = (family: Family): string => `sysctl -w ${FORWARDING[family].replaceAll("/", ".")}=1`;
 
-/** Makes sure that the host still forwards these families. @throws {CniError} */
+/** @throws {CniError} if the host does not forward a family */
 export function checkForwarding(host: Netns, families: readonly Family[]): void {
   const [family] = findUnforwarded(host, families);
   if (family === undefined) return;
@@ -48,14 +41,14 @@ export function checkForwarding(host: Netns, families: readonly Family[]): void 
   );
 }
 
-/** Names the families that the host does not forward. @param remedy what changes that, instead of the administrator */
+/** @param remedy replaces the advice to the administrator */
 export function describeUnforwarded(host: Netns, families: readonly Family[], remedy?: string): string[] {
   return findUnforwarded(host, families).map((family) =>
     `The host does not forward IPv${family}, so containers reach nothing beyond it: ${remedy ?? remedyFor(family)}`
   );
 }
 
-/** Says if a link does not forward although the host does. ADD leaves that setting alone. */
+/** Reports a link that does not forward although the host does. ADD leaves that setting alone. */
 export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "name">): string[] {
   const setting = `net/ipv4/conf/${name}/forwarding`;
   const isClosed = host.run(() => findSysctl(FORWARDING[4]) === "1" && findSysctl(setting) === "0");
@@ -63,10 +56,10 @@ export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "
   return [`"${name}" does not forward IPv4, so no packets leave it: sysctl -w ${setting.replaceAll("/", ".")}=1`];
 }
 
-/** Addresses of a.root-servers.net. Nothing is sent to them. */
+/** a.root-servers.net; nothing is sent. */
 const PUBLIC_ADDRESS = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Record<Family, Ip>>;
 
-/** Says if masqueraded packets lead nowhere in all of these families: many hosts have only one of the two. */
+/** Reports only if all families lack a route: many hosts have only one of the two. */
 export function describeMissingDefaultRoute(host: Netns, families: readonly Family[]): string[] {
   if (families.length === 0 || families.some((family) => hasRouteTo(host, PUBLIC_ADDRESS[family]))) return [];
   const names = families.map((family) => `IPv${family}`).join(" or ");
@@ -84,10 +77,10 @@ function hasRouteTo(host: Netns, destination: Ip): boolean {
   }
 }
 
-/** Shorter prefixes stand for a default route: `0.0.0.0/1` of a VPN, `2000::/3`. */
+/** Shorter prefixes replace a default route: `0.0.0.0/1` of a VPN, `2000::/3`. */
 const MIN_PREFIX_LENGTH = 8;
 
-/** Names these subnets that the host routes to a link that is not `isOwn`. */
+/** Reports subnets that the host routes to a link that is not `isOwn`. */
 export function describeForeignRoutes(
   host: Netns,
   subnets: readonly Cidr[],
@@ -111,7 +104,7 @@ function describeForeignRoute(subnet: Cidr, dst: Cidr, { name }: link.Link): str
   return `The host routes ${part}subnet ${subnet} to "${name}": containers with such addresses cannot be reached`;
 }
 
-/** The subnets of a configuration, where host-local and static read them. */
+/** The subnets of a configuration, as host-local and static read them. */
 export function configuredSubnets(raw: JsonObject): Cidr[] {
   const ipam = findValue(raw, "ipam");
   if (!isJsonObject(ipam)) return [];
@@ -122,7 +115,7 @@ export function configuredSubnets(raw: JsonObject): Cidr[] {
   return [...new Set(texts.flatMap(parseSubnet))];
 }
 
-/** Refusing invalid ones is the IPAM plugin's part. */
+/** The IPAM plugin refuses invalid ones. */
 function parseSubnet(text: string): Cidr[] {
   try {
     return [networkOf(parseCidr(text))];

@@ -3,13 +3,11 @@ import * as schema from "../../../spec/schema.ts";
 
 const macSource = () => schema.optional(schema.knownKeys({ mac: schema.optional(schema.mac) }));
 
-/** The keys by which the runtime and `args.cni` ask for a MAC address. */
 export const requestedMacKeys = () => ({
   runtimeConfig: macSource(),
   args: schema.optional(schema.knownKeys({ cni: macSource() })),
 });
 
-/** Where a configuration may ask for a MAC address. */
 export interface MacRequest {
   readonly runtimeConfig?: { readonly mac?: Mac };
   readonly args?: { readonly cni?: { readonly mac?: Mac } };
@@ -17,7 +15,7 @@ export interface MacRequest {
 }
 
 /**
- * The MAC address that is asked for: by the runtime, else by `args.cni`, by `MAC` of CNI_ARGS, by the configuration.
+ * In this order: the runtime's, that of `args.cni`, of `MAC` in CNI_ARGS, of the configuration.
  *
  * @throws {ConfigError} if CNI_ARGS has something else
  */

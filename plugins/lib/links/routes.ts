@@ -1,13 +1,7 @@
-/**
- * Routes that move from one table to another.
- *
- * @module
- */
 import { RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { linksOf, nextHopGateways, type RawRoute, tableOf } from "../../../ffi/route/raw_route.ts";
 import type { FibRule } from "../../../ffi/route/rule.ts";
 
-/** True for a route by this link and no other. */
 export function usesOnlyLink(route: RawRoute, index: number): boolean {
   const links = linksOf(route);
   return links.length > 0 && links.every((linkIndex) => linkIndex === index);
@@ -18,12 +12,12 @@ export function compareGatewayDependence(a: RawRoute, b: RawRoute): number {
   return nextHopGateways(a).length - nextHopGateways(b).length;
 }
 
-/** True for a table other than the system's. */
+/** Whether a table is not the system's. */
 export function isCustomTable(table: number | undefined): table is number {
   return table !== undefined && ![RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].includes(table);
 }
 
-/** Numbers of tables from `first` on that no rule names and that are empty: routes of others would mix with ours. */
+/** Free tables from `first` on: no rule names them and they are empty, so routes cannot mix. */
 export function* freeTableIds(
   first: number,
   rules: readonly FibRule[],

@@ -1,8 +1,4 @@
-/**
- * One plugin at a time chooses routing tables in a container's namespace.
- *
- * @module
- */
+/** One plugin at a time chooses routing tables in a container's namespace. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import { lockNetns } from "../../../ffi/netns_lock.ts";
 import { LockedError } from "../../../ffi/sys/lock.ts";
@@ -13,12 +9,12 @@ const LOCK_TIMEOUT_MS = 10_000;
 /** An ADD holds the lock for less, unless the machine is very busy. */
 const DEL_LOCK_TIMEOUT_MS = 1000;
 
-/** @throws {CniError} code 11 naming who holds the lock, when the time is over */
+/** @throws {CniError} code 11 naming the holder, after the timeout */
 export function lockRoutingTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Disposable {
   return lockOrTryAgainLater(() => lockNetns(netns, "routing-tables", timeoutMs));
 }
 
-/** For a DEL: when the time is over, it logs this and continues without the lock. */
+/** For a DEL: after the timeout, it logs this and continues without the lock. */
 export function tryLockRoutingTables(netns: Netns, log: (message: string) => void): Disposable | undefined {
   try {
     return lockNetns(netns, "routing-tables", DEL_LOCK_TIMEOUT_MS);

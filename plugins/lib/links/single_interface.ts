@@ -1,8 +1,4 @@
-/**
- * What is common to plugins that give the container one interface, which stands alone in the result.
- *
- * @module
- */
+/** What plugins share whose result has one interface. @module */
 import * as link from "../../../ffi/route/link.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Interface, Result } from "../../../spec/result.ts";
@@ -20,12 +16,11 @@ import {
   runAllSteps,
 } from "../protocol/plugin.ts";
 
-/** The interface as in the result: `{ name, mac, sandbox }`. */
 export function describeInterface({ sandbox }: AddCall<unknown>, { name = "", mac }: link.Link): Interface {
   return { name, ...mac ? { mac } : {}, sandbox };
 }
 
-/** The result with the interface, and with what IPAM decided if there is an IPAM plugin. @throws {CniError} if it gave no address */
+/** The result with the interface and with IPAM's answer, if any. @throws {CniError} if IPAM gave no address */
 export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown>, interfaceEntry: Interface): Result {
   const hasDns = dns !== undefined && Object.keys(dns).length > 0;
   if (!ipam) return { interfaces: [interfaceEntry], ...hasDns ? { dns } : {} };
@@ -38,7 +33,7 @@ export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown
 }
 
 /**
- * Sets `device` of the container up, with what IPAM decided if there is an IPAM plugin.
+ * Sets `device` up, with IPAM's answer if any.
  *
  * @param noDad as in {@linkcode configureInterface}
  * @throws {CniError} if IPAM gave no address, or another host has one
@@ -50,7 +45,7 @@ export function attachInterface(call: AddCall<unknown>, device: link.Link, noDad
   return result;
 }
 
-/** Asks IPAM, and compares the interface with what ADD left. @param type the plugin's name @throws {CniError} */
+/** @param type the plugin's name @throws {CniError} */
 export function checkAttachedInterface(call: CheckCall<unknown>, type: string): link.Link {
   call.ipam?.check();
   const result = requirePrevResult(call, type);
@@ -58,7 +53,7 @@ export function checkAttachedInterface(call: CheckCall<unknown>, type: string): 
   return expectConfigured(call.netns, call.ifname, result);
 }
 
-/** Removes the container's interface of this kind, and gives back its addresses. @throws {Error} naming every failure */
+/** @throws {Error} naming every failure */
 export function detachInterface(call: DelCall<unknown>, kind: string): void {
   runAllSteps(
     () => removeContainerLink(call.netns, call, kind),
@@ -66,7 +61,7 @@ export function detachInterface(call: DelCall<unknown>, kind: string): void {
   );
 }
 
-/** Does the same for many. @returns those whose addresses are still to be given back @throws {Error} naming every failure */
+/** @returns the calls whose addresses IPAM has not released @throws {Error} naming every failure */
 export function detachInterfaces<C>(
   calls: DelBatch<C>,
   ipam: BatchIpamDelegate,

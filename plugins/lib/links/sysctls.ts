@@ -7,7 +7,7 @@ import { CniError, Code } from "../../../spec/error.ts";
 /** The kernel has no IPv6 on links with a smaller MTU: linux/ipv6.h, RFC 8200 §5. */
 const IPV6_MIN_MTU = 1280;
 
-/** Switches IPv6 on for an interface; call it inside `netns`. @throws {CniError} code 7 if its MTU is too small */
+/** Call it inside `netns`. @throws {CniError} code 7 if the MTU is too small */
 export function enableIpv6(netns: Netns, ifname: string): void {
   const name = `net/ipv6/conf/${ifname}/disable_ipv6`;
   const value = findSysctl(name);
@@ -25,7 +25,7 @@ export function enableIpv6(netns: Netns, ifname: string): void {
   );
 }
 
-/** Sets a kernel parameter; call it inside the namespace. @throws {CniError} naming it and the value it needs */
+/** Call it inside the namespace. @throws {CniError} */
 function requireSysctl(name: string, value: string): void {
   try {
     ensureSysctl(name, value);
@@ -40,16 +40,16 @@ function requireSysctl(name: string, value: string): void {
   }
 }
 
-/** Makes the host ignore router advertisements on an interface: a container must not become its router. */
+/** A container must not become the host's router. */
 export const disableRouterAdvertisements = (ifname: string) => ({ [`net/ipv6/conf/${ifname}/accept_ra`]: "0" });
 
-/** Makes an interface use IPv6 addresses at once: during duplicate address detection the host resolves none, and drops packets. */
+/** During duplicate address detection, the host cannot use the address and drops packets. */
 export const skipDuplicateDetection = (ifname: string) => ({ [`net/ipv6/conf/${ifname}/accept_dad`]: "0" });
 
 /**
- * Sets kernel parameters that the network can do without; call it inside the namespace.
+ * Sets optional kernel parameters; call it inside the namespace.
  *
- * @param log told once of all that cannot be set
+ * @param log gets one message for all that cannot be set
  */
 export function trySysctls(sysctls: Readonly<Record<string, string>>, log: (message: string) => void): void {
   const failed = Object.entries(sysctls).flatMap(([name, value]) => {
@@ -65,7 +65,7 @@ export function trySysctls(sysctls: Readonly<Record<string, string>>, log: (mess
   log(`Cannot set ${failed.map(({ setting }) => setting).join(", ")}, continuing without: ${failed[0]!.message}`);
 }
 
-/** Lets the host forward packets of these families. @throws {CniError} if the parameter is off and cannot be set */
+/** @throws {CniError} if forwarding is off and cannot be turned on */
 export function enableForwarding(host: Netns, families: readonly (4 | 6)[]): void {
   host.run(() => {
     if (families.includes(4)) requireSysctl("net/ipv4/ip_forward", "1");

@@ -1,8 +1,4 @@
-/**
- * Finds who else uses a link, in every namespace of this machine. That is slow, and for error messages only.
- *
- * @module
- */
+/** Finds who else uses a link, in every namespace of this machine. Slow: for error messages only. @module */
 import type { Cidr } from "../../../ffi/address.ts";
 import { type Netns, NetnsError, openNetns } from "../../../ffi/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
@@ -14,28 +10,26 @@ import { readText } from "../../../ffi/sys/file.ts";
 import { findSymlinkTarget } from "../../../ffi/sys/stat.ts";
 import { describeOwner, parseAlias } from "../protocol/owner.ts";
 
-/** A link that stands on another one. */
 export interface UpperDevice {
   readonly link: link.Link;
-  /** The path of its namespace; absent if the lower device is in the same. */
+  /** Its namespace; absent if the lower device is in the same one. */
   readonly netnsPath?: string;
   readonly addresses: readonly Cidr[];
 }
 
-/** The links that stand on link `lowerIndex` of `netns`, here and in the containers. @throws {SystemError} */
+/** The upper devices of `lowerIndex`, on the host and in containers. @throws {SystemError} */
 export function listUpperDevices(netns: Netns, lowerIndex: number): UpperDevice[] {
   const inContainers = netnsPaths(netns.identity).flatMap((path) => upperDevicesAt(path, netns, lowerIndex));
   return [...upperDevicesIn(netns, lowerIndex, undefined), ...inContainers];
 }
 
-/** The user in the words of an error message. */
 export function describeUpperDevice({ link: { alias, name, info }, netnsPath }: UpperDevice): string {
   const owner = parseAlias(alias);
   const description = owner ? describeOwner(owner) : `${info?.kind ?? "link"} "${name}"`;
   return netnsPath === undefined ? description : `${description} in "${netnsPath}"`;
 }
 
-/** @param nsid number of the lower device's namespace in `netns`, if that is another one */
+/** @param nsid of the lower device's namespace as `netns` numbers it, if another one */
 function upperDevicesIn(netns: Netns, lowerIndex: number, nsid: number | undefined): UpperDevice[] {
   return link.list(netns.route)
     .filter(({ linkIndex, linkNetnsId, info }) =>
@@ -54,13 +48,13 @@ function upperDevicesAt(path: string, lowerNetns: Netns, lowerIndex: number): Up
     if (nsid === undefined) return [];
     return upperDevicesIn(netns, lowerIndex, nsid).map((device) => ({ ...device, netnsPath: path }));
   } catch (error) {
-    // It may have gone, or be none that one may enter.
+    // It may be gone, or not be ours to enter.
     if (error instanceof NetnsError || error instanceof SystemError) return [];
     throw error;
   }
 }
 
-/** A path to each network namespace that has a mount or a process, each once. */
+/** Each network namespace with a mount or a process, once. */
 function netnsPaths(excludedIdentity: string): string[] {
   const paths = new Map<string, string>();
   const add = (inode: string, path: string) => {

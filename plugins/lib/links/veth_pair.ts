@@ -1,8 +1,4 @@
-/**
- * The veth pair between a container and the host. Its end on the host, the host veth, names the owner in its alias.
- *
- * @module
- */
+/** The veth pair between a container and the host. The host veth's alias names the owner. @module */
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { type Mac, macFromBytes } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
@@ -16,23 +12,22 @@ import { interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
 import { logRemoval, type Owner, ownerText, parseAlias, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
-/** The two ends of a container's veth pair. */
 export interface VethPairOptions {
   readonly netns: Netns;
   readonly ifname: string;
-  /** Of the container's veth. */
+  /** The container veth's. */
   readonly mac?: Mac | undefined;
-  /** Of both ends, in bytes; 0 leaves it to the kernel. */
+  /** Bytes, of both ends; 0: the kernel's default. */
   readonly mtu: number;
   /** Index of the host veth's bridge. */
   readonly master?: number;
 }
 
 /**
- * Creates both ends, each in its namespace, and sets the host veth up.
+ * Creates both ends and sets the host veth up.
  *
- * @returns the name of the host veth
- * @throws {CniError} if the container has an interface of that name
+ * @returns the host veth's name
+ * @throws {CniError} if the container's interface name is taken
  */
 export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }: VethPairOptions): string {
   const mtuOption = mtu ? { mtu } : {};
@@ -51,7 +46,6 @@ export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }:
   }
 }
 
-/** `veth` and eight random digits. */
 export function randomVethName(): string {
   return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }
@@ -65,7 +59,7 @@ export function randomMac(): Mac {
 
 const isVeth = ({ info }: link.Link): boolean => info?.kind === "veth";
 
-/** The host veth whose peer is `containerVeth`. @throws {CniError} if that is no veth, or the host veth is missing */
+/** @throws {CniError} if `containerVeth` is no veth, or its peer on the host is missing */
 export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVeth: link.Link): link.Link {
   expectEqual(`kind of "${ifname}"`, containerVeth.info?.kind, "veth");
   const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
@@ -73,24 +67,24 @@ export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVet
   throw checkFailedError(`the other end of "${ifname}" is missing on the host`);
 }
 
-/** The attachment's host veth. @throws {CniError} if it is missing */
+/** @throws {CniError} if it is missing */
 export function getHostVeth(call: AttachmentCall<unknown>): link.Link {
   const hostVeth = findReportedHostVeth(call) ?? listOwnedHostVeths(call)[0];
   if (hostVeth) return hostVeth;
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
 
-/** Removes the veth pair, by the end that is found first. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function removeVethPair(call: DelCall<unknown>): void {
   const { host, netns } = call;
   const hostVeth = findReportedHostVeth(call);
   if (hostVeth) return void removeLinkIfPresent(host, hostVeth.name!);
   if (removeContainerVeth(call, netns)) return;
-  // It may have another name by now.
+  // It may have been renamed.
   for (const { name } of listOwnedHostVeths(call)) removeLinkIfPresent(host, name!);
 }
 
-/** Removes many veth pairs at once, in the containers where the host veth is not found. @throws {NetlinkError} */
+/** Falls back to the container's end where the host veth is not found. @throws {NetlinkError} */
 export function removeVethPairs<C>(calls: DelBatch<C>): void {
   const foundCalls = new Set<DelBatch<C>[number]>();
   link.removeSelected(calls[0].host.route, (links) => {
@@ -110,20 +104,20 @@ export function removeVethPairs<C>(calls: DelBatch<C>): void {
   for (const call of calls) if (!foundCalls.has(call)) call.withNetns((netns) => removeContainerVeth(call, netns));
 }
 
-/** Removes the container's veth, unless it is another container's. @returns true if it was there */
+/** @returns true if it existed and was this attachment's */
 function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
   const containerVeth = netns && link.find(netns.route, call.ifname);
   if (!containerVeth || !isVeth(containerVeth)) return false;
   return !ownedByOther(call, netns, containerVeth) && removeLinkIfPresent(netns, call.ifname);
 }
 
-/** Removes the veth pairs of this network's stale attachments. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function gcVethPairs({ host, pluginConfig, validAttachments, log }: GcCall<unknown>): void {
   const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "the veth pair"));
   link.removeSelected(host.route, (links) => links.filter((element) => isVethOf(element, isStale)));
 }
 
-/** The host veth by the result, which names it right before the container's interface. */
+/** The result lists the host veth right before the container's interface. */
 function findReportedHostVeth(
   { host, ifname, owner, prevResult }: AttachmentCall<unknown>,
   find = (name: string) => link.find(host.route, name),
@@ -131,7 +125,7 @@ function findReportedHostVeth(
   const interfaces = prevResult?.interfaces ?? [];
   const reported = interfaces[interfaces.findIndex(({ name, sandbox }) => name === ifname && sandbox) - 1];
   const found = reported && !reported.sandbox ? find(reported.name) : undefined;
-  // Another container's veth may have this name by now.
+  // Another container's veth may have the name by now.
   const isOwn = found && (isUnownedVeth(found, reported?.mac) || isVethOf(found, (other) => sameOwner(other, owner)));
   return isOwn ? found : undefined;
 }
@@ -140,7 +134,7 @@ function listOwnedHostVeths({ host, owner }: AttachmentCall<unknown>): link.Link
   return link.list(host.route).filter((element) => isVethOf(element, (other) => sameOwner(other, owner)));
 }
 
-/** The reference plugins write no owner. A gateway of a VLAN has none either, but its other end is on the host. */
+/** The reference plugins write no owner. A VLAN gateway has none either, but its peer is on the host. */
 function isUnownedVeth(element: link.Link, mac: string | undefined): boolean {
   return isVeth(element) && element.alias === undefined && element.linkNetnsId !== undefined && element.mac === mac;
 }
