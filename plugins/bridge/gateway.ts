@@ -112,8 +112,8 @@ export interface GatewayPlace {
 }
 
 /**
- * Gives the host the gateways' addresses, removes former ones and turns forwarding on. A failed ADD undoes
- * this, except for addresses that another attachment uses by then.
+ * Gives the host the gateways' addresses, removes former ones and turns forwarding on. A failed ADD undoes this,
+ * except for addresses that another attachment uses by then.
  *
  * The container must have its addresses already. If one ADD needs a gateway that another removes, then either the
  * second sees the first's container, or the first sees the gateway gone.

@@ -29,7 +29,7 @@ export function describeUpperDevice({ link: { alias, name, info }, netnsPath }: 
   return netnsPath === undefined ? description : `${description} in "${netnsPath}"`;
 }
 
-/** @param nsid of the lower device's namespace as `netns` numbers it, if another one */
+/** @param nsid of the lower device's namespace as `netns` numbers it, if it is another one */
 function upperDevicesIn(netns: Netns, lowerIndex: number, nsid: number | undefined): UpperDevice[] {
   return link.list(netns.route)
     .filter(({ linkIndex, linkNetnsId, info }) =>

@@ -1,4 +1,3 @@
-/** The container's namespace of a call. @module */
 import { type Netns, NetnsError } from "../../../ffi/netns.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { HostContext } from "./context.ts";
@@ -6,7 +5,7 @@ import type { PluginRequest } from "./request.ts";
 
 type NetnsParameters = Pick<PluginRequest, "netns" | "netnsOverride">;
 
-/** The container's namespace. @throws {CniError} code 8 if it is none, or the plugin's own: a recycled path once changed hosts */
+/** @throws {CniError} code 8 if CNI_NETNS is no namespace, or the host's own: a recycled path leads there */
 export function openContainerNetns(request: NetnsParameters, context: HostContext): Netns {
   try {
     const netns = openUnlessHostNetns(request, context);
@@ -19,7 +18,7 @@ export function openContainerNetns(request: NetnsParameters, context: HostContex
   });
 }
 
-/** `undefined` if it is the plugin's own, unless the caller wants that. @throws {NetnsError} */
+/** `undefined` for the plugin's own, unless the caller allows that. @throws {NetnsError} */
 function openUnlessHostNetns({ netns: path, netnsOverride }: NetnsParameters, context: HostContext): Netns | undefined {
   const netns = context.openNetns(path!);
   if (netnsOverride || netns.identity !== context.host.identity) return netns;
@@ -28,8 +27,8 @@ function openUnlessHostNetns({ netns: path, netnsOverride }: NetnsParameters, co
 }
 
 /**
- * The container's namespace for DEL; `undefined` if it is gone. A removed mount leaves an ordinary file, and a recycled
- * path, such as that of a process id, may lead to the plugin's own namespace. Neither may keep the container attached.
+ * The container's namespace for DEL; `undefined` if it is gone. An unmounted path is an ordinary file, and a recycled
+ * one, such as a process id's, may be the host's. DEL must succeed with either.
  */
 export function findContainerNetns(request: NetnsParameters, context: HostContext): Netns | undefined {
   if (request.netns === undefined) return undefined;

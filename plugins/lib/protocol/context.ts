@@ -1,4 +1,3 @@
-/** The surroundings of a call: the machine, and the other plugins. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import type { Owner } from "./owner.ts";
 import type { Plugin } from "./plugin.ts";
@@ -14,30 +13,32 @@ export interface BuiltinPlugin {
   readonly plugin: AnyPlugin;
 }
 
-/** A plugin that is a program of its own. */
+/** A plugin that is a separate program. */
 export interface PluginProgram {
   /** Its path. */
   readonly program: string;
-  /** Whether it replaces a plugin of this process. */
+  /** Whether it replaces a built-in plugin. */
   readonly shadowsBuiltin: boolean;
 }
 
 /** Where a plugin is. */
 export type PluginLocation = BuiltinPlugin | PluginProgram;
 
-/** The machine that plugins work on, and how they find and call each other. */
+/** The machine, and how plugins find and call each other. */
 export interface HostContext {
-  /** The namespace of the plugins themselves. */
+  /** The plugins' own namespace. */
   readonly host: Netns;
-  /** Opens a container's namespace. @param path CNI_NETNS @throws {NetnsError} */
+  /** Opens a namespace. @param path CNI_NETNS @throws {NetnsError} */
   openNetns(path: string): Netns;
-  /** Finds a plugin. @param directories CNI_PATH @throws {NotRunError} if there is none */
+  /** Finds a plugin. @param directories CNI_PATH @throws {NotRunError} if there is no such plugin */
   locate(type: string, directories: readonly string[]): PluginLocation;
-  /** Whether plugins can delegate to that plugin (SPEC §4 Plugin Delegation); true if there is no such plugin. */
+  /** Whether plugins can delegate to it (SPEC §4 Plugin Delegation); true for an unknown plugin. */
   isIpam(type: string, directories: readonly string[]): boolean;
-  /** Calls a plugin. @throws {CniError} and any other error of the plugin @throws {NotRunError} if it could not be run */
+  /**
+   * Calls a plugin. @throws {CniError} and any other error of the plugin @throws {NotRunError} if it could not be run
+   */
   invoke(location: PluginLocation, request: PluginRequest | DelBatchRequest): PluginResponse;
-  /** Why an attachment must be dead, as far as this program remembers it; else `undefined`. */
+  /** Why an attachment must be dead, if this program remembers a reason. */
   goneReason?(owner: Owner): string | undefined;
   /** Takes messages of plugins: `bridge: …`. */
   log(message: string): void;

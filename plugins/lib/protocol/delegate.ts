@@ -1,4 +1,4 @@
-/** Delegation of addresses to the IPAM plugin that a configuration names (SPEC §4 Plugin Delegation). @module */
+/** Delegation to the IPAM plugin of a configuration (SPEC §4 Plugin Delegation). @module */
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
 import { excerpt } from "../../../spec/jsonc.ts";
 import { atLeast, introducedIn } from "../../../spec/version.ts";
@@ -7,18 +7,13 @@ import type { BatchIpamDelegate, DelBatchCall, IpamDelegate } from "./plugin.ts"
 import type { PluginCommand, PluginRequest } from "./request.ts";
 import { NotRunError } from "./response.ts";
 
-/** The IPAM plugin of a request. */
 export interface IpamPlugin {
   readonly type: string;
-  /** Looks the plugin up, once. @throws {NotRunError} if there is none */
+  /** Looks the plugin up once. @throws {NotRunError} if there is none */
   locate(): PluginLocation;
 }
 
-/**
- * The IPAM plugin of a configuration, if it names one.
- *
- * @throws {ConfigError} for a plugin that gives no addresses: a bridge could delegate to itself without end
- */
+/** @throws {ConfigError} for a plugin that assigns no addresses: a bridge could delegate to itself forever */
 export function findIpam(request: PluginRequest, context: HostContext): IpamPlugin | undefined {
   const { command, path, undoesAdd, config: { ipamType: type } } = request;
   if (type === undefined) return undefined;
@@ -28,12 +23,11 @@ export function findIpam(request: PluginRequest, context: HostContext): IpamPlug
   }
   const error = new ConfigError("ipam.type", 'an IPAM plugin such as "host-local"', excerpt(type));
   if (command !== "DEL" && command !== "GC") throw error;
-  // ADD refused it, so there is nothing to give back.
+  // ADD refused it, so there is nothing to release.
   if (!undoesAdd) context.log(`${error.message}; continuing without it`);
   return undefined;
 }
 
-/** The IPAM plugin, called with the parameters and the configuration of `request`. */
 export function ipamDelegate(
   { type, locate }: IpamPlugin,
   request: PluginRequest,
@@ -61,7 +55,7 @@ export function ipamDelegate(
     gc: () => void call("GC"),
     status() {
       try {
-        // A program cannot know the command in an older version.
+        // A program cannot know STATUS in an older version.
         if ("program" in locate() && !atLeast(request.config.cniVersion, introducedIn.STATUS)) return;
         call("STATUS");
       } catch (error) {
@@ -73,7 +67,6 @@ export function ipamDelegate(
   };
 }
 
-/** The IPAM plugin of a batch. @param preparedOf the request and the IPAM plugin behind a call */
 export function batchIpamDelegate(
   preparedOf: (call: DelBatchCall<unknown>) => { readonly request: PluginRequest; readonly ipam?: IpamPlugin },
   context: HostContext,
@@ -95,7 +88,7 @@ export function batchIpamDelegate(
   };
 }
 
-/** Whether a plugin failed only because its delegate was not run. If the undo failed too, the original failure counts. */
+/** Whether a plugin failed only because its delegate was not run. If the undo failed too, the first failure counts. */
 export function delegateWasNotRun(error: unknown): boolean {
   for (let current = error; current instanceof Error;) {
     if (current instanceof NotRunError) return true;

@@ -1,4 +1,4 @@
-/** Plugins that are programs: how they are found and run (SPEC §2 Execution Protocol). @module */
+/** Finds and runs plugins that are programs (SPEC §2 Execution Protocol). @module */
 import { communicate, type SubprocessResult } from "../../../ffi/sys/subprocess.ts";
 import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
@@ -22,13 +22,12 @@ import {
 
 /** Far above any result. */
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
-/** Longer than the slowest DHCP server takes; engines give up within minutes. */
+/** Longer than the slowest DHCP server; engines give up within minutes. */
 const PLUGIN_TIMEOUT_MS = 15 * 60_000;
-/** VERSION needs nothing but the program itself. */
 const VERSION_TIMEOUT_MS = 10_000;
-/** The part of a plugin's standard error that goes into its error. */
+/** Goes into the plugin's error. */
 const STDERR_TAIL_BYTES = 1024;
-/** For a program that is being written; an installation should be done by then. */
+/** For a program that is still being written by an installer. */
 const ETXTBSY_TIMEOUT_MS = 5000;
 
 /** A call as a program gets it. */
@@ -41,21 +40,19 @@ export interface ProgramCall {
   readonly stdin: string;
 }
 
-/** How programs are run. */
 export interface ExecOptions {
-  /** The time limit in milliseconds; 15 minutes by default. */
+  /** 15 minutes by default. */
   readonly timeoutMs?: number;
-  /** The highest time limit. */
   readonly maxTimeoutMs?: number;
-  /** Takes the plugin's standard error while it runs; our own by default. */
+  /** Takes the plugin's standard error as it comes; ours by default. */
   readonly onStderr?: (bytes: Uint8Array) => void;
 }
 
 /**
- * The program of that name in the first of `directories` that has one; `undefined` if it is this binary.
+ * The program in the first directory that has one; `undefined` if it is this binary.
  *
- * @param directories relative ones are skipped, as their meaning would depend on the working directory
- * @throws {NotRunError} code 7 if it is no file name
+ * @param directories relative ones are skipped: their meaning would depend on the working directory
+ * @throws {NotRunError} code 7 if `type` is no file name
  */
 export function findPluginProgram(type: string, directories: readonly string[]): string | undefined {
   requireFileName(type);
@@ -68,7 +65,7 @@ export function findPluginProgram(type: string, directories: readonly string[]):
   return undefined;
 }
 
-/** A name from a configuration must not lead out of the directories. */
+/** A configured name must not lead out of the directories. */
 function requireFileName(type: string): void {
   if (type !== "" && type !== "." && type !== ".." && !type.includes("/") && !type.includes("\0")) return;
   throw new NotRunError(
@@ -89,14 +86,14 @@ function isExecutableFile({ isFile, mode }: FileStat): boolean {
   return isFile && (mode & 0o111) !== 0;
 }
 
-/** Whether it is a link to this binary, or a copy by `cni install --copy`, which keeps the time. */
+/** A link to this binary, or a copy by `cni install --copy`, which keeps the mtime. */
 function isThisBinary(status: FileStat): boolean {
   const thisBinary = findStat("/proc/self/exe");
   return thisBinary?.identity === status.identity ||
     (thisBinary?.size === status.size && thisBinary.mtime === status.mtime);
 }
 
-/** The error for an unknown plugin. @param builtinPlugins names to suggest besides those in `directories` */
+/** @param builtinPlugins names to suggest besides those in `directories` */
 export function missingPluginError(
   directories: readonly string[],
   type: string,
@@ -123,7 +120,6 @@ export function missingPluginError(
   });
 }
 
-/** Why a file of the right name is not the plugin. */
 function describeUnusable(path: string): string[] {
   const status = findUsableStatus(path);
   if (!status) return [];
@@ -132,10 +128,8 @@ function describeUnusable(path: string): string[] {
 }
 
 /**
- * Calls a plugin that is a program.
- *
  * @throws {CniError} the program's error
- * @throws {NotRunError} if it cannot be started, or does not speak the version of the request
+ * @throws {NotRunError} if it cannot be started, or does not support the request's version
  */
 export function callProgram(
   { program, shadowsBuiltin }: PluginProgram,
@@ -157,7 +151,7 @@ export function callProgram(
   return { result, resultVersion: jsonMember(output.stdout, "cniVersion") || request.config.cniVersion };
 }
 
-/** @throws {CniError} if the version cannot say `prevResult` */
+/** @throws {CniError} if the version has no `prevResult` */
 function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "RESTORE" | "DIAGNOSE">): ProgramCall {
   const { containerId, netns = "", ifname, args, path, config, env } = request;
   return {
@@ -168,7 +162,6 @@ function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "
       CNI_NETNS: netns,
       CNI_IFNAME: ifname,
       CNI_ARGS: args,
-      // Unchanged if it came as text.
       CNI_PATH: env.CNI_PATH ?? path.join(":"),
       // Plugins of this version may read it.
       ...(config.cniVersion === "0.1.0" && { CNI_VERSION: config.cniVersion }),
@@ -178,8 +171,8 @@ function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "
 }
 
 /**
- * Asks a program whether it does not speak the version of a request that it refused; false if it does not say. The error
- * code alone may come from a delegate of the program, after the program has made something.
+ * Whether VERSION confirms that the program does not support the version. The error code alone may come from a
+ * delegate, after the program has changed something.
  */
 function rejectsVersion(path: string, call: ProgramCall, exec: Parameters<typeof callProgram>[2]): boolean {
   const version = jsonMember(call.stdin, "cniVersion");
@@ -190,22 +183,21 @@ function rejectsVersion(path: string, call: ProgramCall, exec: Parameters<typeof
     const supportedVersions = exitCode === 0 && jsonMember(stdout, "supportedVersions");
     return Array.isArray(supportedVersions) && !supportedVersions.includes(version);
   } catch (error) {
-    // The program's first answer is the error to report.
+    // Report the program's first error, not this one.
     if (error instanceof CniError || error instanceof SystemError) return false;
     throw error;
   }
 }
 
-/** A member of a JSON document; `undefined` if there is none. */
 function jsonMember(text: string, name: string): unknown {
   return (parseJsonOrUndefined(text) as Readonly<Record<string, unknown>> | null | undefined)?.[name];
 }
 
 /**
- * Runs a program and waits for its end.
+ * Runs a program to its end.
  *
- * It gets the environment without BUN_* variables, which would also steer a plugin that was built with Bun. With a time
- * limit it has its own process group; without one it ends with ours.
+ * BUN_* variables are removed: they would also affect plugins built with Bun. With a time limit the program has its own
+ * process group; without one it ends with ours.
  *
  * @throws {NotRunError} if it cannot be started
  * @throws {CniError} if it does not end in time
@@ -240,7 +232,7 @@ function environment({ env, command }: ProgramCall): string[] {
     .map(([name, value]) => `${name}=${value}`);
 }
 
-/** Starts a program, after a wait if it is being written. @throws {NotRunError} */
+/** Waits while the program is being written. @throws {NotRunError} */
 function startPlugin(path: string, env: readonly string[], ownProcessGroup: boolean, deadline: number): ChildProcess {
   const busyDeadline = Math.min(deadline, performance.now() + ETXTBSY_TIMEOUT_MS);
   for (let delayMs = 1;; delayMs = Math.min(delayMs * 2, 100)) {
@@ -293,7 +285,7 @@ function stoppedError(
   return new CniError(Code.TryAgainLater, `Cannot wait for plugin "${path}": ${reason}`, { details });
 }
 
-/** A closed standard error is no reason to fail. */
+/** A closed standard error must not fail the call. */
 function writeToStderr(bytes: Uint8Array): void {
   try {
     writeAll(2, bytes);
@@ -302,7 +294,7 @@ function writeToStderr(bytes: Uint8Array): void {
   }
 }
 
-/** Keeps one byte more than is shown, which tells that something is left out. */
+/** Keeps one byte more than is shown, to detect truncation. */
 function appendTail(tail: Uint8Array, bytes: Uint8Array): Uint8Array {
   const joined = new Uint8Array(tail.length + bytes.length);
   joined.set(tail);
@@ -312,7 +304,7 @@ function appendTail(tail: Uint8Array, bytes: Uint8Array): Uint8Array {
 
 function decodeTail(tail: Uint8Array): string {
   if (tail.length <= STDERR_TAIL_BYTES) return new TextDecoder().decode(tail).trim();
-  // Begins with a whole character.
+  // Start at a whole character.
   const start = tail.findIndex((byte, index) => index > 0 && (byte & 0xc0) !== 0x80);
   return `…${new TextDecoder().decode(tail.subarray(start)).trimEnd()}`;
 }

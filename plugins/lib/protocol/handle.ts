@@ -1,4 +1,4 @@
-/** Carries out requests: engines, the runtime and delegating plugins all call plugins this way (SPEC §2). @module */
+/** Carries out requests of engines, the runtime and delegating plugins (SPEC §2). @module */
 import { nowCeil } from "../../../ffi/sys/mtime.ts";
 import { stopReportingSignals } from "../../../ffi/sys/signals.ts";
 import { parseArgs, parsePairs, requireParameters } from "../../../spec/env.ts";
@@ -16,7 +16,7 @@ import { throwIfSignalled } from "./signal.ts";
 /** Takes the result of an ADD. If it throws, the ADD is undone. */
 type Deliver = (result: Result) => void;
 
-/** Carries out one request. @throws {Error} as its cause made it; an ADD is undone by then */
+/** A failed ADD is undone before this throws. @throws {Error} the original one */
 export function handle(
   plugin: AnyPlugin,
   request: PluginRequest | DelBatchRequest,
@@ -37,7 +37,7 @@ export function handle(
 
 function dispatch(plugin: AnyPlugin, request: PluginRequest, context: HostContext, deliver?: Deliver): PluginResponse {
   using undo = new DisposableStack();
-  // The IPAM plugin gets this snapshotTime too, and later than this plugin.
+  // The IPAM plugin runs later, but must get the same time.
   const { snapshotTime = nowCeil(), config } = request;
   const ipam = findIpam(request, context);
   const call = buildCall(plugin, { ...request, snapshotTime }, context, ipam, undo);
@@ -114,7 +114,7 @@ function buildAttachmentCall(
   };
 }
 
-/** Wrong CNI_ARGS must not keep a container attached. */
+/** Invalid CNI_ARGS must not keep a container attached. */
 function parseDeclaredArgs(plugin: AnyPlugin, { command, args }: PluginRequest): Readonly<Record<string, string>> {
   if (!plugin.args) return {};
   return command === "DEL"
@@ -136,7 +136,7 @@ function runAttachmentCommand(
     : command === "DEL"
     ? findContainerNetns(request, context)
     : openContainerNetns(request, context);
-  // The undo needs the namespace, which is closed after it.
+  // Declared after `netns`, so the undo runs before the namespace is closed.
   using _rollback = undo;
   if (command === "DEL") {
     plugin.del({ ...call, netns } satisfies DelCall<unknown>);
@@ -156,13 +156,12 @@ function runAttachmentCommand(
     undo.move();
     return { result };
   } catch (error) {
-    // The undo must not be interrupted.
+    // A signal must not interrupt the undo.
     stopReportingSignals();
     throw error;
   }
 }
 
-/** A call, its request and its IPAM plugin. */
 interface PreparedCall {
   readonly call: DelBatchCall<unknown>;
   readonly request: PluginRequest;
@@ -190,7 +189,7 @@ function delBatch(
   return [...remaining, ...calls.map((call) => prepared.get(call)!.request)];
 }
 
-/** `undefined` if something is wrong with the request: its own DEL reports that. */
+/** `undefined` for an invalid request: its own DEL reports why. */
 function prepareCall(plugin: AnyPlugin, request: PluginRequest, context: HostContext): PreparedCall | undefined {
   try {
     requireParameters(request);

@@ -1,8 +1,7 @@
-/** The error for a lock that others hold too long. @module */
 import { LockedError } from "../../../ffi/sys/lock.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
-/** Takes a lock. @throws {CniError} code 11 naming the holder, and what can be done */
+/** @throws {CniError} code 11 naming the holder and a remedy */
 export function lockOrTryAgainLater<T>(lock: () => T): T {
   const startedAt = performance.now();
   try {

@@ -1,4 +1,3 @@
-/** The definition of a plugin, and what its commands get. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import type { Attachment, PluginConfig } from "../../../spec/plugin_config.ts";
 import { CniError, Code } from "../../../spec/error.ts";
@@ -12,17 +11,17 @@ export interface PluginCall<C> {
   readonly config: C;
   /** The specification's keys. */
   readonly pluginConfig: PluginConfig;
-  /** Of the caller. */
+  /** The caller's. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Finds the calling process, if it is known. */
   readonly findCallerPid: (() => number) | undefined;
   /** The plugin's own namespace. */
   readonly host: Netns;
-  /** The configuration's IPAM plugin, if it names one. */
+  /** The configuration's IPAM plugin, if any. */
   readonly ipam: IpamDelegate | undefined;
-  /** Why an attachment must be dead, as far as this program remembers it; else `undefined`. */
+  /** Why an attachment must be dead, if this program remembers a reason. */
   goneReason?(owner: Owner): string | undefined;
-  /** Writes to stderr, apart from the answer. */
+  /** Writes to stderr. */
   log(message: string): void;
 }
 
@@ -32,9 +31,9 @@ export interface AttachmentCall<C> extends PluginCall<C>, Attachment {
   readonly sandbox: string;
   /** The declared keys of CNI_ARGS. */
   readonly args: Readonly<Record<string, string>>;
-  /** The attachment as the owner of what is set up. */
+  /** The attachment, as owner of links and rules. */
   readonly owner: Owner;
-  /** The result of the plugins before this one; for DEL and CHECK, of the whole ADD. */
+  /** The result of earlier plugins; for DEL and CHECK, of the whole ADD. */
   readonly prevResult: Result | undefined;
 }
 
@@ -64,23 +63,23 @@ export interface IpamDelegate {
   readonly type: string;
   /** Asks for addresses. If this or a later step of the ADD fails, its DEL is called. */
   add(): Result;
-  /** Gives back the attachment's addresses. @throws {CniError} */
+  /** Releases the attachment's addresses. @throws {CniError} */
   del(): void;
   /** Checks that the attachment still has its addresses. @throws {CniError} */
   check(): void;
-  /** Gives back the addresses of stale attachments. @throws {CniError} */
+  /** Releases addresses of stale attachments. @throws {CniError} */
   gc(): void;
-  /** Checks that it has addresses to give. @throws {CniError} code 50 or 51 */
+  /** Checks that it has free addresses. @throws {CniError} code 50 or 51 */
   status(): void;
 }
 
 /** The IPAM plugin of a batch. */
 export interface BatchIpamDelegate {
-  /** Gives back addresses. @returns the calls that still need a DEL of their own @throws {CniError} */
+  /** Releases addresses. @returns the calls that still need a DEL @throws {CniError} */
   del<C>(calls: readonly DelBatchCall<C>[]): readonly DelBatchCall<C>[];
 }
 
-/** Attachments of one network, with one configuration, that are removed together. */
+/** Attachments with one configuration that are removed together. */
 export type DelBatch<C> = readonly [DelBatchCall<C>, ...DelBatchCall<C>[]];
 
 /** What CHECK gets. */
@@ -102,11 +101,11 @@ export interface DiagnoseCall<C> extends PluginCall<C> {
 export interface GcCall<C> extends PluginCall<C> {
   /** The attachments of this network to keep. */
   readonly validAttachments: readonly Attachment[];
-  /** When that list was made, at the latest, in nanoseconds since 1970: newer attachments are not on it. */
+  /** When that list was made at the latest, in nanoseconds since 1970: newer attachments are not on it. */
   readonly snapshotTime: bigint;
 }
 
-/** What a plugin does between calls, in a process of its own. */
+/** What a plugin does between calls, in its own process. */
 export interface PluginService {
   /** `keeps DHCP leases alive` */
   readonly summary: string;
@@ -116,7 +115,7 @@ export interface PluginService {
 
 /** What a service gets. */
 export interface ServiceContext {
-  /** Of its process. */
+  /** Its process's. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Writes to stderr. */
   log(message: string): void;
@@ -132,7 +131,7 @@ export interface Plugin<C = unknown> {
   readonly config: Schema<C>;
   /** Its keys of CNI_ARGS; without this it ignores CNI_ARGS. */
   readonly args?: readonly string[];
-  /** It needs no container's namespace: CNI_NETNS is not opened, and calls have no `netns`. */
+  /** Does not open CNI_NETNS; calls have no `netns`. */
   readonly ignoresNetns?: true;
   /** Whether it needs an earlier plugin in the list. */
   needsPrevResult?(entry: Pick<PluginConfig, "ipamType">): boolean;
@@ -141,7 +140,7 @@ export interface Plugin<C = unknown> {
   /** Detaches the container. Succeeds if everything is gone already (SPEC §DEL). */
   del(call: DelCall<C>): void;
   /**
-   * As `del` for two or more attachments, as far as one step can serve all: the kernel waits at each removal of links or
+   * `del` for two or more attachments, where one step can serve all: the kernel waits once per removal of links or
    * rules, however many they are. Only `cni run gc` calls it, in its own process. If it fails, each gets a `del`.
    *
    * @returns the calls that still need a `del`
@@ -150,19 +149,22 @@ export interface Plugin<C = unknown> {
   /** Compares with what ADD set up. @throws {CniError} on the first difference */
   check(call: CheckCall<C>): void;
   /**
-   * Puts back removed rules of an attachment, as after `nft flush ruleset`, and changes nothing else: no link, no address,
-   * no kernel parameter. Only `cni run restore` calls it, in its own process. A plugin without rules has none.
+   * Restores an attachment's rules, as after `nft flush ruleset`, and nothing else: no link, address or kernel
+   * parameter. Only `cni run restore` calls it, in its own process.
    *
-   * @returns what was missing, in words: `host port 8080/tcp`; if nothing was, it may change nothing
+   * @returns what was missing, as text: `host port 8080/tcp`; if nothing was, it may change nothing
    */
   restore?(call: RestoreCall<C>): readonly string[];
   /** Removes what stale attachments own. Without it, only the IPAM plugin gets the command. */
   gc?(call: GcCall<C>): void;
-  /** Checks that an ADD would succeed. Without it, only the IPAM plugin gets the command. @throws {CniError} code 50 or 51 */
+  /**
+   * Checks that an ADD would succeed. Without it, only the IPAM plugin gets the command. @throws {CniError} code 50 or
+   * 51
+   */
   status?(call: PluginCall<C>): void;
   /**
-   * Says what keeps packets from flowing although an ADD would succeed. Only `cni run status` and `check` call it, in their
-   * own process: engines call STATUS every few seconds and log the answer. An error is a warning too.
+   * Reports what stops packets although an ADD would succeed. Only `cni run status` and `check` call it, in their own
+   * process: engines call STATUS every few seconds and log the answer. An error is a warning too.
    */
   diagnose?(call: DiagnoseCall<C>): readonly string[];
   /** What it does between calls; no call starts it. */
@@ -244,7 +246,7 @@ export function runAllSteps(...steps: readonly (() => void)[]): void {
   if (failures.length > 1) throw new AggregateError(failures, "Cannot clean up everything");
 }
 
-/** Runs a step of DEL on what the container controls: its failure is logged, and must not make DEL fail. */
+/** For what the container controls: a failure is logged, and must not fail DEL. */
 export function attemptOrLog(log: (message: string) => void, step: () => void): void {
   try {
     step();

@@ -1,12 +1,14 @@
-/** One call of one plugin, with types. It is text at process boundaries only: `serve.ts` reads it, `exec.ts` writes it. @module */
+/**
+ * A typed call of a plugin. Only at process boundaries it is text: `serve.ts` reads it, `exec.ts` writes it. @module
+ */
 import type { Parameters } from "../../../spec/env.ts";
 import type { PluginConfig } from "../../../spec/plugin_config.ts";
 import type { Result } from "../../../spec/result.ts";
 import type { CniCommand } from "../../../spec/version.ts";
 
 /**
- * The commands of the specification without VERSION, which needs no configuration, and two for plugins of this process:
- * `RESTORE` puts back removed rules of an attachment, and `DIAGNOSE` says what keeps packets from flowing.
+ * The specification's commands, except VERSION, and two for built-in plugins. `RESTORE` restores removed rules of an
+ * attachment, `DIAGNOSE` reports what stops packets.
  */
 export type PluginCommand = Exclude<CniCommand, "VERSION"> | "RESTORE" | "DIAGNOSE";
 
@@ -16,17 +18,17 @@ export interface PluginRequest extends Parameters {
   readonly command: PluginCommand;
   /** For DEL, CHECK and RESTORE, its `prevResult` is that of the whole ADD. */
   readonly config: PluginConfig;
-  /** The caller's environment; programs inherit it. */
+  /** The caller's; programs inherit it. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Finds the calling process, which may be the container's engine. */
   readonly findCallerPid?: () => number;
-  /** For DEL: it undoes a failed ADD, whose error has already named unusable keys. */
+  /** DEL undoes a failed ADD, whose error has named unusable keys already. */
   readonly undoesAdd?: true;
-  /** For GC: when the list of valid attachments was made, at the latest, in nanoseconds since 1970; now by default. */
+  /** For GC: when the list of valid attachments was made at the latest, in nanoseconds since 1970; now by default. */
   readonly snapshotTime?: bigint;
 }
 
-/** DELs of attachments to one network, with one configuration, as one call. */
+/** DELs with one configuration as one call. */
 export interface DelBatchRequest {
   /** Marks a batch. */
   readonly command: "DEL_BATCH";
@@ -38,9 +40,9 @@ export interface DelBatchRequest {
 export interface PluginResponse {
   /** Of ADD. */
   readonly result?: Result;
-  /** Of ADD by a program: the version of its answer. */
+  /** Of ADD by a program: its answer's version. */
   readonly resultVersion?: unknown;
-  /** Of RESTORE: what was missing, in words; absent for a program, which has no such command. */
+  /** Of RESTORE: what was missing, as text; absent for programs. */
   readonly restored?: readonly string[];
   /** Of DIAGNOSE, in sentences. */
   readonly problems?: readonly string[];

@@ -1,8 +1,7 @@
-/** For plugins that need addresses. @module */
 import { ConfigError } from "../../../spec/error.ts";
 import type { IpamDelegate, PluginCall } from "./plugin.ts";
 
-/** The configuration's IPAM plugin. @throws {ConfigError} if it names none */
+/** @throws {ConfigError} if the configuration names no IPAM plugin */
 export function requireIpam({ ipam }: Pick<PluginCall<unknown>, "ipam">): IpamDelegate {
   if (ipam) return ipam;
   throw new ConfigError(

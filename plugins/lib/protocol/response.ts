@@ -1,4 +1,4 @@
-/** The answers of plugins that are programs: a result or an error object (SPEC §5 Result Types), or anything else. @module */
+/** Results and error objects that programs print (SPEC §5 Result Types). @module */
 import { CniError, Code } from "../../../spec/error.ts";
 import { parseResult, type Result } from "../../../spec/result.ts";
 import type { Version } from "../../../spec/version.ts";
@@ -9,25 +9,24 @@ export interface ProgramOutput {
   readonly exitCode: number;
   /** One JSON document, or nothing. */
   readonly stdout: string;
-  /** The end of its standard error, which has been passed on already. */
+  /** The end of its standard error, which was passed on already. */
   readonly stderr?: string;
   /** If a signal ended it. */
   readonly signal?: number;
 }
 
-/** The output of a program that failed. */
 export interface FailedProgram extends ProgramOutput {
   readonly program?: string;
-  /** Whether it replaces a plugin of this process. */
+  /** Whether it replaces a built-in plugin. */
   readonly shadowsBuiltin?: boolean;
-  /** Whether it refused the version, and its answer to VERSION confirms that. Then it has done nothing. */
+  /** It refused the version, and VERSION confirms that: it has changed nothing. */
   readonly isVersionUnsupported?: boolean;
 }
 
-/** The plugin did nothing, so there is nothing to undo: it does not exist, cannot be started, or refused the version. */
+/** The plugin changed nothing, so nothing needs undoing: it is missing, cannot be started, or refused the version. */
 export class NotRunError extends CniError {}
 
-/** The result that a plugin printed, in the current form. @throws {CniError} code 6 if it is none */
+/** The printed result, in the current form. @throws {CniError} code 6 if it is none */
 export function parsePluginResult(stdout: string, type: string, version: Version): Result {
   const document = parseJsonOrUndefined(stdout);
   if (document !== undefined) return parseResult(document, version);
@@ -36,7 +35,7 @@ export function parsePluginResult(stdout: string, type: string, version: Version
   });
 }
 
-/** The error of a failed plugin: its own if it printed one, with its standard error and its path. */
+/** The plugin's own error if it printed one, with its standard error and path. */
 export function parsePluginError(response: FailedProgram, type: string): CniError {
   const { stdout, stderr, program, shadowsBuiltin, isVersionUnsupported } = response;
   const notes = [
@@ -77,7 +76,7 @@ interface ErrorObject {
   readonly details?: string;
 }
 
-/** The members of an error object, whatever the case of their names; `undefined` if it is none. */
+/** Ignores the case of member names; `undefined` for any other text. */
 export function parseErrorObject(text: string): ErrorObject | undefined {
   const document = parseJsonOrUndefined(text);
   if (typeof document !== "object" || Array.isArray(document)) return undefined;
@@ -88,7 +87,6 @@ export function parseErrorObject(text: string): ErrorObject | undefined {
   return isErrorObject ? { code, msg, details } : undefined;
 }
 
-/** A JSON document; `undefined` for any other text. */
 export function parseJsonOrUndefined(text: string): unknown {
   try {
     return JSON.parse(text);

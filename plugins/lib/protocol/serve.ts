@@ -1,4 +1,4 @@
-/** A plugin's side of the process boundary: text becomes a request, and the outcome text (SPEC §2 Execution Protocol). @module */
+/** A plugin's side of the process boundary (SPEC §2 Execution Protocol). @module */
 import { parseEnvironment } from "../../../spec/env.ts";
 import { CniError } from "../../../spec/error.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
@@ -18,7 +18,7 @@ import { requestedVersion, versionResponse } from "./version.ts";
 export interface PluginCallText extends ProgramCall, Pick<PluginRequest, "snapshotTime" | "findCallerPid"> {
   /** Takes the answer to an ADD. If it throws, the ADD is undone. */
   deliver?(stdout: string): void;
-  /** Finds the schema of an IPAM plugin. With it, a successful ADD logs the keys that nobody reads. */
+  /** Finds an IPAM plugin's schema. With it, a successful ADD logs unknown keys. */
   readonly findConfigSchema?: (type: string) => Schema<unknown> | undefined;
 }
 
@@ -67,7 +67,7 @@ export function serve(plugin: AnyPlugin, call: PluginCallText, context: HostCont
   }
 }
 
-/** An engine copies it to its own log. */
+/** Engines copy this to their logs. */
 function warnOfUnknownKeys(
   plugin: AnyPlugin,
   { config, path }: PluginRequest,
@@ -75,7 +75,7 @@ function warnOfUnknownKeys(
   { locate, log }: HostContext,
 ): void {
   if (!findConfigSchema) return;
-  // For the delegate of another plugin, only `ipam` is its own.
+  // A delegate of another plugin owns only `ipam`.
   const isDelegate = config.type !== "" && config.type !== plugin.name;
   const unknownKeys = findUnknownPluginKeys(
     { ...config, type: plugin.name, ...isDelegate && { raw: { ipam: findValue(config.raw, "ipam") } } },
@@ -87,7 +87,7 @@ function warnOfUnknownKeys(
   }
 }
 
-/** The request in a text. @throws {CniError} @throws {SyntaxError} @throws {ConfigError} */
+/** @throws {CniError} @throws {SyntaxError} @throws {ConfigError} */
 export function parseCall({ name }: AnyPlugin, call: PluginCallText, { log }: HostContext): PluginRequest {
   const { env, stdin, snapshotTime, findCallerPid } = call;
   const { command, ...parameters } = parseEnvironment({ ...env, CNI_COMMAND: call.command });
@@ -101,7 +101,7 @@ export function parseCall({ name }: AnyPlugin, call: PluginCallText, { log }: Ho
   };
 }
 
-/** The specification's error object, in the version of the request if it has one. */
+/** The specification's error object, in the request's version if it has one. */
 export function formatErrorObject(error: unknown, stdin: string): string {
   return stringifyJson(CniError.from(error).toJSON(requestedVersion(stdin) ?? LATEST), 4);
 }

@@ -1,8 +1,7 @@
-/** Ends an ADD on a signal, while all of it can still be undone. @module */
 import { takePendingSignal } from "../../../ffi/sys/signals.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
-/** @throws {CniError} code 11 if a blocked signal asks this process to end */
+/** For ADD, while it can be undone. @throws {CniError} code 11 if a blocked termination signal is pending */
 export function throwIfSignalled(): void {
   const signal = takePendingSignal();
   if (signal === undefined) return;

@@ -1,4 +1,6 @@
-/** Files in which plugins remember attachments, as JSON. They describe what no boot outlives, so nothing waits for the disk. @module */
+/**
+ * JSON files in which plugins remember attachments. No content outlives a boot, so nothing waits for the disk. @module
+ */
 import { createFile, replaceFile } from "../../../ffi/sys/atomic_file.ts";
 import { findEntryNames, inDirectory } from "../../../ffi/sys/directory.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
@@ -8,7 +10,7 @@ import { parseJson, stringifyJson } from "../../../spec/jsonc.ts";
 
 type Parse<T> = (node: unknown) => T;
 
-/** Reads a file; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
+/** `undefined` for a missing or unusable file. @throws {SystemError} */
 export function findState<T>(path: string, parse: Parse<T>, log: (message: string) => void): T | undefined {
   try {
     const text = findText(path);
@@ -21,15 +23,16 @@ export function findState<T>(path: string, parse: Parse<T>, log: (message: strin
   }
 }
 
-/** Replaces a file as a whole. @throws {SystemError} */
+/** @throws {SystemError} */
 export function writeState(path: string, content: object): void {
   const text = stringifyJson(content, 1);
-  // Replacing a file may leave a temporary one, which is found by the file's name. So the first one is created in one step.
+  // An interrupted replacement leaves a temporary file, which is found by the file's name: so create the first one
+  // in one step.
   const isNew = inDirectory(path.slice(0, path.lastIndexOf("/")), 0o700, () => createFile(path, text));
   if (!isNew) replaceFile(path, text);
 }
 
-/** The files of a directory that make sense, with their paths. @param isWanted picks files by name @throws {SystemError} */
+/** The usable files of a directory. @param isWanted picks files by name @throws {SystemError} */
 export function listStates<T>(
   directory: string,
   parse: Parse<T>,

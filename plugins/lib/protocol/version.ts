@@ -1,15 +1,14 @@
-/** The answer to VERSION, apart from `serve.ts`: it needs no plugin, so the binary loads none for it. @module */
+/** Apart from `serve.ts`, so that VERSION loads no plugin. @module */
 import { parseJson } from "../../../spec/jsonc.ts";
 import { LATEST, parseVersion, type Version, VERSIONS } from "../../../spec/version.ts";
 
-/** Repeats the version of the request, or else the latest (SPEC §VERSION). */
+/** Repeats the request's version, or else the latest (SPEC §VERSION). */
 export function versionResponse(stdin: string): string {
   return `${JSON.stringify({ cniVersion: requestedVersion(stdin) ?? LATEST, supportedVersions: VERSIONS })}\n`;
 }
 
-/** The version of a request, which may be any text. */
 export function requestedVersion(text: string): Version | undefined {
-  // Usual for VERSION. A failed parse would load the code that finds its position, which takes 1.2 ms.
+  // Usual for VERSION. A failed parse takes 1.2 ms to load the code that locates the error.
   if (text === "") return undefined;
   try {
     const { cniVersion } = parseJson(text, "") as { cniVersion?: unknown };

@@ -1,4 +1,4 @@
-/** The table for frames that a bridge forwards: `table inet` never sees them. */
+/** For frames that a bridge forwards: `table inet` never sees them. */
 import { etherAddr, ifnameType, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
 import { drop, etherSaddr, iifname, inSet, oifname, rule } from "../../../ffi/nft/statements.ts";
 import * as uapi from "../../../ffi/nft/uapi.ts";

@@ -1,4 +1,3 @@
-/** The rules of our own chains: how missing ones are found and put back. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
@@ -10,7 +9,7 @@ export interface MissingRules {
   readonly expected: number;
 }
 
-/** The rules that a chain lacks, if any. More rules than ours are an administrator's. */
+/** Surplus rules are an administrator's. */
 export function findMissingRules(
   nl: Netlink,
   key: nft.TableKey,
@@ -26,7 +25,7 @@ export function describeMissingRules({ chain, present, expected }: MissingRules)
   return `chain "${chain}" has ${present} rules, expected ${expected}`;
 }
 
-/** Puts the rules of a chain back, behind those of other programs. Commit the transaction with the generation. */
+/** Restores a chain's rules behind those of other programs. Commit with the generation. */
 export function repairChain(
   tx: Transaction,
   nl: Netlink,
@@ -35,7 +34,7 @@ export function repairChain(
   rules: readonly (readonly ExpressionIn[])[],
 ): void {
   const present = nft.listLazyRules(nl, table, chain);
-  // A complete chain stays as it is: its rules would get other handles.
+  // Rewriting a complete chain would change its rules' handles.
   if (present.length >= rules.length) return;
   for (const { handle, expressions } of present) {
     const found = expressions();
@@ -54,7 +53,7 @@ export function appendRules(
   for (const expressions of rules) tx.addRule({ family, table, chain, expressions });
 }
 
-/** The kernel adds default values to what was sent. */
+/** The kernel adds default values. */
 function isSuperset(present: unknown, expected: unknown): boolean {
   if (expected instanceof Uint8Array) {
     return present instanceof Uint8Array && nft.formatHex(present) === nft.formatHex(expected);

@@ -1,9 +1,8 @@
-/** Fetches elements by their keys, or by listing the set. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Owner, parseNote, parseOwner } from "../protocol/owner.ts";
 import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
 
-/** Elements with these keys, or all of the set. */
+/** Elements with these keys; without keys, all of the set. */
 export interface ElementSelector {
   readonly set: string;
   readonly keys?: readonly Uint8Array[];
@@ -17,7 +16,7 @@ export interface FoundElement extends nft.Element {
   readonly note: string | undefined;
 }
 
-/** With more keys, listing the whole set is faster than a query for each. */
+/** With more keys, listing the set is faster than a query for each. */
 export const LIST_ALL_THRESHOLD = 64;
 
 const isListed = ({ keys }: ElementSelector): boolean => !keys || keys.length > LIST_ALL_THRESHOLD;
@@ -28,7 +27,7 @@ export function elementKeysOf(selectors: readonly ElementSelector[]): ElementKey
   );
 }
 
-/** The selected elements by {@linkcode elementId}. A set that was listed gives its other elements too. */
+/** By {@linkcode elementId}. A listed set also yields elements that were not selected. */
 export function fetchElements(
   snapshot: RulesetSnapshot,
   selectors: readonly ElementSelector[],

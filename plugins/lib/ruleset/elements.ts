@@ -1,10 +1,11 @@
 /**
  * Elements of sets and maps that belong to attachments.
  *
- * Each element has its owner as its comment; a record of each owner leads to its elements (owner_records.ts). What is removed is read
- * first, and the kernel refuses the transaction if anything has changed since: a late DEL takes nothing that another container has got.
+ * Each element's comment is its owner. A record per owner leads to its elements (owner_records.ts). Removals are read
+ * first, and the kernel refuses the transaction if anything has changed since: a late DEL takes nothing from another
+ * container.
  *
- * All is read before it is changed: a refused transaction waits some 8 ms for RCU, a query takes 0.03 ms.
+ * Reads come before changes: a refused transaction waits some 8 ms for RCU, a query takes 0.03 ms.
  */
 import { checkFailedError } from "../protocol/check_failed.ts";
 import type * as nft from "../../../ffi/nft/objects.ts";
@@ -49,9 +50,9 @@ import {
 } from "./wanted_elements.ts";
 
 /**
- * Makes these elements the owner's, all or none. Chains that they lead to are repaired.
+ * Makes these elements the owner's, all or none, and repairs their chains.
  *
- * @param checkConflicts throws if anything else is in the way; what it sees still holds when the elements are added
+ * @param checkConflicts throws on other conflicts; what it reads still holds at the commit
  * @returns the titles of what was changed
  * @throws {ElementInUseError} if another owner has an exclusive one
  * @throws {CniError} if the table has lost rules
@@ -93,7 +94,7 @@ export function ensureElements(
     markAwaited(tx, table, unmarked);
     const replacesRecord = updateRecord(tx, snapshot, owner, wanted, record);
     removeUnusedTargets(tx, snapshot, stale, new Set(chains.keys()));
-    // Additions alone need no pin: the kernel refuses an element that exists, and a chain that does not.
+    // Additions alone need no pin: the kernel refuses an existing element and a missing chain.
     const needsPin = stale.length > 0 || unmarked.length > 0 || needsGeneration || replacesRecord || checkConflicts;
     if (!tx.isEmpty) forgetRuleset(nl);
     tx.commit(needsPin ? snapshot.generation : undefined);
@@ -102,7 +103,7 @@ export function ensureElements(
   });
 }
 
-/** Does what {@linkcode ensureElements} does, but takes nothing from another owner. @throws {ElementInUseError} */
+/** As {@linkcode ensureElements}, but takes nothing from another owner. @throws {ElementInUseError} */
 export function restoreElements(
   nl: Netlink,
   table: TableDefinition,
@@ -125,7 +126,7 @@ export interface Promotion {
 
 export type PromotedElement = ElementKey & Required<Pick<nft.Element, "data">>;
 
-/** Ends the note of an element that a failover element waits for. Without it, DEL looks for none. */
+/** Ends the note of an element that has a failover element. Without it, DEL looks for none. */
 const AWAITED = "awaited";
 
 export const isAwaited = ({ note }: FoundElement): boolean => note?.endsWith(AWAITED) === true;
@@ -135,7 +136,7 @@ function awaitedComment(element: FoundElement): string {
   return formatOwnerWithNote(owner!, isAwaited(element) ? note : note === undefined ? AWAITED : `${note},${AWAITED}`);
 }
 
-/** Adds the note: each element is replaced. */
+/** Replaces each element. */
 function markAwaited(tx: Transaction, table: TableDefinition, elements: readonly FoundElement[]): void {
   deleteElements(tx, table, elements);
   for (const element of elements) {
@@ -150,7 +151,7 @@ export interface Failover {
   promotions(removed: readonly FoundElement[], others: readonly FoundElement[]): readonly Promotion[];
 }
 
-/** Removes all that an attachment has for one purpose, and shared chains that are no longer used. @returns the removed elements */
+/** Removes what an attachment has for one purpose, and unused shared chains. @returns the removed elements */
 export function removeElementsOf(
   nl: Netlink,
   table: TableDefinition,
@@ -175,9 +176,9 @@ export function removeElementsOf(
 }
 
 /**
- * Does the same for all owners that `isOwner` picks.
+ * As {@linkcode removeElementsOf}, for many owners.
  *
- * @param commented part of the comments of all these elements: others are not decoded
+ * @param commented text in the comments of all their elements: others are not decoded
  */
 export function removeElements(
   nl: Netlink,
@@ -226,7 +227,7 @@ function removeSelected(
   return removed;
 }
 
-/** @throws {CniError} if anything that {@linkcode ensureElements} made is missing or changed */
+/** @throws {CniError} if an element of {@linkcode ensureElements} is missing or changed */
 export function checkElements(
   nl: Netlink,
   table: TableDefinition,
@@ -288,7 +289,7 @@ function addElements(tx: Transaction, table: TableDefinition, missing: readonly 
   }
 }
 
-/** Has the owner's record lead to these elements too. @returns true if it replaces another record */
+/** @returns true if the owner's record replaces another one */
 function updateRecord(
   tx: Transaction,
   snapshot: RulesetSnapshot,
@@ -315,7 +316,6 @@ function elementData(value: Uint8Array | undefined, chain: SharedChain | undefin
   return value ? { data: { value } } : {};
 }
 
-/** Removes the chains that only removed elements led to. */
 function removeUnusedTargets(
   tx: Transaction,
   snapshot: RulesetSnapshot,

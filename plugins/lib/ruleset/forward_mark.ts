@@ -1,5 +1,5 @@
 /**
- * The mark of containers' packets. With it, one accept rule in each other firewall serves all containers.
+ * The mark of containers' packets: with it, one accept rule in each other firewall serves all containers.
  *
  * A packet has it from just before iptables' tables to the end of the hook `forward`.
  */
@@ -17,9 +17,12 @@ import {
 } from "../../../ffi/nft/statements.ts";
 import { NF_INET_FORWARD, NF_IP_PRI_FILTER, NF_IP_PRI_FIRST, NF_IP_PRI_LAST } from "../../../ffi/nft/uapi.ts";
 
-/** Higher than the numbers that people use, and than the bits of Kubernetes, Tailscale and the Go portmap. */
+/** Above the numbers that people use, and the bits of Kubernetes, Tailscale and the Go portmap. */
 export const FORWARD_MARK = 0x20000000;
-/** Foreign chains of a lower priority do not see the mark. Rules that set other marks belong into `mangle`, which comes earlier. */
+/**
+ * Foreign chains that run earlier do not see the mark. Rules that set other marks belong into `mangle`, which runs
+ * earlier.
+ */
 export const FORWARD_MARK_PRIORITY = NF_IP_PRI_FILTER - 10;
 
 const HEX_MARK = `0x${FORWARD_MARK.toString(16)}`;
@@ -52,7 +55,7 @@ export const forwardMarkChains = () =>
 export function forwardMarkRules(): [chain: string, ...RuleStatement[]][] {
   return [
     ["before_filter", jump(MARK_CHAIN)],
-    // A bit that somebody else set would open every firewall.
+    // A bit from elsewhere would open every firewall.
     [MARK_CHAIN, clearMark(FORWARD_MARK)],
     ...([4, 6] as const).flatMap((family): [string, ...RuleStatement[]][] => [
       [MARK_CHAIN, inSet([saddr(family)], forwardSetName(family)), gotoChain(SET_CHAIN)],
@@ -65,7 +68,10 @@ export function forwardMarkRules(): [chain: string, ...RuleStatement[]][] {
   ];
 }
 
-/** Sets the mark before every other chain. It exists only while such a chain drops, since it shows the mark to all of them. */
+/**
+ * Sets the mark before every other chain. It exists only while an early chain drops, since all early chains see the
+ * mark.
+ */
 export const EARLY_CHAIN = {
   name: "before_all",
   type: "filter",

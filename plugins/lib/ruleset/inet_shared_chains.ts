@@ -1,4 +1,4 @@
-/** The shared chains of `table inet cni`: masquerading, hairpins and ingress policies. */
+/** The shared chains of `table inet cni`. */
 import { type Cidr, familyOf, networkOf, parseCidr } from "../../../ffi/address.ts";
 import {
   accept,
@@ -19,10 +19,10 @@ import type { ChainElement } from "./table.ts";
 /** The strictest first. */
 export const INGRESS_POLICIES = ["isolated", "same-bridge"] as const;
 
-/** nft(8) reads no colon in a chain's name. */
+/** nft(8) allows no colon in a chain's name. */
 const subnetChainName = (subnet: Cidr): string => subnet.replaceAll(":", "-");
 
-/** Masquerades addresses of the subnet, except within the subnet and to multicast groups. */
+/** Masquerades addresses of the subnet, except within it and to multicast groups. */
 export function masqueradeChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
   const groups = parseCidr(familyOf(subnet) === 4 ? "224.0.0.0/4" : "ff00::/8");
@@ -32,7 +32,7 @@ export function masqueradeChain(address: Cidr): SharedChain {
   };
 }
 
-/** Masquerades neighbours that call a published port: the container would answer them directly, past the host. */
+/** Masquerades neighbours that call a published port: else the container answers them directly, past the host. */
 export function hairpinChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
   return { name: `hairpin-${subnetChainName(subnet)}`, rules: [rule(saddrIn(subnet), masquerade())] };
@@ -56,7 +56,7 @@ export function openIngressChain(): SharedChain {
   };
 }
 
-/** Drops packets from bridges that have a policy; with `same-bridge`, except from this bridge. */
+/** Drops packets from bridges with a policy; with `same-bridge`, except this bridge. */
 export function bridgeIngressChain(policy: BridgeIngressPolicy, bridge: string): SharedChain {
   const rules = [rule(inSet([iifname()], "ingress_bridges"), drop())];
   if (policy === "same-bridge") rules.unshift(rule(iifnameIs(bridge), accept()));

@@ -1,4 +1,4 @@
-/** The table for IPv4 and IPv6: static chains and rules, and maps with elements of attachments. */
+/** The table for IPv4 and IPv6: static chains and rules, and maps with attachments' elements. */
 import { parseCidr, parseIp } from "../../../ffi/address.ts";
 import {
   ifnameType,
@@ -89,7 +89,7 @@ function setsOf(family: 4 | 6) {
     masquerade: [verdicts, "Containers that are hidden behind the host"],
     ingress: [verdicts, "Containers, and who may call them"],
     forward: [setOf([address]), "Containers whose packets other firewalls are to accept"],
-    // Failover elements: no rule uses these sets.
+    // No rule uses these sets.
     masquerade_standby: [
       mapOf([address, mark], "verdict"),
       "Containers whose address another one has, out of their reach, that is masqueraded for both",
@@ -163,8 +163,9 @@ function staticRules(): ChainRule[] {
       [chain, dnatMap(family, fields(family), `${prefix}hostports${family}`)],
     ]);
   return [
-    // The kernel sends nothing from 127.0.0.1 over a link and takes no answer to it, unless route_localnet exposes these addresses to
-    // neighbours. So such a call gets an address of the host as its source before conntrack sees it, and the answer gets 127.0.0.1 back.
+    // Between 127.0.0.1 and a link, the kernel passes packets only with route_localnet, which exposes these
+    // addresses to neighbours. So the call gets an address of the host as source before conntrack sees it, and the
+    // answer gets 127.0.0.1 back.
     ["loopback_output", saddrIn(localhost), saddrFromMap([daddr(4), ...port], "hostip_loopback4")],
     ["loopback_output", saddrIn(localhost), daddrIn(loopback), saddrFromMap(port, "loopback4")],
     [
@@ -180,7 +181,8 @@ function staticRules(): ChainRule[] {
     ["prerouting", daddrIn(loopback), returnFromChain()],
     // Only packets to this host reach published ports.
     ["prerouting", fibDaddrLocal(), jump("hostports")],
-    // The kernel delivers no answer to ::1 from a link. Without a translation, a caller of "localhost" fails at once and tries 127.0.0.1.
+    // The kernel delivers no answer to ::1 from a link. Untranslated, a call to "localhost" fails at once and tries
+    // 127.0.0.1.
     ["output", daddrIn(parseCidr("::1/128")), returnFromChain()],
     ["output", fibDaddrLocal(), jump("hostports")],
     ...portRules("hostports", "hostip_", (family) => [daddr(family), ...port]),
@@ -194,7 +196,7 @@ function staticRules(): ChainRule[] {
   ];
 }
 
-/** Checks that the table is whole, or could be made. @throws {CniError} code 50 */
+/** @throws {CniError} code 50 if the table is damaged or cannot be created */
 export function requireInetTable(nl: Netlink): void {
   requireTable(nl, inetTable);
 }

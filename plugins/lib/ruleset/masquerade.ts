@@ -1,4 +1,4 @@
-/** IP masquerading of attachments (`ipMasq`): outside its subnet, a container has the host's address. */
+/** IP masquerading (`ipMasq`): outside its subnet, a container has the host's address. */
 import { type Cidr, familyOf, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import {
@@ -25,7 +25,7 @@ import type { TableDefinition } from "./table.ts";
 
 const PURPOSE = "masquerade";
 
-/** Whether a living attachment has the address too, without conflict. @throws {CniError} on a conflict */
+/** Whether a living attachment shares the address without conflict. @throws {CniError} on a conflict */
 export type FindHolder = (holder: Owner, address: Cidr) => boolean;
 
 function masqueradeElements(owner: Owner, addresses: readonly Cidr[], livesElsewhere: FindHolder): WantedElement[] {
@@ -49,7 +49,7 @@ function masqueradeElements(owner: Owner, addresses: readonly Cidr[], livesElsew
   });
 }
 
-/** If several containers have one address, in networks that do not reach each other, the first one's element serves all. */
+/** Containers in separate networks may share an address: the first one's element serves all. */
 const standbySetOf = (set: string): string => set.replace("masquerade", "masquerade_standby");
 const OWNER_DIGEST_BYTES = 4;
 
@@ -70,23 +70,19 @@ const masqueradeFunction =
   (nl: Netlink, owner: Owner, addresses: readonly Cidr[], livesElsewhere: FindHolder = () =>
     false): R => apply(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 
-/**
- * Masquerades these addresses. An address is taken over from another attachment, unless that lives.
- *
- * @throws {CniError} what `livesElsewhere` throws
- */
+/** Takes an address over from another attachment, unless that lives. @throws {CniError} what `livesElsewhere` throws */
 export const addMasquerade = masqueradeFunction(ensureElements);
 
-/** Puts back what is missing. @returns what that was, in words @throws {ElementInUseError} */
+/** @returns what was missing, as text @throws {ElementInUseError} */
 export const restoreMasquerade = masqueradeFunction(restoreElements);
 
-/** @throws {CniError} if anything that {@linkcode addMasquerade} made is missing */
+/** @throws {CniError} if an element of {@linkcode addMasquerade} is missing */
 export const checkMasquerade = masqueradeFunction(checkElements);
 
 /**
- * Ends masquerading for an attachment, that of the reference plugin too.
+ * Also removes the reference plugin's.
  *
- * @param addresses the attachment's, if known: they tell which of the reference plugin's rules are for this interface
+ * @param addresses the attachment's, if known: they identify the reference's rules of this interface
  */
 export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly Cidr[]): void {
   runAllSteps(
@@ -95,13 +91,13 @@ export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly
   );
 }
 
-/** Ends masquerading for many attachments of a network. @returns those that may have rules of the reference plugin, which stay */
+/** @returns owners that may have rules of the reference plugin, which stay */
 export function removeMasqueradeBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
   removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners), failover);
   return ownersWithReferenceMasquerade(nl, owners);
 }
 
-/** Ends masquerading for a DEL, also if the network no longer asks for it. */
+/** Also if the network no longer asks for it. */
 export function removeMasqueradeForDel(
   { config, host, owner }: DelCall<{ readonly ipMasq: boolean }>,
   addresses: readonly Cidr[] | undefined,
@@ -114,7 +110,7 @@ function removeMasqueradeElements(nl: Netlink, owner: Owner): void {
   removeElementsOf(nl, inetTable, PURPOSE, owner, failover);
 }
 
-/** Ends masquerading for all other attachments of a network, that of the reference plugin too. */
+/** Also removes the reference plugin's. */
 export function gcMasquerade(
   nl: Netlink,
   network: string,

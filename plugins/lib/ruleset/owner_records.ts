@@ -1,8 +1,8 @@
 /**
- * Records of what each owner has in other sets: DEL finds its elements without reading those of others.
+ * Records of each owner's elements: DEL finds them without reading those of others.
  *
- * The kernel finds elements by their keys only, which are addresses and ports. So each table has a set of records, which no rule uses. The
- * key is a digest of owner and purpose. The userdata lists sets and keys.
+ * The kernel finds elements only by keys, which are addresses and ports. So each table has a set of records that no
+ * rule uses. The key is a digest of owner and purpose. The userdata lists sets and keys.
  */
 import { inetService, mark, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
@@ -18,7 +18,7 @@ export const RECORD_SET = "owners";
 export const recordSet = () =>
   namedSet(RECORD_SET, setOf([mark, mark, mark, mark, inetService]), "What attachments have in other sets");
 
-/** What is recorded for one owner and one purpose. */
+/** The record of one owner for one purpose. */
 export interface OwnerRecord {
   /** The record's own elements. */
   readonly keys: readonly ElementKey[];
@@ -26,7 +26,7 @@ export interface OwnerRecord {
   readonly selectors: readonly ElementSelector[] | undefined;
 }
 
-/** What the elements of a set are for. @throws {RangeError} if the table has no such set */
+/** @throws {RangeError} if the table has no such set */
 export function purposeOf({ purposes }: TableDefinition, set: string): string {
   const found = Object.entries(purposes).find(([, sets]) => sets.includes(set));
   if (!found) throw new RangeError(`Cannot record an element of set "${set}": it has no purpose`);
@@ -35,13 +35,12 @@ export function purposeOf({ purposes }: TableDefinition, set: string): string {
 
 const DIGEST_BYTES = 16;
 
-/** Where the parts of an owner's record are. */
 export function recordKey(owner: Owner, purpose: string, part = 0): ElementKey {
   const digest = new Bun.CryptoHasher("sha256").update(`${ownerText(owner)} ${purpose}`).digest();
   return { set: RECORD_SET, key: Uint8Array.of(...digest.subarray(0, DIGEST_BYTES), part >> 8, part & 0xff, 0, 0) };
 }
 
-/** Whether an element is part of the owner's record for this purpose. A long comment has no room for the note. */
+/** A long comment has no room for the note. */
 export function isRecordFor({ key, note }: FoundElement, owner: Owner, purpose: string): boolean {
   if (note !== undefined) return note === purpose;
   return Buffer.compare(key.subarray(0, DIGEST_BYTES), recordKey(owner, purpose).key.subarray(0, DIGEST_BYTES)) === 0;
@@ -73,7 +72,7 @@ export function keepsRecords(nl: RulesetSnapshot["nl"], table: TableDefinition):
   return found === undefined || records !== undefined;
 }
 
-/** Adds records of all attachments to a table of an earlier release. */
+/** Upgrades a table of an earlier release. */
 export function addRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): void {
   const generation = nft.getGenerationId(nl);
   const tx = transaction(nl).addSet({ family: table.family, table: table.table, ...recordSet() });
@@ -113,7 +112,7 @@ export function recordElements(
   }));
 }
 
-/** Selectors for the keys of both; for many keys of one set, the whole set. */
+/** Many keys of one set become the whole set. */
 export function mergeSelectors(
   selectors: readonly ElementSelector[],
   keys: readonly ElementKey[],
@@ -132,7 +131,7 @@ export function mergeSelectors(
   }
 }
 
-/** Number of the set, bytes of a key, number of keys. 0 keys stand for the whole set. */
+/** Number of the set, bytes of a key, number of keys. 0 keys: the whole set. */
 const HEADER_BYTES = 3;
 
 function encodeSelectors(selectors: readonly ElementSelector[], sets: readonly string[], room: number): number[][] {

@@ -1,4 +1,3 @@
-/** Repairs tables of our own that lost rules, sets or chains. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
@@ -13,7 +12,7 @@ import { inetTable } from "./inet_table.ts";
 export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
 
 /**
- * Puts back the static chains, sets and rules of a table, if there is one. Its elements stay.
+ * Restores a table's static chains, sets and rules. Its elements stay.
  *
  * @returns the chains that had lost rules: `chain "forward" of table "inet cni"`
  * @throws {CniError} if the table is another program's

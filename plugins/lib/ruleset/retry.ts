@@ -1,4 +1,3 @@
-/** Repeats changes to a ruleset that other programs change at the same time. */
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { openFile } from "../../../ffi/sys/file.ts";
@@ -7,20 +6,21 @@ import { throwIfSignalled } from "../protocol/signal.ts";
 
 /** Another program was faster, or the outcome is unknown: the next attempt reads the ruleset again. */
 const CONFLICT_ERRORS = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
-/** Beside a program that commits 20,000 times a second, a dozen attempts were enough. */
+/** Against 20,000 foreign commits a second, a dozen attempts were enough. */
 const RETRY_TIMEOUT_MS = 10_000;
-/** After so many restarts, processes of this program queue. */
+/** Then processes of this program queue. */
 const MAX_UNQUEUED_RESTARTS = 3;
 /** A stopped process must not stop all others. */
 const QUEUE_TIMEOUT_MS = 1000;
-/** Other refusals wait for RCU. If they persist, the table is not as it should be. */
+/** Other refusals wait for RCU. If they persist, the table is damaged. */
 const MAX_CONFLICTS = 10;
 
 /**
- * Repeats an attempt that failed since another program changed the ruleset. After several failures, processes queue: no one starves.
+ * Repeats an attempt that conflicts with another program's change. After several conflicts, processes queue so that
+ * none starves.
  *
- * @throws {CniError} code 11 if other programs change the ruleset without end, or if this process receives a termination signal
- * @throws {NetlinkError} if the table is not as it should be
+ * @throws {CniError} code 11 if the conflicts do not end, or on a termination signal
+ * @throws {NetlinkError} if the table is damaged
  */
 export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_MS): T {
   let deadline: number | undefined;
@@ -45,9 +45,9 @@ export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_M
   }
 }
 
-/** @throws {SystemError} `EINTR` if this process receives a termination signal */
+/** @throws {SystemError} `EINTR` on a termination signal */
 function waitInQueue(heldLocks: DisposableStack): void {
-  // Every network namespace has a ruleset of its own.
+  // Each network namespace has its own ruleset.
   const path = "/proc/thread-self/ns/net";
   const { fd } = heldLocks.use(openFile(path));
   try {

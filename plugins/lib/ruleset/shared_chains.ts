@@ -1,4 +1,4 @@
-/** Chains that elements of several attachments jump to: added with the first such element, removed with the last. */
+/** Chains that several attachments' elements jump to. The first such element adds the chain, the last removes it. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
@@ -12,18 +12,18 @@ export interface SharedChain {
   readonly name: string;
   readonly rules: readonly (readonly ExpressionIn[])[];
   readonly comment?: string;
-  /** True if packets do not return to the rule that led there. */
+  /** Packets do not return to the calling rule. */
   readonly usesGoto?: boolean;
 }
 
 export interface EnsuredChains {
-  /** Names of chains that had lost rules or chain elements. */
+  /** Chains that had lost rules or chain elements. */
   readonly repaired: ReadonlySet<string>;
-  /** True if the ruleset must not change before the commit. */
+  /** The ruleset must not change before the commit. */
   readonly needsGeneration: boolean;
 }
 
-/** Adds missing chains, and what others have lost. */
+/** Adds missing chains, and restores lost rules and chain elements. */
 export function ensureChains(
   tx: Transaction,
   snapshot: RulesetSnapshot,
@@ -50,7 +50,7 @@ export function ensureChains(
   return { repaired, needsGeneration };
 }
 
-/** Own and administrator's rules of one chain. Above this sum, other elements jump there for certain. */
+/** Ours and an administrator's. A higher remaining use count means that other elements jump there. */
 const MAX_CHAIN_RULES = 16;
 
 /**

@@ -1,4 +1,4 @@
-/** Elements and chains of a table of our own as they were read: several in one request, none twice. */
+/** What was read of one of our tables: several items in one request, none twice. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { sharesRuleset, whileUnchanged } from "../protocol/shared_reads.ts";
@@ -16,9 +16,9 @@ export function elementId({ set, key }: ElementKey): string {
 export interface RulesetSnapshot {
   readonly nl: Netlink;
   readonly table: TableDefinition;
-  /** From before the first fetch: while the ruleset has it, all that was fetched holds. */
+  /** Read first: while the ruleset has it, everything fetched holds. */
   readonly generation: number;
-  /** Fetches what was not fetched yet, in one send; chains with their chain elements. */
+  /** Fetches what is missing in one send; chains with their chain elements. */
   fetch(keys: readonly ElementKey[], chains: readonly string[]): void;
   element(key: ElementKey): nft.Element | undefined;
   chain(name: string): nft.Chain | undefined;
@@ -26,7 +26,7 @@ export interface RulesetSnapshot {
   ruleCount(chain: string): number;
 }
 
-/** Reads elements and chains of a table. Where attachments share what is read, each set is read as a whole. @throws {NetlinkError} */
+/** Lists whole sets where attachments share reads. @throws {NetlinkError} */
 export function takeSnapshot(
   nl: Netlink,
   table: TableDefinition,

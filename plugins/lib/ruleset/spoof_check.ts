@@ -1,4 +1,4 @@
-/** Protection against forged hardware addresses (`macspoofchk`): a container sends with its own address only. */
+/** Protection against forged MAC addresses (`macspoofchk`). */
 import { type Mac, macBytes, macFromBytes } from "../../../ffi/address.ts";
 import { concatenation, ifnameField } from "../../../ffi/nft/statements.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
@@ -28,22 +28,22 @@ function spoofCheckElements(hostIfname: string, mac: Mac): WantedElement[] {
   ];
 }
 
-/** Drops frames from the bridge port `hostIfname` whose source address is not `mac`. */
+/** Drops frames from port `hostIfname` whose source is not `mac`. */
 export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
   ensureElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
-/** Puts back what is missing; no other address stays allowed. @returns what that was, in words @throws {ElementInUseError} */
+/** No other address stays allowed. @returns what was missing, as text @throws {ElementInUseError} */
 export function restoreSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): string[] {
   const restored = restoreElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
   if (restored.length === 0) return restored;
-  // The record may not lead to changed elements: search.
+  // The record may not lead to changed elements, so search.
   removeElements(nl, bridgeTable, PURPOSE, ownerPrefix(owner.network), (candidate) => sameOwner(candidate, owner));
   addSpoofCheck(nl, owner, hostIfname, mac);
   return restored;
 }
 
-/** Allows another address in place of the present one, if the attachment has a check. @returns undoes that */
+/** Replaces the allowed address, if the attachment has a check. @returns undoes that */
 export function moveSpoofCheck(nl: Netlink, owner: Owner, mac: Mac): () => void {
   if (!hasSpoofChecks(nl)) return () => {};
   const moved = removeElementsOf(nl, bridgeTable, PURPOSE, owner).filter(({ set }) => set === "allowed")
@@ -52,7 +52,6 @@ export function moveSpoofCheck(nl: Netlink, owner: Owner, mac: Mac): () => void 
   return () => moved.forEach((before) => void moveSpoofCheck(nl, owner, before.mac));
 }
 
-/** Reads a key of the set `allowed`. */
 function parseAllowedKey(key: Uint8Array): { readonly hostIfname: string; readonly mac: Mac } {
   return {
     hostIfname: new TextDecoder().decode(key.subarray(0, 16)).replace(/\0+$/, ""),
@@ -60,12 +59,12 @@ function parseAllowedKey(key: Uint8Array): { readonly hostIfname: string; readon
   };
 }
 
-/** Checks that the table is whole, or could be made. @throws {CniError} code 50 */
+/** @throws {CniError} code 50 if the table is damaged or cannot be created */
 export function requireSpoofCheck(nl: Netlink): void {
   requireTable(nl, bridgeTable);
 }
 
-/** Ends the check of an attachment, that of the reference plugin too. */
+/** Also removes the reference plugin's. */
 export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
   runAllSteps(
     () => void removeElementsOf(nl, bridgeTable, PURPOSE, owner),
@@ -73,23 +72,23 @@ export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
   );
 }
 
-/** Whether this program has made a check since the machine was started. */
+/** Whether this program has added a check since boot. */
 export function hasSpoofChecks(nl: Netlink): boolean {
   return nft.findTable(nl, bridgeTable) !== undefined;
 }
 
-/** Ends the checks of many attachments of a network. @returns those that have one of the reference plugin, which stays */
+/** @returns owners with a check of the reference plugin, which stays */
 export function removeSpoofCheckBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
   removeElements(nl, bridgeTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners));
   return ownersWithReferenceSpoofCheck(nl, owners);
 }
 
-/** @throws {CniError} if anything that {@linkcode addSpoofCheck} made is missing */
+/** @throws {CniError} if an element of {@linkcode addSpoofCheck} is missing */
 export function checkSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
   checkElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
-/** Ends the checks of all other attachments of a network, and those of the reference plugin whose ports are gone. */
+/** Also removes the reference plugin's if the port is gone. */
 export function gcSpoofChecks(
   { nft, route }: Pick<Netns, "nft" | "route">,
   network: string,

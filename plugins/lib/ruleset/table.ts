@@ -1,4 +1,3 @@
-/** Tables of our own: made when first needed, and kept. */
 import { checkFailedError } from "../protocol/check_failed.ts";
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
@@ -8,18 +7,18 @@ import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { describeMissingRules, findMissingRules, type MissingRules } from "./chain_rules.ts";
 
-/** A table of our own. */
+/** A table of ours: created on demand, then kept. */
 export interface TableDefinition extends nft.TableKey {
   readonly comment: string;
   /** Sets and chains that exist as long as the table does. */
   objects(): { readonly sets: readonly SetIn[]; readonly chains: readonly ChainIn[] };
-  /** The rules that do not depend on attachments, in order. */
+  /** Rules that do not depend on attachments, in order. */
   rules(): readonly StaticRule[];
-  /** A base chain and the number of its rules: with one query, an ADD sees whether the table is there and whole. */
+  /** A base chain and its number of rules: one query tells an ADD whether the table exists and is whole. */
   readonly sentinel: { readonly chain: string; readonly rules: number };
-  /** Purposes of elements, and their sets. Records use the position of a set: new sets come last. */
+  /** Purposes of elements, and their sets. Records store a set's position: append new sets. */
   readonly purposes: Readonly<Record<string, readonly string[]>>;
-  /** The elements that exist as long as a shared chain does. */
+  /** Elements that exist as long as a shared chain does. */
   chainElementsOf?(chain: string): readonly ChainElement[];
 }
 type SetIn = Omit<nft.SetIn, "name"> & { readonly name: string };
@@ -42,17 +41,16 @@ export interface ChainElement {
 }
 
 /**
- * Makes the table if there is none.
- *
- * A table without its rules is not repaired here: shared chains lost theirs too, and only the runtime knows what those were.
+ * Creates a missing table. It does not repair one: shared chains lost their rules too, and only the runtime knows
+ * those.
  *
  * @returns true if the table is new
  * @throws {CniError} if rules were removed
- * @throws {NetlinkError} `EEXIST` if another process made it meanwhile
+ * @throws {NetlinkError} `EEXIST` if another process created it meanwhile
  */
 export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: nft.Chain | undefined): boolean {
   const { chain, rules: expected } = table.sentinel;
-  // A table is made together with its chains: if there is one now, the second answer is right.
+  // A table is created with its chains, so if it exists by now, the second answer is right.
   const presentChain = sentinelChain ?? (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
   if (!presentChain) {
     const tx = transaction(nl);
@@ -70,7 +68,7 @@ export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: 
   return !sentinelChain;
 }
 
-/** @throws {CniError} if a rule was removed: elements do nothing without their rules */
+/** @throws {CniError} if a rule was removed: elements do nothing without rules */
 export function checkStaticRules(nl: Netlink, table: TableDefinition): void {
   const [missing] = listMissingRules(nl, table);
   if (missing) throw missingRulesError(table, missing);
@@ -80,7 +78,7 @@ export function missingRulesError(table: TableDefinition, missing: MissingRules)
   return checkFailedError(`the ruleset's ${describeMissingRules(missing)}`, restoreHint(table));
 }
 
-/** Checks that the table is whole, or that the kernel would take it. @throws {CniError} code 50 */
+/** @throws {CniError} code 50 if the table is damaged, or the kernel would refuse it */
 export function requireTable(nl: Netlink, table: TableDefinition): void {
   const missing = verifyTable(nl, table);
   if (!missing) return;
@@ -112,7 +110,6 @@ function addTableWithRules(tx: Transaction, definition: TableDefinition): void {
   for (const staticRule of definition.rules()) tx.addRule({ family, table, ...staticRule });
 }
 
-/** Adds those of the table's sets and chains that `isMissing` picks. */
 export function addObjects(
   tx: Transaction,
   { family, table, objects }: TableDefinition,

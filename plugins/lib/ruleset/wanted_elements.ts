@@ -1,4 +1,3 @@
-/** Elements that an attachment needs, compared with those that exist. */
 import type * as nft from "../../../ffi/nft/objects.ts";
 import { describeOwner, type Owner, sameOwner } from "../protocol/owner.ts";
 import { type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
@@ -12,15 +11,15 @@ export interface WantedElement {
   readonly value?: Uint8Array;
   /** In a verdict map: the chain that the key leads to. */
   readonly chain?: SharedChain;
-  /** A stricter chain of this name: if the owner's element leads there, it stays so. */
+  /** A stricter chain of this name, kept if the owner's element leads there. */
   readonly alternativeChain?: (name: string) => SharedChain | undefined;
   /** Names it in errors: `host port 8080/tcp`. */
   readonly title: string;
-  /** True if another owner keeps it. Else it is taken over: that owner's DEL is late. */
+  /** Another owner keeps it. Else it is taken over: that owner's DEL is late. */
   readonly exclusive?: boolean;
-  /** One word behind the owner. */
+  /** One word after the owner. */
   readonly note?: string;
-  /** Is added instead if another attachment keeps this one. */
+  /** Added instead if another attachment keeps this one. */
   readonly failover?: ElementKey & Pick<WantedElement, "chain">;
   /** Whether another attachment keeps this one. */
   readonly yieldsTo?: (holder: Owner, owner: Owner) => boolean;
@@ -46,7 +45,7 @@ export interface Match {
 }
 
 /**
- * Finds the wanted elements. If another attachment keeps one (`kept`), its failover element stands in for it.
+ * If another attachment keeps an element (`kept`), its failover element replaces it.
  *
  * Of several with one key the first counts: the kernel refuses a batch with two.
  */
