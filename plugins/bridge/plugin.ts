@@ -47,7 +47,9 @@ import { type AddCall, type CheckCall, plugin, requirePrevResult, type RestoreCa
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
 import { checkForwarding, distinctFamilies } from "../lib/links/reachability.ts";
-import { requireInetTable } from "../lib/ruleset/inet_table.ts";
+import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { requireTable } from "../lib/ruleset/table.ts";
 import {
   addSpoofCheck,
   checkSpoofCheck,
@@ -55,7 +57,6 @@ import {
   hasSpoofChecks,
   removeSpoofCheck,
   removeSpoofCheckBatch,
-  requireSpoofCheck,
   restoreSpoofCheck,
 } from "../lib/ruleset/spoof_check.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -143,8 +144,8 @@ export default plugin({
       const message = `Cannot attach containers: "${config.bridge}" is an interface of another kind than bridge`;
       throw new CniError(Code.NotAvailable, message);
     }
-    if (config.ipMasq) requireInetTable(host.nft);
-    if (config.macspoofchk) requireSpoofCheck(host.nft);
+    if (config.ipMasq) requireTable(host.nft, inetTable);
+    if (config.macspoofchk) requireTable(host.nft, bridgeTable);
     ipam?.status();
     if (isGateway(config) && ipam?.type === "host-local") refuseUnreachableRangeGateways(pluginConfig.raw);
   },

@@ -89,7 +89,7 @@ function referenceTexts(address: Ip): string[] {
   ].map((expressions) => withoutFamily(expressions as Expression[]));
 }
 
-/** Unless other rules use them. */
+/** Keeps what other rules use. */
 function removeForwardChain(
   tx: Transaction,
   nl: Netlink,

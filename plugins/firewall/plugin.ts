@@ -43,7 +43,7 @@ import {
 } from "../lib/protocol/owner.ts";
 import { plugin, type PluginCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import { listReferenceMasquerade } from "../lib/compat/masquerade.ts";
-import { requireInetTable } from "../lib/ruleset/inet_table.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
@@ -115,7 +115,7 @@ export default plugin({
   status(call) {
     const { config: raw, pluginConfig, host, log } = call;
     const config = parseFirewallConfig(raw, pluginConfig.name);
-    requireInetTable(host.nft);
+    requireTable(host.nft, inetTable);
     if (config.ingressPolicy === "isolated") requireTable(host.nft, bridgeTable);
     using _ = requiredFirewalld(call, config, Code.NotAvailable);
     for (const message of describeLegacyFilters(host, [4, 6])) log(message);

@@ -3,7 +3,8 @@ import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
 import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
-import { inetTable, requireInetTable } from "../lib/ruleset/inet_table.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { requireTable } from "../lib/ruleset/table.ts";
 import {
   describeHostPort,
   parsePortmapConfig,
@@ -89,7 +90,7 @@ export default plugin({
 
   status(call) {
     parseConfig(call);
-    requireInetTable(call.host.nft);
+    requireTable(call.host.nft, inetTable);
   },
 });
 

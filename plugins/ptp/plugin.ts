@@ -20,7 +20,8 @@ import {
 import { formatAlias, parseAlias } from "../lib/protocol/owner.ts";
 import { type AddCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam } from "../lib/protocol/require_ipam.ts";
-import { requireInetTable } from "../lib/ruleset/inet_table.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { requireTable } from "../lib/ruleset/table.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
 import {
   checkForwarding,
@@ -95,7 +96,7 @@ export default plugin({
   gc: (call) => gcVeths(call),
 
   status(call) {
-    if (call.config.ipMasq) requireInetTable(call.host.nft);
+    if (call.config.ipMasq) requireTable(call.host.nft, inetTable);
     requireIpam(call).status();
   },
 

@@ -27,7 +27,6 @@ export interface AddressScope {
 
 const MAIN_TABLE = "main";
 
-/** The table of the host's routes by this link. */
 export function routingTableOf(host: Netns, { master }: Pick<link.Link, "master">): string {
   const upper = master === undefined ? undefined : link.find(host.route, master);
   return upper && vrf.of(upper) ? upper.name! : MAIN_TABLE;
@@ -93,7 +92,7 @@ function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): n
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
     if (error.code === "EEXIST") return error.index;
-    // Linux before 5.5 has no alternative names, and later some 500 per link. Without claims, only the ruleset knows
+    // Linux before 5.5 has no alternative names, and later ones allow some 500 per link. Without claims, only the ruleset knows
     // who has the addresses.
     if (["EOPNOTSUPP", "EINVAL"].includes(error.code)) return undefined;
     throw error;

@@ -27,7 +27,6 @@ export interface ConfigureOptions {
   readonly routes?: readonly InterfaceRoute[];
   /** Duplicate address detection cannot begin without a carrier, so nothing waits for it. */
   readonly noCarrier?: boolean;
-  /** For an IPv6 address that another host has. */
   readonly duplicateAddressError?: (address: Cidr) => Error;
   log(message: string): void;
 }

@@ -45,7 +45,7 @@ export function explainUnsupportedKind(error: NetlinkError, kind: string | undef
   });
 }
 
-/** Unless the interface is of another kind or another container's. */
+/** Keeps an interface of another kind or another container's. */
 export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvidence, kind: string): void {
   if (!netns) return;
   const containerLink = link.find(netns.route, call.ifname);

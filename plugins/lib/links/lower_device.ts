@@ -24,7 +24,6 @@ export function lowerDeviceKeys() {
     ),
     /** Bytes, of the container's link; 0: the lower device's. */
     mtu: withDefault(int({ min: 0, max: 0x7fff_ffff }), 0),
-    /** The lower device is the container's link, not the host's. */
     linkInContainer: withDefault(boolean, false),
   };
 }
@@ -65,7 +64,7 @@ function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDe
   return below ? { ...below, configured: lower } : lower;
 }
 
-/** The link below, if it is in the same namespace or the host's. */
+/** Looks in the same namespace or in the host's. */
 function findDeviceBelow(
   { netns, link: { linkIndex, linkNetnsId } }: LowerDevice,
   host: Netns,
@@ -95,7 +94,7 @@ function findMaster(netns: Netns, name: string): link.Link | undefined {
   return name === "" ? findDefaultRouteDevice(netns) : link.find(netns.route, name);
 }
 
-/** The default route with the lowest metric, IPv4 first. */
+/** The lowest metric wins, IPv4 first. */
 function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   for (const family of [AF_INET, AF_INET6]) {
     const [bestRoute] = route.list(netns.route, family, RT_TABLE_MAIN)
@@ -170,7 +169,6 @@ function explainCreateError(
   return lowerDeviceInUseError(refusal, lower, (candidate) => conflictsWith(candidate.link));
 }
 
-/** Adds the conflicting users of a lower device to the refusal. */
 export function lowerDeviceInUseError(
   refusal: NetlinkError,
   { netns, link: { name, index, master: masterIndex } }: LowerDevice,

@@ -43,7 +43,7 @@ function requireSysctl(name: string, value: string): void {
 /** A container must not become the host's router. */
 export const disableRouterAdvertisements = (ifname: string) => ({ [`net/ipv6/conf/${ifname}/accept_ra`]: "0" });
 
-/** During duplicate address detection, the host cannot use the address and drops packets. */
+/** During duplicate address detection, the host resolves no addresses and drops packets. */
 export const skipDuplicateDetection = (ifname: string) => ({ [`net/ipv6/conf/${ifname}/accept_dad`]: "0" });
 
 /**

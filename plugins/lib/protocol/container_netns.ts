@@ -5,7 +5,7 @@ import type { PluginRequest } from "./request.ts";
 
 type NetnsParameters = Pick<PluginRequest, "netns" | "netnsOverride">;
 
-/** @throws {CniError} code 8 if CNI_NETNS is no namespace, or the host's own: a recycled path leads there */
+/** @throws {CniError} code 8 if CNI_NETNS is no namespace, or the host's own: a recycled path may lead there */
 export function openContainerNetns(request: NetnsParameters, context: HostContext): Netns {
   try {
     const netns = openUnlessHostNetns(request, context);

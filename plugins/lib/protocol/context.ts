@@ -34,9 +34,7 @@ export interface HostContext {
   locate(type: string, directories: readonly string[]): PluginLocation;
   /** Whether plugins can delegate to it (SPEC §4 Plugin Delegation); true for an unknown plugin. */
   isIpam(type: string, directories: readonly string[]): boolean;
-  /**
-   * Calls a plugin. @throws {CniError} and any other error of the plugin @throws {NotRunError} if it could not be run
-   */
+  /** Calls a plugin. @throws {Error} the plugin's own @throws {NotRunError} if it could not be run */
   invoke(location: PluginLocation, request: PluginRequest | DelBatchRequest): PluginResponse;
   /** Why an attachment must be dead, if this program remembers a reason. */
   goneReason?(owner: Owner): string | undefined;

@@ -79,7 +79,7 @@ export interface BatchIpamDelegate {
   del<C>(calls: readonly DelBatchCall<C>[]): readonly DelBatchCall<C>[];
 }
 
-/** Attachments with one configuration that are removed together. */
+/** Attachments of one network and configuration, removed together. */
 export type DelBatch<C> = readonly [DelBatchCall<C>, ...DelBatchCall<C>[]];
 
 /** What CHECK gets. */
@@ -155,12 +155,9 @@ export interface Plugin<C = unknown> {
    * @returns what was missing, as text: `host port 8080/tcp`; if nothing was, it may change nothing
    */
   restore?(call: RestoreCall<C>): readonly string[];
-  /** Removes what stale attachments own. Without it, only the IPAM plugin gets the command. */
+  /** Removes what stale attachments own. Without it, only IPAM gets the command. */
   gc?(call: GcCall<C>): void;
-  /**
-   * Checks that an ADD would succeed. Without it, only the IPAM plugin gets the command. @throws {CniError} code 50 or
-   * 51
-   */
+  /** Checks that an ADD would succeed. Without it, only IPAM gets the command. @throws {CniError} code 50 or 51 */
   status?(call: PluginCall<C>): void;
   /**
    * Reports what stops packets although an ADD would succeed. Only `cni run status` and `check` call it, in their own

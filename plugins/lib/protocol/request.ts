@@ -1,6 +1,4 @@
-/**
- * A typed call of a plugin. Only at process boundaries it is text: `serve.ts` reads it, `exec.ts` writes it. @module
- */
+/** A typed call of a plugin. At process boundaries, `exec.ts` writes it as text and `serve.ts` reads it. @module */
 import type { Parameters } from "../../../spec/env.ts";
 import type { PluginConfig } from "../../../spec/plugin_config.ts";
 import type { Result } from "../../../spec/result.ts";
@@ -28,7 +26,7 @@ export interface PluginRequest extends Parameters {
   readonly snapshotTime?: bigint;
 }
 
-/** DELs with one configuration as one call. */
+/** DELs of one network and configuration as one call. */
 export interface DelBatchRequest {
   /** Marks a batch. */
   readonly command: "DEL_BATCH";

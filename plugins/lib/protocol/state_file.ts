@@ -1,6 +1,4 @@
-/**
- * JSON files in which plugins remember attachments. No content outlives a boot, so nothing waits for the disk. @module
- */
+/** JSON files about attachments. Their content ends with the boot, so nothing waits for the disk. @module */
 import { createFile, replaceFile } from "../../../ffi/sys/atomic_file.ts";
 import { findEntryNames, inDirectory } from "../../../ffi/sys/directory.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";

@@ -25,7 +25,7 @@ export function describeMissingRules({ chain, present, expected }: MissingRules)
   return `chain "${chain}" has ${present} rules, expected ${expected}`;
 }
 
-/** Restores a chain's rules behind those of other programs. Commit with the generation. */
+/** Restores a chain's rules behind those of other programs. Commit this with the generation. */
 export function repairChain(
   tx: Transaction,
   nl: Netlink,

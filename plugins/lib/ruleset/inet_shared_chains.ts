@@ -1,4 +1,3 @@
-/** The shared chains of `table inet cni`. */
 import { type Cidr, familyOf, networkOf, parseCidr } from "../../../ffi/address.ts";
 import {
   accept,
@@ -38,7 +37,6 @@ export function hairpinChain(address: Cidr): SharedChain {
   return { name: `hairpin-${subnetChainName(subnet)}`, rules: [rule(saddrIn(subnet), masquerade())] };
 }
 
-/** Masquerades all callers of a published port. */
 export function hairpinAllChain(): SharedChain {
   return { name: "hairpin-everybody", rules: [rule(masquerade())] };
 }

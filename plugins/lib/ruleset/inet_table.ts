@@ -35,9 +35,8 @@ import {
   vmap,
 } from "../../../ffi/nft/statements.ts";
 import * as uapi from "../../../ffi/nft/uapi.ts";
-import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { recordSet } from "./owner_records.ts";
-import { requireTable, type TableDefinition } from "./table.ts";
+import type { TableDefinition } from "./table.ts";
 import { forwardMarkChains, forwardMarkRules } from "./forward_mark.ts";
 import { bridgeSetName, INGRESS_POLICIES, ingressChainElements } from "./inet_shared_chains.ts";
 
@@ -89,7 +88,7 @@ function setsOf(family: 4 | 6) {
     masquerade: [verdicts, "Containers that are hidden behind the host"],
     ingress: [verdicts, "Containers, and who may call them"],
     forward: [setOf([address]), "Containers whose packets other firewalls are to accept"],
-    // No rule uses these sets.
+    // Failover elements: no rule uses these sets.
     masquerade_standby: [
       mapOf([address, mark], "verdict"),
       "Containers whose address another one has, out of their reach, that is masqueraded for both",
@@ -194,9 +193,4 @@ function staticRules(): ChainRule[] {
     ...bothFamilies((family) => [["postrouting", ctStatusDnat(), vmap([daddr(family)], `hairpin${family}`)]]),
     ...bothFamilies((family) => [["postrouting", vmap([saddr(family)], `masquerade${family}`)]]),
   ];
-}
-
-/** @throws {CniError} code 50 if the table is damaged or cannot be created */
-export function requireInetTable(nl: Netlink): void {
-  requireTable(nl, inetTable);
 }

@@ -5,20 +5,22 @@ import { netnsTest, runInNetns } from "../../../testing/netns.ts";
 import { parseCidr, parseMac } from "../../../ffi/address.ts";
 import { CniError } from "../../../spec/error.ts";
 import { addMasquerade, checkMasquerade } from "./masquerade.ts";
-import { requireInetTable } from "./inet_table.ts";
-import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
+import { bridgeTable } from "./bridge_table.ts";
+import { inetTable } from "./inet_table.ts";
+import { requireTable } from "./table.ts";
+import { addSpoofCheck } from "./spoof_check.ts";
 
 const owner = { network: "web", containerId: "a", ifname: "eth0" };
 const addresses = [parseCidr("10.88.0.2/16")];
 
-netnsTest("requireInetTable() tries the rules and changes nothing", ({ host }) => {
-  requireInetTable(host.nft);
+netnsTest("requireTable() tries the rules and changes nothing", ({ host }) => {
+  requireTable(host.nft, inetTable);
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
   addMasquerade(host.nft, owner, addresses);
-  requireInetTable(host.nft);
+  requireTable(host.nft, inetTable);
 });
 
-test("requireInetTable() answers with code 50 where nf_tables cannot be used", () => {
+test("requireTable() answers with code 50 where nf_tables cannot be used", () => {
   const refusing: Netlink = {
     sequence: 1,
     send() {
@@ -28,7 +30,7 @@ test("requireInetTable() answers with code 50 where nf_tables cannot be used", (
     [Symbol.dispose]: () => {},
   };
   try {
-    requireInetTable(refusing);
+    requireTable(refusing, inetTable);
     expect.unreachable();
   } catch (error) {
     expect(error).toBeInstanceOf(CniError);
@@ -62,14 +64,14 @@ netnsTest(
     const other = { ...owner, containerId: "b" };
     runInNetns(host, "nft", "flush", "table", "inet", "cni");
     const before = runInNetns(host, "nft", "list", "ruleset");
-    expect(() => requireInetTable(host.nft)).toThrow('its chain "loopback_output" has 0 rules, expected 2');
+    expect(() => requireTable(host.nft, inetTable)).toThrow('its chain "loopback_output" has 0 rules, expected 2');
     expect(() => addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")])).toThrow(
       'its chain "after_filter" has 0 rules, expected 1',
     );
     expect(runInNetns(host, "nft", "list", "ruleset")).toBe(before);
     runInNetns(host, "nft", "delete", "table", "inet", "cni");
     addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")]);
-    requireInetTable(host.nft);
+    requireTable(host.nft, inetTable);
   },
 );
 
@@ -78,7 +80,7 @@ netnsTest("STATUS of a single chain that was flushed names it with code 50", ({ 
   runInNetns(host, "nft", "flush", "chain", "inet", "cni", "hostports");
   let error: unknown;
   try {
-    requireInetTable(host.nft);
+    requireTable(host.nft, inetTable);
   } catch (thrown) {
     error = thrown;
   }
@@ -89,14 +91,14 @@ netnsTest("STATUS of a single chain that was flushed names it with code 50", ({ 
 });
 
 netnsTest("the spoof check's table is reported when it was flushed", ({ host }) => {
-  requireSpoofCheck(host.nft);
+  requireTable(host.nft, bridgeTable);
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
   const mac = parseMac("0a:00:00:00:00:01");
   addSpoofCheck(host.nft, owner, "veth1", mac);
-  requireSpoofCheck(host.nft);
+  requireTable(host.nft, bridgeTable);
   runInNetns(host, "nft", "flush", "table", "bridge", "cni");
   const lost = 'its chain "prerouting" has 0 rules, expected 1';
-  expect(() => requireSpoofCheck(host.nft)).toThrow(lost);
+  expect(() => requireTable(host.nft, bridgeTable)).toThrow(lost);
   expect(() => addSpoofCheck(host.nft, { ...owner, containerId: "b" }, "veth2", mac)).toThrow(lost);
 });
 

@@ -97,7 +97,7 @@ export function removeMasqueradeBatch(nl: Netlink, network: string, owners: read
   return ownersWithReferenceMasquerade(nl, owners);
 }
 
-/** Also if the network no longer asks for it. */
+/** Runs also if the network no longer asks for it. */
 export function removeMasqueradeForDel(
   { config, host, owner }: DelCall<{ readonly ipMasq: boolean }>,
   addresses: readonly Cidr[] | undefined,

@@ -8,7 +8,7 @@ const NF_TABLES_MISSING_ERRORS = ["EPROTONOSUPPORT", "EINVAL"];
 /**
  * Also removes rules that the network no longer asks for.
  *
- * @param isConfigured false: a kernel without nf_tables has none to remove
+ * @param isConfigured if false, a kernel without nf_tables has nothing to remove
  */
 export function removeRulesIfSupported(
   host: Pick<Netns, "nft">,

@@ -18,7 +18,6 @@ export const RECORD_SET = "owners";
 export const recordSet = () =>
   namedSet(RECORD_SET, setOf([mark, mark, mark, mark, inetService]), "What attachments have in other sets");
 
-/** The record of one owner for one purpose. */
 export interface OwnerRecord {
   /** The record's own elements. */
   readonly keys: readonly ElementKey[];

@@ -8,10 +8,11 @@ import { addMasquerade, checkMasquerade, restoreMasquerade } from "./masquerade.
 import { ensureElements, restoreElements } from "./elements.ts";
 import { ElementInUseError, type WantedElement } from "./wanted_elements.ts";
 import { repairTable } from "./repair.ts";
-import { inetTable, requireInetTable } from "./inet_table.ts";
+import { inetTable } from "./inet_table.ts";
 import { bridgeIngressChain, hairpinChain, masqueradeChain } from "./inet_shared_chains.ts";
 import type { SharedChain } from "./shared_chains.ts";
-import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
+import { addSpoofCheck } from "./spoof_check.ts";
+import { requireTable } from "./table.ts";
 
 const A = { network: "web", containerId: "a", ifname: "eth0" };
 const B = { ...A, containerId: "b" };
@@ -49,8 +50,8 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
     'chain "prerouting" of table "bridge cni"',
     'chain "forward" of table "bridge cni"',
   ]);
-  requireInetTable(host.nft);
-  requireSpoofCheck(host.nft);
+  requireTable(host.nft, inetTable);
+  requireTable(host.nft, bridgeTable);
   // What belongs to attachments comes back with them.
   expect(() => checkMasquerade(host.nft, A, [address])).toThrow(
     'Check failed: the ruleset\'s chain "masquerade-10.88.0.0/16" has 0 rules, expected 3',
@@ -135,7 +136,7 @@ netnsTest("chains and sets that were deleted are made again", ({ host }) => {
   nft(host, "flush chain inet cni forward; delete chain inet cni forward; delete map inet cni ingress4");
   expect(repairTable(host.nft, inetTable)).toEqual(['chain "forward" of table "inet cni"']);
   expect(sorted()).toEqual(whole);
-  requireInetTable(host.nft);
+  requireTable(host.nft, inetTable);
 });
 
 netnsTest("what belongs to a chain comes back with it", ({ host }) => {

@@ -8,7 +8,7 @@ import { throwIfSignalled } from "../protocol/signal.ts";
 const CONFLICT_ERRORS = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
 /** Against 20,000 foreign commits a second, a dozen attempts were enough. */
 const RETRY_TIMEOUT_MS = 10_000;
-/** Then processes of this program queue. */
+/** After this many, processes of this program queue. */
 const MAX_UNQUEUED_RESTARTS = 3;
 /** A stopped process must not stop all others. */
 const QUEUE_TIMEOUT_MS = 1000;

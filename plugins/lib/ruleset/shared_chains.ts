@@ -23,7 +23,7 @@ export interface EnsuredChains {
   readonly needsGeneration: boolean;
 }
 
-/** Adds missing chains, and restores lost rules and chain elements. */
+/** Also restores lost rules and chain elements. */
 export function ensureChains(
   tx: Transaction,
   snapshot: RulesetSnapshot,

@@ -9,7 +9,6 @@ import { bridgeTable } from "./bridge_table.ts";
 import { checkElements, ensureElements, removeElements, removeElementsOf, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
 import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
-import { requireTable } from "./table.ts";
 import { runAllSteps } from "../protocol/plugin.ts";
 import {
   gcReferenceSpoofChecks,
@@ -57,11 +56,6 @@ function parseAllowedKey(key: Uint8Array): { readonly hostIfname: string; readon
     hostIfname: new TextDecoder().decode(key.subarray(0, 16)).replace(/\0+$/, ""),
     mac: macFromBytes(key.subarray(16, 22)),
   };
-}
-
-/** @throws {CniError} code 50 if the table is damaged or cannot be created */
-export function requireSpoofCheck(nl: Netlink): void {
-  requireTable(nl, bridgeTable);
 }
 
 /** Also removes the reference plugin's. */

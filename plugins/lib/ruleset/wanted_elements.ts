@@ -15,7 +15,7 @@ export interface WantedElement {
   readonly alternativeChain?: (name: string) => SharedChain | undefined;
   /** Names it in errors: `host port 8080/tcp`. */
   readonly title: string;
-  /** Another owner keeps it. Else it is taken over: that owner's DEL is late. */
+  /** If true, another owner keeps it. Else it is taken over: that owner's DEL is late. */
   readonly exclusive?: boolean;
   /** One word after the owner. */
   readonly note?: string;
@@ -38,7 +38,6 @@ export class ElementInUseError extends Error {
   }
 }
 
-/** A wanted element and the one that has its key. */
 export interface Match {
   readonly element: WantedElement;
   readonly found: FoundElement | undefined;
