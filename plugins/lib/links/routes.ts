@@ -12,7 +12,6 @@ export function compareGatewayDependence(a: RawRoute, b: RawRoute): number {
   return nextHopGateways(a).length - nextHopGateways(b).length;
 }
 
-/** Whether a table is not the system's. */
 export function isCustomTable(table: number | undefined): table is number {
   return table !== undefined && ![RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].includes(table);
 }

@@ -29,7 +29,7 @@ export function formatOwner(owner: Owner): string {
 
 const utf8LengthOf = (text: string): number => new TextEncoder().encode(text).length;
 
-/** To search for, of any length: a text too long to write matches nothing. */
+/** The text to search for, of any length: one too long to write matches nothing. */
 export function ownerText({ network, containerId, ifname }: Owner): string {
   return `${network} ${containerId} ${ifname}`;
 }
