@@ -1,13 +1,13 @@
-/** Files that appear whole or not at all, also when the process is killed. @module */
+/** Files that appear whole or not at all, even after a kill. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { type Descriptor, descriptor, hardLink, removeFile, writeAll } from "./file.ts";
 import { sys } from "./libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TMPFILE, O_WRONLY } from "./uapi.ts";
 
-/** Writes a new file beside `path`, under a hidden name that ends in `.tmp`. @returns its path */
+/** Writes a new hidden file beside `path`, with suffix `.tmp`. @returns its path */
 export function writeTemporary(path: string, text: string, mode = 0o600): string {
   const directory = directoryOf(path);
-  // Two containers that share the directory may have equal process numbers.
+  // Containers that share the directory may have equal process numbers.
   const random = Math.random().toString(36).slice(2);
   const temporary = `${directory}.${path.slice(directory.length, directory.length + 100)}.${random}.tmp`;
   writeNewFile(temporary, text, mode);
@@ -26,21 +26,21 @@ function writeNewFile(path: string, text: string, mode: number): void {
   });
 }
 
-/** A file without a name. Closing removes it, unless {@linkcode hardLink} named it. */
+/** Closing removes it, unless {@linkcode hardLink} named it. */
 export interface UnnamedFile extends Descriptor {
-  /** Valid while it is open. */
+  /** Valid while open. */
   readonly path: string;
 }
 
 /**
- * Writes a new file without a name on the file system of `directory`. A final slash follows a link.
+ * Writes an unnamed file on the file system of `directory`. A final slash follows a link.
  *
  * @returns `undefined` where the file system cannot
- * @throws {SystemError} `ENOTDIR` for a link that is not followed
+ * @throws {SystemError} `ENOTDIR` for a link
  */
 export function writeUnnamed(directory: string, text: string, mode = 0o600): UnnamedFile | undefined {
   return withPurpose(`write to directory "${directory}"`, () => {
-    // EISDIR and EINVAL: the kernel or file system takes the flag for O_DIRECTORY.
+    // EISDIR, EINVAL: O_TMPFILE was taken for O_DIRECTORY.
     const fd = ignoreErrors(
       ["EOPNOTSUPP", "EISDIR", "EINVAL"],
       () => sys.open(directory, O_WRONLY | O_TMPFILE | O_NOFOLLOW | O_CLOEXEC, mode),
@@ -58,9 +58,9 @@ export function writeUnnamed(directory: string, text: string, mode = 0o600): Unn
 }
 
 /**
- * Replaces `path`: a reader finds the old content or the new, also after a kill.
+ * Replaces `path`: a reader finds the old content or the new.
  *
- * A kill just before the rename leaves {@linkcode temporaryName}, which the next replacement reuses. After a power cut, see
+ * A kill may leave {@linkcode temporaryName}, which the next replacement reuses. For power cuts, see
  * {@linkcode createFile}.
  */
 export function replaceFile(path: string, text: string, mode = 0o600): void {
@@ -70,7 +70,7 @@ export function replaceFile(path: string, text: string, mode = 0o600): void {
       publishAs(path, temporary, text, mode);
       renameOrRemove(temporary, path);
     };
-    // Another writer of this file may have taken the temporary name. The last one wins.
+    // Another writer may have taken the temporary name. The last one wins.
     for (let attempts = 10; attempts > 0; attempts--) {
       if (ignoreErrors(["ENOENT"], () => (replace(), true))) return;
     }
@@ -78,7 +78,7 @@ export function replaceFile(path: string, text: string, mode = 0o600): void {
   });
 }
 
-/** Names a new file `temporary` in one step, in place of any other. */
+/** Creates `temporary` in one step, in place of any other. */
 function publishAs(path: string, temporary: string, text: string, mode: number): void {
   using unnamed = writeUnnamed(directoryOf(path), text, mode);
   if (unnamed === undefined) {
@@ -97,16 +97,15 @@ function renameOrRemove(temporary: string, path: string): void {
   }
 }
 
-/** Removes a file and its {@linkcode temporaryName}. */
 export function removeWithTemporary(path: string): void {
-  // The file last: while it exists, the removal is repeated.
+  // The file last: while it exists, callers repeat the removal.
   removeFile(temporaryName(path));
   removeFile(path);
 }
 
 function temporaryName(path: string): string {
   const name = path.slice(directoryOf(path).length);
-  // The name itself may have the greatest length.
+  // The name may have the greatest length already.
   return `${directoryOf(path)}.${name.slice(0, 100)}.${Bun.hash.wyhash(name).toString(36)}.tmp`;
 }
 
@@ -114,12 +113,11 @@ function temporaryName(path: string): string {
 const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/") + 1);
 
 /**
- * Creates `path` with its content in one step; false if it exists.
+ * Creates `path` in one step; false if it exists.
  *
- * Nothing is synced: links, rules and addresses do not outlive a boot. After a power cut the file may be incomplete, and readers
- * must expect that.
+ * Nothing is synced: links, rules and addresses do not outlive a boot. After a power cut the file may be incomplete.
  *
- * Where there are no files without a name, two callers for one path disturb each other.
+ * Where {@linkcode writeUnnamed} cannot work, two callers for one path disturb each other.
  */
 export function createFile(path: string, text: string, mode = 0o600): boolean {
   return withPurpose(`create "${path}"`, () => {

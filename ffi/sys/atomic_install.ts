@@ -1,4 +1,4 @@
-/** Puts a program in place in one step, whatever was there before. @module */
+/** Installs a program in one step, in place of any other. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { openFile, writeAll } from "./file.ts";
 import { fstat } from "./stat.ts";
@@ -7,7 +7,6 @@ import { AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY } from "./uapi.ts";
 
 const CHUNK_BYTES = 1024 * 1024;
 
-/** Makes `path` a symbolic link to `target`. */
 export function installSymlink(target: string, path: string): void {
   withPurpose(
     `link "${path}" to "${target}"`,
@@ -15,7 +14,7 @@ export function installSymlink(target: string, path: string): void {
   );
 }
 
-/** Makes `path` another name of the file `existing`. @throws {SystemError} `EXDEV`, `EPERM` where the file system cannot */
+/** @throws {SystemError} `EXDEV`, `EPERM` where the file system cannot */
 export function installHardLink(existing: string, path: string): void {
   withPurpose(
     `link "${path}" to "${existing}"`,
@@ -23,7 +22,7 @@ export function installHardLink(existing: string, path: string): void {
   );
 }
 
-/** Makes `path` a copy of `source`: content, permissions and modification time. */
+/** Copies content, permissions and modification time. */
 export function installCopy(source: string, path: string): void {
   withPurpose(`copy "${source}" to "${path}"`, () => installAtomically(path, (temporary) => copy(source, temporary)));
 }
@@ -31,7 +30,7 @@ export function installCopy(source: string, path: string): void {
 function installAtomically(path: string, create: (temporary: string) => void): void {
   const slash = path.lastIndexOf("/") + 1;
   const temporary = `${path.slice(0, slash)}.${path.slice(slash)}.${process.pid}.tmp`;
-  // A crashed process of the same number may have left one.
+  // A crashed process of this number may have left one.
   ignoreErrors(["ENOENT"], () => sys.unlink(temporary));
   try {
     create(temporary);

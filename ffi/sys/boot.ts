@@ -1,8 +1,8 @@
 /**
- * Which boot this is, and which files are older than it.
+ * Which boot this is, and which files are older.
  *
- * For files that do not record the boot id, times are compared. Clocks jump: machines without one start in the past, suspended
- * ones wake in the future. So the earliest time seen in this boot counts; if there is none, no file is called older.
+ * Files without a boot id are judged by their times. Clocks jump: machines without one start in the past, suspended
+ * ones wake in the future. So the earliest time seen in this boot counts.
  *
  * @see random(4), proc_stat(5)
  * @module
@@ -13,14 +13,14 @@ import { ignoreSystemErrors, SystemError } from "./error.ts";
 import { findText, readText } from "./file.ts";
 import { type FileStat, findStat } from "./stat.ts";
 
-/** A clock may have gone wrong by this much and back, without a trace. */
+/** A clock may err by this much for a while, without a trace. */
 const MARGIN_NS = 3_600_000_000_000n;
-/** A machine makes its devices within this time after its start. */
+/** A machine makes its devices within this time after booting. */
 const DEVICE_SETUP_NS = 120_000_000_000n;
 
 let cachedBootId: string | undefined;
 
-/** The UUID of this boot. @throws {SystemError} `EIO` if the kernel's file holds something else */
+/** A UUID. @throws {SystemError} `EIO` if the kernel's file holds something else */
 export function bootId(): string {
   return cachedBootId ??= readBootId("/proc/sys/kernel/random/boot_id");
 }
@@ -39,10 +39,10 @@ export function findBootId(): string | undefined {
 export type FileTimes = Pick<FileStat, "mtime" | "ctime">;
 
 /**
- * Returns a test whether a file certainly is older than this boot.
+ * Returns a test whether a file is certainly older than this boot.
  *
  * @param procStat content of `/proc/stat`
- * @param deviceCtimes of this boot's devices, in nanoseconds since 1970
+ * @param deviceCtimes in nanoseconds since 1970
  */
 export function modifiedBeforeBoot(
   procStat = ignoreSystemErrors(() => readText("/proc/stat")) ?? "",
@@ -51,10 +51,10 @@ export function modifiedBeforeBoot(
   const seconds = /^btime (\d+)$/m.exec(procStat)?.[1];
   const [first, ...others] = deviceCtimes;
   if (seconds === undefined || first === undefined) return () => false;
-  // By today's clock; the devices show the clock at boot.
+  // `bootTime` is by today's clock; the devices show the clock at boot.
   const bootTime = BigInt(seconds) * 1_000_000_000n;
   const earliest = others.reduce((a, b) => a < b ? a : b, first);
-  // Devices made later, such as a container's, say nothing about the boot.
+  // Devices made later, such as a container's, do not date the boot.
   if (earliest > bootTime + DEVICE_SETUP_NS) return () => false;
   const limit = (earliest < bootTime ? earliest : bootTime) - MARGIN_NS;
   return ({ mtime, ctime }) => mtime < limit && ctime < limit;

@@ -1,7 +1,8 @@
 /**
- * Threads under a seccomp filter that refuses clone3(2) with EPERM, such as Docker's before 20.10.10.
+ * Makes threads possible where a seccomp filter refuses clone3(2) with EPERM, such as Docker's before 20.10.10.
  *
- * The C library falls back to clone(2) only on ENOSYS. Otherwise the JavaScript runtime aborts when its compiler starts a thread.
+ * The C library tries clone(2) only after ENOSYS. Otherwise the JavaScript runtime aborts when its compiler starts a
+ * thread.
  *
  * @module
  */
@@ -19,28 +20,27 @@ const SECCOMP_SET_MODE_FILTER = 1;
 
 /** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; } */
 const SECCOMP_PROGRAM = [
-  // Load the number of the call, from the start of struct seccomp_data.
+  // Load the call's number from struct seccomp_data.
   ...[0x20, 0],
-  // Skip one instruction if it is another call.
+  // Skip one instruction for other calls.
   ...[0x15 | 1 << 24, SYS_clone3],
   ...[0x06, 0x0005_0000 | ENOSYS],
   ...[0x06, 0x7fff_0000],
 ];
 
 /**
- * If a filter refuses clone3(2), makes it fail with ENOSYS, here and in child programs: the later filter's error counts. Does
- * nothing where that is forbidden.
+ * If a filter refuses clone3(2), installs one that answers ENOSYS, for child programs too: the later filter's error
+ * counts. Does nothing where that is forbidden.
  */
 export function allowClone3Fallback(): void {
-  // One system call where there is no filter.
+  // Without a filter, this call is the only cost.
   if (resultOrErrorCode(() => sys.syscall(SYS_prctl, PR_GET_SECCOMP, null, 0, 0)) !== SECCOMP_MODE_FILTER) return;
-  // Without arguments, it starts nothing.
+  // Without arguments, clone3 starts nothing.
   if (resultOrErrorCode(() => sys.syscall(SYS_clone3, 0, null, 0, 0)) !== "EPERM") return;
   const { memory, address } = newSockFprog(SECCOMP_PROGRAM);
   resultOrErrorCode(() => sys.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, null, address, 0) + memory.length);
 }
 
-/** What a call returns, or the code of its error. */
 function resultOrErrorCode(call: () => number): number | string {
   try {
     return call();

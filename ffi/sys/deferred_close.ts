@@ -1,8 +1,8 @@
 /**
- * Leaves slow closes to a kernel thread, since a process waits for its own.
+ * Leaves slow closes to a kernel thread; a process waits for its own.
  *
- * A descriptor in flight over an unreachable socket is closed by the garbage collector of sockets. Before Linux 6.10 that runs in
- * the exiting process: no loss, no gain.
+ * The garbage collector of sockets closes a descriptor in flight over an unreachable socket. Before Linux 6.10, that
+ * runs in the exiting process, so nothing is gained or lost.
  *
  * @see unix(7) SCM_RIGHTS, net/unix/garbage.c
  * @module
@@ -11,9 +11,9 @@ import { ignoreSystemErrors } from "./error.ts";
 import { scmRightsMessage, sys } from "./libc.ts";
 import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM } from "./uapi.ts";
 
-/** Closes `fd`, in a kernel thread where possible. */
+/** In a kernel thread where possible. */
 export function closeDeferred(fd: number): void {
-  // Released last: then the reference in flight is the only one.
+  // Released last: then only the reference in flight is left.
   using _inFlight = ignoreSystemErrors(() => holdInFlight(fd));
   sys.close(fd);
 }
@@ -26,7 +26,7 @@ function holdInFlight(fd: number): Disposable {
     for (const end of [sender, receiver]) sys.close(end);
   };
   try {
-    // The receiver is sent to itself, and so stays referenced.
+    // The receiver is sent to itself, which keeps it referenced.
     sys.sendmsg(sender, scmRightsMessage([receiver, fd]), 0);
   } catch (error) {
     close();

@@ -1,4 +1,4 @@
-/** Directories: creating, and listing without opening their files. @module */
+/** Creates directories, and lists them without opening their files. @module */
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
@@ -23,7 +23,7 @@ export function ensureDirectory(path: string, mode = 0o755): void {
   });
 }
 
-/** Calls what works in the directory `path`, and again with the directory made if it is missing. */
+/** Runs `call`; if the directory `path` is missing, creates it and runs `call` again. */
 export function inDirectory<T>(path: string, mode: number, call: () => T): T {
   try {
     return call();
@@ -34,7 +34,6 @@ export function inDirectory<T>(path: string, mode: number, call: () => T): T {
   return call();
 }
 
-/** Removes a directory if it is there and nothing is in it. */
 export function removeEmptyDirectory(path: string): void {
   withPurpose(`remove directory "${path}"`, () => {
     ignoreErrors(["ENOENT", "ENOTEMPTY"], () => sys.rmdir(path));
@@ -48,7 +47,7 @@ function makeDirectory(path: string, mode: number): number {
 }
 
 /**
- * Makes sure that a directory is writable or could be created, and creates nothing.
+ * Requires that a directory is writable or can be created. Creates nothing.
  *
  * @throws {SystemError} `EROFS`, `EACCES`, `ENOTDIR`
  */
@@ -67,23 +66,22 @@ export function requireWritableDirectory(path: string): void {
   });
 }
 
-/** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. */
+/** As {@linkcode listDirectory}; `undefined` if there is no directory. */
 export function findEntryNames(path: string): string[] | undefined {
   return ignoreErrors(["ENOENT"], () => listDirectory(path).map(({ name }) => name));
 }
 
 export interface DirectoryEntry {
   readonly name: string;
-  /** Equal for two names of one file; see hasUniqueInodes(). A number if exact: maps of those are several times faster. */
+  /** Equal for two names of one file, see hasUniqueInodes(). A number if exact, since maps of those are faster. */
   readonly inode: number | bigint;
-  /** True too where the file system does not say. */
+  /** Also true if the file system does not tell. */
   readonly isFile: boolean;
 }
 
 /**
- * The entries of a directory, without `.` and `..`, in the file system's order.
+ * The entries except `.` and `..`, in the file system's order.
  *
- * @param follow whether to follow a link in place of the directory
  * @throws {SystemError} `ENOTDIR` for a link that is not followed
  */
 export function listDirectory(path: string, follow = true): DirectoryEntry[] {

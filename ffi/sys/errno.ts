@@ -1,9 +1,4 @@
-/**
- * Error numbers that this program can meet.
- *
- * @see asm-generic/errno-base.h and asm-generic/errno.h (the same on x86-64 and arm64)
- * @module
- */
+/** @see asm-generic/errno-base.h and asm-generic/errno.h (the same on x86-64 and arm64) @module */
 
 export const EPERM = 1;
 export const ENOENT = 2;
@@ -22,7 +17,7 @@ export const ENOBUFS = 105;
 export const ETIMEDOUT = 110;
 export const ESTALE = 116;
 
-/** Number, name, the C library's sentence. Text costs nothing to load. */
+/** With the C library's sentences. Text costs nothing to load. */
 const TABLE = `
 1 EPERM Operation not permitted
 2 ENOENT No such file or directory
@@ -87,7 +82,6 @@ const TABLE = `
 122 EDQUOT Disk quota exceeded
 `;
 
-/** The name of an error number (`ENOENT`) and its sentence. */
 export function describeErrno(errno: number): { readonly code: string; readonly sentence: string } {
   const start = TABLE.indexOf(`\n${errno} `);
   if (start < 0) return { code: `errno ${errno}`, sentence: "Unknown error" };

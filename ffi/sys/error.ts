@@ -39,7 +39,7 @@ export class SystemError extends Error {
   }
 }
 
-/** Runs `call`; its {@linkcode SystemError} says what it was for: `open "/x"`. Texts that take work are made on failure. */
+/** Runs `call`; its {@linkcode SystemError} names `purpose`: `open "/x"`. A function is called on failure only. */
 export function withPurpose<T>(purpose: string | (() => string), call: () => T): T {
   try {
     return call();
@@ -59,7 +59,7 @@ export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   }
 }
 
-/** Runs `call`; `undefined` if it fails with one of these codes. */
+/** Runs `call`; `undefined` if it fails with one of `codes`. */
 export function ignoreErrors<T>(codes: readonly string[], call: () => T): T | undefined {
   try {
     return call();

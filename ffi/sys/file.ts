@@ -1,4 +1,6 @@
-/** Files, by system calls alone: `node:fs` takes a millisecond to load, and its threads do not follow `setns(2)`. @module */
+/**
+ * Files by system calls alone: `node:fs` takes a millisecond to load, and its threads do not follow setns(2). @module
+ */
 import { EAGAIN, EFBIG, EIO } from "./errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
@@ -29,29 +31,26 @@ export function descriptor(fd: number): Descriptor {
   return { fd, [Symbol.dispose]: () => void sys.close(fd) };
 }
 
-/** Opens `path` for reading, without waiting for the writer of a pipe. */
+/** Does not wait for a pipe's writer. */
 export function openFile(path: string): Descriptor {
   return descriptor(withPurpose(`open "${path}"`, () => sys.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)));
 }
 
-/** What `fd` has now, at most 4 KiB; empty at its end. */
+/** At most 4 KiB; empty at the end. */
 export function readAvailable(fd: number): Uint8Array {
   const buffer = new Uint8Array(4 * 1024);
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
-/** Endless files, such as /dev/zero, must not take all memory. */
+/** Limits endless files such as /dev/zero. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** Reads from `fd`, blocking or not, to its end. @throws {SystemError} `EFBIG` beyond 16 MiB */
+/** Reads to the end, blocking or not. @throws {SystemError} `EFBIG` beyond 16 MiB */
 export function readAll(fd: number): Uint8Array<ArrayBuffer> {
   return readToEnd(fd, () => void pollFor(fd, POLLIN));
 }
 
-/**
- * @param onWouldBlock called when there is nothing to read yet
- * @param isAtEnd whether a short read that ended at `length` was the last
- */
+/** @param isAtEnd whether a short read that ended at `length` was the last */
 function readToEnd(
   fd: number,
   onWouldBlock: () => void,
@@ -72,7 +71,7 @@ function readToEnd(
   }
 }
 
-/** Writes all of `bytes` to `fd`, blocking or not. */
+/** Blocking or not. */
 export function writeAll(fd: number, bytes: Uint8Array): void {
   for (let written = 0; written < bytes.length;) {
     const count = ignoreErrors(["EAGAIN"], () => sys.write(fd, bytes.subarray(written), bytes.length - written));
@@ -81,17 +80,12 @@ export function writeAll(fd: number, bytes: Uint8Array): void {
   }
 }
 
-/**
- * Reads a file of any kind.
- *
- * @param wait whether to wait for the writer of a pipe; otherwise `EAGAIN`
- */
+/** @param wait whether to wait for a pipe's writer; otherwise throws `EAGAIN` */
 export function readFile(path: string, wait = true): Uint8Array<ArrayBuffer> {
   using file = openFile(path);
   return withPurpose(`read "${path}"`, () => wait ? readAll(file.fd) : readToEnd(file.fd, throwWouldBlock));
 }
 
-/** The last `count` bytes of a file, or all. */
 export function readTail(path: string, count: number): Uint8Array {
   const SEEK_END = 2;
   using file = openFile(path);
@@ -101,16 +95,16 @@ export function readTail(path: string, count: number): Uint8Array {
   });
 }
 
-/** A file's text; `EAGAIN` if it is a pipe that has none yet. */
+/** @throws {SystemError} `EAGAIN` for a pipe without data */
 export function readText(path: string): string {
   return new TextDecoder().decode(readFile(path, false));
 }
 
 /**
- * The text of an ordinary file, or `undefined` if there is none. Follows no link and waits for nothing: others may have replaced
- * the file.
+ * The text of an ordinary file. Follows no link and waits for nothing, since others may have replaced the file.
  *
- * @throws {SystemError} one of {@linkcode NOT_A_FILE_CODES} if it is no ordinary file
+ * @returns `undefined` if there is none
+ * @throws {SystemError} one of {@linkcode NOT_A_FILE_CODES}
  */
 export function findText(path: string): string | undefined {
   const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
@@ -120,17 +114,17 @@ export function findText(path: string): string | undefined {
   });
 }
 
-/** The text of an ordinary file or kernel parameter from its position on. @throws as {@linkcode findText} */
+/** From the descriptor's position on. @throws as {@linkcode findText} */
 export function readOrdinaryText(fd: number): string {
   return new TextDecoder().decode(readToEnd(fd, throwWouldBlock, endsAtShortRead));
 }
 
-/** The page cache reads at least so much. */
+/** The page cache reads at least this much. */
 const PAGE_BYTES = 4096;
 
 /**
- * A short read of an ordinary file or kernel parameter is its last. A failing disk ends it after whole pages. Files of /proc
- * outside /proc/sys come in pieces.
+ * The last read of an ordinary file or sysctl is short. A failing disk ends reads after whole pages. Other files of
+ * /proc come in pieces.
  *
  * @see mm/filemap.c filemap_read(), fs/proc/proc_sysctl.c proc_sys_call_handler()
  */
@@ -140,10 +134,10 @@ function throwWouldBlock(): never {
   throw new SystemError("read", EAGAIN);
 }
 
-/** {@linkcode findText}'s errors for links, directories, pipes, devices, sockets and endless files. */
+/** {@linkcode findText}'s errors for everything but ordinary files. */
 export const NOT_A_FILE_CODES: readonly string[] = ["ELOOP", "EISDIR", "EAGAIN", "ENXIO", "ENODEV", "EFBIG"];
 
-/** Writes `text` into an existing file, such as those of /proc/sys. */
+/** The file must exist, as those of /proc/sys. */
 export function overwrite(path: string, text: string): void {
   withPurpose(`write "${text}" to "${path}"`, () => {
     using file = descriptor(sys.open(path, O_WRONLY | O_CLOEXEC, 0));
@@ -151,7 +145,7 @@ export function overwrite(path: string, text: string): void {
   });
 }
 
-/** Opens a file to read and write. Follows no link, waits for no pipe. */
+/** Follows no link, waits for no pipe. */
 export function openReadWrite(path: string): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0));
 }
@@ -160,27 +154,26 @@ export function createReadWrite(path: string, mode = 0o600): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 }
 
-/** Fills `buffer` from byte `offset` of the file. @throws {SystemError} `EIO` if the file is too short */
+/** @throws {SystemError} `EIO` if the file is too short */
 export function pread(fd: number, offset: number, buffer: Uint8Array): void {
   const count = sys.syscall(SYS_pread64, fd, buffer, buffer.length, offset);
   if (count !== buffer.length) throw new SystemError("pread", EIO);
 }
 
-/** Writes all of `bytes` at byte `offset`. */
 export function pwrite(fd: number, offset: number, bytes: Uint8Array): void {
   for (let written = 0; written < bytes.length;) {
     written += sys.syscall(SYS_pwrite64, fd, bytes.subarray(written), bytes.length - written, offset + written);
   }
 }
 
-/** Sets the modification time, in nanoseconds since 1970. */
+/** `mtime` in nanoseconds since 1970. */
 export function setMtime(fd: number, mtime: bigint): void {
   // struct timespec times[2]: access, modification
   const UTIME_OMIT = 0x3ffffffen;
   sys.futimens(fd, new BigInt64Array([0n, UTIME_OMIT, mtime / 1_000_000_000n, mtime % 1_000_000_000n]));
 }
 
-/** Gives the file at `path` another name; false if that exists. */
+/** False if `name` exists. */
 export function hardLink(path: string, name: string): boolean {
   return withPurpose(
     `create "${name}"`,
@@ -188,12 +181,12 @@ export function hardLink(path: string, name: string): boolean {
   );
 }
 
-/** Renames a file, replacing any other of that name. */
+/** Replaces any other file of that name. */
 export function renameFile(path: string, name: string): void {
   withPurpose(`rename "${path}" to "${name}"`, () => sys.rename(path, name));
 }
 
-/** Removes a file; false if there was none. */
+/** False if there was none. */
 export function removeFile(path: string): boolean {
   return withPurpose(
     `remove "${path}"`,

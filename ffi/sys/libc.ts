@@ -1,11 +1,4 @@
-/**
- * The C library's functions, and the only place that knows `bun:ffi`.
- *
- * Each takes numbers, strings and typed arrays, returns a number ≥ 0 and throws {@linkcode SystemError}. Importing this module
- * does no work.
- *
- * @module
- */
+/** The C library's functions. Only this module knows `bun:ffi`; importing it does no work. @module */
 import type { dlopen, ptr, read } from "bun:ffi";
 import { EBADF, EINTR } from "./errno.ts";
 import { SystemError } from "./error.ts";
@@ -13,25 +6,25 @@ import { SOL_SOCKET } from "./uapi.ts";
 
 declare global {
   namespace Bun {
-    /** `bun:ffi` without its JavaScript wrappers, which take 0.6 ms to load. */
+    /** `bun:ffi` without its wrappers, which take 0.6 ms to load. */
     const FFI: { readonly dlopen: typeof dlopen; readonly ptr: typeof ptr; readonly read: typeof read };
   }
 }
 
 type CType = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
 type CBuffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
-/** `pointer`, an alias of `ptr`, marks arguments that are a buffer or a number. */
+/** `pointer`, an alias of `ptr`, marks a buffer or a number. */
 type CArgument<T extends CType> = T extends "ptr" ? CBuffer
   : T extends "pointer" ? CBuffer | number
   : T extends "cstring" ? string
   : number;
-/** Result and arguments. Short, since every call of the binary makes the table. */
+/** Short, since every call of the binary makes the table. */
 type Signature = readonly [returns: "i32" | "i64_fast" | "ptr", ...args: CType[]];
 type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly CType[]]
   ? { -readonly [I in keyof A]: CArgument<A[I]> }
   : never;
 
-/** Functions of both glibc 2.17 and musl; others go through `syscall`. */
+/** Functions of glibc 2.17 and musl; others go through `syscall`. */
 const SIGNATURES = {
   __errno_location: ["ptr"],
   bind: ["i32", "i32", "ptr", "i32"],
@@ -96,10 +89,11 @@ type Call = (...args: unknown[]) => number;
 type NativeFunction = Call & { readonly ptr: number };
 
 /**
- * The C library's functions. Each is looked up on first use: that costs 6 µs, and a call of a plugin uses few.
+ * Each function is looked up on first use, which takes 6 µs.
  *
- * @throws {SystemError} if a call fails; interrupted calls are repeated, except flock(2), which only a signal ends in time.
- * close(2) fails for a wrong number only
+ * Interrupted calls are repeated, except flock(2), which only a signal ends in time.
+ *
+ * @throws {SystemError} if a call fails; close(2) for a wrong number only
  */
 export const sys: Sys = Object.create(
   new Proxy({}, {
@@ -111,12 +105,12 @@ export const sys: Sys = Object.create(
   }),
 );
 
-/** The thread's `errno`; the thread never changes. */
+/** errno is per thread, and the thread never changes. */
 let errnoAddress: number | undefined;
 
 function bindFunction(name: keyof Signatures): Call {
   const native = openFunction(name);
-  // Looked up before a call can fail: the lookup may change errno.
+  // Before the call, since the lookup may change errno.
   const errnoAt = errnoAddress ??= openFunction("__errno_location")();
   return (...args) => {
     requireSafeArguments(name, args);
@@ -125,7 +119,7 @@ function bindFunction(name: keyof Signatures): Call {
       if (result >= 0) return result;
       const code = Bun.FFI.read.i32(errnoAt as Parameters<typeof read.i32>[0], 0);
       if (name === "close") {
-        // On every other error, close(2) has closed the descriptor, and fsync(2) has reported what matters.
+        // On other errors close(2) has closed the descriptor, and fsync(2) has reported what matters.
         if (code !== EBADF) return 0;
       } else if (code === EINTR && name !== "flock") continue;
       throw new SystemError(name, code);
@@ -133,14 +127,14 @@ function bindFunction(name: keyof Signatures): Call {
   };
 }
 
-/** The address of a harmless function, for a signal that only interrupts. */
+/** For a signal that only interrupts. */
 export function noopFunctionAddress(): number {
   return openFunction("getppid").ptr;
 }
 
 function openFunction(name: keyof Signatures): NativeFunction {
   const [returns, ...args]: Signature = SIGNATURES[name];
-  // This name is safe, since it is mapped already. Others would be looked up in the current directory.
+  // This name is safe: it is mapped already. Others are looked up in the current directory.
   const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args } } as Parameters<typeof dlopen>[1]);
   // It returns errors instead of throwing.
   if (Error.isError(library)) throw new Error(openFailure(library), { cause: library });
@@ -153,7 +147,7 @@ function openFailure({ message }: Error): string {
     : message;
 }
 
-/** bun:ffi turns `undefined` into 0 (`close(undefined)` would close standard input) and cuts strings at a NUL. */
+/** bun:ffi makes `undefined` 0 (`close(undefined)` would close standard input) and cuts strings at a NUL. */
 function requireSafeArguments(name: string, args: readonly unknown[]): void {
   for (const arg of args) {
     const safe = typeof arg === "number"
@@ -165,28 +159,28 @@ function requireSafeArguments(name: string, args: readonly unknown[]): void {
   }
 }
 
-/** Replaces this process by the program `argv[0]`, found in PATH. @see execvp(3) */
+/** Replaces this process by `argv[0]`, found in PATH. @see execvp(3) */
 export function execProgram(argv: readonly [string, ...string[]]): never {
-  // SIGPIPE and SIGXFSZ: the JavaScript runtime ignores them, and the program would inherit that.
+  // SIGPIPE and SIGXFSZ, see spawnAttributes().
   for (const signal of [13, 25]) sys.signal(signal, null);
   sys.execvp(argv[0], cStringArray(argv));
   throw new Error(`Cannot execute "${argv[0]}": its arguments were taken and nothing happened`);
 }
 
 /**
- * An `argv` or `environ`: pointers, a null pointer, and the texts, all in one buffer so that they live equally long.
+ * An `argv` or `environ`: pointers and texts in one buffer, so that they live equally long.
  *
  * @throws {TypeError} if a text holds a NUL
  */
 export function cStringArray(strings: readonly string[]): Uint32Array {
   let joined = "";
   for (const text of strings) joined += `${text}\0`;
-  // In one go: one by one costs a quarter of a millisecond for an ordinary environment.
+  // Encoding texts one by one takes 0.25 ms for an ordinary environment.
   const encoded = new TextEncoder().encode(joined);
   const headerBytes = (strings.length + 1) * 8;
   const table = new Uint32Array(Math.ceil((headerBytes + encoded.length) / 4));
   new Uint8Array(table.buffer).set(encoded, headerBytes);
-  // Asked after the view above was made: that may move a small array.
+  // After the view above, which may move a small array.
   const address = Bun.FFI.ptr(table) + headerBytes;
   let offset = 0;
   for (let index = 0; index < strings.length; index++) {
@@ -198,7 +192,7 @@ export function cStringArray(strings: readonly string[]): Uint32Array {
   throw new TypeError(`Cannot pass ${JSON.stringify(invalid)} to a program: it holds a NUL`);
 }
 
-/** A struct msghdr and what it points to: one byte, and these descriptors. @see unix(7) SCM_RIGHTS */
+/** A struct msghdr with one byte and these descriptors. @see unix(7) SCM_RIGHTS */
 export function scmRightsMessage(fds: readonly number[]): Uint32Array {
   const SCM_RIGHTS = 1;
   const [vectorAt, byteAt, controlAt] = [14, 18, 20];
@@ -222,7 +216,7 @@ export interface MessageVector {
   lengthOf(index: number): number;
 }
 
-/** Divides `buffer`, which must live as long, into `count` equal parts. @see recvmmsg(2) */
+/** Divides `buffer`, which must live as long, into equal parts. @see recvmmsg(2) */
 export function newMessageVector(buffer: Uint8Array, count: number): MessageVector {
   const [headerWords, vectorWords] = [16, 4];
   const [vectorAt, vectorCountAt, lengthAt] = [4, 6, 14];
@@ -243,7 +237,7 @@ export function newMessageVector(buffer: Uint8Array, count: number): MessageVect
 }
 
 /**
- * A struct sock_fprog and its instructions of two words each. Its address is valid while the memory is referenced.
+ * A struct sock_fprog with instructions of two words each. `address` is valid while `memory` is referenced.
  *
  * @see linux/filter.h
  */

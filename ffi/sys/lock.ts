@@ -1,7 +1,5 @@
 /**
- * Locks between processes, held through a file, released at the latest when the process ends. Waiters queue in the kernel, in
- * order.
- *
+ * Locks between processes, held through a file until the process ends at the latest. Waiters queue in the kernel.
  * @module
  */
 import { EAGAIN, EINTR } from "./errno.ts";
@@ -22,13 +20,13 @@ const REPLACE_TIMEOUT_MS = 1000;
 
 export interface FileLockOptions {
   readonly timeoutMs: number;
-  /** Shared with others; default exclusive. */
+  /** Default: exclusive. */
   readonly shared?: boolean;
-  /** Whether child programs hold it too: until its scope ends or, if this process is killed, until they end. */
+  /** Child programs hold it too: until its scope ends or, if this process is killed, until they end. */
   readonly inherited?: boolean;
 }
 
-/** Others held a lock for too long. The code is `EAGAIN`; the message names them. */
+/** Others held a lock for too long. The code is `EAGAIN`. */
 export class LockedError extends SystemError {
   override readonly name: string = "LockedError";
   readonly advice: string;
@@ -46,11 +44,11 @@ export class LockedError extends SystemError {
 }
 
 /**
- * Takes the BSD lock of `path`, created if need be, until the scope or the process ends. A symbolic link in its place is
- * replaced, since opening would create its target.
+ * Takes the BSD lock of `path` until the scope or the process ends. Creates the file; replaces a symbolic link, since
+ * opening would create its target.
  *
- * @throws {LockedError} when the time is over
- * @throws {SystemError} `EINTR` if a blocked signal asks to end; if the file cannot be opened
+ * @throws {LockedError} after the timeout
+ * @throws {SystemError} `EINTR` if a blocked signal asks to end
  */
 export function lockFile(path: string, options: FileLockOptions): Disposable {
   const file = ignoreErrors(["ELOOP"], () => openLock(path, options)) ?? openReplacingSymlink(path, options);
@@ -63,14 +61,14 @@ export function lockFile(path: string, options: FileLockOptions): Disposable {
   return options.inherited ? releaseAndClose(file) : file;
 }
 
-/** As {@linkcode lockFile}, but the file exists only while it is locked or waited for. @throws as {@linkcode lockFile} */
+/** As {@linkcode lockFile}, but removes the file afterwards. */
 export function lockTemporaryFile(path: string, options: FileLockOptions): Disposable {
   const deadline = performance.now() + options.timeoutMs;
   for (;;) {
     using resources = new DisposableStack();
     const file = resources.use(openLock(path, options));
     acquire(file.fd, `"${path}"`, { ...options, timeoutMs: deadline - performance.now() });
-    // The previous holder removed the file that was waited for.
+    // The previous holder removed this file.
     if (findStat(path)?.identity !== fstat(file.fd).identity) continue;
     resources.defer(() => void removeFile(path));
     return resources.move();
@@ -78,14 +76,14 @@ export function lockTemporaryFile(path: string, options: FileLockOptions): Dispo
 }
 
 /**
- * Replaces the file of a lock whose owner was killed and that only its child programs still hold, all for at least `minAgeMs`.
- * Waiters for the old file must ask again.
+ * Replaces the file of a lock that only orphans hold, see isHeldByOrphansOnly(). Waiters for the old file must ask
+ * again.
  *
  * @returns true if there is a new file
  */
 export function replaceOrphanedLock(path: string, identity: string, minAgeMs: number): boolean {
   using directory = openFile(path.slice(0, path.lastIndexOf("/") + 1));
-  // One at a time: a late one would remove the file that another has put there and locked.
+  // One at a time: a late one would remove the file that another made and locked.
   using _ = lockOpenFile(directory.fd, `"${path}"`, { timeoutMs: REPLACE_TIMEOUT_MS });
   if (findStat(path)?.identity !== identity) return true;
   if (!lockHolderModule().isHeldByOrphansOnly(identity, minAgeMs)) return false;
@@ -93,7 +91,7 @@ export function replaceOrphanedLock(path: string, identity: string, minAgeMs: nu
   return true;
 }
 
-/** Closing is not enough: children have it open too. */
+/** Closing is not enough: children have the file open. */
 function releaseAndClose(file: Descriptor): Disposable {
   return {
     [Symbol.dispose]() {
@@ -117,13 +115,13 @@ function openReplacingSymlink(path: string, options: FileLockOptions): Descripto
   return openLock(path, options);
 }
 
-/** Takes the lock of an open file, called `what` in errors, until the scope ends. @throws as {@linkcode lockFile} */
+/** Takes the lock of an open file, called `what` in errors. @throws as {@linkcode lockFile} */
 export function lockOpenFile(fd: number, what: string, options: FileLockOptions): Disposable {
   acquire(fd, what, options);
   return { [Symbol.dispose]: () => release(fd) };
 }
 
-/** A failure is harmless: the lock ends with the descriptor. */
+/** Failures are harmless: the lock ends with the descriptor. */
 function release(fd: number): void {
   // Twice, for tests that inject errors.
   ignoreSystemErrors(() => tryFlock(fd, LOCK_UN) || tryFlock(fd, LOCK_UN));
@@ -143,7 +141,7 @@ function tryFlock(fd: number, operation: number): boolean {
   return ignoreErrors(["EAGAIN", "EINTR"], () => sys.flock(fd, operation)) !== undefined;
 }
 
-/** False when the time is over. */
+/** False after the timeout. */
 function waitForLock(fd: number, operation: number, timeoutMs: number): boolean {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
@@ -153,7 +151,7 @@ function waitForLock(fd: number, operation: number, timeoutMs: number): boolean 
   }
 }
 
-/** Queues in the kernel until the lock is free, the time is over or a signal comes. */
+/** Queues in the kernel until the deadline or a signal. */
 function flockUntil(fd: number, operation: number, deadline: number): boolean {
   using limit = ignoreErrors(NO_TIMER_CODES, () => timeLimitModule().interruptAfter(deadline - performance.now()));
   if (limit) return !limit.isTerminationRequested() && tryFlock(fd, operation);
@@ -161,10 +159,10 @@ function flockUntil(fd: number, operation: number, deadline: number): boolean {
   return tryFlock(fd, operation | LOCK_NB);
 }
 
-/** Timers may be exhausted or forbidden; then it polls. */
+/** Without timers, it polls. */
 const NO_TIMER_CODES = ["EAGAIN", "ENOMEM", "EPERM", "ENOSYS"];
 
-/** Loaded only when a lock is contended. */
+/** Only contended locks need these modules. */
 function timeLimitModule(): typeof import("./time_limit.ts") {
   return require("./time_limit.ts");
 }

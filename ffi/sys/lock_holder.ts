@@ -1,4 +1,4 @@
-/** Who holds a lock, for the error of a waiter. @see proc_locks(5) @module */
+/** For a waiter's error. @see proc_locks(5) @module */
 import { findEntryNames } from "./directory.ts";
 import { ignoreSystemErrors } from "./error.ts";
 import { readText } from "./file.ts";
@@ -12,7 +12,7 @@ export interface LockHolders {
   readonly advice: string;
 }
 
-/** Finds the lock's holders by the {@linkcode FileStat.identity} of its file. Processes of other PID namespaces stay hidden. */
+/** Finds the holders by their file's {@linkcode FileStat.identity}. Other PID namespaces stay hidden. */
 export function describeLockHolders(identity: string): LockHolders {
   const pids = lockHolders(identity);
   if (pids.length === 0) {
@@ -32,10 +32,7 @@ export function describeLockHolders(identity: string): LockHolders {
   };
 }
 
-/**
- * True if the lock's owner has ended, and its child programs that inherited the lock all have run for at least `minAgeMs`:
- * whatever it started to work for it has ended by then.
- */
+/** True if the owner has ended and all inheritors have run for `minAgeMs`: then their work for the owner is over. */
 export function isHeldByOrphansOnly(identity: string, minAgeMs: number): boolean {
   if (lockOwners(identity).length > 0) return false;
   const ages = lockInheritors(identity).map((pid) => ignoreSystemErrors(() => processAge(pid)));
@@ -48,7 +45,6 @@ function lockHolders(identity: string): number[] {
   return owners.length > 0 ? owners : lockInheritors(identity);
 }
 
-/** The living processes that took the lock. */
 function lockOwners(identity: string): number[] {
   const pids = new Set(
     locksOf(readTextOrEmpty("/proc/locks").split("\n").flatMap(parseLock), identity).map(({ pid }) => pid),
@@ -56,7 +52,7 @@ function lockOwners(identity: string): number[] {
   return [...pids].filter((pid) => pid > 0 && readTextOrEmpty(`/proc/${pid}/stat`) !== "");
 }
 
-/** The processes that have the locked file open. @see proc_pid_fdinfo(5) */
+/** @see proc_pid_fdinfo(5) */
 function lockInheritors(identity: string): number[] {
   const lockLines = listNamesOrNone("/proc").filter((name) => /^\d+$/.test(name)).flatMap((pid) =>
     listNamesOrNone(`/proc/${pid}/fdinfo`).flatMap((fd) =>
@@ -68,7 +64,7 @@ function lockInheritors(identity: string): number[] {
 }
 
 interface LockLine {
-  /** Its taker, 0 if hidden; or the process that has it open. */
+  /** The taker, 0 if hidden; or a process that has the file open. */
   readonly pid: number;
   /** `fe:00:264194` */
   readonly file: string;
@@ -83,7 +79,7 @@ function parseLock(line: string): LockLine[] {
 function locksOf(locks: readonly LockLine[], identity: string): readonly LockLine[] {
   const [device, inode] = identity.split(":").map(BigInt) as [bigint, bigint];
   const ofInode = locks.filter(({ file }) => file.split(":")[2] === String(inode));
-  // Some file systems report another device to programs.
+  // Some file systems show programs another device.
   const ofDevice = ofInode.filter(({ file }) => file.startsWith(`${formatDevice(device)}:`));
   return ofDevice.length > 0 ? ofDevice : ofInode;
 }
@@ -95,13 +91,12 @@ function formatDevice(device: bigint): string {
   return [major, minor].map((number) => number.toString(16).padStart(2, "0")).join(":");
 }
 
-/** `process 4711 ("cni run add"), which is stopped` */
 function describe(pid: number, stopped: boolean): string {
   const command = commandOf(pid);
   return `process ${pid}${command && ` (${JSON.stringify(command)})`}${stopped ? ", which is stopped" : ""}`;
 }
 
-/** The program and its leading plain words: `cni run add`. */
+/** The program and its plain leading words: `cni run add`. */
 function commandOf(pid: number): string {
   const [path = "", ...words] = readTextOrEmpty(`/proc/${pid}/cmdline`).split("\0");
   const name = path.slice(path.lastIndexOf("/") + 1) || readTextOrEmpty(`/proc/${pid}/comm`).trim();

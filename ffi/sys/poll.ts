@@ -5,13 +5,12 @@ export function sleep(ms: number): void {
   sys.poll(null, 0, ms);
 }
 
-/** Waits for one of `events` at `fd`; false after `timeoutMs`; a negative one never ends. */
+/** False after `timeoutMs`; a negative one never ends. */
 export function pollFor(fd: number, events: number, timeoutMs = -1): boolean {
   // struct pollfd { int fd; short events; short revents; }
   return sys.poll(new Int32Array([fd, events]), 1, timeoutMs) > 0;
 }
 
-/** True once `fd` has something to read; false after `timeoutMs`. */
 export function awaitReadable(fd: number, timeoutMs: number): boolean {
   return pollFor(fd, POLLIN, timeoutMs);
 }

@@ -6,17 +6,13 @@ const CLOCK_BOOTTIME = 7;
 /** The kernel's unit for process starts. */
 const TICK_NS = 10_000_000n;
 
-/**
- * When this process started, in nanoseconds since 1970, at most 10 ms late: what its caller did before is older.
- *
- * @see proc_pid_stat(5)
- */
+/** In nanoseconds since 1970, at most 10 ms late. Files that the caller wrote before are older. @see proc_pid_stat(5) */
 export function processStartTime(): bigint {
   const age = processAge("self");
   return BigInt(Date.now()) * 1_000_000n - age;
 }
 
-/** How long a process has run, in nanoseconds, at most 10 ms less. */
+/** In nanoseconds, at most 10 ms too little. */
 export function processAge(pid: number | "self"): bigint {
   const stat = readText(`/proc/${pid}/stat`);
   // Field 2, the name, may hold anything; field 22 is the start since boot.

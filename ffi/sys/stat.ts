@@ -1,4 +1,3 @@
-/** File status. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
 import { AT_FDCWD } from "./uapi.ts";
@@ -7,9 +6,8 @@ const arm = process.arch === "arm64";
 const SYS_fstat = arm ? 80 : 5;
 const SYS_newfstatat = arm ? 79 : 262;
 const AT_SYMLINK_NOFOLLOW = 0x100;
-/** struct statfs */
 const STATFS_BYTES = 120;
-/** struct stat; only st_mode differs in place between the architectures. */
+/** struct stat; x86-64 and arm64 differ only in st_mode's place. */
 const STAT_BYTES = 144;
 
 export interface FileStat {
@@ -21,7 +19,7 @@ export interface FileStat {
   /** Permission bits: 0o755. */
   readonly mode: number;
   readonly size: number;
-  /** Last change of content, in nanoseconds since 1970. */
+  /** In nanoseconds since 1970. */
   readonly mtime: bigint;
   /** Last change of content or status, in nanoseconds since 1970; cannot be set. */
   readonly ctime: bigint;
@@ -37,7 +35,7 @@ function parseStat(bytes: Uint8Array): FileStat {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const mode = view.getUint32(arm ? 16 : 24, true);
   return {
-    // Large numbers, made on demand.
+    // Costly, so made on demand.
     get identity() {
       return `${view.getBigUint64(0, true)}:${view.getBigUint64(8, true)}`;
     },
@@ -60,9 +58,9 @@ function readTimespec(view: DataView, at: number): bigint {
 }
 
 /**
- * The status of the file at `path`, or `undefined` if there is none.
+ * `undefined` if there is no file.
  *
- * @param follow whether to follow a final link; otherwise the status is the link's
+ * @param follow whether to follow a final link
  */
 export function findStat(path: string, follow = true): FileStat | undefined {
   if (path.includes("\0")) throw new TypeError(`Cannot find ${JSON.stringify(path)}: it holds a NUL`);
@@ -80,20 +78,19 @@ export function findStat(path: string, follow = true): FileStat | undefined {
 }
 
 /**
- * ext4, XFS, Btrfs, tmpfs, F2FS, ZFS. Layered and remote file systems may repeat inode numbers.
+ * ext4, XFS, Btrfs, tmpfs, F2FS, ZFS. Layered and remote file systems may repeat numbers.
  *
  * @see linux/magic.h, Documentation/filesystems/overlayfs.rst "Inode properties"
  */
 const UNIQUE_INODE_TYPES = [0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1];
 
-/** Whether inode numbers in a directory are certainly unique. */
 export function hasUniqueInodes(directory: string): boolean {
   const bytes = new Uint8Array(STATFS_BYTES);
   withPurpose(`look at the file system of "${directory}"`, () => sys.statfs(directory, bytes));
   return UNIQUE_INODE_TYPES.includes(new DataView(bytes.buffer).getUint32(0, true));
 }
 
-/** The target of a symbolic link; `undefined` if `path` is none. */
+/** `undefined` if `path` is no symbolic link. */
 export function findSymlinkTarget(path: string): string | undefined {
   const buffer = new Uint8Array(4096);
   const length = ignoreErrors(["ENOENT", "ENOTDIR", "EINVAL"], () => sys.readlink(path, buffer, buffer.length));

@@ -1,24 +1,24 @@
-/** Standard streams, by system calls: complete whatever the other side does, and without loading anything. @module */
+/** Standard streams by system calls, without loading anything. @module */
 import { SystemError, withPurpose } from "./error.ts";
 import { readAll, readAvailable, writeAll } from "./file.ts";
 import { awaitReadable } from "./poll.ts";
 import { fstat } from "./stat.ts";
 
-/** All of standard input. @throws {SyntaxError} if it is not UTF-8 */
+/** @throws {SyntaxError} if it is not UTF-8 */
 export function readStdin(): string {
   const bytes = readAll(0);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    // Replacement characters would pass as written.
+    // Replacement characters would pass for input.
     throw new SyntaxError("Cannot read standard input: it is not UTF-8 text");
   }
 }
 
-/** VERSION waits so long for a writer slower than this program's start. */
+/** VERSION waits this long for a slow writer. */
 const STDIN_WAIT_MS = 50;
 
-/** What standard input has soon; may be empty. A terminal is not read. */
+/** May be empty. A terminal is not read. */
 export function readAvailableStdin(): string {
   const decoder = new TextDecoder();
   let text = "";
@@ -36,12 +36,12 @@ export function readAvailableStdin(): string {
   return text;
 }
 
-/** Writes text to standard output. @throws {SystemError} if it is lost, as on a full disk */
+/** @throws {SystemError} if text is lost, as on a full disk */
 export function printStdout(text: string): void {
   try {
     withPurpose("write to standard output", () => writeOrFallback(1, text, console.log));
   } catch (error) {
-    // The reader has gone, and knows why.
+    // The reader has gone.
     if (!(error instanceof SystemError && error.code === "EPIPE")) throw error;
   }
 }
@@ -54,7 +54,7 @@ export function printStderr(line: string): void {
   }
 }
 
-/** Writes the final error to standard output, or else to standard error. */
+/** Falls back to standard error. */
 export function printFinalError(text: string): void {
   try {
     writeOrFallback(1, text, console.log);
@@ -64,7 +64,7 @@ export function printFinalError(text: string): void {
   }
 }
 
-/** Without executable memory there are no system calls, but the error that says so must get out. */
+/** Without executable memory there are no system calls; the error that says so uses `fallback`. */
 function writeOrFallback(fd: number, text: string, fallback: (text: string) => void): void {
   try {
     writeAll(fd, new TextEncoder().encode(text));

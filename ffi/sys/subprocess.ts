@@ -1,8 +1,4 @@
-/**
- * Communication with a child program until it ends, bounded in time and size whatever the program and its children do.
- *
- * @module
- */
+/** Communication with a child program, bounded in time and size whatever it and its children do. @module */
 import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
 import { areSignalsBlocked, takePendingSignal } from "./signals.ts";
@@ -10,27 +6,27 @@ import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal, S
 import { POLLIN, POLLOUT } from "./uapi.ts";
 
 const POLLHUP = 16;
-/** Fits into a pipe that poll(2) calls writable, without waiting. */
+/** A pipe that poll(2) calls writable takes this much without waiting. */
 const PIPE_BUF = 4096;
 const PIPE_SIZE = 64 * 1024;
 
-/** Background children may keep the pipes open longer than the program. */
+/** Background children may keep the pipes open after the exit. */
 const GRACE_MS = 100;
 /** Between SIGTERM and SIGKILL. */
 const TERM_GRACE_MS = 250;
 /** After SIGKILL. A program that waits for a broken device never ends. */
 const KILL_GRACE_MS = 1000;
-/** How often to look for the program's end without a pidfd. */
+/** Interval of checks for the exit, without a pidfd. */
 const EXIT_POLL_MS = 5;
-/** How often to look for a blocked signal. */
+/** Interval of checks for a blocked signal. */
 const SIGNAL_POLL_MS = 50;
 
 export interface SubprocessLimits {
-  /** When the program is ended, by `performance.now()`; `Infinity` for never. */
+  /** By `performance.now()`; `Infinity` for never. */
   readonly deadline: number;
-  /** The program is ended if it prints more. */
+  /** A program that prints more is ended. */
   readonly maxOutputBytes: number;
-  /** Whether the program leads a process group, which is ended as a whole. */
+  /** The program leads a process group, which is ended as a whole. */
   readonly processGroup: boolean;
 }
 
@@ -41,7 +37,7 @@ export interface SubprocessResult {
   readonly stopReason?: StopReason;
 }
 
-/** Too slow, too much output, or this process is asked to end. */
+/** `signal`: this process is asked to end. */
 type StopReason = "time" | "output" | "signal";
 
 interface CommunicationState {
@@ -57,14 +53,10 @@ interface CommunicationState {
   signalsSent: number;
 }
 
-/** Handles a ready descriptor; false when that is done with. */
+/** Handles a ready descriptor; false if it can be closed. */
 type ReadyHandler = () => boolean;
 
-/**
- * Feeds a program its input and reads its output until it ends.
- *
- * @param onStderr takes standard error at once; the bytes are valid for this call only
- */
+/** @param onStderr gets standard error at once; the bytes are valid during the call only */
 export function communicate(
   child: ChildProcess,
   input: Uint8Array,
@@ -89,11 +81,11 @@ export function communicate(
   if (child.pidfd >= 0) handlers.set(child.pidfd, () => false);
   try {
     while (continueCommunication(state, handlers)) {
-      // All in the condition.
+      // The condition does all.
     }
   } finally {
     for (const fd of handlers.keys()) sys.close(fd);
-    // Members of the group that ignored SIGTERM.
+    // Group members may have ignored SIGTERM.
     if (state.stopReason && limits.processGroup) sendSignal(child, SIGKILL, true);
   }
   const exitStatus = reap(child);
@@ -104,9 +96,9 @@ export function communicate(
   };
 }
 
-/** Waits for an event and handles it; false when done. */
+/** False when done. */
 function continueCommunication(state: CommunicationState, handlers: Map<number, ReadyHandler>): boolean {
-  // Checked first, so that what is in the pipes by then is still read.
+  // Checked first, so that the pipes are read once more.
   const isLate = performance.now() >= state.nextDeadline;
   if (isLate && !state.hasExited) terminate(state, "time");
   else if (!state.stopReason && takePendingSignal()) terminate(state, "signal");
@@ -119,7 +111,7 @@ function continueCommunication(state: CommunicationState, handlers: Map<number, 
   return state.hasExited ? !isLate && !isOutputClosed : state.signalsSent <= 2;
 }
 
-/** Sends SIGTERM, then SIGKILL; the third time, the program is given up. */
+/** Sends SIGTERM, then SIGKILL; the third time, it gives up. */
 function terminate(state: CommunicationState, reason: StopReason): void {
   const { child, limits } = state;
   state.stopReason ??= reason;
@@ -130,7 +122,7 @@ function terminate(state: CommunicationState, reason: StopReason): void {
 }
 
 function pollOnce(handlers: Map<number, ReadyHandler>, { child, nextDeadline, hasExited }: CommunicationState): void {
-  // struct pollfd { int fd; short events; short revents; }
+  // struct pollfd, see pollFor()
   const pollfds = new Int32Array(handlers.size * 2);
   let index = 0;
   for (const fd of handlers.keys()) {
@@ -144,14 +136,14 @@ function pollOnce(handlers: Map<number, ReadyHandler>, { child, nextDeadline, ha
   for (index = 0; index < pollfds.length; index += 2) {
     const fd = pollfds[index]!;
     const revents = pollfds[index + 1]! >> 16;
-    // POLLHUP alone: all writers have closed it, and everything was read.
+    // POLLHUP alone: all writers closed it, and everything was read.
     if (revents === 0 || revents !== POLLHUP && handlers.get(fd)!()) continue;
     handlers.delete(fd);
     sys.close(fd);
   }
 }
 
-/** Writes piece by piece. A program need not read its input. */
+/** A program need not read its input. */
 function stdinFeeder(fd: number, input: Uint8Array): ReadyHandler {
   let rest = input;
   return () => {

@@ -19,20 +19,19 @@ const SYS_timer_delete = arm ? 111 : 226;
 const CLOCK_MONOTONIC = 1;
 const SIGEV_THREAD_ID = 4;
 const SIGALRM = 14;
-// Place of the flags in glibc's and musl's struct sigaction: behind the handler and 128 bytes of signals.
+// The flags follow the handler and 128 bytes of signals in glibc's and musl's struct sigaction.
 const FLAGS_INDEX = 34;
 const SA_RESETHAND = 0x8000_0000;
-/** The first signal may come just before the call. */
+/** A signal may come just before the call. */
 const REPEAT_MS = 20;
 
 export interface TimeLimit extends Disposable {
-  /** Whether a blocked signal asks to end. */
   isTerminationRequested(): boolean;
 }
 
 /**
- * Interrupts this thread's waiting calls (`EINTR`) after `timeoutMs` and repeatedly after; also when a blocked termination signal
- * comes, which is blocked and pending again when the scope ends.
+ * Interrupts this thread's waiting calls (`EINTR`) from `timeoutMs` on, and when a blocked termination signal comes.
+ * That signal is blocked and pending again after the scope.
  *
  * @throws {SystemError} where there are no timers
  */
@@ -57,9 +56,7 @@ export function interruptAfter(timeoutMs: number): TimeLimit {
   };
 }
 
-/**
- * Installs a handler that does nothing. SA_RESETHAND later shows whether a termination signal came. @returns the previous action
- */
+/** SA_RESETHAND later shows whether a termination signal came. @returns the previous action */
 function installNoopHandler(signal: number): Uint32Array {
   const previousAction = newSigaction(0);
   const action = newSigaction(noopFunctionAddress());
@@ -69,7 +66,7 @@ function installNoopHandler(signal: number): Uint32Array {
 }
 
 function newTimer(): number {
-  // struct sigevent { union sigval sigev_value; int sigev_signo; int sigev_notify; int sigev_notify_thread_id; … } of 64 bytes
+  // struct sigevent of 64 bytes: { u64 value; i32 signo, notify, thread_id; … }
   const event = new Int32Array(16);
   event.set([SIGALRM, SIGEV_THREAD_ID, sys.syscall(SYS_gettid, 0, null, 0, 0)], 2);
   const timer = new Int32Array(1);

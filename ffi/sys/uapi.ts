@@ -1,4 +1,4 @@
-/** Constants of files, processes and sockets, under the kernel's names. Error numbers are in `errno.ts`. @module */
+/** For error numbers, see `errno.ts`. @module */
 
 const arm = process.arch === "arm64";
 
