@@ -1,6 +1,7 @@
-/** Starts programs with pipes to their standard streams and sees them end, without an event loop. @module */
+/** Child programs with pipes as standard streams, without an event loop. @module */
 import { ignoreErrors, SystemError } from "./error.ts";
 import { cStringArray, sys } from "./libc.ts";
+import { newSigset } from "./signals.ts";
 import { O_CLOEXEC, SYS_pidfd_open } from "./uapi.ts";
 
 // linux/wait.h
@@ -20,27 +21,26 @@ const SIGXFSZ = 25;
 export const SIGKILL = 9;
 export const SIGTERM = 15;
 
-/** Before Linux 5.3, in sandboxes, or when there are too many: then the end is polled for. */
+/** Before Linux 5.3, in sandboxes, or with too many open files: then the exit is polled for. */
 const NO_PIDFD_CODES = ["ENOSYS", "EPERM", "EINVAL", "ENODEV", "EMFILE", "ENFILE", "ENOMEM"];
 
-/** A started program. Its user closes the descriptors and reaps it. */
+/** The caller closes the descriptors and reaps it. */
 export interface ChildProcess {
   readonly pid: number;
   readonly stdin: number;
   readonly stdout: number;
   readonly stderr: number;
-  /** Readable once the program has ended; -1 where the kernel has no such descriptors. */
+  /** Readable after the exit; -1 where the kernel has none. */
   readonly pidfd: number;
 }
 
 export type ExitStatus = { readonly status: number } | { readonly signal: number };
 
 /**
- * Starts the program at `path` in this thread's working directory and namespaces, with three pipes. It inherits locks opened for
- * children.
+ * Starts a program in this thread's directory and namespaces. It inherits locks opened for children.
  *
  * @param env its whole environment: `NAME=value`
- * @param group whether it leads a process group, so that its children can be ended too
+ * @param group whether it leads a process group, to end its children too
  * @param args without its name
  * @throws {SystemError} also if it cannot be executed: `ETXTBSY`, `ENOEXEC`
  */
@@ -50,12 +50,12 @@ export function startProgram(
   group: boolean,
   args: readonly string[] = [],
 ): ChildProcess {
-  // A DisposableStack costs a quarter of a millisecond on first use.
+  // A DisposableStack takes 0.25 ms on first use.
   const fds: number[] = [];
   try {
     for (let count = 0; count < 3; count++) openPipe(fds);
     const [stdin = -1, stdinWriter = -1, stdoutReader = -1, stdout = -1, stderrReader = -1, stderr = -1] = fds;
-    // If it was inherited as ignored, the kernel would reap children before we can ask.
+    // If a parent ignored SIGCHLD, the kernel would reap children before us.
     sys.signal(SIGCHLD, null);
     const pid = posixSpawn([path, ...args], env, [stdin, stdout, stderr], group);
     const pidfd = ignoreErrors(NO_PIDFD_CODES, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
@@ -67,7 +67,7 @@ export function startProgram(
   }
 }
 
-/** Both ends close on exec; copies by `dup2` do not. */
+/** These ends close on exec; `dup2` copies do not. */
 function openPipe(fds: number[]): void {
   const ends = new Int32Array(2);
   sys.pipe2(ends, O_CLOEXEC);
@@ -82,7 +82,7 @@ function posixSpawn(
 ): number {
   const [path] = command;
   const pid = new Int32Array(1);
-  // Larger than any C library's posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336).
+  // More than any C library's posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336).
   const actions = new Uint8Array(1024);
   const argv = cStringArray(command);
   const environ = cStringArray(env);
@@ -102,12 +102,9 @@ function posixSpawn(
 /** The JavaScript runtime ignores SIGPIPE and SIGXFSZ, the C library 32 and 33; the program would inherit that. */
 function spawnAttributes(group: boolean): Uint8Array {
   const attributes = new Uint8Array(1024);
-  // sigset_t: one bit for each signal, from 1
-  const signals = new Uint8Array(128);
-  for (const signal of [SIGPIPE, SIGXFSZ, 32, 33]) signals[(signal - 1) >> 3]! |= 1 << ((signal - 1) & 7);
   sys.posix_spawnattr_init(attributes);
-  sys.posix_spawnattr_setsigdefault(attributes, signals);
-  // The mask and the group are the zeros above: no signal blocked, and a group of its own.
+  sys.posix_spawnattr_setsigdefault(attributes, newSigset([SIGPIPE, SIGXFSZ, 32, 33]));
+  // The zeros in `attributes` mean no blocked signal, and a group of its own.
   sys.posix_spawnattr_setflags(
     attributes,
     POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | (group ? POSIX_SPAWN_SETPGROUP : 0),
@@ -115,12 +112,12 @@ function spawnAttributes(group: boolean): Uint8Array {
   return attributes;
 }
 
-/** How the program ended, or `undefined` while it runs. Repeatable. */
+/** `undefined` while the program runs. */
 export function findExitStatus(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, WNOWAIT);
 }
 
-/** As {@linkcode findExitStatus}, but frees the process number of an ended program. */
+/** Frees the process number of an ended program. @returns as {@linkcode findExitStatus} */
 export function reap(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, 0);
 }
@@ -134,7 +131,7 @@ function waitForExit({ pid }: ChildProcess, flags: number): ExitStatus | undefin
   return info[2] === CLD_EXITED ? { status } : { signal: status };
 }
 
-/** Sends a signal to a program that is not reaped, or to its group. Does nothing if it has ended. */
+/** Does nothing if the program has ended. It must not be reaped yet. */
 export function sendSignal({ pid }: ChildProcess, signal: number, group: boolean): void {
   ignoreErrors(["ESRCH"], () => sys.kill(group ? -pid : pid, signal));
 }

@@ -1,4 +1,4 @@
-/** Signals that ask this process to end, blocked while it must not stop half done. @module */
+/** Blocks signals that ask this process to end, so that it does not stop half done. @module */
 import { putPointer, sys } from "./libc.ts";
 
 // asm-generic/signal.h
@@ -10,7 +10,7 @@ const SIG_DFL = 0;
 const SIG_IGN = 1;
 /** sigset_t: one bit for each signal, from 1. */
 const SIGSET_WORDS = 32;
-/** More than struct sigaction { void (*sa_handler)(int); … } of 152 bytes. */
+/** More than struct sigaction, of 152 bytes. */
 const SIGACTION_WORDS = 64;
 
 export const terminationSignals = (): number[] => Object.keys(TERMINATION_SIGNALS).map(Number);
@@ -19,8 +19,8 @@ let blocked = false;
 let reported = false;
 
 /**
- * Blocks termination signals until {@linkcode unblockSignals}; meanwhile, {@linkcode takePendingSignal} tells of them. Only for a
- * process without other threads, which would not see it.
+ * Blocks termination signals; {@linkcode takePendingSignal} reports them. Only for a process without other threads,
+ * which would receive them.
  */
 export function blockSignals(): void {
   blocked = true;
@@ -28,7 +28,7 @@ export function blockSignals(): void {
   sys.sigprocmask(SIG_BLOCK, newSigset(terminationSignals()), null);
 }
 
-/** Runs a call that may wait forever, with termination signals unblocked. */
+/** For a call that may wait forever. */
 export function withSignalsUnblocked<T>(call: () => T): T {
   if (!blocked) return call();
   unblockSignals();
@@ -39,7 +39,7 @@ export function withSignalsUnblocked<T>(call: () => T): T {
   }
 }
 
-/** Unblocks termination signals; a pending one ends the process. */
+/** A pending signal ends the process. */
 export function unblockSignals(): void {
   if (!blocked) return;
   blocked = false;
@@ -47,8 +47,7 @@ export function unblockSignals(): void {
 }
 
 /**
- * Makes {@linkcode takePendingSignal} report none from now on, so that an undo always completes. Called programs keep their time
- * limits, and receive a terminal's signals.
+ * Makes {@linkcode takePendingSignal} report none, so that an undo completes. Called programs keep their time limits.
  */
 export function stopReportingSignals(): void {
   reported = true;
@@ -58,12 +57,11 @@ export function areSignalsBlocked(): boolean {
   return blocked;
 }
 
-/** True while {@linkcode takePendingSignal} could report one. */
 export function isReportingSignals(): boolean {
   return blocked && !reported;
 }
 
-/** The name of a pending signal, such as `SIGTERM`. Reported once: the undo that follows must complete. */
+/** A pending signal: `SIGTERM`. Reported once: the undo that follows must complete. */
 export function takePendingSignal(): string | undefined {
   if (!isReportingSignals()) return undefined;
   const pending = new Uint32Array(SIGSET_WORDS);
@@ -77,7 +75,7 @@ export function takePendingSignal(): string | undefined {
   return undefined;
 }
 
-/** As set by nohup(1). A blocked signal is pending even if ignored. */
+/** Set by nohup(1), for example. A blocked signal is pending even if ignored. */
 const isIgnored = (signal: number): boolean => signalHandler(signal) === SIG_IGN;
 
 export const hasDefaultHandler = (signal: number): boolean => signalHandler(signal) === SIG_DFL;
@@ -96,6 +94,6 @@ export function newSigaction(handler: number): Uint32Array {
 
 export function newSigset(signals: readonly number[]): Uint32Array {
   const set = new Uint32Array(SIGSET_WORDS);
-  for (const signal of signals) set[0]! |= 1 << (signal - 1);
+  for (const signal of signals) set[(signal - 1) >> 5]! |= 1 << ((signal - 1) & 31);
   return set;
 }
