@@ -1,11 +1,11 @@
 /**
- * Attributes: a message's body as a declared table. Writer, reader, types and names in errors follow from it.
+ * Attributes, declared as a table. Writer, reader, types and names in errors follow from it.
  *
  * ```ts
  * const linkInfo = attrs(() => ({ kind: [IFLA_INFO_KIND, cstr], data: [IFLA_INFO_DATA, bytes] }));
  * ```
  *
- * Tables are made on first use: every call of the binary declares all of them and uses few.
+ * Tables are made on first use: every call of the binary declares all and uses few.
  *
  * @see linux/netlink.h struct nlattr
  * @module
@@ -17,20 +17,20 @@ const NLA_TYPE_MASK = 0x3fff;
 const NLA_HDRLEN = 4;
 
 export type Attr<C extends AnyCodec> = readonly [type: number, codec: C];
-/** An attribute that may occur several times; its value is an array. */
+/** May occur several times; its value is an array. */
 export type RepeatedAttr<C extends AnyCodec> = readonly [type: number, codec: C, repeated: "repeated"];
 export type AttrTable = Readonly<Record<string, Attr<AnyCodec> | RepeatedAttr<AnyCodec>>>;
 /** Any attribute may be missing. */
 export type AttrsOut<T extends AttrTable> = {
   readonly [K in keyof T]?: T[K] extends RepeatedAttr<infer C> ? readonly Out<C>[] : Out<T[K][1]>;
 };
-/** Attributes are sent in the order of the value's keys. */
+/** Sent in the order of the value's keys. */
 export type AttrsIn<T extends AttrTable> = {
   readonly [K in keyof T]?: (T[K] extends RepeatedAttr<infer C> ? readonly In<C>[] : In<T[K][1]>) | undefined;
 };
 export type Attrs<T extends AttrTable> = Codec<AttrsOut<T>, AttrsIn<T>> & { readonly table: T };
 
-/** Declares a table of attributes. Reading skips others. */
+/** Reading skips attributes that are not in the table. */
 export function attrs<const T extends AttrTable>(declare: () => T): Attrs<T> {
   let table: T | undefined;
   let names: readonly string[] | undefined;
@@ -88,7 +88,7 @@ function readTable(r: Reader, table: AttrTable, names: readonly string[]): Recor
 }
 
 /**
- * Moves past an attribute and returns where its header starts; -1 at the end. (An iterator would be slow: a link has fifty.)
+ * Moves past an attribute and returns where its header starts; -1 at the end. (An iterator would be slow.)
  *
  * @throws {RangeError} if it is longer than the rest
  */
@@ -119,7 +119,7 @@ function locateAttribute(r: Reader, offset: number, table: AttrTable, names: rea
   return undefined;
 }
 
-/** A list of attributes of one type (default: NFTA_LIST_ELEM). */
+/** A list of attributes of one type (NFTA_LIST_ELEM). */
 export function attrList<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<C>[], readonly In<C>[]> {
   return {
     nested: true,
@@ -154,7 +154,7 @@ export type VariantOut<V extends Variants> =
   | UnknownVariant;
 export type VariantIn<V extends Variants> = { [K in keyof V]: { readonly kind: K } & AttrsIn<V[K]> }[keyof V];
 
-/** A nest of a name and data; the name selects the data's layout. The value is flat, with the name as `kind`. */
+/** A nest of a name and data, whose layout the name selects. The value is flat, with the name as `kind`. */
 export function variant<const V extends Variants>(
   ids: { readonly kind: number; readonly data: number },
   declare: () => V,

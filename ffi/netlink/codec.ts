@@ -1,24 +1,24 @@
 /**
- * The parts of a netlink message: numbers, strings, addresses and C structs, each with a writer and a reader.
+ * Readers and writers for the parts of a netlink message.
  *
- * Numbers are little-endian, as both supported architectures are; `be…` ones are in network order.
+ * Numbers are little-endian, as both architectures; `be…` ones are in network order.
  *
  * @module
  */
 import { type Ip, ipBytes, ipFromBytes, type Mac, macBytes, macFromBytes } from "../address.ts";
 
 export interface Codec<Out, In = Out> {
-  /** Number of bytes, if fixed. */
+  /** In bytes, if fixed. */
   readonly size?: number;
-  /** True for a nest of attributes: its header carries NLA_F_NESTED. */
+  /** A nest of attributes has NLA_F_NESTED in its header. */
   readonly nested?: boolean;
   write(writer: Writer, value: In): void;
   /** @throws {RangeError} past the end */
   read(reader: Reader): Out;
-  /** The path of the attribute whose header starts at byte `offset`, to explain the kernel's errors. */
+  /** The path of the attribute whose header starts at `offset`, for the kernel's errors. */
   locate?(reader: Reader, offset: number): string[] | undefined;
 }
-// deno-lint-ignore no-explicit-any -- a table of codecs holds values of every type; `unknown` would forbid writing them
+// deno-lint-ignore no-explicit-any -- a table holds codecs of every type; `unknown` forbids writing them
 export type AnyCodec = Codec<any, any>;
 export type Out<C> = C extends Codec<infer O, infer _> ? O : never;
 export type In<C> = C extends Codec<infer _, infer I> ? I : never;
@@ -28,7 +28,7 @@ export class Writer {
   view: DataView<ArrayBuffer> = new DataView(this.bytes.buffer);
   length = 0;
 
-  /** Appends `size` zero bytes and returns where they start. Replaces `view` when the buffer grows. */
+  /** Appends `size` zero bytes and returns where they start. May replace `view`. */
   reserve(size: number): number {
     const at = this.length;
     this.length += size;
@@ -73,7 +73,7 @@ export class Reader {
     return new Reader(this.bytes, at, end, this.view);
   }
 
-  /** Skips `size` bytes and returns where they start. @throws {RangeError} if fewer are left */
+  /** Returns where the skipped bytes start. @throws {RangeError} past the end */
   skip(size: number): number {
     const at = this.offset;
     if (at + size > this.end) throw new RangeError(`Cannot read ${size} bytes at ${at}: the value ends at ${this.end}`);
@@ -95,7 +95,7 @@ function fixed<T>(
   return {
     size,
     write(w, value) {
-      // Reserved first: that may replace the view.
+      // First, since it may replace the view.
       const at = w.reserve(size);
       set(w.view, at, value);
     },
@@ -125,7 +125,7 @@ export const u64 = fixed(
 );
 export const be64 = fixed(8, (view, at) => view.getBigUint64(at), (view, at, value) => view.setBigUint64(at, value));
 
-/** UTF-8 text that ends with a NUL. */
+/** UTF-8, ended by a NUL. */
 export const cstr: Codec<string> = {
   write(w, value) {
     if (value.includes("\0")) throw new RangeError(`Cannot send ${JSON.stringify(value)}: it holds a NUL`);
@@ -138,7 +138,7 @@ export const cstr: Codec<string> = {
   },
 };
 
-/** Reading copies the bytes out of the receive buffer. */
+/** Reading copies from the receive buffer. */
 export const bytes: Codec<Uint8Array> = {
   write: (w, value) => w.append(value),
   read: (r) => r.rest().slice(),
@@ -149,7 +149,7 @@ export const ipCodec: Codec<Ip> = {
   read: (r) => ipFromBytes(r.rest()),
 };
 
-/** An Ethernet address. Reads other links' addresses, of 4, 16 or 20 bytes, as `undefined`. */
+/** Ethernet only: others, of 4, 16 or 20 bytes, are read as `undefined`. */
 export const macCodec: Codec<Mac | undefined, Mac> = {
   write: (w, value) => w.append(macBytes(value)),
   read(r) {
@@ -158,15 +158,15 @@ export const macCodec: Codec<Mac | undefined, Mac> = {
   },
 };
 
-/** The fields of a C struct, in order. The value has no `pad…` fields. */
+/** In a C struct's order. The value has no `pad…` fields. */
 export type Fields = Readonly<Record<string, Codec<number>>>;
 type Named<F extends Fields> = Exclude<keyof F, `pad${string}`>;
 export type StructOut<F extends Fields> = { readonly [K in Named<F>]: number };
-/** A missing field is 0. */
+/** Missing fields are 0. */
 export type StructIn<F extends Fields> = { readonly [K in Named<F>]?: number };
 export type Struct<F extends Fields> = Codec<StructOut<F>, StructIn<F>> & { readonly size: number; readonly fields: F };
 
-/** A C struct of numbers. Gaps are declared as `pad…`. */
+/** Declare gaps as `pad…`. */
 export function struct<const F extends Fields>(fields: F): Struct<F> {
   return {
     fields,

@@ -6,7 +6,7 @@ export interface NetlinkErrorFields {
   readonly errno: number;
   /** Path of the refused attribute: `info.data.id`. */
   readonly attribute?: string | undefined;
-  /** The kernel's own sentence, from the extended acknowledgement. */
+  /** The sentence in the extended acknowledgement. */
   readonly extack?: string | undefined;
   /** Position in the batch, from 0. */
   readonly index?: number | undefined;

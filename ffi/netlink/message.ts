@@ -1,4 +1,4 @@
-/** Messages: a fixed header and a table of attributes, as one flat value. @see linux/netlink.h @module */
+/** Messages: a header and attributes, as one flat value. @see linux/netlink.h @module */
 import { type Attrs, attrs, type AttrsIn, type AttrsOut, type AttrTable } from "./attrs.ts";
 import { type Fields, Reader, type Struct, type StructIn, type StructOut, type Writer } from "./codec.ts";
 
@@ -33,7 +33,7 @@ export type MessageOut<S> = S extends MessageSpec<infer H, infer T> ? StructOut<
 export type MessageIn<S> = S extends MessageSpec<infer H, infer T> ? StructIn<H> & AttrsIn<T> : never;
 
 export interface Operation<S extends AnyMessageSpec = AnyMessageSpec> {
-  /** The kernel's name: `RTM_NEWLINK`. */
+  /** `RTM_NEWLINK` */
   readonly name: string;
   readonly type: number;
   readonly spec: S;
@@ -62,28 +62,27 @@ export function writeMessage<S extends AnyMessageSpec>(
   w.view.setUint32(start + 8, sequence, true);
 }
 
-/** Writes what follows struct nlmsghdr. */
+/** What follows struct nlmsghdr. */
 export function writePayload<S extends AnyMessageSpec>(w: Writer, spec: S, value: MessageIn<S>): void {
   spec.header.write(w, value as StructIn<Fields>);
   w.align();
   spec.attributes.write(w, withoutHeader(spec, value as Record<string, unknown>));
 }
 
-/** The attributes in a value that holds header fields too. */
 function withoutHeader(spec: AnyMessageSpec, value: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const rest: Record<string, unknown> = {};
   for (const name in value) if (!(name in spec.header.fields)) rest[name] = value[name];
   return rest;
 }
 
-/** Reads what follows struct nlmsghdr. @throws {RangeError} if it is cut short */
+/** @throws {RangeError} if the payload is cut short */
 export function readMessage<S extends AnyMessageSpec>(spec: S, payload: Reader): MessageOut<S> {
   const header = spec.header.read(payload);
   payload.offset = Math.min(payload.end, (payload.offset + 3) & ~3);
   return { ...spec.attributes.read(payload), ...header } as MessageOut<S>;
 }
 
-/** The path of the attribute at `offset` in a request: `info.data.id`. */
+/** `info.data.id`, whose header is at `offset`. */
 export function attributePath(spec: AnyMessageSpec, request: Uint8Array, offset: number): string | undefined {
   const reader = new Reader(request, NLMSG_HDRLEN + ((spec.header.size + 3) & ~3));
   return spec.attributes.locate?.(reader, offset)?.join(".");

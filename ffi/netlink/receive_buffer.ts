@@ -1,4 +1,4 @@
-/** The buffer of all netlink sockets. One is enough: answers are read before the next request is sent. @module */
+/** One buffer for all netlink sockets: answers are read before the next request. @module */
 import { EMSGSIZE } from "../sys/errno.ts";
 import { ignoreErrors, SystemError } from "../sys/error.ts";
 import { type MessageVector, newMessageVector, sys } from "../sys/libc.ts";
@@ -6,7 +6,7 @@ import { MSG_DONTWAIT } from "../sys/uapi.ts";
 
 const MSG_TRUNC = 0x20;
 
-/** Datagrams per system call. Untouched pages cost nothing. */
+/** Per system call. Untouched pages cost nothing. */
 const PARTS = 8;
 /** A link with all VLANs takes 36 KiB. */
 const PART_BYTES = 64 * 1024;
@@ -15,10 +15,10 @@ let buffer = new Uint8Array(0);
 let vector: MessageVector | undefined;
 let receiver = -1;
 
-/** The socket whose datagrams are in the buffer. */
+/** Whose datagrams are in the buffer. */
 export const bufferedSocketFd = (): number => receiver;
 
-/** The waiting datagrams, `expected` at most. @throws {SystemError} `EMSGSIZE` for one too large; the next of its size fits */
+/** Without waiting. @throws {SystemError} `EMSGSIZE` for one too large; the next of its size fits */
 export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
   if (buffer.length === 0) resizeBuffer(PARTS * PART_BYTES);
   receiver = fd;
@@ -26,7 +26,7 @@ export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
 }
 
 function resizeBuffer(length: number): void {
-  // Memory that does not move: the vector holds its address.
+  // The vector holds its address, so it must not move, see newMessageVector().
   buffer = new Uint8Array(new ArrayBuffer(length));
   vector = undefined;
 }

@@ -1,8 +1,6 @@
 /**
- * Netlink sockets: requests, answers, dumps and events.
- *
- * The kernel handles a request while it is sent: all answers wait once send(2) returns. Receiving a part of a dump makes the
- * next.
+ * The kernel handles requests inside send(2): all answers wait when it returns. Receiving a part of a dump makes
+ * the next part.
  *
  * @see linux/netlink.h, net/netlink/af_netlink.c
  * @module
@@ -39,7 +37,7 @@ import { bufferedSocketFd, receiveDatagrams } from "./receive_buffer.ts";
 
 const SO_SNDBUFFORCE = 32;
 const SO_NETNS_COOKIE = 71;
-/** linux/sockios.h. Unlike rtnetlink, it finds a name without the rtnl lock. */
+/** linux/sockios.h. Finds a name without the rtnl lock. */
 const SIOCGIFINDEX = 0x8933;
 /** linux/if.h struct ifreq */
 const IFREQ_BYTES = 40;
@@ -55,32 +53,31 @@ export const NETLINK_ROUTE = 0;
 export const NETLINK_SOCK_DIAG = 4;
 export const NETLINK_NETFILTER = 12;
 
-/** A socket of one netlink family, in the network namespace in which it was opened. */
+/** A socket of one netlink family in one network namespace. */
 export interface Netlink extends Disposable {
   /** The number of the next request. */
   sequence: number;
-  /** Sends one datagram: a request, or several that belong together. */
+  /** Sends one datagram of one or more requests. */
   send(request: Uint8Array): void;
   /**
-   * The next datagram; `undefined` if none comes: at once, or within some seconds with `wait`.
+   * The next datagram, or `undefined`: at once, or after some seconds with `wait`.
    *
-   * @param expected how many are on their way; the next `send` discards those not received
+   * @param expected how many are on their way; the next `send` discards the rest
    */
   receive(wait: boolean, expected?: number): Uint8Array | undefined;
-  /** Leaves closing to the kernel. Otherwise close(2) waits some 9 ms for cleanup after changes to the ruleset. */
+  /** Leaves closing to the kernel: after changes to the ruleset, close(2) waits some 9 ms. */
   deferClose?(): void;
 }
 
 export interface NetlinkSocket extends Netlink {
-  /** The namespace's number, unique in this boot; `undefined` before Linux 5.14. */
+  /** See {@linkcode Netns.cookie}. */
   netnsCookie(): string | undefined;
-  /** Whether the namespace has a link of this name. Longer names than 15 bytes have none. */
+  /** See {@linkcode Netns.hasLink}. */
   hasLink(name: string): boolean;
 }
 
 /**
- * Old kernels know none of these. A refusal holds a copy of its request unless NETLINK_CAP_ACK is set; requests to nf_tables can
- * exceed the receive buffer.
+ * Old kernels know none. Without NETLINK_CAP_ACK, a refusal contains its request, which can exceed the receive buffer.
  */
 const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
   [NETLINK_ROUTE]: [NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK],
@@ -88,7 +85,7 @@ const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
   [NETLINK_NETFILTER]: [NETLINK_EXT_ACK, NETLINK_CAP_ACK],
 };
 
-/** Opens a socket of `family` for requests, in the thread's network namespace. */
+/** In the thread's network namespace. */
 export function openNetlink(family: number): NetlinkSocket {
   const fd = newSocket(family);
   const enabled = new Uint32Array([1]);
@@ -98,7 +95,7 @@ export function openNetlink(family: number): NetlinkSocket {
   return newNetlinkSocket(fd);
 }
 
-/** Opens a socket for a multicast group (1 to 32) of `family`, in the thread's network namespace. */
+/** In the thread's network namespace. `group` is 1 to 32. */
 export function openEvents(family: number, group: number): NetlinkSocket {
   const fd = newSocket(family);
   // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
@@ -159,25 +156,22 @@ export interface NetlinkRequest<S extends AnyMessageSpec = AnyMessageSpec> {
   readonly flags?: number;
 }
 
-/** A request to be sent with others; its value is checked against its message. */
+/** Checks the value's type. */
 export function request<S extends AnyMessageSpec>(op: Operation<S>, value: MessageIn<S>, flags = 0): NetlinkRequest {
   return { op, value, flags } as NetlinkRequest;
 }
 
-/** Sends one request and awaits its acknowledgement. */
+/** Awaits the acknowledgement. */
 export function execute<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>, flags = 0): void {
   executeAll(nl, [request(op, value, flags)]);
 }
 
-/** A receive buffer holds so many answers. */
+/** A receive buffer holds this many answers. */
 const MAX_PENDING = 64;
 
-/**
- * Sends requests in batches and awaits their success. A refusal does not stop later ones. @throws {NetlinkError} the first
- * refusal
- */
+/** Sends batches and awaits success. A refusal does not stop later ones. @throws {NetlinkError} the first refusal */
 export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): void {
-  // The kernel answers in order, and reports refusals without NLM_F_ACK too.
+  // The kernel answers in order, and refuses without NLM_F_ACK too.
   const needsAck = (i: number) => i === requests.length - 1 || i % MAX_PENDING === MAX_PENDING - 1;
   const withAcks = requests.map((item, i) => needsAck(i) ? { ...item, flags: (item.flags ?? 0) | NLM_F_ACK } : item);
   exchange(nl, withAcks, () => {}, { batchSize: MAX_PENDING });
@@ -187,7 +181,7 @@ export function query<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, v
   return queryAll(nl, op, [value])[0]!;
 }
 
-/** Sends requests that have one answer each, in batches. @throws {NetlinkError} the first refusal */
+/** Sends batches of requests that have one answer each. @throws {NetlinkError} the first refusal */
 export function queryAll<S extends AnyMessageSpec>(
   nl: Netlink,
   op: Operation<S>,
@@ -196,10 +190,7 @@ export function queryAll<S extends AnyMessageSpec>(
   return collectReplies(nl, values.map((value) => request(op, value))) as MessageOut<S>[];
 }
 
-/**
- * As {@linkcode queryAll}, of mixed operations; `undefined` where the kernel says ENOENT. @throws {NetlinkError} the first other
- * refusal
- */
+/** As {@linkcode queryAll}; `undefined` for ENOENT. */
 export function queryAllIfPresent(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
@@ -220,7 +211,7 @@ function collectReplies(
   return replies;
 }
 
-/** Lists everything of a kind; again if it changed meanwhile. */
+/** Lists all objects; again if they changed meanwhile. */
 export function dump<S extends AnyMessageSpec>(
   nl: Netlink,
   op: Operation<S>,
@@ -240,9 +231,9 @@ export function dump<S extends AnyMessageSpec>(
 }
 
 /**
- * Waits for the next messages of the socket's groups, for some seconds at most.
+ * Waits some seconds for the next messages of the socket's groups.
  *
- * @returns those of type `op`; `undefined` if none came; `lost` if the socket overran: then only the state tells what happened
+ * @returns those of type `op`; `undefined` if none came; `lost` if the socket overran, so that the state must be read
  */
 export function receiveEvents<S extends AnyMessageSpec>(
   nl: Netlink,
@@ -268,16 +259,16 @@ type MessageHandler = (payload: Reader, index: number) => void;
 interface ExchangeOptions {
   /** Each request has one answer, and no other follows. */
   readonly hasOneReply?: boolean;
-  /** The error number that is no refusal. */
+  /** This error is no refusal. */
   readonly expectedErrno?: number | undefined;
-  /** Requests per datagram; their answers are read before the next one. Default: all. */
+  /** Requests per datagram; answers are read before the next datagram. Default: all. */
   readonly batchSize?: number;
 }
 
 interface ExchangeState extends ExchangeOptions {
   readonly requests: readonly NetlinkRequest[];
   readonly firstSequence: number;
-  /** Sequence numbers of requests whose last answer is still to come. */
+  /** Sequence numbers of requests without their last answer. */
   readonly pending: Set<number>;
   readonly isDumping: boolean;
   error?: NetlinkError;
@@ -286,11 +277,11 @@ interface ExchangeState extends ExchangeOptions {
 }
 
 /**
- * Sends requests and reads all their answers.
+ * Sends requests and reads all answers.
  *
- * Without `hasOneReply`, requests without NLM_F_ACK and NLM_F_DUMP are not waited for; their refusals are noticed.
+ * Without `hasOneReply`, requests need NLM_F_ACK or NLM_F_DUMP to be waited for; other refusals are still noticed.
  *
- * @param onMessage takes each message that is no acknowledgement or error, and the position of its request
+ * @param onMessage takes all but acknowledgements and errors, with the request's position
  * @throws {NetlinkError} the first refusal; `ENOBUFS` if answers were lost
  */
 export function exchange(
@@ -311,7 +302,7 @@ export function exchange(
   return state;
 }
 
-/** @returns the sequence number of the first request that is not waited for, if any */
+/** @returns the sequence number of the first request that is not waited for */
 function sendBatch(
   nl: Netlink,
   { pending, hasOneReply }: ExchangeState,
@@ -342,11 +333,11 @@ function readReplies(
     if (!datagram) break;
     forEachMessage(datagram, (received) => {
       const index = received.sequence - firstSequence;
-      // Others are left over from an earlier exchange, or were sent to a group.
+      // Others are left from an earlier exchange, or came to a group.
       if (index >= 0 && index < requests.length) readReply(state, index, received, onMessage);
     });
   }
-  // The lost message may be the refusal of a request that is not waited for.
+  // The lost message may refuse a request that is not waited for.
   const [missing = state.hasOverrun ? unacknowledged : undefined] = pending;
   pending.clear();
   if (missing === undefined || state.error) return;
@@ -358,8 +349,8 @@ function readReplies(
 }
 
 /**
- * Waits for an answer that is late because the kernel was short of memory. Lost answers are not waited for, nor those of a batch
- * that was refused as a whole: it has one.
+ * Waits for answers that are late because memory was short. Does not wait for lost answers. A refused batch has no other
+ * answer.
  */
 function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefined {
   try {
@@ -373,7 +364,7 @@ function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefi
   return nl.receive(state.isDumping || !(state.hasOverrun || state.error));
 }
 
-/** In a NEW request, its two bits are NLM_F_REPLACE and NLM_F_EXCL. */
+/** NLM_F_DUMP's bits are NLM_F_REPLACE and NLM_F_EXCL in NEW requests. */
 const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
 
 interface ReceivedMessage {
@@ -414,7 +405,7 @@ function readReply(state: ExchangeState, index: number, received: ReceivedMessag
   if (!state.error || index < state.error.index) state.error = netlinkErrorOf(state, index, errno, received);
 }
 
-/** The kernel's explanation, behind struct nlmsgerr { int error; struct nlmsghdr msg; }. */
+/** Follows struct nlmsgerr { int error; struct nlmsghdr msg; }. */
 const extackAttrs = attrs(() => ({ message: [1, cstr], offset: [2, u32] }));
 
 function netlinkErrorOf(
