@@ -1,5 +1,5 @@
 /**
- * The types of keys and data of sets. The kernel only stores their numbers; nft(8) needs them to print values.
+ * Datatypes of sets. The kernel only stores their numbers; nft(8) prints values by them.
  *
  * @see nftables include/datatype.h enum datatypes
  */
@@ -22,10 +22,9 @@ export const inetService: Datatype = { id: 13, size: 2 };
 export const mark: Datatype = { id: 19, size: 4, hostOrder: true };
 export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
-/** Without `table`, `name` and `family`. */
 type SetDefinition = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;
 
-/** A set of keys. Several types are a concatenation. */
+/** Several types are a concatenation. */
 export function setOf(key: readonly Datatype[]): SetDefinition {
   const userdata = key.length === 1 && key[0]!.hostOrder ? { userdata: { keyByteOrder: BYTEORDER_HOST_ENDIAN } } : {};
   return { flags: 0, keyType: concatenatedType(key), keyLength: concatenatedLength(key), ...userdata };

@@ -1,5 +1,5 @@
 /**
- * Expressions of rules: the layout of each that this program writes. Others are read as `{ kind: "unknown" }`.
+ * The layouts of expressions that this program writes. Others are read as `{ kind: "unknown" }`.
  *
  * @see linux/netfilter/nf_tables.h
  */
@@ -13,7 +13,7 @@ export interface Verdict {
   readonly chain?: string;
 }
 
-/** A value in registers (each field padded to 4 bytes), or a verdict. @see enum nft_data_attributes */
+/** Values in registers have fields padded to 4 bytes. @see enum nft_data_attributes */
 export const data = attrs(() => ({
   value: [uapi.NFTA_DATA_VALUE, bytes],
   verdict: [
@@ -31,7 +31,7 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
     base: [uapi.NFTA_PAYLOAD_BASE, be32],
     offset: [uapi.NFTA_PAYLOAD_OFFSET, be32],
     length: [uapi.NFTA_PAYLOAD_LEN, be32],
-    // Instead of `dreg` where the packet is written to.
+    // Instead of `dreg`, to write to the packet.
     sreg: [uapi.NFTA_PAYLOAD_SREG, be32],
     checksumType: [uapi.NFTA_PAYLOAD_CSUM_TYPE, be32],
     checksumOffset: [uapi.NFTA_PAYLOAD_CSUM_OFFSET, be32],
@@ -81,7 +81,7 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
   },
   counter: { packets: [uapi.NFTA_COUNTER_PACKETS, be64], bytes: [uapi.NFTA_COUNTER_BYTES, be64] },
   notrack: {},
-  // Extensions of iptables, with their structs (nft_compat).
+  // Extensions of iptables and their structs (nft_compat).
   match: {
     name: [uapi.NFTA_MATCH_NAME, cstr],
     revision: [uapi.NFTA_MATCH_REV, be32],
@@ -98,7 +98,10 @@ export type Expression = Out<typeof expression>;
 
 export type ExpressionIn = In<typeof expression>;
 
-/** The number of the register at `slot` (0 to 15, 4 bytes each). Every fourth has an older, second number, which the kernel reports. */
+/**
+ * The number of register `slot` (0 to 15, 4 bytes each). Every fourth slot also has an older number, which the kernel
+ * reports.
+ */
 export function register(slot: number): number {
   return slot % 4 === 0 ? uapi.NFT_REG_1 + slot / 4 : uapi.NFT_REG32_00 + slot;
 }

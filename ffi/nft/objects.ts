@@ -1,7 +1,7 @@
 /**
- * Tables, chains, rules, sets and their elements: how they are sent, and how they are read. Changes go through a transaction.
+ * Layouts and queries of tables, chains, rules, sets and elements. For changes, see transaction.ts.
  *
- * @see linux/netfilter/nf_tables.h, net/netfilter/nf_tables_api.c
+ * @see linux/netfilter/nf_tables.h
  */
 import { attrList, attrs } from "../netlink/attrs.ts";
 import { be16, be32, be64, bei32, bytes, cstr, type Out, Reader, struct, u8 } from "../netlink/codec.ts";
@@ -13,13 +13,13 @@ import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
 import { CHAIN_COMMENT, comment, elementUserdata, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
 
-/** `resource` is for batches only. */
+/** `resource` is for batches. */
 export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
 
 export const tableMessage = message("table", nfgenmsg, () => ({
   name: [uapi.NFTA_TABLE_NAME, cstr],
   flags: [uapi.NFTA_TABLE_FLAGS, be32],
-  /** The number of chains, sets and other objects in it. */
+  /** Counts the objects in it. */
   use: [uapi.NFTA_TABLE_USE, be32],
   handle: [uapi.NFTA_TABLE_HANDLE, be64],
   comment: [uapi.NFTA_TABLE_USERDATA, comment(TABLE_COMMENT)],
@@ -29,13 +29,13 @@ export const chainMessage = message("chain", nfgenmsg, () => ({
   table: [uapi.NFTA_CHAIN_TABLE, cstr],
   handle: [uapi.NFTA_CHAIN_HANDLE, be64],
   name: [uapi.NFTA_CHAIN_NAME, cstr],
-  /** Of a base chain. Lower priorities come first. */
+  /** Of a base chain. Lower priorities run first. */
   hook: [
     uapi.NFTA_CHAIN_HOOK,
     attrs(() => ({ number: [uapi.NFTA_HOOK_HOOKNUM, be32], priority: [uapi.NFTA_HOOK_PRIORITY, bei32] })),
   ],
   policy: [uapi.NFTA_CHAIN_POLICY, be32],
-  /** The chain's own rules, plus the rules and map elements that lead to it. */
+  /** Counts its own rules, and the rules and map elements that lead to it. */
   use: [uapi.NFTA_CHAIN_USE, be32],
   /** `filter`, `nat` or `route`. */
   type: [uapi.NFTA_CHAIN_TYPE, cstr],
@@ -47,7 +47,7 @@ export const ruleMessage = message("rule", nfgenmsg, () => ({
   chain: [uapi.NFTA_RULE_CHAIN, cstr],
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, attrList(expression)],
-  /** The handle of the rule before it. */
+  /** Handle of the rule before it. */
   position: [uapi.NFTA_RULE_POSITION, be64],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
@@ -56,7 +56,7 @@ export const setMessage = message("set", nfgenmsg, () => ({
   table: [uapi.NFTA_SET_TABLE, cstr],
   name: [uapi.NFTA_SET_NAME, cstr],
   flags: [uapi.NFTA_SET_FLAGS, be32],
-  /** Only nft(8) understands it: see datatypes.ts. */
+  /** Only nft(8) understands it, see datatypes.ts. */
   keyType: [uapi.NFTA_SET_KEY_TYPE, be32],
   keyLength: [uapi.NFTA_SET_KEY_LEN, be32],
   /** As `keyType`, or NFT_DATA_VERDICT. */
@@ -69,7 +69,7 @@ export const setMessage = message("set", nfgenmsg, () => ({
       fields: [uapi.NFTA_SET_DESC_CONCAT, attrList(attrs(() => ({ length: [uapi.NFTA_SET_FIELD_LEN, be32] })))],
     })),
   ],
-  /** Identifies the set within one batch; required. */
+  /** Identifies the set in its batch; required. */
   id: [uapi.NFTA_SET_ID, be32],
   userdata: [uapi.NFTA_SET_USERDATA, setUserdata],
 }));
@@ -89,7 +89,7 @@ export const elementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(elementAttrs)],
 }));
 
-/** With undecoded elements, for picking some out of many. */
+/** With undecoded elements, to decode few of many. */
 const rawElementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(bytes)],
 }));
@@ -100,7 +100,7 @@ const rawRuleMessage = message("rule", nfgenmsg, () => ({
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
-/** Base chains are few among many: only what is needed of them. */
+/** Fewer attributes, since all chains are dumped to find these. */
 const baseChainMessage = message("chain", nfgenmsg, () => {
   const { table, name, hook, policy, type } = chainMessage.attributes.table;
   return { table, name, hook, policy, type };
@@ -121,13 +121,13 @@ export interface Element {
   readonly key: Uint8Array;
   readonly data?: Data;
   readonly comment?: string;
-  /** Userdata about other elements. nft(8) does not keep it. */
+  /** nft(8) does not keep this userdata. */
   readonly references?: Uint8Array;
-  /** NFT_SET_ELEM_INTERVAL_END: the key is the first one behind an interval. */
+  /** NFT_SET_ELEM_INTERVAL_END: the key is just past an interval. */
   readonly flags?: number;
 }
 
-/** The family is NFPROTO_INET, …. */
+/** `family`: NFPROTO_INET, …. */
 export interface TableKey {
   readonly family: number;
   readonly table: string;
@@ -144,10 +144,10 @@ const GET_SET = nftOperation("GETSET", uapi.NFT_MSG_GETSET, setMessage);
 const GET_ELEMENTS = nftOperation("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
 const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
 
-/** A question about one object. The kernel looks it up by name or key, however many there are. */
+/** The kernel looks up one object by name or key, however many there are. */
 export interface Query<T> {
   readonly request: NetlinkRequest;
-  /** In the words of an error. */
+  /** For errors. */
   purpose(): string;
   read(answer: MessageOut<AnyMessageSpec>): T | undefined;
 }
@@ -160,7 +160,6 @@ export function tableQuery({ family, table }: TableKey): Query<Table> {
   };
 }
 
-/** The chain comes with its `use`. */
 export function chainQuery({ family, table }: TableKey, name: string): Query<Chain> {
   return {
     request: request(GET_CHAIN, { family, table, name }),
@@ -169,7 +168,7 @@ export function chainQuery({ family, table }: TableKey, name: string): Query<Cha
   };
 }
 
-/** A set or map, without its elements. */
+/** Without elements. */
 export function setQuery({ family, table }: TableKey, name: string): Query<Set> {
   return {
     request: request(GET_SET, { family, table, name }),
@@ -186,7 +185,7 @@ export function elementQuery({ family, table }: TableKey, set: string, key: Uint
   };
 }
 
-/** The number of the ruleset. Asked first, it tells whether the other answers still hold. */
+/** Asked first, it shows whether the other answers still hold. */
 export function generationQuery(): Query<number> {
   return {
     request: request(GET_GENERATION, {}),
@@ -195,7 +194,7 @@ export function generationQuery(): Query<number> {
   };
 }
 
-/** The answers to several questions, in one send; `undefined` for what does not exist. @throws {NetlinkError} */
+/** Asks several queries in one send; `undefined` for what does not exist. @throws {NetlinkError} */
 export function getAll<T>(nl: Netlink, queries: readonly Query<T>[]): (T | undefined)[] {
   try {
     const replies = queryAllIfPresent(nl, queries.map((query) => query.request));
@@ -217,12 +216,12 @@ export function findSet(nl: Netlink, key: TableKey, name: string): Set | undefin
   return getAll(nl, [setQuery(key, name)])[0];
 }
 
-/** It grows with every change in the network namespace. @throws {NetlinkError} */
+/** Grows with every change in the namespace. @throws {NetlinkError} */
 export function getGenerationId(nl: Netlink): number {
   return getAll(nl, [generationQuery()])[0] ?? 0;
 }
 
-/** Nothing if the table, chain or set does not exist. @throws {NetlinkError} */
+/** Empty if the table, chain or set does not exist. */
 function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
   nl: Netlink,
   what: string,
@@ -238,33 +237,33 @@ function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
   }
 }
 
-/** The tables of one family, or of all. */
+/** Of one family, or of all. */
 export function listTables(nl: Netlink, family = 0): Table[] {
   return list(nl, "tables", GET_TABLE, { family }, tableMessage);
 }
 
 export function listChains(nl: Netlink, { family, table }: TableKey): Chain[] {
-  // The kernel dumps the chains of all tables.
+  // The kernel dumps all tables' chains.
   return list(nl, `chains of table "${table}"`, GET_CHAIN, { family }, chainMessage)
     .filter((chain) => chain.table === table);
 }
 
-/** The base chains of all tables of a family. */
+/** From all tables of a family. */
 export function listBaseChains(nl: Netlink, family: number): Chain[] {
   return list(nl, "chains", GET_CHAIN, { family }, baseChainMessage).filter(({ hook }) => hook !== undefined);
 }
 
-/** A rule whose expressions are decoded on demand. */
+/** Its expressions are decoded on demand. */
 export interface LazyRule {
   readonly handle: bigint;
-  /** That of nft(8), not of iptables. */
+  /** For nft(8); iptables has others. */
   readonly comment: string;
-  /** Undecoded: names and comments of iptables can be found in it as text. */
+  /** Undecoded. Contains names and comments of iptables as text. */
   readonly raw: Uint8Array;
   expressions(): readonly Expression[];
 }
 
-/** The rules of a chain, in order; none if there is no such chain. */
+/** In order; empty if there is no such chain. */
 export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: string): LazyRule[] {
   return list(nl, `rules of chain "${chain}" of table "${table}"`, GET_RULE, { family, table, chain }, rawRuleMessage)
     .map(({ handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
@@ -275,15 +274,15 @@ export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: s
     }));
 }
 
-/** The decoded rules of a chain or table. */
+/** Of a chain or a whole table. */
 export function listRules(nl: Netlink, { family, table }: TableKey, chain?: string): Rule[] {
   return list(nl, `rules of table "${table}"`, GET_RULE, { family, table, ...chain && { chain } }, ruleMessage);
 }
 
 /**
- * The elements of a set; none if there is no such set.
+ * Empty if there is no such set.
  *
- * @param commentPart text in the comment of all wanted elements: others are not decoded, which takes most of the time
+ * @param commentPart text in the comments of all wanted elements: decoding the others takes most of the time
  */
 export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commentPart?: string): Element[] {
   const isWanted = (raw: Uint8Array) => commentPart === undefined || Buffer.from(raw.buffer).includes(commentPart);
@@ -309,7 +308,7 @@ function toElement({ key, data, userdata: { comment, references } = {}, flags }:
   };
 }
 
-/** Bytes as an error message shows them: `0x0a580002`. */
+/** For error messages: `0x0a580002`. */
 export function formatHex(value: Uint8Array): string {
   return `0x${value.toHex()}`;
 }

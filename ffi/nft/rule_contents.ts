@@ -1,10 +1,10 @@
-/** What a rule contains, whether nft(8) or iptables wrote it. */
+/** Reads rules of nft(8) and iptables. */
 import { type Ip, ipFromBytes } from "../address.ts";
 import type { Expression } from "./expressions.ts";
 import { formatHex, type LazyRule } from "./objects.ts";
 import { NFT_CMP_EQ, NFT_JUMP } from "./uapi.ts";
 
-/** The comment of nft(8), or else of iptables. */
+/** From nft(8), or else from iptables. */
 export function ruleComment(rule: LazyRule): string {
   if (rule.comment !== "") return rule.comment;
   for (const expression of rule.expressions()) {
@@ -22,7 +22,7 @@ export function containsText(rule: LazyRule, text: string): boolean {
     Buffer.from(rule.raw.buffer, rule.raw.byteOffset, rule.raw.length).includes(text);
 }
 
-/** Expressions without counters and comments: equal texts mean equal rules. */
+/** Without counters and comments: equal texts mean equal rules. */
 export function normalizedText(expressions: readonly Expression[]): string {
   return expressions.map(normalizedExpression).filter((text) => text !== "").join(" ");
 }
@@ -62,7 +62,7 @@ export function unconditionalJumpTarget(rule: LazyRule): string | undefined {
   return /^verdict -3 (\S+)$/.exec(normalizedText(rule.expressions()))?.[1];
 }
 
-/** The chain that the rule sends some packets to. */
+/** The chain that receives some packets from the rule. */
 export function jumpTarget(rule: LazyRule): string | undefined {
   for (const expression of rule.expressions()) {
     if (expression.kind === "immediate" && expression.data?.verdict?.chain) return expression.data.verdict.chain;
@@ -70,7 +70,7 @@ export function jumpTarget(rule: LazyRule): string | undefined {
   return undefined;
 }
 
-/** Addresses that the rule compares with or translates to, without networks. */
+/** Addresses that the rule matches or translates to, without networks. */
 export function addressesIn(rule: LazyRule): Ip[] {
   return rule.expressions().flatMap((expression, i, expressions) => {
     const value = expression.kind === "cmp" || expression.kind === "immediate" ? expression.data?.value : undefined;
@@ -88,6 +88,6 @@ function isPacketAddress(loadExpression: Expression | undefined, kind: string): 
 }
 
 export function dropsEverything(rule: LazyRule): boolean {
-  // Of iptables, of nft(8), or the verdict NF_DROP; a log may precede.
+  // Of iptables, of nft(8), or the verdict NF_DROP; a log may come first.
   return /^(log |target LOG \S+ )?(target REJECT \S+|reject|verdict 0)$/.test(normalizedText(rule.expressions()));
 }

@@ -1,5 +1,5 @@
 /**
- * Statements of rules. Each function gives the expressions that nft(8) makes of the same words.
+ * Statements of rules, with the expressions that nft(8) makes of the same words.
  *
  * ```ts
  * rule(saddrIn("10.1.0.0/16"), masquerade())       // ip saddr 10.1.0.0/16 masquerade
@@ -11,22 +11,22 @@ import * as uapi from "./uapi.ts";
 
 export type RuleStatement = readonly ExpressionIn[];
 
-/** A field of a packet that can be loaded into registers. */
+/** A packet's field that can be loaded into registers. */
 export interface Selector {
   /** In bytes. */
   readonly size: number;
   load(slot: number): RuleStatement;
-  /** NFPROTO_IPV4 or NFPROTO_IPV6, if only its packets have the field. */
+  /** NFPROTO_IPV4 or NFPROTO_IPV6 if only its packets have the field. */
   readonly family?: number;
 }
 
-/** Joins statements into a rule. The family is checked once. */
+/** Joins statements and checks the family once. */
 export function rule(...parts: readonly RuleStatement[]): ExpressionIn[] {
   const expressions = parts.flat();
   const isNfprotoLoad = (candidate: ExpressionIn | undefined) =>
     candidate?.kind === "meta" && candidate.key === uapi.NFT_META_NFPROTO;
   const firstCheck = expressions.findIndex(isNfprotoLoad);
-  // A check is a load and a comparison. Contradictory checks stay: such a rule matches nothing.
+  // A check is a load and a comparison. Contradictory checks stay, so that the rule matches nothing.
   const isRepeated = (i: number) =>
     i > firstCheck && isNfprotoLoad(expressions[i]) && isSameFamily(expressions[firstCheck + 1], expressions[i + 1]);
   return expressions.filter((_, i) => !isRepeated(i) && !isRepeated(i - 1));
@@ -50,25 +50,18 @@ const networkHeader = (family: 4 | 6, offset4: number, offset6: number): Selecto
     ? payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset4, 4, uapi.NFPROTO_IPV4)
     : payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset6, 16, uapi.NFPROTO_IPV6);
 
-/** `ip saddr`, `ip6 saddr` */
 export const saddr = (family: 4 | 6): Selector => networkHeader(family, 12, 8);
-/** `ip daddr`, `ip6 daddr` */
 export const daddr = (family: 4 | 6): Selector => networkHeader(family, 16, 24);
-/** `meta l4proto` */
 export const l4proto = (): Selector => meta(uapi.NFT_META_L4PROTO, 1);
 /** `th dport` */
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
-/** `iifname` */
 export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);
-/** `oifname` */
 export const oifname = (): Selector => meta(uapi.NFT_META_OIFNAME, 16);
-/** `ether saddr` */
 export const etherSaddr = (): Selector => payload(uapi.NFT_PAYLOAD_LL_HEADER, 6, 6);
 
-/** `meta nfproto ipv4`, `meta nfproto ipv6` */
 export const metaNfproto = (family: 4 | 6): RuleStatement => nfprotoCheck(nfprotoOf(family));
 
-/** Compares the beginning of a field with `value`. */
+/** Compares the field's beginning with `value`. */
 export function equals(field: Selector, value: Uint8Array, not = false): RuleStatement {
   return [...nfprotoCheck(field.family), ...field.load(0), compare(value, not)];
 }
@@ -87,7 +80,7 @@ function addressIn(field: (family: 4 | 6) => Selector, cidr: Cidr, not: boolean)
   const { size, load, family } = field(familyOf(cidr));
   const address = ipBytes(ipOf(networkOf(cidr)));
   const length = prefixLengthOf(cidr);
-  // Bits of a byte need a mask, whole bytes do not.
+  // Whole bytes need no mask.
   if (length > 0 && length % 8 === 0) {
     const bytes = length / 8;
     const loads = load(0).map((load) => load.kind === "payload" ? { ...load, length: bytes } : load);
@@ -113,7 +106,6 @@ export function iifnameIs(name: string, not = false): RuleStatement {
   if (text.length > 15) throw new RangeError(`Cannot match interface "${name}": names have 15 bytes at most`);
   return equals(iifname(), prefix ? text : padTo(text, 16), not);
 }
-/** `fib daddr type local` */
 export function fibDaddrLocal(): RuleStatement {
   const result = uapi.NFT_FIB_RESULT_ADDRTYPE;
   return [
@@ -126,12 +118,9 @@ function ctHasAny(key: number, bits: number): RuleStatement {
   const zero = new Uint8Array(4);
   return [{ kind: "ct", dreg: register(0), key }, ...maskRegister(4, u32HostOrder(bits)), compare(zero, true)];
 }
-/** `ct status dnat` */
 export const ctStatusDnat = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATUS, uapi.IPS_DST_NAT);
 const ESTABLISHED_RELATED = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
-/** `ct state established,related` */
 export const ctStateEstablishedRelated = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATE, ESTABLISHED_RELATED);
-/** `ct direction reply` */
 export function ctDirectionReply(): RuleStatement {
   const IP_CT_DIR_REPLY = 1;
   return [
@@ -140,9 +129,9 @@ export function ctDirectionReply(): RuleStatement {
   ];
 }
 
-/** `-m conntrack --ctstate RELATED,ESTABLISHED`: iptables reads no `ct state`. */
+/** `-m conntrack --ctstate RELATED,ESTABLISHED`: iptables cannot read `ct state`. */
 export function xtCtstateEstablishedRelated(): RuleStatement {
-  // struct xt_conntrack_mtinfo3, padded to a multiple of eight (linux/netfilter/xt_conntrack.h).
+  // struct xt_conntrack_mtinfo3 (linux/netfilter/xt_conntrack.h), aligned to 8 bytes.
   const info = new Uint8Array(168);
   const MATCH_FLAGS = 146;
   const STATE_MASK = 150;
@@ -159,9 +148,9 @@ export function markHas(bits: number): RuleStatement {
     compare(u32HostOrder(bits), false),
   ];
 }
-/** `-m mark --mark 0x20/0x20`: iptables before 1.8.8 does not read {@linkcode markHas}. */
+/** `-m mark --mark 0x20/0x20`: iptables before 1.8.8 cannot read {@linkcode markHas}. */
 export function xtMarkHas(bits: number): RuleStatement {
-  // struct xt_mark_mtinfo1, padded to a multiple of eight (linux/netfilter/xt_mark.h).
+  // struct xt_mark_mtinfo1 (linux/netfilter/xt_mark.h), aligned to 8 bytes.
   const info = new Uint8Array(16);
   info.set(u32HostOrder(bits), 0);
   info.set(u32HostOrder(bits), 4);
@@ -179,10 +168,9 @@ function changeMark(mask: number, xor: number): RuleStatement {
     { kind: "meta", key: uapi.NFT_META_MARK, sreg: register(0) },
   ];
 }
-/** `counter` */
 export const counter = (): RuleStatement => [{ kind: "counter", bytes: 0n, packets: 0n }];
 
-/** Loads fields one after the other and looks them up. */
+/** Loads fields in order and looks them up. */
 function lookupIn(
   fields: readonly Selector[],
   set: string,
@@ -206,10 +194,10 @@ export function inSet(fields: readonly Selector[], set: string, not = false): Ru
 export function vmap(fields: readonly Selector[], map: string): RuleStatement {
   return lookupIn(fields, map, { dreg: uapi.NFT_REG_VERDICT });
 }
-/** `dnat ip to … map @map`: the map's data is an address and a port. */
+/** `dnat ip to … map @map`, which holds an address and a port. */
 export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string): RuleStatement {
   const port = register(registersFor(family === 4 ? 4 : 16));
-  // The kernel ignores packets of the other family (net/netfilter/nft_nat.c nft_nat_inet_eval()).
+  // The kernel ignores the other family's packets (net/netfilter/nft_nat.c nft_nat_inet_eval()).
   const to = { type: uapi.NFT_NAT_DNAT, family: nfprotoOf(family), addressMin: register(0), portMin: port };
   return [...lookupIn(fields, map, { dreg: register(0) }), { kind: "nat", ...to }];
 }
@@ -224,7 +212,7 @@ export function setDaddr(ip: Ip): RuleStatement {
   return [{ kind: "immediate", dreg: register(0), data: { value: ipBytes(ip) } }, writeIpv4Address(DADDR_OFFSET)];
 }
 
-/** Writes a register into the packet's header and mends the checksums of both layers. */
+/** Writes a register to the header and updates both layers' checksums. */
 function writeIpv4Address(offset: number): ExpressionIn {
   const CHECKSUM_OFFSET = 10;
   return {
@@ -238,7 +226,6 @@ function writeIpv4Address(offset: number): ExpressionIn {
     checksumFlags: uapi.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
   };
 }
-/** `masquerade` */
 export const masquerade = (): RuleStatement => [{ kind: "masq" }];
 
 const nfprotoOf = (family: 4 | 6): number => (family === 4 ? uapi.NFPROTO_IPV4 : uapi.NFPROTO_IPV6);
@@ -262,7 +249,7 @@ function padTo(value: Uint8Array, size: number): Uint8Array {
   return out;
 }
 
-/** The key or data of a set: fields, each padded to 4 bytes unless it is alone. */
+/** A set's key or data: fields, each padded to 4 bytes unless alone. */
 export function concatenation(...fields: readonly Uint8Array[]): Uint8Array {
   if (fields.length === 1) return fields[0]!;
   const out = new Uint8Array(fields.reduce((sum, field) => sum + registersFor(field.length) * 4, 0));

@@ -1,5 +1,5 @@
 /**
- * Changes to the ruleset, all or none: one batch.
+ * Changes the ruleset by one batch: all or nothing.
  *
  * @see net/netfilter/nfnetlink.c nfnetlink_rcv_batch()
  */
@@ -43,16 +43,16 @@ const NEW_SET = nftOperation("NEWSET", uapi.NFT_MSG_NEWSET, setMessage);
 const NEW_ELEMENTS = nftOperation("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, elementsMessage);
 const DEL_ELEMENTS = nftOperation("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
 
-/** Objects that are added must not exist yet. */
+/** Added objects must not exist yet. */
 export interface Transaction {
   readonly isEmpty: boolean;
   addTable(table: TableIn): Transaction;
   deleteTable(key: TableKey): Transaction;
   addChain(chain: ChainIn): Transaction;
-  /** Removes a chain and its rules; `EBUSY` if something jumps to it. */
+  /** With its rules; `EBUSY` if something jumps to it. */
   deleteChain(key: TableKey, name: string): Transaction;
   addRule(rule: RuleIn): Transaction;
-  /** Adds a rule before the others of its chain. */
+  /** Before the other rules of its chain. */
   insertRule(rule: RuleIn): Transaction;
   deleteRule(key: TableKey, chain: string, handle: bigint): Transaction;
   addSet(set: SetIn): Transaction;
@@ -61,25 +61,24 @@ export interface Transaction {
   /**
    * Sends the changes, for this generation of the ruleset or for any.
    *
-   * @throws {NetlinkError} naming the object; nothing was changed. `ERESTART`: the ruleset has another generation
+   * @throws {NetlinkError} names the object; nothing was changed. `ERESTART`: another generation
    */
   commit(generation?: number): void;
-  /** Has the kernel try the changes and take them back, as `nft --check` does. @throws {NetlinkError} */
+  /** The kernel tries the changes and reverts them, as with `nft --check`. @throws {NetlinkError} */
   check(): void;
 }
 
-/** A request and its purpose in the words of an error. */
+/** `purpose` is for errors. */
 interface Change {
   readonly request: NetlinkRequest;
   readonly purpose: string;
-  /** Of the request, for errors about one of them. */
+  /** For errors about one of them. */
   readonly elements?: readonly Pick<Element, "key">[];
 }
 
-/** An attribute has at most 64 KiB, an element with a long comment some 400 bytes. */
+/** An attribute holds 64 KiB, an element with a long comment takes some 400 bytes. */
 const ELEMENTS_PER_MESSAGE = 128;
 
-/** @param nl of family NETLINK_NETFILTER */
 export function transaction(nl: Netlink): Transaction {
   const changes: Change[] = [];
   let setCount = 0;
@@ -124,11 +123,11 @@ export function transaction(nl: Netlink): Transaction {
     },
     commit(generation) {
       send(nl, changes, generation === undefined ? {} : { generation }, true);
-      // The kernel frees deleted objects after an RCU grace period, and closing the socket waits for it.
+      // The kernel frees deleted objects after an RCU grace period; closing the socket waits for that.
       const deletions: readonly Operation[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_ELEMENTS];
       if (changes.some(({ request }) => deletions.includes(request.op))) nl.deferClose?.();
     },
-    // The kernel takes back a batch without an end.
+    // The kernel reverts a batch without an end.
     check: () => send(nl, changes, {}, false),
   };
   return self;
@@ -166,7 +165,7 @@ function send(
   withEnd: boolean,
 ): void {
   if (changes.length === 0) return;
-  // The kernel answers after the whole batch, in order, and reports every refusal: one acknowledgement is enough.
+  // The kernel answers in order after the whole batch, with all refusals: one acknowledgement is enough.
   const last = changes.length - 1;
   const requests = changes.map(({ request }, i) =>
     i === last ? { ...request, flags: (request.flags ?? 0) | NLM_F_ACK } : request
@@ -180,7 +179,7 @@ function send(
   }
 }
 
-/** The purpose of the refused message. An error of the first message is one of the whole batch. */
+/** An error of the first message means the whole batch. */
 function failedPurpose(changes: readonly Change[], { index, attribute }: NetlinkError): string {
   const change = changes[index - 1];
   if (!change) return "change the ruleset";

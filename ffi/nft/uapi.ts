@@ -1,11 +1,6 @@
-/**
- * Constants of nf_tables, under the kernel's names.
- *
- * @see linux/netfilter/nf_tables.h, linux/netfilter/nfnetlink.h, linux/netfilter.h
- * @module
- */
+/** @see linux/netfilter/nf_tables.h, linux/netfilter/nfnetlink.h, linux/netfilter.h @module */
 
-// The subsystem is the upper byte of a message's type.
+// The upper byte of a message's type.
 export const NFNL_SUBSYS_NFTABLES = 10;
 export const NFNL_MSG_BATCH_BEGIN = 0x10;
 export const NFNL_MSG_BATCH_END = 0x11;
@@ -22,14 +17,14 @@ export const NF_INET_LOCAL_IN = 1;
 export const NF_INET_LOCAL_OUT = 3;
 export const NF_INET_POST_ROUTING = 4;
 
-// Priorities of hooks: lower ones come first (linux/netfilter_ipv4.h).
+// Lower priorities run first (linux/netfilter_ipv4.h).
 export const NF_IP_PRI_FIRST = -2147483648;
 export const NF_IP_PRI_RAW = -300;
 export const NF_IP_PRI_NAT_DST = -100;
 export const NF_IP_PRI_FILTER = 0;
 export const NF_IP_PRI_NAT_SRC = 100;
 export const NF_IP_PRI_LAST = 2147483647;
-// Of the bridge family (linux/netfilter_bridge.h).
+// linux/netfilter_bridge.h
 export const NF_BR_PRI_FILTER_BRIDGED = -200;
 
 export const NFT_MSG_NEWTABLE = 0;
@@ -104,7 +99,7 @@ export const NFTA_DATA_VALUE = 1;
 export const NFTA_DATA_VERDICT = 2;
 export const NFTA_VERDICT_CODE = 1;
 export const NFTA_VERDICT_CHAIN = 2;
-/** The data type of a verdict map. */
+/** In verdict maps. */
 export const NFT_DATA_VERDICT = 0xffffff00;
 export const NF_DROP = 0;
 export const NF_ACCEPT = 1;
@@ -175,7 +170,7 @@ export const NFTA_FIB_RESULT = 2;
 export const NFTA_FIB_FLAGS = 3;
 export const NFT_FIB_RESULT_ADDRTYPE = 3;
 export const NFTA_FIB_F_DADDR = 0x2;
-/** An address of this host (linux/rtnetlink.h). */
+/** This host's address (linux/rtnetlink.h). */
 export const RTN_LOCAL = 2;
 
 export const NFTA_CT_DREG = 1;
@@ -184,10 +179,10 @@ export const NFTA_CT_DIRECTION = 3;
 export const NFT_CT_STATE = 0;
 export const NFT_CT_DIRECTION = 1;
 export const NFT_CT_STATUS = 2;
-/** Bits of connection states (linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT). */
+/** linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT */
 export const NF_CT_STATE_ESTABLISHED = 0x2;
 export const NF_CT_STATE_RELATED = 0x4;
-/** The destination was translated (linux/netfilter/nf_conntrack_common.h). */
+/** linux/netfilter/nf_conntrack_common.h */
 export const IPS_DST_NAT = 0x20;
 
 export const NFTA_NAT_TYPE = 1;
@@ -206,7 +201,7 @@ export const NFTA_MASQ_REG_PROTO_MAX = 3;
 export const NFTA_COUNTER_BYTES = 1;
 export const NFTA_COUNTER_PACKETS = 2;
 
-// Extensions of iptables (linux/netfilter/nf_tables_compat.h). A target has the same attributes.
+// linux/netfilter/nf_tables_compat.h. A target has the same attributes.
 export const NFTA_MATCH_NAME = 1;
 export const NFTA_MATCH_REV = 2;
 export const NFTA_MATCH_INFO = 3;

@@ -1,23 +1,24 @@
 /**
- * What nft(8) keeps with objects: comments, and how to print keys. The kernel only stores these bytes.
+ * What nft(8) stores in objects: comments, and how to print keys. The kernel ignores it.
  *
- * The layout is that of libnftnl (udata.h): type, length, value.
+ * The layout is of libnftnl (udata.h): type, length, value.
  */
 import type { Codec, Reader, Writer } from "../netlink/codec.ts";
 
-// The type of a comment depends on the object.
+// Comment types depend on the object.
 export const RULE_COMMENT = 0;
 const ELEMENT_COMMENT = 0;
 export const TABLE_COMMENT = 0;
 export const CHAIN_COMMENT = 0;
 
 /**
- * The kernel takes up to 256 bytes (NFT_USERDATA_MAXLEN), but 254 with an element: it refuses 255, and silently drops 256, whose length is
- * 0 in its byte (seen on Linux 6.18). A comment needs two bytes before it and a NUL. nft(8) reads back comments of up to 127 bytes.
+ * The kernel takes 256 bytes (NFT_USERDATA_MAXLEN). With an element, it refuses 255 and silently drops 256, since it
+ * stores the length in one byte (Linux 6.18). A comment takes two more bytes and a NUL. nft(8) reads back at most 127
+ * bytes.
  */
 export const COMMENT_MAX_BYTES = 251;
 
-/** A comment, or empty. @throws {RangeError} if it is too long */
+/** Empty if there is none. @throws {RangeError} if it is too long */
 export function comment(type: number): Codec<string> {
   return {
     write: (w, text) => writeComment(w, type, text),
@@ -31,7 +32,7 @@ const ELEMENT_USERDATA_MAX_BYTES = 254;
 
 export interface ElementUserdata {
   readonly comment?: string;
-  /** Data about other elements; nft(8) neither prints it nor reads it back. */
+  /** nft(8) neither prints this nor reads it back. */
   readonly references?: Uint8Array;
 }
 
@@ -47,7 +48,7 @@ export const elementUserdata: Codec<ElementUserdata> = {
   },
 };
 
-/** How many bytes of references fit besides this comment. */
+/** In bytes, besides this comment. */
 export function elementReferencesRoom(comment: string): number {
   return ELEMENT_USERDATA_MAX_BYTES - 5 - new TextEncoder().encode(comment).length;
 }
@@ -59,7 +60,7 @@ export const BYTEORDER_HOST_ENDIAN = 1;
 
 export interface SetUserdata {
   readonly comment?: string;
-  /** Without it, nft(8) prints empty interface names. */
+  /** Without it, nft(8) prints interface names as empty. */
   readonly keyByteOrder?: number;
 }
 
@@ -96,7 +97,7 @@ function writeTlv(w: Writer, type: number, value: Uint8Array): void {
   w.append(value);
 }
 
-/** The values by type. @throws {RangeError} if one is cut short */
+/** Indexed by type. @throws {RangeError} if a value is cut short */
 function readTlvs(r: Reader): readonly (Uint8Array | undefined)[] {
   const values: Uint8Array[] = [];
   while (r.end - r.offset >= 2) {
