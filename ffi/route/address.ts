@@ -1,4 +1,4 @@
-/** IP addresses on links. @see linux/if_addr.h @module */
+/** Addresses of links. @see linux/if_addr.h @module */
 import { broadcastOf, type Cidr, familyOf, type Ip, ipOf, prefixLengthOf, toCidr } from "../address.ts";
 import { i32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL } from "../netlink/message.ts";
@@ -25,13 +25,13 @@ const ADDRESS = /* @__PURE__ */ rtnetlinkOperations("ADDR", uapi.RTM_NEWADDR, ad
 
 export interface InterfaceAddress {
   readonly address: Cidr;
-  /** Index of the link. */
+  /** The link's. */
   readonly index: number;
   /** IFA_F_… */
   readonly flags: number;
   /** RT_SCOPE_… */
   readonly scope: number;
-  /** Who added it: IFAPROT_… or a higher number; 0 if unknown, and before Linux 5.18. */
+  /** Who added it: IFAPROT_… or higher; 0 if unknown, and before Linux 5.18. */
   readonly protocol: number;
 }
 
@@ -46,9 +46,9 @@ function fields(index: number, address: Cidr): MessageIn<typeof addressMessage> 
 }
 
 export interface AddressOptions {
-  /** Skips IPv6 duplicate address detection. */
+  /** Skips duplicate address detection. */
   readonly noDad?: boolean;
-  /** Adds no route to the address's subnet. */
+  /** Adds no route to the subnet. */
   readonly noPrefixRoute?: boolean;
   /** See {@linkcode InterfaceAddress.protocol}. */
   readonly protocol?: number;
@@ -56,7 +56,7 @@ export interface AddressOptions {
 
 export function addRequest(index: number, address: Cidr, options: AddressOptions = {}): NetlinkRequest {
   const { noDad = false, noPrefixRoute = false, protocol = 0 } = options;
-  // Unlike ip(8), DHCP clients and the CNI plugins set the broadcast address.
+  // DHCP clients and the CNI plugins set it, ip(8) does not.
   const broadcast = familyOf(address) === 4 && prefixLengthOf(address) < 31 ? broadcastOf(address) : undefined;
   const flags = (noDad && familyOf(address) === 6 ? uapi.IFA_F_NODAD : 0) |
     (noPrefixRoute ? uapi.IFA_F_NOPREFIXROUTE : 0);
@@ -64,20 +64,20 @@ export function addRequest(index: number, address: Cidr, options: AddressOptions
   return request(ADDRESS.NEW, { ...fields(index, address), ...optional }, NLM_F_CREATE | NLM_F_EXCL);
 }
 
-/** Removes an address from a link. @throws {NetlinkError} `EADDRNOTAVAIL` if it is not there */
+/** @throws {NetlinkError} `EADDRNOTAVAIL` if the link lacks it */
 export function remove(nl: Netlink, index: number, address: Cidr): void {
   withPurpose(`remove address ${address} from link ${index}`, () => execute(nl, ADDRESS.DEL, fields(index, address)));
 }
 
-/** Which addresses to list; all by default. */
+/** Default: all. */
 export interface AddressFilter {
   readonly index?: number;
   readonly family?: number;
-  /** This namespace's number for another one. Unknown before Linux 4.20. */
+  /** Lists another namespace, by this one's number for it. Ignored before Linux 4.20. */
   readonly netnsId?: number;
 }
 
-/** Lists addresses. @throws {NetlinkError} `EINVAL` if there is no such namespace */
+/** @throws {NetlinkError} `EINVAL` for an unknown `netnsId` */
 export function list(nl: Netlink, { index = 0, family = 0, netnsId }: AddressFilter = {}): InterfaceAddress[] {
   const addresses = withPurpose(
     "list addresses",
@@ -88,7 +88,7 @@ export function list(nl: Netlink, { index = 0, family = 0, netnsId }: AddressFil
 }
 
 function toInterfaceAddress(reply: MessageOut<typeof addressMessage>): InterfaceAddress {
-  // On a point-to-point link, IFA_ADDRESS is the peer's.
+  // IFA_ADDRESS is the peer's on point-to-point links.
   const local = reply.local ?? reply.address;
   if (local === undefined) throw new RangeError("Cannot use an address message of the kernel: it holds no address");
   return {
@@ -100,17 +100,17 @@ function toInterfaceAddress(reply: MessageOut<typeof addressMessage>): Interface
   };
 }
 
-/** Detection takes two seconds by default, and far longer while hundreds of links are made and removed. */
+/** Detection takes two seconds by default, far longer during mass changes of links. */
 const DAD_TIMEOUT_MS = 60_000;
 
 /**
- * Waits for the kernel's events until all these IPv6 addresses have passed duplicate address detection.
+ * Waits until these IPv6 addresses have passed duplicate address detection.
  *
- * @param nl queried when events were lost; in the same namespace as `events`
+ * @param nl queried when events were lost; in the namespace of `events`
  * @param events a socket of RTNLGRP_IPV6_IFADDR, opened before the addresses were added
- * @param duplicateError makes the error for an address that another host has
+ * @param duplicateError for an address that another host has
  * @throws {SystemError} `EINTR` if a blocked signal asks to end
- * @throws {NetlinkError} `ETIMEDOUT`; within seconds where the link has no carrier
+ * @throws {NetlinkError} `ETIMEDOUT`; within seconds if the link has no carrier
  */
 export function awaitDad(
   nl: Netlink,

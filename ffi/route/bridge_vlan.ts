@@ -1,4 +1,4 @@
-/** The VLANs of a bridge and of its ports. @see linux/if_bridge.h struct bridge_vlan_info, net/bridge/br_netlink.c @module */
+/** VLANs of bridges and their ports. @see linux/if_bridge.h struct bridge_vlan_info @module */
 import { attrs } from "../netlink/attrs.ts";
 import { struct, u16, u32 } from "../netlink/codec.ts";
 import { message } from "../netlink/message.ts";
@@ -18,9 +18,9 @@ const VLAN = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, vlanM
 export interface Vlan {
   /** 1 to 4094. */
   readonly vid: number;
-  /** Untagged incoming frames belong to it. */
+  /** Incoming untagged frames belong to it. */
   readonly pvid?: boolean;
-  /** Its frames leave without a tag. */
+  /** Its frames leave untagged. */
   readonly untagged?: boolean;
 }
 
@@ -36,7 +36,7 @@ export function remove(nl: Netlink, port: number, vids: readonly number[]): void
   execute(nl, VLAN.DEL, { family: AF_BRIDGE, index: port, vlans: { info: vids.map((vid) => ({ vid })) } });
 }
 
-/** The VLANs of the bridge port with this index, ascending. */
+/** `port` is a link's index. Ascending. */
 export function list(nl: Netlink, port: number): Vlan[] {
   const ports = dump(nl, VLAN.GET, { family: AF_BRIDGE, extMask: uapi.RTEXT_FILTER_BRVLAN });
   const vlans: Vlan[] = [];

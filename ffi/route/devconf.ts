@@ -1,5 +1,5 @@
 /**
- * IPv4 settings of a link, set by a message: opening /proc/sys/net/ipv4/conf gets slower with each namespace, a message does not.
+ * IPv4 settings of a link, by a message: /proc/sys/net/ipv4/conf opens more slowly with each namespace.
  *
  * @see linux/ip.h, linux/if_link.h, net/ipv4/devinet.c inet_set_link_af()
  * @module
@@ -13,7 +13,7 @@ import { ifinfomsg } from "./link.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
 
-/** Another layout than in the kernel's answers, where the settings are a list of numbers. */
+/** The kernel's answers have a list of numbers instead. */
 const inetConf = attrs(() => ({ arpNotify: [uapi.IPV4_DEVCONF_ARP_NOTIFY, u32] }));
 const devconfMessage = message("link", ifinfomsg, () => ({
   families: [
@@ -23,7 +23,7 @@ const devconfMessage = message("link", ifinfomsg, () => ({
 }));
 const DEVCONF = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, devconfMessage);
 
-/** The request that makes a link announce its IPv4 addresses when it is set up, so that neighbours learn its MAC address. */
+/** A link then announces its addresses when set up, so that neighbours learn its MAC address. */
 export function arpNotifyRequest(index: number): NetlinkRequest {
   return request(DEVCONF.NEW, { index, families: { inet: { conf: { arpNotify: 1 } } } });
 }

@@ -1,9 +1,8 @@
 /**
- * Filters that redirect a link's incoming packets to another link. Import as a namespace.
+ * Filters that redirect a link's incoming packets. They are u32 filters that always match, since many kernels lack
+ * `matchall`.
  *
- * The classifier is u32 with a condition that always holds: many kernels lack `matchall`.
- *
- * @see linux/pkt_cls.h, linux/tc_act/tc_mirred.h, net/sched/cls_u32.c
+ * @see linux/pkt_cls.h, linux/tc_act/tc_mirred.h
  * @module
  */
 import { attrList, attrs, variant } from "../netlink/attrs.ts";
@@ -15,7 +14,7 @@ import { rtnetlinkOperations } from "./operations.ts";
 import { INGRESS_HANDLE, tcmsg } from "./qdisc.ts";
 import * as uapi from "./uapi.ts";
 
-/** The layout of `options` follows from `kind`. */
+/** `kind` decides the layout of `options`. */
 export const filterMessage = message("filter", tcmsg, () => ({
   kind: [uapi.TCA_KIND, cstr],
   options: [uapi.TCA_OPTIONS, bytes],
@@ -23,7 +22,7 @@ export const filterMessage = message("filter", tcmsg, () => ({
 export type Filter = MessageOut<typeof filterMessage>;
 const FILTER = /* @__PURE__ */ rtnetlinkOperations("TFILTER", uapi.RTM_NEWTFILTER, filterMessage);
 
-/** struct tc_u32_sel with one struct tc_u32_key behind it. */
+/** struct tc_u32_sel with one struct tc_u32_key. */
 const u32Selector = struct({
   flags: u8,
   shift: u8,
@@ -39,7 +38,6 @@ const u32Selector = struct({
   keyOff: i32,
   keyOffmask: i32,
 });
-/** struct tc_mirred */
 const tcMirred = struct({ index: u32, capab: u32, action: i32, refcnt: i32, bindcnt: i32, eaction: i32, ifindex: u32 });
 const actions = attrList(
   variant(
@@ -50,17 +48,17 @@ const actions = attrList(
 export const u32Options = attrs(() => ({
   classId: [uapi.TCA_U32_CLASSID, u32],
   actions: [uapi.TCA_U32_ACT, actions],
-  // Bytes: filters of others may have no key or several.
+  // Others' filters may have no key or several.
   selector: [uapi.TCA_U32_SEL, bytes],
 }));
 
 const PRIORITY = 1;
-/** The lower half is the protocol in network order. */
+/** The lower half: the protocol in network order. */
 const PRIORITY_AND_PROTOCOL = PRIORITY << 16 | (uapi.ETH_P_ALL << 8);
-/** `1:1`, as the reference sets it. */
+/** `1:1`, as in the reference plugin. */
 const CLASS_ID = 0x1_0001;
 
-/** Redirects all incoming packets of link `from` to link `to`, which sends them. */
+/** Link `to` sends the packets. */
 export function addRedirect(nl: Netlink, from: number, to: number): void {
   const options = writeRedirect(to);
   const value = { index: from, parent: INGRESS_HANDLE, info: PRIORITY_AND_PROTOCOL, kind: "u32", options };
@@ -83,7 +81,7 @@ function writeRedirect(to: number): Uint8Array {
   return w.written();
 }
 
-/** The links to which all incoming packets of link `from` are redirected. */
+/** The links that get all incoming packets of link `from`. */
 export function listRedirects(nl: Netlink, from: number): number[] {
   const value = { index: from, parent: INGRESS_HANDLE };
   return withPurpose(`list filters of link ${from}`, () => dump(nl, FILTER.GET, value)).flatMap(redirectTargets);

@@ -1,4 +1,4 @@
-/** Network interfaces, which the kernel calls links. Import as a namespace. @see linux/if_link.h, net/core/rtnetlink.c @module */
+/** Links: network interfaces, in the kernel's word. @see linux/if_link.h @module */
 import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, macCodec, struct, u16, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
@@ -20,7 +20,6 @@ import { IFNAMSIZ } from "../sys/uapi.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
 
-/** struct ifinfomsg */
 export const ifinfomsg = struct({ family: u8, pad1: u8, type: u16, index: i32, flags: u32, change: u32 });
 
 export const linkMessage = message("link", ifinfomsg, () => ({
@@ -28,26 +27,26 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   name: [uapi.IFLA_IFNAME, cstr],
   /** Bytes. */
   mtu: [uapi.IFLA_MTU, u32],
-  /** Index of the lower device, or of a veth's peer. */
+  /** The lower device's or veth peer's index. */
   linkIndex: [uapi.IFLA_LINK, u32],
-  /** This namespace's number for that of `linkIndex`, if another. */
+  /** This namespace's number for that of `linkIndex`, if different. */
   linkNetnsId: [uapi.IFLA_LINK_NETNSID, i32],
-  /** In a query: this namespace's number for the one asked about. */
+  /** In queries: this namespace's number for the one in question. */
   targetNetnsId: [uapi.IFLA_TARGET_NETNSID, i32],
-  /** Index of the bridge or VRF that this link is a port of. */
+  /** Index of the bridge or VRF with this port. */
   master: [uapi.IFLA_MASTER, u32],
   txQLen: [uapi.IFLA_TXQLEN, u32],
   operstate: [uapi.IFLA_OPERSTATE, u8],
-  /** How many users want promiscuous mode. */
+  /** Counts users of promiscuous mode. */
   promiscuity: [uapi.IFLA_PROMISCUITY, u32],
   alias: [uapi.IFLA_IFALIAS, cstr],
   group: [uapi.IFLA_GROUP, u32],
-  /** An open namespace, in which to create the link or find its lower device. */
+  /** Where to create the link or find its lower device. */
   netnsFd: [uapi.IFLA_NET_NS_FD, u32],
   altName: [uapi.IFLA_ALT_IFNAME, cstr],
-  /** The hardware's own. Absent before Linux 5.6. */
+  /** The hardware's. Absent before Linux 5.6. */
   permanentMac: [uapi.IFLA_PERM_ADDRESS, macCodec],
-  /** Its device in sysfs: `0000:00:1f.6`. Absent before Linux 5.14. */
+  /** In sysfs: `0000:00:1f.6`. Absent before Linux 5.14. */
   parentDevice: [uapi.IFLA_PARENT_DEV_NAME, cstr],
   extMask: [uapi.IFLA_EXT_MASK, u32],
   info: [
@@ -64,7 +63,7 @@ const LINK = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, linkM
 const EXT_MASK = { extMask: uapi.RTEXT_FILTER_SKIP_STATS };
 
 export type Link = MessageOut<typeof linkMessage>;
-/** A link to create, or the changes to one. */
+/** A new link, or changes. */
 export type LinkIn = MessageIn<typeof linkMessage>;
 
 const propertyMessage = message("link", ifinfomsg, () => ({
@@ -73,7 +72,7 @@ const propertyMessage = message("link", ifinfomsg, () => ({
 }));
 const PROPERTY = /* @__PURE__ */ rtnetlinkOperations("LINKPROP", uapi.RTM_NEWLINKPROP, propertyMessage);
 
-/** @throws {NetlinkError} `ENODEV` for an impossible name, which the kernel would call invalid */
+/** @throws {NetlinkError} `ENODEV` for an impossible name; the kernel says EINVAL */
 function selector(key: string | number): LinkIn {
   if (typeof key === "number") return { index: key };
   const { length } = new TextEncoder().encode(key);
@@ -83,17 +82,17 @@ function selector(key: string | number): LinkIn {
   return length < IFNAMSIZ ? { name: key } : { altName: key };
 }
 
-/** Creates a link. @throws {NetlinkError} `EEXIST` if the name is taken */
+/** @throws {NetlinkError} `EEXIST` if the name is taken */
 export function add(nl: Netlink, spec: LinkIn): void {
   withPurpose(`add link "${spec.name}"`, () => execute(nl, LINK.NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
 }
 
-/** The link of this name or index. @throws {NetlinkError} `ENODEV` if there is none */
+/** By name or index. @throws {NetlinkError} `ENODEV` */
 export function get(nl: Netlink, key: string | number): Link {
   return withPurpose(`find link "${key}"`, () => query(nl, LINK.GET, { ...selector(key), ...EXT_MASK }));
 }
 
-/** The links of these names or indices. @throws {NetlinkError} `ENODEV` if one is missing */
+/** By names or indices. @throws {NetlinkError} `ENODEV` */
 export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] {
   return withPurpose(
     () => `find links ${quoted(keys)}`,
@@ -103,12 +102,11 @@ export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] 
 
 const quoted = (names: readonly (string | number)[]): string => names.map((name) => `"${name}"`).join(", ");
 
-/** The link of this name or index, or `undefined`. */
 export function find(nl: Netlink, key: string | number): Link | undefined {
   return ignoreErrors(["ENODEV"], () => get(nl, key));
 }
 
-/** The links of the namespace, or the ports of the bridge or VRF with index `master`. */
+/** All links, or the ports of the bridge or VRF with index `master`. */
 export function list(nl: Netlink, { master }: { readonly master?: number } = {}): Link[] {
   const links = withPurpose("list links", () => dump(nl, LINK.GET, { master, ...EXT_MASK }));
   // Kernels before 4.6 do not filter.
@@ -119,11 +117,7 @@ export function set(nl: Netlink, key: string | number, change: LinkIn): void {
   withPurpose(`change link "${key}"`, () => execute(nl, LINK.NEW, { ...change, ...selector(key) }));
 }
 
-/**
- * Gives a link further names.
- *
- * @throws {NetlinkError} `EEXIST` if another link has the one at `index`; `EOPNOTSUPP` before Linux 5.5
- */
+/** @throws {NetlinkError} `EEXIST` if another link has the one at `index`; `EOPNOTSUPP` before Linux 5.5 */
 export function addAltNames(nl: Netlink, name: string, altNames: readonly string[]): void {
   withPurpose(
     () => `give link "${name}" the names ${quoted(altNames)}`,
@@ -131,14 +125,14 @@ export function addAltNames(nl: Netlink, name: string, altNames: readonly string
   );
 }
 
-/** True if the namespace of the link's peer is gone, so that the kernel is about to remove both. */
+/** True if the peer's namespace is gone: the kernel is about to remove both ends. */
 export function isPeerNetnsGone(nl: Netlink, { linkIndex, linkNetnsId }: Link): boolean {
   if (linkIndex === undefined || linkNetnsId === undefined) return false;
   try {
     query(nl, LINK.GET, { index: linkIndex, targetNetnsId: linkNetnsId, ...EXT_MASK });
     return false;
   } catch (error) {
-    // Other errors, such as another user's namespace, say nothing.
+    // Other errors, such as for another user's namespace, prove nothing.
     if (error instanceof NetlinkError) return error.code === "EINVAL";
     throw error;
   }
@@ -152,24 +146,23 @@ export function setUp(nl: Netlink, index: number): void {
   withPurpose(`set link ${index} up`, () => executeAll(nl, [setUpRequest(index)]));
 }
 
-/** Removes a link. @throws {NetlinkError} `ENODEV` if there is none */
+/** @throws {NetlinkError} `ENODEV` */
 export function remove(nl: Netlink, key: string | number): void {
   withPurpose(`remove link "${key}"`, () => execute(nl, LINK.DEL, selector(key)));
 }
 
-/** Removes the links of a group. @throws {NetlinkError} `ENODEV` if there are none */
+/** @throws {NetlinkError} `ENODEV` for an empty group */
 export function removeGroup(nl: Netlink, group: number): void {
   withPurpose(`remove the links of group ${group}`, () => execute(nl, LINK.DEL, { group }));
 }
 
-/** An attempt fails if a link went away after the listing. */
+/** An attempt fails if a listed link is gone. */
 const REMOVAL_ATTEMPTS = 20;
 
 /**
- * Removes the links that `select` picks. The kernel takes some 15 ms for one removal or for many, so they are removed as one
- * group.
+ * Removes the links that `select` picks, as one group: a removal takes 15 ms for any number of links.
  *
- * @param select called again if links went away meanwhile
+ * @param select called again if links went away
  */
 export function removeSelected(nl: Netlink, select: (all: readonly Link[]) => readonly Link[]): void {
   for (let attempt = 1;; attempt++) {
@@ -186,7 +179,7 @@ export function removeSelected(nl: Netlink, select: (all: readonly Link[]) => re
   }
 }
 
-/** False if some links were gone or answers were lost; the others are in the group all the same. */
+/** False if links were gone or answers lost; the other links are in the group. */
 function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
   const requests = links.map(({ index }) => request(LINK.NEW, { index, group }));
   return ignoreErrors(["ENODEV", "ENOBUFS"], () => {
@@ -195,7 +188,7 @@ function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
   }) ?? false;
 }
 
-/** Links are in group 0 by default. */
+/** By default, links are in group 0. */
 function unusedGroup(all: readonly Link[]): number {
   const used = new Set(all.map((entry) => entry.group));
   for (;;) {
@@ -208,12 +201,12 @@ export function isUp(link: Link): boolean {
   return (link.flags & uapi.IFF_UP) !== 0;
 }
 
-/** True if the link is set up and has a carrier. */
+/** Set up and with a carrier. */
 export function isRunning(link: Link): boolean {
   return (link.flags & uapi.IFF_RUNNING) !== 0;
 }
 
-/** The operational state in the kernel's word (RFC 2863): `lowerlayerdown`. */
+/** In the kernel's word (RFC 2863): `lowerlayerdown`. */
 export function operationalState({ operstate = 0 }: Link): string {
   const states = ["unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"];
   return states[operstate] ?? String(operstate);
@@ -222,7 +215,7 @@ export function operationalState({ operstate = 0 }: Link): string {
 const EVENT_TIMEOUT_MS = 5000;
 
 /**
- * Waits, for some seconds at most, until a link can carry frames. Recent kernels settle that before they answer.
+ * Waits some seconds until a link can carry frames. Recent kernels settle that before they answer.
  *
  * @param openEvents opens a socket of RTNLGRP_LINK in the namespace of `nl`
  * @throws {NetlinkError} `ETIMEDOUT` with the link's state
@@ -242,7 +235,7 @@ export function awaitOperational(nl: Netlink, device: Link, openEvents: () => Ne
 }
 
 /**
- * Waits, for some seconds at most, until `select` finds a link.
+ * Waits some seconds until `select` finds a link.
  *
  * @param openEvents as for {@linkcode awaitOperational}
  */
@@ -254,7 +247,7 @@ export function awaitLink(
   return repeatAtEvents(() => select(list(nl)), openEvents);
 }
 
-/** Repeats `call` whenever a link appears or changes, until it returns something or the time is over. */
+/** Repeats `call` at each link event, until it returns something or time is over. */
 function repeatAtEvents<T>(call: () => T, openEvents: () => Netlink): T {
   using events = openEvents();
   for (const deadline = performance.now() + EVENT_TIMEOUT_MS;;) {

@@ -10,10 +10,10 @@ import { readMessage, writePayload } from "../netlink/message.ts";
 import { type Link, type LinkIn, linkMessage } from "./link.ts";
 import * as uapi from "./uapi.ts";
 
-/** A kind of link. Called, it makes the `info` that creates one. */
+/** Called, it makes the `info` that creates a link. */
 export interface LinkKind<T extends AttrTable> {
   (value: AttrsIn<T>): { readonly kind: string; readonly data: Uint8Array };
-  /** The kind's attributes if `link` is of this kind. */
+  /** Undefined if `link` is of another kind. */
   of(link: Link): AttrsOut<T> | undefined;
 }
 
@@ -30,14 +30,12 @@ function linkKind<const T extends AttrTable>(kind: string, declare: () => T): Li
   });
 }
 
-/** A link message in an attribute. */
 const peerLink: Codec<Link, LinkIn> = {
   nested: true,
   write: (w, value) => writePayload(w, linkMessage, value),
   read: (r) => readMessage(linkMessage, r),
 };
 
-/** A veth pair; `peer` is the other end. */
 export const veth = /* @__PURE__ */ linkKind("veth", () => ({ peer: [uapi.VETH_INFO_PEER, peerLink] }));
 
 export const bridge = /* @__PURE__ */ linkKind("bridge", () => ({
@@ -45,18 +43,18 @@ export const bridge = /* @__PURE__ */ linkKind("bridge", () => ({
   defaultPvid: [uapi.IFLA_BR_VLAN_DEFAULT_PVID, u16],
 }));
 
-/** Returns what is redirected to it, so that incoming packets can be queued. */
+/** Returns what is redirected to it, so that incoming packets can queue. */
 export const ifb = /* @__PURE__ */ linkKind("ifb", () => ({}));
 
 export const dummy = /* @__PURE__ */ linkKind("dummy", () => ({}));
 
-/** Its ports' packets are routed by `table` alone. */
+/** Routes its ports' packets by `table` alone. */
 export const vrf = /* @__PURE__ */ linkKind("vrf", () => ({ table: [uapi.IFLA_VRF_TABLE, u32] }));
 
 export const macvlan = /* @__PURE__ */ linkKind("macvlan", () => ({
   /** MACVLAN_MODE_… */
   mode: [uapi.IFLA_MACVLAN_MODE, u32],
-  /** Longest queue of broadcast packets. */
+  /** Queue limit for broadcast packets. */
   bcQueueLen: [uapi.IFLA_MACVLAN_BC_QUEUE_LEN, u32],
 }));
 
@@ -67,11 +65,9 @@ export const ipvlan = /* @__PURE__ */ linkKind("ipvlan", () => ({
 
 export const vlan = /* @__PURE__ */ linkKind("vlan", () => ({ id: [uapi.IFLA_VLAN_ID, u16] }));
 
-/** Links whose other end is a program, see `tap.ts`. */
+/** The other end is a program, see `tap.ts`. */
 export const tun = /* @__PURE__ */ linkKind("tun", () => ({
-  /** User id. */
   owner: [uapi.IFLA_TUN_OWNER, u32],
-  /** Group id. */
   group: [uapi.IFLA_TUN_GROUP, u32],
   /** IFF_TUN or {@linkcode IFF_TAP}. */
   type: [uapi.IFLA_TUN_TYPE, u8],
@@ -79,13 +75,13 @@ export const tun = /* @__PURE__ */ linkKind("tun", () => ({
 }));
 
 const bridgePortAttrs = /* @__PURE__ */ attrs(() => ({
-  /** Frames may leave by the port they came in by. */
+  /** Frames may leave by their incoming port. */
   hairpin: [uapi.IFLA_BRPORT_MODE, u8],
-  /** Exchanges no frames with other isolated ports. */
+  /** Isolated ports exchange no frames. */
   isolated: [uapi.IFLA_BRPORT_ISOLATED, u8],
 }));
 
-/** The `info` that changes a bridge's port. */
+/** Changes a bridge's port. */
 export function bridgePortInfo(
   value: In<typeof bridgePortAttrs>,
 ): { readonly portKind: string; readonly portData: Uint8Array } {
@@ -94,7 +90,7 @@ export function bridgePortInfo(
   return { portKind: "bridge", portData: w.written() };
 }
 
-/** The attributes of a bridge's port; `undefined` if `link` is none. */
+/** `undefined` if `link` is no port. */
 export function bridgePortOf(link: Link): Out<typeof bridgePortAttrs> | undefined {
   const { portKind, portData } = link.info ?? {};
   return portKind === "bridge" && portData ? bridgePortAttrs.read(new Reader(portData)) : undefined;

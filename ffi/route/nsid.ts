@@ -1,5 +1,5 @@
 /**
- * The numbers by which a network namespace knows others. A link names its peer's namespace by such a number.
+ * A namespace knows others by numbers. A link names its peer's namespace by such a number.
  *
  * @see linux/net_namespace.h, linux/rtnetlink.h struct rtgenmsg
  * @module
@@ -17,15 +17,15 @@ const nsidMessage = message("nsid", struct({ family: u8, pad1: u8, pad2: u8, pad
 }));
 const NSID = /* @__PURE__ */ rtnetlinkOperations("NSID", uapi.RTM_NEWNSID, nsidMessage);
 
-/** The number by which the namespace of `nl` knows the open namespace `fd`, if any. */
+/** The number of the open namespace `fd` in that of `nl`, if any. */
 export function findNsid(nl: Netlink, fd: number): number | undefined {
   return queryNsid(nl, { fd });
 }
 
 /**
- * The number by which namespace `target` knows namespace `nsid`, if any; both numbers are those of the namespace of `nl`.
+ * The number by which namespace `target` knows `nsid`, if any. Both are numbers in the namespace of `nl`.
  *
- * @throws {NetlinkError} `EINVAL` if the namespace of `nl` has no such `target`
+ * @throws {NetlinkError} `EINVAL` for an unknown `target`
  */
 export function translateNsid(nl: Netlink, target: number, nsid: number): number | undefined {
   return queryNsid(nl, { nsid, target });

@@ -1,6 +1,6 @@
 import type { AnyMessageSpec, Operation } from "../netlink/message.ts";
 
-/** The operations on one kind of object, whose types rtnetlink numbers from `first` on. @see linux/rtnetlink.h */
+/** rtnetlink numbers the types of one object from `first` on. @see linux/rtnetlink.h */
 export function rtnetlinkOperations<S extends AnyMessageSpec>(
   kind: string,
   first: number,

@@ -1,7 +1,7 @@
 /**
- * Queueing disciplines, which decide when a packet leaves a link. Import as a namespace.
+ * Queueing disciplines: when packets leave a link.
  *
- * @see linux/pkt_sched.h, net/sched/sch_api.c, net/sched/sch_tbf.c
+ * @see linux/pkt_sched.h, net/sched/sch_tbf.c
  * @module
  */
 import { attrs } from "../netlink/attrs.ts";
@@ -21,9 +21,8 @@ import { ignoreErrors, withPurpose } from "../sys/error.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
 
-/** struct tcmsg */
 export const tcmsg = struct({ family: u8, pad1: u8, pad2: u16, index: i32, handle: u32, parent: u32, info: u32 });
-/** The layout of `options` follows from `kind`. */
+/** `kind` decides the layout of `options`. */
 export const qdiscMessage = message("qdisc", tcmsg, () => ({
   kind: [uapi.TCA_KIND, cstr],
   options: [uapi.TCA_OPTIONS, bytes],
@@ -31,7 +30,7 @@ export const qdiscMessage = message("qdisc", tcmsg, () => ({
 export type Qdisc = MessageOut<typeof qdiscMessage>;
 const QDISC = /* @__PURE__ */ rtnetlinkOperations("QDISC", uapi.RTM_NEWQDISC, qdiscMessage);
 
-/** struct tc_tbf_qopt with its two struct tc_ratespec. */
+/** struct tc_tbf_qopt with two struct tc_ratespec. */
 const tbfQopt = struct({
   padCellLog: u8,
   linkLayer: u8,
@@ -55,19 +54,19 @@ const tbfOptions = attrs(() => ({
 export interface TokenBucket {
   /** Bytes per second, from 1. */
   readonly rate: bigint;
-  /** Bytes that may leave at once after a silence. Larger packets never leave. */
+  /** Bytes that may leave at once after a silence. Larger packets are dropped. */
   readonly burst: number;
-  /** Bytes that may wait; more are dropped. */
+  /** Bytes that may wait; others are dropped. */
   readonly limit: number;
 }
 
-/** The kernel's unit for the time that a bucket takes to fill (PSCHED_SHIFT; second number of /proc/net/psched). */
+/** The kernel's unit of fill times (PSCHED_SHIFT; second number of /proc/net/psched). */
 export const TICK_NS = 64;
 const U32_MAX = 0xffff_ffff;
-/** Longer bursts need no fractions of a microsecond. */
+/** Beyond this, fractions of a microsecond do not matter. */
 const LARGE_BURST_US = 1000;
 
-/** The options of a token bucket, equal to those of tc(8) and of the reference plugin, which count whole microseconds. */
+/** Equal to the options of tc(8) and the reference plugin, which count whole microseconds. */
 function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
   const isLarge = rate > U32_MAX;
   const us = BigInt(burst) * 1_000_000n / rate;
@@ -82,7 +81,7 @@ function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
       buffer: buffer > U32_MAX ? U32_MAX : Number(buffer),
     },
     ...isLarge ? { rate64: rate } : {},
-    // Overrides `buffer`, which can be too coarse (less than a packet at 100 Gbit/s) or too small (274 s at most).
+    // Overrides `buffer`, if too coarse (less than a packet at 100 Gbit/s) or too small (274 s at most).
     ...isExact ? {} : { burst },
   });
   return w.written();
@@ -93,18 +92,18 @@ export interface ReportedTokenBucket {
   readonly rate: bigint;
   /** Bytes that may wait. */
   readonly limit: number;
-  /** Ticks in which the bucket fills, the lower 32 bits. */
+  /** Lower 32 bits of the fill time, in ticks. */
   readonly buffer: number;
 }
 
-/** The token bucket, or `undefined` if the discipline is of another kind. */
+/** `undefined` for other kinds. */
 export function tokenBucketOf({ kind, options }: Qdisc): ReportedTokenBucket | undefined {
   if (kind !== "tbf" || !options) return undefined;
   const { parameters: reported, rate64 } = tbfOptions.read(new Reader(options));
   return reported && { rate: rate64 ?? BigInt(reported.rate), limit: reported.limit, buffer: reported.buffer };
 }
 
-/** True if a reported bucket holds the wanted burst, less a microsecond of traffic that rounding may lose. */
+/** True if a bucket holds the wanted burst, less a microsecond of traffic for rounding. */
 export function matchesBurst({ buffer }: ReportedTokenBucket, { rate, burst }: TokenBucket): boolean {
   const ticks = BigInt(burst) * 1_000_000_000n / (rate * BigInt(TICK_NS));
   const missingTicks = BigInt.asUintN(32, ticks + 1n - BigInt(buffer));
@@ -116,13 +115,13 @@ const ROOT_HANDLE = 0x1_0000;
 /** `ffff:` */
 export const INGRESS_HANDLE = 0xffff_0000;
 
-/** Makes a token bucket the link's root discipline. @throws {NetlinkError} `EEXIST` if it has one */
+/** As the link's root. @throws {NetlinkError} `EEXIST` if there is one */
 export function addTokenBucket(nl: Netlink, index: number, bucket: TokenBucket): void {
   const options = writeTokenBucket(bucket);
   add(nl, { index, handle: ROOT_HANDLE, parent: uapi.TC_H_ROOT, kind: "tbf", options });
 }
 
-/** Makes incoming packets of a link pass filters. @throws {NetlinkError} `EEXIST` if they do already */
+/** Incoming packets then pass filters. @throws {NetlinkError} `EEXIST` */
 export function addIngress(nl: Netlink, index: number): void {
   add(nl, { index, handle: INGRESS_HANDLE, parent: uapi.TC_H_INGRESS, kind: "ingress" });
 }
@@ -134,19 +133,19 @@ function add(nl: Netlink, spec: MessageIn<typeof qdiscMessage>): void {
   );
 }
 
-/** The link's root discipline; `undefined` if it is the kernel's default or there is no such link. */
+/** `undefined` for the kernel's default or a missing link. */
 export function findRoot(nl: Netlink, index: number): Qdisc | undefined {
   return find(nl, index, uapi.TC_H_ROOT);
 }
 
-/** Where incoming packets of a link pass filters, if they do. */
+/** The place of filters for incoming packets, if any. */
 export function findIngress(nl: Netlink, index: number): Qdisc | undefined {
   return find(nl, index, uapi.TC_H_INGRESS);
 }
 
-/** Asks for one: a dump silently skips links when others are removed between its parts. */
+/** A dump would skip links if others are removed meanwhile. */
 function find(nl: Netlink, index: number, parent: number): Qdisc | undefined {
-  // Old kernels answer only with NLM_F_ECHO. No kernel answers for an empty default, hence NLM_F_ACK.
+  // Old kernels answer only to NLM_F_ECHO. No kernel answers for an empty default, hence NLM_F_ACK.
   const echoRequest = request(QDISC.GET, { index, parent }, NLM_F_ECHO | NLM_F_ACK);
   let found: Qdisc | undefined;
   const onMessage = (payload: Reader) => {
@@ -159,17 +158,17 @@ function find(nl: Netlink, index: number, parent: number): Qdisc | undefined {
   return found;
 }
 
-/** Gives a link the kernel's default discipline again; false if it had it. */
+/** Restores the kernel's default; false if the link had it. */
 export function removeRoot(nl: Netlink, index: number): boolean {
   return remove(nl, index, uapi.TC_H_ROOT);
 }
 
-/** Removes the filters for incoming packets; false if there were none. */
+/** With its filters; false if there was none. */
 export function removeIngress(nl: Netlink, index: number): boolean {
   return remove(nl, index, uapi.TC_H_INGRESS);
 }
 
-/** No such discipline, the default one, no such link. */
+/** No such discipline, the default, no such link. */
 const ABSENT_CODES = ["ENOENT", "EINVAL", "ENODEV"];
 
 function remove(nl: Netlink, index: number, parent: number): boolean {

@@ -1,5 +1,5 @@
 /**
- * Routes with every attribute, to be copied or moved into another table. Import as a namespace.
+ * Routes with all attributes, to copy or move them to another table.
  *
  * @see linux/rtnetlink.h struct rtmsg
  * @module
@@ -42,7 +42,7 @@ const ROUTE = /* @__PURE__ */ rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, ra
 
 export type RawRoute = MessageOut<typeof rawRouteMessage>;
 
-/** The routes of every kind and table of IPv4 and IPv6. */
+/** Of all kinds and tables, IPv4 and IPv6. */
 export function list(nl: Netlink): RawRoute[] {
   return [AF_INET, AF_INET6]
     .flatMap((family) => withPurpose("list routes", () => dump(nl, ROUTE.GET, { family })))
@@ -50,19 +50,19 @@ export function list(nl: Netlink): RawRoute[] {
     .flatMap(splitMultipath);
 }
 
-/** IPv6 routes of one destination and metric are separate routes, joined in dumps only. */
+/** Dumps join IPv6 routes of equal destination and metric. */
 function splitMultipath(route: RawRoute): RawRoute[] {
   const { multipath, ...shared } = route;
   if (route.family !== AF_INET6 || !multipath || route.nextHopId !== undefined) return [route];
   return nextHopsOf(route).map((hop) => ({ ...shared, ...hop }));
 }
 
-/** Adds a route behind those of the same destination and metric. @throws {NetlinkError} `EEXIST` if it is there */
+/** Goes behind routes of equal destination and metric. @throws {NetlinkError} `EEXIST` */
 export function append(nl: Netlink, route: RawRoute): void {
   add(nl, route, NLM_F_APPEND);
 }
 
-/** Adds a route in place of one of the same destination and metric. */
+/** Instead of one of equal destination and metric. */
 export function replace(nl: Netlink, route: RawRoute): void {
   add(nl, route, NLM_F_REPLACE);
 }
@@ -71,7 +71,7 @@ function add(nl: Netlink, route: RawRoute, flag: number): void {
   withPurpose(() => `add ${describe(route)}`, () => execute(nl, ROUTE.NEW, fields(route), NLM_F_CREATE | flag));
 }
 
-/** Removes a route. @throws {NetlinkError} `ESRCH` if it is not there */
+/** @throws {NetlinkError} `ESRCH` */
 export function remove(nl: Netlink, route: RawRoute): void {
   withPurpose(() => `remove ${describe(route)}`, () => execute(nl, ROUTE.DEL, fields(route)));
 }
@@ -88,7 +88,7 @@ export function destinationOf({ family, dst, dstLen }: RawRoute): Cidr {
   return prefixOf(family, dst, dstLen);
 }
 
-/** Indexes of a route's links; none for one that ends here. */
+/** Indexes; empty for a route that ends here. */
 export function linksOf(route: RawRoute): number[] {
   return nextHopsOf(route).flatMap(({ oif }) => oif ?? []);
 }
@@ -105,7 +105,7 @@ function fields(route: RawRoute): MessageIn<typeof rawRouteMessage> {
   const { nextHopId, oif, gateway, multipath, via, ...rest } = route;
   return {
     ...rest,
-    // Other flags describe the link's present state.
+    // Other flags show the link's present state.
     flags: route.flags & uapi.RTNH_F_ONLINK,
     ...nextHopId === undefined ? { oif, gateway, multipath, via } : { nextHopId },
   };

@@ -17,7 +17,6 @@ import { addressFamily } from "./address.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
 
-/** struct rtmsg */
 export const rtmsg = struct({
   family: u8,
   dstLen: u8,
@@ -34,7 +33,7 @@ export interface NextHop {
   readonly gateway?: Ip;
 }
 const nextHopAttrs = attrs(() => ({ gateway: [uapi.RTA_GATEWAY, ipCodec] }));
-/** struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes. */
+/** struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; } and attributes, repeated. */
 export const nextHops: Codec<readonly NextHop[]> = {
   write() {
     throw new TypeError("Cannot send several next hops: the kernel joins routes that are added one by one");
@@ -63,7 +62,7 @@ export const routeMessage = message("route", rtmsg, () => ({
   prefsrc: [uapi.RTA_PREFSRC, ipCodec],
   metrics: [uapi.RTA_METRICS, attrs(() => ({ mtu: [uapi.RTAX_MTU, u32], advmss: [uapi.RTAX_ADVMSS, u32] }))],
   table: [uapi.RTA_TABLE, u32],
-  /** Replaces `oif` and `gateway` where the kernel joined IPv6 routes of one destination and metric. */
+  /** Replaces `oif` and `gateway` where the kernel joined IPv6 routes. */
   nextHops: [uapi.RTA_MULTIPATH, nextHops],
 }));
 const ROUTE = /* @__PURE__ */ rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, routeMessage);
@@ -74,26 +73,26 @@ export interface UnicastRoute {
   readonly gateway?: Ip | undefined;
   /** Default source address. */
   readonly prefsrc?: Ip | undefined;
-  /** The gateway is on the link, whatever other routes say. */
+  /** The gateway is on the link, whatever routes say. */
   readonly onlink?: boolean | undefined;
-  /** The metric: the lower wins. */
+  /** The metric: lower wins. */
   readonly priority?: number | undefined;
-  /** Routing table; default 254 (main). */
+  /** Default: 254 (main). */
   readonly table?: number | undefined;
-  /** RT_SCOPE_…; chosen as the kernel does by default. */
+  /** RT_SCOPE_…; by default the kernel's. */
   readonly scope?: number | undefined;
   /** Bytes. */
   readonly mtu?: number | undefined;
-  /** Largest TCP segment to announce, in bytes. */
+  /** Largest TCP segment, in bytes. */
   readonly advmss?: number | undefined;
 }
 
-/** The request that adds a route behind those of the same destination and metric. */
+/** Goes behind routes of equal destination and metric. */
 export function appendRequest(route: UnicastRoute): NetlinkRequest {
   return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
 }
 
-/** The request that adds a route unless there is one of the same destination and metric. */
+/** Fails if there is a route of equal destination and metric. */
 export function addExclusiveRequest(route: UnicastRoute): NetlinkRequest {
   return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
 }
@@ -119,25 +118,25 @@ function fields(route: UnicastRoute): MessageIn<typeof routeMessage> {
   };
 }
 
-/** A routing table as a message names it: the header has room for small numbers only. */
+/** The header holds small numbers only. */
 export function tableFields(table: number): { readonly shortTable: number; readonly table?: number } {
   return table < 256 ? { shortTable: table } : { shortTable: uapi.RT_TABLE_UNSPEC, table };
 }
 
-/** A network as a message holds it: without address for all of a family. */
+/** Without `ip`, all of the family. */
 export function prefixOf(family: number, ip: Ip | undefined, length: number): Cidr {
   return toCidr(ip ?? (family === AF_INET ? "0.0.0.0" : "::") as Ip, length);
 }
 
-/** The unicast routes of a family, in one table or all. A route with several next hops becomes several. */
+/** Unicast only. A route with several next hops becomes several. */
 export function list(nl: Netlink, family: number, table?: number): UnicastRoute[] {
-  // ENOENT: the table never held a route of the family.
+  // ENOENT: the table never had a route of this family.
   const all = ignoreErrors(["ENOENT"], () => dump(nl, ROUTE.GET, { family, table })) ?? [];
   return all.filter(({ type, flags }) => type === uapi.RTN_UNICAST && !(flags & uapi.RTM_F_CLONED)).flatMap(toRoutes)
     .filter((route) => table === undefined || route.table === table);
 }
 
-/** The link and source address of packets to `destination`. */
+/** For packets to `destination`. */
 export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {
   const family = addressFamily(destination);
   const { oif, prefsrc } = query(nl, ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });

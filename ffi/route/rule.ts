@@ -1,5 +1,5 @@
 /**
- * Rules that choose a routing table for a packet: policy routing. Import as a namespace.
+ * Policy routing: rules that choose routing tables.
  *
  * @see linux/fib_rules.h, ip-rule(8)
  * @module
@@ -15,7 +15,6 @@ import { rtnetlinkOperations } from "./operations.ts";
 import { prefixOf, tableFields } from "./route.ts";
 import * as uapi from "./uapi.ts";
 
-/** struct fib_rule_hdr */
 const fibRuleHdr = struct({
   family: u8,
   dstLen: u8,
@@ -28,7 +27,7 @@ const fibRuleHdr = struct({
   flags: u32,
 });
 
-/** What a rule may match besides addresses. */
+/** Besides addresses. */
 const otherSelectors = {
   iif: [uapi.FRA_IIFNAME, cstr],
   oif: [uapi.FRA_OIFNAME, cstr],
@@ -50,26 +49,25 @@ export const fibRuleMessage = message("rule", fibRuleHdr, () => ({
 }));
 const RULE = /* @__PURE__ */ rtnetlinkOperations("RULE", uapi.RTM_NEWRULE, fibRuleMessage);
 
-/** Packets from these addresses are routed by this table. */
+/** Routes packets from these addresses by this table. */
 export interface SourceRule {
   readonly from: Cidr;
   readonly table: number;
-  /** The lowest matching rule wins. By default a new rule comes first. */
+  /** Lower wins. A new rule comes first by default. */
   readonly priority?: number;
 }
 
 export interface FibRule {
   readonly family: 4 | 6;
   readonly priority: number;
-  /** The table to look into; absent for other actions. */
+  /** Absent for rules that look up no table. */
   readonly table?: number;
-  /** Absent for packets from anywhere. */
+  /** Absent for any source. */
   readonly from?: Cidr;
-  /** True if it matches by nothing but source. */
   readonly isSourceOnly: boolean;
 }
 
-/** Adds a rule. Rules may differ in priority alone. @throws {NetlinkError} `EEXIST` if there is an equal one */
+/** Equal rules may differ in priority. @throws {NetlinkError} `EEXIST` */
 export function add(nl: Netlink, rule: SourceRule): void {
   withPurpose(
     `add rule from ${rule.from} to table ${rule.table}`,
@@ -77,12 +75,12 @@ export function add(nl: Netlink, rule: SourceRule): void {
   );
 }
 
-/** Removes a rule. @throws {NetlinkError} `ENOENT` if there is none */
+/** @throws {NetlinkError} `ENOENT` */
 export function remove(nl: Netlink, rule: SourceRule): void {
   withPurpose(`remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, RULE.DEL, fields(rule)));
 }
 
-/** The rules of IPv4 and IPv6, each in their order. */
+/** IPv4 and IPv6, each in order. */
 export function list(nl: Netlink): FibRule[] {
   return [AF_INET, AF_INET6].flatMap((family) =>
     withPurpose("list rules", () => dump(nl, RULE.GET, { family })).map(toFibRule)

@@ -1,5 +1,5 @@
 /**
- * Taps: Ethernet interfaces whose other end is a program. The kernel makes them by ioctl(2); netlink only shows them.
+ * Taps: Ethernet interfaces whose other end is a program. ioctl(2) makes them; netlink only shows them.
  *
  * @see linux/if_tun.h, Documentation/networking/tuntap.rst
  * @module
@@ -23,21 +23,21 @@ const IFF_TUN_EXCL = 0x8000;
 /** linux/if.h struct ifreq */
 const IFREQ_BYTES = 40;
 
-/** What can only be set while the tap is made. */
+/** Fixed when the tap is made. */
 export interface TapOptions {
-  /** Whether programs may open it several times, for several threads. */
+  /** Several threads may open it. */
   readonly multiQueue?: boolean;
-  /** The user who may open it; default root. */
+  /** A user who may open it; default root. */
   readonly owner?: number;
-  /** The group that may open it. */
+  /** A group that may open it. */
   readonly group?: number;
 }
 
 /**
- * Creates a tap in the thread's namespace. Frames have virtio's header and not the tun driver's, until a program asks otherwise.
+ * In the thread's namespace. By default, frames have virtio's header and not the tun driver's.
  *
- * @returns its descriptor; closing it removes the tap, unless {@linkcode persistTap} was called
- * @throws {SystemError} `EBUSY` if there is an interface of that name
+ * @returns closing it removes the tap, unless {@linkcode persistTap} was called
+ * @throws {SystemError} `EBUSY` if the name is taken
  */
 export function createTap(name: string, { multiQueue = false, owner, group }: TapOptions = {}): Descriptor {
   const tap = descriptor(withPurpose(`open "${TUN_DEVICE}"`, () => sys.open(TUN_DEVICE, O_RDWR | O_CLOEXEC, 0)));
@@ -60,7 +60,7 @@ export function createTap(name: string, { multiQueue = false, owner, group }: Ta
 function newIfreq(name: string, multiQueue: boolean): Uint8Array {
   const request = new Uint8Array(IFREQ_BYTES);
   const encoded = new TextEncoder().encode(name);
-  // The kernel would fill in a "%".
+  // The kernel fills in "%".
   if (encoded.length === 0 || encoded.length >= IFNAMSIZ || name.includes("%") || name.includes("\0")) {
     throw new RangeError(`Cannot create tap ${JSON.stringify(name)}: this is no name of 1 to 15 bytes`);
   }
@@ -70,7 +70,7 @@ function newIfreq(name: string, multiQueue: boolean): Uint8Array {
   return request;
 }
 
-/** Keeps a tap when nobody has it open. */
+/** Keeps a tap that nobody has open. */
 export function persistTap({ fd }: Descriptor): void {
   withPurpose("keep the tap", () => sys.ioctl(fd, TUNSETPERSIST, 1));
 }

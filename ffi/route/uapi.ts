@@ -1,5 +1,3 @@
-/** Constants of rtnetlink, under the kernel's names. */
-
 // linux/rtnetlink.h: message types
 export const RTM_NEWLINK = 16;
 export const RTM_DELLINK = 17;
@@ -64,7 +62,7 @@ export const NETNSA_TARGET_NSID = 4;
 
 // linux/if_link.h: tun and tap
 export const TUNSETIFF = 0x400454ca;
-// The type of a tun that carries Ethernet frames.
+// For Ethernet frames.
 export const IFF_TAP = 2;
 export const IFF_MULTI_QUEUE = 0x100;
 export const IFF_NO_PI = 0x1000;
