@@ -60,12 +60,12 @@ export function compareIps(a: Ip, b: Ip): number {
   return compareBytes(ipBytes(a), ipBytes(b));
 }
 
-/** The next address; undefined after the last of its family. */
+/** Undefined after the last address of its family. */
 export function nextIp(ip: Ip): Ip | undefined {
   return addToIp(ip, 1);
 }
 
-/** The previous address; undefined before the first of its family. */
+/** Undefined before the first address of its family. */
 export function previousIp(ip: Ip): Ip | undefined {
   return addToIp(ip, -1);
 }
@@ -131,7 +131,7 @@ export function isMulticast(address: Ip): boolean {
   return familyOf(address) === 4 ? first >> 4 === 0xe : first === 0xff;
 }
 
-/** The last address, all host bits set. */
+/** All host bits are set. */
 export function broadcastOf(network: Cidr): Ip {
   return encodeIp(setHostBits(ipBytes(ipOf(network)), prefixLengthOf(network), 0xff));
 }
@@ -185,7 +185,7 @@ function decodeIp(text: string): Uint8Array | undefined {
   return decodeIpv4(text, 0, bytes, 0) ? bytes : undefined;
 }
 
-/** Reads dotted decimal from `text[from]` to the end into `out[at]`…`out[at + 3]`. */
+/** Reads dotted decimal from `text[from]` to the end into `out`, from `at` on. */
 function decodeIpv4(text: string, from: number, out: Uint8Array, at: number): boolean {
   const last = at + 3;
   let value = -1; // no digit yet
@@ -236,7 +236,7 @@ function decodeIpv6(text: string): Uint8Array | undefined {
   return zerosAt < 0 ? (at === 16 ? out : undefined) : expandZeros(out, zerosAt, at);
 }
 
-/** Moves what followed "::" to the end. It stands for at least one group. */
+/** Moves what followed "::" to the end. "::" stands for at least one group. */
 function expandZeros(out: Uint8Array, gap: number, filled: number): Uint8Array | undefined {
   if (filled === 16) return undefined;
   const moved = filled - gap;
@@ -283,7 +283,7 @@ function isIpv4Mapped(bytes: Uint8Array): boolean {
   return true;
 }
 
-/** The decimal number that ends the text, or NaN. */
+/** The number that ends the text, or NaN. */
 function parsePrefixLength(text: string, from: number): number {
   let value = NaN;
   for (let i = from; i < text.length && i < from + 4; i++) {

@@ -1,4 +1,4 @@
-/** Finds out who on a wire has an IPv4 address. @see RFC 5227 (IPv4 Address Conflict Detection), packet(7) @module */
+/** IPv4 Address Conflict Detection. @see RFC 5227, packet(7) @module */
 import { type Ip, ipBytes, type Mac, macBytes, macFromBytes } from "./address.ts";
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
 import { descriptor } from "./sys/file.ts";
@@ -12,7 +12,7 @@ const ETH_P_IP = 0x0800;
 const ARPOP_REQUEST = 1;
 
 const PROBE_COUNT = 2;
-/** Wait for answers to a probe; most take less than a millisecond. */
+/** Most answers to a probe take less than a millisecond. */
 const PROBE_WAIT_MS = 100;
 
 export interface AddressClaimant {
@@ -21,16 +21,16 @@ export interface AddressClaimant {
 }
 
 export interface ArpSocket extends Disposable {
-  /** Probes for these addresses, a fifth of a second in all. @returns the first claim */
+  /** Takes a fifth of a second in all. @returns the first claim */
   probe(addresses: readonly Ip[]): AddressClaimant | undefined;
-  /** Announces these addresses, which updates neighbours' caches. */
+  /** Updates neighbours' caches. */
   announce(addresses: readonly Ip[]): void;
 }
 
 /**
  * Listens on a link that is up. Call it in the link's namespace.
  *
- * @param mac whose answers are ignored as one's own
+ * @param mac whose answers are ignored
  * @throws {SystemError} `EPERM` without CAP_NET_RAW
  */
 export function openArpSocket(index: number, mac: Mac): ArpSocket {
@@ -86,7 +86,7 @@ function receiveClaimant(fd: number, ownMac: Uint8Array, addresses: readonly Ip[
   const length = ignoreErrors(["EAGAIN", "ENETDOWN"], () => sys.recv(fd, frame, frame.length, MSG_DONTWAIT));
   if (length !== FRAME_LENGTH || equalBytes(frame.subarray(22, 28), ownMac)) return undefined;
   const [sender, target] = [frame.subarray(28, 32), frame.subarray(38, 42)];
-  // A probe by another host, which is about to take the address.
+  // A probe by a host that is about to take the address.
   const claimed = equalBytes(sender, UNSPECIFIED) && frame[21] === ARPOP_REQUEST ? target : sender;
   const address = addresses.find((ip) => equalBytes(ipBytes(ip), claimed));
   return address && { address, mac: macFromBytes(frame.subarray(22, 28)) };
@@ -96,7 +96,7 @@ function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.every((byte, i) => byte === b[i]);
 }
 
-/** A broadcast request in an Ethernet frame. @see RFC 826 */
+/** In a broadcast Ethernet frame. @see RFC 826 */
 function newArpRequest(mac: Uint8Array, sender: Uint8Array, target: Uint8Array): Uint8Array {
   const frame = new Uint8Array(FRAME_LENGTH);
   const view = new DataView(frame.buffer);

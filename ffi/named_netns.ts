@@ -1,4 +1,4 @@
-/** Named network namespaces, mounted under /run/netns as by `ip netns`. @see ip-netns(8) @module */
+/** Namespaces mounted under /run/netns, as by `ip netns`. @see ip-netns(8) @module */
 import { createNetns, openNetns } from "./netns.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { ensureDirectory, findEntryNames } from "./sys/directory.ts";
@@ -9,7 +9,7 @@ import { execProgram, sys } from "./sys/libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys/uapi.ts";
 
 const NETNS_DIRECTORY = "/run/netns";
-/** `ip netns` holds it for one mount; others may hold it forever. */
+/** `ip netns` holds it briefly; others may hold it forever. */
 const LOCK_TIMEOUT_MS = 1000;
 
 // linux/mount.h
@@ -21,7 +21,7 @@ const MS_SHARED = 1 << 20;
 const MNT_DETACH = 2;
 const CLONE_NEWNS = 0x20000;
 
-/** The path of a named namespace. @throws {RangeError} if it cannot be a file name */
+/** @throws {RangeError} if `name` cannot be a file name */
 export function namedNetnsPath(name: string): string {
   if (name === "" || name === "." || name === ".." || /[/\0]/.test(name)) {
     throw new RangeError(`Cannot use namespace name ${JSON.stringify(name)}: it must be a file name`);
@@ -35,9 +35,9 @@ export function listNamedNetns(): string[] {
 }
 
 /**
- * Creates a namespace whose loopback interface is down.
+ * Its loopback interface is down.
  *
- * @param warn told if the lock was not free and was ignored
+ * @param warn told if the directory's lock was ignored
  * @throws {SystemError} `EEXIST`
  */
 export function addNamedNetns(name: string, warn: (message: string) => void): void {
@@ -55,19 +55,19 @@ export function addNamedNetns(name: string, warn: (message: string) => void): vo
   }
 }
 
-/** Removes the name. The namespace stays while it is used. @throws {SystemError} `ENOENT` */
+/** The namespace stays while it is used. @throws {SystemError} `ENOENT` */
 export function removeNamedNetns(name: string): void {
   const path = namedNetnsPath(name);
-  // After a reboot it is an ordinary file.
+  // After a reboot, it is an ordinary file.
   ignoreErrors(["EINVAL", "ENOENT"], () => sys.umount2(path, MNT_DETACH));
   withPurpose(`remove namespace file "${path}"`, () => sys.unlink(path));
 }
 
 /**
- * Replaces this process by the program `argv[0]` in the namespace, with its /sys, and the files of /etc/netns/NAME in /etc.
+ * Replaces this process by `argv[0]` in the namespace, with its /sys, and files of /etc/netns/NAME in /etc.
  *
  * @param warn told of each file that cannot be mounted
- * @throws {NetnsError} if there is no such namespace
+ * @throws {NetnsError}
  * @throws {SystemError} if the program cannot be started
  */
 export function execInNamedNetns(
@@ -88,12 +88,12 @@ export function execInNamedNetns(
   throw new Error(`Cannot execute "${argv[0]}": the call came back`);
 }
 
-/** Mounts below it must appear in other mount namespaces, as with `ip netns`. */
+/** Other mount namespaces must see the mounts below it. */
 function ensureSharedDirectory(warn: (message: string) => void): void {
   ensureDirectory(NETNS_DIRECTORY);
   if (tryShareDirectory()) return;
   using directory = openFile(NETNS_DIRECTORY);
-  // `ip netns add` takes this lock. Without it, two first calls may mount the directory twice.
+  // `ip netns add` takes it too. Without it, two first calls may mount the directory twice.
   using _lock = tryLockDirectory(directory.fd, warn);
   if (tryShareDirectory()) return;
   withPurpose(
@@ -103,7 +103,7 @@ function ensureSharedDirectory(warn: (message: string) => void): void {
   shareDirectory();
 }
 
-/** Any user can hold the lock of this directory. */
+/** Any user can hold this lock. */
 function tryLockDirectory(fd: number, warn: (message: string) => void): Disposable | undefined {
   try {
     return lockOpenFile(fd, `"${NETNS_DIRECTORY}"`, { timeoutMs: LOCK_TIMEOUT_MS });
@@ -129,7 +129,7 @@ function shareDirectory(): void {
   );
 }
 
-/** A mount of sysfs shows the namespace it was made in. */
+/** sysfs shows the namespace it was mounted in. */
 function remountSysfs(name: string): void {
   if (!findStat("/sys")) return;
   const readOnly = isReadOnly("/sys");

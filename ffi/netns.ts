@@ -1,7 +1,7 @@
 /**
  * Network namespaces as handles, each with its own sockets.
  *
- * A socket stays in its namespace, so the thread enters one for microseconds only, and only here. Calls inside must be
+ * A socket stays in its namespace. So only this module moves the thread, for microseconds. Calls inside must be
  * synchronous: other threads stay where they were.
  *
  * @see setns(2), network_namespaces(7)
@@ -39,15 +39,15 @@ export interface Netns extends Disposable {
   readonly fd: number;
   /** Equal for two handles of one namespace. The kernel reuses it. */
   readonly identity: string;
-  /** The kernel's number, unique in this boot; absent before Linux 5.14. @see SO_NETNS_COOKIE in asm-generic/socket.h */
+  /** The kernel's number, unique in this boot; absent before Linux 5.14 (SO_NETNS_COOKIE). */
   readonly cookie: string | undefined;
-  /** The rtnetlink socket, opened on first use. */
+  /** The rtnetlink socket. */
   readonly route: Netlink;
-  /** The netfilter socket, opened on first use. */
+  /** The netfilter socket. */
   readonly nft: Netlink;
-  /** The sock_diag socket, opened on first use. */
+  /** The sock_diag socket. */
   readonly diag: Netlink;
-  /** Whether the namespace has a link of this name. Longer names than 15 bytes have none. @throws {SystemError} */
+  /** Whether a link has this name. Names beyond 15 bytes have none. @throws {SystemError} */
   hasLink(name: string): boolean;
   /** Runs `call` inside the namespace and always returns, see {@linkcode openNetns}. */
   run<T>(call: () => Sync<T>): T;
@@ -70,7 +70,7 @@ export interface Netns extends Disposable {
 export class NetnsError extends Error {
   /** Always `NetnsError`. */
   override readonly name: string = "NetnsError";
-  /** Whether there is nothing at the path, rather than something else. */
+  /** Whether nothing is at the path, rather than something else. */
   readonly absent: boolean;
 
   /** `reason` follows the path in the message. */
@@ -92,7 +92,7 @@ export class NetnsError extends Error {
  * console.log(stdout.toString().split(":")[1]); //  lo
  * ```
  *
- * @param home where {@linkcode Netns.run} returns to, open for as long as it is used; where the thread is when it is called, unless told
+ * @param home where {@linkcode Netns.run} returns to, open meanwhile; default: the thread's namespace at that call
  * @throws {NetnsError} if it is none
  */
 export function openNetns(path: string, home?: Netns): Netns {
@@ -151,7 +151,7 @@ function openCurrentNetnsFile(): Descriptor {
   return openFile(CURRENT_NETNS_PATH);
 }
 
-/** Stays open when the scope ends. */
+/** Disposing leaves it open. */
 const borrow = ({ fd }: { readonly fd: number }): Descriptor => ({ fd, [Symbol.dispose]() {} });
 
 function openNetnsFile(path: string): Descriptor {
@@ -170,7 +170,7 @@ function openNetnsFile(path: string): Descriptor {
   throw new NetnsError(path, "this is an ordinary file, not a namespace", false);
 }
 
-/** `openOriginal` opens the namespace to return to; without it, the thread is there already. */
+/** Without `openOriginal`, the thread is in this namespace already. */
 function newNetns(path: string, file: Descriptor, openOriginal: (() => Descriptor) | undefined): Netns {
   let route: NetlinkSocket | undefined;
   let nft: Netlink | undefined;
@@ -208,7 +208,7 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
   };
 }
 
-/** Where the thread is during {@linkcode Netns.run}, which may be nested. */
+/** Where the thread is during {@linkcode Netns.run}, possibly nested. */
 let entered: { readonly fd: number } | undefined;
 
 function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, call: () => Sync<T>): T {
@@ -218,7 +218,7 @@ function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, 
   try {
     setNetns(fd, path);
   } catch (error) {
-    // EPERM must not look like a missing namespace: DEL would take it for gone.
+    // EPERM must not look like a missing namespace: DEL would do nothing.
     if (!(error instanceof SystemError && error.code === "EINVAL")) throw error;
     throw new NetnsError(path, "this is not a network namespace", false, error);
   }
@@ -232,8 +232,7 @@ function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, 
 }
 
 /**
- * The kernel may be short of memory for a moment. Continuing in the wrong namespace would change the container instead of the
- * host.
+ * Retries, since memory may be short for a moment. In the wrong namespace, the host's changes would hit the container.
  */
 function returnTo(fd: number): void {
   for (let attempts = 1000; attempts > 0; attempts--) {

@@ -1,7 +1,6 @@
 /**
- * Locks for work in a network namespace.
- *
- * The lock is a file of root's: that of the namespace itself could be held forever by any process inside.
+ * Locks for work in a network namespace: files of root's, since any process inside could hold the namespace's own lock
+ * forever.
  *
  * @module
  */
@@ -12,10 +11,9 @@ import { fstat } from "./sys/stat.ts";
 
 const LOCK_DIRECTORY = "/run/cni/lock";
 const UNWRITABLE_ERRORS = ["EROFS", "EACCES", "EPERM", "ENOSPC", "EDQUOT", "ENOTDIR"];
-/** The holder of the namespace's own lock need not be ours. */
+/** For the namespace's own lock, whose holder need not be ours. */
 const SHARED_LOCK_TIMEOUT_MS = 1000;
 
-/** Work for one process at a time. */
 export type NetnsWork = "routing-tables" | "ruleset";
 
 export function netnsLockPath(identity: string, work: NetnsWork): string {
@@ -23,11 +21,9 @@ export function netnsLockPath(identity: string, work: NetnsWork): string {
 }
 
 /**
- * Takes the lock for one kind of work until the scope or the process ends. Where no file can be made, it locks the namespace
- * itself.
+ * Lets one process at a time do this work. Where no file can be made, it locks the namespace itself.
  *
- * @throws {LockedError} when the time is over
- * @throws {SystemError} `EINTR` if a blocked signal asks to end
+ * @throws as {@linkcode lockFile}
  */
 export function lockNetns(
   netns: { readonly fd: number; readonly path: string },

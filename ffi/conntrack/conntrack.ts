@@ -1,9 +1,8 @@
 /**
- * Tracked connections, over ctnetlink.
+ * Tracked connections, over ctnetlink. Until its entry is deleted, a peer that keeps sending reaches a container that
+ * is gone.
  *
- * A connection keeps its translation: a peer that keeps sending reaches a container that is gone until its entry is deleted.
- *
- * @see linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c
+ * @see linux/netfilter/nfnetlink_conntrack.h
  * @module
  */
 import type { Ip } from "../address.ts";
@@ -34,13 +33,12 @@ const CTA_PROTO_DST_PORT = 3;
 const CTA_FILTER_ORIG_FLAGS = 1;
 const CTA_FILTER_REPLY_FLAGS = 2;
 
-// The parts that a dump compares (include/net/netfilter/nf_conntrack_netlink, since Linux 5.8).
+// What a dump compares (include/net/netfilter/nf_conntrack_netlink, since Linux 5.8).
 const CTA_FILTER_F_CTA_IP_SRC = 1;
 const CTA_FILTER_F_CTA_IP_DST = 2;
 const CTA_FILTER_F_CTA_PROTO_NUM = 8;
 const CTA_FILTER_F_CTA_PROTO_DST_PORT = 32;
 
-/** struct nfgenmsg */
 const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
 const tupleAttrs = attrs(() => ({
   ip: [
@@ -80,7 +78,7 @@ const ctOperation = (name: string, type: number): FlowOp => ({
 const GET = ctOperation("GET", IPCTNL_MSG_CT_GET);
 const DELETE = ctOperation("DELETE", IPCTNL_MSG_CT_DELETE);
 
-/** A tracked connection: the addresses of its first packet, and of answers after translation. */
+/** Addresses of a connection's first packet, and of translated answers. */
 export interface Flow {
   readonly protocol: number;
   readonly source: Ip;
@@ -91,7 +89,7 @@ export interface Flow {
   readonly replySourcePort: number;
 }
 
-/** Connections to which all of this applies. */
+/** A connection must match all. */
 export interface FlowFilter {
   readonly family: 4 | 6;
   /** IPPROTO_UDP, … */
@@ -100,7 +98,7 @@ export interface FlowFilter {
   readonly originalPort?: number;
   /** The first packet's destination. */
   readonly originalAddress?: Ip;
-  /** The source of answers: the container. */
+  /** The container. */
   readonly replySource?: Ip;
 }
 
@@ -108,14 +106,14 @@ export function listFlows(nl: Netlink, filter: FlowFilter): Flow[] {
   return dumpMatching(nl, filter).map(({ flow }) => flow);
 }
 
-/** Deletes matching connections, so that their next packets are translated anew. @returns how many */
+/** The next packets are translated anew. @returns how many were deleted */
 export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flow) => boolean = () => true): number {
   const accepted = dumpMatching(nl, filter).filter(({ flow }) => accepts(flow));
-  // The id excludes a newer connection of the same peers.
+  // The id excludes newer connections of these peers.
   const requests = accepted.map(({ raw: { family, original, id, zone } }) =>
     request(DELETE, { family, original, id, zone }, NLM_F_ACK)
   );
-  // Ended connections are fine.
+  // Ignores ended connections.
   queryAllIfPresent(nl, requests);
   return requests.length;
 }
@@ -131,7 +129,7 @@ function dumpMatching(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: RawFl
 }
 
 /**
- * The kernel's filter. Not by IPv6 address: Linux 5.8 to at least 6.18 compares those the wrong way round.
+ * Leaves out IPv6 addresses: Linux 5.8 to at least 6.18 compares them the wrong way round.
  *
  * @see net/netfilter/nf_conntrack_netlink.c ctnetlink_filter_match_tuple()
  */

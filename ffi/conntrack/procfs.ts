@@ -1,7 +1,5 @@
 /**
- * Whether conntrack may have entries for a port, from procfs: 0.3 ms while there are few.
- *
- * Over netlink, the kernel walks a quarter of a million buckets: 9 ms, however few are used.
+ * Looks for conntrack entries in procfs: 0.3 ms while there are few. Over netlink, the kernel walks all buckets: 9 ms.
  *
  * @see net/netfilter/nf_conntrack_standalone.c ct_seq_show()
  * @module
@@ -10,13 +8,13 @@ import { SystemError } from "../sys/error.ts";
 import { openFile, readAvailable } from "../sys/file.ts";
 
 const PROCFS_PATH = "/proc/thread-self/net/nf_conntrack";
-/** Each gives a page of some 20 connections. Old kernels rescan their table for each. */
+/** Each gives some 20 connections; old kernels rescan their table for it. */
 const MAX_READS = 8;
 
 /**
- * Whether the thread's namespace may track a connection to one of these ports.
+ * In the thread's namespace.
  *
- * @returns true if it does, if there are many connections, or if the kernel has no such file
+ * @returns true also for many connections, or without the file
  */
 export function mayHaveEntriesFor(ports: readonly number[]): boolean {
   try {

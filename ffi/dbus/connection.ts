@@ -1,4 +1,4 @@
-/** A D-Bus client for calls that take and return text. @see https://dbus.freedesktop.org/doc/dbus-specification.html @module */
+/** A client for calls with text, see message.ts. @module */
 import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/poll.ts";
@@ -12,12 +12,12 @@ const SYS_connect = process.arch === "arm64" ? 203 : 42;
 
 /** The default of DBUS_SYSTEM_BUS_ADDRESS. */
 const SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket";
-/** A firewall answers when it has rebuilt its rules. */
+/** A firewall answers after rebuilding its rules. */
 const REPLY_TIMEOUT_MS = 20_000;
 const MAX_MESSAGE_BYTES = 1 << 20;
 
 export interface DbusConnection extends Disposable {
-  /** Calls a method and returns its text or boolean, if any. @throws {DbusError} */
+  /** Returns the answer's text or boolean, if any. @throws {DbusError} */
   call(call: MethodCall): string | boolean | undefined;
 }
 
@@ -37,8 +37,6 @@ export class DbusError extends Error {
 }
 
 /**
- * Connects to the system's bus.
- *
  * @param timeoutMs for each answer
  * @returns `undefined` if nobody listens
  * @throws {SystemError} `ETIMEDOUT` if a listener does not answer
@@ -60,7 +58,7 @@ export function findSystemBus(
   return undefined;
 }
 
-/** The sockets of a list of addresses: `unix:path=/run/bus,guid=…;unix:abstract=…`, with `%20` for a blank. */
+/** `addresses`: `unix:path=/run/bus,guid=…;unix:abstract=…`, with `%20` for a blank. */
 function socketAddresses(addresses: string): Uint8Array[] {
   return addresses.split(";").flatMap((address) => {
     const [, kind, value] = /^unix:(?:.*,)?(path|abstract)=([^,]+)/.exec(address) ?? [];
@@ -74,7 +72,7 @@ function socketAddresses(addresses: string): Uint8Array[] {
 
 function connect(fd: number, socketAddress: Uint8Array, timeoutMs: number): boolean {
   const NO_LISTENER_CODES = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
-  // struct timeval: 64-bit seconds and microseconds; it bounds connect(2) too.
+  // struct timeval: 64-bit seconds and microseconds; bounds connect(2) too.
   sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([Math.ceil(timeoutMs / 1000), 0, 0, 0]), 16);
   return ignoreErrors(NO_LISTENER_CODES, () => sys.syscall(SYS_connect, fd, socketAddress, socketAddress.length, 0)) !==
     undefined;
@@ -117,11 +115,11 @@ function receiveReply(stream: ByteStream, serial: number): MethodReply {
   }
 }
 
-/** Bytes in both directions. Each `send` starts the time limit for the answer. */
+/** Each `send` starts the time limit of the answer. */
 interface ByteStream {
   send(bytes: Uint8Array): void;
   receiveLine(): string;
-  /** The next bytes, left in place. */
+  /** Leaves the bytes in place. */
   peek(length: number): Uint8Array;
   take(length: number): Uint8Array;
 }

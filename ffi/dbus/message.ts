@@ -1,7 +1,5 @@
 /**
- * D-Bus messages, as far as calls with text need them.
- *
- * @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol
+ * The D-Bus messages of calls with text. @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol
  * @module
  */
 
@@ -15,11 +13,11 @@ export interface MethodCall {
 }
 
 export interface MethodReply {
-  /** The serial of the call. */
+  /** The call's serial. */
   readonly replySerial: number;
-  /** The name of the error, explained by `value`. */
+  /** Its name; `value` explains it. */
   readonly error?: string;
-  /** The first value, if text or boolean. */
+  /** The first value. */
   readonly value?: string | boolean;
 }
 
@@ -35,12 +33,12 @@ const REPLY_SERIAL = 5;
 const DESTINATION = 6;
 const SIGNATURE = 8;
 const LITTLE_ENDIAN = "l".charCodeAt(0);
-/** Includes the length of the fields that follow. */
+/** With the length of the fields that follow. */
 const FIXED_HEADER_BYTES = 16;
 
 const alignUp = (at: number, alignment: number): number => Math.ceil(at / alignment) * alignment;
 
-/** Writes each value at a multiple of its size. */
+/** Aligns each value to its size. */
 class Marshaller {
   readonly bytes: number[] = [];
 
@@ -65,7 +63,6 @@ class Marshaller {
   }
 }
 
-/** A call; its answer names `serial`. */
 export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
   const body = new Marshaller();
   for (const textFields of call.args) body.string(textFields);
@@ -101,15 +98,15 @@ export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
 
 const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
-/** The length of the message that starts with these 16 bytes. @throws {RangeError} if it cannot be read */
+/** Of the message that starts with these 16 bytes. @throws {RangeError} if it cannot be read */
 export function messageLength(start: Uint8Array): number {
-  // The sender chooses the byte order; all on one machine choose the same.
+  // The sender chooses the byte order: on one machine, the same.
   if (start[0] !== LITTLE_ENDIAN) throw new RangeError("Cannot read a D-Bus message: it is not little-endian");
   const view = viewOf(start);
   return alignUp(FIXED_HEADER_BYTES + view.getUint32(12, true), 8) + view.getUint32(4, true);
 }
 
-/** Reads an answer; `undefined` for other messages. @throws {RangeError} if it is cut short */
+/** `undefined` for other messages. @throws {RangeError} if it is cut short */
 export function decodeMethodReply(message: Uint8Array): MethodReply | undefined {
   if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
   const fieldsEnd = FIXED_HEADER_BYTES + u32At(message, 12);
@@ -123,7 +120,7 @@ export function decodeMethodReply(message: Uint8Array): MethodReply | undefined 
   };
 }
 
-/** Each field: a code, a signature of one type, the value. */
+/** Each is a code, a signature of one type, the value. */
 function readFields(message: Uint8Array, end: number): Map<number, string | number> {
   const fields = new Map<number, string | number>();
   for (let at = FIXED_HEADER_BYTES; at < end;) {
@@ -161,7 +158,7 @@ function u32At(message: Uint8Array, at: number): number {
 }
 
 function requireBytes(message: Uint8Array, at: number, length: number): void {
-  // NaN, from a length behind the end, fails too.
+  // NaN, from a length past the end, fails too.
   if (!(at + length <= message.length)) throw new RangeError("Cannot read a D-Bus message: it is cut short");
 }
 

@@ -1,6 +1,6 @@
 /**
- * Sockets that wait for clients, over sock_diag: listening TCP and SCTP sockets; bound UDP sockets without a peer, except
- * multicast ones.
+ * Sockets that wait for clients, over sock_diag: listening TCP and SCTP sockets, and UDP sockets without a peer, except
+ * multicast.
  *
  * @see linux/inet_diag.h, linux/sock_diag.h, net/ipv4/inet_diag.c
  * @module
@@ -18,12 +18,11 @@ const INET_DIAG_SKV6ONLY = 11;
 const INET_DIAG_BC_S_GE = 2;
 const INET_DIAG_BC_S_LE = 3;
 
-// net/tcp_states.h; UDP has one for sockets without a peer.
+// net/tcp_states.h; UDP sockets without a peer have one too.
 const TCP_CLOSE = 7;
 const TCP_LISTEN = 10;
 
-/** struct inet_diag_sockid */
-const socketId = {
+const inetDiagSockid = {
   sport: be16,
   dport: be16,
   ...{ src0: be32, src1: be32, src2: be32, src3: be32 },
@@ -33,24 +32,21 @@ const socketId = {
   cookie1: u32,
 };
 const requestAttributes = () => ({ bytecode: [INET_DIAG_REQ_BYTECODE, bytes] }) as const;
-/** struct inet_diag_req_v2 */
 const inetDiagReqV2 = message(
   "sockets of a family",
-  struct({ family: u8, protocol: u8, extensions: u8, pad0: u8, states: u32, ...socketId }),
+  struct({ family: u8, protocol: u8, extensions: u8, pad0: u8, states: u32, ...inetDiagSockid }),
   requestAttributes,
 );
-/** struct inet_diag_req */
 const inetDiagReq = message(
   "sockets of TCP",
-  struct({ family: u8, srcLen: u8, dstLen: u8, extensions: u8, ...socketId, states: u32, pad0: u32 }),
+  struct({ family: u8, srcLen: u8, dstLen: u8, extensions: u8, ...inetDiagSockid, states: u32, pad0: u32 }),
   requestAttributes,
 );
-/** struct inet_diag_msg */
 const inetDiagMsg = message(
   "socket",
   struct({
     ...{ family: u8, state: u8, timer: u8, retrans: u8 },
-    ...socketId,
+    ...inetDiagSockid,
     ...{ expires: u32, rqueue: u32, wqueue: u32, uid: u32, inode: u32 },
   }),
   () => ({ v6Only: [INET_DIAG_SKV6ONLY, u8] }),
@@ -63,33 +59,33 @@ const GET_BY_FAMILY: Operation<typeof inetDiagReqV2> = {
 const GET_TCP: Operation<typeof inetDiagReq> = { name: "TCPDIAG_GETSOCK", type: TCPDIAG_GETSOCK, spec: inetDiagReq };
 
 export interface Listener {
-  /** Unspecified (0.0.0.0, ::) means all of the host's. */
+  /** Unspecified (0.0.0.0, ::): all of the host's. */
   readonly address: Ip;
   readonly port: number;
-  /** Whether IPv4 does not reach an IPv6 socket. */
+  /** IPv4 does not reach it. */
   readonly v6Only: boolean;
-  /** User id of its owner. */
+  /** The owner's. */
   readonly uid: number;
   /** As in /proc/PID/fd: `socket:[inode]`. */
   readonly inode: number;
 }
 
 /**
- * The sockets that wait on a port range, over IPv4 and IPv6.
+ * Over IPv4 and IPv6.
  *
  * @param protocol IPPROTO_TCP, IPPROTO_UDP, …
- * @throws {NetlinkError} `ENOENT` if the kernel does not know the protocol or cannot list its sockets
+ * @throws {NetlinkError} `ENOENT` if the kernel cannot list the protocol's sockets
  */
 export function listListeners(nl: Netlink, protocol: number, firstPort: number, lastPort: number): Listener[] {
   const states = 1 << (protocol === IPPROTO_UDP ? TCP_CLOSE : TCP_LISTEN);
   const bytecode = portRangeBytecode(firstPort, lastPort);
-  // The old request lists both families at once. Each request walks a table of up to 64,000 buckets.
+  // The old request lists both families at once; each request walks up to 64,000 buckets.
   const sockets: readonly unknown[] = protocol === IPPROTO_TCP
     ? dump(nl, GET_TCP, { family: AF_INET, states, bytecode }, inetDiagMsg)
     : [AF_INET, AF_INET6].flatMap((family) =>
       dump(nl, GET_BY_FAMILY, { family, protocol, states, bytecode }, inetDiagMsg)
     );
-  // Not every protocol's module runs the bytecode.
+  // Not all protocols run the bytecode.
   return (sockets as readonly DiagSocket[]).map(listenerOf).filter(({ address, port }) =>
     port >= firstPort && port <= lastPort && !isMulticast(address)
   );
@@ -98,8 +94,8 @@ export function listListeners(nl: Netlink, protocol: number, firstPort: number, 
 type DiagSocket = MessageOut<typeof inetDiagMsg>;
 
 /**
- * A filter program: struct inet_diag_bc_op { u8 code, yes; u16 no; } twice per comparison, the port in the second one's `no`.
- * `yes` and `no` are jumps in bytes; four behind the end refuses the socket.
+ * struct inet_diag_bc_op { u8 code, yes; u16 no; } twice per comparison, the port in the second one's `no`. `yes` and
+ * `no` jump by bytes; four past the end refuses the socket.
  */
 function portRangeBytecode(firstPort: number, lastPort: number): Uint8Array {
   const OP_PAIR_BYTES = 8;
