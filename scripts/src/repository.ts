@@ -1,11 +1,9 @@
 /** Where the repository is and which source files it has. @module */
-
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** The root of the repository, whatever the working directory. */
 export const REPOSITORY_ROOT = join(fileURLToPath(import.meta.url), "../../..");
 
 /** An empty directory, which goes with the scope. */

@@ -42,10 +42,7 @@ export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
   ];
 }
 
-/**
- * The time of ADD above that of an empty program, less that of a C program for the same requests above one that makes none. Page faults
- * of the program are in it, the kernel's work on the requests is not.
- */
+/** ADD less the start of a compiled program, and less the kernel's work, which a C program with the same requests measures. */
 function timeAboveFloor(samples: Samples, floor: unknown): BenchRow {
   const what = "User-space time of a bridge ADD above an empty compiled program";
   if (typeof floor === "string") return missingRow(what, floor);

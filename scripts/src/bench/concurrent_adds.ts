@@ -8,7 +8,6 @@ import { awaitNamespaceCleanup } from "./measure.ts";
 import { type BenchRow, row } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, newBenchContainer } from "./workspace.ts";
 
-/** ADDs of many containers at once. */
 type ConcurrentRun = ReturnType<typeof runConcurrently>;
 
 export function concurrentAddRows(bench: BenchWorkspace): readonly BenchRow[] {

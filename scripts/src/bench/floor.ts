@@ -1,11 +1,4 @@
-/**
- * The floor: a static C program that makes the requests of one of our calls and nothing else.
- *
- * The call is traced once; its requests, with their bytes, are compiled into `floor.c`. So the floor is in step with the product: a request
- * more or less is one more or less in both, and their number is in the results.
- *
- * @module
- */
+/** The floor: a static C program with the requests, byte for byte, that one of our calls made when it was traced. @module */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NLMSG_ERROR, NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
@@ -22,7 +15,6 @@ import {
   withoutRuntimeCalls,
 } from "../harness/trace.ts";
 
-/** A compiled floor. */
 export interface Floor {
   /** How many requests it makes, as text: `259 system calls, 36 of them messages`. */
   readonly requests: string;
@@ -30,10 +22,7 @@ export interface Floor {
   run(host: Netns, container: Netns): number;
 }
 
-/**
- * How the arguments of a call are replayed: a number or descriptor (n), a path (p), what was written (w), room to read into (r), an option's
- * value (o), times (t), an address (a), descriptors that are sent (d), room for messages (m).
- */
+/** Arguments: number (n), path (p), written bytes (w), room (r), option (o), times (t), address (a), descriptors (d), messages (m). */
 const CALLS: Readonly<Record<string, string>> = {
   n: "close fsync fdatasync",
   nn: "ftruncate flock setns",
@@ -67,7 +56,7 @@ const OF_THE_RUNTIME = /^(mmap|getcwd|ioctl|epoll_create1|epoll_ctl|eventfd2|fcn
 
 const OWN_NETNS = "/proc/thread-self/ns/net";
 
-/** The result of `record`, or the reason why there is none. */
+/** Gives the reason instead where a floor cannot be made. */
 export function recordedOrReason<T>(record: () => T): T | string {
   if (!Bun.which("cc")) return "no compiler";
   if (!Bun.which("strace")) return "no strace";
@@ -78,7 +67,7 @@ export function recordedOrReason<T>(record: () => T): T | string {
   }
 }
 
-/** Traces `command`, whose container is `container`, and compiles the floor of it. The command has been carried out then. */
+/** Carries out `command` once, traced, and compiles its floor. */
 export function recordFloor(
   state: string,
   name: string,
@@ -122,7 +111,6 @@ function ownCalls(calls: readonly TracedCall[], container: string): readonly Tra
   return withoutRuntimeCalls(calls.slice(first), OF_THE_RUNTIME);
 }
 
-/** The header that `floor.c` includes. */
 function requestsSource(calls: readonly TracedCall[], container: string): string {
   const lines = calls.map((call) => requestSource(call, container)).join("\n");
   const first = Math.min(...calls.map(openedDescriptor).filter((fd) => fd >= 0));
@@ -132,7 +120,6 @@ function requestsSource(calls: readonly TracedCall[], container: string): string
 /** The descriptor that a call opened, or -1. */
 const openedDescriptor = ({ name, result }: TracedCall): number => ["openat", "socket"].includes(name) ? result : -1;
 
-/** A request as the initializer of a `struct request`. */
 function requestSource(call: TracedCall, container: string): string {
   const signature = SIGNATURES.get(call.name);
   if (signature === undefined) throw new Error(`Cannot replay the system call "${call.name}": add it to CALLS`);
@@ -198,11 +185,7 @@ function descriptors(text: string): string {
   return `{ BYTES, 0, &(struct msghdr){ ${message} } }`;
 }
 
-/**
- * `[{msg_hdr={…, msg_iov=[{iov_base="…", iov_len=8192}], …}, msg_len=52}, …]`: the parts of the room that messages come into.
- *
- * @param count how many there are, of which the trace shows those that something came into
- */
+/** `[{msg_hdr={…, msg_iov=[{iov_base="…", iov_len=8192}], …}, msg_len=52}, …]`: only messages that came, of `count` that had room. */
 function messages(text: string, count: number): string {
   const length = Number(/iov_len=(\d+)/.exec(text)?.[1] ?? 8192);
   const headers = Array.from({ length: count }, (_, at) => {

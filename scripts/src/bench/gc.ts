@@ -1,4 +1,3 @@
-/** Garbage collection of stale attachments. @module */
 import { createNetns } from "../../../ffi/netns.ts";
 import { firstProgram } from "../harness/invocation.ts";
 import { runSuccessfully } from "../harness/process.ts";

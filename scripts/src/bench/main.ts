@@ -1,9 +1,4 @@
-/**
- * The measurement behind `scripts/bench`: every row runs its sides in turn, so that a machine whose speed drifts slows all of them, and
- * prints medians and whether the goals are met.
- *
- * @module
- */
+/** The body of `scripts/bench`: measures our sides and others' in turn, and prints medians and whether the goals are met. @module */
 import { writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";

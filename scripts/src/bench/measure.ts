@@ -1,8 +1,4 @@
-/**
- * Measuring sides against each other: each round runs every side once, in turn, so that a machine whose speed drifts slows all of them.
- *
- * @module
- */
+/** Measures sides in turn, so that a machine whose speed drifts slows all of them. @module */
 import { readdirSync, readFileSync } from "node:fs";
 
 /** The values of each side, in the order of the rounds. A side `run` that gives `{ add, del }` is found as `run.add` and `run.del`. */
@@ -11,11 +7,7 @@ export type Samples = Readonly<Record<string, readonly number[]>>;
 /** How long a row may take before it ends early, so that the whole remains a matter of minutes. */
 const ROW_TIME_LIMIT_MS = 25_000;
 
-/**
- * Runs all sides in turn, `rounds` times and a few times before. `round` counts from 0, those before included.
- *
- * @param options how often a side is run before its values count, and how many rounds are made however long they take
- */
+/** `round` counts from 0; the first `warmUp` do not count, and `minimumRounds` are made however long they take. */
 export function interleave(
   rounds: number,
   sides: Readonly<Record<string, (round: number) => number | Readonly<Record<string, number>>>>,

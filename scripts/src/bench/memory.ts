@@ -24,7 +24,6 @@ export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
   ]);
 }
 
-/** The memory of each plugin of a chain, by its type. */
 function measureChain(bench: BenchWorkspace, directory: string, network: Network) {
   using scope = new DisposableStack();
   const host = scope.use(createNetns());

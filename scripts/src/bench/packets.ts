@@ -17,7 +17,6 @@ const { connect, listen } = dlopen("libc.so.6", {
   listen: { args: ["i32", "i32"], returns: "i32" },
 }).symbols;
 
-/** A `struct sockaddr_in`. */
 const socketAddress = (ip: readonly number[], port: number): Uint8Array =>
   new Uint8Array([AF_INET, 0, port >> 8, port & 255, ...ip, 0, 0, 0, 0, 0, 0, 0, 0]);
 
@@ -36,7 +35,6 @@ function openServer(type: number, port: number): number {
   return fd;
 }
 
-/** A neighbour of the host, by which packets come in. */
 export function addPeerHost(scope: DisposableStack, host: Netns): Netns {
   const outside = scope.use(createNetns());
   connectHosts(
@@ -46,10 +44,7 @@ export function addPeerHost(scope: DisposableStack, host: Netns): Netns {
   return outside;
 }
 
-/**
- * Measures once, for the ports of `container`, in microseconds: a connection to the published TCP port, from the first packet to the
- * answer, and one more packet of a conversation with the published UDP port.
- */
+/** Medians in µs: a connection to the published TCP port of `container`, and a packet of a flow to its published UDP port. */
 export function packetCost(outside: Netns, { namespace, portMappings: [tcp, udp] }: BenchContainer) {
   const servers = namespace.run(
     () => [openServer(SOCK_STREAM, tcp!.containerPort), openServer(SOCK_DGRAM, udp!.containerPort)],

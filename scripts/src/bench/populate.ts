@@ -28,10 +28,7 @@ export function attachContainers(
 /** A chain that the reference makes for a container: named by 24 digits, or by 21 where the name is longer. */
 const CHAIN = /^-A POSTROUTING -s ([\d.]+)\/32 .*-j CNI-([0-9a-f]{21})([0-9a-f]{3})$/m;
 
-/**
- * Gives the host of the reference what `from` to `to` more containers would: copies of the rules that it made for its only container, and
- * their reservations. They have no interfaces, so the reference is faster than it would be.
- */
+/** Copies the rules and reservations of the reference's only container. Without interfaces the copies are faster than real ones. */
 export function copyRules(host: Netns, bench: BenchWorkspace, network: Network, from: number, to: number): void {
   const saved = host.run(() => runSuccessfully({ argv: ["iptables-save"] })).stdout;
   const [, address, digits] = CHAIN.exec(saved) ?? [];

@@ -47,7 +47,6 @@ export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
   });
 }
 
-/** Reservations as the reference writes them. */
 function fill(directory: string, count: number): void {
   mkdirSync(directory, { recursive: true });
   const address = (number: number) => `10.66.${number >> 8}.${number & 255}`;

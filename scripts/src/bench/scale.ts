@@ -11,10 +11,7 @@ import { type BenchWorkspace, chainNetwork, type Contender, newBenchContainer, n
 
 /** How long the reference may take in all, in milliseconds; it grows by the container. */
 const REFERENCE_LIMIT_MS = 60_000;
-/**
- * So many new containers disturb: each solicits IPv6 routers three times in its first twelve seconds, and the bridge forwards every
- * solicitation to all others, which is millions of packets.
- */
+/** From so many on, wait: each new container solicits IPv6 routers for twelve seconds, and the bridge floods that to all others. */
 const DISTURBING_COUNT = 1000;
 const ROUTER_SOLICITATION_MS = 15_000;
 /** Numbers of the containers that are measured, above those that stay. */
@@ -122,7 +119,6 @@ function growth(samples: Samples, most: number): readonly BenchRow[] {
   );
 }
 
-/** Attaches one more container to each host and sends packets to its ports. */
 function packetRows(
   scope: DisposableStack,
   bench: BenchWorkspace,

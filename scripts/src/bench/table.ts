@@ -2,7 +2,6 @@
 import { markdownTable } from "../harness/markdown.ts";
 import { median } from "../harness/statistics.ts";
 
-/** One line, as a person reads it. */
 export interface BenchRow {
   readonly what: string;
   readonly cni: string;
@@ -20,7 +19,6 @@ export interface ScaleLine {
   readonly points: readonly { readonly containers: number; readonly ms: number }[];
 }
 
-/** The contents of `bench/latest.json`. */
 export interface BenchFigures {
   readonly about: string;
   readonly rows: readonly BenchRow[];
@@ -68,12 +66,10 @@ export function row(
   };
 }
 
-/** A row that could not be measured. */
 export const missingRow = (what: string, why: string): BenchRow => ({
   ...{ what, cni: "", against: "", result: why, goal: "", verdict: "" },
 });
 
-/** All tables as Markdown. */
 export function formatMarkdown({ about, rows, lines, remarks }: BenchFigures): string {
   const cells = rows.map((
     { what, cni, against, result, goal, verdict },

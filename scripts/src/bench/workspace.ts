@@ -54,7 +54,6 @@ export function chainNetwork(bench: BenchWorkspace, name: string): Network {
   return { ...network, plugins: [...network.plugins, PORTMAP, { type: "firewall" }, { type: "tuning" }] };
 }
 
-/** A container whose namespace is open. */
 export interface BenchContainer extends Container {
   readonly namespace: Netns;
 }
@@ -74,7 +73,6 @@ export const portMappingsOf = (number: number, isUdp = false) => [
 /** Attaches and detaches. All give the milliseconds that the programs took, without what makes their requests. */
 export type Contender = ReturnType<typeof newContender>;
 
-/** Calls the plugins of a network on a host. */
 export function newContender(host: Netns, invocation: Invocation, network: Network) {
   const caller = new Caller(invocation);
   const call = (verb: Verb) => (container: Container): number => {

@@ -5,7 +5,6 @@ import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { loadFixtures } from "../../../testing/fixture.ts";
 import { kernelHasLinkKind, runIp } from "../../../testing/netns.ts";
 
-/** A call of the program, by whichever means it is started. */
 export interface MeasuredCall {
   /** The name that it is called by. */
   readonly name: string;
@@ -66,7 +65,6 @@ export function pluginRounds(scope: DisposableStack, state: string, name: string
   };
 }
 
-/** Rounds of a whole chain by one process. */
 export function chainRounds(scope: DisposableStack, state: string): CostRound {
   const typical = ["bridge", "portmap", "firewall", "tuning"].map((type) => ({
     ...{ type, ...FIXTURES[type]!.typical.config(state) },

@@ -5,17 +5,13 @@ import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import type { CostRow, CostRows } from "./measure.ts";
 
-/** The record. */
 export interface Budget {
   /** Processor and kernel: `x64, Linux 6.18.5`. */
   readonly machine: string;
   readonly rows: CostRows;
 }
 
-/**
- * How much more than recorded a figure may be: a part of it, and some; and the part on another processor or kernel, whose messages and pages
- * are others. Names of directories are among the bytes read; a dump has one more answer when it fills a buffer.
- */
+/** How much more is allowed: a part, a number (paths and dumps vary), and the part on another processor or kernel. */
 const HEADROOM: Readonly<Record<keyof CostRow, readonly [part: number, some: number, partElsewhere: number]>> = {
   syscalls: [0.03, 0, 0.05],
   setns: [0, 0, 0],
@@ -56,10 +52,7 @@ export function writeBudget({ machine, rows }: Budget): void {
   );
 }
 
-/**
- * Compares the measured verbs of a plugin with those recorded, on `machine`: what is over the budget, and what could be recorded. Recorded
- * verbs that could not be measured are left out.
- */
+/** What is over the budget, and what could be recorded. Recorded verbs that were not measured are left out. */
 export function compareWithBudget(budget: Budget, name: string, measured: CostRows[string], machine: string) {
   const problems: string[] = [];
   const notes: string[] = [];

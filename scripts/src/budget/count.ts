@@ -3,10 +3,7 @@ import { NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
 import { AF_NETLINK } from "../../../ffi/sys/uapi.ts";
 import { parseTrace, pathOf, type TracedCall, withoutRuntimeCalls } from "../harness/trace.ts";
 
-/**
- * The start of a strace command to count with. Threads are not followed: there must be none, and a first one
- * is seen here.
- */
+/** Threads are not followed: there must be none, and a first one is seen as `clone`. */
 export const COUNT_STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "read=all", "-e", "write=all"];
 
 /** The runtime does these for its heap, its threads and its event loop whenever it likes. */
@@ -51,7 +48,6 @@ export function countTrace(text: string) {
 
 const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
 
-/** The calls after the start, without those of the runtime. */
 function ownCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
   const start = calls.findIndex(({ name, args }) => name === "openat" && pathOf(args[1]) === START);
   if (start < 0) throw new Error(`Cannot find where the program begins in its trace: "${START}" is not opened`);

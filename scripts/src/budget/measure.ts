@@ -1,4 +1,3 @@
-/** Measures what every verb of a plugin costs. @module */
 import { copyFileSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { compileEmptyProgram } from "../bench/workspace.ts";
@@ -20,10 +19,8 @@ export interface CostRow extends CallCost {
 /** By plugin and verb: `rows.bridge.ADD`. */
 export type CostRows = Readonly<Record<string, Readonly<Record<string, CostRow>>>>;
 
-/** The compiled program, and an empty one compiled in the same way. */
 export type MeasuredPrograms = ReturnType<typeof prepareBudget>;
 
-/** Copies the program `cni` and compiles an empty one. */
 export function prepareBudget(cni: string) {
   // A tmpfs: on a disk, the kernel maps more or less of a program with one page fault, as its pages came into memory.
   const directory = newScratchDirectory("/dev/shm");

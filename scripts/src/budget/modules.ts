@@ -1,12 +1,4 @@
-/**
- * Loaded before the program, from its sources: writes the files that were loaded when it ends, one per line, into the one that
- * `BUDGET_MODULES` names.
- *
- * The bundler keeps a module in a chunk that is loaded exactly when one of those that import it is, so that the sources tell
- * what the compiled program evaluates.
- *
- * @module
- */
+/** Preloaded before the program's sources: lists the files that are loaded. The chunks of the compiled program match them. @module */
 import { appendFileSync, readFileSync } from "node:fs";
 
 const output = process.env.BUDGET_MODULES ?? "";

@@ -1,9 +1,4 @@
-/**
- * Puts the numbers of named constants where their names are used: every top-level variable costs every call of the binary 0.7 µs, used
- * or not, and the kernel's headers have hundreds. The bundler does it for what is in a function only.
- *
- * @module
- */
+/** Inlines named numbers: every top-level variable costs each call 0.7 µs, used or not; the bundler inlines within functions only. @module */
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import type { Processor } from "./runtime_patch.ts";
@@ -18,11 +13,7 @@ const IMPORT = /^import (?:\* as (\w+)|\{([^}]*)\}) from "(\.[^"]+)";/gm;
 
 type Constants = ReadonlyMap<string, string>;
 
-/**
- * Copies the product's sources below `directory`, with the numbers of constants in the place of their names.
- *
- * @param processor some constants are others on arm64
- */
+/** Copies the product's sources below `directory` with constants inlined; some differ on arm64. */
 export function copyInlined(directory: string, processor: Processor): void {
   const paths = productSources();
   const texts = new Map(paths.map((path) => [path, readFileSync(join(REPOSITORY_ROOT, path), "utf8")]));
@@ -45,7 +36,6 @@ export function declarationsIn(text: string, processor: Processor): Constants {
   }));
 }
 
-/** The text of a module with numbers for names, line by line as it was. */
 export function inline(path: string, text: string, declared: ReadonlyMap<string, Constants>): string {
   const knownConstants = new Map(declared.get(path));
   for (const [, module, names, from = ""] of text.matchAll(IMPORT)) {

@@ -1,12 +1,7 @@
 /**
- * Adds to a compiled executable a few instructions that run before the JavaScript runtime does; on arm64 there are none yet.
- *
- * Without /proc, with a small stack or a small address space the runtime crashes before our code runs, and prints a page about itself. These
- * instructions end the process with one sentence instead, as an error object where a plugin was called. They stand where the linker left a
- * gap between functions, so that no offset in the file moves, and the ELF header's entry point leads to them.
- *
- * @see elf(5) e_entry, Elf64_Phdr
- * @module
+ * Adds instructions that run before the JavaScript runtime, which crashes without /proc or with a small stack or address space: they end
+ * the process with one sentence. They fill a gap between functions, so that no offset moves. There are none on arm64 yet.
+ * @see elf(5) e_entry, Elf64_Phdr @module
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,17 +1,8 @@
 /**
- * Closes, in a compiled executable, the environment variables that would let a caller steer the JavaScript runtime inside it: BUN_BE_BUN
- * turns it into the bun command line, BUN_OPTIONS injects flags, BUN_INSPECT opens a debugger, BUN_BYTECODE_ORDER_OUT writes a file,
- * BUN_JSC_useJIT=0 disables bun:ffi. The runtime has no switch for any of them.
- *
- * A NUL in the first byte of its name closes a variable: getenv("") finds nothing. Another character would only rename it, since execve()
- * accepts any string as an entry. No offset in the file moves, and only the first byte changes, because the linker shares the tails of strings.
- *
- * The counts belong to one exact version of the runtime: another one fails the build instead of shipping with a hole.
- *
- * @module
+ * Closes the environment variables that steer the JavaScript runtime: BUN_BE_BUN, BUN_OPTIONS, BUN_INSPECT, … It has no switch for any.
+ * A NUL in the first byte of its name closes one: getenv("") finds nothing, while execve() accepts any other string. Only the first byte
+ * changes: the linker shares the tails of strings. The counts belong to one version of the runtime: another fails the build. @module
  */
-
-/** The processors the patch is known for. */
 export type Processor = "x64" | "arm64";
 
 /** A single edit: `find` must occur exactly once; the byte(s) at `at` become `put`. */
@@ -21,7 +12,6 @@ interface CodeEdit {
   readonly put: readonly number[];
 }
 
-/** The contents that one build of the runtime must have. */
 interface Expected {
   readonly bunNames: number;
   readonly otherNames: readonly string[];
@@ -36,10 +26,7 @@ export const PATCHED_RUNTIME = "1.4.4";
 /** Variables without the prefix: the first disables bun:ffi, the fourth makes a descriptor of the caller a channel. */
 const OTHER_NAMES = ["JavaScriptCoreUseJIT", "JSC_SIGNAL_FOR_GC", "WTF_numberOfProcessorCores", "NODE_CHANNEL_FD"];
 
-/**
- * BUN_JSC_<option> is not read by name: a loop over the whole environment compares the prefix letter by letter, in
- * code. Its first comparison ("is this a B?") skips the entry when it fails; made unconditional, it skips every entry.
- */
+/** A loop over the environment compares BUN_JSC_ letter by letter. Its first jump ("is this a B?"), made unconditional, skips every entry. */
 const EXPECTED: Readonly<Record<Processor, Expected>> = {
   x64: {
     bunNames: 94,
@@ -69,17 +56,12 @@ const EXPECTED: Readonly<Record<Processor, Expected>> = {
   },
 };
 
-/** A part of a file: the offset of its first byte, and of the first behind it. */
 export interface ByteRange {
   readonly start: number;
   readonly end: number;
 }
 
-/**
- * Where our own program is in `file`, a compiled executable that still has its section table.
- *
- * @see elf(5) Elf64_Ehdr, Elf64_Shdr
- */
+/** Where our program is in an executable that still has its section table. @see elf(5) Elf64_Ehdr, Elf64_Shdr */
 export function programRange(file: Buffer): ByteRange {
   const table = Number(file.readBigUInt64LE(0x28));
   const size = file.readUInt16LE(0x3a);
@@ -97,13 +79,7 @@ export function programRange(file: Buffer): ByteRange {
   throw new Error('Cannot find the program in the executable: it has no section ".bun"');
 }
 
-/**
- * Empties the names in `file`, the bytes of a compiled executable, in place.
- *
- * @param program where our own program is, which is left alone: what its bytes happen to look like changes with every build
- * @returns how many
- * @throws {Error} When the runtime inside is not the one the counts were taken from.
- */
+/** Empties the names outside `program`, whose bytes change with every build. @returns how many @throws {Error} if the runtime is another */
 export function closeEnvironment(file: Buffer, processor: Processor, program: ByteRange): number {
   const expected = EXPECTED[processor];
   const runtime = Buffer.from(file).fill(0, program.start, program.end);
@@ -119,12 +95,7 @@ export function closeEnvironment(file: Buffer, processor: Processor, program: By
   return names.length + others.length;
 }
 
-/**
- * Switches off, in place, a default of the runtime: once the heap has 32 blocks, a thread touches memory for further ones ahead of their
- * use. A call of a plugin ends before it needs them, and pays 0.6 ms.
- *
- * @throws {Error} When the runtime inside is not the one the place was taken from.
- */
+/** Stops a thread from touching memory ahead of its use once the heap has 32 blocks: a call ends before, and would pay 0.6 ms. */
 export function skipWarmUp(file: Buffer, processor: Processor): void {
   const { warmUp } = EXPECTED[processor];
   if (!warmUp) return;
@@ -132,13 +103,7 @@ export function skipWarmUp(file: Buffer, processor: Processor): void {
   Buffer.from(warmUp.put).copy(file, start + warmUp.at);
 }
 
-/**
- * Takes the section table out of the ELF header of `file`, in place. `strip` would rewrite a file that has one so
- * that the runtime no longer finds the program in it and silently becomes the bun command line; on a file without
- * it refuses. The kernel and the dynamic loader use the program headers only.
- *
- * @see elf(5) e_shoff, e_shnum, e_shstrndx
- */
+/** Drops the section table: strip(1) would rewrite the file so that the runtime finds no program and becomes bun. @see elf(5) e_shoff */
 export function refuseStrip(file: Buffer): void {
   const elf64LittleEndian = [0x7f, 0x45, 0x4c, 0x46, 2, 1];
   if (elf64LittleEndian.some((byte, index) => file[index] !== byte)) {

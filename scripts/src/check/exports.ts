@@ -1,15 +1,6 @@
-/**
- * Checks that an exported name means one thing in the whole tree, so that a search for it finds one declaration.
- *
- * Functions that are called through their module's name are exempt: `link.add` and `rule.add` are two names. Reads export
- * and import statements as `deno fmt` writes them.
- *
- * @module
- */
-
+/** Checks that an exported name means one thing. Exempt are functions called through a module's name: `link.add`, `rule.add`. @module */
 import { join } from "node:path";
 
-/** A declaration that a file exports. */
 export interface Declaration {
   readonly path: string;
   readonly line: number;
@@ -66,7 +57,6 @@ function importedNames(sources: ReadonlyMap<string, string>) {
   return { namespaces, names };
 }
 
-/** Exports under another name than the declaration's: two names for one thing. */
 function renamedExports(path: string, source: string): readonly string[] {
   return [...source.matchAll(/^export (?:type )?\{[^}]*?([\w$]+) as ([\w$]+)[^}]*\}/gm)].map((
     { index, 1: from, 2: to },

@@ -1,13 +1,7 @@
-/**
- * Checks docs/glossary.md: few terms, each explained in one or two sentences, each with a file that exists.
- *
- * @module
- */
-
+/** Checks docs/glossary.md: few terms, each with a file that exists and one or two sentences. @module */
 /** More terms than this mean that names in the code are at fault. */
 const MAX_TERMS = 15;
 
-/** Problems of the glossary as `docs/glossary.md: text`. */
 export function glossaryProblems(text: string, fileExists: (path: string) => boolean): readonly string[] {
   const entries = text.split(/^- /m).slice(1).map((entry) => entry.replace(/\s+/g, " ").trim());
   const problems = entries.length > MAX_TERMS ? [`${entries.length} terms, ${MAX_TERMS} are the limit`] : [];

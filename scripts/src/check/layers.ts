@@ -1,18 +1,9 @@
-/**
- * Checks that imports point down the layers, that the kernel is reached in one place, and that no file outgrows one idea. Tests may import
- * any layer, but no other plugin's files. Reads import statements as `deno fmt` writes them.
- *
- * @module
- */
-
+/** Checks that imports point down the layers and only one file reaches the kernel. Tests may import all but other plugins' files. @module */
 import { join } from "node:path";
 
 /** One folder or file of the product and what it may import besides itself. */
 interface Layer {
-  /**
-   * A folder ending in `/`, a file, or `plugins/*`: each plugin is a layer of its own. Its `docs.ts` is not part of it, since no call
-   * loads that.
-   */
+  /** A folder ending in `/`, a file, or `plugins/*`, each plugin but its `docs.ts`, which no call loads. */
   readonly path: string;
   /** Paths of other rows, or of single files in them. `type:` in front allows `import type` only. */
   readonly imports: readonly string[];
@@ -89,7 +80,6 @@ const MAX_LINES = 500;
 /** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */
 type ImportForm = "import" | "import type" | "import()";
 
-/** An import statement found in a file. */
 export interface Import {
   readonly line: number;
   readonly form: ImportForm;
@@ -125,7 +115,6 @@ function importedFiles(path: string, source: string, sources: ReadonlyMap<string
   return new Set(targets.filter((target) => sources.has(target)));
 }
 
-/** Problems of one file. */
 export function fileProblems(path: string, source: string): readonly string[] {
   const lines = source.split("\n");
   const layer = layerOf(path);
@@ -146,7 +135,6 @@ export function fileProblems(path: string, source: string): readonly string[] {
   ];
 }
 
-/** Files that only tests may load. */
 const isForTests = (path: string): boolean =>
   /^(testing|e2e|scripts)\//.test(path) || /(_test|\/fixture)\.ts$/.test(path);
 

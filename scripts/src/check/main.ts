@@ -1,9 +1,4 @@
-/**
- * The checks that need no test run: format, lint, types, documentation, layers, exported names, glossary. `scripts/test` counts each as one
- * test.
- *
- * @module
- */
+/** The checks without a test run: format, lint, types, documentation, layers, names, glossary. @module */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
@@ -11,7 +6,6 @@ import { exportProblems } from "./exports.ts";
 import { glossaryProblems } from "./glossary.ts";
 import { importProblems } from "./layers.ts";
 
-/** One line of the report. */
 export interface CheckStep {
   readonly name: string;
   /** The text to show, empty if all is well. */
@@ -45,7 +39,6 @@ const readSources = () => new Map(listSources().map((path) => [path, read(path)]
 const isFile = (path: string): boolean => existsSync(join(REPOSITORY_ROOT, path));
 const deno = "node_modules/.bin/deno";
 
-/** The checks, in the order in which they run. */
 export const CHECKS: readonly CheckStep[] = [
   { name: "deno fmt --check", run: () => runCommandStep(deno, "fmt", "--check") },
   { name: "deno lint", run: () => runCommandStep(deno, "lint") },

@@ -1,23 +1,13 @@
-/**
- * The body of `scripts/conformance`: runs the tests in e2e/conformance/, each of which is named after a statement of
- * testdata/conformance/checklist.tsv, and prints what came of every statement. Exit status 1 if one does not hold.
- *
- * @module
- */
+/** The body of `scripts/conformance`: runs e2e/conformance/ and prints a verdict per statement of testdata/conformance/checklist.tsv. @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { listSources, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { TestCase } from "../test/junit.ts";
 import { runFile } from "../test/run_file.ts";
 
-/** A line of the checklist. */
 export type Statement = ReturnType<typeof readChecklist>[number];
 
-/**
- * The statements of the specification. `versions` is the first and the last that says so; `main` is newer than the last release. `who` is
- * bound: R runtime, P plugin, A administrator. The level `IMP` is the present tense of versions without MUST and SHOULD. `untestable` is why
- * there is no test, or empty.
- */
+/** `who`: R runtime, P plugin, A administrator. `IMP` is the present tense of versions without MUST. `untestable` says why there is no test. */
 export function readChecklist() {
   const [, ...lines] = readFileSync(join(REPOSITORY_ROOT, "testdata/conformance/checklist.tsv"), "utf8").trimEnd()
     .split("\n");
@@ -27,7 +17,6 @@ export function readChecklist() {
   });
 }
 
-/** The files with conformance tests. */
 export const conformanceTests = (): readonly string[] =>
   listSources().filter((path) => /^e2e\/conformance\/.*_test\.ts$/.test(path));
 

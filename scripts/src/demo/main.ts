@@ -1,8 +1,4 @@
-/**
- * The demonstration behind `scripts/demo`. Namespaces are open files of this process: whatever happens, nothing stays behind.
- *
- * @module
- */
+/** The body of `scripts/demo`. Namespaces are open files of this process, so nothing stays behind. @module */
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
@@ -46,7 +42,6 @@ writeFileSync(join(state, "demo.conflist"), NETWORK);
 
 let failures = 0;
 
-/** Prints one line of the report, and counts it if it is a failure. */
 function report(good: boolean, what: string, detail: string): void {
   if (!good) failures++;
   console.log(`  ${good ? "ok  " : "FAIL"}  ${what.padEnd(46)} ${detail}`);
@@ -67,7 +62,6 @@ async function checkTraffic(what: string, netns: Netns, hostname: string, port: 
   report(answer.startsWith(expected), what, `${hostname} port ${port} → ${answer}`);
 }
 
-/** The elements in the maps of the ruleset: the map, and the owner. */
 function ownedElements(): string[] {
   const maps = ["hostports", "hostip_hostports", "hairpin", "masquerade"].flatMap((name) => [`${name}4`, `${name}6`]);
   return maps.flatMap((map) =>
@@ -77,7 +71,6 @@ function ownedElements(): string[] {
 
 const listLinks = (netns: Netns) => link.list(netns.route).filter(({ name }) => name !== "lo");
 
-/** The interfaces and addresses of each namespace. */
 function showObjects(): void {
   console.log("\nWhat exists now");
   for (const [name, netns] of Object.entries(namespaces)) {

@@ -6,7 +6,6 @@ import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { type ProcessResult, runLimited } from "../harness/process.ts";
 import { CNI_PROGRAM } from "../repository.ts";
 
-/** The input of a command. */
 export interface DriverInput {
   /** Of all but GC. */
   readonly container?: Container;
@@ -55,7 +54,6 @@ export function libraryDriver(): Driver {
   };
 }
 
-/** One process for all plugins, or one for each. */
 export function processDriver(name: "run" | "exec"): Driver {
   const caller = new Caller(name === "run" ? runInvocation("/run") : execInvocation());
   const driver: Driver = {

@@ -63,13 +63,11 @@ export function triggerEvent(event: NodeEvent, container: string, number: number
   runOnHost("sh", "-c", `c=${container}; n=${number}; ${EVENT_SCRIPTS[event]}`);
 }
 
-/** Runs a program in the namespace that this process was started in. */
 export function runOnHost(...command: readonly string[]): { readonly stdout: string; readonly stderr: string } {
   if (hostNetnsPath === undefined) throw new Error("Cannot run anything: rememberHostNetns() was not called");
   return runLimited({ argv: ["nsenter", `--net=${hostNetnsPath}`, ...command] });
 }
 
-/** Remembers the namespace of the host. */
 export function rememberHostNetns(): void {
   hostNetnsPath ??= `/proc/${process.pid}/fd/${openSync("/proc/self/ns/net", "r")}`;
 }

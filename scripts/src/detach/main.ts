@@ -1,9 +1,4 @@
-/**
- * The body of `scripts/detach`: makes up what can happen to attached containers, and checks that they can be detached all the same. Each
- * job has a process and a node of its own.
- *
- * @module
- */
+/** The body of `scripts/detach`, see its usage. Each job has a process and a node of its own. @module */
 import fc from "fast-check";
 import { prepareNode, startOnNewNode } from "../harness/node.ts";
 import { parseScriptOptions } from "../harness/options.ts";

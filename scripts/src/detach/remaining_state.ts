@@ -18,7 +18,6 @@ for n in $(ls /run/netns); do
   ip -n $n -6 route show table all || :; ip -n $n -6 rule || :
 done`;
 
-/** All of it, as lines; none if all is well. */
 export function listRemainingState(): readonly string[] {
   const parts = runOnHost("sh", "-c", SCRIPT).stdout.split(/^== /m).slice(1).map((text) => text.split("\n"));
   const linesOf = (wanted: string) => parts.find(([name]) => name === wanted)?.slice(1) ?? [];

@@ -12,7 +12,6 @@ import { runWithInterruption } from "./syscall_hook.ts";
 type NetnsKind = Sequence["netns"];
 type MidCommandEvent = { readonly at: number; readonly event: NodeEvent };
 
-/** The node in the course of a sequence. */
 interface SequenceState {
   readonly driver: Driver;
   readonly kind: Sequence["kind"];
@@ -32,7 +31,6 @@ function containerOf(number: number, netns: NetnsKind = "path"): Container {
   return { ...container, netns: paths[netns] };
 }
 
-/** Whether the interface of the container has a peer on the host. */
 const hasVethPair = ({ kind }: SequenceState): boolean => kind === "bridge" || kind === "ptp";
 
 /** @throws {Error} if a DEL fails, or something is left */
@@ -120,15 +118,11 @@ function del(
   if (hasVethPair(state) || netns === "path") state.owedDels.delete(`${name} ${container}`);
 }
 
-/**
- * An interface that was renamed is found again only by its peer on the host. Without the interface DEL takes the namespace for another
- * one, and the rules in it stay.
- */
+/** A renamed interface is found only by its peer on the host; without it DEL takes the namespace for another and leaves the rules in it. */
 const isInterfaceLost = (state: SequenceState, event: NodeEvent): boolean =>
   !hasVethPair(state) && /renamed|moved/.test(event) ||
   state.kind === "macvlan" && event === "its interface is deleted";
 
-/** Carries out a command in the middle of which an event happens. */
 function withEvent<T>(
   state: SequenceState,
   container: number,

@@ -12,7 +12,6 @@ import {
 } from "../harness/networks.ts";
 import { NODE_EVENTS } from "./events.ts";
 
-/** How many configurations each network has. */
 const VARIANTS = 4;
 
 const ipamOf = (variant: number) => {
@@ -25,7 +24,6 @@ const tuning = (variant: number): NetworkPlugin => {
   return { ...variant === 3 ? rest : TUNING, ...variant === 0 ? {} : { sysctl: {} } };
 };
 
-/** The plugins after the first, in an order that changes too. */
 const chainedPlugins = (variant: number): readonly NetworkPlugin[] => {
   const { egressRate: _rate, egressBurst: _burst, ...ingress } = BANDWIDTH;
   const all = [
@@ -62,12 +60,10 @@ const CHAINS = {
   tap: (variant) => [{ type: "tap", multiQueue: variant === 1, ipam: ipamOf(variant) }, tuning(variant)],
 } as const satisfies Record<string, (variant: number) => readonly NetworkPlugin[]>;
 
-/** A network in one of its variants. */
 export const newNetwork = (kind: keyof typeof CHAINS, name: string, variant: number): Network => ({
   ...{ cniVersion: "1.1.0", name, plugins: CHAINS[kind](variant) },
 });
 
-/** Containers on the node. */
 export const CONTAINER_COUNT = 3;
 
 const container = fc.nat(CONTAINER_COUNT - 1);

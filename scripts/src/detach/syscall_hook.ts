@@ -10,7 +10,6 @@ const HOOKED_SYSCALLS = [
 let remaining = 0;
 let action: (() => void) | undefined;
 
-/** Puts a counter in front of every call. */
 export function hookSyscalls(): void {
   for (const name of HOOKED_SYSCALLS) {
     // Bound as the table binds it, but kept here.

@@ -3,7 +3,6 @@ import type { KeyDocs, PluginDocs } from "../../../plugins/lib/docs/plugin_docs.
 import type { AnyPlugin } from "../../../plugins/lib/protocol/context.ts";
 import { markdownTable } from "../harness/markdown.ts";
 
-/** A plugin and what it says of itself. */
 export interface DocumentedPlugin {
   readonly plugin: AnyPlugin;
   readonly docs: PluginDocs;
@@ -11,7 +10,6 @@ export interface DocumentedPlugin {
 
 const GENERATED = "<!-- Made by scripts/docs from docs.ts in the plugin's folder. Do not edit. -->\n";
 
-/** The folder of a plugin below plugins/. */
 export const folderOf = (name: string): string => name.replaceAll("-", "_");
 
 /** docs/plugins/NAME.md */
@@ -139,7 +137,6 @@ function paritySection(
 /** Where a test stands that documentation names, from the root of the repository. */
 export const testPath = (test: string, folder: string): string => test.includes("/") ? test : `${folder}${test}`;
 
-/** The README's table of plugins. */
 export function pluginTable(plugins: readonly DocumentedPlugin[]): string {
   return markdownTable(
     ["plugin", "what it does"],
@@ -147,11 +144,7 @@ export function pluginTable(plugins: readonly DocumentedPlugin[]): string {
   );
 }
 
-/**
- * A page with the text between its two lines `<!-- NAME… -->` and `<!-- /NAME -->` made anew.
- *
- * @throws {Error} if the page does not have them
- */
+/** Replaces the text between `<!-- NAME… -->` and `<!-- /NAME -->`. @throws {Error} if they are missing */
 export function withGenerated(page: string, name: string, text: string): string {
   const [before, begin, rest] = page.split(new RegExp(`^(<!-- ${name}\\b.*-->)$`, "m"));
   const end = `<!-- /${name} -->`;

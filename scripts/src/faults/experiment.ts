@@ -16,11 +16,9 @@ import {
 /** How a command ended: by a signal, well in spite of the error, or with an error; or it did not make that system call. */
 type FaultResult = "ended" | "succeeded" | "refused" | "not reached" | "FAILED";
 
-/** How a command ended, and whether that is right. */
 export interface FaultOutcome {
   readonly result: FaultResult;
   readonly problem?: string;
-  /** The command's output. */
   readonly output?: string;
 }
 
@@ -31,7 +29,6 @@ export interface FaultCase {
   run(): FaultOutcome;
 }
 
-/** A fault that was tried. */
 export type FaultReport = FaultOutcome & Omit<FaultCase, "run">;
 
 const SLOW_MS = 10_000;
@@ -51,20 +48,16 @@ let preparedScenario: PreparedScenario | undefined;
 
 let experimentCount = 0;
 
-/** A fault to try. */
 export interface Experiment {
   readonly caller: Caller;
   readonly scenario: Scenario;
   /** Which of the programs that the command runs. */
   readonly program: string;
   readonly fault: Fault;
-  /** Runs that program with the fault. */
   run(command: ProgramCommand): ProcessResult;
-  /** The output of strace(1). */
   log(): string;
 }
 
-/** Runs a command with a fault. */
 export function runExperiment(experiment: Experiment): FaultOutcome {
   const { scenario, log } = experiment;
   const { before, afterDel } = prepareScenario(experiment);

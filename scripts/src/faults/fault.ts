@@ -1,5 +1,4 @@
 /** A fault that is injected into one system call of one command. @module */
-
 export interface Fault {
   /** As strace(1) names it: `openat`. */
   readonly syscall: string;
@@ -9,7 +8,6 @@ export interface Fault {
   readonly kind: string;
 }
 
-/** Whether it is a signal; else an error. */
 export const isSignal = (kind: string): boolean => kind === "KILL" || kind === "TERM";
 
 /** Every call that the program itself makes, without those of its runtime for memory and threads. */

@@ -14,7 +14,6 @@ const BLOCK_BYTES = 4096;
 /** Where the second block of a file begins; a file of one block is cut in the middle. */
 const secondBlock = ({ length }: Uint8Array): number => Math.min(BLOCK_BYTES, length >> 1);
 
-/** Ways to damage a file. */
 export const DAMAGE_KINDS: Readonly<Record<string, (content: Uint8Array) => Uint8Array>> = {
   empty: () => new Uint8Array(0),
   half: (content) => content.subarray(0, content.length >> 1),
@@ -30,7 +29,6 @@ export const DAMAGE_KINDS: Readonly<Record<string, (content: Uint8Array) => Uint
   garbage: () => Uint8Array.from({ length: 300 }, (_, index) => index * 37 % 256),
 };
 
-/** A third one, which is not in the scenarios. */
 const OTHER_CONTAINER = newContainer("other", 8002);
 
 const STATE_DIRECTORIES = [
@@ -54,14 +52,10 @@ function isDetected(verb: DamageVerb, path: string, kind: string): boolean {
 const isUndetectable = (path: string, kind: string): boolean =>
   (kind === "half" || kind === "swapped-blocks") && isReservation(path);
 
-/**
- * The command after the damage: DEL of the attachment, or an ADD that finds the file, as after a restart of the machine; or, while it is
- * attached, the ADD of another container, which must not get its addresses, or a GC for which it is not valid.
- */
+/** DEL; ADD, as after a restart of the machine; or, while attached, ADD of another container, or a GC that removes the damaged one. */
 const DAMAGE_VERBS = ["del", "add", "add-other", "gc"] as const;
 type DamageVerb = (typeof DAMAGE_VERBS)[number];
 
-/** Each file of an attachment, damaged before each of these commands. */
 export function fileDamageCases(caller: Caller): readonly FaultCase[] {
   SCENARIOS.del.prepare(caller);
   mustSucceed(caller, "add", TEST_CONTAINER);
@@ -146,7 +140,6 @@ const isOwn = (path: string): boolean =>
 
 const isReservation = (path: string): boolean => /\/(10|fd00)[.:\d]+$/.test(path);
 
-/** Files that are not the program's own. */
 function addForeignFiles(): void {
   for (const directory of STATE_DIRECTORIES.filter((path) => existsSync(path))) {
     for (const name of ["stranger.txt", ".stranger", "stranger.json"]) {

@@ -21,7 +21,6 @@ const seed = seedOf(values.seed);
 const jobs = count("jobs", 2);
 const shares = sample === Infinity ? jobs : 1;
 
-/** Tries the faults of one share of a section on a node of their own. */
 async function tryShare(section: string, share: number, onReport: (report: FaultReport) => void): Promise<void> {
   const sampling = values.sample ? ["--sample", values.sample, "--seed", `${seed}`] : [];
   const child = startOnNewNode("pipe", "--section", section, "--share", `${share}/${shares}`, ...sampling, ...words);
@@ -37,7 +36,6 @@ async function tryShare(section: string, share: number, onReport: (report: Fault
   }
 }
 
-/** Tries all faults that were chosen. */
 async function tryAll(onReport: (report: FaultReport) => void): Promise<void> {
   // The commands of "damage" are no sections of their own.
   const names = words.includes("damage")
@@ -49,7 +47,6 @@ async function tryAll(onReport: (report: FaultReport) => void): Promise<void> {
   await runInLanes(jobs, queue.map(({ section, share }) => () => tryShare(section, share, onReport)));
 }
 
-/** A row for each kind of fault, and one line at the end: N faults tried, N survived. */
 function formatSummary(all: readonly FaultReport[]): string {
   const reports = all.filter(({ result }) => result !== "not reached");
   const row = (name: string, group: readonly FaultReport[]) => [

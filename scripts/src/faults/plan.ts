@@ -5,7 +5,6 @@ import { type Fault, faultKindsOf } from "./fault.ts";
 
 /** A call of the process that a trace begins with; its other threads belong to the JavaScript runtime. */
 interface CountedCall extends TracedCall {
-  /** Counted from 1 among the calls of that name. */
   readonly occurrence: number;
 }
 
@@ -32,7 +31,6 @@ const isRestarted = ({ error }: CountedCall): boolean => error.startsWith("EREST
 /** The answer is the first thing that is written to standard output. */
 const isAnswer = ({ name, args }: CountedCall): boolean => name === "write" && /^1(<|$)/.test(args[0]!);
 
-/** All faults of a command, in the order of its calls. */
 export function faultsOfTrace(trace: string): readonly Fault[] {
   const calls = countCalls(trace);
   const ownCalls = calls.slice(Math.max(0, calls.findIndex(isFirstOwnCall))).filter((call) =>

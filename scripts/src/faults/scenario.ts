@@ -10,22 +10,18 @@ export const FAULTS_NETWORK = newChain("faults", bridgePlugin("br0", IPAM));
 
 /** A container that was there before and must not change. */
 export const RESIDENT_CONTAINER = newContainer("resident", 8000);
-/** The container of the commands with faults. */
 export const TEST_CONTAINER = newContainer("subject", 8001);
 const NAMESPACES = [RESIDENT_CONTAINER.id, TEST_CONTAINER.id];
 
 /** A command, the state that it finds, and the state that it is to leave. */
 export interface Scenario {
   readonly verb: Verb;
-  /** Of GC, the one that stays. */
   readonly container: Container;
-  /** Brings the node into this state from any other. */
   prepare(caller: Caller): void;
   /** The state, without what may stay when the container is gone. */
   snapshot(): readonly string[];
   /** The state after an ADD and a DEL that nothing interrupted. */
   snapshotAfterDel(): readonly string[];
-  /** Whether another container lives on the node. */
   readonly hasResident: boolean;
 }
 
@@ -61,7 +57,6 @@ export const SCENARIOS = {
   gc: withResident("gc", RESIDENT_CONTAINER),
 } as const satisfies Record<string, Scenario>;
 
-/** Carries out a command. @param run is used for each program */
 export function callChain(
   caller: Caller,
   verb: Verb,

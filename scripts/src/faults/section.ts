@@ -17,12 +17,10 @@ export const FAULT_SECTIONS: readonly string[] = ["run", "exec"].flatMap((invoca
   [...Object.keys(SCENARIOS), "damage"].map((scenario) => `${invocation} ${scenario}`)
 );
 
-/** Which faults of a section. */
 export interface FaultSelection {
-  /** How many, chosen at random by this seed. */
+  /** So many, chosen at random by this seed, whose names have all words. */
   readonly sample: number;
   readonly seed: number;
-  /** Words that are all in the name of a fault. */
   readonly words: readonly string[];
   /** Which of `of` parts of those. */
   readonly share: number;
@@ -77,7 +75,6 @@ function faultCases(caller: Caller, scenario: Scenario, file: string): readonly 
   return cases;
 }
 
-/** Runs a program under strace(1), with a fault or without. */
 function runTraced(command: ProcessCommand, log: string, fault?: Fault) {
   const traced = !fault ? TRACED_SYSCALLS : [fault.syscall, ...fault.kind === "TERM" ? ["write"] : []];
   const injection = fault &&

@@ -1,4 +1,3 @@
-/** Hosts of their own namespaces. @module */
 import { parseCidr } from "../../../ffi/address.ts";
 import { executeAll } from "../../../ffi/netlink/socket.ts";
 import type { Netns } from "../../../ffi/netns.ts";
@@ -6,14 +5,12 @@ import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { veth } from "../../../ffi/route/link_kinds.ts";
 
-/** A host's end of a veth pair. */
 interface HostLink {
   readonly netns: Netns;
   readonly name: string;
   readonly addresses: readonly string[];
 }
 
-/** Connects two hosts by a veth pair. */
 export function connectHosts(first: HostLink, second: HostLink): void {
   const peer = { name: second.name, netnsFd: second.netns.fd };
   link.add(first.netns.route, { name: first.name, info: veth({ peer }) });

@@ -6,10 +6,8 @@ import { CNI_PROGRAM } from "../repository.ts";
 import { PLUGIN_DIRECTORY, WITHOUT_SYSTEM_BUS } from "./node.ts";
 import { type ProcessCommand, type ProcessResult, runLimited } from "./process.ts";
 
-/** A command of the specification. */
 export type Verb = "add" | "del" | "check" | "gc" | "status";
 
-/** The input of a command. */
 export interface ChainCallInput {
   /** Of all but GC and STATUS. */
   readonly container?: Container | undefined;
@@ -19,7 +17,6 @@ export interface ChainCallInput {
   readonly result?: unknown;
 }
 
-/** A program that carries out a command or a part of it. */
 export interface ProgramCommand extends ProcessCommand {
   /** The plugin, or `cni`. */
   readonly program: string;
@@ -28,10 +25,8 @@ export interface ProgramCommand extends ProcessCommand {
 /** The programs of a command, one after another. It receives the result of each, and returns the result of the whole. */
 export type ProgramSequence = Generator<ProgramCommand, ProcessResult, ProcessResult>;
 
-/** A way to call the plugins of a network. */
 export interface Invocation {
   readonly name: "run" | "exec";
-  /** The names of the programs of a command, in order. */
   programs(network: Network, verb: Verb): readonly string[];
   command(network: Network, verb: Verb, input: ChainCallInput): ProgramSequence;
 }
@@ -83,7 +78,6 @@ export function execInvocation(directory = PLUGIN_DIRECTORY): Invocation {
   };
 }
 
-/** The call of one plugin. */
 export function pluginCommand(
   { cniVersion, name }: Network,
   plugin: NetworkPlugin,

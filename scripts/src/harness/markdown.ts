@@ -1,5 +1,3 @@
-/** Tables in Markdown. @module */
-
 /** A table whose columns are aligned. */
 export function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((title, i) => Math.max(3, title.length, ...rows.map((row) => row[i]!.length)));

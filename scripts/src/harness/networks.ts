@@ -1,9 +1,6 @@
 /** Networks, the plugins that they are made of, and the containers on them. @module */
-
-/** The configuration of one plugin. */
 export type NetworkPlugin = Readonly<Record<string, unknown>> & { readonly type: string };
 
-/** A configuration list. */
 export interface Network {
   readonly cniVersion: string;
   readonly name: string;
@@ -13,7 +10,6 @@ export interface Network {
 /** A container, as far as plugins know of it. */
 export interface Container {
   readonly id: string;
-  /** The path of its namespace. */
   readonly netns: string;
   readonly portMappings: readonly {
     readonly hostPort: number;
@@ -22,7 +18,6 @@ export interface Container {
   }[];
 }
 
-/** The interface of each container. */
 export const IFNAME = "eth0";
 
 /** A container whose namespace has the same name, with a port published for TCP and UDP. */

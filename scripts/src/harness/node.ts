@@ -1,8 +1,4 @@
-/**
- * The node of a harness: a process with network and mount namespaces of its own, and file systems that end with them.
- *
- * @module
- */
+/** The node of a harness: a process with its own network and mount namespaces, and file systems that end with them. @module */
 import { CNI_PROGRAM } from "../repository.ts";
 import { runShell, runSuccessfully } from "./process.ts";
 
@@ -46,7 +42,6 @@ export function clearNode(): void {
 export const listLinksCommand = (filter: string): string =>
   `$(ip -o link show ${filter} | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/')`;
 
-/** Makes empty namespaces. */
 export function addNamespaces(names: readonly string[]): void {
   runShell(names.map((name) => `ip netns add ${name}; ip -n ${name} link set lo up`).join("\n"));
 }

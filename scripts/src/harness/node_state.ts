@@ -16,7 +16,6 @@ const snapshotCommands = (namespaces: readonly string[]) => [
   "nft -s list ruleset",
 ];
 
-/** The state now. */
 export function snapshotNode(namespaces: readonly string[]): readonly string[] {
   // Timers run, and the kernel adds and checks link-local addresses with a delay.
   const volatile = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
@@ -53,7 +52,6 @@ const STATE_DIRECTORIES = ["/var/lib/cni", "/run/cni"];
 /** Files that belong to containers, and what is in them. */
 export const stateFiles = (): readonly string[] => STATE_DIRECTORIES.flatMap(filesIn);
 
-/** Paths and contents. */
 function filesIn(directory: string): string[] {
   if (!existsSync(directory)) return [];
   return readdirSync(directory, { recursive: true, withFileTypes: true }).flatMap((entry) => {

@@ -1,4 +1,3 @@
-/** The options of scripts. @module */
 import { parseArgs } from "node:util";
 
 interface ScriptOptions {
@@ -8,12 +7,7 @@ interface ScriptOptions {
   count(name: string, byDefault: number): number;
 }
 
-/**
- * Reads the options of this process that its usage names as `--option N`. With `--help`, or where they are wrong, prints the usage and
- * ends the process.
- *
- * @param internal options with a value that the usage does not name
- */
+/** Reads the options that the usage names as `--option N`, and `internal` ones. Exits on `--help` and wrong options. */
 export function parseScriptOptions(usage: string, ...internal: readonly string[]): ScriptOptions {
   const named = [...usage.matchAll(/--([a-z]+) [A-Z]/g)].map(([, name = ""]) => name);
   const options = Object.fromEntries([...named, ...internal].map((name) => [name, { type: "string" } as const]));
@@ -34,7 +28,6 @@ export function parseScriptOptions(usage: string, ...internal: readonly string[]
   }
 }
 
-/** Ends the process, which was called with wrong options. */
 export function exitWithUsage(problem: string, usage: string): never {
   console.error(`${problem}\n${usage}`);
   process.exit(2);

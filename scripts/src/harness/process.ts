@@ -1,16 +1,10 @@
-/**
- * Runs programs. {@linkcode runProcess} does so by `posix_spawn(3)` and `wait4(2)`, as an engine written in C would: `Bun.spawnSync` would
- * add its own time to every figure of the benchmark, and counts no page faults. {@linkcode runInBackground} is for many at a time.
- *
- * @module
- */
+/** Runs programs by posix_spawn(3) and wait4(2): `Bun.spawnSync` would add its own time to figures, and counts no page faults. @module */
 import { dlopen } from "bun:ffi";
 import { closeSync, existsSync, readFileSync, writeSync } from "node:fs";
 import { constants } from "node:os";
 import { cStringArray, sys } from "../../../ffi/sys/libc.ts";
 import { POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
 
-/** A program and how to start it. */
 export interface ProcessCommand {
   readonly argv: readonly string[];
   /** Besides PATH. */
@@ -20,10 +14,8 @@ export interface ProcessCommand {
   readonly timeoutMs?: number;
 }
 
-/** A program that has ended. */
 export interface ProcessResult {
   readonly ms: number;
-  /** `null` if a signal ended it. */
   readonly exitCode: number | null;
   /** `SIGKILL`; `null` if it exited by itself. */
   readonly signal: string | null;
@@ -36,7 +28,6 @@ export interface MeasuredProcess extends ProcessResult {
   readonly faults: number;
 }
 
-/** A program that runs. */
 export interface RunningProcess {
   readonly pid: number;
   readonly startTime: number;
@@ -121,7 +112,6 @@ function processResult(
   };
 }
 
-/** Runs a program to its end. */
 export function runProcess(command: ProcessCommand): MeasuredProcess {
   const running = startProcess(command);
   if (command.timeoutMs !== undefined) killWhenLate(running.pid, command.timeoutMs);

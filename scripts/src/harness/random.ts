@@ -2,10 +2,8 @@
 import { uniformFloat64 } from "pure-rand/distribution/uniformFloat64";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 
-/** Choices that are the same for the same seed. */
 export type RandomSource = ReturnType<typeof newRandomSource>;
 
-/** A new source. */
 export function newRandomSource(seed: number) {
   const generator = xoroshiro128plus(seed);
   /** At least 0, less than 1. */

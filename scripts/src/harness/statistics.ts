@@ -1,5 +1,3 @@
-/** Figures of many measured values. @module */
-
 /** The value that `fraction` of the values do not exceed. NaN of none. */
 export function percentile(values: readonly number[], fraction: number): number {
   const sorted = values.toSorted((a, b) => a - b);

@@ -1,6 +1,4 @@
 /** Reads what strace(1) wrote: system calls, and the bytes that were sent and received by them. @module */
-
-/** One system call. */
 export interface TracedCall {
   /** Of the process or thread, where strace follows several. */
   readonly pid: string;

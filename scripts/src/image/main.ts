@@ -1,13 +1,8 @@
-/**
- * Lays out dist/image, the whole root of a container: the binary, its links, and the five files of glibc that it is linked with.
- *
- * `scripts/build && scripts/image && podman build -t cni .` makes the image of the Containerfile.
- */
+/** Lays out dist/image, the root of the Containerfile's image: `scripts/build && scripts/image && podman build -t cni .` @module */
 import { copyFileSync, mkdirSync, realpathSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
-/** Copies the program and what it is linked with to `root`. */
 export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT, "dist/cni")): void {
   rmSync(root, { recursive: true, force: true });
   const bin = join(root, "opt/cni/bin");

@@ -1,9 +1,4 @@
-/**
- * The body of `scripts/new-plugin NAME`: writes plugins/NAME/ as a small plugin that passes every suite, and its line in
- * plugins/registry.ts. Exit status 1 if there can be no plugin of that name.
- *
- * @module
- */
+/** The body of `scripts/new-plugin NAME`: writes plugins/NAME/, a plugin that passes every suite, and its line in plugins/registry.ts. @module */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { hasPlugin } from "../../../plugins/registry.ts";
@@ -18,7 +13,6 @@ const REGISTRY_FILE = join(REPOSITORY_ROOT, "plugins/registry.ts");
 /** Words that are commands of the program, folders below plugins/, and pages below docs/plugins/. */
 const RESERVED_NAMES = ["cni", "lib", "common", "run", "netns", "install", "plugin", "tap-device", "help", "version"];
 
-/** Why there can be no new plugin of this name; empty if there can. */
 export function nameProblem(name: string): string {
   if (hasPlugin(name)) return `there is a plugin "${name}" already`;
   if (RESERVED_NAMES.includes(name)) return `"${name}" means something else here`;
@@ -46,7 +40,6 @@ export function withRegistryLine(registry: string, name: string, folder: string)
   return `${registry.slice(0, at)}  ${key}: () => import("./${folder}/plugin.ts"),\n${registry.slice(at)}`;
 }
 
-/** Writes the plugin; gives the folder. */
 function writePlugin(name: string): string {
   const folder = name.replaceAll("-", "_");
   const directory = join(REPOSITORY_ROOT, "plugins", folder);

@@ -1,9 +1,4 @@
-/**
- * Records what another program sends to the kernel: `scripts/record_netlink NAME COMMAND…` writes testdata/netlink/NAME.hex.
- *
- * The command runs in a network namespace of its own; the last message it sends is kept. Sequence numbers differ from run to run, so they
- * are set to 0.
- */
+/** `scripts/record_netlink NAME COMMAND…` writes the command's last netlink message to testdata/netlink/NAME.hex, its sequence number 0. @module */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runProcess } from "../harness/process.ts";

@@ -46,7 +46,6 @@ export function readReservations(network: string): Map<string, string> {
 export const listLinkNames = (filter: string): readonly string[] =>
   (JSON.parse(runShell(`ip -j link show ${filter}`)) as { ifname?: string }[]).flatMap(({ ifname }) => ifname ?? []);
 
-/** State of containers on the node, in namespaces and in files. */
 export const readContainerState = (namespaces: readonly string[]): readonly string[] =>
   containerState(snapshotNode(namespaces)).filter((line) => !/^link br\d/.test(line));
 
@@ -94,7 +93,6 @@ export function snapshotForeign(ruleset = readRuleset()): string {
   return `${rules}\n${readFileSync(FOREIGN_RESERVATION, "utf8")}`;
 }
 
-/** Changes of others' state. */
 export const findForeignChange = (before: string, ruleset: string): readonly string[] =>
   stateDifference(before.split("\n"), snapshotForeign(ruleset).split("\n")).map((line) => `Changed of others: ${line}`);
 

@@ -10,7 +10,6 @@ const CHECK_INTERVAL_MS = 2000;
 /** Namespaces that are checked each time. */
 const SAMPLE_SIZE = 6;
 
-/** Conditions that hold at any time. */
 interface Invariants {
   readonly model: Model;
   /** How many elements a container of each network has. */

@@ -3,7 +3,6 @@ import { execInvocation, type Invocation, runInvocation, type Verb } from "../ha
 import { bridgePlugin, type Container, hostLocal, type Network, newChain } from "../harness/networks.ts";
 import { type ProcessCommand, runInBackground } from "../harness/process.ts";
 
-/** A network, and how its plugins are called. */
 export interface StressNetwork {
   readonly invocation: Invocation;
   readonly network: Network;
@@ -20,13 +19,11 @@ export const newNetworks = (isLarge = false): readonly StressNetwork[] =>
     return { invocation, network: newChain(`${invocation.name}${number}`, bridgePlugin(`br${number}`, ipam)) };
   });
 
-/** A signal to a command, and when. */
 export interface SignalFault {
   readonly kind: "kill" | "stop";
   readonly afterMs: number;
 }
 
-/** How a command ended. */
 export interface CommandOutcome {
   /** `killed` by the fault; `try again` with the specification's code 11, since others did not release a lock in time. */
   readonly status: "succeeded" | "failed" | "killed" | "try again";
@@ -37,7 +34,6 @@ export interface CommandOutcome {
   readonly result?: AddResult;
 }
 
-/** The answer of ADD. */
 export interface AddResult {
   readonly ips: readonly { readonly address: string }[];
 }

@@ -10,17 +10,11 @@ import {
   type StressNetwork,
 } from "./run_command.ts";
 
-/** A container, and its state. */
 export interface TrackedContainer extends Container {
   readonly network: StressNetwork;
-  /**
-   * `attached` from the success of ADD until DEL begins; `detached` after the success of DEL, or of GC while nothing else ran; `unknown`
-   * in between, and after a program was killed.
-   */
+  /** `attached` from a successful ADD to the start of DEL; `detached` after DEL or a GC that ran alone; else `unknown`, as after a kill. */
   state: "detached" | "attached" | "unknown";
-  /** The command that is running for it. */
   runningVerb: Verb | undefined;
-  /** How many commands there were for it. */
   generation: number;
   /** The answer of ADD, kept when a DEL is killed. */
   result: AddResult | undefined;
@@ -50,7 +44,6 @@ export function newModel(networks: readonly StressNetwork[], workers: number) {
   };
 }
 
-/** An ADD has succeeded. */
 export function recordAdd(model: Model, container: TrackedContainer, result: AddResult): void {
   container.state = "attached";
   container.result = result;
@@ -70,7 +63,6 @@ export function beginDel(model: Model, container: TrackedContainer): void {
   container.state = "unknown";
 }
 
-/** Nothing of it is left. */
 export function recordDel(container: TrackedContainer): void {
   container.state = "detached";
   container.result = undefined;
@@ -83,7 +75,6 @@ export const addressesOf = ({ result }: TrackedContainer): string[] =>
 const KILL_PROBABILITY = 0.15;
 const STOP_PROBABILITY = 0.02;
 
-/** Carries out so many operations, one after another. */
 export async function runWorker(
   model: Model,
   containers: readonly TrackedContainer[],
@@ -134,7 +125,6 @@ function runOperation(model: Model, container: TrackedContainer, verb: Verb, fau
   return verb === "gc" ? gate.exclusive(work) : gate.shared(work);
 }
 
-/** Runs a command for one container, and checks how it ends. */
 export async function runOnContainer(
   model: Model,
   container: TrackedContainer,

@@ -1,12 +1,6 @@
-/**
- * Reads the report that `bun test --reporter=junit` leaves behind. The figures of its closing lines are for people:
- * they change with the terminal and are absent after a crash; so is this file, which counts as nothing run.
- *
- * @module
- */
+/** Reads the report of `bun test --reporter=junit`: unlike the closing lines it does not depend on the terminal. @module */
 import { existsSync, readFileSync } from "node:fs";
 
-/** One test. */
 export interface TestCase {
   /** As it was written; that of a skipped test ends in ` # reason`. */
   readonly name: string;
@@ -16,7 +10,6 @@ export interface TestCase {
 /** The tests of the report at `path`; none if it does not exist. */
 export const readCases = (path: string): TestCase[] => existsSync(path) ? parseCases(readFileSync(path, "utf8")) : [];
 
-/** The tests of a report, in its order. */
 export const parseCases = (xml: string): TestCase[] => casesIn(Bun.XML.parse(xml, { compact: false }));
 
 const elementsIn = ({ children }: Bun.XML.Node): Bun.XML.Node[] =>

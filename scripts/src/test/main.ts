@@ -1,11 +1,4 @@
-/**
- * The body of `scripts/test`: builds, checks, then runs every test file. Exit status 0 all passed, 1 something failed.
- *
- * Some need a kernel that this machine may not have: they run together in one virtual machine, in which this script is
- * started once more, with `--in-vm FILE…`.
- *
- * @module
- */
+/** The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. @module */
 import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { CHECKS, runCommandStep, runStep } from "../check/main.ts";
@@ -37,7 +30,6 @@ const directory = newScratchDirectory();
 const scratch = directory.path;
 process.on("exit", () => directory[Symbol.dispose]());
 
-/** Checks and tests, each counted once. */
 const all: TestCase[] = [];
 /** The output of failed files and machines. It is shown again at the end, where a log that was cut at its start still has it. */
 const failures: string[] = [];
@@ -50,7 +42,6 @@ function printVerdict(name: string, verdict: string, started: number, problem: s
   if (problem) failures.push(`${line}\n${problem.replace(/^(\(pass\)|passed: ).*\n?/gm, "")}`);
 }
 
-/** Runs one step and counts it as one test. */
 function countStep(step: Parameters<typeof runStep>[0]): void {
   const problems = runStep(step);
   if (problems) failures.push(`${step.name}\n${problems}`);

@@ -11,7 +11,6 @@ const VM_TEST_TIMEOUT_MS = 180_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
 
-/** A file that was run. */
 export interface FinishedFile {
   readonly cases: readonly TestCase[];
   /** How the process ended if it went wrong; else empty. */

@@ -1,9 +1,4 @@
-/**
- * The tests that run in the virtual machine, and how the outcome of each comes back from there: as a line of its own, so that a test that
- * has ended counts even if the machine fails.
- *
- * @module
- */
+/** Tests in the virtual machine. Outcomes come back line by line, so that they count even if the machine fails. @module */
 import type { TestCase } from "./junit.ts";
 
 /** Whether a test file cannot run on this machine, since its kernel may lack something. */
@@ -18,13 +13,11 @@ export const isForOldest = (path: string): boolean => /^e2e\/(every_plugin|chain
 /** `passed: FILE: NAME` */
 export const caseLine = ({ name, outcome }: TestCase): string => `${outcome}: ${name}`;
 
-/** The last line of a run. */
 export function formatSums(cases: readonly TestCase[]): string {
   const count = (wanted: string) => cases.filter(({ outcome }) => outcome === wanted).length;
   return ["passed", "failed", "skipped"].map((outcome) => `${count(outcome)} ${outcome}`).join(", ");
 }
 
-/** Whether it is the last line of a run. */
 export const isSum = (line: string): boolean => /^\d+ passed, \d+ failed, \d+ skipped$/.test(line);
 
 /** Reads the output of a run in the virtual machine. If it came to its end, its sums are those of its lines. */

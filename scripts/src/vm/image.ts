@@ -1,10 +1,4 @@
-/**
- * The only file system of the virtual machine: the compiled binary, other programs of this machine, the libraries of all of them, the
- * kernel's modules, and the repository at the path that it has here, so that file names in messages can be followed.
- *
- * @module
- */
-
+/** The virtual machine's file system: the binary, programs, libraries, kernel modules, and the repository at its path here. @module */
 import {
   existsSync,
   mkdirSync,
@@ -32,10 +26,7 @@ const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
 /** npm packages that no test loads, and links to programs. */
 const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun|bun-types|undici-types|\.bin)$/;
 
-/**
- * Modules that are loaded from the start. The kernel would ask for them, but where two tests need one at the same time, busybox takes
- * one that is still being loaded for one that is there.
- */
+/** Loaded from the start: where two tests need a module at once, busybox takes one that is still loading for loaded. */
 const EARLY_MODULES = [
   ...["veth", "bridge", "dummy", "8021q", "ipvlan", "macvlan", "vrf", "ifb", "tun", "tcp_diag", "udp_diag"],
   ...["nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink"],
@@ -80,7 +71,6 @@ function add(root: string, source: string, path = source): void {
   if (!existsSync(target)) symlinkSync(source, target);
 }
 
-/** Adds the entries of a directory whose names do not match. */
 function addEntries(root: string, directory: string, unwanted: RegExp): void {
   for (const name of readdirSync(directory)) if (!unwanted.test(name)) add(root, join(directory, name));
 }
@@ -120,7 +110,6 @@ function addPrograms(root: string): void {
 
 const findProgram = (name: string): string | null => Bun.which(name, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" });
 
-/** The program that runs this script. */
 const BUN = realpathSync(process.execPath);
 
 function addRepository(root: string): void {
@@ -133,10 +122,7 @@ function addRepository(root: string): void {
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
 
-/**
- * Nothing is mounted over /tmp: the checkout may be there. The first serial line is the terminal of the job, the second takes the messages
- * of the kernel and the exit status of the job. Programs that exist are not replaced by links to busybox.
- */
+/** /tmp is not mounted over: the checkout may be there. Serial line 1 is the job's terminal; 2 takes kernel messages and the exit status. */
 const INIT = `#!/bin/sh
 # What an optimizing compiler gains, the emulation of what it writes loses.
 export PATH=/bin HOME=/root NO_COLOR=1 BUN_JSC_useDFGJIT=0

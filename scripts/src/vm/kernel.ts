@@ -32,7 +32,6 @@ const MODULES = `
   drivers/net/tun.ko drivers/net/veth.ko drivers/net/virtio_net.ko drivers/net/vrf.ko drivers/net/vxlan/ drivers/net/bonding/
 `.trim().split(/\s+/);
 
-/** A kernel ready to boot. */
 export interface VmKernel {
   /** An executable that the emulator loads as it is, or the compressed one where it could not be unpacked. */
   readonly image: string;
@@ -165,7 +164,6 @@ function writeImage(packed: string, image: string): void {
   writeFileSync(image, xz ? Bun.spawnSync([xz, "-dc"], { stdin: payload }).stdout : bytes);
 }
 
-/** Runs a program and gives its output. @throws {Error} with its output if it fails */
 function run(cwd: string, ...argv: string[]): string {
   // With this environment, in which a proxy may be named.
   const env = process.env as Record<string, string>;

@@ -1,9 +1,4 @@
-/**
- * The body of `scripts/vm`: boots a small virtual machine, runs a command in it as root, and ends as the command does. The machine is
- * emulated, so it needs no rights and no hardware; it starts afresh every time and keeps nothing.
- *
- * @module
- */
+/** The body of `scripts/vm`: runs a command as root in an emulated machine, which needs no rights and keeps nothing. @module */
 import { closeSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { newScratchDirectory } from "../repository.ts";
@@ -17,11 +12,8 @@ const JOB_TIMEOUT_S = 1800;
 /** Exit status when the machine failed, not the command. */
 const MACHINE_FAILED = 125;
 
-/** Files of a run, in a folder of its own. */
 interface VmRun {
-  /** The script that the machine runs. */
   readonly job: string;
-  /** The output of the kernel and init. */
   readonly log: string;
 }
 
@@ -73,7 +65,6 @@ export function missingRequirement(choice: KernelChoice): string {
   return "";
 }
 
-/** Boots, runs and waits. Gives the exit status and what went wrong with the machine, if anything did. */
 async function boot(choice: KernelChoice, command: readonly string[], run: VmRun) {
   const kernel = ensureKernel(choice);
   const isShell = command.length === 0;
