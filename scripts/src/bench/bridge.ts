@@ -6,7 +6,7 @@ import { runProcess, runSuccessfully } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
 import { compileNothing, recordedOrReason, recordFloor } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
-import { type BenchRow, missingRow, row } from "./table.ts";
+import { type BenchRow, missingRow, row, verbRows } from "./table.ts";
 import {
   type BenchContainer,
   type BenchWorkspace,
@@ -30,15 +30,10 @@ export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
     empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
     ...typeof floor === "string" ? {} : floor,
   });
-  const compare = (what: string, ours: string, other: string, goal?: { readonly atLeast: number }) =>
-    ["add", "del"].map((verb) => {
-      const against = ["reference", samples[`${other}.${verb}`]!] as const;
-      return row(`${what}: ${verb.toUpperCase()}`, "faster", samples[`${ours}.${verb}`]!, against, goal);
-    });
   return [
-    ...compare("bridge + host-local without rules, exec'ed", "cni", "reference", { atLeast: 1 }),
+    ...verbRows(samples, "bridge + host-local without rules, exec'ed", "cni", "reference", { atLeast: 1 }),
     timeAboveFloor(samples, floor),
-    ...compare("The same with ipMasq", "masqueraded", "referenceMasqueraded"),
+    ...verbRows(samples, "The same with ipMasq", "masqueraded", "referenceMasqueraded"),
   ];
 }
 
@@ -49,8 +44,8 @@ function timeAboveFloor(samples: Samples, floor: unknown): BenchRow {
   const [add, empty, nothing] = ["bridge", "empty", "nothing"].map((name) => median(samples[name]!));
   const ownMs = samples["bridge"]!.map((ms, round) => ms - empty! - (samples["floor"]![round]! - nothing!));
   const requests = median(samples["floor"]!) - nothing!;
-  const note = `ADD ${add!.toFixed(2)} ms - empty program ${empty!.toFixed(2)} ms - requests, made by a C program, ` +
-    `${requests.toFixed(2)} ms`;
+  const [addMs, emptyMs, requestsMs] = [add!, empty!, requests].map((ms) => `${ms.toFixed(2)} ms`);
+  const note = `ADD ${addMs} - empty program ${emptyMs} - requests, made by a C program, ${requestsMs}`;
   return row(what, "alone", ownMs, undefined, { atMost: 3, note });
 }
 

@@ -6,10 +6,8 @@ import { runSuccessfully } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
 import { type Floor, recordedOrReason, recordFloor } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
-import { type BenchRow, missingRow, row } from "./table.ts";
+import { type BenchRow, missingRow, row, verbRows } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, hostWithContainer, newBenchContainer } from "./workspace.ts";
-
-const VERBS = ["add", "del"] as const;
 
 export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
   using scope = new DisposableStack();
@@ -32,16 +30,11 @@ export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
     runUdp: run!(true),
     referenceUdp: reference!(true),
   });
-  const compare = (what: string, ours: string, other: string, goal?: { readonly atLeast: number }) =>
-    VERBS.map((verb) => {
-      const against = ["reference", samples[`${other}.${verb}`]!] as const;
-      return row(`Whole chain ${what}: ${verb.toUpperCase()}`, "faster", samples[`${ours}.${verb}`]!, against, goal);
-    });
   return [
-    ...compare("by `cni run`", "run", "reference", { atLeast: 10 }),
-    ...compare("plugin by plugin", "exec", "reference", { atLeast: 5 }),
+    ...verbRows(samples, "Whole chain by `cni run`", "run", "reference", { atLeast: 10 }),
+    ...verbRows(samples, "Whole chain plugin by plugin", "exec", "reference", { atLeast: 5 }),
     ...typeof floor === "string" ? [missingRow("Whole chain against the floor", floor)] : floorRows(samples, floor),
-    ...compare("by `cni run`, one of the ports UDP", "runUdp", "referenceUdp"),
+    ...verbRows(samples, "Whole chain by `cni run`, one of the ports UDP", "runUdp", "referenceUdp"),
   ];
 }
 
@@ -49,15 +42,13 @@ function floorRows(samples: Samples, { add, del }: Readonly<Record<"add" | "del"
   const start = median(samples["empty"]!);
   const withStart = samples["floor.add"]!.map((value) => value + start);
   const empty = `an empty compiled program takes ${start.toFixed(1)} ms`;
+  const against = (verb: "add" | "del", floor: readonly [string, readonly number[]], atMost: number, note: string) => {
+    const what = `Whole chain by \`cni run\`: ${verb.toUpperCase()} against the floor`;
+    return row(what, "times", samples[`run.${verb}`]!, floor, { atMost, note });
+  };
   return [
-    row("Whole chain by `cni run`: ADD against the floor", "times", samples["run.add"]!, [
-      "C + empty program",
-      withStart,
-    ], { atMost: 2, note: `${add.requests}; ${empty}` }),
-    row("Whole chain by `cni run`: DEL against the floor", "times", samples["run.del"]!, ["C", samples["floor.del"]!], {
-      atMost: 1.5,
-      note: `${del.requests}; ${empty}, which is not in the floor here`,
-    }),
+    against("add", ["C + empty program", withStart], 2, `${add.requests}; ${empty}`),
+    against("del", ["C", samples["floor.del"]!], 1.5, `${del.requests}; ${empty}, which is not in the floor here`),
   ];
 }
 

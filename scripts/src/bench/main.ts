@@ -7,14 +7,13 @@ import { REPOSITORY_ROOT } from "../repository.ts";
 import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
 import { concurrentAddRows } from "./concurrent_adds.ts";
-import { gcRows } from "./gc.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
-import { restoreRows } from "./restore.ts";
 import { reservationRows } from "./reservations.ts";
 import { measureScale } from "./scale.ts";
 import { startupRows } from "./startup.ts";
 import { type BenchFigures, type BenchRow, formatMarkdown } from "./table.ts";
+import { gcRows, restoreRows } from "./upkeep.ts";
 import { type BenchWorkspace, prepareBench } from "./workspace.ts";
 
 type Section = (bench: BenchWorkspace) => readonly BenchRow[] | Omit<BenchFigures, "about">;
@@ -44,9 +43,8 @@ const wanted = words.filter((word) => word !== "quick");
 const unknown = wanted.find((name) => !(name in SECTIONS));
 if (unknown !== undefined) exitWithUsage(`There is no section "${unknown}"`, USAGE);
 
-const machine = `${cpus().length} × ${cpus()[0]!.model.trim()}, ${
-  Math.round(totalmem() / 2 ** 30)
-} GiB, Linux ${release()}`;
+const processors = `${cpus().length} × ${cpus()[0]!.model.trim()}`;
+const machine = `${processors}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
 const about = `${new Date().toISOString().slice(0, 10)}, ${machine}, median of ${rounds} interleaved runs`;
 let figures: BenchFigures = { about, rows: [], lines: [], remarks: [] };
 using bench = prepareBench(rounds, quick);

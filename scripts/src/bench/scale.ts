@@ -1,5 +1,6 @@
 /** The same work on a host with more and more containers, two published ports each. @module */
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import type { Invocation } from "../harness/invocation.ts";
 import { median } from "../harness/statistics.ts";
 import { recordChain } from "./chain.ts";
 import { recordedOrReason } from "./floor.ts";
@@ -23,8 +24,10 @@ export function measureScale(bench: BenchWorkspace) {
   using scope = new DisposableStack();
   const counts = bench.quick ? [1, 10, 50] : [1, 10, 30, 100, 300, 1000];
   const rounds = Math.max(3, Math.ceil(bench.rounds / 4));
-  const [first, full] = [oursHost(scope, bench, "scale0"), oursHost(scope, bench, "scale1")];
-  const [firstOther, fullOther] = [referenceHost(scope, bench, "scale2"), referenceHost(scope, bench, "scale3")];
+  const [ours, others] = [{ "cni run": bench.run, "plugin by plugin": bench.exec }, { reference: bench.reference }];
+  const [first, full] = [newHost(scope, bench, "scale0", ours), newHost(scope, bench, "scale1", ours)];
+  const [firstOther, fullOther] = [newHost(scope, bench, "scale2", others), newHost(scope, bench, "scale3", others)];
+  for (const { contenders } of [firstOther, fullOther]) contenders["reference"]!.add(newBenchContainer(scope, "p0", 0));
   let number = FIRST_MEASURED;
   const adds = (sides: Contenders, prefix = "") =>
     Object.fromEntries(
@@ -75,45 +78,33 @@ export function measureScale(bench: BenchWorkspace) {
   });
   const lines = Object.entries(points).map(([name, line]): ScaleLine => ({ name, points: line }));
   const last = (name: string) => points[name]!.filter(({ containers }) => containers === most).map(({ ms }) => ms);
+  const against = ["reference", last("reference")] as const;
   const rows = [
     ...growth(again, most),
     ...packetRows(scope, bench, most, { first, full, firstOther, fullOther }),
-    row(`ADD at ${most} containers by \`cni run\` against the reference`, "faster", last("cni run"), [
-      "reference",
-      last("reference"),
-    ]),
+    row(`ADD at ${most} containers by \`cni run\` against the reference`, "faster", last("cni run"), against),
   ];
   return { rows, lines, remarks };
 }
 
-function oursHost(scope: DisposableStack, bench: BenchWorkspace, name: string) {
+function newHost(scope: DisposableStack, bench: BenchWorkspace, name: string, sides: Record<string, Invocation>) {
   const netns = scope.use(createNetns());
   const network = chainNetwork(bench, name);
-  const [run, exec] = [bench.run, bench.exec].map((invocation) => newContender(netns, invocation, network));
-  const contenders: Contenders = { "cni run": run!, "plugin by plugin": exec! };
-  return { netns, network, contenders };
-}
-
-function referenceHost(scope: DisposableStack, bench: BenchWorkspace, name: string) {
-  const netns = scope.use(createNetns());
-  const network = chainNetwork(bench, name);
-  const reference = newContender(netns, bench.reference, network);
-  reference.add(newBenchContainer(scope, "p0", 0));
-  const contenders: Contenders = { reference };
+  const contenders: Contenders = Object.fromEntries(
+    Object.entries(sides).map(([side, invocation]) => [side, newContender(netns, invocation, network)]),
+  );
   return { netns, network, contenders };
 }
 
 function growth(samples: Samples, most: number): readonly BenchRow[] {
   const grown = (side: string, verb: string): string =>
-    (median(samples[`full ${side}.${verb}`] ?? []) - median(samples[`first ${side}.${verb}`] ?? [])).toFixed(1);
+    `${(median(samples[`full ${side}.${verb}`] ?? []) - median(samples[`first ${side}.${verb}`] ?? [])).toFixed(1)} ms`;
   return ["cni run", "plugin by plugin"].flatMap((side) =>
     ["add", "del"].map((verb) => {
       const [one, all] = ["first", "full"].map((host) => samples[`${host} ${side}.${verb}`]!);
       return row(`${verb.toUpperCase()} at ${most} containers against 1, ${side}`, "times", all!, ["at 1", one!], {
         ...verb === "add" ? { atMost: 1.15 } : {},
-        note: `${grown(side, verb)} ms more; the C program with the requests of cni run: ${
-          grown("floor", verb)
-        } ms more`,
+        note: `${grown(side, verb)} more; the C program with the requests of cni run: ${grown("floor", verb)} more`,
       });
     })
   );
@@ -135,12 +126,8 @@ function packetRows(
   return ["connection", "packet"].flatMap((kind) =>
     [["cni", ""], ["reference", "Other"]].map(([side, suffix]) => {
       const [one, all] = ["first", "full"].map((host) => samples[`${host}${suffix}.${kind}`]!);
-      return row(`A ${kind} to a published port at ${most} containers against 1, ${side}`, "times", all!, [
-        "at 1",
-        one!,
-      ], {
-        ...{ unit: "µs", ...side === "cni" ? { atMost: 1.15 } : {} },
-      });
+      const what = `A ${kind} to a published port at ${most} containers against 1, ${side}`;
+      return row(what, "times", all!, ["at 1", one!], { unit: "µs", ...side === "cni" ? { atMost: 1.15 } : {} });
     })
   );
 }

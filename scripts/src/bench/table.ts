@@ -1,6 +1,7 @@
 /** The tables: rows with what was measured, against what, and whether a goal is met; and ADDs by the number of containers. @module */
 import { markdownTable } from "../harness/markdown.ts";
 import { median } from "../harness/statistics.ts";
+import type { Samples } from "./measure.ts";
 
 export interface BenchRow {
   readonly what: string;
@@ -66,14 +67,19 @@ export function row(
   };
 }
 
+/** Rows for ADD and DEL of two sides that give `{ add, del }`, against the reference. */
+export const verbRows = (samples: Samples, what: string, ours: string, other: string, goal?: RowOptions) =>
+  ["add", "del"].map((verb) => {
+    const reference = ["reference", samples[`${other}.${verb}`]!] as const;
+    return row(`${what}: ${verb.toUpperCase()}`, "faster", samples[`${ours}.${verb}`]!, reference, goal);
+  });
+
 export const missingRow = (what: string, why: string): BenchRow => ({
   ...{ what, cni: "", against: "", result: why, goal: "", verdict: "" },
 });
 
 export function formatMarkdown({ about, rows, lines, remarks }: BenchFigures): string {
-  const cells = rows.map((
-    { what, cni, against, result, goal, verdict },
-  ) => [what, cni, against, result, goal, verdict]);
+  const cells = rows.map((line) => [line.what, line.cni, line.against, line.result, line.goal, line.verdict]);
   const counts = lines[0]?.points.map(({ containers }) => containers) ?? [];
   const scaleRows = lines.map(({ name, points }) => [
     `ADD, ${name}`,

@@ -23,17 +23,14 @@ export function compileEmptyProgram(outfile: string): void {
 export function prepareBench(rounds: number, quick: boolean) {
   const directory = newScratchDirectory();
   const state = directory.path;
-  const [empty, plugins, cache] = ["empty", "bin", "cache"].map((name) => join(state, name)) as [
-    string,
-    string,
-    string,
-  ];
+  const paths = { plugins: join(state, "bin"), cache: join(state, "cache"), empty: join(state, "empty") };
+  const { plugins, cache, empty } = paths;
   mkdirSync(plugins);
   runSuccessfully({ argv: [CNI_PROGRAM, "install", plugins] });
   compileEmptyProgram(empty);
   return {
     ...directory,
-    ...{ rounds, quick, state, plugins, cache, empty },
+    ...{ rounds, quick, state, ...paths },
     run: runInvocation(state, ["--cache-dir", cache, "--plugin-dir", plugins]),
     exec: execInvocation(plugins),
     reference: execInvocation(REFERENCE_DIRECTORY),

@@ -1,8 +1,8 @@
 /** Files as a power cut, a full disk or a person leaves them, in every directory of state. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { FaultCase, FaultOutcome } from "./experiment.ts";
-import { mustSucceed, RESIDENT_CONTAINER, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
+import { failedOutcome, type FaultCase, type FaultOutcome } from "./experiment.ts";
+import { attachAndDetach, mustSucceed, RESIDENT_CONTAINER, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
 import type { Caller } from "../harness/invocation.ts";
 import { newContainer } from "../harness/networks.ts";
 import { addNamespaces } from "../harness/node.ts";
@@ -76,7 +76,7 @@ function runWithDamage(...damage: Parameters<typeof requireRecovery>): FaultOutc
     requireRecovery(...damage);
     return { result: "succeeded" };
   } catch (error) {
-    return { result: "FAILED", problem: error instanceof Error ? error.message : String(error) };
+    return failedOutcome(error);
   }
 }
 
@@ -99,9 +99,7 @@ function requireRecovery(caller: Caller, verb: DamageVerb, path: string, kind: s
   if (isUndetectable(path, kind)) mustSucceed(caller, "gc", RESIDENT_CONTAINER);
   mustSucceed(caller, "check", RESIDENT_CONTAINER);
   requireSameState("It left", before, snapshot());
-  mustSucceed(caller, "add", TEST_CONTAINER);
-  mustSucceed(caller, "check", TEST_CONTAINER);
-  mustSucceed(caller, "del", TEST_CONTAINER);
+  attachAndDetach(caller);
   requireSameState("A further ADD and DEL left", before, snapshot());
 }
 
@@ -125,11 +123,9 @@ function callOnDamage(caller: Caller, verb: DamageVerb): string {
 
 /** Files of the container, or of the whole network. */
 function stateFilePaths(): string[] {
-  return STATE_DIRECTORIES.flatMap((directory) =>
-    existsSync(directory)
-      ? readdirSync(directory, { withFileTypes: true }).filter((entry) => entry.isFile())
-        .map(({ name }) => join(directory, name)).filter(isOwn).sort()
-      : []
+  return STATE_DIRECTORIES.filter((directory) => existsSync(directory)).flatMap((directory) =>
+    readdirSync(directory, { withFileTypes: true }).filter((entry) => entry.isFile())
+      .map(({ name }) => join(directory, name)).filter(isOwn).sort()
   );
 }
 
@@ -142,8 +138,6 @@ const isReservation = (path: string): boolean => /\/(10|fd00)[.:\d]+$/.test(path
 
 function addForeignFiles(): void {
   for (const directory of STATE_DIRECTORIES.filter((path) => existsSync(path))) {
-    for (const name of ["stranger.txt", ".stranger", "stranger.json"]) {
-      writeFileSync(join(directory, name), "not ours");
-    }
+    for (const name of ["stranger.txt", ".stranger", "stranger.json"]) writeFileSync(join(directory, name), "not ours");
   }
 }

@@ -1,4 +1,6 @@
 /** The body of `scripts/faults`, see its usage. Each section has a process and a node of its own. @module */
+import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import { formatTable } from "../../../cmd/output/table.ts";
 import { runInLanes, startOnNewNode } from "../harness/node.ts";
 import { parseScriptOptions } from "../harness/options.ts";
@@ -9,28 +11,20 @@ import { FAULT_SECTIONS, runSection } from "./section.ts";
 const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [WORD…]
   --sample N  so many faults of each section, all kinds in turn; default: all
   --seed N    chooses them; default: another one each time
-  --jobs N    processes at a time, which share every section unless it is a sample; default: 2
+  --jobs N    sections at a time; default: 2
   WORD        faults whose names have all these words: run, exec; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
 CNI_BINARY names another program than dist/cni.
 Sections: ${FAULT_SECTIONS.join(", ")}`;
 
-// A process that tries one section is started with it and its share.
-const { values, words, count } = parseScriptOptions(USAGE, "section", "share");
+// A process that tries one section is started with it.
+const { values, words, count } = parseScriptOptions(USAGE, "section");
 const sample = values.sample ? count("sample", 1) : Infinity;
 const seed = seedOf(values.seed);
-const jobs = count("jobs", 2);
-const shares = sample === Infinity ? jobs : 1;
-
-async function tryShare(section: string, share: number, onReport: (report: FaultReport) => void): Promise<void> {
+async function trySection(section: string, onReport: (report: FaultReport) => void): Promise<void> {
   const sampling = values.sample ? ["--sample", values.sample, "--seed", `${seed}`] : [];
-  const child = startOnNewNode("pipe", "--section", section, "--share", `${share}/${shares}`, ...sampling, ...words);
-  const decoder = new TextDecoder();
-  let rest = "";
-  for await (const chunk of child.stdout!) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-    rest = lines.pop()!;
-    for (const line of lines) onReport(JSON.parse(line));
-  }
+  const child = startOnNewNode("pipe", "--section", section, ...sampling, ...words);
+  const lines = createInterface({ input: Readable.from(child.stdout!) });
+  for await (const line of lines) onReport(JSON.parse(line));
   if (await child.exited !== 0) {
     onReport({ name: section, kind: "", result: "FAILED", problem: "The section ended early" });
   }
@@ -43,29 +37,25 @@ async function tryAll(onReport: (report: FaultReport) => void): Promise<void> {
     : FAULT_SECTIONS.flatMap((name) => name.split(" "));
   const chosen = words.filter((word) => names.includes(word));
   const sections = FAULT_SECTIONS.filter((name) => chosen.every((word) => name.split(" ").includes(word)));
-  const queue = sections.flatMap((section) => Array.from({ length: shares }, (_, share) => ({ section, share })));
-  await runInLanes(jobs, queue.map(({ section, share }) => () => tryShare(section, share, onReport)));
+  await runInLanes(count("jobs", 2), sections.map((section) => () => trySection(section, onReport)));
 }
 
 function formatSummary(all: readonly FaultReport[]): string {
   const reports = all.filter(({ result }) => result !== "not reached");
-  const row = (name: string, group: readonly FaultReport[]) => [
-    ...[name, `${group.length}`],
-    ...["ended", "succeeded", "refused", "FAILED"].map((column) =>
-      `${group.filter(({ result }) => result === column).length}`
-    ),
-  ];
+  const results = ["ended", "succeeded", "refused", "FAILED"];
+  const row = (name: string, group: readonly FaultReport[]) => {
+    const counts = results.map((column) => group.filter(({ result }) => result === column).length);
+    return [name, ...[group.length, ...counts].map(String)];
+  };
   const kinds = [...Map.groupBy(reports, ({ kind }) => kind)].map(([kind, group]) => row(kind, group)).sort();
   const header = ["fault", "tried", "ended, then removed", "succeeded", "refused and undone", "FAILED"];
   const survived = reports.filter(({ result }) => result !== "FAILED").length;
-  return `${
-    formatTable(header, [...kinds, row("all", reports)])
-  }\n${reports.length} faults tried, ${survived} survived, ${all.length - reports.length} not reached`;
+  const sums = `${reports.length} faults tried, ${survived} survived, ${all.length - reports.length} not reached`;
+  return `${formatTable(header, [...kinds, row("all", reports)])}\n${sums}`;
 }
 
 if (values.section) {
-  const [share = 0, of = 1] = values.share!.split("/").map(Number);
-  runSection(values.section, { sample, seed, words, share, of }, (report) => console.log(JSON.stringify(report)));
+  runSection(values.section, { sample, seed, words }, (report) => console.log(JSON.stringify(report)));
 } else {
   const all: FaultReport[] = [];
   if (values.sample) console.log(`seed ${seed}`);

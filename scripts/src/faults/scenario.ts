@@ -37,9 +37,8 @@ const withResident = (verb: Verb, container = TEST_CONTAINER): Scenario => ({
     resetNode(NAMESPACES);
     runShell(FOREIGN_FIREWALL);
     mustSucceed(caller, "add", RESIDENT_CONTAINER);
-    // An ADD and a DEL bring what containers share into its final state: the MTU of the bridge, the last reserved address.
-    mustSucceed(caller, "add", TEST_CONTAINER);
-    mustSucceed(caller, "del", TEST_CONTAINER);
+    // These bring what containers share into its final state: the MTU of the bridge, the last reserved address.
+    for (const verb of ["add", "del"] as const) mustSucceed(caller, verb, TEST_CONTAINER);
   },
   snapshot: () => snapshotNode(NAMESPACES),
   snapshotAfterDel: () => snapshotNode(NAMESPACES),
@@ -67,8 +66,11 @@ export function callChain(
 }
 
 /** Carries out a command without a fault. @throws {Error} with its output, if it fails */
-export function mustSucceed(caller: Caller, verb: Verb, container: Container): ProcessResult {
-  return requireSuccess({ argv: [verb, container.id] }, callChain(caller, verb, container));
+export const mustSucceed = (caller: Caller, verb: Verb, container: Container): ProcessResult =>
+  requireSuccess({ argv: [verb, container.id] }, callChain(caller, verb, container));
+
+export function attachAndDetach(caller: Caller): void {
+  for (const verb of ["add", "check", "del"] as const) mustSucceed(caller, verb, TEST_CONTAINER);
 }
 
 /** No address is lost or given twice: all that are free can be reserved. @throws {Error} otherwise */

@@ -1,7 +1,7 @@
 /** One command called in one way, and all faults that can be injected into it. @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Caller, execInvocation, runInvocation } from "../harness/invocation.ts";
+import { Caller, execInvocation, type ProgramCommand, runInvocation } from "../harness/invocation.ts";
 import { prepareNode, resetNode } from "../harness/node.ts";
 import { type ProcessCommand, requireSuccess, runLimited } from "../harness/process.ts";
 import { newRandomSource } from "../harness/random.ts";
@@ -22,15 +22,12 @@ export interface FaultSelection {
   readonly sample: number;
   readonly seed: number;
   readonly words: readonly string[];
-  /** Which of `of` parts of those. */
-  readonly share: number;
-  readonly of: number;
 }
 
 /** Tries the faults of a section, in a process that was started in new namespaces. */
 export function runSection(
   section: string,
-  { sample, seed, words, share, of }: FaultSelection,
+  { sample, seed, words }: FaultSelection,
   onReport: (report: FaultReport) => void,
 ): void {
   prepareNode();
@@ -42,9 +39,7 @@ export function runSection(
     : faultCases(caller, SCENARIOS[scenario as keyof typeof SCENARIOS], join(scratch.path, "trace"));
   const chosen = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }))
     .filter(({ name }) => words.every((word) => matchesWord(name, word)));
-  // By name: the processes that share a section need not find the same number of system calls.
-  const selected = sampleByKind(chosen, sample, newRandomSource(seed))
-    .filter(({ name }) => Bun.hash.crc32(name) % of === share);
+  const selected = sampleByKind(chosen, sample, newRandomSource(seed));
   for (const { name, kind, run } of selected) onReport({ name, kind, ...run() });
 }
 
@@ -57,18 +52,13 @@ function faultCases(caller: Caller, scenario: Scenario, file: string): readonly 
   const { verb, container } = scenario;
   const cases = caller.invocation.programs(FAULTS_NETWORK, verb).flatMap((program) => {
     scenario.prepare(caller);
-    const ended = callChain(
-      caller,
-      verb,
-      container,
-      (command) => command.program === program ? runTraced(command, file) : runLimited(command),
-    );
-    requireSuccess({ argv: [verb, "without any fault"] }, ended);
+    const runOne = (fault?: Fault) => (command: ProgramCommand) =>
+      command.program === program ? runTraced(command, file, fault) : runLimited(command);
+    requireSuccess({ argv: [verb, "without any fault"] }, callChain(caller, verb, container, runOne()));
     return faultsOfTrace(log()).map((fault) => ({
       name: `${program === "cni" ? "" : `${program} `}${fault.syscall}#${fault.occurrence} ${fault.kind}`,
       kind: fault.kind,
-      run: () =>
-        runExperiment({ caller, scenario, program, fault, log, run: (command) => runTraced(command, file, fault) }),
+      run: () => runExperiment({ caller, scenario, program, fault, log, run: runOne(fault) }),
     }));
   });
   resetNode([]);

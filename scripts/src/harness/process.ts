@@ -87,24 +87,19 @@ export function waitForAny(running: Map<number, RunningProcess>) {
     const which = running.get(pid);
     if (which) {
       running.delete(pid);
-      return { which, ended: processResult(which, endTime, status[0], usage) };
+      return { which, ended: processResult(which, endTime - which.startTime, status[0], Number(usage[8])) };
     }
     if (pid < 0 && !existsSync(`/proc/${only}`)) throw new Error("There is no child to wait for");
   }
 }
 
-function processResult(
-  { files, startTime }: RunningProcess,
-  endTime: number,
-  status: number,
-  usage: BigInt64Array,
-): MeasuredProcess {
+function processResult({ files }: RunningProcess, ms: number, status: number, faults: number): MeasuredProcess {
   const signal = status & 0x7f;
   const [stdout, stderr] = files.slice(1).map((fd) => readFileSync(`/proc/self/fd/${fd}`, "utf8"));
   for (const fd of files) closeSync(fd);
   return {
-    ms: endTime - startTime,
-    faults: Number(usage[8]),
+    ms,
+    faults,
     exitCode: signal === 0 ? status >> 8 & 0xff : null,
     signal: Object.entries(constants.signals).find(([, number]) => number === signal)?.[0] ?? null,
     stdout,
@@ -114,14 +109,13 @@ function processResult(
 
 export function runProcess(command: ProcessCommand): MeasuredProcess {
   const running = startProcess(command);
-  if (command.timeoutMs !== undefined) killWhenLate(running.pid, command.timeoutMs);
-  return waitForAny(new Map([[running.pid, running]])).ended;
-}
-
-function killWhenLate(pid: number, timeoutMs: number): void {
-  const pidfd = sys.syscall(SYS_pidfd_open, pid, null, 0, 0);
-  if (sys.poll(new Int32Array([pidfd, POLLIN]), 1, timeoutMs) === 0) process.kill(pid, "SIGKILL");
-  closeSync(pidfd);
+  const { pid } = running;
+  if (command.timeoutMs !== undefined) {
+    const pidfd = sys.syscall(SYS_pidfd_open, pid, null, 0, 0);
+    if (sys.poll(new Int32Array([pidfd, POLLIN]), 1, command.timeoutMs) === 0) process.kill(pid, "SIGKILL");
+    closeSync(pidfd);
+  }
+  return waitForAny(new Map([[pid, running]])).ended;
 }
 
 /** Runs a program to its end, or kills it after half a minute. */

@@ -2,9 +2,6 @@
 export interface TracedCall {
   /** Of the process or thread, where strace follows several. */
   readonly pid: string;
-  /** When it began, in seconds, and how long it took, where strace prints that. */
-  readonly startTime: number;
-  readonly duration: number;
   readonly name: string;
   /** As strace prints them: `AT_FDCWD`, `"\x2f\x70"`, `O_RDONLY|O_CLOEXEC`. */
   readonly args: readonly string[];
@@ -20,9 +17,9 @@ export interface TracedCall {
 export const STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "trace=%file,%desc,%network,setns"];
 export const STRACE_DATA_COMMAND = ["-e", "read=all", "-e", "write=all"];
 
-/** `7 100.004000 flock(4</var/lib/cni/lock>, LOCK_EX) = -1 EAGAIN (Resource temporarily unavailable) <0.000010>` */
-const CALL = /^(?:(\d+) +)?(?:([\d.]+) )?(\w+)\((.*)/;
-const RESULT = /\) += (?:(-?(?:0x)?[0-9a-f]+)|\?)(?:<[^>]*>)?(?: ([A-Z][A-Z0-9]+)\b)?(?: .*?)?(?: ?<([\d.]+)>)?$/;
+/** `7 flock(4</var/lib/cni/lock>, LOCK_EX) = -1 EAGAIN (Resource temporarily unavailable)` */
+const CALL = /^(?:(\d+) +)?(\w+)\((.*)/;
+const RESULT = /\) += (?:(-?(?:0x)?[0-9a-f]+)|\?)(?:<[^>]*>)?(?: ([A-Z][A-Z0-9]+)\b)?(?: .*)?$/;
 /** ` | 00010  00 00 00 00                                       ....             |` */
 const DUMP = /^ \| [0-9a-f]{5} {2}((?:[0-9a-f]{2} {1,2}){1,16})/;
 
@@ -37,15 +34,12 @@ export function parseStartedCalls(text: string): readonly TracedCall[] {
   for (const line of text.split("\n")) {
     const dump = DUMP.exec(line);
     if (dump) calls.at(-1)?.bytes.push(...dump[1].trim().split(/ +/).map((byte) => parseInt(byte, 16)));
-    const [, pid = "", time, name, rest] = CALL.exec(line) ?? [];
+    const [, pid = "", name, rest] = CALL.exec(line) ?? [];
     if (name === undefined) continue;
     const end = RESULT.exec(rest);
-    const [, result, error = "", duration] = end ?? [];
-    calls.push({
-      ...{ pid, startTime: Number(time), duration: Number(duration), name, error, bytes: [] },
-      args: splitArguments(end ? rest.slice(0, end.index) : rest),
-      result: Number(result ?? NaN),
-    });
+    const [, result, error = ""] = end ?? [];
+    const args = splitArguments(end ? rest.slice(0, end.index) : rest);
+    calls.push({ pid, name, args, result: Number(result ?? NaN), error, bytes: [] });
   }
   return calls.map(({ bytes, ...call }) => ({ ...call, data: Uint8Array.from(bytes) }));
 }

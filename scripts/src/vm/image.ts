@@ -1,14 +1,5 @@
 /** The virtual machine's file system: the binary, programs, libraries, kernel modules, and the repository at its path here. @module */
-import {
-  existsSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, openSync, readdirSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { runSuccessfully } from "../harness/process.ts";
 import { sharedLibraries } from "../image/main.ts";
@@ -20,7 +11,6 @@ const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare",
 /** Plugins of the distribution that ours are compared with there, because only that kernel has what they need. */
 const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/cni/vlan", "/usr/lib/cni/vrf"];
 
-/** Files that these programs read names from. */
 const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
 
 /** npm packages that no test loads, and links to programs. */
@@ -39,17 +29,14 @@ export const JOB_NAME = "opt/cni/job";
 /** Writes the archive. @returns a descriptor of it, which alone keeps it */
 export function openImage(modules: string): number {
   using root = newScratchDirectory();
-  const file = join(REPOSITORY_ROOT, `dist/vm/image-${process.pid}`);
-  mkdirSync(dirname(file), { recursive: true });
-  try {
-    addSystem(root.path, modules);
-    addPrograms(root.path);
-    addRepository(root.path);
-    packTree(root.path, file, "*.map");
-    return openSync(file, "r");
-  } finally {
-    rmSync(file, { force: true });
-  }
+  // Not in /tmp, which may be memory.
+  using output = newScratchDirectory(join(REPOSITORY_ROOT, "dist/vm"));
+  const file = join(output.path, "image");
+  addSystem(root.path, modules);
+  addPrograms(root.path);
+  addRepository(root.path);
+  packTree(root.path, file, "*.map");
+  return openSync(file, "r");
 }
 
 /** Packs a tree of links to files and directories, whatever they are links to. All files belong to root. @param omitted for find(1) */
@@ -91,9 +78,8 @@ function addSystem(root: string, modules: string): void {
   const options = "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n";
   writeProgram(root, "/etc/modprobe.d/none.conf", options);
   for (const path of TABLES) if (existsSync(path)) add(root, path);
-  for (const path of ["proc", "sys", "dev", "run", "tmp", "root", "sbin", "var/lib"]) {
-    mkdirSync(join(root, path), { recursive: true });
-  }
+  const empty = ["proc", "sys", "dev", "run", "tmp", "root", "sbin", "var/lib"];
+  for (const path of empty) mkdirSync(join(root, path), { recursive: true });
 }
 
 function addPrograms(root: string): void {
@@ -157,9 +143,8 @@ reboot -f
 /** The script that init runs. @param command a program and its arguments; none for a shell in this terminal */
 export function jobScript(command: readonly string[]): string {
   const { rows, columns } = process.stdout;
-  const shell = `stty sane rows ${rows || 24} columns ${columns || 80}\nexport TERM='${
-    process.env["TERM"] ?? "vt100"
-  }'\nexec sh -l`;
+  const terminal = process.env["TERM"] ?? "vt100";
+  const shell = `stty sane rows ${rows || 24} columns ${columns || 80}\nexport TERM='${terminal}'\nexec sh -l`;
   const job = command.length === 0 ? shell : `exec ${command.map(quote).join(" ")}`;
   return `#!/bin/sh\ncd ${quote(REPOSITORY_ROOT)}\n${job}\n`;
 }

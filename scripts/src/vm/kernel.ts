@@ -1,18 +1,8 @@
 /** The kernels of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. @module */
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { runSuccessfully } from "../harness/process.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /** Debian's kernel as most machines have it. */
 const PACKAGE = "linux-image-amd64";
@@ -48,18 +38,16 @@ export function ensureKernel(choice: KernelChoice): VmKernel {
   if (existsSync(directory)) return kernel;
   if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
   mkdirSync(dirname(directory), { recursive: true });
-  const scratch = mkdtempSync(`${directory}-`);
+  using scratch = newScratchDirectory(dirname(directory));
   try {
-    const version = unpackKernel(download(choice), scratch);
+    const version = unpackKernel(download(choice), scratch.path);
     if (choice === "oldest" && !version.startsWith(`${OLDEST.version}.`)) {
       throw new Error(`Cannot prepare a kernel: that of ${OLDEST.release} is ${version}, not ${OLDEST.version}`);
     }
-    renameSync(join(scratch, "kernel"), directory);
+    renameSync(join(scratch.path, "kernel"), directory);
   } catch (error) {
     // Another run was faster: a folder that is there is complete.
     if (!existsSync(directory)) throw error;
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
   }
   return kernel;
 }
@@ -78,11 +66,10 @@ function download(choice: KernelChoice): string {
   const find = () => readdirSync(directory).find((file) => file.startsWith(`${name}_`));
   if (!find()) {
     console.error(`Downloading ${name} for the virtual machine (once, 70 MB; not installed)`);
-    const scratch = mkdtempSync(join(directory, "."));
-    afterUpdate(options, () => run(scratch, "apt-get", "-qq", ...options, "download", name) || name);
-    const file = readdirSync(scratch)[0]!;
-    renameSync(join(scratch, file), join(directory, file));
-    rmSync(scratch, { recursive: true });
+    using scratch = newScratchDirectory(directory);
+    afterUpdate(options, () => run(scratch.path, "apt-get", "-qq", ...options, "download", name) || name);
+    const file = readdirSync(scratch.path)[0]!;
+    renameSync(join(scratch.path, file), join(directory, file));
   }
   return join(directory, find()!);
 }
@@ -139,8 +126,9 @@ function unpackKernel(file: string, directory: string): string {
 /** The wanted modules and what they need, from lines `kernel/a.ko: kernel/b.ko kernel/c.ko`. */
 function withDependencies(table: string): Set<string> {
   const needs = new Map(
-    table.split("\n").filter(Boolean).map((line) => line.split(/:? /)).map(([module = "", ...rest]) =>
-      [module.replace(/:$/, ""), rest] as const
+    Array.from(
+      table.matchAll(/^(.*):(.*)$/gm),
+      ([, module = "", rest = ""]) => [module, rest.match(/\S+/g) ?? []] as const,
     ),
   );
   const found = new Set<string>();

@@ -18,21 +18,13 @@ interface VmRun {
 }
 
 const KERNEL_PARAMETERS = [
-  "console=ttyS1",
-  "quiet",
+  "console=ttyS1 quiet nokaslr mitigations=off cryptomgr.notests random.trust_cpu=on panic=-1",
   // The clock is the emulator's: there is nothing to calibrate.
-  "tsc=reliable",
-  "no_timer_check",
-  "nokaslr",
-  "mitigations=off",
-  "cryptomgr.notests",
-  "random.trust_cpu=on",
+  "tsc=reliable no_timer_check",
   // Namespaces end without waiting for a grace period.
   "rcupdate.rcu_expedited=1",
   // SELinux without a policy: it refuses nothing, and knows a few contexts by name.
-  "lsm=selinux",
-  "selinux=1",
-  "panic=-1",
+  "lsm=selinux selinux=1",
 ];
 
 /** Two network cards on one wire. Without their driver, which a test loads, the machine has no interface but the loopback. */
