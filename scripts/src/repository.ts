@@ -1,4 +1,3 @@
-/** Where the repository is and which source files it has. @module */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

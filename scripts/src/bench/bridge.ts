@@ -16,11 +16,10 @@ import {
 } from "./workspace.ts";
 
 export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
-  using scope = new DisposableStack();
-  const floor = recordedOrReason(() => recordBridge(scope, bench));
+  const floor = recordedOrReason(() => recordBridge(bench));
   const side = (invocation: Invocation, network: Network) => {
-    const { side } = hostWithContainer(scope, invocation, network);
-    return (round: number) => side.both(newBenchContainer(scope, `c${round + 1}`, round + 1));
+    const { side } = hostWithContainer(bench, invocation, network);
+    return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1));
   };
   const samples = interleave(bench.rounds, {
     cni: side(bench.exec, plainNetwork(bench, "plain0")),
@@ -49,27 +48,27 @@ function timeAboveFloor(samples: Samples, floor: unknown): BenchRow {
   return row(what, "alone", ownMs, undefined, { atMost: 3, note });
 }
 
-function recordBridge(scope: DisposableStack, bench: BenchWorkspace) {
+function recordBridge(bench: BenchWorkspace) {
   const call = (network: Network, verb: Verb, container: BenchContainer) =>
     pluginCommand(network, network.plugins[0]!, verb, { container }, bench.plugins);
   // The floor replays a state of the reservations as it was recorded: our own call needs a network of its own.
   const [network, ownNetwork] = [plainNetwork(bench, "plain4"), plainNetwork(bench, "plain5")];
-  const { host } = hostWithContainer(scope, bench.exec, network);
-  const own = hostWithContainer(scope, bench.exec, ownNetwork);
-  const sample = newBenchContainer(scope, "sample", 1);
+  const { host } = hostWithContainer(bench, bench.exec, network);
+  const own = hostWithContainer(bench, bench.exec, ownNetwork);
+  const sample = newBenchContainer(bench, "sample", 1);
   const program = recordFloor(bench.state, "bridge", host, sample.namespace, call(network, "add", sample));
   const nothing = compileNothing(bench.state);
   const undo = ({ path }: Netns) => host.run(() => runSuccessfully(call(network, "del", { ...sample, netns: path })));
   undo(sample.namespace);
   return {
     bridge: (round: number) => {
-      const container = newBenchContainer(scope, `c${round}`, 0);
+      const container = newBenchContainer(bench, `c${round}`, 0);
       const { ms } = own.host.run(() => runSuccessfully(call(ownNetwork, "add", container)));
       own.side.del(container);
       return ms;
     },
     floor: () => {
-      const { namespace } = newBenchContainer(scope, "floor", 1);
+      const { namespace } = newBenchContainer(bench, "floor", 1);
       const ms = program.run(host, namespace);
       undo(namespace);
       return ms;

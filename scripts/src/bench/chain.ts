@@ -10,16 +10,15 @@ import { type BenchRow, missingRow, row, verbRows } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, hostWithContainer, newBenchContainer } from "./workspace.ts";
 
 export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
-  using scope = new DisposableStack();
   const [run, exec, reference] = [bench.run, bench.exec, bench.reference].map((invocation, number) => {
-    const { side } = hostWithContainer(scope, invocation, chainNetwork(bench, `chain${number}`));
+    const { side } = hostWithContainer(bench, invocation, chainNetwork(bench, `chain${number}`));
     // Containers live until the row is done: while the kernel removes one, it disturbs what is measured.
     return (isUdp: boolean) => (round: number) =>
-      side.both(newBenchContainer(scope, `c${round + 1}`, round + 1, isUdp));
+      side.both(newBenchContainer(bench, `c${round + 1}`, round + 1, isUdp));
   });
   const floor = recordedOrReason(() => {
     const network = chainNetwork(bench, "chain3");
-    return recordChain(scope, bench, hostWithContainer(scope, bench.run, network).host, network, 1);
+    return recordChain(bench, hostWithContainer(bench, bench.run, network).host, network, 1);
   });
   const samples = interleave(bench.rounds, {
     run: run!(false),
@@ -53,21 +52,15 @@ function floorRows(samples: Samples, { add, del }: Readonly<Record<"add" | "del"
 }
 
 /** Traces ADD and DEL of the container of this number on a host that has others; there they are replayed for new ones. */
-export function recordChain(
-  scope: DisposableStack,
-  bench: BenchWorkspace,
-  host: Netns,
-  network: Network,
-  number: number,
-) {
-  const sample = newBenchContainer(scope, "sample", number);
+export function recordChain(bench: BenchWorkspace, host: Netns, network: Network, number: number) {
+  const sample = newBenchContainer(bench, "sample", number);
   const record = (verb: "add" | "del") => {
     const command = firstProgram(bench.run.command(network, verb, { container: sample }));
     return recordFloor(bench.state, `${network.name}-${verb}`, host, sample.namespace, command);
   };
   const [add, del] = [record("add"), record("del")];
   const measure = () => {
-    const container = scope.use(createNetns());
+    const container = bench.scope.use(createNetns());
     return { add: add.run(host, container), del: del.run(host, container) };
   };
   return { add, del, measure };

@@ -39,7 +39,7 @@ export function concurrentAddRows(bench: BenchWorkspace): readonly BenchRow[] {
 function runConcurrently(count: number, invocation: Invocation, network: Network) {
   const scope = new DisposableStack();
   const host = scope.use(createNetns());
-  const containers = Array.from({ length: count }, (_, number) => newBenchContainer(scope, `c${number}`, number));
+  const containers = Array.from({ length: count }, (_, number) => newBenchContainer({ scope }, `c${number}`, number));
   const running = new Map<number, RunningProcess>();
   const sequences = new Map<number, ProgramSequence>();
   const failures: string[] = [];

@@ -18,7 +18,6 @@ import {
 export interface Floor {
   /** How many requests it makes, as text: `259 system calls, 36 of them messages`. */
   readonly requests: string;
-  /** The milliseconds it takes to make them for a container. */
   run(host: Netns, container: Netns): number;
 }
 
@@ -117,7 +116,6 @@ function requestsSource(calls: readonly TracedCall[], container: string): string
   return `enum { FIRST_DESCRIPTOR = ${first} };\nstatic const struct request requests[] = {\n${lines}\n};\n`;
 }
 
-/** The descriptor that a call opened, or -1. */
 const openedDescriptor = ({ name, result }: TracedCall): number => ["openat", "socket"].includes(name) ? result : -1;
 
 function requestSource(call: TracedCall, container: string): string {

@@ -50,9 +50,12 @@ let figures: BenchFigures = { about, rows: [], lines: [], remarks: [] };
 using bench = prepareBench(rounds, quick);
 for (const name of wanted.length > 0 ? wanted : Object.keys(SECTIONS)) {
   console.error(`Measuring ${name}`);
-  const found = SECTIONS[name]!(bench);
-  const added = "lines" in found ? found : { rows: found };
-  figures = { ...figures, ...added, rows: [...figures.rows, ...added.rows] };
+  {
+    using scope = new DisposableStack();
+    const found = SECTIONS[name]!({ ...bench, scope });
+    const added = "lines" in found ? found : { rows: found };
+    figures = { ...figures, ...added, rows: [...figures.rows, ...added.rows] };
+  }
   awaitNamespaceCleanup();
 }
 console.log(formatMarkdown(figures));

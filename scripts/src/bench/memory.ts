@@ -26,7 +26,7 @@ export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
 function measureChain(bench: BenchWorkspace, directory: string, network: Network) {
   using scope = new DisposableStack();
   const host = scope.use(createNetns());
-  const containers = Array.from({ length: PROCESSES }, (_, number) => newBenchContainer(scope, `c${number}`, number));
+  const containers = Array.from({ length: PROCESSES }, (_, at) => newBenchContainer({ scope }, `c${at}`, at));
   const results: unknown[] = [];
   return new Map(network.plugins.map((plugin) => {
     const started = containers.map((container, at) => {

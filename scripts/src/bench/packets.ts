@@ -5,7 +5,7 @@ import { sys } from "../../../ffi/sys/libc.ts";
 import { AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
 import { connectHosts } from "../harness/hosts.ts";
 import { median } from "../harness/statistics.ts";
-import type { BenchContainer } from "./workspace.ts";
+import type { BenchContainer, BenchWorkspace } from "./workspace.ts";
 
 const SO_LINGER = 13;
 const CONNECTIONS = 300;
@@ -35,8 +35,8 @@ function openServer(type: number, port: number): number {
   return fd;
 }
 
-export function addPeerHost(scope: DisposableStack, host: Netns): Netns {
-  const outside = scope.use(createNetns());
+export function addPeerHost(bench: BenchWorkspace, host: Netns): Netns {
+  const outside = bench.scope.use(createNetns());
   connectHosts(
     { netns: host, name: "outside", addresses: ["192.0.2.1/24"] },
     { netns: outside, name: "inside", addresses: ["192.0.2.2/24"] },

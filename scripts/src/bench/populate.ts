@@ -8,18 +8,11 @@ import { runSuccessfully } from "../harness/process.ts";
 import { type BenchWorkspace, newBenchContainer, portMappingsOf } from "./workspace.ts";
 
 /** Attaches containers number `from` to `to`, the last excluded, in this process by the same code that `cni run` executes. */
-export function attachContainers(
-  scope: DisposableStack,
-  bench: BenchWorkspace,
-  host: Netns,
-  network: Network,
-  from: number,
-  to: number,
-): void {
+export function attachContainers(bench: BenchWorkspace, host: Netns, network: Network, from: number, to: number): void {
   const list = parseNetworkConfigList(JSON.stringify(network));
   const runtime = new Runtime({ env: process.env, cacheDirectory: bench.cache, pluginDirectories: [] });
   for (let number = from; number < to; number++) {
-    const { id, netns, portMappings } = newBenchContainer(scope, `p${number}`, number);
+    const { id, netns, portMappings } = newBenchContainer(bench, `p${number}`, number);
     const parameters = { containerId: id, ifname: IFNAME, netns, capabilityArgs: { portMappings } };
     host.run(() => void runtime.add(list, parameters));
   }
@@ -43,7 +36,6 @@ export function copyRules(host: Netns, bench: BenchWorkspace, network: Network, 
 
 const addressOf = (number: number): string => `10.66.${128 + (number >> 8)}.${number & 255}`;
 
-/** The lines of one table that belong to the container, once for each number. */
 function copyTable(table: string, address: string, digits: string, from: number, to: number): string {
   const [title, ...lines] = table.split("\n");
   const containerLines = lines.filter((line) => line.includes(digits) || line.includes(`${address}/32`)).join("\n");

@@ -10,8 +10,7 @@ import { type BenchWorkspace, newBenchContainer, REFERENCE_DIRECTORY, SUBNET } f
 const FEW = 10;
 
 export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
-  using scope = new DisposableStack();
-  const container = newBenchContainer(scope, "one", 0);
+  const container = newBenchContainer(bench, "one", 0);
   const many = bench.quick ? 6_000 : 60_000;
   const side = (directory: string, name: string, count: number) => {
     const dataDir = join(bench.state, `reservations-${name}`);

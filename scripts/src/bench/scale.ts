@@ -21,22 +21,21 @@ const FIRST_MEASURED = 2000;
 type Contenders = Readonly<Record<string, Contender>>;
 
 export function measureScale(bench: BenchWorkspace) {
-  using scope = new DisposableStack();
   const counts = bench.quick ? [1, 10, 50] : [1, 10, 30, 100, 300, 1000];
   const rounds = Math.max(3, Math.ceil(bench.rounds / 4));
   const [ours, others] = [{ "cni run": bench.run, "plugin by plugin": bench.exec }, { reference: bench.reference }];
-  const [first, full] = [newHost(scope, bench, "scale0", ours), newHost(scope, bench, "scale1", ours)];
-  const [firstOther, fullOther] = [newHost(scope, bench, "scale2", others), newHost(scope, bench, "scale3", others)];
-  for (const { contenders } of [firstOther, fullOther]) contenders["reference"]!.add(newBenchContainer(scope, "p0", 0));
+  const [first, full] = [newHost(bench, "scale0", ours), newHost(bench, "scale1", ours)];
+  const [firstOther, fullOther] = [newHost(bench, "scale2", others), newHost(bench, "scale3", others)];
+  for (const { contenders } of [firstOther, fullOther]) contenders["reference"]!.add(newBenchContainer(bench, "p0", 0));
   let number = FIRST_MEASURED;
   const adds = (sides: Contenders, prefix = "") =>
     Object.fromEntries(
       Object.entries(sides).map(([name, side]) => [
         `${prefix}${name}`,
-        () => side.both(newBenchContainer(scope, `m${number}`, number++)),
+        () => side.both(newBenchContainer(bench, `m${number}`, number++)),
       ]),
     );
-  attachContainers(scope, bench, first.netns, first.network, 0, 1);
+  attachContainers(bench, first.netns, first.network, 0, 1);
   const points: Record<string, { containers: number; ms: number }[]> = {
     ...{ "cni run": [], "plugin by plugin": [], reference: [] },
   };
@@ -48,7 +47,7 @@ export function measureScale(bench: BenchWorkspace) {
   let attachedCount = 0;
   for (const count of counts) {
     console.error(`  ${count} containers`);
-    attachContainers(scope, bench, full.netns, full.network, attachedCount, count);
+    attachContainers(bench, full.netns, full.network, attachedCount, count);
     if (attachedCount > 0) copyRules(fullOther.netns, bench, fullOther.network, attachedCount, count);
     attachedCount = count;
     if (count >= DISTURBING_COUNT) Bun.sleepSync(ROUTER_SOLICITATION_MS);
@@ -67,7 +66,7 @@ export function measureScale(bench: BenchWorkspace) {
   const most = counts.at(-1)!;
   const floor = recordedOrReason(() => {
     const [single, all] = [first, full].map(({ netns, network }) =>
-      recordChain(scope, bench, netns, network, FIRST_MEASURED - 1).measure
+      recordChain(bench, netns, network, FIRST_MEASURED - 1).measure
     );
     return { "first floor": single!, "full floor": all! };
   });
@@ -81,14 +80,14 @@ export function measureScale(bench: BenchWorkspace) {
   const against = ["reference", last("reference")] as const;
   const rows = [
     ...growth(again, most),
-    ...packetRows(scope, bench, most, { first, full, firstOther, fullOther }),
+    ...packetRows(bench, most, { first, full, firstOther, fullOther }),
     row(`ADD at ${most} containers by \`cni run\` against the reference`, "faster", last("cni run"), against),
   ];
   return { rows, lines, remarks };
 }
 
-function newHost(scope: DisposableStack, bench: BenchWorkspace, name: string, sides: Record<string, Invocation>) {
-  const netns = scope.use(createNetns());
+function newHost(bench: BenchWorkspace, name: string, sides: Record<string, Invocation>) {
+  const netns = bench.scope.use(createNetns());
   const network = chainNetwork(bench, name);
   const contenders: Contenders = Object.fromEntries(
     Object.entries(sides).map(([side, invocation]) => [side, newContender(netns, invocation, network)]),
@@ -111,15 +110,14 @@ function growth(samples: Samples, most: number): readonly BenchRow[] {
 }
 
 function packetRows(
-  scope: DisposableStack,
   bench: BenchWorkspace,
   most: number,
   hosts: Readonly<Record<string, { readonly netns: Netns; readonly contenders: Contenders }>>,
 ): readonly BenchRow[] {
   const sides = Object.entries(hosts).map(([name, { netns, contenders }]) => {
-    const container = newBenchContainer(scope, "packets", 1900, true);
+    const container = newBenchContainer(bench, "packets", 1900, true);
     Object.values(contenders)[0]!.add(container);
-    const outside = addPeerHost(scope, netns);
+    const outside = addPeerHost(bench, netns);
     return [name, () => packetCost(outside, container)] as const;
   });
   const samples = interleave(Math.max(5, Math.ceil(bench.rounds / 2)), Object.fromEntries(sides));

@@ -8,15 +8,14 @@ import { type BenchRow, row } from "./table.ts";
 import { type BenchWorkspace, newBenchContainer, plainNetwork, REFERENCE_DIRECTORY } from "./workspace.ts";
 
 export function startupRows(bench: BenchWorkspace): readonly BenchRow[] {
-  using scope = new DisposableStack();
-  const host = scope.use(createNetns());
+  const host = bench.scope.use(createNetns());
   const version = (directory: string): ProcessCommand => ({
     argv: [join(directory, "bridge")],
     env: { CNI_COMMAND: "VERSION" },
     stdin: `{"cniVersion":"1.0.0"}`,
   });
   const newest = { ...plainNetwork(bench, "start0"), cniVersion: "1.1.0" };
-  const container = newBenchContainer(scope, "c1", 0);
+  const container = newBenchContainer(bench, "c1", 0);
   const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
   const samples = interleave(bench.rounds * 3, {
     version: time(version(bench.plugins)),

@@ -1,4 +1,3 @@
-/** The tables: rows with what was measured, against what, and whether a goal is met; and ADDs by the number of containers. @module */
 import { markdownTable } from "../harness/markdown.ts";
 import { median } from "../harness/statistics.ts";
 import type { Samples } from "./measure.ts";
@@ -7,14 +6,12 @@ export interface BenchRow {
   readonly what: string;
   readonly cni: string;
   readonly against: string;
-  /** The figure that the goal is about: `10.3 × as fast`. */
   readonly result: string;
   readonly goal: string;
   readonly verdict: string;
   readonly note?: string;
 }
 
-/** ADDs by one side, in milliseconds. */
 export interface ScaleLine {
   readonly name: string;
   readonly points: readonly { readonly containers: number; readonly ms: number }[];
@@ -31,7 +28,6 @@ export interface BenchFigures {
 type Comparison = "faster" | "times" | "more" | "alone";
 
 interface RowOptions {
-  /** The goal: the least and the most that the result may be. */
   readonly atLeast?: number;
   readonly atMost?: number;
   readonly unit?: string;

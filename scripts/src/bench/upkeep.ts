@@ -15,7 +15,7 @@ export function gcRows(bench: BenchWorkspace): readonly BenchRow[] {
     using scope = new DisposableStack();
     const host = scope.use(createNetns());
     const network = { ...chainNetwork(bench, `gc${round}`), cniVersion: "1.1.0" };
-    attachContainers(scope, bench, host, network, 0, count);
+    attachContainers({ ...bench, scope }, host, network, 0, count);
     const command = firstProgram(bench.run.command(network, "gc", {}));
     return host.run(() => runSuccessfully(command)).ms / count;
   });
@@ -25,12 +25,11 @@ export function gcRows(bench: BenchWorkspace): readonly BenchRow[] {
 }
 
 export function restoreRows(workspace: BenchWorkspace): readonly BenchRow[] {
-  using scope = new DisposableStack();
   // Other sections leave attachments in theirs.
   const bench = { ...workspace, cache: join(workspace.state, "restore-cache") };
   const count = bench.quick ? 50 : 1000;
-  const host = scope.use(createNetns());
-  attachContainers(scope, bench, host, chainNetwork(bench, "restore"), 0, count);
+  const host = bench.scope.use(createNetns());
+  attachContainers(bench, host, chainNetwork(bench, "restore"), 0, count);
   const argv = [CNI_PROGRAM, "run", "restore", "--cache-dir", bench.cache, "--plugin-dir", bench.plugins, "--json"];
   const perAttachment = Array.from({ length: bench.quick ? 1 : 10 }, () => {
     const { ms, stdout } = host.run(() => runSuccessfully({ argv, env: WITHOUT_SYSTEM_BUS }));

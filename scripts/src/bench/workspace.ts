@@ -1,4 +1,3 @@
-/** Programs, networks, containers, and the contenders that attach them. @module */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
@@ -10,16 +9,15 @@ import { CNI_PROGRAM, newScratchDirectory, REPOSITORY_ROOT } from "../repository
 /** The reference plugins, where Debian's package puts them. */
 export const REFERENCE_DIRECTORY = "/usr/lib/cni";
 
-export type BenchWorkspace = ReturnType<typeof prepareBench>;
+/** What a section measures with; what it makes goes with the scope. */
+export type BenchWorkspace = ReturnType<typeof prepareBench> & { readonly scope: DisposableStack };
 
-/** Compiles an empty program as ours is. */
 export function compileEmptyProgram(outfile: string): void {
   const script = (path: string) => join(REPOSITORY_ROOT, "scripts/src", path);
   const options = [`--entry=${script("bench/empty.ts")}`, `--outfile=${outfile}`];
   runSuccessfully({ argv: [process.execPath, script("build/main.ts"), ...options] });
 }
 
-/** Compiles the empty program and installs ours. @param quick smaller sizes, to see that everything works */
 export function prepareBench(rounds: number, quick: boolean) {
   const directory = newScratchDirectory();
   const state = directory.path;
@@ -39,7 +37,6 @@ export function prepareBench(rounds: number, quick: boolean) {
 
 export const SUBNET = "10.66.0.0/16";
 
-/** A bridge with addresses, masqueraded if `ipMasq`. */
 export function plainNetwork({ state }: BenchWorkspace, name: string, ipMasq = false): Network {
   const ipam = { ...hostLocal({ subnet: SUBNET }), dataDir: join(state, "networks") };
   return { cniVersion: "1.0.0", name, plugins: [{ ...bridgePlugin(name, ipam), ipMasq }] };
@@ -56,7 +53,12 @@ export interface BenchContainer extends Container {
 }
 
 /** A container until the end of the scope. Its number decides which two ports are published. */
-export function newBenchContainer(scope: DisposableStack, id: string, number: number, isUdp = false): BenchContainer {
+export function newBenchContainer(
+  { scope }: Pick<BenchWorkspace, "scope">,
+  id: string,
+  number: number,
+  isUdp = false,
+): BenchContainer {
   const namespace = scope.use(createNetns());
   return { id, namespace, netns: namespace.path, portMappings: portMappingsOf(number, isUdp) };
 }
@@ -86,9 +88,9 @@ export function newContender(host: Netns, invocation: Invocation, network: Netwo
 }
 
 /** A host with one container on it, so that the bridge and the rules that all containers share exist. */
-export function hostWithContainer(scope: DisposableStack, invocation: Invocation, network: Network) {
-  const host = scope.use(createNetns());
+export function hostWithContainer(bench: BenchWorkspace, invocation: Invocation, network: Network) {
+  const host = bench.scope.use(createNetns());
   const side = newContender(host, invocation, network);
-  side.add(newBenchContainer(scope, "resident", 0));
+  side.add(newBenchContainer(bench, "resident", 0));
   return { host, side };
 }

@@ -12,7 +12,6 @@ const OF_THE_RUNTIME =
 /** The last file that the runtime opens wherever it starts; how much it does before depends on the machine. */
 const START = "/etc/localtime";
 
-/** The cost of a call, in numbers that no clock and no other load changes. */
 export type CallCost = ReturnType<typeof countTrace>;
 
 /** Counts a trace by {@linkcode COUNT_STRACE_COMMAND}. @throws {Error} if the start of the runtime is not in it */
@@ -31,7 +30,6 @@ export function countTrace(text: string) {
     syscalls: calls.length,
     setns: named("setns").length,
     clones: named("clone", "clone3", "fork", "vfork").length,
-    /** Those of files that do not exist included. */
     opens: named("open", "openat", "openat2").length,
     /** From files, standard input excluded. */
     bytesRead: sum(reads.map(({ result }) => result)),
@@ -64,7 +62,6 @@ function netlinkCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
   });
 }
 
-/** How many netlink messages stand one after another. */
 export function countMessages(data: Uint8Array): number {
   const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
   let count = 0;

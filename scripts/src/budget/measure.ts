@@ -12,11 +12,9 @@ export interface CostRow extends CallCost {
   readonly faults: number;
   /** Bytes of the program's code that is loaded, without comments, types, imports and white space. */
   readonly codeBytes: number;
-  /** Files of packages besides. */
   readonly packages: number;
 }
 
-/** By plugin and verb: `rows.bridge.ADD`. */
 export type CostRows = Readonly<Record<string, Readonly<Record<string, CostRow>>>>;
 
 export type MeasuredPrograms = ReturnType<typeof prepareBudget>;
@@ -33,7 +31,6 @@ export function prepareBudget(cni: string) {
 /** How often a call is made for its page faults; the least counts, because other processes only add. */
 const FAULT_ROUNDS = 2;
 
-/** Measures a plugin, or the chain if it is `cni run`. */
 export function measureCosts({ cni, empty }: MeasuredPrograms, name: string): CostRows[string] {
   using scope = new DisposableStack();
   const state = scope.use(newScratchDirectory()).path;
@@ -79,7 +76,6 @@ function startCompiled(cni: string, state: string, call: MeasuredCall, prefix: r
 const requireMeasured = <T extends ProcessResult>({ name, argv, env }: MeasuredCall, ended: T): T =>
   requireSuccess({ argv: [name, ...argv, env["CNI_COMMAND"] ?? ""] }, ended);
 
-/** Loads the program's sources, which tell what the compiled one evaluates. */
 function runFromSources(state: string, call: MeasuredCall): readonly [string, Partial<CostRow>] {
   const file = join(state, "modules");
   rmSync(file, { force: true });

@@ -32,7 +32,6 @@ const FLAGS = [
   "--compile-jit-policy=100",
 ];
 
-/** The options; paths are absolute. */
 function plan() {
   const text = { type: "string" } as const;
   const { values: args } = parseArgs({ options: { target: text, entry: text, outfile: text } });

@@ -1,5 +1,6 @@
 /** Checks that an exported name means one thing. Exempt are functions called through a module's name: `link.add`, `rule.add`. @module */
 import { join } from "node:path";
+import { lineAt } from "./layers.ts";
 
 export interface Declaration {
   readonly path: string;
@@ -27,8 +28,7 @@ export function exportProblems(sources: ReadonlyMap<string, string>): readonly s
 export function declarationsOf(path: string, source: string): readonly Declaration[] {
   const found = new Map<string, Declaration>();
   const add = (index: number, name: string, isFunction: boolean) => {
-    const line = source.slice(0, index).split("\n").length;
-    if (!found.has(name)) found.set(name, { path, line, name, isFunction });
+    if (!found.has(name)) found.set(name, { path, line: lineAt(source, index), name, isFunction });
   };
   const single = /^export (?:async )?(?:abstract )?(function\*?|const|let|class|interface|type|enum) ([\w$]+)/gm;
   for (const { index, 1: keyword = "", 2: name = "" } of source.matchAll(single)) {
@@ -58,7 +58,8 @@ function importedNames(sources: ReadonlyMap<string, string>) {
 }
 
 function renamedExports(path: string, source: string): readonly string[] {
-  return [...source.matchAll(/^export (?:type )?\{[^}]*?([\w$]+) as ([\w$]+)[^}]*\}/gm)].map((
-    { index, 1: from, 2: to },
-  ) => `${path}:${source.slice(0, index).split("\n").length}: exports "${from}" as "${to}": one thing has one name`);
+  const renamed = source.matchAll(/^export (?:type )?\{[^}]*?([\w$]+) as ([\w$]+)[^}]*\}/gm);
+  return [...renamed].map(({ index, 1: from, 2: to }) =>
+    `${path}:${lineAt(source, index)}: exports "${from}" as "${to}": one thing has one name`
+  );
 }

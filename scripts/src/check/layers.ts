@@ -1,7 +1,6 @@
 /** Checks that imports point down the layers and only one file reaches the kernel. Tests may import all but other plugins' files. @module */
 import { join } from "node:path";
 
-/** One folder or file of the product and what it may import besides itself. */
 interface Layer {
   /** A folder ending in `/`, a file, or `plugins/*`, each plugin but its `docs.ts`, which no call loads. */
   readonly path: string;
@@ -83,11 +82,9 @@ type ImportForm = "import" | "import type" | "import()";
 export interface Import {
   readonly line: number;
   readonly form: ImportForm;
-  /** The text between the quotes; empty for an expression. */
   readonly specifier: string;
 }
 
-/** Problems of the given sources (by path) as `file:line: text`, in order. */
 export const importProblems = (sources: ReadonlyMap<string, string>): readonly string[] => [
   ...[...sources].flatMap(([path, source]) => fileProblems(path, source)),
   ...circleProblems(sources),
@@ -123,13 +120,11 @@ export function fileProblems(path: string, source: string): readonly string[] {
     const problem = isProduct ? layer && importProblem(path, layer, found) : otherPluginProblem(path, layer, found);
     return problem ? [`${path}:${found.line}: ${problem}`] : [];
   });
+  const tooLong = `${path}:${MAX_LINES + 1}: file has ${lines.length - 1} lines: split it, ${MAX_LINES} is the limit`;
+  const noLayer = `${path}:1: file belongs to no layer: add it to LAYERS in scripts/src/check/layers.ts`;
   return [
-    ...lines.length - 1 > MAX_LINES
-      ? [`${path}:${MAX_LINES + 1}: file has ${lines.length - 1} lines: split it, ${MAX_LINES} is the limit`]
-      : [],
-    ...isProduct && !layer
-      ? [`${path}:1: file belongs to no layer: add it to LAYERS in scripts/src/check/layers.ts`]
-      : [],
+    ...lines.length - 1 > MAX_LINES ? [tooLong] : [],
+    ...isProduct && !layer ? [noLayer] : [],
     ...imports,
     ...isProduct && !NAMESPACES.includes(path) ? namespaceProblems(path, lines) : [],
   ];
@@ -166,11 +161,13 @@ function isWithin(target: string, path: string): boolean {
   return path.endsWith("/") ? target.startsWith(path) : target === path;
 }
 
+export const lineAt = (source: string, index: number): number => source.slice(0, index).split("\n").length;
+
 /** Finds every import in a formatted source: static ones start a line, others may stand anywhere. */
 export function importsOf(source: string): readonly Import[] {
   const find = (pattern: RegExp, toImport: (match: RegExpExecArray) => Omit<Import, "line">): Import[] =>
     [...source.matchAll(pattern)].map((match) => ({
-      line: source.slice(0, match.index).split("\n").length,
+      line: lineAt(source, match.index),
       ...toImport(match),
     }));
   return [

@@ -8,7 +8,6 @@ import { importProblems } from "./layers.ts";
 
 export interface CheckStep {
   readonly name: string;
-  /** The text to show, empty if all is well. */
   run(): string;
 }
 
@@ -19,6 +18,10 @@ export function runCommandStep(...argv: readonly string[]): string {
   return success ? "" : `${stdout}${stderr}`.trim() || `exit status ${exitCode}`;
 }
 
+/** With the time since `started`. */
+export const verdictLine = (name: string, verdict: string, started: number): string =>
+  `${name.padEnd(40)} ${verdict} (${((performance.now() - started) / 1000).toFixed(1)} s)`;
+
 /** Runs a step and prints its line with its time. @returns what was wrong */
 export function runStep({ name, run }: CheckStep): string {
   const started = performance.now();
@@ -28,8 +31,7 @@ export function runStep({ name, run }: CheckStep): string {
   } catch (error) {
     problems = error instanceof Error ? (error.stack ?? error.message) : String(error);
   }
-  const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(`${name.padEnd(40)} ${problems ? "FAILED" : "ok"} (${seconds} s)`);
+  console.log(verdictLine(name, problems ? "FAILED" : "ok", started));
   if (problems) console.log(problems);
   return problems;
 }

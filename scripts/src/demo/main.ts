@@ -56,7 +56,6 @@ function cni(verb: "add" | "del", container: "web" | "client", ...options: strin
   return stdout;
 }
 
-/** Connects to a server from a namespace; it answers with its name and the address that it was reached from. */
 async function checkTraffic(what: string, netns: Netns, hostname: string, port: number, expected: string) {
   const answer = await requestTcp(netns, hostname, port, 3000) ?? "no answer";
   report(answer.startsWith(expected), what, `${hostname} port ${port} → ${answer}`);
@@ -104,17 +103,12 @@ async function proveTraffic(four: string, six: string): Promise<void> {
     resources.use(serveTcp(netns, name, port));
   }
   console.log("\nTraffic");
+  const masqueraded = "container to outside, masqueraded";
   await checkTraffic("container to container, IPv4", client, four, 80, "web 10.88.0.");
   await checkTraffic("container to container, IPv6", client, six, 80, "web fd00:88::");
   await checkTraffic("container to host", client, "10.88.0.1", 9000, "host 10.88.0.");
-  await checkTraffic("container to outside, masqueraded, IPv4", client, "198.51.100.2", 9000, "outside 198.51.100.1");
-  await checkTraffic(
-    "container to outside, masqueraded, IPv6",
-    client,
-    "2001:db8:100::2",
-    9000,
-    "outside 2001:db8:100::1",
-  );
+  await checkTraffic(`${masqueraded}, IPv4`, client, "198.51.100.2", 9000, "outside 198.51.100.1");
+  await checkTraffic(`${masqueraded}, IPv6`, client, "2001:db8:100::2", 9000, "outside 2001:db8:100::1");
   await checkTraffic("host to published port", host, "198.51.100.1", 8080, "web ");
   await checkTraffic("host to published port on 127.0.0.1", host, "127.0.0.1", 8080, "web ");
   await checkTraffic("outside to published port, IPv4", outside, "198.51.100.1", 8080, "web 198.51.100.2");

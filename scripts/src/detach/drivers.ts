@@ -1,16 +1,12 @@
 /** Drivers that attach and detach a container: by the runtime in this process, by `cni run`, and plugin by plugin as engines do. @module */
 import { CniError, parseNetworkConfigList, Runtime } from "../../../mod.ts";
-import { Caller, execInvocation, runInvocation, type Verb } from "../harness/invocation.ts";
-import { type Container, IFNAME, type Network } from "../harness/networks.ts";
+import { Caller, type ChainCallInput, execInvocation, runInvocation, type Verb } from "../harness/invocation.ts";
+import { IFNAME, type Network } from "../harness/networks.ts";
 import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { type ProcessResult, runLimited } from "../harness/process.ts";
 import { CNI_PROGRAM } from "../repository.ts";
 
-export interface DriverInput {
-  /** Of all but GC. */
-  readonly container?: Container;
-  /** Of GC: the ids of containers that stay. */
-  readonly valid?: readonly string[];
+export interface DriverInput extends Omit<ChainCallInput, "result"> {
   /** Of DEL: without what ADD was called with and answered. */
   readonly withoutResult?: boolean;
 }
@@ -19,7 +15,6 @@ export interface DriverInput {
 export interface Driver {
   readonly name: "library" | "run" | "exec";
   call(verb: Verb, network: Network, input: DriverInput): string | undefined;
-  /** Puts back rules that others removed. */
   restore(): string | undefined;
   /** Called between two plugins of an ADD or DEL, where plugins are called one by one. */
   betweenPlugins?: (() => void) | undefined;

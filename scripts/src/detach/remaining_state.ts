@@ -1,4 +1,3 @@
-/** Finds state that containers left on a node where none is attached any more. @module */
 import { existsSync, lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { stateFiles } from "../harness/node_state.ts";
@@ -7,7 +6,6 @@ import { runOnHost } from "./events.ts";
 /** Names of links that belong to the node or are shared by containers. */
 const SHARED_LINKS = /^(lo|br\d|up\d|(peer)?phys\d)$/;
 
-/** Each part begins with a line of its own. */
 const SCRIPT = `
 echo "== links"; ip -o link
 echo "== tc"; tc qdisc

@@ -15,7 +15,6 @@ type MidCommandEvent = { readonly at: number; readonly event: NodeEvent };
 interface SequenceState {
   readonly driver: Driver;
   readonly kind: Sequence["kind"];
-  /** Of the network, as it is now. */
   name: string;
   variant: number;
   /** By network and container: those that a DEL is owed. */
@@ -33,7 +32,6 @@ function containerOf(number: number, netns: NetnsKind = "path"): Container {
 
 const hasVethPair = ({ kind }: SequenceState): boolean => kind === "bridge" || kind === "ptp";
 
-/** @throws {Error} if a DEL fails, or something is left */
 export function runSequence({ kind, first, rest, netns }: Sequence, driver: Driver): void {
   prepareSequence();
   const state: SequenceState = { driver, kind, name: "net", variant: 0, owedDels: new Map() };

@@ -1,4 +1,3 @@
-/** The body of `scripts/docs`: writes the pages that follow from the plugins' docs.ts. @module */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
@@ -7,7 +6,6 @@ import { formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import * as pages from "./pages.ts";
 
-/** All plugins, by name. @throws {Error} if one has no docs.ts */
 export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]> {
   await loadPlugins();
   return await Promise.all(
@@ -19,7 +17,6 @@ export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]>
   );
 }
 
-/** By path from the root of the repository: what each file must hold. */
 export function generatedFiles(plugins: readonly pages.DocumentedPlugin[]): Readonly<Record<string, string>> {
   return {
     "README.md": pages.withGenerated(readText("README.md"), "plugins", pages.pluginTable(plugins)),

@@ -1,4 +1,3 @@
-/** The pages that follow from the plugins' own documentation. @module */
 import type { KeyDocs, PluginDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
 import type { AnyPlugin } from "../../../plugins/lib/protocol/context.ts";
 import { markdownTable } from "../harness/markdown.ts";
@@ -12,7 +11,6 @@ const GENERATED = "<!-- Made by scripts/docs from docs.ts in the plugin's folder
 
 export const folderOf = (name: string): string => name.replaceAll("-", "_");
 
-/** docs/plugins/NAME.md */
 export function pluginPage(
   { plugin: { name, about }, docs: { example, keys, absent = {}, differences } }: DocumentedPlugin,
 ): string {
@@ -30,7 +28,6 @@ export function pluginPage(
   ]);
 }
 
-/** docs/plugins/common.md */
 export function commonPage(keys: Readonly<Record<string, KeyDocs>>, differences: readonly string[]): string {
   return page("Every plugin", [
     "Each plugin also has a [page of its own](../../README.md#plugins).\n",
@@ -98,11 +95,8 @@ function formatJson(node: unknown, indent = "", key = ""): string {
 }
 
 /** JSON with blanks behind commas and colons, and inside braces. */
-function oneLine(node: unknown): string {
-  if (Array.isArray(node)) return `[${node.map(oneLine).join(", ")}]`;
-  if (typeof node !== "object" || node === null) return JSON.stringify(node);
-  return `{ ${Object.entries(node).map(([name, value]) => `${JSON.stringify(name)}: ${oneLine(value)}`).join(", ")} }`;
-}
+const oneLine = (node: unknown): string =>
+  JSON.stringify(node, null, 1).replace(/(\[)?\n *(\])?/g, (_, open = "", close = "") => open + close || " ");
 
 /** docs/parity.md: what becomes of each key of the Go plugins. */
 export function parityPage(common: Readonly<Record<string, KeyDocs>>, plugins: readonly DocumentedPlugin[]): string {

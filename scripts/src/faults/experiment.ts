@@ -1,4 +1,3 @@
-/** Injects one fault and checks that the node recovers. @module */
 import type { Caller, ProgramCommand } from "../harness/invocation.ts";
 import { requireSameState } from "../harness/node_state.ts";
 import type { ProcessResult } from "../harness/process.ts";
@@ -42,7 +41,6 @@ const SLOW_MS = 10_000;
 /** After every so many experiments all addresses are reserved, and after each whose trace has one of their files. */
 const ADDRESS_CHECK_EVERY = 4;
 
-/** The state before a command, and after an ADD and a DEL that nothing interrupted. */
 interface PreparedScenario {
   readonly scenario: Scenario;
   readonly before: readonly string[];
@@ -125,14 +123,12 @@ function resultOf({ scenario, fault, log }: Experiment, { exitCode, signal, stdo
 
 const isError = (stdout: string): boolean => stdout !== "" && typeof JSON.parse(stdout).code === "number";
 
-/** The answer is one of the specification, and was not slow. */
 function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: ProcessResult, result: FaultResult): void {
   if (ms > SLOW_MS) throw new Error(`It took ${Math.round(ms)} ms`);
   if (result === "ended" || exitCode === 0 || (exitCode === 1 || signal === "SIGTERM") && isError(stdout)) return;
   throw new Error(`It ended with ${exitCode ?? signal}: ${stdout}${stderr}`);
 }
 
-/** After success the work is done; after an error of ADD nothing is left. */
 function requireAnswerMatchesState(
   { caller, scenario, fault: { kind } }: Experiment,
   { exitCode }: ProcessResult,
@@ -143,7 +139,6 @@ function requireAnswerMatchesState(
   else if (isSuccess || isAdd && kind !== "KILL") requireSameState("It left", expected, scenario.snapshot());
 }
 
-/** A DEL removes everything, and a new ADD and its DEL leave the node as they do without a fault. */
 function requireRecovery(
   { caller, scenario }: Experiment,
   before: readonly string[],

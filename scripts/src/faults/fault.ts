@@ -1,6 +1,4 @@
-/** A fault that is injected into one system call of one command. @module */
 export interface Fault {
-  /** As strace(1) names it: `openat`. */
   readonly syscall: string;
   /** Counted from 1 among the calls of that name since the program started. */
   readonly occurrence: number;
@@ -50,7 +48,6 @@ const SYSCALL_ERRORS: Readonly<Record<string, string>> = {
 /** The calls that are traced; those that a machine does not have are passed over. */
 export const TRACED_SYSCALLS: readonly string[] = [...Object.keys(SYSCALL_ERRORS), "openat"];
 
-/** The kinds of faults of a call. Opening a file for writing can end with more errors. */
 export function faultKindsOf(syscall: string, args: string): readonly string[] {
   const errors = SYSCALL_ERRORS[syscall === "openat" ? "open" : syscall];
   if (errors === undefined) return [];

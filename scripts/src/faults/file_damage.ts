@@ -121,7 +121,6 @@ function callOnDamage(caller: Caller, verb: DamageVerb): string {
   return stderr;
 }
 
-/** Files of the container, or of the whole network. */
 function stateFilePaths(): string[] {
   return STATE_DIRECTORIES.filter((directory) => existsSync(directory)).flatMap((directory) =>
     readdirSync(directory, { withFileTypes: true }).filter((entry) => entry.isFile())

@@ -28,7 +28,6 @@ const isRuntimeCall = ({ args }: CountedCall): boolean =>
 
 /** Begun anew by the kernel, which counts as another call. */
 const isRestarted = ({ error }: CountedCall): boolean => error.startsWith("ERESTART");
-/** The answer is the first thing that is written to standard output. */
 const isAnswer = ({ name, args }: CountedCall): boolean => name === "write" && /^1(<|$)/.test(args[0]!);
 
 export function faultsOfTrace(trace: string): readonly Fault[] {

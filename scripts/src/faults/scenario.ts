@@ -1,4 +1,3 @@
-/** The network and the states of a node in which commands are tried. @module */
 import { type Caller, pluginCommand, type ProgramCommand, type Verb } from "../harness/invocation.ts";
 import { bridgePlugin, type Container, hostLocal, newChain, newContainer } from "../harness/networks.ts";
 import { resetNode } from "../harness/node.ts";
@@ -18,7 +17,6 @@ export interface Scenario {
   readonly verb: Verb;
   readonly container: Container;
   prepare(caller: Caller): void;
-  /** The state, without what may stay when the container is gone. */
   snapshot(): readonly string[];
   /** The state after an ADD and a DEL that nothing interrupted. */
   snapshotAfterDel(): readonly string[];
@@ -65,7 +63,6 @@ export function callChain(
   return caller.call(FAULTS_NETWORK, verb, verb === "gc" ? { valid: [container.id] } : { container }, run);
 }
 
-/** Carries out a command without a fault. @throws {Error} with its output, if it fails */
 export const mustSucceed = (caller: Caller, verb: Verb, container: Container): ProcessResult =>
   requireSuccess({ argv: [verb, container.id] }, callChain(caller, verb, container));
 

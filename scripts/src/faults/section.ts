@@ -1,4 +1,3 @@
-/** One command called in one way, and all faults that can be injected into it. @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Caller, execInvocation, type ProgramCommand, runInvocation } from "../harness/invocation.ts";
@@ -12,7 +11,6 @@ import { fileDamageCases } from "./file_damage.ts";
 import { faultsOfTrace, sampleByKind } from "./plan.ts";
 import { callChain, FAULTS_NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
 
-/** `run first-add`: commands with faults at all of their system calls, or commands on damaged files. */
 export const FAULT_SECTIONS: readonly string[] = ["run", "exec"].flatMap((invocation) =>
   [...Object.keys(SCENARIOS), "damage"].map((scenario) => `${invocation} ${scenario}`)
 );
@@ -24,7 +22,6 @@ export interface FaultSelection {
   readonly words: readonly string[];
 }
 
-/** Tries the faults of a section, in a process that was started in new namespaces. */
 export function runSection(
   section: string,
   { sample, seed, words }: FaultSelection,

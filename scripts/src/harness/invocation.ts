@@ -18,7 +18,6 @@ export interface ChainCallInput {
 }
 
 export interface ProgramCommand extends ProcessCommand {
-  /** The plugin, or `cni`. */
   readonly program: string;
 }
 
@@ -104,7 +103,6 @@ export class Caller {
 
   constructor(readonly invocation: Invocation) {}
 
-  /** @param run is used for each program @returns how the last program ended, or the first that failed */
   call(
     network: Network,
     verb: Verb,

@@ -1,4 +1,3 @@
-/** Networks, the plugins that they are made of, and the containers on them. @module */
 export type NetworkPlugin = Readonly<Record<string, unknown>> & { readonly type: string };
 
 export interface Network {
@@ -7,7 +6,6 @@ export interface Network {
   readonly plugins: readonly NetworkPlugin[];
 }
 
-/** A container, as far as plugins know of it. */
 export interface Container {
   readonly id: string;
   readonly netns: string;

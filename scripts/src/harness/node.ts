@@ -2,7 +2,6 @@
 import { CNI_PROGRAM } from "../repository.ts";
 import { runShell, runSuccessfully } from "./process.ts";
 
-/** Where the links to the program are on a node, named like the plugins. */
 export const PLUGIN_DIRECTORY = "/opt/cni/bin";
 
 /** The environment of all programs: a firewalld of the machine must not be told of our containers. */
@@ -22,14 +21,12 @@ export function prepareNode(): void {
   runSuccessfully({ argv: [CNI_PROGRAM, "install", PLUGIN_DIRECTORY] });
 }
 
-/** A node as it is before anything ran on it, with empty namespaces of these names. */
 export function resetNode(namespaces: readonly string[]): void {
   runShell("for n in $(ip netns list | cut -d' ' -f1); do ip netns del $n; done");
   clearNode();
   addNamespaces(namespaces);
 }
 
-/** Removes all links, rules and state, but no namespace. */
 export function clearNode(): void {
   runShell(`
     for l in ${listLinksCommand("")}; do [ $l = lo ] || ip link del $l 2>/dev/null || :; done

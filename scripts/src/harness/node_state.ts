@@ -34,7 +34,6 @@ function withChainNames(lines: readonly string[]): string[] {
   });
 }
 
-/** Kernel parameters of the bridge, and those that are for all interfaces. */
 function sysctlLines(): string[] {
   const net = "/proc/sys/net";
   const directories = ["ipv4", "ipv6"].flatMap((family) =>
@@ -49,7 +48,6 @@ function sysctlLines(): string[] {
 
 const STATE_DIRECTORIES = ["/var/lib/cni", "/run/cni"];
 
-/** Files that belong to containers, and what is in them. */
 export const stateFiles = (): readonly string[] => STATE_DIRECTORIES.flatMap(filesIn);
 
 function filesIn(directory: string): string[] {
@@ -79,7 +77,6 @@ export function withoutVolatile(lines: readonly string[]): readonly string[] {
   );
 }
 
-/** @throws {Error} with the difference */
 export function requireSameState(what: string, before: readonly string[], now: readonly string[]): void {
   const difference = stateDifference(before, now);
   if (difference.length > 0) throw new Error(`${what}: ${difference.slice(0, 12).join(" | ")}`);

@@ -3,7 +3,6 @@ import { parseArgs } from "node:util";
 interface ScriptOptions {
   readonly values: Readonly<Partial<Record<string, string>>>;
   readonly words: readonly string[];
-  /** The value of an option that is a number above 0. */
   count(name: string, byDefault: number): number;
 }
 

@@ -23,7 +23,6 @@ export interface ProcessResult {
   readonly stderr: string;
 }
 
-/** The same, with the minor page faults that getrusage(2) tells. */
 export interface MeasuredProcess extends ProcessResult {
   readonly faults: number;
 }
@@ -121,12 +120,10 @@ export function runProcess(command: ProcessCommand): MeasuredProcess {
 /** Runs a program to its end, or kills it after half a minute. */
 export const runLimited = (command: ProcessCommand): MeasuredProcess => runProcess({ timeoutMs: 30_000, ...command });
 
-/** Runs a program to its end. @throws {Error} with its output, if it fails */
 export function runSuccessfully(command: ProcessCommand): MeasuredProcess {
   return requireSuccess(command, runProcess(command));
 }
 
-/** A process that succeeded. @throws {Error} with its output otherwise */
 export function requireSuccess<T extends ProcessResult>({ argv }: ProcessCommand, ended: T): T {
   if (ended.exitCode === 0) return ended;
   throw new Error(`"${argv.join(" ")}" ended with ${ended.exitCode ?? ended.signal}: ${ended.stdout}${ended.stderr}`);

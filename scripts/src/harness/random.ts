@@ -1,4 +1,3 @@
-/** Random choices that a seed determines. @module */
 import { uniformFloat64 } from "pure-rand/distribution/uniformFloat64";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 
@@ -6,12 +5,10 @@ export type RandomSource = ReturnType<typeof newRandomSource>;
 
 export function newRandomSource(seed: number) {
   const generator = xoroshiro128plus(seed);
-  /** At least 0, less than 1. */
   const next = () => uniformFloat64(generator);
   return {
     next,
     pick: <T>(values: readonly T[]): T => values[Math.floor(next() * values.length)]!,
-    /** One of several, as often as its weight says. */
     pickWeighted<T>(weighted: readonly (readonly [weight: number, value: T])[]): T {
       let remaining = next() * weighted.reduce((sum, [weight]) => sum + weight, 0);
       return (weighted.find(([weight]) => (remaining -= weight) < 0) ?? weighted.at(-1)!)[1];

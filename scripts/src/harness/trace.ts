@@ -69,7 +69,6 @@ export function bytesOf(argument: string): Uint8Array | undefined {
   return quoted ? Uint8Array.fromHex(quoted[1].replaceAll("\\x", "")) : undefined;
 }
 
-/** A path as strace prints it. */
 export const pathOf = (argument = ""): string => new TextDecoder().decode(bytesOf(argument));
 
 const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/|etc\/localtime)/;

@@ -1,6 +1,7 @@
 /** Lays out dist/image, the root of the Containerfile's image: `scripts/build && scripts/image && podman build -t cni .` @module */
 import { copyFileSync, mkdirSync, realpathSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { runSuccessfully } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT, "dist/cni")): void {
@@ -17,8 +18,7 @@ export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT
   for (const path of ["proc", "sys", "dev", "etc/cni/net.d", "run/netns", "var/lib/cni"]) {
     mkdirSync(join(root, path), { recursive: true });
   }
-  const { exitCode, stderr } = Bun.spawnSync([join(bin, "cni"), "install", bin]);
-  if (exitCode !== 0) throw new Error(`cni install failed: ${stderr}`);
+  runSuccessfully({ argv: [join(bin, "cni"), "install", bin] });
 }
 
 /** The libraries and the loader that ldd(1) finds, by the paths under which the program looks for them. */

@@ -21,7 +21,6 @@ export function nameProblem(name: string): string {
     : `a plugin's name is lower-case words with "-" between them, such as "host-device"`;
 }
 
-/** The text of a template file as it stands in the folder of the plugin `name`. */
 export function instantiate(text: string, name: string): string {
   const [first = "", ...others] = name.split("-");
   const capitalize = (word: string) => word.slice(0, 1).toUpperCase() + word.slice(1);
@@ -30,7 +29,6 @@ export function instantiate(text: string, name: string): string {
     .replaceAll(TEMPLATE_NAME, name).replaceAll("newPlugin", camelCase).replaceAll("NewPlugin", capitalize(camelCase));
 }
 
-/** The registry with a line for the plugin, in the order of names. */
 export function withRegistryLine(registry: string, name: string, folder: string): string {
   const entry = /^ {2}"?([a-z0-9-]+)"?: \(\) => import\(.*\n/gm;
   const following = [...registry.matchAll(entry)].find(([, other]) => other! > name);

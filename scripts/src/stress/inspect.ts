@@ -4,12 +4,10 @@ import { dirname } from "node:path";
 import { containerState, snapshotNode, stateDifference } from "../harness/node_state.ts";
 import { runShell, runSuccessfully } from "../harness/process.ts";
 
-/** All tables, without what counts packets. */
 export const readRuleset = (): string => runShell("nft -s list ruleset");
 
 const isCniTable = (title: string): boolean => /^\S+ cni \{/.test(title);
 
-/** The tables whose title, `inet cni {`, is chosen. */
 const selectTables = (ruleset: string, isChosen: (title: string) => boolean): string =>
   (ruleset.match(/^table [^]*?^\}$/gm) ?? []).filter((table) => isChosen(table.slice("table ".length))).join("\n");
 
@@ -17,7 +15,6 @@ const selectTables = (ruleset: string, isChosen: (title: string) => boolean): st
 export const sharedRules = (ruleset: string): string =>
   selectTables(ruleset, isCniTable).replaceAll(/\n\s*elements = \{[^}]*\}/g, "");
 
-/** How many elements each attachment of a network owns, by the id of its container. */
 export function countElements(ruleset: string, network: string): Map<string, number> {
   const counts = new Map<string, number>();
   const relevant = selectTables(ruleset, (title) => !title.startsWith("inet foreign "));
@@ -49,7 +46,6 @@ export const listLinkNames = (filter: string): readonly string[] =>
 export const readContainerState = (namespaces: readonly string[]): readonly string[] =>
   containerState(snapshotNode(namespaces)).filter((line) => !/^link br\d/.test(line));
 
-/** State that containers left on the node since `before`. */
 export function findLeftovers(before: readonly string[], namespaces: readonly string[]): readonly string[] {
   const found = stateDifference(before, readContainerState(namespaces)).map((line) => `Left is: ${line}`);
   return readRuleset().includes("CNI-FORWARD") ? [...found, "Left of the firewall: chain CNI-FORWARD"] : found;

@@ -7,17 +7,14 @@ import { newNetworks, runCommand, type StressNetwork } from "./run_command.ts";
 import { addressesOf, type Model, newModel, runOnContainer, runWorker, type TrackedContainer } from "./worker.ts";
 
 const CHECK_INTERVAL_MS = 2000;
-/** Namespaces that are checked each time. */
 const SAMPLE_SIZE = 6;
 
 interface Invariants {
   readonly model: Model;
-  /** How many elements a container of each network has. */
   readonly elements: ReadonlyMap<StressNetwork, number>;
   readonly foreign: string;
 }
 
-/** Runs all workers to their end. @returns problems */
 export async function runRandom(workers: number, operations: number, seed: number): Promise<readonly string[]> {
   clearNode();
   const networks = newNetworks();

@@ -30,7 +30,6 @@ export interface CommandOutcome {
   readonly ms: number;
   /** Of the last program that failed; empty if none did. */
   readonly output: string;
-  /** Of ADD that succeeded. */
   readonly result?: AddResult;
 }
 
@@ -69,7 +68,6 @@ export async function runCommand(
   return { status: "succeeded", ms, output, ...verb === "add" && { result: JSON.parse(stdout) } };
 }
 
-/** Runs a program; the fault comes so long after `startTime`. */
 async function runProgram(command: ProcessCommand, startTime: number, fault?: SignalFault) {
   const timers: Timer[] = [];
   const ended = await runInBackground({ ...command, timeoutMs: TIMEOUT_MS }, (child) => {

@@ -9,7 +9,6 @@ import { type CommandOutcome, newNetworks, runCommand, type StressNetwork } from
 /** In one of so many rounds all containers are removed by DELs at once; in the others by GC, which is faster. */
 const DEL_EVERY = 10;
 
-/** Attaches and removes `count` containers at once, `rounds` times, each time on a node without any state. @returns problems */
 export async function runStart(count: number, rounds: number): Promise<readonly string[]> {
   const containers = Array.from({ length: count }, (_, i) => newContainer(`c${i}`, 10_000 + i));
   addNamespaces(containers.map(({ id }) => id));
@@ -45,7 +44,6 @@ export async function runStart(count: number, rounds: number): Promise<readonly 
 
 type ExpectedState = Awaited<ReturnType<typeof measureSingleAdd>>;
 
-/** The state of a single container, and the state that all share. */
 async function measureSingleAdd(network: StressNetwork, container: Container) {
   clearNode();
   const { status, output, result } = await runCommand(network, "add", container);

@@ -33,7 +33,6 @@ export function newModel(networks: readonly StressNetwork[], workers: number) {
   return {
     containers,
     violations: [] as string[],
-    /** Which addresses live containers have. */
     addressOwners: new Map<string, TrackedContainer>(),
     checks: 0,
     /** Of an engine alone: our own runtime keeps ADDs and a GC apart itself. */

@@ -7,7 +7,6 @@ export interface TestCase {
   readonly outcome: "passed" | "failed" | "skipped";
 }
 
-/** The tests of the report at `path`; none if it does not exist. */
 export const readCases = (path: string): TestCase[] => existsSync(path) ? parseCases(readFileSync(path, "utf8")) : [];
 
 export const parseCases = (xml: string): TestCase[] => casesIn(Bun.XML.parse(xml, { compact: false }));

@@ -1,7 +1,7 @@
 /** The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. @module */
 import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
-import { CHECKS, runCommandStep, runStep } from "../check/main.ts";
+import { CHECKS, runCommandStep, runStep, verdictLine } from "../check/main.ts";
 import { runInLanes } from "../harness/node.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
 import type { KernelChoice } from "../vm/kernel.ts";
@@ -34,9 +34,8 @@ const all: TestCase[] = [];
 /** The output of failed files and machines. It is shown again at the end, where a log that was cut at its start still has it. */
 const failures: string[] = [];
 
-/** Prints a line with the time since `started`. @param problem empty if all is well */
 function printVerdict(name: string, verdict: string, started: number, problem: string): void {
-  const line = `${name.padEnd(40)} ${verdict} (${((performance.now() - started) / 1000).toFixed(1)} s)`;
+  const line = verdictLine(name, verdict, started);
   console.log(line);
   // The rest says which tests failed and why.
   if (problem) failures.push(`${line}\n${problem.replace(/^(\(pass\)|passed: ).*\n?/gm, "")}`);
@@ -48,7 +47,6 @@ function countStep(step: Parameters<typeof runStep>[0]): void {
   all.push({ name: step.name, outcome: problems ? "failed" : "passed" });
 }
 
-/** In the virtual machine also prints the outcome of each test. */
 async function countFile(file: string, directory: string): Promise<void> {
   const started = performance.now();
   const { cases: found, ending, output } = await runFile(file, directory, flags, inVm);

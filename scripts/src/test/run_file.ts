@@ -36,7 +36,6 @@ export async function runFile(
   return { cases, ending: ending || (cases.length === 0 && flags.length === 0 ? "ran no test" : ""), output };
 }
 
-/** The tests by file and name, and one that failed if the process went wrong without naming one. */
 export function casesOf(file: string, cases: readonly TestCase[], ending: string): readonly TestCase[] {
   const isNamed = ending === "" || cases.some(({ outcome }) => outcome === "failed");
   const all = isNamed ? cases : [...cases, { name: ending, outcome: "failed" as const }];

@@ -10,7 +10,6 @@ export const isForVm = (path: string): boolean => isForVmOnly(path) || path === 
 /** Whether it is run with the oldest kernel as well: each plugin from ADD to GC, and a chain with traffic, by the compiled binary. */
 export const isForOldest = (path: string): boolean => /^e2e\/(every_plugin|chain)_vm_test\.ts$/.test(path);
 
-/** `passed: FILE: NAME` */
 export const caseLine = ({ name, outcome }: TestCase): string => `${outcome}: ${name}`;
 
 export function formatSums(cases: readonly TestCase[]): string {

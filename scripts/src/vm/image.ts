@@ -23,7 +23,6 @@ const EARLY_MODULES = [
   ...["nft_compat", "xt_mark", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
 ];
 
-/** The name of the file with the job in the firmware configuration. */
 export const JOB_NAME = "opt/cni/job";
 
 /** Writes the archive. @returns a descriptor of it, which alone keeps it */
@@ -45,14 +44,12 @@ export function packTree(root: string, file: string, omitted: string): void {
   runSuccessfully({ argv: ["sh", "-ec", script, "sh", root, omitted, file] });
 }
 
-/** Where a path of the machine is in the tree; its directory is there then. */
 function inTree(root: string, path: string): string {
   const target = join(root, path);
   mkdirSync(dirname(target), { recursive: true });
   return target;
 }
 
-/** Adds a file or a whole directory of this machine, unless the path is there already. */
 function add(root: string, source: string, path = source): void {
   const target = inTree(root, path);
   if (!existsSync(target)) symlinkSync(source, target);
@@ -62,7 +59,6 @@ function addEntries(root: string, directory: string, unwanted: RegExp): void {
   for (const name of readdirSync(directory)) if (!unwanted.test(name)) add(root, join(directory, name));
 }
 
-/** Adds a program, and the libraries that the dynamic linker would load for it. */
 function addProgram(root: string, source: string, path = source): void {
   add(root, source, path);
   for (const library of sharedLibraries(source)) add(root, library);

@@ -10,7 +10,6 @@ const PACKAGE = "linux-image-amd64";
 export const OLDEST = { version: "5.10", release: "bullseye" } as const;
 const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/** That of the release of Debian that this machine has, or the oldest that is promised to work. */
 export type KernelChoice = "current" | "oldest";
 
 /** Modules to take along, as folders or files under `kernel/`; what these depend on follows by itself. */
@@ -25,7 +24,6 @@ const MODULES = `
 export interface VmKernel {
   /** An executable that the emulator loads as it is, or the compressed one where it could not be unpacked. */
   readonly image: string;
-  /** The folder that becomes `/lib/modules`. */
   readonly modules: string;
 }
 

@@ -33,7 +33,6 @@ const CARDS = ["04", "05"].flatMap((slot) => [
   ...["-device", `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`],
 ]);
 
-/** @param image where the image is, as the emulator sees it */
 function emulator(kernel: string, image: string, { job, log }: VmRun): string[] {
   return [
     ...[EMULATOR, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-M", "pc"],
@@ -45,7 +44,6 @@ function emulator(kernel: string, image: string, { job, log }: VmRun): string[] 
   ];
 }
 
-/** Why there can be no virtual machine with that kernel here; the empty text if there can. Fetches the kernel. */
 export function missingRequirement(choice: KernelChoice): string {
   const missing = [EMULATOR, "busybox", "ip"].filter((program) => !Bun.which(program));
   if (missing.length > 0) return `${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing`;
