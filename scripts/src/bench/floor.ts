@@ -67,20 +67,14 @@ export function recordedOrReason<T>(record: () => T): T | string {
 }
 
 /** Carries out `command` once, traced, and compiles its floor. */
-export function recordFloor(
-  state: string,
-  name: string,
-  host: Netns,
-  container: Netns,
-  command: ProcessCommand,
-): Floor {
+export function recordFloor(state: string, name: string, host: Netns, netns: Netns, command: ProcessCommand): Floor {
   const file = join(state, `${name}.trace`);
   host.run(() =>
     runSuccessfully({ ...command, argv: [...STRACE_COMMAND, ...STRACE_DATA_COMMAND, "-o", file, ...command.argv] })
   );
-  const calls = ownCalls(parseTrace(readFileSync(file, "latin1")), container.path);
+  const calls = ownCalls(parseTrace(readFileSync(file, "latin1")), netns.path);
   const header = join(state, `${name}.h`);
-  writeFileSync(header, requestsSource(calls, container.path));
+  writeFileSync(header, requestsSource(calls, netns.path));
   const program = compile(name, state, [`-DREQUESTS="${header}"`, join(REPOSITORY_ROOT, "scripts/src/bench/floor.c")]);
   return {
     requests: `${calls.length} system calls, ${calls.filter(({ name }) => name === "sendto").length} of them messages`,
@@ -88,7 +82,7 @@ export function recordFloor(
   };
 }
 
-/** Compiles a C program that does nothing, which is what the floor costs above its requests. */
+/** Compiles what the floor costs above its requests. */
 export function compileNothing(state: string): ProcessCommand {
   const source = join(state, "nothing.c");
   writeFileSync(source, "int main(void) { return 0; }\n");
@@ -121,7 +115,7 @@ const openedDescriptor = ({ name, result }: TracedCall): number => ["openat", "s
 function requestSource(call: TracedCall, container: string): string {
   const signature = SIGNATURES.get(call.name);
   if (signature === undefined) throw new Error(`Cannot replay the system call "${call.name}": add it to CALLS`);
-  const args = [...signature].map((letter, at) => argumentOf(letter, call.args[at] ?? "0", call, container));
+  const args = [...signature].map((letter, at) => ARGUMENTS[letter]!(call.args[at] ?? "0", call, container));
   return `  { SYS_${call.name}, ${openedDescriptor(call)}, ${errorOf(call)}, { ${args.join(", ")} } },`;
 }
 
@@ -132,33 +126,23 @@ function errorOf({ name, error, data }: TracedCall): string {
   return view.getUint16(4, true) === NLMSG_ERROR ? String(-view.getInt32(NLMSG_HDRLEN, true)) : "0";
 }
 
-function argumentOf(letter: string, text: string, { args, data }: TracedCall, container: string): string {
-  switch (letter) {
-    case "p":
-      if (text === "NULL") return "{ VALUE, 0 }";
-      return pathOf(text) === container ? "{ CONTAINER }" : bytes([...bytesOf(text) ?? [], 0]);
-    case "w":
-      return bytes(data.length > 0 ? data : bytesOf(text) ?? []);
-    case "r":
-      return "{ ROOM }";
-    case "o":
-      return bytes(bytesOf(text) ?? new Uint8Array(Int32Array.from(JSON.parse(text)).buffer));
-    case "t":
-      return bytes(timespecs(text));
-    case "a":
-      return bytes(unixAddress(text));
-    case "d":
-      return descriptors(text);
-    case "m":
-      return messages(text, Number(args[2]));
-    default:
-      return `{ VALUE, ${text} }`;
-  }
-}
+/** By the letters of {@linkcode CALLS}. */
+const ARGUMENTS: Readonly<Record<string, (text: string, call: TracedCall, container: string) => string>> = {
+  n: (text) => `{ VALUE, ${text} }`,
+  p: (text, _, container) => text === "NULL" ? "{ VALUE, 0 }" : pathArgument(text, container),
+  w: (text, { data }) => bytes(data.length > 0 ? data : bytesOf(text) ?? []),
+  r: () => "{ ROOM }",
+  o: (text) => bytes(bytesOf(text) ?? new Uint8Array(Int32Array.from(JSON.parse(text)).buffer)),
+  t: (text) => bytes(timespecs(text)),
+  a: (text) => bytes(unixAddress(text)),
+  d: descriptors,
+  m: (text, { args }) => messages(text, Number(args[2])),
+};
 
-function bytes(values: Iterable<number>): string {
-  return `{ BYTES, 0, (unsigned char[]) { ${[...values, 0].join(",")} } }`;
-}
+const pathArgument = (text: string, container: string): string =>
+  pathOf(text) === container ? "{ CONTAINER }" : bytes([...bytesOf(text) ?? [], 0]);
+
+const bytes = (values: Iterable<number>): string => `{ BYTES, 0, (unsigned char[]) { ${[...values, 0].join(",")} } }`;
 
 /** `[{tv_sec=0, tv_nsec=1073741822}, {tv_sec=1, tv_nsec=2}]` as the kernel reads it. */
 function timespecs(text: string): Uint8Array {

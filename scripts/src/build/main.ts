@@ -87,10 +87,8 @@ function build(): void {
   renameSync(executable, outfile);
   const sha256 = new Bun.CryptoHasher("sha256").update(marked).digest("hex");
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(
-    `${basename(outfile)} linux-${processor}: ${(marked.length / 1e6).toFixed(1)} MB in ${seconds} s, ` +
-      `${closed} runtime variables closed, sha256 ${sha256}`,
-  );
+  const size = `${(marked.length / 1e6).toFixed(1)} MB in ${seconds} s`;
+  console.log(`${basename(outfile)} linux-${processor}: ${size}, ${closed} runtime variables closed, sha256 ${sha256}`);
 }
 
 try {

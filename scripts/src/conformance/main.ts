@@ -40,11 +40,9 @@ async function main(): Promise<number> {
   }
   for (const { ending, output } of runs) if (ending) console.error(output);
   const count = (wanted: string) => verdicts.filter(({ verdict }) => verdict === wanted).length;
-  const skipped = count("skipped") > 0 ? `, ${count("skipped")} skipped` : "";
-  console.log(
-    `${verdicts.length} statements: ${count("pass")} pass, ${count("fail")} fail${skipped}, ` +
-      `${count("not testable")} not testable`,
-  );
+  const skipped = count("skipped") > 0 ? [`${count("skipped")} skipped`] : [];
+  const sums = [`${count("pass")} pass`, `${count("fail")} fail`, ...skipped, `${count("not testable")} not testable`];
+  console.log(`${verdicts.length} statements: ${sums.join(", ")}`);
   return count("fail") > 0 || runs.some(({ ending }) => ending) ? 1 : 0;
 }
 

@@ -34,10 +34,8 @@ function work(job: number): void {
   });
   if (!failed) return;
   const [name, { kind, first, rest, netns }] = counterexample!;
-  const steps = [first, ...rest].map((step) => `\n    ${JSON.stringify(step)}`).join("");
-  console.log(
-    `FAILED by ${name} on ${kind}: ${steps}\n    in the end DEL with namespace: ${netns}\n  ${errorInstance}`,
-  );
+  const steps = [...[first, ...rest].map((step) => JSON.stringify(step)), `in the end DEL with namespace: ${netns}`];
+  console.log(`FAILED by ${name} on ${kind}: ${steps.map((step) => `\n    ${step}`).join("")}\n  ${errorInstance}`);
   process.exitCode = 1;
 }
 

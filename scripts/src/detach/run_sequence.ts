@@ -1,5 +1,6 @@
 /** Carries out a sequence on a node and checks that every DEL in it succeeds, and that nothing is left in the end. @module */
 import { writeFileSync } from "node:fs";
+import type { Verb } from "../harness/invocation.ts";
 import { type Container, newContainer } from "../harness/networks.ts";
 import { resetNode } from "../harness/node.ts";
 import { runShell } from "../harness/process.ts";
@@ -10,7 +11,7 @@ import { CONTAINER_COUNT, newNetwork, type Sequence, type SequenceStep } from ".
 import { runWithInterruption } from "./syscall_hook.ts";
 
 type NetnsKind = Sequence["netns"];
-type MidCommandEvent = { readonly at: number; readonly event: NodeEvent };
+type Meanwhile = { readonly at: number; readonly event: NodeEvent } | undefined;
 
 interface SequenceState {
   readonly driver: Driver;
@@ -51,8 +52,8 @@ function prepareSequence(): void {
 /** Devices that are given to containers: those of a kind that dies with its namespace are provided once more. */
 function ensureDevices(): void {
   for (const name of ["phys0", "phys1"]) {
-    const make =
-      `ip link del peer${name}; ip link add ${name} type veth peer name peer${name}; ip link set peer${name} up`;
+    const peer = `peer${name}`;
+    const make = `ip link del ${peer}; ip link add ${name} type veth peer name ${peer}; ip link set ${peer} up`;
     runOnHost("sh", "-c", `ip link show ${name} >/dev/null || { ${make}; }`);
   }
 }
@@ -79,16 +80,10 @@ function runStep(state: SequenceState, step: SequenceStep): void {
   }
 }
 
-function call(
-  { driver, kind, name, variant }: SequenceState,
-  verb: "add" | "del" | "check" | "gc",
-  input: DriverInput,
-  network: { readonly name?: string; readonly variant?: number } = {},
-): string | undefined {
-  return driver.call(verb, newNetwork(kind, network.name ?? name, network.variant ?? variant), input);
-}
+const call = (state: SequenceState, verb: Verb, input: DriverInput, name = state.name): string | undefined =>
+  state.driver.call(verb, newNetwork(state.kind, name, state.variant), input);
 
-function add(state: SequenceState, container: number, meanwhile?: MidCommandEvent): void {
+function add(state: SequenceState, container: number, meanwhile: Meanwhile): void {
   const { driver, name, owedDels } = state;
   const key = `${name} ${container}`;
   // Engines may not call ADD twice, as plugins that are called one by one do not know each other.
@@ -103,14 +98,10 @@ function del(
   state: SequenceState,
   name: string,
   container: number,
-  { netns = "path", withoutResult = false, meanwhile }: {
-    readonly netns?: NetnsKind;
-    readonly withoutResult?: boolean;
-    readonly meanwhile?: MidCommandEvent | undefined;
-  } = {},
+  { netns = "path", withoutResult = false, meanwhile }: Partial<Extract<SequenceStep, { do: "del" }>> = {},
 ): void {
   const input = { container: containerOf(container, netns), withoutResult };
-  const error = withEvent(state, container, meanwhile, () => call(state, "del", input, { name }));
+  const error = withEvent(state, container, meanwhile, () => call(state, "del", input, name));
   if (error !== undefined) throw new Error(`DEL of ${containerName(container)} from "${name}": ${error}`);
   // Without an end on the host, only a DEL with the namespace can remove the interface.
   if (hasVethPair(state) || netns === "path") state.owedDels.delete(`${name} ${container}`);
@@ -121,12 +112,7 @@ const isInterfaceLost = (state: SequenceState, event: NodeEvent): boolean =>
   !hasVethPair(state) && /renamed|moved/.test(event) ||
   state.kind === "macvlan" && event === "its interface is deleted";
 
-function withEvent<T>(
-  state: SequenceState,
-  container: number,
-  meanwhile: MidCommandEvent | undefined,
-  command: () => T,
-): T {
+function withEvent<T>(state: SequenceState, container: number, meanwhile: Meanwhile, command: () => T): T {
   const { driver } = state;
   if (!meanwhile || isInterfaceLost(state, meanwhile.event)) return command();
   const trigger = () => triggerEvent(meanwhile.event, containerName(container), meanwhile.at);

@@ -1,4 +1,4 @@
-import type { Caller, ProgramCommand } from "../harness/invocation.ts";
+import type { Caller, RunProgram } from "../harness/invocation.ts";
 import { requireSameState } from "../harness/node_state.ts";
 import type { ProcessResult } from "../harness/process.ts";
 import { type Fault, isSignal } from "./fault.ts";
@@ -58,21 +58,21 @@ export interface Experiment {
   /** Which of the programs that the command runs has the fault. */
   readonly program: string;
   readonly fault: Fault;
-  run(command: ProgramCommand): ProcessResult;
+  readonly run: RunProgram;
   log(): string;
 }
 
 export function runExperiment(experiment: Experiment): FaultOutcome {
-  const { scenario, log } = experiment;
-  const { before, afterDel } = prepareScenario(experiment);
+  const { caller, scenario, log } = experiment;
+  const prepared = prepareScenario(experiment);
   let output = "";
   try {
-    const { ended, expected } = runWithFault(experiment, before);
+    const { ended, expected } = runWithFault(experiment, prepared.before);
     output = ended.stdout.trim() || ended.stderr.trim();
     const result = resultOf(experiment, ended);
     requireWellFormedAnswer(ended, result);
-    requireAnswerMatchesState(experiment, ended, expected);
-    requireRecovery(experiment, before, afterDel);
+    requireAnswerMatchesState(experiment, ended.exitCode, expected);
+    requireRecovery(caller, prepared);
     if (experimentCount++ % ADDRESS_CHECK_EVERY === 0 || log().includes("/networks/")) requireAllAddresses(scenario);
     return { result };
   } catch (error) {
@@ -129,21 +129,14 @@ function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: Proce
   throw new Error(`It ended with ${exitCode ?? signal}: ${stdout}${stderr}`);
 }
 
-function requireAnswerMatchesState(
-  { caller, scenario, fault: { kind } }: Experiment,
-  { exitCode }: ProcessResult,
-  expected: readonly string[],
-): void {
+function requireAnswerMatchesState(experiment: Experiment, exitCode: number | null, expected: readonly string[]): void {
+  const { caller, scenario, fault: { kind } } = experiment;
   const [isAdd, isSuccess] = [scenario.verb === "add", exitCode === 0];
   if (isAdd && isSuccess) mustSucceed(caller, "check", TEST_CONTAINER);
   else if (isSuccess || isAdd && kind !== "KILL") requireSameState("It left", expected, scenario.snapshot());
 }
 
-function requireRecovery(
-  { caller, scenario }: Experiment,
-  before: readonly string[],
-  afterDel: readonly string[],
-): void {
+function requireRecovery(caller: Caller, { scenario, before, afterDel }: PreparedScenario): void {
   mustSucceed(caller, "del", TEST_CONTAINER);
   requireSameState("After DEL", before, scenario.snapshot());
   attachAndDetach(caller);

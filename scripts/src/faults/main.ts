@@ -55,7 +55,7 @@ function formatSummary(all: readonly FaultReport[]): string {
 }
 
 if (values.section) {
-  runSection(values.section, { sample, seed, words }, (report) => console.log(JSON.stringify(report)));
+  for (const report of runSection(values.section, { sample, seed, words })) console.log(JSON.stringify(report));
 } else {
   const all: FaultReport[] = [];
   if (values.sample) console.log(`seed ${seed}`);

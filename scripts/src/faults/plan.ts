@@ -41,10 +41,7 @@ export function faultsOfTrace(trace: string): readonly Fault[] {
 }
 
 /** Whether a trace of all that was written has reached the system call of a fault, and the answer before it. */
-export function findFaultInTrace(
-  trace: string,
-  { syscall, occurrence }: Fault,
-): { readonly answered: boolean } | undefined {
+export function findFaultInTrace(trace: string, { syscall, occurrence }: Fault) {
   const calls = countCalls(trace);
   const index = calls.findIndex((call) => call.name === syscall && call.occurrence === occurrence);
   return index < 0 ? undefined : { answered: calls.slice(0, index + 1).some(isAnswer) };

@@ -1,4 +1,4 @@
-import { type Caller, pluginCommand, type ProgramCommand, type Verb } from "../harness/invocation.ts";
+import { type Caller, pluginCommand, type RunProgram, type Verb } from "../harness/invocation.ts";
 import { bridgePlugin, type Container, hostLocal, newChain, newContainer } from "../harness/networks.ts";
 import { resetNode } from "../harness/node.ts";
 import { containerState, snapshotNode, withoutVolatile } from "../harness/node_state.ts";
@@ -54,12 +54,7 @@ export const SCENARIOS = {
   gc: withResident("gc", RESIDENT_CONTAINER),
 } as const satisfies Record<string, Scenario>;
 
-export function callChain(
-  caller: Caller,
-  verb: Verb,
-  container: Container,
-  run: (command: ProgramCommand) => ProcessResult = runLimited,
-): ProcessResult {
+export function callChain(caller: Caller, verb: Verb, container: Container, run?: RunProgram): ProcessResult {
   return caller.call(FAULTS_NETWORK, verb, verb === "gc" ? { valid: [container.id] } : { container }, run);
 }
 

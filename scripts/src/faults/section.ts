@@ -22,11 +22,7 @@ export interface FaultSelection {
   readonly words: readonly string[];
 }
 
-export function runSection(
-  section: string,
-  { sample, seed, words }: FaultSelection,
-  onReport: (report: FaultReport) => void,
-): void {
+export function* runSection(section: string, { sample, seed, words }: FaultSelection): Generator<FaultReport> {
   prepareNode();
   using scratch = newScratchDirectory();
   const [invocation, scenario] = section.split(" ");
@@ -37,7 +33,7 @@ export function runSection(
   const chosen = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }))
     .filter(({ name }) => words.every((word) => matchesWord(name, word)));
   const selected = sampleByKind(chosen, sample, newRandomSource(seed));
-  for (const { name, kind, run } of selected) onReport({ name, kind, ...run() });
+  for (const { name, kind, run } of selected) yield { name, kind, ...run() };
 }
 
 /** `sendto` matches all faults of the call, `sendto#12` those of one. */

@@ -21,6 +21,8 @@ export interface ProgramCommand extends ProcessCommand {
   readonly program: string;
 }
 
+export type RunProgram = (command: ProgramCommand) => ProcessResult;
+
 /** The programs of a command, one after another. It receives the result of each, and returns the result of the whole. */
 export type ProgramSequence = Generator<ProgramCommand, ProcessResult, ProcessResult>;
 
@@ -103,12 +105,7 @@ export class Caller {
 
   constructor(readonly invocation: Invocation) {}
 
-  call(
-    network: Network,
-    verb: Verb,
-    input: ChainCallInput,
-    run: (command: ProgramCommand) => ProcessResult = runLimited,
-  ): ProcessResult {
+  call(network: Network, verb: Verb, input: ChainCallInput, run: RunProgram = runLimited): ProcessResult {
     const key = `${network.name} ${input.container?.id}`;
     const sequence = this.invocation.command(network, verb, { result: this.#results.get(key), ...input });
     let step = sequence.next();

@@ -46,18 +46,14 @@ function sysctlLines(): string[] {
   );
 }
 
-const STATE_DIRECTORIES = ["/var/lib/cni", "/run/cni"];
-
-export const stateFiles = (): readonly string[] => STATE_DIRECTORIES.flatMap(filesIn);
-
-function filesIn(directory: string): string[] {
-  if (!existsSync(directory)) return [];
-  return readdirSync(directory, { recursive: true, withFileTypes: true }).flatMap((entry) => {
-    if (entry.isDirectory() || NETWORK_FILES.test(entry.name)) return [];
-    const path = join(entry.parentPath, entry.name);
-    return [`file ${path} ${readFileSync(path, "utf8")}`];
-  });
-}
+/** Files that belong to containers. */
+export const stateFiles = (): readonly string[] =>
+  ["/var/lib/cni", "/run/cni"].filter((directory) => existsSync(directory)).flatMap((directory) =>
+    readdirSync(directory, { recursive: true, withFileTypes: true })
+      .filter((entry) => !entry.isDirectory() && !NETWORK_FILES.test(entry.name))
+      .map(({ parentPath, name }) => join(parentPath, name))
+      .map((path) => `file ${path} ${readFileSync(path, "utf8")}`)
+  );
 
 /** The part of it that belongs to containers: bridges and tables may be there or not. */
 export function containerState(lines: readonly string[]): readonly string[] {

@@ -43,11 +43,8 @@ export async function runRandom(workers: number, operations: number, seed: numbe
     ...inspect.findForeignChange(invariants.foreign, inspect.readRuleset()),
   );
   const counts = Object.entries(model.counts).map(([what, count]) => `${count} ${what}`).join(", ");
-  console.log(
-    `${
-      perSecond.toFixed(0)
-    } operations per second\n${counts}, ${model.checks} checks, ${model.violations.length} problems`,
-  );
+  console.log(`${perSecond.toFixed(0)} operations per second`);
+  console.log(`${counts}, ${model.checks} checks, ${model.violations.length} problems`);
   return model.violations;
 }
 

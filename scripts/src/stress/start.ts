@@ -31,12 +31,8 @@ export async function runStart(count: number, rounds: number): Promise<readonly 
       problems.push(...found.map((problem) => `${name}, round ${round}: ${problem}`));
     }
     const [middle, late] = [median(times), percentile(times, 0.99)].map(Math.round);
-    console.log(
-      `${name}: ${
-        rounds * count
-      } ADDs in ${rounds} rounds, ${problems.length} problems; an ADD ended after ${middle} ms ` +
-        `(median), ${late} ms (p99)`,
-    );
+    const speed = `an ADD ended after ${middle} ms (median), ${late} ms (p99)`;
+    console.log(`${name}: ${rounds * count} ADDs in ${rounds} rounds, ${problems.length} problems; ${speed}`);
     allProblems.push(...problems);
   }
   return allProblems;

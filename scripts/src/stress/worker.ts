@@ -124,12 +124,7 @@ function runOperation(model: Model, container: TrackedContainer, verb: Verb, fau
   return verb === "gc" ? gate.exclusive(work) : gate.shared(work);
 }
 
-export async function runOnContainer(
-  model: Model,
-  container: TrackedContainer,
-  verb: Verb,
-  fault?: SignalFault,
-): Promise<CommandOutcome> {
+export async function runOnContainer(model: Model, container: TrackedContainer, verb: Verb, fault?: SignalFault) {
   const { state: before, result } = container;
   container.runningVerb = verb;
   container.generation++;

@@ -43,12 +43,7 @@ export function casesOf(file: string, cases: readonly TestCase[], ending: string
 }
 
 /** Starts a program in its own process group and waits; what the group left running is killed. @returns also how it failed */
-export async function spawnGroup(
-  command: readonly string[],
-  log: string,
-  directory: string,
-  timeoutMs: number,
-): Promise<{ readonly ending: string; readonly output: string }> {
+export async function spawnGroup(command: readonly string[], log: string, directory: string, timeoutMs: number) {
   const fd = openSync(log, "w");
   const child = Bun.spawn([...command], {
     cwd: REPOSITORY_ROOT,

@@ -1,8 +1,4 @@
-/**
- * The configuration of the `new-plugin` plugin.
- *
- * @module
- */
+/** The configuration of the `new-plugin` plugin. @module */
 import { type Infer, int, lazy, object, withDefault } from "../../../../spec/schema.ts";
 
 /** The keys of the `new-plugin` plugin. */

@@ -8,12 +8,6 @@ export default {
     addContainerInterface(node);
     return { group: 7, prevResult: earlierResult(node) };
   },
-  invalid: [
-    { group: "7" },
-    { group: 0 },
-    { group: 1.5 },
-    { group: 2 ** 32 },
-    { prevResult: null },
-  ],
+  invalid: [{ group: "7" }, { group: 0 }, { group: 1.5 }, { group: 2 ** 32 }, { prevResult: null }],
   effects: [{ observe: ({ container }) => findShownLink(container).group, attached: "7" }],
 } satisfies PluginFixture;

@@ -1,8 +1,4 @@
-/**
- * The `new-plugin` plugin: puts the container's interface into a group of links, which `ip link set group` works on.
- *
- * @module
- */
+/** The `new-plugin` plugin: puts the container's interface into a group of links, as `ip link set group` does. @module */
 import * as link from "../../../../ffi/route/link.ts";
 import { expectEqual } from "../../../../plugins/lib/protocol/check_failed.ts";
 import { ownedByOtherContainer } from "../../../../plugins/lib/links/ownership.ts";
