@@ -17,7 +17,6 @@ const DISTURBING_COUNT = 1000;
 const ROUTER_SOLICITATION_MS = 15_000;
 /** Numbers of the containers that are measured, above those that stay. */
 const FIRST_MEASURED = 2000;
-
 type Contenders = Readonly<Record<string, Contender>>;
 
 export function measureScale(bench: BenchWorkspace) {
@@ -101,10 +100,11 @@ function growth(samples: Samples, most: number): readonly BenchRow[] {
   return ["cni run", "plugin by plugin"].flatMap((side) =>
     ["add", "del"].map((verb) => {
       const [one, all] = ["first", "full"].map((host) => samples[`${host} ${side}.${verb}`]!);
-      return row(`${verb.toUpperCase()} at ${most} containers against 1, ${side}`, "times", all!, ["at 1", one!], {
-        ...verb === "add" ? { atMost: 1.15 } : {},
-        note: `${grown(side, verb)} more; the C program with the requests of cni run: ${grown("floor", verb)} more`,
-      });
+      const what = `${verb.toUpperCase()} at ${most} containers against 1, ${side}`;
+      const note = `${grown(side, verb)} more; the C program with the requests of cni run: ${
+        grown("floor", verb)
+      } more`;
+      return row(what, "times", all!, ["at 1", one!], { note, ...verb === "add" ? { atMost: 1.15 } : {} });
     })
   );
 }

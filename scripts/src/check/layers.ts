@@ -73,7 +73,6 @@ const NATIVE = "ffi/sys/libc.ts";
 
 /** Only these may change the namespace of the thread; everything else goes through a handle that goes back. */
 const NAMESPACES = ["ffi/netns.ts", NATIVE];
-
 const MAX_LINES = 500;
 
 /** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */

@@ -59,25 +59,13 @@ function ensureDevices(): void {
 }
 
 function runStep(state: SequenceState, step: SequenceStep): void {
-  switch (step.do) {
-    case "add":
-      return add(state, step.container, step.meanwhile);
-    case "del":
-      return del(state, state.name, step.container, step);
-    case "check":
-      return void call(state, "check", { container: containerOf(step.container) });
-    case "gc":
-      return void call(state, "gc", { valid: step.valid.map(containerName) });
-    case "event":
-      if (isInterfaceLost(state, step.event)) return;
-      return triggerEvent(step.event, containerName(step.container), step.number);
-    case "change":
-      state.variant = step.variant;
-      return;
-    case "rename":
-      state.name = state.name === "net" ? "renamed" : "net";
-      return;
-  }
+  if (step.do === "add") add(state, step.container, step.meanwhile);
+  else if (step.do === "del") del(state, state.name, step.container, step);
+  else if (step.do === "check") call(state, "check", { container: containerOf(step.container) });
+  else if (step.do === "gc") call(state, "gc", { valid: step.valid.map(containerName) });
+  else if (step.do === "change") state.variant = step.variant;
+  else if (step.do === "rename") state.name = state.name === "net" ? "renamed" : "net";
+  else if (!isInterfaceLost(state, step.event)) triggerEvent(step.event, containerName(step.container), step.number);
 }
 
 const call = (state: SequenceState, verb: Verb, input: DriverInput, name = state.name): string | undefined =>

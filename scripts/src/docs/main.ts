@@ -18,13 +18,10 @@ export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]>
 }
 
 export function generatedFiles(plugins: readonly pages.DocumentedPlugin[]): Readonly<Record<string, string>> {
+  const figures = formatMarkdown(JSON.parse(readText("bench/latest.json")));
   return {
     "README.md": pages.withGenerated(readText("README.md"), "plugins", pages.pluginTable(plugins)),
-    "docs/performance.md": pages.withGenerated(
-      readText("docs/performance.md"),
-      "figures",
-      formatMarkdown(JSON.parse(readText("bench/latest.json"))),
-    ),
+    "docs/performance.md": pages.withGenerated(readText("docs/performance.md"), "figures", figures),
     "docs/parity.md": pages.parityPage(commonKeys, plugins),
     "docs/plugins/common.md": pages.commonPage(commonKeys, commonDifferences),
     ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pages.pluginPage(each)])),

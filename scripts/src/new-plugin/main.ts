@@ -16,9 +16,8 @@ const RESERVED_NAMES = ["cni", "lib", "common", "run", "netns", "install", "plug
 export function nameProblem(name: string): string {
   if (hasPlugin(name)) return `there is a plugin "${name}" already`;
   if (RESERVED_NAMES.includes(name)) return `"${name}" means something else here`;
-  return /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)
-    ? ""
-    : `a plugin's name is lower-case words with "-" between them, such as "host-device"`;
+  if (/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) return "";
+  return `a plugin's name is lower-case words with "-" between them, such as "host-device"`;
 }
 
 export function instantiate(text: string, name: string): string {

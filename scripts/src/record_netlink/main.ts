@@ -18,7 +18,5 @@ if (!message) throw new Error(`${command.join(" ")} sent nothing: ${stderr}`);
 message.fill(0, 8, 12);
 
 const rows = message.toHex().match(/.{1,32}/g)!.map((row) => row.match(/../g)!.join(" "));
-writeFileSync(
-  join(REPOSITORY_ROOT, `testdata/netlink/${name}.hex`),
-  `# ${command.join(" ")}\n${rows.join("\n")}\n`,
-);
+const text = `# ${command.join(" ")}\n${rows.join("\n")}\n`;
+writeFileSync(join(REPOSITORY_ROOT, `testdata/netlink/${name}.hex`), text);

@@ -46,11 +46,7 @@ export async function runCommand(
   { invocation, network }: StressNetwork,
   verb: Verb,
   container?: Container,
-  { valid = [], result, fault }: {
-    readonly valid?: readonly string[];
-    readonly result?: AddResult | undefined;
-    readonly fault?: SignalFault | undefined;
-  } = {},
+  { valid = [], result, fault }: { valid?: readonly string[]; result?: AddResult; fault?: SignalFault } = {},
 ): Promise<CommandOutcome> {
   const startTime = performance.now();
   const programs = invocation.command(network, verb, { container, valid: container ? undefined : valid, result });

@@ -11,20 +11,8 @@ const VM_TEST_TIMEOUT_MS = 180_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
 
-export interface FinishedFile {
-  readonly cases: readonly TestCase[];
-  /** How the process ended if it went wrong; else empty. */
-  readonly ending: string;
-  readonly output: string;
-}
-
 /** @param scratch a directory that no other run uses at the same time @param flags of `bun test` */
-export async function runFile(
-  file: string,
-  scratch: string,
-  flags: readonly string[] = [],
-  inVm = false,
-): Promise<FinishedFile> {
+export async function runFile(file: string, scratch: string, flags: readonly string[] = [], inVm = false) {
   const report = join(scratch, "report.xml");
   rmSync(report, { force: true });
   const timeout = `--timeout=${inVm ? VM_TEST_TIMEOUT_MS : TEST_TIMEOUT_MS}`;
@@ -42,7 +30,7 @@ export function casesOf(file: string, cases: readonly TestCase[], ending: string
   return all.map(({ name, outcome }) => ({ name: `${file}: ${name}`, outcome }));
 }
 
-/** Starts a program in its own process group and waits; what the group left running is killed. @returns also how it failed */
+/** Starts a program in its own process group and waits; what the group left running is killed. `ending` says how it failed, or is empty. */
 export async function spawnGroup(command: readonly string[], log: string, directory: string, timeoutMs: number) {
   const fd = openSync(log, "w");
   const child = Bun.spawn([...command], {

@@ -28,7 +28,6 @@ export const JOB_NAME = "opt/cni/job";
 /** Writes the archive. @returns a descriptor of it, which alone keeps it */
 export function openImage(modules: string): number {
   using root = newScratchDirectory();
-  // Not in /tmp, which may be memory.
   using output = newScratchDirectory(join(REPOSITORY_ROOT, "dist/vm"));
   const file = join(output.path, "image");
   addSystem(root.path, modules);
@@ -91,7 +90,6 @@ function addPrograms(root: string): void {
 }
 
 const findProgram = (name: string): string | null => Bun.which(name, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" });
-
 const BUN = realpathSync(process.execPath);
 
 function addRepository(root: string): void {

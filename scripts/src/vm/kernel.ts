@@ -21,14 +21,8 @@ const MODULES = `
   drivers/net/tun.ko drivers/net/veth.ko drivers/net/virtio_net.ko drivers/net/vrf.ko drivers/net/vxlan/ drivers/net/bonding/
 `.trim().split(/\s+/);
 
-export interface VmKernel {
-  /** An executable that the emulator loads as it is, or the compressed one where it could not be unpacked. */
-  readonly image: string;
-  readonly modules: string;
-}
-
-/** A kernel below `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
-export function ensureKernel(choice: KernelChoice): VmKernel {
+/** A kernel and its modules below `dist/vm/`, downloaded first if they are not there. @throws {Error} where they cannot be had */
+export function ensureKernel(choice: KernelChoice): { readonly image: string; readonly modules: string } {
   // With other modules it is another one.
   const hash = Bun.hash.wyhash([PACKAGE, OLDEST.release, ...MODULES].join()).toString(36);
   const directory = join(REPOSITORY_ROOT, `dist/vm/kernel-${choice}-${hash}`);
@@ -139,7 +133,7 @@ function withDependencies(table: string): Set<string> {
   return found;
 }
 
-/** Unpacks the kernel itself: emulated, its own unpacking takes longer than all the rest of the boot. */
+/** Unpacks the kernel where xz is there: emulated, its own unpacking takes longer than all the rest of the boot. */
 function writeImage(packed: string, image: string): void {
   const bytes = readFileSync(packed);
   // Documentation/arch/x86/boot.rst of Linux: setup_sects, payload_offset, payload_length
