@@ -101,9 +101,8 @@ function growth(samples: Samples, most: number): readonly BenchRow[] {
     ["add", "del"].map((verb) => {
       const [one, all] = ["first", "full"].map((host) => samples[`${host} ${side}.${verb}`]!);
       const what = `${verb.toUpperCase()} at ${most} containers against 1, ${side}`;
-      const note = `${grown(side, verb)} more; the C program with the requests of cni run: ${
-        grown("floor", verb)
-      } more`;
+      const [own, floor] = [grown(side, verb), grown("floor", verb)];
+      const note = `${own} more; the C program with the requests of cni run: ${floor} more`;
       return row(what, "times", all!, ["at 1", one!], { note, ...verb === "add" ? { atMost: 1.15 } : {} });
     })
   );

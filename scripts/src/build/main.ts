@@ -15,7 +15,7 @@ import { addPreflight } from "./preflight.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
-/** Nothing of the working directory is read at run time, no other code can be evaluated, and bytecode saves parsing. */
+/** Nothing of the working directory is read at run time, no other code is evaluated. The source map makes stack traces readable. */
 const FLAGS = [
   "--minify",
   "--bytecode",

@@ -103,7 +103,7 @@ export function skipWarmUp(file: Buffer, processor: Processor): void {
   Buffer.from(warmUp.put).copy(file, start + warmUp.at);
 }
 
-/** Drops the section table: strip(1) would rewrite the file so that the runtime finds no program and becomes bun. @see elf(5) e_shoff */
+/** Drops the section table, which the kernel does not need: by it strip(1) would make the program the bun command line. @see elf(5) e_shoff */
 export function refuseStrip(file: Buffer): void {
   const elf64LittleEndian = [0x7f, 0x45, 0x4c, 0x46, 2, 1];
   if (elf64LittleEndian.some((byte, index) => file[index] !== byte)) {
