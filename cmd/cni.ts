@@ -1,20 +1,11 @@
-/** The program's name decides what it is. Modules load on demand: start-up is most of a call. */
 import { unblockSignals } from "../ffi/sys/signals.ts";
-import { hasPlugin } from "../plugins/registry.ts";
-import { servePlugin } from "./serve_plugin.ts";
+import type { ProgramStart } from "./command.ts";
+import { printUncaughtError, runProgram } from "./program.ts";
+import { WORKER_NAME } from "./serve/worker_options.ts";
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
-async function main(): Promise<number> {
-  const programName = baseName(process.argv0 || process.execPath);
-  if (hasPlugin(programName)) return servePlugin(programName);
-  const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
-  allowClone3Fallback();
-  const { runCommandLine } = await import("./cli.ts");
-  return runCommandLine(process.argv.slice(2), { programName, env: process.env, findWorkingDirectory });
-}
-
-/** Only relative paths need it: its removal is no error. */
+/** Only relative paths need it, so its removal is no error. */
 function findWorkingDirectory(): string | undefined {
   try {
     return process.cwd();
@@ -29,15 +20,22 @@ function exitWith(status: number): never {
   process.exit(status);
 }
 
-async function fail(error: unknown): Promise<never> {
-  const [{ formatErrorObject }, { printFinalError }] = [
-    await import("../plugins/lib/protocol/serve.ts"),
-    await import("../ffi/sys/stdio.ts"),
-  ];
-  printFinalError(formatErrorObject(error, ""));
-  exitWith(1);
-}
+const fail = async (error: unknown): Promise<never> => exitWith(await printUncaughtError(error));
 
 process.on("uncaughtException", fail);
 process.on("unhandledRejection", fail);
+async function main(): Promise<number> {
+  const start: ProgramStart = {
+    programName: baseName(process.argv0 || process.execPath),
+    argv: process.argv.slice(2),
+    env: process.env,
+    findWorkingDirectory,
+    findParentPid: () => process.ppid,
+    startTime: BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n,
+  };
+  if (start.programName !== WORKER_NAME) return runProgram(start);
+  const { serveCalls } = await import("./serve/worker.ts");
+  return serveCalls(JSON.parse(start.argv[0]!));
+}
+
 main().then(exitWith, fail);

@@ -1,14 +1,15 @@
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { installCopy, installHardLink, installSymlink } from "../ffi/sys/atomic_install.ts";
 import { ignoreErrors } from "../ffi/sys/error.ts";
-import { openFile, readTail } from "../ffi/sys/file.ts";
+import { hasProgramMark } from "../ffi/sys/program_mark.ts";
+import { openFile } from "../ffi/sys/file.ts";
 import { type FileStat, findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
 
 /** Installed beside the plugins. */
 export const COMMAND_NAME = "cni";
 
-/** The build ends the program with it, to mark copies of every version. Never change it. */
-export const BINARY_MARK = "\ncni: the runtime and the plugins of container networks in one program\n";
+/** The program beside shims, which execute it. The shim has the same name of it. */
+export const FULL_PROGRAM_NAME = "cni-full";
 
 /** @throws {RangeError} if it was replaced meanwhile */
 export function runningProgram(): string {
@@ -29,19 +30,14 @@ export function canonicalPath(path: string): string {
  */
 export function isForeignFile(path: string, program: string): boolean {
   const status = findStat(path);
-  if (status) return !isSameFile(status, findStat(program)!) && !(status.isFile && hasBinaryMark(path));
+  if (status) return !isSameFile(status, findStat(program)!) && !(status.isFile && hasProgramMark(path));
   const target = findSymlinkTarget(path);
-  return target !== undefined && target.slice(target.lastIndexOf("/") + 1) !== COMMAND_NAME;
+  return target !== undefined && ![COMMAND_NAME, FULL_PROGRAM_NAME].includes(target.slice(target.lastIndexOf("/") + 1));
 }
 
 /** True also of copies with the same time. */
 export function isSameFile(a: FileStat, b: FileStat): boolean {
   return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime);
-}
-
-function hasBinaryMark(path: string): boolean {
-  const mark = new TextEncoder().encode(BINARY_MARK);
-  return Buffer.from(readTail(path, mark.length)).equals(mark);
 }
 
 /** Hidden from engines, and on the same file system. */

@@ -6,8 +6,21 @@ import { suggestion } from "../spec/suggest.ts";
 
 /** In usage lines, each kind of word or value has one name. */
 export type ValueName =
-  | ("ARGS" | "COMMAND" | "DIR" | "DIRS" | "ID" | "ID[/IFNAME]" | "IFNAME" | "IP" | "JSON" | "K=V;K=V" | "MAC")
-  | ("NAME" | "NETNS" | "NETWORK" | "PLUGIN" | "PORTS" | "TIME");
+  | (
+    | "ARGS"
+    | "COMMAND"
+    | "DIR"
+    | "DIRS"
+    | "FORMAT"
+    | "ID"
+    | "ID[/IFNAME]"
+    | "IFNAME"
+    | "IP"
+    | "JSON"
+    | "K=V;K=V"
+    | "MAC"
+  )
+  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "TIME");
 
 export interface OptionSpec {
   /** `conf-dir` */

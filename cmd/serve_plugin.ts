@@ -1,13 +1,14 @@
-import { blockSignals } from "../ffi/sys/signals.ts";
+import { blockSignals, withSignalsUnblocked } from "../ffi/sys/signals.ts";
+import type { CliContext } from "./command.ts";
 import { versionResponse } from "../plugins/lib/protocol/version.ts";
 import { findPlugin, loadPlugins, pluginsMentionedIn } from "../plugins/registry.ts";
 import { VERSIONS } from "../spec/version.ts";
 import { printStderr, printStdout, readAvailableStdin, readStdin } from "../ffi/sys/stdio.ts";
 import { programVersion } from "./version.ts";
 
-/** Serves the call that started this process (SPEC §2). @returns the exit status */
-export async function servePlugin(name: string): Promise<number> {
-  const command = process.env.CNI_COMMAND ?? "";
+/** Serves the call in the environment and on stdin (SPEC §2). @returns the exit status */
+export async function servePlugin({ programName: name, env, startTime, findParentPid }: CliContext): Promise<number> {
+  const command = env.CNI_COMMAND ?? "";
   if (command === "") {
     printStderr(`CNI ${name} plugin ${programVersion()}\nCNI protocol versions supported: ${VERSIONS.join(", ")}`);
     return 0;
@@ -18,7 +19,7 @@ export async function servePlugin(name: string): Promise<number> {
   }
   const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
   allowClone3Fallback();
-  const stdin = readStdin();
+  const stdin = withSignalsUnblocked(readStdin);
   const [{ serve }, { createHostContext }] = [
     await import("../plugins/lib/protocol/serve.ts"),
     await import("../runtime/host_context.ts"),
@@ -31,11 +32,11 @@ export async function servePlugin(name: string): Promise<number> {
   using _host = context.host;
   const call = {
     command,
-    env: process.env,
+    env,
     stdin,
     // An engine makes GC's list before it starts this process.
-    snapshotTime: BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n,
-    findCallerPid: () => process.ppid,
+    snapshotTime: startTime,
+    findCallerPid: findParentPid,
     findConfigSchema: (type: string) => findPlugin(type)?.config,
   };
   // An ADD whose answer does not reach the engine is undone.

@@ -6,7 +6,7 @@ import { openFile } from "./sys/file.ts";
 import { LockedError, lockOpenFile } from "./sys/lock.ts";
 import { findStat } from "./sys/stat.ts";
 import { execProgram, sys } from "./sys/libc.ts";
-import { O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys/uapi.ts";
+import { CLONE_NEWNS, MS_REC, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys/uapi.ts";
 
 const NETNS_DIRECTORY = "/run/netns";
 /** `ip netns` holds it briefly; others may hold it forever. */
@@ -15,11 +15,9 @@ const LOCK_TIMEOUT_MS = 1000;
 // linux/mount.h
 const MS_RDONLY = 1;
 const MS_BIND = 4096;
-const MS_REC = 16384;
 const MS_SLAVE = 1 << 19;
 const MS_SHARED = 1 << 20;
 const MNT_DETACH = 2;
-const CLONE_NEWNS = 0x20000;
 
 /** @throws {RangeError} if `name` cannot be a file name */
 export function namedNetnsPath(name: string): string {

@@ -19,9 +19,10 @@ import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { type Descriptor, openFile } from "./sys/file.ts";
 import { sleep } from "./sys/poll.ts";
 import { fstat } from "./sys/stat.ts";
+import { resolveCallerPath } from "./sys/caller.ts";
 import { sys } from "./sys/libc.ts";
+import { CLONE_NEWNET } from "./sys/uapi.ts";
 
-const CLONE_NEWNET = 0x40000000;
 const CURRENT_NETNS_PATH = "/proc/thread-self/ns/net";
 
 // linux/magic.h
@@ -147,6 +148,11 @@ export function createNetns(): Netns {
   }
 }
 
+/** Moves the thread into the namespace of a descriptor, for good. */
+export function enterNetns(fd: number): void {
+  setNetns(fd);
+}
+
 function openCurrentNetnsFile(): Descriptor {
   return openFile(CURRENT_NETNS_PATH);
 }
@@ -157,7 +163,7 @@ const borrow = ({ fd }: { readonly fd: number }): Descriptor => ({ fd, [Symbol.d
 function openNetnsFile(path: string): Descriptor {
   let file: Descriptor;
   try {
-    file = openFile(path);
+    file = openFile(resolveCallerPath(path));
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     const absent = error.code === "ENOENT" || error.code === "ENOTDIR";

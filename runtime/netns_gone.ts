@@ -3,7 +3,7 @@
  *
  * Container ids come back and clocks jump: only entries without a boot id are judged by time.
  */
-import { findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
+import { type FileTimes, findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
 import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import { hasNetnsCookie } from "../ffi/netns_record.ts";
 import * as link from "../ffi/route/link.ts";
@@ -41,11 +41,16 @@ export function netnsGoneReason(
   }
 }
 
-let isBeforeBoot: ReturnType<typeof modifiedBeforeBoot> | undefined;
+/** Made again after the clock was set. */
+let bootTest: { readonly clockOffset: number; readonly isBeforeBoot: (times: FileTimes) => boolean } | undefined;
 
 function isOfEarlierBoot({ written }: CacheEntry): boolean {
   if (!written) return false;
-  if (!("boot" in written)) return (isBeforeBoot ??= modifiedBeforeBoot())(written);
+  if (!("boot" in written)) {
+    const clockOffset = Math.round((Date.now() - performance.now()) / 1000);
+    if (bootTest?.clockOffset !== clockOffset) bootTest = { clockOffset, isBeforeBoot: modifiedBeforeBoot() };
+    return bootTest.isBeforeBoot(written);
+  }
   const boot = findBootId();
   return boot !== undefined && written.boot !== boot;
 }

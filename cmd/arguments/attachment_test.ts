@@ -18,7 +18,13 @@ import { errorOfCall } from "../../testing/plugin_call.ts";
 type Environment = Readonly<Record<string, string>>;
 
 function parse(argv: readonly string[], env: Environment = {}, netns: string | undefined = "blue") {
-  const context = { env, programName: "cni", findWorkingDirectory: () => "/base" };
+  const context = {
+    env,
+    programName: "cni",
+    findWorkingDirectory: () => "/base",
+    findParentPid: () => 1,
+    startTime: 0n,
+  };
   return parseAttachment(parseOptions(argv, ATTACHMENT_OPTIONS, env), netns, context);
 }
 

@@ -52,7 +52,7 @@ export function runtimeOptions(options: ParsedOptions, context: CliContext): Run
   const timeout = options.find("timeout");
   return {
     env: context.env,
-    findCallerPid: () => process.ppid,
+    findCallerPid: context.findParentPid,
     pluginDirectories: (options.find("plugin-dir") ?? "/opt/cni/bin").split(":").filter((path) => path !== "")
       .map((path) => absolutePath(path, context)),
     cacheDirectory: absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context),

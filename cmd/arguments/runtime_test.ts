@@ -5,7 +5,13 @@ import { RUNTIME_OPTIONS, runtimeOptions } from "./runtime.ts";
 type Environment = Readonly<Record<string, string>>;
 
 function parse(argv: readonly string[], env: Environment = {}) {
-  const context = { env, programName: "cni", findWorkingDirectory: () => "/base" };
+  const context = {
+    env,
+    programName: "cni",
+    findWorkingDirectory: () => "/base",
+    findParentPid: () => 1,
+    startTime: 0n,
+  };
   return runtimeOptions(parseOptions(argv, RUNTIME_OPTIONS, env), context);
 }
 

@@ -1,13 +1,16 @@
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
+import { readFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
-import { installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
+import { installBytes, installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import { absolutePath } from "../arguments/path.ts";
 import type { Command } from "../command.ts";
+import { shimProgram } from "../shim/shim.ts";
 import {
   canonicalPath,
   COMMAND_NAME,
+  FULL_PROGRAM_NAME,
   hasOtherBackup,
   installLinkOrCopy,
   isForeignFile,
@@ -25,11 +28,18 @@ const command: Command = {
   options: [
     { name: "copy", help: "copy the program, for a DIR that is mounted without the program, as in a container" },
     {
+      name: "shim",
+      help: 'put a small program under every name, and this one beside as "cni-full"; see "cni serve"',
+    },
+    {
       name: "force",
       help: 'replace files of other programs; "cni uninstall" puts them back',
     },
   ],
-  examples: [{ command: "cni install /opt/cni/bin", about: "make the links, or correct them" }],
+  examples: [
+    { command: "cni install /opt/cni/bin", about: "make the links, or correct them" },
+    { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls fast" },
+  ],
   run(input, context) {
     const [directory = ""] = input.words;
     const installed = install({
@@ -38,6 +48,7 @@ const command: Command = {
       names: pluginNames(),
       force: input.has("force"),
       copy: input.has("copy"),
+      ...input.has("shim") && { shim: shimProgram() },
     });
     for (const { path, target, changed, backup } of installed) {
       const note = backup === undefined ? "" : ` (the replaced file is kept as ${backup})`;
@@ -56,6 +67,8 @@ export interface InstallOptions {
   readonly force: boolean;
   /** Makes one copy of the binary, with several names. */
   readonly copy: boolean;
+  /** Installed under every name; the program gets a name of its own beside it. */
+  readonly shim?: Uint8Array;
 }
 
 interface InstalledFile {
@@ -78,9 +91,15 @@ export function install(options: InstallOptions): InstalledFile[] {
   const directory = canonicalPath(options.directory);
   const program = canonicalPath(options.program);
   const plan = { ...options, directory, program };
-  const names = [COMMAND_NAME, ...options.names].filter((name) => `${directory}/${name}` !== program);
+  const { shim } = options;
+  const allNames = [COMMAND_NAME, ...options.names];
+  const names = shim ? [FULL_PROGRAM_NAME, ...allNames] : allNames.filter((name) => `${directory}/${name}` !== program);
   const backups = backUpForeignFiles(plan, names);
-  const installed = options.copy ? installCopies(plan, names) : names.map((name) => installLink(plan, name));
+  const installed = shim
+    ? [installFullProgram(plan), ...installShims(plan, allNames, shim)]
+    : options.copy
+    ? installCopies(plan, names)
+    : names.map((name) => installLink(plan, name));
   return installed.map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
 }
 
@@ -141,6 +160,37 @@ function installCopies({ directory, program }: InstallOptions, names: readonly s
     const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
     if (existing && isSameFile(existing, findStat(source)!)) return { path, target, changed: false };
     if (path === copy) installCopy(source, path);
+    else installLinkOrCopy(source, path);
+    return { path, target, changed: true };
+  });
+}
+
+/** Before a shim takes the name that the program may have. */
+function installFullProgram(plan: InstallOptions): InstalledFile {
+  const { directory, program, copy } = plan;
+  const path = `${directory}/${FULL_PROGRAM_NAME}`;
+  if (path === program) return { path, target: "this program", changed: false };
+  const isInPlace = [COMMAND_NAME, ...plan.names].some((name) => `${directory}/${name}` === program);
+  if (!copy && !isInPlace) return installLink(plan, FULL_PROGRAM_NAME);
+  const target = `copy of ${program}`;
+  const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
+  if (existing && isSameFile(existing, findStat(program)!)) return { path, target, changed: false };
+  if (copy && !isInPlace) installCopy(program, path);
+  else installLinkOrCopy(program, path);
+  return { path, target, changed: true };
+}
+
+/** One file with many names. */
+function installShims({ directory }: InstallOptions, names: readonly string[], shim: Uint8Array): InstalledFile[] {
+  const source = `${directory}/${COMMAND_NAME}`;
+  const isCurrent = (path: string) =>
+    findSymlinkTarget(path) === undefined && findStat(path)?.size === shim.length &&
+    readFile(path).every((byte, i) => byte === shim[i]);
+  return names.map((name) => {
+    const path = `${directory}/${name}`;
+    const target = path === source ? "shim" : COMMAND_NAME;
+    if (isCurrent(path)) return { path, target, changed: false };
+    if (path === source) installBytes(shim, path);
     else installLinkOrCopy(source, path);
     return { path, target, changed: true };
   });

@@ -18,7 +18,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY_MARK } from "../installed_file.ts";
+import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { install, type InstallOptions, relativePath } from "./install.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-")));
@@ -139,7 +139,7 @@ test("install() never replaces a directory", () => {
 test.each([
   ["a link to this program by another path", () => symlinkSync(program, join(bin, "bridge"))],
   ["a link to another version", () => {
-    writeFileSync(join(home, "usr/cni"), `version 2${BINARY_MARK}`);
+    writeFileSync(join(home, "usr/cni"), `version 2${PROGRAM_MARK}`);
     symlinkSync("../../../usr/cni", join(bin, "bridge"));
   }],
   ["a link to another version that is gone", () => symlinkSync("/nonexistent/cni", join(bin, "bridge"))],
@@ -180,24 +180,24 @@ test("install() changes between links and copies", () => {
 
 test("install() over copies of another version replaces all of them", () => {
   for (const version of [1, 2, 3]) {
-    writeFileSync(program, `program ${version}${BINARY_MARK}`);
+    writeFileSync(program, `program ${version}${PROGRAM_MARK}`);
     const copy = version < 3;
     put({ copy });
     const texts = readdirSync(bin).map((name) => readFileSync(join(bin, name), "utf8"));
-    expect(texts).toEqual(Array(3).fill(`program ${version}${BINARY_MARK}`));
+    expect(texts).toEqual(Array(3).fill(`program ${version}${PROGRAM_MARK}`));
     expect(lstatSync(join(bin, "bridge")).isFile()).toBe(copy);
   }
 });
 
 test("install() takes a program without our mark at its end for somebody else's, however short", () => {
   put({ copy: true });
-  for (const content of ["", "program 2", `${BINARY_MARK}program`]) {
-    writeFileSync(program, `${content}!${BINARY_MARK}`);
+  for (const content of ["", "program 2", `${PROGRAM_MARK}program`]) {
+    writeFileSync(program, `${content}!${PROGRAM_MARK}`);
     writeFileSync(join(bin, "bridge"), content);
     expect(() => put({ copy: true })).toThrow(`${bin}/bridge`);
   }
   put({ copy: true, force: true });
-  expect(readFileSync(join(bin, "bridge"), "utf8")).toEndWith(BINARY_MARK);
+  expect(readFileSync(join(bin, "bridge"), "utf8")).toEndWith(PROGRAM_MARK);
 });
 
 test("install() copies what is larger than one read", () => {

@@ -29,7 +29,7 @@ const plugin: Command = {
       const hint = suggestion(name, pluginNames()) || `; there are ${pluginNames().join(", ")}`;
       throw new UsageError(`no plugin "${name}" is built in${hint}`);
     }
-    if (!has("service")) return servePlugin(name);
+    if (!has("service")) return servePlugin({ ...context, programName: name });
     await loadPlugins([name]);
     await runService(findPlugin(name)!, context);
   },

@@ -8,6 +8,7 @@ export const CNI: CommandGroup = {
     netns: () => import("./netns.ts"),
     install: () => import("./install.ts"),
     uninstall: () => import("./uninstall.ts"),
+    serve: () => import("./serve.ts"),
     plugin: () => import("./plugin.ts"),
     "tap-device": () => import("./tap_device.ts"),
     help: () => import("./help.ts"),

@@ -9,6 +9,7 @@ import {
   backupDirectory,
   canonicalPath,
   COMMAND_NAME,
+  FULL_PROGRAM_NAME,
   isForeignFile,
   replacedFilePath,
   runningProgram,
@@ -58,7 +59,7 @@ interface UninstalledFile {
 export function uninstall({ directory, program, names }: UninstallOptions): UninstalledFile[] {
   const backups = findEntryNames(backupDirectory(directory)) ?? [];
   // Backups may be of another version's plugins.
-  const allNames = [...new Set([COMMAND_NAME, ...names, ...backups])];
+  const allNames = [...new Set([COMMAND_NAME, ...names, FULL_PROGRAM_NAME, ...backups])];
   // Before any change: other links may lead to a file that is put back.
   const foreignNames = allNames.filter((name) => isForeignFile(`${directory}/${name}`, program));
   const uninstalled = allNames.flatMap((name): UninstalledFile[] => {

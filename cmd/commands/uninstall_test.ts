@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY_MARK } from "../installed_file.ts";
+import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { install } from "./install.ts";
 import { uninstall } from "./uninstall.ts";
 
@@ -27,7 +27,7 @@ beforeEach(() => {
   const home = mkdtempSync(join(root, "home-"));
   [bin, program] = [join(home, "bin"), join(home, "usr/cni")];
   for (const path of [bin, join(home, "usr")]) mkdirSync(path);
-  writeFileSync(program, `program${BINARY_MARK}`, { mode: 0o755 });
+  writeFileSync(program, `program${PROGRAM_MARK}`, { mode: 0o755 });
 });
 
 const names = ["bridge", "portmap"];
@@ -55,7 +55,7 @@ test.each([false, true])("uninstall() leaves the directory as it was before inst
   symlinkSync("../elsewhere/bridge", join(bin, "bridge"));
   const before = contents();
   put(copy);
-  expect(readFileSync(join(bin, "portmap"), "utf8")).toBe(`program${BINARY_MARK}`);
+  expect(readFileSync(join(bin, "portmap"), "utf8")).toBe(`program${PROGRAM_MARK}`);
   expect(takeOut().sort()).toEqual(["bridge: put back", "cni: removed", "portmap: put back"]);
   expect(contents()).toEqual(before);
   expect(takeOut()).toEqual([]);
@@ -77,7 +77,7 @@ test("uninstall() knows plugins of another version by their backups, and links t
   writeFileSync(join(bin, "older"), "older of another");
   install({ directory: bin, program, names: ["bridge", "older"], force: true, copy: false });
   rmSync(program);
-  writeFileSync(program, `program 2${BINARY_MARK}`);
+  writeFileSync(program, `program 2${PROGRAM_MARK}`);
   expect(takeOut().sort()).toEqual(["bridge: removed", "cni: removed", "older: put back"]);
   expect(contents()).toEqual({ older: "older of another" });
 });

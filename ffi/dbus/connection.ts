@@ -3,12 +3,10 @@ import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/poll.ts";
 import { sys } from "../sys/libc.ts";
-import { AF_UNIX, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET } from "../sys/uapi.ts";
+import { AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET } from "../sys/uapi.ts";
 import { decodeMethodReply, encodeMethodCall, messageLength, type MethodCall, type MethodReply } from "./message.ts";
 
 const SO_SNDTIMEO = 21;
-const MSG_NOSIGNAL = 0x4000;
-const SYS_connect = process.arch === "arm64" ? 203 : 42;
 
 /** The default of DBUS_SYSTEM_BUS_ADDRESS. */
 const SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket";
@@ -74,7 +72,7 @@ function connect(fd: number, socketAddress: Uint8Array, timeoutMs: number): bool
   const NO_LISTENER_CODES = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
   // struct timeval: 64-bit seconds and microseconds; bounds connect(2) too.
   sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([Math.ceil(timeoutMs / 1000), 0, 0, 0]), 16);
-  return ignoreErrors(NO_LISTENER_CODES, () => sys.syscall(SYS_connect, fd, socketAddress, socketAddress.length, 0)) !==
+  return ignoreErrors(NO_LISTENER_CODES, () => sys.connect(fd, socketAddress, socketAddress.length)) !==
     undefined;
 }
 

@@ -1,6 +1,6 @@
 /** Installs a program in one step, in place of any other. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
-import { openFile, writeAll } from "./file.ts";
+import { createReadWrite, openFile, writeAll } from "./file.ts";
 import { fstat } from "./stat.ts";
 import { sys } from "./libc.ts";
 import { AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY } from "./uapi.ts";
@@ -25,6 +25,17 @@ export function installHardLink(existing: string, path: string): void {
 /** Copies content, permissions and modification time. */
 export function installCopy(source: string, path: string): void {
   withPurpose(`copy "${source}" to "${path}"`, () => installAtomically(path, (temporary) => copy(source, temporary)));
+}
+
+/** Writes a program. */
+export function installBytes(bytes: Uint8Array, path: string): void {
+  withPurpose(`write "${path}"`, () =>
+    installAtomically(path, (temporary) => {
+      using file = createReadWrite(temporary);
+      writeAll(file.fd, bytes);
+      sys.chmod(temporary, 0o755);
+      sys.fsync(file.fd);
+    }));
 }
 
 function installAtomically(path: string, create: (temporary: string) => void): void {

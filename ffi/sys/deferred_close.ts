@@ -27,7 +27,8 @@ function holdInFlight(fd: number): Disposable {
   };
   try {
     // The receiver is sent to itself, which keeps it referenced.
-    sys.sendmsg(sender, scmRightsMessage([receiver, fd]), 0);
+    const payload = new Uint8Array(1);
+    sys.sendmsg(sender, scmRightsMessage([receiver, fd], payload), 0);
   } catch (error) {
     close();
     throw error;

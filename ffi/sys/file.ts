@@ -27,6 +27,14 @@ export interface Descriptor extends Disposable {
   readonly fd: number;
 }
 
+// linux/fcntl.h
+const F_DUPFD_CLOEXEC = 1030;
+
+/** Another descriptor of the same open file, from 10 on. */
+export function copyDescriptor(fd: number): Descriptor {
+  return descriptor(sys.fcntl(fd, F_DUPFD_CLOEXEC, 10));
+}
+
 export function descriptor(fd: number): Descriptor {
   return { fd, [Symbol.dispose]: () => void sys.close(fd) };
 }

@@ -27,11 +27,15 @@ type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A ex
 /** Functions of glibc 2.17 and musl; others go through `syscall`. */
 const SIGNATURES = {
   __errno_location: ["ptr"],
+  accept4: ["i32", "i32", "ptr", "ptr", "i32"],
   bind: ["i32", "i32", "ptr", "i32"],
   chmod: ["i32", "cstring", "i32"],
   close: ["i32", "i32"],
+  connect: ["i32", "i32", "ptr", "i32"],
   dup2: ["i32", "i32", "i32"],
   execvp: ["i32", "cstring", "ptr"],
+  fchdir: ["i32", "i32"],
+  fcntl: ["i32", "i32", "i32", "pointer"],
   flock: ["i32", "i32", "i32"],
   fstatfs: ["i32", "i32", "ptr"],
   fsync: ["i32", "i32"],
@@ -40,13 +44,16 @@ const SIGNATURES = {
   getsockopt: ["i32", "i32", "i32", "i32", "ptr", "ptr"],
   ioctl: ["i32", "i32", "i64_fast", "pointer"],
   linkat: ["i32", "i32", "cstring", "i32", "cstring", "i32"],
+  listen: ["i32", "i32", "i32"],
   mkdir: ["i32", "cstring", "i32"],
   mount: ["i32", "cstring", "cstring", "cstring", "i64_fast", "ptr"],
   open: ["i32", "cstring", "i32", "i32"],
   poll: ["i32", "ptr", "i64_fast", "i32"],
+  prctl: ["i32", "i32", "i64_fast", "i64_fast", "i64_fast", "i64_fast"],
   read: ["i64_fast", "i32", "ptr", "i64_fast"],
   readlink: ["i64_fast", "cstring", "ptr", "i64_fast"],
   recv: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
+  recvmsg: ["i64_fast", "i32", "ptr", "i32"],
   recvmmsg: ["i32", "i32", "ptr", "i32", "i32", "ptr"],
   rename: ["i32", "cstring", "cstring"],
   rmdir: ["i32", "cstring"],
@@ -54,6 +61,7 @@ const SIGNATURES = {
   sendmsg: ["i64_fast", "i32", "ptr", "i32"],
   setns: ["i32", "i32", "i32"],
   setsockopt: ["i32", "i32", "i32", "i32", "ptr", "i32"],
+  signalfd: ["i32", "i32", "ptr", "i32"],
   sigaction: ["i32", "i32", "ptr", "ptr"],
   signal: ["i64_fast", "i32", "ptr"],
   sigpending: ["i32", "ptr"],
@@ -63,6 +71,7 @@ const SIGNATURES = {
   statfs: ["i32", "cstring", "ptr"],
   symlink: ["i32", "cstring", "cstring"],
   syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "pointer", "i64_fast"],
+  umask: ["i32", "i32"],
   umount2: ["i32", "cstring", "i32"],
   unlink: ["i32", "cstring"],
   unshare: ["i32", "i32"],
@@ -192,22 +201,51 @@ export function cStringArray(strings: readonly string[]): Uint32Array {
   throw new TypeError(`Cannot pass ${JSON.stringify(invalid)} to a program: it holds a NUL`);
 }
 
-/** A struct msghdr with one byte and these descriptors. @see unix(7) SCM_RIGHTS */
-export function scmRightsMessage(fds: readonly number[]): Uint32Array {
-  const SCM_RIGHTS = 1;
-  const [vectorAt, byteAt, controlAt] = [14, 18, 20];
-  const controlHeader = 16;
-  const message = new Uint32Array(controlAt + (controlHeader >> 2) + fds.length + (fds.length & 1));
-  const address = Bun.FFI.ptr(message) as number;
-  putPointer(message, 4, address + vectorAt * 4);
-  message[6] = 1;
-  putPointer(message, 8, address + controlAt * 4);
-  message[10] = (message.length - controlAt) * 4;
-  putPointer(message, vectorAt, address + byteAt * 4);
-  message[vectorAt + 2] = 1;
-  message[controlAt] = controlHeader + fds.length * 4;
-  message.set([SOL_SOCKET, SCM_RIGHTS, ...fds], controlAt + 2);
-  return message;
+/** A struct msghdr. Its memory refers to that of `payload`, which must live as long. */
+function newMessageHeader(payload: Uint8Array, controlWords: number): { header: Uint32Array; control: Uint32Array } {
+  const [vectorAt, controlAt] = [14, 18];
+  // On an explicit buffer: a small array's memory moves when its buffer is made later.
+  const header = new Uint32Array(new ArrayBuffer((controlAt + controlWords) * 4));
+  const address = Bun.FFI.ptr(header) as number;
+  putPointer(header, 4, address + vectorAt * 4);
+  header[6] = 1;
+  putPointer(header, vectorAt, Bun.FFI.ptr(payload) as number);
+  header[vectorAt + 2] = payload.length;
+  putPointer(header, 8, address + controlAt * 4);
+  header[10] = controlWords * 4;
+  return { header, control: header.subarray(controlAt) };
+}
+
+/** struct cmsghdr { size_t cmsg_len; int cmsg_level, cmsg_type; } */
+const CMSGHDR_BYTES = 16;
+const SCM_RIGHTS = 1;
+
+const rightsWords = (count: number): number => CMSGHDR_BYTES / 4 + count + (count & 1);
+
+/** A struct msghdr with descriptors. `payload` must live as long. @see unix(7) SCM_RIGHTS */
+export function scmRightsMessage(fds: readonly number[], payload: Uint8Array): Uint32Array {
+  const { header, control } = newMessageHeader(payload, rightsWords(fds.length));
+  control.set([CMSGHDR_BYTES + fds.length * 4, 0, SOL_SOCKET, SCM_RIGHTS, ...fds]);
+  return header;
+}
+
+export interface ReceivedMessage {
+  /** A struct msghdr, for recvmsg(2). */
+  readonly header: Uint32Array;
+  /** The descriptors that came with the message. */
+  fds(): number[];
+}
+
+/** Receives a message into `buffer`, which must live as long, with at most `maxFds` descriptors. */
+export function newReceivedMessage(buffer: Uint8Array, maxFds: number): ReceivedMessage {
+  const { header, control } = newMessageHeader(buffer, rightsWords(maxFds));
+  return {
+    header,
+    fds() {
+      const received = header[10]! >= CMSGHDR_BYTES && control[3] === SCM_RIGHTS;
+      return received ? [...control.subarray(CMSGHDR_BYTES / 4, control[0]! / 4)] : [];
+    },
+  };
 }
 
 export interface MessageVector {

@@ -2,7 +2,7 @@
 import { findEntryNames } from "./directory.ts";
 import { ignoreSystemErrors } from "./error.ts";
 import { readText } from "./file.ts";
-import { processAge } from "./start_time.ts";
+import { processAge } from "./process_age.ts";
 
 const MAX_NAMED = 3;
 

@@ -14,3 +14,10 @@ export function pollFor(fd: number, events: number, timeoutMs = -1): boolean {
 export function awaitReadable(fd: number, timeoutMs: number): boolean {
   return pollFor(fd, POLLIN, timeoutMs);
 }
+
+/** The descriptors that have something to read, or whose other side is gone; waits for one, at most `timeoutMs`. */
+export function pollAny(fds: readonly number[], timeoutMs = -1): number[] {
+  const pollfds = new Int32Array(fds.flatMap((fd) => [fd, POLLIN]));
+  sys.poll(pollfds, fds.length, timeoutMs);
+  return fds.filter((_, i) => pollfds[i * 2 + 1]! >> 16 !== 0);
+}

@@ -1,10 +1,12 @@
 /** Child programs with pipes as standard streams, without an event loop. @module */
 import { ignoreErrors, SystemError } from "./error.ts";
+import { copyDescriptor } from "./file.ts";
 import { cStringArray, sys } from "./libc.ts";
 import { newSigset } from "./signals.ts";
-import { O_CLOEXEC, SYS_pidfd_open } from "./uapi.ts";
+import { O_CLOEXEC, SIGCHLD, SYS_pidfd_open } from "./uapi.ts";
 
 // linux/wait.h
+const P_ALL = 0;
 const P_PID = 1;
 const WNOHANG = 1;
 const WEXITED = 4;
@@ -16,10 +18,7 @@ const POSIX_SPAWN_SETSIGDEF = 0x04;
 const POSIX_SPAWN_SETSIGMASK = 0x08;
 // asm-generic/signal.h
 const SIGPIPE = 13;
-const SIGCHLD = 17;
 const SIGXFSZ = 25;
-export const SIGKILL = 9;
-export const SIGTERM = 15;
 
 /** Before Linux 5.3, in sandboxes, or with too many open files: then the exit is polled for. */
 const NO_PIDFD_CODES = ["ENOSYS", "EPERM", "EINVAL", "ENODEV", "EMFILE", "ENFILE", "ENOMEM"];
@@ -57,7 +56,7 @@ export function startProgram(
     const [stdin = -1, stdinWriter = -1, stdoutReader = -1, stdout = -1, stderrReader = -1, stderr = -1] = fds;
     // If a parent ignored SIGCHLD, the kernel would reap children before us.
     sys.signal(SIGCHLD, null);
-    const pid = posixSpawn([path, ...args], env, [stdin, stdout, stderr], group);
+    const pid = posixSpawn(path, [path, ...args], env, [stdin, stdout, stderr], group);
     const pidfd = ignoreErrors(NO_PIDFD_CODES, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
     for (const fd of [stdin, stdout, stderr]) sys.close(fd);
     return { pid, stdin: stdinWriter, stdout: stdoutReader, stderr: stderrReader, pidfd };
@@ -65,6 +64,23 @@ export function startProgram(
     for (const fd of fds) sys.close(fd);
     throw error;
   }
+}
+
+/**
+ * Starts this program again, with `fds` as its descriptors from 0 on, in the same process group.
+ *
+ * @returns its process number
+ */
+export function startThisProgram(argv: readonly string[], env: readonly string[], fds: readonly number[]): number {
+  // Out of the way: no copy below may replace one that is still needed.
+  using copies = new DisposableStack();
+  const streams = fds.map((fd) => copies.use(copyDescriptor(fd)).fd);
+  return posixSpawn("/proc/self/exe", argv, env, streams, false);
+}
+
+/** The end of any child, which is reaped; `undefined` if none has ended. @throws {SystemError} `ECHILD` */
+export function reapAnyChild(): { readonly pid: number; readonly exitStatus: ExitStatus } | undefined {
+  return reapChild(P_ALL, 0, 0);
 }
 
 /** These ends close on exec; `dup2` copies do not. */
@@ -75,12 +91,12 @@ function openPipe(fds: number[]): void {
 }
 
 function posixSpawn(
-  command: readonly [path: string, ...args: string[]],
+  path: string,
+  command: readonly string[],
   env: readonly string[],
   streams: readonly number[],
   group: boolean,
 ): number {
-  const [path] = command;
   const pid = new Int32Array(1);
   // More than any C library's posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336).
   const actions = new Uint8Array(1024);
@@ -90,7 +106,7 @@ function posixSpawn(
   try {
     streams.forEach((fd, number) => sys.posix_spawn_file_actions_adddup2(actions, fd, number));
     // The JavaScript runtime closes inherited descriptors from 4 on.
-    sys.posix_spawn_file_actions_addclose(actions, 3);
+    sys.posix_spawn_file_actions_addclose(actions, streams.length);
     const failure = sys.posix_spawn(pid, path, actions, spawnAttributes(group), argv, environ);
     if (failure !== 0) throw new SystemError("posix_spawn", failure, `start "${path}"`);
   } finally {
@@ -122,13 +138,20 @@ export function reap(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, 0);
 }
 
-/** siginfo_t of SIGCHLD: { i32 signo, errno, code, padding; i32 pid; u32 uid; i32 status; … } of 128 bytes */
 function waitForExit({ pid }: ChildProcess, flags: number): ExitStatus | undefined {
+  return reapChild(P_PID, pid, flags)?.exitStatus;
+}
+
+/** siginfo_t of SIGCHLD: { i32 signo, errno, code, padding; i32 pid; u32 uid; i32 status; … } of 128 bytes */
+function reapChild(
+  kind: number,
+  id: number,
+  flags: number,
+): { readonly pid: number; readonly exitStatus: ExitStatus } | undefined {
   const info = new Int32Array(32);
-  sys.waitid(P_PID, pid, info, WEXITED | WNOHANG | flags);
-  if (info[4] === 0) return undefined;
-  const status = info[6]!;
-  return info[2] === CLD_EXITED ? { status } : { signal: status };
+  sys.waitid(kind, id, info, WEXITED | WNOHANG | flags);
+  const [, , code, , pid = 0, , status = 0] = info;
+  return pid === 0 ? undefined : { pid, exitStatus: code === CLD_EXITED ? { status } : { signal: status } };
 }
 
 /** Does nothing if the program has ended. It must not be reaped yet. */

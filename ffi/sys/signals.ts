@@ -1,9 +1,10 @@
 /** Blocks signals that ask this process to end, so that it does not stop half done. @module */
+import { findCaller } from "./caller.ts";
 import { putPointer, sys } from "./libc.ts";
 
 // asm-generic/signal.h
 const TERMINATION_SIGNALS: Readonly<Record<number, string>> = { 1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM" };
-const SIG_BLOCK = 0;
+export const SIG_BLOCK = 0;
 export const SIG_UNBLOCK = 1;
 export const SIG_SETMASK = 2;
 const SIG_DFL = 0;
@@ -13,10 +14,41 @@ const SIGSET_WORDS = 32;
 /** More than struct sigaction, of 152 bytes. */
 const SIGACTION_WORDS = 64;
 
-export const terminationSignals = (): number[] => Object.keys(TERMINATION_SIGNALS).map(Number);
-
 let blocked = false;
 let reported = false;
+
+/** Starts the next call of a worker as a process starts. */
+export function resetSignals(): void {
+  blocked = false;
+  reported = false;
+}
+
+export const terminationSignals = (): number[] =>
+  findCaller() ? [findCaller()!.signal] : Object.keys(TERMINATION_SIGNALS).map(Number);
+
+export const terminationSignalName = (signal: number): string => TERMINATION_SIGNALS[signal] ?? `signal ${signal}`;
+
+/** Makes a signal end the process, but only while `call` waits. */
+export function interruptedBy<T>(signal: number, call: () => T): T {
+  const signals = newSigset([signal]);
+  sys.sigprocmask(SIG_UNBLOCK, signals, null);
+  try {
+    return call();
+  } finally {
+    sys.sigprocmask(SIG_BLOCK, signals, null);
+  }
+}
+
+/** Forgets a pending signal. */
+export function discardSignal(signal: number): void {
+  sys.sigaction(signal, newSigaction(SIG_IGN), null);
+  sys.sigaction(signal, newSigaction(SIG_DFL), null);
+}
+
+/** Blocks signals for this process and threads and programs that it starts later. */
+export function blockForGood(signals: readonly number[]): void {
+  sys.sigprocmask(SIG_BLOCK, newSigset(signals), null);
+}
 
 /**
  * Blocks termination signals; {@linkcode takePendingSignal} reports them. Only for a process without other threads,
@@ -30,18 +62,19 @@ export function blockSignals(): void {
 
 /** For a call that may wait forever. */
 export function withSignalsUnblocked<T>(call: () => T): T {
-  if (!blocked) return call();
-  unblockSignals();
+  if (!blocked && !findCaller()) return call();
+  const signals = newSigset(terminationSignals());
+  sys.sigprocmask(SIG_UNBLOCK, signals, null);
   try {
     return call();
   } finally {
-    blockSignals();
+    sys.sigprocmask(SIG_BLOCK, signals, null);
   }
 }
 
 /** A pending signal ends the process. */
 export function unblockSignals(): void {
-  if (!blocked) return;
+  if (!blocked || findCaller()) return;
   blocked = false;
   sys.sigprocmask(SIG_UNBLOCK, newSigset(terminationSignals()), null);
 }
@@ -64,13 +97,18 @@ export function isReportingSignals(): boolean {
 /** A pending signal: `SIGTERM`. Reported once: the undo that follows must complete. */
 export function takePendingSignal(): string | undefined {
   if (!isReportingSignals()) return undefined;
+  const name = findPendingSignal();
+  reported = name !== undefined;
+  return name;
+}
+
+function findPendingSignal(): string | undefined {
+  const caller = findCaller();
+  if (caller) return caller.readSignal();
   const pending = new Uint32Array(SIGSET_WORDS);
   sys.sigpending(pending);
   for (const [number, name] of Object.entries(TERMINATION_SIGNALS)) {
-    if (pending[0]! >> (Number(number) - 1) & 1 && !isIgnored(Number(number))) {
-      reported = true;
-      return name;
-    }
+    if (pending[0]! >> (Number(number) - 1) & 1 && !isIgnored(Number(number))) return name;
   }
   return undefined;
 }

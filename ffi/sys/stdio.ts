@@ -2,6 +2,7 @@
 import { SystemError, withPurpose } from "./error.ts";
 import { readAll, readAvailable, writeAll } from "./file.ts";
 import { awaitReadable } from "./poll.ts";
+import { findCaller } from "./caller.ts";
 import { fstat } from "./stat.ts";
 
 /** @throws {SyntaxError} if it is not UTF-8 */
@@ -39,6 +40,7 @@ export function readAvailableStdin(): string {
 /** @throws {SystemError} if text is lost, as on a full disk */
 export function printStdout(text: string): void {
   try {
+    findCaller()?.announceOutput();
     withPurpose("write to standard output", () => writeOrFallback(1, text, console.log));
   } catch (error) {
     // The reader has gone.
@@ -57,6 +59,7 @@ export function printStderr(line: string): void {
 /** Falls back to standard error. */
 export function printFinalError(text: string): void {
   try {
+    findCaller()?.announceOutput();
     writeOrFallback(1, text, console.log);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;

@@ -2,8 +2,8 @@
 import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
 import { areSignalsBlocked, takePendingSignal } from "./signals.ts";
-import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal, SIGKILL, SIGTERM } from "./process.ts";
-import { POLLIN, POLLOUT } from "./uapi.ts";
+import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal } from "./process.ts";
+import { POLLIN, POLLOUT, SIGKILL, SIGTERM } from "./uapi.ts";
 
 const POLLHUP = 16;
 /** A pipe that poll(2) calls writable takes this much without waiting. */

@@ -27,13 +27,26 @@ export const AF_PACKET = 17;
 export const SOCK_STREAM = 1;
 export const SOCK_DGRAM = 2;
 export const SOCK_RAW = 3;
+export const SOCK_SEQPACKET = 5;
 export const SOCK_CLOEXEC = 0o2000000;
 export const SOL_SOCKET = 1;
 export const MSG_DONTWAIT = 0x40;
+export const MSG_NOSIGNAL = 0x4000;
 export const IPPROTO_TCP = 6;
 export const IPPROTO_UDP = 17;
 
 export const SYS_pidfd_open = 434;
+
+export const SIGHUP = 1;
+export const SIGINT = 2;
+export const SIGKILL = 9;
+export const SIGUSR2 = 12;
+export const SIGTERM = 15;
+export const SIGCHLD = 17;
+
+export const CLONE_NEWNS = 0x20000;
+export const CLONE_NEWNET = 0x40000000;
+export const MS_REC = 16384;
 
 /** With the final NUL. @see linux/if.h */
 export const IFNAMSIZ = 16;

@@ -1,4 +1,3 @@
-import { processStartTime } from "../../../ffi/sys/start_time.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import {
   ALL_OPTION,
@@ -43,7 +42,7 @@ Containers that were attached after the command began stay too. Removed ones are
     refuseUnknownNames(() =>
       runtime.gc(network, valid, {
         // The caller made the list before it started this process.
-        snapshotTime: processStartTime(),
+        snapshotTime: context.startTime,
         resolveNames: true,
         ignoreUnknown: input.has(IGNORE_UNKNOWN_OPTION.name),
       })

@@ -1,6 +1,7 @@
 /** Finds and runs plugins that are programs (SPEC §2 Execution Protocol). @module */
 import { communicate, type SubprocessResult } from "../../../ffi/sys/subprocess.ts";
-import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
+import { hasProgramMark } from "../../../ffi/sys/program_mark.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
 import { writeAll } from "../../../ffi/sys/file.ts";
 import { sleep } from "../../../ffi/sys/poll.ts";
@@ -60,7 +61,7 @@ export function findPluginProgram(type: string, directories: readonly string[]):
     if (!isAbsolute(directory)) continue;
     const path = `${directory}/${type}`;
     const status = findUsableStatus(path);
-    if (status && isExecutableFile(status)) return isThisBinary(status) ? undefined : path;
+    if (status && isExecutableFile(status)) return isThisBinary(status) || isShim(path, status) ? undefined : path;
   }
   return undefined;
 }
@@ -91,6 +92,14 @@ function isThisBinary(status: FileStat): boolean {
   const thisBinary = findStat("/proc/self/exe");
   return thisBinary?.identity === status.identity ||
     (thisBinary?.size === status.size && thisBinary.mtime === status.mtime);
+}
+
+/** Far more than a shim has, and less than any other plugin. */
+const MAX_SHIM_BYTES = 32 * 1024;
+
+/** Of any version: it would only hand the call to this program. */
+function isShim(path: string, { size }: FileStat): boolean {
+  return size <= MAX_SHIM_BYTES && ignoreSystemErrors(() => hasProgramMark(path)) === true;
 }
 
 /** @param builtinPlugins names to suggest besides those in `directories` */

@@ -10,9 +10,10 @@ import {
   refuseStrip,
   skipWarmUp,
 } from "./runtime_patch.ts";
-import { BINARY_MARK } from "../../../cmd/installed_file.ts";
+import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
 import { addPreflight } from "./preflight.ts";
 import { copyInlined } from "./inline_constants.ts";
+import { compileShim } from "./shim.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /** Nothing of the working directory is read at run time, no other code is evaluated. The source map makes stack traces readable. */
@@ -59,6 +60,7 @@ function compile(processor: Processor, entry: string, executable: string): void 
     ...[`--target=bun-linux-${processor}`, `--outfile=${executable}`],
     `--define=process.arch=${JSON.stringify(processor)}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,
+    `--define=BUILD_SHIM=${JSON.stringify(compileShim(processor)?.toString("base64") ?? "")}`,
     ...FLAGS,
   ];
   const { success, exitCode, stdout, stderr } = Bun.spawnSync(command, { cwd: source.path, stderr: "pipe" });
@@ -81,7 +83,7 @@ function build(): void {
   skipWarmUp(bytes, processor);
   addPreflight(bytes, processor);
   refuseStrip(bytes);
-  const marked = Buffer.concat([bytes, Buffer.from(BINARY_MARK)]);
+  const marked = Buffer.concat([bytes, Buffer.from(PROGRAM_MARK)]);
   writeFileSync(executable, marked);
   chmodSync(executable, 0o755);
   renameSync(executable, outfile);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY_MARK } from "../../../cmd/installed_file.ts";
+import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 let scratch = "";
@@ -35,7 +35,7 @@ test("build gives the same bytes from another directory and another checkout", (
   expect(digest(join(checkout, "dist/cni"))).toBe(digest(here));
   expect(readdirSync(join(checkout, "dist"))).toEqual(["cni"]);
   // By this "cni install" knows copies of any version.
-  expect(readFileSync(here).subarray(-BINARY_MARK.length).toString()).toBe(BINARY_MARK);
+  expect(readFileSync(here).subarray(-PROGRAM_MARK.length).toString()).toBe(PROGRAM_MARK);
 });
 
 test("build names the file that does not compile, and leaves nothing", () => {

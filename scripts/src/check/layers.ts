@@ -17,7 +17,7 @@ const FFI = [
   ...KERNEL,
   ...FAMILIES,
   ...["ffi/dbus/", "ffi/arp.ts", "ffi/netns.ts", "ffi/netns_record.ts", "ffi/netns_lock.ts", "ffi/named_netns.ts"],
-  "ffi/sysctl.ts",
+  ...["ffi/mounts.ts", "ffi/sysctl.ts"],
 ];
 const PROTOCOL = "plugins/lib/protocol/";
 
@@ -48,6 +48,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/netns_record.ts", imports: ["type:ffi/netns.ts"] },
   { path: "ffi/netns_lock.ts", imports: SYS },
   { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/netns.ts"] },
+  { path: "ffi/mounts.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "ffi/sysctl.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "spec/", imports: ["ffi/address.ts", "type:ffi/sys/error.ts"], packages: ["jsonc-parser"] },
   { path: PROTOCOL, imports: [...FFI, "spec/"] },
@@ -72,7 +73,7 @@ export const LAYERS: readonly Layer[] = [
 const NATIVE = "ffi/sys/libc.ts";
 
 /** Only these may change the namespace of the thread; everything else goes through a handle that goes back. */
-const NAMESPACES = ["ffi/netns.ts", NATIVE];
+const NAMESPACES = ["ffi/netns.ts", "ffi/mounts.ts", NATIVE];
 const MAX_LINES = 500;
 
 /** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */

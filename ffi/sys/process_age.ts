@@ -6,14 +6,8 @@ const CLOCK_BOOTTIME = 7;
 /** The kernel's unit for process starts. */
 const TICK_NS = 10_000_000n;
 
-/** In nanoseconds since 1970, at most 10 ms late. Files that the caller wrote before are older. @see proc_pid_stat(5) */
-export function processStartTime(): bigint {
-  const age = processAge("self");
-  return BigInt(Date.now()) * 1_000_000n - age;
-}
-
-/** In nanoseconds, at most 10 ms too little. */
-export function processAge(pid: number | "self"): bigint {
+/** In nanoseconds, at most 10 ms too little. @see proc_pid_stat(5) */
+export function processAge(pid: number): bigint {
   const stat = readText(`/proc/${pid}/stat`);
   // Field 2, the name, may hold anything; field 22 is the start since boot.
   const ticks = BigInt(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]!);

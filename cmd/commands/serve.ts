@@ -1,0 +1,79 @@
+import { enterHostMounts } from "../../ffi/mounts.ts";
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import { absolutePath } from "../arguments/path.ts";
+import { JSON_OPTION, log } from "../arguments/runtime.ts";
+import type { Command } from "../command.ts";
+import { type ParsedOptions, UsageError } from "../options.ts";
+import { formatTable } from "../output/table.ts";
+import { askServer, DEFAULT_SOCKET, openSockets, QUESTIONS } from "../serve/sockets.ts";
+import type { ServerStatus } from "../serve/status.ts";
+import { supervise } from "../serve/supervisor.ts";
+
+const WORKERS_PER_PROCESSOR = 4;
+const MIN_WORKERS = 2;
+
+const serve: Command = {
+  name: "serve",
+  summary: "serve the calls of shims, so that they need not start this program",
+  description: `"cni install --shim" installs the shims. Without a server, they start this program.`,
+  arguments: [],
+  options: [
+    { name: "socket", value: "PATH", help: `where to listen (${DEFAULT_SOCKET}); shims find another by CNI_SOCKET` },
+    { name: "workers", value: "NUMBER", help: "how many calls may run at once (4 for each processor)" },
+    {
+      name: "log-format",
+      value: "FORMAT",
+      choices: ["text", "json"],
+      help: "of the line for each call: text or json (text)",
+    },
+    { name: "replace", help: "take the place of a server that runs; no call is lost" },
+    { name: "status", help: "print what the server has done, and its workers" },
+    { ...JSON_OPTION, help: "with --status, print JSON" },
+  ],
+  examples: [
+    { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls of plugins fast" },
+    { command: "cni serve --replace", about: "go on with this version of the program" },
+  ],
+  run(input, context) {
+    const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);
+    if (input.has("status")) return printStatus(path, input);
+    const maxWorkers = parseWorkers(input.find("workers"));
+    enterHostMounts();
+    const logFormat = input.find("log-format") === "json" ? "json" : "text";
+    const sockets = openSockets(path, input.has("replace"), context.env);
+    supervise({ sockets, maxWorkers, logFormat, env: context.env, log });
+  },
+};
+export default serve;
+
+function parseWorkers(text: string | undefined): number {
+  if (text === undefined) return Math.max(MIN_WORKERS, WORKERS_PER_PROCESSOR * navigator.hardwareConcurrency);
+  const count = Number(text);
+  if (Number.isInteger(count) && count >= MIN_WORKERS && count <= 1024) return count;
+  throw new UsageError(`--workers must be a number from ${MIN_WORKERS} to 1024: got ${JSON.stringify(text)}`);
+}
+
+function printStatus(path: string, input: ParsedOptions): number {
+  const answer = askServer(path, QUESTIONS.status);
+  if (answer === undefined) throw new RangeError(`Cannot ask for the status: no server listens on "${path}"`);
+  printStdout(input.has("json") ? `${answer}\n` : formatStatus(JSON.parse(answer)));
+  return 0;
+}
+
+function formatStatus({ version, pid, served, fellBack, workers, privateBytes }: ServerStatus): string {
+  const { notAllowed, otherVersion, notServed, gone } = fellBack;
+  const lines = [
+    `cni ${version}, process ${pid}, ${megabytes(privateBytes)} of memory in all`,
+    `${served} calls served`,
+    `${
+      notAllowed + otherVersion + notServed + gone
+    } fell back: ${notAllowed} not allowed, ${otherVersion} of another version, ` +
+    `${notServed} for unknown plugins, ${gone} gone`,
+  ];
+  const rows = workers.map((worker) => [
+    ...[String(worker.pid), worker.state, String(worker.served), megabytes(worker.privateBytes)],
+  ]);
+  return `${lines.join("\n")}\n\n${formatTable(["WORKER", "STATE", "SERVED", "MEMORY"], rows)}`;
+}
+
+const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`;

@@ -1,0 +1,22 @@
+import { hasPlugin } from "../plugins/registry.ts";
+import type { ProgramStart } from "./command.ts";
+import { servePlugin } from "./serve_plugin.ts";
+
+/** The program's name decides what it is. Modules load on demand: start-up is most of a call. @returns the exit status */
+export async function runProgram(start: ProgramStart): Promise<number> {
+  if (hasPlugin(start.programName)) return servePlugin(start);
+  const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
+  allowClone3Fallback();
+  const { runCommandLine } = await import("./cli.ts");
+  return runCommandLine(start.argv, start);
+}
+
+/** Prints an error that nothing else has caught. @returns the exit status */
+export async function printUncaughtError(error: unknown): Promise<number> {
+  const [{ formatErrorObject }, { printFinalError }] = [
+    await import("../plugins/lib/protocol/serve.ts"),
+    await import("../ffi/sys/stdio.ts"),
+  ];
+  printFinalError(formatErrorObject(error, ""));
+  return 1;
+}

@@ -1,0 +1,139 @@
+/** A call as a shim sends it, see `cmd/shim/shim.c`. @module */
+import { peerCredentials, receivePacket, sendPacket } from "../../ffi/sys/unix_socket.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import type { Descriptor } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { hasPlugin } from "../../plugins/registry.ts";
+import { COMMAND_NAME } from "../installed_file.ts";
+import { isAllowed } from "./caller.ts";
+
+const PROTOCOL_VERSION = 1;
+/** struct request */
+const HEADER_BYTES = 24;
+const FD_COUNT = 5;
+const [OFFER, COMMIT, SIGNAL, OUTPUT, END] = ["O", "C", "S", "W", "E"].map((letter) => letter.charCodeAt(0)) as [
+  ...[number, number, number, number, number],
+];
+/** A shim sends its request at once, and its answer to an offer too. */
+const ANSWER_TIMEOUT_MS = 1000;
+export const COMMIT_MESSAGE = Uint8Array.of(COMMIT);
+/** More than the longest environment that fits into a packet. */
+const buffer = new Uint8Array(256 * 1024);
+
+export interface CallDescriptors {
+  readonly stdin: number;
+  readonly stdout: number;
+  readonly stderr: number;
+  readonly workingDirectory: number;
+  readonly netns: number;
+}
+
+/** A call that its shim has left to this process. Its scope closes its descriptors and the connection. */
+export interface ShimCall extends Disposable {
+  readonly programName: string;
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** The shim. */
+  readonly pid: number;
+  readonly umask: number;
+  readonly parentPid: number;
+  readonly startTime: bigint;
+  readonly descriptors: CallDescriptors;
+  /** The socket of the shim. */
+  readonly connection: number;
+  /** The number of a signal that the shim was sent; 0 if the shim is gone; `undefined` if there is neither. */
+  readSignal(): number | undefined;
+  announceOutput(): void;
+  end(status: number): void;
+}
+
+/** Why a call was not taken; the shim executes the full binary. */
+export type Refusal = "not allowed" | "other version" | "not served" | "gone";
+
+/** Takes the call of a connection, which is closed if the call is not taken. */
+export function takeCall(connection: Descriptor): ShimCall | Refusal {
+  const call = receiveCall(connection);
+  if (typeof call === "string") connection[Symbol.dispose]();
+  return call;
+}
+
+function receiveCall(connection: Descriptor): ShimCall | Refusal {
+  const { fd } = connection;
+  const credentials = peerCredentials(fd);
+  if (!isAllowed(credentials)) return "not allowed";
+  if (!awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
+  const { bytes, fds } = receivePacket(fd, buffer, FD_COUNT);
+  const call = parseRequest(bytes, fds, connection, credentials.pid);
+  if (typeof call === "string") {
+    for (const received of fds) sys.close(received);
+    return call;
+  }
+  if (isCommitted(fd)) return call;
+  call[Symbol.dispose]();
+  return "gone";
+}
+
+function isCommitted(fd: number): boolean {
+  return sendPacket(fd, Uint8Array.of(OFFER)) && awaitReadable(fd, ANSWER_TIMEOUT_MS) &&
+    receivePacket(fd, buffer).bytes[0] === COMMIT;
+}
+
+function parseRequest(
+  bytes: Uint8Array,
+  fds: readonly number[],
+  connection: Descriptor,
+  pid: number,
+): ShimCall | Refusal {
+  if (bytes.length < HEADER_BYTES) return "gone";
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const [version = 0, umask = 0, parentPid = 0, argc = 0] = [0, 4, 8, 12].map((at) => view.getUint32(at, true));
+  if (version !== PROTOCOL_VERSION || fds.length !== FD_COUNT) return "other version";
+  const words = new TextDecoder().decode(bytes.subarray(HEADER_BYTES)).split("\0").slice(0, -1);
+  const [programPath = "", ...argv] = words.slice(0, argc);
+  const programName = programPath.slice(programPath.lastIndexOf("/") + 1);
+  if (!hasPlugin(programName) && programName !== COMMAND_NAME) return "not served";
+  const [stdin, stdout, stderr, workingDirectory, netns] = fds as readonly [number, number, number, number, number];
+  const { fd } = connection;
+  return {
+    ...{ programName, argv, pid, umask, parentPid, connection: fd },
+    descriptors: { stdin, stdout, stderr, workingDirectory, netns },
+    env: parseEnvironment(words.slice(argc)),
+    startTime: view.getBigUint64(16, true),
+    readSignal: () => readSignal(fd),
+    announceOutput: () => void sendPacket(fd, Uint8Array.of(OUTPUT)),
+    end: (status) => void sendPacket(fd, Uint8Array.of(END, status)),
+    [Symbol.dispose]() {
+      for (const received of fds) sys.close(received);
+      connection[Symbol.dispose]();
+    },
+  };
+}
+
+/** A request of this process, without descriptors. */
+export function formatRequest(words: readonly string[], env: Readonly<Record<string, string>>): Uint8Array {
+  const strings = [...words, ...Object.entries(env).map(([name, value]) => `${name}=${value}`)];
+  const text = new TextEncoder().encode(strings.map((string) => `${string}\0`).join(""));
+  const bytes = new Uint8Array(HEADER_BYTES + text.length);
+  const view = new DataView(bytes.buffer);
+  [PROTOCOL_VERSION, 0o22, process.pid, words.length].forEach((value, i) => view.setUint32(i * 4, value, true));
+  view.setBigUint64(16, BigInt(Date.now()) * 1_000_000n, true);
+  bytes.set(text, HEADER_BYTES);
+  return bytes;
+}
+
+/** The first of equal names counts, as in getenv(3). */
+function parseEnvironment(entries: readonly string[]): Record<string, string> {
+  const env: Record<string, string> = Object.create(null);
+  for (const entry of entries) {
+    const end = entry.indexOf("=");
+    if (end > 0) env[entry.slice(0, end)] ??= entry.slice(end + 1);
+  }
+  return env;
+}
+
+function readSignal(fd: number): number | undefined {
+  if (!awaitReadable(fd, 0)) return undefined;
+  const [kind, signal] = ignoreSystemErrors(() => receivePacket(fd, buffer).bytes) ?? [];
+  return kind === SIGNAL ? signal : 0;
+}

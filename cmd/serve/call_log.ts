@@ -1,0 +1,47 @@
+import { writeAll } from "../../ffi/sys/file.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { COMMAND_NAME } from "../installed_file.ts";
+import type { ShimCall } from "./call.ts";
+
+/** Writes one line for a call. */
+export function logCall(fd: number, format: "text" | "json", call: ShimCall, status: number, ms: number): void {
+  const entry = describeCall(call, status, ms);
+  const line = format === "json" ? JSON.stringify({ time: new Date().toISOString(), ...entry }) : formatText(entry);
+  ignoreSystemErrors(() => writeAll(fd, new TextEncoder().encode(`${line}\n`)));
+}
+
+interface CallEntry {
+  readonly program: string;
+  /** Of the command line. */
+  readonly arguments?: readonly string[];
+  /** Of a plugin. */
+  readonly command?: string;
+  readonly containerId?: string;
+  readonly ifname?: string;
+  readonly netns?: string;
+  /** The process that started the shim. */
+  readonly caller: number;
+  readonly status: number;
+  readonly ms: number;
+}
+
+function describeCall({ programName, argv, env, parentPid }: ShimCall, status: number, durationMs: number): CallEntry {
+  return {
+    program: programName,
+    ...programName === COMMAND_NAME ? { arguments: argv } : {
+      command: env.CNI_COMMAND ?? "",
+      containerId: env.CNI_CONTAINERID ?? "",
+      ifname: env.CNI_IFNAME ?? "",
+      netns: env.CNI_NETNS ?? "",
+    },
+    caller: parentPid,
+    status,
+    ms: Math.round(durationMs * 100) / 100,
+  };
+}
+
+/** `bridge ADD c1 eth0 /run/netns/c1: 4.21 ms, status 0, called by 4711` */
+function formatText({ caller, status, ms, arguments: argv = [], ...names }: CallEntry): string {
+  const words = [...Object.values(names), ...argv].filter((word) => word !== "");
+  return `${words.join(" ").replace(/\p{Cc}/gu, "?")}: ${ms} ms, status ${status}, called by ${caller}`;
+}

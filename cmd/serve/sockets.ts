@@ -1,0 +1,93 @@
+import { ensureDirectory } from "../../ffi/sys/directory.ts";
+import { type Descriptor, descriptor, removeFile } from "../../ffi/sys/file.ts";
+import { lockFile } from "../../ffi/sys/lock.ts";
+import {
+  connectForPackets,
+  isPacketSocket,
+  listenForPackets,
+  receivePacket,
+  sendPacket,
+} from "../../ffi/sys/unix_socket.ts";
+
+export const DEFAULT_SOCKET = "/run/cni/cni.sock";
+
+export interface ServerSockets {
+  readonly path: string;
+  /** Shims connect to it; workers accept. */
+  readonly listener: Descriptor;
+  /** `cni serve --status` and `--replace` connect to it; the server accepts. */
+  readonly control: Descriptor;
+  /** Whether systemd made the listener, and keeps it. */
+  readonly isActivated: boolean;
+  /** The connection to the server that gave the sockets, and waits for a word to end. */
+  readonly predecessor?: Descriptor;
+}
+
+const LOCK_TIMEOUT_MS = 5000;
+
+const controlPath = (path: string): string => `${path}.control`;
+
+/**
+ * Makes the sockets, or takes those of systemd or of a server that is to be replaced.
+ *
+ * @throws {RangeError} if another server listens there
+ */
+export function openSockets(
+  path: string,
+  replace: boolean,
+  env: Readonly<Record<string, string | undefined>>,
+): ServerSockets {
+  ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
+  using _lock = lockFile(`${path}.lock`, { timeoutMs: LOCK_TIMEOUT_MS });
+  const predecessor = connectForPackets(controlPath(path));
+  if (predecessor && replace) return takeOver(path, predecessor);
+  if (predecessor) {
+    predecessor[Symbol.dispose]();
+    throw new RangeError(`Cannot listen on "${path}": another server does (use --replace to take its place)`);
+  }
+  const activated = findActivatedSocket(env);
+  return {
+    ...{ path, isActivated: activated !== undefined },
+    listener: activated ?? listenForPackets(path),
+    control: listenForPackets(controlPath(path)),
+  };
+}
+
+/** Asks a server a question. @returns its answer; `undefined` if there is no server */
+export function askServer(path: string, question: string): string | undefined {
+  using connection = connectForPackets(controlPath(path));
+  if (!connection || !sendPacket(connection.fd, new TextEncoder().encode(question))) return undefined;
+  return new TextDecoder().decode(receivePacket(connection.fd, new Uint8Array(MAX_ANSWER_BYTES)).bytes);
+}
+
+const MAX_ANSWER_BYTES = 64 * 1024;
+export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" } as const;
+
+function takeOver(path: string, predecessor: Descriptor): ServerSockets {
+  sendPacket(predecessor.fd, new TextEncoder().encode(QUESTIONS.replace));
+  const { bytes, fds: [listener, control] } = receivePacket(predecessor.fd, new Uint8Array(1), 2);
+  if (listener === undefined || control === undefined) {
+    throw new RangeError("Cannot replace the server: it does not answer");
+  }
+  return {
+    ...{ path, isActivated: bytes[0] === 1, predecessor },
+    listener: descriptor(listener),
+    control: descriptor(control),
+  };
+}
+
+/** @see sd_listen_fds(3) */
+function findActivatedSocket(env: Readonly<Record<string, string | undefined>>): Descriptor | undefined {
+  if (env.LISTEN_PID !== String(process.pid) || env.LISTEN_FDS === undefined) return undefined;
+  const FIRST_DESCRIPTOR = 3;
+  if (env.LISTEN_FDS !== "1" || !isPacketSocket(FIRST_DESCRIPTOR)) {
+    throw new RangeError("Cannot use the sockets of systemd: expected one, with ListenSequentialPacket=");
+  }
+  return descriptor(FIRST_DESCRIPTOR);
+}
+
+/** Removes the names, so that no shim connects. */
+export function unlinkSockets({ path, isActivated }: ServerSockets): void {
+  removeFile(controlPath(path));
+  if (!isActivated) removeFile(path);
+}

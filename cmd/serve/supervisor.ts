@@ -1,0 +1,218 @@
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { pollAny } from "../../ffi/sys/poll.ts";
+import { reapAnyChild, startThisProgram } from "../../ffi/sys/process.ts";
+import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
+import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
+import { acceptConnection, receivePacket, sendDescriptors, sendPacket } from "../../ffi/sys/unix_socket.ts";
+import { QUESTIONS, type ServerSockets, unlinkSockets } from "./sockets.ts";
+import { formatStatus } from "./status.ts";
+import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
+import { WORKER_NAME, type WorkerOptions } from "./worker_options.ts";
+import {
+  BUSY,
+  IDLE,
+  newWorkerRecord,
+  openWorkerTable,
+  readWorkerRecords,
+  STARTING,
+  type WorkerRecord,
+  writeWorkerRecord,
+} from "./worker_table.ts";
+
+export interface ServerOptions {
+  readonly sockets: ServerSockets;
+  readonly maxWorkers: number;
+  readonly logFormat: "text" | "json";
+  readonly env: Readonly<Record<string, string | undefined>>;
+  log(message: string): void;
+}
+
+/** One is warm while the other serves. */
+const MIN_WORKERS = 2;
+/** So long all workers are busy before another is started. */
+const BUSY_MS = 20;
+/** A call that takes longer waits for something. */
+const LONG_CALL_MS = 100;
+const EXTRA_WORKER_IDLE_MS = 60_000;
+/** After a worker that ended before it was warm. */
+const RESTART_DELAY_MS = 1000;
+
+interface Server {
+  readonly options: ServerOptions;
+  readonly table: Descriptor;
+  /** The workers' end of a pipe that wakes the server. */
+  readonly notifier: number;
+  /** Slots by process number. */
+  readonly workers: Map<number, number>;
+  /** What ended workers counted. */
+  readonly endedWorkers: WorkerRecord;
+  /** Times are those of `performance.now()`. */
+  allBusySince: number | undefined;
+  lastAllBusy: number;
+  nextStart: number;
+  isReady: boolean;
+  isStopping: boolean;
+  /** The connection of a server that takes over. */
+  successor: Descriptor | undefined;
+}
+
+/** Serves until a signal ends it or another server takes over: it starts workers, which take the calls. */
+export function supervise(options: ServerOptions): void {
+  const { sockets, env, maxWorkers } = options;
+  using resources = new DisposableStack();
+  const signals = resources.use(openSignals([SIGHUP, SIGINT, SIGTERM, SIGCHLD]));
+  const [notified, notifier] = openNotifier(resources);
+  const server: Server = {
+    ...{ options, notifier: notifier.fd, workers: new Map(), endedWorkers: newWorkerRecord(0) },
+    table: resources.use(openWorkerTable(`${sockets.path}.workers`, maxWorkers)),
+    ...{ allBusySince: undefined, lastAllBusy: -Infinity, nextStart: 0 },
+    ...{ isReady: false, isStopping: false, successor: undefined },
+  };
+  const watchdogMs = watchdogIntervalMs(env) ?? Infinity;
+  while (!server.isStopping || server.workers.size > 0) {
+    const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
+    const controls = server.isStopping ? [] : [sockets.control.fd, ...server.successor ? [server.successor.fd] : []];
+    const timeoutMs = Math.ceil(Math.min(waitMs, watchdogMs));
+    const ready = pollAny([signals.fd, notified.fd, ...controls], timeoutMs === Infinity ? -1 : timeoutMs);
+    notifySystemd(env, "WATCHDOG=1");
+    if (ready.includes(notified.fd)) readAvailable(notified.fd);
+    if (ready.includes(signals.fd) && signals.read() !== SIGCHLD) stop(server);
+    reapWorkers(server);
+    if (ready.includes(sockets.control.fd)) answerControl(server);
+    if (server.successor && ready.includes(server.successor.fd)) finishTakeover(server, server.successor);
+  }
+}
+
+function openNotifier(resources: DisposableStack): readonly [Descriptor, Descriptor] {
+  const ends = new Int32Array(2);
+  sys.pipe2(ends, O_CLOEXEC);
+  return [resources.use(descriptor(ends[0]!)), resources.use(descriptor(ends[1]!))];
+}
+
+/** Starts and ends workers as they are needed. @returns after how many milliseconds to look again */
+function adjustWorkers(server: Server): number {
+  const { workers, options: { maxWorkers } } = server;
+  const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => workers.has(pid));
+  const now = performance.now();
+  if (!server.isReady && records.length >= MIN_WORKERS && records.every(({ state }) => state !== STARTING)) {
+    becomeReady(server);
+  }
+  if (workers.size < MIN_WORKERS) {
+    if (now < server.nextStart) return server.nextStart - now;
+    startWorker(server);
+    return workers.size < MIN_WORKERS ? 0 : Infinity;
+  }
+  if (records.every(({ state }) => state === BUSY)) {
+    server.lastAllBusy = now;
+    server.allBusySince ??= now;
+    if (workers.size === maxWorkers) return Infinity;
+    const isBusyLong = now - server.allBusySince >= BUSY_MS;
+    if (!isBusyLong || !couldUseAnother(records)) return BUSY_MS;
+    startWorker(server);
+    return Infinity;
+  }
+  server.allBusySince = undefined;
+  if (workers.size === MIN_WORKERS) return Infinity;
+  const keepMs = server.lastAllBusy + EXTRA_WORKER_IDLE_MS - now;
+  if (keepMs > 0) return keepMs;
+  const idle = records.filter(({ state }) => state === IDLE).slice(0, workers.size - MIN_WORKERS);
+  for (const { pid } of idle) endWorker(pid);
+  return EXTRA_WORKER_IDLE_MS;
+}
+
+/** Another worker than there are processors helps only if the calls wait. */
+function couldUseAnother(records: readonly WorkerRecord[]): boolean {
+  const now = performance.timeOrigin + performance.now();
+  return records.length < navigator.hardwareConcurrency || records.every(({ since }) => now - since > LONG_CALL_MS);
+}
+
+function becomeReady(server: Server): void {
+  const { sockets, env, log } = server.options;
+  server.isReady = true;
+  log(`Listening on "${sockets.path}"`);
+  notifySystemd(env, `READY=1\nMAINPID=${process.pid}`);
+  if (!sockets.predecessor) return;
+  sendPacket(sockets.predecessor.fd, new TextEncoder().encode(QUESTIONS.ready));
+  sockets.predecessor[Symbol.dispose]();
+}
+
+function startWorker(server: Server): void {
+  const { options: { sockets, maxWorkers, logFormat }, table, workers, notifier } = server;
+  const used = new Set(workers.values());
+  const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
+  const workerOptions: WorkerOptions = { serverPid: process.pid, slot, slots: maxWorkers, logFormat };
+  const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier];
+  const pid = startThisProgram([WORKER_NAME, JSON.stringify(workerOptions)], [], fds);
+  writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
+  workers.set(pid, slot);
+}
+
+function endWorker(pid: number): void {
+  ignoreErrors(["ESRCH"], () => sys.kill(pid, SIGTERM));
+}
+
+function reapWorkers(server: Server): void {
+  const { workers, endedWorkers, options, table } = server;
+  for (let child; workers.size > 0 && (child = reapAnyChild());) {
+    const slot = workers.get(child.pid);
+    if (slot === undefined) continue;
+    workers.delete(child.pid);
+    const record = readWorkerRecords(table.fd, options.maxWorkers)[slot]!;
+    writeWorkerRecord(table.fd, slot, newWorkerRecord(0));
+    for (const counter of ["served", "notAllowed", "otherVersion", "notServed", "gone"] as const) {
+      endedWorkers[counter] += record[counter];
+    }
+    const { exitStatus } = child;
+    const isExpected = "status" in exitStatus ? exitStatus.status === 0 : exitStatus.signal === SIGTERM;
+    if (!isExpected) {
+      const how = "status" in exitStatus ? `status ${exitStatus.status}` : `signal ${exitStatus.signal}`;
+      options.log(`Worker ${child.pid} ended with ${how}${record.state === BUSY ? " during a call" : ""}`);
+    }
+    if (record.state === STARTING) server.nextStart = performance.now() + RESTART_DELAY_MS;
+  }
+}
+
+/** Workers finish their calls. Shims that have not been answered run their calls by themselves. */
+function stop(server: Server): void {
+  if (server.isStopping) return;
+  server.isStopping = true;
+  const { sockets, env } = server.options;
+  notifySystemd(env, "STOPPING=1");
+  unlinkSockets(sockets);
+  endAll(server);
+}
+
+function endAll({ options: { sockets }, workers }: Server): void {
+  for (const socket of [sockets.listener, sockets.control]) socket[Symbol.dispose]();
+  for (const pid of workers.keys()) endWorker(pid);
+}
+
+function answerControl(server: Server): void {
+  const { sockets, maxWorkers } = server.options;
+  const connection = acceptConnection(sockets.control.fd);
+  const question = new TextDecoder().decode(receivePacket(connection.fd, new Uint8Array(64)).bytes);
+  if (question === QUESTIONS.replace) {
+    server.successor?.[Symbol.dispose]();
+    server.successor = connection;
+    const fds = [sockets.listener.fd, sockets.control.fd];
+    sendDescriptors(connection.fd, Uint8Array.of(sockets.isActivated ? 1 : 0), fds);
+    return;
+  }
+  if (question === QUESTIONS.status) {
+    const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => pid !== 0);
+    sendPacket(connection.fd, new TextEncoder().encode(formatStatus(records, server.endedWorkers)));
+  }
+  connection[Symbol.dispose]();
+}
+
+/** Ends this server once the other one is ready. If that has failed, this one goes on. */
+function finishTakeover(server: Server, successor: Descriptor): void {
+  const { bytes } = receivePacket(successor.fd, new Uint8Array(64));
+  successor[Symbol.dispose]();
+  server.successor = undefined;
+  if (new TextDecoder().decode(bytes) !== QUESTIONS.ready) return;
+  server.isStopping = true;
+  endAll(server);
+}

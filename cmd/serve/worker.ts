@@ -1,0 +1,149 @@
+/** A worker of the server: it serves one call at a time, as a process of its own would. @module */
+import { enterNetns } from "../../ffi/netns.ts";
+import { copyDescriptor, openFile, writeAll } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { setCaller } from "../../ffi/sys/caller.ts";
+import {
+  blockForGood,
+  discardSignal,
+  interruptedBy,
+  resetSignals,
+  terminationSignalName,
+} from "../../ffi/sys/signals.ts";
+import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../../ffi/sys/uapi.ts";
+import { fstat } from "../../ffi/sys/stat.ts";
+import { signalOnInput, stopSignalOnInput } from "../../ffi/sys/signal_on_input.ts";
+import { acceptConnection } from "../../ffi/sys/unix_socket.ts";
+import { printUncaughtError, runProgram } from "../program.ts";
+import { type Refusal, type ShimCall, takeCall } from "./call.ts";
+import { logCall } from "./call_log.ts";
+import { warmUp } from "./warm_up.ts";
+import type { WorkerOptions } from "./worker_options.ts";
+import {
+  BUSY,
+  IDLE,
+  newWorkerRecord,
+  readWorkerRecords,
+  type WorkerRecord,
+  writeWorkerRecord,
+} from "./worker_table.ts";
+
+/** Descriptors that the server gives. */
+const LISTENER = 3, TABLE = 4, NOTIFIER = 5;
+/** Then the worker ends, and the server starts another. */
+const MAX_CALLS = 20_000;
+
+// linux/prctl.h
+const PR_SET_PDEATHSIG = 1;
+
+const COUNTERS: Readonly<Record<Refusal, "notAllowed" | "otherVersion" | "notServed" | "gone">> = {
+  "not allowed": "notAllowed",
+  "other version": "otherVersion",
+  "not served": "notServed",
+  "gone": "gone",
+};
+
+/** Serves calls until SIGTERM, which never interrupts a call. */
+export async function serveCalls(options: WorkerOptions): Promise<number> {
+  // Before any thread starts: threads inherit it. A terminal's signals go to the server.
+  blockForGood([SIGHUP, SIGINT, SIGUSR2, SIGTERM]);
+  sys.prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+  if (sys.getppid() !== options.serverPid) return 0;
+  await warmUp(async (connection) => {
+    using home = openHome();
+    const call = takeCall(connection);
+    if (typeof call === "string") throw new Error(`Cannot warm up: the call is ${call}`);
+    await serveCall(call, home);
+  });
+  using home = openHome();
+  const record = newWorkerRecord(process.pid);
+  setState(record, IDLE, options);
+  notify();
+  while (record.served < MAX_CALLS) {
+    const connection = interruptedBy(SIGTERM, () => acceptConnection(LISTENER));
+    setState(record, BUSY, options);
+    if (readWorkerRecords(TABLE, options.slots).every(({ pid, state }) => pid === 0 || state !== IDLE)) {
+      notify();
+    }
+    const call = takeCall(connection);
+    if (typeof call === "string") record[COUNTERS[call]]++;
+    else {
+      await serveCall(call, home, (status, ms) => logCall(home.log, options.logFormat, call, status, ms));
+      record.served++;
+    }
+    setState(record, IDLE, options);
+  }
+  return 0;
+}
+
+function setState(record: WorkerRecord, state: number, { slot }: WorkerOptions): void {
+  record.state = state;
+  record.since = performance.timeOrigin + performance.now();
+  writeWorkerRecord(TABLE, slot, record);
+}
+
+/** Wakes the server, which starts another worker if no worker is idle for long. */
+function notify(): void {
+  writeAll(NOTIFIER, Uint8Array.of(1));
+}
+
+/** Where the process returns to after a call. */
+interface Home extends Disposable {
+  /** Descriptors. */
+  readonly root: number;
+  readonly netns: number;
+  readonly nothing: number;
+  /** Standard error of the server. */
+  readonly log: number;
+  readonly netnsIdentity: string;
+}
+
+function openHome(): Home {
+  const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), copyDescriptor(2)];
+  const [root, netns, nothing, log] = files.map(({ fd }) => fd) as [number, number, number, number];
+  return {
+    ...{ root, netns, nothing, log, netnsIdentity: fstat(netns).identity },
+    [Symbol.dispose]: () => files.forEach((file) => file[Symbol.dispose]()),
+  };
+}
+
+/** Serves a call in the place of the process that was called: nothing of it stays. */
+async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: number) => void): Promise<void> {
+  const startedAt = performance.now();
+  const { stdin, stdout, stderr, workingDirectory, netns } = call.descriptors;
+  [stdin, stdout, stderr].forEach((fd, number) => sys.dup2(fd, number));
+  sys.fchdir(workingDirectory);
+  sys.umask(call.umask);
+  const isElsewhere = fstat(netns).identity !== home.netnsIdentity;
+  if (isElsewhere) enterNetns(netns);
+  resetSignals();
+  setCaller({
+    ...{ pid: call.pid, signal: SIGUSR2, announceOutput: call.announceOutput },
+    readSignal: () => readSignalName(call),
+  });
+  signalOnInput(call.connection, SIGUSR2);
+  // What came before that is no event.
+  if (awaitReadable(call.connection, 0)) sys.kill(process.pid, SIGUSR2);
+  const status = await runProgram({
+    ...call,
+    findWorkingDirectory: () => process.cwd(),
+    findParentPid: () => call.parentPid,
+  }).catch(printUncaughtError);
+  stopSignalOnInput(call.connection);
+  discardSignal(SIGUSR2);
+  setCaller(undefined);
+  if (isElsewhere) enterNetns(home.netns);
+  sys.fchdir(home.root);
+  // Whoever reads the caller's output waits until nobody can write to it.
+  [home.nothing, home.log, home.log].forEach((fd, number) => sys.dup2(fd, number));
+  call.end(status);
+  call[Symbol.dispose]();
+  log?.(status, performance.now() - startedAt);
+}
+
+/** A caller that is gone asks for the same as one that is told to end. */
+function readSignalName(call: ShimCall): string | undefined {
+  const signal = call.readSignal();
+  return signal === undefined ? undefined : signal === 0 ? "its caller, which is gone" : terminationSignalName(signal);
+}

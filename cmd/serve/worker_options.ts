@@ -1,0 +1,11 @@
+/** As what a server starts this program again. */
+export const WORKER_NAME = "cni-worker";
+
+/** Its argument, as JSON. */
+export interface WorkerOptions {
+  readonly serverPid: number;
+  /** In the table of workers. */
+  readonly slot: number;
+  readonly slots: number;
+  readonly logFormat: "text" | "json";
+}

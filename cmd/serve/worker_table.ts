@@ -1,0 +1,44 @@
+import { createReadWrite, type Descriptor, pread, pwrite, removeFile } from "../../ffi/sys/file.ts";
+
+/** Doubles, in this order. */
+const FIELDS = ["pid", "state", "since", "served", "notAllowed", "otherVersion", "notServed", "gone"] as const;
+const RECORD_BYTES = FIELDS.length * 8;
+
+/** A file with empty slots, whose name `path` goes at once. */
+export function openWorkerTable(path: string, slots: number): Descriptor {
+  const table = createReadWrite(path);
+  removeFile(path);
+  pwrite(table.fd, 0, new Uint8Array(slots * RECORD_BYTES));
+  return table;
+}
+
+export const STARTING = 0, IDLE = 1, BUSY = 2;
+
+/**
+ * What a worker says of itself, in a file that the server and its workers have open. `since`: when the state began, in milliseconds since
+ * 1970. The others count calls.
+ */
+export type WorkerRecord = Record<(typeof FIELDS)[number], number>;
+
+/** Calls that were not served, by reason. */
+export const REFUSAL_COUNTERS = ["notAllowed", "otherVersion", "notServed", "gone"] as const;
+
+export function newWorkerRecord(pid: number): WorkerRecord {
+  return { pid, state: STARTING, since: 0, served: 0, notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 };
+}
+
+export function writeWorkerRecord(table: number, slot: number, record: WorkerRecord): void {
+  const values = Float64Array.from(FIELDS, (field) => record[field]);
+  pwrite(table, slot * RECORD_BYTES, new Uint8Array(values.buffer));
+}
+
+/** The records of the first `count` slots. An empty slot has the process number 0. */
+export function readWorkerRecords(table: number, count: number): WorkerRecord[] {
+  const values = new Float64Array(count * FIELDS.length);
+  pread(table, 0, new Uint8Array(values.buffer));
+  return Array.from(
+    { length: count },
+    (_, slot) =>
+      Object.fromEntries(FIELDS.map((field, i) => [field, values[slot * FIELDS.length + i]!])) as WorkerRecord,
+  );
+}

@@ -1,0 +1,243 @@
+/*
+ * The program behind a plugin's name and `cni` where `cni install --shim` put it. It hands its call to `cni serve` and
+ * waits. If no server takes the call, it executes the full binary, which does the same.
+ *
+ * No libc: it starts in the time that the kernel needs for a static program.
+ *
+ * Messages, on a socket of type SOCK_SEQPACKET:
+ *   request  struct request, then argv and the environment as strings; descriptors 0, 1, 2, working directory, netns
+ *   OFFER    from the server, which does nothing and reads no stdin before COMMIT
+ *   COMMIT   from here on the call is the server's alone, and never run again
+ *   SIGNAL   with the number of a signal that asks this process to end; the server undoes an ADD
+ *   OUTPUT   from the server: it is about to write to standard output
+ *   END      from the server, with the exit status
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+
+#define PROTOCOL_VERSION 1
+#define DEFAULT_SOCKET "/run/cni/cni.sock"
+#define FULL_BINARY "cni-full"
+#define OFFER_TIMEOUT_MS 1000
+/* sigset_t of the kernel, without that of libc. */
+#define SIGSET_BYTES 8
+
+enum message { OFFER = 'O', COMMIT = 'C', SIGNAL = 'S', OUTPUT = 'W', END = 'E' };
+
+struct request {
+  uint32_t version, umask, parent, argc;
+  uint64_t started_ns; /* CLOCK_REALTIME */
+};
+
+#if defined(__x86_64__)
+static long call6(long n, long a, long b, long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+__asm__(".globl _start\n_start: mov %rsp, %rdi\nand $-16, %rsp\ncall start\n");
+#elif defined(__aarch64__)
+static long call6(long n, long a, long b, long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c,
+                     x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+  return x0;
+}
+__asm__(".globl _start\n_start: mov x0, sp\nbl start\n");
+#endif
+#define sys(n, a, b, c) call6(SYS_##n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define sys5(n, a, b, c, d, e) call6(SYS_##n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
+
+/* The compiler calls it. Volatile, or it would become a call of itself. */
+void *memset(void *to, int byte, size_t size) {
+  for (volatile char *at = to; size--; at++) *at = (char)byte;
+  return to;
+}
+
+static size_t length(const char *text) {
+  size_t n = 0;
+  while (text[n]) n++;
+  return n;
+}
+
+static int starts_with(const char *text, const char *start) {
+  while (*start && *text == *start) text++, start++;
+  return !*start;
+}
+
+static int equal(const char *a, const char *b) { return starts_with(a, b) && length(a) == length(b); }
+
+static int contains(const char *text, const char *part) {
+  for (; *text; text++)
+    if (starts_with(text, part)) return 1;
+  return 0;
+}
+
+static const char *base_name(const char *path) {
+  const char *name = path;
+  for (; *path; path++)
+    if (*path == '/') name = path + 1;
+  return name;
+}
+
+static const char *variable(char **envp, const char *name) {
+  size_t n = length(name);
+  for (; *envp; envp++)
+    if (starts_with(*envp, name) && (*envp)[n] == '=') return *envp + n + 1;
+  return "";
+}
+
+/* Whether the server takes such calls: those of plugins, and the commands of `cni run` for attachments. */
+static int is_served(char **argv, char **envp) {
+  static const char *const commands[] = {"add", "del", "check", "gc", "status", "restore"};
+  if (!equal(base_name(argv[0]), "cni")) return *variable(envp, "CNI_COMMAND");
+  if (!argv[1] || !equal(argv[1], "run") || !argv[2]) return 0;
+  /* Only this process has the descriptor of a path such as /dev/fd/63. */
+  for (char **word = argv + 2; *word; word++)
+    if (contains(*word, "/fd/")) return 0;
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (equal(argv[2], commands[i])) return 1;
+  return 0;
+}
+
+static void say(int fd, const char *text) { sys(write, fd, text, length(text)); }
+
+__attribute__((noreturn)) static void quit(long status) {
+  sys(exit_group, status, 0, 0);
+  __builtin_unreachable();
+}
+
+/* Prints an error: an engine reads the specification's object on standard output, a person standard error. */
+__attribute__((noreturn)) static void fail(char **argv, char **envp, int has_output, const char *code, const char *message) {
+  int wants_json = *variable(envp, "CNI_COMMAND") && !equal(base_name(argv[0]), "cni");
+  for (char **word = argv; *word; word++) wants_json |= equal(*word, "--json");
+  if (wants_json && !has_output) {
+    const char *const parts[] = {"{\"cniVersion\":\"1.1.0\",\"code\":", code, ",\"msg\":\"", message, "\"}\n"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) say(1, parts[i]);
+  }
+  say(2, "cni: ");
+  say(2, message);
+  say(2, "\n");
+  quit(1);
+}
+
+/* Executes the full binary, which lies beside this file, with everything that this process was given. */
+__attribute__((noreturn)) static void run_full(char **argv, char **envp) {
+  static char path[4096 + sizeof FULL_BINARY];
+  long n = sys5(readlinkat, AT_FDCWD, "/proc/self/exe", path, 4096, 0);
+  while (n > 0 && path[n - 1] != '/') n--;
+  for (size_t i = 0; n > 0 && i < sizeof FULL_BINARY; i++) path[(size_t)n + i] = FULL_BINARY[i];
+  sys(execve, path, argv, envp);
+  fail(argv, envp, 0, "5", "Cannot execute " FULL_BINARY " beside this program: install both by cni install --shim");
+}
+
+static long await(struct pollfd *fds, size_t count, const struct timespec *timeout) {
+  return sys5(ppoll, fds, count, timeout, 0, 0);
+}
+
+/* Connects to the server; a negative number if there is none, or too many wait for it. */
+static long connect_to_server(char **envp) {
+  struct sockaddr_un address = {AF_UNIX, DEFAULT_SOCKET};
+  const char *path = variable(envp, "CNI_SOCKET");
+  if (length(path) >= sizeof address.sun_path) return -1;
+  for (size_t i = 0; *path && i <= length(path); i++) address.sun_path[i] = path[i];
+  long server = sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  long result = sys(connect, server, &address, sizeof address);
+  return result < 0 ? result : server;
+}
+
+static long send_request(long server, uint32_t argc, char **argv, char **envp) {
+  struct timespec now = {0, 0};
+  sys(clock_gettime, CLOCK_REALTIME, &now, 0);
+  long mask = sys(umask, 0, 0, 0);
+  sys(umask, mask, 0, 0);
+  struct request request = {PROTOCOL_VERSION, (uint32_t)mask, (uint32_t)sys(getppid, 0, 0, 0), argc,
+                            (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
+  /* The kernel puts the strings of argv and of the environment one behind the other. */
+  char **last = *envp ? envp : argv + argc - 1;
+  while (*envp && last[1]) last++;
+  struct iovec parts[2] = {{&request, sizeof request}, {argv[0], (size_t)(*last + length(*last) + 1 - argv[0])}};
+  struct {
+    struct cmsghdr header;
+    int fds[5];
+  } control = {{CMSG_LEN(sizeof control.fds), SOL_SOCKET, SCM_RIGHTS}, {0, 1, 2}};
+  control.fds[3] = (int)sys5(openat, AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0);
+  control.fds[4] = (int)sys5(openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC, 0, 0);
+  struct msghdr message = {0, 0, parts, 2, &control, sizeof control, 0};
+  return sys(sendmsg, server, &message, MSG_NOSIGNAL);
+}
+
+/* Hands the call over; from the commit on it is the server's. Returns 0 if the server does not take it. */
+static int is_taken(long server, uint32_t argc, char **argv, char **envp) {
+  const struct timespec timeout = {OFFER_TIMEOUT_MS / 1000, OFFER_TIMEOUT_MS % 1000 * 1000000};
+  struct pollfd ready = {(int)server, POLLIN, 0};
+  char message = 0;
+  return send_request(server, argc, argv, envp) > 0 && await(&ready, 1, &timeout) > 0 &&
+         sys5(recvfrom, server, &message, 1, 0, 0) == 1 && message == OFFER;
+}
+
+/* Blocks the signals that ask a process to end, without those that are ignored. */
+static uint64_t block_signals(void) {
+  static const int signals[] = {SIGHUP, SIGINT, SIGTERM};
+  uint64_t set = 0;
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    uint64_t action[4] = {0}; /* struct sigaction of the kernel: the handler comes first */
+    sys5(rt_sigaction, signals[i], 0, action, SIGSET_BYTES, 0);
+    if (action[0] != (uint64_t)SIG_IGN) set |= 1ul << (signals[i] - 1);
+  }
+  sys5(rt_sigprocmask, SIG_BLOCK, &set, 0, SIGSET_BYTES, 0);
+  return set;
+}
+
+/* Ends as the signal asked. A second one ends this process at once, and the server goes on. */
+__attribute__((noreturn)) static void end_by(long signal, uint64_t blocked) {
+  sys5(rt_sigprocmask, SIG_UNBLOCK, &blocked, 0, SIGSET_BYTES, 0);
+  sys(kill, sys(getpid, 0, 0, 0), signal, 0);
+  quit(128 + signal);
+}
+
+void start(long *stack) {
+  uint32_t argc = (uint32_t)*stack;
+  char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
+  long server = argc > 0 && is_served(argv, envp) ? connect_to_server(envp) : -1;
+  if (server < 0 || !is_taken(server, argc, argv, envp)) run_full(argv, envp);
+
+  uint64_t blocked = block_signals();
+  static const char commit = COMMIT;
+  struct pollfd ready[2] = {{(int)server, POLLIN, 0}, {(int)sys5(signalfd4, -1, &blocked, SIGSET_BYTES, SFD_CLOEXEC, 0), POLLIN, 0}};
+  sys5(sendto, server, &commit, 1, MSG_NOSIGNAL, 0);
+  long signal = 0;
+  int has_output = 0;
+  for (;;) {
+    await(ready, 2, 0);
+    if (ready[1].revents & POLLIN) {
+      struct signalfd_siginfo info;
+      sys(read, ready[1].fd, &info, sizeof info);
+      if (signal) end_by(signal, blocked);
+      signal = info.ssi_signo;
+      const char message[2] = {SIGNAL, (char)signal};
+      sys5(sendto, server, message, sizeof message, MSG_NOSIGNAL, 0);
+    }
+    if (!ready[0].revents) continue;
+    unsigned char message[2] = {0, 0};
+    long size = sys5(recvfrom, server, message, sizeof message, 0, 0);
+    has_output |= size > 0 && message[0] == OUTPUT;
+    if (size > 0 && message[0] != END) continue;
+    if (signal && (size <= 0 || message[1])) end_by(signal, blocked);
+    if (size > 0) quit(message[1]);
+    fail(argv, envp, has_output, "11", "The server ended during this call, which may be half done: try again later");
+  }
+}

@@ -1,0 +1,54 @@
+/** Calls through shims: the server answers as a process of its own would. @module */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runPlugin } from "../../testing/binary.ts";
+import { newNamespaces, runInNetns } from "../../testing/netns.ts";
+import { type CniServer, startServer } from "../../testing/server.ts";
+
+let server: CniServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server[Symbol.dispose]());
+
+test("VERSION and errors are the same bytes as without the server", () => {
+  const before = server.status().served;
+  const starts = [
+    { stdin: '{"cniVersion":"1.0.0"}' },
+    { env: { CNI_COMMAND: "ADD" }, stdin: "{" },
+    { env: { CNI_COMMAND: "ADD" }, stdin: '{"cniVersion":"1.0.0","name":"a","type":"bridge"}' },
+    { env: { CNI_COMMAND: "NOSUCH" }, stdin: "{}" },
+  ];
+  for (const start of starts) {
+    const warm = server.runPlugin("bridge", start);
+    expect(warm).toEqual(runPlugin("bridge", start));
+  }
+  expect(server.status().served - before).toBe(starts.length);
+});
+
+test("an ADD works in the namespace of its caller, and DEL removes what it made", () => {
+  using namespaces = newNamespaces();
+  const { host, container } = namespaces;
+  const directory = mkdtempSync(join(tmpdir(), "cni-serve-"));
+  const ipam = { type: "host-local", dataDir: directory, ranges: [[{ subnet: "10.9.0.0/24" }]] };
+  const stdin = JSON.stringify({
+    cniVersion: "1.0.0",
+    name: "web",
+    type: "bridge",
+    bridge: "br9",
+    isGateway: true,
+    ipam,
+  });
+  const call = (CNI_COMMAND: string) =>
+    host.run(() => server.runPlugin("bridge", { env: { CNI_COMMAND, CNI_NETNS: container.path }, stdin }));
+  const added = call("ADD");
+  expect(added).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(JSON.parse(added.stdout).ips[0].address).toBe("10.9.0.2/24");
+  expect(runInNetns(host, "ip", "-o", "link")).toContain("br9");
+  expect(runInNetns(container, "ip", "-o", "addr")).toContain("10.9.0.2/24");
+  expect(call("DEL")).toMatchObject({ exitCode: 0, stdout: "", stderr: "" });
+  expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+  rmSync(directory, { recursive: true });
+});

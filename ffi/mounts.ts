@@ -1,0 +1,45 @@
+import { ignoreErrors } from "./sys/error.ts";
+import { sys } from "./sys/libc.ts";
+import { openFile } from "./sys/file.ts";
+import { findStat } from "./sys/stat.ts";
+import { CLONE_NEWNET, CLONE_NEWNS, MS_REC } from "./sys/uapi.ts";
+import { createNetns, type Netns } from "./netns.ts";
+
+// linux/sched.h, linux/mount.h
+const CLONE_FS = 0x200;
+const MS_PRIVATE = 1 << 18;
+
+/**
+ * Runs `call` on a host that ends with it: a network namespace, and mounts with an empty /run. What `call` starts must be
+ * done when it returns: other threads stay on the host.
+ */
+export async function onScratchHost(call: (container: Netns) => Promise<void>): Promise<void> {
+  using netns = openFile("/proc/thread-self/ns/net");
+  using mounts = openFile("/proc/thread-self/ns/mnt");
+  sys.unshare(CLONE_NEWNS | CLONE_NEWNET);
+  try {
+    sys.mount("none", "/", "none", MS_REC | MS_PRIVATE, null);
+    sys.mount("none", "/run", "tmpfs", 0, null);
+    using container = createNetns();
+    await call(container);
+  } finally {
+    // Threads that were started meanwhile share this thread's working directory, which forbids a change of mounts.
+    sys.unshare(CLONE_FS);
+    sys.setns(mounts.fd, CLONE_NEWNS);
+    sys.setns(netns.fd, CLONE_NEWNET);
+  }
+}
+
+/**
+ * Enters the mounts of process 1, as a container that serves its host needs: paths of engines are the host's. Does nothing
+ * elsewhere. Only before this process has other threads.
+ */
+export function enterHostMounts(): void {
+  const [own, host] = ["self", "1"].map((pid) =>
+    // Not even root may look at process 1 in some sandboxes.
+    ignoreErrors(["EACCES"], () => findStat(`/proc/${pid}/ns/mnt`)?.identity)
+  );
+  if (host === undefined || own === host) return;
+  using mounts = openFile("/proc/1/ns/mnt");
+  sys.setns(mounts.fd, CLONE_NEWNS);
+}

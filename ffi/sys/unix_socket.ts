@@ -1,0 +1,118 @@
+/** Sockets between processes of this machine: messages with descriptors. @see unix(7) @module */
+import { ignoreErrors, withPurpose } from "./error.ts";
+import { type Descriptor, descriptor, removeFile, renameFile } from "./file.ts";
+import { newReceivedMessage, scmRightsMessage, sys } from "./libc.ts";
+import { AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET } from "./uapi.ts";
+
+// asm-generic/socket.h, linux/socket.h
+const SO_TYPE = 3;
+const SO_PEERCRED = 17;
+const MSG_CMSG_CLOEXEC = 0x40000000;
+/** The kernel lowers it to net.core.somaxconn. */
+const BACKLOG = 65_535;
+/** struct sockaddr_un */
+const MAX_PATH_BYTES = 107;
+
+export interface Message {
+  readonly bytes: Uint8Array;
+  readonly fds: readonly number[];
+}
+
+/** Who connected, when it did. */
+export interface PeerCredentials {
+  readonly pid: number;
+  readonly uid: number;
+}
+
+/** Listens at `path`, which root alone may use; a file there is replaced. */
+export function listenForPackets(path: string): Descriptor {
+  const socket = newPacketSocket();
+  try {
+    withPurpose(`listen on "${path}"`, () => {
+      // Nobody connects before it listens.
+      const temporary = `${path}.${process.pid}.tmp`;
+      removeFile(temporary);
+      const address = socketAddress(temporary);
+      sys.bind(socket.fd, address, address.length);
+      sys.chmod(temporary, 0o600);
+      sys.listen(socket.fd, BACKLOG);
+      renameFile(temporary, path);
+    });
+    return socket;
+  } catch (error) {
+    socket[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** `undefined` if nobody listens at `path`. */
+export function connectForPackets(path: string): Descriptor | undefined {
+  const socket = newPacketSocket();
+  const address = socketAddress(path);
+  const connected = ignoreErrors(
+    ["ENOENT", "ECONNREFUSED", "ENOTDIR"],
+    () => withPurpose(`connect to "${path}"`, () => sys.connect(socket.fd, address, address.length)),
+  );
+  if (connected !== undefined) return socket;
+  socket[Symbol.dispose]();
+  return undefined;
+}
+
+function newPacketSocket(): Descriptor {
+  return descriptor(sys.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+}
+
+/** An address that begins with `@` is abstract. @throws {RangeError} if it is too long */
+export function socketAddress(path: string): Uint8Array {
+  const bytes = new TextEncoder().encode(path);
+  if (bytes.length > MAX_PATH_BYTES) {
+    throw new RangeError(`Cannot use "${path}" as a socket: the path has more than ${MAX_PATH_BYTES} bytes`);
+  }
+  if (path.startsWith("@")) return Uint8Array.of(AF_UNIX, 0, 0, ...bytes.subarray(1));
+  return Uint8Array.of(AF_UNIX, 0, ...bytes, 0);
+}
+
+/** Whether it is a socket for packets. */
+export function isPacketSocket(fd: number): boolean {
+  return ignoreErrors(["ENOTSOCK", "EBADF"], () => socketOption(fd, SO_TYPE, 1)[0]) === SOCK_SEQPACKET;
+}
+
+/** Waits for a connection. */
+export function acceptConnection(fd: number): Descriptor {
+  return descriptor(sys.accept4(fd, null, null, SOCK_CLOEXEC));
+}
+
+export function peerCredentials(fd: number): PeerCredentials {
+  const [pid = 0, uid = 0] = socketOption(fd, SO_PEERCRED, 3);
+  return { pid, uid };
+}
+
+function socketOption(fd: number, option: number, words: number): Uint32Array {
+  const value = new Uint32Array(words);
+  sys.getsockopt(fd, SOL_SOCKET, option, value, new Uint32Array([words * 4]));
+  return value;
+}
+
+/** Waits for a message; empty if the other side is gone. */
+export function receivePacket(fd: number, buffer: Uint8Array, maxFds = 0): Message {
+  const message = newReceivedMessage(buffer, maxFds);
+  const length = ignoreErrors(["ECONNRESET"], () => sys.recvmsg(fd, message.header, MSG_CMSG_CLOEXEC)) ?? 0;
+  return { bytes: buffer.subarray(0, length), fds: message.fds() };
+}
+
+/** False if the other side is gone. */
+export function sendPacket(fd: number, bytes: Uint8Array): boolean {
+  return ignoreErrors(["EPIPE", "ECONNRESET"], () => sys.send(fd, bytes, bytes.length, MSG_NOSIGNAL)) !== undefined;
+}
+
+/** Sends a message with descriptors. */
+export function sendDescriptors(fd: number, bytes: Uint8Array, fds: readonly number[]): void {
+  sys.sendmsg(fd, scmRightsMessage(fds, bytes), MSG_NOSIGNAL);
+}
+
+/** Two sockets that are connected with each other. */
+export function packetSocketPair(): readonly [Descriptor, Descriptor] {
+  const ends = new Int32Array(2);
+  sys.socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+  return [descriptor(ends[0]!), descriptor(ends[1]!)];
+}

@@ -1,0 +1,56 @@
+/** `cni serve` with a directory of shims. @module */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ServerStatus } from "../cmd/serve/status.ts";
+import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
+import { until } from "./netns.ts";
+
+/** A server that ends with its scope, and shims that find it. */
+export interface CniServer extends Disposable {
+  /** Of shims and `cni-full`. */
+  readonly bin: string;
+  readonly socket: string;
+  /** What a shim needs to find the server. */
+  readonly env: { readonly CNI_SOCKET: string };
+  readonly process: Bun.Subprocess;
+  status(): ServerStatus;
+  /** What the server has written. */
+  log(): string;
+  /** Runs a plugin's shim to its end. */
+  runPlugin(name: string, start?: ProcessStart): FinishedProcess;
+}
+
+/** Starts a server in the thread's namespaces. @returns once it listens and its workers are warm */
+export async function startServer(...options: readonly string[]): Promise<CniServer> {
+  const directory = mkdtempSync(join(tmpdir(), "cni-server-"));
+  const [bin, socket, logPath] = ["bin", "run/cni.sock", "log"].map((name) => join(directory, name)) as [
+    ...[string, string, string],
+  ];
+  mkdirSync(bin);
+  Bun.spawnSync([CNI_PROGRAM, "install", "--shim", bin]);
+  const server = Bun.spawn([join(bin, "cni-full"), "serve", "--socket", socket, ...options], {
+    stdin: "ignore",
+    stdout: Bun.file(logPath),
+    stderr: Bun.file(logPath),
+  });
+  const log = () => readFileSync(logPath, "utf8");
+  await until(() => log().includes("Listening"));
+  return {
+    ...{ bin, socket, log, process: server, env: { CNI_SOCKET: socket } },
+    status: () =>
+      JSON.parse(Bun.spawnSync([CNI_PROGRAM, "serve", "--socket", socket, "--status", "--json"]).stdout.toString()),
+    runPlugin: (name, { env, stdin, wrapper = [] } = {}) =>
+      finishedProcess(Bun.spawnSync([...wrapper, join(bin, name)], {
+        cwd: "/",
+        env: { ...ENGINE_ENV, CNI_SOCKET: socket, ...env },
+        stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
+        stdout: "pipe",
+        stderr: "pipe",
+      })),
+    [Symbol.dispose]() {
+      server.kill("SIGTERM");
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
