@@ -107,7 +107,7 @@ static int is_served(char **argv, char **envp) {
   if (!argv[1] || !equal(argv[1], "run") || !argv[2]) return 0;
   /* Only this process has the descriptor of a path such as /dev/fd/63. */
   for (char **word = argv + 2; *word; word++)
-    if (contains(*word, "/fd/")) return 0;
+    if (contains(*word, "/dev/fd/") || contains(*word, "self/fd/")) return 0;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (equal(argv[2], commands[i])) return 1;
   return 0;
