@@ -13,6 +13,7 @@
  *   END      from the server, with the exit status
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -209,6 +210,21 @@ __attribute__((noreturn)) static void end_by(long signal, uint64_t blocked) {
   quit(128 + signal);
 }
 
+/* Ends as the server says, or with an error if it ended before it could. */
+__attribute__((noreturn)) static void finish(long server, long signal, uint64_t blocked, char **argv, char **envp) {
+  int has_output = 0;
+  for (;;) {
+    unsigned char message[2] = {0, 0};
+    long size = sys5(recvfrom, server, message, sizeof message, 0, 0);
+    if (size == -ECONNRESET) continue; /* The server has not read a signal; its messages come next. */
+    if (size > 0 && message[0] == OUTPUT) has_output = 1;
+    if (size > 0 && message[0] != END) continue;
+    if (signal && (size <= 0 || message[1])) end_by(signal, blocked);
+    if (size > 0) quit(message[1]);
+    fail(argv, envp, has_output, "11", "The server ended during this call, which may be half done: try again later");
+  }
+}
+
 void start(long *stack) {
   uint32_t argc = (uint32_t)*stack;
   char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
@@ -217,27 +233,19 @@ void start(long *stack) {
 
   uint64_t blocked = block_signals();
   static const char commit = COMMIT;
-  struct pollfd ready[2] = {{(int)server, POLLIN, 0}, {(int)sys5(signalfd4, -1, &blocked, SIGSET_BYTES, SFD_CLOEXEC, 0), POLLIN, 0}};
+  /* Without POLLIN, this process sleeps until the server closes the connection, and reads all messages then. */
+  struct pollfd ready[2] = {{(int)server, 0, 0},
+                            {(int)sys5(signalfd4, -1, &blocked, SIGSET_BYTES, SFD_CLOEXEC, 0), POLLIN, 0}};
   sys5(sendto, server, &commit, 1, MSG_NOSIGNAL, 0);
   long signal = 0;
-  int has_output = 0;
-  for (;;) {
-    await(ready, 2, 0);
-    if (ready[1].revents & POLLIN) {
-      struct signalfd_siginfo info;
-      sys(read, ready[1].fd, &info, sizeof info);
-      if (signal) end_by(signal, blocked);
-      signal = info.ssi_signo;
-      const char message[2] = {SIGNAL, (char)signal};
-      sys5(sendto, server, message, sizeof message, MSG_NOSIGNAL, 0);
-    }
-    if (!ready[0].revents) continue;
-    unsigned char message[2] = {0, 0};
-    long size = sys5(recvfrom, server, message, sizeof message, 0, 0);
-    has_output |= size > 0 && message[0] == OUTPUT;
-    if (size > 0 && message[0] != END) continue;
-    if (signal && (size <= 0 || message[1])) end_by(signal, blocked);
-    if (size > 0) quit(message[1]);
-    fail(argv, envp, has_output, "11", "The server ended during this call, which may be half done: try again later");
+  while (await(ready, 2, 0), !ready[0].revents) {
+    if (!(ready[1].revents & POLLIN)) continue;
+    struct signalfd_siginfo info;
+    sys(read, ready[1].fd, &info, sizeof info);
+    if (signal) end_by(signal, blocked);
+    signal = info.ssi_signo;
+    const char message[2] = {SIGNAL, (char)signal};
+    sys5(sendto, server, message, sizeof message, MSG_NOSIGNAL, 0);
   }
+  finish(server, signal, blocked, argv, envp);
 }

@@ -39,6 +39,7 @@ export function readAvailableStdin(): string {
 
 /** @throws {SystemError} if text is lost, as on a full disk */
 export function printStdout(text: string): void {
+  if (text === "") return;
   try {
     findCaller()?.announceOutput();
     withPurpose("write to standard output", () => writeOrFallback(1, text, console.log));
