@@ -7,6 +7,7 @@ import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { hasPlugin } from "../../plugins/registry.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import { isAllowed } from "./caller.ts";
+import type { Refusal } from "./worker_table.ts";
 
 const PROTOCOL_VERSION = 1;
 /** struct request */
@@ -48,20 +49,17 @@ export interface ShimCall extends Disposable {
   end(status: number): void;
 }
 
-/** Why a call was not taken; the shim executes the full binary. */
-export type Refusal = "not allowed" | "other version" | "not served" | "gone";
-
 /** Takes the call of a connection, which is closed if the call is not taken. */
-export function takeCall(connection: Descriptor): ShimCall | Refusal {
-  const call = receiveCall(connection);
+export function takeCall(connection: Descriptor, serverWhereabouts: string): ShimCall | Refusal {
+  const call = receiveCall(connection, serverWhereabouts);
   if (typeof call === "string") connection[Symbol.dispose]();
   return call;
 }
 
-function receiveCall(connection: Descriptor): ShimCall | Refusal {
+function receiveCall(connection: Descriptor, serverWhereabouts: string): ShimCall | Refusal {
   const { fd } = connection;
   const credentials = peerCredentials(fd);
-  if (!isAllowed(credentials)) return "not allowed";
+  if (!isAllowed(credentials, serverWhereabouts)) return "notAllowed";
   if (!awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
   const { bytes, fds } = receivePacket(fd, buffer, FD_COUNT);
   const call = parseRequest(bytes, fds, connection, credentials.pid);
@@ -88,11 +86,11 @@ function parseRequest(
   if (bytes.length < HEADER_BYTES) return "gone";
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const [version = 0, umask = 0, parentPid = 0, argc = 0] = [0, 4, 8, 12].map((at) => view.getUint32(at, true));
-  if (version !== PROTOCOL_VERSION || fds.length !== FD_COUNT) return "other version";
+  if (version !== PROTOCOL_VERSION || fds.length !== FD_COUNT) return "otherVersion";
   const words = new TextDecoder().decode(bytes.subarray(HEADER_BYTES)).split("\0").slice(0, -1);
   const [programPath = "", ...argv] = words.slice(0, argc);
   const programName = programPath.slice(programPath.lastIndexOf("/") + 1);
-  if (!hasPlugin(programName) && programName !== COMMAND_NAME) return "not served";
+  if (!hasPlugin(programName) && programName !== COMMAND_NAME) return "notServed";
   const [stdin, stdout, stderr, workingDirectory, netns] = fds as readonly [number, number, number, number, number];
   const { fd } = connection;
   return {

@@ -1,4 +1,3 @@
-/** Who may use the server: callers that could do the same themselves. @module */
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
@@ -8,18 +7,22 @@ import type { PeerCredentials } from "../../ffi/sys/unix_socket.ts";
 const SHARED_FILES = ["ns/mnt", "ns/user", "ns/pid", "root"];
 
 // linux/capability.h
-const CAP_NET_ADMIN = 12n;
-const CAP_SYS_ADMIN = 21n;
+const CAP_NET_ADMIN = 12;
+const CAP_SYS_ADMIN = 21;
 
-/** Whether it is root in the server's namespaces, with the capabilities that plugins need. */
-export function isAllowed({ pid, uid }: PeerCredentials): boolean {
-  if (uid !== 0) return false;
-  const [, digits] = /^CapEff:\t([0-9a-f]+)$/m.exec(ignoreSystemErrors(() => readText(`/proc/${pid}/status`)) ?? "") ??
-    [];
-  const capabilities = BigInt(`0x${digits ?? "0"}`);
-  return [CAP_NET_ADMIN, CAP_SYS_ADMIN].every((capability) => capabilities >> capability & 1n) &&
-    SHARED_FILES.every((name) => {
-      const identity = ignoreSystemErrors(() => findStat(`/proc/${pid}/${name}`)?.identity);
-      return identity !== undefined && identity === findStat(`/proc/self/${name}`)!.identity;
-    });
+/** Where a process is, to compare with another. */
+export function whereabouts(pid: number | "self"): string {
+  return SHARED_FILES.map((name) => ignoreSystemErrors(() => findStat(`/proc/${pid}/${name}`)?.identity)).join();
+}
+
+/** Whether a caller could do the same as the server: it is root, has the capabilities, and is where the server is. */
+export function isAllowed({ pid, uid }: PeerCredentials, serverWhereabouts: string): boolean {
+  return uid === 0 && hasCapabilities(pid) && whereabouts(pid) === serverWhereabouts;
+}
+
+function hasCapabilities(pid: number): boolean {
+  const status = ignoreSystemErrors(() => readText(`/proc/${pid}/status`)) ?? "";
+  const [, digits = "0"] = /^CapEff:\t[0-9a-f]*([0-9a-f]{8})$/m.exec(status) ?? [];
+  const capabilities = parseInt(digits, 16);
+  return [CAP_NET_ADMIN, CAP_SYS_ADMIN].every((capability) => capabilities >> capability & 1);
 }

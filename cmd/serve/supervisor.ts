@@ -16,6 +16,7 @@ import {
   newWorkerRecord,
   openWorkerTable,
   readWorkerRecords,
+  REFUSALS,
   STARTING,
   type WorkerRecord,
   writeWorkerRecord,
@@ -161,7 +162,7 @@ function reapWorkers(server: Server): void {
     workers.delete(child.pid);
     const record = readWorkerRecords(table.fd, options.maxWorkers)[slot]!;
     writeWorkerRecord(table.fd, slot, newWorkerRecord(0));
-    for (const counter of ["served", "notAllowed", "otherVersion", "notServed", "gone"] as const) {
+    for (const counter of ["served", ...REFUSALS] as const) {
       endedWorkers[counter] += record[counter];
     }
     const { exitStatus } = child;

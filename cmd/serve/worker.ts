@@ -16,8 +16,9 @@ import { fstat } from "../../ffi/sys/stat.ts";
 import { signalOnInput, stopSignalOnInput } from "../../ffi/sys/signal_on_input.ts";
 import { acceptConnection } from "../../ffi/sys/unix_socket.ts";
 import { printUncaughtError, runProgram } from "../program.ts";
-import { type Refusal, type ShimCall, takeCall } from "./call.ts";
+import { type ShimCall, takeCall } from "./call.ts";
 import { logCall } from "./call_log.ts";
+import { whereabouts } from "./caller.ts";
 import { warmUp } from "./warm_up.ts";
 import type { WorkerOptions } from "./worker_options.ts";
 import {
@@ -37,13 +38,6 @@ const MAX_CALLS = 20_000;
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
 
-const COUNTERS: Readonly<Record<Refusal, "notAllowed" | "otherVersion" | "notServed" | "gone">> = {
-  "not allowed": "notAllowed",
-  "other version": "otherVersion",
-  "not served": "notServed",
-  "gone": "gone",
-};
-
 /** Serves calls until SIGTERM, which never interrupts a call. */
 export async function serveCalls(options: WorkerOptions): Promise<number> {
   // Before any thread starts: threads inherit it. A terminal's signals go to the server.
@@ -52,8 +46,8 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   if (sys.getppid() !== options.serverPid) return 0;
   await warmUp(async (connection) => {
     using home = openHome();
-    const call = takeCall(connection);
-    if (typeof call === "string") throw new Error(`Cannot warm up: the call is ${call}`);
+    const call = takeCall(connection, home.whereabouts);
+    if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
     await serveCall(call, home);
   });
   using home = openHome();
@@ -66,8 +60,8 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
     if (readWorkerRecords(TABLE, options.slots).every(({ pid, state }) => pid === 0 || state !== IDLE)) {
       notify();
     }
-    const call = takeCall(connection);
-    if (typeof call === "string") record[COUNTERS[call]]++;
+    const call = takeCall(connection, home.whereabouts);
+    if (typeof call === "string") record[call]++;
     else {
       await serveCall(call, home, (status, ms) => logCall(home.log, options.logFormat, call, status, ms));
       record.served++;
@@ -97,13 +91,14 @@ interface Home extends Disposable {
   /** Standard error of the server. */
   readonly log: number;
   readonly netnsIdentity: string;
+  readonly whereabouts: string;
 }
 
 function openHome(): Home {
   const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), copyDescriptor(2)];
   const [root, netns, nothing, log] = files.map(({ fd }) => fd) as [number, number, number, number];
   return {
-    ...{ root, netns, nothing, log, netnsIdentity: fstat(netns).identity },
+    ...{ root, netns, nothing, log, netnsIdentity: fstat(netns).identity, whereabouts: whereabouts("self") },
     [Symbol.dispose]: () => files.forEach((file) => file[Symbol.dispose]()),
   };
 }

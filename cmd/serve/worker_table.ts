@@ -1,7 +1,11 @@
 import { createReadWrite, type Descriptor, pread, pwrite, removeFile } from "../../ffi/sys/file.ts";
 
+/** Why a call is not served; its shim executes the full binary. Counters of calls have these names. */
+export const REFUSALS = ["notAllowed", "otherVersion", "notServed", "gone"] as const;
+export type Refusal = (typeof REFUSALS)[number];
+
 /** Doubles, in this order. */
-const FIELDS = ["pid", "state", "since", "served", "notAllowed", "otherVersion", "notServed", "gone"] as const;
+const FIELDS = ["pid", "state", "since", "served", ...REFUSALS] as const;
 const RECORD_BYTES = FIELDS.length * 8;
 
 /** A file with empty slots, whose name `path` goes at once. */
@@ -19,9 +23,6 @@ export const STARTING = 0, IDLE = 1, BUSY = 2;
  * 1970. The others count calls.
  */
 export type WorkerRecord = Record<(typeof FIELDS)[number], number>;
-
-/** Calls that were not served, by reason. */
-export const REFUSAL_COUNTERS = ["notAllowed", "otherVersion", "notServed", "gone"] as const;
 
 export function newWorkerRecord(pid: number): WorkerRecord {
   return { pid, state: STARTING, since: 0, served: 0, notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 };
