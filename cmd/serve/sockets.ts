@@ -1,10 +1,12 @@
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { type Descriptor, descriptor, removeFile } from "../../ffi/sys/file.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
 import {
   connectForPackets,
   isPacketSocket,
   listenForPackets,
+  type Message,
   receivePacket,
   sendPacket,
 } from "../../ffi/sys/unix_socket.ts";
@@ -24,6 +26,7 @@ export interface ServerSockets {
 }
 
 const LOCK_TIMEOUT_MS = 5000;
+const ANSWER_TIMEOUT_MS = 5000;
 
 const controlPath = (path: string): string => `${path}.control`;
 
@@ -53,21 +56,30 @@ export function openSockets(
   };
 }
 
-/** Asks a server a question. @returns its answer; `undefined` if there is no server */
+/** Asks a server a question. @returns its answer; `undefined` if there is no server @throws {RangeError} if it does not answer */
 export function askServer(path: string, question: string): string | undefined {
   using connection = connectForPackets(controlPath(path));
-  if (!connection || !sendPacket(connection.fd, new TextEncoder().encode(question))) return undefined;
-  return new TextDecoder().decode(receivePacket(connection.fd, new Uint8Array(MAX_ANSWER_BYTES)).bytes);
+  if (!connection) return undefined;
+  return new TextDecoder().decode(ask(connection, question, MAX_ANSWER_BYTES).bytes);
+}
+
+function ask(connection: Descriptor, question: string, maxBytes: number, maxFds = 0): Message {
+  if (
+    sendPacket(connection.fd, new TextEncoder().encode(question)) && awaitReadable(connection.fd, ANSWER_TIMEOUT_MS)
+  ) {
+    const answer = receivePacket(connection.fd, new Uint8Array(maxBytes), maxFds);
+    if (answer.bytes.length > 0) return answer;
+  }
+  throw new RangeError(`Cannot ask the server for "${question}": it does not answer`);
 }
 
 const MAX_ANSWER_BYTES = 64 * 1024;
 export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" } as const;
 
 function takeOver(path: string, predecessor: Descriptor): ServerSockets {
-  sendPacket(predecessor.fd, new TextEncoder().encode(QUESTIONS.replace));
-  const { bytes, fds: [listener, control] } = receivePacket(predecessor.fd, new Uint8Array(1), 2);
+  const { bytes, fds: [listener, control] } = ask(predecessor, QUESTIONS.replace, 1, 2);
   if (listener === undefined || control === undefined) {
-    throw new RangeError("Cannot replace the server: it does not answer");
+    throw new RangeError("Cannot replace the server: it gives no socket");
   }
   return {
     ...{ path, isActivated: bytes[0] === 1, predecessor },

@@ -1,7 +1,7 @@
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { pollAny } from "../../ffi/sys/poll.ts";
+import { awaitReadable, pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startThisProgram } from "../../ffi/sys/process.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
@@ -39,6 +39,10 @@ const LONG_CALL_MS = 100;
 const EXTRA_WORKER_IDLE_MS = 60_000;
 /** After a worker that ended before it was warm. */
 const RESTART_DELAY_MS = 1000;
+/** A client asks as soon as it has connected. */
+const QUESTION_TIMEOUT_MS = 1000;
+/** The other side is gone. */
+const CLOSED_CODES = ["EPIPE", "ECONNRESET"];
 
 interface Server {
   readonly options: ServerOptions;
@@ -67,7 +71,7 @@ export function supervise(options: ServerOptions): void {
   const [notified, notifier] = openNotifier(resources);
   const server: Server = {
     ...{ options, notifier: notifier.fd, workers: new Map(), endedWorkers: newWorkerRecord(0) },
-    table: resources.use(openWorkerTable(`${sockets.path}.workers`, maxWorkers)),
+    table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
     ...{ allBusySince: undefined, lastAllBusy: -Infinity, nextStart: 0 },
     ...{ isReady: false, isStopping: false, successor: undefined },
   };
@@ -193,12 +197,15 @@ function endAll({ options: { sockets }, workers }: Server): void {
 function answerControl(server: Server): void {
   const { sockets, maxWorkers } = server.options;
   const connection = acceptConnection(sockets.control.fd);
-  const question = new TextDecoder().decode(receivePacket(connection.fd, new Uint8Array(64)).bytes);
+  // One that stops before it asks must not stop this process.
+  const bytes = awaitReadable(connection.fd, QUESTION_TIMEOUT_MS) &&
+    receivePacket(connection.fd, new Uint8Array(64)).bytes;
+  const question = bytes ? new TextDecoder().decode(bytes) : "";
   if (question === QUESTIONS.replace) {
     server.successor?.[Symbol.dispose]();
     server.successor = connection;
     const fds = [sockets.listener.fd, sockets.control.fd];
-    sendDescriptors(connection.fd, Uint8Array.of(sockets.isActivated ? 1 : 0), fds);
+    ignoreErrors(CLOSED_CODES, () => sendDescriptors(connection.fd, Uint8Array.of(sockets.isActivated ? 1 : 0), fds));
     return;
   }
   if (question === QUESTIONS.status) {

@@ -10,6 +10,8 @@ const RECORD_BYTES = FIELDS.length * 8;
 
 /** A file with empty slots, whose name `path` goes at once. */
 export function openWorkerTable(path: string, slots: number): Descriptor {
+  // A killed server may have left one.
+  removeFile(path);
   const table = createReadWrite(path);
   removeFile(path);
   pwrite(table.fd, 0, new Uint8Array(slots * RECORD_BYTES));
