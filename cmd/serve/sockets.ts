@@ -79,7 +79,7 @@ export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" 
 function takeOver(path: string, predecessor: Descriptor): ServerSockets {
   const { bytes, fds: [listener, control] } = ask(predecessor, QUESTIONS.replace, 1, 2);
   if (listener === undefined || control === undefined) {
-    throw new RangeError("Cannot replace the server: it gives no socket");
+    throw new RangeError("Cannot replace the server: another one is about to");
   }
   return {
     ...{ path, isActivated: bytes[0] === 1, predecessor },

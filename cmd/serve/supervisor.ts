@@ -5,7 +5,13 @@ import { awaitReadable, pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startThisProgram } from "../../ffi/sys/process.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
-import { acceptConnection, receivePacket, sendDescriptors, sendPacket } from "../../ffi/sys/unix_socket.ts";
+import {
+  acceptConnection,
+  receivePacket,
+  refuseConnections,
+  sendDescriptors,
+  sendPacket,
+} from "../../ffi/sys/unix_socket.ts";
 import { QUESTIONS, type ServerSockets, unlinkSockets } from "./sockets.ts";
 import { formatStatus } from "./status.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
@@ -78,7 +84,7 @@ export function supervise(options: ServerOptions): void {
   const watchdogMs = watchdogIntervalMs(env) ?? Infinity;
   while (!server.isStopping || server.workers.size > 0) {
     const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
-    const controls = server.isStopping ? [] : [sockets.control.fd, ...server.successor ? [server.successor.fd] : []];
+    const controls = isListening(server) ? [sockets.control.fd, ...server.successor ? [server.successor.fd] : []] : [];
     const timeoutMs = Math.ceil(Math.min(waitMs, watchdogMs));
     const ready = pollAny([signals.fd, notified.fd, ...controls], timeoutMs === Infinity ? -1 : timeoutMs);
     notifySystemd(env, "WATCHDOG=1");
@@ -88,6 +94,11 @@ export function supervise(options: ServerOptions): void {
     if (ready.includes(sockets.control.fd)) answerControl(server);
     if (server.successor && ready.includes(server.successor.fd)) finishTakeover(server, server.successor);
   }
+}
+
+/** Until this server is ready, the one that it is to replace answers. */
+function isListening({ isStopping, isReady, options: { sockets } }: Server): boolean {
+  return !isStopping && (isReady || !sockets.predecessor);
 }
 
 function openNotifier(resources: DisposableStack): readonly [Descriptor, Descriptor] {
@@ -185,13 +196,21 @@ function stop(server: Server): void {
   server.isStopping = true;
   const { sockets, env } = server.options;
   notifySystemd(env, "STOPPING=1");
-  unlinkSockets(sockets);
-  endAll(server);
+  // Another server listens there: the one to be replaced, or the one that replaces this.
+  const isShared = server.successor !== undefined || (sockets.predecessor !== undefined && !server.isReady);
+  if (!isShared) unlinkSockets(sockets);
+  endWorkers(server);
+  // A worker that finishes its call has the listener open. systemd keeps its own for the next server.
+  if (!isShared && !sockets.isActivated) refuseConnections(sockets.listener.fd);
+  closeSockets(server);
 }
 
-function endAll({ options: { sockets }, workers }: Server): void {
-  for (const socket of [sockets.listener, sockets.control]) socket[Symbol.dispose]();
+function endWorkers({ workers }: Server): void {
   for (const pid of workers.keys()) endWorker(pid);
+}
+
+function closeSockets({ options: { sockets } }: Server): void {
+  for (const socket of [sockets.listener, sockets.control]) socket[Symbol.dispose]();
 }
 
 function answerControl(server: Server): void {
@@ -201,13 +220,13 @@ function answerControl(server: Server): void {
   const bytes = awaitReadable(connection.fd, QUESTION_TIMEOUT_MS) &&
     receivePacket(connection.fd, new Uint8Array(64)).bytes;
   const question = bytes ? new TextDecoder().decode(bytes) : "";
-  if (question === QUESTIONS.replace) {
-    server.successor?.[Symbol.dispose]();
+  if (question === QUESTIONS.replace && !server.successor) {
     server.successor = connection;
     const fds = [sockets.listener.fd, sockets.control.fd];
     ignoreErrors(CLOSED_CODES, () => sendDescriptors(connection.fd, Uint8Array.of(sockets.isActivated ? 1 : 0), fds));
     return;
   }
+  if (question === QUESTIONS.replace) sendPacket(connection.fd, Uint8Array.of(0));
   if (question === QUESTIONS.status) {
     const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => pid !== 0);
     sendPacket(connection.fd, new TextEncoder().encode(formatStatus(records, server.endedWorkers)));
@@ -222,5 +241,6 @@ function finishTakeover(server: Server, successor: Descriptor): void {
   server.successor = undefined;
   if (new TextDecoder().decode(bytes) !== QUESTIONS.ready) return;
   server.isStopping = true;
-  endAll(server);
+  endWorkers(server);
+  closeSockets(server);
 }

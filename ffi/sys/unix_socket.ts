@@ -4,6 +4,7 @@ import { type Descriptor, descriptor, removeFile, renameFile } from "./file.ts";
 import { newReceivedMessage, scmRightsMessage, sys } from "./libc.ts";
 import { AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET } from "./uapi.ts";
 
+const SYS_shutdown = process.arch === "arm64" ? 210 : 48;
 // asm-generic/socket.h, linux/socket.h
 const SO_TYPE = 3;
 const SO_PEERCRED = 17;
@@ -80,6 +81,18 @@ export function isPacketSocket(fd: number): boolean {
 /** Waits for a connection. */
 export function acceptConnection(fd: number): Descriptor {
   return descriptor(sys.accept4(fd, null, null, SOCK_CLOEXEC));
+}
+
+/** Refuses those who connect from now on, and those who wait. */
+export function refuseConnections(fd: number): void {
+  const SHUT_RD = null;
+  sys.syscall(SYS_shutdown, fd, SHUT_RD, 0, 0);
+  for (;;) {
+    // It fails once nobody waits.
+    const connection = ignoreErrors(["EINVAL"], () => acceptConnection(fd));
+    if (!connection) return;
+    connection[Symbol.dispose]();
+  }
 }
 
 export function peerCredentials(fd: number): PeerCredentials {
