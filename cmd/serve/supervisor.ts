@@ -1,5 +1,5 @@
-import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
+import { ignoreErrors, ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { type Descriptor, descriptor, readAvailable, readText } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { awaitReadable, pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startThisProgram } from "../../ffi/sys/process.ts";
@@ -40,8 +40,8 @@ export interface ServerOptions {
 const MIN_WORKERS = 2;
 /** So long all workers are busy before another is started. */
 const BUSY_MS = 20;
-/** A call that takes longer waits for something. */
-const LONG_CALL_MS = 100;
+/** Beyond one worker for each processor, another helps only if the calls wait for something else. */
+const MAX_ACTIVE_SHARE = 0.6;
 const EXTRA_WORKER_IDLE_MS = 60_000;
 /** After a worker that ended before it was warm. */
 const RESTART_DELAY_MS = 1000;
@@ -59,8 +59,8 @@ interface Server {
   readonly workers: Map<number, number>;
   /** What ended workers counted. */
   readonly endedWorkers: WorkerRecord;
-  /** Times are those of `performance.now()`. */
-  allBusySince: number | undefined;
+  /** Since when all workers are busy. Times are those of `performance.now()`. */
+  busy: { readonly since: number; readonly activeMs: number } | undefined;
   lastAllBusy: number;
   nextStart: number;
   isReady: boolean;
@@ -78,7 +78,7 @@ export function supervise(options: ServerOptions): void {
   const server: Server = {
     ...{ options, notifier: notifier.fd, workers: new Map(), endedWorkers: newWorkerRecord(0) },
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
-    ...{ allBusySince: undefined, lastAllBusy: -Infinity, nextStart: 0 },
+    ...{ busy: undefined, lastAllBusy: -Infinity, nextStart: 0 },
     ...{ isReady: false, isStopping: false, successor: undefined },
   };
   const watchdogMs = watchdogIntervalMs(env) ?? Infinity;
@@ -122,14 +122,17 @@ function adjustWorkers(server: Server): number {
   }
   if (records.every(({ state }) => state === BUSY)) {
     server.lastAllBusy = now;
-    server.allBusySince ??= now;
     if (workers.size === maxWorkers) return Infinity;
-    const isBusyLong = now - server.allBusySince >= BUSY_MS;
-    if (!isBusyLong || !couldUseAnother(records)) return BUSY_MS;
+    server.busy ??= { since: now, activeMs: activeMs(records) };
+    const busyMs = now - server.busy.since;
+    if (busyMs < BUSY_MS) return BUSY_MS - busyMs;
+    const share = (activeMs(records) - server.busy.activeMs) / (busyMs * records.length);
+    server.busy = undefined;
+    if (records.length >= navigator.hardwareConcurrency && share > MAX_ACTIVE_SHARE) return BUSY_MS;
     startWorker(server);
     return Infinity;
   }
-  server.allBusySince = undefined;
+  server.busy = undefined;
   if (workers.size === MIN_WORKERS) return Infinity;
   const keepMs = server.lastAllBusy + EXTRA_WORKER_IDLE_MS - now;
   if (keepMs > 0) return keepMs;
@@ -138,10 +141,14 @@ function adjustWorkers(server: Server): number {
   return EXTRA_WORKER_IDLE_MS;
 }
 
-/** Another worker than there are processors helps only if the calls wait. */
-function couldUseAnother(records: readonly WorkerRecord[]): boolean {
-  const now = performance.timeOrigin + performance.now();
-  return records.length < navigator.hardwareConcurrency || records.every(({ since }) => now - since > LONG_CALL_MS);
+/** How long workers have run or waited for a processor, together. @see Documentation/scheduler/sched-stats.rst */
+function activeMs(records: readonly WorkerRecord[]): number {
+  return records.reduce((total, { pid }) => {
+    const [runNs = 0, waitNs = 0] = (ignoreSystemErrors(() => readText(`/proc/${pid}/schedstat`)) ?? "").split(" ").map(
+      Number,
+    );
+    return total + (runNs + waitNs) / 1e6;
+  }, 0);
 }
 
 function becomeReady(server: Server): void {
@@ -158,7 +165,10 @@ function startWorker(server: Server): void {
   const { options: { sockets, maxWorkers, logFormat }, table, workers, notifier } = server;
   const used = new Set(workers.values());
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
-  const workerOptions: WorkerOptions = { serverPid: process.pid, slot, slots: maxWorkers, logFormat };
+  const workerOptions: WorkerOptions = {
+    ...{ serverPid: process.pid, slot, slots: maxWorkers, logFormat },
+    warmUp: workers.size < MIN_WORKERS,
+  };
   const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier];
   const pid = startThisProgram([WORKER_NAME, JSON.stringify(workerOptions)], [], fds);
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));

@@ -10,7 +10,6 @@ import {
   removeFile,
 } from "../../ffi/sys/file.ts";
 import { packetSocketPair, sendDescriptors, sendPacket } from "../../ffi/sys/unix_socket.ts";
-import { loadPlugins } from "../../plugins/registry.ts";
 import { COMMIT_MESSAGE, formatRequest } from "./call.ts";
 
 const DIRECTORY = "/run/warm-up";
@@ -33,7 +32,6 @@ const NETWORK = { cniVersion: "1.0.0", name: "warm-up" };
 
 /** Serves calls of the common kinds, as a shim sends them, on a host that ends with them. */
 export async function warmUp(serve: (connection: Descriptor) => Promise<void>): Promise<void> {
-  await loadPlugins();
   await onScratchHost(async (container) => {
     ensureDirectory(DIRECTORY);
     const runCall = async (words: readonly string[], env: Readonly<Record<string, string>>, stdin: object) => {

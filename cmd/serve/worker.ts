@@ -1,6 +1,7 @@
 /** A worker of the server: it serves one call at a time, as a process of its own would. @module */
 import { enterNetns } from "../../ffi/netns.ts";
-import { copyDescriptor, openFile, writeAll } from "../../ffi/sys/file.ts";
+import { copyDescriptor, type Descriptor, openFile, reopen, writeAll } from "../../ffi/sys/file.ts";
+import { lockByte } from "../../ffi/sys/byte_lock.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { setCaller } from "../../ffi/sys/caller.ts";
@@ -15,6 +16,8 @@ import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../../ffi/sys/uapi.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { signalOnInput, stopSignalOnInput } from "../../ffi/sys/signal_on_input.ts";
 import { acceptConnection } from "../../ffi/sys/unix_socket.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { COMMAND_NAME } from "../installed_file.ts";
 import { printUncaughtError, runProgram } from "../program.ts";
 import { type ShimCall, takeCall } from "./call.ts";
 import { logCall } from "./call_log.ts";
@@ -44,12 +47,8 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   blockForGood([SIGHUP, SIGINT, SIGUSR2, SIGTERM]);
   sys.prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (sys.getppid() !== options.serverPid) return 0;
-  await warmUp(async (connection) => {
-    using home = openHome();
-    const call = takeCall(connection, home.whereabouts);
-    if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
-    await serveCall(call, home);
-  });
+  await loadPlugins();
+  if (options.warmUp) await warmUp(serveForWarmUp);
   using home = openHome();
   const record = newWorkerRecord(process.pid);
   setState(record, IDLE, options);
@@ -71,6 +70,13 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   return 0;
 }
 
+async function serveForWarmUp(connection: Descriptor): Promise<void> {
+  using home = openHome();
+  const call = takeCall(connection, home.whereabouts);
+  if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
+  await serveCall(call, home);
+}
+
 function setState(record: WorkerRecord, state: number, { slot }: WorkerOptions): void {
   record.state = state;
   record.since = performance.timeOrigin + performance.now();
@@ -88,6 +94,8 @@ interface Home extends Disposable {
   readonly root: number;
   readonly netns: number;
   readonly nothing: number;
+  /** A file whose bytes are locks. */
+  readonly locks: number;
   /** Standard error of the server. */
   readonly log: number;
   readonly netnsIdentity: string;
@@ -95,10 +103,14 @@ interface Home extends Disposable {
 }
 
 function openHome(): Home {
-  const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), copyDescriptor(2)];
-  const [root, netns, nothing, log] = files.map(({ fd }) => fd) as [number, number, number, number];
+  const files = [
+    ...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile),
+    // Workers would share the locks of the descriptor that they share.
+    ...[reopen(TABLE), copyDescriptor(2)],
+  ];
+  const [root, netns, nothing, locks, log] = files.map(({ fd }) => fd) as [number, number, number, number, number];
   return {
-    ...{ root, netns, nothing, log, netnsIdentity: fstat(netns).identity, whereabouts: whereabouts("self") },
+    ...{ root, netns, nothing, locks, log, netnsIdentity: fstat(netns).identity, whereabouts: whereabouts("self") },
     [Symbol.dispose]: () => files.forEach((file) => file[Symbol.dispose]()),
   };
 }
@@ -120,6 +132,7 @@ async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: 
   signalOnInput(call.connection, SIGUSR2);
   // What came before that is no event.
   if (awaitReadable(call.connection, 0)) sys.kill(process.pid, SIGUSR2);
+  using _lock = lockAttachment(call, home.locks);
   const status = await runProgram({
     ...call,
     findWorkingDirectory: () => process.cwd(),
@@ -135,6 +148,17 @@ async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: 
   call.end(status);
   call[Symbol.dispose]();
   log?.(status, performance.now() - startedAt);
+}
+
+/**
+ * Lets a DEL wait while the ADD of a killed caller is undone. Other plugins of the attachment are other locks: a plugin may
+ * start a program that calls another.
+ */
+function lockAttachment({ programName, env }: ShimCall, locks: number): Disposable | undefined {
+  const { CNI_COMMAND, CNI_CONTAINERID, CNI_IFNAME } = env;
+  if (programName === COMMAND_NAME || (CNI_COMMAND !== "ADD" && CNI_COMMAND !== "DEL")) return undefined;
+  const hash = Bun.hash.wyhash([programName, CNI_CONTAINERID, CNI_IFNAME].join("\0"));
+  return lockByte(locks, hash >> 1n);
 }
 
 /** A caller that is gone asks for the same as one that is told to end. */

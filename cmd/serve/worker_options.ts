@@ -8,4 +8,6 @@ export interface WorkerOptions {
   readonly slot: number;
   readonly slots: number;
   readonly logFormat: "text" | "json";
+  /** A worker that is needed at once does without. */
+  readonly warmUp: boolean;
 }
