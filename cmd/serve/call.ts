@@ -59,45 +59,39 @@ export function takeCall(connection: Descriptor, serverWhereabouts: string): Shi
 function receiveCall(connection: Descriptor, serverWhereabouts: string): ShimCall | Refusal {
   const { fd } = connection;
   const credentials = peerCredentials(fd);
-  if (!isAllowed(credentials, serverWhereabouts)) return "notAllowed";
-  if (!awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
+  const allowed = isAllowed(credentials, serverWhereabouts);
+  if (allowed === false) return "notAllowed";
+  if (!allowed || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
+  const request = parseRequest(receivePacket(fd, buffer).bytes);
+  if (typeof request === "string") return request;
+  if (!sendPacket(fd, Uint8Array.of(OFFER)) || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
   const { bytes, fds } = receivePacket(fd, buffer, FD_COUNT);
-  const call = parseRequest(bytes, fds, connection, credentials.pid);
-  if (typeof call === "string") {
-    for (const received of fds) sys.close(received);
-    return call;
-  }
-  if (isCommitted(fd)) return call;
-  call[Symbol.dispose]();
+  if (bytes[0] === COMMIT && fds.length === FD_COUNT) return newCall(request, credentials.pid, connection, fds);
+  for (const received of fds) sys.close(received);
   return "gone";
 }
 
-function isCommitted(fd: number): boolean {
-  return sendPacket(fd, Uint8Array.of(OFFER)) && awaitReadable(fd, ANSWER_TIMEOUT_MS) &&
-    receivePacket(fd, buffer).bytes[0] === COMMIT;
-}
+type ShimRequest = Pick<ShimCall, "programName" | "argv" | "env" | "umask" | "parentPid" | "startTime">;
 
-function parseRequest(
-  bytes: Uint8Array,
-  fds: readonly number[],
-  connection: Descriptor,
-  pid: number,
-): ShimCall | Refusal {
+function parseRequest(bytes: Uint8Array): ShimRequest | Refusal {
   if (bytes.length < HEADER_BYTES) return "gone";
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const [version = 0, umask = 0, parentPid = 0, argc = 0] = [0, 4, 8, 12].map((at) => view.getUint32(at, true));
-  if (version !== PROTOCOL_VERSION || fds.length !== FD_COUNT) return "otherVersion";
+  if (version !== PROTOCOL_VERSION) return "otherVersion";
   const words = new TextDecoder().decode(bytes.subarray(HEADER_BYTES)).split("\0").slice(0, -1);
   const [programPath = "", ...argv] = words.slice(0, argc);
   const programName = programPath.slice(programPath.lastIndexOf("/") + 1);
   if (!hasPlugin(programName) && programName !== COMMAND_NAME) return "notServed";
+  const env = parseEnvironment(words.slice(argc));
+  return { programName, argv, env, umask, parentPid, startTime: view.getBigUint64(16, true) };
+}
+
+function newCall(request: ShimRequest, pid: number, connection: Descriptor, fds: readonly number[]): ShimCall {
   const [stdin, stdout, stderr, workingDirectory, netns] = fds as readonly [number, number, number, number, number];
   const { fd } = connection;
   return {
-    ...{ programName, argv, pid, umask, parentPid, connection: fd },
+    ...{ ...request, pid, connection: fd },
     descriptors: { stdin, stdout, stderr, workingDirectory, netns },
-    env: parseEnvironment(words.slice(argc)),
-    startTime: view.getBigUint64(16, true),
     readSignal: () => readSignal(fd),
     announceOutput: () => void sendPacket(fd, Uint8Array.of(OUTPUT)),
     end: (status) => void sendPacket(fd, Uint8Array.of(END, status)),
@@ -108,7 +102,7 @@ function parseRequest(
   };
 }
 
-/** A request of this process, without descriptors. */
+/** A request of this process. */
 export function formatRequest(words: readonly string[], env: Readonly<Record<string, string>>): Uint8Array {
   const strings = [...words, ...Object.entries(env).map(([name, value]) => `${name}=${value}`)];
   const text = new TextEncoder().encode(strings.map((string) => `${string}\0`).join(""));

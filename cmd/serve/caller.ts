@@ -15,13 +15,19 @@ export function whereabouts(pid: number | "self"): string {
   return SHARED_FILES.map((name) => ignoreSystemErrors(() => findStat(`/proc/${pid}/${name}`)?.identity)).join();
 }
 
-/** Whether a caller could do the same as the server: it is root, has the capabilities, and is where the server is. */
-export function isAllowed({ pid, uid }: PeerCredentials, serverWhereabouts: string): boolean {
-  return uid === 0 && hasCapabilities(pid) && whereabouts(pid) === serverWhereabouts;
+/**
+ * Whether a caller could do the same as the server: it is root, has the capabilities, and is where the server is;
+ * `undefined` if it has ended.
+ */
+export function isAllowed({ pid, uid }: PeerCredentials, serverWhereabouts: string): boolean | undefined {
+  // 0: the server does not see its number.
+  if (uid !== 0 || pid === 0) return false;
+  const status = ignoreSystemErrors(() => readText(`/proc/${pid}/status`));
+  if (status === undefined || /^State:\tZ/m.test(status)) return undefined;
+  return hasCapabilities(status) && whereabouts(pid) === serverWhereabouts;
 }
 
-function hasCapabilities(pid: number): boolean {
-  const status = ignoreSystemErrors(() => readText(`/proc/${pid}/status`)) ?? "";
+function hasCapabilities(status: string): boolean {
   const [, digits = "0"] = /^CapEff:\t[0-9a-f]*([0-9a-f]{8})$/m.exec(status) ?? [];
   const capabilities = parseInt(digits, 16);
   return [CAP_NET_ADMIN, CAP_SYS_ADMIN].every((capability) => capabilities >> capability & 1);

@@ -89,8 +89,8 @@ function sendCall(
     ...[resources.use(openFile(STDIN)), stdout, stdout],
     ...[resources.use(openFile("/")), resources.use(openFile("/proc/thread-self/ns/net"))],
   ];
-  sendDescriptors(shim.fd, formatRequest(words, env), fds.map(({ fd }) => fd));
-  sendPacket(shim.fd, COMMIT_MESSAGE);
+  sendPacket(shim.fd, formatRequest(words, env));
+  sendDescriptors(shim.fd, COMMIT_MESSAGE, fds.map(({ fd }) => fd));
   const owned = resources.move();
   return { server, [Symbol.dispose]: () => owned.dispose() };
 }

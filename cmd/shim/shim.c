@@ -5,9 +5,10 @@
  * No libc: it starts in the time that the kernel needs for a static program.
  *
  * Messages, on a socket of type SOCK_SEQPACKET:
- *   request  struct request, then argv and the environment as strings; descriptors 0, 1, 2, working directory, netns
+ *   request  struct request, then argv and the environment as strings
  *   OFFER    from the server, which does nothing and reads no stdin before COMMIT
- *   COMMIT   from here on the call is the server's alone, and never run again
+ *   COMMIT   with descriptors 0, 1, 2, working directory, netns; from here on the call is the server's alone, and never
+ *            run again. Descriptors in a request that nobody receives would keep the caller's pipes open.
  *   SIGNAL   with the number of a signal that asks this process to end; the server undoes an ADD
  *   OUTPUT   from the server: it is about to write to standard output
  *   END      from the server, with the exit status
@@ -29,6 +30,7 @@
 #define DEFAULT_SOCKET "/run/cni/cni.sock"
 #define FULL_BINARY "cni-full"
 #define OFFER_TIMEOUT_MS 1000
+#define FD_COUNT 5
 /* sigset_t of the kernel, without that of libc. */
 #define SIGSET_BYTES 8
 
@@ -171,23 +173,32 @@ static long send_request(long server, uint32_t argc, char **argv, char **envp) {
   char **last = *envp ? envp : argv + argc - 1;
   while (*envp && last[1]) last++;
   struct iovec parts[2] = {{&request, sizeof request}, {argv[0], (size_t)(*last + length(*last) + 1 - argv[0])}};
-  struct {
-    struct cmsghdr header;
-    int fds[5];
-  } control = {{CMSG_LEN(sizeof control.fds), SOL_SOCKET, SCM_RIGHTS}, {0, 1, 2}};
-  control.fds[3] = (int)sys5(openat, AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0);
-  control.fds[4] = (int)sys5(openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC, 0, 0);
-  struct msghdr message = {0, 0, parts, 2, &control, sizeof control, 0};
+  struct msghdr message = {0, 0, parts, 2, 0, 0, 0};
   return sys(sendmsg, server, &message, MSG_NOSIGNAL);
 }
 
-/* Hands the call over; from the commit on it is the server's. Returns 0 if the server does not take it. */
-static int is_taken(long server, uint32_t argc, char **argv, char **envp) {
+/* Asks the server to take the call, and opens what a commit passes meanwhile. Returns 0 if it does not. */
+static int is_offered(long server, uint32_t argc, char **argv, char **envp, int *fds) {
   const struct timespec timeout = {OFFER_TIMEOUT_MS / 1000, OFFER_TIMEOUT_MS % 1000 * 1000000};
   struct pollfd ready = {(int)server, POLLIN, 0};
   char message = 0;
-  return send_request(server, argc, argv, envp) > 0 && await(&ready, 1, &timeout) > 0 &&
-         sys5(recvfrom, server, &message, 1, 0, 0) == 1 && message == OFFER;
+  if (send_request(server, argc, argv, envp) <= 0) return 0;
+  fds[3] = (int)sys5(openat, AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0);
+  fds[4] = (int)sys5(openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC, 0, 0);
+  return await(&ready, 1, &timeout) > 0 && sys5(recvfrom, server, &message, 1, 0, 0) == 1 && message == OFFER;
+}
+
+/* From here on the call is the server's. Returns 0 if that fails, as with a standard stream that is closed. */
+static int commit(long server, const int *fds) {
+  static char message = COMMIT;
+  struct iovec part = {&message, 1};
+  struct {
+    struct cmsghdr header;
+    int fds[FD_COUNT];
+  } control = {{CMSG_LEN(sizeof control.fds), SOL_SOCKET, SCM_RIGHTS}, {0}};
+  for (size_t i = 0; i < FD_COUNT; i++) control.fds[i] = fds[i];
+  struct msghdr header = {0, 0, &part, 1, &control, sizeof control, 0};
+  return sys(sendmsg, server, &header, MSG_NOSIGNAL) == 1;
 }
 
 /* Blocks the signals that ask a process to end, without those that are ignored. */
@@ -203,9 +214,11 @@ static uint64_t block_signals(void) {
   return set;
 }
 
+static void unblock_signals(uint64_t set) { sys5(rt_sigprocmask, SIG_UNBLOCK, &set, 0, SIGSET_BYTES, 0); }
+
 /* Ends as the signal asked. A second one ends this process at once, and the server goes on. */
 __attribute__((noreturn)) static void end_by(long signal, uint64_t blocked) {
-  sys5(rt_sigprocmask, SIG_UNBLOCK, &blocked, 0, SIGSET_BYTES, 0);
+  unblock_signals(blocked);
   sys(kill, sys(getpid, 0, 0, 0), signal, 0);
   quit(128 + signal);
 }
@@ -229,14 +242,17 @@ void start(long *stack) {
   uint32_t argc = (uint32_t)*stack;
   char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
   long server = argc > 0 && is_served(argv, envp) ? connect_to_server(envp) : -1;
-  if (server < 0 || !is_taken(server, argc, argv, envp)) run_full(argv, envp);
+  int fds[FD_COUNT] = {0, 1, 2};
+  if (server < 0 || !is_offered(server, argc, argv, envp, fds)) run_full(argv, envp);
 
   uint64_t blocked = block_signals();
-  static const char commit = COMMIT;
+  if (!commit(server, fds)) {
+    unblock_signals(blocked);
+    run_full(argv, envp);
+  }
   /* Without POLLIN, this process sleeps until the server closes the connection, and reads all messages then. */
   struct pollfd ready[2] = {{(int)server, 0, 0},
                             {(int)sys5(signalfd4, -1, &blocked, SIGSET_BYTES, SFD_CLOEXEC, 0), POLLIN, 0}};
-  sys5(sendto, server, &commit, 1, MSG_NOSIGNAL, 0);
   long signal = 0;
   while (await(ready, 2, 0), !ready[0].revents) {
     if (!(ready[1].revents & POLLIN)) continue;
