@@ -130,8 +130,8 @@ async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: 
     readSignal: () => readSignalName(call),
   });
   signalOnInput(call.connection, SIGUSR2);
-  // What came before that is no event.
-  if (awaitReadable(call.connection, 0)) sys.kill(process.pid, SIGUSR2);
+  // What came before that is no event. Only this thread: others of the runtime may not block the signal.
+  if (awaitReadable(call.connection, 0)) sys.raise(SIGUSR2);
   using _lock = lockAttachment(call, home.locks);
   const status = await runProgram({
     ...call,

@@ -77,6 +77,7 @@ const SIGNATURES = {
   unshare: ["i32", "i32"],
   write: ["i64_fast", "i32", "ptr", "i64_fast"],
   kill: ["i32", "i32", "i32"],
+  raise: ["i32", "i32"],
   lseek: ["i64_fast", "i32", "i64_fast", "i32"],
   pipe2: ["i32", "ptr", "i32"],
   posix_spawn: ["i32", "ptr", "cstring", "ptr", "ptr", "ptr", "ptr"],

@@ -50,8 +50,8 @@ export function interruptAfter(timeoutMs: number): TimeLimit {
       sys.sigprocmask(SIG_SETMASK, mask, null);
       const delivered = signals.filter(wasDelivered);
       signals.forEach((signal, i) => sys.sigaction(signal, previousActions[i]!, null));
-      // Pending again.
-      for (const signal of delivered) sys.kill(process.pid, signal);
+      // Pending again, for this thread: others of the runtime may not block it.
+      for (const signal of delivered) sys.raise(signal);
     },
   };
 }
