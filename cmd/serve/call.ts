@@ -75,6 +75,8 @@ type ShimRequest = Pick<ShimCall, "programName" | "argv" | "env" | "umask" | "pa
 
 function parseRequest(bytes: Uint8Array): ShimRequest | Refusal {
   if (bytes.length < HEADER_BYTES) return "gone";
+  // The kernel has cut a longer one.
+  if (bytes.length === buffer.length) return "otherVersion";
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const [version = 0, umask = 0, parentPid = 0, argc = 0] = [0, 4, 8, 12].map((at) => view.getUint32(at, true));
   if (version !== PROTOCOL_VERSION) return "otherVersion";

@@ -151,7 +151,10 @@ static long await(struct pollfd *fds, size_t count, const struct timespec *timeo
   return sys5(ppoll, fds, count, timeout, 0, 0);
 }
 
-/* Connects to the server; a negative number if there is none, or too many wait for it. */
+/*
+ * Connects to the server; a negative number if there is none, or too many wait for it. A descriptor below 3 is that of a
+ * stream that the caller has closed, and would be passed for it.
+ */
 static long connect_to_server(char **envp) {
   struct sockaddr_un address = {AF_UNIX, DEFAULT_SOCKET};
   const char *path = variable(envp, "CNI_SOCKET");
@@ -159,7 +162,7 @@ static long connect_to_server(char **envp) {
   for (size_t i = 0; *path && i <= length(path); i++) address.sun_path[i] = path[i];
   long server = sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   long result = sys(connect, server, &address, sizeof address);
-  return result < 0 ? result : server;
+  return result < 0 || server < 3 ? -1 : server;
 }
 
 static long send_request(long server, uint32_t argc, char **argv, char **envp) {
@@ -216,6 +219,11 @@ static uint64_t block_signals(void) {
 
 static void unblock_signals(uint64_t set) { sys5(rt_sigprocmask, SIG_UNBLOCK, &set, 0, SIGSET_BYTES, 0); }
 
+__attribute__((noreturn)) static void run_full_unblocked(char **argv, char **envp, uint64_t blocked) {
+  unblock_signals(blocked);
+  run_full(argv, envp);
+}
+
 /* Ends as the signal asked. A second one ends this process at once, and the server goes on. */
 __attribute__((noreturn)) static void end_by(long signal, uint64_t blocked) {
   unblock_signals(blocked);
@@ -225,15 +233,20 @@ __attribute__((noreturn)) static void end_by(long signal, uint64_t blocked) {
 
 /* Ends as the server says, or with an error if it ended before it could. */
 __attribute__((noreturn)) static void finish(long server, long signal, uint64_t blocked, char **argv, char **envp) {
-  int has_output = 0;
+  int has_output = 0, is_unread = 0;
   for (;;) {
     unsigned char message[2] = {0, 0};
     long size = sys5(recvfrom, server, message, sizeof message, 0, 0);
-    if (size == -ECONNRESET) continue; /* The server has not read a signal; its messages come next. */
+    if (size == -ECONNRESET) { /* The server has not read the last message; its own come next. */
+      is_unread = 1;
+      continue;
+    }
     if (size > 0 && message[0] == OUTPUT) has_output = 1;
     if (size > 0 && message[0] != END) continue;
     if (signal && (size <= 0 || message[1])) end_by(signal, blocked);
     if (size > 0) quit(message[1]);
+    /* It was the commit: the call has not begun. */
+    if (is_unread) run_full_unblocked(argv, envp, blocked);
     fail(argv, envp, has_output, "11", "The server ended during this call, which may be half done: try again later");
   }
 }
@@ -246,10 +259,7 @@ void start(long *stack) {
   if (server < 0 || !is_offered(server, argc, argv, envp, fds)) run_full(argv, envp);
 
   uint64_t blocked = block_signals();
-  if (!commit(server, fds)) {
-    unblock_signals(blocked);
-    run_full(argv, envp);
-  }
+  if (!commit(server, fds)) run_full_unblocked(argv, envp, blocked);
   /* Without POLLIN, this process sleeps until the server closes the connection, and reads all messages then. */
   struct pollfd ready[2] = {{(int)server, 0, 0},
                             {(int)sys5(signalfd4, -1, &blocked, SIGSET_BYTES, SFD_CLOEXEC, 0), POLLIN, 0}};
