@@ -1,9 +1,11 @@
 /** A call as a shim sends it, see `cmd/shim/shim.c`. @module */
 import { peerCredentials, receivePacket, sendPacket } from "../../ffi/sys/unix_socket.ts";
-import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { EINTR } from "../../ffi/sys/errno.ts";
+import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import type { Descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { POLLIN, POLLOUT } from "../../ffi/sys/uapi.ts";
 import { hasPlugin } from "../../plugins/registry.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import { isAllowed } from "./caller.ts";
@@ -46,6 +48,8 @@ export interface ShimCall extends Disposable {
   /** The number of a signal that the shim was sent; 0 if the shim is gone; `undefined` if there is neither. */
   readSignal(): number | undefined;
   announceOutput(): void;
+  /** @throws {SystemError} `EINTR` if the shim ends meanwhile */
+  awaitWritable(fd: number): void;
   end(status: number): void;
 }
 
@@ -96,6 +100,7 @@ function newCall(request: ShimRequest, pid: number, connection: Descriptor, fds:
     descriptors: { stdin, stdout, stderr, workingDirectory, netns },
     readSignal: () => readSignal(fd),
     announceOutput: () => void sendPacket(fd, Uint8Array.of(OUTPUT)),
+    awaitWritable: (output) => awaitWritable(output, fd),
     end: (status) => void sendPacket(fd, Uint8Array.of(END, status)),
     [Symbol.dispose]() {
       for (const received of fds) sys.close(received);
@@ -124,6 +129,17 @@ function parseEnvironment(entries: readonly string[]): Record<string, string> {
     if (end > 0) env[entry.slice(0, end)] ??= entry.slice(end + 1);
   }
   return env;
+}
+
+/** Nobody would end a worker that waits for the reader of a caller that is gone. */
+function awaitWritable(output: number, connection: number): void {
+  // struct pollfd { int fd; short events; short revents; }
+  const pollfds = new Int32Array([output, POLLOUT, connection, POLLIN]);
+  for (;;) {
+    sys.poll(pollfds, 2, -1);
+    if (pollfds[1]! >> 16 !== 0) return;
+    if (readSignal(connection) === 0) throw new SystemError("write", EINTR);
+  }
 }
 
 function readSignal(fd: number): number | undefined {

@@ -126,7 +126,7 @@ async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: 
   if (isElsewhere) enterNetns(netns);
   resetSignals();
   setCaller({
-    ...{ pid: call.pid, signal: SIGUSR2, announceOutput: call.announceOutput },
+    ...{ pid: call.pid, signal: SIGUSR2, announceOutput: call.announceOutput, awaitWritable: call.awaitWritable },
     readSignal: () => readSignalName(call),
   });
   signalOnInput(call.connection, SIGUSR2);

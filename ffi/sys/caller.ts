@@ -7,6 +7,8 @@ export interface RemoteCaller {
   readSignal(): string | undefined;
   /** Told before a write to its standard output, which it cannot tell from none. */
   announceOutput(): void;
+  /** Waits until a pipe takes 4 KiB. @throws {SystemError} `EINTR` if the caller ends meanwhile */
+  awaitWritable(fd: number): void;
 }
 
 let caller: RemoteCaller | undefined;

@@ -68,10 +68,19 @@ export function printFinalError(text: string): void {
   }
 }
 
+/** A pipe that poll(2) calls writable takes this much without waiting. */
+const PIPE_BUF = 4096;
+
 /** Without executable memory there are no system calls; the error that says so uses `fallback`. */
 function writeOrFallback(fd: number, text: string, fallback: (text: string) => void): void {
   try {
-    writeAll(fd, new TextEncoder().encode(text));
+    const caller = findCaller();
+    let bytes = new TextEncoder().encode(text);
+    for (; caller && bytes.length > 0; bytes = bytes.subarray(PIPE_BUF)) {
+      caller.awaitWritable(fd);
+      writeAll(fd, bytes.subarray(0, PIPE_BUF));
+    }
+    writeAll(fd, bytes);
   } catch (error) {
     if (error instanceof SystemError) throw error;
     fallback(text.trimEnd());

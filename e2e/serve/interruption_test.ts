@@ -1,0 +1,232 @@
+/** Callers and workers that end in the middle of a call: what is done half is undone, or removed by DEL. @module */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ENGINE_ENV, runPlugin } from "../../testing/binary.ts";
+import { linkNames, type Namespaces, newNamespaces, until } from "../../testing/netns.ts";
+import { type CniServer, startServer } from "../../testing/server.ts";
+
+let server: CniServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server[Symbol.dispose]());
+
+const busyWorkers = (): number[] =>
+  server.status().workers.filter(({ state }) => state === "busy").map(({ pid }) => pid);
+const isIdle = (): boolean => server.status().workers.length > 1 && busyWorkers().length === 0;
+
+/** An IPAM plugin that says what it is asked in a file, and waits in ADD until the file "go" is there. */
+const SLOW_IPAM = `#!/bin/sh
+cat >/dev/null
+trap "" TERM
+cd "$(dirname "$0")"
+echo "$CNI_COMMAND" >>log
+[ "$CNI_COMMAND" = ADD ] || exit 0
+while [ ! -e go ]; do sleep 0.01; done
+echo end >>log
+echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'
+`;
+
+interface Workspace extends Namespaces {
+  readonly directory: string;
+  readonly stdin: string;
+  log(): string;
+  start(command: string, wrapper?: readonly string[]): Bun.Subprocess<Blob, "pipe", "pipe">;
+}
+
+function newWorkspace(): Workspace {
+  const namespaces = newNamespaces();
+  const directory = mkdtempSync(join(tmpdir(), "cni-serve-"));
+  writeFileSync(`${directory}/slow`, SLOW_IPAM);
+  chmodSync(`${directory}/slow`, 0o755);
+  const stdin = JSON.stringify({
+    ...{ cniVersion: "1.0.0", name: "web", type: "bridge", bridge: "br9", ipMasq: true, ipam: { type: "slow" } },
+  });
+  const { host, container } = namespaces;
+  return {
+    ...{ ...namespaces, directory, stdin },
+    log: () => existsSync(`${directory}/log`) ? readFileSync(`${directory}/log`, "utf8").replaceAll("\n", " ") : "",
+    start: (command, wrapper = []) =>
+      host.run(() => ({
+        child: Bun.spawn([...wrapper, `${server.bin}/bridge`], {
+          env: {
+            ...{ ...ENGINE_ENV, ...server.env, CNI_PATH: directory },
+            ...{ CNI_COMMAND: command, CNI_CONTAINERID: "c1", CNI_NETNS: container.path },
+          },
+          stdin: new Blob([stdin]),
+          stdout: "pipe",
+          stderr: "pipe",
+        }),
+      })).child,
+    [Symbol.dispose]() {
+      namespaces[Symbol.dispose]();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+const release = ({ directory }: Workspace): void => writeFileSync(`${directory}/go`, "");
+const expectNothingLeft = ({ host, container }: Workspace): void => {
+  expect(linkNames(host).filter((name) => name.startsWith("veth"))).toEqual([]);
+  expect(linkNames(container)).toEqual(["lo"]);
+};
+
+test("an ADD whose caller is killed is undone, and the next DEL waits for that", async () => {
+  using workspace = newWorkspace();
+  const add = workspace.start("ADD");
+  await until(() => workspace.log() === "ADD ");
+  add.kill("SIGKILL");
+  await add.exited;
+  const del = workspace.start("DEL");
+  await until(() => busyWorkers().length === 2);
+  // A DEL that does not wait calls its IPAM plugin within this time.
+  await Bun.sleep(100);
+  expect(workspace.log()).toBe("ADD ");
+  release(workspace);
+  expect(await del.exited).toBe(0);
+  expect(workspace.log()).toMatch(/^ADD (end )?DEL DEL $/);
+  expectNothingLeft(workspace);
+});
+
+test("a DEL by a plugin that an ADD has started does not wait for that ADD", async () => {
+  using workspace = newWorkspace();
+  const nested = `CNI_COMMAND=DEL CNI_SOCKET=${server.socket} ${server.bin}/dummy`;
+  const script = `#!/bin/sh\nconfig=$(cat)\n[ "$CNI_COMMAND" = ADD ] || exit 0
+echo '{"cniVersion":"1.0.0","name":"web","type":"dummy"}' | ${nested} || exit 1
+echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'\n`;
+  writeFileSync(`${workspace.directory}/slow`, script);
+  const before = server.status().served;
+  expect(await workspace.start("ADD").exited).toBe(0);
+  await until(isIdle);
+  expect(server.status().served - before).toBe(2);
+  expect(await workspace.start("DEL").exited).toBe(0);
+  expectNothingLeft(workspace);
+});
+
+test("an ADD whose worker is killed ends with an error at once, and DEL removes what is there", async () => {
+  using workspace = newWorkspace();
+  const add = workspace.start("ADD");
+  await until(() => workspace.log() === "ADD ");
+  const [worker] = busyWorkers();
+  const killedAt = performance.now();
+  process.kill(worker!, "SIGKILL");
+  expect(await add.exited).toBe(1);
+  expect(performance.now() - killedAt).toBeLessThan(5000);
+  expect(JSON.parse(await add.stdout.text())).toMatchObject({ code: 11 });
+  release(workspace);
+  expect(await workspace.start("DEL").exited).toBe(0);
+  expectNothingLeft(workspace);
+  await until(isIdle);
+});
+
+test("an ADD whose caller is told to end is undone before the caller ends", async () => {
+  using workspace = newWorkspace();
+  const add = workspace.start("ADD");
+  await until(() => workspace.log() === "ADD ");
+  add.kill("SIGTERM");
+  await add.exited;
+  expect(add.signalCode).toBe("SIGTERM");
+  expect(JSON.parse(await add.stdout.text()).code).toBeNumber();
+  expectNothingLeft(workspace);
+});
+
+test("an ADD whose answer nobody takes is undone when its caller is gone", async () => {
+  using workspace = newWorkspace();
+  release(workspace);
+  writeFileSync(`${workspace.directory}/stdin`, workspace.stdin);
+  const env = {
+    ...ENGINE_ENV,
+    ...server.env,
+    CNI_PATH: workspace.directory,
+    CNI_COMMAND: "ADD",
+    CNI_CONTAINERID: "c1",
+  };
+  // The pipe is full, and its reader lives on.
+  const script =
+    `(head -c 65536 /dev/zero; exec ${server.bin}/bridge <${workspace.directory}/stdin) | { echo; exec sleep 1000; }`;
+  const shell = workspace.host.run(() => ({
+    child: Bun.spawn(["sh", "-c", script], {
+      env: { ...env, CNI_NETNS: workspace.container.path },
+      stdin: "ignore",
+      stdout: "ignore",
+      stderr: "ignore",
+    }),
+  })).child;
+  await until(() => workspace.log() === "ADD end ");
+  const [shim] = childrenOf(shell.pid, "bridge");
+  await until(() => linkNames(workspace.container).includes("eth0"));
+  process.kill(shim!, "SIGKILL");
+  await until(isIdle);
+  expectNothingLeft(workspace);
+  for (const reader of childrenOf(shell.pid, "sleep")) process.kill(reader, "SIGKILL");
+  await shell.exited;
+});
+
+function childrenOf(pid: number, name: string): number[] {
+  const { stdout } = Bun.spawnSync(["pgrep", "-P", `${pid}`, "-x", name]);
+  return stdout.toString().split("\n").filter((line) => line !== "").map(Number);
+}
+
+test("a caller whose standard input does not end is served when it ends, and costs no other call", async () => {
+  const child = Bun.spawn([`${server.bin}/bridge`], {
+    env: { ...ENGINE_ENV, ...server.env, CNI_COMMAND: "ADD" },
+    stdin: "pipe",
+    stdout: "pipe",
+  });
+  child.stdin.write("{");
+  child.stdin.flush();
+  await until(() => busyWorkers().length === 1);
+  expect(server.runPlugin("bridge")).toEqual(runPlugin("bridge"));
+  child.kill("SIGTERM");
+  await child.exited;
+  expect(child.signalCode).toBe("SIGTERM");
+  await until(isIdle);
+});
+
+test("streams that are closed or cannot be used give the same answer as without the server", () => {
+  const shells = [
+    "<&-",
+    ">&-",
+    "2>&-",
+    "<&- >&-",
+    "<&- >&- 2>&-",
+    "</",
+    ">/dev/full",
+    "2>/dev/full",
+    "</dev/zero",
+    ">/",
+  ];
+  for (const redirection of shells) {
+    for (const CNI_COMMAND of ["VERSION", "ADD"]) {
+      const start = { env: { CNI_COMMAND }, stdin: "{", wrapper: ["sh", "-c", `exec "$@" ${redirection}`, "sh"] };
+      expect({ redirection, ...server.runPlugin("bridge", start) }).toEqual({
+        redirection,
+        ...runPlugin("bridge", start),
+      });
+    }
+  }
+});
+
+test("an environment that fits into no message is that of the call all the same", () => {
+  const env = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`LONG${i}`, "x".repeat(60_000)]));
+  for (const count of [0, 1, 2, 3, 4, 8]) {
+    const start = {
+      env: { ...Object.fromEntries(Object.entries(env).slice(0, count)), CNI_COMMAND: "ADD" },
+      stdin: "{",
+    };
+    expect(server.runPlugin("bridge", start)).toEqual(runPlugin("bridge", start));
+  }
+});
+
+test("a worker that is stopped delays a call by a second at most", () => {
+  for (const worker of server.status().workers) process.kill(worker.pid, "SIGSTOP");
+  try {
+    const startedAt = performance.now();
+    expect(server.runPlugin("bridge")).toEqual(runPlugin("bridge"));
+    expect(performance.now() - startedAt).toBeLessThan(5000);
+  } finally {
+    for (const worker of server.status().workers) process.kill(worker.pid, "SIGCONT");
+  }
+});
