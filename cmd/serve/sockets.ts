@@ -28,6 +28,7 @@ export interface ServerSockets {
 const LOCK_TIMEOUT_MS = 5000;
 const ANSWER_TIMEOUT_MS = 5000;
 
+export const lockPath = (path: string): string => `${path}.lock`;
 const controlPath = (path: string): string => `${path}.control`;
 
 /**
@@ -41,7 +42,7 @@ export function openSockets(
   env: Readonly<Record<string, string | undefined>>,
 ): ServerSockets {
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
-  using _lock = lockFile(`${path}.lock`, { timeoutMs: LOCK_TIMEOUT_MS });
+  using _lock = lockFile(lockPath(path), { timeoutMs: LOCK_TIMEOUT_MS });
   const predecessor = connectForPackets(controlPath(path));
   if (predecessor && replace) return takeOver(path, predecessor);
   if (predecessor) {

@@ -1,7 +1,7 @@
 import { ignoreErrors, ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { type Descriptor, descriptor, readAvailable, readText } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { awaitReadable, pollAny } from "../../ffi/sys/poll.ts";
+import { pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startThisProgram } from "../../ffi/sys/process.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
@@ -12,7 +12,7 @@ import {
   sendDescriptors,
   sendPacket,
 } from "../../ffi/sys/unix_socket.ts";
-import { QUESTIONS, type ServerSockets, unlinkSockets } from "./sockets.ts";
+import { lockPath, QUESTIONS, type ServerSockets, unlinkSockets } from "./sockets.ts";
 import { formatStatus } from "./status.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
 import { WORKER_NAME, type WorkerOptions } from "./worker_options.ts";
@@ -45,8 +45,8 @@ const MAX_ACTIVE_SHARE = 0.6;
 const EXTRA_WORKER_IDLE_MS = 60_000;
 /** After a worker that ended before it was warm. */
 const RESTART_DELAY_MS = 1000;
-/** A client asks as soon as it has connected. */
-const QUESTION_TIMEOUT_MS = 1000;
+/** The oldest leaves when more connect and ask nothing. */
+const MAX_CLIENTS = 16;
 /** The other side is gone. */
 const CLOSED_CODES = ["EPIPE", "ECONNRESET"];
 
@@ -65,6 +65,8 @@ interface Server {
   nextStart: number;
   isReady: boolean;
   isStopping: boolean;
+  /** Connections that have not asked yet: the server never waits for them. */
+  readonly clients: Set<Descriptor>;
   /** The connection of a server that takes over. */
   successor: Descriptor | undefined;
 }
@@ -79,20 +81,24 @@ export function supervise(options: ServerOptions): void {
     ...{ options, notifier: notifier.fd, workers: new Map(), endedWorkers: newWorkerRecord(0) },
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
     ...{ busy: undefined, lastAllBusy: -Infinity, nextStart: 0 },
-    ...{ isReady: false, isStopping: false, successor: undefined },
+    ...{ isReady: false, isStopping: false, clients: new Set(), successor: undefined },
   };
   const watchdogMs = watchdogIntervalMs(env) ?? Infinity;
   while (!server.isStopping || server.workers.size > 0) {
     const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
-    const controls = isListening(server) ? [sockets.control.fd, ...server.successor ? [server.successor.fd] : []] : [];
+    const { clients, successor } = server;
+    const controls = isListening(server) ? [sockets.control, ...clients, ...successor ? [successor] : []] : [];
     const timeoutMs = Math.ceil(Math.min(waitMs, watchdogMs));
-    const ready = pollAny([signals.fd, notified.fd, ...controls], timeoutMs === Infinity ? -1 : timeoutMs);
+    const fds = [signals, notified, ...controls].map(({ fd }) => fd);
+    const ready = pollAny(fds, timeoutMs === Infinity ? -1 : timeoutMs);
     notifySystemd(env, "WATCHDOG=1");
     if (ready.includes(notified.fd)) readAvailable(notified.fd);
     if (ready.includes(signals.fd) && signals.read() !== SIGCHLD) stop(server);
     reapWorkers(server);
-    if (ready.includes(sockets.control.fd)) answerControl(server);
-    if (server.successor && ready.includes(server.successor.fd)) finishTakeover(server, server.successor);
+    if (server.isStopping) continue;
+    for (const client of clients) if (ready.includes(client.fd)) answerClient(server, client);
+    if (successor && ready.includes(successor.fd)) finishTakeover(server, successor);
+    if (!server.isStopping && ready.includes(sockets.control.fd)) acceptClient(server);
   }
 }
 
@@ -166,7 +172,7 @@ function startWorker(server: Server): void {
   const used = new Set(workers.values());
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
   const workerOptions: WorkerOptions = {
-    ...{ serverPid: process.pid, slot, slots: maxWorkers, logFormat },
+    ...{ serverPid: process.pid, slot, slots: maxWorkers, lockPath: lockPath(sockets.path), logFormat },
     warmUp: workers.size < MIN_WORKERS,
   };
   const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier];
@@ -223,13 +229,18 @@ function closeSockets({ options: { sockets } }: Server): void {
   for (const socket of [sockets.listener, sockets.control]) socket[Symbol.dispose]();
 }
 
-function answerControl(server: Server): void {
-  const { sockets, maxWorkers } = server.options;
-  const connection = acceptConnection(sockets.control.fd);
-  // One that stops before it asks must not stop this process.
-  const bytes = awaitReadable(connection.fd, QUESTION_TIMEOUT_MS) &&
-    receivePacket(connection.fd, new Uint8Array(64)).bytes;
-  const question = bytes ? new TextDecoder().decode(bytes) : "";
+function acceptClient({ options: { sockets }, clients }: Server): void {
+  clients.add(acceptConnection(sockets.control.fd));
+  if (clients.size <= MAX_CLIENTS) return;
+  const [oldest] = clients;
+  clients.delete(oldest!);
+  oldest![Symbol.dispose]();
+}
+
+function answerClient(server: Server, connection: Descriptor): void {
+  const { options: { sockets, maxWorkers }, clients } = server;
+  clients.delete(connection);
+  const question = new TextDecoder().decode(receivePacket(connection.fd, new Uint8Array(64)).bytes);
   if (question === QUESTIONS.replace && !server.successor) {
     server.successor = connection;
     const fds = [sockets.listener.fd, sockets.control.fd];

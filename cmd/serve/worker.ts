@@ -1,6 +1,6 @@
 /** A worker of the server: it serves one call at a time, as a process of its own would. @module */
 import { enterNetns } from "../../ffi/netns.ts";
-import { copyDescriptor, type Descriptor, openFile, reopen, writeAll } from "../../ffi/sys/file.ts";
+import { copyDescriptor, type Descriptor, openFile, openReadWrite, writeAll } from "../../ffi/sys/file.ts";
 import { lockByte } from "../../ffi/sys/byte_lock.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
@@ -48,8 +48,9 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   sys.prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();
-  if (options.warmUp) await warmUp(serveForWarmUp);
-  using home = openHome();
+  using locks = openReadWrite(options.lockPath);
+  if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd));
+  using home = openHome(locks.fd);
   const record = newWorkerRecord(process.pid);
   setState(record, IDLE, options);
   notify();
@@ -70,8 +71,8 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   return 0;
 }
 
-async function serveForWarmUp(connection: Descriptor): Promise<void> {
-  using home = openHome();
+async function serveForWarmUp(connection: Descriptor, locks: number): Promise<void> {
+  using home = openHome(locks);
   const call = takeCall(connection, home.whereabouts);
   if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
   await serveCall(call, home);
@@ -94,7 +95,7 @@ interface Home extends Disposable {
   readonly root: number;
   readonly netns: number;
   readonly nothing: number;
-  /** A file whose bytes are locks. */
+  /** A file whose bytes are locks of attachments. Other servers at this socket use it too. */
   readonly locks: number;
   /** Standard error of the server. */
   readonly log: number;
@@ -102,13 +103,9 @@ interface Home extends Disposable {
   readonly whereabouts: string;
 }
 
-function openHome(): Home {
-  const files = [
-    ...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile),
-    // Workers would share the locks of the descriptor that they share.
-    ...[reopen(TABLE), copyDescriptor(2)],
-  ];
-  const [root, netns, nothing, locks, log] = files.map(({ fd }) => fd) as [number, number, number, number, number];
+function openHome(locks: number): Home {
+  const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), copyDescriptor(2)];
+  const [root, netns, nothing, log] = files.map(({ fd }) => fd) as [number, number, number, number];
   return {
     ...{ root, netns, nothing, locks, log, netnsIdentity: fstat(netns).identity, whereabouts: whereabouts("self") },
     [Symbol.dispose]: () => files.forEach((file) => file[Symbol.dispose]()),

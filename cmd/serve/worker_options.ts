@@ -7,6 +7,8 @@ export interface WorkerOptions {
   /** In the table of workers. */
   readonly slot: number;
   readonly slots: number;
+  /** A file whose locks tell which ADDs run, in this server and in the one that takes its place. */
+  readonly lockPath: string;
   readonly logFormat: "text" | "json";
   /** A worker that is needed at once does without. */
   readonly warmUp: boolean;

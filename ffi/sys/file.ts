@@ -158,11 +158,6 @@ export function openReadWrite(path: string): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0));
 }
 
-/** Opens the file of a descriptor anew, with a position and locks of its own. */
-export function reopen(fd: number): Descriptor {
-  return descriptor(sys.open(`/proc/self/fd/${fd}`, O_RDWR | O_CLOEXEC, 0));
-}
-
 export function createReadWrite(path: string, mode = 0o600): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 }
