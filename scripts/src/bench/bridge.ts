@@ -56,7 +56,7 @@ function recordBridge(bench: BenchWorkspace) {
   const { host } = hostWithContainer(bench, bench.exec, network);
   const own = hostWithContainer(bench, bench.exec, ownNetwork);
   const sample = newBenchContainer(bench, "sample", 1);
-  const program = recordFloor(bench.state, "bridge", host, sample.namespace, call(network, "add", sample));
+  const program = recordFloor(bench.state, "bridge", host, sample.netns, call(network, "add", sample));
   const nothing = compileNothing(bench.state);
   const undo = ({ path }: Netns) => host.run(() => runSuccessfully(call(network, "del", { ...sample, netns: path })));
   undo(sample.namespace);

@@ -6,6 +6,7 @@ import { runSuccessfully } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
 import { type Floor, recordedOrReason, recordFloor } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
+import { compileMinimal } from "./minimal.ts";
 import { type BenchRow, missingRow, row, verbRows } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, hostWithContainer, newBenchContainer } from "./workspace.ts";
 
@@ -13,50 +14,56 @@ export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
   const [run, exec, reference] = [bench.run, bench.exec, bench.reference].map((invocation, number) => {
     const { side } = hostWithContainer(bench, invocation, chainNetwork(bench, `chain${number}`));
     // Containers live until the row is done: while the kernel removes one, it disturbs what is measured.
-    return (isUdp: boolean) => (round: number) =>
-      side.both(newBenchContainer(bench, `c${round + 1}`, round + 1, isUdp));
+    return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1));
   });
-  const floor = recordedOrReason(() => {
-    const network = chainNetwork(bench, "chain3");
-    return recordChain(bench, hostWithContainer(bench, bench.run, network).host, network, 1);
-  });
+  const floors = recordedOrReason(() => chainFloors(bench, "floor0", false));
   const samples = interleave(bench.rounds, {
-    run: run!(false),
-    exec: exec!(false),
-    reference: reference!(false),
-    ...typeof floor === "string" ? {} : { floor: floor.measure },
+    ...{ run: run!, exec: exec!, reference: reference! },
+    ...typeof floors === "string" ? {} : { replay: floors.replay.measure, minimal: floors.minimal },
     empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
-    runUdp: run!(true),
-    referenceUdp: reference!(true),
   });
   return [
     ...verbRows(samples, "Whole chain by `cni run`", "run", "reference", { atLeast: 10 }),
     ...verbRows(samples, "Whole chain plugin by plugin", "exec", "reference", { atLeast: 5 }),
-    ...typeof floor === "string" ? [missingRow("Whole chain against the floor", floor)] : floorRows(samples, floor),
-    ...verbRows(samples, "Whole chain by `cni run`, one of the ports UDP", "runUdp", "referenceUdp"),
+    ...typeof floors === "string"
+      ? [missingRow("Whole chain against the floor", floors)]
+      : floorRows(samples, floors.replay),
   ];
 }
 
 function floorRows(samples: Samples, { add, del }: Readonly<Record<"add" | "del", Floor>>): readonly BenchRow[] {
   const start = median(samples["empty"]!);
-  const withStart = samples["floor.add"]!.map((value) => value + start);
   const empty = `an empty compiled program takes ${start.toFixed(1)} ms`;
-  const against = (verb: "add" | "del", floor: readonly [string, readonly number[]], atMost: number, note: string) => {
-    const what = `Whole chain by \`cni run\`: ${verb.toUpperCase()} against the floor`;
-    return row(what, "times", samples[`run.${verb}`]!, floor, { atMost, note });
-  };
-  return [
-    against("add", ["C + empty program", withStart], 2, `${add.requests}; ${empty}`),
-    against("del", ["C", samples["floor.del"]!], 1.5, `${del.requests}; ${empty}, which is not in the floor here`),
-  ];
+  const goals = { add: 2, del: 1.5 };
+  return (["minimal", "replay"] as const).flatMap((side) =>
+    (["add", "del"] as const).map((verb) => {
+      const own = side === "replay" ? `${{ add, del }[verb].requests}; ` : "";
+      const note = `${own}${empty}${verb === "add" ? "" : ", which is not in the floor here"}`;
+      // A DEL waits for the kernel so long that its start does not count.
+      const floor = samples[`${side}.${verb}`]!.map((ms) => verb === "add" ? ms + start : ms);
+      const name = `${FLOOR_NAMES[side]}${verb === "add" ? " + empty program" : ""}`;
+      const what = `Whole chain by \`cni run\`: ${verb.toUpperCase()} against the floor`;
+      const options = side === "minimal" ? { note, atMost: goals[verb] } : { note };
+      return row(what, "times", samples[`run.${verb}`]!, [name, floor], options);
+    })
+  );
+}
+
+export const FLOOR_NAMES = { minimal: "minimal C", replay: "C, our requests" } as const;
+
+/** The C programs that do the same: with our requests, and with as few as possible. */
+export function chainFloors(bench: BenchWorkspace, name: string, isUdp: boolean) {
+  const network = chainNetwork(bench, name);
+  const { host } = hostWithContainer(bench, bench.run, network);
+  return { replay: recordChain(bench, host, network, 1, isUdp), minimal: compileMinimal(bench, `${name}m`) };
 }
 
 /** Traces ADD and DEL of the container of this number on a host that has others; there they are replayed for new ones. */
-export function recordChain(bench: BenchWorkspace, host: Netns, network: Network, number: number) {
-  const sample = newBenchContainer(bench, "sample", number);
+export function recordChain(bench: BenchWorkspace, host: Netns, network: Network, number: number, isUdp = false) {
+  const sample = newBenchContainer(bench, "sample", number, isUdp);
   const record = (verb: "add" | "del") => {
     const command = firstProgram(bench.run.command(network, verb, { container: sample }));
-    return recordFloor(bench.state, `${network.name}-${verb}`, host, sample.namespace, command);
+    return recordFloor(bench.state, `${network.name}-${verb}`, host, sample.netns, command);
   };
   const [add, del] = [record("add"), record("del")];
   const measure = () => {

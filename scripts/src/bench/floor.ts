@@ -67,14 +67,14 @@ export function recordedOrReason<T>(record: () => T): T | string {
 }
 
 /** Carries out `command` once, traced, and compiles its floor. */
-export function recordFloor(state: string, name: string, host: Netns, netns: Netns, command: ProcessCommand): Floor {
+export function recordFloor(state: string, name: string, host: Netns, netns: string, command: ProcessCommand): Floor {
   const file = join(state, `${name}.trace`);
   host.run(() =>
     runSuccessfully({ ...command, argv: [...STRACE_COMMAND, ...STRACE_DATA_COMMAND, "-o", file, ...command.argv] })
   );
-  const calls = ownCalls(parseTrace(readFileSync(file, "latin1")), netns.path);
+  const calls = ownCalls(parseTrace(readFileSync(file, "latin1")), netns);
   const header = join(state, `${name}.h`);
-  writeFileSync(header, requestsSource(calls, netns.path));
+  writeFileSync(header, requestsSource(calls, netns));
   const program = compile(name, state, [`-DREQUESTS="${header}"`, join(REPOSITORY_ROOT, "scripts/src/bench/floor.c")]);
   return {
     requests: `${calls.length} system calls, ${calls.filter(({ name }) => name === "sendto").length} of them messages`,
@@ -89,9 +89,9 @@ export function compileNothing(state: string): ProcessCommand {
   return { argv: [compile("nothing", state, [source])] };
 }
 
-function compile(name: string, state: string, options: readonly string[]): string {
+export function compile(name: string, state: string, options: readonly string[]): string {
   const program = join(state, `floor-${name}`);
-  runSuccessfully({ argv: ["cc", "-O2", "-static", "-o", program, ...options] });
+  runSuccessfully({ argv: ["cc", "-O2", "-Wall", "-Wextra", "-static", "-o", program, ...options] });
   return program;
 }
 

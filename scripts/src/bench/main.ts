@@ -6,17 +6,18 @@ import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
-import { concurrentAddRows } from "./concurrent_adds.ts";
+import { concurrentCallRows } from "./concurrent_calls.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
 import { reservationRows } from "./reservations.ts";
 import { measureScale } from "./scale.ts";
+import { serveRows } from "./serve.ts";
 import { startupRows } from "./startup.ts";
 import { type BenchFigures, type BenchRow, formatMarkdown } from "./table.ts";
 import { gcRows, restoreRows } from "./upkeep.ts";
 import { type BenchWorkspace, prepareBench } from "./workspace.ts";
 
-type Section = (bench: BenchWorkspace) => readonly BenchRow[] | Omit<BenchFigures, "about">;
+type Section = (bench: BenchWorkspace) => readonly BenchRow[] | (Partial<BenchFigures> & Pick<BenchFigures, "rows">);
 
 /** The sections by the words that choose them, those last that leave the kernel the most to clean up. */
 const SECTIONS: Readonly<Record<string, Section>> = {
@@ -24,8 +25,9 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   bridge: bridgeRows,
   chain: chainRows,
   "host-local": reservationRows,
+  serve: serveRows,
   memory: memoryRows,
-  once: concurrentAddRows,
+  once: concurrentCallRows,
   gc: gcRows,
   restore: restoreRows,
   scale: measureScale,
@@ -46,14 +48,14 @@ if (unknown !== undefined) exitWithUsage(`There is no section "${unknown}"`, USA
 const processors = `${cpus().length} × ${cpus()[0]!.model.trim()}`;
 const machine = `${processors}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
 const about = `${new Date().toISOString().slice(0, 10)}, ${machine}, median of ${rounds} interleaved runs`;
-let figures: BenchFigures = { about, rows: [], lines: [], remarks: [] };
+let figures: BenchFigures = { about, rows: [], lines: [], remarks: [], times: [] };
 using bench = prepareBench(rounds, quick);
 for (const name of wanted.length > 0 ? wanted : Object.keys(SECTIONS)) {
   console.error(`Measuring ${name}`);
   {
     using scope = new DisposableStack();
     const found = SECTIONS[name]!({ ...bench, scope });
-    const added = "lines" in found ? found : { rows: found };
+    const added = "rows" in found ? found : { rows: found };
     figures = { ...figures, ...added, rows: [...figures.rows, ...added.rows] };
   }
   awaitNamespaceCleanup();

@@ -5,6 +5,7 @@ import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { requireSuccess, runSuccessfully, startProcess, waitForAny } from "../harness/process.ts";
+import { startBenchServer } from "./server.ts";
 import { type BenchRow, row } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, newBenchContainer, REFERENCE_DIRECTORY } from "./workspace.ts";
 
@@ -15,25 +16,52 @@ const OUTPUT_TIMEOUT_MS = 10_000;
 export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
   const ours = measureChain(bench, bench.plugins, chainNetwork(bench, "memory0"));
   const reference = measureChain(bench, REFERENCE_DIRECTORY, chainNetwork(bench, "memory1"));
+  const shims = shimPeaks(bench, chainNetwork(bench, "memory2"));
+  const references = [...reference.values()].flatMap(({ peak }) => peak);
   const unit = "MiB";
   const goal = { unit, atMost: 1.5 };
-  return [...ours].flatMap(([type, { own, peak }]) => [
+  const rows = [...ours].flatMap(([type, { own, peak }]) => [
     row(`Private memory of a running ${type}`, "alone", own, undefined, { unit, atMost: 4 }),
     row(`Peak RSS of ${type} against the Go plugin`, "times", peak, ["reference", reference.get(type)!.peak], goal),
   ]);
+  return [
+    ...rows,
+    row("Peak RSS of a shim against the Go plugins", "times", shims, ["reference", references], { unit, atMost: 0.5 }),
+  ];
+}
+
+/** Of a shim for each plugin that waits for the server, which cannot write the result. */
+function shimPeaks(bench: BenchWorkspace, network: Network): readonly number[] {
+  using scope = new DisposableStack();
+  const server = startBenchServer({ ...bench, scope });
+  const container = newBenchContainer({ ...bench, scope }, "c0", 0);
+  const host = scope.use(createNetns());
+  const invocation = server.exec.command(network, "add", { container });
+  const peaks: number[] = [];
+  for (let step = invocation.next(); !step.done;) {
+    const { pipe, running } = startWithFullPipe(host, join(bench.state, "output-shim"), step.value);
+    awaitCall(running.pid, SHIM_WAIT);
+    // It grows no more; the peak of so few pages is only an estimate.
+    peaks.push(memoryField(running.pid, "smaps_rollup", "Rss"));
+    const answer = drain(pipe);
+    const ended = requireSuccess(running.command, waitForAny(new Map([[running.pid, running]])).ended);
+    step = invocation.next({ ...ended, stdout: answer + drain(pipe) });
+    closeSync(pipe);
+  }
+  return peaks;
 }
 
 function measureChain(bench: BenchWorkspace, directory: string, network: Network) {
   using scope = new DisposableStack();
   const host = scope.use(createNetns());
-  const containers = Array.from({ length: PROCESSES }, (_, at) => newBenchContainer({ scope }, `c${at}`, at));
+  const containers = Array.from({ length: PROCESSES }, (_, at) => newBenchContainer({ ...bench, scope }, `c${at}`, at));
   const results: unknown[] = [];
   return new Map(network.plugins.map((plugin) => {
     const started = containers.map((container, at) => {
       const command = pluginCommand(network, plugin, "add", { container, result: results[at] }, directory);
       return startWithFullPipe(host, join(bench.state, `output-${at}`), command);
     });
-    started.forEach(({ running }) => awaitOutput(running.pid));
+    started.forEach(({ running }) => awaitCall(running.pid, OUTPUT));
     const own = started.map(({ running }) => privateMemory(running.pid));
     const peak = started.map(({ running }) => peakMemory(running.pid));
     started.forEach(({ pipe, running }, at) => {
@@ -71,13 +99,14 @@ function drain(pipe: number): string {
   return text;
 }
 
-/** Waits until a thread of the program is in write(2) to its standard output. */
-function awaitOutput(pid: number): void {
-  const write = process.arch === "arm64" ? "64" : "1";
+/** A write to standard output, and the wait of a shim for two descriptors: numbers of system calls and first arguments. */
+const [OUTPUT, SHIM_WAIT] = process.arch === "arm64" ? [/^64 0x1 /, /^73 \S+ 0x2 /] : [/^1 0x1 /, /^271 \S+ 0x2 /];
+
+/** Waits until a thread of the program is in this system call. */
+function awaitCall(pid: number, call: RegExp): void {
   const deadline = performance.now() + OUTPUT_TIMEOUT_MS;
-  const writes = (thread: string) =>
-    readFileSync(`/proc/${pid}/task/${thread}/syscall`, "latin1").startsWith(`${write} 0x1 `);
-  while (!readdirSync(`/proc/${pid}/task`).some(writes)) {
+  const isIn = (thread: string) => call.test(readFileSync(`/proc/${pid}/task/${thread}/syscall`, "latin1"));
+  while (!readdirSync(`/proc/${pid}/task`).some(isIn)) {
     if (performance.now() > deadline) throw new Error(`Process ${pid} does not write its result`);
     Bun.sleepSync(5);
   }

@@ -2,25 +2,16 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pluginCommand } from "../harness/invocation.ts";
-import { runSuccessfully } from "../harness/process.ts";
+import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import { interleave } from "./measure.ts";
 import { type BenchRow, row } from "./table.ts";
 import { type BenchWorkspace, newBenchContainer, REFERENCE_DIRECTORY, SUBNET } from "./workspace.ts";
 
-const FEW = 10;
+export const FEW = 10;
 
 export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
-  const container = newBenchContainer(bench, "one", 0);
   const many = bench.quick ? 6_000 : 60_000;
-  const side = (directory: string, name: string, count: number) => {
-    const dataDir = join(bench.state, `reservations-${name}`);
-    fill(join(dataDir, name), count);
-    const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: SUBNET }]] };
-    const network = { cniVersion: "1.0.0", name, plugins: [] };
-    const call = (verb: "add" | "del") =>
-      runSuccessfully(pluginCommand(network, { type: ipam.type, ipam }, verb, { container }, directory)).ms;
-    return () => ({ add: call("add"), del: call("del") });
-  };
+  const side = (directory: string, name: string, count: number) => hostLocalSide(bench, directory, name, count);
   const quickly = interleave(bench.rounds, {
     few: side(bench.plugins, "few", FEW),
     many: side(bench.plugins, "many", many),
@@ -44,6 +35,24 @@ export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
       row(`${what} ${FEW} reservations`, "faster", few, reference),
     ];
   });
+}
+
+/** Calls host-local in a directory of plugins, with that many reservations. */
+export function hostLocalSide(
+  bench: BenchWorkspace,
+  directory: string,
+  name: string,
+  count: number,
+  through = (command: ProcessCommand) => command,
+) {
+  const container = newBenchContainer(bench, "one", 0);
+  const dataDir = join(bench.state, `reservations-${name}`);
+  fill(join(dataDir, name), count);
+  const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: SUBNET }]] };
+  const network = { cniVersion: "1.0.0", name, plugins: [] };
+  const call = (verb: "add" | "del") =>
+    runSuccessfully(through(pluginCommand(network, { type: ipam.type, ipam }, verb, { container }, directory))).ms;
+  return () => ({ add: call("add"), del: call("del") });
 }
 
 function fill(directory: string, count: number): void {

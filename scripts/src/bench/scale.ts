@@ -7,7 +7,8 @@ import { recordedOrReason } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
 import { addPeerHost, packetCost } from "./packets.ts";
 import { attachContainers, copyRules } from "./populate.ts";
-import { type BenchRow, row, type ScaleLine } from "./table.ts";
+import { startBenchServer } from "./server.ts";
+import { type BenchRow, missingRow, row, type ScaleLine } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, type Contender, newBenchContainer, newContender } from "./workspace.ts";
 
 /** How long the reference may take in all, in milliseconds; it grows by the container. */
@@ -22,7 +23,8 @@ type Contenders = Readonly<Record<string, Contender>>;
 export function measureScale(bench: BenchWorkspace) {
   const counts = bench.quick ? [1, 10, 50] : [1, 10, 30, 100, 300, 1000];
   const rounds = Math.max(3, Math.ceil(bench.rounds / 4));
-  const [ours, others] = [{ "cni run": bench.run, "plugin by plugin": bench.exec }, { reference: bench.reference }];
+  const ours = { "cni run": bench.run, "plugin by plugin": bench.exec, "cni run, served": startBenchServer(bench).run };
+  const others = { reference: bench.reference };
   const [first, full] = [newHost(bench, "scale0", ours), newHost(bench, "scale1", ours)];
   const [firstOther, fullOther] = [newHost(bench, "scale2", others), newHost(bench, "scale3", others)];
   for (const { contenders } of [firstOther, fullOther]) contenders["reference"]!.add(newBenchContainer(bench, "p0", 0));
@@ -36,7 +38,7 @@ export function measureScale(bench: BenchWorkspace) {
     );
   attachContainers(bench, first.netns, first.network, 0, 1);
   const points: Record<string, { containers: number; ms: number }[]> = {
-    ...{ "cni run": [], "plugin by plugin": [], reference: [] },
+    ...{ "cni run": [], "plugin by plugin": [], "cni run, served": [], reference: [] },
   };
   const remarks = [
     `Each figure is the median of ${rounds} ADDs.`,
@@ -80,6 +82,7 @@ export function measureScale(bench: BenchWorkspace) {
   const rows = [
     ...growth(again, most),
     ...packetRows(bench, most, { first, full, firstOther, fullOther }),
+    ...aboveFloor(again, most),
     row(`ADD at ${most} containers by \`cni run\` against the reference`, "faster", last("cni run"), against),
   ];
   return { rows, lines, remarks };
@@ -97,7 +100,7 @@ function newHost(bench: BenchWorkspace, name: string, sides: Record<string, Invo
 function growth(samples: Samples, most: number): readonly BenchRow[] {
   const grown = (side: string, verb: string): string =>
     `${(median(samples[`full ${side}.${verb}`] ?? []) - median(samples[`first ${side}.${verb}`] ?? [])).toFixed(1)} ms`;
-  return ["cni run", "plugin by plugin"].flatMap((side) =>
+  return ["cni run", "plugin by plugin", "cni run, served"].flatMap((side) =>
     ["add", "del"].map((verb) => {
       const [one, all] = ["first", "full"].map((host) => samples[`${host} ${side}.${verb}`]!);
       const what = `${verb.toUpperCase()} at ${most} containers against 1, ${side}`;
@@ -106,6 +109,13 @@ function growth(samples: Samples, most: number): readonly BenchRow[] {
       return row(what, "times", all!, ["at 1", one!], { note, ...verb === "add" ? { atMost: 1.15 } : {} });
     })
   );
+}
+
+function aboveFloor(samples: Samples, most: number): readonly BenchRow[] {
+  const floor = samples["full floor.add"];
+  const what = `ADD at ${most} containers by \`cni run\`, served, above a C program with the requests of \`cni run\``;
+  if (floor === undefined) return [missingRow(what, "no C program")];
+  return [row(what, "more", samples["full cni run, served.add"]!, ["C", floor], { atMost: 1 })];
 }
 
 function packetRows(

@@ -5,23 +5,27 @@ import { pluginCommand } from "../harness/invocation.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import { interleave } from "./measure.ts";
 import { type BenchRow, row } from "./table.ts";
-import { type BenchWorkspace, newBenchContainer, plainNetwork, REFERENCE_DIRECTORY } from "./workspace.ts";
+import { type BenchWorkspace, plainNetwork, REFERENCE_DIRECTORY } from "./workspace.ts";
+
+export const versionCommand = (directory: string): ProcessCommand => ({
+  argv: [join(directory, "bridge")],
+  env: { CNI_COMMAND: "VERSION" },
+  stdin: `{"cniVersion":"1.0.0"}`,
+});
+
+export function statusCommand(bench: BenchWorkspace, directory: string): ProcessCommand {
+  const newest = { ...plainNetwork(bench, "start0"), cniVersion: "1.1.0" };
+  return pluginCommand(newest, newest.plugins[0]!, "status", {}, directory);
+}
 
 export function startupRows(bench: BenchWorkspace): readonly BenchRow[] {
   const host = bench.scope.use(createNetns());
-  const version = (directory: string): ProcessCommand => ({
-    argv: [join(directory, "bridge")],
-    env: { CNI_COMMAND: "VERSION" },
-    stdin: `{"cniVersion":"1.0.0"}`,
-  });
-  const newest = { ...plainNetwork(bench, "start0"), cniVersion: "1.1.0" };
-  const container = newBenchContainer(bench, "c1", 0);
   const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
   const samples = interleave(bench.rounds * 3, {
-    version: time(version(bench.plugins)),
+    version: time(versionCommand(bench.plugins)),
     empty: time({ argv: [bench.empty] }),
-    status: time(pluginCommand(newest, newest.plugins[0]!, "status", { container }, bench.plugins)),
-    reference: time(version(REFERENCE_DIRECTORY)),
+    status: time(statusCommand(bench, bench.plugins)),
+    reference: time(versionCommand(REFERENCE_DIRECTORY)),
     true: time({ argv: ["/bin/true"] }),
   });
   const ours = samples["version"]!;

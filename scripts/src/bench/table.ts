@@ -17,11 +17,19 @@ export interface ScaleLine {
   readonly points: readonly { readonly containers: number; readonly ms: number }[];
 }
 
+/** A part of the time of a served call, as text. */
+export interface TimePart {
+  readonly what: string;
+  readonly add: string;
+  readonly del: string;
+}
+
 export interface BenchFigures {
   readonly about: string;
   readonly rows: readonly BenchRow[];
   readonly lines: readonly ScaleLine[];
   readonly remarks: readonly string[];
+  readonly times: readonly TimePart[];
 }
 
 /** How many times as fast as the other ours is, how many times its figure, how much more; or the figure itself. */
@@ -64,17 +72,25 @@ export function row(
 }
 
 /** Rows for ADD and DEL of two sides that give `{ add, del }`, against the reference. */
-export const verbRows = (samples: Samples, what: string, ours: string, other: string, goal?: RowOptions) =>
+export const verbRows = (
+  samples: Samples,
+  what: string,
+  ours: string,
+  other: string,
+  goal?: RowOptions,
+  delGoal = goal,
+) =>
   ["add", "del"].map((verb) => {
     const reference = ["reference", samples[`${other}.${verb}`]!] as const;
-    return row(`${what}: ${verb.toUpperCase()}`, "faster", samples[`${ours}.${verb}`]!, reference, goal);
+    const options = verb === "add" ? goal : delGoal;
+    return row(`${what}: ${verb.toUpperCase()}`, "faster", samples[`${ours}.${verb}`]!, reference, options);
   });
 
 export const missingRow = (what: string, why: string): BenchRow => ({
   ...{ what, cni: "", against: "", result: why, goal: "", verdict: "" },
 });
 
-export function formatMarkdown({ about, rows, lines, remarks }: BenchFigures): string {
+export function formatMarkdown({ about, rows, lines, remarks, times }: BenchFigures): string {
   const cells = rows.map((line) => [line.what, line.cni, line.against, line.result, line.goal, line.verdict]);
   const counts = lines[0]?.points.map(({ containers }) => containers) ?? [];
   const scaleRows = lines.map(({ name, points }) => [
@@ -87,7 +103,11 @@ export function formatMarkdown({ about, rows, lines, remarks }: BenchFigures): s
   const scale = lines.length === 0 ? [] : [markdownTable(["containers", ...counts.map(String)], scaleRows)];
   const list = remarks.map((remark) => `- ${remark}\n`).join("");
   const table = markdownTable(["what", "cni", "against", "", "goal", ""], cells);
-  return [`${about}:\n`, table, ...scale, list].join("\n").trimEnd();
+  const parts = times.map(({ what, add, del }) => [what, add, del]);
+  const where = parts.length === 0
+    ? []
+    : [markdownTable(["the whole chain by `cni run`, served", "ADD", "DEL"], parts)];
+  return [`${about}:\n`, table, ...where, ...scale, list].join("\n").trimEnd();
 }
 
 /** Three digits of a number: `7.25`, `43.4`, `190`. */

@@ -26,7 +26,8 @@ test("the tables say what was measured, against what, and whether that is enough
     { name: "cni run", points: [{ containers: 1, ms: 20 }, { containers: 10, ms: 21.04 }] },
     { name: "reference", points: [{ containers: 1, ms: 90 }] },
   ];
-  const text = formatMarkdown({ about: "here", rows, lines, remarks: ["not all"] });
+  const times = [{ what: "In the kernel", add: "2.00 ms", del: "3.00 ms" }];
+  const text = formatMarkdown({ about: "here", rows, lines, remarks: ["not all"], times });
   expect(text.split("\n").map((line) => line.replaceAll(/ +/g, " ").replaceAll(/-+/g, "-"))).toEqual([
     "here:",
     "",
@@ -35,6 +36,10 @@ test("the tables say what was measured, against what, and whether that is enough
     "| Something | 10.0 ms | 100 ms reference | 10.0 × as fast | ≥ 20 × | **not met** |",
     "| Alone | 10.0 MiB | | 10.0 MiB | | |",
     "| The floor | | | no compiler | | |",
+    "",
+    "| the whole chain by `cni run`, served | ADD | DEL |",
+    "| - | - | - |",
+    "| In the kernel | 2.00 ms | 3.00 ms |",
     "",
     "| containers | 1 | 10 |",
     "| - | - | - |",

@@ -1,4 +1,4 @@
-import { mkdirSync } from "node:fs";
+import { mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { Caller, execInvocation, type Invocation, runInvocation, type Verb } from "../harness/invocation.ts";
@@ -26,10 +26,11 @@ export function prepareBench(rounds: number, quick: boolean) {
   mkdirSync(plugins);
   runSuccessfully({ argv: [CNI_PROGRAM, "install", plugins] });
   compileEmptyProgram(empty);
+  const runOptions = (pluginDirectory: string) => ["--cache-dir", cache, "--plugin-dir", pluginDirectory];
   return {
     ...directory,
-    ...{ rounds, quick, state, ...paths },
-    run: runInvocation(state, ["--cache-dir", cache, "--plugin-dir", plugins]),
+    ...{ rounds, quick, state, ...paths, runOptions },
+    run: runInvocation(state, runOptions(plugins)),
     exec: execInvocation(plugins),
     reference: execInvocation(REFERENCE_DIRECTORY),
   };
@@ -54,13 +55,16 @@ export interface BenchContainer extends Container {
 
 /** A container until the end of the scope. Its number decides which two ports are published. */
 export function newBenchContainer(
-  { scope }: Pick<BenchWorkspace, "scope">,
+  { scope, state }: Pick<BenchWorkspace, "scope" | "state">,
   id: string,
   number: number,
   isUdp = false,
 ): BenchContainer {
   const namespace = scope.use(createNetns());
-  return { id, namespace, netns: namespace.path, portMappings: portMappingsOf(number, isUdp) };
+  // A shim does not pass on a path that names a descriptor.
+  const netns = join(state, `netns-${number}-${Bun.randomUUIDv7()}`);
+  symlinkSync(namespace.path, netns);
+  return { id, namespace, netns, portMappings: portMappingsOf(number, isUdp) };
 }
 
 /** @param isUdp whether one of them is for UDP, so that DEL has to list the conntrack entries */

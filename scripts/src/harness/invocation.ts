@@ -33,7 +33,7 @@ export interface Invocation {
 }
 
 /** `cni run`: one program for the whole chain. @param directory where the configuration is written @param options for `cni run` */
-export function runInvocation(directory: string, options: readonly string[] = []): Invocation {
+export function runInvocation(directory: string, options: readonly string[] = [], program = CNI_PROGRAM): Invocation {
   const written = new Map<string, string>();
   return {
     name: "run",
@@ -44,7 +44,7 @@ export function runInvocation(directory: string, options: readonly string[] = []
       if (written.get(file) !== text) writeFileSync(file, text);
       written.set(file, text);
       const words = container ? attachmentWords(container) : validWords(valid);
-      const argv = [CNI_PROGRAM, "run", verb, file, ...words, ...options, "--json"];
+      const argv = [program, "run", verb, file, ...words, ...options, "--json"];
       return yield { program: "cni", argv, env: WITHOUT_SYSTEM_BUS };
     },
   };

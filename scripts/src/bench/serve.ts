@@ -1,0 +1,124 @@
+/** Calls through shims and a server, against the reference, beside the same calls without a server. @module */
+import { createNetns } from "../../../ffi/netns.ts";
+import type { Invocation } from "../harness/invocation.ts";
+import type { Network } from "../harness/networks.ts";
+import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
+import { median } from "../harness/statistics.ts";
+import { chainFloors, FLOOR_NAMES } from "./chain.ts";
+import { recordedOrReason } from "./floor.ts";
+import { awaitNamespaceCleanup, interleave, type Samples } from "./measure.ts";
+import { FEW, hostLocalSide } from "./reservations.ts";
+import { type BenchServer, startBenchServer } from "./server.ts";
+import { statusCommand, versionCommand } from "./startup.ts";
+import { type BenchFigures, type BenchRow, formatNumber, missingRow, row, verbRows } from "./table.ts";
+import { timeParts } from "./times.ts";
+import {
+  type BenchWorkspace,
+  chainNetwork,
+  hostWithContainer,
+  newBenchContainer,
+  newContender,
+  plainNetwork,
+  REFERENCE_DIRECTORY,
+} from "./workspace.ts";
+
+export function serveRows(bench: BenchWorkspace): Pick<BenchFigures, "rows" | "times"> {
+  const server = startBenchServer(bench);
+  const parts = [chain, plainBridge, startup, hostLocal].flatMap((part) => part(bench, server));
+  return { rows: [...parts, firstCall(bench)], times: timeParts(bench, server) };
+}
+
+/** Containers live until the row is done: while the kernel removes one, it disturbs what is measured. */
+function side(bench: BenchWorkspace, invocation: Invocation, network: Network, isUdp = false) {
+  const { side } = hostWithContainer(bench, invocation, network);
+  return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1, isUdp));
+}
+
+function chain(bench: BenchWorkspace, server: BenchServer): readonly BenchRow[] {
+  const floors = recordedOrReason(() => chainFloors(bench, "floor1", true));
+  const samples = interleave(bench.rounds, {
+    run: side(bench, server.run, chainNetwork(bench, "served0"), true),
+    exec: side(bench, server.exec, chainNetwork(bench, "served1"), true),
+    cold: side(bench, bench.run, chainNetwork(bench, "served2"), true),
+    coldExec: side(bench, bench.exec, chainNetwork(bench, "served3"), true),
+    reference: side(bench, bench.reference, chainNetwork(bench, "served4"), true),
+    ...typeof floors === "string" ? {} : { replay: floors.replay.measure, minimal: floors.minimal },
+  });
+  const what = "Whole chain with a TCP and a UDP port";
+  return [
+    ...verbRows(samples, `${what}, plugin by plugin, served`, "exec", "reference", { atLeast: 8 }, { atLeast: 6 }),
+    ...verbRows(samples, `${what}, by \`cni run\`, served`, "run", "reference", { atLeast: 10 }, { atLeast: 6 }),
+    ...verbRows(samples, `${what}, by \`cni run\`, not served`, "cold", "reference", { atLeast: 4.5 }, {}),
+    ...verbRows(samples, `${what}, plugin by plugin, not served`, "coldExec", "reference"),
+    ...typeof floors === "string" ? [missingRow(`${what} against the floor`, floors)] : servedFloorRows(samples, what),
+  ];
+}
+
+const servedFloorRows = (samples: Samples, what: string): readonly BenchRow[] =>
+  ["add", "del"].flatMap((verb) =>
+    Object.entries(FLOOR_NAMES).map(([side, name]) => {
+      const title = `${what}, by \`cni run\`, served: ${verb.toUpperCase()} against C`;
+      return row(title, "times", samples[`run.${verb}`]!, [name, samples[`${side}.${verb}`]!]);
+    })
+  );
+
+function plainBridge(bench: BenchWorkspace, server: BenchServer): readonly BenchRow[] {
+  const samples = interleave(bench.rounds, {
+    served: side(bench, server.exec, plainNetwork(bench, "served5")),
+    cold: side(bench, bench.exec, plainNetwork(bench, "served6")),
+    reference: side(bench, bench.reference, plainNetwork(bench, "served7")),
+  });
+  const goal = (verb: string, atLeast: number) => ({ atLeast, note: coldNote(samples[`cold.${verb}`]!) });
+  const what = "bridge + host-local without rules, exec'ed, served";
+  return verbRows(samples, what, "served", "reference", goal("add", 2), goal("del", 1));
+}
+
+const coldNote = (values: readonly number[]): string => `${formatNumber(median(values))} ms without the server`;
+
+/** The reference knows no STATUS. */
+function startup(bench: BenchWorkspace, { shims, through }: BenchServer): readonly BenchRow[] {
+  const host = bench.scope.use(createNetns());
+  const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
+  const samples = interleave(bench.rounds * 3, {
+    VERSION: time(through(versionCommand(shims))),
+    STATUS: time(through(statusCommand(bench, shims))),
+    "cold VERSION": time(versionCommand(bench.plugins)),
+    "cold STATUS": time(statusCommand(bench, bench.plugins)),
+    reference: time(versionCommand(REFERENCE_DIRECTORY)),
+  });
+  const reference = ["VERSION of the reference", samples["reference"]!] as const;
+  return ["VERSION", "STATUS"].map((verb) =>
+    row(`${verb} of bridge, served`, "faster", samples[verb]!, reference, {
+      ...{ atLeast: 2, note: coldNote(samples[`cold ${verb}`]!) },
+    })
+  );
+}
+
+function hostLocal(bench: BenchWorkspace, { shims, through }: BenchServer): readonly BenchRow[] {
+  const samples = interleave(bench.rounds, {
+    served: hostLocalSide(bench, shims, "served", FEW, through),
+    cold: hostLocalSide(bench, bench.plugins, "not-served", FEW),
+    reference: hostLocalSide(bench, REFERENCE_DIRECTORY, "served-reference", FEW),
+  });
+  const goal = (verb: string) => ({ atLeast: 1, note: coldNote(samples[`cold.${verb}`]!) });
+  const what = `host-local with ${FEW} reservations, served`;
+  return verbRows(samples, what, "served", "reference", goal("add"), goal("del"));
+}
+
+/** The first call of new servers against those that follow. */
+function firstCall(bench: BenchWorkspace): BenchRow {
+  const [first, later]: [number[], number[]] = [[], []];
+  for (let round = 0; round < (bench.quick ? 3 : 10); round++) {
+    using scope = new DisposableStack();
+    const own = { ...bench, scope };
+    const network = chainNetwork(bench, `first${round}`);
+    const { host } = hostWithContainer(own, bench.run, network);
+    const { add } = newContender(host, startBenchServer(own).run, network);
+    const calls = Array.from({ length: 10 }, (_, at) => add(newBenchContainer(own, `f${at}`, at + 1, true)));
+    first.push(calls[0]!);
+    later.push(...calls.slice(1));
+    scope.dispose();
+    awaitNamespaceCleanup();
+  }
+  return row("First ADD of a new server, whole chain by `cni run`", "times", first, ["median", later], { atMost: 1.5 });
+}

@@ -1,0 +1,58 @@
+/** A server and its shims, beside the programs that start anew for each call. @module */
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ServerStatus } from "../../../cmd/serve/status.ts";
+import { execInvocation, type Invocation, type ProgramSequence, runInvocation } from "../harness/invocation.ts";
+import { type ProcessCommand, runSuccessfully, startProcess, waitForAny } from "../harness/process.ts";
+import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
+import type { BenchWorkspace } from "./workspace.ts";
+
+const START_LIMIT_MS = 20_000;
+
+export type BenchServer = ReturnType<typeof startBenchServer>;
+
+/** Starts a server that ends with the scope, and waits until its workers are warm. */
+export function startBenchServer({ scope, state, runOptions }: BenchWorkspace) {
+  const directory = scope.use(newScratchDirectory(state)).path;
+  const [shims, socket] = [join(directory, "bin"), join(directory, "run/cni.sock")];
+  mkdirSync(shims);
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", "--shim", shims] });
+  // It ends with this process, however that ends.
+  const argv = ["setpriv", "--pdeathsig", "TERM", join(shims, "cni-full"), "serve", "--socket", socket];
+  const running = startProcess({ argv: [...argv, "--log-format", "json"] });
+  scope.defer(() => {
+    process.kill(running.pid, "SIGTERM");
+    waitForAny(new Map([[running.pid, running]]));
+  });
+  const log = () => readFileSync(`/proc/self/fd/${running.files[2]}`, "utf8");
+  while (!log().includes("Listening")) {
+    if (performance.now() - running.startTime > START_LIMIT_MS) throw new Error(`The server does not start: ${log()}`);
+    Bun.sleepSync(5);
+  }
+  const through = <T extends ProcessCommand>(command: T): T => ({
+    ...command,
+    env: { ...command.env, CNI_SOCKET: socket },
+  });
+  const served = (invocation: Invocation): Invocation => ({
+    ...invocation,
+    command: (...call) => throughServer(invocation.command(...call), through),
+  });
+  return {
+    ...{ shims, through },
+    run: served(runInvocation(state, runOptions(shims), join(shims, "cni"))),
+    exec: served(execInvocation(shims)),
+    status: (): ServerStatus => JSON.parse(runSuccessfully({ argv: [...argv.slice(3), "--status", "--json"] }).stdout),
+    /** How long the calls took in the workers, in milliseconds, in the order of their ends. */
+    durations: (): readonly number[] =>
+      [...log().matchAll(/^\{.*\}$/gm)].map(([line]) => (JSON.parse(line) as { readonly ms: number }).ms),
+  };
+}
+
+function* throughServer(
+  sequence: ProgramSequence,
+  through: <T extends ProcessCommand>(command: T) => T,
+): ProgramSequence {
+  let step = sequence.next();
+  while (!step.done) step = sequence.next(yield through(step.value));
+  return step.value;
+}
