@@ -5,7 +5,7 @@ import type { Network } from "../harness/networks.ts";
 import { type ProcessResult, type RunningProcess, startProcess, waitForAny } from "../harness/process.ts";
 import { median, percentile } from "../harness/statistics.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
-import { startBenchServer } from "./server.ts";
+import { startShimServer } from "../harness/server.ts";
 import { type BenchRow, row } from "./table.ts";
 import { type BenchContainer, type BenchWorkspace, chainNetwork, newBenchContainer } from "./workspace.ts";
 
@@ -14,7 +14,7 @@ const VERBS = ["add", "del"] as const;
 /** The sides in turn; one round of the reference takes as long as ten of ours. */
 export function concurrentCallRows(bench: BenchWorkspace): readonly BenchRow[] {
   const count = bench.quick ? 20 : 100;
-  const server = startBenchServer(bench);
+  const server = startShimServer(bench);
   const sides = { served: server.run, servedExec: server.exec, run: bench.run, exec: bench.exec };
   const runs: Record<string, ReturnType<typeof runConcurrently>[]> = {};
   const measure = (name: string, invocation: Invocation, round: number) =>

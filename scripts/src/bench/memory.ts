@@ -5,7 +5,7 @@ import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { requireSuccess, runSuccessfully, startProcess, waitForAny } from "../harness/process.ts";
-import { startBenchServer } from "./server.ts";
+import { startShimServer } from "../harness/server.ts";
 import { type BenchRow, row } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, newBenchContainer, REFERENCE_DIRECTORY } from "./workspace.ts";
 
@@ -33,7 +33,7 @@ export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
 /** Of a shim for each plugin that waits for the server, which cannot write the result. */
 function shimPeaks(bench: BenchWorkspace, network: Network): readonly number[] {
   using scope = new DisposableStack();
-  const server = startBenchServer({ ...bench, scope });
+  const server = startShimServer({ ...bench, scope });
   const container = newBenchContainer({ ...bench, scope }, "c0", 0);
   const host = scope.use(createNetns());
   const invocation = server.exec.command(network, "add", { container });

@@ -7,7 +7,7 @@ import { recordedOrReason } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
 import { addPeerHost, packetCost } from "./packets.ts";
 import { attachContainers, copyRules } from "./populate.ts";
-import { startBenchServer } from "./server.ts";
+import { startShimServer } from "../harness/server.ts";
 import { type BenchRow, missingRow, row, type ScaleLine } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, type Contender, newBenchContainer, newContender } from "./workspace.ts";
 
@@ -23,7 +23,7 @@ type Contenders = Readonly<Record<string, Contender>>;
 export function measureScale(bench: BenchWorkspace) {
   const counts = bench.quick ? [1, 10, 50] : [1, 10, 30, 100, 300, 1000];
   const rounds = Math.max(3, Math.ceil(bench.rounds / 4));
-  const ours = { "cni run": bench.run, "plugin by plugin": bench.exec, "cni run, served": startBenchServer(bench).run };
+  const ours = { "cni run": bench.run, "plugin by plugin": bench.exec, "cni run, served": startShimServer(bench).run };
   const others = { reference: bench.reference };
   const [first, full] = [newHost(bench, "scale0", ours), newHost(bench, "scale1", ours)];
   const [firstOther, fullOther] = [newHost(bench, "scale2", others), newHost(bench, "scale3", others)];

@@ -8,7 +8,7 @@ import { chainFloors, FLOOR_NAMES } from "./chain.ts";
 import { recordedOrReason } from "./floor.ts";
 import { awaitNamespaceCleanup, interleave, type Samples } from "./measure.ts";
 import { FEW, hostLocalSide } from "./reservations.ts";
-import { type BenchServer, startBenchServer } from "./server.ts";
+import { type ShimServer, startShimServer } from "../harness/server.ts";
 import { statusCommand, versionCommand } from "./startup.ts";
 import { type BenchFigures, type BenchRow, formatNumber, missingRow, row, verbRows } from "./table.ts";
 import { timeParts } from "./times.ts";
@@ -23,7 +23,7 @@ import {
 } from "./workspace.ts";
 
 export function serveRows(bench: BenchWorkspace): Pick<BenchFigures, "rows" | "times"> {
-  const server = startBenchServer(bench);
+  const server = startShimServer(bench);
   const parts = [chain, plainBridge, startup, hostLocal].flatMap((part) => part(bench, server));
   return { rows: [...parts, firstCall(bench)], times: timeParts(bench, server) };
 }
@@ -34,7 +34,7 @@ function side(bench: BenchWorkspace, invocation: Invocation, network: Network, i
   return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1, isUdp));
 }
 
-function chain(bench: BenchWorkspace, server: BenchServer): readonly BenchRow[] {
+function chain(bench: BenchWorkspace, server: ShimServer): readonly BenchRow[] {
   const floors = recordedOrReason(() => chainFloors(bench, "floor1", true));
   const samples = interleave(bench.rounds, {
     run: side(bench, server.run, chainNetwork(bench, "served0"), true),
@@ -62,7 +62,7 @@ const servedFloorRows = (samples: Samples, what: string): readonly BenchRow[] =>
     })
   );
 
-function plainBridge(bench: BenchWorkspace, server: BenchServer): readonly BenchRow[] {
+function plainBridge(bench: BenchWorkspace, server: ShimServer): readonly BenchRow[] {
   const samples = interleave(bench.rounds, {
     served: side(bench, server.exec, plainNetwork(bench, "served5")),
     cold: side(bench, bench.exec, plainNetwork(bench, "served6")),
@@ -76,7 +76,7 @@ function plainBridge(bench: BenchWorkspace, server: BenchServer): readonly Bench
 const coldNote = (values: readonly number[]): string => `${formatNumber(median(values))} ms without the server`;
 
 /** The reference knows no STATUS. */
-function startup(bench: BenchWorkspace, { shims, through }: BenchServer): readonly BenchRow[] {
+function startup(bench: BenchWorkspace, { shims, through }: ShimServer): readonly BenchRow[] {
   const host = bench.scope.use(createNetns());
   const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
   const samples = interleave(bench.rounds * 3, {
@@ -94,7 +94,7 @@ function startup(bench: BenchWorkspace, { shims, through }: BenchServer): readon
   );
 }
 
-function hostLocal(bench: BenchWorkspace, { shims, through }: BenchServer): readonly BenchRow[] {
+function hostLocal(bench: BenchWorkspace, { shims, through }: ShimServer): readonly BenchRow[] {
   const samples = interleave(bench.rounds, {
     served: hostLocalSide(bench, shims, "served", FEW, through),
     cold: hostLocalSide(bench, bench.plugins, "not-served", FEW),
@@ -113,7 +113,7 @@ function firstCall(bench: BenchWorkspace): BenchRow {
     const own = { ...bench, scope };
     const network = chainNetwork(bench, `first${round}`);
     const { host } = hostWithContainer(own, bench.run, network);
-    const { add } = newContender(host, startBenchServer(own).run, network);
+    const { add } = newContender(host, startShimServer(own).run, network);
     const calls = Array.from({ length: 10 }, (_, at) => add(newBenchContainer(own, `f${at}`, at + 1, true)));
     first.push(calls[0]!);
     later.push(...calls.slice(1));

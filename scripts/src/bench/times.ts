@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { startProcess, waitForAny } from "../harness/process.ts";
-import type { BenchServer } from "./server.ts";
+import type { ShimServer } from "../harness/server.ts";
 import { formatNumber, type TimePart } from "./table.ts";
 import {
   type BenchContainer,
@@ -18,7 +18,7 @@ const VERBS = ["add", "del"] as const;
 const TICK_MS = 10;
 
 /** The parts of ADD and DEL of the whole chain by `cni run`: means of many calls, since the kernel counts time in ticks. */
-export function timeParts(bench: BenchWorkspace, server: BenchServer): readonly TimePart[] {
+export function timeParts(bench: BenchWorkspace, server: ShimServer): readonly TimePart[] {
   const count = bench.quick ? 20 : 100;
   const { side } = hostWithContainer(bench, server.run, chainNetwork(bench, "times"));
   const containers = Array.from({ length: count }, (_, at) => newBenchContainer(bench, `t${at}`, at + 1, true));

@@ -1,5 +1,5 @@
 /** The body of `scripts/demo`. Namespaces are open files of this process, so nothing stays behind. @module */
-import { readdirSync, writeFileSync } from "node:fs";
+import { readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
@@ -8,7 +8,9 @@ import * as link from "../../../ffi/route/link.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { requestTcp, serveTcp } from "../../../testing/traffic.ts";
 import { connectHosts } from "../harness/hosts.ts";
-import { runProcess } from "../harness/process.ts";
+import { type ProcessCommand, runProcess, runSuccessfully } from "../harness/process.ts";
+import { startShimServer } from "../harness/server.ts";
+import { median } from "../harness/statistics.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
 
 using resources = new DisposableStack();
@@ -40,6 +42,8 @@ const NETWORK = `{
 `;
 writeFileSync(join(state, "demo.conflist"), NETWORK);
 
+const SPEED_ROUNDS = 20;
+
 let failures = 0;
 
 function report(good: boolean, what: string, detail: string): void {
@@ -47,11 +51,15 @@ function report(good: boolean, what: string, detail: string): void {
   console.log(`  ${good ? "ok  " : "FAIL"}  ${what.padEnd(46)} ${detail}`);
 }
 
-function cni(verb: "add" | "del", container: "web" | "client", ...options: string[]): string {
-  const words = ["run", verb, "demo", namespaces[container].path, "--container-id", container, ...options];
+function runCommand(program: string, verb: string, netns: string, id: string, ...options: string[]): ProcessCommand {
   const directories = [`--conf-dir=${state}`, `--cache-dir=${state}/cache`, `--plugin-dir=${state}/plugins`];
+  return { argv: [program, "run", verb, "demo", netns, "--container-id", id, ...options, ...directories] };
+}
+
+function cni(verb: "add" | "del", container: "web" | "client", ...options: string[]): string {
   console.log(`cni run ${verb} demo ${[container, ...options].join(" ")}`);
-  const { exitCode, stdout, stderr } = host.run(() => runProcess({ argv: [CNI_PROGRAM, ...words, ...directories] }));
+  const command = runCommand(CNI_PROGRAM, verb, namespaces[container].path, container, ...options);
+  const { exitCode, stdout, stderr } = host.run(() => runProcess(command));
   if (exitCode !== 0) throw new Error(`cni run ${verb} ${container} failed: ${stderr.trim()}`);
   return stdout;
 }
@@ -117,6 +125,26 @@ async function proveTraffic(four: string, six: string): Promise<void> {
   await checkTraffic("container to its sibling's published port", client, "198.51.100.1", 8080, "web ");
 }
 
+/** The same calls of `cni run` in turn: each starts the program, or a shim that hands it to a server. */
+function compareSpeed(): void {
+  if (!Bun.which("cc")) return console.log("\nWithout a C compiler there is no shim, so no call is served");
+  const server = startShimServer({ scope: resources, state, runOptions: () => [] });
+  // A shim does not pass on a path that names a descriptor.
+  const path = join(state, "client");
+  symlinkSync(client.path, path);
+  const [cold, served]: [number[], number[]] = [[], []];
+  for (let round = 0; round < SPEED_ROUNDS; round++) {
+    for (const [program, times] of [[CNI_PROGRAM, cold], [join(server.shims, "cni"), served]] as const) {
+      const call = (verb: "add" | "del") =>
+        host.run(() => runSuccessfully(server.through(runCommand(program, verb, path, "client")))).ms;
+      times.push(call("add"));
+      call("del");
+    }
+  }
+  const [coldText, servedText] = [cold, served].map((times) => `${median(times).toFixed(1)} ms`);
+  console.log(`\ncni run add, median of ${SPEED_ROUNDS} calls: ${coldText} cold, ${servedText} by a resident server`);
+}
+
 async function main(): Promise<void> {
   for (const netns of Object.values(namespaces)) link.setUp(netns.route, 1);
   connectHosts(
@@ -132,6 +160,7 @@ async function main(): Promise<void> {
   console.log();
   cni("del", "web", "-p", "8080:80");
   cni("del", "client");
+  compareSpeed();
   showNothingLeft();
 }
 

@@ -2,17 +2,24 @@
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerStatus } from "../../../cmd/serve/status.ts";
-import { execInvocation, type Invocation, type ProgramSequence, runInvocation } from "../harness/invocation.ts";
-import { type ProcessCommand, runSuccessfully, startProcess, waitForAny } from "../harness/process.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
-import type { BenchWorkspace } from "./workspace.ts";
+import { execInvocation, type Invocation, type ProgramSequence, runInvocation } from "./invocation.ts";
+import { type ProcessCommand, runSuccessfully, startProcess, waitForAny } from "./process.ts";
 
 const START_LIMIT_MS = 20_000;
 
-export type BenchServer = ReturnType<typeof startBenchServer>;
+export type ShimServer = ReturnType<typeof startShimServer>;
 
-/** Starts a server that ends with the scope, and waits until its workers are warm. */
-export function startBenchServer({ scope, state, runOptions }: BenchWorkspace) {
+interface ServerPlace {
+  /** The server ends with it. */
+  readonly scope: DisposableStack;
+  readonly state: string;
+  /** Of `cni run`, for a directory of plugins. */
+  readonly runOptions: (pluginDirectory: string) => readonly string[];
+}
+
+/** Starts a server and waits until its workers are warm. */
+export function startShimServer({ scope, state, runOptions }: ServerPlace) {
   const directory = scope.use(newScratchDirectory(state)).path;
   const [shims, socket] = [join(directory, "bin"), join(directory, "run/cni.sock")];
   mkdirSync(shims);
