@@ -11,7 +11,7 @@ const LISTING = `table inet cni {
 	comment "Container networks; managed by cni"
 	map hostports4 {
 		type inet_proto . inet_service : ipv4_addr . inet_service
-		comment "Published ports, and the containers that they lead to"
+		comment "Published ports, with the address and port of the container"
 		elements = { tcp . 8080 comment "web c1 eth0" : 10.88.0.2 . 80 }
 	}
 
@@ -35,36 +35,36 @@ const LISTING = `table inet cni {
 
 	map hairpin4 {
 		type ipv4_addr : verdict
-		comment "Containers that answer some callers of published ports past the host"
+		comment "Containers whose published ports masquerade some callers"
 		elements = { 10.88.0.2 comment "web c1 eth0" : jump hairpin-10.88.0.0/16 }
 	}
 
 	map hostports6 {
 		type inet_proto . inet_service : ipv6_addr . inet_service
-		comment "Published ports, and the containers that they lead to"
+		comment "Published ports, with the address and port of the container"
 		elements = { tcp . 8080 comment "web c1 eth0" : fd88::2 . 80 }
 	}
 
 	map hairpin6 {
 		type ipv6_addr : verdict
-		comment "Containers that answer some callers of published ports past the host"
+		comment "Containers whose published ports masquerade some callers"
 		elements = { fd88::2 comment "web c1 eth0" : jump hairpin-fd88--/64 }
 	}
 
 	map loopback4 {
 		type inet_proto . inet_service : ipv4_addr
-		comment "Published ports, and who calls them for 127.0.0.1"
+		comment "Published ports, with the source that calls from 127.0.0.1 get"
 		elements = { tcp . 8080 comment "web c1 eth0" : 10.88.0.1 }
 	}
 
 	set owners {
 		type mark . mark . mark . mark . inet_service
-		comment "What attachments have in other sets"
+		comment "What each attachment has in other sets"
 		elements = { 0xf7b0903c . 0xc8eb5e16 . 0x37ccf867 . 0x85ff0b4c . 0 comment "web c1 eth0 #ports" }
 	}
 
 	chain hostports {
-		comment "Published ports, first those of one address of the host"
+		comment "Published ports: first those of one address of the host"
 		ip daddr . meta l4proto . th dport vmap @hostip_conditions4
 		dnat ip to ip daddr . meta l4proto . th dport map @hostip_hostports4
 		ip6 daddr . meta l4proto . th dport vmap @hostip_conditions6
@@ -92,7 +92,7 @@ const LISTING = `table inet cni {
 	}
 
 	chain forward_mark {
-		comment "Packets that other firewalls are to accept"
+		comment "Packets that other firewalls must accept"
 		meta mark set meta mark & 0xdfffffff
 		ip saddr @forward4 goto forward_mark_set
 		ip daddr @forward4 goto forward_mark_inbound
@@ -113,14 +113,14 @@ const LISTING = `table inet cni {
 	}
 
 	chain loopback_output {
-		comment "Calls from 127.0.0.1 to published ports, which get another source"
+		comment "Gives calls from 127.0.0.1 to published ports another source"
 		type route hook output priority raw; policy accept;
 		ip saddr 127.0.0.1 ip saddr set ip daddr . meta l4proto . th dport map @hostip_loopback4
 		ip saddr 127.0.0.1 ip daddr 127.0.0.0/8 ip saddr set meta l4proto . th dport map @loopback4
 	}
 
 	chain loopback_input {
-		comment "Answers to them, behind the translation"
+		comment "Gives answers to those calls the destination 127.0.0.1 again"
 		type filter hook input priority 110; policy accept;
 		iifname != "lo" ct direction reply ct status dnat ip saddr 127.0.0.0/8 ip daddr set 127.0.0.1
 	}
@@ -140,7 +140,7 @@ const LISTING = `table inet cni {
 	}
 
 	chain forward {
-		comment "Who may call containers"
+		comment "Drops packets that an ingressPolicy forbids"
 		type filter hook forward priority filter; policy accept;
 		oifname vmap @isolated_bridges
 		oifname vmap @same_bridge_bridges
@@ -149,7 +149,7 @@ const LISTING = `table inet cni {
 	}
 
 	chain postrouting {
-		comment "Whose address is hidden behind the host's"
+		comment "Masquerading"
 		type nat hook postrouting priority srcnat; policy accept;
 		ct status dnat ip daddr vmap @hairpin4
 		ct status dnat ip6 daddr vmap @hairpin6

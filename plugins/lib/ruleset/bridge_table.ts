@@ -12,7 +12,7 @@ export const bridgeTable: TableDefinition = {
   objects: () => ({
     sets: [
       namedSet("guarded", setOf([ifnameType]), "Ports with macspoofchk"),
-      namedSet("allowed", setOf([ifnameType, etherAddr]), "The same, with the addresses that they may send from"),
+      namedSet("allowed", setOf([ifnameType, etherAddr]), "Ports with macspoofchk, and their allowed addresses"),
       namedSet("isolated", setOf([ifnameType]), "Ports with ingressPolicy isolated"),
       recordSet(),
     ],
@@ -21,13 +21,13 @@ export const bridgeTable: TableDefinition = {
         name: "prerouting",
         type: "filter",
         hook: { number: uapi.NF_INET_PRE_ROUTING, priority: uapi.NF_IP_PRI_RAW },
-        comment: "Frames with the address of another",
+        comment: "Drops frames with a forbidden source",
       },
       {
         name: "forward",
         type: "filter",
         hook: { number: uapi.NF_INET_FORWARD, priority: uapi.NF_BR_PRI_FILTER_BRIDGED },
-        comment: "Frames from port to port",
+        comment: "Drops frames of isolated ports",
       },
     ],
   }),

@@ -37,7 +37,7 @@ export const forwardMarkChains = () =>
   [
     { name: SET_CHAIN, comment: `Sets bit ${HEX_MARK} of the mark` },
     { name: INBOUND_CHAIN, comment: "Packets to containers: answers and calls to published ports" },
-    { name: MARK_CHAIN, comment: "Packets that other firewalls are to accept" },
+    { name: MARK_CHAIN, comment: "Packets that other firewalls must accept" },
     {
       name: "before_filter",
       type: "filter",
@@ -76,7 +76,7 @@ export const EARLY_CHAIN = {
   name: "before_all",
   type: "filter",
   hook: { number: NF_INET_FORWARD, priority: NF_IP_PRI_FIRST },
-  comment: `Sets bit ${HEX_MARK} of the mark for tables that are asked early`,
+  comment: `Sets bit ${HEX_MARK} of the mark for chains that run early`,
 } as const;
 
 export const earlyRule = (): RuleStatement => jump(MARK_CHAIN);

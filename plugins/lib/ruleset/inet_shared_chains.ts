@@ -49,7 +49,7 @@ export function openIngressChain(): SharedChain {
   return {
     name: "ingress-open",
     rules: [rule(accept())],
-    comment: "Containers that everybody may call",
+    comment: "Containers without an ingressPolicy",
     usesGoto: true,
   };
 }

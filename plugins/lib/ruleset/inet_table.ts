@@ -52,7 +52,7 @@ export const inetTable: TableDefinition = {
   objects: () => ({
     sets: [...setsOf(4), ...setsOf(6), ...loopbackSets(), ...bridgeSets(), recordSet()],
     chains: [
-      { name: "hostports", comment: "Published ports, first those of one address of the host" },
+      { name: "hostports", comment: "Published ports: first those of one address of the host" },
       { name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" },
       ...forwardMarkChains(),
       ...baseChains(),
@@ -77,25 +77,25 @@ function setsOf(family: 4 | 6) {
   const port = [inetProto, inetService];
   const verdicts = mapOf([address], "verdict");
   const sets = {
-    hostports: [mapOf(port, [address, inetService]), "Published ports, and the containers that they lead to"],
+    hostports: [mapOf(port, [address, inetService]), "Published ports, with the address and port of the container"],
     hostip_hostports: [mapOf([address, ...port], [address, inetService]), "Published ports of one address of the host"],
     conditions: [mapOf(port, "verdict"), "Published ports with conditions"],
     hostip_conditions: [
       mapOf([address, ...port], "verdict"),
       "Published ports of one address of the host, with conditions",
     ],
-    hairpin: [verdicts, "Containers that answer some callers of published ports past the host"],
-    masquerade: [verdicts, "Containers that are hidden behind the host"],
-    ingress: [verdicts, "Containers, and who may call them"],
-    forward: [setOf([address]), "Containers whose packets other firewalls are to accept"],
+    hairpin: [verdicts, "Containers whose published ports masquerade some callers"],
+    masquerade: [verdicts, "Masqueraded containers"],
+    ingress: [verdicts, "Containers with any ingressPolicy"],
+    forward: [setOf([address]), "Containers whose packets other firewalls must accept"],
     // Failover elements: no rule uses these sets.
     masquerade_standby: [
       mapOf([address, mark], "verdict"),
-      "Containers whose address another one has, out of their reach, that is masqueraded for both",
+      "Containers that share an address with another one, which masquerades for both",
     ],
     hostports_standby: [
       setOf([address, ...port, address, inetService]),
-      "Ports of containers on two networks, which are published over the first one",
+      "Ports of containers on several networks, published by another of these networks",
     ],
   } as const;
   return Object.entries(sets).map(([name, [shape, comment]]) => namedSet(`${name}${family}`, shape, comment));
@@ -103,7 +103,7 @@ function setsOf(family: 4 | 6) {
 
 function loopbackSets() {
   const port = [inetProto, inetService];
-  const comment = "Published ports, and who calls them for 127.0.0.1";
+  const comment = "Published ports, with the source that calls from 127.0.0.1 get";
   return [
     namedSet("loopback4", mapOf(port, [ipv4Addr]), comment),
     namedSet("hostip_loopback4", mapOf([ipv4Addr, ...port], [ipv4Addr]), comment),
@@ -113,7 +113,7 @@ function loopbackSets() {
 function bridgeSets() {
   const bridges = mapOf([ifnameType], "verdict");
   return [
-    namedSet("ingress_bridges", setOf([ifnameType]), "Bridges with an ingressPolicy, which keep each other out"),
+    namedSet("ingress_bridges", setOf([ifnameType]), "Bridges with an ingressPolicy, isolated from each other"),
     ...INGRESS_POLICIES.map((policy) =>
       namedSet(bridgeSetName(policy), bridges, `Bridges with ingressPolicy ${policy}`)
     ),
@@ -127,24 +127,24 @@ const baseChains = () =>
       "route",
       uapi.NF_INET_LOCAL_OUT,
       uapi.NF_IP_PRI_RAW,
-      "Calls from 127.0.0.1 to published ports, which get another source",
+      "Gives calls from 127.0.0.1 to published ports another source",
     ],
     [
       "loopback_input",
       "filter",
       uapi.NF_INET_LOCAL_IN,
       uapi.NF_IP_PRI_NAT_SRC + 10,
-      "Answers to them, behind the translation",
+      "Gives answers to those calls the destination 127.0.0.1 again",
     ],
     ["prerouting", "nat", uapi.NF_INET_PRE_ROUTING, uapi.NF_IP_PRI_NAT_DST, "Calls from elsewhere to published ports"],
     ["output", "nat", uapi.NF_INET_LOCAL_OUT, uapi.NF_IP_PRI_NAT_DST, "Calls from this host to published ports"],
-    ["forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Who may call containers"],
+    ["forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Drops packets that an ingressPolicy forbids"],
     [
       "postrouting",
       "nat",
       uapi.NF_INET_POST_ROUTING,
       uapi.NF_IP_PRI_NAT_SRC,
-      "Whose address is hidden behind the host's",
+      "Masquerading",
     ],
   ] as const).map(([name, type, number, priority, comment]) => ({ name, type, hook: { number, priority }, comment }));
 

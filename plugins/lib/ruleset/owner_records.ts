@@ -16,7 +16,7 @@ import type { TableDefinition } from "./table.ts";
 export const RECORD_SET = "owners";
 
 export const recordSet = () =>
-  namedSet(RECORD_SET, setOf([mark, mark, mark, mark, inetService]), "What attachments have in other sets");
+  namedSet(RECORD_SET, setOf([mark, mark, mark, mark, inetService]), "What each attachment has in other sets");
 
 export interface OwnerRecord {
   /** The record's own elements. */
