@@ -7,6 +7,7 @@ export interface DocumentedPlugin {
   readonly docs: PluginDocs;
 }
 
+const SINCE = "Every key exists since version 0.1.0, unless its entry names another.\n";
 const GENERATED = "<!-- Made by scripts/docs from docs.ts in the plugin's folder. Do not edit. -->\n";
 
 export const folderOf = (name: string): string => name.replaceAll("-", "_");
@@ -23,6 +24,7 @@ export function pluginPage(
     ...keySection("Keys", keys, paths.filter((path) => !isFromCaller(path))),
     ...keySection("Keys of `runtimeConfig`, `args` and CNI_ARGS", keys, paths.filter(isFromCaller)),
     "[Keys of every plugin](common.md)\n",
+    SINCE,
     ...differenceSection("Differences from the Go plugin", [...differences, ...absentKeys]),
     "[Differences of every plugin](common.md#differences-from-the-go-plugins)\n",
   ]);
@@ -31,6 +33,7 @@ export function pluginPage(
 export function commonPage(keys: Readonly<Record<string, KeyDocs>>, differences: readonly string[]): string {
   return page("Every plugin", [
     "Each plugin also has a [page of its own](../../README.md#plugins).\n",
+    SINCE,
     ...keySection("Keys", keys, Object.keys(keys)),
     ...differenceSection("Differences from the Go plugins", differences),
   ]);
