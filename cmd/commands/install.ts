@@ -165,7 +165,7 @@ function installCopies({ directory, program }: InstallOptions, names: readonly s
   });
 }
 
-/** Before a shim takes the name that the program may have. */
+/** Must run first: a shim may take the program's own name. */
 function installFullProgram(plan: InstallOptions): InstalledFile {
   const { directory, program, copy } = plan;
   const path = `${directory}/${FULL_PROGRAM_NAME}`;

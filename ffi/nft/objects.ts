@@ -237,7 +237,6 @@ function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
   }
 }
 
-/** Of one family, or of all. */
 export function listTables(nl: Netlink, family = 0): Table[] {
   return list(nl, "tables", GET_TABLE, { family }, tableMessage);
 }
@@ -274,7 +273,6 @@ export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: s
     }));
 }
 
-/** Of a chain or a whole table. */
 export function listRules(nl: Netlink, { family, table }: TableKey, chain?: string): Rule[] {
   return list(nl, `rules of table "${table}"`, GET_RULE, { family, table, ...chain && { chain } }, ruleMessage);
 }

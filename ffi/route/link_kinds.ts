@@ -81,7 +81,6 @@ const bridgePortAttrs = /* @__PURE__ */ attrs(() => ({
   isolated: [uapi.IFLA_BRPORT_ISOLATED, u8],
 }));
 
-/** Changes a bridge's port. */
 export function bridgePortInfo(
   value: In<typeof bridgePortAttrs>,
 ): { readonly portKind: string; readonly portData: Uint8Array } {

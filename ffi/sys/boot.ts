@@ -2,7 +2,7 @@
  * Which boot this is, and which files are older.
  *
  * Files without a boot id are judged by their times. Clocks jump: machines without one start in the past, suspended
- * ones wake in the future. So the earliest time seen in this boot counts.
+ * ones wake in the future. So the earliest time seen in this boot counts. If there is none, no file counts as older.
  *
  * @see random(4), proc_stat(5)
  * @module

@@ -1,11 +1,11 @@
 /** The process for which a server's worker does a call. */
 export interface RemoteCaller {
   readonly pid: number;
-  /** Comes when the caller says something or is gone; always blocked. */
+  /** Sent when the caller sends a message or is gone; always blocked. */
   readonly signal: number;
-  /** The name of a signal that asks the caller to end, which it passes on. */
+  /** What ends the call: a signal that the caller passed on, or that it is gone. */
   readSignal(): string | undefined;
-  /** Told before a write to its standard output, which it cannot tell from none. */
+  /** Call it before a write to standard output: after it, the caller prints no error document of its own. */
   announceOutput(): void;
   /** Waits until a pipe takes 4 KiB. @throws {SystemError} `EINTR` if the caller ends meanwhile */
   awaitWritable(fd: number): void;

@@ -49,7 +49,7 @@ export function withPurpose<T>(purpose: string | (() => string), call: () => T):
   }
 }
 
-/** Runs `call`; `undefined` if a system call fails. */
+/** `undefined` if a system call fails. */
 export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   try {
     return call();
@@ -59,7 +59,7 @@ export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   }
 }
 
-/** Runs `call`; `undefined` if it fails with one of `codes`. */
+/** `undefined` if `call` fails with one of `codes`. */
 export function ignoreErrors<T>(codes: readonly string[], call: () => T): T | undefined {
   try {
     return call();

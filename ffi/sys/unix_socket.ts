@@ -73,12 +73,10 @@ export function socketAddress(path: string): Uint8Array {
   return Uint8Array.of(AF_UNIX, 0, ...bytes, 0);
 }
 
-/** Whether it is a socket for packets. */
 export function isPacketSocket(fd: number): boolean {
   return ignoreErrors(["ENOTSOCK", "EBADF"], () => socketOption(fd, SO_TYPE, 1)[0]) === SOCK_SEQPACKET;
 }
 
-/** Waits for a connection. */
 export function acceptConnection(fd: number): Descriptor {
   return descriptor(sys.accept4(fd, null, null, SOCK_CLOEXEC));
 }
@@ -118,12 +116,10 @@ export function sendPacket(fd: number, bytes: Uint8Array): boolean {
   return ignoreErrors(["EPIPE", "ECONNRESET"], () => sys.send(fd, bytes, bytes.length, MSG_NOSIGNAL)) !== undefined;
 }
 
-/** Sends a message with descriptors. */
 export function sendDescriptors(fd: number, bytes: Uint8Array, fds: readonly number[]): void {
   sys.sendmsg(fd, scmRightsMessage(fds, bytes), MSG_NOSIGNAL);
 }
 
-/** Two sockets that are connected with each other. */
 export function packetSocketPair(): readonly [Descriptor, Descriptor] {
   const ends = new Int32Array(2);
   sys.socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);

@@ -72,6 +72,7 @@ export function usesVlanFiltering(config: BridgeConfig): boolean {
 export function portVlans(config: BridgeConfig): Vlan[] {
   const tagged = trunkVlanIds(config);
   const nativeVlan = config.vlan || (tagged.length > 0 ? 1 : 0);
+  // The native VLAN is untagged, even if the trunk covers it.
   const taggedVlans = tagged.filter((vid) => vid !== nativeVlan).map((vid) => ({ vid }));
   return nativeVlan === 0 ? taggedVlans : [{ vid: nativeVlan, pvid: true, untagged: true }, ...taggedVlans];
 }

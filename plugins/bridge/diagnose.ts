@@ -20,7 +20,6 @@ export function diagnoseBridge({ config, host, pluginConfig }: PluginCall<Bridge
     ...bridge && !link.isUp(bridge)
       ? [`Bridge "${config.bridge}" is down, so no packets flow: the next ADD sets it up`]
       : [],
-    // Only ADD of a gateway turns it on.
     ...isGateway && bridge ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
     ...!isGateway && config.ipMasq ? describeUnforwarded(host, families) : [],
     ...isGateway ? ownNames.flatMap((name) => describeUnforwardedLink(host, { name })) : [],

@@ -15,7 +15,6 @@ export interface FirewallConfig {
   readonly backend?: "iptables" | "nftables" | "firewalld";
   /** The administrator's chain, evaluated first. */
   readonly iptablesAdminChainName: string;
-  /** firewalld's zone for containers. */
   readonly firewalldZone: string;
   readonly ingressPolicy: "open" | "same-bridge" | "isolated";
 }

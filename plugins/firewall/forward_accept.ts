@@ -43,7 +43,7 @@ interface TableState {
   readonly foreignTable: ForeignTable;
   /** The chains that must accept packets. */
   readonly forwardChains: readonly (ForwardChain & { readonly rules: readonly nft.LazyRule[] })[];
-  /** Our chain's rules; undefined if it is missing. */
+  /** `undefined` if it is missing. */
   readonly chainRules: readonly nft.LazyRule[] | undefined;
   readonly adminsChain: nft.Chain | undefined;
 }

@@ -17,7 +17,7 @@ import {
   listHeldAddresses,
 } from "./inventory.ts";
 
-/** No process waits for the lock longer. */
+/** No writer waits for the lock this long: an older temporary file is a crash's. */
 const TEMPORARY_FILE_MAX_AGE_MS = 5 * 60_000;
 const MAX_NAMED = 10;
 

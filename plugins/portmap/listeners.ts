@@ -165,14 +165,13 @@ function isDiscovery(host: Netns, { address, port }: Listener): boolean {
 /** Engines' ids have 64 digits; a short id may occur in any command line. */
 const MIN_ID_LENGTH = 32;
 
-/** Whether the program reserves the port for the container. */
 function reservesPortFor({ pid, cmdline }: SocketOwner, { containerId, findCallerPid }: PublishingCall): boolean {
   // The first process listens for all kinds of services, and may also call this plugin.
   if (pid !== 1 && pid === findCallerPid?.()) return true;
   return containerId.length >= MIN_ID_LENGTH && cmdline.includes(containerId);
 }
 
-/** Rarely needed: `require` saves loading it at start-up. */
+/** Rarely needed: not loaded at start-up. */
 function loadSocketOwners(): typeof import("./socket_owners.ts") {
   return require("./socket_owners.ts");
 }

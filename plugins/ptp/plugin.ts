@@ -106,7 +106,7 @@ export default plugin({
     const isOwn = ({ alias }: link.Link) => parseAlias(alias)?.network === name;
     const hostVeths = link.list(host.route).filter(isOwn);
     return [
-      // The first ADD turns it on.
+      // Without containers, forwarding may still be off.
       ...hostVeths.length > 0 ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
       ...hostVeths.flatMap((hostVeth) => describeUnforwardedLink(host, hostVeth)),
       ...config.ipMasq ? describeMissingDefaultRoute(host, families) : [],

@@ -86,7 +86,7 @@ export function configuredGateway(ip: IpConfig, { gateways }: SbrConfig): Ip | u
   return gateways.find((gateway) => familyOf(gateway) === familyOf(ip.address));
 }
 
-/** Routes without a gateway or source, with one in the address's subnet, or with one in no subnet. */
+/** Routes with a gateway or source in the address's subnet, in no address's subnet, or without both. */
 function routesForAddress(ip: IpConfig, ips: readonly IpConfig[], mainRoutes: readonly RawRoute[]): RawRoute[] {
   return mainRoutes.filter((route) => {
     const neighbours = [...route.prefsrc ? [route.prefsrc] : [], ...rawRoute.nextHopGateways(route)];

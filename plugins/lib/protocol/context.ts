@@ -13,7 +13,7 @@ export interface BuiltinPlugin {
   readonly plugin: AnyPlugin;
 }
 
-/** A plugin that is a separate program. */
+/** A separate program. */
 export interface PluginProgram {
   /** Its path. */
   readonly program: string;

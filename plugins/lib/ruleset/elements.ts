@@ -136,7 +136,6 @@ function awaitedComment(element: FoundElement): string {
   return formatOwnerWithNote(owner!, isAwaited(element) ? note : note === undefined ? AWAITED : `${note},${AWAITED}`);
 }
 
-/** Replaces each element. */
 function markAwaited(tx: Transaction, table: TableDefinition, elements: readonly FoundElement[]): void {
   deleteElements(tx, table, elements);
   for (const element of elements) {
@@ -262,7 +261,7 @@ export function checkElements(
   }
 }
 
-/** Rarely needed: `require` loads it here and not at start-up. */
+/** Rarely needed: not loaded at start-up. */
 function loadRepair(): typeof import("./repair.ts") {
   return require("./repair.ts");
 }

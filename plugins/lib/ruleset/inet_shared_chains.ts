@@ -61,7 +61,6 @@ export function bridgeIngressChain(policy: BridgeIngressPolicy, bridge: string):
   return { name: ingressChainName(policy, bridge), rules, usesGoto: true };
 }
 
-/** The chain of this name, if it is stricter than `policy`. */
 export function stricterIngressChain(policy: "open" | BridgeIngressPolicy, name: string): SharedChain | undefined {
   const stricter = policy === "open" ? INGRESS_POLICIES : INGRESS_POLICIES.slice(0, INGRESS_POLICIES.indexOf(policy));
   for (const stricterPolicy of stricter) {

@@ -57,7 +57,7 @@ function waitInQueue(heldLocks: DisposableStack): void {
   }
 }
 
-/** Rarely needed: `require` loads it here and not at start-up. */
+/** Rarely needed: not loaded at start-up. */
 function loadLockModule(): typeof import("../../../ffi/netns_lock.ts") {
   return require("../../../ffi/netns_lock.ts");
 }
