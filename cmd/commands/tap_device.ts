@@ -13,7 +13,6 @@ const command: Command = {
 };
 export default command;
 
-/** @throws {SystemError} */
 export function tapDevice(request: string): void {
   const { name, ...options } = tapDeviceOptions.parse(JSON.parse(request), "order");
   using tap = createTap(name, options);

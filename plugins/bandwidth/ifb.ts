@@ -37,7 +37,7 @@ export function attachmentIfbName(owner: Owner): string {
   return hashedName(ownerText(owner));
 }
 
-/** Replaces an ifb of an earlier attachment. @throws {NetlinkError} */
+/** Replaces an ifb of an earlier attachment. */
 export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   const alias = formatAlias(owner);
   removeIfbs(host, owner, {});
@@ -59,7 +59,6 @@ export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   }
 }
 
-/** @throws {NetlinkError} */
 export function findIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): link.Link[] {
   return selectIfbs(owner, prevResult, (name) => link.find(host.route, name));
 }
@@ -82,12 +81,10 @@ function belongsTo({ name, alias }: link.Link, owner: Owner, prevResult: Result 
   return prevResult.interfaces?.some((reported) => reported.name === name && !reported.sandbox) === true;
 }
 
-/** @throws {NetlinkError} */
 export function removeIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): void {
   for (const { name } of findIfbs(host, owner, prevResult)) removeLinkIfPresent(host, name!);
 }
 
-/** @throws {NetlinkError} */
 export function removeIfbsOfAttachments(
   host: Netns,
   attachments: readonly { readonly owner: Owner; readonly prevResult: Result | undefined }[],
@@ -98,7 +95,6 @@ export function removeIfbsOfAttachments(
   });
 }
 
-/** @throws {NetlinkError} */
 export function gcIfbs(
   host: Netns,
   network: string,

@@ -39,7 +39,6 @@ export function createPort(host: Netns, { bridge, ...veth }: PortOptions, config
   }
 }
 
-/** @throws {NetlinkError} */
 export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner: Owner): void {
   const { hairpinMode, portIsolation } = config;
   const flags = bridgePortInfo({ hairpin: Number(hairpinMode), isolated: Number(portIsolation) });
@@ -64,7 +63,7 @@ export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, cont
   }
 }
 
-/** Sets a port's VLANs, in place of the bridge's default or beside it. @throws {NetlinkError} */
+/** Sets a port's VLANs, in place of the bridge's default or beside it. */
 export function setVlans(host: Netns, port: number, preserveDefault: boolean, vlans: readonly bridgeVlan.Vlan[]): void {
   const defaultVids = preserveDefault ? [] : bridgeVlan.list(host.route, port).map(({ vid }) => vid);
   if (defaultVids.length > 0) bridgeVlan.remove(host.route, port, defaultVids);

@@ -30,7 +30,6 @@ export function claimLink(host: Netns, device: link.Link, group: number): boolea
   return ignoreErrors(["ENODEV"], () => (link.set(host.route, device.index, { group }), true)) ?? false;
 }
 
-/** @throws {NetlinkError} */
 export function removeLinkGroup(host: Netns, group: number): void {
   ignoreErrors(["ENODEV"], () => link.removeGroup(host.route, group));
 }

@@ -42,11 +42,7 @@ const FIREWALLD_TABLE = "firewalld";
 /** linux/netfilter/nf_tables.h. Dormant tables count too: they may wake at any time. */
 const NFT_TABLE_F_OWNER = 2;
 
-/**
- * All tables that see packets of these families except firewalld's, and iptables' `filter` even if missing.
- *
- * @throws {NetlinkError}
- */
+/** All tables that see packets of these families except firewalld's, and iptables' `filter` even if missing. */
 export function listForeignTables(nl: Netlink, families: readonly (4 | 6)[]): ForeignTable[] {
   const protocols = families.map((family) => family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
   const tables = nft.listTables(nl).filter(({ family, name = "" }) =>
@@ -82,7 +78,7 @@ const isForeign = (family: number, table: string): boolean =>
 const isIptablesTable = (family: number, table: string): boolean =>
   family !== NFPROTO_INET && IPTABLES_TABLES.includes(table);
 
-/** Fetches the chains of these names in all tables in one send. @throws {NetlinkError} */
+/** Fetches the chains of these names in all tables in one send. */
 export function findChains(
   nl: Netlink,
   tables: readonly ForeignTable[],
@@ -99,10 +95,7 @@ export function findChains(
 /** Fetched by name: an iptables table may have thousands of chains. */
 export const IPTABLES_FORWARD_CHAINS: readonly string[] = [FORWARD, NATIVE_FORWARD];
 
-/**
- * @param namedChains for an iptables table: {@linkcode findChains} of {@linkcode IPTABLES_FORWARD_CHAINS}
- * @throws {NetlinkError}
- */
+/** @param namedChains for an iptables table: {@linkcode findChains} of {@linkcode IPTABLES_FORWARD_CHAINS} */
 export function listForwardChains(
   nl: Netlink,
   { family, table, isIptables }: ForeignTable,

@@ -53,7 +53,7 @@ interface Fault {
   readonly problem: string;
 }
 
-/** @returns the forward chains that lacked rules, as text @throws {NetlinkError} */
+/** @returns the forward chains that lacked rules, as text */
 export function addForwardAccept(
   nl: Netlink,
   addresses: readonly Ip[],
@@ -113,13 +113,13 @@ export const IPTABLES_RULES_REFUSED =
   "Cannot accept packets of containers in the tables of iptables: the kernel has no module nft_compat or xt_mark; " +
   "what iptables drops stays dropped";
 
-/** Whether the kernel has accepted such rules before. @throws {NetlinkError} */
+/** Whether the kernel has accepted such rules before. */
 export function hasIptablesRules(nl: Netlink): boolean {
   const tables = listForeignTables(nl, [4, 6]).filter(({ isIptables, isMissing }) => isIptables && !isMissing);
   return [...findChains(nl, tables, [FORWARD_CHAIN]).values()].some((chains) => chains.size > 0);
 }
 
-/** Whether the kernel takes iptables' rules; changes nothing. @throws {NetlinkError} */
+/** Whether the kernel takes iptables' rules; changes nothing. */
 export function takesIptablesRules(nl: Netlink): boolean {
   const tx = transaction(nl);
   // Never committed, so the name cannot clash.

@@ -44,7 +44,6 @@ export interface RemovalFilter {
  * Removes containers' rules, and with the last one the chain and its jumps.
  *
  * @param isUnused whether no container has the plugin, so the shared rule goes too
- * @throws {NetlinkError}
  */
 export function removeForwardAccept(nl: Netlink, removal: RemovalFilter, isUnused: () => boolean): void {
   retryOnConflict(() => {

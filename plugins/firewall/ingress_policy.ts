@@ -66,7 +66,6 @@ function isolatedPortElements(restriction: IngressRestriction | undefined): Want
   }));
 }
 
-/** @throws {NetlinkError} */
 export function addIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,
@@ -76,7 +75,7 @@ export function addIngressElements(
   ensureElements(nl, bridgeTable, owner, isolatedPortElements(restriction));
 }
 
-/** @returns what was missing, as text @throws {ElementInUseError} @throws {NetlinkError} */
+/** @returns what was missing, as text @throws {ElementInUseError} */
 export function restoreIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,
@@ -105,7 +104,7 @@ export interface RemovedAddress {
   readonly chain: string | undefined;
 }
 
-/** @returns the addresses of the removed elements @throws {NetlinkError} */
+/** @returns the addresses of the removed elements */
 export function removeIngressElements(
   nl: Netlink,
   which: Owner | Pick<RemovalFilter, "commented" | "isOwned">,
@@ -125,7 +124,6 @@ export function removeIngressElements(
   return [...new Map(removedAddresses.toReversed().map((removed) => [removed.address, removed])).values()];
 }
 
-/** @throws {NetlinkError} */
 function listAddresses(nl: Netlink): Ip[] {
   return FAMILIES.flatMap((family) => listElements(nl, inetTable, ingressMapName(family))).map(({ key }) =>
     ipFromBytes(key)
@@ -141,7 +139,6 @@ export function unownedAddresses(nl: Netlink, addresses: readonly Ip[]): Ip[] {
  * Whether no container has the plugin.
  *
  * @param removed just before; if one of their chains still exists, others use it and no listing is needed
- * @throws {NetlinkError}
  */
 export function isUnused(nl: Netlink, removed: readonly RemovedAddress[]): boolean {
   const chains = new Set(removed.flatMap(({ chain }) => chain ?? []));

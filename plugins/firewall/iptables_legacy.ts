@@ -6,7 +6,6 @@ import { openFile, readAvailable } from "../../ffi/sys/file.ts";
 const NAMES_FILES = { 4: "ip_tables_names", 6: "ip6_tables_names" } as const;
 const PROGRAMS = { 4: "iptables-legacy", 6: "ip6tables-legacy" } as const;
 
-/** @throws {SystemError} */
 export function describeLegacyFilters(host: Netns, families: readonly (4 | 6)[]): string[] {
   return families.filter((family) => hasLegacyFilter(host, family)).map((family) =>
     `${PROGRAMS[family]} has a table "filter" that takes no more rules: what it drops stays dropped; ` +

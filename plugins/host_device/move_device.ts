@@ -50,7 +50,6 @@ export function isInContainer(host: Netns, netns: Netns, saved: SavedDevice): bo
  *
  * @returns false if the device is not in the container
  * @throws {CniError} if the host has another device of that name; then the container keeps the device
- * @throws {NetlinkError}
  */
 export function moveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
   return unlessRemoved(() => tryMoveToHost(host, netns, saved, log));
@@ -110,7 +109,6 @@ const nameTakenError = ({ before: { name }, owner: { containerID } }: SavedDevic
  *
  * @param wait for a device that may still come
  * @returns false if there is none
- * @throws {NetlinkError}
  */
 export function restoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: Log): boolean {
   return unlessRemoved(() => tryRestoreOnHost(host, saved, wait, log));

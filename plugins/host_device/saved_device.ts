@@ -98,12 +98,11 @@ export function savedDevicePath(dataDir: string, { containerId, ifname }: Attach
   return `${dataDir}/${containerId}:${ifname}.json`;
 }
 
-/** `undefined` if the file is missing or invalid. @throws {SystemError} */
+/** `undefined` if the file is missing or invalid. */
 export function findSavedDevice(path: string, log: (message: string) => void): SavedDevice | undefined {
   return findState(path, savedDevice.parse, log);
 }
 
-/** @throws {SystemError} */
 export function listSavedDevices(dataDir: string): [path: string, saved: SavedDevice][] {
   return listStates(dataDir, savedDevice.parse);
 }

@@ -43,7 +43,7 @@ export interface Inventory {
 
 export type HolderLink = Omit<HeldAddress, "address"> & Pick<DirectoryEntry, "name" | "inode">;
 
-/** A missing directory counts as empty, and so does a symbolic link. @throws {SystemError} */
+/** A missing directory counts as empty, and so does a symbolic link. */
 export function readInventory(directory: string): Inventory {
   const entries = ignoreErrors(["ENOENT", "ENOTDIR"], () => listDirectory(directory, false)) ?? [];
   const isUnique = entries.length > 0 && areInodesUnique(directory);
@@ -108,7 +108,6 @@ export function formatHolder({ containerId, ifname }: Holder): string {
   return ifname === undefined ? containerId : `${containerId}\r\n${ifname}`;
 }
 
-/** @throws {SystemError} */
 export function readHolderFile(path: string): Holder | undefined {
   const content = findText(path);
   return content === undefined ? undefined : parseHolder(content);

@@ -9,13 +9,13 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { setMtime } from "../../ffi/sys/file.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 
-/** Identifies the present state of the open directory. @throws {SystemError} */
+/** Identifies the present state of the open directory. */
 export function readStamp(fd: number, boot: string): string {
   const { identity, mtime, ctime } = fstat(fd);
   return `${boot} ${identity} ${mtime} ${ctime}`;
 }
 
-/** Sets a random modification time, in nanoseconds since 1970. Earlier stamps become void. @throws {SystemError} */
+/** Sets a random modification time, in nanoseconds since 1970. Earlier stamps become void. */
 export function renewStamp(fd: number): bigint {
   const second = Math.floor(Date.now() / 1000) - 1;
   const time = BigInt(second) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 1e9));

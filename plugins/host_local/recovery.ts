@@ -26,7 +26,7 @@ export function isOfEarlierBoot({ bootTag }: HeldAddress): boolean {
   return current !== 0 && bootTag !== 0 && bootTag !== current;
 }
 
-/** @param createAgeTest for files without a tag @throws {SystemError} */
+/** @param createAgeTest for files without a tag */
 export function findEarlierBootAddresses(
   directory: string,
   inventory: Inventory,
@@ -53,7 +53,6 @@ export function describeReclaimed(reclaimed: readonly HeldAddress[]): string {
  * The reference plugin creates a file and writes it later, both under the lock. So an empty file is from a crash.
  *
  * @param log gets a line for each removed file that is not ours
- * @throws {SystemError}
  */
 export function recoverDirectory(directory: string, inventory: Inventory, log: (message: string) => void): Inventory {
   for (const { name, content } of inventory.corrupt) {

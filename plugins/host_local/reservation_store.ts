@@ -48,7 +48,7 @@ export interface PreparedReservation extends Disposable {
   readonly attachment: Attachment;
 }
 
-/** A symbolic link is not followed but logged: nobody moves the state of one network alone. @throws {SystemError} */
+/** A symbolic link is not followed but logged: nobody moves the state of one network alone. */
 export function isNetworkDirectory(directory: string, log: (message: string) => void): boolean {
   if (findStat(directory, false)?.isDirectory) return true;
   if (findSymlinkTarget(directory) !== undefined) {
@@ -68,7 +68,7 @@ function explainSymlink<T>(directory: string, call: () => T): T {
   }
 }
 
-/** Needs no lock, so nobody waits for the write. @throws {SystemError} */
+/** Needs no lock, so nobody waits for the write. */
 export function prepareReservation(directory: string, attachment: Attachment): PreparedReservation {
   const content = formatHolder(attachment);
   // An unnamed file keeps the index valid and leaves nothing after a crash.

@@ -32,7 +32,7 @@ export interface RoutingContext {
   readonly undo: DisposableStack;
 }
 
-/** Adds missing rules from these addresses to `table`. @throws {NetlinkError} */
+/** Adds missing rules from these addresses to `table`. */
 export function addSourceRules(context: RoutingContext, ips: readonly IpConfig[], table: number): void {
   const present = rule.list(context.netns.route);
   for (const from of ips.map((ip) => hostPrefix(ipOf(ip.address)))) {
@@ -48,7 +48,7 @@ function addSourceRule({ netns, undo }: RoutingContext, wanted: rule.SourceRule)
   undo.defer(() => rule.remove(netns.route, wanted));
 }
 
-/** Moves the interface's routes from the main table to one table per address. @throws {NetlinkError} */
+/** Moves the interface's routes from the main table to one table per address. */
 export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConfig[], config: SbrConfig): void {
   const { netns, index } = context;
   const routes = rawRoute.list(netns.route);

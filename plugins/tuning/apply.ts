@@ -116,7 +116,6 @@ export function restoreChanges(call: DelCall<TuningConfig>): void {
   removeBackup(call);
 }
 
-/** @throws {SystemError} */
 export function removeBackup({ config, ...attachment }: DelCall<TuningConfig>): void {
   removeWithTemporary(findBackupPath(config.dataDir, attachment));
 }

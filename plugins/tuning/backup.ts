@@ -69,12 +69,12 @@ function isNetworkSysctl(path: string): boolean {
   return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
 }
 
-/** For ADD, which may find an earlier entry's backup. @throws {SystemError} */
+/** For ADD, which may find an earlier entry's backup. */
 export function backupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner !== undefined && isOwner(owner, attachment));
 }
 
-/** For DEL and CHECK: a file without an owner counts as the attachment's. @throws {SystemError} */
+/** For DEL and CHECK: a file without an owner counts as the attachment's. */
 export function findBackupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner === undefined || isOwner(owner, attachment));
 }
@@ -101,13 +101,12 @@ type BackupOwner = Infer<typeof ownerSchema>;
 const isOwner = ({ containerID, ifname }: BackupOwner, attachment: Attachment): boolean =>
   containerID === attachment.containerId && ifname === attachment.ifname;
 
-/** @throws {SystemError} */
 export function filterWithBackup<A extends Attachment>(dataDir: string, attachments: readonly A[]): A[] {
   const names = new Set(findEntryNames(dataDir));
   return attachments.filter((attachment) => names.has(backupName(attachment)) || names.has(referenceName(attachment)));
 }
 
-/** `undefined` if the file is missing or invalid. @throws {SystemError} */
+/** `undefined` if the file is missing or invalid. */
 export function findBackup(path: string, log: (message: string) => void): Backup | undefined {
   return findState(path, parseBackup, log);
 }
@@ -116,7 +115,6 @@ function parseBackup(node: unknown): Backup {
   return { before: linkStateSchema.parse(node), ...ownKeys.parse(node) };
 }
 
-/** @throws {SystemError} */
 export function writeBackup(path: string, { before, ...rest }: Backup): void {
   writeState(path, { ...before, ...rest });
 }
@@ -140,7 +138,7 @@ function indexOf(device: Link | undefined): number {
   return device?.index ?? 0;
 }
 
-/** @param snapshotTime of the valid attachments: newer backups stay @throws {SystemError} */
+/** @param snapshotTime of the valid attachments: newer backups stay */
 export function gcBackups(dataDir: string, snapshotTime: bigint, isStale: (owner: BackupOwner) => boolean): void {
   const isNewer = modifiedSince(snapshotTime);
   for (const [path, { owner }] of listStates(dataDir, parseBackup)) {
@@ -148,7 +146,6 @@ export function gcBackups(dataDir: string, snapshotTime: bigint, isStale: (owner
   }
 }
 
-/** @throws {SystemError} */
 export function listOtherBackups(dataDir: string, attachment: Attachment): [path: string, backup: Backup][] {
   const { containerId } = attachment;
   const isCandidate = (name: string) =>

@@ -73,7 +73,7 @@ function sysctlPath(key: string, ifname: string): string {
 /** Of write-only parameters such as net/ipv4/route/flush. */
 const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
 
-/** `undefined` if unreadable. Like the functions below, it runs inside the namespace. @throws {SystemError} */
+/** `undefined` if unreadable. Like the functions below, it runs inside the namespace. */
 export function readSysctl(path: string): string | undefined {
   return lookUpSysctl(path).value;
 }

@@ -31,7 +31,7 @@ import { runAllSteps } from "../lib/protocol/plugin.ts";
 import { compareGatewayDependence, usesOnlyLink } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
-/** Also waits until the addresses are usable again. @throws {CniError} @throws {NetlinkError} */
+/** Also waits until the addresses are usable again. @throws {CniError} */
 export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: DisposableStack): void {
   const { index } = device;
   using events = netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));

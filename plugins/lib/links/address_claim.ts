@@ -84,7 +84,7 @@ function claimsOf({ bridge, table }: AddressScope, ip: Ip): Claim[] {
   ];
 }
 
-/** @returns which of the names another link has @throws {NetlinkError} */
+/** @returns which of the names another link has */
 function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): number | undefined {
   try {
     link.addAltNames(host.route, hostVeth, names);
@@ -167,7 +167,6 @@ export function isGone(host: Netns, owner: Owner): boolean {
 
 export const lives = (host: Netns) => (owner: Owner): boolean => findLivingHostVeth(host, owner) !== undefined;
 
-/** @throws {NetlinkError} */
 function findLivingHostVeth(host: Netns, owner: Owner): link.Link | undefined {
   return link.list(host.route).find((candidate) =>
     sameOwner(parseAlias(candidate.alias), owner) && !link.isPeerNetnsGone(host.route, candidate)

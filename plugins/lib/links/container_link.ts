@@ -9,7 +9,6 @@ import { ownedByOther, type OwnershipEvidence } from "./ownership.ts";
  * Adds an interface inside the container; a failed ADD removes it.
  *
  * @throws {CniError} if the name is taken, or the kernel lacks that kind
- * @throws {NetlinkError}
  */
 export function addContainerLink(
   netns: Netns,
@@ -54,7 +53,7 @@ export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvi
   }
 }
 
-/** @returns true if it existed @throws {NetlinkError} */
+/** @returns true if it existed */
 export function removeLinkIfPresent(netns: Netns, ifname: string): boolean {
   return ignoreErrors(["ENODEV"], () => (link.remove(netns.route, ifname), true)) ?? false;
 }

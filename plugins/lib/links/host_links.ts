@@ -2,12 +2,12 @@ import type { Netns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { readOnce, sharesReads } from "../protocol/shared_reads.ts";
 
-/** The host's links, read once per command that shares reads. @throws {NetlinkError} */
+/** The host's links, read once per command that shares reads. */
 export function listHostLinks(host: Netns): readonly link.Link[] {
   return readOnce(host.nft, "host links", () => link.list(host.route));
 }
 
-/** With shared reads, the link may be gone already. @throws {NetlinkError} */
+/** With shared reads, the link may be gone already. */
 export function findHostLink(host: Netns, name: string): link.Link | undefined {
   if (!sharesReads(host.nft)) return link.find(host.route, name);
   const byName = readOnce(

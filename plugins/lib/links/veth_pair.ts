@@ -74,7 +74,6 @@ export function getHostVeth(call: AttachmentCall<unknown>): link.Link {
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
 
-/** @throws {NetlinkError} */
 export function removeVethPair(call: DelCall<unknown>): void {
   const { host, netns } = call;
   const hostVeth = findReportedHostVeth(call);
@@ -84,7 +83,7 @@ export function removeVethPair(call: DelCall<unknown>): void {
   for (const { name } of listOwnedHostVeths(call)) removeLinkIfPresent(host, name!);
 }
 
-/** Falls back to the container's end where the host veth is not found. @throws {NetlinkError} */
+/** Falls back to the container's end where the host veth is not found. */
 export function removeVethPairs<C>(calls: DelBatch<C>): void {
   const foundCalls = new Set<DelBatch<C>[number]>();
   link.removeSelected(calls[0].host.route, (links) => {
@@ -111,7 +110,6 @@ function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undef
   return !ownedByOther(call, netns, containerVeth) && removeLinkIfPresent(netns, call.ifname);
 }
 
-/** @throws {NetlinkError} */
 export function gcVethPairs({ host, pluginConfig, validAttachments, log }: GcCall<unknown>): void {
   const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "the veth pair"));
   link.removeSelected(host.route, (links) => links.filter((element) => isVethOf(element, isStale)));

@@ -8,7 +8,7 @@ import { parseJson, stringifyJson } from "../../../spec/jsonc.ts";
 
 type Parse<T> = (node: unknown) => T;
 
-/** `undefined` for a missing or unusable file. @throws {SystemError} */
+/** `undefined` for a missing or unusable file. @throws {SystemError} if it cannot be read */
 export function findState<T>(path: string, parse: Parse<T>, log: (message: string) => void): T | undefined {
   try {
     const text = findText(path);
@@ -21,7 +21,6 @@ export function findState<T>(path: string, parse: Parse<T>, log: (message: strin
   }
 }
 
-/** @throws {SystemError} */
 export function writeState(path: string, content: object): void {
   const text = stringifyJson(content, 1);
   // An interrupted replacement leaves a temporary file, which is found by the file's name: so create the first one
@@ -30,7 +29,7 @@ export function writeState(path: string, content: object): void {
   if (!isNew) replaceFile(path, text);
 }
 
-/** The usable files of a directory. @param isWanted picks files by name @throws {SystemError} */
+/** The usable files of a directory. @param isWanted picks files by name */
 export function listStates<T>(
   directory: string,
   parse: Parse<T>,

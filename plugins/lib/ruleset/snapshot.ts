@@ -26,7 +26,7 @@ export interface RulesetSnapshot {
   ruleCount(chain: string): number;
 }
 
-/** Lists whole sets where attachments share reads. @throws {NetlinkError} */
+/** Lists whole sets where attachments share reads. */
 export function takeSnapshot(
   nl: Netlink,
   table: TableDefinition,
