@@ -73,7 +73,7 @@ export async function newContainerd(node: TestNode, image = newImage(node)): Pro
           // Then there is nothing to do.
         }
       }
-      removeCgroups();
+      removeCgroups(CONTAINERD_NAMESPACE);
     },
   };
 }
@@ -94,11 +94,11 @@ async function awaitText(stream: ReadableStream<Uint8Array>, text: string): Prom
   await promise;
 }
 
-/** Removes the groups that runc made for the set, which stay behind empty in each hierarchy. */
-function removeCgroups(): void {
+/** Removes the groups that runc made below this name, which stay behind empty in each hierarchy. */
+export function removeCgroups(name: string): void {
   const root = "/sys/fs/cgroup";
   for (const hierarchy of [".", ...readdirSync(root)]) {
-    const group = join(root, hierarchy, CONTAINERD_NAMESPACE);
+    const group = join(root, hierarchy, name);
     if (existsSync(group)) rmdirSync(group);
   }
 }

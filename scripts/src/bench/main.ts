@@ -10,6 +10,7 @@ import { concurrentCallRows } from "./concurrent_calls.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
 import { reservationRows } from "./reservations.ts";
+import { sandboxRows } from "./sandbox.ts";
 import { measureScale } from "./scale.ts";
 import { serveRows } from "./serve.ts";
 import { startupRows } from "./startup.ts";
@@ -17,7 +18,8 @@ import { type BenchFigures, type BenchRow, formatMarkdown } from "./table.ts";
 import { gcRows, restoreRows } from "./upkeep.ts";
 import { type BenchWorkspace, prepareBench } from "./workspace.ts";
 
-type Section = (bench: BenchWorkspace) => readonly BenchRow[] | (Partial<BenchFigures> & Pick<BenchFigures, "rows">);
+type Figures = readonly BenchRow[] | (Partial<BenchFigures> & Pick<BenchFigures, "rows">);
+type Section = (bench: BenchWorkspace) => Figures | Promise<readonly BenchRow[]>;
 
 /** The sections by the words that choose them, those last that leave the kernel the most to clean up. */
 const SECTIONS: Readonly<Record<string, Section>> = {
@@ -27,6 +29,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   "host-local": reservationRows,
   serve: serveRows,
   memory: memoryRows,
+  sandbox: sandboxRows,
   once: concurrentCallRows,
   gc: gcRows,
   restore: restoreRows,
@@ -54,7 +57,7 @@ for (const name of wanted.length > 0 ? wanted : Object.keys(SECTIONS)) {
   console.error(`Measuring ${name}`);
   {
     using scope = new DisposableStack();
-    const found = SECTIONS[name]!({ ...bench, scope });
+    const found = await SECTIONS[name]!({ ...bench, scope });
     const added = "rows" in found ? found : { rows: found };
     figures = { ...figures, ...added, rows: [...figures.rows, ...added.rows] };
   }
