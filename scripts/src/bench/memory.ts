@@ -34,7 +34,7 @@ export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
 function shimPeaks(bench: BenchWorkspace, network: Network): readonly number[] {
   using scope = new DisposableStack();
   const server = startShimServer({ ...bench, scope });
-  const container = newBenchContainer({ ...bench, scope }, "c0", 0);
+  const container = newBenchContainer({ scope }, "c0", 0);
   const host = scope.use(createNetns());
   const invocation = server.exec.command(network, "add", { container });
   const peaks: number[] = [];
@@ -54,7 +54,7 @@ function shimPeaks(bench: BenchWorkspace, network: Network): readonly number[] {
 function measureChain(bench: BenchWorkspace, directory: string, network: Network) {
   using scope = new DisposableStack();
   const host = scope.use(createNetns());
-  const containers = Array.from({ length: PROCESSES }, (_, at) => newBenchContainer({ ...bench, scope }, `c${at}`, at));
+  const containers = Array.from({ length: PROCESSES }, (_, at) => newBenchContainer({ scope }, `c${at}`, at));
   const results: unknown[] = [];
   return new Map(network.plugins.map((plugin) => {
     const started = containers.map((container, at) => {

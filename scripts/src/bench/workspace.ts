@@ -1,4 +1,4 @@
-import { mkdirSync, symlinkSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { Caller, execInvocation, type Invocation, runInvocation, type Verb } from "../harness/invocation.ts";
@@ -55,16 +55,13 @@ export interface BenchContainer extends Container {
 
 /** A container until the end of the scope. Its number decides which two ports are published. */
 export function newBenchContainer(
-  { scope, state }: Pick<BenchWorkspace, "scope" | "state">,
+  { scope }: Pick<BenchWorkspace, "scope">,
   id: string,
   number: number,
   isUdp = false,
 ): BenchContainer {
   const namespace = scope.use(createNetns());
-  // A shim does not pass on a path that names a descriptor.
-  const netns = join(state, `netns-${number}-${Bun.randomUUIDv7()}`);
-  symlinkSync(namespace.path, netns);
-  return { id, namespace, netns, portMappings: portMappingsOf(number, isUdp) };
+  return { id, namespace, netns: namespace.path, portMappings: portMappingsOf(number, isUdp) };
 }
 
 /** @param isUdp whether one of them is for UDP, so that DEL has to list the conntrack entries */

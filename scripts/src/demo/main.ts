@@ -1,5 +1,5 @@
 /** The body of `scripts/demo`. Namespaces are open files of this process, so nothing stays behind. @module */
-import { readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
@@ -129,14 +129,11 @@ async function proveTraffic(four: string, six: string): Promise<void> {
 function compareSpeed(): void {
   if (!Bun.which("cc")) return console.log("\nWithout a C compiler there is no shim, so no call is served");
   const server = startShimServer({ scope: resources, state, runOptions: () => [] });
-  // A shim does not pass on a path that names a descriptor.
-  const path = join(state, "client");
-  symlinkSync(client.path, path);
   const [cold, served]: [number[], number[]] = [[], []];
   for (let round = 0; round < SPEED_ROUNDS; round++) {
     for (const [program, times] of [[CNI_PROGRAM, cold], [join(server.shims, "cni"), served]] as const) {
       const call = (verb: "add" | "del") =>
-        host.run(() => runSuccessfully(server.through(runCommand(program, verb, path, "client")))).ms;
+        host.run(() => runSuccessfully(server.through(runCommand(program, verb, client.path, "client")))).ms;
       times.push(call("add"));
       call("del");
     }
