@@ -54,16 +54,16 @@ export interface ShimCall extends Disposable {
 }
 
 /** Takes the call of a connection, which is closed if the call is not taken. */
-export function takeCall(connection: Descriptor, serverWhereabouts: string): ShimCall | Refusal {
-  const call = receiveCall(connection, serverWhereabouts);
+export function takeCall(connection: Descriptor, serverNamespaces: string): ShimCall | Refusal {
+  const call = receiveCall(connection, serverNamespaces);
   if (typeof call === "string") connection[Symbol.dispose]();
   return call;
 }
 
-function receiveCall(connection: Descriptor, serverWhereabouts: string): ShimCall | Refusal {
+function receiveCall(connection: Descriptor, serverNamespaces: string): ShimCall | Refusal {
   const { fd } = connection;
   const credentials = peerCredentials(fd);
-  const allowed = isAllowed(credentials, serverWhereabouts);
+  const allowed = isAllowed(credentials, serverNamespaces);
   if (allowed === false) return "notAllowed";
   if (!allowed || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
   const request = parseRequest(receivePacket(fd, buffer).bytes);

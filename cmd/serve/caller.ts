@@ -10,8 +10,8 @@ const SHARED_FILES = ["ns/mnt", "ns/user", "ns/pid", "root"];
 const CAP_NET_ADMIN = 12;
 const CAP_SYS_ADMIN = 21;
 
-/** Where a process is, to compare with another. */
-export function whereabouts(pid: number | "self"): string {
+/** The namespaces and the root directory of a process, to compare with another. */
+export function namespacesOf(pid: number | "self"): string {
   return SHARED_FILES.map((name) => ignoreSystemErrors(() => findStat(`/proc/${pid}/${name}`)?.identity)).join();
 }
 
@@ -19,12 +19,12 @@ export function whereabouts(pid: number | "self"): string {
  * Whether a caller could do the same as the server: it is root, has the capabilities, and is where the server is;
  * `undefined` if it has ended.
  */
-export function isAllowed({ pid, uid }: PeerCredentials, serverWhereabouts: string): boolean | undefined {
+export function isAllowed({ pid, uid }: PeerCredentials, serverNamespaces: string): boolean | undefined {
   // 0: the server does not see its number.
   if (uid !== 0 || pid === 0) return false;
   const status = ignoreSystemErrors(() => readText(`/proc/${pid}/status`));
   if (status === undefined || /^State:\tZ/m.test(status)) return undefined;
-  return hasCapabilities(status) && whereabouts(pid) === serverWhereabouts;
+  return hasCapabilities(status) && namespacesOf(pid) === serverNamespaces;
 }
 
 function hasCapabilities(status: string): boolean {

@@ -80,7 +80,7 @@ export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" 
 function takeOver(path: string, predecessor: Descriptor): ServerSockets {
   const { bytes, fds: [listener, control] } = ask(predecessor, QUESTIONS.replace, 1, 2);
   if (listener === undefined || control === undefined) {
-    throw new RangeError("Cannot replace the server: another one is about to");
+    throw new RangeError("Cannot replace the server: another server is replacing it");
   }
   return {
     ...{ path, isActivated: bytes[0] === 1, predecessor },

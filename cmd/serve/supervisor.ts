@@ -38,7 +38,7 @@ export interface ServerOptions {
 
 /** One is warm while the other serves. */
 const MIN_WORKERS = 2;
-/** So long all workers are busy before another is started. */
+/** Another worker starts when all were busy for this long. */
 const BUSY_MS = 20;
 /** Beyond one worker for each processor, another helps only if the calls wait for something else. */
 const MAX_ACTIVE_SHARE = 0.6;

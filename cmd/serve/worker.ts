@@ -21,7 +21,7 @@ import { COMMAND_NAME } from "../installed_file.ts";
 import { printUncaughtError, runProgram } from "../program.ts";
 import { type ShimCall, takeCall } from "./call.ts";
 import { logCall } from "./call_log.ts";
-import { whereabouts } from "./caller.ts";
+import { namespacesOf } from "./caller.ts";
 import { warmUp } from "./warm_up.ts";
 import type { WorkerOptions } from "./worker_options.ts";
 import {
@@ -60,7 +60,7 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
     if (readWorkerRecords(TABLE, options.slots).every(({ pid, state }) => pid === 0 || state !== IDLE)) {
       notify();
     }
-    const call = takeCall(connection, home.whereabouts);
+    const call = takeCall(connection, home.namespaces);
     if (typeof call === "string") record[call]++;
     else {
       await serveCall(call, home, (status, ms) => logCall(home.log, options.logFormat, call, status, ms));
@@ -73,7 +73,7 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
 
 async function serveForWarmUp(connection: Descriptor, locks: number): Promise<void> {
   using home = openHome(locks);
-  const call = takeCall(connection, home.whereabouts);
+  const call = takeCall(connection, home.namespaces);
   if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
   await serveCall(call, home);
 }
@@ -89,7 +89,7 @@ function notify(): void {
   writeAll(NOTIFIER, Uint8Array.of(1));
 }
 
-/** Where the process returns to after a call. */
+/** What the worker restores after a call. */
 interface Home extends Disposable {
   /** Descriptors. */
   readonly root: number;
@@ -100,14 +100,14 @@ interface Home extends Disposable {
   /** Standard error of the server. */
   readonly log: number;
   readonly netnsIdentity: string;
-  readonly whereabouts: string;
+  readonly namespaces: string;
 }
 
 function openHome(locks: number): Home {
   const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), copyDescriptor(2)];
   const [root, netns, nothing, log] = files.map(({ fd }) => fd) as [number, number, number, number];
   return {
-    ...{ root, netns, nothing, locks, log, netnsIdentity: fstat(netns).identity, whereabouts: whereabouts("self") },
+    ...{ root, netns, nothing, locks, log, netnsIdentity: fstat(netns).identity, namespaces: namespacesOf("self") },
     [Symbol.dispose]: () => files.forEach((file) => file[Symbol.dispose]()),
   };
 }
@@ -127,7 +127,7 @@ async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: 
     readSignal: () => readSignalName(call),
   });
   signalOnInput(call.connection, SIGUSR2);
-  // What came before that is no event. Only this thread: others of the runtime may not block the signal.
+  // Earlier input raised no signal. Only this thread: others of the runtime may not block the signal.
   if (awaitReadable(call.connection, 0)) sys.raise(SIGUSR2);
   using _lock = lockAttachment(call, home.locks);
   const status = await runProgram({
@@ -140,7 +140,7 @@ async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: 
   setCaller(undefined);
   if (isElsewhere) enterNetns(home.netns);
   sys.fchdir(home.root);
-  // Whoever reads the caller's output waits until nobody can write to it.
+  // The reader of the caller's output waits for its end: keep no copy open.
   [home.nothing, home.log, home.log].forEach((fd, number) => sys.dup2(fd, number));
   call.end(status);
   call[Symbol.dispose]();
@@ -158,7 +158,7 @@ function lockAttachment({ programName, env }: ShimCall, locks: number): Disposab
   return lockByte(locks, hash >> 1n);
 }
 
-/** A caller that is gone asks for the same as one that is told to end. */
+/** A caller that is gone counts like one that is told to end. */
 function readSignalName(call: ShimCall): string | undefined {
   const signal = call.readSignal();
   return signal === undefined ? undefined : signal === 0 ? "its caller, which is gone" : terminationSignalName(signal);

@@ -1,4 +1,4 @@
-/** As what a server starts this program again. */
+/** argv[0] of workers. */
 export const WORKER_NAME = "cni-worker";
 
 /** Its argument, as JSON. */
@@ -10,6 +10,6 @@ export interface WorkerOptions {
   /** A file whose locks tell which ADDs run, in this server and in the one that takes its place. */
   readonly lockPath: string;
   readonly logFormat: "text" | "json";
-  /** A worker that is needed at once does without. */
+  /** False for a worker that is needed at once. */
   readonly warmUp: boolean;
 }

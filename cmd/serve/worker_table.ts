@@ -8,7 +8,7 @@ export type Refusal = (typeof REFUSALS)[number];
 const FIELDS = ["pid", "state", "since", "served", ...REFUSALS] as const;
 const RECORD_BYTES = FIELDS.length * 8;
 
-/** A file with empty slots, whose name `path` goes at once. */
+/** A file with empty slots. The name `path` is removed at once. */
 export function openWorkerTable(path: string, slots: number): Descriptor {
   // A killed server may have left one.
   removeFile(path);

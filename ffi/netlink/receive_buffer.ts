@@ -1,7 +1,8 @@
 /** One buffer for all netlink sockets: answers are read before the next request. @module */
 import { EMSGSIZE } from "../sys/errno.ts";
 import { ignoreErrors, SystemError } from "../sys/error.ts";
-import { type MessageVector, newMessageVector, sys } from "../sys/libc.ts";
+import { sys } from "../sys/libc.ts";
+import { type MessageVector, newMessageVector } from "../sys/msghdr.ts";
 import { MSG_DONTWAIT } from "../sys/uapi.ts";
 
 const MSG_TRUNC = 0x20;

@@ -8,7 +8,8 @@
  * @module
  */
 import { ignoreSystemErrors } from "./error.ts";
-import { scmRightsMessage, sys } from "./libc.ts";
+import { sys } from "./libc.ts";
+import { scmRightsMessage } from "./msghdr.ts";
 import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM } from "./uapi.ts";
 
 /** In a kernel thread where possible. */

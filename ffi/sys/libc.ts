@@ -2,7 +2,6 @@
 import type { dlopen, ptr, read } from "bun:ffi";
 import { EBADF, EINTR } from "./errno.ts";
 import { SystemError } from "./error.ts";
-import { SOL_SOCKET } from "./uapi.ts";
 
 declare global {
   namespace Bun {
@@ -202,79 +201,6 @@ export function cStringArray(strings: readonly string[]): Uint32Array {
   throw new TypeError(`Cannot pass ${JSON.stringify(invalid)} to a program: it holds a NUL`);
 }
 
-/** A struct msghdr. Its memory refers to that of `payload`, which must live as long. */
-function newMessageHeader(payload: Uint8Array, controlWords: number): { header: Uint32Array; control: Uint32Array } {
-  const [vectorAt, controlAt] = [14, 18];
-  // On an explicit buffer: a small array's memory moves when its buffer is made later.
-  const header = new Uint32Array(new ArrayBuffer((controlAt + controlWords) * 4));
-  const address = Bun.FFI.ptr(header) as number;
-  putPointer(header, 4, address + vectorAt * 4);
-  header[6] = 1;
-  putPointer(header, vectorAt, Bun.FFI.ptr(payload) as number);
-  header[vectorAt + 2] = payload.length;
-  putPointer(header, 8, address + controlAt * 4);
-  header[10] = controlWords * 4;
-  return { header, control: header.subarray(controlAt) };
-}
-
-/** struct cmsghdr { size_t cmsg_len; int cmsg_level, cmsg_type; } */
-const CMSGHDR_BYTES = 16;
-const SCM_RIGHTS = 1;
-
-const rightsWords = (count: number): number => CMSGHDR_BYTES / 4 + count + (count & 1);
-
-/** A struct msghdr with descriptors. `payload` must live as long. @see unix(7) SCM_RIGHTS */
-export function scmRightsMessage(fds: readonly number[], payload: Uint8Array): Uint32Array {
-  const { header, control } = newMessageHeader(payload, rightsWords(fds.length));
-  control.set([CMSGHDR_BYTES + fds.length * 4, 0, SOL_SOCKET, SCM_RIGHTS, ...fds]);
-  return header;
-}
-
-export interface ReceivedMessage {
-  /** A struct msghdr, for recvmsg(2). */
-  readonly header: Uint32Array;
-  /** The descriptors that came with the message. */
-  fds(): number[];
-}
-
-/** Receives a message into `buffer`, which must live as long, with at most `maxFds` descriptors. */
-export function newReceivedMessage(buffer: Uint8Array, maxFds: number): ReceivedMessage {
-  const { header, control } = newMessageHeader(buffer, rightsWords(maxFds));
-  return {
-    header,
-    fds() {
-      const received = header[10]! >= CMSGHDR_BYTES && control[3] === SCM_RIGHTS;
-      return received ? [...control.subarray(CMSGHDR_BYTES / 4, control[0]! / 4)] : [];
-    },
-  };
-}
-
-export interface MessageVector {
-  /** An array of struct mmsghdr and what they point to, except the buffer. */
-  readonly headers: Uint32Array;
-  lengthOf(index: number): number;
-}
-
-/** Divides `buffer`, which must live as long, into equal parts. @see recvmmsg(2) */
-export function newMessageVector(buffer: Uint8Array, count: number): MessageVector {
-  const [headerWords, vectorWords] = [16, 4];
-  const [vectorAt, vectorCountAt, lengthAt] = [4, 6, 14];
-  // On an explicit buffer: a small array's memory moves when its buffer is made later.
-  const headers = new Uint32Array(new ArrayBuffer(count * (headerWords + vectorWords) * 4));
-  const headersAddress = Bun.FFI.ptr(headers) as number;
-  const bufferAddress = Bun.FFI.ptr(buffer) as number;
-  const partBytes = Math.floor(buffer.length / count);
-  for (let index = 0; index < count; index++) {
-    const header = index * headerWords;
-    const vector = count * headerWords + index * vectorWords;
-    putPointer(headers, header + vectorAt, headersAddress + vector * 4);
-    headers[header + vectorCountAt] = 1;
-    putPointer(headers, vector, bufferAddress + index * partBytes);
-    headers[vector + 2] = partBytes;
-  }
-  return { headers, lengthOf: (index) => headers[index * headerWords + lengthAt]! };
-}
-
 /**
  * A struct sock_fprog with instructions of two words each. `address` is valid while `memory` is referenced.
  *
@@ -287,6 +213,9 @@ export function newSockFprog(words: readonly number[]): { readonly memory: Uint3
   putPointer(memory, 2, address + 16);
   return { memory, address };
 }
+
+/** The address of an array, which may move until its buffer was asked for, or if that was made by itself. */
+export const addressOf = (array: ArrayBufferView): number => Bun.FFI.ptr(array as Uint8Array) as number;
 
 export function putPointer(words: Uint32Array, at: number, address: number): void {
   words[at] = address;

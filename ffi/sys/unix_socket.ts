@@ -1,7 +1,8 @@
 /** Sockets between processes of this machine: messages with descriptors. @see unix(7) @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { type Descriptor, descriptor, removeFile, renameFile } from "./file.ts";
-import { newReceivedMessage, scmRightsMessage, sys } from "./libc.ts";
+import { sys } from "./libc.ts";
+import { newReceivedMessage, scmRightsMessage } from "./msghdr.ts";
 import { AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET } from "./uapi.ts";
 
 const SYS_shutdown = process.arch === "arm64" ? 210 : 48;
@@ -83,8 +84,8 @@ export function acceptConnection(fd: number): Descriptor {
 
 /** Refuses those who connect from now on, and those who wait. */
 export function refuseConnections(fd: number): void {
-  const SHUT_RD = null;
-  sys.syscall(SYS_shutdown, fd, SHUT_RD, 0, 0);
+  // SHUT_RD is 0, which syscall() takes for a pointer here.
+  sys.syscall(SYS_shutdown, fd, null, 0, 0);
   for (;;) {
     // It fails once nobody waits.
     const connection = ignoreErrors(["EINVAL"], () => acceptConnection(fd));
