@@ -108,7 +108,7 @@ static int is_served(char **argv, char **envp) {
   static const char *const commands[] = {"add", "del", "check", "gc", "status", "restore"};
   if (!equal(base_name(argv[0]), "cni")) return *variable(envp, "CNI_COMMAND");
   if (!argv[1] || !equal(argv[1], "run") || !argv[2]) return 0;
-  /* Only this process has the descriptor of a path such as /dev/fd/63. */
+  /* Only this process has the descriptor of a path such as /dev/fd/63 or /proc/self/fd/63. */
   for (char **word = argv + 2; *word; word++)
     if (contains(*word, "/dev/fd/") || contains(*word, "self/fd/")) return 0;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
