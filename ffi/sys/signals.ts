@@ -1,6 +1,7 @@
 /** Blocks signals that ask this process to end, so that it does not stop half done. @module */
 import { findCaller } from "./caller.ts";
 import { putPointer, sys } from "./libc.ts";
+import { SIGHUP, SIGINT } from "./uapi.ts";
 
 // asm-generic/signal.h
 const TERMINATION_SIGNALS: Readonly<Record<number, string>> = { 1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM" };
@@ -100,6 +101,15 @@ export function takePendingSignal(): string | undefined {
   const name = findPendingSignal();
   reported = name !== undefined;
   return name;
+}
+
+/**
+ * A signal that a terminal sent to the process group of a worker's caller, and that an undo does not report. The programs
+ * that the worker starts are not in that group.
+ */
+export function takeTerminalSignal(): number | undefined {
+  const name = blocked && reported ? findCaller()?.readSignal() : undefined;
+  return [SIGHUP, SIGINT].find((signal) => TERMINATION_SIGNALS[signal] === name);
 }
 
 function findPendingSignal(): string | undefined {

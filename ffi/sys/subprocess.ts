@@ -1,7 +1,7 @@
 /** Communication with a child program, bounded in time and size whatever it and its children do. @module */
 import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
-import { areSignalsBlocked, takePendingSignal } from "./signals.ts";
+import { areSignalsBlocked, takePendingSignal, takeTerminalSignal } from "./signals.ts";
 import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal } from "./process.ts";
 import { POLLIN, POLLOUT, SIGKILL, SIGTERM } from "./uapi.ts";
 
@@ -102,6 +102,9 @@ function continueCommunication(state: CommunicationState, handlers: Map<number, 
   const isLate = performance.now() >= state.nextDeadline;
   if (isLate && !state.hasExited) terminate(state, "time");
   else if (!state.stopReason && takePendingSignal()) terminate(state, "signal");
+  const terminalSignal = takeTerminalSignal();
+  // A program with a time limit has a process group of its own, which no terminal reaches.
+  if (terminalSignal && !state.limits.processGroup) sendSignal(state.child, terminalSignal, false);
   pollOnce(handlers, state);
   if (!state.hasExited && !handlers.has(state.child.pidfd) && findExitStatus(state.child)) {
     state.hasExited = true;
