@@ -15,7 +15,7 @@ import { createNetns, type Netns } from "../ffi/netns.ts";
 import { linkNames, type Namespaces, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { bytesOf, parseTrace, STRACE_COMMAND, type TracedCall } from "../scripts/src/harness/trace.ts";
 import { DAMAGE_KINDS } from "../scripts/src/faults/file_damage.ts";
-import { CNI_PROGRAM, ENGINE_ENV, pluginLink, testWith } from "../testing/binary.ts";
+import { CNI_PROGRAM, CNI_UNDER_TEST, ENGINE_ENV, fullProgramLink, pluginLink, testWith } from "../testing/binary.ts";
 
 /** A file that a process writes into, by whatever name. */
 interface Written {
@@ -117,7 +117,7 @@ function traced(
 function exec(plugin: string, command: string, config: object): [name: string, fate: Fate][] {
   const env = { CNI_COMMAND: command, CNI_CONTAINERID: "c1", CNI_NETNS: namespaces.container.path };
   const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "exec", type: plugin, ...config });
-  return traced([pluginLink(plugin)], { env, stdin });
+  return traced([fullProgramLink(plugin)], { env, stdin });
 }
 
 const ipam = (network: string) => ({
@@ -230,7 +230,7 @@ describe.each(Object.keys(DAMAGE_KINDS))("after a power cut that left all files 
     const argv = (
       verb: string,
       words: readonly string[],
-    ) => [CNI_PROGRAM, "run", verb, file, ...words, "--cache-dir", state];
+    ) => [CNI_UNDER_TEST, "run", verb, file, ...words, "--cache-dir", state];
     const idWords = (id: string, netns: Netns) => [netns.path, "--container-id", id];
     for (const id of ["c1", "c2", "c3"]) {
       succeed(namespaces.host, argv("add", idWords(id, resources.use(createNetns()))));

@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
-import { CNI_PROGRAM, finishedProcess, pluginLink, testWith } from "../testing/binary.ts";
+import { CNI_PROGRAM, CNI_UNDER_TEST, finishedProcess, pluginLink, SERVER_ENV, testWith } from "../testing/binary.ts";
 
 /** A host, a container and a directory, all of the test's own. */
 interface Node extends Disposable {
@@ -69,6 +69,7 @@ function variables(command: string, container: string, ifname = "eth0"): Record<
     CNI_ARGS: CONTAINERD_ARGS,
     CNI_PATH: join(pluginLink("host-local"), ".."),
     PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
+    ...SERVER_ENV,
   };
 }
 
@@ -157,7 +158,7 @@ function runArguments({ container, directory }: Node, verb: string, file: string
     "--plugin-dir",
     join(directory, "bin"),
   ];
-  return [CNI_PROGRAM, "run", verb, file, container.path, ...options];
+  return [CNI_UNDER_TEST, "run", verb, file, container.path, ...options];
 }
 
 function run(node: Node, verb: string, file: string, ...more: string[]): string {
@@ -204,7 +205,7 @@ testWith(["nft"], "`cni run del` with --publish succeeds, also once no plugin of
   const unheard = expect.stringContaining("Cannot use --publish with network");
   const start = (...argv: string[]) => {
     const { exitCode, stdout, stderr } = node.host.run(() =>
-      Bun.spawnSync([CNI_PROGRAM, "run", ...argv], { stdin: "ignore" })
+      Bun.spawnSync([CNI_UNDER_TEST, "run", ...argv], { stdin: "ignore" })
     );
     return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
   };
@@ -252,7 +253,9 @@ testWith(
       ];
       const more = ["--cap-args", JSON.stringify(CONTAINERD_PORTS)];
       const child = host.run(() =>
-        Bun.spawnSync([...traced, ...runArguments(node, verb, file), ...more], { stdin: "ignore" })
+        Bun.spawnSync([...traced, CNI_PROGRAM, ...runArguments(node, verb, file).slice(1), ...more], {
+          stdin: "ignore",
+        })
       );
       expect({ verb, exitCode: child.exitCode, stderr: child.stderr.toString() }).toEqual({
         verb,
@@ -376,7 +379,8 @@ testWith(["/usr/lib/cni/host-local", "strace"], "an administrator's plugin wins 
     trace,
     "-e",
     "trace=execve",
-    ...runArguments({ ...node, container }, "add", file),
+    CNI_PROGRAM,
+    ...runArguments({ ...node, container }, "add", file).slice(1),
   ];
   const child = host.run(() => Bun.spawnSync(traced, { stdin: "ignore" }));
   expect({ exitCode: child.exitCode, stderr: child.stderr.toString() }).toEqual({ exitCode: 0, stderr: "" });

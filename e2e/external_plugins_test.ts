@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CNI_PROGRAM, finishedProcess } from "../testing/binary.ts";
+import { CNI_UNDER_TEST, finishedProcess, SERVER_ENV } from "../testing/binary.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-foreign-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -29,8 +29,9 @@ function cni(...args: readonly string[]) {
     BUN_OPTIONS: "--version",
     BUN_CONFIG_REGISTRY: "stray",
     TRACEPARENT: "00-1",
+    ...SERVER_ENV,
   };
-  const child = Bun.spawnSync([CNI_PROGRAM, "run", ...args, "--cache-dir", join(root, "cache")], { env, cwd: "/" });
+  const child = Bun.spawnSync([CNI_UNDER_TEST, "run", ...args, "--cache-dir", join(root, "cache")], { env, cwd: "/" });
   return finishedProcess(child);
 }
 

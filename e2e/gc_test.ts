@@ -4,10 +4,10 @@ import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync 
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
-import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
+import { netnsTest, newNamespaces, runInNetns, until } from "../testing/netns.ts";
 import { containerIdOfNetns } from "../runtime/container_id.ts";
 import { createEntry } from "../runtime/cache.ts";
-import { ENGINE_ENV, pluginLink, runPlugin } from "../testing/binary.ts";
+import { ENGINE_ENV, isReading, pluginLink, runPlugin } from "../testing/binary.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
 
 const { root, cni, bench: newBench } = newCliSandboxes();
@@ -199,9 +199,7 @@ test("a plugin's GC spares the address that was given since its process was star
   utimesSync(join(dataDir, "web/10.9.0.2"), 4e9, 4e9);
   const env = { ...ENGINE_ENV, CNI_COMMAND: "GC" };
   const collector = Bun.spawn([pluginLink("host-local")], { env, stdin: "pipe", stdout: "pipe", stderr: "pipe" });
-  const SYS_read = process.arch === "arm64" ? 63 : 0;
-  const waiting = () => readFileSync(`/proc/${collector.pid}/syscall`, "utf8");
-  while (!waiting().startsWith(`${SYS_read} 0x0 `)) await Bun.sleep(2);
+  await until(() => isReading(collector.pid));
   // Times of files are those of the last tick.
   await Bun.sleep(20);
   attach("c2");

@@ -12,7 +12,7 @@ import { join } from "node:path";
 import {
   CNI_PROGRAM,
   type FinishedProcess,
-  pluginLink,
+  fullProgramLink,
   type PluginStart,
   runPlugin,
   testWith,
@@ -201,6 +201,7 @@ function trace(what: string, cwd: string): readonly Touched[] {
   const log = join(clean, "trace");
   const { exitCode, stdout } = runPlugin("loopback", {
     cwd,
+    inOwnProcess: true,
     wrapper: ["strace", "-f", "-qq", "-s", "4096", "-e", `trace=execve,${what}`, "-o", log],
   });
   expect(exitCode).toBe(0);
@@ -272,6 +273,6 @@ describe("the file", () => {
       stdin: "ignore",
     });
     expect(child.stdout.toString()).toBe(expected);
-    expect(pluginLink("loopback")).not.toBe(CNI_PROGRAM);
+    expect(fullProgramLink("loopback")).not.toBe(CNI_PROGRAM);
   });
 });

@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Namespaces, newNamespaces, runInNetns, until } from "../testing/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
-import { CNI_PROGRAM, ENGINE_ENV, pluginLink } from "../testing/binary.ts";
+import { CNI_UNDER_TEST, ENGINE_ENV, isReading, pluginLink } from "../testing/binary.ts";
 
 interface Place extends Namespaces {
   readonly directory: string;
@@ -39,13 +39,6 @@ function newPlace(): Place {
       rmSync(directory, { recursive: true, force: true });
     },
   };
-}
-
-/** Whether a process waits for input, on stdin or on a file. */
-function isReading(pid: number): boolean {
-  const [SYS_READ, SYS_POLL] = process.arch === "arm64" ? [63, 73] : [0, 7];
-  const waiting = readFileSync(`/proc/${pid}/syscall`, "utf8");
-  return waiting.startsWith(`${SYS_READ} 0x0 `) || waiting.startsWith(`${SYS_POLL} `);
 }
 
 const linksIn = ({ host }: Place): string[] => runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm) ?? [];
@@ -127,7 +120,7 @@ function startRun(place: Place, plugins: readonly object[], options: readonly st
 function startCommand({ host, directory }: Place, command: readonly string[]) {
   const places = ["--plugin-dir", directory, "--cache-dir", `${directory}/cache`];
   return host.run(() => ({
-    it: Bun.spawn(["setsid", CNI_PROGRAM, "run", ...command, ...places], {
+    it: Bun.spawn(["setsid", CNI_UNDER_TEST, "run", ...command, ...places], {
       env: ENGINE_ENV,
       stdin: "ignore",
       stdout: "pipe",
@@ -332,7 +325,17 @@ test("cni run add ends at once when it is asked to before it has a configuration
     const { container, directory } = place;
     Bun.spawnSync(["mkfifo", `${directory}/pipe`]);
     // Open for writing, so that more may come.
-    const words = ["sh", "-c", 'exec 3<>./pipe; exec "$@"', "sh", CNI_PROGRAM, "run", "add", network, container.path];
+    const words = [
+      "sh",
+      "-c",
+      'exec 3<>./pipe; exec "$@"',
+      "sh",
+      CNI_UNDER_TEST,
+      "run",
+      "add",
+      network,
+      container.path,
+    ];
     const child = Bun.spawn(words, {
       cwd: directory,
       env: ENGINE_ENV,

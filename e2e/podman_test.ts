@@ -7,7 +7,7 @@ import { requestTcp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { createEntry, findEntry, removeEntry } from "../runtime/cache.ts";
-import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { CNI_PROGRAM, CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
 import { newTestNode, type TestNode } from "../testing/node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
 
@@ -80,7 +80,7 @@ describe("podman", () => {
 
   /** Runs the runtime where podman runs, without a configuration, as a node would after podman's was removed. */
   const cni = (...argv: string[]) =>
-    node.run(CNI_PROGRAM, "run", ...argv, "--conf-dir", "/nonexistent", "--plugin-dir", join(node.directory, "bin"));
+    node.run(CNI_UNDER_TEST, "run", ...argv, "--conf-dir", "/nonexistent", "--plugin-dir", join(node.directory, "bin"));
 
   testWith(
     PODMAN_PROGRAMS,
@@ -149,7 +149,15 @@ describe("podman", () => {
     const portMappings = [{ hostPort: 8085, containerPort: 80, protocol: "tcp" }];
     const capabilities = JSON.stringify({ portMappings, aliases: { podtest: ["x"] } });
     run(
-      ...[CNI_PROGRAM, "run", "add", join(node.networks, "podtest.conflist"), container.path, "--container-id", "ours"],
+      ...[
+        CNI_UNDER_TEST,
+        "run",
+        "add",
+        join(node.networks, "podtest.conflist"),
+        container.path,
+        "--container-id",
+        "ours",
+      ],
       ...[
         "--plugin-dir",
         join(directory, "bin"),

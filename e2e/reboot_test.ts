@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { addDefaultRoute, runInNetns } from "../testing/netns.ts";
-import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess, pluginLink, testWith } from "../testing/binary.ts";
+import { CNI_UNDER_TEST, ENGINE_ENV, type FinishedProcess, pluginLink, testWith } from "../testing/binary.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-reboot-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -92,7 +92,7 @@ function newMachine(scope: DisposableStack): Machine {
       host = scope.use(createNetns());
       addDefaultRoute(host);
     },
-    cni: (words) => run([CNI_PROGRAM, "run", ...words.split(" "), "--conf-dir", conf, "--cache-dir", cache], {}),
+    cni: (words) => run([CNI_UNDER_TEST, "run", ...words.split(" "), "--conf-dir", conf, "--cache-dir", cache], {}),
     plugin(command, type, id, { netns = "", prevResult } = {}) {
       const config = { cniVersion: "1.0.0", name: "web", ...own, ...prevResult ? { prevResult } : {} };
       const env = { CNI_COMMAND: command, CNI_CONTAINERID: id, CNI_NETNS: netns };

@@ -6,13 +6,15 @@ import { runInNetns } from "../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
 import { type ConformanceNode, newConformanceNode } from "../testing/conformance.ts";
 import { bridgeTestConfig } from "../testing/fixture_configs.ts";
-import { CNI_PROGRAM } from "../testing/binary.ts";
+import { CNI_UNDER_TEST } from "../testing/binary.ts";
 
 const HTTP = ["-p", "8080:80"];
 
 /** A network with a published port; every plugin of the directory that is ours is a link, as `cni install` makes them. */
 function webOn(node: ConformanceNode): string {
-  for (const name of ["bridge", "host-local", "portmap"]) symlinkSync(CNI_PROGRAM, join(node.directory, "bin", name));
+  for (const name of ["bridge", "host-local", "portmap"]) {
+    symlinkSync(CNI_UNDER_TEST, join(node.directory, "bin", name));
+  }
   runInNetns(node.host, "ip", "link", "set", "lo", "up");
   const portmap = { type: "portmap", capabilities: { portMappings: true } };
   const plugins = [{ type: "bridge", ...bridgeTestConfig(node, { ipMasq: true }) }, portmap];
@@ -81,7 +83,7 @@ test("several that restore at once put everything back, each thing once", async 
   }
   runInNetns(host, "nft", "flush", "ruleset");
   const command = [
-    CNI_PROGRAM,
+    CNI_UNDER_TEST,
     "run",
     "restore",
     "--cache-dir",

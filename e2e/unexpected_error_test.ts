@@ -13,7 +13,7 @@ import { createNetns } from "../ffi/netns.ts";
 import { newNamespaces } from "../testing/netns.ts";
 import { MINIMAL_ROOT_PROGRAMS, newMinimalRoot } from "../testing/minimal_root.ts";
 import {
-  CNI_PROGRAM,
+  CNI_UNDER_TEST,
   ENGINE_ENV,
   errorOf,
   pluginLink,
@@ -34,7 +34,7 @@ const WRITE_XOR_EXECUTE = [
 
 describe("where the kernel forbids machine code of our own", () => {
   testWith(["perl"], "ADD answers with one error under W^X", () => {
-    const error = errorOf(runPlugin("loopback", { ...ADD, wrapper: WRITE_XOR_EXECUTE }));
+    const error = errorOf(runPlugin("loopback", { ...ADD, inOwnProcess: true, wrapper: WRITE_XOR_EXECUTE }));
     expect(error.msg).toMatch(/executable memory|W\^X|JIT/);
   });
 });
@@ -55,16 +55,18 @@ describe.skipIf(process.arch !== "x64")("where the runtime cannot start", () => 
   for (const [limits, message] of cases) {
     test(`ulimit ${limits}: a plugin answers with one error, and the command line with one line`, () => {
       for (const command of ["VERSION", "ADD", "DEL"]) {
-        const start = { env: { CNI_COMMAND: command }, stdin: CONFIG, wrapper: limited(limits) };
+        const start = { env: { CNI_COMMAND: command }, stdin: CONFIG, inOwnProcess: true, wrapper: limited(limits) };
         expect(errorOf(runPlugin("loopback", start))).toMatchObject({ code: 999, msg: message });
       }
-      const { exitCode, stdout, stderr } = Bun.spawnSync([...limited(limits), CNI_PROGRAM, "run", "list"], { env: {} });
+      const { exitCode, stdout, stderr } = Bun.spawnSync([...limited(limits), CNI_UNDER_TEST, "run", "list"], {
+        env: {},
+      });
       expect([exitCode, stdout.toString(), stderr.toString()]).toEqual([1, "", `cni: ${message}\n`]);
     });
   }
 
   test.each(["-v 4194304", "-s 256"])("ulimit %s: it works", (limits) => {
-    const { exitCode, stdout } = runPlugin("loopback", { ...ADD, wrapper: limited(limits) });
+    const { exitCode, stdout } = runPlugin("loopback", { ...ADD, inOwnProcess: true, wrapper: limited(limits) });
     expect([exitCode, JSON.parse(stdout).code]).toEqual([1, 8]);
   });
 

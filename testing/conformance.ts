@@ -26,7 +26,7 @@ import { checkNetworkList } from "../runtime/check.ts";
 import { delNetworkList } from "../runtime/del.ts";
 import { getNetworkListStatus } from "../runtime/status.ts";
 import { newHostContext, newRequest, newRuntimeContext, requestText, respond } from "./plugin_call.ts";
-import { CNI_PROGRAM, type FinishedProcess, finishedProcess, pluginLink, runPlugin } from "./binary.ts";
+import { CNI_UNDER_TEST, type FinishedProcess, finishedProcess, pluginLink, runPlugin, SERVER_ENV } from "./binary.ts";
 
 await loadPlugins();
 
@@ -226,8 +226,8 @@ function processCalls(host: Netns, directory: string, variables: Variables): Pic
     },
     run(...words) {
       const directories = ["--cache-dir", `${directory}/cache`, "--plugin-dir", `${directory}/bin:${directory}/bin2`];
-      const command = [CNI_PROGRAM, "run", ...words, ...directories];
-      const child = host.run(() => Bun.spawnSync(command, { env: { PATH: "/usr/bin:/bin" }, cwd: "/" }));
+      const command = [CNI_UNDER_TEST, "run", ...words, ...directories];
+      const child = host.run(() => Bun.spawnSync(command, { env: { PATH: "/usr/bin:/bin", ...SERVER_ENV }, cwd: "/" }));
       return finishedProcess(child);
     },
   };

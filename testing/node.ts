@@ -22,8 +22,9 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
-import { runInNetns, runShellInNetns } from "./netns.ts";
-import { CNI_PROGRAM, ENGINE_ENV } from "./binary.ts";
+import { runInNetns, runShellInNetns, until } from "./netns.ts";
+import { CNI_PROGRAM, ENGINE_ENV, SHIM_DIRECTORY } from "./binary.ts";
+import { reportServer } from "./server.ts";
 
 /** Programs without which there is no node. */
 export const NODE_PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "busybox"];
@@ -64,7 +65,12 @@ export async function newTestNode(): Promise<TestNode> {
   for (const path of [networks, bin, state]) mkdirSync(path);
   const mounts = resources.use(await newMounts([networks, bin, state]));
   const { host, outside } = newHostAndOutside(resources);
-  const env = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: ENGINE_ENV["DBUS_SYSTEM_BUS_ADDRESS"] };
+  // The node's own server listens on the default socket.
+  const env = {
+    ...process.env,
+    DBUS_SYSTEM_BUS_ADDRESS: ENGINE_ENV["DBUS_SYSTEM_BUS_ADDRESS"],
+    CNI_SOCKET: undefined,
+  };
   const run = (...command: string[]) => {
     const { exitCode, stdout, stderr } = host.run(() =>
       Bun.spawnSync([...mounts.enter, ...command], { env, stdin: "ignore" })
@@ -76,12 +82,25 @@ export async function newTestNode(): Promise<TestNode> {
     host.run(() => ({
       child: Bun.spawn([...mounts.enter, ...command], { env, stdin: "ignore", stdout: "pipe", stderr: "pipe" }),
     })).child;
-  run(CNI_PROGRAM, "install", NODE_PATHS.bin);
+  if (SHIM_DIRECTORY === undefined) run(CNI_PROGRAM, "install", NODE_PATHS.bin);
+  else resources.defer(await serveOnNode(run, start));
   const owned = resources.move();
   return {
     ...{ directory, networks, bin, state, host, outside, run, start, env },
     [Symbol.dispose]: () => owned.dispose(),
   };
+}
+
+/** Installs shims and starts their server. @returns reports how many calls it has served */
+async function serveOnNode(run: TestNode["run"], start: TestNode["start"]): Promise<() => void> {
+  run(CNI_PROGRAM, "install", "--shim", NODE_PATHS.bin);
+  // Else the server would enter the mounts of process 1, as a container that serves its host does.
+  run("mount", "-t", "tmpfs", "none", "/proc/1");
+  const log = "/run/cni-serve.log";
+  start("sh", "-c", `exec ${NODE_PATHS.bin}/cni-full serve >${log} 2>&1`);
+  await until(() => run("sh", "-c", `cat ${log} || :`).includes("Listening"));
+  run("umount", "/proc/1");
+  return () => reportServer(JSON.parse(run(CNI_PROGRAM, "serve", "--status", "--json")));
 }
 
 /** Mounts that nobody else sees. They last as long as the process that holds them, and so does all that was started among them. */
@@ -137,7 +156,7 @@ export function nodeState({ host, run }: TestNode): object {
     rules: ruleset.match(/elements = \{[^}]*\}|chain \S+-\S+|^table (?!(inet|bridge) cni ).*/gm) ?? [],
     iptables: run("sh", "-c", "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]"),
     state: lines(run("find", NODE_PATHS.state, "-type", "f", ...NETWORK_FILES.flatMap((name) => ["!", "-name", name]))),
-    backups: lines(run("sh", "-c", "find /run/cni -type f 2>/dev/null || :")),
+    backups: lines(run("sh", "-c", "find /run/cni -type f ! -name 'cni.sock.*' 2>/dev/null || :")),
     namespaces: lines(run("sh", "-c", "ls /run/netns 2>/dev/null || :")),
   };
 }

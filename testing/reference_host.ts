@@ -6,7 +6,7 @@
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { pluginLink, testWith } from "./binary.ts";
+import { pluginLink, SERVER_ENV, testWith } from "./binary.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { findSysctl } from "../ffi/sysctl.ts";
 import type { JsonDocument } from "./json_document.ts";
@@ -81,6 +81,7 @@ export function newComparisonHost(): ComparisonHost {
       CNI_NETNS: container.path,
       CNI_IFNAME: "eth0",
       CNI_PATH: dirname(ipamFrom.path("host-local")),
+      ...SERVER_ENV,
       ...env,
     }).filter(([, value]) => value !== null);
     const document = JSON.stringify({ cniVersion: REFERENCE_VERSION, name: "net", type, ...config });

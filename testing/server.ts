@@ -1,5 +1,5 @@
 /** `cni serve` with a directory of shims. @module */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ServerStatus } from "../cmd/serve/status.ts";
@@ -19,6 +19,12 @@ export interface CniServer extends Disposable {
   log(): string;
   /** Runs a plugin's shim to its end. */
   runPlugin(name: string, start?: ProcessStart): FinishedProcess;
+}
+
+/** Tells the runner, if there is one, what a server has done. */
+export function reportServer(status: ServerStatus): void {
+  const directory = process.env["CNI_SERVER_REPORTS"];
+  if (directory !== undefined) writeFileSync(join(directory, `${crypto.randomUUID()}.json`), JSON.stringify(status));
 }
 
 /** Starts a server in the thread's namespaces. @returns once it listens and its workers are warm */

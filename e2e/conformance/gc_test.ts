@@ -6,7 +6,7 @@ import { runInNetns } from "../../testing/netns.ts";
 import { plugin } from "../../plugins/lib/protocol/plugin.ts";
 import { CniError } from "../../spec/error.ts";
 import { anything } from "../../spec/schema.ts";
-import { CNI_PROGRAM } from "../../testing/binary.ts";
+import { CNI_UNDER_TEST } from "../../testing/binary.ts";
 import {
   BESIDE,
   type ConformanceNode,
@@ -145,7 +145,7 @@ test("GC-11 no ADD or DEL runs beside GC", () => {
   const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
   // Plugins that call the runtime once more.
   const beside = (command: string, words: string) =>
-    `[ "$CNI_COMMAND" != ${command} ] || { beside ${CNI_PROGRAM} run ${words} --cache-dir ${directory}/cache ` +
+    `[ "$CNI_COMMAND" != ${command} ] || { beside ${CNI_UNDER_TEST} run ${words} --cache-dir ${directory}/cache ` +
     `--plugin-dir ${directory}/bin; echo $? >>"$0.$CNI_COMMAND"; }`;
   const ended = (command: string) => readFileSync(join(directory, `bin/p.${command}`), "utf8");
   const done = '[ "$CNI_COMMAND" != ADD ] || echo "{}"';

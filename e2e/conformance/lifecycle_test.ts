@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { CNI_PROGRAM, pluginLink } from "../../testing/binary.ts";
+import { CNI_UNDER_TEST, pluginLink, SERVER_ENV } from "../../testing/binary.ts";
 import {
   BESIDE,
   newConformanceNode,
@@ -28,7 +28,7 @@ test("LIF-05 commands for one container do not run in parallel", () => {
   const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
   // A plugin that calls the runtime once more, for its own container and for another.
   const beside = (id: string) =>
-    `beside ${CNI_PROGRAM} run del ${list} --container-id ${id} --cache-dir ${directory}/cache ` +
+    `beside ${CNI_UNDER_TEST} run del ${list} --container-id ${id} --cache-dir ${directory}/cache ` +
     `--plugin-dir ${directory}/bin; echo ${id} $? >>"$0.ended"`;
   node.program("p", `${BESIDE}\n[ "$CNI_COMMAND" != ADD ] || { ${beside("c1")}; ${beside("c2")}; echo "{}"; }`);
   expect(node.run("add", list, container.path, "--container-id", "c1").exitCode).toBe(0);
@@ -40,7 +40,7 @@ test("LIF-07 plugins called at the same time for different containers do not giv
   const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "net", type: "host-local", ipam: hostLocalConfig(node) });
   const children = Array.from({ length: 16 }, (_, i) =>
     Bun.spawn([pluginLink("host-local")], {
-      env: { CNI_COMMAND: "ADD", CNI_CONTAINERID: `c${i}`, CNI_IFNAME: "eth0", CNI_NETNS: "/netns" },
+      env: { CNI_COMMAND: "ADD", CNI_CONTAINERID: `c${i}`, CNI_IFNAME: "eth0", CNI_NETNS: "/netns", ...SERVER_ENV },
       stdin: Buffer.from(stdin),
       stdout: "pipe",
     }));
@@ -101,6 +101,7 @@ test("LIF-15 no plugin removes the namespace", () => {
       CNI_IFNAME: ifname,
       CNI_NETNS: mount,
       CNI_PATH: join(pluginLink("host-local"), ".."),
+      ...SERVER_ENV,
     };
     const child = node.host.run(() => Bun.spawnSync(["unshare", "-m", "sh", "-ec", script], { env }));
     expect([child.stdout.toString(), child.stderr.toString()]).toEqual(["nsfs\n", ""]);

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runInNetns } from "../../testing/netns.ts";
 import { VERSIONS } from "../../spec/version.ts";
-import { CNI_PROGRAM, pluginLink } from "../../testing/binary.ts";
+import { CNI_UNDER_TEST, pluginLink, SERVER_ENV } from "../../testing/binary.ts";
 import {
   type ConformanceNode,
   newConformanceNode,
@@ -125,7 +125,7 @@ test("VSN-01 every plugin answers VERSION with cniVersion and supportedVersions"
 
 /** Runs a program with nothing in its environment but these. */
 const bare = (type: string, env: Record<string, string>, stdin: string) =>
-  Bun.spawnSync([pluginLink(type)], { env, stdin: Buffer.from(stdin), cwd: "/" });
+  Bun.spawnSync([pluginLink(type)], { env: { ...env, ...SERVER_ENV }, stdin: Buffer.from(stdin), cwd: "/" });
 
 test("VSN-02 VERSION needs no parameters", () => {
   for (const type of SUPPORTED_PLUGINS) {
@@ -158,5 +158,5 @@ test("VSN-05 the answer is on stdout", () => {
     expect(stdout.toString()).toMatch(/^\{"cniVersion":"1\.0\.0","supportedVersions":\[[^\]]+\]\}\n$/);
     expect(stderr.toString()).toBe("");
   }
-  expect(Bun.spawnSync([CNI_PROGRAM, "--version"]).stdout.toString()).toContain("1.1.0");
+  expect(Bun.spawnSync([CNI_UNDER_TEST, "--version"]).stdout.toString()).toContain("1.1.0");
 });

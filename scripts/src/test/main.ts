@@ -1,4 +1,9 @@
-/** The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. @module */
+/**
+ * The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. With
+ * `--server`, it runs only the tests that call the compiled binary, all of them with a server.
+ *
+ * @module
+ */
 import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { CHECKS, runCommandStep, runStep, verdictLine } from "../check/main.ts";
@@ -8,6 +13,7 @@ import type { KernelChoice } from "../vm/kernel.ts";
 import { missingRequirement } from "../vm/main.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
+import { isServed, SERVED_SAMPLE } from "./served_files.ts";
 import { caseLine, formatSums, isForOldest, isForVm, isForVmOnly, isSum, parseLane } from "./vm_lane.ts";
 
 /** All files in one virtual machine: three minutes on an idle machine. */
@@ -23,7 +29,8 @@ const EXCLUSIVE_FILES: readonly string[] = [
 
 const [first] = process.argv.slice(2);
 const inVm = first === "--in-vm";
-const words = process.argv.slice(inVm ? 3 : 2);
+const onlyServed = first === "--server";
+const words = process.argv.slice(inVm || onlyServed ? 3 : 2);
 const firstFlag = words.findIndex((word) => word.startsWith("-"));
 const [filters, flags] = firstFlag < 0 ? [words, []] : [words.slice(0, firstFlag), words.slice(firstFlag)];
 const directory = newScratchDirectory();
@@ -47,16 +54,22 @@ function countStep(step: Parameters<typeof runStep>[0]): void {
   all.push({ name: step.name, outcome: problems ? "failed" : "passed" });
 }
 
-async function countFile(file: string, directory: string): Promise<void> {
+/** @param serverEnv for a run with a server */
+async function countFile(file: string, directory: string, serverEnv?: Readonly<Record<string, string>>): Promise<void> {
   const started = performance.now();
-  const { cases: found, ending, output } = await runFile(file, directory, flags, inVm);
-  const cases = casesOf(file, found, ending);
+  const { cases: found, ending, output } = await runFile(file, directory, {
+    flags,
+    inVm,
+    ...serverEnv && { serverEnv },
+  });
+  const title = serverEnv ? `${file} with a server` : file;
+  const cases = casesOf(title, found, ending);
   all.push(...cases);
   const count = (wanted: string) => cases.filter(({ outcome }) => outcome === wanted).length;
   const [failed, skipped] = [count("failed"), count("skipped")];
   const failedText = failed > 0 ? `, ${failed} FAILED${ending && ` (${ending})`}` : "";
   const verdict = `${count("passed")} passed${failedText}${skipped > 0 ? `, ${skipped} skipped` : ""}`;
-  printVerdict(file, verdict, started, failed > 0 ? output : "");
+  printVerdict(title, verdict, started, failed > 0 ? output : "");
   if (inVm) { for (const line of cases.map(caseLine)) console.log(line); }
   if (failed > 0) console.log(output);
 }
@@ -90,10 +103,13 @@ async function runAll(): Promise<void> {
   const tests = listSources().filter((path) => path.endsWith("_test.ts"));
   const chosen = tests.filter((path) => filters.length === 0 || filters.some((part) => path.includes(part)));
   countStep({ name: "build dist/cni", run: () => runCommandStep(process.execPath, "scripts/src/build/main.ts") });
-  if (filters.length === 0 && flags.length === 0) CHECKS.forEach(countStep);
+  if (filters.length === 0 && flags.length === 0 && !onlyServed) CHECKS.forEach(countStep);
   if (chosen.length === 0) {
     console.log(`No test file matches ${filters.join(" ")}`);
     all.push({ name: "no test file", outcome: "failed" });
+  }
+  if (onlyServed) {
+    return countInLanes(chosen.filter(isServed).map((file) => (directory) => countFile(file, directory, {})));
   }
   const vmFiles = chosen.filter(isForVm);
   // One after the other: each keeps two processors busy.
@@ -101,17 +117,23 @@ async function runAll(): Promise<void> {
     await countInVm("current", vmFiles, directory);
     await countInVm("oldest", vmFiles.filter(isForOldest), directory);
   };
-  await countFiles(chosen.filter((path) => !isForVmOnly(path)), runMachines);
+  const sample = chosen.filter((path) => path in SERVED_SAMPLE)
+    .map((file) => (directory: string) => countFile(file, directory, SERVED_SAMPLE[file]!));
+  await countFiles(chosen.filter((path) => !isForVmOnly(path)), [runMachines, ...sample]);
 }
 
-/** Runs files on the machine that this process is on. @param job what else there is to do, in a directory of its own */
-async function countFiles(files: readonly string[], ...jobs: readonly ((directory: string) => Promise<void>)[]) {
-  const beside = files.filter((file) => !EXCLUSIVE_FILES.includes(file));
+/** What there is to do, in a directory of its own. */
+type Job = (directory: string) => Promise<void>;
+
+async function countInLanes(jobs: readonly Job[]): Promise<void> {
   const directories = Array.from({ length: LANE_COUNT }, (_, lane) => mkdtempSync(join(scratch, `${lane}-`)));
-  await runInLanes(LANE_COUNT, [
-    ...jobs.map((job) => (lane: number) => job(directories[lane]!)),
-    ...beside.map((file) => (lane: number) => countFile(file, directories[lane]!)),
-  ]);
+  await runInLanes(LANE_COUNT, jobs.map((job) => (lane) => job(directories[lane]!)));
+}
+
+/** Runs files on the machine that this process is on. @param jobs what else there is to do */
+async function countFiles(files: readonly string[], jobs: readonly Job[] = []): Promise<void> {
+  const beside = files.filter((file) => !EXCLUSIVE_FILES.includes(file));
+  await countInLanes([...jobs, ...beside.map((file): Job => (directory) => countFile(file, directory))]);
   for (const file of files) if (EXCLUSIVE_FILES.includes(file)) await countFile(file, scratch);
 }
 

@@ -1,9 +1,11 @@
 /** Runs a test file in a process of its own, so that a crash, a hang or a moved namespace costs one file and is counted. @module */
-import { closeSync, openSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { ServerStatus } from "../../../cmd/serve/status.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { readCases, type TestCase } from "./junit.ts";
+import { areServed } from "./served_files.ts";
 
 /** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
 const TEST_TIMEOUT_MS = 60_000;
@@ -11,17 +13,40 @@ const VM_TEST_TIMEOUT_MS = 180_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
 
-/** @param scratch a directory that no other run uses at the same time @param flags of `bun test` */
-export async function runFile(file: string, scratch: string, flags: readonly string[] = [], inVm = false) {
+export interface FileRun {
+  /** Of `bun test`. */
+  readonly flags?: readonly string[];
+  readonly inVm?: boolean;
+  /** Variables of a run with a server. */
+  readonly serverEnv?: Readonly<Record<string, string>>;
+}
+
+/** @param scratch a directory that no other run uses at the same time */
+export async function runFile(file: string, scratch: string, { flags = [], inVm = false, serverEnv }: FileRun = {}) {
   const report = join(scratch, "report.xml");
   rmSync(report, { force: true });
   const timeout = `--timeout=${inVm ? VM_TEST_TIMEOUT_MS : TEST_TIMEOUT_MS}`;
   const reporter = ["--reporter=junit", `--reporter-outfile=${report}`, timeout];
-  const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
-  const { ending, output } = await spawnGroup(command, join(scratch, "log"), tmpdir(), FILE_TIMEOUT_MS);
-  const cases = readCases(report);
+  const reports = join(scratch, "servers");
+  rmSync(reports, { recursive: true, force: true });
+  mkdirSync(reports);
+  const server = serverEnv ? [process.execPath, "scripts/src/test/with_server.ts", reports] : [];
+  const command = [...server, process.execPath, "test", `./${file}`, ...reporter, ...flags];
+  const { ending, output } = await spawnGroup(command, join(scratch, "log"), tmpdir(), FILE_TIMEOUT_MS, serverEnv);
+  const cases = [...readCases(report), ...serverEnv ? [servedCase(file, reports)] : []];
   // A file that runs nothing is a mistake, unless -t chose among the tests.
   return { cases, ending: ending || (cases.length === 0 && flags.length === 0 ? "ran no test" : ""), output };
+}
+
+/** That calls were served, as a test of its own. */
+function servedCase(file: string, reports: string): TestCase {
+  const statuses = readdirSync(reports).map((name) =>
+    JSON.parse(readFileSync(join(reports, name), "utf8")) as ServerStatus
+  );
+  const sum = (count: (status: ServerStatus) => number) => statuses.reduce((all, status) => all + count(status), 0);
+  const calls = { served: sum(({ served }) => served), refused: sum(({ fellBack }) => fellBack.notAllowed) };
+  const name = `${calls.served} calls were served, ${calls.refused} refused`;
+  return { name, outcome: areServed(file, calls) ? "passed" : "failed" };
 }
 
 export function casesOf(file: string, cases: readonly TestCase[], ending: string): readonly TestCase[] {
@@ -31,11 +56,17 @@ export function casesOf(file: string, cases: readonly TestCase[], ending: string
 }
 
 /** Starts a program in its own process group and waits; what the group left running is killed. `ending` says how it failed, or is empty. */
-export async function spawnGroup(command: readonly string[], log: string, directory: string, timeoutMs: number) {
+export async function spawnGroup(
+  command: readonly string[],
+  log: string,
+  directory: string,
+  timeoutMs: number,
+  env: Readonly<Record<string, string>> = {},
+) {
   const fd = openSync(log, "w");
   const child = Bun.spawn([...command], {
     cwd: REPOSITORY_ROOT,
-    env: { ...process.env, NO_COLOR: "1", TMPDIR: directory },
+    env: { ...process.env, NO_COLOR: "1", TMPDIR: directory, ...env },
     stdio: ["ignore", fd, fd],
     detached: true,
   });
