@@ -1,0 +1,72 @@
+/**
+ * What a worker answers is what a process of its own answers, byte by byte, for each plugin and command. The worker counts a call after it
+ * has answered.
+ *
+ * @module
+ */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type FinishedProcess, type ProcessStart, runPlugin } from "../../testing/binary.ts";
+import {
+  type ConformanceNode,
+  newConformanceNode,
+  SUPPORTED_PLUGINS,
+  workingConfig,
+} from "../../testing/conformance.ts";
+import { until } from "../../testing/netns.ts";
+import { type CniServer, startServer } from "../../testing/server.ts";
+
+let server: CniServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server[Symbol.dispose]());
+
+type Run = (type: string, start: ProcessStart) => FinishedProcess;
+const runServed: Run = (type, start) => server.runPlugin(type, start);
+const runAlone: Run = (type, start) => runPlugin(type, { ...start, inOwnProcess: true });
+
+const INPUTS = [
+  ...["", "{", "[]", "null", '{"cniVersion":"9.9.9"}', '{"cniVersion":"1.1.0"}', "\0\xff"],
+  '{"cniVersion":"1.1.0","name":"../net","type":"bridge"}',
+  `{"cniVersion":"1.1.0","name":"net","unknown":${"[".repeat(10_000)}${"]".repeat(10_000)}}`,
+];
+
+/** Calls a plugin from its ADD to its DEL, as its fixture says. @returns what it printed, without what is random */
+function liveOnce(type: string, run: Run): readonly string[] {
+  using node = newConformanceNode();
+  const { config, options: { ifname = "eth0" } } = workingConfig(type, node);
+  let prevResult: unknown;
+  const call = (CNI_COMMAND: string): string => {
+    const request = { cniVersion: "1.1.0", name: "net", type, ...config, ...prevResult ? { prevResult } : {} };
+    const stdin = JSON.stringify({ ...request, "cni.dev/valid-attachments": [] });
+    const env = { CNI_COMMAND, CNI_CONTAINERID: "c1", CNI_IFNAME: ifname, CNI_NETNS: node.container.path };
+    const finished = node.host.run(() => run(type, { env: { ...env, CNI_PATH: server.bin }, stdin }));
+    if (CNI_COMMAND === "ADD" && finished.exitCode === 0) prevResult = JSON.parse(finished.stdout);
+    return `${CNI_COMMAND} ${withoutRandomness(JSON.stringify(finished), node)}`;
+  };
+  return ["VERSION", "STATUS", "CHECK", "ADD", "CHECK", "ADD", "DEL", "CHECK", "DEL", "GC"].map(call);
+}
+
+const withoutRandomness = (text: string, { directory, container }: ConformanceNode): string =>
+  text.replaceAll(directory, "DIRECTORY").replaceAll(container.path, "NETNS")
+    .replace(/([0-9a-f]{2}:){5}[0-9a-f]{2}/g, "MAC").replace(/veth[0-9a-f]{8}/g, "VETH")
+    .replace(/fe80::[0-9a-f:]+/g, "LINK-LOCAL");
+
+describe.each(SUPPORTED_PLUGINS.map((type) => ({ type })))("$type", ({ type }) => {
+  test("from ADD to DEL", async () => {
+    const before = server.status().served;
+    const served = liveOnce(type, runServed);
+    expect(served.find((answer) => answer.startsWith("ADD"))).toContain('"exitCode":0');
+    expect(served).toEqual(liveOnce(type, runAlone));
+    await until(() => server.status().served - before === served.length);
+  });
+
+  test("bad input", async () => {
+    const before = server.status().served;
+    const starts = INPUTS.flatMap((stdin) =>
+      ["ADD", "VERSION"].map((CNI_COMMAND) => ({ env: { CNI_COMMAND }, stdin }))
+    );
+    for (const start of starts) expect(runServed(type, start)).toEqual(runAlone(type, start));
+    await until(() => server.status().served - before === starts.length);
+  });
+});
