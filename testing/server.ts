@@ -34,14 +34,16 @@ export async function startServer(...options: readonly string[]): Promise<CniSer
     ...[string, string, string],
   ];
   mkdirSync(bin);
-  Bun.spawnSync([CNI_PROGRAM, "install", "--shim", bin]);
+  const { success, stderr } = Bun.spawnSync([CNI_PROGRAM, "install", "--shim", bin]);
+  if (!success) throw new Error(stderr.toString());
   const server = Bun.spawn([join(bin, "cni-full"), "serve", "--socket", socket, ...options], {
     stdin: "ignore",
     stdout: Bun.file(logPath),
     stderr: Bun.file(logPath),
   });
   const log = () => readFileSync(logPath, "utf8");
-  await until(() => log().includes("Listening"));
+  await until(() => log().includes("Listening") || server.exitCode !== null || server.signalCode !== null);
+  if (!log().includes("Listening")) throw new Error(`The server has ended: ${log()}`);
   return {
     ...{ bin, socket, log, process: server, env: { CNI_SOCKET: socket } },
     status: () =>
