@@ -21,7 +21,7 @@ beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), "cni-nested-"));
   server = await startServer("--workers", "2");
   waiting = Bun.spawn([join(server.bin, "bridge")], {
-    env: { ...ENGINE_ENV, ...server.env, CNI_COMMAND: "ADD" },
+    env: { ...ENGINE_ENV, ...server.env, CNI_COMMAND: "ADD", CNI_CONTAINERID: "waiting" },
     stdio: ["pipe", "pipe", "pipe"],
   });
   await until(oneWorkerIsBusy);

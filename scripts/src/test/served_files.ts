@@ -32,7 +32,9 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "e2e/restricted_host_test.ts": "has a root of its own, without shims",
   "e2e/sysctl_reads_test.ts": "traces a process of its own",
   "e2e/takeover_test.ts": "runs the command line from its sources",
+  "plugins/firewall/firewalld_test.ts": "calls plugins in its own process",
   "plugins/host_device/crash_test.ts": "kills a process of its own",
+  "plugins/host_local/lock_fairness_test.ts": "has more calls wait for a lock than a server has workers",
   "scripts/src/build/preflight_test.ts": "runs what comes before the program",
   "scripts/src/new-plugin/main_test.ts": "builds another program",
 };
