@@ -90,6 +90,29 @@ test("an ADD whose caller is killed is undone, and the next DEL waits for that",
   expectNothingLeft(workspace);
 });
 
+test("a DEL that waits for an ADD ends when its caller is told to", async () => {
+  using workspace = newWorkspace();
+  const add = workspace.start("ADD");
+  await until(() => workspace.log() === "ADD ");
+  const [adder] = busyWorkers();
+  const del = workspace.start("DEL");
+  await until(() => busyWorkers().some((pid) => pid !== adder && isWaitingForLock(pid)));
+  del.kill("SIGTERM");
+  await del.exited;
+  expect(del.signalCode).toBe("SIGTERM");
+  expect(workspace.log()).toBe("ADD ");
+  release(workspace);
+  expect(await add.exited).toBe(0);
+  expect(await workspace.start("DEL").exited).toBe(0);
+  expectNothingLeft(workspace);
+});
+
+/** In F_OFD_SETLKW. */
+function isWaitingForLock(pid: number): boolean {
+  const SYS_fcntl = process.arch === "arm64" ? 25 : 72;
+  return new RegExp(`^${SYS_fcntl} 0x[0-9a-f]+ 0x26 `).test(readFileSync(`/proc/${pid}/syscall`, "utf8"));
+}
+
 test("a DEL by a plugin that an ADD has started does not wait for that ADD", async () => {
   using workspace = newWorkspace();
   const nested = `CNI_COMMAND=DEL CNI_SOCKET=${server.socket} ${server.bin}/dummy`;

@@ -1,3 +1,4 @@
+import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
 
 // linux/fcntl.h
@@ -9,10 +10,13 @@ const F_UNLCK = 2n;
 /**
  * Locks one byte of a file, which need not exist, until the scope ends. Waits for others that opened the file themselves.
  *
+ * @param wait calls a function that may wait forever
  * @see fcntl(2) "Open file description locks"
  */
-export function lockByte(fd: number, offset: bigint): Disposable {
-  sys.fcntl(fd, F_OFD_SETLKW, newFlock(F_WRLCK, offset));
+export function lockByte(fd: number, offset: bigint, wait: (call: () => void) => void): Disposable {
+  const lock = (command: number) => void sys.fcntl(fd, command, newFlock(F_WRLCK, offset));
+  const isFree = ignoreErrors(["EAGAIN", "EACCES"], () => (lock(F_OFD_SETLK), true));
+  if (!isFree) wait(() => lock(F_OFD_SETLKW));
   return { [Symbol.dispose]: () => void sys.fcntl(fd, F_OFD_SETLK, newFlock(F_UNLCK, offset)) };
 }
 
