@@ -5,6 +5,7 @@ import { JSON_OPTION, log } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
 import { formatTable } from "../output/table.ts";
+import { SERVER_LIMITS } from "../serve/limits.ts";
 import { askServer, DEFAULT_SOCKET, openSockets, QUESTIONS } from "../serve/sockets.ts";
 import type { ServerStatus } from "../serve/status.ts";
 import { supervise } from "../serve/supervisor.ts";
@@ -41,7 +42,8 @@ const serve: Command = {
     enterHostMounts();
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
     const sockets = openSockets(path, input.has("replace"), context.env);
-    supervise({ sockets, maxWorkers, logFormat, env: context.env, log });
+    const program = "/proc/self/exe";
+    supervise({ sockets, maxWorkers, logFormat, env: context.env, limits: SERVER_LIMITS, program, log });
   },
 };
 export default serve;

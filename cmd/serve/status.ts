@@ -1,6 +1,5 @@
-import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
-import { readText } from "../../ffi/sys/file.ts";
 import { programVersion } from "../version.ts";
+import { privateBytes } from "./memory.ts";
 import { BUSY, STARTING, type WorkerRecord } from "./worker_table.ts";
 
 /** What `cni serve --status --json` prints. */
@@ -53,13 +52,4 @@ export function formatStatus(records: readonly WorkerRecord[], endedWorkers: Wor
     privateBytes: workers.reduce((total, worker) => total + worker.privateBytes, privateBytes(process.pid)),
   };
   return JSON.stringify(status);
-}
-
-/** 0 for a process that has ended. */
-function privateBytes(pid: number): number {
-  const text = ignoreSystemErrors(() => readText(`/proc/${pid}/smaps_rollup`)) ?? "";
-  return [...text.matchAll(/^Private_(?:Clean|Dirty): +(\d+) kB$/gm)].reduce(
-    (total, [, kb]) => total + Number(kb) * 1024,
-    0,
-  );
 }

@@ -2,7 +2,7 @@ import { ignoreErrors, ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { type Descriptor, descriptor, readAvailable, readText } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
-import { reapAnyChild, startThisProgram } from "../../ffi/sys/process.ts";
+import { reapAnyChild, startWithDescriptors } from "../../ffi/sys/process.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import {
@@ -14,6 +14,7 @@ import {
 } from "../../ffi/sys/unix_socket.ts";
 import { lockPath, QUESTIONS, type ServerSockets, unlinkSockets } from "./sockets.ts";
 import { formatStatus } from "./status.ts";
+import type { ServerLimits } from "./limits.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
 import { WORKER_NAME, type WorkerOptions } from "./worker_options.ts";
 import {
@@ -33,6 +34,9 @@ export interface ServerOptions {
   readonly maxWorkers: number;
   readonly logFormat: "text" | "json";
   readonly env: Readonly<Record<string, string | undefined>>;
+  readonly limits: ServerLimits;
+  /** Of workers: this one. */
+  readonly program: string;
   log(message: string): void;
 }
 
@@ -42,7 +46,6 @@ const MIN_WORKERS = 2;
 const BUSY_MS = 20;
 /** Beyond one worker for each processor, another helps only if the calls wait for something else. */
 const MAX_ACTIVE_SHARE = 0.6;
-const EXTRA_WORKER_IDLE_MS = 60_000;
 /** After a worker that ended before it was warm. */
 const RESTART_DELAY_MS = 1000;
 /** The oldest leaves when more connect and ask nothing. */
@@ -115,7 +118,7 @@ function openNotifier(resources: DisposableStack): readonly [Descriptor, Descrip
 
 /** Starts and ends workers as they are needed. @returns after how many milliseconds to look again */
 function adjustWorkers(server: Server): number {
-  const { workers, options: { maxWorkers } } = server;
+  const { workers, options: { maxWorkers, limits } } = server;
   const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => workers.has(pid));
   const now = performance.now();
   if (!server.isReady && records.length >= MIN_WORKERS && records.every(({ state }) => state !== STARTING)) {
@@ -128,7 +131,8 @@ function adjustWorkers(server: Server): number {
   }
   if (records.every(({ state }) => state === BUSY)) {
     server.lastAllBusy = now;
-    if (workers.size === maxWorkers) return Infinity;
+    // Nobody tells when calls end.
+    if (workers.size === maxWorkers) return limits.extraWorkerIdleMs;
     server.busy ??= { since: now, activeMs: activeMs(records) };
     const busyMs = now - server.busy.since;
     if (busyMs < BUSY_MS) return BUSY_MS - busyMs;
@@ -140,11 +144,14 @@ function adjustWorkers(server: Server): number {
   }
   server.busy = undefined;
   if (workers.size === MIN_WORKERS) return Infinity;
-  const keepMs = server.lastAllBusy + EXTRA_WORKER_IDLE_MS - now;
+  // One that has served no call yet is for calls that may come.
+  const warmSince = records.filter(({ served }) => served === 0).map(({ since }) => since - performance.timeOrigin);
+  const keepMs = Math.max(server.lastAllBusy, ...warmSince) + limits.extraWorkerIdleMs - now;
   if (keepMs > 0) return keepMs;
-  const idle = records.filter(({ state }) => state === IDLE).slice(0, workers.size - MIN_WORKERS);
+  // Those that came last were not warmed up.
+  const idle = records.filter(({ state }) => state === IDLE).slice(MIN_WORKERS - workers.size);
   for (const { pid } of idle) endWorker(pid);
-  return EXTRA_WORKER_IDLE_MS;
+  return limits.extraWorkerIdleMs;
 }
 
 /** How long workers have run or waited for a processor, together. @see Documentation/scheduler/sched-stats.rst */
@@ -168,15 +175,15 @@ function becomeReady(server: Server): void {
 }
 
 function startWorker(server: Server): void {
-  const { options: { sockets, maxWorkers, logFormat }, table, workers, notifier } = server;
+  const { options: { sockets, maxWorkers, logFormat, limits, program }, table, workers, notifier } = server;
   const used = new Set(workers.values());
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
   const workerOptions: WorkerOptions = {
-    ...{ serverPid: process.pid, slot, slots: maxWorkers, lockPath: lockPath(sockets.path), logFormat },
+    ...{ serverPid: process.pid, slot, slots: maxWorkers, lockPath: lockPath(sockets.path), logFormat, limits },
     warmUp: workers.size < MIN_WORKERS,
   };
   const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier];
-  const pid = startThisProgram([WORKER_NAME, JSON.stringify(workerOptions)], [], fds);
+  const pid = startWithDescriptors(program, [WORKER_NAME, JSON.stringify(workerOptions)], [], fds);
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
   workers.set(pid, slot);
 }

@@ -22,6 +22,7 @@ import { printUncaughtError, runProgram } from "../program.ts";
 import { type ShimCall, takeCall } from "./call.ts";
 import { logCall } from "./call_log.ts";
 import { namespacesOf } from "./caller.ts";
+import { privateBytes } from "./memory.ts";
 import { warmUp } from "./warm_up.ts";
 import type { WorkerOptions } from "./worker_options.ts";
 import {
@@ -29,14 +30,13 @@ import {
   IDLE,
   newWorkerRecord,
   readWorkerRecords,
+  STARTING,
   type WorkerRecord,
   writeWorkerRecord,
 } from "./worker_table.ts";
 
 /** Descriptors that the server gives. */
 const LISTENER = 3, TABLE = 4, NOTIFIER = 5;
-/** Then the worker ends, and the server starts another. */
-const MAX_CALLS = 20_000;
 
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
@@ -54,7 +54,7 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   const record = newWorkerRecord(process.pid);
   setState(record, IDLE, options);
   notify();
-  while (record.served < MAX_CALLS) {
+  while (!isUsedUp(record, options)) {
     const connection = interruptedBy(SIGTERM, () => acceptConnection(LISTENER));
     setState(record, BUSY, options);
     if (readWorkerRecords(TABLE, options.slots).every(({ pid, state }) => pid === 0 || state !== IDLE)) {
@@ -76,6 +76,14 @@ async function serveForWarmUp(connection: Descriptor, locks: number): Promise<vo
   const call = takeCall(connection, home.namespaces);
   if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
   await serveCall(call, home);
+}
+
+/** Whether the server is to start another worker in the place of this, while all others are warm. */
+function isUsedUp({ pid, served }: WorkerRecord, { slots, limits }: WorkerOptions): boolean {
+  if (served === 0 || served % limits.callsPerCheck !== 0) return false;
+  if (served < limits.maxCalls && privateBytes(pid) <= limits.maxWorkerBytes) return false;
+  const others = readWorkerRecords(TABLE, slots).filter((other) => other.pid !== 0 && other.pid !== pid);
+  return others.length > 0 && others.every(({ state }) => state !== STARTING);
 }
 
 function setState(record: WorkerRecord, state: number, { slot }: WorkerOptions): void {

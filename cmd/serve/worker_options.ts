@@ -1,3 +1,5 @@
+import type { ServerLimits } from "./limits.ts";
+
 /** argv[0] of workers. */
 export const WORKER_NAME = "cni-worker";
 
@@ -12,4 +14,5 @@ export interface WorkerOptions {
   readonly logFormat: "text" | "json";
   /** False for a worker that is needed at once. */
   readonly warmUp: boolean;
+  readonly limits: ServerLimits;
 }

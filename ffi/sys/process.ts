@@ -67,15 +67,20 @@ export function startProgram(
 }
 
 /**
- * Starts this program again, with `fds` as its descriptors from 0 on, in the same process group.
+ * Starts a program with `fds` as its descriptors from 0 on, in the same process group.
  *
  * @returns its process number
  */
-export function startThisProgram(argv: readonly string[], env: readonly string[], fds: readonly number[]): number {
+export function startWithDescriptors(
+  path: string,
+  argv: readonly string[],
+  env: readonly string[],
+  fds: readonly number[],
+): number {
   // Out of the way: no copy below may replace one that is still needed.
   using copies = new DisposableStack();
   const streams = fds.map((fd) => copies.use(copyDescriptor(fd)).fd);
-  return posixSpawn("/proc/self/exe", argv, env, streams, false);
+  return posixSpawn(path, argv, env, streams, false);
 }
 
 /** The end of any child, which is reaped; `undefined` if none has ended. @throws {SystemError} `ECHILD` */

@@ -1,0 +1,22 @@
+/** A server with two to four workers and limits of a test: `bun limited_server.ts SOCKET LIMITS`. @module */
+import { SERVER_LIMITS } from "../cmd/serve/limits.ts";
+import { openSockets } from "../cmd/serve/sockets.ts";
+import { supervise } from "../cmd/serve/supervisor.ts";
+import { cStringArray, sys } from "../ffi/sys/libc.ts";
+import { blockForGood } from "../ffi/sys/signals.ts";
+import { SIGCHLD, SIGTERM } from "../ffi/sys/uapi.ts";
+import { CNI_PROGRAM } from "../scripts/src/repository.ts";
+
+const BLOCKED = "--blocked";
+const [socket = "", limits = "{}", blocked] = process.argv.slice(2);
+if (blocked !== BLOCKED) {
+  // Threads of bun, which the binary has not, would take the signals. They inherit what is blocked here.
+  blockForGood([SIGCHLD, SIGTERM]);
+  sys.execvp(process.execPath, cStringArray([process.execPath, import.meta.path, socket, limits, BLOCKED]));
+}
+supervise({
+  sockets: openSockets(socket, false, {}),
+  ...{ maxWorkers: 4, logFormat: "text", env: {}, program: CNI_PROGRAM },
+  limits: { ...SERVER_LIMITS, ...JSON.parse(limits) },
+  log: (message) => console.error(message),
+});
