@@ -1,0 +1,124 @@
+/** Servers that start, are replaced, end and are killed while shims call. */
+import { expect, test } from "bun:test";
+import { copyFileSync, existsSync, readlinkSync } from "node:fs";
+import { join } from "node:path";
+import { CNI_PROGRAM } from "../../testing/binary.ts";
+import { until } from "../../testing/netns.ts";
+import { newServerSite, type ServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
+
+const SUCCESS = { exitCode: 0, stderr: "" };
+const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
+const codeOf = ({ stdout }: { readonly stdout: string }): number => JSON.parse(stdout).code;
+
+/** Starts a call that waits. @returns it and its worker */
+async function startWaitingCall(site: ServerSite) {
+  const before = site.busyWorkers();
+  const call = site.startWaitingCall();
+  await until(() => site.busyWorkers().length > before.length);
+  return { ...call, worker: site.busyWorkers().find((pid) => !before.includes(pid))! };
+}
+
+test("a server takes the place of a killed one, replaces workers, and ends after the calls that run", async () => {
+  await using site = newServerSite();
+  const killed = site.start();
+  await killed.untilReady();
+  const second = site.start();
+  expect(await second.process.exited).toBe(1);
+  expect(second.log()).toBe(
+    `cni: Cannot listen on "${site.socket}": another server does (use --replace to take its place)\n`,
+  );
+
+  const orphan = await startWaitingCall(site);
+  const orphans = site.status().workers.map(({ pid }) => pid);
+  killed.process.kill("SIGKILL");
+  await killed.process.exited;
+  const server = site.start();
+  await server.untilReady();
+  await until(() => orphans.every((pid) => isAlive(pid) === (pid === orphan.worker)));
+  expect(codeOf(await orphan.finish())).toBe(WAITING_CALL_CODE);
+  await until(() => !isAlive(orphan.worker));
+
+  const [idle = 0] = site.status().workers.map(({ pid }) => pid);
+  process.kill(idle, "SIGKILL");
+  const lost = await startWaitingCall(site);
+  process.kill(lost.worker, "SIGKILL");
+  expect(codeOf(await lost.finish())).toBe(11);
+  await until(() => site.status().workers.filter(({ state }) => state === "idle").length === 2);
+  expect(site.status().workers.some(({ pid }) => pid === idle || pid === lost.worker)).toBe(false);
+  expect(server.log()).toContain(`Worker ${idle} ended with signal 9\n`);
+  expect(server.log()).toContain(`Worker ${lost.worker} ended with signal 9 during a call\n`);
+  expect(await site.callVersion()).toMatchObject(SUCCESS);
+  await until(() => site.status().served === 1);
+
+  const last = await startWaitingCall(site);
+  server.process.kill("SIGTERM");
+  await until(() => !existsSync(site.socket));
+  expect(await site.callVersion()).toMatchObject(SUCCESS);
+  expect(isAlive(last.worker)).toBe(true);
+  expect(codeOf(await last.finish())).toBe(WAITING_CALL_CODE);
+  expect(await server.process.exited).toBe(0);
+  expect(isAlive(last.worker)).toBe(false);
+  // The one that came after SIGTERM is not among them.
+  expect(server.calls()).toHaveLength(2);
+});
+
+test.each(["SIGINT", "SIGHUP"] as const)("%s ends a server in order, also before it is ready", async (signal) => {
+  await using site = newServerSite();
+  const server = site.start();
+  await until(() => existsSync(`${site.socket}.control`));
+  const pids = site.status().workers.map(({ pid }) => pid);
+  server.process.kill(signal);
+  expect(await server.process.exited).toBe(0);
+  expect([existsSync(site.socket), ...pids.map(isAlive)]).toEqual([false, ...pids.map(() => false)]);
+});
+
+test("--replace goes on with another binary, and no call of a storm is lost, refused or cold", async () => {
+  await using site = newServerSite();
+  const first = site.start();
+  await first.untilReady();
+  let isOver = false;
+  let count = 0;
+  const callers = Array.from({ length: 4 }, async () => {
+    for (; !isOver; count++) expect(await site.callVersion()).toMatchObject(SUCCESS);
+  });
+  const newer = join(site.directory, "newer");
+  copyFileSync(CNI_PROGRAM, newer);
+  const second = site.start({ options: ["--replace"], program: newer });
+  await second.untilReady();
+  expect(await first.process.exited).toBe(0);
+  const third = site.start({ options: ["--replace"], program: newer });
+  const fourth = site.start({ options: ["--replace"], program: newer });
+  const [winner, loser] = await Promise.any([third, fourth].map(async (server, i, all) => {
+    await server.untilReady();
+    return [server, all[1 - i]!] as const;
+  }));
+  isOver = true;
+  await Promise.all([...callers, second.process.exited]);
+  expect(await loser.process.exited).toBe(1);
+  expect(loser.log()).toBe("cni: Cannot replace the server: another server is replacing it\n");
+  expect(count).toBeGreaterThan(20);
+  const servers = [first, second, winner];
+  const served = () => servers.map((server) => server.calls().length).reduce((sum, calls) => sum + calls);
+  await until(() => served() === count);
+  expect(servers.map((server) => server.log().includes("ended with"))).toEqual([false, false, false]);
+  expect(site.status()).toMatchObject({ pid: winner.process.pid, fellBack: { gone: 0 } });
+  for (const { pid } of site.status().workers) expect(readlinkSync(`/proc/${pid}/exe`)).toBe(newer);
+});
+
+test("a server that is to be replaced goes on if the other one ends before it is ready", async () => {
+  await using site = newServerSite();
+  const server = site.start();
+  await server.untilReady();
+  for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+    const other = site.start({ options: ["--replace"] });
+    await until(() => other.process.exitCode !== null || childrenOf(other.process.pid) > 0);
+    other.process.kill(signal);
+    await other.process.exited;
+    expect(await site.callVersion()).toMatchObject(SUCCESS);
+  }
+  await until(() => server.calls().length === 2);
+  expect(site.status()).toMatchObject({ pid: server.process.pid, served: 2 });
+});
+
+const childrenOf = (pid: number): number =>
+  Bun.spawnSync(["pgrep", "-P", `${pid}`]).stdout.toString().split("\n").length - 1;

@@ -1,0 +1,22 @@
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connectForPackets, listenForPackets, receivePacket, refuseConnections, socketAddress } from "./unix_socket.ts";
+
+test("refuseConnections() ends connections that wait, and no other comes", () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-socket-"));
+  const path = join(directory, "socket");
+  using listener = listenForPackets(path);
+  using first = connectForPackets(path)!;
+  using second = connectForPackets(path)!;
+  refuseConnections(listener.fd);
+  for (const { fd } of [first, second]) expect(receivePacket(fd, new Uint8Array(1)).bytes).toHaveLength(0);
+  expect(connectForPackets(path)).toBeUndefined();
+  rmSync(directory, { recursive: true });
+});
+
+test("socketAddress() refuses a path that the kernel would cut", () => {
+  expect(() => socketAddress("/".padEnd(108, "a"))).toThrow("more than 107 bytes");
+  expect(socketAddress("@a")).toEqual(Uint8Array.of(1, 0, 0, 97));
+});
