@@ -86,15 +86,15 @@ export function supervise(options: ServerOptions): void {
     ...{ busy: undefined, lastAllBusy: -Infinity, nextStart: 0 },
     ...{ isReady: false, isStopping: false, clients: new Set(), successor: undefined },
   };
-  const watchdogMs = watchdogIntervalMs(env) ?? Infinity;
+  const watchdogMs = watchdogIntervalMs(env);
   while (!server.isStopping || server.workers.size > 0) {
     const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
     const { clients, successor } = server;
     const controls = isListening(server) ? [sockets.control, ...clients, ...successor ? [successor] : []] : [];
-    const timeoutMs = Math.ceil(Math.min(waitMs, watchdogMs));
+    const timeoutMs = Math.ceil(Math.min(waitMs, watchdogMs ?? Infinity));
     const fds = [signals, notified, ...controls].map(({ fd }) => fd);
     const ready = pollAny(fds, timeoutMs === Infinity ? -1 : timeoutMs);
-    notifySystemd(env, "WATCHDOG=1");
+    if (watchdogMs !== undefined) notifySystemd(env, "WATCHDOG=1");
     if (ready.includes(notified.fd)) readAvailable(notified.fd);
     if (ready.includes(signals.fd) && signals.read() !== SIGCHLD) stop(server);
     reapWorkers(server);
