@@ -1,5 +1,5 @@
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
-import { readFile } from "../../ffi/sys/file.ts";
+import { readFile, removeFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { installBytes, installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
@@ -23,7 +23,11 @@ import {
 const command: Command = {
   name: "install",
   summary: "put the plugins where a container engine looks for them",
-  description: 'Every plugin becomes a relative link to this program, and so does "cni" itself.',
+  description: [
+    'Every plugin becomes a relative link to this program, and so does "cni" itself.',
+    'With --shim, it becomes a program of 4 KB that hands its call to "cni serve". Without a server, it starts this',
+    'program under the name "cni-full". "cni install DIR" goes back to links.',
+  ].join("\n"),
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [
     { name: "copy", help: "copy the program, for a DIR that is mounted without the program, as in a container" },
@@ -39,6 +43,7 @@ const command: Command = {
   examples: [
     { command: "cni install /opt/cni/bin", about: "make the links, or correct them" },
     { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls fast" },
+    { command: "cni install --copy --shim /host/opt/cni/bin", about: "the same from a container" },
   ],
   run(input, context) {
     const [directory = ""] = input.words;
@@ -54,6 +59,10 @@ const command: Command = {
       const note = backup === undefined ? "" : ` (the replaced file is kept as ${backup})`;
       printStdout(`${path} -> ${target}${changed ? note : " (unchanged)"}\n`);
     }
+    const removed = input.has("shim")
+      ? undefined
+      : removeFullProgram(absolutePath(directory, context), runningProgram());
+    if (removed !== undefined) printStdout(`${removed}: removed, since no shim needs it\n`);
   },
 };
 export default command;
@@ -194,4 +203,11 @@ function installShims({ directory }: InstallOptions, names: readonly string[], s
     else installLinkOrCopy(source, path);
     return { path, target, changed: true };
   });
+}
+
+/** After shims have been replaced by the program itself. @returns its path if it was there */
+export function removeFullProgram(directory: string, program: string): string | undefined {
+  const path = `${canonicalPath(directory)}/${FULL_PROGRAM_NAME}`;
+  const isOurs = path !== canonicalPath(program) && !isForeignFile(path, program);
+  return isOurs && removeFile(path) ? path : undefined;
 }

@@ -19,7 +19,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
-import { install, type InstallOptions, relativePath } from "./install.ts";
+import { install, type InstallOptions, relativePath, removeFullProgram } from "./install.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-")));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -206,6 +206,90 @@ test("install() copies what is larger than one read", () => {
   chmodSync(program, 0o755);
   put({ copy: true });
   expect(readFileSync(join(bin, "cni")).equals(bytes)).toBe(true);
+});
+
+const shim = (version: number) => Buffer.from(`shim ${version}${PROGRAM_MARK}`);
+const textsOf = () =>
+  Object.fromEntries(readdirSync(bin).sort().map((name) => [name, readFileSync(join(bin, name), "utf8")]));
+const shimTexts = (version: number) => {
+  const text = shim(version).toString();
+  return { bridge: text, cni: text, "cni-full": "program", portmap: text };
+};
+
+test("install() with shims puts one file under all names, and the program beside them", () => {
+  const done = put({ shim: shim(1) });
+  expect(textsOf()).toEqual(shimTexts(1));
+  expect(readlinkSync(join(bin, "cni-full"))).toBe("../../../usr/lib/cni");
+  const [command, bridge] = ["cni", "bridge"].map((name) => lstatSync(join(bin, name)));
+  expect([command!.ino, command!.mode & 0o7777]).toEqual([bridge!.ino, 0o755]);
+  expect(done.map(({ path, target }) => [path.slice(bin.length + 1), target])).toEqual([
+    ...[["cni-full", "../../../usr/lib/cni"], ["cni", "shim"], ["bridge", "cni"], ["portmap", "cni"]],
+  ]);
+  expect(put({ shim: shim(1) }).some(({ changed }) => changed)).toBe(false);
+});
+
+test("install() with shims and copies needs nothing outside of the directory", () => {
+  put({ shim: shim(1), copy: true });
+  rmSync(program);
+  expect(textsOf()).toEqual(shimTexts(1));
+});
+
+test.each([false, true])("install() replaces shims of another version (copies: %j)", (copy) => {
+  writeFileSync(program, `program 1${PROGRAM_MARK}`);
+  put({ shim: shim(1), copy });
+  writeFileSync(program, `program 2${PROGRAM_MARK}`);
+  expect(put({ shim: shim(2), copy }).map(({ changed }) => changed)).toEqual([copy, true, true, true]);
+  expect(textsOf()).toEqual({ ...shimTexts(2), "cni-full": `program 2${PROGRAM_MARK}` });
+});
+
+test("install() keeps a program that is in the directory under the name that shims look for", () => {
+  mkdirSync(bin, { recursive: true });
+  writeFileSync(join(bin, "cni"), `program${PROGRAM_MARK}`, { mode: 0o755 });
+  put({ program: join(bin, "cni"), shim: shim(1) });
+  expect(textsOf()).toEqual({ ...shimTexts(1), "cni-full": `program${PROGRAM_MARK}` });
+  expect(lstatSync(join(bin, "cni-full")).isFile()).toBe(true);
+  // As that program is called by its shim.
+  const again = put({ program: join(bin, "cni-full"), shim: shim(1) });
+  expect(again.some(({ changed }) => changed)).toBe(false);
+  put({ program: join(bin, "cni-full") });
+  expect(["bridge", "cni", "portmap"].map((name) => readlinkSync(join(bin, name)))).toEqual(Array(3).fill("cni-full"));
+});
+
+test("install() with shims refuses to replace files of others, unless forced", () => {
+  mkdirSync(bin, { recursive: true });
+  for (const name of ["bridge", "cni-full"]) writeFileSync(join(bin, name), `${name} of another`);
+  expect(() => put({ shim: shim(1) })).toThrow(`files of other programs are there: ${bin}/cni-full, ${bin}/bridge`);
+  expect(readdirSync(bin).sort()).toEqual(["bridge", "cni-full"]);
+  put({ shim: shim(1), force: true });
+  const { ".cni-backup": _directory, ...texts } = Object.fromEntries(
+    readdirSync(bin).filter((name) => name !== ".cni-backup").map((
+      name,
+    ) => [name, readFileSync(join(bin, name), "utf8")]),
+  );
+  expect(texts).toEqual(shimTexts(1));
+  for (const name of ["bridge", "cni-full"]) {
+    expect(readFileSync(join(bin, ".cni-backup", name), "utf8")).toBe(`${name} of another`);
+  }
+});
+
+test.each([false, true])("install() goes back from shims to the program (copies: %j)", (copy) => {
+  put({ copy });
+  const before = textsOf();
+  put({ shim: shim(1), copy });
+  put({ copy });
+  expect(removeFullProgram(bin, program)).toBe(join(bin, "cni-full"));
+  expect(textsOf()).toEqual(before);
+  expect(removeFullProgram(bin, program)).toBeUndefined();
+});
+
+test("removeFullProgram() keeps the program that runs, and one of others", () => {
+  mkdirSync(bin, { recursive: true });
+  const path = join(bin, "cni-full");
+  writeFileSync(path, `program${PROGRAM_MARK}`);
+  expect(removeFullProgram(bin, path)).toBeUndefined();
+  writeFileSync(path, "of another");
+  expect(removeFullProgram(bin, program)).toBeUndefined();
+  expect(existsSync(path)).toBe(true);
 });
 
 test("install() fails for a program that is not there", () => {

@@ -16,11 +16,17 @@ const MIN_WORKERS = 2;
 const serve: Command = {
   name: "serve",
   summary: "serve the calls of shims, so that they need not start this program",
-  description: `"cni install --shim" installs the shims. Without a server, they start this program.`,
+  description: [
+    'Workers that are warm do the calls of shims, which "cni install --shim" installs. Without a server, and for other',
+    "commands, shims start this program, which does the same. Callers that could not do it themselves are refused.",
+    "SIGTERM, SIGINT and SIGHUP end the server after the calls that run. It prints one line for each call.",
+    "systemd may pass the socket (ListenSequentialPacket=), and hears of readiness and of the watchdog (Type=notify).",
+    "docs/serve.md has the units.",
+  ].join("\n"),
   arguments: [],
   options: [
     { name: "socket", value: "PATH", help: `where to listen (${DEFAULT_SOCKET}); shims find another by CNI_SOCKET` },
-    { name: "workers", value: "NUMBER", help: "how many calls may run at once (4 for each processor)" },
+    { name: "workers", value: "NUMBER", help: "how many calls may run at once, from 2 on (4 for each processor)" },
     {
       name: "log-format",
       value: "FORMAT",
@@ -28,12 +34,13 @@ const serve: Command = {
       help: "of the line for each call: text or json (text)",
     },
     { name: "replace", help: "take the place of a server that runs; no call is lost" },
-    { name: "status", help: "print what the server has done, and its workers" },
+    { name: "status", help: "print calls that were served, calls that fell back and why, workers and their memory" },
     { ...JSON_OPTION, help: "with --status, print JSON" },
   ],
   examples: [
     { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls of plugins fast" },
     { command: "cni serve --replace", about: "go on with this version of the program" },
+    { command: "cni serve --status", about: "see whether calls are served" },
   ],
   run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);

@@ -95,6 +95,23 @@ test("uninstall() leaves alone links to a program of our name, and puts them bac
   expect(contents()).toEqual(before);
 });
 
+test.each([false, true])(
+  "uninstall() removes shims and their program, and puts back the others (copies: %j)",
+  (copy) => {
+    writeFileSync(join(bin, "portmap"), "portmap of another");
+    const before = contents();
+    install({ directory: bin, program, names, force: true, copy, shim: Buffer.from(`shim${PROGRAM_MARK}`) });
+    expect(takeOut()).toEqual(["cni: removed", "bridge: removed", "portmap: put back", "cni-full: removed"]);
+    expect(contents()).toEqual(before);
+  },
+);
+
+test("uninstall() removes shims, but not the program beside them that runs", () => {
+  install({ directory: bin, program, names, force: false, copy: true, shim: Buffer.from(`shim${PROGRAM_MARK}`) });
+  expect(takeOut(join(bin, "cni-full")).at(-1)).toBe("cni-full: running");
+  expect(readdirSync(bin)).toEqual(["cni-full"]);
+});
+
 test("uninstall() does not remove the program that runs", () => {
   put(true);
   expect(takeOut(join(bin, "cni")).sort()).toEqual(["bridge: removed", "cni: running", "portmap: removed"]);
