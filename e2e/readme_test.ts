@@ -34,6 +34,12 @@ function runOnNewHost(...commands: string[]): string {
   return during;
 }
 
+test("README.md stays short enough to be read", () => {
+  const text = readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8");
+  expect(text.split("\n").length - 1).toBeLessThanOrEqual(150);
+  expect(Buffer.byteLength(text)).toBeLessThanOrEqual(9 * 1024);
+});
+
 test("the first five minutes of the README work when pasted", () => {
   const section = readSection("README.md", "The first five minutes");
   const [build, ...commands] = [...section.matchAll(/^ {4}(.+)$/gm)].map(([, line = ""]) => line);

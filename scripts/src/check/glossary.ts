@@ -1,6 +1,6 @@
 /** Checks docs/glossary.md: few terms, each with a file that exists and one or two sentences. @module */
 /** More terms than this mean that names in the code are at fault. */
-const MAX_TERMS = 15;
+const MAX_TERMS = 17;
 
 export function glossaryProblems(text: string, fileExists: (path: string) => boolean): readonly string[] {
   const entries = text.split(/^- /m).slice(1).map((entry) => entry.replace(/\s+/g, " ").trim());

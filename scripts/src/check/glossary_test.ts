@@ -4,10 +4,10 @@ import { glossaryProblems } from "./glossary.ts";
 const entry = (term: string) => `- **${term}** (\`a.ts\`): One sentence with a.ts in\n  it. Another one.\n`;
 const problemsOf = (text: string) => glossaryProblems(`# Glossary\n\nText.\n\n${text}`, (path) => path === "a.ts");
 
-test("a glossary of 15 terms passes, and one more does not", () => {
-  const terms = Array.from({ length: 15 }, (_, i) => entry(`term ${i}`)).join("");
+test("a glossary of 17 terms passes, and one more does not", () => {
+  const terms = Array.from({ length: 17 }, (_, i) => entry(`term ${i}`)).join("");
   expect(problemsOf(terms)).toEqual([]);
-  expect(problemsOf(terms + entry("more"))).toEqual(["docs/glossary.md: 16 terms, 15 are the limit"]);
+  expect(problemsOf(terms + entry("more"))).toEqual(["docs/glossary.md: 18 terms, 17 are the limit"]);
 });
 
 test.each([
