@@ -64,7 +64,12 @@ __asm__(".globl _start\n_start: mov x0, sp\nbl start\n");
 #define sys(n, a, b, c) call6(SYS_##n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 #define sys5(n, a, b, c, d, e) call6(SYS_##n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
-/* The compiler calls it. Volatile, or it would become a call of itself. */
+/* The compiler calls these. Volatile, or they would become calls of themselves. */
+void *memcpy(void *to, const void *from, size_t size) {
+  for (size_t i = 0; i < size; i++) ((volatile char *)to)[i] = ((const char *)from)[i];
+  return to;
+}
+
 void *memset(void *to, int byte, size_t size) {
   for (volatile char *at = to; size--; at++) *at = (char)byte;
   return to;

@@ -4,12 +4,17 @@ import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { Processor } from "./runtime_patch.ts";
 
-const SOURCE = join(REPOSITORY_ROOT, "cmd/shim/shim.c");
+export const SHIM_SOURCE = join(REPOSITORY_ROOT, "cmd/shim/shim.c");
 
 /** Debian's cross compilers have these names too; the first is the machine's own. */
 const COMPILERS: Readonly<Record<Processor, readonly string[]>> = {
   x64: [...process.arch === "x64" ? ["cc"] : [], "x86_64-linux-gnu-gcc"],
   arm64: [...process.arch === "arm64" ? ["cc"] : [], "aarch64-linux-gnu-gcc"],
+};
+
+const DEBIAN_PACKAGES: Readonly<Record<Processor, string>> = {
+  x64: process.arch === "x64" ? "gcc libc6-dev" : "gcc-x86-64-linux-gnu libc6-dev-amd64-cross",
+  arm64: process.arch === "arm64" ? "gcc libc6-dev" : "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
 };
 
 const FLAGS = [
@@ -22,16 +27,13 @@ const FLAGS = [
 export function compileShim(processor: Processor): Buffer | undefined {
   const compiler = COMPILERS[processor].find((name) => Bun.which(name));
   if (compiler === undefined) {
-    console.log(
-      `Building without the shim: install ${
-        COMPILERS[processor].at(-1)
-      } and its libc's headers (Debian: gcc libc6-dev)`,
-    );
+    const names = COMPILERS[processor].join(" or ");
+    console.log(`Building without the shim: there is no ${names} (Debian: ${DEBIAN_PACKAGES[processor]})`);
     return undefined;
   }
   using scratch = newScratchDirectory(join(REPOSITORY_ROOT, "dist"));
   const output = join(scratch.path, "shim");
-  const { success, stderr } = Bun.spawnSync([compiler, ...FLAGS, "-o", output, SOURCE], { stderr: "pipe" });
-  if (!success) throw new Error(`Cannot compile "${SOURCE}" with ${compiler}:\n${stderr}`);
+  const { success, stderr } = Bun.spawnSync([compiler, ...FLAGS, "-o", output, SHIM_SOURCE], { stderr: "pipe" });
+  if (!success) throw new Error(`Cannot compile "${SHIM_SOURCE}" with ${compiler}:\n${stderr}`);
   return Buffer.concat([readFileSync(output), Buffer.from(PROGRAM_MARK)]);
 }
