@@ -1,11 +1,12 @@
 import { enterHostMounts } from "../../ffi/mounts.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { JSON_OPTION, log } from "../arguments/runtime.ts";
+import { JSON_OPTION } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
 import { formatTable } from "../output/table.ts";
 import { SERVER_LIMITS } from "../serve/limits.ts";
+import { logMessage } from "../serve/call_log.ts";
 import { askServer, DEFAULT_SOCKET, openSockets, QUESTIONS } from "../serve/sockets.ts";
 import type { ServerStatus } from "../serve/status.ts";
 import { supervise } from "../serve/supervisor.ts";
@@ -50,7 +51,15 @@ const serve: Command = {
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
     const sockets = openSockets(path, input.has("replace"), context.env);
     const program = "/proc/self/exe";
-    supervise({ sockets, maxWorkers, logFormat, env: context.env, limits: SERVER_LIMITS, program, log });
+    supervise({
+      sockets,
+      maxWorkers,
+      logFormat,
+      env: context.env,
+      limits: SERVER_LIMITS,
+      program,
+      log: (message) => logMessage(logFormat, message),
+    });
   },
 };
 export default serve;

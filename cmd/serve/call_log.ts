@@ -6,7 +6,17 @@ import type { ShimCall } from "./call.ts";
 /** Writes one line for a call. */
 export function logCall(fd: number, format: "text" | "json", call: ShimCall, status: number, ms: number): void {
   const entry = describeCall(call, status, ms);
-  const line = format === "json" ? JSON.stringify({ time: new Date().toISOString(), ...entry }) : formatText(entry);
+  writeLine(fd, format === "json" ? formatJson(entry) : formatText(entry));
+}
+
+/** Writes one line about the server itself to standard error. */
+export function logMessage(format: "text" | "json", message: string): void {
+  writeLine(2, format === "json" ? formatJson({ message }) : `cni: ${message}`);
+}
+
+const formatJson = (entry: object): string => JSON.stringify({ time: new Date().toISOString(), ...entry });
+
+function writeLine(fd: number, line: string): void {
   ignoreSystemErrors(() => writeAll(fd, new TextEncoder().encode(`${line}\n`)));
 }
 

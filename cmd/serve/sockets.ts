@@ -28,19 +28,28 @@ export interface ServerSockets {
 const LOCK_TIMEOUT_MS = 5000;
 const ANSWER_TIMEOUT_MS = 5000;
 
+/** What the kernel allows, without the longest name that is made of it: `….control.4194304.tmp`. */
+const MAX_PATH_BYTES = 87;
+
 export const lockPath = (path: string): string => `${path}.lock`;
 const controlPath = (path: string): string => `${path}.control`;
 
 /**
  * Makes the sockets, or takes those of systemd or of a server that is to be replaced.
  *
- * @throws {RangeError} if another server listens there
+ * @throws {RangeError} if another server listens there, or if the path is too long
  */
 export function openSockets(
   path: string,
   replace: boolean,
   env: Readonly<Record<string, string | undefined>>,
 ): ServerSockets {
+  const length = new TextEncoder().encode(path).length;
+  if (length > MAX_PATH_BYTES) {
+    throw new RangeError(
+      `Cannot listen on "${path}": the path has ${length} bytes, at most ${MAX_PATH_BYTES} are possible`,
+    );
+  }
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   using _lock = lockFile(lockPath(path), { timeoutMs: LOCK_TIMEOUT_MS });
   const predecessor = connectForPackets(controlPath(path));

@@ -1,5 +1,5 @@
 /** Sockets between processes of this machine: messages with descriptors. @see unix(7) @module */
-import { ignoreErrors, withPurpose } from "./error.ts";
+import { ignoreErrors, ignoreSystemErrors, withPurpose } from "./error.ts";
 import { type Descriptor, descriptor, removeFile, renameFile } from "./file.ts";
 import { sys } from "./libc.ts";
 import { newReceivedMessage, scmRightsMessage } from "./msghdr.ts";
@@ -29,10 +29,10 @@ export interface PeerCredentials {
 /** Listens at `path`, which root alone may use; a file there is replaced. */
 export function listenForPackets(path: string): Descriptor {
   const socket = newPacketSocket();
+  // Nobody connects before it listens.
+  const temporary = `${path}.${process.pid}.tmp`;
   try {
     withPurpose(`listen on "${path}"`, () => {
-      // Nobody connects before it listens.
-      const temporary = `${path}.${process.pid}.tmp`;
       removeFile(temporary);
       const address = socketAddress(temporary);
       sys.bind(socket.fd, address, address.length);
@@ -43,6 +43,7 @@ export function listenForPackets(path: string): Descriptor {
     return socket;
   } catch (error) {
     socket[Symbol.dispose]();
+    ignoreSystemErrors(() => removeFile(temporary));
     throw error;
   }
 }

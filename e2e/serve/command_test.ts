@@ -1,0 +1,128 @@
+/** `cni serve` as people call it: options, `--status`, log lines. */
+import { expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { ServerStatus } from "../../cmd/serve/status.ts";
+import { CNI_PROGRAM, finishedProcess } from "../../testing/binary.ts";
+import { until } from "../../testing/netns.ts";
+import { newServerSite } from "../../testing/server_site.ts";
+
+const serve = (...options: readonly string[]) =>
+  finishedProcess(Bun.spawnSync([CNI_PROGRAM, "serve", ...options], { stderr: "pipe" }));
+
+test("options that cannot work are refused, and nothing is left", () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-serve-"));
+  const file = join(directory, "file");
+  writeFileSync(file, "");
+  const tooLong = join(directory, "".padEnd(100, "a"));
+  const refusals = [
+    [["--workers", "1"], 2, '--workers must be a number from 2 to 1024: got "1"\n     see "cni serve --help"'],
+    [["--workers", "many"], 2, '--workers must be a number from 2 to 1024: got "many"\n     see "cni serve --help"'],
+    [["--log-format", "xml"], 2, '--log-format must be one of text, json: got "xml"\n     see "cni serve --help"'],
+    [
+      ["--socket", tooLong],
+      1,
+      `Cannot listen on "${tooLong}": the path has ${tooLong.length} bytes, at most 87 are possible`,
+    ],
+    [["--socket", `${file}/cni.sock`], 1, `Cannot open lock file "${file}/cni.sock.lock": Not a directory (ENOTDIR)`],
+    [["--socket", "/proc/cni/cni.sock"], 1, 'Cannot create directory "/proc/cni": No such file or directory (ENOENT)'],
+    [["--status", "--socket", file], 1, `Cannot ask for the status: no server listens on "${file}"`],
+  ] as const;
+  for (const [options, exitCode, message] of refusals) {
+    expect(serve(...options)).toEqual({ exitCode, stdout: "", stderr: `cni: ${message}\n` });
+  }
+  expect(serve("--socket", directory)).toMatchObject({
+    exitCode: 1,
+    stderr: `cni: Cannot listen on "${directory}": Is a directory (EISDIR)\n`,
+  });
+  const beside = readdirSync(dirname(directory)).filter((name) =>
+    name.startsWith(directory.slice(tmpdir().length + 1))
+  );
+  expect([readdirSync(directory), beside.length]).toEqual([["file"], 2]);
+  rmSync(`${directory}.lock`);
+  rmSync(directory, { recursive: true });
+});
+
+test("--status and the log say what a server has done", async () => {
+  await using site = newServerSite();
+  const server = site.start({ options: ["--log-format", "json", "--workers", "2"] });
+  await server.untilReady();
+  expect([dirname(site.socket), site.socket].map((path) => statSync(path).mode & 0o777)).toEqual([0o700, 0o600]);
+  await site.callVersion();
+  const network = join(site.directory, "web.conflist");
+  writeFileSync(network, '{"cniVersion":"1.0.0","name":"web","plugins":[{"type":"nosuch\\n"}]}');
+  const run = Bun.spawn([join(site.bin, "cni"), "run", "status", network], {
+    env: { CNI_SOCKET: site.socket },
+    ...{ stdin: "ignore", stdout: "ignore", stderr: "pipe" },
+  });
+  expect(await run.exited).toBe(1);
+  await until(() => site.status().served === 2);
+
+  const { workers, privateBytes, pid, version, ...counts } = JSON.parse(
+    serve("--status", "--json", "--socket", site.socket).stdout,
+  ) as ServerStatus;
+  expect([pid, workers.length]).toEqual([server.process.pid, 2]);
+  expect(counts).toEqual({ served: 2, fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 } });
+  const [first, second, third, empty, head, ...rows] = serve("--status", "--socket", site.socket).stdout.split("\n");
+  expect(first).toMatch(new RegExp(`^cni ${version}, process ${pid}, [\\d.]+ MB of memory in all$`));
+  expect([second, third, empty]).toEqual([
+    "2 calls served",
+    "0 fell back: 0 not allowed, 0 of another version, 0 for unknown plugins, 0 gone",
+    "",
+  ]);
+  expect(head).toMatch(/^WORKER +STATE +SERVED +MEMORY$/);
+  expect(rows.filter((row) => / idle /.test(row))).toHaveLength(2);
+  // The goal for a server that waits, with what one call allocates.
+  expect(privateBytes).toBeLessThan(60_000_000);
+
+  const lines = () => server.log().trim().split("\n").map((line) => JSON.parse(line));
+  await until(() => lines().length === 3);
+  const entries = lines();
+  for (const { time } of entries) expect(new Date(time).toISOString()).toBe(time);
+  expect(entries).toMatchObject([
+    { message: `Listening on "${site.socket}"` },
+    { program: "bridge", command: "VERSION", caller: process.pid, status: 0 },
+    { program: "cni", arguments: ["run", "status", network], caller: process.pid, status: 1 },
+  ]);
+});
+
+test("log lines for people name the attachment, and control no terminal", async () => {
+  await using site = newServerSite();
+  const server = site.start();
+  await server.untilReady();
+  const call = site.startPlugin("bridge", {
+    ...{ CNI_COMMAND: "ADD", CNI_CONTAINERID: "web\u001b[2J", CNI_IFNAME: "eth0", CNI_NETNS: "/run/netns/web" },
+  });
+  call.stdin.end();
+  expect(await call.exited).toBe(1);
+  await until(() => server.calls().length === 1);
+  expect(server.calls()[0]).toMatch(
+    new RegExp(`^bridge ADD web\\?\\[2J eth0 /run/netns/web: [\\d.]+ ms, status 1, called by ${process.pid}$`),
+  );
+});
+
+test("processes that wait do not wake up", async () => {
+  await using site = newServerSite();
+  const server = site.start();
+  await server.untilReady();
+  const pids = [server.process.pid, ...site.status().workers.map(({ pid }) => pid)];
+  const switches = () => {
+    const text = Bun.spawnSync(["sh", "-c", `cat ${pids.map((pid) => `/proc/${pid}/task/*/status`).join(" ")}`]).stdout
+      .toString();
+    return [...text.matchAll(/^voluntary_ctxt_switches:\s+(\d+)$/gm)].reduce(
+      (sum, [, count]) => sum + Number(count),
+      0,
+    );
+  };
+  // Threads of the JavaScript engine end a while after their last work.
+  let before = switches();
+  let quietSeconds = 0;
+  await until(() => {
+    Bun.sleepSync(1000);
+    const now = switches();
+    quietSeconds = now - before <= 1 ? quietSeconds + 1 : 0;
+    before = now;
+    return quietSeconds === 3;
+  });
+});
