@@ -48,6 +48,7 @@ const BUSY_MS = 20;
 const MAX_ACTIVE_SHARE = 0.6;
 /** After a worker that ended before it was warm. */
 const RESTART_DELAY_MS = 1000;
+const ROUNDS_PER_COLLECTION = 200;
 /** The oldest leaves when more connect and ask nothing. */
 const MAX_CLIENTS = 16;
 /** The other side is gone. */
@@ -87,7 +88,9 @@ export function supervise(options: ServerOptions): void {
     ...{ isReady: false, isStopping: false, clients: new Set(), successor: undefined },
   };
   const watchdogMs = watchdogIntervalMs(env);
-  while (!server.isStopping || server.workers.size > 0) {
+  for (let round = 1; !server.isStopping || server.workers.size > 0; round++) {
+    // Else the heap grows for long.
+    if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
     const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
     const { clients, successor } = server;
     const controls = isListening(server) ? [sockets.control, ...clients, ...successor ? [successor] : []] : [];
