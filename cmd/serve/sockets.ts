@@ -3,6 +3,7 @@ import { type Descriptor, descriptor, removeFile } from "../../ffi/sys/file.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import {
+  bindForPackets,
   connectForPackets,
   isPacketSocket,
   listenForPackets,
@@ -61,7 +62,8 @@ export function openSockets(
   const activated = findActivatedSocket(env);
   return {
     ...{ path, isActivated: activated !== undefined },
-    listener: activated ?? listenForPackets(path),
+    // Until a worker is warm, shims do their calls themselves.
+    listener: activated ?? bindForPackets(path),
     control: listenForPackets(controlPath(path)),
   };
 }

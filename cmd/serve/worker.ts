@@ -15,7 +15,7 @@ import {
 import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../../ffi/sys/uapi.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { signalOnInput, stopSignalOnInput } from "../../ffi/sys/signal_on_input.ts";
-import { acceptConnection } from "../../ffi/sys/unix_socket.ts";
+import { acceptConnection, listenOn } from "../../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import { printUncaughtError, runProgram } from "../program.ts";
@@ -52,6 +52,7 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd));
   using home = openHome(locks.fd);
   const record = newWorkerRecord(process.pid);
+  listenOn(LISTENER);
   setState(record, IDLE, options);
   notify();
   const warmBytes = privateBytes(process.pid);

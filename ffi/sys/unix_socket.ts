@@ -28,6 +28,11 @@ export interface PeerCredentials {
 
 /** Listens at `path`, which root alone may use; a file there is replaced. */
 export function listenForPackets(path: string): Descriptor {
+  return bindForPackets(path, listenOn);
+}
+
+/** As {@linkcode listenForPackets}, but refuses connections until {@linkcode listenOn}. @param prepare is called before it has its name */
+export function bindForPackets(path: string, prepare: (fd: number) => void = () => {}): Descriptor {
   const socket = newPacketSocket();
   // Nobody connects before it listens.
   const temporary = `${path}.${process.pid}.tmp`;
@@ -37,7 +42,7 @@ export function listenForPackets(path: string): Descriptor {
       const address = socketAddress(temporary);
       sys.bind(socket.fd, address, address.length);
       sys.chmod(temporary, 0o600);
-      sys.listen(socket.fd, BACKLOG);
+      prepare(socket.fd);
       renameFile(temporary, path);
     });
     return socket;
@@ -46,6 +51,11 @@ export function listenForPackets(path: string): Descriptor {
     ignoreSystemErrors(() => removeFile(temporary));
     throw error;
   }
+}
+
+/** Does nothing if it listens already. */
+export function listenOn(fd: number): void {
+  sys.listen(fd, BACKLOG);
 }
 
 /** `undefined` if nobody listens at `path`. */
