@@ -4,13 +4,17 @@ import { runShell, runSuccessfully } from "./process.ts";
 
 export const PLUGIN_DIRECTORY = "/opt/cni/bin";
 
-/** The environment of all programs: a firewalld of the machine must not be told of our containers. */
-export const WITHOUT_SYSTEM_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
+/** The environment of all programs: a firewalld and a server of the machine must not be told of our containers. */
+export const WITHOUT_SYSTEM_BUS = {
+  ...{ DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent", CNI_SOCKET: "/run/serve/cni.sock" },
+};
 
 /** Starts this script once more as a new node, which ends with it. Its process is to call {@linkcode prepareNode}. */
 export function startOnNewNode(stdout: "inherit" | "pipe", ...options: readonly string[]) {
-  const script = [process.execPath, process.argv[1]!, ...options];
-  return Bun.spawn(["unshare", "-mn", "--kill-child", "-f", ...script], { stdin: "ignore", stdout, stderr: "inherit" });
+  // A shell as process 1 takes in orphans.
+  const script = ["sh", "-c", '"$@" & wait $!', "sh", process.execPath, process.argv[1]!, ...options];
+  const unshare = ["unshare", "-mnpf", "--mount-proc", "--kill-child"];
+  return Bun.spawn([...unshare, ...script], { stdin: "ignore", stdout, stderr: "inherit" });
 }
 
 /** Hides the machine's state from this process and installs the program. @throws {Error} where this is not permitted */

@@ -3,12 +3,17 @@ import { prepareNode, startOnNewNode } from "../harness/node.ts";
 import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
 import { seedOf } from "../harness/random.ts";
 import { runRandom } from "./random.ts";
+import { runServe } from "./serve.ts";
 import { runStart } from "./start.ts";
 
 const USAGE = `usage: scripts/stress start [--count N] [--rounds N]
        scripts/stress random [--workers N] [--operations N] [--seed N]
+       scripts/stress serve [--count N] [--rounds N] [--workers N] [--operations N] [--minutes N] [--seed N]
   start    so many ADDs at once (200) on a node that has nothing yet, so often (50), by cni run and plugin by plugin
   random   so many workers (64), each with so many operations (1000), while programs are killed
+  serve    both through shims (200 ADDs, 2 rounds; 64 workers, 160 operations), while workers of the server and the server
+           are killed; again and again for so many minutes, while rules are flushed: then memory and descriptors, too, must
+           end where they began
 CNI_BINARY names another program than dist/cni.`;
 
 const { values, words: [part], count } = parseScriptOptions(USAGE, "inside");
@@ -16,15 +21,20 @@ const { values, words: [part], count } = parseScriptOptions(USAGE, "inside");
 async function work(): Promise<number> {
   prepareNode();
   const seed = seedOf(values.seed);
-  if (part === "random") console.log(`seed ${seed}`);
+  if (part !== "start") console.log(`seed ${seed}`);
   const problems = part === "start"
     ? await runStart(count("count", 200), count("rounds", 50))
+    : part === "serve"
+    ? await runServe({
+      ...{ count: count("count", 200), rounds: count("rounds", 2), seed, minutes: Number(values.minutes ?? 0) },
+      ...{ workers: count("workers", 64), operations: count("operations", 160) },
+    })
     : await runRandom(count("workers", 64), count("operations", 1000), seed);
   for (const problem of problems.slice(0, 20)) console.log(`FAILED ${problem}`);
   console.log(problems.length === 0 ? "nothing lost" : `${problems.length} problems`);
   return problems.length === 0 ? 0 : 1;
 }
 
-if (part !== "start" && part !== "random") exitWithUsage("Which part?", USAGE);
+if (!["start", "random", "serve"].includes(part ?? "")) exitWithUsage("Which part?", USAGE);
 process.exitCode =
   await (values.inside ? work() : startOnNewNode("inherit", ...process.argv.slice(2), "--inside=yes").exited);

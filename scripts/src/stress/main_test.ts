@@ -23,6 +23,27 @@ test("containers that come and go at random while programs are killed lose nothi
   );
 }, 120_000);
 
+test("calls through shims lose nothing while workers of the server are killed, and the server", () => {
+  const output = stress(
+    "serve",
+    "--count",
+    "10",
+    "--rounds",
+    "1",
+    "--workers",
+    "8",
+    "--operations",
+    "12",
+    "--seed",
+    "1",
+  );
+  expect(output).toMatch(/^exec: 10 ADDs in 1 rounds, 0 problems/m);
+  expect(output).toMatch(
+    /^96 operations, [1-9]\d* killed, \d+ to try again, \d+ stopped for a while, \d{3,} checks, 0 problems$/m,
+  );
+  expect(output).toMatch(/^killed were [1-9]\d* workers and \d+ servers\nnothing lost$/m);
+}, 120_000);
+
 test("a model notices an address that two live containers have, and no other", () => {
   const model = newModel(newNetworks().slice(1), 2);
   const [first, second] = model.containers;

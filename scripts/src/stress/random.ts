@@ -15,9 +15,13 @@ interface Invariants {
   readonly foreign: string;
 }
 
-export async function runRandom(workers: number, operations: number, seed: number): Promise<readonly string[]> {
+export async function runRandom(
+  workers: number,
+  operations: number,
+  seed: number,
+  networks = newNetworks(),
+): Promise<readonly string[]> {
   clearNode();
-  const networks = newNetworks();
   const model = newModel(networks, workers);
   const namespaces = model.containers.map(({ id }) => id);
   addNamespaces(namespaces);

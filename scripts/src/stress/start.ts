@@ -9,11 +9,15 @@ import { type CommandOutcome, newNetworks, runCommand, type StressNetwork } from
 /** In one of so many rounds all containers are removed by DELs at once; in the others by GC, which is faster. */
 const DEL_EVERY = 10;
 
-export async function runStart(count: number, rounds: number): Promise<readonly string[]> {
+export async function runStart(
+  count: number,
+  rounds: number,
+  networks = newNetworks(true),
+): Promise<readonly string[]> {
   const containers = Array.from({ length: count }, (_, i) => newContainer(`c${i}`, 10_000 + i));
   addNamespaces(containers.map(({ id }) => id));
   const allProblems: string[] = [];
-  for (const network of newNetworks(true)) {
+  for (const network of networks) {
     const { name } = network.invocation;
     const times: number[] = [];
     const problems: string[] = [];

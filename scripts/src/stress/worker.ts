@@ -73,6 +73,8 @@ export const addressesOf = ({ result }: TrackedContainer): string[] =>
 
 const KILL_PROBABILITY = 0.15;
 const STOP_PROBABILITY = 0.02;
+/** A caller whose worker was killed is told before. */
+const SERVER_DEATH_LIMIT_MS = 5000;
 
 export async function runWorker(
   model: Model,
@@ -87,7 +89,10 @@ export async function runWorker(
     const key = `${container.network.invocation.name} ${verb}`;
     const usualMs = typicalMs.get(key) ?? 50;
     const fault = chooseFault(random, usualMs);
-    const { status, ms } = await runOperation(model, container, verb, fault);
+    const { status, ms, output } = await runOperation(model, container, verb, fault);
+    if (output.includes("The server ended") && ms > SERVER_DEATH_LIMIT_MS) {
+      model.violations.push(`${verb} of "${container.id}" took ${Math.round(ms)} ms: ${output}`);
+    }
     if (status === "succeeded" && !fault) typicalMs.set(key, usualMs * 0.9 + ms * 0.1);
     counts.operations++;
     if (status === "killed") counts.killed++;

@@ -1,0 +1,103 @@
+/** Storms and random calls through shims, while workers and the server are killed. @module */
+import { runShell } from "../harness/process.ts";
+import { newRandomSource, type RandomSource } from "../harness/random.ts";
+import { type NodeServer, startNodeServer } from "../harness/node_server.ts";
+import { newNetworks, runCommand, WARM_INVOCATIONS } from "./run_command.ts";
+import { runRandom } from "./random.ts";
+import { runStart } from "./start.ts";
+import { newContainer } from "../harness/networks.ts";
+import { addNamespaces, clearNode } from "../harness/node.ts";
+import * as inspect from "./inspect.ts";
+
+export interface ServeOptions {
+  readonly count: number;
+  readonly rounds: number;
+  readonly workers: number;
+  readonly operations: number;
+  readonly seed: number;
+  /** 0 for once. */
+  readonly minutes: number;
+}
+
+const KILL_INTERVAL_MS = 300;
+/** Of kills that hit the server instead of a worker. */
+const SERVER_SHARE = 0.03;
+/** Workers that have served more calls have compiled more. */
+const MAX_GROWTH = 1.1;
+
+export async function runServe(options: ServeOptions): Promise<readonly string[]> {
+  const { count, rounds, workers, operations, seed, minutes } = options;
+  const server = await startNodeServer();
+  const problems: string[] = [];
+  const runRound = async (round: number) => {
+    problems.push(...await runStart(count, rounds, newNetworks(true, WARM_INVOCATIONS)));
+    const { served } = server.status();
+    if (round === 0 && served < count) problems.push(`The server served ${served} calls only`);
+    const kills = killContinuously(server, newRandomSource(seed + round));
+    problems.push(...await runRandom(workers, operations, seed + round, newNetworks(false, WARM_INVOCATIONS)));
+    await kills[Symbol.asyncDispose]();
+    problems.push(...await runFlush());
+  };
+  await runRound(0);
+  if (minutes === 0) return problems;
+  const before = await measureUsage(server);
+  const endTime = performance.now() + minutes * 60_000;
+  for (let round = 1; performance.now() < endTime; round++) await runRound(round);
+  const after = await measureUsage(server);
+  for (const key of ["megabytes", "descriptors"] as const) {
+    console.log(`${key} of the server and its workers: ${before[key]} after the first round, ${after[key]} in the end`);
+    if (after[key] > before[key] * MAX_GROWTH) problems.push(`The server's ${key} grew`);
+  }
+  return problems;
+}
+
+/** Kills workers that serve, and now and then the server, which is started anew. */
+function killContinuously(server: NodeServer, random: RandomSource): AsyncDisposable {
+  let [isEnding, workers, servers] = [false, 0, 0];
+  const loop = async () => {
+    while (!isEnding) {
+      await Bun.sleep(random.next() * 2 * KILL_INTERVAL_MS);
+      const isServer = random.next() < SERVER_SHARE;
+      if (isServer) servers++;
+      else workers++;
+      process.kill(isServer ? server.pid : random.pick(server.workers()) ?? server.pid, "SIGKILL");
+      await server.restart();
+    }
+  };
+  const killing = loop();
+  return {
+    async [Symbol.asyncDispose]() {
+      isEnding = true;
+      await killing;
+      console.log(`killed were ${workers} workers and ${servers} servers`);
+    },
+  };
+}
+
+/** Rules that somebody flushes are no obstacle for DEL, and leave nothing behind. */
+async function runFlush(): Promise<readonly string[]> {
+  clearNode();
+  const containers = Array.from({ length: 10 }, (_, i) => newContainer(`f${i}`, 30_000 + i));
+  addNamespaces(containers.map(({ id }) => id));
+  const problems: string[] = [];
+  for (const network of newNetworks(false, WARM_INVOCATIONS)) {
+    for (const verb of ["add", "del"] as const) {
+      const outcomes = await Promise.all(containers.map((container) => runCommand(network, verb, container)));
+      for (const { status, output } of outcomes) {
+        if (status !== "succeeded") problems.push(`${verb} ${status}: ${output}`);
+      }
+      if (verb === "add") runShell("nft flush ruleset");
+    }
+  }
+  runShell(containers.map(({ id }) => `ip netns del ${id}`).join("\n"));
+  return [...problems, ...inspect.findLeftovers([], [])];
+}
+
+/** Of a server that is idle, and has ended the workers that it does not need. */
+async function measureUsage(server: NodeServer) {
+  let status = server.status();
+  for (; status.workers.length > 2 || status.workers.some(({ state }) => state !== "idle"); status = server.status()) {
+    await Bun.sleep(500);
+  }
+  return { megabytes: Math.round(status.privateBytes / 1e6), descriptors: server.openDescriptors() };
+}
