@@ -242,8 +242,8 @@ __attribute__((noreturn)) static void finish(long server, long signal, uint64_t 
   for (;;) {
     unsigned char message[2] = {0, 0};
     long size = sys5(recvfrom, server, message, sizeof message, 0, 0);
-    if (size == -ECONNRESET) { /* The server has not read the last message; its own come next. */
-      is_unread = 1;
+    if (size < 0) { /* ECONNRESET: the server has not read the last message; its own come next. */
+      is_unread |= size == -ECONNRESET;
       continue;
     }
     if (size > 0 && message[0] == OUTPUT) has_output = 1;
