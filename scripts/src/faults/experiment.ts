@@ -58,6 +58,8 @@ export interface Experiment {
   /** Which of the programs that the command runs has the fault. */
   readonly program: string;
   readonly fault: Fault;
+  /** By a shim and a server: a call may succeed in spite of a signal to one of them. */
+  readonly isServed: boolean;
   readonly run: RunProgram;
   log(): string;
 }
@@ -107,7 +109,10 @@ function runWithFault({ caller, scenario, program, run }: Experiment, before: re
   return { ended, expected };
 }
 
-function resultOf({ scenario, fault, log }: Experiment, { exitCode, signal, stdout }: ProcessResult): FaultResult {
+function resultOf(
+  { scenario, fault, isServed, log }: Experiment,
+  { exitCode, signal, stdout }: ProcessResult,
+): FaultResult {
   const { kind } = fault;
   if (!isSignal(kind)) {
     if (!log().includes("INJECTED")) return "not reached";
@@ -116,6 +121,7 @@ function resultOf({ scenario, fault, log }: Experiment, { exitCode, signal, stdo
   if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
   const location = findFaultInTrace(log(), fault);
   if (!location) return "not reached";
+  if (isServed) return exitCode === 0 ? "succeeded" : kind === "KILL" ? "ended" : "refused";
   // An ADD that has printed its answer before SIGTERM has succeeded.
   if (kind === "TERM" && scenario.verb === "add" && exitCode === 0 && location.answered) return "succeeded";
   throw new Error(`It went on to its end, ${exitCode ?? signal}, in spite of SIG${kind}`);

@@ -12,7 +12,7 @@ const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [WORD…]
   --sample N  so many faults of each section, all kinds in turn; default: all
   --seed N    chooses them; default: another one each time
   --jobs N    sections at a time; default: 2
-  WORD        faults whose names have all these words: run, exec; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
+  WORD        faults whose names have all these words: run, exec, shim, worker, server; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
 CNI_BINARY names another program than dist/cni.
 Sections: ${FAULT_SECTIONS.join(", ")}`;
 
@@ -55,7 +55,7 @@ function formatSummary(all: readonly FaultReport[]): string {
 }
 
 if (values.section) {
-  for (const report of runSection(values.section, { sample, seed, words })) console.log(JSON.stringify(report));
+  for await (const report of runSection(values.section, { sample, seed, words })) console.log(JSON.stringify(report));
 } else {
   const all: FaultReport[] = [];
   if (values.sample) console.log(`seed ${seed}`);

@@ -18,8 +18,9 @@ function countCalls(trace: string): readonly CountedCall[] {
   });
 }
 
-/** The first thing that the program does itself: it opens its namespace, or reads its request. */
+/** The first thing that the program does itself: it opens its namespace, or reads its request; a shim makes a socket. */
 const isFirstOwnCall = ({ name, args }: CountedCall): boolean =>
+  name === "socket" ||
   name.startsWith("open") && args.some((argument) => argument.includes("/ns/net")) ||
   name === "read" && args[0]!.startsWith("0");
 /** The JavaScript runtime does these from time to time. */
@@ -30,9 +31,10 @@ const isRuntimeCall = ({ args }: CountedCall): boolean =>
 const isRestarted = ({ error }: CountedCall): boolean => error.startsWith("ERESTART");
 const isAnswer = ({ name, args }: CountedCall): boolean => name === "write" && /^1(<|$)/.test(args[0]!);
 
-export function faultsOfTrace(trace: string): readonly Fault[] {
+/** @param isAttached whether the trace began long after the program */
+export function faultsOfTrace(trace: string, isAttached = false): readonly Fault[] {
   const calls = countCalls(trace);
-  const ownCalls = calls.slice(Math.max(0, calls.findIndex(isFirstOwnCall))).filter((call) =>
+  const ownCalls = calls.slice(isAttached ? 0 : Math.max(0, calls.findIndex(isFirstOwnCall))).filter((call) =>
     !isRuntimeCall(call) && !isRestarted(call)
   );
   return ownCalls.flatMap(({ name, args, occurrence }) =>

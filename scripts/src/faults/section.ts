@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Caller, execInvocation, type ProgramCommand, runInvocation } from "../harness/invocation.ts";
-import { prepareNode, resetNode } from "../harness/node.ts";
-import { type ProcessCommand, requireSuccess, runLimited } from "../harness/process.ts";
+import { PLUGIN_DIRECTORY, prepareNode, resetNode } from "../harness/node.ts";
+import { type NodeServer, SHIM_DIRECTORY, startNodeServer } from "../harness/node_server.ts";
+import { type ProcessCommand, requireSuccess, runLimited, startProcess, waitForAny } from "../harness/process.ts";
 import { newRandomSource } from "../harness/random.ts";
 import { newScratchDirectory } from "../repository.ts";
 import { type FaultCase, type FaultReport, runExperiment } from "./experiment.ts";
@@ -11,9 +12,16 @@ import { fileDamageCases } from "./file_damage.ts";
 import { faultsOfTrace, sampleByKind } from "./plan.ts";
 import { callChain, FAULTS_NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
 
-export const FAULT_SECTIONS: readonly string[] = ["run", "exec"].flatMap((invocation) =>
-  [...Object.keys(SCENARIOS), "damage"].map((scenario) => `${invocation} ${scenario}`)
-);
+/** Which process of a served call has the fault. */
+const SERVED_PROCESSES = ["shim", "worker", "server"] as const;
+type ServedProcess = (typeof SERVED_PROCESSES)[number];
+
+export const FAULT_SECTIONS: readonly string[] = [
+  ...["run", "exec"].flatMap((invocation) =>
+    [...Object.keys(SCENARIOS), "damage"].map((scenario) => `${invocation} ${scenario}`)
+  ),
+  ...SERVED_PROCESSES.flatMap((process) => ["add", "del"].map((scenario) => `${process} ${scenario}`)),
+];
 
 export interface FaultSelection {
   /** So many, chosen at random by this seed, whose names have all words. */
@@ -22,51 +30,92 @@ export interface FaultSelection {
   readonly words: readonly string[];
 }
 
-export function* runSection(section: string, { sample, seed, words }: FaultSelection): Generator<FaultReport> {
+export async function* runSection(
+  section: string,
+  { sample, seed, words }: FaultSelection,
+): AsyncGenerator<FaultReport> {
   prepareNode();
   using scratch = newScratchDirectory();
   const [invocation, scenario] = section.split(" ");
-  const caller = new Caller(invocation === "run" ? runInvocation("/run") : execInvocation());
-  const all = scenario === "damage"
-    ? fileDamageCases(caller)
-    : faultCases(caller, SCENARIOS[scenario as keyof typeof SCENARIOS], join(scratch.path, "trace"));
+  const served = SERVED_PROCESSES.find((process) => process === invocation);
+  const server = served && await startNodeServer();
+  const caller = new Caller(
+    invocation === "run" ? runInvocation("/run") : execInvocation(served ? SHIM_DIRECTORY : PLUGIN_DIRECTORY),
+  );
+  const all = scenario === "damage" ? fileDamageCases(caller) : faultCases(
+    caller,
+    SCENARIOS[scenario as keyof typeof SCENARIOS],
+    join(scratch.path, "trace"),
+    server && { server, process: served },
+  );
   const chosen = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }))
     .filter(({ name }) => words.every((word) => matchesWord(name, word)));
   const selected = sampleByKind(chosen, sample, newRandomSource(seed));
-  for (const { name, kind, run } of selected) yield { name, kind, ...run() };
+  for (const { name, kind, run } of selected) {
+    await server?.restart();
+    yield { name, kind, ...run() };
+  }
 }
 
 /** `sendto` matches all faults of the call, `sendto#12` those of one. */
 const matchesWord = (name: string, word: string): boolean => [...name.split(" "), ...name.split(/[ #]/)].includes(word);
 
 /** Faults at all system calls of a command, found by running each of its programs once without a fault. */
-function faultCases(caller: Caller, scenario: Scenario, file: string): readonly FaultCase[] {
+function faultCases(
+  caller: Caller,
+  scenario: Scenario,
+  file: string,
+  served?: { readonly server: NodeServer; readonly process: ServedProcess },
+): readonly FaultCase[] {
+  const run = (command: ProcessCommand, fault?: Fault) =>
+    !served || served.process === "shim"
+      ? runLimited({ ...command, argv: [...straceCommand(file, fault, true), ...command.argv] })
+      : runBesideTraced(command, served.server, served.process, straceCommand(file, fault, false));
   const log = () => readFileSync(file, "utf8");
   const { verb, container } = scenario;
   const cases = caller.invocation.programs(FAULTS_NETWORK, verb).flatMap((program) => {
     scenario.prepare(caller);
     const runOne = (fault?: Fault) => (command: ProgramCommand) =>
-      command.program === program ? runTraced(command, file, fault) : runLimited(command);
+      command.program === program ? run(command, fault) : runLimited(command);
     requireSuccess({ argv: [verb, "without any fault"] }, callChain(caller, verb, container, runOne()));
-    return faultsOfTrace(log()).map((fault) => ({
+    return faultsOfTrace(log(), served !== undefined && served.process !== "shim").map((fault) => ({
       name: `${program === "cni" ? "" : `${program} `}${fault.syscall}#${fault.occurrence} ${fault.kind}`,
       kind: fault.kind,
-      run: () => runExperiment({ caller, scenario, program, fault, log, run: runOne(fault) }),
+      run: () =>
+        runExperiment({ caller, scenario, program, fault, isServed: served !== undefined, log, run: runOne(fault) }),
     }));
   });
   resetNode([]);
   return cases;
 }
 
-function runTraced(command: ProcessCommand, log: string, fault?: Fault) {
+function straceCommand(log: string, fault: Fault | undefined, follow: boolean): readonly string[] {
   const traced = !fault ? TRACED_SYSCALLS : [fault.syscall, ...fault.kind === "TERM" ? ["write"] : []];
   const injection = fault &&
     `inject=${fault.syscall}:${isSignal(fault.kind) ? "signal" : "error"}=${fault.kind}:when=${fault.occurrence}`;
-  const strace = [
-    ...["strace", "-f", "-y", "-q", "-o", log, "-e", "signal=none", ...injection ? ["-e", injection] : []],
-    ...["-e", `trace=${traced.map((name) => `?${name}`).join(",")}`],
+  return [
+    ...["strace", "-y", "-q", "-o", log, "-e", "signal=none", ...injection ? ["-e", injection] : []],
+    ...["-e", `trace=${traced.map((name) => `?${name}`).join(",")}`, ...follow ? ["-f"] : []],
     // The kernel's filter makes the trace cheap, but no signal can be delivered where it stops the program.
-    ...fault && isSignal(fault.kind) ? [] : ["--seccomp-bpf"],
+    ...!follow || fault && isSignal(fault.kind) ? [] : ["--seccomp-bpf"],
   ];
-  return runLimited({ ...command, argv: [...strace, ...command.argv] });
 }
+
+/** Traces all workers, or the server while it replaces a worker. */
+function runBesideTraced(
+  command: ProcessCommand,
+  server: NodeServer,
+  process: "worker" | "server",
+  strace: readonly string[],
+) {
+  const pids = process === "worker" ? server.workers() : [server.pid];
+  const tracer = startProcess({ argv: [...strace, ...pids.flatMap((pid) => ["-p", `${pid}`])] });
+  while (!pids.every(isTraced)) Bun.sleepSync(5);
+  if (process === "server") globalThis.process.kill(server.workers()[0]!, "SIGKILL");
+  const ended = runLimited(command);
+  globalThis.process.kill(tracer.pid, "SIGINT");
+  waitForAny(new Map([[tracer.pid, tracer]]));
+  return ended;
+}
+
+const isTraced = (pid: number): boolean => !readFileSync(`/proc/${pid}/status`, "utf8").includes("TracerPid:\t0\n");

@@ -20,6 +20,7 @@ export async function runRandom(
   operations: number,
   seed: number,
   networks = newNetworks(),
+  disturb: () => AsyncDisposable = inspect.commitContinuously,
 ): Promise<readonly string[]> {
   clearNode();
   const model = newModel(networks, workers);
@@ -32,7 +33,7 @@ export async function runRandom(
   for (const network of networks) elements.set(network, await elementsPerContainer(model, network));
   const startTime = performance.now();
   {
-    await using _busy = inspect.commitContinuously();
+    await using _disturbed = disturb();
     using _checks = checkPeriodically(invariants, newRandomSource(seed));
     await Promise.all(Array.from({ length: workers }, (_, worker) => {
       const containers = model.containers.filter((_, i) => i % workers === worker);

@@ -7,6 +7,8 @@ import { type ProcessCommand, runInBackground } from "../harness/process.ts";
 export interface StressNetwork {
   readonly invocation: Invocation;
   readonly network: Network;
+  /** Through shims. */
+  readonly isServed: boolean;
 }
 
 export const COLD_INVOCATIONS: readonly Invocation[] = [runInvocation("/run"), execInvocation()];
@@ -22,7 +24,11 @@ export const newNetworks = (isLarge = false, invocations = COLD_INVOCATIONS): re
     const ipam = isLarge
       ? hostLocal({ subnet: `${ipv4}/20` }, { subnet: `${ipv6}/64` })
       : hostLocal({ subnet: `${ipv4}/25` }, { subnet: `${ipv6}/121`, rangeEnd: `${ipv6}7e` });
-    return { invocation, network: newChain(`${invocation.name}${number}`, bridgePlugin(`br${number}`, ipam)) };
+    return {
+      invocation,
+      isServed: invocations === WARM_INVOCATIONS,
+      network: newChain(`${invocation.name}${number}`, bridgePlugin(`br${number}`, ipam)),
+    };
   });
 
 export interface SignalFault {

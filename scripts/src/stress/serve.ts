@@ -33,9 +33,8 @@ export async function runServe(options: ServeOptions): Promise<readonly string[]
     problems.push(...await runStart(count, rounds, newNetworks(true, WARM_INVOCATIONS)));
     const { served } = server.status();
     if (round === 0 && served < count) problems.push(`The server served ${served} calls only`);
-    const kills = killContinuously(server, newRandomSource(seed + round));
-    problems.push(...await runRandom(workers, operations, seed + round, newNetworks(false, WARM_INVOCATIONS)));
-    await kills[Symbol.asyncDispose]();
+    const kill = () => killContinuously(server, newRandomSource(seed + round));
+    problems.push(...await runRandom(workers, operations, seed + round, newNetworks(false, WARM_INVOCATIONS), kill));
     problems.push(...await runFlush());
   };
   await runRound(0);
@@ -51,8 +50,9 @@ export async function runServe(options: ServeOptions): Promise<readonly string[]
   return problems;
 }
 
-/** Kills workers that serve, and now and then the server, which is started anew. */
+/** Commits to the ruleset, and kills workers and now and then the server, which is started anew. */
 function killContinuously(server: NodeServer, random: RandomSource): AsyncDisposable {
+  const commits = inspect.commitContinuously();
   let [isEnding, workers, servers] = [false, 0, 0];
   const loop = async () => {
     while (!isEnding) {
@@ -69,6 +69,7 @@ function killContinuously(server: NodeServer, random: RandomSource): AsyncDispos
     async [Symbol.asyncDispose]() {
       isEnding = true;
       await killing;
+      await commits[Symbol.asyncDispose]();
       console.log(`killed were ${workers} workers and ${servers} servers`);
     },
   };

@@ -107,7 +107,8 @@ function chooseVerb({ state, network }: TrackedContainer, random: RandomSource):
   const weights = {
     detached: { add: 0.9, del: 0.07, check: 0, gc: 0.03 },
     attached: { add: again, del: 0.5, check: 0.4, gc: 0.03 },
-    unknown: { add: 0.2, del: 0.7, check: 0, gc: 0.1 },
+    // The call of a killed shim goes on for a while, and only a DEL waits for it.
+    unknown: { add: network.isServed ? 0 : 0.2, del: 0.7, check: 0, gc: 0.1 },
   }[state];
   return random.pickWeighted(Object.entries(weights).map(([verb, weight]) => [weight, verb as Verb] as const));
 }
