@@ -94,8 +94,9 @@ export function newServerSite(): ServerSite {
       return server;
     },
     callVersion(wrapper) {
-      // Without input, since the answer does not wait for a slow writer.
-      return finish(startPlugin("bridge", {}, wrapper));
+      const call = startPlugin("bridge", {}, wrapper);
+      call.stdin.write('{"cniVersion":"1.0.0"}');
+      return finish(call);
     },
     startWaitingCall() {
       const call = startPlugin("bridge", { CNI_COMMAND: "ADD" });

@@ -15,7 +15,8 @@ import {
 import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../../ffi/sys/uapi.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { signalOnInput, stopSignalOnInput } from "../../ffi/sys/signal_on_input.ts";
-import { acceptConnection, listenOn } from "../../ffi/sys/unix_socket.ts";
+import { openConnectionQueue } from "../../ffi/sys/connection_queue.ts";
+import { listenOn } from "../../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import { printUncaughtError, runProgram } from "../program.ts";
@@ -38,13 +39,16 @@ import {
 /** Descriptors that the server gives. */
 const LISTENER = 3, TABLE = 4, NOTIFIER = 5;
 
+/** Also while the worker waits for a call. SIGTERM ends it there. */
+const BLOCKED_SIGNALS = [SIGHUP, SIGINT, SIGUSR2];
+
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
 
 /** Serves calls until SIGTERM, which never interrupts a call. */
 export async function serveCalls(options: WorkerOptions): Promise<number> {
   // Before any thread starts: threads inherit it. A terminal's signals go to the server.
-  blockForGood([SIGHUP, SIGINT, SIGUSR2, SIGTERM]);
+  blockForGood([...BLOCKED_SIGNALS, SIGTERM]);
   sys.prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();
@@ -53,12 +57,13 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   using home = openHome(locks.fd);
   const record = newWorkerRecord(process.pid);
   listenOn(LISTENER);
+  using queue = openConnectionQueue(LISTENER, SIGTERM, BLOCKED_SIGNALS);
   setState(record, IDLE, options);
   notify();
   const warmBytes = privateBytes(process.pid);
   while (!isUsedUp(record, options)) {
     if (record.served % options.limits.callsPerCheck === 0) collectGarbage(warmBytes);
-    const connection = interruptedBy(SIGTERM, () => acceptConnection(LISTENER));
+    const connection = queue.accept();
     setState(record, BUSY, options);
     if (readWorkerRecords(TABLE, options.slots).every(({ pid, state }) => pid === 0 || state !== IDLE)) {
       notify();

@@ -99,7 +99,7 @@ export function refuseConnections(fd: number): void {
   sys.syscall(SYS_shutdown, fd, null, 0, 0);
   for (;;) {
     // It fails once nobody waits.
-    const connection = ignoreErrors(["EINVAL"], () => acceptConnection(fd));
+    const connection = ignoreErrors(["EINVAL", "EAGAIN"], () => acceptConnection(fd));
     if (!connection) return;
     connection[Symbol.dispose]();
   }

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Caller, execInvocation, type ProgramCommand, runInvocation } from "../harness/invocation.ts";
 import { PLUGIN_DIRECTORY, prepareNode, resetNode } from "../harness/node.ts";
-import { type NodeServer, SHIM_DIRECTORY, startNodeServer } from "../harness/node_server.ts";
+import { NODE_SHIM_DIRECTORY, type NodeServer, startNodeServer } from "../harness/node_server.ts";
 import { type ProcessCommand, requireSuccess, runLimited, startProcess, waitForAny } from "../harness/process.ts";
 import { newRandomSource } from "../harness/random.ts";
 import { newScratchDirectory } from "../repository.ts";
@@ -40,7 +40,7 @@ export async function* runSection(
   const served = SERVED_PROCESSES.find((process) => process === invocation);
   const server = served && await startNodeServer();
   const caller = new Caller(
-    invocation === "run" ? runInvocation("/run") : execInvocation(served ? SHIM_DIRECTORY : PLUGIN_DIRECTORY),
+    invocation === "run" ? runInvocation("/run") : execInvocation(served ? NODE_SHIM_DIRECTORY : PLUGIN_DIRECTORY),
   );
   const all = scenario === "damage" ? fileDamageCases(caller) : faultCases(
     caller,

@@ -5,7 +5,7 @@ import { CNI_PROGRAM } from "../repository.ts";
 import { WITHOUT_SYSTEM_BUS } from "./node.ts";
 import { runProcess, runSuccessfully } from "./process.ts";
 
-export const SHIM_DIRECTORY = "/opt/cni/shims";
+export const NODE_SHIM_DIRECTORY = "/opt/cni/shims";
 const SOCKET = WITHOUT_SYSTEM_BUS.CNI_SOCKET;
 
 export interface NodeServer {
@@ -19,8 +19,8 @@ export interface NodeServer {
 }
 
 export async function startNodeServer(): Promise<NodeServer> {
-  mkdirSync(SHIM_DIRECTORY, { recursive: true });
-  runSuccessfully({ argv: [CNI_PROGRAM, "install", "--shim", SHIM_DIRECTORY] });
+  mkdirSync(NODE_SHIM_DIRECTORY, { recursive: true });
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", "--shim", NODE_SHIM_DIRECTORY] });
   const start = () => {
     const started = Bun.spawn([CNI_PROGRAM, "serve", "--socket", SOCKET], { stdio: ["ignore", "ignore", "ignore"] });
     // It ends with the node.

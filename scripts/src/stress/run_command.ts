@@ -1,7 +1,7 @@
 /** Carries out commands of the specification while others run, and sends signals to their programs. @module */
 import { execInvocation, type Invocation, runInvocation, type Verb } from "../harness/invocation.ts";
 import { bridgePlugin, type Container, hostLocal, type Network, newChain } from "../harness/networks.ts";
-import { SHIM_DIRECTORY } from "../harness/node_server.ts";
+import { NODE_SHIM_DIRECTORY } from "../harness/node_server.ts";
 import { type ProcessCommand, runInBackground } from "../harness/process.ts";
 
 export interface StressNetwork {
@@ -13,7 +13,7 @@ export interface StressNetwork {
 
 export const COLD_INVOCATIONS: readonly Invocation[] = [runInvocation("/run"), execInvocation()];
 export const WARM_INVOCATIONS: readonly Invocation[] = [
-  ...[runInvocation("/run", [], `${SHIM_DIRECTORY}/cni`), execInvocation(SHIM_DIRECTORY)],
+  ...[runInvocation("/run", [], `${NODE_SHIM_DIRECTORY}/cni`), execInvocation(NODE_SHIM_DIRECTORY)],
 ];
 
 /** A network for each invocation. Of each family it has 125 addresses, or many more if it is large. */
