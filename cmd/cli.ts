@@ -26,7 +26,10 @@ interface CommandLine {
 }
 
 /** Never throws. @returns the exit status: 0 success, 1 failure, 2 wrong command line */
-export async function runCommandLine(argv: readonly string[], context: CliContext): Promise<number> {
+export async function runCommandLine(
+  argv: readonly string[],
+  context: Omit<CommandContext, "formatHelp">,
+): Promise<number> {
   const line: CommandLine = { path: [], groups: [] };
   try {
     if (argv.length === 0) return await answerWithoutArguments(context);

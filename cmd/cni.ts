@@ -1,7 +1,5 @@
 import { unblockSignals } from "../ffi/sys/signals.ts";
-import type { ProgramStart } from "./command.ts";
 import { printUncaughtError, runProgram } from "./program.ts";
-import { WORKER_NAME } from "./serve/worker_options.ts";
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
@@ -24,18 +22,11 @@ const fail = async (error: unknown): Promise<never> => exitWith(await printUncau
 
 process.on("uncaughtException", fail);
 process.on("unhandledRejection", fail);
-async function main(): Promise<number> {
-  const start: ProgramStart = {
-    programName: baseName(process.argv0 || process.execPath),
-    argv: process.argv.slice(2),
-    env: process.env,
-    findWorkingDirectory,
-    findParentPid: () => process.ppid,
-    startTime: BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n,
-  };
-  if (start.programName !== WORKER_NAME) return runProgram(start);
-  const { serveCalls } = await import("./serve/worker.ts");
-  return serveCalls(JSON.parse(start.argv[0]!));
-}
-
-main().then(exitWith, fail);
+runProgram({
+  programName: baseName(process.argv0 || process.execPath),
+  argv: process.argv.slice(2),
+  env: process.env,
+  findWorkingDirectory,
+  findParentPid: () => process.ppid,
+  startTime: BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n,
+}).then(exitWith, fail);

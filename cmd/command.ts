@@ -19,6 +19,8 @@ export interface ProgramStart extends CliContext {
 }
 
 export interface CommandContext extends CliContext {
+  /** Runs the program again in this process, for a server's worker. @returns the exit status */
+  runProgram(start: ProgramStart): Promise<number>;
   /** @throws {UsageError} if there is no such command */
   formatHelp(words: readonly string[]): Promise<string>;
 }

@@ -4,14 +4,18 @@ import { servePlugin } from "./serve_plugin.ts";
 
 /** The program's name decides what it is. Modules load on demand: start-up is most of a call. @returns the exit status */
 export async function runProgram(start: ProgramStart): Promise<number> {
-  if (hasPlugin(start.programName)) return servePlugin(start);
-  const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
-  allowClone3Fallback();
-  const { runCommandLine } = await import("./cli.ts");
-  return runCommandLine(start.argv, start);
+  try {
+    if (hasPlugin(start.programName)) return await servePlugin(start);
+    const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
+    allowClone3Fallback();
+    const { runCommandLine } = await import("./cli.ts");
+    return await runCommandLine(start.argv, { ...start, runProgram });
+  } catch (error) {
+    return printUncaughtError(error);
+  }
 }
 
-/** Prints an error that nothing else has caught. @returns the exit status */
+/** @returns the exit status */
 export async function printUncaughtError(error: unknown): Promise<number> {
   const [{ formatErrorObject }, { printFinalError }] = [
     await import("../plugins/lib/protocol/serve.ts"),

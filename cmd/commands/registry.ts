@@ -10,6 +10,7 @@ export const CNI: CommandGroup = {
     uninstall: () => import("./uninstall.ts"),
     serve: () => import("./serve.ts"),
     plugin: () => import("./plugin.ts"),
+    "serve-worker": () => import("./serve_worker.ts"),
     "tap-device": () => import("./tap_device.ts"),
     help: () => import("./help.ts"),
     version: () => import("./version.ts"),

@@ -16,7 +16,7 @@ import { lockPath, QUESTIONS, type ServerSockets, unlinkSockets } from "./socket
 import { formatStatus } from "./status.ts";
 import type { ServerLimits } from "./limits.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
-import { WORKER_NAME, type WorkerOptions } from "./worker_options.ts";
+import type { WorkerOptions } from "./worker_options.ts";
 import {
   BUSY,
   IDLE,
@@ -186,7 +186,7 @@ function startWorker(server: Server): void {
     warmUp: workers.size < MIN_WORKERS,
   };
   const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier];
-  const pid = startWithDescriptors(program, [WORKER_NAME, JSON.stringify(workerOptions)], [], fds);
+  const pid = startWithDescriptors(program, ["cni-worker", "serve-worker", JSON.stringify(workerOptions)], [], fds);
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
   workers.set(pid, slot);
 }

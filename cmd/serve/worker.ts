@@ -19,7 +19,7 @@ import { openConnectionQueue } from "../../ffi/sys/connection_queue.ts";
 import { listenOn } from "../../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
-import { printUncaughtError, runProgram } from "../program.ts";
+import type { CommandContext } from "../command.ts";
 import { type ShimCall, takeCall } from "./call.ts";
 import { logCall } from "./call_log.ts";
 import { namespacesOf } from "./caller.ts";
@@ -45,15 +45,17 @@ const BLOCKED_SIGNALS = [SIGHUP, SIGINT, SIGUSR2];
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
 
+type RunProgram = CommandContext["runProgram"];
+
 /** Serves calls until SIGTERM, which never interrupts a call. */
-export async function serveCalls(options: WorkerOptions): Promise<number> {
+export async function serveCalls(options: WorkerOptions, runProgram: RunProgram): Promise<number> {
   // Before any thread starts: threads inherit it. A terminal's signals go to the server.
   blockForGood([...BLOCKED_SIGNALS, SIGTERM]);
   sys.prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();
   using locks = openReadWrite(options.lockPath);
-  if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd));
+  if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram));
   using home = openHome(locks.fd);
   const record = newWorkerRecord(process.pid);
   listenOn(LISTENER);
@@ -71,7 +73,7 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
     const call = takeCall(connection, home.namespaces);
     if (typeof call === "string") record[call]++;
     else {
-      await serveCall(call, home, (status, ms) => logCall(home.log, options.logFormat, call, status, ms));
+      await serveCall(call, home, runProgram, (status, ms) => logCall(home.log, options.logFormat, call, status, ms));
       record.served++;
     }
     setState(record, IDLE, options);
@@ -79,11 +81,11 @@ export async function serveCalls(options: WorkerOptions): Promise<number> {
   return 0;
 }
 
-async function serveForWarmUp(connection: Descriptor, locks: number): Promise<void> {
+async function serveForWarmUp(connection: Descriptor, locks: number, runProgram: RunProgram): Promise<void> {
   using home = openHome(locks);
   const call = takeCall(connection, home.namespaces);
   if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
-  await serveCall(call, home);
+  await serveCall(call, home, runProgram);
 }
 
 /** The JavaScript engine lets a heap grow for long; a full collection takes 10 ms. */
@@ -135,7 +137,12 @@ function openHome(locks: number): Home {
 }
 
 /** Serves a call in the place of the process that was called: nothing of it stays. */
-async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: number) => void): Promise<void> {
+async function serveCall(
+  call: ShimCall,
+  home: Home,
+  runProgram: RunProgram,
+  log?: (status: number, ms: number) => void,
+): Promise<void> {
   const startedAt = performance.now();
   const { stdin, stdout, stderr, workingDirectory, netns } = call.descriptors;
   [stdin, stdout, stderr].forEach((fd, number) => sys.dup2(fd, number));
@@ -156,7 +163,7 @@ async function serveCall(call: ShimCall, home: Home, log?: (status: number, ms: 
     ...call,
     findWorkingDirectory: () => process.cwd(),
     findParentPid: () => call.parentPid,
-  }).catch(printUncaughtError);
+  });
   stopSignalOnInput(call.connection);
   discardSignal(SIGUSR2);
   setCaller(undefined);

@@ -1,9 +1,6 @@
 import type { ServerLimits } from "./limits.ts";
 
-/** argv[0] of workers. */
-export const WORKER_NAME = "cni-worker";
-
-/** Its argument, as JSON. */
+/** The argument of a worker, as JSON. */
 export interface WorkerOptions {
   readonly serverPid: number;
   /** In the table of workers. */
