@@ -150,9 +150,24 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/arp.ts": "a few frames, of which the socket's buffer takes hundreds",
     "ffi/netlink/socket.ts": "the kernel takes a request at once: it is never queued",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
+    "ffi/sys/unix_socket.ts": "a few short messages for each connection",
+    "cmd/serve/systemd.ts": "MSG_DONTWAIT",
   }],
-  [/sys\.sendmsg\b/, { "ffi/sys/deferred_close.ts": "the first message of a pair of sockets" }],
-  [/SYS_connect\b/, { "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts" }],
+  [/sys\.sendmsg\b/, {
+    "ffi/sys/deferred_close.ts": "the first message of a pair of sockets",
+    "ffi/sys/unix_socket.ts": "one of the first messages of a connection",
+  }],
+  [/sys\.recvmsg\b/, { "ffi/sys/unix_socket.ts": "after poll(2)" }],
+  [/sys\.connect\b/, {
+    "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
+    "ffi/sys/unix_socket.ts": "a server's control socket, whose queue takes thousands",
+    "cmd/serve/systemd.ts": "a datagram socket",
+  }],
+  [/sys\.accept4\b/, {
+    "ffi/sys/connection_queue.ts": "O_NONBLOCK",
+    "ffi/sys/unix_socket.ts": "after poll(2), or O_NONBLOCK",
+  }],
+  [/sys\.epoll_pwait\b/, { "ffi/sys/connection_queue.ts": "a worker without a call; SIGTERM ends it" }],
   [/sys\.flock\b/, { "ffi/sys/lock.ts": "a timer, or LOCK_NB: see lock_test.ts" }],
   [/sys\.waitid\b/, { "ffi/sys/process.ts": "WNOHANG" }],
   [/sys\.(read|write)\b/, {
@@ -160,19 +175,31 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/file.ts": "see the last two",
     "ffi/sys/atomic_install.ts": "ordinary files",
     "plugins/tap/labelled_tap.ts": "nothing, of no bytes",
+    "ffi/sys/signal_descriptor.ts": "after poll(2)",
   }],
-  [/sys\.poll\b/, { "ffi/sys/subprocess.ts": "a deadline", "ffi/sys/poll.ts": "see the next four" }],
-  [/\bpollFor\(/, { "ffi/sys/file.ts": "see the last two", "ffi/sys/poll.ts": "is defined there" }],
+  [/sys\.poll\b/, {
+    "ffi/sys/subprocess.ts": "a deadline",
+    "ffi/sys/poll.ts": "see the next four",
+    "cmd/serve/call.ts": "the reader of an answer; its end, or that of the caller, ends it",
+  }],
+  [/\bpollFor\(/, {
+    "ffi/sys/file.ts": "see the last two",
+    "ffi/sys/poll.ts": "is defined there",
+  }],
   [/\bawaitReadable\(/, {
     "ffi/sys/stdio.ts": "a deadline",
     "ffi/arp.ts": "a deadline",
     "ffi/sys/poll.ts": "is defined there",
     "ffi/dbus/connection.ts": "a deadline",
     "ffi/netlink/socket.ts": "a deadline: see the test below",
+    "cmd/serve/call.ts": "a deadline",
+    "cmd/serve/sockets.ts": "a deadline",
+    "cmd/serve/worker.ts": "no time",
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
   [/\b(readAll|readFile|readTail)\(/, {
-    "cmd/installed_file.ts": "programs that are installed",
+    "cmd/commands/install.ts": "programs that are installed",
+    "ffi/sys/program_mark.ts": "programs that are installed",
     "runtime/load.ts": "a pipe that the user names; a signal ends it",
     "ffi/sys/stdio.ts": "who starts a plugin writes its request, and closes",
     "ffi/sys/file.ts": "is defined there",
@@ -183,6 +210,8 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/atomic_install.ts": "ordinary files",
     "ffi/sys/file.ts": "ordinary files, /proc",
     "plugins/lib/protocol/exec.ts": "who starts a plugin reads what it says",
+    "cmd/serve/call_log.ts": "who starts the server reads what it says",
+    "cmd/serve/worker.ts": "the server reads the pipe that wakes it",
   }],
 ];
 
@@ -190,14 +219,13 @@ test.each(WAITS)("nothing waits by %p but where it is known why that ends", (wha
   expect(users(what)).toEqual(Object.keys(where).sort());
 });
 
-test("of the calls that have no function of their own, only connect(2) waits", () => {
+test("no call without a function of its own waits", () => {
   const called = productSources()
     .flatMap((path) => readFileSync(join(REPOSITORY_ROOT, path), "utf8").match(/\bSYS_\w+/g) ?? []);
   const known = [
     ...[
       "clock_gettime",
       "clone3",
-      "connect",
       "faccessat",
       "fstat",
       "getdents64",
@@ -206,7 +234,7 @@ test("of the calls that have no function of their own, only connect(2) waits", (
       "pidfd_open",
       "prctl",
     ],
-    ...["pread64", "pwrite64", "seccomp", "timer_create", "timer_delete", "timer_settime"],
+    ...["pread64", "pwrite64", "seccomp", "shutdown", "timer_create", "timer_delete", "timer_settime"],
   ];
   expect([...new Set(called)].sort()).toEqual(known.map((name) => `SYS_${name}`));
   // By number, and by way of that table, nothing else is called.

@@ -1,7 +1,7 @@
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_DGRAM } from "../../ffi/sys/uapi.ts";
+import { AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_DGRAM } from "../../ffi/sys/uapi.ts";
 import { socketAddress } from "../../ffi/sys/unix_socket.ts";
 
 /** Tells systemd about this service; does nothing without it. @see sd_notify(3) */
@@ -13,7 +13,8 @@ export function notifySystemd(env: Readonly<Record<string, string | undefined>>,
     const address = socketAddress(NOTIFY_SOCKET);
     sys.connect(socket.fd, address, address.length);
     const bytes = new TextEncoder().encode(message);
-    sys.send(socket.fd, bytes, bytes.length, MSG_NOSIGNAL);
+    // A manager that does not read must not stop the server.
+    sys.send(socket.fd, bytes, bytes.length, MSG_NOSIGNAL | MSG_DONTWAIT);
   });
 }
 

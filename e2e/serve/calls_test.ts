@@ -1,10 +1,9 @@
 /** Calls through shims: the server answers as a process of its own would. @module */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { lockFile } from "../../ffi/sys/lock.ts";
-import { ENGINE_ENV, runPlugin } from "../../testing/binary.ts";
+import { runPlugin } from "../../testing/binary.ts";
 import { newNamespaces, runInNetns, until } from "../../testing/netns.ts";
 import { type CniServer, startServer } from "../../testing/server.ts";
 
@@ -14,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => server[Symbol.dispose]());
 
-test("VERSION and errors are the same bytes as without the server", () => {
+test("VERSION and errors are the same bytes as without the server", async () => {
   const before = server.status().served;
   const starts = [
     { stdin: '{"cniVersion":"1.0.0"}' },
@@ -26,7 +25,7 @@ test("VERSION and errors are the same bytes as without the server", () => {
     const warm = server.runPlugin("bridge", start);
     expect(warm).toEqual(runPlugin("bridge", start));
   }
-  expect(server.status().served - before).toBe(starts.length);
+  await until(() => server.status().served - before === starts.length);
 });
 
 test("an ADD works in the namespace of its caller, and DEL removes what it made", () => {
@@ -51,38 +50,5 @@ test("an ADD works in the namespace of its caller, and DEL removes what it made"
   expect(runInNetns(container, "ip", "-o", "addr")).toContain("10.9.0.2/24");
   expect(call("DEL")).toMatchObject({ exitCode: 0, stdout: "", stderr: "" });
   expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
-  rmSync(directory, { recursive: true });
-});
-
-test("a DEL waits while the ADD of a killed shim is undone", async () => {
-  using namespaces = newNamespaces();
-  const { host, container } = namespaces;
-  const directory = mkdtempSync(join(tmpdir(), "cni-serve-"));
-  const ipam = { type: "host-local", dataDir: directory, ranges: [[{ subnet: "10.9.0.0/24" }]] };
-  const stdin = JSON.stringify({ cniVersion: "1.0.0", name: "web", type: "bridge", bridge: "br9", ipam });
-  mkdirSync(join(directory, "web"));
-  // The ADD waits for addresses, with the bridge made.
-  const lock = lockFile(join(directory, "web/lock"), { timeoutMs: 1000 });
-  const env = { ...ENGINE_ENV, ...server.env, CNI_NETNS: container.path };
-  const start = (CNI_COMMAND: string) =>
-    host.run(() => ({
-      child: Bun.spawn([join(server.bin, "bridge")], {
-        env: { ...env, CNI_COMMAND },
-        stdin: Buffer.from(stdin),
-        stdout: "pipe",
-      }),
-    })).child;
-  const add = start("ADD");
-  await until(() => runInNetns(host, "ip", "-o", "link").includes("br9"));
-  add.kill("SIGKILL");
-  const del = start("DEL");
-  const SYS_fcntl = process.arch === "arm64" ? 25 : 72;
-  await until(() =>
-    server.status().workers.some(({ pid }) => readFileSync(`/proc/${pid}/syscall`, "utf8").startsWith(`${SYS_fcntl} `))
-  );
-  lock[Symbol.dispose]();
-  expect(await del.exited).toBe(0);
-  expect(runInNetns(host, "ip", "-o", "link")).not.toContain("br9");
-  expect(readdirSync(join(directory, "web")).filter((name) => name.startsWith("10."))).toEqual([]);
   rmSync(directory, { recursive: true });
 });

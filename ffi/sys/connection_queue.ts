@@ -2,10 +2,9 @@ import { ignoreErrors } from "./error.ts";
 import { type Descriptor, descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
 import { interruptedBy, newSigset } from "./signals.ts";
-import { O_CLOEXEC, O_NONBLOCK, POLLIN, SOCK_CLOEXEC } from "./uapi.ts";
+import { F_SETFL, O_CLOEXEC, O_NONBLOCK, POLLIN, SOCK_CLOEXEC } from "./uapi.ts";
 
-// linux/fcntl.h, linux/eventpoll.h
-const F_SETFL = 4;
+// linux/eventpoll.h
 const EPOLL_CTL_ADD = 1;
 const EPOLLEXCLUSIVE = 1 << 28;
 

@@ -1,8 +1,8 @@
 /** A signal when a descriptor gets input or its other side is gone. @see fcntl(2) F_SETSIG @module */
 import { sys } from "./libc.ts";
+import { F_SETFL } from "./uapi.ts";
 
 // asm-generic/fcntl.h
-const F_SETFL = 4;
 const F_SETSIG = 10;
 const F_SETOWN_EX = 15;
 const F_OWNER_TID = 0;

@@ -4,6 +4,7 @@ import { readAll, readAvailable, writeAll } from "./file.ts";
 import { awaitReadable } from "./poll.ts";
 import { findCaller } from "./caller.ts";
 import { fstat } from "./stat.ts";
+import { PIPE_BUF } from "./uapi.ts";
 
 /** @throws {SyntaxError} if it is not UTF-8 */
 export function readStdin(): string {
@@ -67,9 +68,6 @@ export function printFinalError(text: string): void {
     printStderr(text.trimEnd());
   }
 }
-
-/** A pipe that poll(2) calls writable takes this much without waiting. */
-const PIPE_BUF = 4096;
 
 /** Without executable memory there are no system calls; the error that says so uses `fallback`. */
 function writeOrFallback(fd: number, text: string, fallback: (text: string) => void): void {

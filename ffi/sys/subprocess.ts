@@ -3,11 +3,9 @@ import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
 import { areSignalsBlocked, takePendingSignal, takeTerminalSignal } from "./signals.ts";
 import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal } from "./process.ts";
-import { POLLIN, POLLOUT, SIGKILL, SIGTERM } from "./uapi.ts";
+import { PIPE_BUF, POLLIN, POLLOUT, SIGKILL, SIGTERM } from "./uapi.ts";
 
 const POLLHUP = 16;
-/** A pipe that poll(2) calls writable takes this much without waiting. */
-const PIPE_BUF = 4096;
 const PIPE_SIZE = 64 * 1024;
 
 /** Background children may keep the pipes open after the exit. */
@@ -125,7 +123,7 @@ function terminate(state: CommunicationState, reason: StopReason): void {
 }
 
 function pollOnce(handlers: Map<number, ReadyHandler>, { child, nextDeadline, hasExited }: CommunicationState): void {
-  // struct pollfd, see pollFor()
+  // struct pollfd { int fd; short events; short revents; }
   const pollfds = new Int32Array(handlers.size * 2);
   let index = 0;
   for (const fd of handlers.keys()) {

@@ -12,9 +12,12 @@ export const O_DIRECTORY = arm ? 0o40000 : 0o200000;
 export const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 export const O_CLOEXEC = 0o2000000;
 export const O_TMPFILE = arm ? 0o20040000 : 0o20200000;
+export const F_SETFL = 4;
 export const AT_FDCWD = -100;
 export const AT_SYMLINK_FOLLOW = 0x400;
 
+/** A pipe that poll(2) calls writable takes so much without waiting. */
+export const PIPE_BUF = 4096;
 export const POLLIN = 1;
 export const POLLOUT = 4;
 
