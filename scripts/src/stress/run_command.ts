@@ -52,6 +52,8 @@ export interface AddResult {
 /** A program that hangs is a failure. */
 const TIMEOUT_MS = 100_000;
 const STOP_DURATION_MS = 50;
+/** A worker that was killed between its answer and its end leaves no error object, but a shim's message. */
+const MAY_TRY_AGAIN = /"code": ?11,|The server ended during this call/;
 
 /** Carries out a command for a container, or GC for all. @param options of GC: the ids that stay; of DEL and CHECK: what ADD answered */
 export async function runCommand(
@@ -72,7 +74,7 @@ export async function runCommand(
   const { signal, stdout } = step.value;
   const ms = performance.now() - startTime;
   if (signal === "SIGKILL" && ms < TIMEOUT_MS) return { status: "killed", ms, output };
-  if (output !== "") return { status: /"code": ?11,/.test(output) ? "try again" : "failed", ms, output };
+  if (output !== "") return { status: MAY_TRY_AGAIN.test(output) ? "try again" : "failed", ms, output };
   return { status: "succeeded", ms, output, ...verb === "add" && { result: JSON.parse(stdout) } };
 }
 
