@@ -1,7 +1,7 @@
 /**
  * Network namespaces as handles, each with its own sockets.
  *
- * A socket stays in its namespace. So only this module moves the thread, for microseconds. Calls inside must be
+ * A socket stays in its namespace. So a handle moves the thread for microseconds only. Calls inside must be
  * synchronous: other threads stay where they were.
  *
  * @see setns(2), network_namespaces(7)

@@ -6,8 +6,18 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { CliContext } from "../cmd/command.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
+
+/** The surroundings of a command line in `/base`. */
+export const cliContext = (env: Readonly<Record<string, string>>): CliContext => ({
+  env,
+  programName: "cni",
+  findWorkingDirectory: () => "/base",
+  findParentPid: () => 1,
+  startTime: 0n,
+});
 
 const CLI_ENTRY = join(import.meta.dir, "../cmd/cni.ts");
 

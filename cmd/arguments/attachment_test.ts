@@ -13,19 +13,13 @@ import {
   runtimeArgumentsForDel,
   VALID_OPTION,
 } from "./attachment.ts";
+import { cliContext } from "../../testing/cli.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 type Environment = Readonly<Record<string, string>>;
 
 function parse(argv: readonly string[], env: Environment = {}, netns: string | undefined = "blue") {
-  const context = {
-    env,
-    programName: "cni",
-    findWorkingDirectory: () => "/base",
-    findParentPid: () => 1,
-    startTime: 0n,
-  };
-  return parseAttachment(parseOptions(argv, ATTACHMENT_OPTIONS, env), netns, context);
+  return parseAttachment(parseOptions(argv, ATTACHMENT_OPTIONS, env), netns, cliContext(env));
 }
 
 test("parseAttachment() takes the defaults of cnitool", () => {

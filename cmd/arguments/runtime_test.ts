@@ -1,18 +1,12 @@
 import { expect, test } from "bun:test";
 import { parseOptions, UsageError } from "../options.ts";
 import { RUNTIME_OPTIONS, runtimeOptions } from "./runtime.ts";
+import { cliContext } from "../../testing/cli.ts";
 
 type Environment = Readonly<Record<string, string>>;
 
 function parse(argv: readonly string[], env: Environment = {}) {
-  const context = {
-    env,
-    programName: "cni",
-    findWorkingDirectory: () => "/base",
-    findParentPid: () => 1,
-    startTime: 0n,
-  };
-  return runtimeOptions(parseOptions(argv, RUNTIME_OPTIONS, env), context);
+  return runtimeOptions(parseOptions(argv, RUNTIME_OPTIONS, env), cliContext(env));
 }
 
 test("runtimeOptions() are those of cnitool without options, and pass the environment on", () => {

@@ -5,14 +5,13 @@ import { JSON_OPTION } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
 import { formatTable } from "../output/table.ts";
-import { SERVER_LIMITS } from "../serve/limits.ts";
+import { MIN_WORKERS, SERVER_LIMITS } from "../serve/limits.ts";
 import { logMessage } from "../serve/call_log.ts";
 import { askServer, DEFAULT_SOCKET, openSockets, QUESTIONS } from "../serve/sockets.ts";
 import type { ServerStatus } from "../serve/status.ts";
 import { supervise } from "../serve/supervisor.ts";
 
 const WORKERS_PER_PROCESSOR = 4;
-const MIN_WORKERS = 2;
 
 const serve: Command = {
   name: "serve",

@@ -15,16 +15,15 @@ const PROTOCOL_VERSION = 1;
 /** struct request */
 const HEADER_BYTES = 24;
 const FD_COUNT = 5;
-const [OFFER, COMMIT, SIGNAL, OUTPUT, END] = ["O", "C", "S", "W", "E"].map((letter) => letter.charCodeAt(0)) as [
-  ...[number, number, number, number, number],
-];
+/** Letters, as in `enum message` of the shim. */
+const OFFER = 0x4f, COMMIT = 0x43, SIGNAL = 0x53, OUTPUT = 0x57, END = 0x45;
 /** A shim sends its request at once, and its answer to an offer too. */
 const ANSWER_TIMEOUT_MS = 1000;
 export const COMMIT_MESSAGE = Uint8Array.of(COMMIT);
 /** More than the longest environment that fits into a packet. */
 const buffer = new Uint8Array(256 * 1024);
 
-export interface CallDescriptors {
+interface CallDescriptors {
   readonly stdin: number;
   readonly stdout: number;
   readonly stderr: number;

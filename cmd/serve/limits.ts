@@ -1,3 +1,6 @@
+/** One is warm while the other serves. */
+export const MIN_WORKERS = 2;
+
 /** Limits of a server, which tests lower so that they need not wait. */
 export interface ServerLimits {
   /** So long a worker beyond the first two stays without need. */

@@ -62,7 +62,7 @@ export function openSockets(
   const activated = findActivatedSocket(env);
   return {
     ...{ path, isActivated: activated !== undefined },
-    // Until a worker is warm, shims do their calls themselves.
+    // The first warm worker listens on it. Until then, shims do their calls themselves.
     listener: activated ?? bindForPackets(path),
     control: listenForPackets(controlPath(path)),
   };

@@ -14,7 +14,7 @@ import {
 } from "../../ffi/sys/unix_socket.ts";
 import { lockPath, QUESTIONS, type ServerSockets, unlinkSockets } from "./sockets.ts";
 import { formatStatus } from "./status.ts";
-import type { ServerLimits } from "./limits.ts";
+import { MIN_WORKERS, type ServerLimits } from "./limits.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
 import type { WorkerOptions } from "./worker_options.ts";
 import {
@@ -40,8 +40,6 @@ export interface ServerOptions {
   log(message: string): void;
 }
 
-/** One is warm while the other serves. */
-const MIN_WORKERS = 2;
 /** Another worker starts when all were busy for this long. */
 const BUSY_MS = 20;
 /** Beyond one worker for each processor, another helps only if the calls wait for something else. */
@@ -51,8 +49,6 @@ const RESTART_DELAY_MS = 1000;
 const ROUNDS_PER_COLLECTION = 200;
 /** The oldest leaves when more connect and ask nothing. */
 const MAX_CLIENTS = 16;
-/** The other side is gone. */
-const CLOSED_CODES = ["EPIPE", "ECONNRESET"];
 
 interface Server {
   readonly options: ServerOptions;
@@ -254,7 +250,7 @@ function answerClient(server: Server, connection: Descriptor): void {
   if (question === QUESTIONS.replace && !server.successor) {
     server.successor = connection;
     const fds = [sockets.listener.fd, sockets.control.fd];
-    ignoreErrors(CLOSED_CODES, () => sendDescriptors(connection.fd, Uint8Array.of(sockets.isActivated ? 1 : 0), fds));
+    sendDescriptors(connection.fd, Uint8Array.of(sockets.isActivated ? 1 : 0), fds);
     return;
   }
   if (question === QUESTIONS.replace) sendPacket(connection.fd, Uint8Array.of(0));

@@ -1,14 +1,7 @@
 import { onScratchHost } from "../../ffi/mounts.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
-import {
-  createReadWrite,
-  type Descriptor,
-  openFile,
-  openReadWrite,
-  overwrite,
-  readText,
-  removeFile,
-} from "../../ffi/sys/file.ts";
+import { replaceFile } from "../../ffi/sys/atomic_file.ts";
+import { type Descriptor, openFile, openReadWrite, readText } from "../../ffi/sys/file.ts";
 import { packetSocketPair, sendDescriptors, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { COMMIT_MESSAGE, formatRequest } from "./call.ts";
 
@@ -28,6 +21,7 @@ const PLUGINS = [
   { type: "portmap", capabilities: { portMappings: true } },
   { type: "firewall" },
 ];
+const OPTIONS = ["--cache-dir", DIRECTORY, "--plugin-dir", ":", "-p", "8080:80"];
 const NETWORK = { cniVersion: "1.0.0", name: "warm-up" };
 
 /** Serves calls of the common kinds, as a shim sends them, on a host that ends with them. */
@@ -35,8 +29,8 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
   await onScratchHost(async (container) => {
     ensureDirectory(DIRECTORY);
     const runCall = async (words: readonly string[], env: Readonly<Record<string, string>>, stdin: object) => {
-      overwriteOrCreate(STDIN, JSON.stringify(stdin));
-      overwriteOrCreate(STDOUT, "");
+      replaceFile(STDIN, JSON.stringify(stdin));
+      replaceFile(STDOUT, "");
       using shim = sendCall(words, env);
       await serve(shim.server);
       return readText(STDOUT);
@@ -49,14 +43,7 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
       });
     const runNetwork = (command: string) =>
       runCall(
-        ["cni", "run", command, "-", container.path, ...[
-          "--cache-dir",
-          DIRECTORY,
-          "--plugin-dir",
-          ":",
-          "-p",
-          "8080:80",
-        ]],
+        ["cni", "run", command, "-", container.path, ...OPTIONS],
         {},
         { ...NETWORK, plugins: PLUGINS },
       );
@@ -68,12 +55,6 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
       for (const command of ["add", "check", "del"]) await runNetwork(command);
     }
   });
-}
-
-function overwriteOrCreate(path: string, text: string): void {
-  removeFile(path);
-  createReadWrite(path)[Symbol.dispose]();
-  overwrite(path, text);
 }
 
 /** Plays the shim, whose commit is sent before the offer. */

@@ -185,7 +185,7 @@ function lockAttachment({ programName, env }: ShimCall, locks: number): Disposab
   if (programName === COMMAND_NAME || (CNI_COMMAND !== "ADD" && CNI_COMMAND !== "DEL")) return undefined;
   const hash = Bun.hash.wyhash([programName, CNI_CONTAINERID, CNI_IFNAME].join("\0"));
   // The call has not begun: if its caller ends, so does this worker.
-  return lockByte(locks, hash >> 1n, (wait) => interruptedBy(SIGUSR2, wait));
+  return lockByte(locks, hash >> 1n, (wait) => interruptedBy([SIGUSR2], wait));
 }
 
 /** A caller that is gone counts like one that is told to end. */

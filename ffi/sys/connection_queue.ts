@@ -31,7 +31,7 @@ export function openConnectionQueue(listener: number, signal: number, blocked: r
     accept() {
       for (;;) {
         // epoll_pwait(2) lets no signal through if a connection waits already.
-        interruptedBy(signal, () => {});
+        interruptedBy([signal], () => {});
         sys.epoll_pwait(epoll.fd, event, 1, -1, mask);
         const fd = ignoreErrors(["EAGAIN"], () => sys.accept4(listener, null, null, SOCK_CLOEXEC));
         if (fd !== undefined) return descriptor(fd);

@@ -1,6 +1,6 @@
 import { type Descriptor, descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
-import { newSigset, SIG_BLOCK } from "./signals.ts";
+import { blockForGood, newSigset } from "./signals.ts";
 import { O_CLOEXEC } from "./uapi.ts";
 
 export interface SignalDescriptor extends Descriptor {
@@ -11,9 +11,8 @@ export interface SignalDescriptor extends Descriptor {
 /** A descriptor for signals, which are blocked. @see signalfd(2) */
 export function openSignals(signals: readonly number[]): SignalDescriptor {
   const SFD_CLOEXEC = O_CLOEXEC;
-  const set = newSigset(signals);
-  sys.sigprocmask(SIG_BLOCK, set, null);
-  const file = descriptor(sys.signalfd(-1, set, SFD_CLOEXEC));
+  blockForGood(signals);
+  const file = descriptor(sys.signalfd(-1, newSigset(signals), SFD_CLOEXEC));
   return {
     ...file,
     read() {

@@ -5,7 +5,7 @@ import { SIGHUP, SIGINT } from "./uapi.ts";
 
 // asm-generic/signal.h
 const TERMINATION_SIGNALS: Readonly<Record<number, string>> = { 1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM" };
-export const SIG_BLOCK = 0;
+const SIG_BLOCK = 0;
 export const SIG_UNBLOCK = 1;
 export const SIG_SETMASK = 2;
 const SIG_DFL = 0;
@@ -29,14 +29,14 @@ export const terminationSignals = (): number[] =>
 
 export const terminationSignalName = (signal: number): string => TERMINATION_SIGNALS[signal] ?? `signal ${signal}`;
 
-/** Makes a signal end the process, but only while `call` waits. */
-export function interruptedBy<T>(signal: number, call: () => T): T {
-  const signals = newSigset([signal]);
-  sys.sigprocmask(SIG_UNBLOCK, signals, null);
+/** Lets blocked signals through, but only while `call` runs. */
+export function interruptedBy<T>(signals: readonly number[], call: () => T): T {
+  const set = newSigset(signals);
+  sys.sigprocmask(SIG_UNBLOCK, set, null);
   try {
     return call();
   } finally {
-    sys.sigprocmask(SIG_BLOCK, signals, null);
+    sys.sigprocmask(SIG_BLOCK, set, null);
   }
 }
 
@@ -58,19 +58,12 @@ export function blockForGood(signals: readonly number[]): void {
 export function blockSignals(): void {
   blocked = true;
   reported = false;
-  sys.sigprocmask(SIG_BLOCK, newSigset(terminationSignals()), null);
+  blockForGood(terminationSignals());
 }
 
 /** For a call that may wait forever. */
 export function withSignalsUnblocked<T>(call: () => T): T {
-  if (!blocked && !findCaller()) return call();
-  const signals = newSigset(terminationSignals());
-  sys.sigprocmask(SIG_UNBLOCK, signals, null);
-  try {
-    return call();
-  } finally {
-    sys.sigprocmask(SIG_BLOCK, signals, null);
-  }
+  return blocked || findCaller() ? interruptedBy(terminationSignals(), call) : call();
 }
 
 /** A pending signal ends the process. */

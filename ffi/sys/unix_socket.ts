@@ -26,15 +26,10 @@ export interface PeerCredentials {
   readonly uid: number;
 }
 
-/** Listens at `path`, which root alone may use; a file there is replaced. */
-export function listenForPackets(path: string): Descriptor {
-  return bindForPackets(path, listenOn);
-}
-
-/** As {@linkcode listenForPackets}, but refuses connections until {@linkcode listenOn}. @param prepare is called before it has its name */
-export function bindForPackets(path: string, prepare: (fd: number) => void = () => {}): Descriptor {
+/** A socket at `path`, which root alone may use and which refuses connections until {@linkcode listenOn}. Replaces a file there. */
+export function bindForPackets(path: string): Descriptor {
   const socket = newPacketSocket();
-  // Nobody connects before it listens.
+  // Nobody connects before it has its mode.
   const temporary = `${path}.${process.pid}.tmp`;
   try {
     withPurpose(`listen on "${path}"`, () => {
@@ -42,7 +37,6 @@ export function bindForPackets(path: string, prepare: (fd: number) => void = () 
       const address = socketAddress(temporary);
       sys.bind(socket.fd, address, address.length);
       sys.chmod(temporary, 0o600);
-      prepare(socket.fd);
       renameFile(temporary, path);
     });
     return socket;
@@ -51,6 +45,12 @@ export function bindForPackets(path: string, prepare: (fd: number) => void = () 
     ignoreSystemErrors(() => removeFile(temporary));
     throw error;
   }
+}
+
+export function listenForPackets(path: string): Descriptor {
+  const socket = bindForPackets(path);
+  listenOn(socket.fd);
+  return socket;
 }
 
 /** Does nothing if it listens already. */
@@ -125,12 +125,15 @@ export function receivePacket(fd: number, buffer: Uint8Array, maxFds = 0): Messa
 
 /** False if the other side is gone. */
 export function sendPacket(fd: number, bytes: Uint8Array): boolean {
-  return ignoreErrors(["EPIPE", "ECONNRESET"], () => sys.send(fd, bytes, bytes.length, MSG_NOSIGNAL)) !== undefined;
+  return isSent(() => sys.send(fd, bytes, bytes.length, MSG_NOSIGNAL));
 }
 
-export function sendDescriptors(fd: number, bytes: Uint8Array, fds: readonly number[]): void {
-  sys.sendmsg(fd, scmRightsMessage(fds, bytes), MSG_NOSIGNAL);
+/** As {@linkcode sendPacket}, with descriptors. */
+export function sendDescriptors(fd: number, bytes: Uint8Array, fds: readonly number[]): boolean {
+  return isSent(() => sys.sendmsg(fd, scmRightsMessage(fds, bytes), MSG_NOSIGNAL));
 }
+
+const isSent = (send: () => number): boolean => ignoreErrors(["EPIPE", "ECONNRESET"], send) !== undefined;
 
 export function packetSocketPair(): readonly [Descriptor, Descriptor] {
   const ends = new Int32Array(2);
