@@ -167,7 +167,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/connection_queue.ts": "O_NONBLOCK",
     "ffi/sys/unix_socket.ts": "after poll(2), or O_NONBLOCK",
   }],
-  [/sys\.epoll_pwait\b/, { "ffi/sys/connection_queue.ts": "a worker without a call; SIGTERM ends it" }],
+  [/sys\.epoll_wait\b/, { "ffi/sys/connection_queue.ts": "a worker without a call; SIGTERM ends it" }],
   [/sys\.flock\b/, { "ffi/sys/lock.ts": "a timer, or LOCK_NB: see lock_test.ts" }],
   [/sys\.waitid\b/, { "ffi/sys/process.ts": "WNOHANG" }],
   [/sys\.(read|write)\b/, {

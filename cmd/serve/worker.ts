@@ -39,9 +39,6 @@ import {
 /** Descriptors that the server gives. */
 const LISTENER = 3, TABLE = 4, NOTIFIER = 5;
 
-/** Also while the worker waits for a call. SIGTERM ends it there. */
-const BLOCKED_SIGNALS = [SIGHUP, SIGINT, SIGUSR2];
-
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
 
@@ -50,7 +47,7 @@ type RunProgram = CommandContext["runProgram"];
 /** Serves calls until SIGTERM, which never interrupts a call. */
 export async function serveCalls(options: WorkerOptions, runProgram: RunProgram): Promise<number> {
   // Before any thread starts: threads inherit it. A terminal's signals go to the server.
-  blockForGood([...BLOCKED_SIGNALS, SIGTERM]);
+  blockForGood([SIGHUP, SIGINT, SIGTERM, SIGUSR2]);
   sys.prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();
@@ -59,7 +56,7 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
   using home = openHome(locks.fd);
   const record = newWorkerRecord(process.pid);
   listenOn(LISTENER);
-  using queue = openConnectionQueue(LISTENER, SIGTERM, BLOCKED_SIGNALS);
+  using queue = openConnectionQueue(LISTENER, SIGTERM);
   setState(record, IDLE, options);
   notify();
   const warmBytes = privateBytes(process.pid);

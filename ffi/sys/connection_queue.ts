@@ -1,7 +1,8 @@
 import { ignoreErrors } from "./error.ts";
 import { type Descriptor, descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
-import { interruptedBy, newSigset } from "./signals.ts";
+import { openSignals } from "./signal_descriptor.ts";
+import { interruptedBy } from "./signals.ts";
 import { F_SETFL, O_CLOEXEC, O_NONBLOCK, POLLIN, SOCK_CLOEXEC } from "./uapi.ts";
 
 // linux/eventpoll.h
@@ -15,28 +16,28 @@ export interface ConnectionQueue extends Disposable {
 }
 
 /**
- * @param signal a blocked signal, which ends the process while it waits, and nowhere else
- * @param blocked the other signals that this thread blocks
- * @see epoll_pwait(2)
+ * @param signal ends the process while it waits, and nowhere else: from now on it is blocked
+ * @see epoll_wait(2)
  */
-export function openConnectionQueue(listener: number, signal: number, blocked: readonly number[]): ConnectionQueue {
+export function openConnectionQueue(listener: number, signal: number): ConnectionQueue {
   // Another process may take the connection first.
   sys.fcntl(listener, F_SETFL, O_NONBLOCK);
   const epoll = descriptor(sys.epoll_create1(O_CLOEXEC));
   // struct epoll_event { u32 events; u64 data; }: a connection wakes one process.
   sys.epoll_ctl(epoll.fd, EPOLL_CTL_ADD, listener, new Uint32Array([POLLIN | EPOLLEXCLUSIVE, 0, 0, 0]));
-  const mask = newSigset(blocked);
+  // A signal that interrupts epoll_wait(2) ends a process that a connection has just woken, and no other is woken for it.
+  const signals = openSignals([signal]);
+  sys.epoll_ctl(epoll.fd, EPOLL_CTL_ADD, signals.fd, new Uint32Array([POLLIN, 0, 0, 0]));
   const event = new Uint32Array(4);
   return {
     accept() {
       for (;;) {
-        // epoll_pwait(2) lets no signal through if a connection waits already.
         interruptedBy([signal], () => {});
-        sys.epoll_pwait(epoll.fd, event, 1, -1, mask);
+        sys.epoll_wait(epoll.fd, event, 1, -1);
         const fd = ignoreErrors(["EAGAIN"], () => sys.accept4(listener, null, null, SOCK_CLOEXEC));
         if (fd !== undefined) return descriptor(fd);
       }
     },
-    [Symbol.dispose]: () => epoll[Symbol.dispose](),
+    [Symbol.dispose]: () => [epoll, signals].forEach((file) => file[Symbol.dispose]()),
   };
 }

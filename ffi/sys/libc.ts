@@ -34,7 +34,7 @@ const SIGNATURES = {
   dup2: ["i32", "i32", "i32"],
   epoll_create1: ["i32", "i32"],
   epoll_ctl: ["i32", "i32", "i32", "i32", "ptr"],
-  epoll_pwait: ["i32", "i32", "ptr", "i32", "i32", "ptr"],
+  epoll_wait: ["i32", "i32", "ptr", "i32", "i32"],
   execvp: ["i32", "cstring", "ptr"],
   fchdir: ["i32", "i32"],
   fcntl: ["i32", "i32", "i32", "pointer"],
