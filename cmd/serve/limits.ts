@@ -9,7 +9,7 @@ export interface ServerLimits {
   readonly maxWorkerBytes: number;
   /** Calls of a worker between two looks at its memory, which take 0.3 ms. */
   readonly callsPerCheck: number;
-  /** Then a worker is replaced. */
+  /** Then a worker is replaced: memory of the runtime grows by 1 KB with each call. */
   readonly maxCalls: number;
 }
 
@@ -17,5 +17,5 @@ export const SERVER_LIMITS: ServerLimits = {
   extraWorkerIdleMs: 60_000,
   maxWorkerBytes: 100_000_000,
   callsPerCheck: 100,
-  maxCalls: 20_000,
+  maxCalls: 2000,
 };

@@ -7,7 +7,14 @@ import type { Network } from "../harness/networks.ts";
 import { requireSuccess, runSuccessfully, startProcess, waitForAny } from "../harness/process.ts";
 import { startShimServer } from "../harness/server.ts";
 import { type BenchRow, row } from "./table.ts";
-import { type BenchWorkspace, chainNetwork, newBenchContainer, REFERENCE_DIRECTORY } from "./workspace.ts";
+import {
+  type BenchWorkspace,
+  chainNetwork,
+  hostWithContainer,
+  newBenchContainer,
+  plainNetwork,
+  REFERENCE_DIRECTORY,
+} from "./workspace.ts";
 
 /** Several at a time, as on a busy node: what they share is shared. */
 const PROCESSES = 3;
@@ -27,6 +34,34 @@ export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
   return [
     ...rows,
     row("Peak RSS of a shim against the Go plugins", "times", shims, ["reference", references], { unit, atMost: 0.5 }),
+    ...serverMemory(bench),
+  ];
+}
+
+/** Of the server with its workers, all idle. */
+function serverMemory(bench: BenchWorkspace): readonly BenchRow[] {
+  using scope = new DisposableStack();
+  const own = { ...bench, scope };
+  const server = startShimServer(own);
+  const calls = bench.quick ? 100 : 10_000;
+  const megabytes = (): [number] => [server.status().privateBytes / 1e6];
+  const start = megabytes();
+  const { side } = hostWithContainer(own, server.exec, plainNetwork(bench, "memory3"));
+  const container = newBenchContainer(own, "c1", 1);
+  const after: [number][] = [];
+  for (let pair = 1; pair <= calls / 2; pair++) {
+    side.both(container);
+    if (pair === calls / 20 || pair === calls / 2) after.push(megabytes());
+  }
+  const [early = [0], late = [0]] = after;
+  const goal = { unit: "MB", atMost: 60 };
+  const count = (value: number) => value.toLocaleString("en");
+  return [
+    row("Private memory of a server that has served nothing", "alone", start, undefined, goal),
+    row(`The same after ${count(calls)} calls of bridge`, "alone", late, undefined, goal),
+    row("This against its memory after a tenth of them", "times", late, [`after ${count(calls / 10)}`, early], {
+      ...{ unit: "MB", atMost: 1.1 },
+    }),
   ];
 }
 
