@@ -11,3 +11,10 @@ test("formatTable() aligns columns, and prints a dash for nothing", () => {
 test("formatTable() lets no cell break its line or steer the terminal", () => {
   expect(formatTable(["A"], [["x\n\u001b[2Jy\u009b"]])).toBe("A\nx??[2Jy?\n");
 });
+
+test("formatTable() shortens the widest columns on a narrow terminal, and counts wide characters twice", () => {
+  const screen = { isTerminal: true, columns: 26, style: (_: unknown, text: string) => text };
+  expect(formatTable(["NAME", "ADDRESS"], [["漢字", "10.22.0.2/16,fd00::2/64"]], screen)).toBe(
+    "NAME  ADDRESS\n漢字  10.22.0.2/16,fd00::…\n",
+  );
+});

@@ -13,6 +13,7 @@ import {
   openRuntime,
 } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
+import { openScreen } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
 
 const HEADER = ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"];
@@ -35,7 +36,7 @@ const list: Command = {
     printStdout(
       input.has(JSON_OPTION.name)
         ? `${stringifyJson(attachments.map(jsonDocument), 4)}\n`
-        : formatTable(HEADER, attachments.map(tableRow)),
+        : formatTable(HEADER, attachments.map(tableRow), openScreen(1, context.env)),
     );
   },
 };
