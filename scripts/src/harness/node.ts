@@ -47,6 +47,10 @@ export function addNamespaces(names: readonly string[]): void {
   runShell(names.map((name) => `ip netns add ${name}; ip -n ${name} link set lo up`).join("\n"));
 }
 
+export function removeNamespaces(): void {
+  runShell("ip -all netns delete");
+}
+
 /** Does all jobs, so many at a time; each gets the number of its lane. */
 export async function runInLanes(count: number, jobs: readonly ((lane: number) => Promise<void>)[]): Promise<void> {
   const queue = [...jobs];

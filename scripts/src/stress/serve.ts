@@ -6,7 +6,7 @@ import { newNetworks, runCommand, WARM_INVOCATIONS } from "./run_command.ts";
 import { runRandom } from "./random.ts";
 import { runStart } from "./start.ts";
 import { newContainer } from "../harness/networks.ts";
-import { addNamespaces, clearNode } from "../harness/node.ts";
+import { addNamespaces, clearNode, removeNamespaces } from "../harness/node.ts";
 import * as inspect from "./inspect.ts";
 
 export interface ServeOptions {
@@ -30,6 +30,7 @@ export async function runServe(options: ServeOptions): Promise<readonly string[]
   const server = await startNodeServer();
   const problems: string[] = [];
   const runRound = async (round: number) => {
+    removeNamespaces();
     problems.push(...await runStart(count, rounds, newNetworks(true, WARM_INVOCATIONS)));
     const { served } = server.status();
     if (round === 0 && served < count) problems.push(`The server served ${served} calls only`);
@@ -90,7 +91,7 @@ async function runFlush(): Promise<readonly string[]> {
       if (verb === "add") runShell("nft flush ruleset");
     }
   }
-  runShell(containers.map(({ id }) => `ip netns del ${id}`).join("\n"));
+  removeNamespaces();
   return [...problems, ...inspect.findLeftovers([], [])];
 }
 
