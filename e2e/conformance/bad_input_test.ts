@@ -16,7 +16,8 @@ import {
 
 const FIXTURES = await loadFixtures();
 
-/** 10 MB take a second each. */
+/** 10 MB take a second each, and the same code reads them for all plugins. */
+const lengthFor = (type: string): number => type === "bridge" || type === "host-local" ? 10_000_000 : 100_000;
 const TIMEOUT_MS = 60_000;
 
 /** Links, addresses, routes, rules and files: all that a plugin could have left. */
@@ -107,7 +108,7 @@ everyPlugin("what is no JSON object has code 6", (type, node, _, options) => {
 });
 
 /** What is wrong in what every request has, and the code. */
-const SPOILED: readonly [object, number][] = [
+const spoiled = (length: number): readonly [object, number][] => [
   [{ name: undefined }, 7],
   [{ name: null }, 7],
   [{ name: "" }, 7],
@@ -115,16 +116,16 @@ const SPOILED: readonly [object, number][] = [
   [{ name: ["net"] }, 6],
   [{ name: "../net" }, 7],
   [{ name: "n\0t" }, 7],
-  [{ name: "n".repeat(10_000_000) + "/" }, 7],
+  [{ name: "n".repeat(length) + "/" }, 7],
   [{ cniVersion: 1 }, 6],
   [{ cniVersion: {} }, 6],
   [{ cniVersion: "1.1" }, 1],
   [{ cniVersion: "9.9.9" }, 1],
-  [{ cniVersion: "x".repeat(10_000_000) }, 1],
+  [{ cniVersion: "x".repeat(length) }, 1],
   [{ type: 1 }, 7],
   [{ prevResult: 1 }, 6],
   [{ prevResult: [] }, 6],
-  [{ prevResult: "x".repeat(10_000_000) }, 6],
+  [{ prevResult: "x".repeat(length) }, 6],
   [{ prevResult: { cniVersion: "7.0.0" } }, 6],
   [{ prevResult: { cniVersion: 1 } }, 6],
   [{ prevResult: { ips: {} } }, 6],
@@ -142,7 +143,7 @@ const SPOILED: readonly [object, number][] = [
   [{ dns: { nameservers: 1 } }, 7],
   [{ dns: { search: [null] } }, 7],
   [{ runtimeConfig: [] }, 7],
-  [{ runtimeConfig: "x".repeat(10_000_000) }, 7],
+  [{ runtimeConfig: "x".repeat(length) }, 7],
   [{ capabilities: { x: 1 } }, 7],
   [{ capabilities: [] }, 7],
 ];
@@ -150,7 +151,7 @@ const SPOILED: readonly [object, number][] = [
 everyPlugin(
   "a request with something of a wrong kind has the code of that, and an error of a bearable size",
   (type, node, config, options) => {
-    for (const [change, code] of SPOILED) {
+    for (const [change, code] of spoiled(lengthFor(type))) {
       const { exitCode, stdout } = node.call(type, "ADD", { ...config, ...change }, options);
       const error = JSON.parse(stdout);
       const what = JSON.stringify(change).slice(0, 80);
@@ -226,16 +227,16 @@ everyPlugin("text that is no UTF-8 has code 6", (type, node, config) => {
   }
 });
 
-everyPlugin("10 MB of anything end as one error", (type, node) => {
+everyPlugin("long text of any kind ends as one error", (type, node) => {
   for (const piece of ["[", '"\\', "x"]) {
-    const finished = execBytes(node, type, Buffer.from(piece.repeat(10_000_000 / piece.length)));
+    const finished = execBytes(node, type, Buffer.from(piece.repeat(lengthFor(type) / piece.length)));
     expect([errorOf(finished).code, finished.stdout.length < 2000]).toEqual([6, true]);
   }
 });
 
-everyPlugin("a request of 10 MB is one like others, one of 10,000 levels has code 6", (type, node, config) => {
+everyPlugin("a long request is one like others, one of 10,000 levels has code 6", (type, node, config) => {
   const request = JSON.stringify({ cniVersion: "1.1.0", name: "net", type, ...config, key: "KEY" });
-  const long = JSON.stringify("x".repeat(10_000_000));
+  const long = JSON.stringify("x".repeat(lengthFor(type)));
   expect(node.exec(type, "STATUS", request.replace('"KEY"', long))).toMatchObject({ exitCode: 0, stdout: "" });
   expect(errorOf(node.exec(type, "STATUS", request.replace('"KEY"', `${long},"name":"/"`))).code).toBe(7);
   const deep = `${"[".repeat(10_000)}${"]".repeat(10_000)}`;

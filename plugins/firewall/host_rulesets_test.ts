@@ -8,6 +8,7 @@ import { expect } from "bun:test";
 import { type ConnectivityHost, flowsOf, newConnectivityHost, without } from "../../testing/connectivity.ts";
 import { comparisonTest, ourPlugins, type PluginSet, referencePlugins } from "../../testing/reference_host.ts";
 import { foreignRuleset } from "../../testing/ruleset.ts";
+import { sampleOf } from "../../testing/sample.ts";
 
 /** A host by the commands that make its rules; `both` stands for iptables and ip6tables. */
 interface Host {
@@ -411,7 +412,7 @@ const HOSTS: readonly Host[] = [
   { name: "nft: policy drop after the ADD", after: inet(forward("", "drop")), cut: "all" },
 ];
 
-for (const { name, before = "", after = "", firewall, cut, cutByReference = cut, deviation } of HOSTS) {
+for (const { name, before = "", after = "", firewall, cut, cutByReference = cut, deviation } of sampleOf(HOSTS)) {
   comparisonTest(`${name}: ${deviation ?? "where the reference connects, so does this program"}`, async () => {
     const isBehind = flowsOf(cut).some((flow) => !flowsOf(cutByReference).includes(flow));
     expect(isBehind).toBe(deviation !== undefined);

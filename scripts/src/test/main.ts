@@ -1,6 +1,6 @@
 /**
  * The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. With
- * `--server`, it runs only the tests that call the compiled binary, all of them with a server.
+ * `--server`, it runs only the tests that call the compiled binary, all of them with a server. `--all` leaves no case out.
  *
  * @module
  */
@@ -8,6 +8,7 @@ import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { CHECKS, runCommandStep, runStep, verdictLine } from "../check/main.ts";
 import { runInLanes } from "../harness/node.ts";
+import { SAMPLE_VARIABLE } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
 import type { KernelChoice } from "../vm/kernel.ts";
 import { missingRequirement } from "../vm/main.ts";
@@ -30,9 +31,11 @@ const EXCLUSIVE_FILES: readonly string[] = [
 const [first] = process.argv.slice(2);
 const inVm = first === "--in-vm";
 const onlyServed = first === "--server";
-const words = process.argv.slice(inVm || onlyServed ? 3 : 2);
+const runsAll = first === "--all";
+const words = process.argv.slice(inVm || onlyServed || runsAll ? 3 : 2);
 const firstFlag = words.findIndex((word) => word.startsWith("-"));
 const [filters, flags] = firstFlag < 0 ? [words, []] : [words.slice(0, firstFlag), words.slice(firstFlag)];
+if (filters.length === 0 && !runsAll) process.env[SAMPLE_VARIABLE] = "3";
 const directory = newScratchDirectory();
 const scratch = directory.path;
 process.on("exit", () => directory[Symbol.dispose]());
