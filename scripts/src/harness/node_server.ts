@@ -16,6 +16,8 @@ export interface NodeServer {
   openDescriptors(): number;
   /** Starts another server, if this one has ended. @returns once it listens */
   restart(): Promise<void>;
+  /** Kills this server and starts another. @returns once it listens */
+  replaceKilled(): Promise<void>;
 }
 
 export async function startNodeServer(): Promise<NodeServer> {
@@ -33,6 +35,10 @@ export async function startNodeServer(): Promise<NodeServer> {
   };
   let child = start();
   await untilReady();
+  const startAgain = async () => {
+    child = start();
+    await untilReady();
+  };
   const workers = () =>
     readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").split(" ").slice(0, -1).map(Number);
   return {
@@ -46,8 +52,12 @@ export async function startNodeServer(): Promise<NodeServer> {
     async restart() {
       await Promise.race([child.exited, Bun.sleep(50)]);
       if (child.exitCode === null && child.signalCode === null) return;
-      child = start();
-      await untilReady();
+      await startAgain();
+    },
+    async replaceKilled() {
+      child.kill("SIGKILL");
+      await child.exited;
+      await startAgain();
     },
   };
 }

@@ -58,11 +58,11 @@ function killContinuously(server: NodeServer, random: RandomSource): AsyncDispos
   const loop = async () => {
     while (!isEnding) {
       await Bun.sleep(random.next() * 2 * KILL_INTERVAL_MS);
-      const isServer = random.next() < SERVER_SHARE;
-      if (isServer) servers++;
+      const worker = random.next() < SERVER_SHARE ? undefined : random.pick(server.workers());
+      if (worker === undefined) servers++;
       else workers++;
-      process.kill(isServer ? server.pid : random.pick(server.workers()) ?? server.pid, "SIGKILL");
-      await server.restart();
+      if (worker === undefined) await server.replaceKilled();
+      else process.kill(worker, "SIGKILL");
     }
   };
   const killing = loop();
