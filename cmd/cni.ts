@@ -1,16 +1,8 @@
 import { unblockSignals } from "../ffi/sys/signals.ts";
 import { printUncaughtError, runProgram } from "./program.ts";
+import { findWorkingDirectory } from "./working_directory.ts";
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
-
-/** Only relative paths need it, so its removal is no error. */
-function findWorkingDirectory(): string | undefined {
-  try {
-    return process.cwd();
-  } catch {
-    return undefined;
-  }
-}
 
 function exitWith(status: number): never {
   // A signal that ended an ADD was blocked until its error was printed; now it ends the process.

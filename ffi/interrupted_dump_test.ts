@@ -205,11 +205,10 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/file.ts": "is defined there",
   }],
   [/\bwriteAll\(/, {
-    "ffi/sys/stdio.ts": "who starts a plugin reads its answer",
+    "ffi/sys/stdio.ts": "who starts a plugin reads its answer, and what it says",
     "ffi/sys/atomic_file.ts": "ordinary files",
     "ffi/sys/atomic_install.ts": "ordinary files",
     "ffi/sys/file.ts": "ordinary files, /proc",
-    "plugins/lib/protocol/exec.ts": "who starts a plugin reads what it says",
     "cmd/serve/call_log.ts": "who starts the server reads what it says",
     "cmd/serve/worker.ts": "the server reads the pipe that wakes it",
   }],

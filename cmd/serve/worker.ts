@@ -3,7 +3,7 @@ import { enterNetns } from "../../ffi/netns.ts";
 import { copyDescriptor, type Descriptor, openFile, openReadWrite, writeAll } from "../../ffi/sys/file.ts";
 import { lockByte } from "../../ffi/sys/byte_lock.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { awaitReadable, sleep } from "../../ffi/sys/poll.ts";
 import { setCaller } from "../../ffi/sys/caller.ts";
 import {
   blockForGood,
@@ -20,6 +20,7 @@ import { listenOn } from "../../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import type { CommandContext } from "../command.ts";
+import { findWorkingDirectory } from "../working_directory.ts";
 import { type ShimCall, takeCall } from "./call.ts";
 import { logCall } from "./call_log.ts";
 import { namespacesOf } from "./caller.ts";
@@ -158,7 +159,7 @@ async function serveCall(
   using _lock = lockAttachment(call, home.locks);
   const status = await runProgram({
     ...call,
-    findWorkingDirectory: () => process.cwd(),
+    findWorkingDirectory,
     findParentPid: () => call.parentPid,
   });
   stopSignalOnInput(call.connection);
@@ -173,16 +174,20 @@ async function serveCall(
   log?.(status, performance.now() - startedAt);
 }
 
+/** As long as a cold command waits for a program that outlives its caller. */
+const LOCK_TIMEOUT_MS = 30_000;
+
 /**
- * Lets a DEL wait while the ADD of a killed caller is undone. Other plugins of the attachment are other locks: a plugin may
- * start a program that calls another.
+ * Lets a DEL wait while the ADD of a killed caller is undone. A call that has waited for long goes on without the lock,
+ * as without a server: the other one may wait for it. Other plugins of the attachment are other locks: a plugin may start
+ * a program that calls another.
  */
 function lockAttachment({ programName, env }: ShimCall, locks: number): Disposable | undefined {
   const { CNI_COMMAND, CNI_CONTAINERID, CNI_IFNAME } = env;
   if (programName === COMMAND_NAME || (CNI_COMMAND !== "ADD" && CNI_COMMAND !== "DEL")) return undefined;
   const hash = Bun.hash.wyhash([programName, CNI_CONTAINERID, CNI_IFNAME].join("\0"));
-  // The call has not begun: if its caller ends, so does this worker.
-  return lockByte(locks, hash >> 1n, (wait) => interruptedBy([SIGUSR2], wait));
+  // The call has not begun. SIGUSR2 says that its caller is gone, and kills this worker.
+  return lockByte(locks, hash >> 1n, LOCK_TIMEOUT_MS, (ms) => interruptedBy([SIGUSR2], () => sleep(ms)));
 }
 
 /** A caller that is gone counts like one that is told to end. */

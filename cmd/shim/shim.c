@@ -108,14 +108,17 @@ static const char *variable(char **envp, const char *name) {
   return "";
 }
 
+/* Only this process has the descriptor of a path such as /dev/fd/63 or /proc/self/fd/63. */
+static int is_own_descriptor(const char *path) { return contains(path, "/dev/fd/") || contains(path, "self/fd/"); }
+
 /* Whether the server takes such calls: those of plugins, and the commands of `cni run` for attachments. */
 static int is_served(char **argv, char **envp) {
   static const char *const commands[] = {"add", "del", "check", "gc", "status", "restore"};
+  if (is_own_descriptor(variable(envp, "CNI_NETNS"))) return 0;
   if (!equal(base_name(argv[0]), "cni")) return *variable(envp, "CNI_COMMAND");
   if (!argv[1] || !equal(argv[1], "run") || !argv[2]) return 0;
-  /* Only this process has the descriptor of a path such as /dev/fd/63 or /proc/self/fd/63. */
   for (char **word = argv + 2; *word; word++)
-    if (contains(*word, "/dev/fd/") || contains(*word, "self/fd/")) return 0;
+    if (is_own_descriptor(*word)) return 0;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (equal(argv[2], commands[i])) return 1;
   return 0;
@@ -209,6 +212,9 @@ static int commit(long server, const int *fds) {
   return sys(sendmsg, server, &header, MSG_NOSIGNAL) == 1;
 }
 
+/* What the caller has blocked. */
+static uint64_t inherited_mask;
+
 /* Blocks the signals that ask a process to end, without those that are ignored. */
 static uint64_t block_signals(void) {
   static const int signals[] = {SIGHUP, SIGINT, SIGTERM};
@@ -218,32 +224,30 @@ static uint64_t block_signals(void) {
     sys5(rt_sigaction, signals[i], 0, action, SIGSET_BYTES, 0);
     if (action[0] != (uint64_t)SIG_IGN) set |= 1ul << (signals[i] - 1);
   }
-  sys5(rt_sigprocmask, SIG_BLOCK, &set, 0, SIGSET_BYTES, 0);
+  sys5(rt_sigprocmask, SIG_BLOCK, &set, &inherited_mask, SIGSET_BYTES, 0);
   return set;
 }
 
-static void unblock_signals(uint64_t set) { sys5(rt_sigprocmask, SIG_UNBLOCK, &set, 0, SIGSET_BYTES, 0); }
-
-__attribute__((noreturn)) static void run_full_unblocked(char **argv, char **envp, uint64_t blocked) {
-  unblock_signals(blocked);
+__attribute__((noreturn)) static void run_full_unblocked(char **argv, char **envp) {
+  sys5(rt_sigprocmask, SIG_SETMASK, &inherited_mask, 0, SIGSET_BYTES, 0);
   run_full(argv, envp);
 }
 
 /* Ends as the signal asked. A second one ends this process at once, and the server goes on. */
 __attribute__((noreturn)) static void end_by(long signal, uint64_t blocked) {
-  unblock_signals(blocked);
+  sys5(rt_sigprocmask, SIG_UNBLOCK, &blocked, 0, SIGSET_BYTES, 0);
   sys(kill, sys(getpid, 0, 0, 0), signal, 0);
   quit(128 + signal);
 }
 
 /* Ends as the server says, or with an error if it ended before it could. */
 __attribute__((noreturn)) static void finish(long server, long signal, uint64_t blocked, char **argv, char **envp) {
-  int has_output = 0, is_unread = 0;
+  int has_output = 0, is_commit_unread = 0;
   for (;;) {
     unsigned char message[2] = {0, 0};
     long size = sys5(recvfrom, server, message, sizeof message, 0, 0);
     if (size < 0) { /* ECONNRESET: the server has not read the last message; its own come next. */
-      is_unread |= size == -ECONNRESET;
+      is_commit_unread |= size == -ECONNRESET;
       continue;
     }
     if (size > 0 && message[0] == OUTPUT) has_output = 1;
@@ -251,7 +255,7 @@ __attribute__((noreturn)) static void finish(long server, long signal, uint64_t 
     if (signal && (size <= 0 || message[1])) end_by(signal, blocked);
     if (size > 0) quit(message[1]);
     /* It was the commit: the call has not begun. */
-    if (is_unread) run_full_unblocked(argv, envp, blocked);
+    if (is_commit_unread) run_full_unblocked(argv, envp);
     fail(argv, envp, has_output, "11", "The server ended during this call, which may be half done: try again later");
   }
 }
@@ -264,7 +268,7 @@ void start(long *stack) {
   if (server < 0 || !is_offered(server, argc, argv, envp, fds)) run_full(argv, envp);
 
   uint64_t blocked = block_signals();
-  if (!commit(server, fds)) run_full_unblocked(argv, envp, blocked);
+  if (!commit(server, fds)) run_full_unblocked(argv, envp);
   /* Without POLLIN, this process sleeps until the server closes the connection, and reads all messages then. */
   struct pollfd ready[2] = {{(int)server, 0, 0},
                             {(int)sys5(signalfd4, -1, &blocked, SIGSET_BYTES, SFD_CLOEXEC, 0), POLLIN, 0}};

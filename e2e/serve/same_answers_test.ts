@@ -5,7 +5,13 @@
  * @module
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type FinishedProcess, type ProcessStart, runPlugin } from "../../testing/binary.ts";
+import {
+  ENGINE_ENV,
+  type FinishedProcess,
+  finishedProcess,
+  type ProcessStart,
+  runPlugin,
+} from "../../testing/binary.ts";
 import {
   type ConformanceNode,
   newConformanceNode,
@@ -69,4 +75,36 @@ describe.each(SUPPORTED_PLUGINS.map((type) => ({ type })))("$type", ({ type }) =
     for (const start of starts) expect(runServed(type, start)).toEqual(runAlone(type, start));
     await until(() => server.status().served - before === starts.length);
   });
+});
+
+/** Paths of namespaces that lead to the caller, where descriptor 5 is the container's. */
+const OWN_PATHS = [
+  "/dev/fd/5",
+  "/proc/self/fd/5",
+  "/proc//self/fd/5",
+  "//proc/self/fd/../ns/net",
+  "/proc/thread-self/ns/net",
+];
+
+test.each(OWN_PATHS)("a namespace at %s is that of the caller", (path) => {
+  const answers = [runServed, runAlone].map((run) => {
+    using node = newConformanceNode();
+    const env = { CNI_COMMAND: "ADD", CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: path };
+    const wrapper = ["sh", "-c", `exec "$@" 5<${node.container.path}`, "sh"];
+    const stdin = '{"cniVersion":"1.1.0","name":"net","type":"dummy","ipam":{}}';
+    return withoutRandomness(JSON.stringify(node.host.run(() => run("loopback", { env, stdin, wrapper }))), node);
+  });
+  expect(answers[0]).toBe(answers[1]!);
+});
+
+test("commands in a directory that was removed answer the same", () => {
+  const removed = ["sh", "-c", 'cd "$(mktemp -d)" && rmdir "$PWD" && exec "$@"', "sh"];
+  for (const words of [["del", "default", "nosuch"], ["add", "default", "nosuch"], ["del", "./x.conf", "nosuch"]]) {
+    const answers = [`${server.bin}/cni`, `${server.bin}/cni-full`].map((program) => {
+      const directories = ["--conf-dir", "/nosuch", "--cache-dir", server.bin + "-cache"];
+      const argv = [...removed, program, "run", ...words, ...directories];
+      return finishedProcess(Bun.spawnSync(argv, { env: { ...ENGINE_ENV, ...server.env }, stdin: "ignore" }));
+    });
+    expect(answers[0]).toEqual(answers[1]!);
+  }
 });

@@ -3,22 +3,35 @@ import { sys } from "./libc.ts";
 
 // linux/fcntl.h
 const F_OFD_SETLK = 37;
-const F_OFD_SETLKW = 38;
 const F_WRLCK = 1n;
 const F_UNLCK = 2n;
+/** fcntl(2) has no timeout. Only a call after a killed ADD waits. */
+const RETRY_INTERVAL_MS = 10;
 
 /**
- * Locks one byte of a file, which need not exist, until the scope ends. Waits for others that opened the file themselves.
+ * Locks one byte of a file until the scope ends, also behind the file's end. Waits for others that opened the file
+ * themselves.
  *
- * @param wait calls a function that may wait forever
+ * @param sleep waits between attempts, for so many milliseconds
+ * @returns `undefined` after the timeout
  * @see fcntl(2) "Open file description locks"
  */
-export function lockByte(fd: number, offset: bigint, wait: (call: () => void) => void): Disposable {
-  const lock = (command: number) => void sys.fcntl(fd, command, newFlock(F_WRLCK, offset));
-  const isFree = ignoreErrors(["EAGAIN", "EACCES"], () => (lock(F_OFD_SETLK), true));
-  if (!isFree) wait(() => lock(F_OFD_SETLKW));
+export function lockByte(
+  fd: number,
+  offset: bigint,
+  timeoutMs: number,
+  sleep: (ms: number) => void,
+): Disposable | undefined {
+  const deadline = performance.now() + timeoutMs;
+  while (!tryLock(fd, offset)) {
+    if (performance.now() > deadline) return undefined;
+    sleep(RETRY_INTERVAL_MS);
+  }
   return { [Symbol.dispose]: () => void sys.fcntl(fd, F_OFD_SETLK, newFlock(F_UNLCK, offset)) };
 }
+
+const tryLock = (fd: number, offset: bigint): boolean =>
+  ignoreErrors(["EAGAIN", "EACCES"], () => sys.fcntl(fd, F_OFD_SETLK, newFlock(F_WRLCK, offset))) !== undefined;
 
 /** struct flock { short l_type, l_whence; off_t l_start, l_len; pid_t l_pid; } */
 function newFlock(type: bigint, offset: bigint): BigInt64Array {

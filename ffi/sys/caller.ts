@@ -24,5 +24,5 @@ export function setCaller(newCaller: RemoteCaller | undefined): void {
 
 /** Where a path of the caller leads from here: `/proc/self` is another process. */
 export function resolveCallerPath(path: string): string {
-  return caller ? path.replace(/^\/proc\/(self|thread-self)(?=\/)/, `/proc/${caller.pid}`) : path;
+  return caller ? path.replace(/^\/+proc\/+(self|thread-self)(?=\/)/, `/proc/${caller.pid}`) : path;
 }

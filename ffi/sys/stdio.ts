@@ -1,5 +1,5 @@
 /** Standard streams by system calls, without loading anything. @module */
-import { SystemError, withPurpose } from "./error.ts";
+import { ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
 import { readAll, readAvailable, writeAll } from "./file.ts";
 import { awaitReadable } from "./poll.ts";
 import { findCaller } from "./caller.ts";
@@ -19,6 +19,8 @@ export function readStdin(): string {
 
 /** VERSION waits this long for a slow writer. */
 const STDIN_WAIT_MS = 50;
+/** Characters. Only its `cniVersion` counts. */
+const MAX_VERSION_REQUEST = 1024 * 1024;
 
 /** May be empty. A terminal is not read. */
 export function readAvailableStdin(): string {
@@ -29,8 +31,8 @@ export function readAvailableStdin(): string {
       const part = readAvailable(0);
       if (part.length === 0) break;
       text += decoder.decode(part, { stream: true });
-      // One JSON document is enough; a writer may keep its end open.
-      if (text.trimEnd().endsWith("}")) break;
+      // One JSON document is enough; a writer may keep its end open, or never stop.
+      if (text.trimEnd().endsWith("}") || text.length > MAX_VERSION_REQUEST) break;
     }
   } catch {
     // Closed or unreadable.
@@ -69,18 +71,28 @@ export function printFinalError(text: string): void {
   }
 }
 
+/** What another program wrote. A closed standard error is no failure. */
+export function copyToStderr(bytes: Uint8Array): void {
+  ignoreSystemErrors(() => writeForCaller(2, bytes));
+}
+
 /** Without executable memory there are no system calls; the error that says so uses `fallback`. */
 function writeOrFallback(fd: number, text: string, fallback: (text: string) => void): void {
   try {
-    const caller = findCaller();
-    let bytes = new TextEncoder().encode(text);
-    for (; caller && bytes.length > 0; bytes = bytes.subarray(PIPE_BUF)) {
-      caller.awaitWritable(fd);
-      writeAll(fd, bytes.subarray(0, PIPE_BUF));
-    }
-    writeAll(fd, bytes);
+    writeForCaller(fd, new TextEncoder().encode(text));
   } catch (error) {
     if (error instanceof SystemError) throw error;
     fallback(text.trimEnd());
   }
+}
+
+/** @throws {SystemError} `EINTR` if a worker's caller ends meanwhile */
+function writeForCaller(fd: number, bytes: Uint8Array): void {
+  const caller = findCaller();
+  let rest = bytes;
+  for (; caller && rest.length > 0; rest = rest.subarray(PIPE_BUF)) {
+    caller.awaitWritable(fd);
+    writeAll(fd, rest.subarray(0, PIPE_BUF));
+  }
+  writeAll(fd, rest);
 }

@@ -1,7 +1,7 @@
 /** Communication with a child program, bounded in time and size whatever it and its children do. @module */
 import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
-import { areSignalsBlocked, takePendingSignal, takeTerminalSignal } from "./signals.ts";
+import { areSignalsBlocked, takePendingSignal, takeTerminalSignal, withSignalsUnblocked } from "./signals.ts";
 import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal } from "./process.ts";
 import { PIPE_BUF, POLLIN, POLLOUT, SIGKILL, SIGTERM } from "./uapi.ts";
 
@@ -133,7 +133,10 @@ function pollOnce(handlers: Map<number, ReadyHandler>, { child, nextDeadline, ha
   const remainingMs = Math.max(0, Math.min(nextDeadline - performance.now(), 2 ** 30));
   const lacksPidfd = child.pidfd < 0 && !hasExited;
   const intervalMs = lacksPidfd ? EXIT_POLL_MS : areSignalsBlocked() ? SIGNAL_POLL_MS : Infinity;
-  sys.poll(pollfds, handlers.size, Math.ceil(Math.min(remainingMs, intervalMs)));
+  const poll = () => sys.poll(pollfds, handlers.size, Math.ceil(Math.min(remainingMs, intervalMs)));
+  // Where nothing is to be undone, a signal ends this process, also if it serves the caller of another.
+  if (areSignalsBlocked()) poll();
+  else withSignalsUnblocked(poll);
   for (index = 0; index < pollfds.length; index += 2) {
     const fd = pollfds[index]!;
     const revents = pollfds[index + 1]! >> 16;

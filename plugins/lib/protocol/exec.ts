@@ -2,8 +2,8 @@
 import { communicate, type SubprocessResult } from "../../../ffi/sys/subprocess.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { hasProgramMark } from "../../../ffi/sys/program_mark.ts";
+import { copyToStderr } from "../../../ffi/sys/stdio.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
-import { writeAll } from "../../../ffi/sys/file.ts";
 import { sleep } from "../../../ffi/sys/poll.ts";
 import { type FileStat, findStat } from "../../../ffi/sys/stat.ts";
 import { type ChildProcess, startProgram } from "../../../ffi/sys/process.ts";
@@ -214,7 +214,7 @@ function jsonMember(text: string, name: string): unknown {
 export function execPlugin(
   path: string,
   call: ProgramCall,
-  { timeoutMs, maxTimeoutMs = PLUGIN_TIMEOUT_MS, onStderr = writeToStderr }: ExecOptions = {},
+  { timeoutMs, maxTimeoutMs = PLUGIN_TIMEOUT_MS, onStderr = copyToStderr }: ExecOptions = {},
 ): ProgramOutput {
   const deadline = performance.now() + Math.min(timeoutMs ?? maxTimeoutMs, maxTimeoutMs);
   const ownProcessGroup = timeoutMs !== undefined;
@@ -292,15 +292,6 @@ function stoppedError(
     ? "this process was asked to end"
     : `it did not end within ${timeoutMs ?? PLUGIN_TIMEOUT_MS} ms`;
   return new CniError(Code.TryAgainLater, `Cannot wait for plugin "${path}": ${reason}`, { details });
-}
-
-/** A closed standard error must not fail the call. */
-function writeToStderr(bytes: Uint8Array): void {
-  try {
-    writeAll(2, bytes);
-  } catch (error) {
-    if (!(error instanceof SystemError)) throw error;
-  }
 }
 
 /** Keeps one byte more than is shown, to detect truncation. */
