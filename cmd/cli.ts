@@ -168,7 +168,7 @@ async function commandWords(
   const { arguments: specs } = command;
   const missing = specs.find(({ optional }, i) => !optional && !words[i]);
   if (missing) throw new UsageError(`"${name}" needs ${missing.name}, ${missing.help}`);
-  if (words.length <= specs.length || specs.at(-1)?.repeated) return words;
+  if (words.length <= specs.length || specs.at(-1)?.repeated || specs.at(-1)?.several) return words;
   const surplus = words.slice(specs.length);
   if (groups.some(({ ignoresSurplus }) => ignoresSurplus)) {
     printStderr(`cni: Ignoring what follows the arguments: "${surplus.join(" ")}"`);

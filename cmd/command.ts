@@ -32,6 +32,8 @@ export interface ArgumentSpec {
   readonly optional?: true;
   /** Only the last: it takes all further words, also options, for another program. */
   readonly repeated?: true;
+  /** Only the last: it takes all further words. Options may stand between them. */
+  readonly several?: true;
 }
 
 export interface Example {

@@ -6,8 +6,8 @@ const EXIT_STATUS = "exit status: 0 success, 1 failure, 2 wrong command line";
 
 /** `NETWORK [NETNS]` */
 export function formatUsage(specs: readonly ArgumentSpec[]): string {
-  return specs.map(({ name, optional, repeated }) => {
-    const text = repeated ? `${name}…` : name;
+  return specs.map(({ name, optional, repeated, several }) => {
+    const text = repeated || several ? `${name}…` : name;
     return optional ? `[${text}]` : text;
   }).join(" ");
 }

@@ -11,16 +11,18 @@ export type ValueName =
     | "COMMAND"
     | "DIR"
     | "DIRS"
+    | "DRIVER"
     | "FORMAT"
     | "ID"
     | "ID[/IFNAME]"
     | "IFNAME"
     | "IP"
     | "JSON"
+    | "K=V"
     | "K=V;K=V"
     | "MAC"
   )
-  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "TIME");
+  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "SUBNET" | "TIME");
 
 export interface OptionSpec {
   /** `conf-dir` */

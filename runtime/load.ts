@@ -156,11 +156,15 @@ function warnOfDuplicateKeys(
 }
 
 /** Lists first, then by bytes as in libcni: `10-a` before `9-b`. */
-function listConfFiles(directory: string): string[] {
+export function listConfFiles(directory: string): string[] {
   const names = sortedByBytes(findEntryNames(directory) ?? []);
   const lists = names.filter((name) => name.endsWith(".conflist"));
-  const singleFiles = names.filter((name) => /\.(conf|json|jsonc)$/.test(name));
+  const singleFiles = names.filter((name) => isConfFileName(name) && !name.endsWith(".conflist"));
   return [...lists, ...singleFiles].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
+}
+
+export function isConfFileName(name: string): boolean {
+  return /\.(conflist|conf|json|jsonc)$/.test(name);
 }
 
 /** Of `DIR/NAME/*.conf` (SPEC §Network configuration format, loadOnlyInlinedPlugins). */

@@ -73,8 +73,12 @@ export function loadRequested(
   context: CliContext,
   logDuplicates = false,
 ): NetworkConfigList {
-  const directory = absolutePath(options.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d", context);
-  return loadNetwork(word, { directory, log, logDuplicates });
+  return loadNetwork(word, { directory: confDirectory(options, context), log, logDuplicates });
+}
+
+/** Absolute. @throws {UsageError} */
+export function confDirectory(options: ParsedOptions, context: CliContext): string {
+  return absolutePath(options.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d", context);
 }
 
 /** Not a path or `-`. */

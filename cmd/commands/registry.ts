@@ -6,6 +6,7 @@ export const CNI: CommandGroup = {
   commands: {
     run: () => import("./run.ts"),
     netns: () => import("./netns.ts"),
+    network: () => import("./network.ts"),
     install: () => import("./install.ts"),
     uninstall: () => import("./uninstall.ts"),
     serve: () => import("./serve.ts"),

@@ -25,11 +25,11 @@ export interface Screen {
 }
 
 /**
- * The screen behind standard output (1) or standard error (2).
+ * The screen behind standard output (1) or standard error (2), or the terminal that standard input (0) is.
  *
  * @param env `NO_COLOR` and `TERM=dumb` turn colour off, see https://no-color.org
  */
-export function openScreen(fd: 1 | 2, env: Readonly<Record<string, string | undefined>>): Screen {
+export function openScreen(fd: 0 | 1 | 2, env: Readonly<Record<string, string | undefined>>): Screen {
   // struct winsize { unsigned short ws_row, ws_col, ws_xpixel, ws_ypixel; }
   const size = new Uint16Array(4);
   const isTerminal = ignoreSystemErrors(() => sys.ioctl(fd, TIOCGWINSZ, size)) !== undefined;

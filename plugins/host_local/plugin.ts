@@ -28,7 +28,7 @@ import { findKey, type Infer, isJsonObject, type JsonObject, knownKeys, lazy, wi
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
 /** DEL must work with invalid ranges, so each command reads other keys only as needed. */
-const dataDirConfig = lazy(() =>
+export const dataDirConfig = lazy(() =>
   knownKeys({
     ipam: withDefault(knownKeys({ dataDir: withDefault(pathWithoutNul, DEFAULT_DATA_DIR) }), {
       dataDir: DEFAULT_DATA_DIR,

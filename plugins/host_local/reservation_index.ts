@@ -109,7 +109,7 @@ function createIndex(
 }
 
 /** Beside the directory, because the reference plugin reads all files in it. No network's name begins with a dot. */
-function indexPath(directory: string): string {
+export function indexPath(directory: string): string {
   const slash = directory.lastIndexOf("/") + 1;
   return `${directory.slice(0, slash)}.${directory.slice(slash)}.index`;
 }

@@ -63,8 +63,15 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
   {
+    path: "runtime/networks/",
+    imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/bridge/", "plugins/host_local/", "runtime/"],
+  },
+  {
     path: "cmd/",
-    imports: [...PLUGIN_LIB, "plugins/*", "plugins/registry.ts", ...PUBLIC_RUNTIME, "type:runtime/"],
+    imports: [
+      ...[...PLUGIN_LIB, "plugins/*", "plugins/registry.ts", ...PUBLIC_RUNTIME, "type:runtime/"],
+      ...["runtime/networks/"],
+    ],
     packages: ["bun"],
   },
 ];

@@ -1,0 +1,17 @@
+import type { CommandGroup } from "../command.ts";
+
+const network: CommandGroup = {
+  name: "network",
+  summary: "create, show and remove networks",
+  description: 'As "podman network" and "nerdctl network". Without a command, lists them.',
+  commands: {
+    create: () => import("./network/create.ts"),
+    ls: () => import("./network/ls.ts"),
+    inspect: () => import("./network/inspect.ts"),
+    rm: () => import("./network/rm.ts"),
+    prune: () => import("./network/prune.ts"),
+  },
+  aliases: { list: "ls", remove: "rm", del: "rm", delete: "rm", add: "create" },
+  defaultCommand: "ls",
+};
+export default network;

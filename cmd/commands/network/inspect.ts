@@ -1,0 +1,77 @@
+import { printStdout } from "../../../ffi/sys/stdio.ts";
+import { loadPlugins } from "../../../plugins/registry.ts";
+import { findNetwork } from "../../../runtime/networks/find.ts";
+import { type InspectedAttachment, type InspectedNetwork, inspectNetwork } from "../../../runtime/networks/inspect.ts";
+import { stringifyJson } from "../../../spec/jsonc.ts";
+import {
+  CACHE_DIR_OPTION,
+  CONF_DIR_OPTION,
+  confDirectory,
+  JSON_OPTION,
+  log,
+  openRuntime,
+} from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+import { openScreen, type Screen } from "../../output/screen.ts";
+import { alignColumns, formatTable } from "../../output/table.ts";
+import { formatCount } from "../../output/network.ts";
+import { NETWORKS_ARGUMENT } from "../../arguments/network.ts";
+
+const ATTACHMENT_HEADER = ["CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "PORTS", "NAMESPACE", "REASON"];
+const REQUEST_HEADER = ["PLUGIN", "REQUEST AT ADD"];
+
+const inspect: Command = {
+  name: "inspect",
+  summary: "show a network: its file, what its plugins get, and what is attached with which ports",
+  arguments: [NETWORKS_ARGUMENT],
+  options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
+  examples: [{ command: "cni network inspect default --json", about: "the built-in network, for programs" }],
+  async run(input, context) {
+    const runtime = openRuntime(input, context);
+    await loadPlugins();
+    const directory = confDirectory(input, context);
+    const networks = input.words.map((word) =>
+      inspectNetwork(runtime, findNetwork(runtime, directory, word, log), log)
+    );
+    const screen = openScreen(1, context.env);
+    printStdout(
+      input.has(JSON_OPTION.name)
+        ? `${stringifyJson(networks, 4)}\n`
+        : networks.map((network) => formatNetwork(network, screen)).join("\n"),
+    );
+  },
+};
+export default inspect;
+
+function formatNetwork(network: InspectedNetwork, screen: Screen): string {
+  const { name, file = "(none)", driver, cniVersion, pools, attachments, otherUsers } = network;
+  const facts = [
+    ["Network", name],
+    ["File", file],
+    ["Version", cniVersion],
+    ["Driver", driver],
+    ...pools.map(({ subnets, gateways, used, free }) => [
+      "Addresses",
+      `${subnets.join(", ")}: ${formatCount(used)} used, ${formatCount(free)} free; gateway ${gateways.join(", ")}`,
+    ]),
+    ...otherUsers.map(({ containerId, ifname, evidence }) => [
+      "Also used by",
+      `container "${containerId}"${ifname === undefined ? "" : `, "${ifname}"`}: ${evidence}, but no attachment`,
+    ]),
+  ];
+  const requests = network.requests.map(({ type, request }) => [type, stringifyJson(request)]);
+  return [
+    alignColumns(facts).map((line) => `${line.replace(/\p{Cc}/gu, "?")}\n`).join(""),
+    formatTable(REQUEST_HEADER, requests, screen),
+    formatTable(ATTACHMENT_HEADER, attachments.map(attachmentRow), screen),
+  ].join("\n");
+}
+
+function attachmentRow(
+  { containerId, ifname, state, addresses, portMappings, netns = "", reason = "" }: InspectedAttachment,
+): string[] {
+  const ports = portMappings.map(({ hostIP, hostPort, containerPort, protocol = "tcp" }) =>
+    `${hostIP ? `${hostIP}:` : ""}${hostPort}->${containerPort}/${protocol}`
+  );
+  return [containerId, ifname, state, addresses.join(", "), ports.join(", "), netns, reason];
+}

@@ -1,0 +1,56 @@
+import { printStderr, printStdout } from "../../../ffi/sys/stdio.ts";
+import { loadPlugins } from "../../../plugins/registry.ts";
+import { findUnusedNetworks, type UnusedNetwork } from "../../../runtime/networks/prune.ts";
+import { removeNetworks } from "../../../runtime/networks/remove.ts";
+import { subnetsOfConfiguration } from "../../../runtime/networks/subnets.ts";
+import { stringifyJson } from "../../../spec/jsonc.ts";
+import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+import { UsageError } from "../../options.ts";
+import { confirm } from "../../output/confirm.ts";
+import { openScreen } from "../../output/screen.ts";
+import { formatTable } from "../../output/table.ts";
+import { formatRemoved } from "../../output/network.ts";
+
+const HEADER = ["UNUSED NETWORK", "SUBNETS", "FILE"];
+
+const prune: Command = {
+  name: "prune",
+  summary: 'remove all networks of "network create" that no container uses, after listing them',
+  description:
+    `Networks of other programs stay without --all: an engine may rely on one before its first container runs.`,
+  arguments: [],
+  options: [
+    { name: "all", help: "also networks that other programs or people configured" },
+    { name: "yes", short: "y", help: "do not ask" },
+    ...RUNTIME_OPTIONS.filter(({ name }) => name !== JSON_OPTION.name),
+    { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` },
+  ],
+  examples: [{ command: "cni network prune --yes", about: "remove them without a question, as in a script" }],
+  async run(input, context) {
+    const runtime = openRuntime(input, context);
+    await loadPlugins();
+    const directory = confDirectory(input, context);
+    const unused = findUnusedNetworks(runtime, directory, input.has("all"), log);
+    const isJson = input.has(JSON_OPTION.name);
+    if (unused.length > 0) {
+      const table = formatTable(HEADER, unused.map(tableRow), openScreen(isJson ? 2 : 1, context.env));
+      if (isJson) printStderr(table.trimEnd());
+      else printStdout(table);
+    } else if (!isJson) log("There is no unused network");
+    const isConfirmed = unused.length === 0 || input.has("yes") || askToRemove(unused.length);
+    const removed = isConfirmed ? removeNetworks(unused, { runtime, directory, log }, false) : [];
+    printStdout(isJson ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
+  },
+};
+export default prune;
+
+function askToRemove(count: number): boolean {
+  const answer = confirm(count === 1 ? "Remove this network?" : `Remove these ${count} networks?`);
+  if (answer !== undefined) return answer;
+  throw new UsageError('"network prune" asks before it removes anything: without a terminal, give --yes');
+}
+
+function tableRow({ list, file }: UnusedNetwork): string[] {
+  return [list.name, subnetsOfConfiguration(list).join(", "), file];
+}

@@ -1,0 +1,31 @@
+import { printStdout } from "../../../ffi/sys/stdio.ts";
+import { loadPlugins } from "../../../plugins/registry.ts";
+import { findNetwork } from "../../../runtime/networks/find.ts";
+import { removeNetworks } from "../../../runtime/networks/remove.ts";
+import { stringifyJson } from "../../../spec/jsonc.ts";
+import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+import { NETWORKS_ARGUMENT } from "../../arguments/network.ts";
+import { formatRemoved } from "../../output/network.ts";
+
+const rm: Command = {
+  name: "rm",
+  summary: "remove networks that no container uses",
+  description: `Removes the configuration, the bridge unless something else uses it, rules, and host-local's state.`,
+  arguments: [NETWORKS_ARGUMENT],
+  options: [
+    { name: "force", help: "detach its containers first, and go on after failures" },
+    ...RUNTIME_OPTIONS.filter(({ name }) => name !== JSON_OPTION.name),
+    { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` },
+  ],
+  examples: [{ command: "cni network rm web --force", about: "detach all containers of a network, and remove it" }],
+  async run(input, context) {
+    const runtime = openRuntime(input, context);
+    await loadPlugins();
+    const directory = confDirectory(input, context);
+    const networks = [...new Set(input.words)].map((word) => findNetwork(runtime, directory, word, log));
+    const removed = removeNetworks(networks, { runtime, directory, log }, input.has("force"));
+    printStdout(input.has(JSON_OPTION.name) ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
+  },
+};
+export default rm;

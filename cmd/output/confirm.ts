@@ -1,0 +1,15 @@
+import { readAvailable } from "../../ffi/sys/file.ts";
+import { openScreen } from "./screen.ts";
+import { printStderr } from "../../ffi/sys/stdio.ts";
+
+/** Asks on a terminal. @returns `undefined` if standard input is none, so that nobody can answer */
+export function confirm(question: string): boolean | undefined {
+  if (!openScreen(0, {}).isTerminal) return undefined;
+  printStderr(`${question} [y/N]`);
+  return /^y(es)?$/i.test(readLine().trim());
+}
+
+/** A terminal gives a line at a time, or the end of the file. */
+function readLine(): string {
+  return new TextDecoder().decode(readAvailable(0));
+}

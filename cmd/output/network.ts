@@ -1,0 +1,21 @@
+import type { RemovedNetwork } from "../../runtime/networks/remove.ts";
+import type { AddressPool } from "../../plugins/host_local/network_directory.ts";
+
+/** Numbers of IPv6 subnets are longer than a column. */
+export function formatCount(count: number): string {
+  return count < 1e9 ? String(count) : `2^${Math.round(Math.log2(count))}`;
+}
+
+/** `250, 2^64` */
+export function formatPools(pools: readonly AddressPool[], numberOf: (pool: AddressPool) => number): string {
+  return pools.map((pool) => formatCount(numberOf(pool))).join(", ");
+}
+
+/** `web: removed the bridge "cni-web"` */
+export function formatRemoved(networks: readonly RemovedNetwork[]): string {
+  return networks.flatMap(({ name, steps }) =>
+    steps.map(({ description }) =>
+      `${name}: ${description.replace("remove ", "removed ").replace("detach ", "detached ")}\n`
+    )
+  ).join("");
+}

@@ -1,0 +1,65 @@
+/** What host-local keeps for a network, for commands that show and remove networks. */
+import type { Cidr, Ip } from "../../ffi/address.ts";
+import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
+import { removeFile } from "../../ffi/sys/file.ts";
+import type { PluginConfig } from "../../spec/plugin_config.ts";
+import { parseHostLocalConfig } from "./config.ts";
+import { type Holder, type Inventory, listHeldAddresses, readInventory } from "./inventory.ts";
+import { dataDirConfig } from "./plugin.ts";
+import { capacityOf, findRangeOf, type RangeSet } from "./ranges.ts";
+import { findEarlierBootAddresses } from "./recovery.ts";
+import { indexPath } from "./reservation_index.ts";
+import { isNetworkDirectory, lockStore } from "./reservation_store.ts";
+
+/** Ranges that together give a container one address. */
+export interface AddressPool {
+  readonly subnets: readonly Cidr[];
+  /** One for each subnet. */
+  readonly gateways: readonly Ip[];
+  /** Reserved addresses. */
+  readonly used: number;
+  /** Addresses that a container can still get. Beyond 2^53, the last digits are lost. */
+  readonly free: number;
+}
+
+/** @throws {ConfigError} if it has no usable data directory */
+export function networkDirectoryOf({ raw, name }: PluginConfig): string {
+  return `${dataDirConfig.parse(raw).ipam.dataDir}/${name}`;
+}
+
+/** @throws {ConfigError} if the ranges cannot be used */
+export function readAddressPools(config: PluginConfig): AddressPool[] {
+  const { holders } = readInventory(networkDirectoryOf(config));
+  return parseHostLocalConfig(config).sets.map((set) => describePool(set, holders));
+}
+
+function describePool(set: RangeSet, holders: Inventory["holders"]): AddressPool {
+  const isAllocatable = (address: Ip) => (findRangeOf(set, address)?.gateway ?? address) !== address;
+  const used = [...holders.keys()].filter(isAllocatable).length;
+  return {
+    subnets: set.ranges.map(({ subnet }) => subnet),
+    gateways: set.ranges.map(({ gateway }) => gateway),
+    used,
+    free: Number(capacityOf(set) - BigInt(used)),
+  };
+}
+
+/** Holders of addresses that were reserved in this boot. */
+export function listHolders(directory: string): Holder[] {
+  const inventory = readInventory(directory);
+  const earlier = new Set(findEarlierBootAddresses(directory, inventory).map(({ address }) => address));
+  return listHeldAddresses(inventory).filter(({ address }) => !earlier.has(address)).map(({ holder }) => holder);
+}
+
+/** Removes the directory unless an address is reserved. @throws {SystemError} */
+export function removeNetworkDirectory(directory: string, log: (message: string) => void): void {
+  if (!isNetworkDirectory(directory, log)) return;
+  using store = lockStore(directory, log);
+  const { holders } = store.list();
+  if (holders.size > 0) return log(`"${directory}" stays: ${holders.size} addresses in it are reserved`);
+  for (const name of findEntryNames(directory) ?? []) {
+    if (/^(lock|last_reserved_ip\.\d+|\..*)$/.test(name)) removeFile(`${directory}/${name}`);
+  }
+  removeFile(indexPath(directory));
+  removeEmptyDirectory(directory);
+}

@@ -1,0 +1,100 @@
+import { ipOf } from "../../ffi/address.ts";
+import { currentNetns, type Netns } from "../../ffi/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
+import { RT_SCOPE_LINK } from "../../ffi/route/uapi.ts";
+import { type BridgeConfig, bridgeConfig, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
+import { readAddressPools } from "../../plugins/host_local/network_directory.ts";
+import { removeLinkIfPresent } from "../../plugins/lib/links/container_link.ts";
+import { parseAlias } from "../../plugins/lib/protocol/owner.ts";
+import { derivePluginConfig, type NetworkConfigList } from "../../spec/network_config_list.ts";
+import { findValue } from "../../spec/schema.ts";
+import type { ConfiguredNetwork, NetworkFile } from "./network_files.ts";
+import type { RemovalEffect } from "./removal_effect.ts";
+import { hostLocalConfigs } from "./users.ts";
+
+type Log = (message: string) => void;
+
+/** Bridges that nothing but this network uses. Why another one stays is logged. */
+export function planBridgeRemoval(
+  { list }: ConfiguredNetwork,
+  others: readonly NetworkFile[],
+  log: Log,
+): RemovalEffect[] {
+  using host = currentNetns();
+  return bridgeConfigsOf(list).flatMap((config) => {
+    const device = link.find(host.route, config.bridge);
+    if (!device || !bridgeKind.of(device)) return [];
+    const reason = findReasonToKeep(host, device, config, list, others);
+    if (reason !== undefined) {
+      log(`The bridge "${config.bridge}" stays: ${reason}`);
+      return [];
+    }
+    const gateway = needsVlanGateway(config) ? [vlanGatewayName(config)] : [];
+    return [...gateway, config.bridge].map((name) => removeLinkEffect(name, list, config, log));
+  });
+}
+
+function bridgeConfigsOf(list: NetworkConfigList): BridgeConfig[] {
+  return list.plugins.filter(({ type }) => type === "bridge")
+    .map((entry) => bridgeConfig.parse(derivePluginConfig(list, entry, { command: "ADD" }).raw));
+}
+
+function findReasonToKeep(
+  host: Netns,
+  device: link.Link,
+  config: BridgeConfig,
+  list: NetworkConfigList,
+  others: readonly NetworkFile[],
+): string | undefined {
+  const sharing = others.find((other) => other.list && usesBridge(other.list, config.bridge));
+  if (sharing) return `network "${sharing.list?.name}" in "${sharing.file}" uses it too`;
+  const port = link.list(host.route, { master: device.index }).find((candidate) =>
+    parseAlias(candidate.alias)?.network !== list.name && !isVlanGatewayPort(host, candidate, config)
+  );
+  if (port) return `it has the port "${port.name}", which is not of this network`;
+  const foreign = address.list(host.route, { index: device.index }).find((entry) =>
+    entry.scope !== RT_SCOPE_LINK && !gatewaysOfNetwork(list).includes(ipOf(entry.address))
+  );
+  return foreign && `it has the address ${foreign.address}, which is no gateway of this network`;
+}
+
+function usesBridge({ plugins }: NetworkConfigList, bridge: string): boolean {
+  return plugins.some(({ type, raw }) => type === "bridge" && (findValue(raw, "bridge") ?? "cni0") === bridge);
+}
+
+/** The other end is the host's interface in the VLAN. */
+function isVlanGatewayPort(host: Netns, port: link.Link, config: BridgeConfig): boolean {
+  if (!needsVlanGateway(config) || !veth.of(port) || port.linkIndex === undefined) return false;
+  return link.find(host.route, port.linkIndex)?.name === vlanGatewayName(config);
+}
+
+function gatewaysOfNetwork(list: NetworkConfigList): string[] {
+  return hostLocalConfigs(list).flatMap(readAddressPools).flatMap(({ gateways }) => gateways);
+}
+
+/** A container that was attached meanwhile keeps the bridge. */
+function removeLinkEffect(name: string, list: NetworkConfigList, config: BridgeConfig, log: Log): RemovalEffect {
+  const kind = name === config.bridge ? "bridge" : "interface";
+  return {
+    action: "remove-link",
+    target: name,
+    description: `remove the ${kind} "${name}"`,
+    carryOut() {
+      using host = currentNetns();
+      const bridge = link.find(host.route, config.bridge);
+      const port = bridge &&
+        link.list(host.route, { master: bridge.index }).find((candidate) =>
+          !isVlanGatewayPort(host, candidate, config)
+        );
+      if (!port) return removeLinkIfPresent(host, name);
+      const owner = parseAlias(port.alias);
+      log(
+        `The ${kind} "${name}" stays: ${
+          owner?.network === list.name ? "a container was attached meanwhile" : "it has ports"
+        }`,
+      );
+    },
+  };
+}

@@ -1,0 +1,69 @@
+import type { Cidr } from "../../ffi/address.ts";
+import { parseJson } from "../../spec/jsonc.ts";
+import { isJsonObject, type JsonObject } from "../../spec/schema.ts";
+import type { NetworkAttachment } from "../attachments.ts";
+import type { Runtime } from "../runtime.ts";
+import { listNetworkUsers, type NetworkUser } from "./users.ts";
+import { type NetworkSummary, summarizeNetwork } from "./list.ts";
+import type { ConfiguredNetwork } from "./network_files.ts";
+
+/** What a plugin would get at ADD. */
+export interface DerivedPluginRequest {
+  readonly type: string;
+  readonly request: unknown;
+}
+
+/** An attachment, without what only CHECK and DEL need. */
+export interface InspectedAttachment {
+  readonly containerId: string;
+  readonly ifname: string;
+  readonly state: NetworkAttachment["state"];
+  readonly reason?: string;
+  readonly netns?: string;
+  readonly addresses: readonly Cidr[];
+  /** As portmap got them. */
+  readonly portMappings: readonly JsonObject[];
+}
+
+/** One network, as `cni network inspect --json` prints it. */
+export interface InspectedNetwork extends Omit<NetworkSummary, "attachments"> {
+  readonly cniVersion: string;
+  /** The file's content. */
+  readonly configuration: unknown;
+  readonly requests: readonly DerivedPluginRequest[];
+  readonly attachments: readonly InspectedAttachment[];
+  /** Those of which the cache knows nothing. */
+  readonly otherUsers: readonly NetworkUser[];
+}
+
+export function inspectNetwork(
+  runtime: Runtime,
+  network: ConfiguredNetwork,
+  log: (message: string) => void,
+): InspectedNetwork {
+  const { list } = network;
+  const attachments = runtime.attachments(list.name);
+  const isCached = ({ containerId, ifname }: NetworkUser) =>
+    attachments.some((cached) => cached.containerId === containerId && cached.ifname === ifname);
+  return {
+    ...summarizeNetwork(network, attachments, log),
+    cniVersion: list.cniVersion,
+    configuration: parseJson(list.text),
+    requests: runtime.deriveRequests(list, { verb: "ADD" })
+      .map(({ type, request }) => ({ type, request: parseJson(request) })),
+    attachments: attachments.map(describeAttached),
+    otherUsers: listNetworkUsers(list, attachments).filter((user) => !isCached(user)),
+  };
+}
+
+function describeAttached(attachment: NetworkAttachment): InspectedAttachment {
+  const { containerId, ifname, state, reason, netns, result, capabilityArgs } = attachment;
+  const { portMappings } = capabilityArgs;
+  return {
+    ...{ containerId, ifname, state },
+    ...reason !== undefined && { reason },
+    ...netns !== undefined && { netns },
+    addresses: (result?.ips ?? []).map(({ address }) => address),
+    portMappings: Array.isArray(portMappings) ? portMappings.filter(isJsonObject) : [],
+  };
+}

@@ -1,0 +1,52 @@
+/** The files of a configuration directory, as engines see them. */
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { readText } from "../../ffi/sys/file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { CniError } from "../../spec/error.ts";
+import { parseJson } from "../../spec/jsonc.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import { isJsonObject } from "../../spec/schema.ts";
+import { listConfFiles, loadNetwork } from "../load.ts";
+
+/** One file: a network, or why it is none. */
+export interface NetworkFile {
+  readonly file: string;
+  readonly list?: NetworkConfigList;
+  readonly problem?: string;
+}
+
+/** A network, and its file if it has one. */
+export interface ConfiguredNetwork {
+  readonly list: NetworkConfigList;
+  /** Absent for the built-in network, and for one whose file is gone. */
+  readonly file?: string;
+}
+
+/** In the order of {@linkcode loadNetwork}, which uses the first file of a name. */
+export function readNetworkFiles(directory: string): NetworkFile[] {
+  // A pipe would keep the reader waiting.
+  return listConfFiles(directory).filter((file) => findStat(file)?.isFile).map((file) => {
+    try {
+      return { file, list: loadNetwork(file) };
+    } catch (error) {
+      const { message, details } = CniError.from(error);
+      return { file, problem: details ? `${message} (${details})` : message };
+    }
+  });
+}
+
+/** Also of a file that is no network otherwise. */
+export function findNameIn({ file, list }: NetworkFile): string | undefined {
+  if (list) return list.name;
+  const document = ignoreSystemErrors(() => ignoreSyntaxErrors(() => parseJson(readText(file))));
+  return isJsonObject(document) && typeof document.name === "string" ? document.name : undefined;
+}
+
+function ignoreSyntaxErrors<T>(call: () => T): T | undefined {
+  try {
+    return call();
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,36 @@
+import { parseJson } from "../../spec/jsonc.ts";
+import { isJsonObject } from "../../spec/schema.ts";
+import type { Runtime } from "../runtime.ts";
+import { findNetworks } from "./list.ts";
+import type { ConfiguredNetwork } from "./network_files.ts";
+import { CREATOR, CREATOR_KEY } from "./new_network.ts";
+import { listNetworkUsers } from "./users.ts";
+
+/** A network in a file. */
+export interface UnusedNetwork extends ConfiguredNetwork {
+  readonly file: string;
+}
+
+/**
+ * Networks that no container uses.
+ *
+ * @param all also those that `create` has not made: engines may rely on them
+ */
+export function findUnusedNetworks(
+  runtime: Runtime,
+  directory: string,
+  all: boolean,
+  log: (message: string) => void,
+): UnusedNetwork[] {
+  const attachments = runtime.attachments();
+  const isUnused = ({ list }: ConfiguredNetwork) =>
+    listNetworkUsers(list, attachments.filter(({ network }) => network === list.name)).length === 0;
+  return findNetworks(runtime, directory, attachments, log).filter((network): network is UnusedNetwork =>
+    network.file !== undefined && (all || isCreatedHere(network)) && isUnused(network)
+  );
+}
+
+function isCreatedHere({ list }: ConfiguredNetwork): boolean {
+  const document = parseJson(list.text);
+  return isJsonObject(document) && document[CREATOR_KEY] === CREATOR;
+}

@@ -1,0 +1,156 @@
+/** Removes a network, as a list of small effects. */
+import { removeFile } from "../../ffi/sys/file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { networkDirectoryOf, removeNetworkDirectory } from "../../plugins/host_local/network_directory.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { NetworkAttachment } from "../attachments.ts";
+import type { Runtime } from "../runtime.ts";
+import { planBridgeRemoval } from "./bridge_removal.ts";
+import { type ConfiguredNetwork, type NetworkFile, readNetworkFiles } from "./network_files.ts";
+import type { RemovalEffect, RemovalStep } from "./removal_effect.ts";
+import { hostLocalConfigs, listNetworkUsers, type NetworkUser } from "./users.ts";
+
+/** What a network's removal depends on. */
+export interface RemovalContext {
+  readonly runtime: Runtime;
+  /** The configuration directory. */
+  readonly directory: string;
+  log(message: string): void;
+}
+
+/** One removed network, as `cni network rm --json` prints it. */
+export interface RemovedNetwork {
+  readonly name: string;
+  /** What was done, in order. */
+  readonly steps: readonly RemovalStep[];
+}
+
+/**
+ * @param force whether to detach containers, and to go on after a failure, such as of a plugin that is missing
+ * @throws {CniError} before any change, if a container uses one of them and `force` is false
+ */
+export function removeNetworks(
+  networks: readonly ConfiguredNetwork[],
+  context: RemovalContext,
+  force: boolean,
+): RemovedNetwork[] {
+  const attachmentsOf = ({ list }: ConfiguredNetwork) => context.runtime.attachments(list.name);
+  if (!force) { for (const network of networks) refuseUsedNetwork(network, attachmentsOf(network)); }
+  return networks.map((network) => {
+    const steps: RemovalStep[] = [];
+    const effects = planNetworkRemoval(network, attachmentsOf(network), context);
+    carryOutRemoval(effects, force, (step) => steps.push(step));
+    return { name: network.list.name, steps };
+  });
+}
+
+/** @throws {CniError} if a container uses the network */
+function refuseUsedNetwork(
+  { list }: ConfiguredNetwork,
+  attachments: readonly NetworkAttachment[],
+): void {
+  const users = listNetworkUsers(list, attachments);
+  if (users.length === 0) return;
+  throw new CniError(Code.InvalidConfig, `Cannot remove network "${list.name}": ${describeUsers(users)}`, {
+    details: `detach them with "cni run del ${list.name} --container-id ID" or their engine, or all with --force`,
+  });
+}
+
+const MAX_NAMED_USERS = 5;
+
+function describeUsers(users: readonly NetworkUser[]): string {
+  const named = users.slice(0, MAX_NAMED_USERS).map(({ containerId, ifname, evidence }) =>
+    `container "${containerId}" uses it (${ifname === undefined ? "" : `${ifname}, `}${evidence})`
+  );
+  const more = users.length - named.length;
+  return [...named, ...more > 0 ? [`and ${more} more`] : []].join("; ");
+}
+
+/**
+ * The effects of removing a network, in order. The file goes last: after a failure, the removal can be repeated.
+ *
+ * @param attachments of the network; they are detached
+ */
+export function planNetworkRemoval(
+  network: ConfiguredNetwork,
+  attachments: readonly NetworkAttachment[],
+  context: RemovalContext,
+): RemovalEffect[] {
+  // What two networks share stays.
+  const others = readNetworkFiles(context.directory).filter(({ file }) => file !== network.file);
+  return [
+    ...attachments.map((attachment) => detachEffect(network, attachment, context)),
+    cleanEffect(network, context),
+    ...planBridgeRemoval(network, others, context.log),
+    ...planStateRemoval(network, others, context.log),
+    ...network.file === undefined ? [] : [removeFileEffect(network.file)],
+  ];
+}
+
+function detachEffect(
+  { list }: ConfiguredNetwork,
+  { containerId, ifname }: NetworkAttachment,
+  { runtime }: RemovalContext,
+): RemovalEffect {
+  const target = `"${ifname}" of container "${containerId}"`;
+  return {
+    action: "detach",
+    target,
+    description: `detach ${target} from network "${list.name}"`,
+    carryOut: () => runtime.del(list, { containerId, ifname }),
+  };
+}
+
+/** Also what containers left of which the cache knows nothing. */
+function cleanEffect({ list }: ConfiguredNetwork, { runtime }: RemovalContext): RemovalEffect {
+  return {
+    action: "clean",
+    target: list.name,
+    description: `remove what is left of network "${list.name}": rules, links, reserved addresses`,
+    carryOut: () => runtime.gc(list, []),
+  };
+}
+
+function planStateRemoval(
+  { list }: ConfiguredNetwork,
+  others: readonly NetworkFile[],
+  log: (message: string) => void,
+): RemovalEffect[] {
+  const directoriesOf = (network: ConfiguredNetwork["list"]) => hostLocalConfigs(network).map(networkDirectoryOf);
+  const shared = new Set(others.flatMap((other) => other.list ? directoriesOf(other.list) : []));
+  const own = [...new Set(directoriesOf(list))];
+  return own.filter((directory) => !shared.has(directory) && findStat(directory)).map((directory) => ({
+    action: "remove-directory",
+    target: directory,
+    description: `remove the directory "${directory}" with the state of host-local`,
+    carryOut: () => removeNetworkDirectory(directory, log),
+  }));
+}
+
+function removeFileEffect(file: string): RemovalEffect {
+  return {
+    action: "remove-file",
+    target: file,
+    description: `remove the configuration "${file}"`,
+    carryOut: () => void removeFile(file),
+  };
+}
+
+/** @param report told of each step that was carried out @throws the first failure */
+function carryOutRemoval(
+  effects: readonly RemovalEffect[],
+  force: boolean,
+  report: (step: RemovalStep) => void,
+): void {
+  const failures: unknown[] = [];
+  for (const { carryOut, ...step } of effects) {
+    try {
+      carryOut();
+      report(step);
+    } catch (error) {
+      failures.push(error);
+      if (!force) break;
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+}

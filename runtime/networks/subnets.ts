@@ -1,0 +1,157 @@
+/** Which subnets are in use, and which is free. */
+import {
+  type Cidr,
+  containsIp,
+  hostPrefix,
+  type Ip,
+  ipBytes,
+  ipFromBytes,
+  ipOf,
+  networkOf,
+  networksOverlap,
+  parseCidr,
+  parseIp,
+  prefixLengthOf,
+  toCidr,
+} from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { readText } from "../../ffi/sys/file.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import { findValue, isJsonObject } from "../../spec/schema.ts";
+import type { NetworkAttachment } from "../attachments.ts";
+import type { NetworkFile } from "./network_files.ts";
+
+/** A subnet that a new network must not overlap. */
+export interface SubnetUse {
+  readonly subnet: Cidr;
+  /** `network "web"` */
+  readonly user: string;
+}
+
+/** Of configurations and attachments. */
+export function subnetsOfNetworks(
+  files: readonly NetworkFile[],
+  attachments: readonly NetworkAttachment[],
+): SubnetUse[] {
+  const configured = files.flatMap(({ list, file }) =>
+    list ? subnetsOfConfiguration(list).map((subnet) => ({ subnet, user: `network "${list.name}" in "${file}"` })) : []
+  );
+  const attached = attachments.flatMap(({ network, containerId, result }) =>
+    (result?.ips ?? []).map(({ address }) => ({
+      subnet: networkOf(address),
+      user: `container "${containerId}" on network "${network}"`,
+    }))
+  );
+  return [...configured, ...attached];
+}
+
+/** Ranges of host-local and addresses of static, in the order of the configuration. What cannot be read is left out. */
+export function subnetsOfConfiguration({ plugins }: NetworkConfigList): Cidr[] {
+  return plugins.flatMap(({ raw }) => {
+    const ipam = findValue(raw, "ipam");
+    const ranges = [ipam, ...elementsOf(ipam, "ranges").flat()].map((range) => textIn(range, "subnet"));
+    const addresses = elementsOf(ipam, "addresses").map((entry) => textIn(entry, "address"));
+    return [...ranges, ...addresses].flatMap((text) => text === undefined ? [] : findSubnetIn(text) ?? []);
+  });
+}
+
+function elementsOf(node: unknown, key: string): unknown[] {
+  const value = isJsonObject(node) ? findValue(node, key) : undefined;
+  return Array.isArray(value) ? value : [];
+}
+
+function textIn(node: unknown, key: string): string | undefined {
+  const value = isJsonObject(node) ? findValue(node, key) : undefined;
+  return typeof value === "string" ? value : undefined;
+}
+
+function findSubnetIn(text: string): Cidr | undefined {
+  try {
+    return networkOf(parseCidr(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Routes of every table, and addresses. */
+export function subnetsOfHost(host: Netns): SubnetUse[] {
+  const names = new Map(link.list(host.route).map(({ index, name = "" }) => [index, name]));
+  const userOf = (what: string, index: number | undefined) => {
+    const name = names.get(index ?? 0);
+    return name === undefined ? `${what} of the host` : `${what} of the host on "${name}"`;
+  };
+  const routes = rawRoute.list(host.route).map((route) => ({
+    subnet: rawRoute.destinationOf(route),
+    user: userOf("a route", route.oif),
+  }));
+  const addresses = address.list(host.route).map(({ address, index }) => ({
+    subnet: networkOf(address),
+    user: userOf(`address ${address}`, index),
+  }));
+  return [...addresses, ...routes.filter(({ subnet }) => !isDefaultRoute(subnet))];
+}
+
+/** VPNs cover the default route with two halves. */
+const isDefaultRoute = (subnet: Cidr): boolean => prefixLengthOf(subnet) <= 1;
+
+/** The host would look for them in the new network. */
+export function nameServers(path = "/etc/resolv.conf"): SubnetUse[] {
+  const text = ignoreSystemErrors(() => readText(path)) ?? "";
+  return [...text.matchAll(/^nameserver\s+(\S+)/gm)].flatMap(([, server = ""]) => {
+    try {
+      return [{ subnet: hostPrefix(parseIp(server)), user: `name server ${server}` }];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** The first use that overlaps. */
+export function findSubnetUse(subnet: Cidr, uses: readonly SubnetUse[]): SubnetUse | undefined {
+  return uses.find((use) => networksOverlap(use.subnet, subnet));
+}
+
+/**
+ * Outside of these: the built-in network's 10.63.0.0/16, podman's 10.88.0.0/16, nerdctl's 10.4.0.0/16 and Kubernetes'
+ * 10.96.0.0/12, which no route shows.
+ */
+const POOLS = ["10.64.0.0/12", "172.20.0.0/14", "192.168.0.0/16"] as Cidr[];
+const IPV4_LENGTH = 24;
+const IPV6_LENGTH = 64;
+
+/** @throws {CniError} if all are in use */
+export function chooseSubnet(family: 4 | 6, uses: readonly SubnetUse[]): Cidr {
+  if (family === 6) return chooseUniqueLocalSubnet(uses);
+  for (const pool of POOLS) {
+    for (let ip: Ip = ipOf(pool); containsIp(pool, ip); ip = addToIpv4(ip, 2 ** (32 - IPV4_LENGTH))) {
+      const subnet = toCidr(ip, IPV4_LENGTH);
+      if (!findSubnetUse(subnet, uses)) return subnet;
+    }
+  }
+  throw new CniError(Code.NotAvailable, `Cannot choose a subnet: all of ${POOLS.join(", ")} is in use`, {
+    details: "name one that is free with --subnet",
+  });
+}
+
+/** RFC 4193: random, so that networks of several hosts can meet. */
+function chooseUniqueLocalSubnet(uses: readonly SubnetUse[]): Cidr {
+  for (;;) {
+    const bytes = new Uint8Array(16);
+    crypto.getRandomValues(bytes.subarray(1, 6));
+    bytes[0] = 0xfd;
+    const subnet = toCidr(ipFromBytes(bytes), IPV6_LENGTH);
+    if (!findSubnetUse(subnet, uses)) return subnet;
+  }
+}
+
+function addToIpv4(ip: Ip, count: number): Ip {
+  const bytes = ipBytes(ip);
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  view.setUint32(0, view.getUint32(0) + count);
+  return ipFromBytes(bytes);
+}

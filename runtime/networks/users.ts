@@ -1,0 +1,57 @@
+/** Who uses a network: attachments of this runtime and of engines, also of programs that keep no cache. */
+import { currentNetns } from "../../ffi/netns.ts";
+import * as link from "../../ffi/route/link.ts";
+import { listHolders, networkDirectoryOf } from "../../plugins/host_local/network_directory.ts";
+import { parseAlias } from "../../plugins/lib/protocol/owner.ts";
+import { derivePluginConfig, type NetworkConfigList } from "../../spec/network_config_list.ts";
+import type { PluginConfig } from "../../spec/plugin_config.ts";
+import type { NetworkAttachment } from "../attachments.ts";
+
+/** One container on a network. */
+export interface NetworkUser {
+  readonly containerId: string;
+  /** Absent from reservations of old versions of host-local. */
+  readonly ifname?: string;
+  /** Why it counts: `attached`, `a link of the host`, `a reserved address`. */
+  readonly evidence: string;
+}
+
+/** Configurations of the plugins that use host-local. */
+export function hostLocalConfigs(list: NetworkConfigList): PluginConfig[] {
+  return list.plugins.filter(({ ipamType }) => ipamType === "host-local")
+    .map((entry) => derivePluginConfig(list, entry, { command: "ADD" }));
+}
+
+/** Without attachments whose container is gone. @param attachments of the network */
+export function listNetworkUsers(
+  list: NetworkConfigList,
+  attachments: readonly NetworkAttachment[],
+): NetworkUser[] {
+  const isCached = ({ containerId, ifname }: Pick<NetworkUser, "containerId" | "ifname">) =>
+    attachments.some((cached) =>
+      cached.containerId === containerId && (ifname === undefined || cached.ifname === ifname)
+    );
+  const attached = attachments.filter(({ state }) => state !== "gone").map(({ containerId, ifname, state }) => ({
+    ...{ containerId, ifname, evidence: state },
+  }));
+  const others = [
+    ...listLinkOwners(list.name).map((owner) => ({ ...owner, evidence: "a link of the host" })),
+    ...hostLocalConfigs(list).flatMap((config) => listHolders(networkDirectoryOf(config)))
+      .map((holder) => ({ ...holder, evidence: "a reserved address" })),
+  ].filter((user) => !isCached(user));
+  return [...attached, ...withoutDuplicates(others)];
+}
+
+function listLinkOwners(network: string): Pick<NetworkUser, "containerId" | "ifname">[] {
+  using host = currentNetns();
+  return link.list(host.route).flatMap(({ alias }) => {
+    const owner = parseAlias(alias);
+    return owner?.network === network ? [{ containerId: owner.containerId, ifname: owner.ifname }] : [];
+  });
+}
+
+function withoutDuplicates(users: readonly NetworkUser[]): NetworkUser[] {
+  return users.filter((user, i) =>
+    users.findIndex(({ containerId, ifname }) => containerId === user.containerId && ifname === user.ifname) === i
+  );
+}
