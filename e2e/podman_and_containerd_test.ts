@@ -1,7 +1,9 @@
 /** podman and containerd on one node, with the same links, the same network and the same state. */
 import { describe, expect } from "bun:test";
+import { renameSync } from "node:fs";
+import { join } from "node:path";
 import { requestTcp, serveTcpAndUdp } from "../testing/traffic.ts";
-import { testWith } from "../testing/binary.ts";
+import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
 import { ENGINE_PROGRAMS, useEngines } from "../testing/engines.ts";
 import { cleanNodeState, nodeState, type RunningContainer } from "../testing/node.ts";
 
@@ -71,4 +73,52 @@ describe("podman and containerd side by side", () => {
       expect(before).toMatchObject({ iptables: expect.stringContaining(":FORWARD DROP") });
     },
   );
+
+  testWith(
+    ENGINE_PROGRAMS,
+    "both use a network that cni network created, and it goes when they no longer do",
+    async () => {
+      const { node, podman, containerd } = both;
+      const network = (...words: string[]) => node.run(CNI_UNDER_TEST, "network", ...words);
+      const before = nodeState(node);
+      expect(network("create", "web")).toBe("/etc/cni/net.d/88-web.conflist\n");
+      const [inspected] = JSON.parse(podman.podman("network", "inspect", "web"));
+      const [{ subnet, gateway }] = inspected.subnets;
+      expect(inspected).toMatchObject({
+        ...{ name: "web", driver: "bridge", network_interface: "cni-web", internal: false, ipv6_enabled: false },
+      });
+      expect(JSON.parse(network("ls", "--json"))).toContainEqual(expect.objectContaining({
+        ...{ name: "web", attachments: 0 },
+        pools: [{ subnets: [subnet], gateways: [gateway], used: 0, free: 253 }],
+      }));
+      {
+        // ctr uses the network that sorts first.
+        using _ = hiddenFile(join(node.networks, "87-podman-bridge.conflist"));
+        using p = podman.start("p", "--network", "web", "-p", "8080:80");
+        using c = await containerd.run("c");
+        await expectTalk({ p, c });
+        {
+          using _p = await serveTcpAndUdp(p.netns, "p");
+          expect(await requestTcp(node.outside, "192.0.2.1", 8080)).toBe("p 192.0.2.2");
+        }
+        const [{ attachments }] = JSON.parse(network("inspect", "web", "--json"));
+        expect(attachments).toContainEqual(expect.objectContaining({
+          ...{ containerId: p.id, state: "attached", portMappings: [expect.objectContaining({ hostPort: 8080 })] },
+        }));
+        expect(attachments).toContainEqual(expect.objectContaining({ containerId: c.id, state: "attached" }));
+        expect(() => network("rm", "web")).toThrow(`container "${c.id}" uses it`);
+        await c.kill();
+        podman.podman("rm", "-f", "-t", "0", "p");
+      }
+      expect(network("prune", "--yes")).toContain('web: removed the bridge "cni-web"');
+      expect(nodeState(node)).toEqual(before);
+      expect(podman.podman("network", "ls", "--format", "{{.Name}}")).toBe("podman\n");
+    },
+  );
 });
+
+/** Renamed until the scope ends. */
+function hiddenFile(path: string): Disposable {
+  renameSync(path, `${path}.hidden`);
+  return { [Symbol.dispose]: () => renameSync(`${path}.hidden`, path) };
+}

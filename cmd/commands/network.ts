@@ -1,9 +1,11 @@
+import { RUNTIME_OPTIONS } from "../arguments/runtime.ts";
 import type { CommandGroup } from "../command.ts";
 
 const network: CommandGroup = {
   name: "network",
   summary: "create, show and remove networks",
-  description: 'As "podman network" and "nerdctl network". Without a command, lists them.',
+  description:
+    'As "podman network" and "nerdctl network". Without a command, lists them. Every command accepts the options below.',
   commands: {
     create: () => import("./network/create.ts"),
     ls: () => import("./network/ls.ts"),
@@ -13,5 +15,6 @@ const network: CommandGroup = {
   },
   aliases: { list: "ls", remove: "rm", del: "rm", delete: "rm", add: "create" },
   defaultCommand: "ls",
+  options: RUNTIME_OPTIONS,
 };
 export default network;

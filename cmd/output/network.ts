@@ -1,5 +1,11 @@
+import type { NetworkSummary } from "../../runtime/networks/list.ts";
 import type { RemovedNetwork } from "../../runtime/networks/remove.ts";
 import type { AddressPool } from "../../plugins/host_local/network_directory.ts";
+
+/** Its path, or why it has none. */
+export function formatFile({ origin, file = "" }: Pick<NetworkSummary, "origin" | "file">): string {
+  return { file, "built-in": "(built in)", attachment: "(removed)" }[origin];
+}
 
 /** Numbers of IPv6 subnets are longer than a column. */
 export function formatCount(count: number): string {

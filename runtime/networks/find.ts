@@ -1,4 +1,5 @@
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import { DEFAULT_NETWORK_NAME } from "../default_network.ts";
 import { loadNetwork } from "../load.ts";
 import type { Runtime } from "../runtime.ts";
 import { type ConfiguredNetwork, readNetworkFiles } from "./network_files.ts";
@@ -14,10 +15,12 @@ export function findNetwork(
   network: string,
   log: (message: string) => void,
 ): ConfiguredNetwork {
-  if (network.includes("/")) return { list: loadNetwork(network, { log }), file: network };
+  if (network.includes("/")) return { list: loadNetwork(network, { log }), origin: "file", file: network };
   const file = readNetworkFiles(directory).find(({ list }) => list?.name === network)?.file;
-  if (file !== undefined) return { list: loadNetwork(network, { directory, log }), file };
+  if (file !== undefined) return { list: loadNetwork(network, { directory, log }), origin: "file", file };
   const cached = runtime.attachments(network).map((attachment) => runtime.attachedConfiguration(network, attachment))
     .find((text) => text !== undefined);
-  return { list: cached === undefined ? loadNetwork(network, { directory, log }) : parseNetworkConfigList(cached) };
+  const isRemembered = cached !== undefined && network !== DEFAULT_NETWORK_NAME;
+  if (isRemembered) return { list: parseNetworkConfigList(cached), origin: "attachment" };
+  return { list: loadNetwork(network, { directory, log }), origin: "built-in" };
 }

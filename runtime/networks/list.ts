@@ -14,7 +14,8 @@ type Log = (message: string) => void;
 /** One network, as `cni network ls --json` prints it. */
 export interface NetworkSummary {
   readonly name: string;
-  /** Its configuration; absent for the built-in network, and if only attachments remember it. */
+  readonly origin: ConfiguredNetwork["origin"];
+  /** Of origin `file`. */
   readonly file?: string;
   /** The type of its first plugin. */
   readonly driver: string;
@@ -31,11 +32,10 @@ export function listNetworks(runtime: Runtime, directory: string, log: Log): Net
   return findNetworks(runtime, directory, attachments, log)
     .map((network) =>
       summarizeNetwork(network, attachments.filter((attachment) => attachment.network === network.list.name), log)
-    )
-    .sort((a, b) => a.name < b.name ? -1 : 1);
+    );
 }
 
-/** Of files, the built-in one, and those that only attachments remember. */
+/** Of files, the built-in one, and those that only attachments remember, sorted by name. */
 export function findNetworks(
   runtime: Runtime,
   directory: string,
@@ -48,18 +48,18 @@ export function findNetworks(
     const { network } = attachment;
     if (networks.has(network) || network === DEFAULT_NETWORK_NAME) continue;
     const list = tryParse(runtime.attachedConfiguration(network, attachment), log);
-    if (list) networks.set(network, { list });
+    if (list) networks.set(network, { list, origin: "attachment" });
   }
   if (!networks.has(DEFAULT_NETWORK_NAME)) {
-    networks.set(DEFAULT_NETWORK_NAME, { list: parseNetworkConfigList(DEFAULT_NETWORK) });
+    networks.set(DEFAULT_NETWORK_NAME, { list: parseNetworkConfigList(DEFAULT_NETWORK), origin: "built-in" });
   }
-  return [...networks.values()];
+  return [...networks.values()].sort((a, b) => a.list.name < b.list.name ? -1 : 1);
 }
 
 function addFile(networks: Map<string, ConfiguredNetwork>, { file, list, problem }: NetworkFile, log: Log): void {
   if (!list) return log(`Ignoring configuration file "${file}": ${problem}`);
   const first = networks.get(list.name);
-  if (!first) networks.set(list.name, { list, file });
+  if (!first) networks.set(list.name, { list, origin: "file", file });
   else log(`network "${list.name}" is in two files: "${first.file}" is used, and "${file}" is not`);
 }
 
@@ -73,12 +73,12 @@ function tryParse(text: string | undefined, log: Log): NetworkConfigList | undef
 }
 
 export function summarizeNetwork(
-  { list, file }: ConfiguredNetwork,
+  { list, origin, file }: ConfiguredNetwork,
   attachments: readonly NetworkAttachment[],
   log: Log,
 ): NetworkSummary {
   return {
-    name: list.name,
+    ...{ name: list.name, origin },
     ...file !== undefined && { file },
     driver: list.plugins[0]!.type,
     subnets: subnetsOfConfiguration(list),

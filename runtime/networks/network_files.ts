@@ -15,10 +15,12 @@ export interface NetworkFile {
   readonly problem?: string;
 }
 
-/** A network, and its file if it has one. */
+/** A network, and where its configuration is. */
 export interface ConfiguredNetwork {
   readonly list: NetworkConfigList;
-  /** Absent for the built-in network, and for one whose file is gone. */
+  /** `attachment`: there is no file, but the cache has the configuration of an ADD. */
+  readonly origin: "file" | "built-in" | "attachment";
+  /** Of origin `file`. */
   readonly file?: string;
 }
 

@@ -121,15 +121,14 @@ export function findSubnetUse(subnet: Cidr, uses: readonly SubnetUse[]): SubnetU
  * 10.96.0.0/12, which no route shows.
  */
 const POOLS = ["10.64.0.0/12", "172.20.0.0/14", "192.168.0.0/16"] as Cidr[];
-const IPV4_LENGTH = 24;
-const IPV6_LENGTH = 64;
+const PREFIX_LENGTHS = { 4: 24, 6: 64 } as const;
 
 /** @throws {CniError} if all are in use */
 export function chooseSubnet(family: 4 | 6, uses: readonly SubnetUse[]): Cidr {
   if (family === 6) return chooseUniqueLocalSubnet(uses);
   for (const pool of POOLS) {
-    for (let ip: Ip = ipOf(pool); containsIp(pool, ip); ip = addToIpv4(ip, 2 ** (32 - IPV4_LENGTH))) {
-      const subnet = toCidr(ip, IPV4_LENGTH);
+    for (let ip: Ip = ipOf(pool); containsIp(pool, ip); ip = addToIpv4(ip, 2 ** (32 - PREFIX_LENGTHS[4]))) {
+      const subnet = toCidr(ip, PREFIX_LENGTHS[4]);
       if (!findSubnetUse(subnet, uses)) return subnet;
     }
   }
@@ -144,7 +143,7 @@ function chooseUniqueLocalSubnet(uses: readonly SubnetUse[]): Cidr {
     const bytes = new Uint8Array(16);
     crypto.getRandomValues(bytes.subarray(1, 6));
     bytes[0] = 0xfd;
-    const subnet = toCidr(ipFromBytes(bytes), IPV6_LENGTH);
+    const subnet = toCidr(ipFromBytes(bytes), PREFIX_LENGTHS[6]);
     if (!findSubnetUse(subnet, uses)) return subnet;
   }
 }

@@ -14,7 +14,7 @@ import {
 import type { Command } from "../../command.ts";
 import { openScreen, type Screen } from "../../output/screen.ts";
 import { alignColumns, formatTable } from "../../output/table.ts";
-import { formatCount } from "../../output/network.ts";
+import { formatCount, formatFile } from "../../output/network.ts";
 import { NETWORKS_ARGUMENT } from "../../arguments/network.ts";
 
 const ATTACHMENT_HEADER = ["CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "PORTS", "NAMESPACE", "REASON"];
@@ -44,10 +44,10 @@ const inspect: Command = {
 export default inspect;
 
 function formatNetwork(network: InspectedNetwork, screen: Screen): string {
-  const { name, file = "(none)", driver, cniVersion, pools, attachments, otherUsers } = network;
+  const { name, driver, cniVersion, pools, attachments, otherUsers } = network;
   const facts = [
     ["Network", name],
-    ["File", file],
+    ["File", formatFile(network)],
     ["Version", cniVersion],
     ["Driver", driver],
     ...pools.map(({ subnets, gateways, used, free }) => [

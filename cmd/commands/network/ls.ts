@@ -13,7 +13,7 @@ import {
 import type { Command } from "../../command.ts";
 import { openScreen } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
-import { formatPools } from "../../output/network.ts";
+import { formatFile, formatPools } from "../../output/network.ts";
 
 const HEADER = ["NETWORK", "DRIVER", "SUBNETS", "USED", "FREE", "ATTACHMENTS", "FILE"];
 
@@ -37,10 +37,11 @@ const ls: Command = {
 };
 export default ls;
 
-function tableRow({ name, driver, subnets, pools, attachments, file = "" }: NetworkSummary): string[] {
+function tableRow(network: NetworkSummary): string[] {
+  const { name, driver, subnets, pools, attachments } = network;
   return [
     ...[name, driver, subnets.join(", ")],
     ...[formatPools(pools, ({ used }) => used), formatPools(pools, ({ free }) => free)],
-    ...[String(attachments), file],
+    ...[String(attachments), formatFile(network)],
   ];
 }

@@ -64,7 +64,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
   {
     path: "runtime/networks/",
-    imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/bridge/", "plugins/host_local/", "runtime/"],
+    imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"],
   },
   {
     path: "cmd/",

@@ -1,0 +1,64 @@
+/** How the words of `cni network` are understood, and what is printed. */
+import { afterAll, expect, test } from "bun:test";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { newCliSandboxes } from "../../../testing/cli.ts";
+import { netnsTest } from "../../../testing/netns.ts";
+
+const { root, cni, bench } = newCliSandboxes();
+afterAll(() => rmSync(root, { recursive: true }));
+
+test.each([
+  [["create", "web", "--driver", "brigde"], "--driver must be one of bridge, macvlan, ipvlan, ptp"],
+  [["create", "web", "--subnet", "10.1.0.0"], '--subnet: Cannot parse CIDR "10.1.0.0"'],
+  [["create", "web", "--subnet", "10.1.0.1/24"], "--subnet must be a network, such as 10.1.0.0/24"],
+  [["create", "web", "--vlan", "4095"], "--vlan must be a number from 1 to 4094"],
+  [["create", "web", "--option", "mtu"], '--option must be KEY=VALUE: got "mtu"'],
+  [["create", "web", "-o", "mtuu=1"], 'driver "bridge" has no option "mtuu"; did you mean "mtu"?'],
+  [["rm", "a", "--foce"], 'did you mean "--force"?'],
+])("cni network %j is misuse: exit status 2", (argv, message) => {
+  const { exitCode, stdout, stderr } = cni(["network", ...argv, "--conf-dir", join(root, "none")]);
+  expect([exitCode, stdout]).toEqual([2, ""]);
+  expect(stderr).toContain(message);
+});
+
+netnsTest("networks are printed for people and for programs", ({ host }) => {
+  const { conf, cache } = bench(host);
+  const network = (...argv: string[]) =>
+    host.run(() => cni(["network", ...argv, "--conf-dir", conf, "--cache-dir", cache]));
+  expect(network("create", "web")).toEqual({ exitCode: 0, stdout: `${conf}/10-web.conflist\n`, stderr: "" });
+  expect(JSON.parse(network("create", "db", "--internal", "--json").stdout)).toMatchObject({
+    ...{ name: "db", file: `${conf}/11-db.conflist`, configuration: { name: "db" } },
+  });
+  const taken = network("create", "web", "--json");
+  expect([taken.exitCode, JSON.parse(taken.stdout).code]).toEqual([1, 7]);
+  expect(network().stdout.split("\n").map((line) => line.split(/ {2,}/))).toEqual([
+    ["NETWORK", "DRIVER", "SUBNETS", "USED", "FREE", "ATTACHMENTS", "FILE"],
+    ["db", "bridge", "10.64.1.0/24", "0", "253", "0", `${conf}/11-db.conflist`],
+    ["default", "bridge", "10.63.0.0/16, fd5c:9e21:7b3f::/64", "0, 0", "65533, 2^64", "0", "(built in)"],
+    ["web", "bridge", "10.64.0.0/24", "0", "253", "0", `${conf}/10-web.conflist`],
+    [""],
+  ]);
+  const shown = network("inspect", "web", "db");
+  expect(shown.stdout).toContain("Addresses  10.64.0.0/24: 0 used, 253 free; gateway 10.64.0.1\n");
+  expect(shown.stdout).toContain('bridge    {"cniVersion":"1.0.0","name":"db","type":"bridge","bridge":"cni-db"');
+  const unknown = network("rm", "wbe", "db");
+  expect([unknown.exitCode, unknown.stdout]).toEqual([1, ""]);
+  expect(unknown.stderr).toContain('Cannot find network "wbe"');
+  expect(unknown.stderr).toContain('did you mean "web"?');
+
+  writeFileSync(
+    join(conf, "12-other.conflist"),
+    '{ "cniVersion": "1.0.0", "name": "other", "plugins": [{ "type": "x" }] }',
+  );
+  const asked = network("prune");
+  expect([asked.exitCode, asked.stdout.match(/^\S+/gm)]).toEqual([2, ["UNUSED", "db", "web"]]);
+  expect(asked.stderr).toContain("without a terminal, give --yes");
+  expect(network("rm", "db").stdout).toBe(
+    `db: removed what is left of network "db": rules, links, reserved addresses\n` +
+      `db: removed the configuration "${conf}/11-db.conflist"\n`,
+  );
+  expect(JSON.parse(network("prune", "--yes", "--json").stdout)).toMatchObject([{ name: "web" }]);
+  expect(readdirSync(conf)).toEqual(["12-other.conflist"]);
+  expect(network("prune", "--yes").stderr).toBe("cni: There is no unused network\n");
+});

@@ -1,0 +1,148 @@
+import { beforeAll, expect } from "bun:test";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import type { Netns } from "../../ffi/netns.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { CniError } from "../../spec/error.ts";
+import { type NetworksSite, newNetworksSite } from "../../testing/networks.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
+import { loadNetwork } from "../load.ts";
+import { findNetwork } from "./find.ts";
+import { inspectNetwork } from "./inspect.ts";
+import { listNetworks } from "./list.ts";
+import { findUnusedNetworks } from "./prune.ts";
+import { removeNetworks } from "./remove.ts";
+
+beforeAll(() => loadPlugins());
+
+function operate(site: NetworksSite, host: Netns) {
+  const { runtime, conf: directory, log: lines } = site;
+  const log = (message: string) => void lines.push(message);
+  const find = (name: string) => findNetwork(runtime, directory, name, log);
+  return {
+    add: (name: string, containerId: string, netns: Netns, ports: object[] = []) =>
+      host.run(() =>
+        runtime.add(loadNetwork(name, { directory }), {
+          ...{ containerId, ifname: "eth0", netns: netns.path, capabilityArgs: { portMappings: ports } },
+        })
+      ),
+    ls: () => host.run(() => listNetworks(runtime, directory, log)),
+    inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), log)),
+    rm: (names: readonly string[], force = false) =>
+      host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force)),
+    unused: (all = false) =>
+      host.run(() => findUnusedNetworks(runtime, directory, all, log)).map(({ list }) => list.name),
+  };
+}
+
+const linksOf = (host: Netns) => runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm);
+const elementsOf = (host: Netns) => runInNetns(host, "nft", "list", "ruleset").match(/elements = .*/g) ?? [];
+
+function problemOf(call: () => unknown): string {
+  try {
+    call();
+  } catch (error) {
+    const { message, details } = CniError.from(error);
+    return `${message}; ${details}`;
+  }
+  return "";
+}
+
+netnsTest("a network is listed with its addresses, shown with its ports, and removed once nobody uses it", (spaces) => {
+  const { host, container } = spaces;
+  using site = newNetworksSite();
+  const { add, ls, inspect, rm } = operate(site, host);
+  const { file } = site.create(host, "web", { ipv6: true });
+  add("web", "c1", container, [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }]);
+  const [builtIn, web] = ls();
+  expect(builtIn).toMatchObject({ name: "default", driver: "bridge", subnets: ["10.63.0.0/16", expect.any(String)] });
+  expect(web).toMatchObject({
+    ...{ name: "web", file, driver: "bridge", attachments: 1 },
+    pools: [{ subnets: ["10.64.0.0/24"], gateways: ["10.64.0.1"], used: 1, free: 252 }, { used: 1 }],
+  });
+  expect(inspect("web")).toMatchObject({
+    ...{ cniVersion: "1.0.0", configuration: { name: "web" }, otherUsers: [] },
+    requests: [{ type: "bridge", request: { name: "web", bridge: "cni-web" } }, { type: "portmap" }, {
+      type: "firewall",
+    }],
+    attachments: [{
+      ...{ containerId: "c1", state: "attached", addresses: ["10.64.0.2/24", expect.any(String)] },
+      portMappings: [{ hostPort: 8080, containerPort: 80 }],
+    }],
+  });
+  expect(problemOf(() => rm(["web"]))).toContain(
+    'container "c1" uses it (eth0, attached); detach them with "cni run del',
+  );
+  expect(existsSync(file)).toBe(true);
+
+  const [removed] = rm(["web"], true);
+  expect(removed?.steps.map(({ action }) => action)).toEqual([
+    ...["detach", "clean", "remove-link", "remove-directory", "remove-file"] as const,
+  ]);
+  expect(linksOf(host)).toEqual(["lo"]);
+  expect(linksOf(container)).toEqual(["lo"]);
+  expect(elementsOf(host)).toEqual([]);
+  expect(readdirSync(site.state)).toEqual([]);
+  expect(readdirSync(site.conf)).toEqual([]);
+  expect(site.runtime.attachments()).toEqual([]);
+});
+
+netnsTest("what another network or person uses stays", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm, unused } = operate(site, host);
+  const bridge = { options: new Map([["bridge", "br0"]]) };
+  site.create(host, "web", bridge);
+  site.create(host, "db", bridge);
+  add("web", "c1", container);
+  expect(unused()).toEqual(["db"]);
+  rm(["db"]);
+  expect(site.log).toContainEqual(expect.stringContaining('The bridge "br0" stays: network "web"'));
+  expect(linksOf(host)).toContain("br0");
+  runInNetns(host, "ip", "address", "add", "192.0.2.1/24", "dev", "br0");
+  rm(["web"], true);
+  expect(site.log).toContainEqual(expect.stringContaining("it has the address 192.0.2.1/24"));
+  expect(linksOf(host)).toEqual(["lo", "br0"]);
+});
+
+netnsTest("containers that the cache does not know count as users", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm, inspect, unused } = operate(site, host);
+  site.create(host, "web");
+  add("web", "c1", container);
+  Bun.spawnSync(["rm", "-r", `${site.cache}/results`]);
+  expect(unused()).toEqual([]);
+  expect(problemOf(() => rm(["web"]))).toContain('container "c1" uses it (eth0, a link of the host)');
+  expect(inspect("web").otherUsers).toEqual([{ containerId: "c1", ifname: "eth0", evidence: "a link of the host" }]);
+  rm(["web"], true);
+  expect([linksOf(host), elementsOf(host), readdirSync(site.conf)]).toEqual([["lo"], [], []]);
+});
+
+netnsTest(
+  "prune leaves networks of others, unless told; those without a container are unused",
+  ({ host, container }) => {
+    using site = newNetworksSite();
+    const { add, rm, unused, ls } = operate(site, host);
+    const plugins = [{ type: "ptp", ipam: { type: "host-local", dataDir: site.state, subnet: "10.5.0.0/24" } }];
+    site.write("10-other.conflist", { cniVersion: "1.0.0", name: "other", plugins });
+    site.write("12-bad.conflist", "{");
+    site.create(host, "web");
+    add("web", "c1", container);
+    const entry = `${site.cache}/results/web-c1-eth0`;
+    writeFileSync(entry, Bun.spawnSync(["sed", 's|/proc/[^"]*|/nonexistent|g', entry]).stdout);
+    expect([unused(), unused(true)]).toEqual([["web"], ["other", "web"]]);
+    rm(["web"]);
+    expect(site.runtime.attachments()).toEqual([]);
+    expect(ls().map(({ name }) => name)).toEqual(["default", "other"]);
+    expect(site.log).toContainEqual(expect.stringMatching(/^Ignoring configuration file ".*12-bad\.conflist"/));
+  },
+);
+
+netnsTest("without force a failure stops the removal, with it the rest is removed", ({ host }) => {
+  using site = newNetworksSite();
+  const { rm, ls } = operate(site, host);
+  const file = site.write("10-old.conflist", { cniVersion: "1.1.0", name: "old", plugins: [{ type: "nosuch" }] });
+  expect(problemOf(() => rm(["old"]))).toContain('"nosuch"');
+  expect(existsSync(file)).toBe(true);
+  expect(problemOf(() => rm(["old"], true))).toContain('"nosuch"');
+  expect(existsSync(file)).toBe(false);
+  expect(ls().map(({ name }) => name)).toEqual(["default"]);
+});

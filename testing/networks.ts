@@ -1,0 +1,58 @@
+/**
+ * A configuration directory and a cache of one test, for the commands of `cni network`.
+ *
+ * @module
+ */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Netns } from "../ffi/netns.ts";
+import { type CreatedNetwork, createNetwork } from "../runtime/networks/create.ts";
+import type { NetworkRequest } from "../runtime/networks/new_network.ts";
+import { Runtime } from "../runtime/runtime.ts";
+
+const REQUEST: Omit<NetworkRequest, "name"> = {
+  ...{ driver: "bridge", subnets: [], gateways: [], ipRanges: [], ipv6: false, internal: false },
+  options: new Map(),
+};
+
+/** Directories that go with the scope. */
+export interface NetworksSite extends Disposable {
+  readonly conf: string;
+  readonly cache: string;
+  /** Where {@linkcode NetworksSite.create} has host-local keep its state. */
+  readonly state: string;
+  readonly runtime: Runtime;
+  readonly log: string[];
+  /** Creates a network on a host. */
+  create(host: Netns, name: string, request?: Partial<NetworkRequest>): CreatedNetwork;
+  /** Writes a file of the configuration directory. @returns its path */
+  write(name: string, document: unknown): string;
+}
+
+/** Without any network. */
+export function newNetworksSite(): NetworksSite {
+  const root = mkdtempSync(join(tmpdir(), "cni-networks-"));
+  const [conf, cache, state] = ["conf", "cache", "state"].map((name) => join(root, name)) as [string, string, string];
+  mkdirSync(conf);
+  const log: string[] = [];
+  const runtime = new Runtime({
+    ...{ env: process.env, cacheDirectory: cache, pluginDirectories: [] },
+    log: (message) => void log.push(message),
+  });
+  const write = (name: string, document: unknown) => {
+    writeFileSync(join(conf, name), typeof document === "string" ? document : JSON.stringify(document));
+    return join(conf, name);
+  };
+  return {
+    ...{ conf, cache, state, runtime, log, write },
+    create(host, name, request = {}) {
+      const created = host.run(() => createNetwork(runtime, conf, { ...REQUEST, name, ...request }));
+      // The machine's own state must stay as it is.
+      const text = readFileSync(created.file, "utf8");
+      writeFileSync(created.file, text.replace('"host-local",', `"host-local", "dataDir": ${JSON.stringify(state)},`));
+      return created;
+    },
+    [Symbol.dispose]: () => rmSync(root, { recursive: true }),
+  };
+}
