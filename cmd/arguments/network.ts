@@ -1,7 +1,17 @@
 import type { ArgumentSpec } from "../command.ts";
+import type { OptionSpec } from "../options.ts";
+import { CACHE_DIR_OPTION, CONF_DIR_OPTION, JSON_OPTION, RUNTIME_OPTIONS } from "./runtime.ts";
 
 export const NETWORKS_ARGUMENT: ArgumentSpec = {
   name: "NETWORK",
   help: 'names in the configuration directory, or paths (with a "/")',
   several: true,
 };
+
+export const PRINT_JSON_OPTION: OptionSpec = { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` };
+
+/** For commands that call no plugin. */
+export const DIRECTORY_OPTIONS: readonly OptionSpec[] = [CONF_DIR_OPTION, CACHE_DIR_OPTION];
+
+/** Those of `run`, without its `--json`. */
+export const PLUGIN_CALL_OPTIONS: readonly OptionSpec[] = RUNTIME_OPTIONS.filter((option) => option !== JSON_OPTION);

@@ -1,4 +1,4 @@
-import { RUNTIME_OPTIONS } from "../arguments/runtime.ts";
+import { PLUGIN_CALL_OPTIONS } from "../arguments/network.ts";
 import type { CommandGroup } from "../command.ts";
 
 const network: CommandGroup = {
@@ -15,6 +15,6 @@ const network: CommandGroup = {
   },
   aliases: { list: "ls", remove: "rm", del: "rm", delete: "rm", add: "create" },
   defaultCommand: "ls",
-  options: RUNTIME_OPTIONS,
+  options: PLUGIN_CALL_OPTIONS,
 };
 export default network;

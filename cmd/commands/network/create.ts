@@ -9,7 +9,8 @@ import {
   NetworkRequestError,
 } from "../../../runtime/networks/new_network.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
-import { CACHE_DIR_OPTION, CONF_DIR_OPTION, confDirectory, JSON_OPTION, openRuntime } from "../../arguments/runtime.ts";
+import { DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { confDirectory, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { type ParsedOptions, parseOrUsageError, UsageError } from "../../options.ts";
 
@@ -36,8 +37,8 @@ so engines that use the first file keep their network. Until a container is atta
       ...{ name: "option", short: "o", value: "K=V" },
       help: 'a key of the driver\'s plugin, see "cni plugin DRIVER"; also parent=IFNAME, isolate=true',
     },
-    { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` },
-    ...[CONF_DIR_OPTION, CACHE_DIR_OPTION],
+    PRINT_JSON_OPTION,
+    ...DIRECTORY_OPTIONS,
   ],
   examples: [
     { command: "cni network create web", about: "a bridge with a subnet that is free" },
@@ -55,7 +56,7 @@ so engines that use the first file keep their network. Until a container is atta
     const runtime = openRuntime(input, context);
     await loadPlugins([request.driver, "host-local", "portmap", "firewall"]);
     const created = asUsageError(() => createNetwork(runtime, confDirectory(input, context), request));
-    printStdout(input.has(JSON_OPTION.name) ? `${stringifyJson(created, 4)}\n` : `${created.file}\n`);
+    printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(created, 4)}\n` : `${created.file}\n`);
   },
 };
 export default create;

@@ -3,19 +3,12 @@ import { loadPlugins } from "../../../plugins/registry.ts";
 import { findNetwork } from "../../../runtime/networks/find.ts";
 import { type InspectedAttachment, type InspectedNetwork, inspectNetwork } from "../../../runtime/networks/inspect.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
-import {
-  CACHE_DIR_OPTION,
-  CONF_DIR_OPTION,
-  confDirectory,
-  JSON_OPTION,
-  log,
-  openRuntime,
-} from "../../arguments/runtime.ts";
+import { DIRECTORY_OPTIONS, NETWORKS_ARGUMENT, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { openScreen, type Screen } from "../../output/screen.ts";
 import { alignColumns, formatTable } from "../../output/table.ts";
 import { formatCount, formatFile } from "../../output/network.ts";
-import { NETWORKS_ARGUMENT } from "../../arguments/network.ts";
 
 const ATTACHMENT_HEADER = ["CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "PORTS", "NAMESPACE", "REASON"];
 const REQUEST_HEADER = ["PLUGIN", "REQUEST AT ADD"];
@@ -24,7 +17,7 @@ const inspect: Command = {
   name: "inspect",
   summary: "show a network: its file, what its plugins get, and what is attached with which ports",
   arguments: [NETWORKS_ARGUMENT],
-  options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
+  options: [PRINT_JSON_OPTION, ...DIRECTORY_OPTIONS],
   examples: [{ command: "cni network inspect default --json", about: "the built-in network, for programs" }],
   async run(input, context) {
     const runtime = openRuntime(input, context);
@@ -35,7 +28,7 @@ const inspect: Command = {
     );
     const screen = openScreen(1, context.env);
     printStdout(
-      input.has(JSON_OPTION.name)
+      input.has(PRINT_JSON_OPTION.name)
         ? `${stringifyJson(networks, 4)}\n`
         : networks.map((network) => formatNetwork(network, screen)).join("\n"),
     );

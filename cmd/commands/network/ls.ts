@@ -2,14 +2,8 @@ import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { listNetworks, type NetworkSummary } from "../../../runtime/networks/list.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
-import {
-  CACHE_DIR_OPTION,
-  CONF_DIR_OPTION,
-  confDirectory,
-  JSON_OPTION,
-  log,
-  openRuntime,
-} from "../../arguments/runtime.ts";
+import { DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { openScreen } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
@@ -22,14 +16,14 @@ const ls: Command = {
   summary: "list networks, their subnets and how many addresses are free",
   description: "USED and FREE count the addresses of host-local, for each address that a container gets.",
   arguments: [],
-  options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
+  options: [PRINT_JSON_OPTION, ...DIRECTORY_OPTIONS],
   examples: [{ command: "cni network ls --json", about: "all networks, for programs" }],
   async run(input, context) {
     const runtime = openRuntime(input, context);
     await loadPlugins(["host-local"]);
     const networks = listNetworks(runtime, confDirectory(input, context), log);
     printStdout(
-      input.has(JSON_OPTION.name)
+      input.has(PRINT_JSON_OPTION.name)
         ? `${stringifyJson(networks, 4)}\n`
         : formatTable(HEADER, networks.map(tableRow), openScreen(1, context.env)),
     );

@@ -4,7 +4,8 @@ import { findUnusedNetworks, type UnusedNetwork } from "../../../runtime/network
 import { removeNetworks } from "../../../runtime/networks/remove.ts";
 import { subnetsOfConfiguration } from "../../../runtime/networks/subnets.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
-import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import { PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 import { confirm } from "../../output/confirm.ts";
@@ -23,8 +24,8 @@ const prune: Command = {
   options: [
     { name: "all", help: "also networks that other programs or people configured" },
     { name: "yes", short: "y", help: "do not ask" },
-    ...RUNTIME_OPTIONS.filter(({ name }) => name !== JSON_OPTION.name),
-    { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` },
+    ...PLUGIN_CALL_OPTIONS,
+    PRINT_JSON_OPTION,
   ],
   examples: [{ command: "cni network prune --yes", about: "remove them without a question, as in a script" }],
   async run(input, context) {
@@ -32,7 +33,7 @@ const prune: Command = {
     await loadPlugins();
     const directory = confDirectory(input, context);
     const unused = findUnusedNetworks(runtime, directory, input.has("all"), log);
-    const isJson = input.has(JSON_OPTION.name);
+    const isJson = input.has(PRINT_JSON_OPTION.name);
     if (unused.length > 0) {
       const table = formatTable(HEADER, unused.map(tableRow), openScreen(isJson ? 2 : 1, context.env));
       if (isJson) printStderr(table.trimEnd());

@@ -3,9 +3,9 @@ import { loadPlugins } from "../../../plugins/registry.ts";
 import { findNetwork } from "../../../runtime/networks/find.ts";
 import { removeNetworks } from "../../../runtime/networks/remove.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
-import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import { NETWORKS_ARGUMENT, PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
-import { NETWORKS_ARGUMENT } from "../../arguments/network.ts";
 import { formatRemoved } from "../../output/network.ts";
 
 const rm: Command = {
@@ -15,8 +15,8 @@ const rm: Command = {
   arguments: [NETWORKS_ARGUMENT],
   options: [
     { name: "force", help: "detach its containers first, and go on after failures" },
-    ...RUNTIME_OPTIONS.filter(({ name }) => name !== JSON_OPTION.name),
-    { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` },
+    ...PLUGIN_CALL_OPTIONS,
+    PRINT_JSON_OPTION,
   ],
   examples: [{ command: "cni network rm web --force", about: "detach all containers of a network, and remove it" }],
   async run(input, context) {
@@ -25,7 +25,7 @@ const rm: Command = {
     const directory = confDirectory(input, context);
     const networks = [...new Set(input.words)].map((word) => findNetwork(runtime, directory, word, log));
     const removed = removeNetworks(networks, { runtime, directory, log }, input.has("force"));
-    printStdout(input.has(JSON_OPTION.name) ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
+    printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
   },
 };
 export default rm;
