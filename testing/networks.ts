@@ -8,7 +8,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { type CreatedNetwork, createNetwork } from "../runtime/networks/create.ts";
+import { findNetwork } from "../runtime/networks/find.ts";
+import { inspectNetwork } from "../runtime/networks/inspect.ts";
+import { listNetworks } from "../runtime/networks/list.ts";
 import type { NetworkRequest } from "../runtime/networks/new_network.ts";
+import { findUnusedNetworks } from "../runtime/networks/prune.ts";
+import { removeNetworks } from "../runtime/networks/remove.ts";
+import { loadNetwork } from "../runtime/load.ts";
 import { Runtime } from "../runtime/runtime.ts";
 
 const REQUEST: Omit<NetworkRequest, "name"> = {
@@ -26,6 +32,8 @@ export interface NetworksSite extends Disposable {
   readonly log: string[];
   /** Creates a network on a host. */
   create(host: Netns, name: string, request?: Partial<NetworkRequest>): CreatedNetwork;
+  /** The functions behind the commands, on a host. */
+  on(host: Netns): ReturnType<typeof operate>;
   /** Writes a file of the configuration directory. @returns its path */
   write(name: string, document: unknown): string;
 }
@@ -40,12 +48,13 @@ export function newNetworksSite(): NetworksSite {
     ...{ env: process.env, cacheDirectory: cache, pluginDirectories: [] },
     log: (message) => void log.push(message),
   });
+  const site = { conf, cache, state, runtime, log };
   const write = (name: string, document: unknown) => {
     writeFileSync(join(conf, name), typeof document === "string" ? document : JSON.stringify(document));
     return join(conf, name);
   };
   return {
-    ...{ conf, cache, state, runtime, log, write },
+    ...{ ...site, write, on: (host) => operate(site, host) },
     create(host, name, request = {}) {
       const created = host.run(() => createNetwork(runtime, conf, { ...REQUEST, name, ...request }));
       // The machine's own state must stay as it is.
@@ -54,5 +63,25 @@ export function newNetworksSite(): NetworksSite {
       return created;
     },
     [Symbol.dispose]: () => rmSync(root, { recursive: true }),
+  };
+}
+
+function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Netns) {
+  const { runtime, conf: directory, log: lines } = site;
+  const log = (message: string) => void lines.push(message);
+  const find = (name: string) => findNetwork(runtime, directory, name, log);
+  return {
+    add: (name: string, containerId: string, netns: Netns, ports: object[] = [], ifname = "eth0") =>
+      host.run(() =>
+        runtime.add(loadNetwork(name, { directory }), {
+          ...{ containerId, ifname, netns: netns.path, capabilityArgs: { portMappings: ports } },
+        })
+      ),
+    ls: () => host.run(() => listNetworks(runtime, directory, log)),
+    inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), log)),
+    rm: (names: readonly string[], force = false) =>
+      host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force)),
+    unused: (all = false) =>
+      host.run(() => findUnusedNetworks(runtime, directory, all, log)).map(({ list }) => list.name),
   };
 }

@@ -3,36 +3,10 @@ import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import type { Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { CniError } from "../../spec/error.ts";
-import { type NetworksSite, newNetworksSite } from "../../testing/networks.ts";
+import { newNetworksSite } from "../../testing/networks.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
-import { loadNetwork } from "../load.ts";
-import { findNetwork } from "./find.ts";
-import { inspectNetwork } from "./inspect.ts";
-import { listNetworks } from "./list.ts";
-import { findUnusedNetworks } from "./prune.ts";
-import { removeNetworks } from "./remove.ts";
 
 beforeAll(() => loadPlugins());
-
-function operate(site: NetworksSite, host: Netns) {
-  const { runtime, conf: directory, log: lines } = site;
-  const log = (message: string) => void lines.push(message);
-  const find = (name: string) => findNetwork(runtime, directory, name, log);
-  return {
-    add: (name: string, containerId: string, netns: Netns, ports: object[] = []) =>
-      host.run(() =>
-        runtime.add(loadNetwork(name, { directory }), {
-          ...{ containerId, ifname: "eth0", netns: netns.path, capabilityArgs: { portMappings: ports } },
-        })
-      ),
-    ls: () => host.run(() => listNetworks(runtime, directory, log)),
-    inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), log)),
-    rm: (names: readonly string[], force = false) =>
-      host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force)),
-    unused: (all = false) =>
-      host.run(() => findUnusedNetworks(runtime, directory, all, log)).map(({ list }) => list.name),
-  };
-}
 
 const linksOf = (host: Netns) => runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm);
 const elementsOf = (host: Netns) => runInNetns(host, "nft", "list", "ruleset").match(/elements = .*/g) ?? [];
@@ -50,7 +24,7 @@ function problemOf(call: () => unknown): string {
 netnsTest("a network is listed with its addresses, shown with its ports, and removed once nobody uses it", (spaces) => {
   const { host, container } = spaces;
   using site = newNetworksSite();
-  const { add, ls, inspect, rm } = operate(site, host);
+  const { add, ls, inspect, rm } = site.on(host);
   const { file } = site.create(host, "web", { ipv6: true });
   add("web", "c1", container, [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }]);
   const [builtIn, web] = ls();
@@ -88,7 +62,7 @@ netnsTest("a network is listed with its addresses, shown with its ports, and rem
 
 netnsTest("what another network or person uses stays", ({ host, container }) => {
   using site = newNetworksSite();
-  const { add, rm, unused } = operate(site, host);
+  const { add, rm, unused } = site.on(host);
   const bridge = { options: new Map([["bridge", "br0"]]) };
   site.create(host, "web", bridge);
   site.create(host, "db", bridge);
@@ -105,7 +79,7 @@ netnsTest("what another network or person uses stays", ({ host, container }) => 
 
 netnsTest("containers that the cache does not know count as users", ({ host, container }) => {
   using site = newNetworksSite();
-  const { add, rm, inspect, unused } = operate(site, host);
+  const { add, rm, inspect, unused } = site.on(host);
   site.create(host, "web");
   add("web", "c1", container);
   Bun.spawnSync(["rm", "-r", `${site.cache}/results`]);
@@ -120,7 +94,7 @@ netnsTest(
   "prune leaves networks of others, unless told; those without a container are unused",
   ({ host, container }) => {
     using site = newNetworksSite();
-    const { add, rm, unused, ls } = operate(site, host);
+    const { add, rm, unused, ls } = site.on(host);
     const plugins = [{ type: "ptp", ipam: { type: "host-local", dataDir: site.state, subnet: "10.5.0.0/24" } }];
     site.write("10-other.conflist", { cniVersion: "1.0.0", name: "other", plugins });
     site.write("12-bad.conflist", "{");
@@ -138,7 +112,7 @@ netnsTest(
 
 netnsTest("without force a failure stops the removal, with it the rest is removed", ({ host }) => {
   using site = newNetworksSite();
-  const { rm, ls } = operate(site, host);
+  const { rm, ls } = site.on(host);
   const file = site.write("10-old.conflist", { cniVersion: "1.1.0", name: "old", plugins: [{ type: "nosuch" }] });
   expect(problemOf(() => rm(["old"]))).toContain('"nosuch"');
   expect(existsSync(file)).toBe(true);
