@@ -21,7 +21,7 @@ export function formatPools(pools: readonly AddressPool[], numberOf: (pool: Addr
 export function formatRemoved(networks: readonly RemovedNetwork[]): string {
   return networks.flatMap(({ name, steps }) =>
     steps.map(({ description }) =>
-      `${name}: ${description.replace("remove ", "removed ").replace("detach ", "detached ")}\n`
+      `${name}: ${description.replace(/^remove/, "removed").replace(/^detach/, "detached")}\n`
     )
   ).join("");
 }

@@ -61,7 +61,7 @@ export function createNetwork(runtime: Runtime, directory: string, request: Netw
   refuseUsedName(request.name, files);
   const subnets = chooseSubnets(request, () => listSubnetUses(runtime, host, files));
   refuseMissingParent(host, keys.driver);
-  const bridge = request.driver === "bridge" ? chooseBridge(host, request, files) : undefined;
+  const bridge = request.driver === "bridge" ? chooseBridge(host, { ...request, ...keys.driver }, files) : undefined;
   const configuration = networkDocument(request, { subnets, bridge, ...keys });
   const file = `${directory}/${chooseFileName(request.name, (findEntryNames(directory) ?? []).filter(isConfFileName))}`;
   const text = `${stringifyJson(configuration, 2)}\n`;

@@ -84,6 +84,8 @@ netnsTest("a network has what was asked for", ({ host }) => {
   expect(pluginsOf("l3", { driver: "ipvlan", subnets: [parseCidr("192.0.2.0/24")], ...options("mode=l3") })[0])
     .toMatchObject({ type: "ipvlan", mode: "l3" });
   expect(pluginsOf("p2p", { driver: "ptp" }).map(({ type }) => type)).toEqual(["ptp", "portmap", "firewall"]);
+  // The host's interface in the VLAN would need 19 bytes.
+  expect(pluginsOf("abcdefghijk", options("vlan=100"))[0]).toMatchObject({ bridge: "cni1", vlan: 100 });
   expect(pluginsOf("vlan", { vlan: 7, ...options("isolate=true hairpinMode=false bridge=br7") })).toMatchObject([
     { type: "bridge", bridge: "br7", vlan: 7, hairpinMode: false },
     { type: "portmap" },

@@ -81,10 +81,20 @@ export function planNetworkRemoval(
   return [
     ...attachments.map((attachment) => detachEffect(network, attachment, context)),
     cleanEffect(network, context),
-    ...planBridgeRemoval(network, others, context.log),
-    ...planStateRemoval(network, others, context.log),
+    ...planOrKeep("bridge", () => planBridgeRemoval(network, others, context.log), context),
+    ...planOrKeep("state of host-local", () => planStateRemoval(network, others, context.log), context),
     ...network.file === undefined ? [] : [removeFileEffect(network.file)],
   ];
+}
+
+/** A mistake in the configuration must not keep the rest. */
+function planOrKeep(subject: string, plan: () => RemovalEffect[], { log }: RemovalContext): RemovalEffect[] {
+  try {
+    return plan();
+  } catch (error) {
+    log(`The ${subject} stays: ${CniError.from(error).message}`);
+    return [];
+  }
 }
 
 function detachEffect(
@@ -152,5 +162,9 @@ function carryOutRemoval(
       if (!force) break;
     }
   }
-  if (failures.length > 0) throw failures[0];
+  if (failures.length === 0) return;
+  const error = CniError.from(failures[0]);
+  if (force) throw error;
+  const details = [...error.details ? [error.details] : [], "--force removes the rest all the same"].join("; ");
+  throw new CniError(error.code, error.message, { details, cause: error });
 }

@@ -114,9 +114,13 @@ netnsTest("without force a failure stops the removal, with it the rest is remove
   using site = newNetworksSite();
   const { rm, ls } = site.on(host);
   const file = site.write("10-old.conflist", { cniVersion: "1.1.0", name: "old", plugins: [{ type: "nosuch" }] });
-  expect(problemOf(() => rm(["old"]))).toContain('"nosuch"');
+  expect(problemOf(() => rm(["old"]))).toMatch(/"nosuch".*; --force removes the rest all the same$/s);
   expect(existsSync(file)).toBe(true);
   expect(problemOf(() => rm(["old"], true))).toContain('"nosuch"');
   expect(existsSync(file)).toBe(false);
+  const plugins = [{ type: "bridge", mtu: -1, ipam: { type: "host-local", dataDir: site.state, subnet: "wrong" } }];
+  site.write("10-wrong.conflist", { cniVersion: "1.0.0", name: "wrong", plugins });
+  expect(problemOf(() => rm(["wrong"], true))).toContain("mtu must be");
+  expect(site.log).toContainEqual(expect.stringMatching(/^The bridge stays: .*mtu/));
   expect(ls().map(({ name }) => name)).toEqual(["default"]);
 });
