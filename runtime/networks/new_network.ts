@@ -43,8 +43,8 @@ export class NetworkRequestError extends CniError {
   }
 }
 
-/** podman 4 and containerd 1 know no newer one. */
-const CNI_VERSION = "1.0.0";
+/** podman 4 and containerd 1 read the first alone. With the others, newer engines use GC and STATUS. */
+const VERSION_KEYS = { cniVersion: "1.0.0", cniVersions: ["1.0.0", "1.1.0"] };
 
 /** A key that plugins and engines ignore: `prune` removes only what `create` made. */
 export const CREATOR_KEY = "x-created-by";
@@ -76,7 +76,7 @@ export function networkDocument(request: NetworkRequest, choices: NetworkChoices
   const ipam = { type: "host-local", ranges, ...routes.length > 0 && { routes } };
   const isPublished = hasOwnSubnet(driver) && !internal;
   return {
-    cniVersion: CNI_VERSION,
+    ...VERSION_KEYS,
     name,
     [CREATOR_KEY]: CREATOR,
     plugins: [

@@ -34,7 +34,7 @@ netnsTest("a network is listed with its addresses, shown with its ports, and rem
     pools: [{ subnets: ["10.64.0.0/24"], gateways: ["10.64.0.1"], used: 1, free: 252 }, { used: 1 }],
   });
   expect(inspect("web")).toMatchObject({
-    ...{ cniVersion: "1.0.0", configuration: { name: "web" }, otherUsers: [] },
+    ...{ cniVersion: "1.1.0", configuration: { name: "web" }, otherUsers: [] },
     requests: [{ type: "bridge", request: { name: "web", bridge: "cni-web" } }, { type: "portmap" }, {
       type: "firewall",
     }],

@@ -45,7 +45,9 @@ function formatNetwork(network: InspectedNetwork, screen: Screen): string {
     ["Driver", driver],
     ...pools.map(({ subnets, gateways, used, free }) => [
       "Addresses",
-      `${subnets.join(", ")}: ${formatCount(used)} used, ${formatCount(free)} free; gateway ${gateways.join(", ")}`,
+      `${subnets.join(", ")}: ${formatCount(used)} used, ${formatCount(free)} free; ${
+        gateways.join(", ")
+      } kept for the gateway`,
     ]),
     ...otherUsers.map(({ containerId, ifname, evidence }) => [
       "Also used by",
