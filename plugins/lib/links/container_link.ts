@@ -53,6 +53,11 @@ export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvi
   }
 }
 
+/** Also for links that get another name in the container. */
+export function randomVethName(): string {
+  return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
+}
+
 /** @returns true if it existed */
 export function removeLinkIfPresent(netns: Netns, ifname: string): boolean {
   return ignoreErrors(["ENODEV"], () => (link.remove(netns.route, ifname), true)) ?? false;

@@ -8,7 +8,7 @@ import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
 import { boolean, type Infer, int, refine, string, withDefault } from "../../../spec/schema.ts";
-import { explainUnsupportedKind, interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
+import { explainUnsupportedKind, interfaceExistsError, randomVethName, removeLinkIfPresent } from "./container_link.ts";
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
 import { formatAlias } from "../protocol/owner.ts";
@@ -134,25 +134,45 @@ export function createUpperDevice(
   lower: LowerDevice,
   spec: UpperDeviceSpec,
 ): link.Link {
-  const { netns, ifname, config: { mtu }, owner, undo } = call;
+  const { netns, ifname, owner, undo } = call;
+  let name = addUpperDevice(call, lower, spec, ifname);
+  undo.defer(() => void removeLinkIfPresent(netns, name));
+  const created = link.get(netns.route, name);
+  // A passthru macvlan starts with the lower device's address.
+  const mac = spec.mac && created.mac !== spec.mac ? { mac: spec.mac } : {};
+  link.set(netns.route, created.index, {
+    ...name === ifname ? {} : { name: ifname },
+    ...{ alias: formatAlias(owner), ...mac },
+  });
+  name = ifname;
+  return { ...created, name, ...spec.mac ? { mac: spec.mac } : {} };
+}
+
+/** @returns `name`, or a temporary one: older kernels refuse names of links beside the lower device */
+function addUpperDevice(
+  call: AddCall<LowerDeviceConfig>,
+  lower: LowerDevice,
+  spec: UpperDeviceSpec,
+  name: string,
+): string {
+  const { netns, ifname, config: { mtu } } = call;
   try {
     link.add(lower.netns.route, {
-      name: ifname,
+      name,
       linkIndex: lower.link.index,
       ...lower.netns.identity === netns.identity ? {} : { netnsFd: netns.fd },
       ...mtu ? { mtu } : {},
       ...spec.mac ? { mac: spec.mac } : {},
       info: spec.info,
     });
+    return name;
   } catch (error) {
-    throw error instanceof NetlinkError ? explainCreateError(error, call, lower, spec) : error;
+    if (!(error instanceof NetlinkError)) throw error;
+    const isTakenOutside = error.code === "EEXIST" && name === ifname && !link.find(netns.route, ifname) &&
+      link.find(lower.netns.route, ifname);
+    if (isTakenOutside) return addUpperDevice(call, lower, spec, randomVethName());
+    throw explainCreateError(error, call, lower, spec);
   }
-  undo.defer(() => void removeLinkIfPresent(netns, ifname));
-  const created = link.get(netns.route, ifname);
-  // A passthru macvlan starts with the lower device's address.
-  const mac = spec.mac && created.mac !== spec.mac ? { mac: spec.mac } : {};
-  link.set(netns.route, created.index, { alias: formatAlias(owner), ...mac });
-  return spec.mac ? { ...created, mac: spec.mac } : created;
 }
 
 function explainCreateError(

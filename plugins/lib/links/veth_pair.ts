@@ -8,7 +8,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther } from "./ownership.ts";
-import { interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
+import { interfaceExistsError, randomVethName, removeLinkIfPresent } from "./container_link.ts";
 import { logRemoval, type Owner, ownerText, parseAlias, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
@@ -44,10 +44,6 @@ export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }:
       if (link.find(netns.route, ifname)) throw interfaceExistsError(ifname, netns);
     }
   }
-}
-
-export function randomVethName(): string {
-  return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }
 
 /** A random unicast address, locally administered. */
