@@ -32,7 +32,7 @@ export interface ArgumentSpec {
   readonly optional?: true;
   /** Only the last: it takes all further words, also options, for another program. */
   readonly repeated?: true;
-  /** Only the last: it takes all further words. Options may stand between them. */
+  /** Only the last: any number of words. */
   readonly several?: true;
 }
 

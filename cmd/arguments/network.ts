@@ -14,4 +14,6 @@ export const PRINT_JSON_OPTION: OptionSpec = { ...JSON_OPTION, help: `print JSON
 export const DIRECTORY_OPTIONS: readonly OptionSpec[] = [CONF_DIR_OPTION, CACHE_DIR_OPTION];
 
 /** Those of `run`, without its `--json`. */
-export const PLUGIN_CALL_OPTIONS: readonly OptionSpec[] = RUNTIME_OPTIONS.filter((option) => option !== JSON_OPTION);
+export const PLUGIN_CALL_OPTIONS: readonly OptionSpec[] = RUNTIME_OPTIONS.filter(({ name }) =>
+  name !== JSON_OPTION.name
+);
