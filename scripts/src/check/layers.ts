@@ -62,6 +62,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/*", imports: PLUGIN_LIB },
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
+  { path: "runtime/show/", imports: [...PLUGIN_LIB, "runtime/"] },
   {
     path: "runtime/networks/",
     imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"],
@@ -70,7 +71,7 @@ export const LAYERS: readonly Layer[] = [
     path: "cmd/",
     imports: [
       ...[...PLUGIN_LIB, "plugins/*", "plugins/registry.ts", ...PUBLIC_RUNTIME, "type:runtime/"],
-      ...["runtime/networks/"],
+      ...["runtime/networks/", "runtime/show/"],
     ],
     packages: ["bun"],
   },

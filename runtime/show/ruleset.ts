@@ -1,0 +1,170 @@
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
+import * as uapi from "../../ffi/nft/uapi.ts";
+import { type Owner, ownerText, parseOwner } from "../../plugins/lib/protocol/owner.ts";
+import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
+import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
+import { elementText, fieldTexts } from "./datatype_text.ts";
+import type { RulesetChain, RulesetRule, RulesetTable, ShownElement, ShownPublishedPort } from "./node_tree.ts";
+import { ruleText } from "./rule_text.ts";
+
+const OWN_TABLES: readonly nft.TableKey[] = [inetTable, bridgeTable];
+/** Ours and the Go plugins' chains in other tables. */
+const CNI_CHAIN_PREFIX = "CNI-";
+
+const FAMILY_NAMES: Readonly<Record<number, string>> = {
+  [uapi.NFPROTO_INET]: "inet",
+  [uapi.NFPROTO_IPV4]: "ip",
+  [uapi.NFPROTO_BRIDGE]: "bridge",
+  [uapi.NFPROTO_IPV6]: "ip6",
+};
+const HOOK_NAMES: Readonly<Record<number, string>> = {
+  [uapi.NF_INET_PRE_ROUTING]: "prerouting",
+  [uapi.NF_INET_LOCAL_IN]: "input",
+  [uapi.NF_INET_FORWARD]: "forward",
+  [uapi.NF_INET_LOCAL_OUT]: "output",
+  [uapi.NF_INET_POST_ROUTING]: "postrouting",
+};
+
+interface ListedSet extends nft.Set {
+  readonly key: nft.TableKey;
+  readonly elements: readonly nft.Element[];
+}
+
+/** The ruleset, as far as it is about containers. */
+export interface ShownRuleset {
+  readonly tables: readonly RulesetTable[];
+  elementsOf(owner: Owner): ShownElement[];
+  publishedPortsOf(owner: Owner): ShownPublishedPort[];
+}
+
+/** Empty on a kernel without nf_tables. */
+export function showRuleset(nl: Netlink): ShownRuleset {
+  const present = listTables(nl);
+  const sets = OWN_TABLES.filter((own) => present.some((key) => isSameTable(key, own)))
+    .flatMap((key) => listSets(nl, key));
+  const owned = Map.groupBy(
+    sets.flatMap((set) => set.elements.map((element) => ({ set, element }))),
+    ({ element: { comment = "" } }) => ownerKey(parseOwner(comment)),
+  );
+  return {
+    tables: present.map((key) => showTable(nl, key, sets.filter((set) => isSameTable(set.key, key))))
+      .filter(({ chains, sets }) => chains.length + sets.length > 0),
+    elementsOf: (owner) =>
+      (owned.get(ownerText(owner)) ?? []).map(({ set, element }) => ({
+        table: tableName(set.key),
+        set: set.name ?? "",
+        element: elementText(set, element),
+      })),
+    publishedPortsOf: (owner) =>
+      mergeFamilies((owned.get(ownerText(owner)) ?? []).flatMap(({ set, element }) => parsePort(set, element))),
+  };
+}
+
+const ownerKey = (owner: Owner | undefined): string => (owner ? ownerText(owner) : "");
+
+function listTables(nl: Netlink): nft.TableKey[] {
+  try {
+    const tables = nft.listTables(nl).flatMap(({ family, name }) =>
+      name !== undefined && FAMILY_NAMES[family] !== undefined ? [{ family, table: name }] : []
+    );
+    const own = OWN_TABLES.filter((key) => tables.some((table) => isSameTable(table, key)));
+    return [...own, ...tables.filter((key) => !isOwn(key))];
+  } catch (error) {
+    if (error instanceof NetlinkError) return [];
+    throw error;
+  }
+}
+
+const isSameTable = (a: nft.TableKey, b: nft.TableKey): boolean => a.family === b.family && a.table === b.table;
+const isOwn = (key: nft.TableKey): boolean => OWN_TABLES.some((own) => isSameTable(own, key));
+const tableName = ({ family, table }: nft.TableKey): string => `${FAMILY_NAMES[family]} ${table}`;
+
+/** Without the records: no rule uses them. */
+function listSets(nl: Netlink, key: nft.TableKey): ListedSet[] {
+  const definition = key.table === inetTable.table && key.family === inetTable.family ? inetTable : bridgeTable;
+  return definition.objects().sets.filter(({ name }) => name !== RECORD_SET).flatMap(({ name }) => {
+    const set = nft.findSet(nl, key, name);
+    return set ? [{ ...set, key, elements: nft.listElements(nl, key, name) }] : [];
+  });
+}
+
+function showTable(nl: Netlink, key: nft.TableKey, sets: readonly ListedSet[]): RulesetTable {
+  const chains = nft.listChains(nl, key);
+  const hasOwnChain = chains.some(({ name = "" }) => name.startsWith(CNI_CHAIN_PREFIX));
+  const shown = isOwn(key) ? chains : hasOwnChain ? chains.filter(isCniOrBaseChain) : [];
+  return {
+    family: FAMILY_NAMES[key.family]!,
+    name: key.table,
+    chains: shown.map((chain) => showChain(nl, key, chain)).filter((chain) =>
+      isOwn(key) || chain.name.startsWith(CNI_CHAIN_PREFIX) || chain.rules.length > 0
+    ),
+    sets: sets.map(({ name = "", userdata, elements }) => ({
+      name,
+      ...userdata?.comment !== undefined && { comment: userdata.comment },
+      elements: elements.length,
+    })),
+  };
+}
+
+const isCniOrBaseChain = ({ name = "", hook }: nft.Chain): boolean =>
+  name.startsWith(CNI_CHAIN_PREFIX) || hook !== undefined;
+
+function showChain(nl: Netlink, key: nft.TableKey, chain: nft.Chain): RulesetChain {
+  const { name = "", comment, type, hook, policy } = chain;
+  const isShownWhole = isOwn(key) || name.startsWith(CNI_CHAIN_PREFIX);
+  const rules = nft.listLazyRules(nl, key, name).filter((rule) => isShownWhole || containsText(rule, CNI_CHAIN_PREFIX));
+  return {
+    name,
+    ...comment && { comment },
+    ...type !== undefined && { type },
+    ...hook?.number !== undefined && { hook: HOOK_NAMES[hook.number] ?? String(hook.number) },
+    ...hook?.priority !== undefined && { priority: hook.priority },
+    ...policy !== undefined && { policy: policy === uapi.NF_DROP ? "drop" : "accept" },
+    rules: rules.map((rule) => showRule(rule, key.family)),
+  };
+}
+
+function showRule(rule: nft.LazyRule, family: number): RulesetRule {
+  const expressions = rule.expressions();
+  const counter = expressions.find((expression) => expression.kind === "counter");
+  const comment = ruleComment(rule);
+  return {
+    text: ruleText(expressions, family),
+    ...comment !== "" && { comment },
+    ...counter?.kind === "counter" &&
+      { packets: Number(counter.packets ?? 0n), bytes: Number(counter.bytes ?? 0n) },
+  };
+}
+
+/** One element of a map of published ports: `127.0.0.1 . tcp . 8080 : 10.88.0.2 . 80`. */
+function parsePort({ name = "", keyType, dataType }: ListedSet, { key, data }: nft.Element): ShownPublishedPort[] {
+  if (!/^(hostip_)?hostports[46]$/.test(name) || !data?.value) return [];
+  const fields = fieldTexts(keyType, key);
+  const [containerAddress = "", containerPort] = fieldTexts(dataType, data.value);
+  const hostAddress = name.startsWith("hostip_") ? fields.shift() : undefined;
+  const [protocol = "", hostPort] = fields;
+  return [{
+    protocol,
+    ...hostAddress !== undefined && { hostAddress },
+    hostPort: Number(hostPort),
+    containerPort: Number(containerPort),
+    containerAddresses: [containerAddress],
+  }];
+}
+
+/** A port for all addresses has one element for each family. */
+function mergeFamilies(ports: readonly ShownPublishedPort[]): ShownPublishedPort[] {
+  const merged = Map.groupBy(ports, publishedPortId).values();
+  return [...merged].map((alike) => ({
+    ...alike[0]!,
+    containerAddresses: alike.flatMap(({ containerAddresses }) => containerAddresses),
+  })).sort((a, b) => a.hostPort - b.hostPort);
+}
+
+export function publishedPortId({ protocol, hostAddress = "", hostPort, containerPort }: ShownPublishedPort): string {
+  return `${hostAddress} ${hostPort}/${protocol} ${containerPort}`;
+}

@@ -1,0 +1,93 @@
+import { listNamedNetns } from "../../ffi/named_netns.ts";
+import { NetnsError, openNetns } from "../../ffi/netns.ts";
+import { readFile } from "../../ffi/sys/file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import { parseJson } from "../../spec/jsonc.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import { isJsonObject } from "../../spec/schema.ts";
+import { suggestion } from "../../spec/suggest.ts";
+import type { NetworkAttachment } from "../attachments.ts";
+import { DEFAULT_NETWORK_NAME } from "../default_network.ts";
+import { listConfFiles, loadNetwork } from "../load.ts";
+
+/** Engines show so many characters of an id. */
+const SHORT_ID_LENGTH = 12;
+
+export interface SelectOptions {
+  /** Path that the word has as a namespace. */
+  readonly netnsPath: string;
+  /** Of networks. */
+  readonly confDirectory: string;
+}
+
+export interface ShownSelection {
+  readonly attachments: readonly NetworkAttachment[];
+  /** Links of the host that the network's configuration names. */
+  readonly deviceNames: readonly string[];
+}
+
+/**
+ * All that has this name: a network, a namespace, or a container by its id or the first 12 characters of it.
+ *
+ * @throws {CniError} if nothing has it; as {@linkcode loadNetwork} if the network's configuration cannot be used
+ */
+export function selectShown(
+  word: string,
+  attachments: readonly NetworkAttachment[],
+  { netnsPath, confDirectory }: SelectOptions,
+): ShownSelection {
+  const paths = [netnsPath, `/var${netnsPath}`];
+  const selected = attachments.filter(({ network, containerId, netns = "" }) =>
+    network === word || isIdOf(containerId, word) || paths.includes(netns)
+  );
+  if (selected.length > 0) return { attachments: selected, deviceNames: [] };
+  const names = listNetworkNames(confDirectory);
+  const isFile = word.includes("/") && findStat(netnsPath)?.isDirectory === false && !isNetns(netnsPath);
+  if (isFile || word === DEFAULT_NETWORK_NAME || names.includes(word)) {
+    const list = loadNetwork(isFile ? netnsPath : word, { directory: confDirectory });
+    return {
+      attachments: attachments.filter(({ network }) => network === list.name),
+      deviceNames: list.plugins.flatMap(deviceNamesOf),
+    };
+  }
+  if (isNetns(netnsPath)) return { attachments: [], deviceNames: [] };
+  const attached = attachments.flatMap(({ network, containerId }) => [network, containerId]);
+  throw new CniError(
+    Code.InvalidConfig,
+    `Cannot show ${JSON.stringify(word)}: no network, namespace or container has this name${
+      suggestion(word, [...names, DEFAULT_NETWORK_NAME, ...attached, ...listNamedNetns()])
+    }`,
+    { details: `networks are looked for in "${confDirectory}"; "cni run list" lists containers` },
+  );
+}
+
+function isNetns(path: string): boolean {
+  try {
+    openNetns(path)[Symbol.dispose]();
+    return true;
+  } catch (error) {
+    if (error instanceof NetnsError) return false;
+    throw error;
+  }
+}
+
+const isIdOf = (containerId: string, word: string): boolean =>
+  containerId === word || (word.length >= SHORT_ID_LENGTH && containerId.startsWith(word));
+
+function deviceNamesOf({ type, raw }: NetworkConfigList["plugins"][number]): string[] {
+  const name = type === "bridge" ? raw.bridge ?? "cni0" : raw.master;
+  return typeof name === "string" ? [name] : [];
+}
+
+/** Also of files with mistakes, which whoever loads them names. */
+function listNetworkNames(directory: string): string[] {
+  return listConfFiles(directory).flatMap((path) => {
+    try {
+      const document = parseJson(new TextDecoder().decode(readFile(path, false)));
+      return isJsonObject(document) && typeof document.name === "string" ? [document.name] : [];
+    } catch {
+      return [];
+    }
+  });
+}
