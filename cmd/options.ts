@@ -22,7 +22,8 @@ export type ValueName =
     | "K=V;K=V"
     | "MAC"
   )
-  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "SUBNET" | "TIME");
+  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "SUBNET" | "TIME")
+  | "NETWORK|NETNS|CONTAINER";
 
 export interface OptionSpec {
   /** `conf-dir` */

@@ -7,6 +7,7 @@ export const CNI: CommandGroup = {
     run: () => import("./run.ts"),
     netns: () => import("./netns.ts"),
     network: () => import("./network.ts"),
+    show: () => import("./show.ts"),
     install: () => import("./install.ts"),
     uninstall: () => import("./uninstall.ts"),
     serve: () => import("./serve.ts"),

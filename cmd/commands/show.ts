@@ -1,0 +1,78 @@
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import type { NodeTree } from "../../runtime/show/node_tree.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
+import { netnsPath } from "../arguments/path.ts";
+import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../arguments/runtime.ts";
+import type { CliContext, Command } from "../command.ts";
+import type { OptionSpec, ParsedOptions } from "../options.ts";
+import { openScreen } from "../output/screen.ts";
+
+const FORMATS = ["text", "json", "dot", "svg"] as const;
+const FORMAT_OPTION: OptionSpec = {
+  name: "format",
+  value: "FORMAT",
+  choices: FORMATS,
+  help: "text (default), json, dot (for Graphviz) or svg (a picture)",
+};
+const RULES_OPTION: OptionSpec = { name: "rules", help: "also rules without a packet count, and sets" };
+
+const show: Command = {
+  name: "show",
+  summary: "show what exists: uplinks, bridges, containers, addresses, ports, rules",
+  description: `It shows a tree: the host's uplinks, bridges and other devices, their ports, the containers behind them
+with addresses, routes and published ports, and the tables of rules. It looks only: nothing changes, no plugin runs.
+Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptables have.`,
+  arguments: [{
+    name: "NETWORK|NETNS|CONTAINER",
+    help: "show only this: the name of a network, the name or path of a namespace, or the id of a container",
+    optional: true,
+  }],
+  options: [
+    FORMAT_OPTION,
+    { ...JSON_OPTION, help: `the same as --format json; ${JSON_OPTION.help}` },
+    RULES_OPTION,
+    ...RUNTIME_OPTIONS.filter(({ name }) => name.endsWith("-dir")),
+  ],
+  examples: [
+    { command: "cni show web", about: 'what belongs to the network, namespace or container "web"' },
+    { command: "cni show --format svg > containers.svg", about: "a picture for a report" },
+    { command: "cni show --format dot > containers.dot", about: "a graph for Graphviz: dot -Tpdf containers.dot" },
+  ],
+  async run(input, context) {
+    const tree = await gather(input, context);
+    printStdout(await format(tree, input, context));
+    if (tree.devices.length + tree.separate.length === 0) log("No container is attached there");
+  },
+};
+export default show;
+
+async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTree> {
+  const { gatherNodeTree } = await import("../../runtime/show/gather.ts");
+  const attachments = openRuntime(input, context).attachments();
+  const [word] = input.words;
+  if (word === undefined) return gatherNodeTree(attachments, { showsOtherPorts: true });
+  const { selectShown } = await import("../../runtime/show/select.ts");
+  const options = { netnsPath: netnsPath(word, context), confDirectory: confDirectory(input, context) };
+  const selection = selectShown(word, attachments, options);
+  return gatherNodeTree(selection.attachments, selection);
+}
+
+async function format(tree: NodeTree, input: ParsedOptions, context: CliContext): Promise<string> {
+  const wanted = input.find(FORMAT_OPTION.name) ?? (input.has(JSON_OPTION.name) ? "json" : "text");
+  if (wanted === "json") return `${escapeControls(stringifyJson(tree, 4))}\n`;
+  const { briefTree, outlineOf } = await import("../output/show/outline.ts");
+  const outline = outlineOf(wanted === "text" ? tree : briefTree(tree), input.has(RULES_OPTION.name));
+  switch (wanted) {
+    case "dot":
+      return (await import("../output/show/dot.ts")).formatDot(outline);
+    case "svg":
+      return (await import("../output/show/svg.ts")).formatSvg(outline);
+    default:
+      return (await import("../output/show/text.ts")).formatTextTree(outline, openScreen(1, context.env));
+  }
+}
+
+/** JSON allows these as they are, and terminals obey them. */
+function escapeControls(json: string): string {
+  return json.replace(/[\x7f-\x9f]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
+}

@@ -1,0 +1,207 @@
+/** What text, Graphviz and SVG show of a node: the same boxes and lines. @module */
+import { networkOf } from "../../../ffi/address.ts";
+import type {
+  ContainerInterface,
+  Device,
+  NodeTree,
+  Port,
+  RulesetChain,
+  RulesetRule,
+  RulesetTable,
+  ShownAttachment,
+  ShownLink,
+  ShownPublishedPort,
+  ShownRoute,
+  Uplink,
+} from "../../../runtime/show/node_tree.ts";
+
+/** Boxes are drawn with their lines inside; lines have no children that are boxes. */
+export type OutlineRole = "host" | "uplink" | "device" | "port" | "container" | "table" | "line";
+
+export interface OutlineNode {
+  readonly role: OutlineRole;
+  /** `bridge`, `port`, `address` */
+  readonly kind: string;
+  readonly name: string;
+  readonly details: readonly string[];
+  /** Works, or not; absent where that makes no sense. */
+  readonly health?: "good" | "bad";
+  readonly children: readonly OutlineNode[];
+}
+
+/** @param withRules also rules that count nothing, and sets */
+export function outlineOf({ uplinks, devices, separate, tables }: NodeTree, withRules: boolean): OutlineNode {
+  return node("host", "host", "", [], [
+    ...uplinks.map(outlineUplink),
+    ...devices.map(outlineDevice),
+    ...separate.map(outlinePort),
+    ...tables.map((table) => outlineTable(table, withRules)),
+  ]);
+}
+
+/** For pictures: without counters of links, elements and paths of namespaces. */
+export function briefTree(tree: NodeTree): NodeTree {
+  return {
+    ...tree,
+    uplinks: tree.uplinks.map(withoutPackets),
+    devices: tree.devices.map((device) => ({ ...withoutPackets(device), ports: device.ports.map(briefPort) })),
+    separate: tree.separate.map(briefPort),
+  };
+}
+
+function briefPort({ link, attachment }: Port): Port {
+  return { ...link && { link: withoutPackets(link) }, ...attachment && { attachment: briefAttachment(attachment) } };
+}
+
+function briefAttachment({ netns: _, ...attachment }: ShownAttachment): ShownAttachment {
+  return { ...attachment, elements: [], interfaces: attachment.interfaces.map(withoutPackets) };
+}
+
+function withoutPackets<T extends ShownLink>({ packets: _, ...rest }: T): Omit<T, "packets"> {
+  return rest;
+}
+
+function node(
+  role: OutlineRole,
+  kind: string,
+  name: string,
+  details: readonly string[] = [],
+  children: readonly OutlineNode[] = [],
+  health?: OutlineNode["health"],
+): OutlineNode {
+  const visibleDetails = details.filter((detail) => detail !== "").map(visibleText);
+  return { role, kind, name: visibleText(name), details: visibleDetails, children, ...health && { health } };
+}
+
+const line = (kind: string, name: string, details: readonly string[] = [], health?: OutlineNode["health"]) =>
+  node("line", kind, name, details, [], health);
+
+/** Escapes control, format and unassigned characters: names of other programs must not draw or hide anything. */
+function visibleText(text: string): string {
+  return text.toWellFormed().replace(
+    /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu,
+    (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`,
+  );
+}
+
+function outlineUplink(uplink: Uplink): OutlineNode {
+  const { addresses, gateways } = uplink;
+  return node("uplink", "uplink", uplink.name, linkDetails(uplink), [
+    ...addresses.map((address) => line("address", address)),
+    ...gateways.map((gateway) => line("route", "default", [`via ${gateway}`])),
+  ], linkHealth(uplink));
+}
+
+function outlineDevice(device: Device): OutlineNode {
+  const { kind = "link", addresses, networks, ports } = device;
+  const networkText = networks.length === 0 ? "" : `network ${networks.join(", ")}`;
+  return node("device", kind, device.name, [networkText, ...linkDetails(device)], [
+    ...addresses.map((address) => line("address", address)),
+    ...ports.map(outlinePort),
+  ], linkHealth(device));
+}
+
+function outlinePort({ link, attachment }: Port): OutlineNode {
+  const container = attachment && outlineAttachment(attachment);
+  if (!link) return container!;
+  return node("port", "port", link.name, linkDetails(link), container ? [container] : [], linkHealth(link));
+}
+
+function outlineAttachment(attachment: ShownAttachment): OutlineNode {
+  const { network, containerId, state, reason = "", netns = "", interfaces, publishedPorts, elements } = attachment;
+  const health = state === "attached" ? "good" : "bad";
+  const sets = Map.groupBy(elements, ({ table }) => table);
+  return node("container", "container", containerId, [
+    `network ${network}`,
+    health === "bad" ? state : "",
+    reason,
+    netns,
+  ], [
+    ...interfaces.map(outlineInterface),
+    ...publishedPorts.map(outlinePublishedPort),
+    ...[...sets].map(([table, inTable]) =>
+      line("elements", `in table ${table}`, [...new Set(inTable.map(({ set }) => withoutFamily(set)))])
+    ),
+  ], health);
+}
+
+/** Most sets come in pairs: `masquerade4` and `masquerade6`. */
+const withoutFamily = (set: string): string => set.replace(/[46]$/, "");
+
+function outlineInterface(shown: ContainerInterface): OutlineNode {
+  const { name, kind = "", master, addresses, routes } = shown;
+  const masterText = master === undefined ? "" : `in ${master}`;
+  return node("line", "interface", name, [kind, ...linkDetails(shown), masterText], [
+    ...addresses.map((address) => line("address", address)),
+    ...routes.filter((route) => !isConnected(route, shown)).map(outlineRoute),
+  ], linkHealth(shown));
+}
+
+/** The kernel's route to the subnet of an address says nothing new. */
+function isConnected({ dst, gateway, table }: ShownRoute, { addresses }: ContainerInterface): boolean {
+  return gateway === undefined && table === undefined && addresses.some((address) => networkOf(address) === dst);
+}
+
+/** The kernel's default: IP6_RT_PRIO_USER of net/ipv6_route.h. */
+const DEFAULT_IPV6_METRIC = 1024;
+
+function outlineRoute({ dst, gateway, table, metric, mtu }: ShownRoute): OutlineNode {
+  return line("route", dst.endsWith("/0") ? "default" : dst, [
+    gateway === undefined ? "" : `via ${gateway}`,
+    metric === undefined || (dst.includes(":") && metric === DEFAULT_IPV6_METRIC) ? "" : `metric ${metric}`,
+    table === undefined ? "" : `table ${table}`,
+    mtu === undefined ? "" : `mtu ${mtu}`,
+  ]);
+}
+
+function outlinePublishedPort(port: ShownPublishedPort): OutlineNode {
+  const { protocol, hostAddress, hostPort, containerPort, containerAddresses } = port;
+  const name = `${hostAddress === undefined ? "" : `${bracketed(hostAddress)}:`}${hostPort}/${protocol}`;
+  const targets = containerAddresses.map((address) => `→ ${bracketed(address)}:${containerPort}`);
+  return targets.length > 0
+    ? line("published", name, targets)
+    : line("published", name, [`→ port ${containerPort}`, "not in table inet cni"], "bad");
+}
+
+const bracketed = (ip: string): string => (ip.includes(":") ? `[${ip}]` : ip);
+
+function outlineTable({ family, name, chains, sets }: RulesetTable, withRules: boolean): OutlineNode {
+  const ruleCount = chains.reduce((sum, { rules }) => sum + rules.length, 0);
+  const elementCount = sets.reduce((sum, { elements }) => sum + elements, 0);
+  const details = [
+    countText(chains.length, "chain"),
+    countText(ruleCount, "rule"),
+    sets.length === 0 ? "" : countText(elementCount, "element"),
+  ];
+  return node("table", "table", `${family} ${name}`, details, [
+    ...chains.filter(({ rules }) => withRules || rules.some(isCounted)).map((chain) => outlineChain(chain, withRules)),
+    ...withRules ? sets.map(({ name, elements }) => line("set", name, [countText(elements, "element")])) : [],
+  ]);
+}
+
+const isCounted = ({ packets }: RulesetRule): boolean => packets !== undefined;
+
+function outlineChain({ name, type, hook, priority, policy, rules }: RulesetChain, withRules: boolean): OutlineNode {
+  const base = hook === undefined ? [] : [`${type}`, `hook ${hook}`, `priority ${priority}`, `policy ${policy}`];
+  const shown = withRules ? rules : rules.filter(isCounted);
+  return node("line", "chain", name, base, shown.map(outlineRule));
+}
+
+function outlineRule({ text, packets, bytes = 0 }: RulesetRule): OutlineNode {
+  return line("rule", text, packets === undefined ? [] : [countText(packets, "packet"), countText(bytes, "byte")]);
+}
+
+function linkDetails({ state, mtu, packets }: ShownLink): string[] {
+  return [
+    state === "unknown" ? "" : state,
+    mtu === undefined ? "" : `mtu ${mtu}`,
+    packets ? `packets ${packets.received} in ${packets.sent} out` : "",
+  ];
+}
+
+/** Some drivers tell no state. */
+function linkHealth({ state }: ShownLink): OutlineNode["health"] {
+  return state === "up" || state === "unknown" ? "good" : "bad";
+}
+
+const countText = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;

@@ -1,0 +1,34 @@
+import type { OutlineNode } from "./outline.ts";
+
+const INDENT = "  ";
+
+/** A line and those below it, indented, none wider than `width`. */
+export function lineTexts(outline: OutlineNode, width: number): string[] {
+  const { kind, name, details, children } = outline;
+  const [first = "", ...more] = wrapWords([`${kind} ${name}`, ...details], width - INDENT.length);
+  const below = children.flatMap((child) => lineTexts(child, width - INDENT.length));
+  return [first, ...[...more, ...below].map((text) => INDENT + text)];
+}
+
+/** Joins parts by commas, into lines of this width; breaks a part that is wider. */
+export function wrapWords(parts: readonly string[], width: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  parts.forEach((part, i) => {
+    // The first part is a title.
+    const joined = line === "" ? part : `${line}${i === 1 ? "  " : ", "}${part}`;
+    if (Bun.stringWidth(joined) <= width) line = joined;
+    else {
+      if (line !== "") lines.push(line);
+      const pieces = brokenText(part, width);
+      line = pieces.pop() ?? "";
+      lines.push(...pieces);
+    }
+  });
+  return [...lines, line];
+}
+
+/** At blanks if possible. */
+function brokenText(text: string, width: number): string[] {
+  return Bun.wrapAnsi(text, width, { hard: true, trim: true }).split("\n");
+}
