@@ -1,10 +1,12 @@
 /** The body of `scripts/demo`. Namespaces are open files of this process, so nothing stays behind. @module */
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { parseCidr, parseIp } from "../../../ffi/address.ts";
+import { executeAll } from "../../../ffi/netlink/socket.ts";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
-import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
+import { appendRequest } from "../../../ffi/route/route.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { requestTcp, serveTcp } from "../../../testing/traffic.ts";
 import { connectHosts } from "../harness/hosts.ts";
@@ -43,6 +45,8 @@ const NETWORK = `{
 writeFileSync(join(state, "demo.conflist"), NETWORK);
 
 const SPEED_ROUNDS = 20;
+/** A file: gets the picture of `cni show`. */
+const [PICTURE] = process.argv.slice(2);
 
 let failures = 0;
 
@@ -78,17 +82,9 @@ function ownedElements(): string[] {
 
 const listLinks = (netns: Netns) => link.list(netns.route).filter(({ name }) => name !== "lo");
 
-function showObjects(): void {
-  console.log("\nWhat exists now");
-  for (const [name, netns] of Object.entries(namespaces)) {
-    for (const { index, name: ifname = "", info, master } of listLinks(netns)) {
-      const addresses = address.list(netns.route, { index }).filter(({ scope }) => scope === 0);
-      const port = master ? `port of ${link.get(netns.route, master).name}` : "";
-      const detail = addresses.map((entry) => entry.address).join(", ") || port;
-      console.log(`  ${name.padEnd(8)} ${ifname.padEnd(14)} ${(info?.kind ?? "").padEnd(7)} ${detail}`);
-    }
-  }
-  for (const element of ownedElements()) console.log(`  host     ${element}`);
+function showNode(format: string): string {
+  const words = ["show", `--format=${format}`, `--conf-dir=${state}`, `--cache-dir=${state}/cache`];
+  return host.run(() => runSuccessfully({ argv: [CNI_PROGRAM, ...words] })).stdout;
 }
 
 function showNothingLeft(): void {
@@ -96,7 +92,7 @@ function showNothingLeft(): void {
   const namesIn = (netns: Netns, ...kept: string[]) =>
     listLinks(netns).map(({ name = "" }) => name).filter((name) => !kept.includes(name));
   const left = {
-    "links on the host, but for the network's bridge": namesIn(host, "uplink", "demo0"),
+    "links on the host, but for the network's bridge": namesIn(host, "eth0", "demo0"),
     "links in web": namesIn(web),
     "links in client": namesIn(client),
     "rules and map elements of a container": ownedElements(),
@@ -145,15 +141,19 @@ function compareSpeed(): void {
 async function main(): Promise<void> {
   for (const netns of Object.values(namespaces)) link.setUp(netns.route, 1);
   connectHosts(
-    { netns: host, name: "uplink", addresses: ["198.51.100.1/24", "2001:db8:100::1/64"] },
+    { netns: host, name: "eth0", addresses: ["198.51.100.1/24", "2001:db8:100::1/64"] },
     { netns: outside, name: "far", addresses: ["198.51.100.2/24", "2001:db8:100::2/64"] },
   );
+  const { index: oif } = link.get(host.route, "eth0");
+  const defaultRoute = { dst: parseCidr("0.0.0.0/0"), gateway: parseIp("198.51.100.2"), oif };
+  executeAll(host.route, [appendRequest(defaultRoute)]);
   const result = cni("add", "web", "-p", "8080:80");
   console.log(result);
   cni("add", "client");
-  showObjects();
+  console.log(`\ncni show\n${showNode("text")}`);
   const [four, six] = JSON.parse(result).ips.map((ip: { address: string }) => ip.address.split("/")[0]);
   await proveTraffic(four, six);
+  if (PICTURE !== undefined) writeFileSync(PICTURE, showNode("svg"));
   console.log();
   cni("del", "web", "-p", "8080:80");
   cni("del", "client");
