@@ -12,6 +12,8 @@ import { hostOrderHex, verdictText } from "./datatype_text.ts";
 type Of<K extends Expression["kind"]> = Extract<Expression, { readonly kind: K }>;
 
 const NO_VALUE = new Uint8Array();
+// linux/netfilter/nf_tables.h
+const NFT_CT_MARK = 3;
 
 /** Without counters. */
 export function ruleText(expressions: readonly Expression[], tableFamily: number): string {
@@ -85,7 +87,9 @@ class RuleWriter {
       case "target":
         return this.#say(`xt ${expression.kind} "${expression.name}"`);
       default:
-        return this.#say(`[${expression.kind === "unknown" ? expression.name : expression.kind}]`);
+        return this.#say(
+          `${this.#useFields()} [${expression.kind === "unknown" ? expression.name : expression.kind}]`.trim(),
+        );
     }
   }
 
@@ -121,18 +125,19 @@ class RuleWriter {
       return offset === 0 ? "th sport" : "th dport";
     }
     if (base === uapi.NFT_PAYLOAD_LL_HEADER && length === 6) return offset === 6 ? "ether saddr" : "ether daddr";
-    const word = base === uapi.NFT_PAYLOAD_NETWORK_HEADER ? this.#addressField(offset) : undefined;
+    const word = base === uapi.NFT_PAYLOAD_NETWORK_HEADER ? this.#addressField(offset, length) : undefined;
     if (word === undefined) return `[bytes ${base}+${offset}]`;
     this.#pendingFamily = undefined;
     return word;
   }
 
-  #addressField(offset: number): string | undefined {
+  #addressField(offset: number, length: number): string | undefined {
     const words: Readonly<Record<number, Readonly<Record<number, string>>>> = {
       [uapi.NFPROTO_IPV4]: { 12: "ip saddr", 16: "ip daddr" },
       [uapi.NFPROTO_IPV6]: { 8: "ip6 saddr", 24: "ip6 daddr" },
     };
-    return words[this.#family]?.[offset];
+    // nft(8) joins the comparisons of neighbouring fields.
+    return length <= (this.#family === uapi.NFPROTO_IPV4 ? 4 : 16) ? words[this.#family]?.[offset] : undefined;
   }
 
   #takeBitwise({ mask, xor }: Of<"bitwise">): void {
@@ -141,7 +146,7 @@ class RuleWriter {
     this.#loaded.push({ ...field, mask: mask?.value ?? NO_VALUE, xor: xor?.value ?? NO_VALUE });
   }
 
-  #takeComparison({ op, data }: Of<"cmp">): void {
+  #takeComparison({ op = uapi.NFT_CMP_EQ, data }: Of<"cmp">): void {
     const [field] = this.#loaded;
     const value = data?.value ?? NO_VALUE;
     this.#loaded = [];
@@ -151,7 +156,7 @@ class RuleWriter {
       this.#pendingFamily = `meta nfproto ip${this.#family === uapi.NFPROTO_IPV6 ? "v6" : "v4"}`;
       return;
     }
-    this.#say(comparisonText(field, op === uapi.NFT_CMP_EQ, value));
+    this.#say(comparisonText(field, op, value));
   }
 
   #takeLookup({ set = "", dreg, flags = 0 }: Of<"lookup">): void {
@@ -162,22 +167,39 @@ class RuleWriter {
   }
 }
 
-function maskedText({ text, mask, xor }: LoadedField): string {
+/** The kernel computes `field & mask ^ xor` for all of these. */
+function maskedText({ text, mask, xor = NO_VALUE }: LoadedField): string {
   if (!mask) return text;
-  // A set bit of `xor` that the mask keeps would be flipped; nothing here does that.
-  return xor?.some((byte) => byte !== 0) ? `${text} | ${hostOrderHex(xor)}` : `${text} & ${hostOrderHex(mask)}`;
+  const flips = mask.some((byte, i) => byte & (xor[i] ?? 0));
+  // nft(8) writes the same with these bits.
+  const kept = flips ? mask : mask.map((byte, i) => byte | (xor[i] ?? 0));
+  const formatBits = isHostOrder(text) ? hostOrderHex : formatHex;
+  const masked = kept.every((byte) => byte === 0xff) ? text : `${text} & ${formatBits(kept)}`;
+  return xor.every((byte) => byte === 0) ? masked : `${masked} ${flips ? "^" : "|"} ${formatBits(xor)}`;
 }
 
-function comparisonText(field: LoadedField, isEqual: boolean, value: Uint8Array): string {
+/** Numbers that do not come from a packet. */
+const isHostOrder = (text: string): boolean => /^(ct|meta|fib) /.test(text);
+
+/** By NFT_CMP_EQ and so on. */
+const OPERATORS = ["", "!= ", "< ", "<= ", "> ", ">= "];
+
+function comparisonText(field: LoadedField, op: number, value: Uint8Array): string {
   const { text, mask } = field;
-  const not = isEqual ? "" : "!= ";
-  if (text.startsWith("ct ") && mask) return `${text} ${isEqual ? "!" : ""}${ctBits(text, mask)}`;
-  if (text === "ct direction") return `${text} ${not}${value[0] === 1 ? "reply" : "original"}`;
-  if (text === "fib daddr type") return `${text} ${not}${value[0] === uapi.RTN_LOCAL ? "local" : formatHex(value)}`;
-  if (text === "meta mark") return `${maskedText(field)} ${isEqual && mask ? "== " : not}${hostOrderHex(value)}`;
-  if (/^[io]ifname$/.test(text)) return `${text} ${not}${ifnameText(value)}`;
-  if (/^ip6? /.test(text)) return `${text} ${not}${prefixText(text.startsWith("ip6"), value, mask)}`;
-  return `${maskedText(field)} ${not}${valueText(value)}`;
+  const operator = OPERATORS[op] ?? `[operator ${op}] `;
+  const bits = mask && value.every((byte) => byte === 0) ? ctBitNames(text, mask) : undefined;
+  if (bits !== undefined) return `${text} ${op === uapi.NFT_CMP_EQ ? "! " : ""}${bits}`;
+  if (text === "ct direction") return `${text} ${operator}${value[0] === 1 ? "reply" : "original"}`;
+  if (text === "fib daddr type" && value[0] === uapi.RTN_LOCAL) return `${text} ${operator}local`;
+  if (/^[io]ifname$/.test(text)) return `${text} ${operator}${ifnameText(value)}`;
+  const prefix = /^ip6? /.test(text) ? prefixText(text.startsWith("ip6"), value, mask) : undefined;
+  if (prefix !== undefined) return `${text} ${operator}${prefix}`;
+  return `${maskedText(field)} ${mask && op === uapi.NFT_CMP_EQ ? "== " : operator}${comparedText(text, value)}`;
+}
+
+function comparedText(text: string, value: Uint8Array): string {
+  if (text.startsWith("[bytes ")) return formatHex(value);
+  return value.length === 4 && isHostOrder(text) ? hostOrderHex(value) : valueText(value);
 }
 
 /** `"eth*"` where only the beginning is compared. */
@@ -186,24 +208,39 @@ function ifnameText(value: Uint8Array): string {
   return JSON.stringify(new TextDecoder().decode(end < 0 ? value : value.subarray(0, end)) + (end < 0 ? "*" : ""));
 }
 
-/** A comparison of whole bytes has no mask. */
-function prefixText(isIpv6: boolean, value: Uint8Array, mask: Uint8Array | undefined): string {
+/** A comparison of whole bytes has no mask. `undefined` if the mask is no prefix. */
+function prefixText(isIpv6: boolean, value: Uint8Array, mask: Uint8Array | undefined): string | undefined {
   const whole = new Uint8Array(isIpv6 ? 16 : 4);
   whole.set(value);
-  const length = mask ? bitCount(mask) : value.length * 8;
+  const length = mask ? prefixLengthOfMask(mask) : value.length * 8;
+  if (length === undefined) return undefined;
   const ip = ipFromBytes(whole);
   return length === whole.length * 8 ? ip : toCidr(ip, length);
 }
 
-const bitCount = (bytes: Uint8Array): number =>
-  [...bytes].reduce((sum, byte) => sum + byte.toString(2).replaceAll("0", "").length, 0);
+function prefixLengthOfMask(mask: Uint8Array): number | undefined {
+  const bits = [...mask].map((byte) => byte.toString(2).padStart(8, "0")).join("");
+  return /^1*0*$/.test(bits) ? bits.replaceAll("0", "").length : undefined;
+}
 
-function ctBits(text: string, mask: Uint8Array): string {
-  const names: Readonly<Record<number, string>> = text === "ct state"
-    ? { [uapi.NF_CT_STATE_ESTABLISHED]: "established", [uapi.NF_CT_STATE_RELATED]: "related" }
-    : { [uapi.IPS_DST_NAT]: "dnat" };
-  const bits = new DataView(mask.buffer, mask.byteOffset).getUint32(0, true);
-  return Object.entries(names).filter(([bit]) => bits & Number(bit)).map(([, name]) => name).join(",");
+/** linux/netfilter/nf_conntrack_common.h: NF_CT_STATE_INVALID_BIT and so on, enum ip_conntrack_status. */
+const CT_BIT_NAMES: Readonly<Record<string, Readonly<Record<number, string>>>> = {
+  "ct state": {
+    1: "invalid",
+    [uapi.NF_CT_STATE_ESTABLISHED]: "established",
+    [uapi.NF_CT_STATE_RELATED]: "related",
+    8: "new",
+    64: "untracked",
+  },
+  "ct status": { [uapi.IPS_DST_NAT]: "dnat" },
+};
+
+/** `undefined` for fields without names, and bits without one. */
+function ctBitNames(text: string, mask: Uint8Array): string | undefined {
+  const bits = new DataView(mask.buffer, mask.byteOffset, mask.byteLength).getUint32(0, true);
+  const named = Object.entries(CT_BIT_NAMES[text] ?? {}).filter(([bit]) => bits & Number(bit));
+  const isComplete = named.reduce((sum, [bit]) => sum | Number(bit), 0) === bits;
+  return isComplete ? named.map(([, name]) => name).join(",") : undefined;
 }
 
 function ctText(key = -1): string {
@@ -211,6 +248,7 @@ function ctText(key = -1): string {
     [uapi.NFT_CT_STATE]: "state",
     [uapi.NFT_CT_DIRECTION]: "direction",
     [uapi.NFT_CT_STATUS]: "status",
+    [NFT_CT_MARK]: "mark",
   };
   return words[key] ?? `[${key}]`;
 }
@@ -228,5 +266,8 @@ function metaText(key = -1): string {
 
 const familyWord = (family: number | undefined): string => (family === uapi.NFPROTO_IPV6 ? "ip6" : "ip");
 
-/** A value that no field precedes: an address, if it is as long as one. */
-const valueText = (value: Uint8Array): string => (value.length === 4 ? ipFromBytes(value) : formatHex(value));
+/** Of no known type. */
+function valueText(value: Uint8Array): string {
+  if (value.length === 4 || value.length === 16) return ipFromBytes(value);
+  return value.length <= 2 ? String(value.reduce((sum, byte) => sum << 8 | byte, 0)) : formatHex(value);
+}

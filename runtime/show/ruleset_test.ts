@@ -104,6 +104,47 @@ test("showRuleset() writes rules, elements and counters as nft(8) does", () => {
   });
 });
 
+/** In tables of others, administrators write any rules. */
+const OTHER_RULES = [
+  "meta mark set meta mark ^ 0x00000001",
+  "meta mark set meta mark & 0x000000ff | 0x00000100",
+  "meta mark set meta mark | 0x00000100",
+  "meta mark set 0x00000007",
+  "meta mark != 0x00000001 accept",
+  "meta mark & 0x000000ff == 0x00000001 accept",
+  "th dport > 1024 th sport <= 80 drop",
+  'iifname "eth*" oifname != "lo" return',
+  "ip saddr 10.0.0.1 ip daddr != 10.0.0.0/9 drop",
+  "ip saddr 10.0.0.1 ip daddr 10.0.0.2 accept",
+  "ct state ! established notrack",
+  "ct state invalid,new,untracked drop",
+  "ct mark 0x00000007 accept",
+  "fib daddr type != local return",
+];
+
+test("showRuleset() writes rules of others as nft(8) does", () => {
+  using namespaces = newNamespaces();
+  const { host } = namespaces;
+  runInNetns(host, "nft", "add table ip other; add chain ip other CNI-TEST; add chain ip other quiet");
+  for (const rule of OTHER_RULES) runInNetns(host, "nft", `add rule ip other CNI-TEST ${rule}`);
+  const { "CNI-TEST": expected } = nftRules(runInNetns(host, "nft", "list", "table", "ip", "other"));
+  expect(expected).toHaveLength(OTHER_RULES.length);
+  const [table] = showRuleset(host.nft).tables;
+  expect(table!.chains.map(({ name }) => name)).toEqual(["CNI-TEST"]);
+  expect(table!.chains[0]!.rules.map(({ text }) => text)).toEqual(expected!);
+  // What is unknown stands in brackets.
+  const unknown = [
+    ["limit rate 5/second accept", "[limit] accept"],
+    ["@nh,96,64 0x0a0000010a000002 accept", "[bytes 1+12] 0x0a0000010a000002 accept"],
+    ["ct status snat accept", "ct status & 0x00000010 != 0x00000000 accept"],
+    ["ip saddr & 255.0.255.0 == 10.0.1.0 accept", "ip saddr & 0xff00ff00 == 10.0.1.0 accept"],
+  ];
+  for (const [rule, text] of unknown) {
+    runInNetns(host, "nft", `flush chain ip other CNI-TEST; add rule ip other CNI-TEST ${rule}`);
+    expect(showRuleset(host.nft).tables[0]!.chains[0]!.rules).toEqual([{ text: text! }]);
+  }
+});
+
 test("showRuleset() is empty without rules", () => {
   using namespaces = newNamespaces();
   expect(showRuleset(namespaces.host.nft).tables).toEqual([]);
