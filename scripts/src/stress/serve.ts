@@ -35,7 +35,10 @@ export async function runServe(options: ServeOptions): Promise<readonly string[]
     const { served } = server.status();
     if (round === 0 && served < count) problems.push(`The server served ${served} calls only`);
     const kill = () => killContinuously(server, newRandomSource(seed + round));
-    problems.push(...await runRandom(workers, operations, seed + round, newNetworks(false, WARM_INVOCATIONS), kill));
+    const found = await runRandom(workers, operations, seed + round, newNetworks(false, WARM_INVOCATIONS), kill);
+    // A soak goes on for long.
+    for (const problem of found.slice(0, 20)) console.log(`Round ${round}: ${problem}`);
+    problems.push(...found);
     problems.push(...await runFlush());
   };
   await runRound(0);
