@@ -12,6 +12,7 @@ export type ValueName =
     | "DIR"
     | "DIRS"
     | "DRIVER"
+    | "FILE"
     | "FORMAT"
     | "ID"
     | "ID[/IFNAME]"
@@ -22,7 +23,7 @@ export type ValueName =
     | "K=V;K=V"
     | "MAC"
   )
-  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "SUBNET" | "TIME")
+  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "RULE" | "SUBNET" | "TIME")
   | "NETWORK|NETNS|CONTAINER";
 
 export interface OptionSpec {

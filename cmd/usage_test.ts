@@ -65,7 +65,7 @@ test.each([
   [["netns", "add"], '"netns add" needs NAME'],
   [["netns", "add", "--", "-x"], 'that does not begin with "-": got "-x"'],
   [["netns", "add", "a\nb"], 'a name without control characters that does not begin with "-": got "a\\nb"'],
-  [["--json"], '"cni" needs a command: run, netns, '],
+  [["--json"], '"cni" needs a command: run, '],
   [["netns", "add", "a", "b"], '"netns add" takes NAME alone: got "a b"'],
   [["netns", "list", "x"], '"netns list" takes no argument: got "x"'],
   [["netns", "exec", "x"], '"netns exec" needs COMMAND, a program and its arguments'],

@@ -5,6 +5,15 @@ import { isForPeople } from "../spec/unknown_keys.ts";
 
 /** `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)` */
 export function describeDuplicateKeys(text: string, source: string): string[] {
+  return findDuplicateKeys(text).map((path) => {
+    const { line, column } = locate(text, path) ?? {};
+    const location = line ? `${source}:${line}:${column}` : source;
+    return `${path} is there more than once, and the last one counts (${location})`;
+  });
+}
+
+/** Their paths. */
+export function findDuplicateKeys(text: string): string[] {
   const seen = new Set<string>();
   const duplicates = new Map<string, readonly string[]>();
   for (const segments of keyPaths(text)) {
@@ -16,11 +25,7 @@ export function describeDuplicateKeys(text: string, source: string): string[] {
   // Inside duplicate objects, only the last object counts.
   const isInDuplicate = (segments: readonly string[]) =>
     segments.some((_, i) => i > 0 && duplicates.has(formatPath(segments.slice(0, i))));
-  return [...duplicates].filter(([, segments]) => !isInDuplicate(segments)).map(([path]) => {
-    const { line, column } = locate(text, path) ?? {};
-    const location = line ? `${source}:${line}:${column}` : source;
-    return `${path} is there more than once, and the last one counts (${location})`;
-  });
+  return [...duplicates].filter(([, segments]) => !isInDuplicate(segments)).map(([path]) => path);
 }
 
 function formatPath(segments: readonly string[]): string {

@@ -6,6 +6,7 @@ import { findStat } from "../ffi/sys/stat.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
 import { parseJson, stringifyJson } from "../spec/jsonc.ts";
 import {
+  isSinglePluginDocument,
   type NetworkConfigList,
   parseNetworkConfigList,
   parsePluginEntry,
@@ -82,7 +83,7 @@ function readConfigurationFromStdin(): string {
 }
 
 /** @param wait for a pipe's writer, as of `<(…)`; a pipe in a directory must not block the search */
-function readConfiguration(path: string, wait = false): string {
+export function readConfiguration(path: string, wait = false): string {
   return decodeUtf8Configuration(wait ? withSignalsUnblocked(() => readFile(path)) : readFile(path, false), path);
 }
 
@@ -170,11 +171,8 @@ export function isConfFileName(name: string): boolean {
 /** Of `DIR/NAME/*.conf` (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
 function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   const document = parseJson(list.text) as JsonObject;
-  const isSinglePlugin = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
-  if (list.loadOnlyInlinedPlugins || isSinglePlugin) return list;
-  const slash = path.lastIndexOf("/");
-  const directory = `${slash < 0 ? "." : path.slice(0, slash)}/${list.name}`;
-  const files = findPluginFiles(directory);
+  if (list.loadOnlyInlinedPlugins || isSinglePluginDocument(document)) return list;
+  const files = findPluginFiles(path, list.name);
   if (files.length === 0) return list;
   const plugins: PluginEntry[] = [
     ...list.plugins,
@@ -192,7 +190,10 @@ function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): 
   return { ...rest, plugins, text: stringifyJson(mergedDocument) };
 }
 
-function findPluginFiles(directory: string): string[] {
+/** Of the network's plugins in files of their own. @param path of its list */
+export function findPluginFiles(path: string, network: string): string[] {
+  const slash = path.lastIndexOf("/");
+  const directory = `${slash < 0 ? "." : path.slice(0, slash)}/${network}`;
   if (!findStat(directory)?.isDirectory) return [];
   const names = sortedByBytes(findEntryNames(directory) ?? []).filter((name) => name.endsWith(".conf"));
   return names.map((name) => `${directory}/${name}`).filter((path) => findStat(path)?.isDirectory !== true);

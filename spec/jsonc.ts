@@ -79,13 +79,13 @@ const MAX_PATH_LENGTH = 100;
 type JsoncParser = Pick<typeof import("jsonc-parser"), "getLocation" | "parse" | "parseTree">;
 type Node = import("jsonc-parser").Node;
 
-/** Needed only after a failure. The package's main module loads an editor and a formatter too. */
-function loadJsoncParser(): JsoncParser {
+/** Needed only for positions. The package's main module loads an editor and a formatter too. */
+export function loadJsoncParser(): JsoncParser {
   return require("jsonc-parser/lib/esm/impl/parser.js");
 }
 
 /** In the order of the parser's codes, from 1 (ParseErrorCode of jsonc-parser). */
-const parseErrorMessages = () => [
+export const parseErrorMessages = () => [
   "invalid symbol",
   "invalid number format",
   "property name expected",
@@ -170,7 +170,7 @@ function formatPath(segments: readonly (string | number)[]): string {
   );
 }
 
-function lineAndColumn(text: string, offset: number): { line: number; column: number } {
+export function lineAndColumn(text: string, offset: number): { line: number; column: number } {
   const before = text.slice(0, offset).split("\n");
   return { line: before.length, column: before[before.length - 1].length + 1 };
 }

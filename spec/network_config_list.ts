@@ -60,7 +60,7 @@ const networkNameSchema = schema.refine(
   'a letter or digit, then letters, digits, "_", "." and "-"',
   (name) => networkNameProblem(name) === undefined,
 );
-const pluginEntrySchema = schema.lazy(() =>
+export const pluginEntrySchema = schema.lazy(() =>
   schema.knownKeys({
     type: pluginTypeSchema,
     capabilities: schema.withDefault(capabilitiesSchema, {}),
@@ -109,20 +109,35 @@ const booleanOrText: schema.Schema<boolean> = {
 export function parseNetworkConfigList(text: string, source?: string): NetworkConfigList {
   return parseLocated(text, source, (node) => {
     const list = schema.jsonObject.parse(node);
-    const isSinglePlugin = !Object.hasOwn(list, "plugins") && Object.hasOwn(list, "type");
-    const flag = (key: string) => !isSinglePlugin && parseMember(list, key, booleanOrText, false);
     return {
-      name: networkNameSchema.parse(ownValue(list, "name"), "name"),
-      cniVersion: chooseVersion(list),
-      disableCheck: flag("disableCheck"),
-      disableGC: flag("disableGC"),
-      loadOnlyInlinedPlugins: flag("loadOnlyInlinedPlugins"),
-      plugins: isSinglePlugin ? [parseEntry(list, "")] : parseEntries(list),
+      name: listReaders.name(list),
+      cniVersion: listReaders.cniVersion(list),
+      disableCheck: listReaders.disableCheck(list),
+      disableGC: listReaders.disableGC(list),
+      loadOnlyInlinedPlugins: listReaders.loadOnlyInlinedPlugins(list),
+      plugins: isSinglePluginDocument(list) ? [parseEntry(list, "")] : parseEntries(list),
       text,
       ...(source !== undefined && { source }),
     };
   });
 }
+
+/** Whether a file holds one plugin's object, and no list. */
+export function isSinglePluginDocument(document: schema.JsonObject): boolean {
+  return !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
+}
+
+const readFlag = (key: string) => (list: schema.JsonObject): boolean =>
+  !isSinglePluginDocument(list) && parseMember(list, key, booleanOrText, false);
+
+/** Each of the list's own keys but `plugins`. All throw {@linkcode ConfigError}, `cniVersion` also {@linkcode CniError}. */
+export const listReaders = {
+  name: (list: schema.JsonObject): string => networkNameSchema.parse(ownValue(list, "name"), "name"),
+  cniVersion: chooseVersion,
+  disableCheck: readFlag("disableCheck"),
+  disableGC: readFlag("disableGC"),
+  loadOnlyInlinedPlugins: readFlag("loadOnlyInlinedPlugins"),
+};
 
 /** For a plugin in a file of its own. @throws {SyntaxError} @throws {ConfigError} */
 export function parsePluginEntry(text: string, source?: string): PluginEntry {
@@ -231,6 +246,11 @@ function requireNumericVersion(version: string, path: string): void {
 }
 
 function parseEntries(list: schema.JsonObject): readonly PluginEntry[] {
+  return readEntryNodes(list).map((node, i) => parseEntry(node, `plugins[${i}]`));
+}
+
+/** @throws {ConfigError} */
+export function readEntryNodes(list: schema.JsonObject): readonly unknown[] {
   if (!Object.hasOwn(list, "plugins")) {
     if (!parseMember(list, "loadOnlyInlinedPlugins", booleanOrText, false)) return [];
     throw new ConfigError("plugins", "an array, as loadOnlyInlinedPlugins is true", "nothing");
@@ -240,7 +260,7 @@ function parseEntries(list: schema.JsonObject): readonly PluginEntry[] {
   if (nodes.length > MAX_PLUGINS) {
     throw new ConfigError("plugins", `an array of at most ${MAX_PLUGINS} plugins`, String(nodes.length));
   }
-  return nodes.map((node, i) => parseEntry(node, `plugins[${i}]`));
+  return nodes;
 }
 
 function parseEntry(node: unknown, path: string): PluginEntry {
@@ -250,14 +270,17 @@ function parseEntry(node: unknown, path: string): PluginEntry {
   return { type, ...(ipam?.type && { ipamType: ipam.type }), capabilities: declared, raw };
 }
 
+/** @throws {SyntaxError} */
+export function parseConfigurationText(text: string, source?: string): unknown {
+  if (text.length <= MAX_TEXT_LENGTH) return parseJson(text, source);
+  throw new SyntaxError(
+    `Cannot parse ${source ?? "JSON"}: it has ${text.length} characters, more than ${MAX_TEXT_LENGTH}`,
+  );
+}
+
 /** Adds network and position to a ConfigError. */
 function parseLocated<T>(text: string, source: string | undefined, parse: (node: unknown) => T): T {
-  if (text.length > MAX_TEXT_LENGTH) {
-    throw new SyntaxError(
-      `Cannot parse ${source ?? "JSON"}: it has ${text.length} characters, more than ${MAX_TEXT_LENGTH}`,
-    );
-  }
-  const node = parseJson(text, source);
+  const node = parseConfigurationText(text, source);
   try {
     return parse(node);
   } catch (error) {

@@ -44,6 +44,8 @@ export interface Schema<T> {
   readonly shape?: Readonly<Record<string, Schema<unknown>>>;
   /** Of a list's elements or the wrapped value; a function if made later. */
   readonly inner?: Schema<unknown> | (() => Schema<unknown>);
+  /** `inner` is for the elements. */
+  readonly isList?: true;
 }
 
 /** A schema whose key may be missing. */
@@ -157,6 +159,7 @@ export function oneOf<const V extends readonly string[]>(...values: V): Schema<V
 export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   return {
     inner: item,
+    isList: true,
     parse(node, path = "") {
       if (!Array.isArray(node)) throw mismatchError(path, "an array", node);
       return node.map((element, i) => item.parse(element, `${path}[${i}]`));

@@ -26,17 +26,19 @@ export const CACHE_DIR_OPTION: OptionSpec = {
   help: "directory where attachments are remembered (/var/lib/cni)",
 };
 
+export const PLUGIN_DIR_OPTION: OptionSpec = {
+  name: "plugin-dir",
+  value: "DIRS",
+  env: "CNI_PATH",
+  help: "directories of other plugins, separated by ':'; ':' for none (/opt/cni/bin)",
+};
+
 export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
 
 /** For every command that calls plugins. */
 export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   CONF_DIR_OPTION,
-  {
-    name: "plugin-dir",
-    value: "DIRS",
-    env: "CNI_PATH",
-    help: "directories of other plugins, separated by ':'; ':' for none (/opt/cni/bin)",
-  },
+  PLUGIN_DIR_OPTION,
   CACHE_DIR_OPTION,
   { name: "timeout", value: "TIME", help: "time limit for each plugin that is not built in: 30s, 500ms" },
   JSON_OPTION,
@@ -53,13 +55,18 @@ export function runtimeOptions(options: ParsedOptions, context: CliContext): Run
   return {
     env: context.env,
     findCallerPid: context.findParentPid,
-    pluginDirectories: (options.find("plugin-dir") ?? "/opt/cni/bin").split(":").filter((path) => path !== "")
-      .map((path) => absolutePath(path, context)),
+    pluginDirectories: pluginDirectories(options, context),
     cacheDirectory: absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context),
     ...(timeout !== undefined && { timeoutMs: parseTimeout(timeout) }),
     log,
     pluginLog: printStderr,
   };
+}
+
+/** @throws {UsageError} */
+export function pluginDirectories(options: ParsedOptions, context: CliContext): string[] {
+  return (options.find(PLUGIN_DIR_OPTION.name) ?? "/opt/cni/bin").split(":").filter((path) => path !== "")
+    .map((path) => absolutePath(path, context));
 }
 
 export function log(message: string): void {

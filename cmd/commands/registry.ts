@@ -5,6 +5,7 @@ export const CNI: CommandGroup = {
   summary: "A whole CNI installation in one program: the runtime and its plugins",
   commands: {
     run: () => import("./run.ts"),
+    lint: () => import("./lint.ts"),
     netns: () => import("./netns.ts"),
     network: () => import("./network.ts"),
     show: () => import("./show.ts"),

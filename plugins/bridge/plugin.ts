@@ -70,6 +70,8 @@ export default plugin({
   config: bridgeConfig,
   args: ["MAC"],
 
+  validate: ({ config, pluginConfig }) => refuseContradictions(config, pluginConfig.ipamType !== undefined),
+
   add(call) {
     const { config, pluginConfig, host, netns, ifname, ipam } = call;
     refuseContradictions(config, ipam !== undefined);

@@ -4,7 +4,7 @@ import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { addContainerLink } from "../lib/links/container_link.ts";
 import { formatAlias } from "../lib/protocol/owner.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
-import { requireIpam } from "../lib/protocol/require_ipam.ts";
+import { requireIpam, requireIpamType } from "../lib/protocol/require_ipam.ts";
 import {
   attachInterface,
   checkAttachedInterface,
@@ -19,6 +19,7 @@ export default plugin({
   name: KIND,
   about: "Gives the container an interface that drops all packets",
   config: object({}),
+  validate: ({ pluginConfig }) => requireIpamType(pluginConfig),
 
   add(call) {
     const { netns, ifname, owner, undo } = call;

@@ -20,6 +20,11 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     about: "Moves a device of the host into the container",
     config: hostDeviceConfig,
 
+    validate({ config, pluginConfig }) {
+      // The runtime chooses the device.
+      if (!pluginConfig.capabilities.deviceID) requireSelector(config);
+    },
+
     add(call) {
       const device = findOrRestoreDevice(call, sysfs);
       const result = device.link

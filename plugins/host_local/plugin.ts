@@ -21,7 +21,7 @@ import { parseResolvConf } from "./resolv_conf.ts";
 import { hostLocalConfigSchema, parseHostLocalConfig, parseRequestedIps, pathWithoutNul } from "./config.ts";
 import { isNetworkDirectory, lockStore, prepareReservation, requireWritableReservations } from "./reservation_store.ts";
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
-import type { Attachment } from "../../spec/plugin_config.ts";
+import type { Attachment, PluginConfig } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { findKey, type Infer, isJsonObject, type JsonObject, knownKeys, lazy, withDefault } from "../../spec/schema.ts";
 
@@ -44,6 +44,8 @@ export default plugin<DataDirConfig>({
   config: { ...dataDirConfig, inner: hostLocalConfigSchema },
   args: ["IP"],
   ignoresNetns: true,
+
+  validate: ({ pluginConfig }) => void readRangeSets(pluginConfig),
 
   add(call) {
     const { pluginConfig, log, undo, containerId, ifname } = call;
@@ -96,9 +98,7 @@ export default plugin<DataDirConfig>({
   },
 
   status(call) {
-    const { sets } = parseHostLocalConfig(call.pluginConfig);
-    // Only ADD gets the runtime's ranges.
-    if (!hasIpRangesCapability(call.pluginConfig.raw)) requireRanges(sets);
+    const sets = readRangeSets(call.pluginConfig);
     const directory = networkDirectory(call);
     try {
       if (findStat(directory, false)) requireWritableReservations(directory);
@@ -118,6 +118,13 @@ function releaseAttachments(calls: readonly [AttachmentCall<DataDirConfig>, ...A
   if (!isNetworkDirectory(directory, first.log)) return;
   using store = lockStore(directory, first.log);
   store.release(calls.flatMap((call) => store.findByAttachment(call)));
+}
+
+/** Of the configuration: only ADD gets the runtime's. @throws {ConfigError} */
+function readRangeSets(pluginConfig: PluginConfig): readonly RangeSet[] {
+  const { sets } = parseHostLocalConfig(pluginConfig);
+  if (!hasIpRangesCapability(pluginConfig.raw)) requireRanges(sets);
+  return sets;
 }
 
 function requireRanges(sets: readonly RangeSet[]): void {

@@ -38,11 +38,11 @@ export const rangeKeys = {
   gateway: optional(ipAddress),
 };
 const rangeConfig = lazy(() => knownKeys({ subnet: cidr, ...rangeKeys }));
-const range: Schema<AddressRange> = {
+export const addressRange: Schema<AddressRange> = {
   inner: rangeConfig,
   parse: (node, path = "") => resolveRange(rangeConfig.parse(node, path), path),
 };
-const ranges = array(range);
+const ranges = array(addressRange);
 
 export const rangeSet: Schema<RangeSet> = {
   inner: ranges,
@@ -51,9 +51,9 @@ export const rangeSet: Schema<RangeSet> = {
 
 /** A list of ranges or a single one: containerd's library sends `ipRanges` with one level less. */
 export const rangeOrSet: Schema<RangeSet> = {
-  inner: range,
+  inner: addressRange,
   parse: (node, path = "") =>
-    Array.isArray(node) ? rangeSet.parse(node, path) : { path, ranges: [range.parse(node, path)] },
+    Array.isArray(node) ? rangeSet.parse(node, path) : { path, ranges: [addressRange.parse(node, path)] },
 };
 
 /** Fills in defaults. @throws {ConfigError} naming the field below `path` */

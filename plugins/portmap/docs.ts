@@ -93,6 +93,7 @@ export default {
       meaning: "Is checked and has no effect. It cannot be combined with `externalSetMarkChain`.",
       example: 13,
       parity: "checked, no effect",
+      deprecated: "remove it: it has no effect",
       tests: ["config_test.ts"],
     },
     externalSetMarkChain: {
@@ -101,6 +102,7 @@ export default {
       meaning: "Is checked and has no effect. It cannot be combined with `markMasqBit`.",
       example: "KUBE-MARK-MASQ",
       parity: "checked, no effect",
+      deprecated: "remove it: it has no effect",
       tests: ["config_test.ts"],
     },
   },

@@ -33,6 +33,8 @@ export default plugin({
 
   needsPrevResult: () => true,
 
+  validate: (call) => void parseConfig(call),
+
   add(call) {
     const { host, owner, undo, log } = call;
     const config = parseConfig(call);

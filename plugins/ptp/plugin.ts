@@ -19,7 +19,7 @@ import {
 } from "../lib/links/masqueraded_veth.ts";
 import { formatAlias, parseAlias } from "../lib/protocol/owner.ts";
 import { type AddCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
-import { requireIpam } from "../lib/protocol/require_ipam.ts";
+import { requireIpam, requireIpamType } from "../lib/protocol/require_ipam.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
@@ -42,6 +42,7 @@ export default plugin({
   name: "ptp",
   about: "Connects the container to the host, and routes its packets",
   config: lazy(() => object(vethKeys())),
+  validate: ({ pluginConfig }) => requireIpamType(pluginConfig),
 
   add(call) {
     const { host, netns, ifname } = call;

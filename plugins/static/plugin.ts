@@ -14,6 +14,8 @@ export default plugin({
   args: ["IP", "GATEWAY"],
   ignoresNetns: true,
 
+  validate: ({ pluginConfig }) => void configuredIps(pluginConfig, parseStaticIpam(pluginConfig), {}),
+
   add({ pluginConfig, args }) {
     const settings = parseStaticIpam(pluginConfig);
     return { ips: configuredIps(pluginConfig, settings, args), routes: settings.routes, dns: settings.dns };

@@ -27,6 +27,8 @@ export default plugin({
   about: "Connects the container to a VLAN on a host interface",
   config: lazy(() => object({ ...lowerDeviceKeys(), vlanId: withDefault(int({ min: 0, max: 4094 }), 0) })),
 
+  validate: ({ config }) => requireConfiguredMaster(config),
+
   add(call) {
     const { vlanId } = call.config;
     requireConfiguredMaster(call.config);

@@ -20,6 +20,8 @@ export default plugin({
 
   needsPrevResult: () => true,
 
+  validate: ({ config }) => requireVrfName(config),
+
   add(call) {
     const { config, netns, ifname, undo } = call;
     requireVrfName(config);

@@ -74,6 +74,7 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
     type: "list of objects",
     default: "none",
     meaning: "Is an older name of `cni.dev/valid-attachments`.",
+    deprecated: "remove it: the runtime sets it",
     tests: [PLUGIN_CONFIG],
   },
   dns: {

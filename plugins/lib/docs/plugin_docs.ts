@@ -19,6 +19,8 @@ export interface KeyDocs {
   readonly example?: unknown;
   /** The version of `cni` that first read it; 0.1.0 unless told. */
   readonly since?: string;
+  /** Why nobody should use the key any more: what to do instead. `cni lint` says it. */
+  readonly deprecated?: string;
   /** What is different from the Go plugin of that name, in a few words; nothing unless told. */
   readonly parity?: string;
   /** Tests that speak of it, by their names in the plugin's folder. */

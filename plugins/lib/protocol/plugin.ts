@@ -135,6 +135,12 @@ export interface Plugin<C = unknown> {
   readonly ignoresNetns?: true;
   /** Whether it needs an earlier plugin in the list. */
   needsPrevResult?(entry: Pick<PluginConfig, "ipamType">): boolean;
+  /**
+   * Refuses what the schema accepts and every ADD refuses, without a look at the machine. Only `cni lint` calls it.
+   *
+   * @throws {ConfigError}
+   */
+  validate?(call: Pick<PluginCall<C>, "config" | "pluginConfig">): void;
   /** Attaches the container. @returns `prevResult` with this plugin's additions */
   add(call: AddCall<C>): Result;
   /** Detaches the container. Succeeds if everything is gone already (SPEC §DEL). */

@@ -30,6 +30,13 @@ const PLUGIN_LIB = [
   ...["plugins/lib/compat/", "plugins/lib/ruleset/", "plugins/lib/links/"],
 ];
 
+/** Only this file loads the plugins' docs.ts: no call of a plugin needs them. */
+const DOCS_REGISTRY = "plugins/docs_registry.ts";
+const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
+
+/** What the command line calls beyond the public runtime, each loaded by its command alone. */
+const TOOLS = ["runtime/networks/", "runtime/show/", "runtime/lint/"];
+
 /** The modules that `mod.ts` exports: the command line is made of the same. */
 const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts"].map((file) => `runtime/${file}`);
 
@@ -61,6 +68,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/*/docs.ts", imports: ["plugins/lib/docs/"] },
   { path: "plugins/*", imports: PLUGIN_LIB },
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
+  { path: DOCS_REGISTRY, imports: ["plugins/*/docs.ts", "plugins/lib/docs/", "plugins/registry.ts"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
   { path: "runtime/show/", imports: [...PLUGIN_LIB, "runtime/"] },
   {
@@ -68,11 +76,12 @@ export const LAYERS: readonly Layer[] = [
     imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"],
   },
   {
+    path: "runtime/lint/",
+    imports: [...PLUGIN_LIB, "plugins/*", ...REGISTRIES, "plugins/lib/docs/", "runtime/"],
+  },
+  {
     path: "cmd/",
-    imports: [
-      ...[...PLUGIN_LIB, "plugins/*", "plugins/registry.ts", ...PUBLIC_RUNTIME, "type:runtime/"],
-      ...["runtime/networks/", "runtime/show/"],
-    ],
+    imports: [...PLUGIN_LIB, "plugins/*", ...REGISTRIES, ...PUBLIC_RUNTIME, ...TOOLS, "type:runtime/"],
     packages: ["bun"],
   },
 ];
@@ -166,6 +175,7 @@ const pluginFolder = (path: string): string => `plugins/${path.split("/")[1]}/`;
 /** @param path a file, a folder that ends in `/`, or `plugins/*` for the folder of any plugin */
 function isWithin(target: string, path: string): boolean {
   if (path === "plugins/*") return layerOf(target)?.path === pluginFolder(target);
+  if (path === "plugins/*/docs.ts") return isDocs(target);
   return path.endsWith("/") ? target.startsWith(path) : target === path;
 }
 
@@ -202,7 +212,9 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
   }
   const target = join(path, "..", specifier);
   if (isForTests(target)) return `imports "${target}": only tests may`;
-  if (isDocs(target)) return `imports "${target}": only scripts/docs may, no call of a plugin needs it`;
+  if (isDocs(target) && path !== DOCS_REGISTRY) {
+    return `imports "${target}": only ${DOCS_REGISTRY} may, no call of a plugin needs it`;
+  }
   if (isWithin(target, layer.path)) return undefined;
   if (layer.imports.some((rule) => allows(rule, form, target))) return undefined;
   return `${form} of "${target}": ${layer.path} may import ${layer.imports.join(", ") || "nothing"}`;

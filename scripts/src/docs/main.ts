@@ -2,8 +2,10 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
+import { LINT_RULES } from "../../../runtime/lint/rules.ts";
 import { formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
+import { lintRulesSection } from "./lint_rules.ts";
 import * as pages from "./pages.ts";
 
 export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]> {
@@ -22,6 +24,7 @@ export function generatedFiles(plugins: readonly pages.DocumentedPlugin[]): Read
   return {
     "README.md": pages.withGenerated(readText("README.md"), "plugins", pages.pluginTable(plugins)),
     "docs/performance.md": pages.withGenerated(readText("docs/performance.md"), "figures", figures),
+    "docs/lint.md": pages.withGenerated(readText("docs/lint.md"), "rules", lintRulesSection(LINT_RULES)),
     "docs/parity.md": pages.parityPage(commonKeys, plugins),
     "docs/plugins/common.md": pages.commonPage(commonKeys, commonDifferences),
     ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pages.pluginPage(each)])),

@@ -1,4 +1,4 @@
-/** The body of `scripts/new-plugin NAME`: writes plugins/NAME/, a plugin that passes every suite, and its line in plugins/registry.ts. @module */
+/** The body of `scripts/new-plugin NAME`: writes plugins/NAME/, a plugin that passes every suite, and its lines in the registries. @module */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { hasPlugin } from "../../../plugins/registry.ts";
@@ -8,7 +8,8 @@ const TEMPLATE_DIRECTORY = join(import.meta.dir, "template");
 /** The name of the template's plugin, and where its files stand. */
 const TEMPLATE_NAME = "new-plugin";
 const TEMPLATE_ROOT = "../../../../";
-const REGISTRY_FILE = join(REPOSITORY_ROOT, "plugins/registry.ts");
+/** What a registry's lines import, by its path. */
+const REGISTRIES = { "plugins/registry.ts": "plugin.ts", "plugins/docs_registry.ts": "docs.ts" };
 
 /** Words that are commands of the program, folders below plugins/, and pages below docs/plugins/. */
 const RESERVED_NAMES = ["cni", "lib", "common", "run", "netns", "install", "plugin", "tap-device", "help", "version"];
@@ -28,13 +29,14 @@ export function instantiate(text: string, name: string): string {
     .replaceAll(TEMPLATE_NAME, name).replaceAll("newPlugin", camelCase).replaceAll("NewPlugin", capitalize(camelCase));
 }
 
-export function withRegistryLine(registry: string, name: string, folder: string): string {
+/** @param file of the plugin's folder */
+export function withRegistryLine(registry: string, name: string, folder: string, file = "plugin.ts"): string {
   const entry = /^ {2}"?([a-z0-9-]+)"?: \(\) => import\(.*\n/gm;
   const following = [...registry.matchAll(entry)].find(([, other]) => other! > name);
-  const end = registry.indexOf("};", registry.indexOf("PLUGIN_MODULES"));
+  const end = registry.indexOf("};", registry.indexOf("_MODULES"));
   const key = /-/.test(name) ? `"${name}"` : name;
   const at = following?.index ?? end;
-  return `${registry.slice(0, at)}  ${key}: () => import("./${folder}/plugin.ts"),\n${registry.slice(at)}`;
+  return `${registry.slice(0, at)}  ${key}: () => import("./${folder}/${file}"),\n${registry.slice(at)}`;
 }
 
 function writePlugin(name: string): string {
@@ -44,12 +46,15 @@ function writePlugin(name: string): string {
   for (const file of readdirSync(TEMPLATE_DIRECTORY)) {
     writeFileSync(join(directory, file), instantiate(readFileSync(join(TEMPLATE_DIRECTORY, file), "utf8"), name));
   }
-  writeFileSync(REGISTRY_FILE, withRegistryLine(readFileSync(REGISTRY_FILE, "utf8"), name, folder));
+  for (const [path, file] of Object.entries(REGISTRIES)) {
+    const registry = join(REPOSITORY_ROOT, path);
+    writeFileSync(registry, withRegistryLine(readFileSync(registry, "utf8"), name, folder, file));
+  }
   return `plugins/${folder}`;
 }
 
 const NEXT_STEPS = (name: string, directory: string) =>
-  `Wrote ${directory}/ and a line in plugins/registry.ts. The plugin works: it puts the interface into a group of links.
+  `Wrote ${directory}/ and lines in plugins/registry.ts and plugins/docs_registry.ts. The plugin works: it puts the interface into a group of links.
 
 Next:
   1. Make it yours: ${directory}/plugin.ts, config.ts and plugin_test.ts.

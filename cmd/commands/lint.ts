@@ -1,0 +1,62 @@
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { loadPluginDocs } from "../../plugins/docs_registry.ts";
+import { lintFiles, lintRuleNames } from "../../runtime/lint/lint.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
+import { suggestion } from "../../spec/suggest.ts";
+import { absolutePath } from "../arguments/path.ts";
+import { CONF_DIR_OPTION, JSON_OPTION, PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
+import type { Command } from "../command.ts";
+import { type ParsedOptions, UsageError } from "../options.ts";
+import { formatLintReport } from "../output/lint_report.ts";
+import { openScreen } from "../output/screen.ts";
+
+const lint: Command = {
+  name: "lint",
+  summary: "find every mistake in network configurations",
+  description:
+    `Nothing is changed and no plugin is run. Without FILE, the directory of network configurations is checked.
+The exit status is 1 after an error; with --strict also after a warning. Notes never count.
+The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
+  arguments: [{
+    name: "FILE",
+    help: "a file, or a directory of network configurations",
+    optional: true,
+    several: true,
+  }],
+  options: [
+    { name: "strict", help: "exit with status 1 after warnings, too" },
+    { name: "disable", value: "RULE", help: "switch off a rule; may be repeated" },
+    { ...JSON_OPTION, help: "print JSON" },
+    CONF_DIR_OPTION,
+    PLUGIN_DIR_OPTION,
+  ],
+  examples: [
+    { command: "cni lint", about: "check /etc/cni/net.d" },
+    { command: "cni lint --strict --disable comments ./web.conflist", about: "check one file, before a deployment" },
+  ],
+  async run(input, context) {
+    const disabled = disabledRuleNames(input);
+    const words = input.words.length > 0 ? input.words : [input.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d"];
+    const paths = words.map((word) => word.includes("/") ? absolutePath(word, context) : word);
+    await Promise.all([loadPlugins(), loadPluginDocs()]);
+    const report = lintFiles(paths, { pluginDirectories: pluginDirectories(input, context), disabled });
+    printStdout(
+      input.has(JSON_OPTION.name)
+        ? `${stringifyJson(report, 4)}\n`
+        : formatLintReport(report, paths, openScreen(1, context.env)),
+    );
+    const failing = input.has("strict") ? ["error", "warning"] : ["error"];
+    return report.problems.some(({ severity }) => failing.includes(severity)) ? 1 : 0;
+  },
+};
+export default lint;
+
+/** @throws {UsageError} */
+function disabledRuleNames(input: ParsedOptions): readonly string[] {
+  const names = input.list("disable").flatMap((text) => text.split(","));
+  const unknown = names.find((name) => !lintRuleNames().includes(name));
+  if (unknown === undefined) return names;
+  const hint = suggestion(unknown, lintRuleNames()) || `; there are ${lintRuleNames().join(", ")}`;
+  throw new UsageError(`--disable: there is no rule "${unknown}"${hint}`);
+}

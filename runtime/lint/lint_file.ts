@@ -1,0 +1,124 @@
+import type { AnyPlugin } from "../../plugins/lib/protocol/context.ts";
+import { findPluginProgram } from "../../plugins/lib/protocol/exec.ts";
+import { findPlugin } from "../../plugins/registry.ts";
+import { excerpt } from "../../spec/jsonc.ts";
+import { isSinglePluginDocument, listReaders, parseConfigurationText } from "../../spec/network_config_list.ts";
+import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
+import { createSourceText, type SourceText } from "../../spec/source_text.ts";
+import { LATEST, type Version } from "../../spec/version.ts";
+import { findPluginFiles, readConfiguration } from "../load.ts";
+
+/** One plugin of a network, however wrong. */
+export interface LintPlugin {
+  readonly source: SourceText;
+  /** Of its object: `plugins[0]`; empty if the file holds nothing else. */
+  readonly path: string;
+  readonly raw: JsonObject;
+  /** Empty if it is no text. */
+  readonly type: string;
+  readonly ipamType: string | undefined;
+}
+
+/** A file of the configuration directory, however wrong. */
+export interface LintFile {
+  readonly source: SourceText;
+  /** Why it is no JSON. */
+  readonly syntaxError: string | undefined;
+  readonly document: unknown;
+  /** Its list's object. */
+  readonly list: JsonObject | undefined;
+  /** Whether it holds one plugin's object, and no list. */
+  readonly isSinglePlugin: boolean;
+  /** Of the network, if it has a usable one. */
+  readonly name: string | undefined;
+  /** The newest if it is unusable. */
+  readonly cniVersion: Version;
+  /** In the list and in files of their own. */
+  readonly plugins: readonly LintPlugin[];
+  /** Plugins in files of their own that are no JSON. */
+  readonly unreadable: readonly LintFile[];
+}
+
+/** @throws {SystemError} if the file cannot be read */
+export function readLintFile(path: string): LintFile {
+  const { source, document, syntaxError } = readSource(path);
+  const list = isJsonObject(document) ? document : undefined;
+  const isSinglePlugin = list !== undefined && isSinglePluginDocument(list);
+  const name = list && attempt(() => listReaders.name(list));
+  const isComplete = isSinglePlugin || list === undefined || attempt(() => listReaders.loadOnlyInlinedPlugins(list));
+  const ownFiles = isComplete || name === undefined ? [] : findPluginFiles(path, name).map(readSource);
+  return {
+    source,
+    syntaxError,
+    document,
+    list,
+    isSinglePlugin,
+    name,
+    cniVersion: list ? attempt(() => listReaders.cniVersion(list)) ?? LATEST : LATEST,
+    plugins: [
+      ...isSinglePlugin ? [toPlugin(source, "", list)] : inlinePlugins(source, list),
+      ...ownFiles.flatMap((own) => isJsonObject(own.document) ? [toPlugin(own.source, "", own.document)] : []),
+    ],
+    unreadable: ownFiles.filter((own) => own.syntaxError !== undefined).map((own) => ({
+      ...own,
+      ...{ list: undefined, isSinglePlugin: true, name: undefined, cniVersion: LATEST, plugins: [], unreadable: [] },
+    })),
+  };
+}
+
+function readSource(path: string): Pick<LintFile, "source" | "document" | "syntaxError"> {
+  let text = "";
+  try {
+    text = readConfiguration(path, true);
+    const document = parseConfigurationText(text, path);
+    return { source: createSourceText(path, text), document, syntaxError: undefined };
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return { source: createSourceText(path, text), document: undefined, syntaxError: error.message };
+  }
+}
+
+function inlinePlugins(source: SourceText, list: JsonObject | undefined): LintPlugin[] {
+  if (!list || !Array.isArray(list.plugins)) return [];
+  return list.plugins.flatMap((node: unknown, i) =>
+    isJsonObject(node) ? [toPlugin(source, `plugins[${i}]`, node)] : []
+  );
+}
+
+function toPlugin(source: SourceText, path: string, raw: JsonObject): LintPlugin {
+  const ipam = findValue(raw, "ipam");
+  const ipamType = isJsonObject(ipam) ? textOf(findValue(ipam, "type")) : "";
+  return { source, path, raw, type: textOf(findValue(raw, "type")), ipamType: ipamType || undefined };
+}
+
+const textOf = (node: unknown): string => typeof node === "string" ? node : "";
+
+/** `undefined` if it throws. */
+export function attempt<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
+/** The path of a key of the plugin's object. */
+export function pathIn({ path }: LintPlugin, inner: string): string {
+  return path === "" || inner === "" ? path + inner : inner.startsWith("[") ? path + inner : `${path}.${inner}`;
+}
+
+/** The built-in plugin, also if a program of that name is called: its keys and values are the same. */
+export function builtinOf(type: string | undefined): AnyPlugin | undefined {
+  return type === undefined ? undefined : findPlugin(type);
+}
+
+/** Also for names that are none. */
+export function findProgram(type: string, directories: readonly string[]): string | undefined {
+  return attempt(() => findPluginProgram(type, directories));
+}
+
+/** `network "web" (/etc/cni/net.d/10-web.conflist:7:9)` */
+export function describePlace({ name, source }: LintFile, path: string): string {
+  const { line, column } = source.span(path, "value");
+  return `network ${excerpt(name)} (${source.path}:${line}:${column})`;
+}

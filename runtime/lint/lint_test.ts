@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { createNetns } from "../../ffi/netns.ts";
+import { loadPluginDocs } from "../../plugins/docs_registry.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { runIp } from "../../testing/netns.ts";
+import { DEFAULT_NETWORK } from "../default_network.ts";
+import { lintFiles, type LintProblem } from "./lint.ts";
+import type { LintExample } from "./rule.ts";
+import { LINT_RULES } from "./rules.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-lint-"));
+beforeAll(() => Promise.all([loadPlugins(), loadPluginDocs()]));
+afterAll(() => rmSync(root, { recursive: true }));
+
+let directories = 0;
+
+function directoryWith(files: LintExample["files"]): string {
+  const directory = join(root, String(directories++));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(directory, name)), { recursive: true });
+    writeFileSync(join(directory, name), text);
+  }
+  return directory;
+}
+
+/** On a host of its own. File names are without their directory. */
+function lintExample({ files, host = [] }: LintExample, disabled: readonly string[] = []): LintProblem[] {
+  const directory = directoryWith(files);
+  using netns = createNetns();
+  runIp(netns, ...host);
+  const { problems } = netns.run(() => lintFiles([directory], { pluginDirectories: ["/opt/cni/bin"], disabled }));
+  return JSON.parse(JSON.stringify(problems).replaceAll(`${directory}/`, ""));
+}
+
+const formatProblem = ({ file, line, column, message }: LintProblem) => `${file}:${line}:${column} ${message}`;
+const found = (files: LintExample["files"]) => lintExample({ files }).map(({ rule, path }) => `${rule} ${path}`);
+const listOf = (...plugins: readonly object[]) => ({
+  "10-web.conflist": JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins }),
+});
+
+test.each(LINT_RULES.map((rule) => [rule.name, rule] as const))("%s finds its bad example", (name, { bad, good }) => {
+  const problems = lintExample(bad);
+  expect(problems.map(formatProblem)).toEqual([...bad.finds]);
+  expect([...new Set(problems.map(({ rule }) => rule))]).toEqual([name]);
+  expect(lintExample(bad, [name])).toEqual([]);
+  expect(lintExample(good)).toEqual([]);
+});
+
+test.each(LINT_RULES.filter(({ name }) => !["syntax", "unknown-rule"].includes(name)).map((rule) => [rule.name, rule]))(
+  "a comment switches off %s",
+  (name, { bad }) => {
+    const files = Object.fromEntries(
+      Object.entries(bad.files).map(([file, text]) => [file, `// cni-lint-disable ${name}, comments\n${text}`]),
+    );
+    expect(lintExample({ ...bad, files })).toEqual([]);
+  },
+);
+
+test("a comment in a string switches off nothing", () => {
+  const plugin = { type: "bridge", mtu: "x", "x-note": "// cni-lint-disable invalid-value" };
+  expect(found(listOf(plugin))).toEqual(["invalid-value plugins[0].mtu"]);
+});
+
+test("the built-in network has no problem", () => {
+  expect(lintExample({ files: { "10-default.conflist": DEFAULT_NETWORK } })).toEqual([]);
+});
+
+test("every problem of a file is found at once", () => {
+  const text = `{
+  "cniVersion": "1.9", "nmae": "web", "disableGC": 1,
+  "plugins": [
+    { "type": "bridge", "mtu": "1", "vlan": 5000, "hairpinMode": true, "promiscMode": true,
+      "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.1/24" }, {}], 5], "routes": [{ "dst": "x", "gw": 1 }] } },
+    7,
+    { "type": "bandwith" }
+  ]
+}`;
+  expect(found({ "10-web.conflist": text })).toEqual([
+    "invalid-value name",
+    "invalid-value cniVersion",
+    "unknown-key nmae",
+    "invalid-value disableGC",
+    "invalid-value plugins[0].mtu",
+    "invalid-value plugins[0].vlan",
+    "invalid-value plugins[0].promiscMode",
+    "invalid-value plugins[0].ipam.ranges[0][0].subnet",
+    "invalid-value plugins[0].ipam.ranges[0][1].subnet",
+    "invalid-value plugins[0].ipam.ranges[1]",
+    "invalid-value plugins[0].ipam.routes[0].dst",
+    "invalid-value plugins[0].ipam.routes[0].gw",
+    "invalid-value plugins[1]",
+    "unknown-plugin plugins[2].type",
+  ]);
+});
+
+test("plugins in files of their own are checked there", () => {
+  const files = {
+    "10-web.conflist": '{ "cniVersion": "1.1.0", "name": "web" }',
+    "web/1.conf": '{ "type": "bridge", "mtu": -1 }',
+    "web/2.conf": '{ "type": "portmap" "snat": true }',
+  };
+  expect(lintExample({ files }).map(formatProblem)).toEqual([
+    "web/1.conf:1:28 mtu must be a whole number from 0 to 65535: got -1",
+    "web/2.conf:1:21 comma expected",
+  ]);
+});
+
+test.each([
+  ["no UTF-8", "\xff", "it is not UTF-8"],
+  ["an empty file", "", "value expected"],
+  ["no object", "[]", "the document must be an object: got []"],
+  ["a list without plugins", '{ "cniVersion": "1.1.0", "name": "web" }', "plugins must be an array with at least one"],
+  ["deep nesting", `${"[".repeat(5000)}${"]".repeat(5000)}`, "nested more than 1000 levels deep"],
+])("%s is an error, not a crash", (_what, text, message) => {
+  const directory = directoryWith({});
+  mkdirSync(directory);
+  const path = join(directory, "10-web.conflist");
+  writeFileSync(path, Buffer.from(text, "latin1"));
+  const { problems } = lintFiles([path], { pluginDirectories: [] });
+  expect(problems).toHaveLength(1);
+  expect(problems[0]).toMatchObject({ file: path, line: 1, severity: "error" });
+  expect(problems[0]!.message).toContain(message);
+});
+
+test("positions count in the text as written", () => {
+  const text = '{\r\n\t"cniVersion": "1.1.0", "name": "web",\r\n\t"plugins": [{ "type": "bridge", "MTU": "x" }]\r\n}';
+  expect(lintExample({ files: { "10-web.conflist": text } })).toMatchObject([
+    { line: 3, column: 41, length: 3, text: '\t"plugins": [{ "type": "bridge", "MTU": "x" }]', path: "plugins[0].MTU" },
+  ]);
+});
+
+test("a wrong type gets the value to write", () => {
+  const suggestions = (plugin: object) => lintExample({ files: listOf(plugin) }).map(({ suggestion }) => suggestion);
+  expect(suggestions({ type: "bridge", mtu: "1400", isGateway: "true" })).toEqual([
+    "write 1400 without quotes",
+    "write true without quotes",
+  ]);
+  expect(suggestions({ type: "macvlan", mode: "bridg" })).toEqual(['did you mean "bridge"?']);
+});
+
+test("a missing file is told, with the nearest name", () => {
+  const directory = directoryWith({ "10-web.conflist": "{}" });
+  expect(() => lintFiles([join(directory, "10-wep.conflist")], { pluginDirectories: [] }))
+    .toThrow('there is no such file or directory; did you mean "10-web.conflist"?');
+});

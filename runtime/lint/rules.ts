@@ -1,0 +1,33 @@
+import type { LintRule } from "./rule.ts";
+import { chainOrderRule } from "./rules/chain_order.ts";
+import { commentsRule } from "./rules/comments.ts";
+import { deprecatedKeyRule } from "./rules/deprecated_key.ts";
+import { duplicateKeyRule } from "./rules/duplicate_key.ts";
+import { duplicateNameRule } from "./rules/duplicate_name.ts";
+import { fileExtensionRule } from "./rules/file_extension.ts";
+import { foreignRouteRule } from "./rules/foreign_route.ts";
+import { gatewayOutsideSubnetRule } from "./rules/gateway_outside_subnet.ts";
+import { invalidValueRule } from "./rules/invalid_value.ts";
+import { missingCapabilityRule } from "./rules/missing_capability.ts";
+import { oldVersionRule } from "./rules/old_version.ts";
+import { overlappingRangesRule } from "./rules/overlapping_ranges.ts";
+import { sharedBridgeRule } from "./rules/shared_bridge.ts";
+import { sharedSubnetRule } from "./rules/shared_subnet.ts";
+import { syntaxRule } from "./rules/syntax.ts";
+import { twoInterfacesRule } from "./rules/two_interfaces.ts";
+import { unknownKeyRule } from "./rules/unknown_key.ts";
+import { unknownPluginRule } from "./rules/unknown_plugin.ts";
+import { unknownRuleRule } from "./rules/unknown_rule.ts";
+
+const RULES_OF_FILES: readonly LintRule[] = [
+  ...[syntaxRule, invalidValueRule, unknownKeyRule, duplicateKeyRule, unknownPluginRule],
+  ...[chainOrderRule, twoInterfacesRule, missingCapabilityRule],
+  ...[gatewayOutsideSubnetRule, overlappingRangesRule, sharedSubnetRule, sharedBridgeRule, foreignRouteRule],
+  ...[duplicateNameRule, fileExtensionRule, deprecatedKeyRule, oldVersionRule, commentsRule],
+];
+
+/** In the order of the docs. */
+export const LINT_RULES: readonly LintRule[] = [
+  ...RULES_OF_FILES,
+  unknownRuleRule(RULES_OF_FILES.map(({ name }) => name)),
+];

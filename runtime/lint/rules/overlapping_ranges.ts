@@ -1,0 +1,100 @@
+import { formatRanges, rangesOverlap } from "../../../plugins/host_local/ranges.ts";
+import { shareBridge } from "../bridges.ts";
+import { describePlace, type LintFile, type LintPlugin } from "../lint_file.ts";
+import { type ConfiguredRange, configuredRanges } from "../ranges.ts";
+import type { LintFinding, LintRule } from "../rule.ts";
+
+export const overlappingRangesRule: LintRule = {
+  name: "overlapping-ranges",
+  severity: "error",
+  about:
+    "Ranges of `host-local` that share addresses. In one network, ADD refuses them. In two networks, it is a warning: two containers can get one address.",
+  bad: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{
+    "type": "macvlan",
+    "master": "eth0",
+    "ipam": {
+      "type": "host-local",
+      "ranges": [[{ "subnet": "10.30.0.0/24" }], [{ "subnet": "10.30.0.0/26" }]]
+    }
+  }]
+}`,
+      "20-shop.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "shop",
+  "plugins": [{
+    "type": "ptp",
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/28" }]] }
+  }]
+}`,
+    },
+    finds: [
+      "10-web.conflist:9:51 10.30.0.1-10.30.0.62 overlaps 10.30.0.1-10.30.0.254, of line 9 column 19",
+      '20-shop.conflist:6:49 10.30.0.1-10.30.0.14 overlaps 10.30.0.1-10.30.0.254, of network "web" (10-web.conflist:9:19)',
+      '20-shop.conflist:6:49 10.30.0.1-10.30.0.14 overlaps 10.30.0.1-10.30.0.62, of network "web" (10-web.conflist:9:51)',
+    ],
+  },
+  good: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{
+    "type": "macvlan",
+    "master": "eth0",
+    "ipam": {
+      "type": "host-local",
+      "ranges": [[{ "subnet": "10.30.0.0/24" }], [{ "subnet": "10.31.0.0/26" }]]
+    }
+  }]
+}`,
+      "20-shop.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "shop",
+  "plugins": [{
+    "type": "ptp",
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.32.0.0/28" }]] }
+  }]
+}`,
+    },
+  },
+  find: (file, { earlier }) =>
+    file.plugins.flatMap((plugin) => [
+      ...findInPlugin(plugin),
+      ...earlier.filter(({ name }) => name !== file.name).flatMap((other) => findAcross(plugin, other)),
+    ]),
+};
+
+function findInPlugin(plugin: LintPlugin): LintFinding[] {
+  const ranges = configuredRanges(plugin);
+  return ranges.flatMap((later, i) =>
+    ranges.slice(0, i).filter((first) => rangesOverlap(first.range, later.range)).map((first) => {
+      const { line, column } = plugin.source.span(first.path, "value");
+      return toOverlap(plugin, later, first, `line ${line} column ${column}`);
+    })
+  );
+}
+
+function findAcross(plugin: LintPlugin, other: LintFile): LintFinding[] {
+  return other.plugins.filter((otherPlugin) => !shareBridge(plugin, otherPlugin)).flatMap((otherPlugin) =>
+    configuredRanges(plugin).flatMap((later) =>
+      configuredRanges(otherPlugin).filter((first) => rangesOverlap(first.range, later.range)).map((first) => ({
+        ...toOverlap(plugin, later, first, describePlace(other, first.path)),
+        severity: "warning" as const,
+      }))
+    )
+  );
+}
+
+function toOverlap(plugin: LintPlugin, later: ConfiguredRange, first: ConfiguredRange, place: string): LintFinding {
+  return {
+    source: plugin.source,
+    path: later.path,
+    message: `${formatRanges([later.range])} overlaps ${formatRanges([first.range])}, of ${place}`,
+    suggestion: 'choose another "subnet", or part it with "rangeStart" and "rangeEnd"',
+  };
+}

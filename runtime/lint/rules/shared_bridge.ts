@@ -1,0 +1,96 @@
+import { type Cidr, familyOf, networksOverlap } from "../../../ffi/address.ts";
+import { isGateway } from "../../../plugins/bridge/config.ts";
+import { findKey } from "../../../spec/schema.ts";
+import { bridgeConfigOf, shareBridge } from "../bridges.ts";
+import { describePlace, type LintPlugin, pathIn } from "../lint_file.ts";
+import { configuredRanges } from "../ranges.ts";
+import type { LintRule } from "../rule.ts";
+
+export const sharedBridgeRule: LintRule = {
+  name: "shared-bridge",
+  severity: "warning",
+  about:
+    'Two networks with `isGateway` and different IPv4 subnets on one bridge. A bridge has one IPv4 gateway address, so the second ADD fails. Often both networks lack the key `bridge`, whose default is "cni0".',
+  bad: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{
+    "type": "bridge",
+    "isGateway": true,
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24" }]] }
+  }]
+}`,
+      "20-shop.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "shop",
+  "plugins": [{
+    "type": "bridge",
+    "isGateway": true,
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.31.0.0/24" }]] }
+  }]
+}`,
+    },
+    finds: [
+      '20-shop.conflist:4:15 bridge "cni0" already has the gateway address of network "web" (10-web.conflist:4:15)',
+    ],
+  },
+  good: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{
+    "type": "bridge",
+    "bridge": "br-web",
+    "isGateway": true,
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24" }]] }
+  }]
+}`,
+      "20-shop.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "shop",
+  "plugins": [{
+    "type": "bridge",
+    "bridge": "br-shop",
+    "isGateway": true,
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.31.0.0/24" }]] }
+  }]
+}`,
+    },
+  },
+  find: (file, { earlier }) =>
+    file.plugins.flatMap((plugin) =>
+      earlier.filter(({ name }) => name !== file.name).flatMap((other) =>
+        other.plugins.filter((otherPlugin) => shareBridge(plugin, otherPlugin) && conflict(plugin, otherPlugin))
+          .map((otherPlugin) => ({
+            source: plugin.source,
+            path: bridgePath(plugin),
+            message: `bridge "${bridgeConfigOf(plugin)!.bridge}" already has the gateway address of ${
+              describePlace(other, bridgePath(otherPlugin))
+            }`,
+            suggestion: 'name another "bridge"',
+          }))
+      )
+    ),
+};
+
+const bridgePath = (plugin: LintPlugin): string => pathIn(plugin, findKey(plugin.raw, "bridge") ?? "bridge");
+
+/** Bridges that replace a gateway address of others want that. */
+function hasGatewayAddress(plugin: LintPlugin): boolean {
+  const config = bridgeConfigOf(plugin);
+  return config !== undefined && isGateway(config) && !config.forceAddress;
+}
+
+function ipv4Subnets(plugin: LintPlugin): Cidr[] {
+  return configuredRanges(plugin).map(({ range }) => range.subnet).filter((subnet) => familyOf(subnet) === 4);
+}
+
+function conflict(plugin: LintPlugin, other: LintPlugin): boolean {
+  if (!hasGatewayAddress(plugin) || !hasGatewayAddress(other)) return false;
+  const [subnets, otherSubnets] = [ipv4Subnets(plugin), ipv4Subnets(other)];
+  const isShared = subnets.some((subnet) => otherSubnets.some((first) => networksOverlap(first, subnet)));
+  return subnets.length > 0 && otherSubnets.length > 0 && !isShared;
+}

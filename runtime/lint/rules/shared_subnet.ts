@@ -1,0 +1,72 @@
+import { formatRanges, rangesOverlap } from "../../../plugins/host_local/ranges.ts";
+import { bridgeConfigOf, shareBridge } from "../bridges.ts";
+import { describePlace } from "../lint_file.ts";
+import { configuredRanges } from "../ranges.ts";
+import type { LintRule } from "../rule.ts";
+
+export const sharedSubnetRule: LintRule = {
+  name: "shared-subnet",
+  severity: "warning",
+  about:
+    "Two networks on one bridge with one subnet. Each has its own reservations, so two containers can get one address.",
+  bad: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{
+    "type": "bridge",
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24" }]] }
+  }]
+}`,
+      "20-shop.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "shop",
+  "plugins": [{
+    "type": "bridge",
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24" }]] }
+  }]
+}`,
+    },
+    finds: [
+      '20-shop.conflist:6:49 10.30.0.1-10.30.0.254 on bridge "cni0" is also given out by network "web" (10-web.conflist:6:49)',
+    ],
+  },
+  good: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{
+    "type": "bridge",
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24", "rangeEnd": "10.30.0.99" }]] }
+  }]
+}`,
+      "20-shop.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "shop",
+  "plugins": [{
+    "type": "bridge",
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24", "rangeStart": "10.30.0.100" }]] }
+  }]
+}`,
+    },
+  },
+  find: (file, { earlier }) =>
+    file.plugins.flatMap((plugin) =>
+      earlier.filter(({ name }) => name !== file.name).flatMap((other) =>
+        other.plugins.filter((otherPlugin) => shareBridge(plugin, otherPlugin)).flatMap((otherPlugin) =>
+          configuredRanges(plugin).flatMap(({ path, range }) =>
+            configuredRanges(otherPlugin).filter((first) => rangesOverlap(first.range, range)).map((first) => ({
+              source: plugin.source,
+              path,
+              message: `${formatRanges([range])} on bridge "${bridgeConfigOf(plugin)!.bridge}" is also given out by ${
+                describePlace(other, first.path)
+              }`,
+              suggestion: 'give each network a "bridge" and subnet of its own, or part the subnet with "rangeStart"',
+            }))
+          )
+        )
+      )
+    ),
+};
