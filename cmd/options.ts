@@ -23,8 +23,8 @@ export type ValueName =
     | "K=V;K=V"
     | "MAC"
   )
-  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PORTS" | "RULE" | "SUBNET" | "TIME")
-  | "NETWORK|NETNS|CONTAINER";
+  | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PLUGIN[.KEY]" | "PORTS")
+  | ("RULE" | "SUBNET" | "TIME" | "NETWORK|NETNS|CONTAINER");
 
 export interface OptionSpec {
   /** `conf-dir` */

@@ -17,7 +17,7 @@ const path = refine(nonEmptyString, "a path without NUL", (text) => !text.includ
 
 export const hostDeviceConfig = lazy(() =>
   object({
-    device: optional(pathComponent("the name of an interface")),
+    device: optional(pathComponent("the name of an interface, without / and blanks")),
     hwaddr: optional(mac),
     kernelpath: optional(
       refine(path, 'a path below "/sys/devices/"', (text) => text.startsWith("/sys/devices/")),

@@ -6,6 +6,7 @@ import {
   attemptOrLog,
   type Plugin,
   plugin,
+  type PluginCall,
   requirePrevResult,
 } from "../lib/protocol/plugin.ts";
 import type { Interface, Result } from "../../spec/result.ts";
@@ -24,6 +25,8 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
     args: ["MAC"],
 
     needsPrevResult: () => true,
+
+    validate: (call) => void readWithoutAttachment(call),
 
     add(call) {
       const result = requirePrevResult(call, "tuning");
@@ -67,7 +70,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
     },
 
     status({ config, pluginConfig }) {
-      const { sysctls } = readChanges({ config, pluginConfig, ifname: "IFNAME", args: {} });
+      const { sysctls } = readWithoutAttachment({ config, pluginConfig });
       refuseDisallowed(allowlist, sysctls.map(({ key }) => key));
     },
   });
@@ -83,6 +86,10 @@ function allowMac({ host, owner, undo }: AddCall<TuningConfig>, mac: Mac): void 
 /** `require` saves loading it at start-up: only a MAC address needs it. */
 function loadSpoofCheck(): typeof import("../lib/ruleset/spoof_check.ts") {
   return require("../lib/ruleset/spoof_check.ts");
+}
+
+function readWithoutAttachment(call: Pick<PluginCall<TuningConfig>, "config" | "pluginConfig">): Changes {
+  return readChanges({ ...call, ifname: "IFNAME", args: {} });
 }
 
 function readChanges(

@@ -19,7 +19,11 @@ export function lowerDeviceKeys() {
   return {
     /** Empty: the default route's device. The kernel keeps 127 bytes of an alternative name. */
     master: withDefault(
-      refine(string, "the name of an interface", (name) => !name.includes("\0") && utf8Length(name) <= 127),
+      refine(
+        string,
+        "the name of an interface, at most 127 bytes",
+        (name) => !name.includes("\0") && utf8Length(name) <= 127,
+      ),
       "",
     ),
     /** Bytes, of the container's link; 0: the lower device's. */

@@ -2,13 +2,12 @@ import type { AnyPlugin } from "../../../plugins/lib/protocol/context.ts";
 import { CniError, ConfigError } from "../../../spec/error.ts";
 import { pathSegments } from "../../../spec/jsonc.ts";
 import { listReaders, pluginEntrySchema, readEntryNodes } from "../../../spec/network_config_list.ts";
-import { capabilitiesSchema, type PluginConfig } from "../../../spec/plugin_config.ts";
-import { findValue, isJsonObject, type JsonObject, jsonObject } from "../../../spec/schema.ts";
+import { type JsonObject, jsonObject } from "../../../spec/schema.ts";
 import { configurationProblems, schemaProblems } from "../../../spec/schema_problems.ts";
 import { suggestion } from "../../../spec/suggest.ts";
-import type { Version } from "../../../spec/version.ts";
 import { attempt, builtinOf, type LintFile, type LintPlugin, pathIn } from "../lint_file.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
+import { findContradiction, type ValidatedNetwork } from "../validate_plugin.ts";
 
 export const invalidValueRule: LintRule = {
   name: "invalid-value",
@@ -86,40 +85,20 @@ function pluginProblems(plugin: LintPlugin, file: LintFile): LintFinding[] {
 
 /** Removes the key of each error to find the next one. */
 function contradictions(
-  { config: schema, validate }: AnyPlugin,
-  plugin: LintPlugin,
-  file: LintFile,
+  definition: AnyPlugin,
+  { raw }: LintPlugin,
+  network: ValidatedNetwork,
   known: readonly ConfigError[],
 ): ConfigError[] {
   const found: ConfigError[] = [];
   const topKey = ({ path }: ConfigError) => String(pathSegments(path)[0] ?? "");
-  for (const removed = new Set(known.map(topKey)); validate;) {
-    const raw = Object.fromEntries(Object.entries(plugin.raw).filter(([key]) => !removed.has(key)));
-    const error = errorOf(() => {
-      const config = schema.parse(raw);
-      validate({ config, pluginConfig: pluginConfigOf(plugin, raw, file) });
-    });
-    if (!(error instanceof ConfigError) || removed.has(topKey(error))) break;
+  for (const removed = new Set(known.map(topKey));;) {
+    const rest = Object.fromEntries(Object.entries(raw).filter(([key]) => !removed.has(key)));
+    const error = findContradiction(definition, rest, network);
+    if (!error || removed.has(topKey(error))) return found;
     found.push(error);
     removed.add(topKey(error));
   }
-  return found;
-}
-
-function pluginConfigOf(
-  { type, ipamType }: LintPlugin,
-  raw: JsonObject,
-  { name = "", cniVersion }: { readonly name: string | undefined; readonly cniVersion: Version },
-): PluginConfig {
-  const objectAt = (key: string) => {
-    const node = findValue(raw, key);
-    return isJsonObject(node) ? node : {};
-  };
-  return {
-    ...{ name, cniVersion, type, raw, args: {}, runtimeConfig: objectAt("runtimeConfig") },
-    ...ipamType !== undefined && { ipamType },
-    capabilities: attempt(() => capabilitiesSchema.parse(objectAt("capabilities"))) ?? {},
-  };
 }
 
 function errorOf(read: () => unknown): Error | undefined {

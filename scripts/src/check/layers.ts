@@ -35,7 +35,7 @@ const DOCS_REGISTRY = "plugins/docs_registry.ts";
 const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
-const TOOLS = ["runtime/networks/", "runtime/show/", "runtime/lint/"];
+const TOOLS = ["runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"];
 
 /** The modules that `mod.ts` exports: the command line is made of the same. */
 const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts"].map((file) => `runtime/${file}`);
@@ -78,6 +78,10 @@ export const LAYERS: readonly Layer[] = [
   {
     path: "runtime/lint/",
     imports: [...PLUGIN_LIB, "plugins/*", ...REGISTRIES, "plugins/lib/docs/", "runtime/"],
+  },
+  {
+    path: "runtime/schema/",
+    imports: [...PLUGIN_LIB, "plugins/registry.ts", DOCS_REGISTRY, "plugins/lib/docs/", "runtime/lint/"],
   },
   {
     path: "cmd/",

@@ -1,0 +1,39 @@
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import { loadPluginDocs } from "../../plugins/docs_registry.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { explainKey, explainPlugin } from "../../runtime/schema/explain.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
+import { JSON_OPTION } from "../arguments/runtime.ts";
+import type { Command } from "../command.ts";
+import { formatExplainedKeys, formatExplainedPlugin } from "../output/explained.ts";
+import { openScreen } from "../output/screen.ts";
+import { formatPluginList } from "./plugin.ts";
+
+const explain: Command = {
+  name: "explain",
+  summary: "explain a plugin, or a key of its configuration",
+  arguments: [{
+    name: "PLUGIN[.KEY]",
+    help: "a built-in plugin, such as bridge, or a key of it, such as bridge.ipMasq",
+  }],
+  options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }],
+  examples: [
+    { command: "cni explain bridge", about: "the keys of the bridge plugin, with an example" },
+    { command: "cni explain host-local.ipam.ranges", about: "what ranges are, and what is in them" },
+  ],
+  details: formatPluginList,
+  async run(input, context) {
+    await Promise.all([loadPlugins(), loadPluginDocs()]);
+    const [, name = "", key] = /^([^.]*)(?:\.(.*))?$/s.exec(input.words[0]!)!;
+    const explained = key === undefined ? explainPlugin(name) : explainKey(name, key);
+    const screen = openScreen(1, context.env);
+    printStdout(
+      input.has(JSON_OPTION.name)
+        ? `${stringifyJson(explained, 4)}\n`
+        : "plugin" in explained
+        ? formatExplainedPlugin(explained, screen)
+        : formatExplainedKeys(name, explained, screen),
+    );
+  },
+};
+export default explain;

@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { rmSync } from "node:fs";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { builtinDocs, loadPluginDocs } from "../../plugins/docs_registry.ts";
+import { loadPlugins, pluginNames } from "../../plugins/registry.ts";
+import { explainKey, explainPlugin } from "../../runtime/schema/explain.ts";
+import { newCliSandboxes } from "../../testing/cli.ts";
+import { formatExplainedKeys } from "../output/explained.ts";
+import type { Screen } from "../output/screen.ts";
+
+const { root, cni } = newCliSandboxes();
+beforeAll(() => Promise.all([loadPlugins(), loadPluginDocs()]));
+afterAll(() => rmSync(root, { recursive: true }));
+
+test("explain shows a key with its type, default, meaning and example", () => {
+  const { stdout, exitCode } = cni(["explain", "bridge.mtu"]);
+  expect([exitCode, stdout]).toEqual([
+    0,
+    `bridge.mtu
+  Sets the MTU of both ends of the veth pair.
+  type     number of bytes, 0 to 65535
+  default  0, the kernel's choice
+  example  1400
+`,
+  ]);
+});
+
+test("explain of a plugin lists every key, and says which are required", () => {
+  const { stdout } = cni(["explain", "vrf"]);
+  expect(stdout).toContain('"vrfname": ');
+  expect(stdout).toMatch(/^vrfname +\S.* +required$/m);
+  expect(JSON.parse(cni(["explain", "vrf", "--json"]).stdout)).toMatchObject({
+    plugin: "vrf",
+    keys: [{ key: "vrfname" }, {}],
+  });
+});
+
+test("every documented key is explained, by its own name", () => {
+  for (const name of pluginNames()) {
+    const keys = explainPlugin(name).keys.map(({ key }) => key);
+    expect(keys).toEqual(Object.keys(builtinDocs(name)!.keys));
+    for (const key of keys) expect(explainKey(name, key)[0]!.key).toBe(key);
+  }
+});
+
+test.each([
+  ["BRIDGE", "bridge", ["bridge"]],
+  ["ipam.ranges[0][1].subnet", "host-local", ["ipam.ranges[][].subnet"]],
+  ["cni_args.mac", "bridge", ["CNI_ARGS MAC"]],
+  ["dns.search", "bridge", ["dns.search"]],
+  ["vlanTrunk", "bridge", ["vlanTrunk", "vlanTrunk[].id", "vlanTrunk[].minID", "vlanTrunk[].maxID"]],
+])("the key %s of %s is found", (key, plugin, keys) => {
+  expect(explainKey(plugin, key).map((explained) => explained.key)).toEqual(keys);
+});
+
+test("unknown plugins and keys get a suggestion and exit status 1", () => {
+  for (const command of ["explain", "schema"]) {
+    const { exitCode, stderr } = cni([command, "brige"]);
+    expect([exitCode, stderr]).toEqual([1, 'cni: No plugin "brige" is built in; did you mean "bridge"?\n']);
+  }
+  const { exitCode, stderr } = cni(["explain", "bridge.isGatway"]);
+  expect([exitCode, stderr]).toEqual([1, 'cni: Plugin "bridge" has no key "isGatway"; did you mean "isGateway"?\n']);
+});
+
+test("text fits a narrow terminal", () => {
+  const screen: Screen = { isTerminal: true, columns: 40, style: (_style, text) => text };
+  const [, first = "", second = ""] = formatExplainedKeys("bridge", explainKey("bridge", "isGateway"), screen).split(
+    "\n",
+  );
+  expect([first, second]).toEqual(["  Gives the bridge the gateway's address", "  of each subnet, and turns on"]);
+});
+
+test("schema prints a JSON Schema that a validator takes", () => {
+  const isValid = new Ajv2020({ strict: false }).compile(JSON.parse(cni(["schema"]).stdout));
+  const list = (mtu: unknown) => ({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "bridge", mtu }] });
+  expect([isValid(list(1400)), isValid(list("1400"))]).toEqual([true, false]);
+  expect(JSON.parse(cni(["schema", "bridge"]).stdout)).toMatchObject({ title: 'CNI plugin "bridge"' });
+});

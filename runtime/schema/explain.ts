@@ -1,0 +1,75 @@
+/** What docs.ts says of a plugin and its keys. `loadPlugins()` and `loadPluginDocs()` come first. @module */
+import { builtinDocs } from "../../plugins/docs_registry.ts";
+import { commonKeys } from "../../plugins/lib/docs/common_docs.ts";
+import type { KeyDocs } from "../../plugins/lib/docs/plugin_docs.ts";
+import { findPlugin, pluginNames } from "../../plugins/registry.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { JsonObject } from "../../spec/schema.ts";
+import { suggestion } from "../../spec/suggest.ts";
+
+/** One key of a configuration. */
+export interface ExplainedKey {
+  /** `ipam.ranges[][].subnet`; `CNI_ARGS MAC` for an argument. */
+  readonly key: string;
+  /** In words. */
+  readonly type: string;
+  /** What counts where it is absent: JSON or words. Absent if the key is required. */
+  readonly default?: string;
+  readonly meaning: string;
+  readonly example?: unknown;
+  /** What to do instead of using it. */
+  readonly deprecated?: string;
+  /** What is different from the Go plugin. */
+  readonly parity?: string;
+  /** The version of this program that first read it; absent for 0.1.0. */
+  readonly since?: string;
+}
+
+export interface ExplainedPlugin {
+  readonly plugin: string;
+  readonly about: string;
+  /** Its object in a network's list. */
+  readonly example: JsonObject;
+  readonly keys: readonly ExplainedKey[];
+}
+
+/** A plugin with its own keys. @throws {CniError} code 7 if it is not built in */
+export function explainPlugin(name: string): ExplainedPlugin {
+  const definition = requireBuiltin(name);
+  const { example, keys } = builtinDocs(name)!;
+  return { plugin: name, about: definition.about, example, keys: Object.entries(keys).map(toExplainedKey) };
+}
+
+/**
+ * A key with the keys inside it, also one that every plugin has.
+ *
+ * @param key in any case, with or without `[]` and indexes: `ipam.ranges[0].subnet`
+ * @throws {CniError} code 7 if the plugin does not read it
+ */
+export function explainKey(name: string, key: string): readonly ExplainedKey[] {
+  requireBuiltin(name);
+  const keys = { ...commonKeys, ...builtinDocs(name)!.keys };
+  const wanted = comparable(key);
+  const found = Object.entries(keys).filter(([path]) => {
+    const candidate = comparable(path);
+    return candidate === wanted || candidate.startsWith(`${wanted}.`);
+  });
+  if (found.length > 0) return found.map(toExplainedKey);
+  const hint = suggestion(key, Object.keys(keys).map(withoutLists));
+  throw new CniError(Code.InvalidConfig, `Plugin "${name}" has no key ${JSON.stringify(key)}${hint}`);
+}
+
+/** @throws {CniError} code 7 */
+export function requireBuiltin(name: string) {
+  const definition = findPlugin(name);
+  if (definition) return definition;
+  const hint = suggestion(name, pluginNames()) || `; there are ${pluginNames().join(", ")}`;
+  throw new CniError(Code.InvalidConfig, `No plugin ${JSON.stringify(name)} is built in${hint}`);
+}
+
+const withoutLists = (path: string): string => path.replace(/\[[0-9]*\]/g, "");
+const comparable = (path: string): string => withoutLists(path).toLowerCase().replace(/^cni_args /, "cni_args.");
+
+function toExplainedKey([key, { tests: _, ...docs }]: [string, KeyDocs]): ExplainedKey {
+  return { key, ...docs };
+}
