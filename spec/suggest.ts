@@ -1,11 +1,17 @@
 /** `; did you mean "X"?` for the nearest known word, in any case; else empty. */
 export function suggestion(word: string, known: readonly string[]): string {
+  const nearest = nearestWord(word, known);
+  return nearest === undefined ? "" : `; did you mean "${nearest}"?`;
+}
+
+/** `undefined` if all are too far. */
+export function nearestWord(word: string, known: readonly string[]): string | undefined {
   const maxDistance = Math.max(1, Math.floor(word.length / 3));
   const [nearest] = known
     .map((candidate) => ({ candidate, distance: editDistance(word.toLowerCase(), candidate.toLowerCase()) }))
     .filter(({ distance }) => distance <= maxDistance)
     .sort((a, b) => a.distance - b.distance);
-  return nearest ? `; did you mean "${nearest.candidate}"?` : "";
+  return nearest?.candidate;
 }
 
 /** Letters to insert, remove, replace or swap with a neighbor. */

@@ -1,9 +1,15 @@
 import { type BridgeConfig, bridgeConfig } from "../../plugins/bridge/config.ts";
 import { attempt, type LintPlugin } from "./lint_file.ts";
 
+/** Every pair of files asks. */
+const configs = new WeakMap<LintPlugin, BridgeConfig>();
+
 /** `undefined` for other plugins, and unusable keys. */
-export function bridgeConfigOf({ type, raw }: LintPlugin): BridgeConfig | undefined {
-  return type === "bridge" ? attempt(() => bridgeConfig.parse(raw)) : undefined;
+export function bridgeConfigOf(plugin: LintPlugin): BridgeConfig | undefined {
+  if (plugin.type !== "bridge") return undefined;
+  const config = configs.get(plugin) ?? attempt(() => bridgeConfig.parse(plugin.raw));
+  if (config) configs.set(plugin, config);
+  return config;
 }
 
 /** Whether both plugins put containers on one segment. */

@@ -5,7 +5,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { listConfFiles } from "../load.ts";
 import { disabledRules } from "./disable_comment.ts";
-import { readLintFile } from "./lint_file.ts";
+import { attempt, readLintFile } from "./lint_file.ts";
 import type { LintContext, LintFinding, LintRule, Severity } from "./rule.ts";
 import { LINT_RULES } from "./rules.ts";
 
@@ -53,10 +53,12 @@ export const lintRuleNames = (): string[] => LINT_RULES.map(({ name }) => name);
  *
  * @param paths files, and directories of networks
  * @throws {CniError} code 7 if there is no such file or directory
- * @throws {SystemError} if one cannot be read
+ * @throws {SystemError} if a directory cannot be read
  */
 export function lintFiles(paths: readonly string[], { pluginDirectories, disabled = [] }: LintOptions): LintReport {
-  const files = [...new Set(paths.flatMap(confFilesAt))].map(readLintFile);
+  const files = [...new Set(paths.flatMap(confFilesAt))].map((path) =>
+    readLintFile(path, pluginDirectories, paths.includes(path))
+  );
   const problems = files.flatMap((file, i) => {
     const context: LintContext = { pluginDirectories, earlier: files.slice(0, i) };
     const off = new Set([...disabled, ...disabledRules(file.source).map(({ rule }) => rule)]);
@@ -68,12 +70,17 @@ export function lintFiles(paths: readonly string[], { pluginDirectories, disable
 
 function confFilesAt(path: string): string[] {
   const status = findStat(path);
-  if (status?.isDirectory) return listConfFiles(path).filter((file) => findStat(file)?.isDirectory === false);
+  if (status?.isDirectory) return listConfFiles(path).filter((file) => !isDirectory(file));
   if (status) return [path];
   const [, directory = "", name = ""] = /^(.*?)([^/]*)$/.exec(path) ?? [];
   const hint = suggestion(name, findEntryNames(directory || ".") ?? []);
-  throw new CniError(Code.InvalidConfig, `Cannot find "${path}": there is no such file or directory${hint}`);
+  throw new CniError(Code.InvalidConfig, `Cannot find "${path}": there is no such file or directory${hint}`, {
+    details: "expected the path of a network's file, or of a directory of such files",
+  });
 }
+
+/** Of links to nowhere and to themselves, reading tells what is wrong. */
+const isDirectory = (path: string): boolean => attempt(() => findStat(path)?.isDirectory) === true;
 
 function toProblem(finding: LintFinding, rule: LintRule): LintProblem {
   const { source, path, part = "value", offset, message, severity = rule.severity } = finding;

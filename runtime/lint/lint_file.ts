@@ -1,10 +1,12 @@
+import { SystemError } from "../../ffi/sys/error.ts";
 import type { AnyPlugin } from "../../plugins/lib/protocol/context.ts";
 import { findPluginProgram } from "../../plugins/lib/protocol/exec.ts";
-import { findPlugin } from "../../plugins/registry.ts";
+import { findPlugin, hasPlugin, pluginNames } from "../../plugins/registry.ts";
 import { excerpt } from "../../spec/jsonc.ts";
 import { isSinglePluginDocument, listReaders, parseConfigurationText } from "../../spec/network_config_list.ts";
 import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
 import { createSourceText, type SourceText } from "../../spec/source_text.ts";
+import { nearestWord } from "../../spec/suggest.ts";
 import { LATEST, type Version } from "../../spec/version.ts";
 import { findPluginFiles, readConfiguration } from "../load.ts";
 
@@ -14,15 +16,17 @@ export interface LintPlugin {
   /** Of its object: `plugins[0]`; empty if the file holds nothing else. */
   readonly path: string;
   readonly raw: JsonObject;
-  /** Empty if it is no text. */
+  /** Of a misspelt name, the built-in plugin that was meant; empty if it is no text. */
   readonly type: string;
   readonly ipamType: string | undefined;
+  readonly writtenType: string;
+  readonly writtenIpamType: string | undefined;
 }
 
 /** A file of the configuration directory, however wrong. */
 export interface LintFile {
   readonly source: SourceText;
-  /** Why it is no JSON. */
+  /** Why it cannot be read, or is no JSON. */
   readonly syntaxError: string | undefined;
   readonly document: unknown;
   /** Its list's object. */
@@ -39,14 +43,18 @@ export interface LintFile {
   readonly unreadable: readonly LintFile[];
 }
 
-/** @throws {SystemError} if the file cannot be read */
-export function readLintFile(path: string): LintFile {
-  const { source, document, syntaxError } = readSource(path);
+/** @param wait for a pipe's writer, as of `<(…)` */
+export function readLintFile(path: string, pluginDirectories: readonly string[], wait: boolean): LintFile {
+  const { source, document, syntaxError } = readSource(path, wait);
   const list = isJsonObject(document) ? document : undefined;
   const isSinglePlugin = list !== undefined && isSinglePluginDocument(list);
   const name = list && attempt(() => listReaders.name(list));
+  const toPlugin = (owner: SourceText, innerPath: string, raw: JsonObject) =>
+    readLintPlugin(owner, innerPath, raw, pluginDirectories);
   const isComplete = isSinglePlugin || list === undefined || attempt(() => listReaders.loadOnlyInlinedPlugins(list));
-  const ownFiles = isComplete || name === undefined ? [] : findPluginFiles(path, name).map(readSource);
+  const ownFiles = isComplete || name === undefined
+    ? []
+    : (attempt(() => findPluginFiles(path, name)) ?? []).map((file) => readSource(file, false));
   return {
     source,
     syntaxError,
@@ -56,7 +64,9 @@ export function readLintFile(path: string): LintFile {
     name,
     cniVersion: list ? attempt(() => listReaders.cniVersion(list)) ?? LATEST : LATEST,
     plugins: [
-      ...isSinglePlugin ? [toPlugin(source, "", list)] : inlinePlugins(source, list),
+      ...isSinglePlugin
+        ? [toPlugin(source, "", list)]
+        : inlineNodes(list).map(([path, raw]) => toPlugin(source, path, raw)),
       ...ownFiles.flatMap((own) => isJsonObject(own.document) ? [toPlugin(own.source, "", own.document)] : []),
     ],
     unreadable: ownFiles.filter((own) => own.syntaxError !== undefined).map((own) => ({
@@ -66,29 +76,43 @@ export function readLintFile(path: string): LintFile {
   };
 }
 
-function readSource(path: string): Pick<LintFile, "source" | "document" | "syntaxError"> {
+function readSource(path: string, wait: boolean): Pick<LintFile, "source" | "document" | "syntaxError"> {
   let text = "";
   try {
-    text = readConfiguration(path, true);
+    text = readConfiguration(path, wait);
     const document = parseConfigurationText(text, path);
     return { source: createSourceText(path, text), document, syntaxError: undefined };
   } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
+    if (!(error instanceof SyntaxError || error instanceof SystemError)) throw error;
     return { source: createSourceText(path, text), document: undefined, syntaxError: error.message };
   }
 }
 
-function inlinePlugins(source: SourceText, list: JsonObject | undefined): LintPlugin[] {
+function inlineNodes(list: JsonObject | undefined): (readonly [path: string, raw: JsonObject])[] {
   if (!list || !Array.isArray(list.plugins)) return [];
-  return list.plugins.flatMap((node: unknown, i) =>
-    isJsonObject(node) ? [toPlugin(source, `plugins[${i}]`, node)] : []
-  );
+  return list.plugins.flatMap((node: unknown, i) => isJsonObject(node) ? [[`plugins[${i}]`, node]] as const : []);
 }
 
-function toPlugin(source: SourceText, path: string, raw: JsonObject): LintPlugin {
+function readLintPlugin(
+  source: SourceText,
+  path: string,
+  raw: JsonObject,
+  directories: readonly string[],
+): LintPlugin {
   const ipam = findValue(raw, "ipam");
-  const ipamType = isJsonObject(ipam) ? textOf(findValue(ipam, "type")) : "";
-  return { source, path, raw, type: textOf(findValue(raw, "type")), ipamType: ipamType || undefined };
+  const writtenType = textOf(findValue(raw, "type"));
+  const writtenIpamType = isJsonObject(ipam) ? textOf(findValue(ipam, "type")) || undefined : undefined;
+  return {
+    ...{ source, path, raw, writtenType, writtenIpamType },
+    type: meantPlugin(writtenType, directories),
+    ipamType: writtenIpamType === undefined ? undefined : meantPlugin(writtenIpamType, directories),
+  };
+}
+
+/** So one misspelt name hides no other mistake. */
+function meantPlugin(type: string, directories: readonly string[]): string {
+  if (hasPlugin(type) || findProgram(type, directories) !== undefined) return type;
+  return nearestWord(type, pluginNames()) ?? type;
 }
 
 const textOf = (node: unknown): string => typeof node === "string" ? node : "";

@@ -75,7 +75,7 @@ test("every problem of a file is found at once", () => {
     { "type": "bridge", "mtu": "1", "vlan": 5000, "hairpinMode": true, "promiscMode": true,
       "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.1/24" }, {}], 5], "routes": [{ "dst": "x", "gw": 1 }] } },
     7,
-    { "type": "bandwith" }
+    { "type": "bandwith", "ingressRate": -1 }
   ]
 }`;
   expect(found({ "10-web.conflist": text })).toEqual([
@@ -93,6 +93,7 @@ test("every problem of a file is found at once", () => {
     "invalid-value plugins[0].ipam.routes[0].gw",
     "invalid-value plugins[1]",
     "unknown-plugin plugins[2].type",
+    "invalid-value plugins[2].ingressRate",
   ]);
 });
 

@@ -14,7 +14,16 @@ export interface ConfiguredRange {
   readonly set: number;
 }
 
-export function configuredRanges(plugin: LintPlugin): ConfiguredRange[] {
+/** Every pair of files asks. */
+const rangesOf = new WeakMap<LintPlugin, readonly ConfiguredRange[]>();
+
+export function configuredRanges(plugin: LintPlugin): readonly ConfiguredRange[] {
+  const ranges = rangesOf.get(plugin) ?? readRanges(plugin);
+  rangesOf.set(plugin, ranges);
+  return ranges;
+}
+
+function readRanges(plugin: LintPlugin): ConfiguredRange[] {
   const ipamKey = findKey(plugin.raw, "ipam") ?? "ipam";
   const ipam = plugin.raw[ipamKey];
   if (plugin.ipamType !== "host-local" || !isJsonObject(ipam)) return [];

@@ -1,14 +1,16 @@
-import type { LintRule } from "../rule.ts";
 import { builtinDocs } from "../../../plugins/docs_registry.ts";
 import { commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import type { KeyDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
 import { findKey, isJsonObject, memberPath } from "../../../spec/schema.ts";
-import { type LintPlugin, pathIn } from "../lint_file.ts";
+import { atLeast } from "../../../spec/version.ts";
+import { type LintFile, type LintPlugin, pathIn } from "../lint_file.ts";
+import type { LintFinding, LintRule } from "../rule.ts";
 
 export const deprecatedKeyRule: LintRule = {
   name: "deprecated-key",
   severity: "warning",
-  about: "A key that has no effect any more, or that another key replaces.",
+  about:
+    "A key that has no effect any more, or that another key replaces, and a file with a single plugin in version 1.0.0 or newer.",
   bad: {
     files: {
       "10-web.conflist": `{
@@ -34,8 +36,9 @@ export const deprecatedKeyRule: LintRule = {
 }`,
     },
   },
-  find: ({ plugins }) =>
-    plugins.flatMap((plugin) => {
+  find: (file) => [
+    ...singlePluginFinding(file),
+    ...file.plugins.flatMap((plugin) => {
       const documented = [plugin.type, plugin.ipamType ?? ""].map((type) => builtinDocs(type)?.keys ?? {});
       const keys: Readonly<Record<string, KeyDocs>> = Object.assign({}, commonKeys, ...documented);
       return Object.entries(keys).flatMap(([documentedPath, { deprecated }]) =>
@@ -45,7 +48,16 @@ export const deprecatedKeyRule: LintRule = {
         }))
       );
     }),
+  ],
 };
+
+/** SPEC 1.0.0 removed files with one plugin's object. */
+function singlePluginFinding({ source, isSinglePlugin, cniVersion }: LintFile): LintFinding[] {
+  if (!isSinglePlugin || !atLeast(cniVersion, "1.0.0")) return [];
+  const message = "a file with a single plugin is deprecated since version 1.0.0 of the specification";
+  const suggestion = 'put the plugin into "plugins": […], and rename the file to end in ".conflist"';
+  return [{ source, path: "type", part: "key", message, suggestion }];
+}
 
 /** @param documentedPath without lists: `ipam.subnet` */
 function presentPaths(plugin: LintPlugin, documentedPath: string): string[] {

@@ -5,7 +5,7 @@ import type { LintFinding, LintRule } from "../rule.ts";
 export const syntaxRule: LintRule = {
   name: "syntax",
   severity: "error",
-  about: "The text is no JSON. Comments and trailing commas are allowed.",
+  about: "A file that cannot be read or is no JSON. Comments and trailing commas are allowed.",
   bad: {
     files: {
       "10-web.conflist": `{
@@ -34,7 +34,10 @@ function findInText({ source, syntaxError }: LintFile): LintFinding[] {
     // An error often causes others in its line.
     i === 0 || source.spanAt(offset).line !== source.spanAt(all[i - 1]!.offset).line
   );
-  const reason = syntaxError.slice(`Cannot parse ${source.path}`.length).replace(/^[:0-9]*: /, "");
+  const parsed = `Cannot parse ${source.path}`;
+  const reason = syntaxError.startsWith(parsed)
+    ? syntaxError.slice(parsed.length).replace(/^[:0-9]*: /, "")
+    : syntaxError;
   if (problems.length === 0) return [{ source, path: "", offset: 0, message: reason }];
   return problems.map(({ message, offset }) => ({ source, path: "", offset, message }));
 }

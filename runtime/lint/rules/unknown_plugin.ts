@@ -36,13 +36,13 @@ export const unknownPluginRule: LintRule = {
   },
   find: ({ plugins }, { pluginDirectories }) =>
     plugins.flatMap((plugin) => [
-      ...plugin.type ? findMissing(plugin, plugin.type, "type", pluginDirectories) : [],
+      ...plugin.writtenType ? findMissing(plugin, plugin.writtenType, "type", pluginDirectories) : [],
       ...findMissingIpam(plugin, pluginDirectories),
     ]),
 };
 
 function findMissingIpam(plugin: LintPlugin, directories: readonly string[]): LintFinding[] {
-  const { ipamType, raw } = plugin;
+  const { writtenIpamType: ipamType, raw } = plugin;
   if (ipamType === undefined) return [];
   const innerPath = memberPath(findKey(raw, "ipam")!, "type");
   const isOther = hasPlugin(ipamType) && !isIpamPlugin(ipamType) && findProgram(ipamType, directories) === undefined;
