@@ -1,11 +1,8 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { loadPluginDocs } from "../../plugins/docs_registry.ts";
-import { loadPlugins } from "../../plugins/registry.ts";
-import { explainKey, explainPlugin } from "../../runtime/schema/explain.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { JSON_OPTION } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
-import { formatExplainedKeys, formatExplainedPlugin } from "../output/explained.ts";
+import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { openScreen } from "../output/screen.ts";
 import { formatPluginList } from "./plugin.ts";
 
@@ -23,7 +20,9 @@ const explain: Command = {
   ],
   details: formatPluginList,
   async run(input, context) {
-    await Promise.all([loadPlugins(), loadPluginDocs()]);
+    await loadDocumentedBuiltins();
+    const { explainKey, explainPlugin } = await import("../../runtime/schema/explain.ts");
+    const { formatExplainedKeys, formatExplainedPlugin } = await import("../output/explained.ts");
     const [, name = "", key] = /^([^.]*)(?:\.(.*))?$/s.exec(input.words[0]!)!;
     const explained = key === undefined ? explainPlugin(name) : explainKey(name, key);
     const screen = openScreen(1, context.env);

@@ -1,14 +1,11 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { loadPlugins } from "../../plugins/registry.ts";
-import { loadPluginDocs } from "../../plugins/docs_registry.ts";
-import { lintFiles, lintRuleNames } from "../../runtime/lint/lint.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
 import { CONF_DIR_OPTION, JSON_OPTION, PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
+import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
-import { formatLintReport } from "../output/lint_report.ts";
 import { openScreen } from "../output/screen.ts";
 
 const lint: Command = {
@@ -36,11 +33,13 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
     { command: "cni lint --strict --disable comments ./web.conflist", about: "check one file, before a deployment" },
   ],
   async run(input, context) {
-    const disabled = disabledRuleNames(input);
+    const { lintFiles, lintRuleNames } = await import("../../runtime/lint/lint.ts");
+    const disabled = disabledRuleNames(input, lintRuleNames());
     const words = input.words.length > 0 ? input.words : [input.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d"];
     const paths = words.map((word) => word.includes("/") ? absolutePath(word, context) : word);
-    await Promise.all([loadPlugins(), loadPluginDocs()]);
+    await loadDocumentedBuiltins();
     const report = lintFiles(paths, { pluginDirectories: pluginDirectories(input, context), disabled });
+    const { formatLintReport } = await import("../output/lint_report.ts");
     printStdout(
       input.has(JSON_OPTION.name)
         ? `${stringifyJson(report, 4)}\n`
@@ -53,10 +52,10 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
 export default lint;
 
 /** @throws {UsageError} */
-function disabledRuleNames(input: ParsedOptions): readonly string[] {
-  const names = input.list("disable").flatMap((text) => text.split(","));
-  const unknown = names.find((name) => !lintRuleNames().includes(name));
-  if (unknown === undefined) return names;
-  const hint = suggestion(unknown, lintRuleNames()) || `; there are ${lintRuleNames().join(", ")}`;
+function disabledRuleNames(input: ParsedOptions, ruleNames: readonly string[]): readonly string[] {
+  const disabled = input.list("disable").flatMap((text) => text.split(","));
+  const unknown = disabled.find((name) => !ruleNames.includes(name));
+  if (unknown === undefined) return disabled;
+  const hint = suggestion(unknown, ruleNames) || `; there are ${ruleNames.join(", ")}`;
   throw new UsageError(`--disable: there is no rule "${unknown}"${hint}`);
 }

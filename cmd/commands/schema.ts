@@ -1,9 +1,6 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { loadPluginDocs } from "../../plugins/docs_registry.ts";
-import { loadPlugins } from "../../plugins/registry.ts";
-import { conflistSchema, pluginObjectSchema } from "../../runtime/schema/conflist_schema.ts";
-import { requireBuiltin } from "../../runtime/schema/explain.ts";
 import type { Command } from "../command.ts";
+import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 
 const schema: Command = {
   name: "schema",
@@ -17,7 +14,9 @@ Write "$schema": "./cni.schema" into a configuration. "cni lint" finds more.`,
     { command: "cni schema > /etc/cni/net.d/cni.schema", about: "write the schema of a whole configuration" },
   ],
   async run({ words: [name] }) {
-    await Promise.all([loadPlugins(), loadPluginDocs()]);
+    await loadDocumentedBuiltins();
+    const { conflistSchema, pluginObjectSchema } = await import("../../runtime/schema/conflist_schema.ts");
+    const { requireBuiltin } = await import("../../runtime/schema/explain.ts");
     const document = name === undefined ? conflistSchema() : pluginObjectSchema(requireBuiltin(name).name);
     printStdout(`${JSON.stringify(document, null, 2)}\n`);
   },

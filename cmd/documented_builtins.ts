@@ -1,0 +1,8 @@
+/** Loads the plugins and their docs.ts. Help loads every command, and needs neither. */
+export async function loadDocumentedBuiltins(): Promise<void> {
+  const [{ loadPlugins }, { loadPluginDocs }] = await Promise.all([
+    import("../plugins/registry.ts"),
+    import("../plugins/docs_registry.ts"),
+  ]);
+  await Promise.all([loadPlugins(), loadPluginDocs()]);
+}
