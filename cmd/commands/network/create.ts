@@ -8,10 +8,12 @@ import {
   type NetworkRequest,
   NetworkRequestError,
 } from "../../../runtime/networks/new_network.ts";
+import type { RuntimeOptions } from "../../../runtime/runtime.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
-import { confDirectory, openRuntime } from "../../arguments/runtime.ts";
+import { confDirectory, log, openRuntime, runtimeOptions } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
+import { loadDocumentedBuiltins } from "../../documented_builtins.ts";
 import { type ParsedOptions, parseOrUsageError, UsageError } from "../../options.ts";
 
 const create: Command = {
@@ -55,11 +57,22 @@ so engines that use the first file keep their network. Until a container is atta
     const request = parseRequest(input);
     const runtime = openRuntime(input, context);
     await loadPlugins([request.driver, "host-local", "portmap", "firewall"]);
-    const created = asUsageError(() => createNetwork(runtime, confDirectory(input, context), request));
+    const directory = confDirectory(input, context);
+    const created = asUsageError(() => createNetwork(runtime, directory, request));
+    await logProblems(created.file, directory, runtimeOptions(input, context));
     printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(created, 4)}\n` : `${created.file}\n`);
   },
 };
 export default create;
+
+/** What would be an error was refused; warnings are the user's to judge. */
+async function logProblems(file: string, directory: string, { pluginDirectories = [] }: RuntimeOptions): Promise<void> {
+  const { lintFiles } = await import("../../../runtime/lint/lint.ts");
+  await loadDocumentedBuiltins();
+  const { problems } = lintFiles([directory], { pluginDirectories });
+  const own = problems.filter((problem) => problem.file === file && problem.severity !== "note");
+  for (const { path, message } of own) log(`${file}: ${path}: ${message}`);
+}
 
 function parseRequest(input: ParsedOptions): NetworkRequest {
   const [name = ""] = input.words;

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from "bun:test";
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { newCliSandboxes } from "../../../testing/cli.ts";
-import { netnsTest } from "../../../testing/netns.ts";
+import { netnsTest, runIp } from "../../../testing/netns.ts";
 
 const { root, cni, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
@@ -61,4 +61,31 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
   expect(JSON.parse(network("prune", "--yes", "--json").stdout)).toMatchObject([{ name: "web" }]);
   expect(readdirSync(conf)).toEqual(["12-other.conflist"]);
   expect(network("prune", "--yes").stderr).toBe("cni: There is no unused network\n");
+});
+
+netnsTest("a created network that another one's addresses are in gets a warning", ({ host }) => {
+  const { conf } = bench(host);
+  runIp(host, "link add up0 type veth peer name up1");
+  const create = (name: string) =>
+    host.run(() =>
+      cni([
+        "network",
+        "create",
+        name,
+        "-d",
+        "macvlan",
+        "-o",
+        "parent=up0",
+        "--subnet",
+        "10.7.0.0/24",
+        "--conf-dir",
+        conf,
+      ])
+    );
+  expect(create("a")).toMatchObject({ exitCode: 0, stderr: "" });
+  const second = create("b");
+  expect([second.exitCode, second.stdout]).toEqual([0, `${conf}/11-b.conflist\n`]);
+  expect(second.stderr).toContain(
+    `cni: ${conf}/11-b.conflist: plugins[0].ipam.ranges[0][0]: 10.7.0.1-10.7.0.254 overlaps`,
+  );
 });
