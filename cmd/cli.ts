@@ -11,6 +11,7 @@ import {
   UnknownOptionError,
   UsageError,
 } from "./options.ts";
+import { openScreen, type Screen } from "./output/screen.ts";
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
 
@@ -35,7 +36,7 @@ export async function runCommandLine(
     if (argv.length === 0) return await answerWithoutArguments(context);
     return await runInGroup(CNI, argv, line, { ...context, formatHelp });
   } catch (error) {
-    return reportFailure(error, line.path);
+    return reportFailure(error, line.path, openScreen(2, context.env));
   }
 }
 
@@ -197,13 +198,14 @@ function printHelp(text: string): number {
   return SUCCESS;
 }
 
-function reportFailure(error: unknown, path: readonly string[]): number {
+function reportFailure(error: unknown, path: readonly string[], screen: Screen): number {
+  const prefix = screen.style("red", "cni:");
   if (error instanceof UsageError) {
-    printStderr(`cni: ${oneLine(error.message)}\n     see "${["cni", ...path, "--help"].join(" ")}"`);
+    printStderr(`${prefix} ${oneLine(error.message)}\n     see "${["cni", ...path, "--help"].join(" ")}"`);
     return USAGE_ERROR;
   }
   const { message, details } = CniError.from(error);
-  printStderr([`cni: ${oneLine(message)}`, ...detailLines(details)].join("\n     "));
+  printStderr([`${prefix} ${oneLine(message)}`, ...detailLines(details)].join("\n     "));
   return FAILURE;
 }
 

@@ -70,7 +70,11 @@ export function keepBackup(directory: string, name: string): void {
 }
 
 /** Copies where the file system has no hard links. @throws {SystemError} */
-export function installLinkOrCopy(source: string, path: string): void {
+export function installLinkOrCopy(
+  source: string,
+  path: string,
+  progress?: (done: number, total: number) => void,
+): void {
   const link = () => (installHardLink(source, path), true);
-  if (ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], link) === undefined) installCopy(source, path);
+  if (ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], link) === undefined) installCopy(source, path, progress);
 }

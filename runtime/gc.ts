@@ -22,32 +22,39 @@ import {
   type ResolvedAttachment,
 } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
+import { countSteps, type Progress } from "./progress.ts";
 
 /** A kill loses at most one batch of progress. */
 const BATCH_SIZE = 512;
 
-/** GC (SPEC §GC), see {@linkcode Runtime.gc}. @param snapshotTime as {@linkcode GcOptions.snapshotTime} */
+/** GC (SPEC §GC), see {@linkcode Runtime.gc}. The last two parameters are those of {@linkcode GcOptions}. */
 export function gcNetworkList(
   runtime: RuntimeContext,
   list: NetworkConfigList,
   valid: readonly Attachment[],
   snapshotTime = nowCeil(),
-): void {
-  if (list.disableGC) return runtime.log(`Nothing is removed from network "${list.name}": it has disableGC`);
+  progress: Progress = () => {},
+): Attachment[] {
+  if (list.disableGC) {
+    runtime.log(`Nothing is removed from network "${list.name}": it has disableGC`);
+    return [];
+  }
   using _ = lockNode(runtime.cacheDirectory, { inherited: true });
   const failures: unknown[] = [];
   const allValid = [...valid];
+  const removed: Attachment[] = [];
   collectFailure(failures, () => {
     const isAttachedSince = attachedSinceFilter(runtime.cacheDirectory, snapshotTime);
-    for (const batch of batchesOf(findGarbage(runtime, list, allValid, isAttachedSince, failures))) {
-      delBatch(runtime, batch, failures);
-    }
+    const batches = batchesOf(findGarbage(runtime, list, allValid, isAttachedSince, failures));
+    const reportPlugin = countSteps(batches.reduce((sum, [first]) => sum + first!.list.plugins.length, 0), progress);
+    for (const batch of batches) removed.push(...delBatch(runtime, batch, failures, reportPlugin));
   });
   for (const plugin of list.plugins) {
     collectFailure(failures, () => gcPlugin(runtime, list, plugin, allValid, snapshotTime));
   }
   if (failures.length === 1) throw failures[0];
   if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
+  return removed;
 }
 
 /** In versions without GC, only built-in plugins are called. */
@@ -158,8 +165,13 @@ function batchesOf(attachments: readonly ResolvedAttachment[]): ResolvedAttachme
   );
 }
 
-/** Where a plugin fails for an attachment, the plugins before it are not called. */
-function delBatch(runtime: RuntimeContext, batch: readonly ResolvedAttachment[], failures: unknown[]): void {
+/** Where a plugin fails for an attachment, the plugins before it are not called. @returns what was removed */
+function delBatch(
+  runtime: RuntimeContext,
+  batch: readonly ResolvedAttachment[],
+  failures: unknown[],
+  reportPlugin: () => void,
+): Attachment[] {
   const { list } = batch[0]!;
   let calls = batch.map((call): PluginCallOptions & ResolvedAttachment => ({
     ...call,
@@ -172,9 +184,12 @@ function delBatch(runtime: RuntimeContext, batch: readonly ResolvedAttachment[],
     calls = calls.filter((call) =>
       !notDone.has(call) || collectFailure(failures, () => callPlugin(runtime, list, plugin, call))
     );
+    reportPlugin();
   }
-  for (const { entry } of calls) {
-    const isForgotten = collectFailure(failures, () => cache.removeEntry(runtime.cacheDirectory, entry));
-    if (isForgotten) runtime.log(`Removed ${describeAttachment(entry)}`);
-  }
+  return calls.flatMap(({ entry }) => {
+    const { containerId, ifname } = entry;
+    if (!collectFailure(failures, () => cache.removeEntry(runtime.cacheDirectory, entry))) return [];
+    runtime.log(`Removed ${describeAttachment(entry)}`);
+    return { containerId, ifname };
+  });
 }

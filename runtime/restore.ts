@@ -12,6 +12,7 @@ import { netnsGoneReason } from "./netns_gone.ts";
 import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type ResolvedAttachment } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
+import { countSteps, type Progress } from "./progress.ts";
 import { holdNetns } from "./held_netns.ts";
 
 /** What was found and put back. */
@@ -52,6 +53,7 @@ export interface RestoredPlugin {
 export function restoreAttachments(
   runtime: RuntimeContext,
   network?: NetworkConfigList | string,
+  progress: Progress = () => {},
 ): RestoreReport {
   const problems: string[] = [];
   const name = typeof network === "object" ? network.name : network;
@@ -73,9 +75,11 @@ export function restoreAttachments(
   using sharedReads = shareReads(host.nft, getGenerationId);
   const isOnHost = linkFinder(host, () => listHostLinks(host));
   const context = { ...runtime, hostContext: locateOnce(runtime.hostContext) };
+  const reportAttachment = countSteps(entries.length, progress);
   const attachments = entries.flatMap((listed) => {
     const restored = restoreAttachment(context, network ?? listed.network, listed, isOnHost, sharedReads);
     if (restored) logRestored(runtime, restored, loggedPlugins);
+    reportAttachment();
     return restored ?? [];
   });
   return { tables, attachments, problems };

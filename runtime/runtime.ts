@@ -54,6 +54,8 @@ export interface GcOptions {
    * may live.
    */
   readonly ignoreUnknown?: boolean;
+  /** Told after each part of the work that `done` of `total` parts are done. */
+  readonly progress?: (done: number, total: number) => void;
 }
 
 /**
@@ -177,19 +179,20 @@ export class Runtime {
   /**
    * Detaches all but `valid`, and has the plugins remove what is left (GC). No other command runs meanwhile.
    *
+   * @returns what was detached
    * @throws {UnknownAttachmentError} before any change, if `resolveNames` finds an unknown name
    * @throws {CniError} naming all failures, after everything was tried
    */
   gc(
     network: NetworkConfigList,
     valid: readonly Attachment[],
-    { snapshotTime = nowCeil(), resolveNames = false, ignoreUnknown = false }: GcOptions = {},
-  ): void {
-    this.#withContext((runtime) => {
+    { snapshotTime = nowCeil(), resolveNames = false, ignoreUnknown = false, progress }: GcOptions = {},
+  ): Attachment[] {
+    return this.#withContext((runtime) => {
       const attachments = resolveNames
         ? resolveValidAttachments(runtime, network, valid, { snapshotTime, ignoreUnknown })
         : valid;
-      gcNetworkList(runtime, network, attachments, snapshotTime);
+      return gcNetworkList(runtime, network, attachments, snapshotTime, progress);
     });
   }
 
@@ -202,10 +205,11 @@ export class Runtime {
    * Puts back rules that were taken away, as by `nft flush ruleset`. A failure stops nothing else.
    *
    * @param network its configuration or name; default: all
+   * @param progress told after each attachment that `done` of `total` are done
    * @throws {SystemError} if the cache cannot be read
    */
-  restore(network?: NetworkConfigList | string): RestoreReport {
-    return this.#withContext((runtime) => restoreAttachments(runtime, network));
+  restore(network?: NetworkConfigList | string, progress?: (done: number, total: number) => void): RestoreReport {
+    return this.#withContext((runtime) => restoreAttachments(runtime, network, progress));
   }
 
   /** Attachments to a network, or all; damaged files are logged and left out. @throws {SystemError} */

@@ -35,22 +35,55 @@ export const PLUGIN_DIR_OPTION: OptionSpec = {
 
 export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
 
+/** For every command that has a document to print. */
+export const DOCUMENT_OPTION: OptionSpec = { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` };
+
 /** For every command that calls plugins. */
 export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   CONF_DIR_OPTION,
   PLUGIN_DIR_OPTION,
   CACHE_DIR_OPTION,
   { name: "timeout", value: "TIME", help: "time limit for each plugin that is not built in: 30s, 500ms" },
-  JSON_OPTION,
+  DOCUMENT_OPTION,
 ];
 
-/** @throws {UsageError} */
-export function openRuntime(options: ParsedOptions, context: CliContext): Runtime {
-  return new Runtime(runtimeOptions(options, context));
+/** Takes what people should know, a line each. */
+export interface MessageSink {
+  /** From the runtime. */
+  log(message: string): void;
+  /** From a plugin, with its name. */
+  pluginLog(message: string): void;
+}
+
+export const STDERR: MessageSink = { log, pluginLog: printStderr };
+
+/** Prints messages, and keeps them for a document. */
+export function keepMessages(): MessageSink & { readonly messages: readonly string[] } {
+  const messages: string[] = [];
+  return {
+    messages,
+    log(message) {
+      messages.push(message);
+      log(message);
+    },
+    pluginLog(message) {
+      messages.push(message);
+      printStderr(message);
+    },
+  };
 }
 
 /** @throws {UsageError} */
-export function runtimeOptions(options: ParsedOptions, context: CliContext): RuntimeOptions {
+export function openRuntime(options: ParsedOptions, context: CliContext, sink: MessageSink = STDERR): Runtime {
+  return new Runtime(runtimeOptions(options, context, sink));
+}
+
+/** @throws {UsageError} */
+export function runtimeOptions(
+  options: ParsedOptions,
+  context: CliContext,
+  { log, pluginLog }: MessageSink = STDERR,
+): RuntimeOptions {
   const timeout = options.find("timeout");
   return {
     env: context.env,
@@ -59,7 +92,7 @@ export function runtimeOptions(options: ParsedOptions, context: CliContext): Run
     cacheDirectory: absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context),
     ...(timeout !== undefined && { timeoutMs: parseTimeout(timeout) }),
     log,
-    pluginLog: printStderr,
+    pluginLog,
   };
 }
 
@@ -79,8 +112,9 @@ export function loadRequested(
   options: ParsedOptions,
   context: CliContext,
   logDuplicates = false,
+  sink: MessageSink = STDERR,
 ): NetworkConfigList {
-  return loadNetwork(word, { directory: confDirectory(options, context), log, logDuplicates });
+  return loadNetwork(word, { directory: confDirectory(options, context), log: sink.log, logDuplicates });
 }
 
 /** Absolute. @throws {UsageError} */

@@ -4,8 +4,11 @@ import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { installBytes, installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
 import { absolutePath } from "../arguments/path.ts";
+import { DOCUMENT_OPTION } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
+import { openProgressLine } from "../output/progress.ts";
 import { shimProgram } from "../shim/shim.ts";
 import {
   canonicalPath,
@@ -39,6 +42,7 @@ const command: Command = {
       name: "force",
       help: 'replace files of other programs; "cni uninstall" puts them back',
     },
+    DOCUMENT_OPTION,
   ],
   examples: [
     { command: "cni install /opt/cni/bin", about: "make the links, or correct them" },
@@ -47,6 +51,7 @@ const command: Command = {
   ],
   run(input, context) {
     const [directory = ""] = input.words;
+    using progress = openProgressLine("Copying", context.env);
     const installed = install({
       directory: absolutePath(directory, context),
       program: runningProgram(),
@@ -54,18 +59,34 @@ const command: Command = {
       force: input.has("force"),
       copy: input.has("copy"),
       ...input.has("shim") && { shim: shimProgram() },
+      progress: progress.report,
     });
-    for (const { path, target, changed, backup } of installed) {
-      const note = backup === undefined ? "" : ` (the replaced file is kept as ${backup})`;
-      printStdout(`${path} -> ${target}${changed ? note : " (unchanged)"}\n`);
-    }
+    const isDocument = input.has(DOCUMENT_OPTION.name);
+    if (!isDocument) printStdout(installed.map(formatInstalled).join(""));
     const removed = input.has("shim")
       ? undefined
       : removeFullProgram(absolutePath(directory, context), runningProgram());
-    if (removed !== undefined) printStdout(`${removed}: removed, since no shim needs it\n`);
+    if (isDocument) printDocument({ installed, removed: removed === undefined ? [] : [removed] });
+    else if (removed !== undefined) printStdout(`${removed}: removed, since no shim needs it\n`);
   },
 };
 export default command;
+
+/** `cni install --json` prints it. */
+interface InstallReport {
+  readonly installed: readonly InstalledFile[];
+  /** Paths of files that no installed file needs any more. */
+  readonly removed: readonly string[];
+}
+
+function printDocument(report: InstallReport): void {
+  printStdout(`${stringifyJson(report, 4)}\n`);
+}
+
+function formatInstalled({ path, target, changed, backup }: InstalledFile): string {
+  const note = backup === undefined ? "" : ` (the replaced file is kept as ${backup})`;
+  return `${path} -> ${target}${changed ? note : " (unchanged)"}\n`;
+}
 
 export interface InstallOptions {
   readonly directory: string;
@@ -78,6 +99,8 @@ export interface InstallOptions {
   readonly copy: boolean;
   /** Installed under every name; the program gets a name of its own beside it. */
   readonly shim?: Uint8Array;
+  /** Told of the parts of a long copy. */
+  readonly progress?: (done: number, total: number) => void;
 }
 
 interface InstalledFile {
@@ -160,7 +183,7 @@ export function relativePath(directory: string, path: string): string {
 }
 
 /** Plugins are hard links to the command's copy. */
-function installCopies({ directory, program }: InstallOptions, names: readonly string[]): InstalledFile[] {
+function installCopies({ directory, program, progress }: InstallOptions, names: readonly string[]): InstalledFile[] {
   const copy = names.includes(COMMAND_NAME) ? `${directory}/${COMMAND_NAME}` : program;
   return names.map((name) => {
     const path = `${directory}/${name}`;
@@ -168,15 +191,15 @@ function installCopies({ directory, program }: InstallOptions, names: readonly s
     const source = path === copy ? program : copy;
     const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
     if (existing && isSameFile(existing, findStat(source)!)) return { path, target, changed: false };
-    if (path === copy) installCopy(source, path);
-    else installLinkOrCopy(source, path);
+    if (path === copy) installCopy(source, path, progress);
+    else installLinkOrCopy(source, path, progress);
     return { path, target, changed: true };
   });
 }
 
 /** Must run first: a shim may take the program's own name. */
 function installFullProgram(plan: InstallOptions): InstalledFile {
-  const { directory, program, copy } = plan;
+  const { directory, program, copy, progress } = plan;
   const path = `${directory}/${FULL_PROGRAM_NAME}`;
   if (path === program) return { path, target: "this program", changed: false };
   const isInPlace = [COMMAND_NAME, ...plan.names].some((name) => `${directory}/${name}` === program);
@@ -184,8 +207,8 @@ function installFullProgram(plan: InstallOptions): InstalledFile {
   const target = `copy of ${program}`;
   const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
   if (existing && isSameFile(existing, findStat(program)!)) return { path, target, changed: false };
-  if (copy && !isInPlace) installCopy(program, path);
-  else installLinkOrCopy(program, path);
+  if (copy && !isInPlace) installCopy(program, path, progress);
+  else installLinkOrCopy(program, path, progress);
   return { path, target, changed: true };
 }
 

@@ -308,3 +308,9 @@ test.each([
 ])("relativePath() from %j to %j is %j", (directory, path, expected) => {
   expect(relativePath(directory, path)).toBe(expected);
 });
+
+test("install() tells how far a copy is", () => {
+  const told: (readonly number[])[] = [];
+  put({ copy: true, progress: (...parts) => told.push(parts) });
+  expect(told).toEqual([[7, 7]]);
+});

@@ -2,8 +2,9 @@ import { enterHostMounts } from "../../ffi/mounts.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { absolutePath } from "../arguments/path.ts";
 import { JSON_OPTION } from "../arguments/runtime.ts";
-import type { Command } from "../command.ts";
+import type { CliContext, Command } from "../command.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
+import { openScreen, type Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
 import { MIN_WORKERS, SERVER_LIMITS } from "../serve/limits.ts";
 import { logMessage } from "../serve/call_log.ts";
@@ -44,7 +45,7 @@ const serve: Command = {
   ],
   run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);
-    if (input.has("status")) return printStatus(path, input);
+    if (input.has("status")) return printStatus(path, input, context);
     const maxWorkers = parseWorkers(input.find("workers"));
     enterHostMounts();
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
@@ -70,14 +71,14 @@ function parseWorkers(text: string | undefined): number {
   throw new UsageError(`--workers must be a number from ${MIN_WORKERS} to 1024: got ${JSON.stringify(text)}`);
 }
 
-function printStatus(path: string, input: ParsedOptions): number {
+function printStatus(path: string, input: ParsedOptions, { env }: CliContext): number {
   const answer = askServer(path, QUESTIONS.status);
   if (answer === undefined) throw new RangeError(`Cannot ask for the status: no server listens on "${path}"`);
-  printStdout(input.has("json") ? `${answer}\n` : formatStatus(JSON.parse(answer)));
+  printStdout(input.has("json") ? `${answer}\n` : formatStatus(JSON.parse(answer), openScreen(1, env)));
   return 0;
 }
 
-function formatStatus({ version, pid, served, fellBack, workers, privateBytes }: ServerStatus): string {
+function formatStatus({ version, pid, served, fellBack, workers, privateBytes }: ServerStatus, screen: Screen): string {
   const { notAllowed, otherVersion, notServed, gone } = fellBack;
   const lines = [
     `cni ${version}, process ${pid}, ${megabytes(privateBytes)} of memory in all`,
@@ -90,7 +91,7 @@ function formatStatus({ version, pid, served, fellBack, workers, privateBytes }:
   const rows = workers.map((worker) => [
     ...[String(worker.pid), worker.state, String(worker.served), megabytes(worker.privateBytes)],
   ]);
-  return `${lines.join("\n")}\n\n${formatTable(["WORKER", "STATE", "SERVED", "MEMORY"], rows)}`;
+  return `${lines.join("\n")}\n\n${formatTable(["WORKER", "STATE", "SERVED", "MEMORY"], rows, screen)}`;
 }
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`;

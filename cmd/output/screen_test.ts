@@ -1,10 +1,5 @@
 import { expect, test } from "bun:test";
-
-/** What a program prints in a terminal of 40 columns. @see script(1) */
-function inTerminal(env: string, words: readonly string[]): string {
-  const command = `stty cols 40; exec env ${env} ${words.map((word) => `'${word}'`).join(" ")}`;
-  return Bun.spawnSync(["script", "-qec", command, "/dev/null"], { stdin: "ignore" }).stdout.toString().trim();
-}
+import { runInTerminal } from "../../testing/terminal.ts";
 
 const PROGRAM = [
   process.execPath,
@@ -15,9 +10,9 @@ const PROGRAM = [
 ];
 
 test("openScreen() knows a terminal's width, and colours only there", () => {
-  expect(inTerminal("-u NO_COLOR TERM=xterm", PROGRAM)).toBe(JSON.stringify([true, 40, "\u001b[31mx\u001b[39m"]));
-  for (const env of ["NO_COLOR=1", "-u NO_COLOR TERM=dumb"]) {
-    expect(inTerminal(env, PROGRAM)).toBe(JSON.stringify([true, 40, "x"]));
-  }
+  const print = (...env: readonly string[]) => JSON.parse(runInTerminal(PROGRAM, { columns: 40, env }).text);
+  expect(print("-u", "NO_COLOR", "TERM=xterm")).toEqual([true, 40, "\u001b[31mx\u001b[39m"]);
+  expect(print("NO_COLOR=1")).toEqual([true, 40, "x"]);
+  expect(print("-u", "NO_COLOR", "TERM=dumb")).toEqual([true, 40, "x"]);
   expect(Bun.spawnSync(PROGRAM).stdout.toString().trim()).toBe(JSON.stringify([false, 0, "x"]));
 });

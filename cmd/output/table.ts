@@ -1,27 +1,40 @@
-import type { Screen } from "./screen.ts";
+import type { Screen, Style } from "./screen.ts";
 
 const GAP = 2;
 /** A column is not made narrower. */
 const MIN_WIDTH = 8;
 
-export function alignColumns(rows: readonly (readonly string[])[]): string[] {
+/** @param styled shown in place of a cell, and as wide */
+export function alignColumns(
+  rows: readonly (readonly string[])[],
+  styled: (cell: string, row: number, column: number) => string = (cell) => cell,
+): string[] {
   const widths = columnWidths(rows);
-  return rows.map((row) => row.map((cell, column) => padCell(cell, widths[column]!)).join(" ".repeat(GAP)).trimEnd());
+  return rows.map((row, i) =>
+    row.map((cell, column) => styled(cell, i, column) + " ".repeat(widths[column]! - Bun.stringWidth(cell)))
+      .join(" ".repeat(GAP)).trimEnd()
+  );
 }
 
 /**
  * For people: `-` for an empty cell, and no control characters of other programs.
  *
  * @param screen where it is shown: the widest columns are shortened until lines fit
+ * @param styleOfCell for cells below the header
  */
 export function formatTable(
   header: readonly string[],
   rows: readonly (readonly string[])[],
   screen?: Screen,
+  styleOfCell: (cell: string, column: number) => Style | undefined = () => undefined,
 ): string {
   const cells = [header, ...rows].map((row) => row.map((cell) => cell.replace(/\p{Cc}/gu, "?") || "-"));
-  const [first = "", ...rest] = alignColumns(screen?.columns === undefined ? cells : fitted(cells, screen.columns));
-  return [screen?.style("bold", first) ?? first, ...rest].map((line) => `${line}\n`).join("");
+  const styled = (cell: string, row: number, column: number) => {
+    const style = row === 0 ? "bold" : styleOfCell(cells[row]![column]!, column);
+    return style ? screen?.style(style, cell) ?? cell : cell;
+  };
+  const lines = alignColumns(screen?.columns === undefined ? cells : fitted(cells, screen.columns), styled);
+  return lines.map((line) => `${line}\n`).join("");
 }
 
 function fitted(rows: readonly (readonly string[])[], columns: number): string[][] {
@@ -45,5 +58,3 @@ function shortened(cell: string, width: number): string {
   while (Bun.stringWidth(characters.join("")) >= width) characters.pop();
   return `${characters.join("")}…`;
 }
-
-const padCell = (cell: string, width: number): string => cell + " ".repeat(width - Bun.stringWidth(cell));

@@ -22,9 +22,16 @@ export function installHardLink(existing: string, path: string): void {
   );
 }
 
-/** Copies content, permissions and modification time. */
-export function installCopy(source: string, path: string): void {
-  withPurpose(`copy "${source}" to "${path}"`, () => installAtomically(path, (temporary) => copy(source, temporary)));
+/** Copies content, permissions and modification time. @param progress told of bytes after each chunk */
+export function installCopy(
+  source: string,
+  path: string,
+  progress: (done: number, total: number) => void = () => {},
+): void {
+  withPurpose(
+    `copy "${source}" to "${path}"`,
+    () => installAtomically(path, (temporary) => copy(source, temporary, progress)),
+  );
 }
 
 /** Writes a program. */
@@ -52,14 +59,16 @@ function installAtomically(path: string, create: (temporary: string) => void): v
   }
 }
 
-function copy(source: string, path: string): void {
+function copy(source: string, path: string, progress: (done: number, total: number) => void): void {
   using sourceFile = openFile(source);
-  const { mode, mtime } = fstat(sourceFile.fd);
+  const { mode, mtime, size } = fstat(sourceFile.fd);
   const fd = sys.open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600);
   try {
     const buffer = new Uint8Array(CHUNK_BYTES);
+    let done = 0;
     for (let count; (count = sys.read(sourceFile.fd, buffer, buffer.length)) > 0;) {
       writeAll(fd, buffer.subarray(0, count));
+      progress(done += count, size);
     }
     // struct timespec times[2]: access, modification
     const time = [mtime / 1_000_000_000n, mtime % 1_000_000_000n];

@@ -53,8 +53,13 @@ export function printStdout(text: string): void {
 }
 
 export function printStderr(line: string): void {
+  writeStderr(`${line}\n`);
+}
+
+/** Without an end of line. */
+export function writeStderr(text: string): void {
   try {
-    writeOrFallback(2, `${line}\n`, console.error);
+    writeOrFallback(2, text, console.error);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
   }

@@ -1,14 +1,28 @@
-import { listNamedNetns } from "../../../ffi/named_netns.ts";
+import { listNamedNetns, namedNetnsPath } from "../../../ffi/named_netns.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
+import { stringifyJson } from "../../../spec/jsonc.ts";
+import { DOCUMENT_OPTION } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
+
+/** Of the array that `cni netns list --json` prints. */
+interface NamedNetns {
+  /** As `ip netns` has it. */
+  readonly name: string;
+  /** `/run/netns/NAME`, for CNI_NETNS. */
+  readonly path: string;
+}
 
 const list: Command = {
   name: "list",
   summary: "print the names of all network namespaces, one per line",
   arguments: [],
-  options: [],
-  run: () => {
-    for (const name of listNamedNetns()) printStdout(`${name}\n`);
+  options: [DOCUMENT_OPTION],
+  examples: [{ command: "cni netns list --json", about: "names and paths, for programs" }],
+  run: ({ has }) => {
+    const names = listNamedNetns();
+    if (!has(DOCUMENT_OPTION.name)) return printStdout(names.map((name) => `${name}\n`).join(""));
+    const namespaces: NamedNetns[] = names.map((name) => ({ name, path: namedNetnsPath(name) }));
+    printStdout(`${stringifyJson(namespaces, 4)}\n`);
   },
 };
 export default list;

@@ -5,8 +5,16 @@ import {
   NETNS_ARGUMENT,
   parseAttachment,
 } from "../../arguments/attachment.ts";
-import { loadAttachedNetwork, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import {
+  DOCUMENT_OPTION,
+  keepMessages,
+  loadAttachedNetwork,
+  NETWORK_ARGUMENT,
+  openRuntime,
+  RUNTIME_OPTIONS,
+} from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
+import { printAttachmentReport } from "../../output/report.ts";
 
 const check: Command = {
   name: "check",
@@ -21,11 +29,13 @@ const check: Command = {
   async run(input, context) {
     const [word = "", netnsWord] = input.words;
     const request = parseAttachment(input, netnsWord, context);
-    const runtime = openRuntime(input, context);
+    const sink = keepMessages();
+    const runtime = openRuntime(input, context, sink);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const { containerId, ifname, netns = "" } = request;
     runtime.check(network, { containerId, ifname, netns, ...explicitRuntimeArguments(network, request) });
+    if (input.has(DOCUMENT_OPTION.name)) printAttachmentReport(network, request, sink);
   },
 };
 export default check;

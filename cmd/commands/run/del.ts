@@ -5,8 +5,16 @@ import {
   parseAttachment,
   runtimeArgumentsForDel,
 } from "../../arguments/attachment.ts";
-import { loadAttachedNetwork, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import {
+  DOCUMENT_OPTION,
+  keepMessages,
+  loadAttachedNetwork,
+  NETWORK_ARGUMENT,
+  openRuntime,
+  RUNTIME_OPTIONS,
+} from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
+import { printAttachmentReport } from "../../output/report.ts";
 import { UsageError } from "../../options.ts";
 
 const del: Command = {
@@ -26,11 +34,13 @@ const del: Command = {
     if (containerId === "") {
       throw new UsageError('"run del" needs a network namespace or --container-id, to know what to remove');
     }
-    const runtime = openRuntime(input, context);
+    const sink = keepMessages();
+    const runtime = openRuntime(input, context, sink);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const args = runtimeArgumentsForDel(network, request);
     runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });
+    if (input.has(DOCUMENT_OPTION.name)) printAttachmentReport(network, request, sink);
   },
 };
 export default del;

@@ -8,8 +8,17 @@ import {
   refuseUnknownNames,
   VALID_OPTION,
 } from "../../arguments/attachment.ts";
-import { loadRequested, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import {
+  DOCUMENT_OPTION,
+  loadRequested,
+  NETWORK_ARGUMENT,
+  openRuntime,
+  RUNTIME_OPTIONS,
+  STDERR,
+} from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
+import { openProgressLine } from "../../output/progress.ts";
+import { printGcReport } from "../../output/report.ts";
 import { UsageError } from "../../options.ts";
 
 const gc: Command = {
@@ -36,17 +45,20 @@ Containers that were attached after the command began stay too. Removed ones are
         '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each to keep, or --all',
       );
     }
-    const runtime = openRuntime(input, context);
+    using progress = openProgressLine("Detaching", context.env);
+    const runtime = openRuntime(input, context, progress.above(STDERR));
     const network = loadRequested(word, input, context);
     await loadPlugins();
-    refuseUnknownNames(() =>
+    const removed = refuseUnknownNames(() =>
       runtime.gc(network, valid, {
         // The caller made the list before it started this process.
         snapshotTime: context.startTime,
         resolveNames: true,
         ignoreUnknown: input.has(IGNORE_UNKNOWN_OPTION.name),
+        progress: progress.report,
       })
     );
+    if (input.has(DOCUMENT_OPTION.name)) printGcReport(network, removed);
   },
 };
 export default gc;

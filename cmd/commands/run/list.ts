@@ -6,17 +6,24 @@ import { LATEST } from "../../../spec/version.ts";
 import {
   CACHE_DIR_OPTION,
   CONF_DIR_OPTION,
+  DOCUMENT_OPTION,
   isNetworkName,
-  JSON_OPTION,
   loadRequested,
   NETWORK_ARGUMENT,
   openRuntime,
 } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
-import { openScreen } from "../../output/screen.ts";
+import { openScreen, type Style } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
 
 const HEADER = ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"];
+
+const STATE_STYLES: Readonly<Record<NetworkAttachment["state"], Style>> = {
+  attached: "green",
+  incomplete: "yellow",
+  unfinished: "yellow",
+  gone: "red",
+};
 
 const list: Command = {
   name: "list",
@@ -24,7 +31,7 @@ const list: Command = {
   description: `"incomplete" attachments have lost an interface or an address. Rules are not checked: "run check" and
 "run restore" do that.`,
   arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
-  options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
+  options: [DOCUMENT_OPTION, CONF_DIR_OPTION, CACHE_DIR_OPTION],
   examples: [{ command: "cni run list --json", about: "all attachments with their results, for programs" }],
   run(input, context) {
     const [word = ""] = input.words;
@@ -34,9 +41,9 @@ const list: Command = {
     // Without attachments, there may be no such network.
     if (network !== undefined && attachments.length === 0) loadRequested(word, input, context);
     printStdout(
-      input.has(JSON_OPTION.name)
+      input.has(DOCUMENT_OPTION.name)
         ? `${stringifyJson(attachments.map(jsonDocument), 4)}\n`
-        : formatTable(HEADER, attachments.map(tableRow), openScreen(1, context.env)),
+        : formatTable(HEADER, attachments.map(tableRow), openScreen(1, context.env), styleOfCell),
     );
   },
 };
@@ -47,6 +54,10 @@ function tableRow(
 ): string[] {
   const addresses = (result?.ips ?? []).map(({ address }) => address);
   return [network, containerId, ifname, state, addresses.join(","), netns, reason];
+}
+
+function styleOfCell(cell: string, column: number): Style | undefined {
+  return HEADER[column] === "STATE" ? STATE_STYLES[cell as NetworkAttachment["state"]] : undefined;
 }
 
 /** The newest form, whatever version the network has. */

@@ -10,8 +10,10 @@ import {
   NETWORK_ARGUMENT,
   openRuntime,
   RUNTIME_OPTIONS,
+  STDERR,
 } from "../../arguments/runtime.ts";
 import type { CliContext, Command } from "../../command.ts";
+import { openProgressLine } from "../../output/progress.ts";
 import { type ParsedOptions, UsageError } from "../../options.ts";
 
 const restore: Command = {
@@ -27,9 +29,11 @@ Prints JSON. "incomplete" attachments have lost an interface or an address, whic
     if (word !== "" && input.has("all")) {
       throw new UsageError(`"run restore" takes a network or --all, not both: got "${word}"`);
     }
-    const runtime = openRuntime(input, context);
+    using progress = openProgressLine("Restoring", context.env);
+    const runtime = openRuntime(input, context, progress.above(STDERR));
     await loadPlugins();
-    const report = runtime.restore(word === "" ? undefined : networkToRestore(word, runtime, input, context));
+    const network = word === "" ? undefined : networkToRestore(word, runtime, input, context);
+    const report = runtime.restore(network, progress.report);
     printStdout(`${stringifyJson(report, 4)}\n`);
     const failed = report.attachments.filter(({ state }) => state === "failed").length;
     const failures = [

@@ -1,7 +1,15 @@
 import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
 import { IGNORED_NETNS_ARGUMENT } from "../../arguments/attachment.ts";
-import { loadRequested, log, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import {
+  DOCUMENT_OPTION,
+  keepMessages,
+  loadRequested,
+  NETWORK_ARGUMENT,
+  openRuntime,
+  RUNTIME_OPTIONS,
+} from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
+import { printNetworkReport } from "../../output/report.ts";
 
 const status: Command = {
   name: "status",
@@ -14,12 +22,14 @@ and warns if packets of containers could not flow, for example without a default
   examples: [{ command: "cni run status default", about: "ask the plugins of the built-in network" }],
   async run(input, context) {
     const [word = ""] = input.words;
-    const runtime = openRuntime(input, context);
-    const network = loadRequested(word, input, context, true);
+    const sink = keepMessages();
+    const runtime = openRuntime(input, context, sink);
+    const network = loadRequested(word, input, context, true, sink);
     await loadPlugins(pluginsMentionedIn(network.text));
     // First: unread keys may be the reason of a failure.
-    for (const message of runtime.unknownKeys(network)) log(message);
+    for (const message of runtime.unknownKeys(network)) sink.log(message);
     runtime.status(network);
+    if (input.has(DOCUMENT_OPTION.name)) printNetworkReport(network, sink);
   },
 };
 export default status;

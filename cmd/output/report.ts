@@ -1,0 +1,46 @@
+/** Documents of commands that print nothing else when they succeed. @module */
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import type { Attachment } from "../../spec/plugin_config.ts";
+
+/** `cni run status --json` prints it. */
+interface NetworkReport {
+  readonly network: string;
+  /** Of the runtime and the plugins, as on standard error; empty if all is well. */
+  readonly warnings: readonly string[];
+}
+
+/** `cni run check --json` and `cni run del --json` print it. */
+interface AttachmentReport extends NetworkReport, Attachment {}
+
+/** `cni run gc --json` prints it. */
+interface GcReport {
+  readonly network: string;
+  /** Attachments that were detached. */
+  readonly removed: readonly Attachment[];
+}
+
+type Heard = { readonly messages: readonly string[] };
+
+export function printNetworkReport({ name }: NetworkConfigList, { messages }: Heard): void {
+  print<NetworkReport>({ network: name, warnings: messages });
+}
+
+/** @param network its configuration, or its name */
+export function printAttachmentReport(
+  network: NetworkConfigList | string,
+  { containerId, ifname }: Attachment,
+  { messages }: Heard,
+): void {
+  const name = typeof network === "string" ? network : network.name;
+  print<AttachmentReport>({ network: name, containerId, ifname, warnings: messages });
+}
+
+export function printGcReport({ name }: NetworkConfigList, removed: readonly Attachment[]): void {
+  print<GcReport>({ network: name, removed });
+}
+
+function print<T extends object>(report: T): void {
+  printStdout(`${stringifyJson(report, 4)}\n`);
+}
