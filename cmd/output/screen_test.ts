@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { join } from "node:path";
 import { runInTerminal } from "../../testing/terminal.ts";
 
 const PROGRAM = [
@@ -15,4 +16,13 @@ test("openScreen() knows a terminal's width, and colours only there", () => {
   expect(print("NO_COLOR=1")).toEqual([true, 40, "x"]);
   expect(print("-u", "NO_COLOR", "TERM=dumb")).toEqual([true, 40, "x"]);
   expect(Bun.spawnSync(PROGRAM).stdout.toString().trim()).toBe(JSON.stringify([false, 0, "x"]));
+});
+
+test("an error is coloured on a terminal", () => {
+  const words = [process.execPath, join(import.meta.dir, "../cni.ts"), "nosuch"];
+  const message = ' unknown command "nosuch"\n     see "cni --help"\n';
+  expect(runInTerminal(words, { env: ["-u", "NO_COLOR", "TERM=xterm"] }).text).toBe(
+    `\u001b[31mcni:\u001b[39m${message}`,
+  );
+  expect(runInTerminal(words, { env: ["NO_COLOR=1"] }).text).toBe(`cni:${message}`);
 });

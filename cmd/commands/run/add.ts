@@ -1,9 +1,10 @@
 import { blockSignals, stopReportingSignals } from "../../../ffi/sys/signals.ts";
-import { printStdout } from "../../../ffi/sys/stdio.ts";
+import { printStderr, printStdout } from "../../../ffi/sys/stdio.ts";
 import { throwIfSignalled } from "../../../plugins/lib/protocol/signal.ts";
 import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
 import type { AddRuntimeConf } from "../../../runtime/add.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
+import { CniError } from "../../../spec/error.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import { type Result, stringifyResult } from "../../../spec/result.ts";
 import {
@@ -14,7 +15,8 @@ import {
   runtimeArguments,
 } from "../../arguments/attachment.ts";
 import { loadRequested, log, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
-import type { Command } from "../../command.ts";
+import type { CliContext, Command } from "../../command.ts";
+import { openScreen, type Screen } from "../../output/screen.ts";
 
 const add: Command = {
   name: "add",
@@ -52,9 +54,32 @@ const add: Command = {
       throw error;
     }
     logUnread(runtime, network, request);
+    const screen = openScreen(2, context.env);
+    if (screen.isTerminal) await printSummary(screen, { network, request, result, parameters, context });
   },
 };
 export default add;
+
+interface Added {
+  readonly network: NetworkConfigList;
+  readonly request: AttachmentRequest;
+  readonly result: Result;
+  readonly parameters: AddRuntimeConf;
+  readonly context: CliContext;
+}
+
+/** For people. The container is attached, whatever happens here. */
+async function printSummary(screen: Screen, { network, request, result, parameters, context }: Added): Promise<void> {
+  const milliseconds = Date.now() - Number(context.startTime / 1_000_000n);
+  const { summarizeAttachment } = await import("../../../runtime/attachment_summary.ts");
+  const { formatSummary } = await import("../../output/summary.ts");
+  try {
+    const summary = summarizeAttachment(network, request, result, parameters.capabilityArgs ?? {});
+    printStderr(formatSummary(summary, milliseconds, screen));
+  } catch (error) {
+    log(`Cannot summarize: ${CniError.from(error).message}`);
+  }
+}
 
 /** Unread keys may be the reason of a failure. */
 function addOrLogUnread(

@@ -57,7 +57,7 @@ export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "
 }
 
 /** a.root-servers.net; nothing is sent. */
-const PUBLIC_ADDRESS = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Record<Family, Ip>>;
+export const PUBLIC_ADDRESS = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Record<Family, Ip>>;
 
 /** Reports only if all families lack a route: many hosts have only one of the two. */
 export function describeMissingDefaultRoute(host: Netns, families: readonly Family[]): string[] {
@@ -67,12 +67,20 @@ export function describeMissingDefaultRoute(host: Netns, families: readonly Fami
 }
 
 function hasRouteTo(host: Netns, destination: Ip): boolean {
+  return findRouteTo(host, destination) !== undefined;
+}
+
+/** The host's address for packets to a destination; `undefined` without a route. */
+export function findSourceAddress(host: Netns, destination: Ip): Ip | undefined {
+  return findRouteTo(host, destination)?.source;
+}
+
+function findRouteTo(host: Netns, destination: Ip): ReturnType<typeof route.outgoingRoute> | undefined {
   try {
-    route.outgoingRoute(host.route, destination);
-    return true;
+    return route.outgoingRoute(host.route, destination);
   } catch (error) {
     // Unreachable, prohibited or blackhole.
-    if (error instanceof NetlinkError) return false;
+    if (error instanceof NetlinkError) return undefined;
     throw error;
   }
 }

@@ -35,7 +35,10 @@ const DOCS_REGISTRY = "plugins/docs_registry.ts";
 const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
-const TOOLS = ["runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"];
+const TOOLS = [
+  ...["runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
+  "runtime/attachment_summary.ts",
+];
 
 /** The modules that `mod.ts` exports: the command line is made of the same. */
 const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts"].map((file) => `runtime/${file}`);

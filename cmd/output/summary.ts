@@ -1,0 +1,20 @@
+import type { AttachmentSummary } from "../../runtime/attachment_summary.ts";
+import type { Screen } from "./screen.ts";
+
+/** Lines for people, without the last one's end. */
+export function formatSummary(
+  { network, interfaces, ports }: AttachmentSummary,
+  milliseconds: number,
+  { style }: Pick<Screen, "style">,
+): string {
+  const lines = [
+    ...interfaces.map(({ name, addresses, bridge }) => [
+      style("bold", name.replace(/\p{Cc}/gu, "?")),
+      addresses.join(", ") || "no address",
+      `on network ${network}${bridge === undefined ? "" : `, bridge ${bridge}`}`,
+    ]),
+    ...ports.map(({ address, target }) => [style("cyan", address), "->", target]),
+    [style("dim", `attached in ${milliseconds} ms`)],
+  ];
+  return lines.map((words) => words.join(" ")).join("\n");
+}
