@@ -29,12 +29,12 @@ interface CommandLine {
 /** Never throws. @returns the exit status: 0 success, 1 failure, 2 wrong command line */
 export async function runCommandLine(
   argv: readonly string[],
-  context: Omit<CommandContext, "formatHelp">,
+  context: Omit<CommandContext, "formatHelp" | "root">,
 ): Promise<number> {
   const line: CommandLine = { path: [], groups: [] };
   try {
     if (argv.length === 0) return await answerWithoutArguments(context);
-    return await runInGroup(CNI, argv, line, { ...context, formatHelp });
+    return await runInGroup(CNI, argv, line, { ...context, formatHelp, root: CNI });
   } catch (error) {
     return reportFailure(error, line.path, openScreen(2, context.env));
   }
@@ -169,6 +169,10 @@ async function commandWords(
   const { arguments: specs } = command;
   const missing = specs.find(({ optional }, i) => !optional && !words[i]);
   if (missing) throw new UsageError(`"${name}" needs ${missing.name}, ${missing.help}`);
+  for (const [i, { choices }] of specs.entries()) {
+    if (!choices || words[i] === undefined || choices.includes(words[i])) continue;
+    throw new UsageError(`"${name}" takes ${choices.join(", ")}: got "${words[i]}"${suggestion(words[i], choices)}`);
+  }
   if (words.length <= specs.length || specs.at(-1)?.repeated || specs.at(-1)?.several) return words;
   const surplus = words.slice(specs.length);
   if (groups.some(({ ignoresSurplus }) => ignoresSurplus)) {

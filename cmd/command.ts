@@ -1,5 +1,5 @@
 /** Commands are data: the command line, help and docs read the same object. */
-import type { OptionSpec, ParsedOptions, ValueName } from "./options.ts";
+import type { CompletionKind, OptionSpec, ParsedOptions, ValueName } from "./options.ts";
 
 export interface CliContext {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -21,6 +21,8 @@ export interface ProgramStart extends CliContext {
 export interface CommandContext extends CliContext {
   /** Runs the program again in this process, for a server's worker. @returns the exit status */
   runProgram(start: ProgramStart): Promise<number>;
+  /** All commands. */
+  readonly root: CommandGroup;
   /** @throws {UsageError} if there is no such command */
   formatHelp(words: readonly string[]): Promise<string>;
 }
@@ -29,6 +31,8 @@ export interface ArgumentSpec {
   /** `NETWORK` */
   readonly name: ValueName;
   readonly help: string;
+  readonly choices?: readonly string[];
+  readonly completion?: CompletionKind;
   readonly optional?: true;
   /** Only the last: it takes all further words, also options, for another program. */
   readonly repeated?: true;

@@ -24,7 +24,13 @@ export type ValueName =
     | "MAC"
   )
   | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PLUGIN[.KEY]" | "PORTS")
-  | ("RULE" | "SUBNET" | "TIME" | "NETWORK|NETNS|CONTAINER");
+  | ("RULE" | "SUBNET" | "TIME" | "NETWORK|NETNS|CONTAINER")
+  | ("SHELL" | "WORD");
+
+/** What a shell offers for a word; by default, the name of the value decides. */
+export type CompletionKind =
+  | ("attachment" | "command" | "container" | "directory" | "file" | "key" | "netns" | "network" | "plugin")
+  | "nothing";
 
 export interface OptionSpec {
   /** `conf-dir` */
@@ -38,6 +44,7 @@ export interface OptionSpec {
   /** The variable with its default; an empty one does not count. */
   readonly env?: string;
   readonly help: string;
+  readonly completion?: CompletionKind;
 }
 
 export const HELP_OPTION: OptionSpec = { name: "help", short: "h", help: "print this help" };

@@ -96,6 +96,11 @@ export function decodeUtf8Configuration(bytes: Uint8Array, source: string): stri
   }
 }
 
+/** Of the usable files in a directory. @throws {SystemError} */
+export function listNetworkNames(directory: string): string[] {
+  return [...new Set(searchDirectory(directory, undefined).names)];
+}
+
 interface SearchResult {
   readonly list: NetworkConfigList | undefined;
   /** Names of other networks. */
@@ -107,7 +112,7 @@ interface SearchResult {
 }
 
 /** Unusable files hide none behind them. */
-function searchDirectory(directory: string, name: string, log?: Log): SearchResult {
+function searchDirectory(directory: string, name: string | undefined, log?: Log): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
   const possibleMatches: string[] = [];
@@ -221,7 +226,7 @@ function tryParseJson(text: string): unknown {
   }
 }
 
-function hasName(document: unknown, name: string): boolean {
+function hasName(document: unknown, name: string | undefined): boolean {
   return isJsonObject(document) && Object.hasOwn(document, "name") && document.name === name;
 }
 

@@ -6,8 +6,8 @@ const exec: Command = {
   name: "exec",
   summary: "run a program in a network namespace",
   arguments: [
-    { name: "NAME", help: "a name under /run/netns" },
-    { name: "COMMAND", help: "a program and its arguments", repeated: true },
+    { name: "NAME", help: "a name under /run/netns", completion: "netns" },
+    { name: "COMMAND", help: "a program and its arguments", completion: "file", repeated: true },
   ],
   options: [],
   examples: [{ command: "cni netns exec web ip address", about: 'print the addresses of the namespace "web"' }],

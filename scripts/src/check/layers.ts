@@ -37,7 +37,7 @@ const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
 const TOOLS = [
   ...["runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
-  "runtime/attachment_summary.ts",
+  ...["runtime/attachment_summary.ts", "runtime/remembered_attachments.ts"],
 ];
 
 /** The modules that `mod.ts` exports: the command line is made of the same. */

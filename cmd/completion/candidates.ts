@@ -1,0 +1,81 @@
+/** What shells offer for a word: names on this machine, and of what is built in. @module */
+import { listNamedNetns } from "../../ffi/named_netns.ts";
+import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
+import { listNetworkNames } from "../../runtime/load.ts";
+import { listRememberedAttachments } from "../../runtime/remembered_attachments.ts";
+import { CACHE_DIR_OPTION, CONF_DIR_OPTION } from "../arguments/runtime.ts";
+import type { CompletionKind, OptionSpec, ValueName } from "../options.ts";
+
+export interface Candidate {
+  readonly word: string;
+  /** For people; shells show it beside the word. */
+  readonly about?: string;
+}
+
+/** What is known of the line. */
+export interface CandidateRequest {
+  /** What is typed of the word. */
+  readonly current: string;
+  /** Of the line, if it is typed already. */
+  readonly network?: string;
+  /** The last value on the line, or the environment's; absolute. */
+  findDirectory(option: OptionSpec, byDefault: string): string;
+}
+
+type Source = (request: CandidateRequest) => readonly Candidate[] | Promise<readonly Candidate[]>;
+
+const SOURCES: Readonly<Partial<Record<CompletionKind, Source>>> = {
+  network: ({ findDirectory }) => [
+    ...listNetworkNames(findDirectory(CONF_DIR_OPTION, "/etc/cni/net.d")).map((word) => ({ word })),
+    { word: "default", about: "built in" },
+  ],
+  netns: () => listNamedNetns().map((word) => ({ word })),
+  container: (request) =>
+    listAttachments(request).map(({ containerId, ifname }) => ({ word: containerId, about: ifname })),
+  attachment: (request) =>
+    listAttachments(request).map(({ containerId, ifname }) => ({ word: `${containerId}/${ifname}` })),
+  plugin: listPlugins,
+  key: ({ current }) => current.includes(".") ? listKeys(current) : listPlugins(),
+};
+
+/** Each once, in no order. */
+export async function findCandidates(kind: CompletionKind, request: CandidateRequest): Promise<readonly Candidate[]> {
+  const all = await SOURCES[kind]?.(request) ?? [];
+  return all.filter(({ word }, i) => all.findIndex((other) => other.word === word) === i);
+}
+
+function listAttachments({ network, findDirectory }: CandidateRequest) {
+  return listRememberedAttachments(findDirectory(CACHE_DIR_OPTION, "/var/lib/cni"), network);
+}
+
+async function listPlugins(): Promise<readonly Candidate[]> {
+  await loadPlugins();
+  return pluginNames().map((word) => ({ word, about: findPlugin(word)!.about }));
+}
+
+/** `bridge.mtu` */
+async function listKeys(current: string): Promise<readonly Candidate[]> {
+  const { builtinDocs, loadPluginDocs } = await import("../../plugins/docs_registry.ts");
+  await loadPluginDocs();
+  const plugin = current.slice(0, current.indexOf("."));
+  const keys = Object.entries(builtinDocs(plugin)?.keys ?? {});
+  return keys.map(([key, { meaning }]) => ({ word: `${plugin}.${key}`, about: meaning }));
+}
+
+const KINDS: Readonly<Partial<Record<string, CompletionKind>>> = {
+  CONTAINER: "container",
+  DIR: "directory",
+  DIRS: "directory",
+  FILE: "file",
+  ID: "container",
+  "ID[/IFNAME]": "attachment",
+  NETNS: "netns",
+  NETWORK: "network",
+  PATH: "file",
+  PLUGIN: "plugin",
+};
+
+/** `NETWORK|NETNS` has two; a name such as `PLUGIN[.KEY]` is for keys of plugins. */
+export function kindsOf(name: ValueName): readonly CompletionKind[] {
+  return name.split("|").map((part) => KINDS[part] ?? (part.startsWith("PLUGIN") ? "key" : "nothing"));
+}

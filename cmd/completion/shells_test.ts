@@ -1,0 +1,78 @@
+/** Types into real shells. `cni` there prints the words that it gets, and completes as the program does. */
+import { afterAll, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { testWith } from "../../testing/binary.ts";
+import { runInTerminal } from "../../testing/terminal.ts";
+import { COMPLETION_SCRIPTS, SHELLS } from "./scripts.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-completion-"));
+afterAll(() => rmSync(root, { recursive: true }));
+
+const network = { cniVersion: "1.0.0", name: "web-net", plugins: [{ type: "bridge" }] };
+mkdirSync(join(root, "conf"));
+writeFileSync(join(root, "conf/web.conflist"), JSON.stringify(network));
+for (const shell of SHELLS) writeFileSync(join(root, shell), COMPLETION_SCRIPTS[shell]);
+writeFileSync(
+  join(root, "cni"),
+  `#!/bin/sh
+   if [ "$1" = complete-words ]; then exec ${process.execPath} ${join(import.meta.dir, "../cni.ts")} "$@"; fi
+   printf 'GOT'; printf ' <%s>' "$@"; echo\n`,
+);
+chmodSync(join(root, "cni"), 0o755);
+const env = [`PATH=${root}:${process.env["PATH"]}`, `NETCONFPATH=${root}/conf`, "TERM=dumb", "INPUTRC=/dev/null"];
+
+/** Tab characters ask the shell to complete. */
+const TYPED = [
+  "cni run ad\tweb\t--cache-d\t/nowhere",
+  `cni run gc --conf-dir=${root}/co\tx`,
+  "cni plugin host-l\t",
+  "cni netns exec web cni ad\t",
+];
+const COMPLETED = [
+  "GOT <run> <add> <web-net> <--cache-dir> </nowhere>",
+  `GOT <run> <gc> <--conf-dir=${root}/conf/x>`,
+  "GOT <plugin> <host-local>",
+  "GOT <netns> <exec> <web> <cni> <ad>",
+];
+
+const completedIn = (text: string): string[] => text.split("\n").filter((line) => line.startsWith("GOT"));
+const type = (...lines: readonly string[]): string => [...lines, ...TYPED, "exit", ""].join("\n");
+
+testWith(["bash", "script"], "bash completes what is typed", () => {
+  const stdin = type(`source ${root}/bash`);
+  const { text } = runInTerminal(["bash", "--norc", "--noprofile", "-i"], { columns: 300, env, stdin });
+  expect(completedIn(text)).toEqual(COMPLETED);
+});
+
+testWith(["zsh", "script"], "zsh completes what is typed", () => {
+  const stdin = type(`autoload -U compinit; compinit -u -D; source ${root}/zsh`);
+  const { text } = runInTerminal(["zsh", "-f", "-i"], { columns: 300, env, stdin });
+  expect(completedIn(text)).toEqual(COMPLETED);
+});
+
+testWith(["fish"], "fish offers words with their descriptions, and paths", () => {
+  const lines = [
+    "cni run ad",
+    "cni run add web",
+    "cni run add web-net --cache-d",
+    `cni run gc --conf-dir=${root}/co`,
+    "cni plugin host-l",
+    "cni netns exec web cni ad",
+  ];
+  const script = [`source ${root}/fish`, ...lines.map((line) => `complete -C '${line}'`)].join("\n");
+  const { stdout } = Bun.spawnSync(["env", ...env, "fish", "--no-config", "-c", script], { cwd: root });
+  expect(stdout.toString().trimEnd().split("\n").map((line) => line.trimEnd())).toEqual([
+    "add\tattach a container and print the result",
+    "web-net",
+    "--cache-dir\tdirectory where attachments are remembered (/var/lib/cni)",
+    `--conf-dir=${root}/conf/\tDirectory`,
+    "host-local\tAssigns addresses from ranges that only this host uses",
+  ]);
+});
+
+test("nothing is offered where the program is not there", () => {
+  const { stdout, stderr } = Bun.spawnSync(["bash", "-c", `source ${root}/bash; COMP_LINE=x; _cni /nowhere`]);
+  expect([stdout.toString(), stderr.toString()]).toEqual(["", ""]);
+});
