@@ -2,7 +2,7 @@ import type { ArgumentSpec, Command, CommandGroup } from "./command.ts";
 import { alignColumns } from "./output/table.ts";
 import { HELP_OPTION, type OptionSpec } from "./options.ts";
 
-const EXIT_STATUS = "exit status: 0 success, 1 failure, 2 wrong command line";
+export const EXIT_STATUS = "exit status: 0 success, 1 failure, 2 wrong command line";
 
 /** `NETWORK [NETNS]` */
 export function formatUsage(specs: readonly ArgumentSpec[]): string {

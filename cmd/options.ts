@@ -25,11 +25,11 @@ export type ValueName =
   )
   | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PLUGIN[.KEY]" | "PORTS")
   | ("RULE" | "SUBNET" | "TIME" | "NETWORK|NETNS|CONTAINER")
-  | ("SHELL" | "WORD");
+  | ("PAGE" | "SHELL" | "WORD");
 
 /** What a shell offers for a word; by default, the name of the value decides. */
 export type CompletionKind =
-  | ("attachment" | "command" | "container" | "directory" | "file" | "key" | "netns" | "network" | "plugin")
+  | ("attachment" | "command" | "container" | "directory" | "file" | "key" | "netns" | "network" | "page" | "plugin")
   | "nothing";
 
 export interface OptionSpec {

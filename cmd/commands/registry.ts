@@ -16,6 +16,7 @@ export const CNI: CommandGroup = {
     schema: () => import("./schema.ts"),
     plugin: () => import("./plugin.ts"),
     completion: () => import("./completion.ts"),
+    man: () => import("./man.ts"),
     "complete-words": () => import("./complete_words.ts"),
     "serve-worker": () => import("./serve_worker.ts"),
     "tap-device": () => import("./tap_device.ts"),

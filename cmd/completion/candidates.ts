@@ -4,6 +4,7 @@ import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts"
 import { listNetworkNames } from "../../runtime/load.ts";
 import { listRememberedAttachments } from "../../runtime/remembered_attachments.ts";
 import { CACHE_DIR_OPTION, CONF_DIR_OPTION } from "../arguments/runtime.ts";
+import type { CommandGroup } from "../command.ts";
 import type { CompletionKind, OptionSpec, ValueName } from "../options.ts";
 
 export interface Candidate {
@@ -16,6 +17,7 @@ export interface Candidate {
 export interface CandidateRequest {
   /** What is typed of the word. */
   readonly current: string;
+  readonly root: CommandGroup;
   /** Of the line, if it is typed already. */
   readonly network?: string;
   /** The last value on the line, or the environment's; absolute. */
@@ -34,6 +36,10 @@ const SOURCES: Readonly<Partial<Record<CompletionKind, Source>>> = {
     listAttachments(request).map(({ containerId, ifname }) => ({ word: containerId, about: ifname })),
   attachment: (request) =>
     listAttachments(request).map(({ containerId, ifname }) => ({ word: `${containerId}/${ifname}` })),
+  page: async ({ root }) => {
+    const { listManPages } = await import("../man/pages.ts");
+    return (await listManPages(root)).map(({ name, summary }) => ({ word: name, about: summary }));
+  },
   plugin: listPlugins,
   key: ({ current }) => current.includes(".") ? listKeys(current) : listPlugins(),
 };
@@ -53,13 +59,16 @@ async function listPlugins(): Promise<readonly Candidate[]> {
   return pluginNames().map((word) => ({ word, about: findPlugin(word)!.about }));
 }
 
-/** `bridge.mtu` */
+/** `bridge.mtu`, without the marks of lists: shells would quote them. */
 async function listKeys(current: string): Promise<readonly Candidate[]> {
   const { builtinDocs, loadPluginDocs } = await import("../../plugins/docs_registry.ts");
   await loadPluginDocs();
   const plugin = current.slice(0, current.indexOf("."));
   const keys = Object.entries(builtinDocs(plugin)?.keys ?? {});
-  return keys.map(([key, { meaning }]) => ({ word: `${plugin}.${key}`, about: meaning }));
+  return keys.map(([key, { meaning }]) => ({
+    word: `${plugin}.${key.replaceAll("[]", "").replace(" ", ".")}`,
+    about: meaning,
+  }));
 }
 
 const KINDS: Readonly<Partial<Record<string, CompletionKind>>> = {
@@ -71,6 +80,7 @@ const KINDS: Readonly<Partial<Record<string, CompletionKind>>> = {
   "ID[/IFNAME]": "attachment",
   NETNS: "netns",
   NETWORK: "network",
+  PAGE: "page",
   PATH: "file",
   PLUGIN: "plugin",
 };

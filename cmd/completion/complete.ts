@@ -156,7 +156,7 @@ async function completeValue(
   // Names are not paths, and paths have a slash.
   const isPath = current.includes("/") && kinds.some((kind) => kind === "network" || kind === "netns");
   if (kinds.includes("file") || isPath) return { candidates: [], paths: "files" };
-  const request = candidateRequest(position, current, context);
+  const request = candidateRequest(root, position, current, context);
   const found = await Promise.all(kinds.map((kind) => findCandidates(kind, request)));
   return { candidates: found.flat(), paths: "none" };
 }
@@ -168,6 +168,7 @@ async function completeCommandPath(root: CommandGroup, words: readonly string[])
 }
 
 function candidateRequest(
+  root: CommandGroup,
   { command, words, values }: Position,
   current: string,
   context: CliContext,
@@ -176,6 +177,7 @@ function candidateRequest(
   const network = first?.name === "NETWORK" ? words[0] : undefined;
   return {
     current,
+    root,
     ...network !== undefined && { network },
     findDirectory: ({ name, env = "" }, byDefault) =>
       absolutePath(values.get(name) || context.env[env] || byDefault, context),

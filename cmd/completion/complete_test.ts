@@ -64,9 +64,12 @@ test.each([
 
 test("keys of plugins follow a dot", async () => {
   expect(kindsOf("PLUGIN")).toEqual(["plugin"]);
-  const request = { findDirectory: () => "" };
+  const request = { root: CNI, findDirectory: () => "" };
   const keys = await findCandidates("key", { ...request, current: "tuning.s" });
   expect(keys).toContainEqual({ word: "tuning.sysctl", about: expect.any(String) });
+  const words = (await findCandidates("key", { ...request, current: "bridge." })).map(({ word }) => word);
+  expect(words).toContain("bridge.vlanTrunk.minID");
+  expect(words).toContain("bridge.CNI_ARGS.MAC");
   expect(await findCandidates("key", { ...request, current: "nosuch." })).toEqual([]);
   expect(await findCandidates("key", { ...request, current: "tun" })).toContainEqual({
     word: "tuning",

@@ -37,7 +37,7 @@ const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
 const TOOLS = [
   ...["runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
-  ...["runtime/attachment_summary.ts", "runtime/remembered_attachments.ts"],
+  ...["runtime/attachment_summary.ts", "runtime/remembered_attachments.ts", "runtime/default_network.ts"],
 ];
 
 /** The modules that `mod.ts` exports: the command line is made of the same. */
@@ -88,7 +88,9 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     path: "cmd/",
-    imports: [...PLUGIN_LIB, "plugins/*", ...REGISTRIES, ...PUBLIC_RUNTIME, ...TOOLS, "type:runtime/"],
+    imports: [
+      ...[...PLUGIN_LIB, "plugins/*", "plugins/lib/docs/", ...REGISTRIES, ...PUBLIC_RUNTIME, ...TOOLS, "type:runtime/"],
+    ],
     packages: ["bun"],
   },
 ];

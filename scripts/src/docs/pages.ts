@@ -1,3 +1,4 @@
+import { formatJson, formatKeyExample, isKeyFromCaller } from "../../../plugins/lib/docs/format_json.ts";
 import type { KeyDocs, PluginDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
 import type { AnyPlugin } from "../../../plugins/lib/protocol/context.ts";
 import { markdownTable } from "../harness/markdown.ts";
@@ -21,8 +22,8 @@ export function pluginPage(
     `${about}.\n`,
     "As an entry of `plugins` in a network's configuration:\n",
     `\`\`\`json\n${formatJson(example)}\n\`\`\`\n`,
-    ...keySection("Keys", keys, paths.filter((path) => !isFromCaller(path))),
-    ...keySection("Keys of `runtimeConfig`, `args` and CNI_ARGS", keys, paths.filter(isFromCaller)),
+    ...keySection("Keys", keys, paths.filter((path) => !isKeyFromCaller(path))),
+    ...keySection("Keys of `runtimeConfig`, `args` and CNI_ARGS", keys, paths.filter(isKeyFromCaller)),
     "[Keys of every plugin](common.md)\n",
     SINCE,
     ...differenceSection("Differences from the Go plugin", [...differences, ...absentKeys]),
@@ -40,9 +41,6 @@ export function commonPage(keys: Readonly<Record<string, KeyDocs>>, differences:
 }
 
 const page = (title: string, parts: readonly string[]): string => [`# ${title}\n`, GENERATED, ...parts].join("\n");
-
-/** Keys that the runtime or its caller sets, and not the network's configuration. */
-const isFromCaller = (path: string): boolean => /^(runtimeConfig|args)\.|^CNI_ARGS /.test(path);
 
 function keySection(title: string, keys: Readonly<Record<string, KeyDocs>>, paths: readonly string[]): string[] {
   if (paths.length === 0) return [];
@@ -67,39 +65,12 @@ function keyEntry(path: string, { type, default: byDefault, meaning, example, si
   const facts = [
     `Type: ${type}`,
     byDefault === undefined ? "Required" : `Default: ${byDefault}`,
-    ...example === undefined ? [] : [`Example: \`${exampleText(path, example)}\``],
+    ...example === undefined ? [] : [`Example: \`${formatKeyExample(path, example)}\``],
     ...since === undefined ? [] : [`Since ${since}`],
     ...parity === undefined ? [] : [`Parity: ${parity}`],
   ];
   return `- **\`${path}\`**: ${meaning}\n  ${facts.map((fact) => `${fact}.`).join(" ")}`;
 }
-
-/** `"mtu": 1400` or `MAC=02:00:00:00:00:0a` */
-function exampleText(path: string, example: unknown): string {
-  const [, argument] = path.split("CNI_ARGS ");
-  if (argument !== undefined) return `${argument}=${example}`;
-  return `${JSON.stringify(path.replace(/^.*\./, ""))}: ${oneLine(example)}`;
-}
-
-const MAX_COLUMNS = 100;
-
-/** JSON in which what fits stands on one line. */
-function formatJson(node: unknown, indent = "", key = ""): string {
-  const short = `${key}${oneLine(node)}`;
-  if (indent.length + short.length <= MAX_COLUMNS && indent !== "" || typeof node !== "object" || node === null) {
-    return short;
-  }
-  const inner = `${indent}  `;
-  const [open, close] = Array.isArray(node) ? "[]" : "{}";
-  const members = Array.isArray(node)
-    ? node.map((element) => formatJson(element, inner))
-    : Object.entries(node).map(([name, value]) => formatJson(value, inner, `${JSON.stringify(name)}: `));
-  return `${key}${open}\n${members.map((member) => inner + member).join(",\n")}\n${indent}${close}`;
-}
-
-/** JSON with blanks behind commas and colons, and inside braces. */
-const oneLine = (node: unknown): string =>
-  JSON.stringify(node, null, 1).replace(/(\[)?\n *(\])?/g, (_, open = "", close = "") => open + close || " ");
 
 /** docs/parity.md: what becomes of each key of the Go plugins. */
 export function parityPage(common: Readonly<Record<string, KeyDocs>>, plugins: readonly DocumentedPlugin[]): string {

@@ -1,0 +1,39 @@
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import { suggestion } from "../../spec/suggest.ts";
+import type { Command } from "../command.ts";
+import { formatManPage, listManPages, type ManPage } from "../man/pages.ts";
+import { UsageError } from "../options.ts";
+
+const LIST_OPTION = { name: "list", help: "print the names of all pages, one per line" };
+
+const man: Command = {
+  name: "man",
+  summary: "print a man page, in roff",
+  description: "Pages are of the program, its commands and plugins, and of network configurations: cni.conflist.",
+  arguments: [{
+    name: "PAGE",
+    help: 'a page such as "cni-run", or what it is of: "run", "bridge"; by default "cni"',
+    optional: true,
+  }],
+  options: [LIST_OPTION],
+  examples: [
+    { command: "man -l <(cni man bridge)", about: "read the page of the plugin bridge" },
+    { command: "cni man cni-run >/usr/local/share/man/man8/cni-run.8", about: "install a page" },
+  ],
+  async run({ words: [word = "cni"], has }, { root }) {
+    const pages = await listManPages(root);
+    if (has(LIST_OPTION.name)) return printStdout(pages.map((page) => `${fileName(page)}\n`).join(""));
+    const page = pages.find((candidate) => namesOf(candidate).includes(word));
+    if (page) return printStdout(await formatManPage(page, pages));
+    throw new UsageError(`there is no page "${word}"${suggestion(word, pages.flatMap(namesOf))}`);
+  },
+};
+export default man;
+
+/** `cni-run.8` */
+const fileName = ({ name, section }: ManPage): string => `${name}.${section}`;
+
+function namesOf(page: ManPage): string[] {
+  const { name, section } = page;
+  return [name, fileName(page), `${name}(${section})`, ...name === "cni" ? [] : [name.replace(/^cni[-.]/, "")]];
+}
