@@ -1,4 +1,4 @@
-import { namedNetnsPath } from "../ffi/named_netns.ts";
+import { listNamedNetns, namedNetnsPath } from "../ffi/named_netns.ts";
 import { type Netns, NetnsError } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { stopReportingSignals } from "../ffi/sys/signals.ts";
@@ -10,6 +10,7 @@ import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { formatResult, type Result } from "../spec/result.ts";
 import { findKey } from "../spec/schema.ts";
+import { suggestion } from "../spec/suggest.ts";
 import * as cache from "./cache.ts";
 import { callAdd, callPlugin, describeFailure, MissingPluginError } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
@@ -197,14 +198,19 @@ function openNetnsOrCniError(path: string, { openNetns }: HostContext): Netns {
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     const { message, absent } = error;
-    throw new CniError(Code.InvalidNetns, message, { ...absent && { details: createNetnsHint(path) }, cause: error });
+    const name = absent ? newNetnsName(path) : undefined;
+    if (name === undefined) throw new CniError(Code.InvalidNetns, message, { cause: error });
+    throw new CniError(Code.InvalidNetns, message + suggestion(name, listNamedNetns()), {
+      details: `make one of that name: cni netns add ${name}`,
+      cause: error,
+    });
   }
 }
 
 /** Only named namespaces can be made by name. */
-function createNetnsHint(path: string): string {
+function newNetnsName(path: string): string | undefined {
   const name = path.slice(path.lastIndexOf("/") + 1);
-  return name !== "" && path === namedNetnsPath(name) ? `make one of that name: cni netns add ${name}` : "";
+  return name !== "" && path === namedNetnsPath(name) ? name : undefined;
 }
 
 /** Rollback removes interfaces by name, and would remove another's. @throws {CniError} */

@@ -48,3 +48,15 @@ test("netns list --json has the names that it prints, and their paths", () => {
   expect(list()).toBe("a b\nb\n");
   expect(JSON.parse(list("--json"))).toEqual(["a b", "b"].map((name) => ({ name, path: `/run/netns/${name}` })));
 });
+
+test("run add suggests the namespace that is meant", () => {
+  const names = 'mount -t tmpfs tmpfs /run && mkdir /run/netns && touch /run/netns/web && exec "$@"';
+  const { exitCode, stderr } = cni(["run", "add", "default", "wbe"], {
+    wrapper: ["unshare", "-mn", "sh", "-c", names, "sh"],
+  });
+  expect([exitCode, stderr]).toEqual([
+    1,
+    'cni: Cannot open network namespace "/run/netns/wbe": there is no such file; did you mean "web"?\n' +
+    "     make one of that name: cni netns add wbe\n",
+  ]);
+});
