@@ -57,12 +57,13 @@ function keyEntries(keys: Keys): string[] {
   return Object.entries(keys).map(([path, docs]) => tagged(bold(path), keyText(path, docs)));
 }
 
-function keyText(path: string, { type, default: byDefault, meaning, example, since }: KeyDocs): string {
+function keyText(path: string, { type, default: byDefault, meaning, example, since, deprecated }: KeyDocs): string {
   const facts = [
     `Type: ${markdownToRoff(type)}.`,
     byDefault === undefined ? "Required." : `Default: ${markdownToRoff(byDefault)}.`,
     ...example === undefined ? [] : [`Example: ${bold(formatKeyExample(path, example))}.`],
     ...since === undefined ? [] : [`Since ${escapeRoff(since)}.`],
+    ...deprecated === undefined ? [] : [`Deprecated: ${markdownToRoff(deprecated)}.`],
   ];
   return `${markdownToRoff(meaning)}\n.br\n${facts.join("\n")}`;
 }

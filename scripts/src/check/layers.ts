@@ -89,7 +89,8 @@ export const LAYERS: readonly Layer[] = [
   {
     path: "cmd/",
     imports: [
-      ...[...PLUGIN_LIB, "plugins/*", "plugins/lib/docs/", ...REGISTRIES, ...PUBLIC_RUNTIME, ...TOOLS, "type:runtime/"],
+      ...[...PLUGIN_LIB, "plugins/*", "plugins/lib/docs/", ...REGISTRIES],
+      ...[...PUBLIC_RUNTIME, ...TOOLS, "type:runtime/"],
     ],
     packages: ["bun"],
   },
