@@ -1,4 +1,4 @@
-import { ignoreErrors, ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { type Descriptor, descriptor, readAvailable, readText } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
@@ -44,7 +44,7 @@ export interface ServerOptions {
 const BUSY_MS = 20;
 /** Beyond one worker for each processor, another helps only if the calls wait for something else. */
 const MAX_ACTIVE_SHARE = 0.6;
-/** After a worker that ended before it was warm. */
+/** After a worker that ended before it was warm, and after a refusal of the kernel. */
 const RESTART_DELAY_MS = 1000;
 const ROUNDS_PER_COLLECTION = 200;
 /** The oldest leaves when more connect and ask nothing. */
@@ -63,6 +63,9 @@ interface Server {
   busy: { readonly since: number; readonly activeMs: number } | undefined;
   lastAllBusy: number;
   nextStart: number;
+  nextAccept: number;
+  /** What the kernel refused the last time: it is logged once. */
+  readonly refused: Set<string>;
   isReady: boolean;
   isStopping: boolean;
   /** Connections that have not asked yet: the server never waits for them. */
@@ -80,7 +83,7 @@ export function supervise(options: ServerOptions): void {
   const server: Server = {
     ...{ options, notifier: notifier.fd, workers: new Map(), endedWorkers: newWorkerRecord(0) },
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
-    ...{ busy: undefined, lastAllBusy: -Infinity, nextStart: 0 },
+    ...{ busy: undefined, lastAllBusy: -Infinity, nextStart: 0, nextAccept: 0, refused: new Set() },
     ...{ isReady: false, isStopping: false, clients: new Set(), successor: undefined },
   };
   const watchdogMs = watchdogIntervalMs(env);
@@ -89,8 +92,11 @@ export function supervise(options: ServerOptions): void {
     if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
     const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
     const { clients, successor } = server;
-    const controls = isListening(server) ? [sockets.control, ...clients, ...successor ? [successor] : []] : [];
-    const timeoutMs = Math.ceil(Math.min(waitMs, watchdogMs ?? Infinity));
+    const acceptDelayMs = server.nextAccept - performance.now();
+    const acceptor = acceptDelayMs > 0 ? [] : [sockets.control];
+    const controls = isListening(server) ? [...acceptor, ...clients, ...successor ? [successor] : []] : [];
+    const retryMs = acceptDelayMs > 0 ? acceptDelayMs : Infinity;
+    const timeoutMs = Math.ceil(Math.min(waitMs, retryMs, watchdogMs ?? Infinity));
     const fds = [signals, notified, ...controls].map(({ fd }) => fd);
     const ready = pollAny(fds, timeoutMs === Infinity ? -1 : timeoutMs);
     if (watchdogMs !== undefined) notifySystemd(env, "WATCHDOG=1");
@@ -138,8 +144,8 @@ function adjustWorkers(server: Server): number {
     const share = (activeMs(records) - server.busy.activeMs) / (busyMs * records.length);
     server.busy = undefined;
     if (records.length >= navigator.hardwareConcurrency && share > MAX_ACTIVE_SHARE) return BUSY_MS;
-    startWorker(server);
-    return Infinity;
+    if (now < server.nextStart) return server.nextStart - now;
+    return startWorker(server) ? Infinity : RESTART_DELAY_MS;
   }
   server.busy = undefined;
   if (workers.size === MIN_WORKERS) return Infinity;
@@ -173,7 +179,28 @@ function becomeReady(server: Server): void {
   sockets.predecessor[Symbol.dispose]();
 }
 
-function startWorker(server: Server): void {
+/** Does what the kernel refuses for lack of processes or descriptors. @returns whether it is done */
+function attempt({ refused, options }: Server, purpose: string, action: () => void): boolean {
+  try {
+    action();
+    refused.delete(purpose);
+    return true;
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    if (!refused.has(purpose)) options.log(error.withPurpose(purpose).message);
+    refused.add(purpose);
+    return false;
+  }
+}
+
+/** False if the kernel refuses: then another attempt follows later. */
+function startWorker(server: Server): boolean {
+  const isStarted = attempt(server, "start a worker", () => spawnWorker(server));
+  if (!isStarted) server.nextStart = performance.now() + RESTART_DELAY_MS;
+  return isStarted;
+}
+
+function spawnWorker(server: Server): void {
   const { options: { sockets, maxWorkers, logFormat, limits, program }, table, workers, notifier } = server;
   const used = new Set(workers.values());
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
@@ -235,8 +262,14 @@ function closeSockets({ options: { sockets } }: Server): void {
   for (const socket of [sockets.listener, sockets.control]) socket[Symbol.dispose]();
 }
 
-function acceptClient({ options: { sockets }, clients }: Server): void {
-  clients.add(acceptConnection(sockets.control.fd));
+function acceptClient(server: Server): void {
+  const { options: { sockets }, clients } = server;
+  const isAccepted = attempt(
+    server,
+    "accept a connection",
+    () => clients.add(acceptConnection(sockets.control.fd)),
+  );
+  if (!isAccepted) server.nextAccept = performance.now() + RESTART_DELAY_MS;
   if (clients.size <= MAX_CLIENTS) return;
   const [oldest] = clients;
   clients.delete(oldest!);

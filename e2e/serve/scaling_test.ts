@@ -1,5 +1,6 @@
 /** How many workers a server has, and when it replaces one. */
 import { expect, test } from "bun:test";
+import { join } from "node:path";
 import { newServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
 import { until } from "../../testing/netns.ts";
 
@@ -48,4 +49,27 @@ test("a worker that has grown is replaced between two calls, one after the other
   await until(() => server.calls().length === calls);
   // That it ends is in order.
   expect(server.log()).not.toContain("ended with");
+});
+
+test("a server that may start no process and open no file goes on, and starts workers when it may again", async () => {
+  await using site = newServerSite();
+  const server = site.start();
+  await server.untilReady();
+  const limitFiles = (count: number) =>
+    Bun.spawnSync(["prlimit", "--pid", `${server.process.pid}`, `--nofile=${count}:`]);
+  const first = site.startWaitingCall();
+  await until(() => site.busyWorkers().length === 1);
+  limitFiles(8);
+  const second = site.startWaitingCall();
+  await until(() => server.log().includes("Cannot start a worker: "));
+  const status = Bun.spawn([join(site.bin, "cni-full"), "serve", "--socket", site.socket, "--status"], {
+    stdio: ["ignore", "ignore", "ignore"],
+  });
+  await until(() => server.log().includes("Cannot accept a connection: Too many open files (EMFILE)\n"));
+  limitFiles(1024);
+  expect(await status.exited).toBe(0);
+  await until(() => site.status().workers.some(({ state }) => state === "idle"));
+  expect(site.busyWorkers()).toHaveLength(2);
+  for (const call of [first, second]) expect((await call.finish()).exitCode).toBe(1);
+  expect(server.log().match(/Cannot start a worker/g)).toHaveLength(1);
 });
