@@ -4,6 +4,7 @@ import { sys } from "../../ffi/sys/libc.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startWithDescriptors } from "../../ffi/sys/process.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
+import { isIgnored } from "../../ffi/sys/signals.ts";
 import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import {
   acceptConnection,
@@ -78,7 +79,10 @@ interface Server {
 export function supervise(options: ServerOptions): void {
   const { sockets, env, maxWorkers } = options;
   using resources = new DisposableStack();
-  const signals = resources.use(openSignals([SIGHUP, SIGINT, SIGTERM, SIGCHLD]));
+  // A parent may have ignored them. The kernel would reap workers, and workers would not end.
+  for (const signal of [SIGCHLD, SIGTERM]) sys.signal(signal, null);
+  const endingSignals = [SIGHUP, SIGINT, SIGTERM].filter((signal) => !isIgnored(signal));
+  const signals = resources.use(openSignals([...endingSignals, SIGCHLD]));
   const [notified, notifier] = openNotifier(resources);
   const server: Server = {
     ...{ options, notifier: notifier.fd, workers: new Map(), endedWorkers: newWorkerRecord(0) },

@@ -72,6 +72,42 @@ test.each(["SIGINT", "SIGHUP"] as const)("%s ends a server in order, also before
   expect([existsSync(site.socket), ...pids.map(isAlive)]).toEqual([false, ...pids.map(() => false)]);
 });
 
+/** Starts a server whose parent ignores a signal. */
+const startIgnoring = (site: ServerSite, signal: string) =>
+  site.start({ wrapper: ["env", `--ignore-signal=${signal}`] });
+
+test("a server whose parent ignores the end of children replaces a worker, and ends", async () => {
+  await using site = newServerSite();
+  const server = startIgnoring(site, "CHLD");
+  await server.untilReady();
+  const [first] = site.status().workers.map(({ pid }) => pid);
+  process.kill(first!, "SIGKILL");
+  await until(() => {
+    const idle = site.status().workers.filter(({ state }) => state === "idle");
+    return idle.length === 2 && idle.every(({ pid }) => pid !== first);
+  });
+  server.process.kill("SIGTERM");
+  expect(await server.process.exited).toBe(0);
+});
+
+test("a server whose parent ignores SIGHUP does so too, as under nohup", async () => {
+  await using site = newServerSite();
+  const server = startIgnoring(site, "HUP");
+  await server.untilReady();
+  server.process.kill("SIGHUP");
+  expect(site.status().pid).toBe(server.process.pid);
+  server.process.kill("SIGTERM");
+  expect(await server.process.exited).toBe(0);
+});
+
+test("SIGTERM ends a server whose parent ignores it", async () => {
+  await using site = newServerSite();
+  const server = startIgnoring(site, "TERM");
+  await server.untilReady();
+  server.process.kill("SIGTERM");
+  expect(await server.process.exited).toBe(0);
+});
+
 test("--replace goes on with another binary, and no call of a storm is lost, refused or cold", async () => {
   await using site = newServerSite();
   const first = site.start();

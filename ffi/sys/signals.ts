@@ -117,7 +117,7 @@ function findPendingSignal(): string | undefined {
 }
 
 /** Set by nohup(1), for example. A blocked signal is pending even if ignored. */
-const isIgnored = (signal: number): boolean => signalHandler(signal) === SIG_IGN;
+export const isIgnored = (signal: number): boolean => signalHandler(signal) === SIG_IGN;
 
 export const hasDefaultHandler = (signal: number): boolean => signalHandler(signal) === SIG_DFL;
 
