@@ -1,6 +1,6 @@
 /** Servers that start, are replaced, end and are killed while shims call. */
 import { expect, test } from "bun:test";
-import { copyFileSync, existsSync, readlinkSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CNI_PROGRAM } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
@@ -105,6 +105,32 @@ test("SIGTERM ends a server whose parent ignores it", async () => {
   const server = startIgnoring(site, "TERM");
   await server.untilReady();
   server.process.kill("SIGTERM");
+  expect(await server.process.exited).toBe(0);
+});
+
+/** An IPAM plugin that says when it runs, and ends when the file "go" is there. */
+const SLOW_IPAM = `#!/bin/sh
+cd "$(dirname "$0")"
+>started
+while [ ! -e go ]; do sleep 0.01; done
+`;
+
+test("an interrupt of the terminal ends a server after the programs that its calls have started", async () => {
+  await using site = newServerSite();
+  // Leads a process group, as a shell's command does.
+  const server = site.start({ wrapper: ["setsid"] });
+  await server.untilReady();
+  const directory = join(site.directory, "plugins");
+  mkdirSync(directory);
+  writeFileSync(join(directory, "slow"), SLOW_IPAM, { mode: 0o755 });
+  const call = site.startPlugin("bridge", { CNI_COMMAND: "STATUS", CNI_PATH: directory });
+  call.stdin.write('{"cniVersion":"1.1.0","name":"web","type":"bridge","ipam":{"type":"slow"}}');
+  call.stdin.end();
+  await until(() => existsSync(join(directory, "started")));
+  process.kill(-server.process.pid, "SIGINT");
+  await until(() => !existsSync(site.socket));
+  writeFileSync(join(directory, "go"), "");
+  expect({ status: await call.exited, stdout: await call.stdout.text() }).toEqual({ status: 0, stdout: "" });
   expect(await server.process.exited).toBe(0);
 });
 

@@ -67,7 +67,8 @@ export function startProgram(
 }
 
 /**
- * Starts a program with `fds` as its descriptors from 0 on, in the same process group.
+ * Starts a program with `fds` as its descriptors from 0 on. It leads a process group, so that a terminal's signals do not
+ * reach it and its children.
  *
  * @returns its process number
  */
@@ -80,7 +81,7 @@ export function startWithDescriptors(
   // Out of the way: no copy below may replace one that is still needed.
   using copies = new DisposableStack();
   const streams = fds.map((fd) => copies.use(copyDescriptor(fd)).fd);
-  return posixSpawn(path, argv, env, streams, false);
+  return posixSpawn(path, argv, env, streams, true);
 }
 
 /** The end of any child, which is reaped; `undefined` if none has ended. @throws {SystemError} `ECHILD` */
