@@ -1,5 +1,7 @@
-import { writeAll } from "../../ffi/sys/file.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { pollFor } from "../../ffi/sys/poll.ts";
+import { POLLOUT } from "../../ffi/sys/uapi.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import type { ShimCall } from "./call.ts";
 
@@ -16,8 +18,10 @@ export function logMessage(format: "text" | "json", message: string): void {
 
 const formatJson = (entry: object): string => JSON.stringify({ time: new Date().toISOString(), ...entry });
 
+/** Drops the line if nobody reads the log: a full pipe must not stop calls. */
 function writeLine(fd: number, line: string): void {
-  ignoreSystemErrors(() => writeAll(fd, new TextEncoder().encode(`${line}\n`)));
+  const bytes = new TextEncoder().encode(`${line}\n`);
+  ignoreSystemErrors(() => pollFor(fd, POLLOUT, 0) && sys.write(fd, bytes, bytes.length));
 }
 
 interface CallEntry {

@@ -1,6 +1,17 @@
 /** `cni serve` as people call it: options, `--status`, log lines. */
 import { expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { ServerStatus } from "../../cmd/serve/status.ts";
@@ -10,6 +21,16 @@ import { newServerSite } from "../../testing/server_site.ts";
 
 const serve = (...options: readonly string[]) =>
   finishedProcess(Bun.spawnSync([CNI_PROGRAM, "serve", ...options], { stderr: "pipe" }));
+
+/** `undefined` if a descriptor is not ready. */
+function tryIo<T>(call: () => T): T | undefined {
+  try {
+    return call();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
+    return undefined;
+  }
+}
 
 test("options that cannot work are refused, and nothing is left", () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-serve-"));
@@ -100,6 +121,26 @@ test("log lines for people name the attachment, and control no terminal", async 
   expect(server.calls()[0]).toMatch(
     new RegExp(`^bridge ADD web\\?\\[2J eth0 /run/netns/web: [\\d.]+ ms, status 1, called by ${process.pid}$`),
   );
+});
+
+test("a log that nobody reads stops no call, and goes on when it is read", async () => {
+  await using site = newServerSite();
+  const pipe = join(site.directory, "pipe");
+  expect(Bun.spawnSync(["mkfifo", pipe]).success).toBe(true);
+  const fd = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
+  site.start({ wrapper: ["sh", "-c", 'exec "$@" 2<>"$0"', pipe], options: ["--workers", "2"] });
+  const buffer = Buffer.alloc(4096);
+  const read = () => tryIo(() => buffer.toString("utf8", 0, readSync(fd, buffer))) ?? "";
+  await until(() => read().includes("Listening"));
+  while (tryIo(() => writeSync(fd, buffer)) !== undefined);
+  for (let count = 1; count <= 4; count++) {
+    expect(await site.callVersion()).toMatchObject({ exitCode: 0, stderr: "" });
+    await until(() => site.status().served === count);
+  }
+  while (read() !== "");
+  await site.callVersion();
+  await until(() => read().startsWith("bridge VERSION"));
+  closeSync(fd);
 });
 
 test("processes that wait do not wake up", async () => {
