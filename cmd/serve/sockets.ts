@@ -86,10 +86,15 @@ function ask(connection: Descriptor, question: string, maxBytes: number, maxFds 
 }
 
 const MAX_ANSWER_BYTES = 64 * 1024;
+/** Answers a process that may not replace the server. */
+export const REPLACE_REFUSED = 2;
 export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" } as const;
 
 function takeOver(path: string, predecessor: Descriptor): ServerSockets {
   const { bytes, fds: [listener, control] } = ask(predecessor, QUESTIONS.replace, 1, 2);
+  if (bytes[0] === REPLACE_REFUSED) {
+    throw new RangeError("Cannot replace the server: it accepts only root with its rights, in its namespaces");
+  }
   if (listener === undefined || control === undefined) {
     throw new RangeError("Cannot replace the server: another server is replacing it");
   }

@@ -8,12 +8,14 @@ import { isIgnored } from "../../ffi/sys/signals.ts";
 import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import {
   acceptConnection,
+  peerCredentials,
   receivePacket,
   refuseConnections,
   sendDescriptors,
   sendPacket,
 } from "../../ffi/sys/unix_socket.ts";
-import { lockPath, QUESTIONS, type ServerSockets, unlinkSockets } from "./sockets.ts";
+import { isAllowed, namespacesOf } from "./caller.ts";
+import { lockPath, QUESTIONS, REPLACE_REFUSED, type ServerSockets, unlinkSockets } from "./sockets.ts";
 import { formatStatus } from "./status.ts";
 import { MIN_WORKERS, type ServerLimits } from "./limits.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
@@ -54,6 +56,8 @@ const MAX_CLIENTS = 16;
 interface Server {
   readonly options: ServerOptions;
   readonly table: Descriptor;
+  /** Of this process, see {@linkcode isAllowed}. */
+  readonly namespaces: string;
   /** The workers' end of a pipe that wakes the server. */
   readonly notifier: number;
   /** Slots by process number. */
@@ -85,7 +89,8 @@ export function supervise(options: ServerOptions): void {
   const signals = resources.use(openSignals([...endingSignals, SIGCHLD]));
   const [notified, notifier] = openNotifier(resources);
   const server: Server = {
-    ...{ options, notifier: notifier.fd, workers: new Map(), endedWorkers: newWorkerRecord(0) },
+    ...{ options, namespaces: namespacesOf("self"), notifier: notifier.fd },
+    ...{ workers: new Map(), endedWorkers: newWorkerRecord(0) },
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
     ...{ busy: undefined, lastAllBusy: -Infinity, nextStart: 0, nextAccept: 0, refused: new Set() },
     ...{ isReady: false, isStopping: false, clients: new Set(), successor: undefined },
@@ -284,6 +289,11 @@ function answerClient(server: Server, connection: Descriptor): void {
   const { options: { sockets, maxWorkers }, clients } = server;
   clients.delete(connection);
   const question = new TextDecoder().decode(receivePacket(connection.fd, new Uint8Array(64)).bytes);
+  if (question === QUESTIONS.replace && !isAllowed(peerCredentials(connection.fd), server.namespaces)) {
+    sendPacket(connection.fd, Uint8Array.of(REPLACE_REFUSED));
+    connection[Symbol.dispose]();
+    return;
+  }
   if (question === QUESTIONS.replace && !server.successor) {
     server.successor = connection;
     const fds = [sockets.listener.fd, sockets.control.fd];

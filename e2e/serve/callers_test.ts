@@ -49,6 +49,20 @@ test.each(NOT_ALLOWED)("%s may not, and does it itself", async (_, wrapper) => {
   expect(site.status().fellBack).toEqual({ ...fellBack, notAllowed: fellBack.notAllowed + 1 });
 });
 
+test("root without all rights may not replace a server", async () => {
+  const { pid } = site.status();
+  const other = site.start({
+    options: ["--replace"],
+    wrapper: ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-all"],
+  });
+  expect(await other.process.exited).toBe(1);
+  expect(other.log()).toBe(
+    "cni: Cannot replace the server: it accepts only root with its rights, in its namespaces\n",
+  );
+  expect(await site.callVersion()).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(site.status().pid).toBe(pid);
+});
+
 test("a caller with another root directory may not", async () => {
   const { notAllowed } = site.status().fellBack;
   const call = Bun.spawn(["chroot", site.directory, "/bin/bridge"], {
