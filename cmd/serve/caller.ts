@@ -19,12 +19,14 @@ export function namespacesOf(pid: number | "self"): string {
  * Whether a caller could do the same as the server: it is root, has the capabilities, and is where the server is;
  * `undefined` if it has ended.
  */
-export function isAllowed({ pid, uid }: PeerCredentials, serverNamespaces: string): boolean | undefined {
+export function isAllowed({ pid, uid, hasEnded }: PeerCredentials, serverNamespaces: string): boolean | undefined {
   // 0: the server does not see its number.
   if (uid !== 0 || pid === 0) return false;
   const status = ignoreSystemErrors(() => readText(`/proc/${pid}/status`));
   if (status === undefined || /^State:\tZ/m.test(status)) return undefined;
-  return hasCapabilities(status) && namespacesOf(pid) === serverNamespaces;
+  if (!hasCapabilities(status) || namespacesOf(pid) !== serverNamespaces) return false;
+  // Another process may have its number by now.
+  return hasEnded() ? undefined : true;
 }
 
 function hasCapabilities(status: string): boolean {

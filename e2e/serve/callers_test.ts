@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { testWith } from "../../testing/binary.ts";
+import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
+import { CNI_PROGRAM, finishedProcess, testWith } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite, type ServerProcess, type ServerSite } from "../../testing/server_site.ts";
 
@@ -72,6 +73,44 @@ test("a caller with another root directory may not", async () => {
   // The full binary does not start there: it has no C library.
   expect(JSON.parse(await call.stdout.text())).toMatchObject({ code: 5 });
   await until(() => site.status().fellBack.notAllowed === notAllowed + 1);
+});
+
+/** A caller without rights ends while it waits, and a process with all rights gets its number. */
+const REUSED_NUMBER = `
+import { writeFileSync } from "node:fs";
+import { isAllowed, namespacesOf } from "${REPOSITORY_ROOT}/cmd/serve/caller.ts";
+import { acceptConnection, listenForPackets, peerCredentials } from "${REPOSITORY_ROOT}/ffi/sys/unix_socket.ts";
+const [socket, program] = process.argv.slice(-2);
+using listener = listenForPackets(socket + ".control");
+const caller = Bun.spawn(
+  ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-all", program, "serve", "--status", "--socket", socket],
+  { stdio: ["ignore", "ignore", "ignore"] },
+);
+using connection = acceptConnection(listener.fd);
+const ask = () => console.log(isAllowed(peerCredentials(connection.fd), namespacesOf("self")));
+ask();
+caller.kill("SIGKILL");
+await caller.exited;
+ask();
+let other;
+do {
+  other?.kill();
+  writeFileSync("/proc/sys/kernel/ns_last_pid", String(caller.pid - 1));
+  other = Bun.spawn(["sleep", "600"]);
+} while (other.pid !== caller.pid);
+ask();
+other.kill();
+`;
+
+test("a process that gets the number of a caller that has ended does not give it its rights", () => {
+  const { stdout, stderr } = finishedProcess(Bun.spawnSync(
+    [
+      ...["unshare", "--pid", "--fork", "--mount-proc", process.execPath, "-e", REUSED_NUMBER],
+      ...[join(site.directory, "reused"), CNI_PROGRAM],
+    ],
+    { stderr: "pipe" },
+  ));
+  expect({ stdout, stderr }).toEqual({ stdout: "false\nundefined\nundefined\n", stderr: "" });
 });
 
 test("a user without rights does not reach the socket", async () => {

@@ -1,14 +1,16 @@
 /** Sockets between processes of this machine: messages with descriptors. @see unix(7) @module */
-import { ignoreErrors, ignoreSystemErrors, withPurpose } from "./error.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
 import { type Descriptor, descriptor, removeFile, renameFile } from "./file.ts";
 import { sys } from "./libc.ts";
 import { newReceivedMessage, scmRightsMessage } from "./msghdr.ts";
+import { awaitReadable } from "./poll.ts";
 import { AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET } from "./uapi.ts";
 
 const SYS_shutdown = process.arch === "arm64" ? 210 : 48;
 // asm-generic/socket.h, linux/socket.h
 const SO_TYPE = 3;
 const SO_PEERCRED = 17;
+const SO_PEERPIDFD = 77;
 const MSG_CMSG_CLOEXEC = 0x40000000;
 /** The kernel lowers it to net.core.somaxconn. */
 const BACKLOG = 65_535;
@@ -24,6 +26,8 @@ export interface Message {
 export interface PeerCredentials {
   readonly pid: number;
   readonly uid: number;
+  /** Whether `pid` may be another process now. Always false before Linux 6.5. */
+  hasEnded(): boolean;
 }
 
 /** A socket at `path`, which root alone may use and which refuses connections until {@linkcode listenOn}. Replaces a file there. */
@@ -107,7 +111,17 @@ export function refuseConnections(fd: number): void {
 
 export function peerCredentials(fd: number): PeerCredentials {
   const [pid = 0, uid = 0] = socketOption(fd, SO_PEERCRED, 3);
-  return { pid, uid };
+  return { pid, uid, hasEnded: () => hasPeerEnded(fd) };
+}
+
+function hasPeerEnded(fd: number): boolean {
+  try {
+    using pidfd = descriptor(socketOption(fd, SO_PEERPIDFD, 1)[0]!);
+    return awaitReadable(pidfd.fd, 0);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    return error.code !== "ENOPROTOOPT";
+  }
 }
 
 function socketOption(fd: number, option: number, words: number): Uint32Array {
