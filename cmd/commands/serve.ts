@@ -45,9 +45,9 @@ const serve: Command = {
   ],
   run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);
-    if (input.has("status")) return printStatus(path, input, context);
     const maxWorkers = parseWorkers(input.find("workers"));
     enterHostMounts();
+    if (input.has("status")) return printStatus(path, input, context);
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
     const sockets = openSockets(path, input.has("replace"), context.env);
     const program = "/proc/self/exe";

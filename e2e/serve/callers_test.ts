@@ -152,15 +152,20 @@ test "$(readlink /proc/$!/ns/mnt)" = "$(readlink /proc/1/ns/mnt)" || exit 2
 export CNI_SOCKET="$1/run/host.sock" CNI_COMMAND=VERSION
 "$1/bin/bridge" </dev/null || exit 3
 # A worker counts after it has answered.
-until "$1/bin/cni" serve --socket "$CNI_SOCKET" --status --json | grep '"served":1'; do sleep 0.05; done
+until unshare --mount --propagation private sh -c "$STATUS" "$1" | grep '"served":1'; do sleep 0.05; done
 kill $!
 wait $!
+`;
+/** Another container asks, which does not see the socket. */
+const STATUS = `
+mount -t tmpfs none "$0/run"
+exec "$0/bin/cni" serve --socket "$0/run/host.sock" --status --json
 `;
 
 test("a server in a container that sees the processes of its host serves the host", async () => {
   const child = Bun.spawn(
     ["unshare", "--pid", "--fork", "--mount", "--propagation", "private", "sh", "-c", CONTAINER, "sh", site.directory],
-    { stdin: "ignore", stderr: "pipe" },
+    { env: { ...process.env, STATUS }, stdin: "ignore", stderr: "pipe" },
   );
   const [stdout, stderr, exitCode] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
   expect({ stderr, exitCode }).toEqual({ stderr: "", exitCode: 0 });
