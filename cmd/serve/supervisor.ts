@@ -1,5 +1,5 @@
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
-import { type Descriptor, descriptor, readAvailable, readText } from "../../ffi/sys/file.ts";
+import { createReadWrite, type Descriptor, descriptor, readAvailable, readText } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startWithDescriptors } from "../../ffi/sys/process.ts";
@@ -217,6 +217,8 @@ function spawnWorker(server: Server): void {
     ...{ serverPid: process.pid, slot, slots: maxWorkers, lockPath: lockPath(sockets.path), logFormat, limits },
     warmUp: workers.size < MIN_WORKERS,
   };
+  // Somebody may have removed it.
+  ignoreErrors(["EEXIST"], () => createReadWrite(workerOptions.lockPath)[Symbol.dispose]());
   const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier];
   const pid = startWithDescriptors(program, ["cni-worker", "serve-worker", JSON.stringify(workerOptions)], [], fds);
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));

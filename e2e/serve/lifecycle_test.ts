@@ -1,6 +1,6 @@
 /** Servers that start, are replaced, end and are killed while shims call. */
 import { expect, test } from "bun:test";
-import { copyFileSync, existsSync, mkdirSync, readlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CNI_PROGRAM } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
@@ -132,6 +132,19 @@ test("an interrupt of the terminal ends a server after the programs that its cal
   writeFileSync(join(directory, "go"), "");
   expect({ status: await call.exited, stdout: await call.stdout.text() }).toEqual({ status: 0, stdout: "" });
   expect(await server.process.exited).toBe(0);
+});
+
+test("a server goes on without its lock file", async () => {
+  await using site = newServerSite();
+  const server = site.start();
+  await server.untilReady();
+  const [first] = site.status().workers.map(({ pid }) => pid);
+  rmSync(`${site.socket}.lock`);
+  process.kill(first!, "SIGKILL");
+  await until(() => {
+    const idle = site.status().workers.filter(({ state }) => state === "idle");
+    return idle.length === 2 && idle.every(({ pid }) => pid !== first);
+  });
 });
 
 test("--replace goes on with another binary, and no call of a storm is lost, refused or cold", async () => {
