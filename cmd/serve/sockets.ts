@@ -1,7 +1,9 @@
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { type Descriptor, descriptor, removeFile } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { F_SETFL, O_NONBLOCK } from "../../ffi/sys/uapi.ts";
 import {
   bindForPackets,
   connectForPackets,
@@ -54,18 +56,24 @@ export function openSockets(
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   using _lock = lockFile(lockPath(path), { timeoutMs: LOCK_TIMEOUT_MS });
   const predecessor = connectForPackets(controlPath(path));
-  if (predecessor && replace) return takeOver(path, predecessor);
+  if (predecessor && replace) return withoutWaiting(takeOver(path, predecessor));
   if (predecessor) {
     predecessor[Symbol.dispose]();
     throw new RangeError(`Cannot listen on "${path}": another server does (use --replace to take its place)`);
   }
   const activated = findActivatedSocket(env);
-  return {
+  return withoutWaiting({
     ...{ path, isActivated: activated !== undefined },
     // The first warm worker listens on it. Until then, shims do their calls themselves.
     listener: activated ?? bindForPackets(path),
     control: listenForPackets(controlPath(path)),
-  };
+  });
+}
+
+/** While a server takes over, the other one may accept a connection first. */
+function withoutWaiting(sockets: ServerSockets): ServerSockets {
+  sys.fcntl(sockets.control.fd, F_SETFL, O_NONBLOCK);
+  return sockets;
 }
 
 /** Asks a server a question. @returns its answer; `undefined` if there is no server @throws {RangeError} if it does not answer */

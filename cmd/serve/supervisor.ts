@@ -275,11 +275,11 @@ function closeSockets({ options: { sockets } }: Server): void {
 
 function acceptClient(server: Server): void {
   const { options: { sockets }, clients } = server;
-  const isAccepted = attempt(
-    server,
-    "accept a connection",
-    () => clients.add(acceptConnection(sockets.control.fd)),
-  );
+  const isAccepted = attempt(server, "accept a connection", () => {
+    // A server that takes over accepts too.
+    const client = ignoreErrors(["EAGAIN"], () => acceptConnection(sockets.control.fd));
+    if (client) clients.add(client);
+  });
   if (!isAccepted) server.nextAccept = performance.now() + RESTART_DELAY_MS;
   if (clients.size <= MAX_CLIENTS) return;
   const [oldest] = clients;

@@ -1,7 +1,10 @@
 /** Servers that start, are replaced, end and are killed while shims call. */
 import { expect, test } from "bun:test";
-import { copyFileSync, existsSync, mkdirSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { openSockets } from "../../cmd/serve/sockets.ts";
+import { acceptConnection } from "../../ffi/sys/unix_socket.ts";
 import { CNI_PROGRAM } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite, type ServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
@@ -145,6 +148,14 @@ test("a server goes on without its lock file", async () => {
     const idle = site.status().workers.filter(({ state }) => state === "idle");
     return idle.length === 2 && idle.every(({ pid }) => pid !== first);
   });
+});
+
+test("servers that accept at one control socket do not wait for each other", () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-sockets-"));
+  const sockets = openSockets(join(directory, "cni.sock"), false, {});
+  expect(() => acceptConnection(sockets.control.fd)).toThrow("EAGAIN");
+  for (const socket of [sockets.listener, sockets.control]) socket[Symbol.dispose]();
+  rmSync(directory, { recursive: true });
 });
 
 test("--replace goes on with another binary, and no call of a storm is lost, refused or cold", async () => {
