@@ -2,6 +2,8 @@ import { onScratchHost } from "../../ffi/mounts.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { replaceFile } from "../../ffi/sys/atomic_file.ts";
 import { type Descriptor, openFile, openReadWrite, readText } from "../../ffi/sys/file.ts";
+import { interruptedBy } from "../../ffi/sys/signals.ts";
+import { SIGTERM } from "../../ffi/sys/uapi.ts";
 import { packetSocketPair, sendDescriptors, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { COMMIT_MESSAGE, formatRequest } from "./call.ts";
 
@@ -29,6 +31,8 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
   await onScratchHost(async (container) => {
     ensureDirectory(DIRECTORY);
     const runCall = async (words: readonly string[], env: Readonly<Record<string, string>>, stdin: object) => {
+      // Ends this process if it was told to: a server that ends does not wait for a warm-up.
+      interruptedBy([SIGTERM], () => {});
       replaceFile(STDIN, JSON.stringify(stdin));
       replaceFile(STDOUT, "");
       using shim = sendCall(words, env);

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSockets } from "../../cmd/serve/sockets.ts";
 import { acceptConnection } from "../../ffi/sys/unix_socket.ts";
+import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
 import { CNI_PROGRAM } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite, type ServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
@@ -148,6 +149,19 @@ test("a server goes on without its lock file", async () => {
     const idle = site.status().workers.filter(({ state }) => state === "idle");
     return idle.length === 2 && idle.every(({ pid }) => pid !== first);
   });
+});
+
+const WARM_UP = `
+import { warmUp } from "${REPOSITORY_ROOT}/cmd/serve/warm_up.ts";
+process.kill(process.pid, "SIGTERM");
+await warmUp(async () => console.log("a call"));
+`;
+
+test("a worker that is told to end does not finish its warm-up", () => {
+  // Threads of the runtime start before the script.
+  const command = ["env", "--block-signal=TERM", process.execPath, "-e", WARM_UP];
+  const { signalCode, stdout } = Bun.spawnSync(command, { stderr: "ignore" });
+  expect([signalCode, stdout.toString()]).toEqual(["SIGTERM", ""]);
 });
 
 test("servers that accept at one control socket do not wait for each other", () => {
