@@ -93,7 +93,8 @@ function ask(connection: Descriptor, question: string, maxBytes: number, maxFds 
   throw new RangeError(`Cannot ask the server for "${question}": it does not answer`);
 }
 
-const MAX_ANSWER_BYTES = 64 * 1024;
+/** Of 1,024 workers; the kernel's buffer takes 208 KiB. */
+export const MAX_ANSWER_BYTES = 192 * 1024;
 /** Answers a process that may not replace the server. */
 export const REPLACE_REFUSED = 2;
 export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" } as const;

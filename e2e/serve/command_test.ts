@@ -14,7 +14,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import type { ServerStatus } from "../../cmd/serve/status.ts";
+import { MAX_ANSWER_BYTES } from "../../cmd/serve/sockets.ts";
+import { formatStatus, type ServerStatus } from "../../cmd/serve/status.ts";
+import { newWorkerRecord } from "../../cmd/serve/worker_table.ts";
 import { CNI_PROGRAM, finishedProcess } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite } from "../../testing/server_site.ts";
@@ -106,6 +108,12 @@ test("--status and the log say what a server has done", async () => {
     { program: "bridge", command: "VERSION", caller: process.pid, status: 0 },
     { program: "cni", arguments: ["run", "status", network], caller: process.pid, status: 1 },
   ]);
+});
+
+test("the status of as many workers as possible fits into an answer", () => {
+  const record = { ...newWorkerRecord(process.pid), served: 2000 };
+  const status = formatStatus(Array.from({ length: 64 }, () => record), record);
+  expect(status.length * 1024 / 64).toBeLessThan(MAX_ANSWER_BYTES);
 });
 
 test("log lines for people name the attachment, and control no terminal", async () => {
