@@ -35,7 +35,10 @@ const serve: Command = {
       help: "of the line for each call: text or json (text)",
     },
     { name: "replace", help: "take the place of a server that runs; no call is lost" },
-    { name: "status", help: "print calls that were served, calls that fell back and why, workers and their memory" },
+    {
+      name: "status",
+      help: "print how many calls the server did, how many shims did and why, workers and their memory",
+    },
     { ...JSON_OPTION, help: "with --status, print JSON" },
   ],
   examples: [
@@ -81,17 +84,17 @@ function printStatus(path: string, input: ParsedOptions, { env }: CliContext): n
 function formatStatus({ version, pid, served, fellBack, workers, privateBytes }: ServerStatus, screen: Screen): string {
   const { notAllowed, otherVersion, notServed, gone } = fellBack;
   const lines = [
-    `cni ${version}, process ${pid}, ${megabytes(privateBytes)} of memory in all`,
-    `${served} calls served`,
-    `${
-      notAllowed + otherVersion + notServed + gone
-    } fell back: ${notAllowed} not allowed, ${otherVersion} of another version, ` +
-    `${notServed} for unknown plugins, ${gone} gone`,
+    `cni ${version}, supervisor ${pid}, ${megabytes(privateBytes)} of memory in all`,
+    `The server did ${countCalls(served)}.`,
+    `Shims did ${countCalls(notAllowed + otherVersion + notServed + gone)} themselves: not allowed ${notAllowed}, ` +
+    `another version ${otherVersion}, unknown plugin ${notServed}, gone ${gone}.`,
   ];
   const rows = workers.map((worker) => [
     ...[String(worker.pid), worker.state, String(worker.served), megabytes(worker.privateBytes)],
   ]);
   return `${lines.join("\n")}\n\n${formatTable(["WORKER", "STATE", "SERVED", "MEMORY"], rows, screen)}`;
 }
+
+const countCalls = (count: number): string => `${count} call${count === 1 ? "" : "s"}`;
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`;

@@ -20,7 +20,7 @@ export interface ServerSockets {
   readonly path: string;
   /** Shims connect to it; workers accept. */
   readonly listener: Descriptor;
-  /** `cni serve --status` and `--replace` connect to it; the server accepts. */
+  /** `cni serve --status` and `--replace` connect to it; the supervisor accepts. */
   readonly control: Descriptor;
   /** Whether systemd made the listener, and keeps it. */
   readonly isActivated: boolean;
@@ -76,7 +76,12 @@ function withoutWaiting(sockets: ServerSockets): ServerSockets {
   return sockets;
 }
 
-/** Asks a server a question. @returns its answer; `undefined` if there is no server @throws {RangeError} if it does not answer */
+/**
+ * Asks a server a question.
+ *
+ * @returns its answer; `undefined` if there is no server
+ * @throws {RangeError} if it does not answer
+ */
 export function askServer(path: string, question: string): string | undefined {
   using connection = connectForPackets(controlPath(path));
   if (!connection) return undefined;

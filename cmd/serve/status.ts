@@ -5,6 +5,7 @@ import { BUSY, STARTING, type WorkerRecord } from "./worker_table.ts";
 /** What `cni serve --status --json` prints. */
 export interface ServerStatus {
   readonly version: string;
+  /** Of the supervisor. */
   readonly pid: number;
   /** Calls since the server started. */
   readonly served: number;
@@ -25,7 +26,7 @@ export interface ServerStatus {
     readonly served: number;
     readonly privateBytes: number;
   }[];
-  /** Of the server and its workers. */
+  /** Of the supervisor and its workers. */
   readonly privateBytes: number;
 }
 

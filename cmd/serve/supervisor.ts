@@ -58,7 +58,7 @@ interface Server {
   readonly table: Descriptor;
   /** Of this process, see {@linkcode isAllowed}. */
   readonly namespaces: string;
-  /** The workers' end of a pipe that wakes the server. */
+  /** The workers' end of a pipe that wakes the supervisor. */
   readonly notifier: number;
   /** Slots by process number. */
   readonly workers: Map<number, number>;
@@ -73,7 +73,7 @@ interface Server {
   readonly refused: Set<string>;
   isReady: boolean;
   isStopping: boolean;
-  /** Connections that have not asked yet: the server never waits for them. */
+  /** Connections that have not asked yet: the supervisor never waits for them. */
   readonly clients: Set<Descriptor>;
   /** The connection of a server that takes over. */
   successor: Descriptor | undefined;

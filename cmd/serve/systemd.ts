@@ -18,7 +18,11 @@ export function notifySystemd(env: Readonly<Record<string, string | undefined>>,
   });
 }
 
-/** How often systemd wants to hear of this service, in milliseconds: half its limit; `undefined` for never. @see sd_watchdog_enabled(3) */
+/**
+ * How often systemd wants to hear of this service, in milliseconds: half its limit; `undefined` for never.
+ *
+ * @see sd_watchdog_enabled(3)
+ */
 export function watchdogIntervalMs(
   { WATCHDOG_USEC, WATCHDOG_PID }: Readonly<Record<string, string | undefined>>,
 ): number | undefined {

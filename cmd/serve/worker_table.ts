@@ -21,8 +21,8 @@ export function openWorkerTable(path: string, slots: number): Descriptor {
 export const STARTING = 0, IDLE = 1, BUSY = 2;
 
 /**
- * What a worker says of itself, in a file that the server and its workers have open. `since`: when the state began, in milliseconds since
- * 1970. The others count calls.
+ * What a worker says of itself, in a file that the supervisor and its workers have open. `since`: when the state began,
+ * in milliseconds since 1970. The others count calls.
  */
 export type WorkerRecord = Record<(typeof FIELDS)[number], number>;
 

@@ -88,10 +88,10 @@ test("--status and the log say what a server has done", async () => {
   expect([pid, workers.length]).toEqual([server.process.pid, 2]);
   expect(counts).toEqual({ served: 2, fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 } });
   const [first, second, third, empty, head, ...rows] = serve("--status", "--socket", site.socket).stdout.split("\n");
-  expect(first).toMatch(new RegExp(`^cni ${version}, process ${pid}, [\\d.]+ MB of memory in all$`));
+  expect(first).toMatch(new RegExp(`^cni ${version}, supervisor ${pid}, [\\d.]+ MB of memory in all$`));
   expect([second, third, empty]).toEqual([
-    "2 calls served",
-    "0 fell back: 0 not allowed, 0 of another version, 0 for unknown plugins, 0 gone",
+    "The server did 2 calls.",
+    "Shims did 0 calls themselves: not allowed 0, another version 0, unknown plugin 0, gone 0.",
     "",
   ]);
   expect(head).toMatch(/^WORKER +STATE +SERVED +MEMORY$/);

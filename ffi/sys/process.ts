@@ -67,8 +67,8 @@ export function startProgram(
 }
 
 /**
- * Starts a program with `fds` as its descriptors from 0 on. It leads a process group, so that a terminal's signals do not
- * reach it and its children.
+ * Starts a program with `fds` as its descriptors from 0 on. It leads a process group: a terminal's signals do not reach
+ * it and its children.
  *
  * @returns its process number
  */

@@ -30,7 +30,10 @@ export interface PeerCredentials {
   hasEnded(): boolean;
 }
 
-/** A socket at `path`, which root alone may use and which refuses connections until {@linkcode listenOn}. Replaces a file there. */
+/**
+ * A socket at `path`, which root alone may use and which refuses connections until {@linkcode listenOn}. Replaces a
+ * file there.
+ */
 export function bindForPackets(path: string): Descriptor {
   const socket = newPacketSocket();
   // Nobody connects before it has its mode.
