@@ -1,7 +1,7 @@
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { pollFor } from "../../ffi/sys/poll.ts";
-import { POLLOUT } from "../../ffi/sys/uapi.ts";
+import { PIPE_BUF, POLLOUT } from "../../ffi/sys/uapi.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import type { ShimCall } from "./call.ts";
 
@@ -18,10 +18,14 @@ export function logMessage(format: "text" | "json", message: string): void {
 
 const formatJson = (entry: object): string => JSON.stringify({ time: new Date().toISOString(), ...entry });
 
-/** Drops the line if nobody reads the log: a full pipe must not stop calls. */
+/** Drops what finds no room, if nobody reads the log: a full pipe must not stop calls. */
 function writeLine(fd: number, line: string): void {
   const bytes = new TextEncoder().encode(`${line}\n`);
-  ignoreSystemErrors(() => pollFor(fd, POLLOUT, 0) && sys.write(fd, bytes, bytes.length));
+  ignoreSystemErrors(() => {
+    for (let written = 0; written < bytes.length && pollFor(fd, POLLOUT, 0);) {
+      written += sys.write(fd, bytes.subarray(written), Math.min(PIPE_BUF, bytes.length - written));
+    }
+  });
 }
 
 interface CallEntry {

@@ -145,6 +145,12 @@ test("a log that nobody reads stops no call, and goes on when it is read", async
     expect(await site.callVersion()).toMatchObject({ exitCode: 0, stderr: "" });
     await until(() => site.status().served === count);
   }
+  // There is room for a part of a line.
+  read();
+  const call = site.startPlugin("bridge", { CNI_CONTAINERID: "a".repeat(20_000) });
+  call.stdin.end();
+  expect(await call.exited).toBe(0);
+  await until(() => site.status().served === 5);
   while (read() !== "");
   await site.callVersion();
   await until(() => read().startsWith("bridge VERSION"));
