@@ -255,20 +255,24 @@ export class Runtime {
     return this.#withContext((runtime) => deriveRequests(runtime, network, options));
   }
 
-  /** Holds the host's namespace only during a call: a runtime needs no disposal. */
   #withContext<T>(call: (runtime: RuntimeContext) => T): T {
-    const { pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES, cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
-    const { env, findCallerPid, rollback = true, log = printStderr, pluginLog = log } = this.#options;
-    const hostContext = createHostContext({ ...this.#options, log: pluginLog });
-    using _ = hostContext.host;
-    return call({
-      hostContext,
-      pluginDirectories,
-      cacheDirectory,
-      env: inheritedEnvironment(env),
-      ...findCallerPid !== undefined && { findCallerPid },
-      rollback,
-      log,
-    });
+    return withRuntimeContext(this.#options, call);
   }
+}
+
+/** Holds the host's namespace only during a call: a runtime needs no disposal. */
+export function withRuntimeContext<T>(options: RuntimeOptions, call: (runtime: RuntimeContext) => T): T {
+  const { pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES, cacheDirectory = DEFAULT_CACHE_DIRECTORY } = options;
+  const { env, findCallerPid, rollback = true, log = printStderr, pluginLog = log } = options;
+  const hostContext = createHostContext({ ...options, log: pluginLog });
+  using _ = hostContext.host;
+  return call({
+    hostContext,
+    pluginDirectories,
+    cacheDirectory,
+    env: inheritedEnvironment(env),
+    ...findCallerPid !== undefined && { findCallerPid },
+    rollback,
+    log,
+  });
 }

@@ -182,6 +182,7 @@ export const NFT_CT_STATUS = 2;
 /** linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT */
 export const NF_CT_STATE_ESTABLISHED = 0x2;
 export const NF_CT_STATE_RELATED = 0x4;
+export const NF_CT_STATE_NEW = 0x8;
 /** linux/netfilter/nf_conntrack_common.h */
 export const IPS_DST_NAT = 0x20;
 

@@ -9,6 +9,7 @@ import {
   NLM_F_APPEND,
   NLM_F_CREATE,
   NLM_F_EXCL,
+  NLM_F_REPLACE,
 } from "../netlink/message.ts";
 import { dump, type Netlink, type NetlinkRequest, query, request } from "../netlink/socket.ts";
 import { ignoreErrors } from "../sys/error.ts";
@@ -90,6 +91,11 @@ export interface UnicastRoute {
 /** Goes behind routes of equal destination and metric. */
 export function appendRequest(route: UnicastRoute): NetlinkRequest {
   return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
+}
+
+/** Instead of one of equal destination and metric. */
+export function replaceRequest(route: UnicastRoute): NetlinkRequest {
+  return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_REPLACE);
 }
 
 /** Fails if there is a route of equal destination and metric. */

@@ -77,7 +77,9 @@ const TABLE = `
 107 ENOTCONN Transport endpoint is not connected
 110 ETIMEDOUT Connection timed out
 111 ECONNREFUSED Connection refused
+112 EHOSTDOWN Host is down
 113 EHOSTUNREACH No route to host
+115 EINPROGRESS Operation now in progress
 116 ESTALE Stale file handle
 122 EDQUOT Disk quota exceeded
 `;

@@ -101,7 +101,7 @@ export function withDefaultRoutes(result: Result): Result {
  * IFA_PROTO of our gateways: the kernel uses numbers up to 3, iproute2 names no others. Kernels before 5.18 ignore it,
  * so there only `forceAddress` replaces an address.
  */
-const GATEWAY_PROTOCOL = 0x43;
+export const GATEWAY_PROTOCOL = 0x43;
 
 export interface GatewayPlace {
   readonly bridge: link.Link;

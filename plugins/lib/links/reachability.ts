@@ -23,7 +23,10 @@ export function distinctFamilies(addresses: readonly (Ip | Cidr)[]): Family[] {
   return [...new Set(addresses.map(familyOf))];
 }
 
-const FORWARDING: Readonly<Record<Family, string>> = { 4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding" };
+export const FORWARDING: Readonly<Record<Family, string>> = {
+  4: "net/ipv4/ip_forward",
+  6: "net/ipv6/conf/all/forwarding",
+};
 
 function findUnforwarded(host: Netns, families: readonly Family[]): Family[] {
   return host.run(() => families.filter((family) => findSysctl(FORWARDING[family]) === "0"));

@@ -43,6 +43,7 @@ const CROSS_HEADERS: Readonly<Record<Processor, string>> = {
 const SPELLED: Readonly<Record<string, string>> = {
   NF_CT_STATE_ESTABLISHED: "NF_CT_STATE_BIT(IP_CT_ESTABLISHED)",
   NF_CT_STATE_RELATED: "NF_CT_STATE_BIT(IP_CT_RELATED)",
+  NF_CT_STATE_NEW: "NF_CT_STATE_BIT(IP_CT_NEW)",
   // They say ~0xc000, for a field of 16 bits.
   NLA_TYPE_MASK: "(unsigned short)NLA_TYPE_MASK",
 };

@@ -16,7 +16,15 @@ const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/", "ffi/diag/"];
 const FFI = [
   ...KERNEL,
   ...FAMILIES,
-  ...["ffi/dbus/", "ffi/arp.ts", "ffi/netns.ts", "ffi/netns_record.ts", "ffi/netns_lock.ts", "ffi/named_netns.ts"],
+  ...[
+    "ffi/dbus/",
+    "ffi/arp.ts",
+    "ffi/probe.ts",
+    "ffi/netns.ts",
+    "ffi/netns_record.ts",
+    "ffi/netns_lock.ts",
+    "ffi/named_netns.ts",
+  ],
   ...["ffi/mounts.ts", "ffi/sysctl.ts"],
 ];
 const PROTOCOL = "plugins/lib/protocol/";
@@ -36,7 +44,7 @@ const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
 const TOOLS = [
-  ...["runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
+  ...["runtime/doctor/", "runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
   ...["runtime/attachment_summary.ts", "runtime/remembered_attachments.ts", "runtime/default_network.ts"],
 ];
 
@@ -54,6 +62,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/diag/", imports: KERNEL },
   { path: "ffi/dbus/", imports: SYS },
   { path: "ffi/arp.ts", imports: SYS },
+  { path: "ffi/probe.ts", imports: SYS },
   { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
   { path: "ffi/netns_record.ts", imports: ["type:ffi/netns.ts"] },
   { path: "ffi/netns_lock.ts", imports: SYS },
@@ -78,6 +87,7 @@ export const LAYERS: readonly Layer[] = [
     path: "runtime/networks/",
     imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"],
   },
+  { path: "runtime/doctor/", imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"] },
   {
     path: "runtime/lint/",
     imports: [...PLUGIN_LIB, "plugins/*", ...REGISTRIES, "plugins/lib/docs/", "runtime/"],

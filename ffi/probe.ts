@@ -1,0 +1,107 @@
+/** Tries whether a machine answers, in the thread's namespace. @see raw(7), icmp(7), tcp(7) @module */
+import { familyOf, type Ip, ipBytes } from "./address.ts";
+import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
+import { type Descriptor, descriptor } from "./sys/file.ts";
+import { sys } from "./sys/libc.ts";
+import { awaitReadable, pollFor } from "./sys/poll.ts";
+import {
+  AF_INET,
+  AF_INET6,
+  MSG_DONTWAIT,
+  O_NONBLOCK,
+  POLLOUT,
+  SOCK_CLOEXEC,
+  SOCK_RAW,
+  SOCK_STREAM,
+  SOL_SOCKET,
+} from "./sys/uapi.ts";
+
+const IPPROTO_ICMP = 1;
+const IPPROTO_ICMPV6 = 58;
+const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
+// asm-generic/socket.h
+const SO_ERROR = 4;
+
+/** Whether an ICMP echo request is answered in time. @throws {SystemError} `EPERM` without CAP_NET_RAW */
+export function isPingAnswered(address: Ip, timeoutMs: number): boolean {
+  const family = familyOf(address);
+  using socket = openSocket(address, SOCK_RAW, family === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+  const id = crypto.getRandomValues(new Uint8Array(2));
+  const packet = Uint8Array.of(ICMP_ECHO[family].request, 0, 0, 0, ...id, 0, 1);
+  // For IPv6, the kernel does it.
+  if (family === 4) new DataView(packet.buffer).setUint16(2, checksum(packet));
+  return unlessUnreachable(() => {
+    connect(socket, address, 0);
+    sys.send(socket.fd, packet, packet.length, 0);
+    const deadline = performance.now() + timeoutMs;
+    for (let left = timeoutMs; left > 0; left = Math.ceil(deadline - performance.now())) {
+      if (!awaitReadable(socket.fd, left)) return false;
+      if (isEchoReply(socket, family, id)) return true;
+    }
+    return false;
+  }) ?? false;
+}
+
+/** IPv4 sockets receive the IP header too. */
+function isEchoReply({ fd }: Descriptor, family: 4 | 6, id: Uint8Array): boolean {
+  const buffer = new Uint8Array(128);
+  const length = ignoreErrors(["EAGAIN"], () => sys.recv(fd, buffer, buffer.length, MSG_DONTWAIT)) ?? 0;
+  const message = buffer.subarray(family === 4 ? (buffer[0]! & 0xf) * 4 : 0, length);
+  return message[0] === ICMP_ECHO[family].reply && message[4] === id[0] && message[5] === id[1];
+}
+
+/** @see RFC 1071 */
+function checksum(bytes: Uint8Array): number {
+  let sum = 0;
+  for (let i = 0; i < bytes.length; i += 2) sum += bytes[i]! << 8 | bytes[i + 1]!;
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+  return ~sum & 0xffff;
+}
+
+/** How a TCP connection began. */
+export type ConnectionOutcome = "connected" | "refused" | "timed out" | "unreachable";
+
+/** Closes it at once. */
+export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): ConnectionOutcome {
+  using socket = openSocket(address, SOCK_STREAM | O_NONBLOCK, 0);
+  try {
+    connect(socket, address, port);
+    return "connected";
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    if (error.code !== "EINPROGRESS") return outcomeOf(error);
+  }
+  if (!pollFor(socket.fd, POLLOUT, timeoutMs)) return "timed out";
+  const value = new Uint32Array(1);
+  sys.getsockopt(socket.fd, SOL_SOCKET, SO_ERROR, value, new Uint32Array([4]));
+  return value[0] === 0 ? "connected" : outcomeOf(new SystemError("connect", value[0]!));
+}
+
+function outcomeOf(error: SystemError): ConnectionOutcome {
+  if (error.code === "ECONNREFUSED") return "refused";
+  if (error.code === "ETIMEDOUT") return "timed out";
+  if (UNREACHABLE.includes(error.code)) return "unreachable";
+  throw error;
+}
+
+const UNREACHABLE = ["ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EACCES", "EPERM", "EADDRNOTAVAIL"];
+
+function unlessUnreachable<T>(call: () => T): T | undefined {
+  return ignoreErrors(UNREACHABLE, call);
+}
+
+function openSocket(address: Ip, type: number, protocol: number): Descriptor {
+  const family = familyOf(address) === 4 ? AF_INET : AF_INET6;
+  return descriptor(withPurpose("open a socket", () => sys.socket(family, type | SOCK_CLOEXEC, protocol)));
+}
+
+/** struct sockaddr_in or sockaddr_in6 */
+function connect({ fd }: Descriptor, address: Ip, port: number): void {
+  const isV4 = familyOf(address) === 4;
+  const bytes = new Uint8Array(isV4 ? 16 : 28);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, isV4 ? AF_INET : AF_INET6, true);
+  view.setUint16(2, port);
+  bytes.set(ipBytes(address), isV4 ? 4 : 8);
+  sys.connect(fd, bytes, bytes.length);
+}

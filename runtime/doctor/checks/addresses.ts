@@ -1,0 +1,108 @@
+import { type Cidr, containsIp, familyOf, type Ip, ipOf, prefixLengthOf, toCidr } from "../../../ffi/address.ts";
+import * as link from "../../../ffi/route/link.ts";
+import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
+import { GATEWAY_PROTOCOL } from "../../../plugins/bridge/gateway.ts";
+import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
+import { abbreviate, broken, type Finding, ok } from "../finding.ts";
+import { describeContainer, type ExaminedContainer, hasAddress, ipCommand, type Subject } from "../subject.ts";
+
+/** Addresses of containers and gateways: present, and on one link only. */
+export function checkAddresses(subject: Subject): Finding[] {
+  const { containers } = subject;
+  const problems = [
+    ...containers.flatMap(checkContainerAddresses),
+    ...checkGatewayAddresses(subject),
+    ...checkForeignAddresses(subject),
+    ...containers.flatMap((each) => checkDuplicates(subject, each)),
+  ];
+  if (problems.length > 0 || containers.length === 0) return problems;
+  const addresses = containers.flatMap(({ ips }) => ips.map(({ address }) => address));
+  return addresses.length > 0 ? [ok(`addresses ${abbreviate(addresses)} are there, each once`)] : [];
+}
+
+/** A link that is down has no IPv6 address. */
+function canHaveAddress(device: link.Link | undefined, address: Cidr | Ip): device is link.Link {
+  return device !== undefined && (link.isUp(device) || familyOf(address) === 4);
+}
+
+function checkContainerAddresses(container: ExaminedContainer): Finding[] {
+  const { device, state, ips, attachment: { netns } } = container;
+  return ips.flatMap(({ address }) => {
+    if (!canHaveAddress(device, address)) return [];
+    if (!hasAddress(state, device, ipOf(address))) {
+      const mend = `${ipCommand(netns)} addr add ${address} dev ${device.name}`;
+      const repair = { kind: "address", netns, link: device.name!, address } as const;
+      return [broken(`address ${address} is missing on ${describeContainer(container)}`, mend, repair)];
+    }
+    const isRefused = state.addresses.some((found) => found.address === address && found.flags & IFA_F_DADFAILED);
+    if (!isRefused) return [];
+    const what = `duplicate address: another machine on the wire has ${address} of ${describeContainer(container)}`;
+    return [broken(what, "find the other machine, or reserve its address in the configuration")];
+  });
+}
+
+/** The gateways that the host must have, with the link that has them. */
+export function expectedGateways(
+  { bridge, isRouted, gatewayDevice, containers }: Subject,
+): { readonly device: link.Link | undefined; readonly gateway: Cidr }[] {
+  if (!isRouted) return [];
+  const all = containers.flatMap(({ ips, hostVeth }) =>
+    ips.flatMap(({ address, gateway }) => {
+      if (gateway === undefined) return [];
+      const prefixLength = bridge ? prefixLengthOf(address) : familyOf(address) === 4 ? 32 : 128;
+      return [{ device: bridge ? gatewayDevice : hostVeth, gateway: toCidr(gateway, prefixLength) }];
+    })
+  );
+  const keyOf = ({ device, gateway }: (typeof all)[number]) => `${device?.index} ${ipOf(gateway)}`;
+  return [...new Map(all.map((expected) => [keyOf(expected), expected])).values()];
+}
+
+function checkGatewayAddresses(subject: Subject): Finding[] {
+  return expectedGateways(subject).flatMap(({ device, gateway }) => {
+    if (!canHaveAddress(device, gateway) || hasAddress(subject.host, device, ipOf(gateway))) return [];
+    const what = `gateway address ${ipOf(gateway)} is missing on "${device.name}"`;
+    const repair = { kind: "address", link: device.name!, address: gateway } as const;
+    return [broken(what, `ip addr add ${gateway} dev ${device.name}`, repair)];
+  });
+}
+
+/** A bridge has one IPv4 network: an ADD refuses another one's address, unless `forceAddress` replaces it. */
+function checkForeignAddresses(subject: Subject): Finding[] {
+  const { bridge, gatewayDevice, isRouted, host, network } = subject;
+  const subnets = subject.subnets.filter((subnet) => familyOf(subnet) === 4);
+  if (!bridge || !gatewayDevice || !isRouted || bridge.forceAddress || subnets.length === 0) return [];
+  const users = host.links.filter(({ master }) => master === gatewayDevice.index)
+    .flatMap(({ alias }) => parseAlias(alias) ?? []);
+  // A former gateway that nobody uses is replaced.
+  const isReplaced = (protocol: number) =>
+    protocol === GATEWAY_PROTOCOL && users.every((user) => user.network === network.name);
+  return host.addresses.filter(({ index, address, protocol }) =>
+    index === gatewayDevice.index && familyOf(address) === 4 && !isReplaced(protocol) &&
+    !subnets.some((subnet) => containsIp(subnet, ipOf(address)))
+  ).map(({ address }) =>
+    broken(
+      `bridge "${gatewayDevice.name}" has ${address} already, which is in no subnet of this network (${
+        subnets.join(", ")
+      })`,
+      `give the network a "bridge" of its own, or remove the address: ip addr del ${address} dev ${gatewayDevice.name}`,
+    )
+  );
+}
+
+/** Compares with the other containers of the network. The wire is asked by a try. */
+function checkDuplicates({ neighbours, bridge }: Subject, container: ExaminedContainer): Finding[] {
+  if (!bridge) return [];
+  return container.ips.flatMap(({ address }) => {
+    const ip = ipOf(address);
+    const holder = neighbours.find(({ attachment, state }) =>
+      attachment.netns !== container.attachment.netns && state.addresses.some((found) => ipOf(found.address) === ip)
+    );
+    if (!holder) return [];
+    const { state, attachment } = holder;
+    const found = state.addresses.find((candidate) => ipOf(candidate.address) === ip)!;
+    const name = state.links.find(({ index }) => index === found.index)?.name;
+    const what = `duplicate address: ${ip} of ${describeContainer(container)} is also on "${name}" of ` +
+      attachment.netns;
+    return [broken(what, `${ipCommand(attachment.netns)} addr del ${found.address} dev ${name}`)];
+  });
+}

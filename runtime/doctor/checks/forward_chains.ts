@@ -1,0 +1,190 @@
+import { familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
+import * as nft from "../../../ffi/nft/objects.ts";
+import { NF_INET_FORWARD, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
+import type { Link } from "../../../ffi/route/link.ts";
+import { IPPROTO_TCP } from "../../../ffi/sys/uapi.ts";
+import { describeLegacyFilters } from "../../../plugins/firewall/iptables_legacy.ts";
+import {
+  EARLY_CHAIN,
+  FORWARD_MARK,
+  FORWARD_MARK_PRIORITY,
+  forwardSetName,
+} from "../../../plugins/lib/ruleset/forward_mark.ts";
+import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
+import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
+import { reattachCommand } from "../reattach.ts";
+import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
+import { type DropPlace, findDrop, type ForwardedPacket, RulesetReader } from "../packet_walk.ts";
+import {
+  addressesOfFamily,
+  type ExaminedContainer,
+  findOutgoingLink,
+  publicAddress,
+  type Subject,
+} from "../subject.ts";
+import { hasTable } from "./ruleset.ts";
+
+/** Chains of other tables that drop what the containers send, or what published ports lead to them. */
+export function checkForwardChains(subject: Subject): Finding[] {
+  const { host, containers, families } = subject;
+  const packets = containers.flatMap((container) => packetsOf(subject, container));
+  // Without our own table nobody has the mark: that is reported elsewhere.
+  if (packets.length === 0 || subject.hasFirewall && !hasTable(subject)) return [];
+  const chains = listForeignBaseChains(host.netns.nft);
+  const ruleset = new RulesetReader(host.netns.nft);
+  const drops = chains.flatMap((chain) => findDrops(ruleset, chain, packets));
+  const problems = [
+    ...[...Map.groupBy(drops, ({ place }) => place)].map(([place, all]) => describeDrop(subject, place, all)),
+    ...describeLegacyFilters(host.netns, families).map((text) => warning(text)),
+  ];
+  if (problems.length > 0) return problems;
+  const names = chains.map(({ family, table, name }) => `"${name}" of table "${FAMILY_NAMES[family]} ${table}"`);
+  const accepting = `forwarded packets are accepted by ${names.length === 1 ? "chain" : "chains"} ${abbreviate(names)}`;
+  return [ok(names.length === 0 ? "no other table filters forwarded packets" : accepting)];
+}
+
+interface ExaminedPacket extends ForwardedPacket {
+  readonly container: ExaminedContainer;
+  readonly direction: "from" | "to";
+  /** The container's. */
+  readonly address: Ip;
+}
+
+function packetsOf(subject: Subject, container: ExaminedContainer): ExaminedPacket[] {
+  const { host, bridge, gatewayDevice, isRouted, masquerades } = subject;
+  const inner = bridge ? gatewayDevice ?? findBridge(subject) : container.hostVeth;
+  if (!inner?.name) return [];
+  const innerName = inner.name;
+  const mappings = container.portmap?.mappings ?? [];
+  return container.ips.flatMap(({ address }) => {
+    const ip = ipOf(address);
+    const family = familyOf(ip);
+    // Without an uplink, packets may still go to other networks of the host: an empty name matches no rule.
+    const uplink = findOutgoingLink(host, publicAddress(family))?.name ?? "";
+    const base = { container, address: ip, mark: 0, protocol: IPPROTO_TCP, destinationPort: 443, isDnat: false };
+    const out: ExaminedPacket[] = isRouted || masquerades
+      ? [{
+        ...base,
+        direction: "from",
+        ...{ iifname: innerName, oifname: uplink, source: ip, destination: publicAddress(family) },
+      }]
+      : [];
+    const published = mappings.filter((mapping) => familiesOf(mapping).includes(family))
+      .map(({ protocol, containerPort }): ExaminedPacket => ({
+        ...base,
+        direction: "to",
+        ...{ iifname: uplink, oifname: innerName, source: publicAddress(family), destination: ip },
+        ...{ protocol: PROTOCOLS[protocol], destinationPort: containerPort, isDnat: true },
+      }));
+    return [...out, ...published, ...bridgedPackets(subject, container, ip, base)];
+  });
+}
+
+const findBridge = ({ host, bridge }: Subject): Link | undefined =>
+  host.links.find(({ name }) => name === bridge?.bridge);
+
+/** With br_netfilter, packets between containers of one bridge pass the forward chains too. */
+function bridgedPackets(
+  subject: Subject,
+  container: ExaminedContainer,
+  source: Ip,
+  base: Omit<ExaminedPacket, "iifname" | "oifname" | "source" | "destination" | "direction">,
+): ExaminedPacket[] {
+  const family = familyOf(source);
+  const setting = `net/bridge/bridge-nf-call-ip${family === 4 ? "" : "6"}tables`;
+  const name = findBridge(subject)?.name;
+  const [destination] = subject.neighbours.filter((other) => other !== container)
+    .flatMap((other) => addressesOfFamily(other, family));
+  if (!name || !destination || subject.host.sysctl(setting) !== "1") return [];
+  return [{ ...base, direction: "from", iifname: name, oifname: name, source, destination }];
+}
+
+/** linux/netfilter/nf_tables.h */
+const NFT_TABLE_F_DORMANT = 1;
+
+function listForeignBaseChains(nl: Subject["host"]["netns"]["nft"]): (nft.Chain & { readonly table: string })[] {
+  return [NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) => {
+    const awake = nft.listTables(nl, family).filter(({ flags = 0 }) => !(flags & NFT_TABLE_F_DORMANT)).map(({ name }) =>
+      name
+    );
+    return nft.listBaseChains(nl, family).flatMap((chain) => {
+      const { table } = chain;
+      const isOwn = family === inetTable.family && table === inetTable.table;
+      if (chain.hook?.number !== NF_INET_FORWARD || isOwn || table === undefined || !awake.includes(table)) return [];
+      return [{ ...chain as nft.Chain, table }];
+    });
+  });
+}
+
+interface Drop {
+  readonly packet: ExaminedPacket;
+  /** In words; equal for equal places. */
+  readonly place: string;
+  readonly found: DropPlace;
+  readonly chain: nft.Chain & { readonly table: string };
+}
+
+function findDrops(
+  ruleset: RulesetReader,
+  chain: nft.Chain & { readonly table: string },
+  packets: readonly ExaminedPacket[],
+): Drop[] {
+  const table = { family: chain.family, table: chain.table };
+  return packets.flatMap((packet) => {
+    const protocol = familyOf(packet.address) === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+    if (chain.family !== NFPROTO_INET && chain.family !== protocol) return [];
+    const found = findDrop(ruleset, table, chain, { ...packet, mark: markOf(ruleset.nl, chain, packet.address) });
+    return found ? [{ packet, place: describePlace(table, chain, found), found, chain }] : [];
+  });
+}
+
+/** The mark that our table gives a container's packets before this chain. */
+function markOf(nl: Subject["host"]["netns"]["nft"], { hook }: nft.Chain, address: Ip): number {
+  const sees = (hook?.priority ?? 0) > FORWARD_MARK_PRIORITY || nft.findChain(nl, inetTable, EARLY_CHAIN.name);
+  if (!sees) return 0;
+  const [element] = nft.getAll(nl, [nft.elementQuery(inetTable, forwardSetName(familyOf(address)), ipBytes(address))]);
+  return element ? FORWARD_MARK : 0;
+}
+
+const FAMILY_NAMES: Readonly<Record<number, string>> = {
+  [NFPROTO_INET]: "inet",
+  [NFPROTO_IPV4]: "ip",
+  [NFPROTO_IPV6]: "ip6",
+};
+
+function describePlace(table: nft.TableKey, { name }: nft.Chain, { chain, rule }: DropPlace): string {
+  const tableName = `table "${FAMILY_NAMES[table.family]} ${table.table}"`;
+  const by = rule ? `rule ${rule.number} (${rule.text}; handle ${rule.handle})` : "policy drop";
+  return `${by} of chain "${chain}" of ${tableName}${chain === name ? "" : `, called from "${name}"`}`;
+}
+
+function describeDrop(subject: Subject, place: string, drops: readonly Drop[]): Finding {
+  const [{ packet, found, chain }] = drops as [Drop, ...Drop[]];
+  const others = new Set(drops.map((drop) => drop.packet.address)).size - 1;
+  const directions = new Set(drops.map((drop) => drop.packet.direction));
+  const whom = `${[...directions].join(" and ")} ${packet.address}${others > 0 ? ` and ${others} more` : ""}`;
+  const what = `forwarded packets ${whom} are${found.isCertain ? "" : " perhaps"} dropped by ${place}`;
+  const { mend, repair } = dropRemedy(subject, packet, found, chain);
+  return found.isCertain ? broken(what, mend, repair) : warning(what, mend);
+}
+
+function dropRemedy(
+  subject: Subject,
+  { container, address, direction }: ExaminedPacket,
+  { rule }: DropPlace,
+  { name, table, family }: Drop["chain"],
+): { readonly mend: string; readonly repair?: Repair } {
+  const { network, hasFirewall } = subject;
+  if (table === "firewalld") return { mend: `firewall-cmd --zone=trusted --add-source=${address}` };
+  if (!hasFirewall) {
+    const file = network.source ?? "the configuration";
+    const again = reattachCommand(container.attachment);
+    return { mend: `append { "type": "firewall" } to "plugins" in ${file}, then: ${again}` };
+  }
+  if (container.hasOldConfiguration) return { mend: reattachCommand(container.attachment) };
+  if (!rule || table === "filter") {
+    return { mend: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
+  }
+  const selector = `${familyOf(address) === 4 ? "ip" : "ip6"} ${direction === "from" ? "saddr" : "daddr"} ${address}`;
+  return { mend: `nft insert rule ${FAMILY_NAMES[family]} ${table} ${name} ${selector} accept` };
+}

@@ -1,0 +1,36 @@
+import type * as link from "../../../ffi/route/link.ts";
+import { FORWARDING } from "../../../plugins/lib/links/reachability.ts";
+import { broken, type Finding, ok } from "../finding.ts";
+import { findOutgoingLink, publicAddress, type Subject } from "../subject.ts";
+
+/** Whether the kernel forwards packets between the network and other links. */
+export function checkHostForwarding(subject: Subject): Finding[] {
+  const { isRouted, masquerades, families, containers } = subject;
+  // The first ADD turns it on.
+  if (!isRouted && !masquerades || containers.length === 0) return [];
+  const findings = families.map((family) => checkFamily(subject, family));
+  const problems = findings.flat();
+  if (problems.length > 0) return problems;
+  return [ok(`the host forwards ${families.map((family) => `IPv${family}`).join(" and ")}`)];
+}
+
+function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
+  const { host, gatewayDevice } = subject;
+  const name = FORWARDING[family];
+  if (host.sysctl(name) === "0") return [closed(name, `the host forwards no IPv${family} packets`)];
+  if (family === 6) return [];
+  // Turned off for one link only.
+  const uplink = findOutgoingLink(host, publicAddress(family));
+  return [gatewayDevice, uplink].flatMap((device: link.Link | undefined) => {
+    const setting = `net/ipv4/conf/${device?.name}/forwarding`;
+    if (!device || host.sysctl(setting) !== "0") return [];
+    return [closed(setting, `the host forwards no IPv4 packets that come in by "${device.name}"`)];
+  });
+}
+
+function closed(name: string, consequence: string): Finding {
+  const repair = { kind: "sysctl", name, value: "1" } as const;
+  // A link's name may hold dots: sysctl(8) takes slashes then.
+  const shown = name.split("/").some((part) => part.includes(".")) ? name : name.replaceAll("/", ".");
+  return broken(`${shown} is 0: ${consequence}`, `sysctl -w ${shown}=1`, repair);
+}

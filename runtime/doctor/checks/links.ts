@@ -1,0 +1,62 @@
+import * as link from "../../../ffi/route/link.ts";
+import { reattachCommand } from "../reattach.ts";
+import { abbreviate, broken, type Finding, ok } from "../finding.ts";
+import { describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
+
+/** Both ends of each container's link, and the bridge between them. */
+export function checkLinks(subject: Subject): Finding[] {
+  const problems = [...checkBridgeLink(subject), ...subject.containers.flatMap((each) => checkPair(subject, each))];
+  if (problems.length > 0 || subject.containers.length === 0) return problems;
+  return [ok(`links of ${abbreviate(subject.containers.map(describeContainer))} are up on both ends`)];
+}
+
+function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {
+  if (!bridge || containers.length === 0) return [];
+  const name = bridge.bridge;
+  const device = host.links.find((candidate) => candidate.name === name);
+  if (!device) {
+    const mend = "attach the containers again: cni run del, then cni run add";
+    return [broken(`bridge "${name}" is missing, so no container has a neighbour or a gateway`, mend)];
+  }
+  if (link.isUp(device)) return [];
+  return [broken(`bridge "${name}" is down`, `ip link set ${name} up`, { kind: "link-up", link: name })];
+}
+
+function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {
+  const { device, attachment: { netns, ifname } } = container;
+  if (!device?.name) {
+    const what = `interface "${ifname}" is missing in ${netns}`;
+    return [broken(what, reattachCommand(container.attachment))];
+  }
+  const isDown = !link.isUp(device) && !subject.bridge?.disableContainerInterface;
+  const down = isDown
+    ? [broken(`${describeContainer(container)} is down`, `${ipCommand(netns)} link set ${device.name} up`, {
+      kind: "link-up",
+      netns,
+      link: device.name,
+    })]
+    : [];
+  return [...down, ...subject.bridge || device.info?.kind === "veth" ? checkHostVeth(subject, container) : []];
+}
+
+function checkHostVeth({ bridge, host }: Subject, container: ExaminedContainer): Finding[] {
+  const { hostVeth, attachment } = container;
+  if (!hostVeth?.name) {
+    const what = `the host's end of ${describeContainer(container)} is missing`;
+    return [broken(what, reattachCommand(attachment))];
+  }
+  const { name } = hostVeth;
+  const whose = `the host's end of ${describeContainer(container)}`;
+  const problems: Finding[] = [];
+  if (!link.isUp(hostVeth)) {
+    const repair = { kind: "link-up", link: name } as const;
+    problems.push(broken(`"${name}", ${whose}, is down`, `ip link set ${name} up`, repair));
+  }
+  const device = bridge && host.links.find((candidate) => candidate.name === bridge.bridge);
+  if (device && hostVeth.master !== device.index) {
+    const repair = { kind: "bridge-port", link: name, bridge: bridge.bridge } as const;
+    const what = `"${name}", ${whose}, is no port of bridge "${bridge.bridge}"`;
+    problems.push(broken(what, `ip link set ${name} master ${bridge.bridge}`, repair));
+  }
+  return problems;
+}

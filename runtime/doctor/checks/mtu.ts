@@ -1,0 +1,50 @@
+import { broken, type Finding, ok, warning } from "../finding.ts";
+import {
+  describeContainer,
+  type ExaminedContainer,
+  findOutgoingLink,
+  ipCommand,
+  publicAddress,
+  type Subject,
+} from "../subject.ts";
+
+/** The MTU along the way: container, host's end, bridge, uplink. */
+export function checkMtu(subject: Subject): Finding[] {
+  const { containers } = subject;
+  const problems = [...containers.flatMap((each) => checkPairMtu(subject, each)), ...checkUplinkMtu(subject)];
+  if (problems.length > 0 || containers.length === 0) return problems;
+  const mtus = new Set(containers.flatMap(({ device }) => device?.mtu ?? []));
+  return [ok(`MTU ${[...mtus].join(", ")} fits all links on the way`)];
+}
+
+/** A veth pair silently loses packets that are larger than the MTU of the receiving end. */
+function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedContainer): Finding[] {
+  const { device, hostVeth, attachment: { netns } } = container;
+  if (!device?.name || !device.mtu || !hostVeth?.mtu) return [];
+  const bridgeDevice = bridge && host.links.find(({ name }) => name === bridge.bridge);
+  const smaller = [hostVeth, bridgeDevice].find((other) => other?.mtu !== undefined && other.mtu < device.mtu!);
+  const other = smaller ?? (hostVeth.mtu > device.mtu ? hostVeth : undefined);
+  if (!other?.name || !other.mtu) return [];
+  const what = `MTU mismatch: ${describeContainer(container)} has ${device.mtu}, "${other.name}" on the host has ` +
+    `${other.mtu}, so larger packets are lost`;
+  // A plugin may have lowered it: TCP tells the peer, UDP does not.
+  if (!smaller && network.plugins.some(({ type }) => type === "tuning")) return [warning(what)];
+  const mtu = bridge?.mtu || other.mtu;
+  if (device.mtu === mtu) {
+    return [broken(what, `ip link set ${other.name} mtu ${mtu}`, { kind: "mtu", link: other.name, mtu })];
+  }
+  const mend = `${ipCommand(netns)} link set ${device.name} mtu ${mtu}`;
+  return [broken(what, mend, { kind: "mtu", netns, link: device.name, mtu })];
+}
+
+function checkUplinkMtu({ host, isRouted, masquerades, families, containers }: Subject): Finding[] {
+  if (!isRouted && !masquerades) return [];
+  const uplinks = new Set(families.flatMap((family) => findOutgoingLink(host, publicAddress(family)) ?? []));
+  return [...uplinks].flatMap(({ name, mtu = 0 }) => {
+    const larger = containers.find(({ device }) => (device?.mtu ?? 0) > mtu);
+    if (!larger) return [];
+    const what = `${describeContainer(larger)} has MTU ${larger.device!.mtu}, the uplink "${name}" only ${mtu}: ` +
+      `senders outside must get ICMP messages`;
+    return [warning(what, `set "mtu": ${mtu} in the configuration`)];
+  });
+}

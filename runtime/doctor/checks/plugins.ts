@@ -1,0 +1,105 @@
+import { CniError } from "../../../spec/error.ts";
+import { callPlugin, locatePlugin, MissingPluginError } from "../../call_plugin.ts";
+import { broken, type Finding, ok, warning } from "../finding.ts";
+import { describeContainer, type Subject } from "../subject.ts";
+import { pluginNames } from "../../../plugins/registry.ts";
+import { suggestion } from "../../../spec/suggest.ts";
+import { lintFiles } from "../../lint/lint.ts";
+import { reattachCommand } from "../reattach.ts";
+import type { PluginEntry } from "../../../spec/network_config_list.ts";
+
+/** Whether every plugin of the network and its IPAM plugin can be called. */
+export function checkPlugins({ runtime, network }: Subject): Finding[] {
+  const types = network.plugins.flatMap(({ type, ipamType }) => ipamType ? [type, ipamType] : [type]);
+  const found = types.map((type) => {
+    try {
+      const location = locatePlugin(runtime, network, { type } as PluginEntry);
+      return "program" in location
+        ? { type, at: location.program, isShadow: location.shadowsBuiltin }
+        : { type, at: "built in", isShadow: false };
+    } catch (error) {
+      const { message, details } = CniError.from(error);
+      return { type, problem: broken(`plugin "${type}": ${message}`, missingPluginMend(network, type, details)) };
+    }
+  });
+  const problems = found.flatMap(({ problem }) => problem ?? []);
+  const shadows = found.filter(({ isShadow }) => isShadow).map(({ type, at }) =>
+    warning(`"${at}" is called for plugin "${type}", not the built-in plugin`)
+  );
+  if (problems.length + shadows.length > 0) return [...problems, ...shadows];
+  return [ok(`plugins: ${found.map(({ type, at }) => `${type} (${at})`).join(", ")}`)];
+}
+
+function isBuiltin(runtime: Subject["runtime"], network: Subject["network"], plugin: PluginEntry): boolean {
+  try {
+    return "plugin" in locatePlugin(runtime, network, plugin);
+  } catch (error) {
+    // Reported by another check.
+    if (error instanceof MissingPluginError) return false;
+    throw error;
+  }
+}
+
+function missingPluginMend({ source = "the configuration" }: Subject["network"], type: string, details = ""): string {
+  return `correct "type" in ${source}, or install the plugin${suggestion(type, pluginNames())} ${details}`.trimEnd();
+}
+
+/** What `cni lint` finds in the file, and containers that have not got what changed. */
+export function checkConfiguration({ runtime, network, containers }: Subject): Finding[] {
+  const old = containers.filter(({ hasOldConfiguration }) => hasOldConfiguration);
+  return [
+    ...lintSource(runtime, network),
+    ...old.map((container) =>
+      warning(
+        `the configuration has changed since ${describeContainer(container)} was attached`,
+        reattachCommand(container.attachment),
+      )
+    ),
+  ];
+}
+
+/** Without a file, such as for standard input, nothing. Errors are warnings here: containers may run all the same. */
+function lintSource({ pluginDirectories }: Subject["runtime"], { source = "" }: Subject["network"]): Finding[] {
+  if (!source.startsWith("/")) return [];
+  return lintFiles([source], { pluginDirectories }).problems.filter(({ severity }) => severity !== "note")
+    .map(({ line, column, message, suggestion }) =>
+      warning(`${source}:${line}:${column} ${message}`, suggestion ?? `cni lint ${source}`)
+    );
+}
+
+/** Plugins whose links have checks of their own. */
+const EXAMINED_TYPES = ["bridge", "ptp"];
+
+/** What other plugins report of links below them, such as a master that is down. */
+export function checkDiagnoses({ runtime, network, containers }: Subject): Finding[] {
+  return network.plugins.filter(({ type }) => !EXAMINED_TYPES.includes(type)).flatMap((plugin) => {
+    if (!isBuiltin(runtime, network, plugin)) return [];
+    const parameters = containers.length > 0 ? containers.map(({ attachment }) => attachment) : [undefined];
+    const problems = parameters.flatMap((attachment) =>
+      callPlugin(runtime, network, plugin, { command: "DIAGNOSE", ...attachment && { parameters: attachment } })
+        .problems ?? []
+    );
+    return [...new Set(problems)].map((problem) => broken(`plugin "${plugin.type}": ${problem}`, "see what it names"));
+  });
+}
+
+/** What the plugins' CHECK finds: a net below the checks with names. Programs are not run. */
+export function checkByPlugins({ runtime, network, containers }: Subject): Finding[] {
+  return containers.flatMap(({ attachment, state }) => {
+    if (network.disableCheck || !attachment.result) return [];
+    try {
+      for (const plugin of network.plugins) {
+        if (!isBuiltin(runtime, network, plugin)) continue;
+        callPlugin(runtime, network, plugin, {
+          command: "CHECK",
+          parameters: attachment,
+          prevResult: attachment.result,
+        });
+      }
+      return [ok(`CHECK of all built-in plugins succeeds for ${state.netns.path}`)];
+    } catch (error) {
+      const { message, details } = CniError.from(error);
+      return [broken(details ? `${message} (${details})` : message, `cni run restore ${network.name}`)];
+    }
+  });
+}

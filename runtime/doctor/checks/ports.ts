@@ -1,0 +1,125 @@
+import { familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
+import { listFlows } from "../../../ffi/conntrack/conntrack.ts";
+import { type Listener, listListeners } from "../../../ffi/diag/listeners.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { IPPROTO_UDP } from "../../../ffi/sys/uapi.ts";
+import { checkElements } from "../../../plugins/lib/ruleset/elements.ts";
+import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
+import {
+  describeHostPort,
+  familiesOf,
+  hostAddressOf,
+  type PortMapping,
+  PROTOCOLS,
+} from "../../../plugins/portmap/config.ts";
+import { publishedElements } from "../../../plugins/portmap/elements.ts";
+import { describeSocketOwners, findSocketOwners } from "../../../plugins/portmap/socket_owners.ts";
+import { CniError } from "../../../spec/error.ts";
+import { broken, type Finding, ok, warning } from "../finding.ts";
+import { addressesOfFamily, describeContainer, type ExaminedContainer, type Subject } from "../subject.ts";
+import { hasTable, missingRule } from "./ruleset.ts";
+
+/** Published ports: the map element, the listener in the container, and what takes calls away. */
+export function checkPorts(subject: Subject): Finding[] {
+  return subject.containers.flatMap((container) => {
+    const mappings = container.portmap?.mappings ?? [];
+    const problems = [
+      ...hasTable(subject) ? checkMapElements(subject, container) : [],
+      ...mappings.flatMap((mapping) => [
+        ...checkContainerListener(container, mapping),
+        ...checkHostListener(subject, mapping),
+        ...checkFlows(subject, container, mapping),
+      ]),
+    ];
+    if (problems.length > 0 || mappings.length === 0) return problems;
+    return [
+      ok(`${mappings.map(describeHostPort).join(", ")} of ${describeContainer(container)} lead to listening programs`),
+    ];
+  });
+}
+
+/** Without elements for 127.0.0.1: those depend on the routes, which have a check of their own. */
+function checkMapElements(subject: Subject, { portmap, owner, ips }: ExaminedContainer): Finding[] {
+  if (!portmap || portmap.mappings.length === 0) return [];
+  try {
+    const elements = publishedElements(portmap, ips.map(({ address }) => address));
+    checkElements(subject.host.netns.nft, inetTable, owner, elements);
+    return [];
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    return [missingRule(subject, `${error.message.replace("Check failed: ", "")} (${error.details})`)];
+  }
+}
+
+function checkContainerListener(container: ExaminedContainer, mapping: PortMapping): Finding[] {
+  const { containerPort, protocol } = mapping;
+  const listeners = listPortListeners(container.state.netns, mapping, containerPort);
+  // The kernel may lack the module that lists the protocol's sockets.
+  if (!listeners) return [];
+  const where = `${containerPort}/${protocol} in ${container.attachment.netns}`;
+  const wanted = familiesOf(mapping).flatMap((family) => addressesOfFamily(container, family));
+  if (wanted.length === 0) return [];
+  const [first] = wanted;
+  const mend = `have the service listen on 0.0.0.0:${containerPort} or ${formatEndpoint(first!, containerPort)}`;
+  const published = describeHostPort(mapping);
+  if (listeners.length === 0) return [broken(`nothing listens on ${where}, which ${published} leads to`, mend)];
+  const unreached = wanted.filter((ip) => !listeners.some((listener) => takesCallsTo(listener, ip)));
+  if (unreached.length === 0) return [];
+  const addresses = [...new Set(listeners.map(({ address }) => address))].join(", ");
+  if (unreached.length === wanted.length) {
+    return [broken(`the service on ${where} listens on ${addresses} only, so ${published} cannot reach it`, mend)];
+  }
+  return [warning(`the service on ${where} listens on ${addresses}, not on ${unreached.join(", ")}`)];
+}
+
+const formatEndpoint = (ip: Ip, port: number): string => familyOf(ip) === 4 ? `${ip}:${port}` : `[${ip}]:${port}`;
+
+function listPortListeners({ diag }: Netns, { protocol }: PortMapping, port: number): Listener[] | undefined {
+  return ignoreErrors(["ENOENT"], () => listListeners(diag, PROTOCOLS[protocol], port, port));
+}
+
+function takesCallsTo({ address, v6Only }: Listener, ip: Ip): boolean {
+  if (address === ip) return true;
+  return familyOf(ip) === 4 ? address === "0.0.0.0" || (address === "::" && !v6Only) : address === "::";
+}
+
+/** The published port takes its calls; ADD refuses it, but a program may have started later. */
+function checkHostListener({ host, runtime: { findCallerPid } }: Subject, mapping: PortMapping): Finding[] {
+  const hostAddress = hostAddressOf(mapping);
+  const isSame = ({ address }: Listener) =>
+    hostAddress === undefined || address === hostAddress || address === "0.0.0.0" || address === "::";
+  const [listener] = (listPortListeners(host.netns, mapping, mapping.hostPort) ?? []).filter(isSame);
+  if (!listener) return [];
+  const owners = findSocketOwners([listener.inode]).get(listener.inode) ?? [];
+  // Engines reserve published ports by listening on them.
+  if (owners.some(({ pid }) => pid === findCallerPid?.())) return [];
+  const owner = describeSocketOwners(owners, listener.uid);
+  const what = `${owner} listens on ${describeHostPort(mapping)} too: calls go to the container, not to it`;
+  return [warning(what, "stop the program, or publish another port, unless an engine listens to reserve it")];
+}
+
+/** An entry from before the port was published goes on for as long as its peer sends. */
+function checkFlows({ host }: Subject, container: ExaminedContainer, mapping: PortMapping): Finding[] {
+  if (mapping.protocol !== "udp") return [];
+  const { hostPort, containerPort } = mapping;
+  const hostAddress = hostAddressOf(mapping);
+  const hostAddresses = new Set(host.addresses.map(({ address }) => ipOf(address)));
+  return familiesOf(mapping).flatMap((family) => {
+    const [address] = addressesOfFamily(container, family);
+    if (address === undefined) return [];
+    const filter = { family, protocol: IPPROTO_UDP, originalPort: hostPort };
+    const flows = listFlows(host.netns.nft, filter).filter((flow) =>
+      (hostAddress === undefined ? hostAddresses.has(flow.destination) : flow.destination === hostAddress) &&
+      !(flow.replySource === address && flow.replySourcePort === containerPort)
+    );
+    const [flow] = flows;
+    if (!flow) return [];
+    const what = `stale conntrack: ${flows.length === 1 ? "an entry sends" : `${flows.length} entries send`} ` +
+      `${flow.source}:${flow.sourcePort} -> ${flow.destination}:${hostPort}/udp to ${flow.replySource}, ` +
+      `not to ${address}`;
+    const mend = `conntrack -D -f ipv${family} -p udp --orig-port-dst ${hostPort}`;
+    const repair = { kind: "conntrack", family, protocol: IPPROTO_UDP, hostPort, container: address } as const;
+    return [broken(what, mend, repair)];
+  });
+}

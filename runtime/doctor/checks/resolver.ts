@@ -1,0 +1,21 @@
+import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
+import { readText } from "../../../ffi/sys/file.ts";
+import { findStat } from "../../../ffi/sys/stat.ts";
+import { type Finding, warning } from "../finding.ts";
+import type { Subject } from "../subject.ts";
+
+const RESOLV_CONF = "resolv.conf";
+
+/** Programs in a named namespace read the host's resolv.conf, but do not reach the host's loopback addresses. */
+export function checkResolver({ containers }: Subject): Finding[] {
+  const text = ignoreSystemErrors(() => readText(`/etc/${RESOLV_CONF}`)) ?? "";
+  const servers = [...text.matchAll(/^\s*nameserver\s+(\S+)/gm)].map(([, server = ""]) => server);
+  if (servers.length === 0 || !servers.every((server) => /^(127\.|::1$)/.test(server))) return [];
+  return containers.flatMap(({ attachment: { netns } }) => {
+    const [, name] = /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
+    const path = `/etc/netns/${name}/${RESOLV_CONF}`;
+    if (name === undefined || findStat(path)) return [];
+    const what = `/etc/${RESOLV_CONF} names ${servers.join(", ")}, which programs in ${netns} do not reach`;
+    return [warning(what, `write "nameserver ADDRESS" to ${path}`)];
+  });
+}

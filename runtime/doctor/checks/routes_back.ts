@@ -1,0 +1,125 @@
+import {
+  type Cidr,
+  containsIp,
+  familyOf,
+  hostPrefix,
+  type Ip,
+  ipOf,
+  networksOverlap,
+  prefixLengthOf,
+} from "../../../ffi/address.ts";
+import * as link from "../../../ffi/route/link.ts";
+import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
+import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
+import { broken, type Finding, ok, warning } from "../finding.ts";
+import {
+  describeContainer,
+  type ExaminedContainer,
+  findOutgoingLink,
+  hasAddress,
+  publicAddress,
+  type Subject,
+} from "../subject.ts";
+
+/** The host's routes to the containers and outside. */
+export function checkRoutesBack(subject: Subject): Finding[] {
+  if (!subject.isRouted) return checkUplink(subject);
+  const foreign = listForeignRoutes(subject);
+  const problems = [
+    ...foreign.flatMap((found) => describeForeignRoute(subject, found)),
+    ...subject.containers.flatMap((each) => checkRouteBack(subject, each, foreign)),
+  ];
+  const result = [...problems, ...checkUplink(subject)];
+  return result.length > 0 ? result : [ok("the host's routes lead to the containers, and outside")];
+}
+
+interface ForeignRoute {
+  readonly subnet: Cidr;
+  readonly dst: Cidr;
+  readonly device: link.Link;
+}
+
+/** Shorter prefixes replace a default route: `0.0.0.0/1` of a VPN, `2000::/3`. */
+const MIN_PREFIX_LENGTH = 8;
+
+function listForeignRoutes(subject: Subject): ForeignRoute[] {
+  const { host, subnets } = subject;
+  return subnets.flatMap((subnet) =>
+    host.routes.flatMap(({ dst, oif, table }) => {
+      const isNear = table === RT_TABLE_MAIN && prefixLengthOf(dst) >= MIN_PREFIX_LENGTH;
+      if (!isNear || familyOf(dst) !== familyOf(subnet) || !networksOverlap(dst, subnet)) return [];
+      const device = host.links.find(({ index }) => index === oif);
+      return device && !isOwnLink(subject, device) ? [{ subnet, dst, device }] : [];
+    })
+  );
+}
+
+function isOwnLink({ bridge, gatewayDevice, network }: Subject, { name, index, alias }: link.Link): boolean {
+  return name === bridge?.bridge || index === gatewayDevice?.index || parseAlias(alias)?.network === network.name;
+}
+
+function describeForeignRoute({ network, containers }: Subject, { subnet, dst, device }: ForeignRoute): Finding[] {
+  const mend = `choose another subnet in ${network.source ?? "the configuration"}, or remove the route: ` +
+    `ip route del ${dst} dev ${device.name}`;
+  const { name } = device;
+  if (dst === subnet) return [broken(`subnet ${subnet} is also that of "${name}", to which the host routes it`, mend)];
+  if (prefixLengthOf(dst) < prefixLengthOf(subnet)) {
+    return [warning(`subnet ${subnet} is part of ${dst}, which the host routes to "${name}"`, mend)];
+  }
+  const isUsed = containers.some(({ ips }) =>
+    ips.some(({ address }) => familyOf(address) === familyOf(dst) && containsIp(dst, ipOf(address)))
+  );
+  return isUsed ? [] : [warning(`the host routes ${dst} of subnet ${subnet} to "${name}"`, mend)];
+}
+
+function checkRouteBack(subject: Subject, container: ExaminedContainer, foreign: readonly ForeignRoute[]): Finding[] {
+  const { host, bridge, gatewayDevice } = subject;
+  const device = bridge ? gatewayDevice : container.hostVeth;
+  // A VRF has its own table. A link that is down has no routes, which is reported elsewhere.
+  if (!device || !link.isUp(device) || device.master !== undefined) return [];
+  return container.ips.flatMap(({ address, gateway }) => {
+    const isSubnetForeign = foreign.some(({ dst, subnet }) => dst === subnet && familyOf(dst) === familyOf(address));
+    if (isSubnetForeign || !gateway || !hasAddress(host, device, gateway)) return [];
+    const outgoing = findOutgoingLink(host, ipOf(address));
+    return outgoing?.index === device.index
+      ? []
+      : [describeRouteBack(subject, container, ipOf(address), device, outgoing)];
+  });
+}
+
+function describeRouteBack(
+  { host }: Subject,
+  container: ExaminedContainer,
+  ip: Ip,
+  device: link.Link,
+  outgoing: link.Link | undefined,
+): Finding {
+  const leads = outgoing ? `leads to "${outgoing.name}", not to "${device.name}"` : "is missing";
+  const mend = `ip route replace ${hostPrefix(ip)} dev ${device.name}`;
+  const strict = familyOf(ip) === 4 ? findStrictRpFilter(host.sysctl, device) : undefined;
+  if (!strict) return broken(`the host's route to ${ip} of ${describeContainer(container)} ${leads}`, mend);
+  const what = `${strict} is 1 (strict), and the host's route to ${ip} of ${describeContainer(container)} ${leads}: ` +
+    `all its packets are dropped`;
+  return broken(what, mend);
+}
+
+/** The kernel uses the larger of both values; 1 is strict, 2 loose. */
+function findStrictRpFilter(sysctl: Subject["host"]["sysctl"], { name }: link.Link): string | undefined {
+  const [all, own] = ["all", name].map((key) => sysctl(`net/ipv4/conf/${key}/rp_filter`));
+  if (all === "2" || own === "2") return undefined;
+  if (own === "1") return `net.ipv4.conf.${name}.rp_filter`;
+  return all === "1" ? "net.ipv4.conf.all.rp_filter" : undefined;
+}
+
+/** Many hosts have only one family, some have no uplink at all. */
+function checkUplink({ masquerades, host, families, gatewayDevice }: Subject): Finding[] {
+  if (!masquerades || families.length === 0 || gatewayDevice?.master !== undefined) return [];
+  if (families.some((family) => findOutgoingLink(host, publicAddress(family)))) return [];
+  const names = families.map((family) => `IPv${family}`).join(" or ");
+  return [
+    warning(
+      `the host has no ${names} default route, so containers reach only its own networks`,
+      "ip route add default via ROUTER",
+    ),
+  ];
+}

@@ -1,0 +1,55 @@
+import { findTable } from "../../../ffi/nft/objects.ts";
+import { lives } from "../../../plugins/lib/links/address_claim.ts";
+import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
+import { checkMasquerade } from "../../../plugins/lib/ruleset/masquerade.ts";
+import { listMissingRules } from "../../../plugins/lib/ruleset/table.ts";
+import { CniError } from "../../../spec/error.ts";
+import { broken, type Finding, ok } from "../finding.ts";
+import type { ExaminedContainer, Subject } from "../subject.ts";
+
+/** The table `inet cni` and its masquerading. Ports have a check of their own. */
+export function checkRuleset(subject: Subject): Finding[] {
+  const { containers, masquerades } = subject;
+  if (!containers.some((container) => needsRules(subject, container))) return [];
+  const problems = checkTable(subject);
+  if (problems.length > 0) return problems;
+  if (!masquerades) return [ok('table "inet cni" is whole')];
+  const missing = containers.flatMap((container) => checkMasqueraded(subject, container));
+  return missing.length > 0 ? missing : [ok('table "inet cni" is whole, and masquerades the containers')];
+}
+
+/** What a restore puts back. */
+export function missingRule({ network }: Subject, what: string): Finding {
+  return broken(what, `cni run restore ${network.name}`, { kind: "restore", network: network.name });
+}
+
+export function hasTable({ host }: Subject): boolean {
+  return findTable(host.netns.nft, inetTable) !== undefined;
+}
+
+function needsRules({ masquerades, hasFirewall }: Subject, { portmap }: ExaminedContainer): boolean {
+  return masquerades || hasFirewall || (portmap?.mappings.length ?? 0) > 0;
+}
+
+function checkTable(subject: Subject): Finding[] {
+  if (!hasTable(subject)) {
+    const lost = "masquerading, published ports and accept rules are lost";
+    return [missingRule(subject, `rules flushed: table "inet cni" is missing, so ${lost}`)];
+  }
+  return listMissingRules(subject.host.netns.nft, inetTable).map(({ chain }) =>
+    missingRule(subject, `rules are missing in chain "${chain}" of table "inet cni"`)
+  );
+}
+
+function checkMasqueraded(subject: Subject, { owner, ips }: ExaminedContainer): Finding[] {
+  const { netns } = subject.host;
+  return ips.flatMap(({ address }) => {
+    try {
+      checkMasquerade(netns.nft, owner, [address], lives(netns));
+      return [];
+    } catch (error) {
+      if (!(error instanceof CniError)) throw error;
+      return [missingRule(subject, `no masquerade of ${address}: ${error.message}`)];
+    }
+  });
+}

@@ -1,0 +1,116 @@
+import { SystemError } from "../../ffi/sys/error.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import { suggestion } from "../../spec/suggest.ts";
+import { listAttachments } from "../attachments.ts";
+import type { RuntimeContext } from "../context.ts";
+import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
+import { type CheckFinding, examineNetwork, type ExamineOptions, isBroken, type NetworkDiagnosis } from "./examine.ts";
+import { broken } from "./finding.ts";
+import type { UnusableFile } from "./networks_to_examine.ts";
+import { applyRepair } from "./repair.ts";
+import { isSameNetns } from "./subject.ts";
+
+/** What `cni doctor --json` prints. */
+export interface DoctorReport {
+  readonly broken: number;
+  readonly warnings: number;
+  readonly networks: readonly NetworkDiagnosis[];
+}
+
+/**
+ * Call it with all plugins and their docs loaded.
+ *
+ * @throws {CniError} if nothing of the network is attached there
+ */
+export function runDoctor(
+  options: RuntimeOptions,
+  networks: readonly (NetworkConfigList | UnusableFile)[],
+  examineOptions: ExamineOptions = {},
+): DoctorReport {
+  const { netnsPath } = examineOptions;
+  return withRuntimeContext(options, (runtime) => {
+    const diagnoses = networks.map((network) => {
+      if (!("name" in network)) return describeUnusableFile(network);
+      if (netnsPath !== undefined) requireAttached(runtime, network, netnsPath);
+      return examineNetwork(runtime, network, examineOptions);
+    });
+    const findings = diagnoses.flatMap((diagnosis) => diagnosis.findings);
+    return {
+      broken: findings.filter(isBroken).length,
+      warnings: findings.filter(({ severity }) => severity === "warning").length,
+      networks: diagnoses,
+    };
+  });
+}
+
+function describeUnusableFile({ source, problem }: UnusableFile): NetworkDiagnosis {
+  return {
+    network: "",
+    source,
+    containers: [],
+    findings: [{ check: "configuration", ...broken(problem, `correct ${source}, or move it elsewhere`) }],
+  };
+}
+
+function requireAttached(
+  { cacheDirectory, hostContext, log }: RuntimeContext,
+  { name }: NetworkConfigList,
+  netnsPath: string,
+): void {
+  const attachments = listAttachments(cacheDirectory, hostContext, name, log);
+  const paths = [...new Set(attachments.flatMap(({ netns }) => netns ?? []))];
+  if (paths.some((path) => isSameNetns(path, netnsPath))) return;
+  const details = paths.length === 0
+    ? `nothing is attached to it: cni run add ${name} ${netnsPath}`
+    : `attached are ${paths.map((path) => `"${path}"`).join(", ")}`;
+  const message = `Namespace "${netnsPath}" is not attached to network "${name}"${suggestion(netnsPath, paths)}`;
+  throw new CniError(Code.UnknownContainer, message, { details });
+}
+
+/** What `cni doctor --fix` did of one finding. */
+export interface RepairOutcome {
+  readonly finding: CheckFinding;
+  readonly outcome: "done" | "declined" | "failed";
+  readonly reason?: string;
+}
+
+/**
+ * Does what findings offer, and looks again: some changes make others possible.
+ *
+ * @param examine gives the present state
+ * @param confirm asked before each change
+ */
+export function repairAll(
+  options: RuntimeOptions,
+  examine: () => DoctorReport,
+  confirm: (finding: CheckFinding) => boolean,
+): { readonly report: DoctorReport; readonly outcomes: readonly RepairOutcome[] } {
+  const outcomes = new Map<string, RepairOutcome>();
+  for (;;) {
+    const report = examine();
+    const findings = report.networks.flatMap((diagnosis) => diagnosis.findings)
+      .filter(({ repair }) => repair && !outcomes.has(JSON.stringify(repair)));
+    if (findings.length === 0) return { report, outcomes: [...outcomes.values()] };
+    for (const finding of findings) {
+      const key = JSON.stringify(finding.repair);
+      if (!outcomes.has(key)) outcomes.set(key, repairFinding(options, finding, confirm));
+    }
+  }
+}
+
+function repairFinding(
+  options: RuntimeOptions,
+  finding: CheckFinding,
+  confirm: (finding: CheckFinding) => boolean,
+): RepairOutcome {
+  const { repair } = finding;
+  if (!repair || !confirm(finding)) return { finding, outcome: "declined" };
+  try {
+    withRuntimeContext(options, (runtime) => applyRepair(runtime, repair));
+    return { finding, outcome: "done" };
+  } catch (error) {
+    if (!(error instanceof SystemError || error instanceof CniError)) throw error;
+    return { finding, outcome: "failed", reason: error.message };
+  }
+}

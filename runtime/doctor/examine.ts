@@ -1,0 +1,132 @@
+/** Finds out why traffic of a network does not flow: first by looking, then by trying. */
+import { SystemError } from "../../ffi/sys/error.ts";
+import { CniError, ConfigError } from "../../spec/error.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import type { RuntimeContext } from "../context.ts";
+import { checkAddresses } from "./checks/addresses.ts";
+import { checkHostForwarding } from "./checks/forwarding.ts";
+import { checkForwardChains } from "./checks/forward_chains.ts";
+import { checkLeakedState } from "./checks/leaked_state.ts";
+import { checkLimits } from "./checks/limits.ts";
+import { checkLinks } from "./checks/links.ts";
+import { checkMtu } from "./checks/mtu.ts";
+import { checkByPlugins, checkConfiguration, checkDiagnoses, checkPlugins } from "./checks/plugins.ts";
+import { checkPorts } from "./checks/ports.ts";
+import { checkResolver } from "./checks/resolver.ts";
+import { checkContainerRoutes } from "./checks/routes.ts";
+import { checkRoutesBack } from "./checks/routes_back.ts";
+import { checkRuleset } from "./checks/ruleset.ts";
+import { tryDuplicates, tryGateways, tryNeighbour, tryPorts, tryUplinkGateway } from "./checks/tries.ts";
+import { broken, type Finding, warning } from "./finding.ts";
+import { lookUpSubject, type Subject } from "./subject.ts";
+
+/** A finding, with the name of its check. */
+export interface CheckFinding extends Finding {
+  /** `forwarding` */
+  readonly check: string;
+}
+
+/** What was found of one network. */
+export interface NetworkDiagnosis {
+  readonly network: string;
+  /** Path of its configuration; absent for standard input. */
+  readonly source?: string;
+  /** The namespaces of the examined containers. */
+  readonly containers: readonly string[];
+  readonly findings: readonly CheckFinding[];
+}
+
+type Check = readonly [name: string, run: (subject: Subject) => readonly Finding[]];
+
+const LOOKS: readonly Check[] = [
+  ["plugins", checkPlugins],
+  ["configuration", checkConfiguration],
+  ["links", checkLinks],
+  ["mtu", checkMtu],
+  ["addresses", checkAddresses],
+  ["container routes", checkContainerRoutes],
+  ["host routes", checkRoutesBack],
+  ["forwarding", checkHostForwarding],
+  ["ruleset", checkRuleset],
+  ["forward chains", checkForwardChains],
+  ["ports", checkPorts],
+  ["diagnoses", checkDiagnoses],
+  ["resolver", checkResolver],
+  ["limits", checkLimits],
+  ["leaked state", checkLeakedState],
+];
+
+/** Last, since its messages name no cause. */
+const CHECK_OF_PLUGINS: Check = ["CHECK", checkByPlugins];
+
+/** Only where looking found nothing: else they would report the consequences. */
+const TRIES: readonly Check[] = [
+  ["gateway", tryGateways],
+  ["duplicates on the wire", tryDuplicates],
+  ["neighbour", tryNeighbour],
+  ["uplink gateway", tryUplinkGateway],
+  ["published ports", tryPorts],
+];
+
+export interface ExamineOptions {
+  /** Limits it to the containers in this namespace. */
+  readonly netnsPath?: string | undefined;
+  /** Sends no packets. */
+  readonly looksOnly?: boolean;
+}
+
+/** Call it with all plugins loaded. */
+export function examineNetwork(
+  runtime: RuntimeContext,
+  network: NetworkConfigList,
+  { netnsPath, looksOnly = false }: ExamineOptions = {},
+): NetworkDiagnosis {
+  using resources = new DisposableStack();
+  const subject = tryLookUp(runtime, network, netnsPath, resources);
+  const isUsable = "host" in subject;
+  const findings = isUsable ? runChecks(subject, LOOKS) : [subject];
+  const stages = isUsable ? [[CHECK_OF_PLUGINS], ...looksOnly ? [] : [TRIES]] : [];
+  for (const stage of stages) if (!findings.some(isBroken)) findings.push(...runChecks(subject as Subject, stage));
+  return {
+    network: network.name,
+    ...network.source !== undefined && { source: network.source },
+    containers: isUsable ? subject.containers.map(({ attachment }) => attachment.netns) : [],
+    findings,
+  };
+}
+
+export function isBroken({ severity }: Pick<Finding, "severity">): boolean {
+  return severity === "broken";
+}
+
+function tryLookUp(
+  runtime: RuntimeContext,
+  network: NetworkConfigList,
+  netnsPath: string | undefined,
+  resources: DisposableStack,
+): Subject | CheckFinding {
+  try {
+    return lookUpSubject(runtime, network, netnsPath, resources);
+  } catch (error) {
+    if (!(error instanceof ConfigError || error instanceof CniError)) throw error;
+    const what = `the configuration cannot be used: ${error.message}`;
+    return {
+      check: "configuration",
+      ...broken(what, network.source === undefined ? "correct it" : `correct ${network.source}`),
+    };
+  }
+}
+
+function runChecks(subject: Subject, checks: readonly Check[]): CheckFinding[] {
+  return checks.flatMap(([check, run]) => runCheck(subject, run).map((finding) => ({ check, ...finding })));
+}
+
+/** One check that the kernel refuses stops no other. */
+function runCheck(subject: Subject, run: Check[1]): readonly Finding[] {
+  try {
+    return run(subject);
+  } catch (error) {
+    if (!(error instanceof SystemError || error instanceof CniError)) throw error;
+    return [warning(`this check was not possible: ${error.message}`)];
+  }
+}

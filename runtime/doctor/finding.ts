@@ -1,0 +1,53 @@
+import type { Cidr, Ip } from "../../ffi/address.ts";
+
+/** `broken`: the configuration asks for it and does not get it. `warning`: worth knowing. */
+export type FindingSeverity = "ok" | "broken" | "warning";
+
+/** What one check saw. */
+export interface Finding {
+  readonly severity: FindingSeverity;
+  /** In words, with names: `net.ipv4.ip_forward is 0`. */
+  readonly what: string;
+  /** What mends it: a command, or a change of the configuration. */
+  readonly mend?: string;
+  /** Present if `cni doctor --fix` can do it. */
+  readonly repair?: Repair;
+}
+
+/** A harmless change. `netns` is the path of a container's namespace; without it, the host's is meant. */
+export type Repair =
+  | { readonly kind: "sysctl"; readonly name: string; readonly value: string }
+  | { readonly kind: "link-up"; readonly netns?: string; readonly link: string }
+  | { readonly kind: "bridge-port"; readonly link: string; readonly bridge: string }
+  | { readonly kind: "mtu"; readonly netns?: string; readonly link: string; readonly mtu: number }
+  | { readonly kind: "address"; readonly netns?: string; readonly link: string; readonly address: Cidr }
+  | { readonly kind: "route"; readonly netns: string; readonly link: string; readonly dst: Cidr; readonly gateway?: Ip }
+  | { readonly kind: "restore"; readonly network: string }
+  | {
+    readonly kind: "conntrack";
+    readonly family: 4 | 6;
+    readonly protocol: number;
+    readonly hostPort: number;
+    /** Entries that lead to it stay. */
+    readonly container: Ip;
+  };
+
+export function ok(what: string): Finding {
+  return { severity: "ok", what };
+}
+
+export function broken(what: string, mend: string, repair?: Repair): Finding {
+  return { severity: "broken", what, mend, ...repair && { repair } };
+}
+
+export function warning(what: string, mend?: string, repair?: Repair): Finding {
+  return { severity: "warning", what, ...mend !== undefined && { mend }, ...repair && { repair } };
+}
+
+const MAX_LISTED = 4;
+
+/** `a, b, c, d and 96 more` */
+export function abbreviate(items: readonly string[]): string {
+  const listed = items.slice(0, MAX_LISTED).join(", ");
+  return items.length > MAX_LISTED ? `${listed} and ${items.length - MAX_LISTED} more` : listed;
+}

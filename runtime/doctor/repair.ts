@@ -1,0 +1,50 @@
+import { deleteFlows } from "../../ffi/conntrack/conntrack.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { executeAll } from "../../ffi/netlink/socket.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import * as route from "../../ffi/route/route.ts";
+import { ensureSysctl } from "../../ffi/sysctl.ts";
+import type { RuntimeContext } from "../context.ts";
+import { restoreAttachments } from "../restore.ts";
+import type { Repair } from "./finding.ts";
+
+/** Call it with all plugins loaded. @throws {SystemError} */
+export function applyRepair(runtime: RuntimeContext, repair: Repair): void {
+  const { host, openNetns } = runtime.hostContext;
+  if (repair.kind === "restore") return void restoreAttachments(runtime, repair.network);
+  if (!("netns" in repair) || repair.netns === undefined) return changeNamespace(host, repair);
+  using netns = openNetns(repair.netns);
+  changeNamespace(netns, repair);
+}
+
+function changeNamespace(netns: Netns, repair: Exclude<Repair, { kind: "restore" }>): void {
+  const nl = netns.route;
+  switch (repair.kind) {
+    case "sysctl":
+      return netns.run<void>(() => ensureSysctl(repair.name, repair.value));
+    case "link-up":
+      return link.setUp(nl, link.get(nl, repair.link).index);
+    case "bridge-port":
+      return link.set(nl, repair.link, { master: link.get(nl, repair.bridge).index });
+    case "mtu":
+      return link.set(nl, repair.link, { mtu: repair.mtu });
+    case "address":
+      // A container that lost it has used it before, so nobody else is asked for it.
+      return void executeAll(nl, [
+        address.addRequest(link.get(nl, repair.link).index, repair.address, { noDad: true }),
+      ]);
+    case "route": {
+      const { dst, gateway } = repair;
+      const { index } = link.get(nl, repair.link);
+      return void executeAll(nl, [
+        route.replaceRequest({ dst, oif: index, ...gateway !== undefined && { gateway } }),
+      ]);
+    }
+    case "conntrack": {
+      const { family, protocol, hostPort, container } = repair;
+      const filter = { family, protocol, originalPort: hostPort };
+      return void deleteFlows(netns.nft, filter, ({ replySource }) => replySource !== container);
+    }
+  }
+}

@@ -1,0 +1,232 @@
+/** What all checks of a network get, looked up once. */
+import { type Cidr, familyOf, type Ip, ipOf, parseIp } from "../../ffi/address.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { type Netns, NetnsError } from "../../ffi/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import * as route from "../../ffi/route/route.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
+import { findSysctl } from "../../ffi/sysctl.ts";
+import { type BridgeConfig, isGateway, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
+import { parsePortmapConfig, type PortmapConfig } from "../../plugins/portmap/config.ts";
+import { ipsOf } from "../../plugins/lib/links/configure_interface.ts";
+import { configuredSubnets, distinctFamilies } from "../../plugins/lib/links/reachability.ts";
+import type { Owner } from "../../plugins/lib/protocol/owner.ts";
+import { findPlugin } from "../../plugins/registry.ts";
+import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
+import type { IpConfig } from "../../spec/result.ts";
+import { listAttachments, type NetworkAttachment } from "../attachments.ts";
+import { findEntry } from "../cache.ts";
+import type { RuntimeContext } from "../context.ts";
+
+/** The state of a namespace. */
+export interface NetnsSnapshot {
+  readonly netns: Netns;
+  readonly links: readonly link.Link[];
+  readonly addresses: readonly address.InterfaceAddress[];
+  /** Of all tables but `local`. */
+  readonly routes: readonly route.UnicastRoute[];
+  /** `undefined` if the kernel lacks it. */
+  sysctl(name: string): string | undefined;
+}
+
+/** An attached container whose namespace can be opened. */
+export interface ExaminedContainer {
+  readonly attachment: NetworkAttachment & { readonly netns: string };
+  readonly owner: Owner;
+  readonly state: NetnsSnapshot;
+  /** Its interface. */
+  readonly device: link.Link | undefined;
+  /** The other end of its veth pair. */
+  readonly hostVeth: link.Link | undefined;
+  /** Of its interface, by the ADD's result. */
+  readonly ips: readonly IpConfig[];
+  readonly portmap: PortmapConfig | undefined;
+  /** The configuration has changed since its ADD. */
+  readonly hasOldConfiguration: boolean;
+}
+
+/** A network with its containers. */
+export interface Subject {
+  readonly runtime: RuntimeContext;
+  readonly network: NetworkConfigList;
+  readonly host: NetnsSnapshot;
+  /** In the cache: all, or those in the namespace that was asked for. */
+  readonly attachments: readonly NetworkAttachment[];
+  /** The namespace that was asked for. */
+  readonly netnsPath: string | undefined;
+  /** Of `attachments`. */
+  readonly containers: readonly ExaminedContainer[];
+  /** All of the network. */
+  readonly neighbours: readonly ExaminedContainer[];
+  /** The configuration of the bridge plugin. */
+  readonly bridge: BridgeConfig | undefined;
+  /** The link with the containers' gateway addresses: the bridge or a VLAN of it. */
+  readonly gatewayDevice: link.Link | undefined;
+  /** Whether the host forwards the containers' packets. */
+  readonly isRouted: boolean;
+  readonly masquerades: boolean;
+  readonly hasFirewall: boolean;
+  readonly subnets: readonly Cidr[];
+  readonly families: readonly (4 | 6)[];
+}
+
+/** Call it with all plugins loaded. @param netnsPath limits it to the containers in this namespace */
+export function lookUpSubject(
+  runtime: RuntimeContext,
+  network: NetworkConfigList,
+  netnsPath: string | undefined,
+  resources: DisposableStack,
+): Subject {
+  const host = takeNetnsSnapshot(runtime.hostContext.host);
+  const allAttachments = listAttachments(runtime.cacheDirectory, runtime.hostContext, network.name, runtime.log);
+  const neighbours = allAttachments.flatMap((attachment) =>
+    examineContainer(runtime, network, attachment, host, resources) ?? []
+  );
+  const isWanted = ({ netns = "" }: NetworkAttachment) => netnsPath === undefined || isSameNetns(netns, netnsPath);
+  const containers = neighbours.filter(({ attachment }) => isWanted(attachment));
+  const bridge = parseEntry<BridgeConfig>(network, "bridge");
+  const ptp = parseEntry<{ readonly ipMasq: boolean }>(network, "ptp");
+  const gatewayName = bridge && (needsVlanGateway(bridge) ? vlanGatewayName(bridge) : bridge.bridge);
+  const subnets = [...new Set(network.plugins.flatMap(({ raw }) => configuredSubnets(raw)))];
+  const addresses = containers.flatMap(({ ips }) => ips.map((ip) => ip.address));
+  return {
+    runtime,
+    network,
+    host,
+    attachments: allAttachments.filter(isWanted),
+    netnsPath,
+    containers,
+    neighbours,
+    bridge,
+    gatewayDevice: host.links.find(({ name }) => name === gatewayName),
+    isRouted: (bridge !== undefined && isGateway(bridge)) || ptp !== undefined,
+    masquerades: (bridge ?? ptp)?.ipMasq === true,
+    hasFirewall: network.plugins.some(({ type }) => type === "firewall"),
+    subnets,
+    families: distinctFamilies([...subnets, ...addresses]),
+  };
+}
+
+export function takeNetnsSnapshot(netns: Netns): NetnsSnapshot {
+  return {
+    netns,
+    links: link.list(netns.route),
+    addresses: address.list(netns.route),
+    routes: [AF_INET, AF_INET6].flatMap((family) => route.list(netns.route, family)),
+    sysctl: (name) => netns.run(() => findSysctl(name)),
+  };
+}
+
+function examineContainer(
+  runtime: RuntimeContext,
+  network: NetworkConfigList,
+  attachment: NetworkAttachment,
+  host: NetnsSnapshot,
+  resources: DisposableStack,
+): ExaminedContainer | undefined {
+  const { netns: path, state: attachmentState, ifname, containerId, result } = attachment;
+  if (!path || !result || attachmentState === "gone") return undefined;
+  try {
+    const state = takeNetnsSnapshot(resources.use(runtime.hostContext.openNetns(path)));
+    const device = findDevice(state, attachment);
+    const peer = device?.info?.kind === "veth" ? host.links.find(({ index }) => index === device.linkIndex) : undefined;
+    return {
+      attachment: { ...attachment, netns: path },
+      owner: { network: network.name, containerId, ifname },
+      state,
+      device,
+      hostVeth: peer?.info?.kind === "veth" && peer.linkIndex === device?.index ? peer : undefined,
+      ips: ipsOf(result, ifname),
+      portmap: findPortmapConfig(network, attachment),
+      hasOldConfiguration: isOldConfiguration(runtime, network, attachment),
+    };
+  } catch (error) {
+    if (!(error instanceof NetnsError)) throw error;
+    runtime.log(error.message);
+    return undefined;
+  }
+}
+
+function isOldConfiguration(
+  { cacheDirectory }: RuntimeContext,
+  { text }: NetworkConfigList,
+  attachment: NetworkAttachment,
+): boolean {
+  const { config = "" } = findEntry(cacheDirectory, attachment) ?? {};
+  // Results of older programs hold no configuration.
+  return config !== "" && config !== text;
+}
+
+/** `/var/run` is a link to `/run`. */
+export function isSameNetns(path: string, other: string): boolean {
+  const identity = path === other ? undefined : findStat(path)?.identity;
+  return path === other || (identity !== undefined && identity === findStat(other)?.identity);
+}
+
+/** Containers rename interfaces, but keep the hardware address. */
+function findDevice({ links }: NetnsSnapshot, { ifname, result }: NetworkAttachment): link.Link | undefined {
+  const reported = result?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox);
+  return links.find(({ name }) => name === ifname) ??
+    links.find(({ mac }) => mac !== undefined && mac === reported?.mac?.toLowerCase());
+}
+
+/** The keys of a built-in plugin; `undefined` if the network does not use it. */
+function parseEntry<C>(network: NetworkConfigList, type: string): C | undefined {
+  const entry = network.plugins.find((candidate) => candidate.type === type);
+  return entry && findPlugin(type)?.config.parse(deriveConfig(network, entry, undefined).raw) as C;
+}
+
+export function deriveConfig(
+  network: NetworkConfigList,
+  entry: PluginEntry,
+  attachment: Pick<NetworkAttachment, "capabilityArgs"> | undefined,
+) {
+  const { capabilityArgs } = attachment ?? {};
+  return derivePluginConfig(network, entry, { command: "ADD", ...capabilityArgs && { capabilityArgs } });
+}
+
+function findPortmapConfig(network: NetworkConfigList, attachment: NetworkAttachment): PortmapConfig | undefined {
+  const entry = network.plugins.find(({ type }) => type === "portmap");
+  return entry && parsePortmapConfig(deriveConfig(network, entry, attachment).raw);
+}
+
+/** a.root-servers.net; nothing is sent. */
+const PUBLIC_ADDRESSES = { 4: parseIp("198.41.0.4"), 6: parseIp("2001:503:ba3e::2:30") };
+
+/** The address that stands for everything outside. */
+export const publicAddress = (family: 4 | 6): Ip => PUBLIC_ADDRESSES[family];
+
+/** The link by which the host sends packets to `destination`. */
+export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: Ip): link.Link | undefined {
+  try {
+    const { oif } = route.outgoingRoute(netns.route, destination);
+    return links.find(({ index }) => index === oif);
+  } catch (error) {
+    // Unreachable, prohibited or blackhole.
+    if (error instanceof NetlinkError) return undefined;
+    throw error;
+  }
+}
+
+/** `"eth0" of /run/netns/web` */
+export function describeContainer({ attachment: { ifname, netns } }: ExaminedContainer): string {
+  return `"${ifname}" of ${netns}`;
+}
+
+/** `ip`, as it is called for a container's namespace. */
+export function ipCommand(netns: string): string {
+  const [, name] = /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
+  return name === undefined ? `nsenter --net=${netns} ip` : `ip -n ${name}`;
+}
+
+export function hasAddress({ addresses }: NetnsSnapshot, device: link.Link, wanted: Cidr | Ip): boolean {
+  return addresses.some((found) =>
+    found.index === device.index && (found.address === wanted || ipOf(found.address) === wanted)
+  );
+}
+
+export function addressesOfFamily(container: ExaminedContainer, family: 4 | 6): Ip[] {
+  return container.ips.map((ip) => ipOf(ip.address)).filter((ip) => familyOf(ip) === family);
+}
