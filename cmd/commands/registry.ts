@@ -6,6 +6,7 @@ export const CNI: CommandGroup = {
   commands: {
     run: () => import("./run.ts"),
     lint: () => import("./lint.ts"),
+    doctor: () => import("./doctor.ts"),
     netns: () => import("./netns.ts"),
     network: () => import("./network.ts"),
     show: () => import("./show.ts"),

@@ -1,0 +1,87 @@
+import { replaceFile } from "../../ffi/sys/atomic_file.ts";
+import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
+import type { CheckFinding } from "../../runtime/doctor/examine.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
+import { NETNS_ARGUMENT } from "../arguments/attachment.ts";
+import { absolutePath, netnsPath } from "../arguments/path.ts";
+import {
+  confDirectory,
+  JSON_OPTION,
+  loadRequested,
+  NETWORK_ARGUMENT,
+  RUNTIME_OPTIONS,
+  runtimeOptions,
+} from "../arguments/runtime.ts";
+import type { Command } from "../command.ts";
+import { loadDocumentedBuiltins } from "../documented_builtins.ts";
+import { UsageError } from "../options.ts";
+import { confirm } from "../output/confirm.ts";
+import { formatDoctorReport, formatRepairOutcome } from "../output/findings.ts";
+import { openScreen } from "../output/screen.ts";
+import { programVersion } from "../version.ts";
+
+const FIX = "fix";
+const YES = "yes";
+const BUNDLE = "bundle";
+const LOOK_ONLY = "look-only";
+
+const doctor: Command = {
+  name: "doctor",
+  summary: "find out why traffic of containers does not flow",
+  description: `Looks at links, addresses, routes, kernel parameters, rules, ports and what is left behind; then, if all
+is well so far, tries connections. A line with ✗ names what the configuration asks for and does not get; then the exit
+status is 1. A line with ! is worth knowing. The line below with -> says what mends it. Without NETWORK, every network
+is examined.`,
+  arguments: [
+    { ...NETWORK_ARGUMENT, optional: true },
+    { ...NETNS_ARGUMENT, optional: true },
+  ],
+  options: [
+    { name: FIX, help: "do what is harmless, after asking" },
+    { name: YES, short: "y", help: "with --fix: do not ask" },
+    { name: LOOK_ONLY, help: "send no packets" },
+    { name: BUNDLE, value: "PATH", help: "write everything that a bug report needs to a file" },
+    ...RUNTIME_OPTIONS.filter(({ name }) => name !== JSON_OPTION.name),
+    { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` },
+  ],
+  examples: [
+    { command: "cni doctor", about: "examine every network and container" },
+    { command: "cni doctor default web --fix", about: 'examine "web" on the built-in network, and mend it' },
+  ],
+  async run(input, context) {
+    const [networkWord, netnsWord] = input.words;
+    const hasJson = input.has(JSON_OPTION.name);
+    if (input.has(YES) && !input.has(FIX)) throw new UsageError('--yes belongs to --fix: "cni doctor --fix --yes"');
+    if (hasJson && input.has(FIX) && !input.has(YES)) throw new UsageError("--fix asks: with --json, add --yes");
+    const options = runtimeOptions(input, context);
+    const { repairAll, runDoctor } = await import("../../runtime/doctor/doctor.ts");
+    const { listNetworksToExamine } = await import("../../runtime/doctor/networks_to_examine.ts");
+    const networks = networkWord === undefined
+      ? listNetworksToExamine(options, confDirectory(input, context))
+      : [loadRequested(networkWord, input, context)];
+    await loadDocumentedBuiltins();
+    const path = netnsWord === undefined ? undefined : netnsPath(netnsWord, context);
+    const examine = () => runDoctor(options, networks, { netnsPath: path, looksOnly: input.has(LOOK_ONLY) });
+    const { report, outcomes } = input.has(FIX)
+      ? repairAll(options, examine, input.has(YES) ? () => true : ask)
+      : { report: examine(), outcomes: [] };
+    for (const outcome of outcomes) printStderr(`cni: ${formatRepairOutcome(outcome)}`);
+    const bundlePath = input.find(BUNDLE);
+    if (bundlePath !== undefined) {
+      const { collectBundle } = await import("../../runtime/doctor/bundle.ts");
+      const bundle = collectBundle(options, networks, report, `cni ${programVersion()}`);
+      replaceFile(absolutePath(bundlePath, context), `${stringifyJson(bundle, 4)}\n`);
+      printStderr(`cni: Wrote "${bundlePath}": it holds addresses and configurations, so read it before you share it`);
+    }
+    printStdout(hasJson ? `${stringifyJson(report, 4)}\n` : formatDoctorReport(report, openScreen(1, context.env)));
+    return report.broken > 0 ? 1 : 0;
+  },
+};
+export default doctor;
+
+function ask({ what, mend }: CheckFinding): boolean {
+  printStderr(`cni: ${what}`);
+  const answer = confirm(`cni: Do as "${mend}" does?`);
+  if (answer !== undefined) return answer;
+  throw new UsageError("--fix asks before it changes anything: without a terminal, give --yes");
+}

@@ -1,0 +1,56 @@
+import type { DoctorReport, RepairOutcome } from "../../runtime/doctor/doctor.ts";
+import type { CheckFinding, NetworkDiagnosis } from "../../runtime/doctor/examine.ts";
+import type { Screen, Style } from "./screen.ts";
+
+const SIGNS: Readonly<Record<CheckFinding["severity"], readonly [sign: string, style: Style]>> = {
+  ok: ["✓", "green"],
+  broken: ["✗", "red"],
+  warning: ["!", "yellow"],
+};
+const INDENT = 2;
+
+export function formatDoctorReport({ networks, broken, warnings }: DoctorReport, screen: Screen): string {
+  const totals = `${broken} broken, ${warnings} ${warnings === 1 ? "warning" : "warnings"}`;
+  const repairable = networks.flatMap(({ findings }) => findings).filter(({ repair }) => repair).length;
+  const fix = repairable === 0 ? "" : `; with --fix, ${repairable} of them can be mended`;
+  return [...networks.map((diagnosis) => formatDiagnosis(diagnosis, screen)), `${totals}${fix}\n`].join("\n");
+}
+
+function formatDiagnosis({ network, source, containers, findings }: NetworkDiagnosis, screen: Screen): string {
+  const count = containers.length === 1 ? "1 container" : `${containers.length} containers`;
+  const title = network === "" ? `File ${source}` : `Network "${network}" (${source ?? "standard input"}), ${count}`;
+  const lines = findings.flatMap((finding) => formatFinding(finding, screen));
+  return [screen.style("bold", printable(title)), ...lines].map((line) => `${line}\n`).join("");
+}
+
+function formatFinding({ severity, what, mend }: CheckFinding, screen: Screen): string[] {
+  const [sign, style] = SIGNS[severity];
+  const head = hanging(`${screen.style(style, sign)} `, INDENT, printable(what), screen);
+  return mend === undefined ? head : [...head, ...hanging("-> ", INDENT * 2, printable(mend), screen)];
+}
+
+/** Lines of a text behind a sign, as wide as the terminal. A pipe gets one line. */
+function hanging(sign: string, indent: number, text: string, { columns }: Screen): string[] {
+  const width = indent + Bun.stringWidth(sign);
+  const MIN_WIDTH = 20;
+  const wrapped = columns === undefined ? [text] : wrapWords(text, Math.max(columns - width, MIN_WIDTH));
+  return wrapped.map((line, i) => `${i === 0 ? `${" ".repeat(indent)}${sign}` : " ".repeat(width)}${line}`);
+}
+
+function wrapWords(text: string, width: number): string[] {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const last = lines.at(-1)!;
+    if (last !== "" && Bun.stringWidth(`${last} ${word}`) > width) lines.push(word);
+    else lines[lines.length - 1] = last === "" ? word : `${last} ${word}`;
+  }
+  return lines;
+}
+
+/** Names of other programs may hold control characters. */
+const printable = (text: string): string => text.replace(/\p{Cc}/gu, "?");
+
+export function formatRepairOutcome({ finding, outcome, reason }: RepairOutcome): string {
+  const mend = printable(finding.mend ?? finding.what);
+  return reason === undefined ? `${outcome}: ${mend}` : `${outcome}: ${mend}: ${printable(reason)}`;
+}
