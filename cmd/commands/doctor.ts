@@ -17,6 +17,7 @@ import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { UsageError } from "../options.ts";
 import { confirm } from "../output/confirm.ts";
 import { formatDoctorReport, formatRepairOutcome } from "../output/findings.ts";
+import { openProgressLine } from "../output/progress.ts";
 import { openScreen } from "../output/screen.ts";
 import { programVersion } from "../version.ts";
 
@@ -61,7 +62,13 @@ is examined.`,
       : [loadRequested(networkWord, input, context)];
     await loadDocumentedBuiltins();
     const path = netnsWord === undefined ? undefined : netnsPath(netnsWord, context);
-    const examine = () => runDoctor(options, networks, { netnsPath: path, looksOnly: input.has(LOOK_ONLY) });
+    using progress = openProgressLine("Examining", context.env);
+    const examine = () =>
+      runDoctor(options, networks, {
+        netnsPath: path,
+        looksOnly: input.has(LOOK_ONLY),
+        onProgress: (done, total) => progress.report(done, total),
+      });
     const { report, outcomes } = input.has(FIX)
       ? repairAll(options, examine, input.has(YES) ? () => true : ask)
       : { report: examine(), outcomes: [] };

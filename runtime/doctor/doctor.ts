@@ -21,6 +21,7 @@ export interface DoctorReport {
 /**
  * Call it with all plugins and their docs loaded.
  *
+ * @param examineOptions its `onProgress` gets equal numbers in the end
  * @throws {CniError} if nothing of the network is attached there
  */
 export function runDoctor(
@@ -28,13 +29,17 @@ export function runDoctor(
   networks: readonly (NetworkConfigList | UnusableFile)[],
   examineOptions: ExamineOptions = {},
 ): DoctorReport {
-  const { netnsPath } = examineOptions;
+  const { netnsPath, onProgress = () => {} } = examineOptions;
   return withRuntimeContext(options, (runtime) => {
-    const diagnoses = networks.map((network) => {
+    const diagnoses = networks.map((network, i) => {
       if (!("name" in network)) return describeUnusableFile(network);
       if (netnsPath !== undefined) requireAttached(runtime, network, netnsPath);
-      return examineNetwork(runtime, network, examineOptions);
+      return examineNetwork(runtime, network, {
+        ...examineOptions,
+        onProgress: (done, total) => onProgress(i * total + done, networks.length * total),
+      });
     });
+    onProgress(1, 1);
     const findings = diagnoses.flatMap((diagnosis) => diagnosis.findings);
     return {
       broken: findings.filter(isBroken).length,

@@ -73,20 +73,29 @@ export interface ExamineOptions {
   readonly netnsPath?: string | undefined;
   /** Sends no packets. */
   readonly looksOnly?: boolean;
+  /** Told before each check. */
+  readonly onProgress?: (done: number, total: number) => void;
 }
 
 /** Call it with all plugins loaded. */
 export function examineNetwork(
   runtime: RuntimeContext,
   network: NetworkConfigList,
-  { netnsPath, looksOnly = false }: ExamineOptions = {},
+  { netnsPath, looksOnly = false, onProgress = () => {} }: ExamineOptions = {},
 ): NetworkDiagnosis {
   using resources = new DisposableStack();
+  const total = LOOKS.length + 1 + TRIES.length;
+  let done = 0;
+  const runCounted = (subject: Subject, checks: readonly Check[]) =>
+    checks.flatMap((check) => {
+      onProgress(done++, total);
+      return runCheck(subject, check);
+    });
   const subject = tryLookUp(runtime, network, netnsPath, resources);
   const isUsable = "host" in subject;
-  const findings = isUsable ? runChecks(subject, LOOKS) : [subject];
+  const findings = isUsable ? runCounted(subject, LOOKS) : [subject];
   const stages = isUsable ? [[CHECK_OF_PLUGINS], ...looksOnly ? [] : [TRIES]] : [];
-  for (const stage of stages) if (!findings.some(isBroken)) findings.push(...runChecks(subject as Subject, stage));
+  for (const stage of stages) if (!findings.some(isBroken)) findings.push(...runCounted(subject as Subject, stage));
   return {
     network: network.name,
     ...network.source !== undefined && { source: network.source },
@@ -117,16 +126,12 @@ function tryLookUp(
   }
 }
 
-function runChecks(subject: Subject, checks: readonly Check[]): CheckFinding[] {
-  return checks.flatMap(([check, run]) => runCheck(subject, run).map((finding) => ({ check, ...finding })));
-}
-
 /** One check that the kernel refuses stops no other. */
-function runCheck(subject: Subject, run: Check[1]): readonly Finding[] {
+function runCheck(subject: Subject, [check, run]: Check): CheckFinding[] {
   try {
-    return run(subject);
+    return run(subject).map((finding) => ({ check, ...finding }));
   } catch (error) {
     if (!(error instanceof SystemError || error instanceof CniError)) throw error;
-    return [warning(`this check was not possible: ${error.message}`)];
+    return [{ check, ...warning(`this check was not possible: ${error.message}`) }];
   }
 }
