@@ -14,6 +14,7 @@ import {
 import { openScreen, type Screen } from "./output/screen.ts";
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
+import { findTraceRequest } from "./trace/options.ts";
 
 const MAX_LINE_LENGTH = 160;
 const MAX_DETAIL_LINES = 20;
@@ -124,14 +125,27 @@ async function runCommand(
   const options = await parseCommandOptions(command, argv, line, context);
   if (options.has(HELP_OPTION.name)) return printHelp(await formatHelp([...line.path, ...options.words]));
   const words = await commandWords(command, options.words, line);
+  const run = () => command.run({ ...options, words }, context);
   try {
-    return await command.run({ ...options, words }, context) ?? SUCCESS;
+    return await runOrTrace(options, line, context, run) ?? SUCCESS;
   } catch (error) {
     if (options.has("json") && !(error instanceof UsageError)) {
       printFinalError(`${formatErrorObject(error, "")}\n`);
     }
     throw error;
   }
+}
+
+async function runOrTrace(
+  options: ParsedOptions,
+  { path }: CommandLine,
+  context: CommandContext,
+  run: () => ReturnType<Command["run"]>,
+): Promise<number | void> {
+  const request = findTraceRequest(options);
+  if (!request) return run();
+  const { runTraced } = await import("./trace/traced_call.ts");
+  return runTraced(["cni", ...path].join(" "), request, context, run);
 }
 
 async function parseCommandOptions(

@@ -5,7 +5,11 @@ import { servePlugin } from "./serve_plugin.ts";
 /** The program's name decides what it is. Modules load on demand: start-up is most of a call. @returns the exit status */
 export async function runProgram(start: ProgramStart): Promise<number> {
   try {
-    if (hasPlugin(start.programName)) return await servePlugin(start);
+    if (hasPlugin(start.programName)) {
+      if (!start.env["CNI_TRACE"]) return await servePlugin(start);
+      const { tracePlugin } = await import("./trace/plugin_call.ts");
+      return await tracePlugin(start, () => servePlugin(start));
+    }
     const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
     allowClone3Fallback();
     const { runCommandLine } = await import("./cli.ts");

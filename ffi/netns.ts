@@ -23,7 +23,7 @@ import { resolveCallerPath } from "./sys/caller.ts";
 import { sys } from "./sys/libc.ts";
 import { CLONE_NEWNET } from "./sys/uapi.ts";
 
-const CURRENT_NETNS_PATH = "/proc/thread-self/ns/net";
+export const CURRENT_NETNS_PATH = "/proc/thread-self/ns/net";
 
 // linux/magic.h
 const NSFS_MAGIC = 0x6e736673;
@@ -183,7 +183,7 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
   let diag: Netlink | undefined;
   let identity: string | undefined;
   let cookie: string | undefined;
-  const openRoute = () => route ??= run<NetlinkSocket>(() => openNetlink(NETLINK_ROUTE));
+  const openRoute = () => route ??= run<NetlinkSocket>(() => openNetlink(NETLINK_ROUTE, path));
   const run = <T>(call: () => Sync<T>): T => (openOriginal ? runInside(path, file.fd, openOriginal, call) : call());
   return {
     path,
@@ -199,10 +199,10 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
     },
     hasLink: (name) => openRoute().hasLink(name),
     get nft() {
-      return nft ??= run<Netlink>(() => openNetlink(NETLINK_NETFILTER));
+      return nft ??= run<Netlink>(() => openNetlink(NETLINK_NETFILTER, path));
     },
     get diag() {
-      return diag ??= run<Netlink>(() => openNetlink(NETLINK_SOCK_DIAG));
+      return diag ??= run<Netlink>(() => openNetlink(NETLINK_SOCK_DIAG, path));
     },
     run,
     [Symbol.dispose]() {

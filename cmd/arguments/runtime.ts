@@ -6,6 +6,7 @@ import { CniError } from "../../spec/error.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { ArgumentSpec, CliContext } from "../command.ts";
 import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import { TRACE_OPTIONS } from "../trace/options.ts";
 import { absolutePath } from "./path.ts";
 
 export const NETWORK_ARGUMENT: ArgumentSpec = {
@@ -44,6 +45,7 @@ export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   PLUGIN_DIR_OPTION,
   CACHE_DIR_OPTION,
   { name: "timeout", value: "TIME", help: "time limit for each plugin that is not built in: 30s, 500ms" },
+  ...TRACE_OPTIONS,
   DOCUMENT_OPTION,
 ];
 

@@ -1,6 +1,6 @@
 /** Calls through shims: the server answers as a process of its own would. @module */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runPlugin } from "../../testing/binary.ts";
@@ -50,5 +50,26 @@ test("an ADD works in the namespace of its caller, and DEL removes what it made"
   expect(runInNetns(container, "ip", "-o", "addr")).toContain("10.9.0.2/24");
   expect(call("DEL")).toMatchObject({ exitCode: 0, stdout: "", stderr: "" });
   expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+  rmSync(directory, { recursive: true });
+});
+
+test("a worker traces the call whose caller asks, and no other", () => {
+  using namespaces = newNamespaces();
+  const directory = mkdtempSync(join(tmpdir(), "cni-serve-"));
+  const stdin = JSON.stringify({ cniVersion: "1.0.0", name: "web", type: "bridge", bridge: "br9" });
+  const call = (CNI_COMMAND: string, env: Record<string, string> = {}) =>
+    namespaces.host.run(() =>
+      server.runPlugin("bridge", { env: { CNI_COMMAND, CNI_NETNS: namespaces.container.path, ...env }, stdin })
+    );
+  const path = join(directory, "trace");
+  const added = call("ADD", { CNI_TRACE: path });
+  expect(JSON.parse(added.stdout).interfaces).toHaveLength(3);
+  const trace = readFileSync(path, "utf8");
+  expect(trace).toMatch(/^trace of bridge ADD: /);
+  expect(trace).toContain("RTM_NEWLINK name=br9 ");
+  for (let i = 0; i < 3; i++) expect(call("CHECK").stderr).toBe("");
+  expect(call("STATUS", { CNI_TRACE: "stderr" }).stderr).toMatch(/^trace of bridge STATUS: /);
+  expect(call("DEL")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  expect(readFileSync(path, "utf8")).toBe(trace);
   rmSync(directory, { recursive: true });
 });

@@ -9,6 +9,7 @@ import { ENOBUFS, ENOENT, ERESTART, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { closeDeferred } from "../sys/deferred_close.ts";
 import { awaitReadable } from "../sys/poll.ts";
+import { observer, type RequestsActivity } from "../sys/observer.ts";
 import { sys } from "../sys/libc.ts";
 import { AF_NETLINK, IFNAMSIZ, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
 import { attrs } from "./attrs.ts";
@@ -57,6 +58,8 @@ export const NETLINK_NETFILTER = 12;
 export interface Netlink extends Disposable {
   /** The number of the next request. */
   sequence: number;
+  /** The path by which its namespace was opened, where known. */
+  readonly netns?: string;
   /** Sends one datagram of one or more requests. */
   send(request: Uint8Array): void;
   /**
@@ -85,14 +88,14 @@ const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
   [NETLINK_NETFILTER]: [NETLINK_EXT_ACK, NETLINK_CAP_ACK],
 };
 
-/** In the thread's network namespace. */
-export function openNetlink(family: number): NetlinkSocket {
+/** In the thread's network namespace. @param netns its path, for traces */
+export function openNetlink(family: number, netns = ""): NetlinkSocket {
   const fd = newSocket(family);
   const enabled = new Uint32Array([1]);
   for (const option of SOCKET_OPTIONS[family]!) {
     ignoreErrors(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, enabled, 4));
   }
-  return newNetlinkSocket(fd);
+  return newNetlinkSocket(fd, netns);
 }
 
 /** In the thread's network namespace. `group` is 1 to 32. */
@@ -107,11 +110,12 @@ function newSocket(family: number): number {
   return withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
 }
 
-function newNetlinkSocket(fd: number): NetlinkSocket {
+function newNetlinkSocket(fd: number, netns = ""): NetlinkSocket {
   let isCloseDeferred = false;
   let received: Uint8Array[] = [];
   return {
     sequence: 1,
+    netns,
     deferClose() {
       isCloseDeferred = true;
     },
@@ -289,7 +293,26 @@ export function exchange(
   requests: readonly NetlinkRequest[],
   onMessage: MessageHandler,
   options: ExchangeOptions = {},
-): { readonly interrupted: boolean } {
+): ExchangeOutcome {
+  if (!observer) return exchangeUnobserved(nl, requests, onMessage, options);
+  const activity: RequestsActivity = { kind: "requests", netns: nl.netns ?? "", requests, answers: 0 };
+  const countMessage: MessageHandler = (payload, index) => {
+    activity.answers++;
+    onMessage(payload, index);
+  };
+  return observer(activity, () => exchangeUnobserved(nl, requests, countMessage, options));
+}
+
+interface ExchangeOutcome {
+  readonly interrupted: boolean;
+}
+
+function exchangeUnobserved(
+  nl: Netlink,
+  requests: readonly NetlinkRequest[],
+  onMessage: MessageHandler,
+  options: ExchangeOptions,
+): ExchangeOutcome {
   const isDumping = requests.some(({ flags = 0 }) => isDump(flags));
   const initialState = { pending: new Set<number>(), interrupted: false, hasOverrun: false };
   const state: ExchangeState = { ...options, ...initialState, requests, firstSequence: nl.sequence, isDumping };

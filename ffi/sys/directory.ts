@@ -6,7 +6,7 @@ import { AT_FDCWD, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY } from "./uapi.t
 
 const arm = process.arch === "arm64";
 const SYS_faccessat = arm ? 48 : 269;
-const SYS_getdents64 = arm ? 61 : 217;
+export const SYS_getdents64 = arm ? 61 : 217;
 // unistd.h
 const W_OK = 2;
 const X_OK = 1;

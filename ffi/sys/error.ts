@@ -1,4 +1,5 @@
 import { describeErrno } from "./errno.ts";
+import { observer } from "./observer.ts";
 
 /**
  * A system call failed: `Cannot open "/x": No such file or directory (ENOENT)`. Match on `code`, never on the message.
@@ -42,7 +43,7 @@ export class SystemError extends Error {
 /** Runs `call`; its {@linkcode SystemError} names `purpose`: `open "/x"`. A function is called on failure only. */
 export function withPurpose<T>(purpose: string | (() => string), call: () => T): T {
   try {
-    return call();
+    return observer ? observer({ kind: "step", purpose }, call) : call();
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     throw error.withPurpose(typeof purpose === "string" ? purpose : purpose());

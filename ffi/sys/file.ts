@@ -20,8 +20,8 @@ import {
   POLLOUT,
 } from "./uapi.ts";
 
-const SYS_pread64 = process.arch === "arm64" ? 67 : 17;
-const SYS_pwrite64 = process.arch === "arm64" ? 68 : 18;
+export const SYS_pread64 = process.arch === "arm64" ? 67 : 17;
+export const SYS_pwrite64 = process.arch === "arm64" ? 68 : 18;
 
 export interface Descriptor extends Disposable {
   readonly fd: number;

@@ -111,11 +111,14 @@ export const sys: Sys = Object.create(
   new Proxy({}, {
     get(_, name, self) {
       const value = bindFunction(name as keyof Signatures);
-      Object.defineProperty(self, name, { value });
+      // Configurable, for interceptSystemCalls().
+      Object.defineProperty(self, name, { value, configurable: true });
       return value;
     },
   }),
 );
+
+export type SystemCall = keyof Signatures;
 
 /** errno is per thread, and the thread never changes. */
 let errnoAddress: number | undefined;

@@ -4,7 +4,7 @@ import { AT_FDCWD } from "./uapi.ts";
 
 const arm = process.arch === "arm64";
 const SYS_fstat = arm ? 80 : 5;
-const SYS_newfstatat = arm ? 79 : 262;
+export const SYS_newfstatat = arm ? 79 : 262;
 const AT_SYMLINK_NOFOLLOW = 0x100;
 const STATFS_BYTES = 120;
 /** struct stat; x86-64 and arm64 differ only in st_mode's place. */

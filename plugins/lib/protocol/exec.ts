@@ -1,6 +1,7 @@
 /** Finds and runs plugins that are programs (SPEC §2 Execution Protocol). @module */
 import { communicate, type SubprocessResult } from "../../../ffi/sys/subprocess.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
+import { observer } from "../../../ffi/sys/observer.ts";
 import { hasProgramMark } from "../../../ffi/sys/program_mark.ts";
 import { copyToStderr } from "../../../ffi/sys/stdio.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
@@ -214,7 +215,17 @@ function jsonMember(text: string, name: string): unknown {
 export function execPlugin(
   path: string,
   call: ProgramCall,
-  { timeoutMs, maxTimeoutMs = PLUGIN_TIMEOUT_MS, onStderr = copyToStderr }: ExecOptions = {},
+  options: ExecOptions = {},
+): ProgramOutput {
+  const run = () => execUnobserved(path, call, options);
+  const { command, stdin } = call;
+  return observer ? observer({ kind: "program", path, command, stdin }, run) : run();
+}
+
+function execUnobserved(
+  path: string,
+  call: ProgramCall,
+  { timeoutMs, maxTimeoutMs = PLUGIN_TIMEOUT_MS, onStderr = copyToStderr }: ExecOptions,
 ): ProgramOutput {
   const deadline = performance.now() + Math.min(timeoutMs ?? maxTimeoutMs, maxTimeoutMs);
   const ownProcessGroup = timeoutMs !== undefined;

@@ -1,5 +1,6 @@
 /** Carries out requests of engines, the runtime and delegating plugins (SPEC §2). @module */
 import { nowCeil } from "../../../ffi/sys/mtime.ts";
+import { observer, type PluginActivity } from "../../../ffi/sys/observer.ts";
 import { stopReportingSignals } from "../../../ffi/sys/signals.ts";
 import { parseArgs, parsePairs, requireParameters } from "../../../spec/env.ts";
 import { ConfigError } from "../../../spec/error.ts";
@@ -18,6 +19,23 @@ type Deliver = (result: Result) => void;
 
 /** A failed ADD is undone before this throws. @throws {Error} the original one */
 export function handle(
+  plugin: AnyPlugin,
+  request: PluginRequest | DelBatchRequest,
+  context: HostContext,
+  deliver?: Deliver,
+): PluginResponse {
+  const run = () => handleUnobserved(plugin, request, context, deliver);
+  return observer ? observer(describeCall(plugin, request), run) : run();
+}
+
+function describeCall({ name: plugin }: AnyPlugin, request: PluginRequest | DelBatchRequest): PluginActivity {
+  const [first] = request.command === "DEL_BATCH" ? request.requests : [request];
+  const { containerId = "", ifname = "", undoesAdd = false } = first ?? {};
+  const network = first?.config.name ?? "";
+  return { kind: "plugin", plugin, command: request.command, network, containerId, ifname, undoesAdd };
+}
+
+function handleUnobserved(
   plugin: AnyPlugin,
   request: PluginRequest | DelBatchRequest,
   context: HostContext,
@@ -131,13 +149,14 @@ function runAttachmentCommand(
   deliver?: Deliver,
 ): PluginResponse {
   const { command, config } = request;
+  const dispose = () => undo.dispose();
   using netns = plugin.ignoresNetns
     ? undefined
     : command === "DEL"
     ? findContainerNetns(request, context)
     : openContainerNetns(request, context);
   // Declared after `netns`, so the undo runs before the namespace is closed.
-  using _rollback = undo;
+  using _rollback = { [Symbol.dispose]: () => observer ? observer({ kind: "undo" }, dispose) : dispose() };
   if (command === "DEL") {
     plugin.del({ ...call, netns } satisfies DelCall<unknown>);
     return {};

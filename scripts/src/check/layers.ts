@@ -49,7 +49,9 @@ const TOOLS = [
 ];
 
 /** The modules that `mod.ts` exports: the command line is made of the same. */
-const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts"].map((file) => `runtime/${file}`);
+const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts", "effects/"].map((file) =>
+  `runtime/${file}`
+);
 
 /** The layers, lowest first: each row names rows above it only. This is the one place that says which import is allowed. */
 export const LAYERS: readonly Layer[] = [

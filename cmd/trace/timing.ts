@@ -1,0 +1,67 @@
+import type { TraceEvent, TraceKind } from "../../runtime/effects/trace_event.ts";
+import type { Screen } from "../output/screen.ts";
+import { formatTable } from "../output/table.ts";
+
+/** Where time goes: columns of the table. What is left is the program's own work. */
+const KINDS: readonly TraceKind[] = ["netlink", "nft", "file", "sysctl", "socket", "program", "wait"];
+
+interface Sums {
+  total: number;
+  readonly byKind: Map<TraceKind, number>;
+}
+
+/** A row for each plugin and command, without the plugins that it calls; their sum is the time of the call. */
+export function formatTiming(root: TraceEvent, startUpMs: number, screen: Screen): string {
+  const rows = new Map<string, Sums>();
+  addTimes(rows, root, sumsOf(rows, "runtime"));
+  const used = KINDS.filter((kind) => [...rows.values()].some(({ byKind }) => byKind.has(kind)));
+  const total: Sums = { total: root.ms, byKind: new Map() };
+  for (const { byKind } of rows.values()) for (const [kind, ms] of byKind) add(total.byKind, kind, ms);
+  const toCells = (name: string, { total, byKind }: Sums) => {
+    const times = used.map((kind) => byKind.get(kind) ?? 0);
+    const rest = total - times.reduce((sum, ms) => sum + ms, 0);
+    return [name, ...[total, ...times, Math.max(0, rest)].map((ms) => ms.toFixed(2))];
+  };
+  return formatTable(
+    ["PLUGIN (ms)", "TOTAL", ...used.map((kind) => kind.toUpperCase()), "OWN WORK"],
+    [
+      ["start-up", startUpMs.toFixed(2), ...used.map(() => ""), ""],
+      ...[...rows].map(([name, sums]) => toCells(name, sums)),
+      toCells("all", total),
+    ],
+    screen,
+  );
+}
+
+function sumsOf(rows: Map<string, Sums>, name: string): Sums {
+  const sums = rows.get(name) ?? { total: 0, byKind: new Map() };
+  rows.set(name, sums);
+  return sums;
+}
+
+const add = (sums: Map<TraceKind, number>, kind: TraceKind, ms: number) => sums.set(kind, (sums.get(kind) ?? 0) + ms);
+
+/** Adds the event's time to `sums`, except that of plugins inside it, which have their own. */
+function addTimes(rows: Map<string, Sums>, event: TraceEvent, sums: Sums): void {
+  sums.total += event.ms;
+  addChildren(rows, event, sums, false);
+}
+
+/** @param isCounted whether an outer event has the time already, as a request its wait */
+function addChildren(rows: Map<string, Sums>, { children }: TraceEvent, sums: Sums, isCounted: boolean): void {
+  for (const child of children) {
+    if (isPlugin(child)) {
+      sums.total -= child.ms;
+      addTimes(rows, child, sumsOf(rows, child.name));
+      continue;
+    }
+    const counts = KINDS.includes(child.kind) && !isCounted;
+    if (counts) add(sums.byKind, child.kind, child.ms);
+    addChildren(rows, child, sums, isCounted || counts);
+  }
+}
+
+/** Also a DEL that undoes an ADD, which has parameters. */
+function isPlugin({ kind, details }: TraceEvent): boolean {
+  return kind === "plugin" || (kind === "undo" && details.length > 0);
+}

@@ -1,0 +1,63 @@
+/** What a trace and a dry run see. Without an observer, a call pays one comparison per activity. @module */
+
+/** A part of a call, named in the specification's and the kernel's words. */
+export type Activity =
+  | PluginActivity
+  | ProgramActivity
+  | StepActivity
+  | RequestsActivity
+  | { readonly kind: "undo" };
+
+export interface PluginActivity {
+  readonly kind: "plugin";
+  readonly plugin: string;
+  /** `ADD` */
+  readonly command: string;
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+  /** It removes what a failed ADD made. */
+  readonly undoesAdd: boolean;
+}
+
+export interface ProgramActivity {
+  readonly kind: "program";
+  readonly path: string;
+  /** `ADD` */
+  readonly command: string;
+  readonly stdin: string;
+}
+
+export interface StepActivity {
+  readonly kind: "step";
+  /** As in errors: `add link "cni0"`. */
+  readonly purpose: string | (() => string);
+}
+
+/** Requests in one socket, sent and answered. */
+export interface RequestsActivity {
+  readonly kind: "requests";
+  /** The path by which the namespace was opened. */
+  readonly netns: string;
+  readonly requests: readonly ObservedRequest[];
+  /** Counted while they come, without acknowledgements. */
+  answers: number;
+}
+
+export interface ObservedRequest {
+  /** `name` is `RTM_NEWLINK`. */
+  readonly op: { readonly name: string; readonly type: number };
+  /** By the names of the attributes. */
+  readonly value: object;
+  readonly flags?: number;
+}
+
+/** Runs the activity, unless it stands in its place. */
+export type Observer = <T>(activity: Activity, run: () => T) => T;
+
+/** Read it in place: a copy would miss a change. */
+export let observer: Observer | undefined;
+
+export function setObserver(newObserver: Observer | undefined): void {
+  observer = newObserver;
+}
