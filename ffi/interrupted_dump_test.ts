@@ -176,6 +176,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/atomic_install.ts": "ordinary files",
     "plugins/tap/labelled_tap.ts": "nothing, of no bytes",
     "ffi/sys/signal_descriptor.ts": "after poll(2)",
+    "runtime/effects/virtual_files.ts": "ordinary files",
   }],
   [/sys\.poll\b/, {
     "ffi/sys/subprocess.ts": "a deadline",
@@ -211,6 +212,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/file.ts": "ordinary files, /proc",
     "cmd/serve/call_log.ts": "who starts the server reads what it says",
     "cmd/serve/worker.ts": "the server reads the pipe that wakes it",
+    "cmd/trace/traced_call.ts": "a file that the user names",
   }],
 ];
 
@@ -229,6 +231,7 @@ test("no call without a function of its own waits", () => {
       "fstat",
       "getdents64",
       "gettid",
+      "memfd_create",
       "newfstatat",
       "pidfd_open",
       "prctl",

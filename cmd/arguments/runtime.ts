@@ -75,6 +75,11 @@ export function keepMessages(): MessageSink & { readonly messages: readonly stri
   };
 }
 
+export const DRY_RUN_OPTION: OptionSpec = {
+  name: "dry-run",
+  help: "change nothing; print what the command would do, as JSON with --json",
+};
+
 /** @throws {UsageError} */
 export function openRuntime(options: ParsedOptions, context: CliContext, sink: MessageSink = STDERR): Runtime {
   return new Runtime(runtimeOptions(options, context, sink));
@@ -87,14 +92,16 @@ export function runtimeOptions(
   { log, pluginLog }: MessageSink = STDERR,
 ): RuntimeOptions {
   const timeout = options.find("timeout");
+  // Messages say what was done, which a dry run does not do.
+  const prefix = options.has(DRY_RUN_OPTION.name) ? "dry run: " : "";
   return {
     env: context.env,
     findCallerPid: context.findParentPid,
     pluginDirectories: pluginDirectories(options, context),
     cacheDirectory: absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context),
     ...(timeout !== undefined && { timeoutMs: parseTimeout(timeout) }),
-    log,
-    pluginLog,
+    log: (message) => log(`${prefix}${message}`),
+    pluginLog: (message) => pluginLog(`${prefix}${message}`),
   };
 }
 

@@ -3,7 +3,7 @@ import type { Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
 
 /** Where time goes: columns of the table. What is left is the program's own work. */
-const KINDS: readonly TraceKind[] = ["netlink", "nft", "file", "sysctl", "socket", "program", "wait"];
+const KINDS: readonly TraceKind[] = ["netlink", "nft", "file", "sysctl", "dbus", "socket", "program", "wait"];
 
 interface Sums {
   total: number;

@@ -3,6 +3,7 @@ import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/poll.ts";
 import { sys } from "../sys/libc.ts";
+import { observer } from "../sys/observer.ts";
 import { AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET } from "../sys/uapi.ts";
 import { decodeMethodReply, encodeMethodCall, messageLength, type MethodCall, type MethodReply } from "./message.ts";
 
@@ -86,10 +87,13 @@ function authenticate(fd: number, timeoutMs: number): DbusConnection {
   let serial = 0;
   const bus: DbusConnection = {
     call(call) {
-      stream.send(encodeMethodCall(call, ++serial));
-      const reply = receiveReply(stream, serial);
-      if (reply.error !== undefined) throw new DbusError(call, reply.error, String(reply.value ?? ""));
-      return reply.value;
+      const run = () => {
+        stream.send(encodeMethodCall(call, ++serial));
+        const reply = receiveReply(stream, serial);
+        if (reply.error !== undefined) throw new DbusError(call, reply.error, String(reply.value ?? ""));
+        return reply.value;
+      };
+      return observer ? observer({ kind: "dbus", ...call }, run) : run();
     },
     [Symbol.dispose]: () => void sys.close(fd),
   };

@@ -295,12 +295,11 @@ export function exchange(
   options: ExchangeOptions = {},
 ): ExchangeOutcome {
   if (!observer) return exchangeUnobserved(nl, requests, onMessage, options);
-  const activity: RequestsActivity = { kind: "requests", netns: nl.netns ?? "", requests, answers: 0 };
-  const countMessage: MessageHandler = (payload, index) => {
-    activity.answers++;
-    onMessage(payload, index);
-  };
-  return observer(activity, () => exchangeUnobserved(nl, requests, countMessage, options));
+  const activity: RequestsActivity = { kind: "requests", socket: nl, netns: nl.netns ?? "", requests, onMessage };
+  return observer(
+    activity,
+    () => exchangeUnobserved(activity.socket as Netlink, requests, activity.onMessage, options),
+  );
 }
 
 interface ExchangeOutcome {
@@ -388,7 +387,7 @@ function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefi
 }
 
 /** NLM_F_DUMP's bits are NLM_F_REPLACE and NLM_F_EXCL in NEW requests. */
-const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
+export const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
 
 interface ReceivedMessage {
   readonly type: number;

@@ -7,6 +7,7 @@ export const EIO = 5;
 export const EBADF = 9;
 export const EAGAIN = 11;
 export const EACCES = 13;
+export const EEXIST = 17;
 export const ENODEV = 19;
 export const EFBIG = 27;
 export const ENOSYS = 38;

@@ -6,6 +6,7 @@ export type Activity =
   | ProgramActivity
   | StepActivity
   | RequestsActivity
+  | DbusActivity
   | { readonly kind: "undo" };
 
 export interface PluginActivity {
@@ -25,6 +26,7 @@ export interface ProgramActivity {
   readonly path: string;
   /** `ADD` */
   readonly command: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly stdin: string;
 }
 
@@ -37,11 +39,29 @@ export interface StepActivity {
 /** Requests in one socket, sent and answered. */
 export interface RequestsActivity {
   readonly kind: "requests";
+  /** The netlink socket. An observer may give another one of the same kind. */
+  socket: object;
   /** The path by which the namespace was opened. */
   readonly netns: string;
   readonly requests: readonly ObservedRequest[];
-  /** Counted while they come, without acknowledgements. */
-  answers: number;
+  /** Takes answers, but no acknowledgements. An observer may put another function in its place. */
+  onMessage(payload: AnswerPayload, index: number): void;
+}
+
+/** A message without struct nlmsghdr. */
+export interface AnswerPayload {
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+  offset: number;
+  end: number;
+}
+
+/** A call of another program over D-Bus. */
+export interface DbusActivity {
+  readonly kind: "dbus";
+  readonly interface: string;
+  readonly member: string;
+  readonly args: readonly unknown[];
 }
 
 export interface ObservedRequest {

@@ -3,7 +3,7 @@ import { sys } from "./libc.ts";
 import { AT_FDCWD } from "./uapi.ts";
 
 const arm = process.arch === "arm64";
-const SYS_fstat = arm ? 80 : 5;
+export const SYS_fstat = arm ? 80 : 5;
 export const SYS_newfstatat = arm ? 79 : 262;
 const AT_SYMLINK_NOFOLLOW = 0x100;
 const STATFS_BYTES = 120;

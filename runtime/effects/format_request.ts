@@ -3,11 +3,11 @@ import {
   NLM_F_ACK,
   NLM_F_APPEND,
   NLM_F_CREATE,
-  NLM_F_DUMP,
   NLM_F_ECHO,
   NLM_F_EXCL,
   NLM_F_REPLACE,
 } from "../../ffi/netlink/message.ts";
+import { isDump } from "../../ffi/netlink/socket.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { bridge, bridgePortOf, ipvlan, macvlan, tun, veth, vlan, vrf } from "../../ffi/route/link_kinds.ts";
 import type { ObservedRequest } from "../../ffi/sys/observer.ts";
@@ -20,7 +20,7 @@ export function formatNetlinkRequest({ op, value, flags = 0 }: ObservedRequest):
   return [
     op.name,
     ...formatFields(decodeLinkInfo(value)),
-    ...flags & NLM_F_DUMP && isGet(op.name) ? ["(dump)"] : [],
+    ...isDump(flags) && isGet(op.name) ? ["(dump)"] : [],
     ...flagNames.length > 0 ? [`(${flagNames.join(", ")})`] : [],
   ].join(" ");
 }

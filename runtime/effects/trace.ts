@@ -1,6 +1,6 @@
 /** Records what a call does: plugins, steps, netlink requests, files, programs. @module */
 import { CURRENT_NETNS_PATH } from "../../ffi/netns.ts";
-import { type Activity, setObserver } from "../../ffi/sys/observer.ts";
+import { type Activity, type RequestsActivity, setObserver } from "../../ffi/sys/observer.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
 import type { TraceCursor, TraceEvent } from "./trace_event.ts";
 import { isSystemCallEvent, traceSystemCalls } from "./trace_system_calls.ts";
@@ -37,6 +37,7 @@ function record<T>(cursor: TraceCursor, activity: Activity, run: () => T): T {
   // Sending and receiving are a part of the request.
   if (activity.kind === "step" && ["netlink", "nft"].includes(parent.kind)) return run();
   const event: TraceEvent = { ...describeActivity(activity), start: cursor.now(), ms: 0, children: [] };
+  const countAnswers = activity.kind === "requests" ? answerCounter(activity) : () => 0;
   parent.children.push(event);
   cursor.current = event;
   try {
@@ -47,9 +48,20 @@ function record<T>(cursor: TraceCursor, activity: Activity, run: () => T): T {
   } finally {
     event.ms = cursor.now() - event.start;
     cursor.current = parent;
-    if (activity.kind === "requests" && activity.answers > 0) event.details.push(`answers: ${activity.answers}`);
+    const answers = countAnswers();
+    if (answers > 0) event.details.push(`answers: ${answers}`);
     if (isRedundant(event)) parent.children.splice(-1, 1, ...event.children);
   }
+}
+
+function answerCounter(activity: RequestsActivity): () => number {
+  const { onMessage } = activity;
+  let count = 0;
+  activity.onMessage = (payload, index) => {
+    count++;
+    onMessage(payload, index);
+  };
+  return () => count;
 }
 
 /** A step whose purpose repeats what its system calls say, or an undo with nothing to undo. */
@@ -72,6 +84,8 @@ function describeActivity(activity: Activity): Pick<TraceEvent, "kind" | "name" 
       return { kind: "program", name: `${activity.path} ${activity.command}`, details: [] };
     case "step":
       return { kind: "step", name: textOf(activity.purpose), details: [] };
+    case "dbus":
+      return { kind: "dbus", name: `${activity.interface}.${activity.member}`, details: activity.args.map(String) };
     case "undo":
       return { kind: "undo", name: "undo what was done", details: [] };
     case "requests":

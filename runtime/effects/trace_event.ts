@@ -1,7 +1,7 @@
 /** `netlink` is a request, `nft` a transaction, `wait` a sleep or an answer that is late. */
 export type TraceKind =
   | ("call" | "plugin" | "program" | "step" | "undo")
-  | ("netlink" | "nft" | "file" | "sysctl" | "socket" | "wait");
+  | ("netlink" | "nft" | "file" | "sysctl" | "dbus" | "socket" | "wait");
 
 /** A part of a call. */
 export interface TraceEvent {

@@ -5,7 +5,7 @@ import { removeNetworks } from "../../../runtime/networks/remove.ts";
 import { subnetsOfConfiguration } from "../../../runtime/networks/subnets.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
-import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
+import { confDirectory, DRY_RUN_OPTION, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 import { confirm } from "../../output/confirm.ts";
@@ -24,6 +24,7 @@ const prune: Command = {
   options: [
     { name: "all", help: "also networks that other programs or people configured" },
     { name: "yes", short: "y", help: "do not ask" },
+    DRY_RUN_OPTION,
     ...PLUGIN_CALL_OPTIONS,
     PRINT_JSON_OPTION,
   ],
@@ -33,6 +34,11 @@ const prune: Command = {
     await loadPlugins();
     const directory = confDirectory(input, context);
     const unused = findUnusedNetworks(runtime, directory, input.has("all"), log);
+    const remove = () => removeNetworks(unused, { runtime, directory, log }, false);
+    if (input.has(DRY_RUN_OPTION.name)) {
+      const { printDryRun } = await import("../../arguments/dry_run.ts");
+      return await printDryRun(input, context, remove);
+    }
     const isJson = input.has(PRINT_JSON_OPTION.name);
     if (unused.length > 0) {
       const table = formatTable(HEADER, unused.map(tableRow), openScreen(isJson ? 2 : 1, context.env));
@@ -40,7 +46,7 @@ const prune: Command = {
       else printStdout(table);
     } else if (!isJson) log("There is no unused network");
     const isConfirmed = unused.length === 0 || input.has("yes") || askToRemove(unused.length);
-    const removed = isConfirmed ? removeNetworks(unused, { runtime, directory, log }, false) : [];
+    const removed = isConfirmed ? remove() : [];
     printStdout(isJson ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
   },
 };

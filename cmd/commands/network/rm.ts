@@ -4,7 +4,7 @@ import { findNetwork } from "../../../runtime/networks/find.ts";
 import { removeNetworks } from "../../../runtime/networks/remove.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { NETWORKS_ARGUMENT, PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
-import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
+import { confDirectory, DRY_RUN_OPTION, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { formatRemoved } from "../../output/network.ts";
 
@@ -15,6 +15,7 @@ const rm: Command = {
   arguments: [NETWORKS_ARGUMENT],
   options: [
     { name: "force", help: "detach its containers first, and go on after failures" },
+    DRY_RUN_OPTION,
     ...PLUGIN_CALL_OPTIONS,
     PRINT_JSON_OPTION,
   ],
@@ -24,7 +25,12 @@ const rm: Command = {
     await loadPlugins();
     const directory = confDirectory(input, context);
     const networks = [...new Set(input.words)].map((word) => findNetwork(runtime, directory, word, log));
-    const removed = removeNetworks(networks, { runtime, directory, log }, input.has("force"));
+    const remove = () => removeNetworks(networks, { runtime, directory, log }, input.has("force"));
+    if (input.has(DRY_RUN_OPTION.name)) {
+      const { printDryRun } = await import("../../arguments/dry_run.ts");
+      return await printDryRun(input, context, remove);
+    }
+    const removed = remove();
     printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
   },
 };

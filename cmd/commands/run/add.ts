@@ -14,7 +14,14 @@ import {
   parseAttachment,
   runtimeArguments,
 } from "../../arguments/attachment.ts";
-import { loadRequested, log, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
+import {
+  DRY_RUN_OPTION,
+  loadRequested,
+  log,
+  NETWORK_ARGUMENT,
+  openRuntime,
+  RUNTIME_OPTIONS,
+} from "../../arguments/runtime.ts";
 import type { CliContext, Command } from "../../command.ts";
 import { openScreen, type Screen } from "../../output/screen.ts";
 
@@ -24,7 +31,7 @@ const add: Command = {
   description:
     "First removes an attachment of the same name whose namespace is gone. If a plugin fails, everything is undone.",
   arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
-  options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
+  options: [...ATTACHMENT_OPTIONS, DRY_RUN_OPTION, ...RUNTIME_OPTIONS],
   examples: [
     {
       command: "cni netns add web && cni run add default web -p 8080:80",
@@ -43,6 +50,10 @@ const add: Command = {
     await loadPlugins(pluginsMentionedIn(network.text + staleConfiguration));
     const { containerId, ifname, netns = "" } = request;
     const parameters = { containerId, ifname, netns, ...runtimeArguments(network, request) };
+    if (input.has(DRY_RUN_OPTION.name)) {
+      const { printDryRunOfAdd } = await import("../../arguments/dry_run.ts");
+      return await printDryRunOfAdd(input, context, runtime, network, parameters);
+    }
     const result = addOrLogUnread(runtime, network, parameters, request);
     try {
       throwIfSignalled();

@@ -7,6 +7,7 @@ import {
 } from "../../arguments/attachment.ts";
 import {
   DOCUMENT_OPTION,
+  DRY_RUN_OPTION,
   keepMessages,
   loadAttachedNetwork,
   NETWORK_ARGUMENT,
@@ -22,10 +23,11 @@ const del: Command = {
   summary: "detach a container",
   description: "Uses the configuration that it was attached with. Succeeds if the container is already detached.",
   arguments: [NETWORK_ARGUMENT, { ...NETNS_ARGUMENT, optional: true }],
-  options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
+  options: [...ATTACHMENT_OPTIONS, DRY_RUN_OPTION, ...RUNTIME_OPTIONS],
   examples: [
     { command: "cni run del default web", about: 'detach the namespace "web" from the built-in network' },
     { command: "cni run del default --container-id c1", about: "detach a container whose namespace is not at hand" },
+    { command: "cni run del default web --dry-run", about: "see what that would remove" },
   ],
   async run(input, context) {
     const [word = "", netnsWord] = input.words;
@@ -39,7 +41,12 @@ const del: Command = {
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const args = runtimeArgumentsForDel(network, request);
-    runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });
+    const detach = () => runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });
+    if (input.has(DRY_RUN_OPTION.name)) {
+      const { printDryRun } = await import("../../arguments/dry_run.ts");
+      return await printDryRun(input, context, detach);
+    }
+    detach();
     if (input.has(DOCUMENT_OPTION.name)) printAttachmentReport(network, request, sink);
   },
 };

@@ -10,6 +10,7 @@ import {
 } from "../../arguments/attachment.ts";
 import {
   DOCUMENT_OPTION,
+  DRY_RUN_OPTION,
   loadRequested,
   NETWORK_ARGUMENT,
   openRuntime,
@@ -32,6 +33,7 @@ Containers that were attached after the command began stay too. Removed ones are
     ALL_OPTION,
     IGNORE_UNKNOWN_OPTION,
     { ...IFNAME_OPTION, help: "interface of a --valid that names none (eth0)" },
+    DRY_RUN_OPTION,
     ...RUNTIME_OPTIONS,
   ],
   examples: [
@@ -49,15 +51,19 @@ Containers that were attached after the command began stay too. Removed ones are
     const runtime = openRuntime(input, context, progress.above(STDERR));
     const network = loadRequested(word, input, context);
     await loadPlugins();
-    const removed = refuseUnknownNames(() =>
+    const collect = () =>
       runtime.gc(network, valid, {
         // The caller made the list before it started this process.
         snapshotTime: context.startTime,
         resolveNames: true,
         ignoreUnknown: input.has(IGNORE_UNKNOWN_OPTION.name),
         progress: progress.report,
-      })
-    );
+      });
+    if (input.has(DRY_RUN_OPTION.name)) {
+      const { printDryRun } = await import("../../arguments/dry_run.ts");
+      return await printDryRun(input, context, () => refuseUnknownNames(collect));
+    }
+    const removed = refuseUnknownNames(collect);
     if (input.has(DOCUMENT_OPTION.name)) printGcReport(network, removed);
   },
 };

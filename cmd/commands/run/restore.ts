@@ -4,6 +4,7 @@ import type { Runtime } from "../../../runtime/runtime.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
+  DRY_RUN_OPTION,
   isNetworkName,
   loadRequested,
   log,
@@ -22,7 +23,7 @@ const restore: Command = {
   description: `Use it after "nft flush ruleset", "firewall-cmd --reload" or the like. Present rules are not changed.
 Prints JSON. "incomplete" attachments have lost an interface or an address, which is not put back.`,
   arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
-  options: [{ name: "all", help: "all networks, as without NETWORK" }, ...RUNTIME_OPTIONS],
+  options: [{ name: "all", help: "all networks, as without NETWORK" }, DRY_RUN_OPTION, ...RUNTIME_OPTIONS],
   examples: [{ command: "cni run restore", about: "put back the rules of everything that is attached" }],
   async run(input, context) {
     const [word = ""] = input.words;
@@ -33,6 +34,10 @@ Prints JSON. "incomplete" attachments have lost an interface or an address, whic
     const runtime = openRuntime(input, context, progress.above(STDERR));
     await loadPlugins();
     const network = word === "" ? undefined : networkToRestore(word, runtime, input, context);
+    if (input.has(DRY_RUN_OPTION.name)) {
+      const { printDryRun } = await import("../../arguments/dry_run.ts");
+      return await printDryRun(input, context, () => runtime.restore(network, progress.report));
+    }
     const report = runtime.restore(network, progress.report);
     printStdout(`${stringifyJson(report, 4)}\n`);
     const failed = report.attachments.filter(({ state }) => state === "failed").length;

@@ -218,8 +218,7 @@ export function execPlugin(
   options: ExecOptions = {},
 ): ProgramOutput {
   const run = () => execUnobserved(path, call, options);
-  const { command, stdin } = call;
-  return observer ? observer({ kind: "program", path, command, stdin }, run) : run();
+  return observer ? observer({ kind: "program", path, ...call }, run) : run();
 }
 
 function execUnobserved(

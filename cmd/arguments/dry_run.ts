@@ -1,0 +1,73 @@
+/** Loaded for dry runs only. @module */
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import type { AddRuntimeConf } from "../../runtime/add.ts";
+import type { DryRun } from "../../runtime/effects/dry_run.ts";
+import type { Runtime } from "../../runtime/runtime.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
+import { CniError } from "../../spec/error.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import { formatResult } from "../../spec/result.ts";
+import { LATEST } from "../../spec/version.ts";
+import type { CliContext } from "../command.ts";
+import type { ParsedOptions } from "../options.ts";
+import { formatEffects } from "../output/effects.ts";
+import { openScreen } from "../output/screen.ts";
+import { JSON_OPTION, log } from "./runtime.ts";
+
+/** What `--dry-run --json` prints. */
+export type DryRunDocument = Omit<DryRun, "failure"> & {
+  /** What an ADD would answer. */
+  readonly result?: object;
+  /** The specification's error object, if the command would fail after these effects. */
+  readonly failure?: object;
+};
+
+/**
+ * Runs `command` without its changes and prints them.
+ *
+ * @throws {Error} the command's failure, after the effects
+ */
+export async function printDryRun(
+  options: ParsedOptions,
+  { env }: CliContext,
+  command: () => unknown,
+): Promise<number> {
+  const { dryRun } = await import("../../runtime/effects/dry_run.ts");
+  return printFound(dryRun(command), options, env);
+}
+
+/** As {@linkcode printDryRun}, in copies of the host and the container. */
+export async function printDryRunOfAdd(
+  options: ParsedOptions,
+  { env }: CliContext,
+  runtime: Runtime,
+  network: NetworkConfigList,
+  parameters: AddRuntimeConf,
+): Promise<number> {
+  const { dryRunOfAdd } = await import("../../runtime/effects/dry_run_add.ts");
+  const { result, ...found } = dryRunOfAdd(runtime, network, parameters);
+  if (result && !options.has(JSON_OPTION.name)) {
+    const addresses = (result.ips ?? []).map(({ address }) => address);
+    printStdout(`"${parameters.ifname}" would get ${addresses.join(", ") || "no address"}\n`);
+  }
+  return printFound({ ...found, ...result && { result: formatResult(result, network.cniVersion) } }, options, env);
+}
+
+function printFound(
+  { failure, ...found }: DryRun & Pick<DryRunDocument, "result">,
+  options: ParsedOptions,
+  env: CliContext["env"],
+): number {
+  if (!options.has(JSON_OPTION.name)) {
+    printStdout(formatEffects(found.effects, openScreen(1, env)));
+    for (const note of found.notes) log(note);
+    if (failure !== undefined) throw failure;
+    return 0;
+  }
+  const error = failure === undefined ? undefined : CniError.from(failure);
+  const document: DryRunDocument = { ...found, ...error && { failure: error.toJSON(LATEST) } };
+  printStdout(`${stringifyJson(document, 4)}\n`);
+  if (!error) return 0;
+  log(error.message);
+  return 1;
+}

@@ -1,0 +1,260 @@
+/** `--dry-run` of add, del, gc and restore: it changes nothing of a machine, and names what the command then changes. */
+import { expect } from "bun:test";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createNetns, type Netns } from "../ffi/netns.ts";
+import type { DryRunDocument } from "../cmd/arguments/dry_run.ts";
+import { CNI_UNDER_TEST, finishedProcess, SERVER_ENV, testWith } from "../testing/binary.ts";
+import { linkNames, runInNetns, runShellInNetns, until } from "../testing/netns.ts";
+
+interface DryRunNode extends Disposable {
+  readonly host: Netns;
+  readonly containers: readonly [Netns, Netns];
+  readonly directory: string;
+  /** Runs `cni` with state of the node's own. */
+  cni(...words: readonly string[]): ReturnType<typeof finishedProcess>;
+  /** Runs `cni run`. */
+  run(...words: readonly string[]): ReturnType<typeof finishedProcess>;
+  /** Everything of the node that a command could change. */
+  snapshot(): string;
+}
+
+function newNode(): DryRunNode {
+  using resources = new DisposableStack();
+  const [host, first, second] = [createNetns, createNetns, createNetns].map((create) => resources.use(create())) as [
+    ...[Netns, Netns, Netns],
+  ];
+  // The kernel needs time for IPv6 addresses: they would come between two looks.
+  const withoutIpv6 = "for each in all default; do echo 1 >/proc/sys/net/ipv6/conf/$each/disable_ipv6; done";
+  for (const netns of [host, first, second]) runShellInNetns(netns, withoutIpv6, "ip link set lo up");
+  const directory = mkdtempSync(join(tmpdir(), "cni-dry-run-"));
+  resources.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const ipam = { type: "host-local", dataDir: join(directory, "ipam"), ranges: [[{ subnet: "10.57.0.0/24" }]] };
+  const plugins = [
+    { type: "bridge", bridge: "dry0", isGateway: true, ipMasq: true, ipam },
+    { type: "portmap", capabilities: { portMappings: true } },
+    { type: "firewall" },
+    { type: "bandwidth", ingressRate: 1_000_000, ingressBurst: 1_000_000 },
+    { type: "tuning", dataDir: join(directory, "tuning"), sysctl: { "net.ipv4.conf.IFNAME.arp_filter": "1" } },
+  ];
+  mkdirSync(join(directory, "net.d"));
+  writeFileSync(join(directory, "net.d/dry.conflist"), JSON.stringify({ cniVersion: "1.1.0", name: "dry", plugins }));
+  const options = ["--conf-dir", join(directory, "net.d"), "--cache-dir", join(directory, "cache")];
+  const env = { PATH: process.env["PATH"], DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus", ...SERVER_ENV };
+  const containers = [first, second] as const;
+  const cni = (...words: readonly string[]) =>
+    host.run(() =>
+      finishedProcess(
+        Bun.spawnSync([CNI_UNDER_TEST, ...words, ...options, "--plugin-dir", join(directory, "bin")], {
+          ...{ cwd: directory, env, stdout: "pipe", stderr: "pipe" },
+        }),
+      )
+    );
+  const owned = resources.move();
+  return {
+    ...{ host, containers, directory },
+    cni,
+    run: (...words) => cni("run", ...words),
+    snapshot: () => [...[host, ...containers].map(namespaceState), fileState(directory)].join("\n"),
+    [Symbol.dispose]: () => owned.dispose(),
+  };
+}
+
+/** Without what changes by itself: timers, counters of packets and connections. */
+function namespaceState(netns: Netns): string {
+  return runShellInNetns(
+    netns,
+    "ip -d -o link | sed 's/[a-z_]*timer *[0-9.]*//g'",
+    "ip -d -o addr",
+    "ip -d route show table all; ip -6 -d route show table all; ip rule; ip -6 rule",
+    "tc qdisc show; tc filter show",
+    "nft -s -a list ruleset",
+    "grep -rs . /proc/sys/net --exclude=nf_conntrack_count --exclude=*lease* || :",
+  );
+}
+
+/** Also times of directories: a file that came and went leaves its mark there. */
+function fileState(directory: string): string {
+  const { stdout } = Bun.spawnSync(["find", directory, "-printf", "%p %y %m %s %i %T@ %C@\n"]);
+  return stdout.toString().split("\n").sort().join("\n");
+}
+
+function attach(node: DryRunNode): void {
+  for (const [i, container] of node.containers.entries()) {
+    const added = node.run("add", "dry", container.path, "--container-id", `c${i}`, "-p", `${8000 + i}:80`);
+    if (added.exitCode !== 0) throw new Error(JSON.stringify(added));
+  }
+}
+
+/** Waits for carriers, which the kernel tells of later. */
+async function settle({ host, containers }: DryRunNode): Promise<void> {
+  for (const netns of [host, ...containers]) {
+    await until(() => !/NO-CARRIER|LOWERLAYERDOWN|state DOWN/.test(runInNetns(netns, "ip", "-o", "link")));
+  }
+}
+
+async function dryRun(node: DryRunNode, ...words: readonly string[]): Promise<DryRunDocument> {
+  await settle(node);
+  const before = node.snapshot();
+  const text = node.run(...words, "--dry-run");
+  expect(text).toMatchObject({ exitCode: 0 });
+  const json = node.run(...words, "--dry-run", "--json");
+  expect(json.exitCode).toBe(0);
+  expect(node.snapshot()).toBe(before);
+  const document: DryRunDocument = JSON.parse(json.stdout);
+  // Both are the same dry run in other words, except names that ADD makes up.
+  const withoutNames = (sentence: string) => sentence.replace(/"veth\w{8}"|name=veth\w{8}/g, "veth");
+  const sentences = new Set(document.effects.map(({ sentence }) => withoutNames(sentence)));
+  const lines = text.stdout.split("\n").flatMap((line) => /^ {2}would (.*?)(?: \(\d+ times\))?$/.exec(line)?.[1] ?? []);
+  expect(new Set(lines.map(withoutNames))).toEqual(sentences);
+  return document;
+}
+
+interface ChromeEvent {
+  readonly cat: string;
+  readonly name: string;
+  readonly args: { readonly details?: readonly string[] };
+}
+
+/** What the command itself then changes, by its own trace. */
+function changesOf(node: DryRunNode, ...words: readonly string[]) {
+  const path = join(node.directory, "trace.json");
+  const { exitCode, stderr } = node.run(...words, "--trace-file", path, "--trace-format", "chrome");
+  expect({ exitCode, stderr: exitCode === 0 ? "" : stderr }).toEqual({ exitCode: 0, stderr: "" });
+  const { stdout } = Bun.spawnSync(["cat", path]);
+  const events: readonly ChromeEvent[] = JSON.parse(stdout.toString());
+  const details = (...kinds: string[]) =>
+    events.filter(({ cat }) => kinds.includes(cat)).flatMap(({ args }) => args.details ?? []);
+  return {
+    rules: details("nft").map(withoutAck),
+    links: details("netlink").filter((text) => /^RTM_DELLINK/.test(text)),
+    removedFiles: events.filter(({ cat, args }) => cat === "file" && args.details?.includes("remove"))
+      .map(({ name }) => name),
+  };
+}
+
+/** One acknowledgement ends a transaction. Handles of rules are those of the copy in a dry run. */
+function withoutAck(text: string): string {
+  return text.replace(/, ack\)$/, ")").replace(/ \(ack\)$/, "").replace(/ handle=\d+/, "");
+}
+
+const rulesOf = ({ effects }: DryRunDocument) => [
+  ...new Set(effects.filter(({ kind }) => kind === "nft").flatMap(({ details = [] }) => details.map(withoutAck))),
+];
+
+const removedBy = ({ effects }: DryRunDocument, kind: string): string[] =>
+  effects.filter((effect) => effect.kind === kind && effect.action === "remove").map(({ target }) => target);
+
+testWith(["ip", "nft", "tc"], "del, gc and restore change nothing with --dry-run, and then what it said", async () => {
+  using node = newNode();
+  attach(node);
+  const del = await dryRun(node, "del", "dry", node.containers[0].path, "--container-id", "c0");
+  expect(del.failure).toBeUndefined();
+  expect(new Set(del.effects.map(({ plugin }) => plugin?.split(" ")[0]))).toEqual(
+    new Set(["tuning", "firewall", "portmap", "bridge", "host-local", undefined]),
+  );
+  const gc = await dryRun(node, "gc", "dry", "--valid", "c1");
+  expect(removedBy(gc, "link").sort()).toEqual(removedBy(del, "link").sort());
+
+  const deleted = changesOf(node, "del", "dry", node.containers[0].path, "--container-id", "c0");
+  expect(rulesOf(del)).toEqual(deleted.rules);
+  expect(deleted.links).toHaveLength(removedBy(del, "link").length);
+  expect(removedBy(del, "file").filter((path) => !deleted.removedFiles.includes(path))).toEqual([]);
+  expect(removedBy(del, "file").filter((path) => existsSync(path))).toEqual([]);
+
+  runInNetns(node.host, "nft", "flush", "ruleset");
+  const restore = await dryRun(node, "restore", "dry");
+  expect(restore.effects.every(({ kind }) => kind === "nft")).toBe(true);
+  expect(rulesOf(restore)).toEqual([...new Set(changesOf(node, "restore", "dry").rules)]);
+
+  const last = await dryRun(node, "gc", "dry", "--all");
+  expect(rulesOf(last)).toEqual(changesOf(node, "gc", "dry", "--all").rules);
+  expect(removedBy(last, "file").filter((path) => existsSync(path))).toEqual([]);
+  // Each GC lists the reservations anew.
+  const index = `replace file "${node.directory}/ipam/.dry.index"`;
+  expect(node.run("gc", "dry", "--all", "--dry-run").stdout).toBe(`host-local GC\n  would ${index}\n`);
+});
+
+testWith(["ip", "nft", "tc"], "add says with --dry-run which address it will give, and what it will do", async () => {
+  using node = newNode();
+  for (const [i, container] of node.containers.entries()) {
+    const words = ["add", "dry", container.path, "--container-id", `c${i}`, "-p", `${8000 + i}:80`];
+    const { effects, result, failure } = await dryRun(node, ...words);
+    expect(failure).toBeUndefined();
+    const expected = `10.57.0.${2 + i}/24`;
+    expect(result).toMatchObject({ ips: [{ address: expected }] });
+    expect(JSON.stringify(result)).toContain(`"sandbox":"${container.path}"`);
+    const changes = changesOf(node, ...words);
+    expect(rulesOf({ effects, notes: [] })).toEqual([...new Set(changes.rules)]);
+    const isNewBridge = effects.some(({ sentence }) => sentence === 'add link "dry0" in host');
+    expect(isNewBridge).toBe(i === 0);
+    expect(runInNetns(container, "ip", "-o", "-4", "addr", "show", "eth0")).toContain(expected);
+    const addresses = effects.filter(({ kind, netns }) => kind === "address" && netns === container.path);
+    expect(addresses.map(({ sentence }) => sentence)).toEqual([
+      `add address ${expected} to link "eth0" in ${container.path}`,
+    ]);
+  }
+  const again = node.run("add", "dry", node.containers[0].path, "--container-id", "c0", "--dry-run");
+  expect(again).toMatchObject({ exitCode: 1, stdout: "Nothing would be changed.\n" });
+  expect(again.stderr).toContain("it is attached already");
+});
+
+testWith([], "add says where a device of the host makes a dry run impossible", () => {
+  using node = newNode();
+  const path = join(node.directory, "net.d/device.conflist");
+  const plugins = [{ type: "host-device", device: "lo" }];
+  writeFileSync(path, JSON.stringify({ cniVersion: "1.1.0", name: "device", plugins }));
+  const { exitCode, stderr } = node.run("add", "device", node.containers[0].path, "--dry-run");
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain("it moves a device of the host, and a copy of the host does not have the device");
+});
+
+testWith(
+  ["ip", "nft", "tc"],
+  "another program's plugin is not run, and a command that would fail says so",
+  async () => {
+    using node = newNode();
+    attach(node);
+    mkdirSync(join(node.directory, "bin"));
+    const program = join(node.directory, "bin/tuning");
+    writeFileSync(program, `#!/bin/sh\necho ran >>${node.directory}/ran\n`);
+    chmodSync(program, 0o755);
+    const netns = node.containers[0].path;
+    const { effects } = await dryRun(node, "del", "dry", netns, "--container-id", "c0");
+    expect(effects.filter(({ kind }) => kind === "program").map(({ sentence }) => sentence)).toEqual([
+      expect.stringContaining(
+        `run ${program} with CNI_COMMAND=DEL CNI_CONTAINERID=c0 CNI_NETNS=${netns} CNI_IFNAME=eth0`,
+      ),
+    ]);
+    expect(existsSync(join(node.directory, "ran"))).toBe(false);
+
+    rmSync(join(node.directory, "bin"), { recursive: true });
+    const before = node.snapshot();
+    const failed = node.run("gc", "dry", "--valid", "absent", "--dry-run");
+    expect(failed).toMatchObject({ exitCode: 2, stdout: "Nothing would be changed.\n" });
+    expect(failed.stderr).toContain('"absent/eth0"');
+    expect(node.run("check", "dry", netns, "--dry-run").exitCode).toBe(2);
+    expect(node.snapshot()).toBe(before);
+  },
+);
+
+testWith(["ip", "nft", "tc"], "network rm removes what it named with --dry-run, and nothing before", async () => {
+  using node = newNode();
+  attach(node);
+  await settle(node);
+  const before = node.snapshot();
+  const { exitCode, stdout } = node.cni("network", "rm", "dry", "--force", "--dry-run", "--json");
+  expect(exitCode).toBe(0);
+  expect(node.snapshot()).toBe(before);
+  const found: DryRunDocument = JSON.parse(stdout);
+  const links = removedBy(found, "link");
+  expect(links).toHaveLength(3);
+  expect(links).toContain("dry0");
+  expect(linkNames(node.host)).toEqual(expect.arrayContaining(links));
+  expect(node.cni("network", "rm", "dry", "--force").exitCode).toBe(0);
+  expect(linkNames(node.host)).toEqual(["lo"]);
+  const files = removedBy(found, "file");
+  expect(files).toContain(join(node.directory, "net.d/dry.conflist"));
+  expect(files.filter((path) => existsSync(path))).toEqual([]);
+});

@@ -1,0 +1,51 @@
+/** What an effect changes. `requests` to the kernel that have no kind of their own are `netlink`. */
+export type EffectKind =
+  | ("link" | "address" | "route" | "rule" | "qdisc" | "netlink" | "conntrack")
+  | ("nft" | "sysctl" | "file" | "dbus" | "program");
+
+/** A change that a command would make. */
+export interface Effect {
+  readonly kind: EffectKind;
+  readonly action: "add" | "remove" | "change" | "run";
+  /** `remove link "eth0" in /run/netns/web, with its addresses, routes and peer` */
+  readonly sentence: string;
+  /** The name of a link, a path, a kernel parameter, or `inet cni masquerade4` for a set. */
+  readonly target: string;
+  /** The network namespace: `host`, or its path. Absent for files and programs. */
+  readonly netns?: string;
+  /** `bridge DEL`; absent for what the runtime does. */
+  readonly plugin?: string;
+  /** The requests to the kernel with names and values, or what a program would get. */
+  readonly details?: readonly string[];
+}
+
+/** Takes effects in order. */
+export interface EffectList {
+  readonly effects: readonly Effect[];
+  /** An effect that is listed already is not added, except rules: what was not carried out is often found again. */
+  add(effect: Omit<Effect, "plugin">): void;
+  /** Takes back effects that a later one contains or cancels. */
+  withdraw(isContained: (effect: Effect) => boolean): void;
+}
+
+/**
+ * @param currentPlugin `bridge DEL`
+ * @param isUndoing whether what failed is being undone: that is no effect
+ */
+export function newEffectList(currentPlugin: () => string | undefined, isUndoing: () => boolean): EffectList {
+  const effects: Effect[] = [];
+  return {
+    effects,
+    add(effect) {
+      if (isUndoing()) return;
+      const isListed = effect.kind !== "nft" &&
+        effects.some(({ sentence, netns }) => sentence === effect.sentence && netns === effect.netns);
+      const plugin = currentPlugin();
+      if (!isListed) effects.push({ ...effect, ...plugin !== undefined && { plugin } });
+    },
+    withdraw(isContained) {
+      if (isUndoing()) return;
+      for (let i = effects.length - 1; i >= 0; i--) if (isContained(effects[i]!)) effects.splice(i, 1);
+    },
+  };
+}

@@ -1,0 +1,107 @@
+/** A copy of the host and of a container, in which a dry run of ADD may do everything. @module */
+import { createNetns, currentNetns, type Netns } from "../../ffi/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import { bridge, veth } from "../../ffi/route/link_kinds.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import { IFF_UP, RT_SCOPE_UNIVERSE } from "../../ffi/route/uapi.ts";
+import { executeAll } from "../../ffi/netlink/socket.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
+import { overwrite } from "../../ffi/sys/file.ts";
+import { findSysctl } from "../../ffi/sysctl.ts";
+import { copyRuleset } from "./ruleset_copy.ts";
+
+export interface HostCopy extends Disposable {
+  readonly host: Netns;
+  readonly container: Netns;
+  /** What could not be copied, in sentences. */
+  readonly notes: readonly string[];
+}
+
+/** Kernel parameters that plugins set only where needed: of the namespace, and of each link. */
+const SYSCTLS = ["net/ipv4/ip_forward", "net/ipv6/conf/default/accept_ra"];
+const LINK_SYSCTLS = [
+  ...["net/ipv6/conf/*/forwarding", "net/ipv6/conf/*/disable_ipv6", "net/ipv6/conf/*/accept_ra"],
+  ...["net/ipv6/conf/*/accept_dad", "net/ipv4/conf/*/rp_filter", "net/ipv4/conf/*/route_localnet"],
+];
+
+/**
+ * Has links of the same names, indices, addresses and routes, kernel parameters and rules. Bridges are bridges. Others are
+ * ends of veth pairs, since no copy has their hardware.
+ */
+export function copyHost(container: Netns): HostCopy {
+  using resources = new DisposableStack();
+  using original = currentNetns();
+  // The other ends of veth pairs: links of a copy have a carrier.
+  const [host, containerCopy, ends] = [createNetns, createNetns, createNetns].map((create) =>
+    resources.use(create())
+  ) as [Netns, Netns, Netns];
+  const notes: string[] = [];
+  copyLinks(original, host, ends, notes);
+  copyLinks(container, containerCopy, ends, notes);
+  copySysctls(original, host);
+  const tables = ignoreErrors(["EOPNOTSUPP", "EINVAL"], () => copyRuleset(original.nft, host.nft)) ?? [];
+  for (const failure of tables) notes.push(`Rules of other programs are not known: ${failure}`);
+  const owned = resources.move();
+  return { host, container: containerCopy, notes, [Symbol.dispose]: () => owned.dispose() };
+}
+
+// linux/rtnetlink.h: routes that come with addresses.
+const RTPROT_KERNEL = 2;
+const LOOPBACK = 1;
+
+function copyLinks(from: Netns, to: Netns, ends: Netns, notes: string[]): void {
+  const attempt = (what: string, step: () => void) => {
+    try {
+      step();
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      notes.push(`The copy has no ${what}: ${error.message}`);
+    }
+  };
+  const links = link.list(from.route).filter(({ index }) => index !== LOOPBACK);
+  const [bridges, others] = [links.filter(isBridge), links.filter((each) => !isBridge(each))];
+  for (const copied of [...bridges, ...others]) attempt(`link "${copied.name}"`, () => addStandIn(to, copied, ends));
+  const loopback = link.find(from.route, LOOPBACK);
+  if (loopback && link.isUp(loopback)) link.setUp(to.route, LOOPBACK);
+  for (const { index, scope, address: cidr } of address.list(from.route)) {
+    // The kernel gives others to the links of the copy.
+    if (index === LOOPBACK || scope !== RT_SCOPE_UNIVERSE) continue;
+    attempt(`address ${cidr}`, () => executeAll(to.route, [address.addRequest(index, cidr, { noDad: true })]));
+  }
+  for (const route of rawRoute.list(from.route)) {
+    if (route.protocol !== RTPROT_KERNEL) {
+      attempt(`route to ${route.dst ?? "all"}`, () => rawRoute.append(to.route, route));
+    }
+  }
+}
+
+const isBridge = ({ info }: link.Link): boolean => info?.kind === "bridge";
+
+function addStandIn(to: Netns, copied: link.Link, ends: Netns): void {
+  const { name, index, mac, mtu, alias, master, flags } = copied;
+  const end = `end${crypto.randomUUID().slice(0, 8)}`;
+  link.add(to.route, {
+    ...{ name, index, flags: flags & IFF_UP, change: IFF_UP },
+    info: isBridge(copied) ? bridge({}) : veth({ peer: { name: end, netnsFd: ends.fd } }),
+    ...mac !== undefined && { mac },
+    ...mtu !== undefined && { mtu },
+    ...!isBridge(copied) && master !== undefined && { master },
+  });
+  if (!isBridge(copied)) link.set(ends.route, end, { flags: IFF_UP, change: IFF_UP });
+  if (alias !== undefined) link.set(to.route, index, { alias });
+}
+
+function copySysctls(from: Netns, to: Netns): void {
+  const links = ["all", "default", ...link.list(from.route).flatMap(({ name }) => name ?? [])];
+  // Forwarding first: it changes others.
+  const names = [...SYSCTLS, ...LINK_SYSCTLS.flatMap((name) => links.map((each) => name.replace("*", each)))];
+  const values = from.run(() => names.map((name) => ignoreSystemErrors(() => findSysctl(name))));
+  to.run(() =>
+    names.forEach((name, i) => {
+      const value = values[i];
+      // Some links are not copied, some kernels lack parameters.
+      if (value !== undefined) ignoreSystemErrors(() => overwrite(`/proc/sys/${name}`, value));
+    })
+  );
+}

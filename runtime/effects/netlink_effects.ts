@@ -1,0 +1,200 @@
+/** Changes of links, addresses, routes and the like, as sentences. @module */
+import { CURRENT_NETNS_PATH, currentNetns, type Netns, openNetns } from "../../ffi/netns.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { NLM_F_CREATE } from "../../ffi/netlink/message.ts";
+import { isDump } from "../../ffi/netlink/socket.ts";
+import { ENODEV } from "../../ffi/sys/errno.ts";
+import * as link from "../../ffi/route/link.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { AF_INET6 } from "../../ffi/sys/uapi.ts";
+import { type ObservedRequest, observer, type RequestsActivity, setObserver } from "../../ffi/sys/observer.ts";
+import type { Effect, EffectKind, EffectList } from "./effect.ts";
+import { formatNetlinkRequest } from "./format_request.ts";
+
+/** What is looked up to describe links. */
+export interface LinkNames extends Disposable {
+  find(netns: string, key: string | number): link.Link | undefined;
+  /** The other end of a veth pair, if its namespace was asked before. */
+  findPeer(netns: string, end: link.Link): { readonly netns: string; readonly index: number } | undefined;
+}
+
+/** Opens a namespace when it is asked for. */
+export function newLinkNames(): LinkNames {
+  const opened = new Map<string, Netns>([[CURRENT_NETNS_PATH, currentNetns()]]);
+  const open = (path: string) => {
+    const netns = opened.get(path) ?? openNetns(path);
+    opened.set(path, netns);
+    return netns;
+  };
+  const find: LinkNames["find"] = (path, key) =>
+    unobserved(() => ignoreSystemErrors(() => link.find(open(path || CURRENT_NETNS_PATH).route, key)));
+  return {
+    find,
+    findPeer(_, { index, linkIndex, info }) {
+      if (info?.kind !== "veth" || linkIndex === undefined) return undefined;
+      const netns = [...opened.keys()].find((path) => {
+        const peer = find(path, linkIndex);
+        return peer?.info?.kind === "veth" && peer.linkIndex === index;
+      });
+      return netns === undefined ? undefined : { netns, index: linkIndex };
+    },
+    [Symbol.dispose]() {
+      for (const netns of opened.values()) netns[Symbol.dispose]();
+    },
+  };
+}
+
+/** Its requests are those of the dry run, not of the command. */
+export function unobserved<T>(call: () => T): T {
+  const outer = observer;
+  setObserver(undefined);
+  try {
+    return call();
+  } finally {
+    setObserver(outer);
+  }
+}
+
+/** What is kept between requests. */
+export interface NetlinkEffects {
+  readonly effects: EffectList;
+  readonly names: LinkNames;
+  /** Indices of links that are removed together, by the group that they were put into. */
+  readonly groups: Map<string, number[]>;
+  /** Removed links: namespace and index. */
+  readonly removed: Set<string>;
+  /** What effects call a namespace: `host`, or the path of the container. */
+  labelOf(netns: string): string;
+}
+
+/** @param step what the plugin calls it: `remove rule from …` */
+export function addNetlinkEffects(
+  state: NetlinkEffects,
+  { netns, requests }: RequestsActivity,
+  step: string | undefined,
+): void {
+  for (const request of requests) addEffect(state, netns, request, requests.length === 1 ? step : undefined);
+}
+
+function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest, step: string | undefined): void {
+  const { op: { name }, value } = request;
+  const fields = value as { readonly index?: number; readonly name?: string; readonly group?: number };
+  const netns = state.labelOf(path);
+  const nameOf = (index: number) => state.names.find(path, index)?.name ?? `${index}`;
+  const linkName = fields.index ? nameOf(fields.index) : fields.name ?? "";
+  const add = (effect: Pick<Effect, "kind" | "action" | "sentence" | "target">) =>
+    state.effects.add({ ...effect, netns, details: [formatNetlinkRequest(request)] });
+  const groupKey = `${netns} ${fields.group}`;
+  if (name === "RTM_NEWLINK" && Object.keys(value).sort().join() === "group,index") {
+    state.groups.set(groupKey, [...state.groups.get(groupKey) ?? [], fields.index!]);
+    return;
+  }
+  if (name === "RTM_DELLINK") {
+    const keys = fields.group === undefined ? [fields.index || linkName] : state.groups.get(groupKey) ?? [];
+    for (const key of keys) {
+      const found = state.names.find(path, key);
+      if (found) hideLink(state, path, found);
+      const target = found?.name ?? `${key}`;
+      const rest = found?.info?.kind === "veth" ? ", routes and peer" : " and routes";
+      const sentence = `remove link "${target}" in ${netns}, with its addresses${rest}`;
+      add({ kind: "link", action: "remove", sentence, target });
+    }
+    return;
+  }
+  if (name === "RTM_NEWLINK" && !isCreation(request)) {
+    const { index: _, ...changes } = fields;
+    const sentence = `change link "${linkName}" in ${netns}: ${formatChanges(request, changes)}`;
+    return add({ kind: "link", action: "change", sentence, target: linkName });
+  }
+  const text = describeAltName(request, linkName) ?? describeAddress(request, linkName) ??
+    describeRoute(request, nameOf) ?? step;
+  const sentence = withLinkNames(text ?? formatNetlinkRequest(request), nameOf);
+  add({ kind: kindOf(name), action: actionOf(request), sentence: `${sentence} in ${netns}`, target: linkName });
+}
+
+function describeAltName({ op: { name }, value }: ObservedRequest, linkName: string): string | undefined {
+  const { properties } = value as { readonly properties?: { readonly altName?: string } };
+  return name === "RTM_NEWLINKPROP" ? `give link "${linkName}" the name "${properties?.altName}"` : undefined;
+}
+
+function describeAddress({ op: { name }, value }: ObservedRequest, linkName: string): string | undefined {
+  const { local, prefixLength } = value as { readonly local?: string; readonly prefixLength?: number };
+  if (!/^RTM_(NEW|DEL)ADDR$/.test(name)) return undefined;
+  const [verb, preposition] = name === "RTM_NEWADDR" ? ["add", "to"] : ["remove", "from"];
+  return `${verb} address ${local}/${prefixLength} ${preposition} link "${linkName}"`;
+}
+
+interface RouteValue {
+  readonly dst?: string;
+  readonly dstLen?: number;
+  readonly gateway?: string;
+  readonly oif?: number;
+  readonly family?: number;
+}
+
+function describeRoute(
+  { op: { name }, value }: ObservedRequest,
+  nameOf: (index: number) => string,
+): string | undefined {
+  if (name !== "RTM_NEWROUTE") return undefined;
+  const { dst, dstLen = 0, gateway, oif, family } = value as RouteValue;
+  const target = `${dst ?? (family === AF_INET6 ? "::" : "0.0.0.0")}/${dstLen}`;
+  const via = gateway === undefined ? "" : ` via ${gateway}`;
+  return `add route to ${target}${via}${oif ? ` dev "${nameOf(oif)}"` : ""}`;
+}
+
+/** Later requests do not find the link, nor its peer. */
+function hideLink(state: NetlinkEffects, path: string, found: link.Link): void {
+  state.removed.add(linkKey(state, path, found.index));
+  const peer = state.names.findPeer(path, found);
+  if (peer) state.removed.add(linkKey(state, peer.netns, peer.index));
+}
+
+const linkKey = ({ labelOf }: NetlinkEffects, path: string, index: number): string => `${labelOf(path)} ${index}`;
+
+/** Has queries for links answered as if links were removed. @throws {NetlinkError} `ENODEV` */
+export function hideRemovedLinks(state: NetlinkEffects, activity: RequestsActivity): void {
+  const { netns, requests } = activity;
+  if (state.removed.size === 0 || requests[0]?.op.name !== "RTM_GETLINK") return;
+  // struct ifinfomsg { u8 family; u8 pad; u16 type; i32 index; … }
+  const isRemoved = (index: number) => state.removed.has(linkKey(state, netns, index));
+  const { onMessage } = activity;
+  activity.onMessage = (payload, index) => {
+    if (!isRemoved(payload.view.getInt32(payload.offset + 4, true))) onMessage(payload, index);
+  };
+  requests.forEach(({ op, value, flags = 0 }, position) => {
+    const { index, name } = value as { readonly index?: number; readonly name?: string };
+    const key = index || name;
+    if (isDump(flags) || key === undefined || !isRemoved(state.names.find(netns, key)?.index ?? 0)) return;
+    throw new NetlinkError({ request: op.name, errno: ENODEV, index: position });
+  });
+}
+
+/** Without the name of the request, and what only says how it is sent. */
+function formatChanges({ op }: ObservedRequest, value: object): string {
+  const text = formatNetlinkRequest({ op, value }).slice(op.name.length + 1);
+  return text.replace("flags=1 change=1", "up").replace("flags=0 change=1", "down")
+    .replace(/netnsFd=\d+/, "into another namespace");
+}
+
+/** Errors name some links by number. */
+function withLinkNames(step: string, nameOf: (index: number) => string): string {
+  return step.replace(/\blink "?(\d+)"?/g, (_, index) => `link "${nameOf(Number(index))}"`);
+}
+
+const KINDS: readonly (readonly [RegExp, EffectKind])[] = [
+  [/^RTM_\w*LINK/, "link"],
+  [/^RTM_\w*ADDR/, "address"],
+  [/^RTM_\w*ROUTE/, "route"],
+  [/^RTM_\w*RULE/, "rule"],
+  [/^RTM_\w*(QDISC|TFILTER)/, "qdisc"],
+  [/CT_/, "conntrack"],
+];
+
+const kindOf = (name: string): EffectKind => KINDS.find(([pattern]) => pattern.test(name))?.[1] ?? "netlink";
+
+function actionOf(request: ObservedRequest): Effect["action"] {
+  return request.op.name.includes("DEL") ? "remove" : isCreation(request) ? "add" : "change";
+}
+
+const isCreation = ({ flags = 0 }: ObservedRequest): boolean => (flags & NLM_F_CREATE) !== 0;

@@ -1,0 +1,96 @@
+/** Changes of the ruleset as sentences. @module */
+import { ipFromBytes } from "../../ffi/address.ts";
+import { formatHex } from "../../ffi/nft/objects.ts";
+import type { ObservedRequest } from "../../ffi/sys/observer.ts";
+import type { Effect, EffectList } from "./effect.ts";
+import { formatNetlinkRequest } from "./format_request.ts";
+
+/** nfnetlink families. */
+const FAMILIES: Readonly<Record<number, string>> = {
+  1: "inet",
+  2: "ip",
+  3: "arp",
+  5: "netdev",
+  7: "bridge",
+  10: "ip6",
+};
+
+interface NftValue {
+  readonly family?: number;
+  readonly table?: string;
+  readonly name?: string;
+  readonly chain?: string;
+  readonly set?: string;
+  readonly comment?: string;
+  readonly elements?: readonly NftElement[];
+}
+
+interface NftElement {
+  readonly key?: { readonly value?: Uint8Array };
+  readonly userdata?: { readonly comment?: string };
+}
+
+/** @param requests of one transaction */
+export function addNftEffects(effects: EffectList, netns: string, requests: readonly ObservedRequest[]): void {
+  for (const request of requests) {
+    const { op, value } = request;
+    const [, verb, object = ""] = /^NFT_MSG_(NEW|DEL)(\w+)$/.exec(op.name) ?? [];
+    if (verb === undefined) continue;
+    const action = verb === "NEW" ? "add" : "remove";
+    const nftValue = value as NftValue;
+    const family = FAMILIES[nftValue.family ?? 0] ?? `family ${nftValue.family}`;
+    const table = `${family} ${object === "TABLE" ? nftValue.name : nftValue.table}`;
+    for (const { text, target } of describe(object, nftValue, table)) {
+      const sentence = `${action} ${text}${netns === "host" ? "" : ` in ${netns}`}`;
+      effects.add({ kind: "nft", action, sentence, target, netns, details: [formatNetlinkRequest(request)] });
+    }
+  }
+}
+
+function describe(
+  object: string,
+  { name = "", chain = "", set = "", comment, elements = [] }: NftValue,
+  table: string,
+): readonly { readonly text: string; readonly target: Effect["target"] }[] {
+  const remark = comment === undefined ? "" : ` (${comment})`;
+  switch (object) {
+    case "TABLE":
+      return [{ text: `table "${table}"`, target: table }];
+    case "CHAIN":
+      return [{ text: `chain "${name}" of table "${table}"`, target: `${table} ${name}` }];
+    case "SET":
+      return [{ text: `set "${name}" of table "${table}"`, target: `${table} ${name}` }];
+    case "RULE":
+      return [{ text: `rule${remark} of chain "${chain}" of table "${table}"`, target: `${table} ${chain}` }];
+    default:
+      return elements.map(({ key, userdata }) => ({
+        text: `element ${formatKey(key?.value)}${userdata?.comment === undefined ? "" : ` (${userdata.comment})`}` +
+          ` of set "${set}" of table "${table}"`,
+        target: `${table} ${set}`,
+      }));
+  }
+}
+
+/** Addresses and ports of our sets as such, others as bytes. */
+function formatKey(key: Uint8Array = new Uint8Array()): string {
+  if (key.length === 4 || key.length === 16) return formatAddressKey(key);
+  // [address,] protocol, port: each part fills words of four bytes.
+  const [addressBytes, port] = [key.subarray(0, -8), formatPortKey(key.subarray(-8))];
+  if (port === undefined || ![0, 4, 16].includes(addressBytes.length)) return formatHex(key);
+  return addressBytes.length === 0 ? port : `${ipFromBytes(addressBytes)} ${port}`;
+}
+
+/** IPPROTO_… */
+const PROTOCOLS: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
+
+function formatPortKey([protocol = 0, ...rest]: Uint8Array): string | undefined {
+  const [, , , high = 0, low = 0, ...padding] = rest;
+  const isPort = [...rest.slice(0, 3), ...padding].every((byte) => byte === 0);
+  return isPort && PROTOCOLS[protocol] ? `${high * 256 + low}/${PROTOCOLS[protocol]}` : undefined;
+}
+
+/** Names of links are as long as IPv6 addresses, and end with zeros. */
+function formatAddressKey(key: Uint8Array): string {
+  const text = new TextDecoder().decode(key).replace(/\0+$/, "");
+  return key.length === 16 && /^[\w.:-]{1,15}$/.test(text) ? text : ipFromBytes(key);
+}

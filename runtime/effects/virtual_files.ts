@@ -1,0 +1,357 @@
+/** Has a dry run change files in memory, at the system calls. What it reads is what it would have written. @module */
+import { SYS_getdents64 } from "../../ffi/sys/directory.ts";
+import { EEXIST, ENOENT } from "../../ffi/sys/errno.ts";
+import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
+import { SYS_pwrite64 } from "../../ffi/sys/file.ts";
+import { interceptSystemCalls } from "../../ffi/sys/intercept.ts";
+import { addressOf, sys, type SystemCall } from "../../ffi/sys/libc.ts";
+import { SYS_fstat, SYS_newfstatat } from "../../ffi/sys/stat.ts";
+import {
+  AT_FDCWD,
+  O_CLOEXEC,
+  O_CREAT,
+  O_DIRECTORY,
+  O_EXCL,
+  O_NOFOLLOW,
+  O_NONBLOCK,
+  O_RDONLY,
+  O_RDWR,
+  O_TMPFILE,
+  O_TRUNC,
+  O_WRONLY,
+} from "../../ffi/sys/uapi.ts";
+import type { Effect, EffectList } from "./effect.ts";
+
+const SYS_memfd_create = process.arch === "arm64" ? 279 : 319;
+const STAT_BYTES = 144;
+const CHUNK_BYTES = 64 * 1024;
+const SYSCTL_DIRECTORY = "/proc/sys/";
+/** As a path, it leads to the file of a descriptor. */
+const OWN_DESCRIPTORS = "/proc/self/fd/";
+/** An empty directory stands for those that are not made. */
+const ANY_DIRECTORY = "/";
+
+/** A file in memory, a directory that is not there, or the absence of a file that is. */
+type Stand = { readonly fd: number } | "directory" | "removed";
+type Arguments = readonly unknown[];
+type Call = (...args: Arguments) => number;
+
+/** The functions as they are before the interception. */
+const rawCalls = () => ({ open: sys.open, read: sys.read, write: sys.write, close: sys.close, syscall: sys.syscall });
+type RawCalls = ReturnType<typeof rawCalls>;
+
+interface FileView {
+  readonly raw: RawCalls;
+  readonly stands: Map<string, Stand>;
+  /** Descriptors of kernel parameters, which keep their value. */
+  readonly sysctls: Map<number, string>;
+  /** Descriptors of {@linkcode ANY_DIRECTORY} in the place of directories. */
+  readonly emptyDirectories: Set<number>;
+  /** Paths of open directories. */
+  readonly directories: Map<number, string>;
+  /** Times that directories would get, by device and inode. */
+  readonly mtimes: Map<string, readonly [seconds: bigint, nanoseconds: bigint]>;
+  readonly effects: EffectList;
+  readonly writesSysctls: boolean;
+}
+
+/**
+ * Until the scope ends, changes of files become effects.
+ *
+ * @param writesSysctls for a thread in a copy of the host: kernel parameters of its network namespace are written
+ */
+export function virtualizeFiles(effects: EffectList, writesSysctls: boolean): Disposable {
+  const raw = rawCalls();
+  const view: FileView = {
+    ...{ raw, effects, writesSysctls, stands: new Map(), sysctls: new Map() },
+    ...{ emptyDirectories: new Set(), directories: new Map(), mtimes: new Map() },
+  };
+  const names = Object.keys(HANDLERS) as SystemCall[];
+  const interception = interceptSystemCalls(names, (name, args, call) => HANDLERS[name]!(view, args, call));
+  return {
+    [Symbol.dispose]() {
+      interception[Symbol.dispose]();
+      for (const stand of view.stands.values()) if (typeof stand === "object") raw.close(stand.fd);
+    },
+  };
+}
+
+type Handler = (view: FileView, args: Arguments, call: Call) => number;
+
+const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
+  open: (view, args, call) => openFile(view, keyOf(args[0]), args[1] as number, args, call),
+  close(view, args, call) {
+    view.sysctls.delete(args[0] as number);
+    view.emptyDirectories.delete(args[0] as number);
+    view.directories.delete(args[0] as number);
+    return call(...args);
+  },
+  write: (view, args, call) => writeSysctl(view, args[0], args[1], () => call(...args)) ?? call(...args),
+  unlink(view, [path]) {
+    removeEntry(view, keyOf(path), "unlink");
+    return 0;
+  },
+  rmdir(view, [path]) {
+    removeEntry(view, keyOf(path), "rmdir");
+    return 0;
+  },
+  mkdir(view, [path]) {
+    const key = keyOf(path);
+    requireAbsent(view, key, "mkdir");
+    requireParent(view, key, "mkdir");
+    view.stands.set(key, "directory");
+    add(view, "add", `create directory "${key}"`, key);
+    return 0;
+  },
+  rename(view, [from, to]) {
+    const [source, target] = [keyOf(from), keyOf(to)];
+    const stand = standFor(view, source, "rename");
+    if (typeof view.stands.get(source) === "object") withdraw(view, source);
+    else add(view, "remove", `rename file "${source}" to "${target}"`, source);
+    view.stands.set(source, "removed");
+    view.stands.set(target, stand);
+    addCreation(view, target);
+    return 0;
+  },
+  linkat(view, [, from, , to]) {
+    const target = keyOf(to);
+    requireAbsent(view, target, "linkat");
+    requireParent(view, target, "linkat");
+    const source = String(from);
+    const fd = source.startsWith(OWN_DESCRIPTORS)
+      ? reopen(view, Number(source.slice(OWN_DESCRIPTORS.length)), O_RDWR)
+      : reopen(view, (standFor(view, keyOf(from), "linkat") as { readonly fd: number }).fd, O_RDWR);
+    view.stands.set(target, { fd });
+    addCreation(view, target);
+    return 0;
+  },
+  symlink(view, [target, path]) {
+    add(view, "add", `link "${path}" to "${target}"`, String(path));
+    return 0;
+  },
+  chmod: () => 0,
+  futimens(view, [fd, times]) {
+    const [, , seconds = 0n, nanoseconds = 0n] = times as BigInt64Array;
+    const bytes = new Uint8Array(STAT_BYTES);
+    view.raw.syscall(SYS_fstat, fd as number, bytes, 0, 0);
+    view.mtimes.set(identityOf(bytes), [seconds, nanoseconds]);
+    return 0;
+  },
+  fsync: () => 0,
+  mount(view, [source, target]) {
+    add(view, "change", `mount "${source}" at "${target}"`, String(target));
+    return 0;
+  },
+  umount2(view, [target]) {
+    add(view, "change", `unmount "${target}"`, String(target));
+    return 0;
+  },
+  readlink(view, args, call) {
+    const stand = view.stands.get(keyOf(args[0]));
+    if (stand === "removed") throw new SystemError("readlink", ENOENT);
+    return stand === undefined ? call(...args) : call(ANY_DIRECTORY, ...args.slice(1));
+  },
+  syscall(view, args, call) {
+    const [number, first, second] = args;
+    if (number === SYS_pwrite64) return writeSysctl(view, first, second, () => call(...args)) ?? call(...args);
+    if (number === SYS_getdents64) return listEntries(view, args, call);
+    if (number === SYS_newfstatat) return findStatus(view, args, call);
+    if (number === SYS_fstat) return withMtime(view, second, call(...args));
+    return call(...args);
+  },
+};
+
+/** Without doubled and final slashes. */
+function keyOf(path: unknown): string {
+  return String(path).replace(/[/]+/g, "/").replace(/(.)[/]$/, "$1");
+}
+
+function add({ effects }: FileView, action: Effect["action"], sentence: string, target: string): void {
+  effects.add({ kind: "file", action, sentence, target });
+}
+
+/** A file that was there before is replaced, even if it was removed meanwhile. */
+function addCreation(view: FileView, key: string): void {
+  withdraw(view, key);
+  const isReplaced = realExists(view, key);
+  add(view, isReplaced ? "change" : "add", `${isReplaced ? "replace" : "create"} file "${key}"`, key);
+}
+
+/** What was created and removed again is no effect. */
+function withdraw({ effects }: FileView, key: string): void {
+  effects.withdraw(({ kind, target }) => kind === "file" && target === key);
+}
+
+function openFile(view: FileView, key: string, flags: number, args: Arguments, call: Call): number {
+  const { stands, sysctls } = view;
+  const isWritten = (flags & (O_WRONLY | O_RDWR)) !== 0;
+  if (key.startsWith(SYSCTL_DIRECTORY) && isWritten) {
+    const isInCopy = view.writesSysctls && key.startsWith(`${SYSCTL_DIRECTORY}net/`);
+    const fd = isInCopy ? call(...args) : call(args[0], O_RDONLY | O_CLOEXEC, 0);
+    sysctls.set(fd, key.slice(SYSCTL_DIRECTORY.length));
+    return fd;
+  }
+  if (/^[/](proc|dev|sys)[/]/.test(key)) return call(...args);
+  if ((flags & O_TMPFILE) === O_TMPFILE) {
+    if (stands.get(key) !== "directory") view.raw.close(call(key, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    return newMemoryFile(view);
+  }
+  if (!exists(view, key)) {
+    if (!(flags & O_CREAT)) throw new SystemError("open", ENOENT);
+    return createFile(view, key, flags);
+  }
+  if (flags & O_CREAT && flags & O_EXCL) throw new SystemError("open", EEXIST);
+  const stand = stands.get(key);
+  if (stand === "directory") return openEmptyDirectory(view, call);
+  if (typeof stand === "object") return reopen(view, stand.fd, flags);
+  if (!isWritten || flags & O_DIRECTORY) {
+    const fd = call(args[0], flags & ~O_CREAT, 0);
+    if (flags & O_DIRECTORY) view.directories.set(fd, key);
+    return fd;
+  }
+  add(view, "change", `write file "${key}"`, key);
+  return reopen(view, (standFor(view, key, "open") as { readonly fd: number }).fd, flags);
+}
+
+function createFile(view: FileView, key: string, flags: number): number {
+  requireParent(view, key, "open");
+  const fd = newMemoryFile(view);
+  view.stands.set(key, { fd });
+  addCreation(view, key);
+  return reopen(view, fd, flags);
+}
+
+function openEmptyDirectory({ emptyDirectories }: FileView, call: Call): number {
+  const fd = call(ANY_DIRECTORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  emptyDirectories.add(fd);
+  return fd;
+}
+
+/** The file in memory for a path; a copy if there is none yet. @throws {SystemError} `ENOENT` */
+function standFor(view: FileView, key: string, syscall: string): Stand {
+  const stand = view.stands.get(key);
+  if (stand === "removed" || !exists(view, key)) throw new SystemError(syscall, ENOENT);
+  if (stand !== undefined) return stand;
+  const copy = { fd: copyFile(view, key) };
+  view.stands.set(key, copy);
+  return copy;
+}
+
+function copyFile(view: FileView, key: string): number {
+  const { raw } = view;
+  const source = raw.open(key, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+  try {
+    const target = newMemoryFile(view);
+    const buffer = new Uint8Array(CHUNK_BYTES);
+    for (let count; (count = raw.read(source, buffer, buffer.length)) > 0;) {
+      raw.write(target, buffer.subarray(0, count), count);
+    }
+    return target;
+  } finally {
+    raw.close(source);
+  }
+}
+
+function newMemoryFile({ raw }: FileView): number {
+  const name = new TextEncoder().encode("dry-run\0");
+  return raw.syscall(SYS_memfd_create, addressOf(name), null, 0, 0);
+}
+
+/** Another open file, at its begin. */
+function reopen({ raw }: FileView, fd: number, flags: number): number {
+  return raw.open(
+    `${OWN_DESCRIPTORS}${fd}`,
+    flags & ~(O_CREAT | O_EXCL | O_NOFOLLOW) & (O_WRONLY | O_RDWR | O_TRUNC | O_CLOEXEC),
+    0,
+  );
+}
+
+function exists({ raw, stands }: FileView, key: string): boolean {
+  const stand = stands.get(key);
+  if (stand !== undefined) return stand !== "removed";
+  const path = new TextEncoder().encode(`${key}\0`);
+  return ignoreErrors(
+    ["ENOENT", "ENOTDIR", "ELOOP"],
+    () => raw.syscall(SYS_newfstatat, AT_FDCWD, path, new Uint8Array(STAT_BYTES), 0),
+  ) !== undefined;
+}
+
+function requireAbsent(view: FileView, key: string, syscall: string): void {
+  if (exists(view, key)) throw new SystemError(syscall, EEXIST);
+}
+
+function requireParent(view: FileView, key: string, syscall: string): void {
+  if (!exists(view, key.slice(0, Math.max(1, key.lastIndexOf("/"))))) throw new SystemError(syscall, ENOENT);
+}
+
+function removeEntry(view: FileView, key: string, syscall: "unlink" | "rmdir"): void {
+  if (!exists(view, key)) throw new SystemError(syscall, ENOENT);
+  const isReal = realExists(view, key);
+  withdraw(view, key);
+  view.stands.set(key, "removed");
+  if (isReal) add(view, "remove", `remove ${syscall === "rmdir" ? "directory" : "file"} "${key}"`, key);
+}
+
+/** Before the dry run. */
+function realExists(view: FileView, key: string): boolean {
+  return exists({ ...view, stands: new Map() }, key);
+}
+
+/** Device and inode. */
+const identityOf = (stat: Uint8Array): string => stat.subarray(0, 16).toHex();
+
+function withMtime({ mtimes }: FileView, stat: unknown, result: number): number {
+  const MTIME_OFFSET = 88;
+  const bytes = stat as Uint8Array;
+  const [seconds, nanoseconds] = mtimes.get(identityOf(bytes)) ?? [];
+  if (seconds === undefined || nanoseconds === undefined) return result;
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  view.setBigInt64(MTIME_OFFSET, seconds, true);
+  view.setBigInt64(MTIME_OFFSET + 8, nanoseconds, true);
+  return result;
+}
+
+/** getdents64(2) without what would be removed; see readEntries() for the layout. */
+function listEntries(view: FileView, args: Arguments, call: Call): number {
+  const fd = args[1] as number;
+  const buffer = args[2] as Uint8Array;
+  if (view.emptyDirectories.has(fd)) return 0;
+  const length = call(...args);
+  const directory = view.directories.get(fd);
+  if (directory === undefined) return length;
+  let kept = 0;
+  for (let at = 0, size; at < length; at += size) {
+    size = buffer[at + 16]! + buffer[at + 17]! * 256;
+    const name = new TextDecoder().decode(buffer.subarray(at + 19, buffer.indexOf(0, at + 19)));
+    if (view.stands.get(`${directory}/${name}`) === "removed") continue;
+    buffer.copyWithin(kept, at, at + size);
+    kept += size;
+  }
+  // Zero would mean the end.
+  return kept === 0 && length > 0 ? listEntries(view, args, call) : kept;
+}
+
+/** newfstatat(AT_FDCWD, path, …) */
+function findStatus(view: FileView, args: Arguments, call: Call): number {
+  const [number, directory, path, ...rest] = args;
+  const stand = view.stands.get(keyOf(new TextDecoder().decode(path as Uint8Array).split("\0")[0]));
+  if (stand === undefined) return withMtime(view, rest[0], call(...args));
+  if (stand === "removed") throw new SystemError("newfstatat", ENOENT);
+  const target = stand === "directory" ? ANY_DIRECTORY : `${OWN_DESCRIPTORS}${stand.fd}`;
+  return call(number, directory, new TextEncoder().encode(`${target}\0`), rest[0], 0);
+}
+
+/** @returns the number of bytes; `undefined` for another file */
+function writeSysctl(
+  { sysctls, effects, writesSysctls }: FileView,
+  fd: unknown,
+  bytes: unknown,
+  write: () => number,
+): number | undefined {
+  const name = sysctls.get(fd as number);
+  if (name === undefined || !(bytes instanceof Uint8Array)) return undefined;
+  if (writesSysctls && name.startsWith("net/")) write();
+  const value = new TextDecoder().decode(bytes).trim();
+  effects.add({ kind: "sysctl", action: "change", sentence: `set ${name} to ${value}`, target: name });
+  return bytes.length;
+}
