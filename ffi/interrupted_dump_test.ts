@@ -141,12 +141,14 @@ test("nothing but dump() asks for lists, so that there is one place that reads a
 /** What may wait, where it is, and why each ends. */
 const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] = [
   [/sys\.recv\b/, {
+    "ffi/probe.ts": "MSG_DONTWAIT",
     "ffi/arp.ts": "MSG_DONTWAIT",
     "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT",
     "ffi/dbus/connection.ts": "MSG_DONTWAIT",
   }],
   [/sys\.recvmmsg\b/, { "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT" }],
   [/sys\.send\b/, {
+    "ffi/probe.ts": "one small packet",
     "ffi/arp.ts": "a few frames, of which the socket's buffer takes hundreds",
     "ffi/netlink/socket.ts": "the kernel takes a request at once: it is never queued",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
@@ -159,6 +161,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   }],
   [/sys\.recvmsg\b/, { "ffi/sys/unix_socket.ts": "after poll(2)" }],
   [/sys\.connect\b/, {
+    "ffi/probe.ts": "O_NONBLOCK, or a raw socket",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
     "ffi/sys/unix_socket.ts": "a server's control socket, whose queue takes thousands",
     "cmd/serve/systemd.ts": "a datagram socket",
@@ -171,6 +174,8 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   [/sys\.flock\b/, { "ffi/sys/lock.ts": "a timer, or LOCK_NB: see lock_test.ts" }],
   [/sys\.waitid\b/, { "ffi/sys/process.ts": "WNOHANG" }],
   [/sys\.(read|write)\b/, {
+    "cmd/serve/call_log.ts": "after poll(2), and no more than a pipe takes",
+    "cmd/serve/worker.ts": "O_NONBLOCK",
     "ffi/sys/subprocess.ts": "after poll(2), and no more than a pipe takes",
     "ffi/sys/file.ts": "see the last two",
     "ffi/sys/atomic_install.ts": "ordinary files",
@@ -184,10 +189,14 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "cmd/serve/call.ts": "the reader of an answer; its end, or that of the caller, ends it",
   }],
   [/\bpollFor\(/, {
+    "cmd/serve/call_log.ts": "no time",
+    "ffi/probe.ts": "a deadline",
     "ffi/sys/file.ts": "see the last two",
     "ffi/sys/poll.ts": "is defined there",
   }],
   [/\bawaitReadable\(/, {
+    "ffi/probe.ts": "a deadline",
+    "ffi/sys/unix_socket.ts": "no time",
     "ffi/sys/stdio.ts": "a deadline",
     "ffi/arp.ts": "a deadline",
     "ffi/sys/poll.ts": "is defined there",
@@ -199,6 +208,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
   [/\b(readAll|readFile|readTail)\(/, {
+    "runtime/show/select.ts": "ordinary files",
     "cmd/commands/install.ts": "programs that are installed",
     "ffi/sys/program_mark.ts": "programs that are installed",
     "runtime/load.ts": "a pipe that the user names; a signal ends it",
@@ -210,8 +220,6 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/atomic_file.ts": "ordinary files",
     "ffi/sys/atomic_install.ts": "ordinary files",
     "ffi/sys/file.ts": "ordinary files, /proc",
-    "cmd/serve/call_log.ts": "who starts the server reads what it says",
-    "cmd/serve/worker.ts": "the server reads the pipe that wakes it",
     "cmd/trace/traced_call.ts": "a file that the user names",
   }],
 ];

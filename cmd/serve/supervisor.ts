@@ -5,7 +5,7 @@ import { pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startWithDescriptors } from "../../ffi/sys/process.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { isIgnored } from "../../ffi/sys/signals.ts";
-import { O_CLOEXEC, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
+import { O_CLOEXEC, O_NONBLOCK, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import {
   acceptConnection,
   peerCredentials,
@@ -126,7 +126,7 @@ function isListening({ isStopping, isReady, options: { sockets } }: Server): boo
 
 function openNotifier(resources: DisposableStack): readonly [Descriptor, Descriptor] {
   const ends = new Int32Array(2);
-  sys.pipe2(ends, O_CLOEXEC);
+  sys.pipe2(ends, O_CLOEXEC | O_NONBLOCK);
   return [resources.use(descriptor(ends[0]!)), resources.use(descriptor(ends[1]!))];
 }
 

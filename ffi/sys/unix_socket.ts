@@ -10,7 +10,8 @@ const SYS_shutdown = process.arch === "arm64" ? 210 : 48;
 // asm-generic/socket.h, linux/socket.h
 const SO_TYPE = 3;
 const SO_PEERCRED = 17;
-const SO_PEERPIDFD = 77;
+/** SO_PEERPIDFD, since Linux 6.5: the headers of Debian 12 are older. */
+const PEER_PIDFD = 77;
 const MSG_CMSG_CLOEXEC = 0x40000000;
 /** The kernel lowers it to net.core.somaxconn. */
 const BACKLOG = 65_535;
@@ -119,7 +120,7 @@ export function peerCredentials(fd: number): PeerCredentials {
 
 function hasPeerEnded(fd: number): boolean {
   try {
-    using pidfd = descriptor(socketOption(fd, SO_PEERPIDFD, 1)[0]!);
+    using pidfd = descriptor(socketOption(fd, PEER_PIDFD, 1)[0]!);
     return awaitReadable(pidfd.fd, 0);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
