@@ -55,10 +55,9 @@ test("a server takes the socket of systemd, which keeps it for the next one", as
   const first = site.start(activated);
   await first.untilReady();
   expect(await early).toMatchObject(SUCCESS);
-  expect(await site.callVersion()).toMatchObject(SUCCESS);
-  const served = site.status().served;
-  expect(served).toBeGreaterThan(0);
-  await until(() => first.calls().length === served);
+  // A busy machine may not serve a call, and a worker counts it after its answer.
+  while (site.status().served === 0) expect(await site.callVersion()).toMatchObject(SUCCESS);
+  await until(() => first.calls().length === site.status().served);
 
   const second = site.start({ options: ["--replace"] });
   await second.untilReady();
