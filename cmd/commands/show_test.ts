@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
 import type { Netns } from "../../ffi/netns.ts";
 import { type CliSandbox, newCliSandboxes } from "../../testing/cli.ts";
-import { netnsTest } from "../../testing/netns.ts";
+import { netnsTest, newNamespaces, until } from "../../testing/netns.ts";
 
 const { root, cni, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
@@ -18,10 +18,17 @@ function show(host: Netns, sandbox: CliSandbox, ...words: string[]): FinishedPro
   return host.run<FinishedProcess>(() => cni(showWords(sandbox, ...words)));
 }
 
-netnsTest("cni show prints a tree, JSON, a graph and a picture", ({ host, container }) => {
+/** The kernel tells a little later that links are up. */
+const untilLinksAreUp = (host: Netns, sandbox: CliSandbox): Promise<void> =>
+  until(() => show(host, sandbox).stdout.match(/ up, mtu/g)?.length === 3);
+
+test("cni show prints a tree, JSON, a graph and a picture", async () => {
+  using namespaces = newNamespaces();
+  const { host, container } = namespaces;
   const sandbox = bench(host);
   sandbox.network("web");
   expect(sandbox.run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
+  await untilLinksAreUp(host, sandbox);
   const text = show(host, sandbox);
   expect([text.exitCode, text.stderr]).toEqual([0, ""]);
   const tree = text.stdout.replace(/veth\w+/, "VETH").replace(container.path, "PATH").replace(/, packets.*/g, "");
@@ -41,10 +48,13 @@ netnsTest("cni show prints a tree, JSON, a graph and a picture", ({ host, contai
   expect(show(host, sandbox, container.path, "--format=svg").stdout).toContain(">container c1  network web</text>\n");
 });
 
-netnsTest("cni show fits a terminal, and colours only there", ({ host, container }) => {
+test("cni show fits a terminal, and colours only there", async () => {
+  using namespaces = newNamespaces();
+  const { host, container } = namespaces;
   const sandbox = bench(host);
   sandbox.network("web");
   expect(sandbox.run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
+  await untilLinksAreUp(host, sandbox);
   const inTerminal = (env: string) => {
     const [program, entry] = sandbox.command("list");
     const command = `stty cols 40; exec env ${env} ${[program, entry, ...showWords(sandbox)].join(" ")}`;
