@@ -72,14 +72,26 @@ testWith([], "on stderr, stdout stays one document, and a failed ADD shows what 
   expect(finished.stderr).toMatch(/failed: Cannot carry out RTM_NEWROUTE: Network is unreachable/);
 });
 
-testWith([], "a trace that cannot be written is a note, and the call goes on", () => {
+testWith(["mkfifo", "sh"], "a trace that cannot be written is a note, and the call goes on", () => {
   using node = newTraceNode();
-  const { exitCode, stdout, stderr } = node.bridge("STATUS", { CNI_TRACE: "absent/trace" });
-  expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: "" });
-  expect(stderr).toBe(
-    `bridge STATUS: No trace (CNI_TRACE): Cannot write a trace to "${node.directory}/absent/trace": ` +
-      "No such file or directory (ENOENT)\n",
-  );
+  Bun.spawnSync(["sh", "-ec", "mkfifo pipe; mkfifo unread; ln -s /dev/null link"], {
+    cwd: node.directory,
+  });
+  const reasons = {
+    "absent/trace": "No such file or directory (ENOENT)",
+    pipe: "No such device or address (ENXIO)",
+    unread: "No such device or address (ENXIO)",
+    link: "Too many levels of symbolic links (ELOOP)",
+  };
+  for (const [name, reason] of Object.entries(reasons)) {
+    const message = `No trace (CNI_TRACE): Cannot write a trace to "${node.directory}/${name}": ${reason}\n`;
+    const trace = { CNI_TRACE: name };
+    expect(node.bridge("STATUS", trace)).toEqual({ exitCode: 0, stdout: "", stderr: `bridge STATUS: ${message}` });
+    const argv = [CNI_UNDER_TEST, "run", "gc", "default", "--all", "--cache-dir", node.directory];
+    const start = { cwd: node.directory, env: { ...SERVER_ENV, ...trace } };
+    const { exitCode, stderr } = node.host.run(() => finishedProcess(Bun.spawnSync(argv, start)));
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: `cni run gc: ${message}` });
+  }
 });
 
 /** Trace Event Format, "JSON Array Format", with complete events (`X`) and metadata (`M`). */

@@ -1,11 +1,12 @@
 /** Runs a call with a trace, and writes it. Loaded only then. @module */
-import { SystemError } from "../../ffi/sys/error.ts";
+import { SystemError, withPurpose } from "../../ffi/sys/error.ts";
+import { ENXIO } from "../../ffi/sys/errno.ts";
 import { type Descriptor, descriptor, writeAll } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { lockOpenFile } from "../../ffi/sys/lock.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { printStderr } from "../../ffi/sys/stdio.ts";
-import { O_APPEND, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY } from "../../ffi/sys/uapi.ts";
+import { O_APPEND, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } from "../../ffi/sys/uapi.ts";
 import { startTrace, type Trace } from "../../runtime/effects/trace.ts";
 import { absolutePath } from "../arguments/path.ts";
 import type { CliContext } from "../command.ts";
@@ -15,14 +16,14 @@ import type { TraceRequest } from "./options.ts";
 import { formatTimeline } from "./timeline.ts";
 import { formatTiming } from "./timing.ts";
 
-/** A trace is short: others hold the file's lock for milliseconds. */
-const LOCK_TIMEOUT_MS = 5000;
+/** Other traces hold the file's lock for milliseconds. Any reader may hold it for long. */
+const LOCK_TIMEOUT_MS = 100;
 
 /**
- * The file is opened first, in the caller's working directory.
+ * The file is opened first, in the caller's working directory. What the environment asks for never fails the call.
  *
  * @param name `bridge ADD`
- * @throws {SystemError} if the file cannot be opened
+ * @throws {SystemError} if the file of an option cannot be opened
  */
 export async function runTraced<T>(
   name: string,
@@ -30,7 +31,15 @@ export async function runTraced<T>(
   context: CliContext,
   run: () => T | Promise<T>,
 ): Promise<T> {
-  using file = openTarget(request.target, context);
+  let file: Descriptor | undefined;
+  try {
+    file = openTarget(request.target, context);
+  } catch (error) {
+    if (!(error instanceof SystemError) || !isOfEnvironment(request)) throw error;
+    printStderr(`${name}: No trace (CNI_TRACE): ${error.message}`);
+    return await run();
+  }
+  using _ = file;
   const trace = startTrace(name);
   const startUpMs = Math.max(0, trace.startTime - Number(context.startTime) / 1e6);
   try {
@@ -41,15 +50,20 @@ export async function runTraced<T>(
   }
 }
 
+const isOfEnvironment = ({ target }: TraceRequest): boolean => typeof target === "object" && target.append;
+
+/** An ordinary file or a device: the call would wait for the reader of a pipe. */
 function openTarget(target: TraceRequest["target"], context: CliContext): Descriptor | undefined {
   if (target === undefined || target === "stderr") return undefined;
-  const flags = O_WRONLY | O_CREAT | O_CLOEXEC | (target.append ? O_APPEND : O_TRUNC);
+  const flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (target.append ? O_APPEND : O_TRUNC);
   const path = absolutePath(target.path, context);
-  try {
-    return descriptor(sys.open(path, flags, 0o600));
-  } catch (error) {
-    throw error instanceof SystemError ? error.withPurpose(`write a trace to "${path}"`) : error;
-  }
+  return withPurpose(`write a trace to "${path}"`, () => {
+    const file = descriptor(sys.open(path, flags, 0o600));
+    const { isFile, isCharacterDevice } = fstat(file.fd);
+    if (isFile || isCharacterDevice) return file;
+    file[Symbol.dispose]();
+    throw new SystemError("open", ENXIO);
+  });
 }
 
 function writeTrace(

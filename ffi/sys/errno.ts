@@ -4,6 +4,7 @@ export const EPERM = 1;
 export const ENOENT = 2;
 export const EINTR = 4;
 export const EIO = 5;
+export const ENXIO = 6;
 export const EBADF = 9;
 export const EAGAIN = 11;
 export const EACCES = 13;
