@@ -12,7 +12,7 @@ import { findNetwork } from "../runtime/networks/find.ts";
 import { inspectNetwork } from "../runtime/networks/inspect.ts";
 import { listNetworks } from "../runtime/networks/list.ts";
 import type { NetworkRequest } from "../runtime/networks/new_network.ts";
-import { findUnusedNetworks } from "../runtime/networks/prune.ts";
+import { findUnusedNetworks, pruneNetworks } from "../runtime/networks/prune.ts";
 import { removeNetworks } from "../runtime/networks/remove.ts";
 import { loadNetwork } from "../runtime/load.ts";
 import { Runtime } from "../runtime/runtime.ts";
@@ -32,8 +32,8 @@ export interface NetworksSite extends Disposable {
   readonly log: string[];
   /** Creates a network on a host. */
   create(host: Netns, name: string, request?: Partial<NetworkRequest>): CreatedNetwork;
-  /** The functions behind the commands, on a host. */
-  on(host: Netns): ReturnType<typeof operate>;
+  /** The functions behind the commands, on a host. @param onLog called after each line that they log */
+  on(host: Netns, onLog?: () => void): ReturnType<typeof operate>;
   /** Writes a file of the configuration directory. @returns its path */
   write(name: string, document: unknown): string;
 }
@@ -54,7 +54,7 @@ export function newNetworksSite(): NetworksSite {
     return join(conf, name);
   };
   return {
-    ...{ ...site, write, on: (host) => operate(site, host) },
+    ...{ ...site, write, on: (host, onLog) => operate(site, host, onLog) },
     create(host, name, request = {}) {
       const created = host.run(() => createNetwork(runtime, conf, { ...REQUEST, name, ...request }));
       // The machine's own state must stay as it is.
@@ -66,9 +66,12 @@ export function newNetworksSite(): NetworksSite {
   };
 }
 
-function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Netns) {
+function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Netns, onLog = () => {}) {
   const { runtime, conf: directory, log: lines } = site;
-  const log = (message: string) => void lines.push(message);
+  const log = (message: string) => {
+    lines.push(message);
+    onLog();
+  };
   const find = (name: string) => findNetwork(runtime, directory, name, log);
   return {
     add: (name: string, containerId: string, netns: Netns, ports: object[] = [], ifname = "eth0") =>
@@ -81,6 +84,8 @@ function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Net
     inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), log)),
     rm: (names: readonly string[], force = false) =>
       host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force)),
+    prune: (names: readonly string[]) =>
+      host.run(() => pruneNetworks(names.map(find), { runtime, directory, log })).map(({ name }) => name),
     unused: (all = false) =>
       host.run(() => findUnusedNetworks(runtime, directory, all, log)).map(({ list }) => list.name),
   };

@@ -4,6 +4,7 @@ import type { Runtime } from "../runtime.ts";
 import { findNetworks } from "./list.ts";
 import type { ConfiguredNetwork } from "./network_files.ts";
 import { CREATOR, CREATOR_KEY } from "./new_network.ts";
+import { NetworkInUseError, type RemovalContext, type RemovedNetwork, removeNetwork } from "./remove.ts";
 import { listNetworkUsers } from "./users.ts";
 
 /** A network in a file. */
@@ -28,6 +29,19 @@ export function findUnusedNetworks(
   return findNetworks(runtime, directory, attachments, log).filter((network): network is UnusedNetwork =>
     network.file !== undefined && (all || isCreatedHere(network)) && isUnused(network)
   );
+}
+
+/** Removes networks, except those that a container has come to use meanwhile, which are logged. */
+export function pruneNetworks(networks: readonly ConfiguredNetwork[], context: RemovalContext): RemovedNetwork[] {
+  return networks.flatMap((network) => {
+    try {
+      return [removeNetwork(network, context, false)];
+    } catch (error) {
+      if (!(error instanceof NetworkInUseError)) throw error;
+      context.log(error.message);
+      return [];
+    }
+  });
 }
 
 function isCreatedHere({ list }: ConfiguredNetwork): boolean {

@@ -8,7 +8,7 @@ import type { Runtime } from "../runtime.ts";
 import { planBridgeRemoval } from "./bridge_removal.ts";
 import { type ConfiguredNetwork, type NetworkFile, readNetworkFiles } from "./network_files.ts";
 import type { RemovalEffect, RemovalStep } from "./removal_effect.ts";
-import { hostLocalConfigs, listNetworkUsers, type NetworkUser } from "./users.ts";
+import { hostLocalConfigs, listAttachedUsers, listNetworkUsers, type NetworkUser } from "./users.ts";
 
 /** What a network's removal depends on. */
 export interface RemovalContext {
@@ -25,35 +25,49 @@ export interface RemovedNetwork {
   readonly steps: readonly RemovalStep[];
 }
 
+/** A container uses the network. */
+export class NetworkInUseError extends CniError {
+  constructor(network: string, users: readonly NetworkUser[]) {
+    super(Code.InvalidConfig, `Cannot remove network "${network}": ${describeUsers(users)}`, {
+      details: `detach them with "cni run del ${network} --container-id ID" or their engine, or all with --force`,
+    });
+  }
+}
+
 /**
  * @param force whether to detach containers, and to go on after a failure, such as of a plugin that is missing
- * @throws {CniError} before any change, if a container uses one of them and `force` is false
+ * @throws {NetworkInUseError} before any change, if a container uses one of them and `force` is false
  */
 export function removeNetworks(
   networks: readonly ConfiguredNetwork[],
   context: RemovalContext,
   force: boolean,
 ): RemovedNetwork[] {
-  const attachmentsOf = ({ list }: ConfiguredNetwork) => context.runtime.attachments(list.name);
-  if (!force) { for (const network of networks) refuseUsedNetwork(network, attachmentsOf(network)); }
-  return networks.map((network) => {
-    const steps: RemovalStep[] = [];
-    const effects = planNetworkRemoval(network, attachmentsOf(network), context);
-    carryOutRemoval(effects, force, (step) => steps.push(step));
-    return { name: network.list.name, steps };
-  });
+  if (!force) { for (const network of networks) requireUnused(network, attachmentsOf(network, context)); }
+  return networks.map((network) => removeNetwork(network, context, force));
 }
 
-/** @throws {CniError} if a container uses the network */
-function refuseUsedNetwork(
-  { list }: ConfiguredNetwork,
-  attachments: readonly NetworkAttachment[],
-): void {
+/** As {@linkcode removeNetworks}. @throws {NetworkInUseError} */
+export function removeNetwork(
+  network: ConfiguredNetwork,
+  context: RemovalContext,
+  force: boolean,
+): RemovedNetwork {
+  const attachments = attachmentsOf(network, context);
+  // A container may have come while other networks were removed.
+  if (!force) requireUnused(network, attachments);
+  const steps: RemovalStep[] = [];
+  carryOutRemoval(planNetworkRemoval(network, attachments, context, force), force, (step) => steps.push(step));
+  return { name: network.list.name, steps };
+}
+
+function attachmentsOf({ list }: ConfiguredNetwork, { runtime }: RemovalContext): NetworkAttachment[] {
+  return runtime.attachments(list.name);
+}
+
+function requireUnused({ list }: ConfiguredNetwork, attachments: readonly NetworkAttachment[]): void {
   const users = listNetworkUsers(list, attachments);
-  if (users.length === 0) return;
-  throw new CniError(Code.InvalidConfig, `Cannot remove network "${list.name}": ${describeUsers(users)}`, {
-    details: `detach them with "cni run del ${list.name} --container-id ID" or their engine, or all with --force`,
-  });
+  if (users.length > 0) throw new NetworkInUseError(list.name, users);
 }
 
 const MAX_NAMED_USERS = 5;
@@ -71,16 +85,17 @@ function describeUsers(users: readonly NetworkUser[]): string {
  *
  * @param attachments of the network; they are detached
  */
-export function planNetworkRemoval(
+function planNetworkRemoval(
   network: ConfiguredNetwork,
   attachments: readonly NetworkAttachment[],
   context: RemovalContext,
+  force: boolean,
 ): RemovalEffect[] {
   // What two networks share stays.
   const others = readNetworkFiles(context.directory).filter(({ file }) => file !== network.file);
   return [
     ...attachments.map((attachment) => detachEffect(network, attachment, context)),
-    cleanEffect(network, context),
+    cleanEffect(network, context, force),
     ...planOrKeep("bridge", () => planBridgeRemoval(network, others, context.log), context),
     ...planOrKeep("state of host-local", () => planStateRemoval(network, others, context.log), context),
     ...network.file === undefined ? [] : [removeFileEffect(network.file)],
@@ -112,12 +127,18 @@ function detachEffect(
 }
 
 /** Also what containers left of which the cache knows nothing. */
-function cleanEffect({ list }: ConfiguredNetwork, { runtime }: RemovalContext): RemovalEffect {
+function cleanEffect(network: ConfiguredNetwork, context: RemovalContext, force: boolean): RemovalEffect {
+  const { list } = network;
   return {
     action: "clean",
     target: list.name,
     description: `remove what is left of network "${list.name}": rules, links, reserved addresses`,
-    carryOut: () => runtime.gc(list, []),
+    carryOut() {
+      // It would detach a container that came after the plan.
+      const users = force ? [] : listAttachedUsers(attachmentsOf(network, context));
+      if (users.length > 0) throw new NetworkInUseError(list.name, users);
+      context.runtime.gc(list, []);
+    },
   };
 }
 
@@ -164,7 +185,7 @@ function carryOutRemoval(
   }
   if (failures.length === 0) return;
   const error = CniError.from(failures[0]);
-  if (force) throw error;
+  if (force || error instanceof NetworkInUseError) throw error;
   const details = [...error.details ? [error.details] : [], "--force removes the rest all the same"].join("; ");
   throw new CniError(error.code, error.message, { details, cause: error });
 }

@@ -124,3 +124,35 @@ netnsTest("without force a failure stops the removal, with it the rest is remove
   expect(site.log).toContainEqual(expect.stringMatching(/^The bridge stays: .*mtu/));
   expect(ls().map(({ name }) => name)).toEqual(["default"]);
 });
+
+for (const [names, left] of [[["web", "db"], ["db", "default"]], [["db"], ["db", "default", "web"]]] as const) {
+  netnsTest(`a container that comes during rm ${names} stays attached`, ({ host, container }) => {
+    using site = newNetworksSite();
+    const { add, ls } = site.on(host);
+    const bridge = { options: new Map([["bridge", "br0"]]) };
+    for (const name of ["db", "web"]) site.create(host, name, bridge);
+    runInNetns(host, "ip", "link", "add", "br0", "type", "bridge");
+    // Why the bridge stays is logged between the first look at all networks and the first change.
+    const { rm } = site.on(host, () => add("db", "c1", container));
+    expect(problemOf(() => rm(names))).toMatch(
+      /^Cannot remove network "db": container "c1" uses it .*; detach them with/,
+    );
+    expect(site.log).toEqual([expect.stringContaining('The bridge "br0" stays')]);
+    expect(site.runtime.attachments()).toHaveLength(1);
+    expect(linksOf(container)).toEqual(["lo", "eth0"]);
+    expect(ls().map(({ name }) => name)).toEqual([...left]);
+  });
+}
+
+netnsTest("prune skips a network that a container has come to use", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, prune, unused } = site.on(host);
+  for (const name of ["db", "web"]) site.create(host, name);
+  const found = unused();
+  add("db", "c1", container);
+  expect([found, prune(found)]).toEqual([["db", "web"], ["web"]]);
+  expect(site.log).toEqual([
+    'Cannot remove network "db": container "c1" uses it (eth0, attached)',
+  ]);
+  expect(linksOf(container)).toEqual(["lo", "eth0"]);
+});

@@ -31,15 +31,18 @@ export function listNetworkUsers(
     attachments.some((cached) =>
       cached.containerId === containerId && (ifname === undefined || cached.ifname === ifname)
     );
-  const attached = attachments.filter(({ state }) => state !== "gone").map(({ containerId, ifname, state }) => ({
-    ...{ containerId, ifname, evidence: state },
-  }));
   const others = [
     ...listLinkOwners(list.name).map((owner) => ({ ...owner, evidence: "a link of the host" })),
     ...hostLocalConfigs(list).flatMap((config) => listHolders(networkDirectoryOf(config)))
       .map((holder) => ({ ...holder, evidence: "a reserved address" })),
   ].filter((user) => !isCached(user));
-  return [...attached, ...withoutDuplicates(others)];
+  return [...listAttachedUsers(attachments), ...withoutDuplicates(others)];
+}
+
+/** Those in the cache whose container is there. */
+export function listAttachedUsers(attachments: readonly NetworkAttachment[]): NetworkUser[] {
+  return attachments.filter(({ state }) => state !== "gone")
+    .map(({ containerId, ifname, state }) => ({ containerId, ifname, evidence: state }));
 }
 
 function listLinkOwners(network: string): Pick<NetworkUser, "containerId" | "ifname">[] {

@@ -1,7 +1,6 @@
 import { printStderr, printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { findUnusedNetworks, type UnusedNetwork } from "../../../runtime/networks/prune.ts";
-import { removeNetworks } from "../../../runtime/networks/remove.ts";
+import { findUnusedNetworks, pruneNetworks, type UnusedNetwork } from "../../../runtime/networks/prune.ts";
 import { subnetsOfConfiguration } from "../../../runtime/networks/subnets.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
@@ -34,7 +33,7 @@ const prune: Command = {
     await loadPlugins();
     const directory = confDirectory(input, context);
     const unused = findUnusedNetworks(runtime, directory, input.has("all"), log);
-    const remove = () => removeNetworks(unused, { runtime, directory, log }, false);
+    const remove = () => pruneNetworks(unused, { runtime, directory, log });
     if (input.has(DRY_RUN_OPTION.name)) {
       const { printDryRun } = await import("../../arguments/dry_run.ts");
       return await printDryRun(input, context, remove);
