@@ -51,15 +51,18 @@ export function listHolders(directory: string): Holder[] {
   return listHeldAddresses(inventory).filter(({ address }) => !earlier.has(address)).map(({ holder }) => holder);
 }
 
-/** Removes the directory unless an address is reserved. @throws {SystemError} */
+/** Removes the directory unless an address is reserved or others' files are in it. @throws {SystemError} */
 export function removeNetworkDirectory(directory: string, log: (message: string) => void): void {
   if (!isNetworkDirectory(directory, log)) return;
   using store = lockStore(directory, log);
-  const { holders } = store.list();
+  // The recovery of list() removes second names without an address.
+  const { holders, temporaryFiles } = store.list();
   if (holders.size > 0) return log(`"${directory}" stays: ${holders.size} addresses in it are reserved`);
-  for (const name of findEntryNames(directory) ?? []) {
-    if (/^(lock|last_reserved_ip\.\d+|\..*)$/.test(name)) removeFile(`${directory}/${name}`);
-  }
+  const isOwn = (name: string) => /^(lock|last_reserved_ip\.\d+)$/.test(name) || temporaryFiles.includes(name);
+  const names = findEntryNames(directory) ?? [];
+  for (const name of names.filter(isOwn)) removeFile(`${directory}/${name}`);
   removeFile(indexPath(directory));
+  const foreign = names.find((name) => !isOwn(name));
+  if (foreign !== undefined) return log(`"${directory}" stays: "${foreign}" in it is not of host-local`);
   removeEmptyDirectory(directory);
 }

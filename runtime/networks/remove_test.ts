@@ -1,5 +1,6 @@
 import { beforeAll, expect } from "bun:test";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { CniError } from "../../spec/error.ts";
@@ -155,4 +156,20 @@ netnsTest("prune skips a network that a container has come to use", ({ host, con
     'Cannot remove network "db": container "c1" uses it (eth0, attached)',
   ]);
   expect(linksOf(container)).toEqual(["lo", "eth0"]);
+});
+
+netnsTest("of a directory that host-local shares with a person, only host-local's files go", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm } = site.on(host);
+  site.create(host, "web");
+  add("web", "c1", container);
+  const directory = join(site.state, "web");
+  const foreign = [".bashrc", ".bashrc.swp", ".cache.tmp", ".ssh:old", "notes"];
+  for (const name of [...foreign, ".new.x1.tmp", ".last_reserved_ip.0.x1.tmp", ".c9:eth0:00000001"]) {
+    writeFileSync(join(directory, name), "text");
+  }
+  rm(["web"], true);
+  expect(readdirSync(directory).sort()).toEqual(foreign);
+  expect(site.log).toEqual([expect.stringMatching(/^".*\/web" stays: ".*" in it is not of host-local$/)]);
+  expect(readdirSync(site.conf)).toEqual([]);
 });
