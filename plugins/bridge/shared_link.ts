@@ -15,6 +15,13 @@ import { ignoreErrors } from "../../ffi/sys/error.ts";
 /** The upper eight bits of our groups. */
 const GROUP_PREFIX = 0x43;
 
+/** The alias of a shared link that this plugin created. A network's removal leaves bridges of others. */
+const CREATED_ALIAS = "cni:bridge";
+
+export function isCreatedHere({ alias }: link.Link): boolean {
+  return alias === CREATED_ALIAS;
+}
+
 export function newLinkGroup(): number {
   return GROUP_PREFIX << 24 | crypto.getRandomValues(new Uint32Array(1))[0]! >>> 8;
 }
@@ -24,10 +31,16 @@ export function isNewLink({ group = 0 }: link.Link): boolean {
   return group >>> 24 === GROUP_PREFIX;
 }
 
-/** Moves a new link to another group; 0 keeps the link. @returns false if it is gone */
+/**
+ * Moves a new link to another group; 0 keeps the link. The same request sets the alias: the kernel ignores one in the
+ * request that creates a link.
+ *
+ * @returns false if the link is gone
+ */
 export function claimLink(host: Netns, device: link.Link, group: number): boolean {
   if (!isNewLink(device)) return true;
-  return ignoreErrors(["ENODEV"], () => (link.set(host.route, device.index, { group }), true)) ?? false;
+  const change = { group, alias: CREATED_ALIAS };
+  return ignoreErrors(["ENODEV"], () => (link.set(host.route, device.index, change), true)) ?? false;
 }
 
 export function removeLinkGroup(host: Netns, group: number): void {

@@ -5,6 +5,7 @@ import * as link from "../../ffi/route/link.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import { RT_SCOPE_LINK } from "../../ffi/route/uapi.ts";
 import { type BridgeConfig, bridgeConfig, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
+import { isCreatedHere } from "../../plugins/bridge/shared_link.ts";
 import { readAddressPools } from "../../plugins/host_local/network_directory.ts";
 import { removeLinkIfPresent } from "../../plugins/lib/links/container_link.ts";
 import { parseAlias } from "../../plugins/lib/protocol/owner.ts";
@@ -48,6 +49,7 @@ function findReasonToKeep(
   list: NetworkConfigList,
   others: readonly NetworkFile[],
 ): string | undefined {
+  if (!isCreatedHere(device)) return "cni did not create it";
   const sharing = others.find((other) => other.list && usesBridge(other.list, config.bridge));
   if (sharing) return `network "${sharing.list?.name}" in "${sharing.file}" uses it too`;
   const port = link.list(host.route, { master: device.index }).find((candidate) =>

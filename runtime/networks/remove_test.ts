@@ -78,6 +78,17 @@ netnsTest("what another network or person uses stays", ({ host, container }) => 
   expect(linksOf(host)).toEqual(["lo", "br0"]);
 });
 
+netnsTest("a bridge that cni did not create stays", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm } = site.on(host);
+  runInNetns(host, "ip", "link", "add", "br0", "type", "bridge");
+  site.create(host, "web", { options: new Map([["bridge", "br0"]]) });
+  add("web", "c1", container);
+  rm(["web"], true);
+  expect(site.log).toContainEqual('The bridge "br0" stays: cni did not create it');
+  expect(linksOf(host)).toEqual(["lo", "br0"]);
+});
+
 netnsTest("containers that the cache does not know count as users", ({ host, container }) => {
   using site = newNetworksSite();
   const { add, rm, inspect, unused } = site.on(host);
