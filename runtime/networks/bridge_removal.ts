@@ -3,7 +3,8 @@ import { currentNetns, type Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
-import { RT_SCOPE_LINK } from "../../ffi/route/uapi.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import { RT_SCOPE_LINK, RT_TABLE_LOCAL, RTPROT_RA } from "../../ffi/route/uapi.ts";
 import { type BridgeConfig, bridgeConfig, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
 import { isCreatedHere } from "../../plugins/bridge/shared_link.ts";
 import { readAddressPools } from "../../plugins/host_local/network_directory.ts";
@@ -16,6 +17,11 @@ import type { RemovalEffect } from "./removal_effect.ts";
 import { hostLocalConfigs } from "./users.ts";
 
 type Log = (message: string) => void;
+
+const RTPROT_REDIRECT = 1;
+const RTPROT_KERNEL = 2;
+/** Routes of the kernel come and go with addresses and router advertisements. */
+const KERNEL_PROTOCOLS: readonly number[] = [RTPROT_REDIRECT, RTPROT_KERNEL, RTPROT_RA];
 
 /** Bridges that nothing but this network uses. Why another one stays is logged. */
 export function planBridgeRemoval(
@@ -59,11 +65,44 @@ function findReasonToKeep(
   const foreign = address.list(host.route, { index: device.index }).find((entry) =>
     entry.scope !== RT_SCOPE_LINK && !gatewaysOfNetwork(list).includes(ipOf(entry.address))
   );
-  return foreign && `it has the address ${foreign.address}, which is no gateway of this network`;
+  if (foreign) return `it has the address ${foreign.address}, which is no gateway of this network`;
+  return findUpperLink(host, device, config) ?? findForeignRoute(host, device, config);
 }
 
+/** Also as the lower device of macvlan, ipvlan and VLANs, which may be in containers. */
 function usesBridge({ plugins }: NetworkConfigList, bridge: string): boolean {
-  return plugins.some(({ type, raw }) => type === "bridge" && (findValue(raw, "bridge") ?? "cni0") === bridge);
+  return plugins.some(({ type, raw }) =>
+    type === "bridge" ? (findValue(raw, "bridge") ?? "cni0") === bridge : findValue(raw, "master") === bridge
+  );
+}
+
+/** The kernel removes a link together with its lower device. */
+function findUpperLink(host: Netns, device: link.Link, config: BridgeConfig): string | undefined {
+  const lower = indicesToRemove(host, device, config);
+  // A veth's index there is its peer's, and with a number of a namespace it is another namespace's.
+  const upper = link.list(host.route).find((candidate) =>
+    !veth.of(candidate) && candidate.linkNetnsId === undefined && lower.includes(candidate.linkIndex ?? 0)
+  );
+  return upper && `the ${upper.info?.kind ?? "interface"} "${upper.name}" is on top of it`;
+}
+
+function findForeignRoute(host: Netns, device: link.Link, config: BridgeConfig): string | undefined {
+  const removed = indicesToRemove(host, device, config);
+  const foreign = rawRoute.list(host.route).find((route) =>
+    rawRoute.linksOf(route).some((index) => removed.includes(index)) && !isKernelRoute(route)
+  );
+  return foreign && `the route to ${rawRoute.destinationOf(foreign)}, which cni did not add, uses it`;
+}
+
+/** Early kernels call their multicast routes in the table local another program's. */
+function isKernelRoute(route: rawRoute.RawRoute): boolean {
+  return KERNEL_PROTOCOLS.includes(route.protocol) || rawRoute.tableOf(route) === RT_TABLE_LOCAL;
+}
+
+/** Of the bridge, and of the host's interface in the VLAN. */
+function indicesToRemove(host: Netns, device: link.Link, config: BridgeConfig): number[] {
+  const gateway = needsVlanGateway(config) ? link.find(host.route, vlanGatewayName(config)) : undefined;
+  return [device.index, ...gateway ? [gateway.index] : []];
 }
 
 /** The other end is the host's interface in the VLAN. */

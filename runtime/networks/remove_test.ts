@@ -5,7 +5,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { CniError } from "../../spec/error.ts";
 import { newNetworksSite } from "../../testing/networks.ts";
-import { netnsTest, runInNetns } from "../../testing/netns.ts";
+import { netnsTest, runInNetns, runShellInNetns } from "../../testing/netns.ts";
 
 beforeAll(() => loadPlugins());
 
@@ -87,6 +87,27 @@ netnsTest("a bridge that cni did not create stays", ({ host, container }) => {
   rm(["web"], true);
   expect(site.log).toContainEqual('The bridge "br0" stays: cni did not create it');
   expect(linksOf(host)).toEqual(["lo", "br0"]);
+});
+
+netnsTest("a bridge stays while a link is on top of it, or somebody's route uses it", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm } = site.on(host);
+  const reasonToKeep = (name: string, change: string) => {
+    site.create(host, name, { ipv6: true });
+    add(name, "c1", container);
+    runShellInNetns(host, change);
+    rm([name], true);
+    expect(linksOf(host)).toContain(`cni-${name}`);
+    return site.log.find((line) => line.startsWith(`The bridge "cni-${name}" stays: `))?.split(": ")[1];
+  };
+  expect(reasonToKeep("a", "ip link add mv0 link cni-a type macvlan")).toBe('the macvlan "mv0" is on top of it');
+  expect(linksOf(host)).toContain("mv0");
+  expect(reasonToKeep("b", "ip route add 10.99.0.0/16 dev cni-b table 7")).toBe(
+    "the route to 10.99.0.0/16, which cni did not add, uses it",
+  );
+  const plugins = [{ type: "ipvlan", master: "cni-c" }];
+  site.write("90-upper.conflist", { cniVersion: "1.0.0", name: "upper", plugins });
+  expect(reasonToKeep("c", "true")).toContain('network "upper" in');
 });
 
 netnsTest("containers that the cache does not know count as users", ({ host, container }) => {
