@@ -2,6 +2,7 @@
 import type { Cidr, Ip } from "../../ffi/address.ts";
 import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { removeFile } from "../../ffi/sys/file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
 import { parseHostLocalConfig } from "./config.ts";
 import { type Holder, type Inventory, listHeldAddresses, readInventory } from "./inventory.ts";
@@ -51,18 +52,27 @@ export function listHolders(directory: string): Holder[] {
   return listHeldAddresses(inventory).filter(({ address }) => !earlier.has(address)).map(({ holder }) => holder);
 }
 
-/** Removes the directory unless an address is reserved or others' files are in it. @throws {SystemError} */
-export function removeNetworkDirectory(directory: string, log: (message: string) => void): void {
-  if (!isNetworkDirectory(directory, log)) return;
+/**
+ * Removes the directory unless an address is reserved or others' files are in it.
+ *
+ * @returns false if it stays; why is logged
+ * @throws {SystemError}
+ */
+export function removeNetworkDirectory(directory: string, log: (message: string) => void): boolean {
+  if (!isNetworkDirectory(directory, log)) return findStat(directory, false) === undefined;
   using store = lockStore(directory, log);
   // The recovery of list() removes second names without an address.
   const { holders, temporaryFiles } = store.list();
-  if (holders.size > 0) return log(`"${directory}" stays: ${holders.size} addresses in it are reserved`);
+  if (holders.size > 0) {
+    log(`"${directory}" stays: ${holders.size} addresses in it are reserved`);
+    return false;
+  }
   const isOwn = (name: string) => /^(lock|last_reserved_ip\.\d+)$/.test(name) || temporaryFiles.includes(name);
   const names = findEntryNames(directory) ?? [];
   for (const name of names.filter(isOwn)) removeFile(`${directory}/${name}`);
   removeFile(indexPath(directory));
   const foreign = names.find((name) => !isOwn(name));
-  if (foreign !== undefined) return log(`"${directory}" stays: "${foreign}" in it is not of host-local`);
-  removeEmptyDirectory(directory);
+  if (foreign === undefined) removeEmptyDirectory(directory);
+  else log(`"${directory}" stays: "${foreign}" in it is not of host-local`);
+  return foreign === undefined;
 }

@@ -129,13 +129,17 @@ function removeLinkEffect(name: string, list: NetworkConfigList, config: BridgeC
         link.list(host.route, { master: bridge.index }).find((candidate) =>
           !isVlanGatewayPort(host, candidate, config)
         );
-      if (!port) return removeLinkIfPresent(host, name);
+      if (!port) {
+        removeLinkIfPresent(host, name);
+        return true;
+      }
       const owner = parseAlias(port.alias);
       log(
         `The ${kind} "${name}" stays: ${
           owner?.network === list.name ? "a container was attached meanwhile" : "it has ports"
         }`,
       );
+      return false;
     },
   };
 }

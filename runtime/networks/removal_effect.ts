@@ -9,6 +9,6 @@ export interface RemovalStep {
 
 /** A {@linkcode RemovalStep} that can be carried out. */
 export interface RemovalEffect extends RemovalStep {
-  /** Succeeds if it has been carried out already. */
-  carryOut(): void;
+  /** Succeeds if it has been carried out already. @returns false if the target stays, which it logs */
+  carryOut(): boolean;
 }

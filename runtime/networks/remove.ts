@@ -122,7 +122,10 @@ function detachEffect(
     action: "detach",
     target,
     description: `detach ${target} from network "${list.name}"`,
-    carryOut: () => runtime.del(list, { containerId, ifname }),
+    carryOut() {
+      runtime.del(list, { containerId, ifname });
+      return true;
+    },
   };
 }
 
@@ -138,6 +141,7 @@ function cleanEffect(network: ConfiguredNetwork, context: RemovalContext, force:
       const users = force ? [] : listAttachedUsers(attachmentsOf(network, context));
       if (users.length > 0) throw new NetworkInUseError(list.name, users);
       context.runtime.gc(list, []);
+      return true;
     },
   };
 }
@@ -163,7 +167,10 @@ function removeFileEffect(file: string): RemovalEffect {
     action: "remove-file",
     target: file,
     description: `remove the configuration "${file}"`,
-    carryOut: () => void removeFile(file),
+    carryOut() {
+      removeFile(file);
+      return true;
+    },
   };
 }
 
@@ -176,8 +183,7 @@ function carryOutRemoval(
   const failures: unknown[] = [];
   for (const { carryOut, ...step } of effects) {
     try {
-      carryOut();
-      report(step);
+      if (carryOut()) report(step);
     } catch (error) {
       failures.push(error);
       if (!force) break;

@@ -110,6 +110,18 @@ netnsTest("a bridge stays while a link is on top of it, or somebody's route uses
   expect(reasonToKeep("c", "true")).toContain('network "upper" in');
 });
 
+netnsTest("a directory with a file of somebody else stays, and no step says otherwise", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm } = site.on(host);
+  site.create(host, "web");
+  add("web", "c1", container);
+  writeFileSync(`${site.state}/web/notes.txt`, "");
+  const actions = rm(["web"], true).flatMap(({ steps }) => steps.map(({ action }) => action));
+  expect(actions).toEqual(["detach", "clean", "remove-link", "remove-file"]);
+  expect(readdirSync(`${site.state}/web`)).toEqual(["notes.txt"]);
+  expect(site.log).toContainEqual(`"${site.state}/web" stays: "notes.txt" in it is not of host-local`);
+});
+
 netnsTest("containers that the cache does not know count as users", ({ host, container }) => {
   using site = newNetworksSite();
   const { add, rm, inspect, unused } = site.on(host);
