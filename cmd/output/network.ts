@@ -8,12 +8,12 @@ export function formatFile({ origin, file = "" }: Pick<NetworkSummary, "origin" 
 }
 
 /** Numbers of IPv6 subnets are longer than a column. */
-export function formatCount(count: number): string {
-  return count < 1e9 ? String(count) : `2^${Math.round(Math.log2(count))}`;
+export function formatCount(count: number | string): string {
+  return Number(count) < 1e9 ? String(count) : `2^${Math.round(Math.log2(Number(count)))}`;
 }
 
 /** `250, 2^64` */
-export function formatPools(pools: readonly AddressPool[], numberOf: (pool: AddressPool) => number): string {
+export function formatPools(pools: readonly AddressPool[], numberOf: (pool: AddressPool) => number | string): string {
   return pools.map((pool) => formatCount(numberOf(pool))).join(", ");
 }
 

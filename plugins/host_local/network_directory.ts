@@ -19,8 +19,8 @@ export interface AddressPool {
   readonly gateways: readonly Ip[];
   /** Reserved addresses. */
   readonly used: number;
-  /** Addresses that a container can still get. Beyond 2^53, the last digits are lost. */
-  readonly free: number;
+  /** Addresses that a container can still get. Beyond 2^53, JSON numbers are not exact: it is a decimal string. */
+  readonly free: number | string;
 }
 
 /** @throws {ConfigError} if it has no usable data directory */
@@ -41,8 +41,12 @@ function describePool(set: RangeSet, holders: Inventory["holders"]): AddressPool
     subnets: set.ranges.map(({ subnet }) => subnet),
     gateways: set.ranges.map(({ gateway }) => gateway),
     used,
-    free: Number(capacityOf(set) - BigInt(used)),
+    free: exactNumber(capacityOf(set) - BigInt(used)),
   };
+}
+
+function exactNumber(count: bigint): number | string {
+  return count <= Number.MAX_SAFE_INTEGER ? Number(count) : String(count);
 }
 
 /** Holders of addresses that were reserved in this boot. */

@@ -39,6 +39,13 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
     ["web", "bridge", "10.64.0.0/24", "0", "253", "0", `${conf}/10-web.conflist`],
     [""],
   ]);
+  // A /64 without its first address and the gateway.
+  expect(JSON.parse(network("ls", "--json").stdout)).toContainEqual(
+    expect.objectContaining({
+      name: "default",
+      pools: [expect.objectContaining({ free: 65533 }), expect.objectContaining({ free: String(2n ** 64n - 2n) })],
+    }),
+  );
   const shown = network("inspect", "web", "db");
   expect(shown.stdout).toContain("Addresses  10.64.0.0/24: 0 used, 253 free; 10.64.0.1 kept for the gateway\n");
   expect(shown.stdout).toContain('bridge    {"cniVersion":"1.1.0","name":"db","type":"bridge","bridge":"cni-db"');
