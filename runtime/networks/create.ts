@@ -62,6 +62,8 @@ export function createNetwork(runtime: Runtime, directory: string, request: Netw
   const subnets = chooseSubnets(request, () => listSubnetUses(runtime, host, files));
   refuseMissingParent(host, keys.driver);
   const bridge = request.driver === "bridge" ? chooseBridge(host, { ...request, ...keys.driver }, files) : undefined;
+  refuseSmallMtu(keys.driver["mtu"] ?? request.mtu, subnets);
+  refuseOtherKind(host, keys.driver["bridge"]);
   const configuration = networkDocument(request, { subnets, bridge, ...keys });
   const file = `${directory}/${chooseFileName(request.name, (findEntryNames(directory) ?? []).filter(isConfFileName))}`;
   const text = `${stringifyJson(configuration, 2)}\n`;
@@ -157,6 +159,23 @@ function refuseMissingParent(host: Netns, { master }: JsonObject): void {
     Code.InvalidConfig,
     `Cannot use parent "${master}": the host has no such interface${suggestion(master, names)}`,
   );
+}
+
+/** The kernel turns a family off on links with less. 0 is the kernel's choice. */
+function refuseSmallMtu(mtu: unknown, subnets: readonly Cidr[]): void {
+  const [family, least] = subnets.some((subnet) => familyOf(subnet) === 6) ? ["IPv6", 1280] : ["IPv4", 68];
+  if (typeof mtu !== "number" || mtu === 0 || mtu >= least) return;
+  throw new NetworkRequestError(`an MTU of ${mtu} is too small: ${family} needs ${least} bytes or more`);
+}
+
+/** A bridge that is missing is created by the first ADD. */
+function refuseOtherKind(host: Netns, bridge: unknown): void {
+  const device = typeof bridge === "string" ? link.find(host.route, bridge) : undefined;
+  if (!device || device.info?.kind === "bridge") return;
+  const kind = device.info?.kind ?? "device";
+  throw new CniError(Code.InvalidConfig, `Cannot use "${device.name}" as a bridge: it is a link of kind ${kind}`, {
+    details: "choose another name, or leave it out",
+  });
 }
 
 /** @throws {ConfigError} what the plugins would say at the first ADD */

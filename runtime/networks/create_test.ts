@@ -123,6 +123,9 @@ netnsTest("what cannot be is refused with one sentence, and writes nothing", ({ 
   );
   expect(refused(option("hairpinMod", "true"))).toContain('did you mean "hairpinMode"?');
   expect(refused(option("mtu", "big"))).toContain("option mtu must be a whole number");
+  expect(refused({ mtu: 67 })).toBe("usage: an MTU of 67 is too small: IPv4 needs 68 bytes or more");
+  expect(refused({ ...option("mtu", "1279"), ipv6: true })).toContain("IPv6 needs 1280 bytes or more");
+  expect(refused(option("bridge", "eth0"))).toContain('Cannot use "eth0" as a bridge: it is a link of kind veth');
   expect(refused(option("isolate", "x"))).toContain("true or false");
   expect(refused(option("promiscMode", "true"))).toContain("hairpinMode");
   expect(refused({ vlan: 100, ...option("bridge", "a-long-bridge") })).toContain("15 bytes");
