@@ -1,4 +1,5 @@
 import { type AddressPool, readAddressPools } from "../../plugins/host_local/network_directory.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError } from "../../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import type { Cidr } from "../../ffi/address.ts";
@@ -26,9 +27,10 @@ export interface NetworkSummary {
   readonly attachments: number;
 }
 
-/** Sorted by name. Files that are no networks are logged. */
+/** Sorted by name. Files that are no networks are logged, and a directory that is missing. */
 export function listNetworks(runtime: Runtime, directory: string, log: Log): NetworkSummary[] {
   const attachments = runtime.attachments();
+  if (!findStat(directory)) log(`There is no directory "${directory}", so no network is configured`);
   return findNetworks(runtime, directory, attachments, log)
     .map((network) =>
       summarizeNetwork(network, attachments.filter((attachment) => attachment.network === network.list.name), log)

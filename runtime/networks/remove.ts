@@ -58,6 +58,9 @@ export function removeNetwork(
   if (!force) requireUnused(network, attachments);
   const steps: RemovalStep[] = [];
   carryOutRemoval(planNetworkRemoval(network, attachments, context, force), force, (step) => steps.push(step));
+  if (network.origin === "built-in") {
+    context.log(`The built-in network "${network.list.name}" itself stays: it is in no file`);
+  }
   return { name: network.list.name, steps };
 }
 

@@ -1,5 +1,5 @@
 import { beforeAll, expect } from "bun:test";
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
@@ -168,6 +168,9 @@ netnsTest("without force a failure stops the removal, with it the rest is remove
   expect(problemOf(() => rm(["wrong"], true))).toContain("mtu must be");
   expect(site.log).toContainEqual(expect.stringMatching(/^The bridge stays: .*mtu/));
   expect(ls().map(({ name }) => name)).toEqual(["default"]);
+  rmSync(site.conf, { recursive: true });
+  expect(ls().map(({ name }) => name)).toEqual(["default"]);
+  expect(site.log).toContainEqual(`There is no directory "${site.conf}", so no network is configured`);
 });
 
 for (const [names, left] of [[["web", "db"], ["db", "default"]], [["db"], ["db", "default", "web"]]] as const) {

@@ -49,6 +49,9 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
   const shown = network("inspect", "web", "db");
   expect(shown.stdout).toContain("Addresses  10.64.0.0/24: 0 used, 253 free; 10.64.0.1 kept for the gateway\n");
   expect(shown.stdout).toContain('bridge    {"cniVersion":"1.1.0","name":"db","type":"bridge","bridge":"cni-db"');
+  expect(network("rm", "default", "--force", "--dry-run").stderr).toContain(
+    'The built-in network "default" itself stays: it is in no file',
+  );
   const unknown = network("rm", "wbe", "db");
   expect([unknown.exitCode, unknown.stdout]).toEqual([1, ""]);
   expect(unknown.stderr).toContain('Cannot find network "wbe"');
