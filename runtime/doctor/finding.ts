@@ -23,14 +23,20 @@ export type Repair =
   | { readonly kind: "address"; readonly netns?: string; readonly link: string; readonly address: Cidr }
   | { readonly kind: "route"; readonly netns: string; readonly link: string; readonly dst: Cidr; readonly gateway?: Ip }
   | { readonly kind: "restore"; readonly network: string }
-  | {
-    readonly kind: "conntrack";
-    readonly family: 4 | 6;
-    readonly protocol: number;
-    readonly hostPort: number;
-    /** Entries that lead to it stay. */
-    readonly container: Ip;
-  };
+  | StaleFlowsRepair;
+
+/** Deletes conntrack entries of a published port that lead elsewhere. */
+export interface StaleFlowsRepair {
+  readonly kind: "conntrack";
+  readonly family: 4 | 6;
+  readonly protocol: number;
+  /** Of the host. */
+  readonly destination: Ip;
+  readonly hostPort: number;
+  /** Entries that lead to it, and to its port, stay. */
+  readonly container: Ip;
+  readonly containerPort: number;
+}
 
 export function ok(what: string): Finding {
   return { severity: "ok", what };

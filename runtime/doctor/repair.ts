@@ -1,4 +1,3 @@
-import { deleteFlows } from "../../ffi/conntrack/conntrack.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
@@ -8,6 +7,7 @@ import { ensureSysctl } from "../../ffi/sysctl.ts";
 import type { RuntimeContext } from "../context.ts";
 import { restoreAttachments } from "../restore.ts";
 import type { Repair } from "./finding.ts";
+import { deleteStaleFlows } from "./stale_flows.ts";
 
 /** Call it with all plugins loaded. @throws {SystemError} */
 export function applyRepair(runtime: RuntimeContext, repair: Repair): void {
@@ -41,10 +41,7 @@ function changeNamespace(netns: Netns, repair: Exclude<Repair, { kind: "restore"
         route.replaceRequest({ dst, oif: index, ...gateway !== undefined && { gateway } }),
       ]);
     }
-    case "conntrack": {
-      const { family, protocol, hostPort, container } = repair;
-      const filter = { family, protocol, originalPort: hostPort };
-      return void deleteFlows(netns.nft, filter, ({ replySource }) => replySource !== container);
-    }
+    case "conntrack":
+      return deleteStaleFlows(netns.nft, repair);
   }
 }

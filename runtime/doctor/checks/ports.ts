@@ -1,5 +1,5 @@
 import { familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
-import { listFlows } from "../../../ffi/conntrack/conntrack.ts";
+import type { Flow } from "../../../ffi/conntrack/conntrack.ts";
 import { type Listener, listListeners } from "../../../ffi/diag/listeners.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
@@ -16,7 +16,8 @@ import {
 import { publishedElements } from "../../../plugins/portmap/elements.ts";
 import { describeSocketOwners, findSocketOwners } from "../../../plugins/portmap/socket_owners.ts";
 import { CniError } from "../../../spec/error.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
+import { listFlowsElsewhere } from "../stale_flows.ts";
 import { addressesOfFamily, describeContainer, type ExaminedContainer, type Subject } from "../subject.ts";
 import { hasTable, missingRule } from "./ruleset.ts";
 
@@ -108,18 +109,20 @@ function checkFlows({ host }: Subject, container: ExaminedContainer, mapping: Po
   return familiesOf(mapping).flatMap((family) => {
     const [address] = addressesOfFamily(container, family);
     if (address === undefined) return [];
-    const filter = { family, protocol: IPPROTO_UDP, originalPort: hostPort };
-    const flows = listFlows(host.netns.nft, filter).filter((flow) =>
-      (hostAddress === undefined ? hostAddresses.has(flow.destination) : flow.destination === hostAddress) &&
-      !(flow.replySource === address && flow.replySourcePort === containerPort)
+    const target = { family, protocol: IPPROTO_UDP, hostPort, container: address, containerPort };
+    const flows = listFlowsElsewhere(host.netns.nft, target).filter(({ destination }) =>
+      hostAddress === undefined ? hostAddresses.has(destination) : destination === hostAddress
     );
-    const [flow] = flows;
-    if (!flow) return [];
-    const what = `stale conntrack: ${flows.length === 1 ? "an entry sends" : `${flows.length} entries send`} ` +
-      `${flow.source}:${flow.sourcePort} -> ${flow.destination}:${hostPort}/udp to ${flow.replySource}, ` +
-      `not to ${address}`;
-    const mend = `conntrack -D -f ipv${family} -p udp --orig-port-dst ${hostPort}`;
-    const repair = { kind: "conntrack", family, protocol: IPPROTO_UDP, hostPort, container: address } as const;
-    return [broken(what, mend, repair)];
+    const byDestination = Map.groupBy(flows, ({ destination }) => destination);
+    return [...byDestination.values()].map((group) => describeStaleFlows(group, target));
   });
+}
+
+function describeStaleFlows(flows: readonly Flow[], target: Omit<StaleFlowsRepair, "kind" | "destination">): Finding {
+  const { family, hostPort, container } = target;
+  const [{ source, sourcePort, destination, replySource }] = flows as [Flow, ...Flow[]];
+  const what = `stale conntrack: ${flows.length === 1 ? "an entry sends" : `${flows.length} entries send`} ` +
+    `${source}:${sourcePort} -> ${destination}:${hostPort}/udp to ${replySource}, not to ${container}`;
+  const mend = `conntrack -D -f ipv${family} -p udp --orig-dst ${destination} --orig-port-dst ${hostPort}`;
+  return broken(what, mend, { kind: "conntrack", ...target, destination });
 }

@@ -1,0 +1,82 @@
+/** The commands and repairs of findings do what they name, and nothing else. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import { runInNetns, runShellInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
+import { Runtime, withRuntimeContext } from "../runtime.ts";
+import { type CheckFinding, examineNetwork, isBroken } from "./examine.ts";
+import { applyRepair } from "./repair.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-mends-"));
+const resources = new DisposableStack();
+resources.defer(() => rmSync(root, { recursive: true }));
+afterAll(() => resources.dispose());
+
+const network = parseNetworkConfigList(JSON.stringify({
+  cniVersion: "1.1.0",
+  name: "web",
+  plugins: [
+    {
+      ...{ type: "bridge", bridge: "br9", isGateway: true },
+      ipam: { type: "host-local", subnet: "10.9.0.0/29", dataDir: join(root, "networks") },
+    },
+    { type: "portmap", capabilities: { portMappings: true } },
+  ],
+}));
+const options = { env: {}, pluginDirectories: [], cacheDirectory: root, log: () => {} };
+
+let host: Netns;
+let container: Netns;
+beforeAll(async () => {
+  await loadPlugins();
+  [host, container] = [resources.use(createNetns()), resources.use(createNetns())];
+  runShellInNetns(host, WITHOUT_DAD, "ip link set lo up; ip addr add 192.0.2.1/32 dev lo");
+  const capabilityArgs = { portMappings: [{ hostPort: 53, containerPort: 53, protocol: "udp" }] };
+  const request = { containerId: "c1", ifname: "eth0", netns: container.path, capabilityArgs };
+  host.run(() => new Runtime(options).add(network, request));
+});
+
+function findBroken(check: string): CheckFinding[] {
+  const { findings } = host.run(() =>
+    withRuntimeContext(options, (context) => examineNetwork(context, network, { looksOnly: true }))
+  );
+  return findings.filter((finding) => isBroken(finding) && finding.check === check);
+}
+
+function repair(findings: readonly CheckFinding[]): void {
+  host.run(() =>
+    withRuntimeContext(options, (context) => findings.forEach((each) => applyRepair(context, each.repair!)))
+  );
+}
+
+const listQueries = () =>
+  runInNetns(host, "conntrack", "-L", "-p", "udp").split("\n").flatMap((line) =>
+    /sport=(40\d\d) /.exec(line)?.[1] ?? []
+  )
+    .sort();
+
+test("the repair deletes stale conntrack entries of the host's address, and no others", () => {
+  const insert = (port: number, [destination, target]: readonly [string, string], targetPort = 53) =>
+    `conntrack -I -t 100 -p udp -s 198.51.100.2 -d ${destination} --sport ${port} --dport 53 ` +
+    `-r ${target} -q 198.51.100.2 --reply-port-src ${targetPort} --reply-port-dst ${port}`;
+  runShellInNetns(
+    host,
+    insert(4001, ["192.0.2.1", "10.9.0.5"]),
+    insert(4002, ["192.0.2.1", "10.9.0.2"], 5353),
+    insert(4003, ["192.0.2.1", "10.9.0.2"]),
+    insert(4004, ["192.0.2.53", "192.0.2.53"]),
+    insert(4005, ["192.0.2.53", "10.9.0.5"]),
+  );
+  const findings = () => findBroken("ports").filter(({ what }) => what.startsWith("stale"));
+  expect(findings()).toMatchObject([{
+    what: expect.stringContaining("2 entries send"),
+    mend: "conntrack -D -f ipv4 -p udp --orig-dst 192.0.2.1 --orig-port-dst 53",
+  }]);
+  repair(findings());
+  expect(listQueries()).toEqual(["4003", "4004", "4005"]);
+  expect(findings()).toEqual([]);
+});
