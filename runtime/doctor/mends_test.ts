@@ -4,11 +4,14 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
+import * as link from "../../ffi/route/link.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
-import { runInNetns, runShellInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
+import { runInNetns, runIp, runShellInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
+import type { NetworkAttachment } from "../attachments.ts";
 import { Runtime, withRuntimeContext } from "../runtime.ts";
 import { type CheckFinding, examineNetwork, isBroken } from "./examine.ts";
+import { reattachCommand } from "./reattach.ts";
 import { applyRepair } from "./repair.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-mends-"));
@@ -79,4 +82,40 @@ test("the repair deletes stale conntrack entries of the host's address, and no o
   repair(findings());
   expect(listQueries()).toEqual(["4003", "4004", "4005"]);
   expect(findings()).toEqual([]);
+});
+
+/** What a person gets who pastes it. */
+function paste(command: string) {
+  const { stdout, stderr } = host.run<Bun.SyncSubprocess>(() =>
+    Bun.spawnSync(["sh", "-c", command], { stderr: "pipe" })
+  );
+  return { stdout: `${stdout}`, stderr: `${stderr}` };
+}
+
+test.each(["x;id>&2;#", "'`id>&2`$(id)"])("no shell runs the name of a container's link: %s", (name) => {
+  const netlink = container.route;
+  const { index } = link.get(netlink, "eth0");
+  runIp(container, "link set eth0 down");
+  link.set(netlink, index, { name });
+  const findings = findBroken("links");
+  expect(findings.map(({ mend }) => paste(mend!))).toEqual([{ stdout: "", stderr: "" }]);
+  expect(link.isUp(link.get(netlink, name))).toBe(true);
+  runInNetns(container, "ip", "link", "set", name, "down");
+  link.set(netlink, index, { name: "eth0" });
+});
+
+test("a shell reads the arguments of an attachment as they were", () => {
+  const portMappings = [{ hostIP: "2001:db8::1", hostPort: 80, containerPort: 8080 }];
+  const attachment = {
+    ...{ network: "web", netns: "/srv/a b/net", containerId: "c1", ifname: "a;id" },
+    args: [["K", "it's $(id)"]],
+    capabilityArgs: { portMappings, names: ["it's"] },
+  };
+  const command = reattachCommand(attachment as unknown as NetworkAttachment);
+  const target = "</srv/a b/net><--container-id><c1><--ifname><a;id>";
+  expect(paste(`cni() { printf '<%s>' "$@"; echo; }; ${command}`)).toEqual({
+    stdout: `<run><del><web>${target}\n<run><add><web>${target}<-p><[2001:db8::1]:80:8080>` +
+      `<--cap-args><{"names":["it's"]}><--args><K=it's $(id)>\n`,
+    stderr: "",
+  });
 });

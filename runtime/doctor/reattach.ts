@@ -2,34 +2,36 @@ import { isJsonObject } from "../../spec/schema.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import type { NetworkAttachment } from "../attachments.ts";
 import { containerIdOfNetns } from "../container_id.ts";
+import { shellCommand } from "./shell_command.ts";
 
 /** How a container is attached anew, with the same arguments. */
 export function reattachCommand(attachment: NetworkAttachment): string {
-  const target = `${attachment.network} ${attachmentWords(attachment)}`;
-  return [`cni run del ${target} && cni run add ${target}`, ...argumentWords(attachment)].join(" ");
+  const target = [attachment.network, ...attachmentWords(attachment)];
+  const add = ["cni", "run", "add", ...target, ...argumentWords(attachment)];
+  return `${shellCommand(["cni", "run", "del", ...target])} && ${shellCommand(add)}`;
 }
 
 /** Without what the command line finds out itself. */
-function attachmentWords({ netns = "", containerId, ifname }: NetworkAttachment): string {
+function attachmentWords({ netns = "", containerId, ifname }: NetworkAttachment): string[] {
   const [, name] = /^\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
   return [
     name ?? netns,
-    ...containerId === containerIdOfNetns(netns) ? [] : [`--container-id ${containerId}`],
-    ...ifname === "eth0" ? [] : [`--ifname ${ifname}`],
-  ].join(" ");
+    ...containerId === containerIdOfNetns(netns) ? [] : ["--container-id", containerId],
+    ...ifname === "eth0" ? [] : ["--ifname", ifname],
+  ];
 }
 
 function argumentWords({ args, capabilityArgs }: NetworkAttachment): string[] {
   const { portMappings, ...others } = capabilityArgs;
   const ports = Array.isArray(portMappings) ? portMappings.filter(isJsonObject) : [];
   return [
-    ...ports.map(({ hostIP, hostPort, containerPort, protocol = "tcp" }) => {
+    ...ports.flatMap(({ hostIP, hostPort, containerPort, protocol = "tcp" }) => {
       const address = typeof hostIP === "string" && hostIP !== ""
         ? `${hostIP.includes(":") ? `[${hostIP}]` : hostIP}:`
         : "";
-      return `-p ${address}${hostPort}:${containerPort}${protocol === "tcp" ? "" : `/${protocol}`}`;
+      return ["-p", `${address}${hostPort}:${containerPort}${protocol === "tcp" ? "" : `/${protocol}`}`];
     }),
-    ...Object.keys(others).length > 0 ? [`--cap-args '${stringifyJson(others)}'`] : [],
-    ...args.length > 0 ? [`--args '${args.map((pair) => pair.join("=")).join(";")}'`] : [],
+    ...Object.keys(others).length > 0 ? ["--cap-args", stringifyJson(others)] : [],
+    ...args.length > 0 ? ["--args", args.map((pair) => pair.join("=")).join(";")] : [],
   ];
 }

@@ -19,6 +19,7 @@ import type { IpConfig } from "../../spec/result.ts";
 import { listAttachments, type NetworkAttachment } from "../attachments.ts";
 import { findEntry } from "../cache.ts";
 import type { RuntimeContext } from "../context.ts";
+import { shellCommand } from "./shell_command.ts";
 
 /** The state of a namespace. */
 export interface NetnsSnapshot {
@@ -215,10 +216,10 @@ export function describeContainer({ attachment: { ifname, netns } }: ExaminedCon
   return `"${ifname}" of ${netns}`;
 }
 
-/** `ip`, as it is called for a container's namespace. */
-export function ipCommand(netns: string): string {
+/** A command of `ip` in a container's namespace. */
+export function ipCommand(netns: string, ...words: readonly string[]): string {
   const [, name] = /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
-  return name === undefined ? `nsenter --net=${netns} ip` : `ip -n ${name}`;
+  return shellCommand([...name === undefined ? ["nsenter", `--net=${netns}`, "ip"] : ["ip", "-n", name], ...words]);
 }
 
 export function hasAddress({ addresses }: NetnsSnapshot, device: link.Link, wanted: Cidr | Ip): boolean {

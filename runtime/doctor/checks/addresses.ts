@@ -4,6 +4,7 @@ import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
 import { GATEWAY_PROTOCOL } from "../../../plugins/bridge/gateway.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, broken, type Finding, ok } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, hasAddress, ipCommand, type Subject } from "../subject.ts";
 
 /** Addresses of containers and gateways: present, and on one link only. */
@@ -30,7 +31,7 @@ function checkContainerAddresses(container: ExaminedContainer): Finding[] {
   return ips.flatMap(({ address }) => {
     if (!canHaveAddress(device, address)) return [];
     if (!hasAddress(state, device, ipOf(address))) {
-      const mend = `${ipCommand(netns)} addr add ${address} dev ${device.name}`;
+      const mend = ipCommand(netns, "addr", "add", address, "dev", device.name!);
       const repair = { kind: "address", netns, link: device.name!, address } as const;
       return [broken(`address ${address} is missing on ${describeContainer(container)}`, mend, repair)];
     }
@@ -42,7 +43,7 @@ function checkContainerAddresses(container: ExaminedContainer): Finding[] {
 }
 
 /** The gateways that the host must have, with the link that has them. */
-export function expectedGateways(
+function expectedGateways(
   { bridge, isRouted, gatewayDevice, containers }: Subject,
 ): { readonly device: link.Link | undefined; readonly gateway: Cidr }[] {
   if (!isRouted) return [];
@@ -62,7 +63,7 @@ function checkGatewayAddresses(subject: Subject): Finding[] {
     if (!canHaveAddress(device, gateway) || hasAddress(subject.host, device, ipOf(gateway))) return [];
     const what = `gateway address ${ipOf(gateway)} is missing on "${device.name}"`;
     const repair = { kind: "address", link: device.name!, address: gateway } as const;
-    return [broken(what, `ip addr add ${gateway} dev ${device.name}`, repair)];
+    return [broken(what, shellCommand(["ip", "addr", "add", gateway, "dev", device.name!]), repair)];
   });
 }
 
@@ -84,7 +85,9 @@ function checkForeignAddresses(subject: Subject): Finding[] {
       `bridge "${gatewayDevice.name}" has ${address} already, which is in no subnet of this network (${
         subnets.join(", ")
       })`,
-      `give the network a "bridge" of its own, or remove the address: ip addr del ${address} dev ${gatewayDevice.name}`,
+      `give the network a "bridge" of its own, or remove the address: ${
+        shellCommand(["ip", "addr", "del", address, "dev", gatewayDevice.name!])
+      }`,
     )
   );
 }
@@ -103,6 +106,6 @@ function checkDuplicates({ neighbours, bridge }: Subject, container: ExaminedCon
     const name = state.links.find(({ index }) => index === found.index)?.name;
     const what = `duplicate address: ${ip} of ${describeContainer(container)} is also on "${name}" of ` +
       attachment.netns;
-    return [broken(what, `${ipCommand(attachment.netns)} addr del ${found.address} dev ${name}`)];
+    return [broken(what, ipCommand(attachment.netns, "addr", "del", found.address, "dev", name!))];
   });
 }

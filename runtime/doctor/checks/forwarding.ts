@@ -1,6 +1,7 @@
 import type * as link from "../../../ffi/route/link.ts";
 import { FORWARDING } from "../../../plugins/lib/links/reachability.ts";
 import { broken, type Finding, ok } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import { findOutgoingLink, publicAddress, type Subject } from "../subject.ts";
 
 /** Whether the kernel forwards packets between the network and other links. */
@@ -32,5 +33,5 @@ function closed(name: string, consequence: string): Finding {
   const repair = { kind: "sysctl", name, value: "1" } as const;
   // A link's name may hold dots: sysctl(8) takes slashes then.
   const shown = name.split("/").some((part) => part.includes(".")) ? name : name.replaceAll("/", ".");
-  return broken(`${shown} is 0: ${consequence}`, `sysctl -w ${shown}=1`, repair);
+  return broken(`${shown} is 0: ${consequence}`, shellCommand(["sysctl", "-w", `${shown}=1`]), repair);
 }

@@ -1,6 +1,7 @@
 import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins/host_local/inventory.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import type { Subject } from "../subject.ts";
 import type { NetworkAttachment } from "../../attachments.ts";
 import { networkDirectoryOf } from "../../../plugins/host_local/network_directory.ts";
@@ -17,7 +18,7 @@ export function checkLeakedState(subject: Subject): Finding[] {
 
 function checkAttachment({ network, netnsPath }: Subject, attachment: NetworkAttachment): Finding[] {
   const { state, reason, containerId, ifname, netns = "" } = attachment;
-  const mend = `cni run del ${network.name} --container-id ${containerId} --ifname ${ifname}`;
+  const mend = detachCommand(network.name, containerId, ifname);
   const whose = `"${ifname}" of container "${containerId}"`;
   if (state === "gone") {
     const what = `${whose} is attached, but ${reason}`;
@@ -42,7 +43,11 @@ function checkReservations(subject: Subject): Finding[] {
   return leaked.map(({ address, holder: { containerId, ifname } }) =>
     warning(
       `address ${address} is reserved for "${ifname}" of container "${containerId}", which is not attached`,
-      `cni run del ${network.name} --container-id ${containerId} --ifname ${ifname}`,
+      detachCommand(network.name, containerId, ifname!),
     )
   );
+}
+
+function detachCommand(network: string, containerId: string, ifname: string): string {
+  return shellCommand(["cni", "run", "del", network, "--container-id", containerId, "--ifname", ifname]);
 }

@@ -1,6 +1,7 @@
 import * as link from "../../../ffi/route/link.ts";
 import { reattachCommand } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
 
 /** Both ends of each container's link, and the bridge between them. */
@@ -19,7 +20,12 @@ function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {
     return [broken(`bridge "${name}" is missing, so no container has a neighbour or a gateway`, mend)];
   }
   if (link.isUp(device)) return [];
-  return [broken(`bridge "${name}" is down`, `ip link set ${name} up`, { kind: "link-up", link: name })];
+  return [
+    broken(`bridge "${name}" is down`, shellCommand(["ip", "link", "set", name, "up"]), {
+      kind: "link-up",
+      link: name,
+    }),
+  ];
 }
 
 function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {
@@ -30,7 +36,7 @@ function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {
   }
   const isDown = !link.isUp(device) && !subject.bridge?.disableContainerInterface;
   const down = isDown
-    ? [broken(`${describeContainer(container)} is down`, `${ipCommand(netns)} link set ${device.name} up`, {
+    ? [broken(`${describeContainer(container)} is down`, ipCommand(netns, "link", "set", device.name, "up"), {
       kind: "link-up",
       netns,
       link: device.name,
@@ -50,13 +56,13 @@ function checkHostVeth({ bridge, host }: Subject, container: ExaminedContainer):
   const problems: Finding[] = [];
   if (!link.isUp(hostVeth)) {
     const repair = { kind: "link-up", link: name } as const;
-    problems.push(broken(`"${name}", ${whose}, is down`, `ip link set ${name} up`, repair));
+    problems.push(broken(`"${name}", ${whose}, is down`, shellCommand(["ip", "link", "set", name, "up"]), repair));
   }
   const device = bridge && host.links.find((candidate) => candidate.name === bridge.bridge);
   if (device && hostVeth.master !== device.index) {
     const repair = { kind: "bridge-port", link: name, bridge: bridge.bridge } as const;
     const what = `"${name}", ${whose}, is no port of bridge "${bridge.bridge}"`;
-    problems.push(broken(what, `ip link set ${name} master ${bridge.bridge}`, repair));
+    problems.push(broken(what, shellCommand(["ip", "link", "set", name, "master", bridge.bridge]), repair));
   }
   return problems;
 }

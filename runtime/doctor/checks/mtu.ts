@@ -1,4 +1,5 @@
 import { broken, type Finding, ok, warning } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import {
   describeContainer,
   type ExaminedContainer,
@@ -31,9 +32,15 @@ function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedCon
   if (!smaller && network.plugins.some(({ type }) => type === "tuning")) return [warning(what)];
   const mtu = bridge?.mtu || other.mtu;
   if (device.mtu === mtu) {
-    return [broken(what, `ip link set ${other.name} mtu ${mtu}`, { kind: "mtu", link: other.name, mtu })];
+    return [
+      broken(what, shellCommand(["ip", "link", "set", other.name, "mtu", `${mtu}`]), {
+        kind: "mtu",
+        link: other.name,
+        mtu,
+      }),
+    ];
   }
-  const mend = `${ipCommand(netns)} link set ${device.name} mtu ${mtu}`;
+  const mend = ipCommand(netns, "link", "set", device.name, "mtu", `${mtu}`);
   return [broken(what, mend, { kind: "mtu", netns, link: device.name, mtu })];
 }
 

@@ -41,7 +41,7 @@ function checkRoute(container: ExaminedContainer, device: link.Link, wanted: Rou
   if (candidates.some(({ gateway }) => gateway === gw)) return [];
   const name = describeRoute(dst);
   const via = gw === undefined ? "" : ` via ${gw}`;
-  const mend = `${ipCommand(netns)} route replace ${dst}${via} dev ${device.name}`;
+  const mend = ipCommand(netns, "route", "replace", dst, ...gw === undefined ? [] : ["via", gw], "dev", device.name!);
   const repair = { kind: "route", netns, link: device.name!, dst, ...gw !== undefined && { gateway: gw } } as const;
   const [other] = candidates;
   if (!other) {
