@@ -6,6 +6,7 @@ import { CniError } from "../../spec/error.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { ArgumentSpec, CliContext } from "../command.ts";
 import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import { printableLines } from "../output/printable.ts";
 import { TRACE_OPTIONS } from "../trace/options.ts";
 import { absolutePath } from "./path.ts";
 
@@ -112,7 +113,7 @@ export function pluginDirectories(options: ParsedOptions, context: CliContext): 
 }
 
 export function log(message: string): void {
-  printStderr(`cni: ${message}`);
+  printStderr(`cni: ${printableLines(message)}`);
 }
 
 /** @param logDuplicates for commands that judge a configuration @throws as {@linkcode loadNetwork} */

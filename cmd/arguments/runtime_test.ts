@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { join } from "node:path";
 import { parseOptions, UsageError } from "../options.ts";
 import { RUNTIME_OPTIONS, runtimeOptions } from "./runtime.ts";
 import { cliContext } from "../../testing/cli.ts";
@@ -40,4 +41,11 @@ test.each([["30", 30_000], ["1.5s", 1500], ["2m", 120_000], ["20ms", 20]])(
 
 test.each(["soon", "0"])("runtimeOptions() refuse a time of %j", (text) => {
   expect(() => parse(["--timeout", text])).toThrow(UsageError);
+});
+
+test("log() prints lines, and no other control characters", () => {
+  const program = `const { log } = await import("${join(import.meta.dir, "runtime.ts")}");` +
+    String.raw`log("link \u001b]0;x\u0007\r\u009b2J:\nnext line");`;
+  const { stderr } = Bun.spawnSync([process.execPath, "-e", program], { stderr: "pipe" });
+  expect(stderr.toString()).toBe("cni: link ?]0;x???2J:\nnext line\n");
 });

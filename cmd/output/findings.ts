@@ -1,5 +1,6 @@
 import type { DoctorReport, RepairOutcome } from "../../runtime/doctor/doctor.ts";
 import type { CheckFinding, NetworkDiagnosis } from "../../runtime/doctor/examine.ts";
+import { printable } from "./printable.ts";
 import type { Screen, Style } from "./screen.ts";
 
 const SIGNS: Readonly<Record<CheckFinding["severity"], readonly [sign: string, style: Style]>> = {
@@ -46,9 +47,6 @@ function wrapWords(text: string, width: number): string[] {
   }
   return lines;
 }
-
-/** Names of other programs may hold control characters. */
-const printable = (text: string): string => text.replace(/\p{Cc}/gu, "?");
 
 export function formatRepairOutcome({ finding, outcome, reason }: RepairOutcome): string {
   const mend = printable(finding.mend ?? finding.what);
