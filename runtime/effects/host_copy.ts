@@ -49,6 +49,8 @@ export function copyHost(container: Netns): HostCopy {
 // linux/rtnetlink.h: routes that come with addresses.
 const RTPROT_KERNEL = 2;
 const LOOPBACK = 1;
+/** Of a bridge whose last port is gone. The kernel refuses it for a new link. */
+const NO_MAC = "00:00:00:00:00:00";
 
 function copyLinks(from: Netns, to: Netns, ends: Netns, notes: string[]): void {
   const attempt = (what: string, step: () => void) => {
@@ -84,7 +86,7 @@ function addStandIn(to: Netns, copied: link.Link, ends: Netns): void {
   link.add(to.route, {
     ...{ name, index, flags: flags & IFF_UP, change: IFF_UP },
     info: isBridge(copied) ? bridge({}) : veth({ peer: { name: end, netnsFd: ends.fd } }),
-    ...mac !== undefined && { mac },
+    ...mac !== undefined && mac !== NO_MAC && { mac },
     ...mtu !== undefined && { mtu },
     ...!isBridge(copied) && master !== undefined && { master },
   });
