@@ -42,7 +42,7 @@ test("cni run restore puts back what a flush took away and says so, and then doe
   expect(first).toMatchObject({
     exitCode: 0,
     stderr:
-      'cni: Restored of "eth0" of container "c1" on network "web": masquerading of 10.5.0.2, host port 8080/tcp, ' +
+      'cni: Restored for "eth0" of container "c1" on network "web": masquerading of 10.5.0.2, host port 8080/tcp, ' +
       "masquerading of what reaches 10.5.0.2 by a published port\n",
   });
   expect(JSON.parse(first.stdout)).toEqual({

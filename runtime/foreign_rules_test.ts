@@ -169,7 +169,7 @@ function exercise({ host, directory, runtime, measure, log }: CountingHost): Rec
   costs["restore of nothing"] = measure(() => void restoreAttachments(runtime));
   runInNetns(host, "nft", "delete table inet cni; delete table bridge cni");
   costs["restore"] = measure(() => void expect(restoreAttachments(runtime).attachments[0]?.state).toBe("restored"));
-  expect(log.filter((line) => !line.startsWith("Restored of"))).toEqual([]);
+  expect(log.filter((line) => !line.startsWith("Restored for"))).toEqual([]);
   costs["GC"] = measure(() => gcNetworkList(runtime, list, []));
   costs["GC of nothing"] = measure(() => gcNetworkList(runtime, list, []));
   return costs;

@@ -183,7 +183,7 @@ function logRestored({ log }: RuntimeContext, attachment: RestoredAttachment, lo
   const { state, reason, missing, plugins, network } = attachment;
   const subject = describeAttachment(attachment);
   const restored = plugins.flatMap((plugin) => plugin.restored);
-  if (restored.length > 0) log(`Restored of ${subject}: ${restored.join(", ")}`);
+  if (restored.length > 0) log(`Restored for ${subject}: ${restored.join(", ")}`);
   if (state === "skipped") log(`Skipping ${subject}: ${reason}`);
   else if (missing) log(`Only a DEL and an ADD complete ${subject}: ${reason}`);
   else if (reason !== undefined) log(`Cannot restore ${subject}: ${reason}`);

@@ -187,7 +187,7 @@ restoreTest(
     expect(putBack(bench.restore())).toEqual([]);
     expect(states(bench.restore("web"))).toEqual(["c1 whole"]);
     expect([nft("-s", "-a", "list", "ruleset"), getGenerationId(host.nft)]).toEqual([handles, number]);
-    expect(bench.log).toEqual([expect.stringMatching(/^Restored of "eth0" of container "c1" on network "web": masq/)]);
+    expect(bench.log).toEqual([expect.stringMatching(/^Restored for "eth0" of container "c1" on network "web": masq/)]);
   },
 );
 
@@ -352,11 +352,11 @@ restoreTest(
     expect(restored.problems).toEqual([expect.stringMatching(/^Cannot use cached attachment ".*web-broken-eth0": /)]);
     expect(log.map((line) => line.replace(/: (masq|Cannot parse).*/, ": …"))).toEqual([
       expect.stringMatching(/^Cannot use cached attachment ".*web-broken-eth0": /),
-      'Restored of "eth0" of container "c1" on network "web": …',
+      'Restored for "eth0" of container "c1" on network "web": …',
       'Skipping plugin "foreign" of network "web": "/programs/foreign" is called for it, and has no such command',
-      'Restored of "eth0" of container "c2" on network "web": …',
+      'Restored for "eth0" of container "c2" on network "web": …',
       'Skipping "eth0" of container "gone" on network "web": namespace "/run/netns/nonexistent" is gone',
-      'Restored of "eth0" of container "rival" on network "web": …',
+      'Restored for "eth0" of container "rival" on network "web": …',
       'Cannot restore "eth0" of container "rival" on network "web": plugin "portmap" (restore): Cannot publish host port 8080/tcp: ' +
       'container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run del web --container-id c1 --ifname eth0',
       'Skipping "eth0" of container "unfinished" on network "web": its ADD has not ended',

@@ -94,7 +94,7 @@ export function runtimeOptions(
 ): RuntimeOptions {
   const timeout = options.find("timeout");
   // Messages say what was done, which a dry run does not do.
-  const prefix = options.has(DRY_RUN_OPTION.name) ? "dry run: " : "";
+  const prefix = options.has(DRY_RUN_OPTION.name) ? "would report: " : "";
   return {
     env: context.env,
     findCallerPid: context.findParentPid,

@@ -106,8 +106,10 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
     const sentence = `change link "${linkName}" in ${netns}: ${formatChanges(request, changes)}`;
     return add({ kind: "link", action: "change", sentence, target: linkName });
   }
-  const text = describeAltName(request, linkName) ?? describeAddress(request, linkName) ??
-    describeRoute(request, nameOf) ?? step;
+  const sysctl = describeArpNotify(value, linkName);
+  if (sysctl) return add({ kind: "sysctl", action: "change", sentence: `set ${sysctl} in ${netns}`, target: linkName });
+  const text = describeVethPair(request, netns) ?? describeAltName(request, linkName) ??
+    describeAddress(request, linkName) ?? describeRoute(request, nameOf) ?? describeFlow(request) ?? step;
   const sentence = withLinkNames(text ?? formatNetlinkRequest(request), nameOf);
   add({ kind: kindOf(name), action: actionOf(request), sentence: `${sentence} in ${netns}`, target: linkName });
 }
