@@ -2,6 +2,7 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
 import type { DryRun } from "../../runtime/effects/dry_run.ts";
+import { isLockFile } from "../../runtime/effects/effect.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { CniError } from "../../spec/error.ts";
@@ -59,7 +60,7 @@ function printFound(
   env: CliContext["env"],
 ): number {
   if (!options.has(JSON_OPTION.name)) {
-    printStdout(formatEffects(found.effects, openScreen(1, env)));
+    printStdout(formatEffects(found.effects.filter((effect) => !isLockFile(effect)), openScreen(1, env)));
     for (const note of found.notes) log(note);
     if (failure !== undefined) throw failure;
     return 0;

@@ -49,3 +49,15 @@ export function newEffectList(currentPlugin: () => string | undefined, isUndoing
     },
   };
 }
+
+/** @param path below /proc/sys */
+export function sysctlEffect(path: string, value: string): Omit<Effect, "plugin"> {
+  // The name of a link may hold dots: sysctl(8) takes slashes then.
+  const name = path.includes(".") ? path : path.replaceAll("/", ".");
+  return { kind: "sysctl", action: "change", sentence: `set ${name} = ${value}`, target: path };
+}
+
+/** A file that says nothing: a command that changes nothing else may create it, too. */
+export function isLockFile({ kind, target }: Effect): boolean {
+  return kind === "file" && /[/.]lock$/.test(target);
+}

@@ -5,11 +5,13 @@ import { NLM_F_CREATE } from "../../ffi/netlink/message.ts";
 import { isDump } from "../../ffi/netlink/socket.ts";
 import { ENODEV } from "../../ffi/sys/errno.ts";
 import * as link from "../../ffi/route/link.ts";
+import { veth } from "../../ffi/route/link_kinds.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { type ObservedRequest, observer, type RequestsActivity, setObserver } from "../../ffi/sys/observer.ts";
-import type { Effect, EffectKind, EffectList } from "./effect.ts";
+import { type Effect, type EffectKind, type EffectList, sysctlEffect } from "./effect.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
+import { PORT_PROTOCOLS } from "./nft_effects.ts";
 
 /** What is looked up to describe links. */
 export interface LinkNames extends Disposable {
@@ -101,22 +103,59 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
     }
     return;
   }
+  const arpNotify = (value as DevconfValue).families?.inet?.conf?.arpNotify;
+  if (name === "RTM_NEWLINK" && arpNotify !== undefined) {
+    const { sentence, ...effect } = sysctlEffect(`net/ipv4/conf/${linkName}/arp_notify`, `${arpNotify}`);
+    return add({ ...effect, sentence: `${sentence} in ${netns}` });
+  }
   if (name === "RTM_NEWLINK" && !isCreation(request)) {
     const { index: _, ...changes } = fields;
     const sentence = `change link "${linkName}" in ${netns}: ${formatChanges(request, changes)}`;
     return add({ kind: "link", action: "change", sentence, target: linkName });
   }
-  const sysctl = describeArpNotify(value, linkName);
-  if (sysctl) return add({ kind: "sysctl", action: "change", sentence: `set ${sysctl} in ${netns}`, target: linkName });
-  const text = describeVethPair(request, netns) ?? describeAltName(request, linkName) ??
+  const text = describeVethPair(request, linkName) ?? describeAltName(request, linkName) ??
     describeAddress(request, linkName) ?? describeRoute(request, nameOf) ?? describeFlow(request) ?? step;
   const sentence = withLinkNames(text ?? formatNetlinkRequest(request), nameOf);
   add({ kind: kindOf(name), action: actionOf(request), sentence: `${sentence} in ${netns}`, target: linkName });
 }
 
+interface DevconfValue {
+  readonly families?: { readonly inet?: { readonly conf?: { readonly arpNotify?: number } } };
+}
+
+/** The request is for the host's end. */
+function describeVethPair({ op: { name }, value }: ObservedRequest, linkName: string): string | undefined {
+  const { info } = value as Partial<link.Link>;
+  if (name !== "RTM_NEWLINK" || info?.kind !== "veth" || !info.data) return undefined;
+  const { peer } = veth.of(value as link.Link) ?? {};
+  const place = peer?.netnsFd === undefined ? "" : " in the container";
+  return `add link ${describeNewName(peer?.name)}${place} and its peer ${describeNewName(linkName)}`;
+}
+
+/** The command itself makes up another one. */
+function describeNewName(name = ""): string {
+  return /^veth[0-9a-f]{8}$/.test(name) ? `"${name}" (a random name)` : `"${name}"`;
+}
+
+interface FlowValue {
+  readonly original?: {
+    readonly ip?: Readonly<Record<"source4" | "destination4" | "source6" | "destination6", string | undefined>>;
+    readonly protocol?: { readonly number?: number; readonly destinationPort?: number };
+  };
+}
+
+function describeFlow({ op: { name }, value }: ObservedRequest): string | undefined {
+  const { ip, protocol } = (value as FlowValue).original ?? {};
+  if (name !== "IPCTNL_MSG_CT_DELETE" || !ip) return undefined;
+  const service = `${protocol?.destinationPort}/${PORT_PROTOCOLS[protocol?.number ?? 0] ?? protocol?.number}`;
+  return `forget connections of ${ip.source4 ?? ip.source6} to ${ip.destination4 ?? ip.destination6} ${service}`;
+}
+
 function describeAltName({ op: { name }, value }: ObservedRequest, linkName: string): string | undefined {
   const { properties } = value as { readonly properties?: { readonly altName?: string } };
-  return name === "RTM_NEWLINKPROP" ? `give link "${linkName}" the name "${properties?.altName}"` : undefined;
+  return name === "RTM_NEWLINKPROP"
+    ? `give link "${linkName}" the alternative name "${properties?.altName}"`
+    : undefined;
 }
 
 function describeAddress({ op: { name }, value }: ObservedRequest, linkName: string): string | undefined {

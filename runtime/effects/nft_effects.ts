@@ -81,12 +81,12 @@ function formatKey(key: Uint8Array = new Uint8Array()): string {
 }
 
 /** IPPROTO_… */
-const PROTOCOLS: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
+export const PORT_PROTOCOLS: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
 
 function formatPortKey([protocol = 0, ...rest]: Uint8Array): string | undefined {
   const [, , , high = 0, low = 0, ...padding] = rest;
   const isPort = [...rest.slice(0, 3), ...padding].every((byte) => byte === 0);
-  return isPort && PROTOCOLS[protocol] ? `${high * 256 + low}/${PROTOCOLS[protocol]}` : undefined;
+  return isPort && PORT_PROTOCOLS[protocol] ? `${high * 256 + low}/${PORT_PROTOCOLS[protocol]}` : undefined;
 }
 
 /** Names of links are as long as IPv6 addresses, and end with zeros. */

@@ -20,7 +20,7 @@ import {
   O_TRUNC,
   O_WRONLY,
 } from "../../ffi/sys/uapi.ts";
-import type { Effect, EffectList } from "./effect.ts";
+import { type Effect, type EffectList, sysctlEffect } from "./effect.ts";
 
 const SYS_memfd_create = process.arch === "arm64" ? 279 : 319;
 const STAT_BYTES = 144;
@@ -352,6 +352,6 @@ function writeSysctl(
   if (name === undefined || !(bytes instanceof Uint8Array)) return undefined;
   if (writesSysctls && name.startsWith("net/")) write();
   const value = new TextDecoder().decode(bytes).trim();
-  effects.add({ kind: "sysctl", action: "change", sentence: `set ${name} to ${value}`, target: name });
+  effects.add(sysctlEffect(name, value));
   return bytes.length;
 }

@@ -1,0 +1,24 @@
+import { expect, test } from "bun:test";
+import { newEffectList } from "./effect.ts";
+import { addNetlinkEffects, newLinkNames } from "./netlink_effects.ts";
+
+test("a deleted connection is told with its addresses and port", () => {
+  using names = newLinkNames();
+  const effects = newEffectList(() => undefined, () => false);
+  const state = { effects, names, labelOf: () => "host", groups: new Map(), removed: new Set<string>() };
+  // Two connections of one client.
+  const requests = [40_000, 40_001].map((sourcePort) => ({
+    op: { name: "IPCTNL_MSG_CT_DELETE", type: 0x102 },
+    value: {
+      family: 2,
+      original: {
+        ip: { source4: "192.0.2.7", destination4: "192.0.2.1" },
+        protocol: { number: 17, sourcePort, destinationPort: 53 },
+      },
+    },
+  }));
+  addNetlinkEffects(state, { kind: "requests", socket: {}, netns: "", requests, onMessage: () => {} }, undefined);
+  expect(effects.effects.map(({ kind, sentence }) => `${kind}: ${sentence}`)).toEqual([
+    "conntrack: forget connections of 192.0.2.7 to 192.0.2.1 53/udp in host",
+  ]);
+});
