@@ -168,9 +168,15 @@ async function parseCommandOptions(
 
 async function commandsWithOption(option: string, group: CommandGroup): Promise<readonly (Command | CommandGroup)[]> {
   const commands = await loadCommands(group);
-  return commands.filter(({ options = [] }) =>
-    options.some(({ name, short }) => option === `--${name}` || option === `-${short}`)
-  );
+  const accepts = await Promise.all(commands.map((command) => acceptsOption(command, option)));
+  return commands.filter((_, i) => accepts[i]);
+}
+
+/** For a group, whether one of its commands accepts it. */
+async function acceptsOption(command: Command | CommandGroup, option: string): Promise<boolean> {
+  const { options = [] } = command;
+  if (options.some(({ name, short }) => option === `--${name}` || option === `-${short}`)) return true;
+  return "commands" in command && (await commandsWithOption(option, command)).length > 0;
 }
 
 /** @throws {UsageError} if there are too few or too many */
@@ -219,7 +225,9 @@ function printHelp(text: string): number {
 function reportFailure(error: unknown, path: readonly string[], screen: Screen): number {
   const prefix = screen.style("red", "cni:");
   if (error instanceof UsageError) {
-    printStderr(`${prefix} ${oneLine(error.message)}\n     see "${["cni", ...path, "--help"].join(" ")}"`);
+    // The help for the command "help" names no command.
+    const words = path[0] === "help" ? [] : path;
+    printStderr(`${prefix} ${oneLine(error.message)}\n     see "${["cni", ...words, "--help"].join(" ")}"`);
     return USAGE_ERROR;
   }
   const { message, details } = CniError.from(error);

@@ -58,6 +58,10 @@ test("unknown plugins and keys get a suggestion and exit status 1", () => {
     const { exitCode, stderr } = cni([command, "brige"]);
     expect([exitCode, stderr]).toEqual([1, 'cni: No plugin "brige" is built in; did you mean "bridge"?\n']);
   }
+  expect(cni(["explain", "ipMasq"])).toMatchObject({
+    exitCode: 1,
+    stderr: expect.stringContaining("it is a key of plugins: bridge.ipMasq, ptp.ipMasq\n"),
+  });
   const { exitCode, stderr } = cni(["explain", "bridge.isGatway"]);
   expect([exitCode, stderr]).toEqual([1, 'cni: Plugin "bridge" has no key "isGatway"; did you mean "isGateway"?\n']);
 });

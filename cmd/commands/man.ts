@@ -25,7 +25,8 @@ const man: Command = {
     if (has(LIST_OPTION.name)) return printStdout(pages.map((page) => `${fileName(page)}\n`).join(""));
     const page = pages.find((candidate) => namesOf(candidate).includes(word));
     if (page) return printStdout(await formatManPage(page, pages));
-    throw new UsageError(`there is no page "${word}"${suggestion(word, pages.flatMap(namesOf))}`);
+    const hint = suggestion(word, pages.flatMap(namesOf)) || '; "cni man --list" names all pages';
+    throw new UsageError(`there is no page "${word}"${hint}`);
   },
 };
 export default man;

@@ -19,4 +19,5 @@ test("cni man prints the program's page, or the one that is named", () => {
     stdout: "",
     stderr: expect.stringContaining('there is no page "brigde"; did you mean "bridge"?'),
   });
+  expect(cni(["man", "nosuch"]).stderr).toContain('there is no page "nosuch"; "cni man --list" names all pages');
 });

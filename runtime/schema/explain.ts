@@ -35,7 +35,7 @@ export interface ExplainedPlugin {
 
 /** A plugin with its own keys. @throws {CniError} code 7 if it is not built in */
 export function explainPlugin(name: string): ExplainedPlugin {
-  const definition = requireBuiltin(name);
+  const definition = findPlugin(name) ?? refuseKeyAlone(name) ?? requireBuiltin(name);
   const { example, keys } = builtinDocs(name)!;
   return { plugin: name, about: definition.about, example, keys: Object.entries(keys).map(toExplainedKey) };
 }
@@ -57,6 +57,18 @@ export function explainKey(name: string, key: string): readonly ExplainedKey[] {
   if (found.length > 0) return found.map(toExplainedKey);
   const hint = suggestion(key, Object.keys(keys).map(withoutLists));
   throw new CniError(Code.InvalidConfig, `Plugin "${name}" has no key ${JSON.stringify(key)}${hint}`);
+}
+
+/** @throws {CniError} code 7 if plugins have a key of that name */
+function refuseKeyAlone(name: string): undefined {
+  const paths = pluginNames().flatMap((plugin) => {
+    const { keys } = builtinDocs(plugin) ?? { keys: {} };
+    return Object.keys(keys).filter((key) => comparable(key) === comparable(name)).map((key) => `${plugin}.${key}`);
+  });
+  if (paths.length === 0) return;
+  throw new CniError(Code.InvalidConfig, `No plugin ${JSON.stringify(name)} is built in`, {
+    details: `it is a key of plugins: ${paths.join(", ")}`,
+  });
 }
 
 /** @throws {CniError} code 7 */
