@@ -215,6 +215,9 @@ testWith(["ip", "nft", "tc"], "add says with --dry-run which address it will giv
   const again = node.run("add", "dry", node.containers[0].path, "--container-id", "c0", "--dry-run");
   expect(again).toMatchObject({ exitCode: 1, stdout: "Nothing would be changed.\n" });
   expect(again.stderr).toContain("it is attached already");
+  const taken = node.run("add", "dry", node.containers[0].path, "--container-id", "c2", "--ifname", "lo", "--dry-run");
+  expect(taken.exitCode).toBe(1);
+  expect(taken.stderr).toContain("give another CNI_IFNAME (cni run: --ifname)");
 });
 
 testWith([], "add says where a device of the host makes a dry run impossible", () => {

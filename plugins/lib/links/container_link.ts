@@ -31,7 +31,7 @@ export function interfaceExistsError(ifname: string, netns: Netns): CniError {
   return new CniError(
     Code.InvalidEnvironment,
     `Cannot create "${ifname}" in "${netns.path}": the container has an interface of that name`,
-    { details: "give another CNI_IFNAME, or run DEL for this container first" },
+    { details: "give another CNI_IFNAME (cni run: --ifname), or run DEL for this container first" },
   );
 }
 
