@@ -96,12 +96,26 @@ export function repairAll(
     const report = examine();
     const findings = report.networks.flatMap((diagnosis) => diagnosis.findings)
       .filter(({ repair }) => repair && !outcomes.has(JSON.stringify(repair)));
-    if (findings.length === 0) return { report, outcomes: [...outcomes.values()] };
+    if (findings.length === 0) return { report: withoutTried(report, outcomes), outcomes: [...outcomes.values()] };
     for (const finding of findings) {
       const key = JSON.stringify(finding.repair);
       if (!outcomes.has(key)) outcomes.set(key, repairFinding(options, finding, confirm));
     }
   }
+}
+
+/** What was tried and did not help is no offer any more. */
+function withoutTried(report: DoctorReport, outcomes: ReadonlyMap<string, RepairOutcome>): DoctorReport {
+  const isTried = ({ repair }: CheckFinding) =>
+    ["done", "failed"].includes(outcomes.get(JSON.stringify(repair))?.outcome ?? "");
+  const networks = report.networks.map((diagnosis) => ({
+    ...diagnosis,
+    findings: diagnosis.findings.map((finding) => {
+      const { repair: _, ...others } = finding;
+      return isTried(finding) ? others : finding;
+    }),
+  }));
+  return { ...report, networks };
 }
 
 function repairFinding(

@@ -1,129 +1,19 @@
 /** Each cause is broken alone, in namespaces, and found by name with nothing else; then it is mended and gone. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseIp } from "../../ffi/address.ts";
-import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
+import { createNetns, openNetns } from "../../ffi/netns.ts";
 import { isPingAnswered } from "../../ffi/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { ifb } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
-import { runInNetns, runIp, runShellInNetns, until, WITHOUT_DAD } from "../../testing/netns.ts";
-import { newUdpClient, serveTcp, serveTcpAndUdp, serveUdp } from "../../testing/traffic.ts";
-import { Runtime, withRuntimeContext } from "../runtime.ts";
-import { examineNetwork, isBroken, type NetworkDiagnosis } from "./examine.ts";
-import { applyRepair } from "./repair.ts";
+import { type DoctorHost, handleOfDrop, newDoctorHost } from "../../testing/doctor_host.ts";
+import { runInNetns, runIp, until } from "../../testing/netns.ts";
+import { newUdpClient, serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { isBroken } from "./examine.ts";
 
 beforeAll(() => loadPlugins());
-const root = mkdtempSync(join(tmpdir(), "cni-doctor-"));
-afterAll(() => rmSync(root, { recursive: true }));
-
-interface DoctorHost extends Disposable {
-  readonly host: Netns;
-  readonly c1: Netns;
-  readonly c2: Netns;
-  readonly outside: Netns;
-  /** For state. */
-  readonly directory: string;
-  /** Services in c1 on the published ports. */
-  serve(): Promise<Disposable>;
-  add(netns: Netns, containerId: string): void;
-  /** The host's end of the veth pair of c1. */
-  readonly port: string;
-  /** Looks only, unless told otherwise. */
-  examine(netnsPath?: string, looksOnly?: boolean): NetworkDiagnosis;
-  /** What is broken, in words. */
-  broken(): string[];
-  /** Does what findings offer. @returns what is still broken */
-  fix(): string[];
-  shell(...lines: string[]): void;
-}
-
-let directories = 0;
-
-const IPAM = {
-  type: "host-local",
-  ranges: [[{ subnet: "10.9.0.0/29" }], [{ subnet: "fd00:9::/64" }]],
-  routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
-};
-const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
-
-/** A host with an uplink, and two containers; the first publishes ports. */
-function newDoctorHost({ hasFirewall = false } = {}): DoctorHost {
-  using building = new DisposableStack();
-  const [host, outside, c1, c2] = [0, 0, 0, 0].map(() => building.use(createNetns())) as [Netns, Netns, Netns, Netns];
-  runShellInNetns(
-    host,
-    WITHOUT_DAD,
-    "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done",
-    "echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/default/rp_filter",
-    `ip link set lo up; ip link add up0 type veth peer name eth0 netns ${outside.path}`,
-    "ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad; ip link set up0 up",
-  );
-  runShellInNetns(
-    outside,
-    WITHOUT_DAD,
-    "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up",
-  );
-  runIp(c1, "link set lo up");
-  runShellInNetns(host, "ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2");
-  const directory = join(root, String(directories++));
-  const ipam = { ...IPAM, dataDir: join(directory, "networks") };
-  const text = JSON.stringify({
-    cniVersion: "1.1.0",
-    name: "web",
-    plugins: [
-      { ...BRIDGE, ipam },
-      { type: "portmap", capabilities: { portMappings: true } },
-      ...hasFirewall ? [{ type: "firewall" }] : [],
-    ],
-  });
-  const network = parseNetworkConfigList(text);
-  const options = { env: {}, pluginDirectories: [], cacheDirectory: directory, log: () => {} };
-  const runtime = new Runtime(options);
-  const portMappings = [
-    { hostPort: 8080, containerPort: 80, protocol: "tcp" },
-    { hostPort: 5353, containerPort: 53, protocol: "udp" },
-  ];
-  const add = (netns: Netns, containerId: string, capabilityArgs = {}) =>
-    host.run(() => runtime.add(network, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
-  const result = add(c1, "c1", { portMappings });
-  add(c2, "c2");
-  const resources = building.move();
-  const examine = (netnsPath?: string, looksOnly = true) =>
-    host.run(() =>
-      withRuntimeContext(options, (context) => examineNetwork(context, network, { netnsPath, looksOnly }))
-    );
-  return {
-    ...{
-      host,
-      c1,
-      c2,
-      outside,
-      directory,
-      serve: () => serveTcpAndUdp(c1, "c1"),
-      add,
-      port: result.interfaces![1]!.name,
-    },
-    examine,
-    broken: () => examine().findings.filter(isBroken).map(({ what }) => what),
-    fix: () => {
-      // Some changes take effect only after others: routes need addresses, addresses need links.
-      for (;;) {
-        const { findings } = examine();
-        const repairs = findings.flatMap(({ repair }) => repair ?? []);
-        if (repairs.length === 0) return findings.filter(isBroken).map(({ what }) => what);
-        host.run(() =>
-          withRuntimeContext(options, (context) => repairs.forEach((repair) => applyRepair(context, repair)))
-        );
-      }
-    },
-    shell: (...lines) => void runShellInNetns(host, ...lines),
-    [Symbol.dispose]: () => resources.dispose(),
-  };
-}
 
 interface Cause {
   readonly name: string;
@@ -137,9 +27,6 @@ const inC1 = (...lines: string[]) => ({ c1 }: DoctorHost) => void runIp(c1, ...l
 const onHost = (...lines: string[]) => ({ host }: DoctorHost) => void runIp(host, ...lines);
 const sysctl = (name: string, value: string) => ({ shell }: DoctorHost) =>
   shell(`echo ${value} >/proc/sys/${name.replaceAll(".", "/")}`);
-
-const handleOfDrop = (host: Netns) =>
-  /drop.* # handle (\d+)/.exec(runInNetns(host, "nft", "-a", "list", "ruleset"))?.[1];
 
 const CAUSES: readonly Cause[] = [
   {

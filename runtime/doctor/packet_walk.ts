@@ -35,7 +35,7 @@ export interface DropPlace {
   readonly isCertain: boolean;
 }
 
-interface DecodedRule {
+export interface DecodedRule {
   readonly handle: bigint;
   readonly expressions: readonly Expression[];
 }

@@ -15,6 +15,7 @@ import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
 import { reattachCommand } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
 import { type DropPlace, findDrop, type ForwardedPacket, RulesetReader } from "../packet_walk.ts";
+import { acceptsAfterRestore, type ForeignChain, takesAcceptRule } from "../restored_ruleset.ts";
 import {
   addressesOfFamily,
   type ExaminedContainer,
@@ -102,7 +103,7 @@ function bridgedPackets(
 /** linux/netfilter/nf_tables.h */
 const NFT_TABLE_F_DORMANT = 1;
 
-function listForeignBaseChains(nl: Subject["host"]["netns"]["nft"]): (nft.Chain & { readonly table: string })[] {
+function listForeignBaseChains(nl: Subject["host"]["netns"]["nft"]): ForeignChain[] {
   return [NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) => {
     const awake = nft.listTables(nl, family).filter(({ flags = 0 }) => !(flags & NFT_TABLE_F_DORMANT)).map(({ name }) =>
       name
@@ -121,12 +122,12 @@ interface Drop {
   /** In words; equal for equal places. */
   readonly place: string;
   readonly found: DropPlace;
-  readonly chain: nft.Chain & { readonly table: string };
+  readonly chain: ForeignChain;
 }
 
 function findDrops(
   ruleset: RulesetReader,
-  chain: nft.Chain & { readonly table: string },
+  chain: ForeignChain,
   packets: readonly ExaminedPacket[],
 ): Drop[] {
   const table = { family: chain.family, table: chain.table };
@@ -170,21 +171,26 @@ function describeDrop(subject: Subject, place: string, drops: readonly Drop[]): 
 
 function dropRemedy(
   subject: Subject,
-  { container, address, direction }: ExaminedPacket,
-  { rule }: DropPlace,
-  { name, table, family }: Drop["chain"],
+  packet: ExaminedPacket,
+  { chain: dropping, rule }: DropPlace,
+  base: ForeignChain,
 ): { readonly mend: string; readonly repair?: Repair } {
-  const { network, hasFirewall } = subject;
-  if (table === "firewalld") return { mend: `firewall-cmd --zone=trusted --add-source=${address}` };
+  const { network, hasFirewall, host: { netns: { nft: nl } } } = subject;
+  const { container, address } = packet;
+  if (base.table === "firewalld") return { mend: `firewall-cmd --zone=trusted --add-source=${address}` };
   if (!hasFirewall) {
     const file = network.source ?? "the configuration";
     const again = reattachCommand(container.attachment);
     return { mend: `append { "type": "firewall" } to "plugins" in ${file}, then: ${again}` };
   }
   if (container.hasOldConfiguration) return { mend: reattachCommand(container.attachment) };
-  if (!rule || table === "filter") {
+  if (acceptsAfterRestore(nl, base, packet)) {
     return { mend: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
   }
-  const selector = `${familyOf(address) === 4 ? "ip" : "ip6"} ${direction === "from" ? "saddr" : "daddr"} ${address}`;
-  return { mend: `nft insert rule ${FAMILY_NAMES[family]} ${table} ${name} ${selector} accept` };
+  const tableName = `${FAMILY_NAMES[base.family]} ${base.table}`;
+  const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base);
+  if (rule && !isAcceptable) return { mend: `nft delete rule ${tableName} ${dropping} handle ${rule.handle}` };
+  // The mark is on what containers send, on answers, and on calls of published ports.
+  const mark = `0x${FORWARD_MARK.toString(16)}`;
+  return { mend: `nft insert rule ${tableName} ${base.name} meta mark and ${mark} == ${mark} accept` };
 }

@@ -1,0 +1,118 @@
+/** A host whose network the doctor examines. @module */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createNetns, type Netns } from "../ffi/netns.ts";
+import { examineNetwork, isBroken, type NetworkDiagnosis } from "../runtime/doctor/examine.ts";
+import { applyRepair } from "../runtime/doctor/repair.ts";
+import { Runtime, withRuntimeContext } from "../runtime/runtime.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { runInNetns, runIp, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
+import { serveTcpAndUdp } from "./traffic.ts";
+
+export interface DoctorHost extends Disposable {
+  readonly host: Netns;
+  readonly c1: Netns;
+  readonly c2: Netns;
+  readonly outside: Netns;
+  /** For state. */
+  readonly directory: string;
+  /** Services in c1 on the published ports. */
+  serve(): Promise<Disposable>;
+  add(netns: Netns, containerId: string): void;
+  /** The host's end of the veth pair of c1. */
+  readonly port: string;
+  /** Looks only, unless told otherwise. */
+  examine(netnsPath?: string, looksOnly?: boolean): NetworkDiagnosis;
+  /** What is broken, in words. */
+  broken(): string[];
+  /** Does what findings offer. @returns what is still broken */
+  fix(): string[];
+  shell(...lines: string[]): void;
+}
+
+const IPAM = {
+  type: "host-local",
+  ranges: [[{ subnet: "10.9.0.0/29" }], [{ subnet: "fd00:9::/64" }]],
+  routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
+};
+const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
+
+/** A host with an uplink, and two containers; the first publishes ports. */
+export function newDoctorHost({ hasFirewall = false, isInternal = false } = {}): DoctorHost {
+  using building = new DisposableStack();
+  const [host, outside, c1, c2] = [0, 0, 0, 0].map(() => building.use(createNetns())) as [Netns, Netns, Netns, Netns];
+  runShellInNetns(
+    host,
+    WITHOUT_DAD,
+    "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done",
+    "echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/default/rp_filter",
+    `ip link set lo up; ip link add up0 type veth peer name eth0 netns ${outside.path}`,
+    "ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad; ip link set up0 up",
+  );
+  runShellInNetns(
+    outside,
+    WITHOUT_DAD,
+    "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up",
+  );
+  runIp(c1, "link set lo up");
+  runShellInNetns(host, "ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2");
+  const directory = mkdtempSync(join(tmpdir(), "cni-doctor-"));
+  building.defer(() => rmSync(directory, { recursive: true }));
+  const ipam = { ...IPAM, ...isInternal && { routes: [] }, dataDir: join(directory, "networks") };
+  const text = JSON.stringify({
+    cniVersion: "1.1.0",
+    name: "web",
+    plugins: [
+      { ...BRIDGE, ...isInternal && { isGateway: false, ipMasq: false }, ipam },
+      { type: "portmap", capabilities: { portMappings: true } },
+      ...hasFirewall ? [{ type: "firewall" }] : [],
+    ],
+  });
+  const network = parseNetworkConfigList(text);
+  const options = { env: {}, pluginDirectories: [], cacheDirectory: directory, log: () => {} };
+  const runtime = new Runtime(options);
+  const portMappings = [
+    { hostPort: 8080, containerPort: 80, protocol: "tcp" },
+    { hostPort: 5353, containerPort: 53, protocol: "udp" },
+  ];
+  const add = (netns: Netns, containerId: string, capabilityArgs = {}) =>
+    host.run(() => runtime.add(network, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
+  const result = add(c1, "c1", { portMappings });
+  add(c2, "c2");
+  const resources = building.move();
+  const examine = (netnsPath?: string, looksOnly = true) =>
+    host.run(() =>
+      withRuntimeContext(options, (context) => examineNetwork(context, network, { netnsPath, looksOnly }))
+    );
+  return {
+    ...{
+      host,
+      c1,
+      c2,
+      outside,
+      directory,
+      serve: () => serveTcpAndUdp(c1, "c1"),
+      add,
+      port: result.interfaces![1]!.name,
+    },
+    examine,
+    broken: () => examine().findings.filter(isBroken).map(({ what }) => what),
+    fix: () => {
+      // Some changes take effect only after others: routes need addresses, addresses need links.
+      for (;;) {
+        const { findings } = examine();
+        const repairs = findings.flatMap(({ repair }) => repair ?? []);
+        if (repairs.length === 0) return findings.filter(isBroken).map(({ what }) => what);
+        host.run(() =>
+          withRuntimeContext(options, (context) => repairs.forEach((repair) => applyRepair(context, repair)))
+        );
+      }
+    },
+    shell: (...lines) => void runShellInNetns(host, ...lines),
+    [Symbol.dispose]: () => resources.dispose(),
+  };
+}
+
+export const handleOfDrop = (host: Netns) =>
+  /drop.* # handle (\d+)/.exec(runInNetns(host, "nft", "-a", "list", "ruleset"))?.[1];
