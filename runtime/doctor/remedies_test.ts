@@ -57,3 +57,21 @@ test("what --fix has tried is not offered again", () => {
     host.run(() => repairAll(options, examine, () => isConfirmed)).report.networks[0]!.findings[0]!.repair;
   expect([offered(true), offered(false)]).toEqual([undefined, repair]);
 });
+
+test("a network without a way out needs no gateway", async () => {
+  using doctorHost = newDoctorHost({ isInternal: true });
+  using _ = await doctorHost.serve();
+  const { findings } = doctorHost.examine(doctorHost.c1.path, false);
+  expect(findings.map(({ check }) => check)).toContain("neighbour");
+  expect(findings.filter(({ check }) => check === "gateway")).toEqual([]);
+});
+
+test("a default route of one family is said to lead outside for that one", () => {
+  using doctorHost = newDoctorHost();
+  doctorHost.shell("ip -6 route del default");
+  expect(doctorHost.examine().findings).toContainEqual({
+    check: "host routes",
+    severity: "ok",
+    what: "the host's routes lead to the containers, and outside for IPv4, not for IPv6",
+  });
+});

@@ -30,7 +30,7 @@ export function checkRoutesBack(subject: Subject): Finding[] {
     ...subject.containers.flatMap((each) => checkRouteBack(subject, each, foreign)),
   ];
   const result = [...problems, ...checkUplink(subject)];
-  return result.length > 0 ? result : [ok("the host's routes lead to the containers, and outside")];
+  return result.length > 0 ? result : [ok(`the host's routes lead to the containers${describeUplinks(subject)}`)];
 }
 
 interface ForeignRoute {
@@ -112,14 +112,34 @@ function findStrictRpFilter(sysctl: Subject["host"]["sysctl"], { name }: link.Li
 }
 
 /** Many hosts have only one family, some have no uplink at all. */
-function checkUplink({ masquerades, host, families, gatewayDevice }: Subject): Finding[] {
-  if (!masquerades || families.length === 0 || gatewayDevice?.master !== undefined) return [];
-  if (families.some((family) => findOutgoingLink(host, publicAddress(family)))) return [];
-  const names = families.map((family) => `IPv${family}`).join(" or ");
+function checkUplink(subject: Subject): Finding[] {
+  const { families } = subject;
+  if (!needsUplink(subject) || families.some((family) => hasUplink(subject, family))) return [];
   return [
     warning(
-      `the host has no ${names} default route, so containers reach only its own networks`,
+      `the host has no ${describeFamilies(families)} default route, so containers reach only its own networks`,
       "ip route add default via ROUTER",
     ),
   ];
+}
+
+/** A VRF has its own default route. */
+function needsUplink({ masquerades, families, gatewayDevice }: Subject): boolean {
+  return masquerades && families.length > 0 && gatewayDevice?.master === undefined;
+}
+
+const hasUplink = ({ host }: Subject, family: 4 | 6): boolean =>
+  findOutgoingLink(host, publicAddress(family)) !== undefined;
+
+const describeFamilies = (families: Subject["families"]): string =>
+  families.map((family) => `IPv${family}`).join(" or ");
+
+function describeUplinks(subject: Subject): string {
+  if (!needsUplink(subject)) return "";
+  const { present = [], absent } = Object.groupBy(
+    subject.families,
+    (family) => hasUplink(subject, family) ? "present" : "absent",
+  );
+  const outside = `, and outside for ${present.map((family) => `IPv${family}`).join(" and ")}`;
+  return absent ? `${outside}, not for ${describeFamilies(absent)}` : outside;
 }

@@ -31,7 +31,7 @@ export function tryGateways({ containers, isRouted, bridge, gatewayDevice }: Sub
       const whose = `gateway ${gateway} of ${describeContainer(container)}`;
       if (familyOf(gateway) === 6) return tryGatewayPing(container, gateway, whose);
       const mac = askWire(container, container.device, gateway);
-      if (!mac) return [describeSilentGateway(container, gateway, `${whose} does not answer ARP`)];
+      if (!mac) return describeSilentGateway(container, gateway, whose);
       const expected = isRouted ? (bridge ? gatewayDevice : container.hostVeth)?.mac : undefined;
       if (expected === undefined || mac === expected) return [ok(`${whose} answers ARP`)];
       const what = `duplicate address: ${mac} answers for ${whose}, the host's is ${expected}`;
@@ -40,20 +40,21 @@ export function tryGateways({ containers, isRouted, bridge, gatewayDevice }: Sub
   );
 }
 
-/** host-local names a gateway for every subnet, whether or not a route leads to it. */
-function describeSilentGateway(container: ExaminedContainer, gateway: Ip, what: string): Finding {
-  const { attachment: { result }, ips } = container;
-  const isUsed = routesWithGateways(result ?? {}, ips).some(({ gw }) => gw === gateway);
-  return isUsed
-    ? broken(what, "look at what lies between: cni show, or tcpdump -ni any arp")
-    : warning(`${what}, and no route leads to it`);
+function describeSilentGateway(container: ExaminedContainer, gateway: Ip, whose: string): Finding[] {
+  const mend = "look at what lies between: cni show, or tcpdump -ni any arp";
+  return isUsedGateway(container, gateway) ? [broken(`${whose} does not answer ARP`, mend)] : [];
 }
 
-function tryGatewayPing({ state }: ExaminedContainer, gateway: Ip, whose: string): Finding[] {
-  if (state.netns.run<boolean>(() => isPingAnswered(gateway, pingTimeout(gateway)))) {
+/** host-local names a gateway for every subnet, whether or not a route leads to it. */
+function isUsedGateway({ attachment: { result }, ips }: ExaminedContainer, gateway: Ip): boolean {
+  return routesWithGateways(result ?? {}, ips).some(({ gw }) => gw === gateway);
+}
+
+function tryGatewayPing(container: ExaminedContainer, gateway: Ip, whose: string): Finding[] {
+  if (container.state.netns.run<boolean>(() => isPingAnswered(gateway, pingTimeout(gateway)))) {
     return [ok(`${whose} answers ping`)];
   }
-  return [warning(`${whose} does not answer ping`)];
+  return isUsedGateway(container, gateway) ? [warning(`${whose} does not answer ping`)] : [];
 }
 
 function askWire({ state }: ExaminedContainer, { index, mac }: Link, address: Ip): Mac | undefined {
