@@ -95,7 +95,10 @@ function planNetworkRemoval(
   force: boolean,
 ): RemovalEffect[] {
   // What two networks share stays.
-  const others = readNetworkFiles(context.directory).filter(({ file }) => file !== network.file);
+  const identity = network.file === undefined ? undefined : findStat(network.file)?.identity;
+  const others = readNetworkFiles(context.directory).filter(({ file }) =>
+    identity === undefined || findStat(file)?.identity !== identity
+  );
   return [
     ...attachments.map((attachment) => detachEffect(network, attachment, context)),
     cleanEffect(network, context, force),

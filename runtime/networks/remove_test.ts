@@ -1,6 +1,6 @@
 import { beforeAll, expect } from "bun:test";
-import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { CniError } from "../../spec/error.ts";
@@ -219,4 +219,30 @@ netnsTest("of a directory that host-local shares with a person, only host-local'
   expect(readdirSync(directory).sort()).toEqual(foreign);
   expect(site.log).toEqual([expect.stringMatching(/^".*\/web" stays: ".*" in it is not of host-local$/)]);
   expect(readdirSync(site.conf)).toEqual([]);
+});
+
+netnsTest("a path in any spelling is the file of the directory", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, inspect, rm } = site.on(host);
+  const link = join(site.conf, "link");
+  const spellings = [
+    (file: string) => file.replace("/conf/", "//conf/../conf/./"),
+    (file: string) => relative(process.cwd(), file),
+    (file: string) => (symlinkSync(file, link), link),
+  ];
+  for (const spell of spellings) {
+    const { file } = site.create(host, "web");
+    add("web", "c1", container);
+    const path = spell(file);
+    expect(inspect(path).file).toBe(file);
+    rm([path], true);
+    expect(site.log).toEqual([]);
+    expect([linksOf(host), existsSync(file), readdirSync(site.state)]).toEqual([["lo"], false, []]);
+  }
+  const { file } = site.create(host, "web");
+  const outside = `${site.state}.conflist`;
+  renameSync(file, outside);
+  symlinkSync(outside, file);
+  expect(rm([outside])[0]?.steps.at(-1)?.target).toBe(file);
+  expect(existsSync(outside)).toBe(true);
 });

@@ -68,6 +68,9 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
     `db: removed what is left of network "db": rules, links, reserved addresses\n` +
       `db: removed the configuration "${conf}/11-db.conflist"\n`,
   );
+  const outside = { cniVersion: "1.1.0", name: "out", plugins: [{ type: "loopback" }] };
+  writeFileSync(join(root, "out.conflist"), JSON.stringify(outside));
+  expect(network("rm", "./out.conflist").stdout).toContain(`out: removed the configuration "${root}/out.conflist"\n`);
   expect(JSON.parse(network("prune", "--yes", "--json").stdout)).toMatchObject([{ name: "web" }]);
   expect(readdirSync(conf)).toEqual(["12-other.conflist"]);
   expect(network("prune", "--yes").stderr).toBe("cni: There is no unused network\n");

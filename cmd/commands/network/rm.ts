@@ -4,6 +4,7 @@ import { findNetwork } from "../../../runtime/networks/find.ts";
 import { removeNetworks } from "../../../runtime/networks/remove.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { NETWORKS_ARGUMENT, PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { absolutePath } from "../../arguments/path.ts";
 import { confDirectory, DRY_RUN_OPTION, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { formatRemoved } from "../../output/network.ts";
@@ -24,7 +25,8 @@ const rm: Command = {
     const runtime = openRuntime(input, context);
     await loadPlugins();
     const directory = confDirectory(input, context);
-    const networks = [...new Set(input.words)].map((word) => findNetwork(runtime, directory, word, log));
+    const words = input.words.map((word) => word.includes("/") ? absolutePath(word, context) : word);
+    const networks = [...new Set(words)].map((word) => findNetwork(runtime, directory, word, log));
     const remove = () => removeNetworks(networks, { runtime, directory, log }, input.has("force"));
     if (input.has(DRY_RUN_OPTION.name)) {
       const { printDryRun } = await import("../../arguments/dry_run.ts");
