@@ -1,3 +1,4 @@
+import { CniError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { isJsonObject } from "../../spec/schema.ts";
 import type { Runtime } from "../runtime.ts";
@@ -24,8 +25,14 @@ export function findUnusedNetworks(
   log: (message: string) => void,
 ): UnusedNetwork[] {
   const attachments = runtime.attachments();
-  const isUnused = ({ list }: ConfiguredNetwork) =>
-    listNetworkUsers(list, attachments.filter(({ network }) => network === list.name)).length === 0;
+  const isUnused = ({ list, file }: ConfiguredNetwork) => {
+    try {
+      return listNetworkUsers(list, attachments.filter(({ network }) => network === list.name)).length === 0;
+    } catch (error) {
+      log(`Ignoring configuration file "${file}": ${CniError.from(error).message}`);
+      return false;
+    }
+  };
   return findNetworks(runtime, directory, attachments, log).filter((network): network is UnusedNetwork =>
     network.file !== undefined && (all || isCreatedHere(network)) && isUnused(network)
   );

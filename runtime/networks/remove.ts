@@ -1,14 +1,14 @@
 /** Removes a network, as a list of small effects. */
 import { removeFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import { networkDirectoryOf, removeNetworkDirectory } from "../../plugins/host_local/network_directory.ts";
+import { removeNetworkDirectory } from "../../plugins/host_local/network_directory.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { NetworkAttachment } from "../attachments.ts";
 import type { Runtime } from "../runtime.ts";
 import { planBridgeRemoval } from "./bridge_removal.ts";
 import { type ConfiguredNetwork, type NetworkFile, readNetworkFiles } from "./network_files.ts";
 import type { RemovalEffect, RemovalStep } from "./removal_effect.ts";
-import { hostLocalConfigs, listAttachedUsers, listNetworkUsers, type NetworkUser } from "./users.ts";
+import { listAttachedUsers, listNetworkUsers, type NetworkUser, stateDirectoriesOf } from "./users.ts";
 
 /** What a network's removal depends on. */
 export interface RemovalContext {
@@ -69,8 +69,24 @@ function attachmentsOf({ list }: ConfiguredNetwork, { runtime }: RemovalContext)
 }
 
 function requireUnused({ list }: ConfiguredNetwork, attachments: readonly NetworkAttachment[]): void {
-  const users = listNetworkUsers(list, attachments);
+  const users = listNetworkUsersOrHint(list, attachments);
   if (users.length > 0) throw new NetworkInUseError(list.name, users);
+}
+
+/** @throws {CniError} if a configuration that is wrong does not tell its users */
+function listNetworkUsersOrHint(...network: Parameters<typeof listNetworkUsers>): NetworkUser[] {
+  try {
+    return listNetworkUsers(...network);
+  } catch (error) {
+    throw withForceHint(error);
+  }
+}
+
+/** Of a failure that keeps a network only without `force`. */
+function withForceHint(cause: unknown): CniError {
+  const { code, message, details = "" } = CniError.from(cause);
+  const hint = "--force removes the rest all the same";
+  return new CniError(code, message, { details: details === "" ? hint : `${details}; ${hint}`, cause });
 }
 
 const MAX_NAMED_USERS = 5;
@@ -157,15 +173,24 @@ function planStateRemoval(
   others: readonly NetworkFile[],
   log: (message: string) => void,
 ): RemovalEffect[] {
-  const directoriesOf = (network: ConfiguredNetwork["list"]) => hostLocalConfigs(network).map(networkDirectoryOf);
-  const shared = new Set(others.flatMap((other) => other.list ? directoriesOf(other.list) : []));
-  const own = [...new Set(directoriesOf(list))];
+  const shared = new Set(others.flatMap((other) => usableStateDirectoriesOf(other, log)));
+  const own = [...new Set(stateDirectoriesOf(list))];
   return own.filter((directory) => !shared.has(directory) && findStat(directory)).map((directory) => ({
     action: "remove-directory",
     target: directory,
     description: `remove the directory "${directory}" with the state of host-local`,
     carryOut: () => removeNetworkDirectory(directory, log),
   }));
+}
+
+/** A network whose configuration is wrong gets no addresses, so it has no state to share. */
+function usableStateDirectoriesOf({ file, list }: NetworkFile, log: (message: string) => void): string[] {
+  try {
+    return list ? stateDirectoriesOf(list) : [];
+  } catch (error) {
+    log(`Ignoring configuration file "${file}": ${CniError.from(error).message}`);
+    return [];
+  }
 }
 
 function removeFileEffect(file: string): RemovalEffect {
@@ -196,8 +221,7 @@ function carryOutRemoval(
     }
   }
   if (failures.length === 0) return;
-  const error = CniError.from(failures[0]);
-  if (force || error instanceof NetworkInUseError) throw error;
-  const details = [...error.details ? [error.details] : [], "--force removes the rest all the same"].join("; ");
-  throw new CniError(error.code, error.message, { details, cause: error });
+  const [failure] = failures;
+  if (force || failure instanceof NetworkInUseError) throw failure;
+  throw withForceHint(failure);
 }

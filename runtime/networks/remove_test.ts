@@ -1,5 +1,5 @@
 import { beforeAll, expect } from "bun:test";
-import { existsSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
@@ -245,4 +245,26 @@ netnsTest("a path in any spelling is the file of the directory", ({ host, contai
   symlinkSync(outside, file);
   expect(rm([outside])[0]?.steps.at(-1)?.target).toBe(file);
   expect(existsSync(outside)).toBe(true);
+});
+
+netnsTest("a file whose state cannot be found is named, and keeps nothing of other networks", ({ host }) => {
+  using site = newNetworksSite();
+  const { prune, rm, unused } = site.on(host);
+  const write = (name: string, dataDir: unknown) =>
+    site.write(`10-${name}.conflist`, {
+      ...{ cniVersion: "1.1.0", name },
+      plugins: [{ type: "ptp", ipam: { type: "host-local", dataDir, subnet: "10.5.0.0/24" } }],
+    });
+  const bad = write("bad", 5);
+  write("web", site.state);
+  mkdirSync(join(site.state, "web"), { recursive: true });
+  const problem = 'Cannot use network "bad": ipam.dataDir must be';
+  expect(unused(true)).toEqual(["web"]);
+  expect(prune(["web"])).toEqual(["web"]);
+  expect(readdirSync(site.state)).toEqual([]);
+  const ignored = expect.stringContaining(`Ignoring configuration file "${bad}": ${problem}`);
+  expect(site.log).toEqual([ignored, ignored]);
+  expect(problemOf(() => rm(["bad"]))).toMatch(new RegExp(`^${problem} .*; ${bad}; --force removes the rest`));
+  expect(problemOf(() => rm(["bad"], true))).toContain(problem);
+  expect(readdirSync(site.conf)).toEqual([]);
 });

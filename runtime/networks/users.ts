@@ -3,6 +3,7 @@ import { currentNetns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { listHolders, networkDirectoryOf } from "../../plugins/host_local/network_directory.ts";
 import { parseAlias } from "../../plugins/lib/protocol/owner.ts";
+import { ConfigError } from "../../spec/error.ts";
 import { derivePluginConfig, type NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
 import type { NetworkAttachment } from "../attachments.ts";
@@ -22,7 +23,17 @@ export function hostLocalConfigs(list: NetworkConfigList): PluginConfig[] {
     .map((entry) => derivePluginConfig(list, entry, { command: "ADD" }));
 }
 
-/** Without attachments whose container is gone. @param attachments of the network */
+/** Where host-local keeps the network's state. @throws {ConfigError} with the file */
+export function stateDirectoriesOf(list: NetworkConfigList): string[] {
+  try {
+    return hostLocalConfigs(list).map(networkDirectoryOf);
+  } catch (error) {
+    const location = { network: list.name, ...list.source !== undefined && { file: list.source } };
+    throw error instanceof ConfigError ? error.withLocation(location) : error;
+  }
+}
+
+/** Without attachments whose container is gone. @throws {ConfigError} of {@linkcode stateDirectoriesOf} @param attachments of the network */
 export function listNetworkUsers(
   list: NetworkConfigList,
   attachments: readonly NetworkAttachment[],
@@ -33,7 +44,7 @@ export function listNetworkUsers(
     );
   const others = [
     ...listLinkOwners(list.name).map((owner) => ({ ...owner, evidence: "a link of the host" })),
-    ...hostLocalConfigs(list).flatMap((config) => listHolders(networkDirectoryOf(config)))
+    ...stateDirectoriesOf(list).flatMap(listHolders)
       .map((holder) => ({ ...holder, evidence: "a reserved address" })),
   ].filter((user) => !isCached(user));
   return [...listAttachedUsers(attachments), ...withoutDuplicates(others)];
