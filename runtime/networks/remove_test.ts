@@ -232,12 +232,15 @@ netnsTest("a path in any spelling is the file of the directory", ({ host, contai
   ];
   for (const spell of spellings) {
     const { file } = site.create(host, "web");
+    const alias = join(site.conf, "90-alias.conflist");
+    symlinkSync(file, alias);
     add("web", "c1", container);
     const path = spell(file);
     expect(inspect(path).file).toBe(file);
     rm([path], true);
     expect(site.log).toEqual([]);
     expect([linksOf(host), existsSync(file), readdirSync(site.state)]).toEqual([["lo"], false, []]);
+    rmSync(alias);
   }
   const { file } = site.create(host, "web");
   const outside = `${site.state}.conflist`;
