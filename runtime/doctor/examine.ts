@@ -1,4 +1,5 @@
 /** Finds out why traffic of a network does not flow: first by looking, then by trying. */
+import { NetnsError } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
@@ -131,7 +132,8 @@ function runCheck(subject: Subject, [check, run]: Check): CheckFinding[] {
   try {
     return run(subject).map((finding) => ({ check, ...finding }));
   } catch (error) {
-    if (!(error instanceof SystemError || error instanceof CniError)) throw error;
+    // A namespace may go meanwhile.
+    if (!(error instanceof SystemError || error instanceof CniError || error instanceof NetnsError)) throw error;
     return [{ check, ...warning(`this check was not possible: ${error.message}`) }];
   }
 }

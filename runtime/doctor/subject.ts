@@ -5,6 +5,7 @@ import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
@@ -19,10 +20,12 @@ import type { IpConfig } from "../../spec/result.ts";
 import { listAttachments, type NetworkAttachment } from "../attachments.ts";
 import { findEntry } from "../cache.ts";
 import type { RuntimeContext } from "../context.ts";
+import { ContainerNetnsOpener } from "./container_netns.ts";
 import { shellCommand } from "./shell_command.ts";
 
 /** The state of a namespace. */
 export interface NetnsSnapshot {
+  /** Of a container: usable until another container's is looked up. */
   readonly netns: Netns;
   readonly links: readonly link.Link[];
   readonly addresses: readonly address.InterfaceAddress[];
@@ -81,9 +84,10 @@ export function lookUpSubject(
   resources: DisposableStack,
 ): Subject {
   const host = takeNetnsSnapshot(runtime.hostContext.host);
+  const opener = resources.use(new ContainerNetnsOpener(runtime.hostContext.openNetns));
   const allAttachments = listAttachments(runtime.cacheDirectory, runtime.hostContext, network.name, runtime.log);
   const neighbours = allAttachments.flatMap((attachment) =>
-    examineContainer(runtime, network, attachment, host, resources) ?? []
+    examineContainer(runtime, network, attachment, host, opener) ?? []
   );
   const isWanted = ({ netns = "" }: NetworkAttachment) => netnsPath === undefined || isSameNetns(netns, netnsPath);
   const containers = neighbours.filter(({ attachment }) => isWanted(attachment));
@@ -120,17 +124,32 @@ export function takeNetnsSnapshot(netns: Netns): NetnsSnapshot {
   };
 }
 
+function takeContainerSnapshot(path: string, opener: ContainerNetnsOpener): NetnsSnapshot {
+  return {
+    ...takeNetnsSnapshot(opener.open(path)),
+    get netns() {
+      return opener.open(path);
+    },
+    sysctl: (name) => opener.open(path).run(() => findSysctl(name)),
+  };
+}
+
+/** The namespace may be well. */
+function lacksDescriptors({ cause }: NetnsError): boolean {
+  return cause instanceof SystemError && ["EMFILE", "ENFILE"].includes(cause.code);
+}
+
 function examineContainer(
   runtime: RuntimeContext,
   network: NetworkConfigList,
   attachment: NetworkAttachment,
   host: NetnsSnapshot,
-  resources: DisposableStack,
+  opener: ContainerNetnsOpener,
 ): ExaminedContainer | undefined {
   const { netns: path, state: attachmentState, ifname, containerId, result } = attachment;
   if (!path || !result || attachmentState === "gone") return undefined;
   try {
-    const state = takeNetnsSnapshot(resources.use(runtime.hostContext.openNetns(path)));
+    const state = takeContainerSnapshot(path, opener);
     const device = findDevice(state, attachment);
     const peer = device?.info?.kind === "veth" ? host.links.find(({ index }) => index === device.linkIndex) : undefined;
     return {
@@ -144,7 +163,7 @@ function examineContainer(
       hasOldConfiguration: isOldConfiguration(runtime, network, attachment),
     };
   } catch (error) {
-    if (!(error instanceof NetnsError)) throw error;
+    if (!(error instanceof NetnsError) || lacksDescriptors(error)) throw error;
     runtime.log(error.message);
     return undefined;
   }
