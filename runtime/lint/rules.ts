@@ -9,10 +9,12 @@ import { foreignRouteRule } from "./rules/foreign_route.ts";
 import { gatewayOutsideSubnetRule } from "./rules/gateway_outside_subnet.ts";
 import { invalidValueRule } from "./rules/invalid_value.ts";
 import { missingCapabilityRule } from "./rules/missing_capability.ts";
+import { missingIpamRule } from "./rules/missing_ipam.ts";
 import { oldVersionRule } from "./rules/old_version.ts";
 import { overlappingRangesRule } from "./rules/overlapping_ranges.ts";
 import { sharedBridgeRule } from "./rules/shared_bridge.ts";
 import { sharedSubnetRule } from "./rules/shared_subnet.ts";
+import { smallMtuRule } from "./rules/small_mtu.ts";
 import { syntaxRule } from "./rules/syntax.ts";
 import { twoInterfacesRule } from "./rules/two_interfaces.ts";
 import { unknownKeyRule } from "./rules/unknown_key.ts";
@@ -21,7 +23,7 @@ import { unknownRuleRule } from "./rules/unknown_rule.ts";
 
 const RULES_OF_FILES: readonly LintRule[] = [
   ...[syntaxRule, invalidValueRule, unknownKeyRule, duplicateKeyRule, unknownPluginRule],
-  ...[chainOrderRule, twoInterfacesRule, missingCapabilityRule],
+  ...[chainOrderRule, twoInterfacesRule, missingCapabilityRule, missingIpamRule, smallMtuRule],
   ...[gatewayOutsideSubnetRule, overlappingRangesRule, sharedSubnetRule, sharedBridgeRule, foreignRouteRule],
   ...[duplicateNameRule, fileExtensionRule, deprecatedKeyRule, oldVersionRule, commentsRule],
 ];

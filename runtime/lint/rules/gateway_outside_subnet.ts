@@ -1,16 +1,16 @@
 import { type Cidr, containsIp, familyOf, type Ip, networkOf, parseCidr, parseIp } from "../../../ffi/address.ts";
 import { isGateway } from "../../../plugins/bridge/config.ts";
-import { findKey, findValue, isJsonObject, memberPath } from "../../../spec/schema.ts";
+import { findKey, findValue, isJsonObject, type JsonObject, memberPath } from "../../../spec/schema.ts";
 import { bridgeConfigOf } from "../bridges.ts";
 import { attempt, type LintPlugin, pathIn } from "../lint_file.ts";
 import { configuredRanges } from "../ranges.ts";
-import type { LintRule } from "../rule.ts";
+import type { LintFinding, LintRule } from "../rule.ts";
 
 export const gatewayOutsideSubnetRule: LintRule = {
   name: "gateway-outside-subnet",
   severity: "warning",
   about:
-    "A gateway that is no address of its subnet, so containers cannot reach it. With `isGateway` it is an error: `bridge` refuses it.",
+    "A gateway that is no address of its subnet, so containers cannot reach it. With `isGateway` it is an error: `bridge` refuses it. So is the `gw` of a route that is outside every subnet: the kernel refuses it.",
   bad: {
     files: {
       "10-web.conflist": `{
@@ -21,12 +21,16 @@ export const gatewayOutsideSubnetRule: LintRule = {
     "isGateway": true,
     "ipam": {
       "type": "host-local",
-      "ranges": [[{ "subnet": "10.30.0.0/24", "gateway": "10.31.0.1" }]]
+      "ranges": [[{ "subnet": "10.30.0.0/24", "gateway": "10.31.0.1" }]],
+      "routes": [{ "dst": "0.0.0.0/0", "gw": "10.32.0.1" }]
     }
   }]
 }`,
     },
-    finds: ["10-web.conflist:9:58 gateway 10.31.0.1 is outside its subnet 10.30.0.0/24"],
+    finds: [
+      "10-web.conflist:9:58 gateway 10.31.0.1 is outside its subnet 10.30.0.0/24",
+      "10-web.conflist:10:46 gateway 10.32.0.1 of this route is outside 10.30.0.0/24",
+    ],
   },
   good: {
     files: {
@@ -38,7 +42,8 @@ export const gatewayOutsideSubnetRule: LintRule = {
     "isGateway": true,
     "ipam": {
       "type": "host-local",
-      "ranges": [[{ "subnet": "10.30.0.0/24", "gateway": "10.30.0.1" }]]
+      "ranges": [[{ "subnet": "10.30.0.0/24", "gateway": "10.30.0.1" }]],
+      "routes": [{ "dst": "0.0.0.0/0", "gw": "10.30.0.254" }]
     }
   }]
 }`,
@@ -48,15 +53,15 @@ export const gatewayOutsideSubnetRule: LintRule = {
     plugins.flatMap((plugin) => {
       const config = bridgeConfigOf(plugin);
       const isRefused = config !== undefined && isGateway(config);
-      return [...rangeGateways(plugin), ...staticGateways(plugin)].filter(isOutside).map(
+      const { source } = plugin;
+      const ofSubnets = [...rangeGateways(plugin), ...staticGateways(plugin)].filter(isOutside).map(
         ({ path, gateway, subnet }) => ({
-          source: plugin.source,
-          path,
-          message: `gateway ${gateway} is outside its subnet ${subnet}`,
+          ...{ source, path, message: `gateway ${gateway} is outside its subnet ${subnet}` },
           suggestion: `name an address of ${subnet}`,
           ...isRefused && { severity: "error" as const },
         }),
       );
+      return [...ofSubnets, ...findInRoutes(plugin)];
     }),
 };
 
@@ -78,18 +83,62 @@ function rangeGateways(plugin: LintPlugin): ConfiguredGateway[] {
   }));
 }
 
-function staticGateways(plugin: LintPlugin): ConfiguredGateway[] {
-  const ipamKey = findKey(plugin.raw, "ipam") ?? "ipam";
-  const ipam = plugin.raw[ipamKey];
-  const addresses = plugin.ipamType === "static" && isJsonObject(ipam) ? findValue(ipam, "addresses") : undefined;
-  if (!isJsonObject(ipam) || !Array.isArray(addresses)) return [];
-  const listPath = memberPath(ipamKey, findKey(ipam, "addresses")!);
-  return addresses.flatMap((node: unknown, i) => {
-    if (!isJsonObject(node)) return [];
-    const gateway = attempt(() => parseIp(String(findValue(node, "gateway"))));
+interface StaticAddress {
+  readonly path: string;
+  readonly node: JsonObject;
+  readonly subnet: Cidr;
+}
+
+function staticAddresses(plugin: LintPlugin): StaticAddress[] {
+  if (plugin.ipamType !== "static") return [];
+  return ipamObjects(plugin, "addresses").flatMap(({ path, node }) => {
     const subnet = attempt(() => networkOf(parseCidr(String(findValue(node, "address")))));
-    if (!gateway || !subnet) return [];
-    const path = pathIn(plugin, memberPath(`${listPath}[${i}]`, findKey(node, "gateway")!));
-    return [{ path, gateway, subnet }];
+    return subnet ? [{ path, node, subnet }] : [];
+  });
+}
+
+/** The objects of a list in `ipam`. */
+function ipamObjects({ raw }: LintPlugin, key: string): { readonly path: string; readonly node: JsonObject }[] {
+  const ipamKey = findKey(raw, "ipam") ?? "ipam";
+  const ipam = raw[ipamKey];
+  const list = isJsonObject(ipam) ? findValue(ipam, key) : undefined;
+  if (!isJsonObject(ipam) || !Array.isArray(list)) return [];
+  const listPath = memberPath(ipamKey, findKey(ipam, key)!);
+  return list.flatMap((node: unknown, i) => isJsonObject(node) ? [{ path: `${listPath}[${i}]`, node }] : []);
+}
+
+function staticGateways(plugin: LintPlugin): ConfiguredGateway[] {
+  return staticAddresses(plugin).flatMap(({ path, node, subnet }) => {
+    const gateway = attempt(() => parseIp(String(findValue(node, "gateway"))));
+    return gateway ? [{ path: pathIn(plugin, memberPath(path, findKey(node, "gateway")!)), gateway, subnet }] : [];
+  });
+}
+
+function findInRoutes(plugin: LintPlugin): LintFinding[] {
+  const subnets = [
+    ...configuredRanges(plugin).map(({ range }) => range.subnet),
+    ...staticAddresses(plugin).map(({ subnet }) => subnet),
+  ];
+  const routes = ipamObjects(plugin, "routes");
+  // The runtime may name further subnets, and a route of another scope may lead to the gateway.
+  const capabilities = findValue(plugin.raw, "capabilities");
+  const getsSubnets = isJsonObject(capabilities) &&
+    ["ips", "ipRanges"].some((name) => findValue(capabilities, name) === true);
+  const isComplete = subnets.length > 0 && !getsSubnets &&
+    routes.every(({ node }) => findValue(node, "scope") === undefined);
+  if (!isComplete) return [];
+  return routes.flatMap(({ path, node }) => {
+    const gateway = attempt(() => parseIp(String(findValue(node, "gw"))));
+    const dst = attempt(() => parseCidr(String(findValue(node, "dst"))));
+    // Rule invalid-value tells of the others.
+    const isValid = gateway && dst && familyOf(gateway) === familyOf(dst);
+    if (!isValid || gateway.startsWith("fe80:")) return [];
+    if (subnets.some((subnet) => !isOutside({ path, gateway, subnet }))) return [];
+    return [{
+      ...{ source: plugin.source, path: pathIn(plugin, memberPath(path, findKey(node, "gw")!)) },
+      message: `gateway ${gateway} of this route is outside ${subnets.join(", ")}`,
+      suggestion: "name an address of a subnet",
+      severity: "error" as const,
+    }];
   });
 }

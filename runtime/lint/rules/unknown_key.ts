@@ -1,6 +1,6 @@
 import { findUnknownPluginKeys, type UnknownKey } from "../../../spec/unknown_keys.ts";
 import { findUnknownListKeys } from "../../unknown_keys.ts";
-import { builtinOf, findProgram } from "../lint_file.ts";
+import { builtinOf, findProgram, type LintPlugin, pathIn } from "../lint_file.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 
 export const unknownKeyRule: LintRule = {
@@ -29,7 +29,10 @@ export const unknownKeyRule: LintRule = {
   "cniVersion": "1.1.0",
   "name": "web",
   "plugins": [
-    { "type": "bridge", "isGateway": true, "capabilities": { "mac": true }, "x-owner": "ops" },
+    {
+      "type": "bridge", "isGateway": true, "capabilities": { "mac": true }, "x-owner": "ops",
+      "ipam": { "type": "host-local", "subnet": "10.30.0.0/24" }
+    },
     { "type": "portmap", "capabilities": { "portMappings": true } }
   ]
 }`,
@@ -44,11 +47,19 @@ export const unknownKeyRule: LintRule = {
         const { type, ipamType, raw, path } = plugin;
         const entry = { type, raw, ...ipamType !== undefined && { ipamType } };
         return findUnknownPluginKeys(entry, (name) => builtinOf(name)?.config, isProgram, path)
-          .map((key) => toUnknownKeyFinding(plugin.source, key));
+          .map((key) => toUnknownKeyFinding(plugin.source, withIpamType(plugin, key)));
       }),
     ];
   },
 };
+
+/** Without a type, no key of the object has a reader. */
+function withIpamType(plugin: LintPlugin, { path, hint }: UnknownKey): UnknownKey {
+  const isIpam = path.toLowerCase().startsWith(`${pathIn(plugin, "ipam")}.`.toLowerCase());
+  if (!isIpam || plugin.writtenIpamType !== undefined) return { path, hint };
+  const type = /[.]addresses$/i.test(path) ? "static" : "host-local";
+  return { path, hint: `; add "type": "${type}" to "ipam"` };
+}
 
 function toUnknownKeyFinding(source: LintFinding["source"], { path, hint }: UnknownKey): LintFinding {
   const isSuggestion = hint.startsWith("; ");

@@ -1,0 +1,48 @@
+import { isGateway } from "../../../plugins/bridge/config.ts";
+import { findKey, findValue, isJsonObject } from "../../../spec/schema.ts";
+import { bridgeConfigOf } from "../bridges.ts";
+import { pathIn } from "../lint_file.ts";
+import type { LintRule } from "../rule.ts";
+
+export const missingIpamRule: LintRule = {
+  name: "missing-ipam",
+  severity: "warning",
+  about: "`isGateway` or `isDefaultGateway` without `ipam`. Nobody names an address, so the bridge is no gateway.",
+  bad: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{ "type": "bridge", "isGateway": true }]
+}`,
+    },
+    finds: ["10-web.conflist:4:35 the bridge is no gateway without an address, and there is no IPAM plugin"],
+  },
+  good: {
+    files: {
+      "10-web.conflist": `{
+  "cniVersion": "1.1.0",
+  "name": "web",
+  "plugins": [{
+    "type": "bridge",
+    "isGateway": true,
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24" }]] }
+  }]
+}`,
+    },
+  },
+  find: ({ plugins }) =>
+    plugins.flatMap((plugin) => {
+      const config = bridgeConfigOf(plugin);
+      const ipam = findValue(plugin.raw, "ipam");
+      // Rule unknown-key tells of the keys of an object without a type.
+      const isAbsent = ipam === undefined || ipam === null || (isJsonObject(ipam) && Object.keys(ipam).length === 0);
+      if (!config || !isGateway(config) || !isAbsent) return [];
+      const key = ["isGateway", "isDefaultGateway"].flatMap((name) => findKey(plugin.raw, name) ?? [])[0]!;
+      return [{
+        ...{ source: plugin.source, path: pathIn(plugin, key), part: "key" as const },
+        message: "the bridge is no gateway without an address, and there is no IPAM plugin",
+        suggestion: 'add "ipam": { "type": "host-local", "ranges": [[{ "subnet": "…" }]] }',
+      }];
+    }),
+};
