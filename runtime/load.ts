@@ -75,7 +75,8 @@ function complete(list: NetworkConfigList, path: string, log?: Log): NetworkConf
   return requirePlugins(withPluginDirectory(list, path, log));
 }
 
-function readConfigurationFromStdin(): string {
+/** @throws {SyntaxError} if it is not UTF-8 */
+export function readConfigurationFromStdin(): string {
   return decodeUtf8Configuration(
     withPurpose("read standard input", () => withSignalsUnblocked(() => readAll(0))),
     "standard input",

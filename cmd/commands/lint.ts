@@ -17,7 +17,7 @@ The exit status is 1 after an error; with --strict also after a warning. Notes n
 The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
   arguments: [{
     name: "FILE",
-    help: "a file, or a directory of network configurations",
+    help: "a file, a directory of network configurations, or - for stdin",
     optional: true,
     several: true,
   }],

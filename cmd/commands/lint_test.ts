@@ -36,6 +36,13 @@ test("lint ends with 1 after a warning only if it is strict, and never after a d
   expect([stdout, exitCode]).toEqual(["No problem in 1 file\n", 0]);
 });
 
+test("lint - reads standard input", () => {
+  const stdin = '{ "cniVersion": "1.1.0", "name": "web", "plugins": [{ "type": "bridge", "isGatway": true }] }';
+  const { stdout, exitCode } = cni(["lint", "-", "--strict"], { stdin });
+  expect(stdout).toStartWith("standard input:1:73 warning plugins[0].isGatway is not read [unknown-key]\n");
+  expect(exitCode).toBe(1);
+});
+
 test("lint --json prints the report", () => {
   expect(JSON.parse(lint({ type: "bridge", isGatway: true }, "--json").stdout)).toEqual({
     files: [path],

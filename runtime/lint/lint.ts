@@ -5,7 +5,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { listConfFiles } from "../load.ts";
 import { disabledRules } from "./disable_comment.ts";
-import { attempt, readLintFile } from "./lint_file.ts";
+import { attempt, readLintFile, STANDARD_INPUT } from "./lint_file.ts";
 import type { LintContext, LintFinding, LintRule, Severity } from "./rule.ts";
 import { LINT_RULES } from "./rules.ts";
 
@@ -51,7 +51,7 @@ export const lintRuleNames = (): string[] => LINT_RULES.map(({ name }) => name);
  *
  * `loadPlugins()` and `loadPluginDocs()` come first.
  *
- * @param paths files, and directories of networks
+ * @param paths files, directories of networks, and `-` for standard input
  * @throws {CniError} code 7 if there is no such file or directory
  * @throws {SystemError} if a directory cannot be read
  */
@@ -69,6 +69,7 @@ export function lintFiles(paths: readonly string[], { pluginDirectories, disable
 }
 
 function confFilesAt(path: string): string[] {
+  if (path === "-") return [STANDARD_INPUT];
   const status = findStat(path);
   if (status?.isDirectory) return listConfFiles(path).filter((file) => !isDirectory(file));
   if (status) return [path];

@@ -8,7 +8,7 @@ import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
 import { createSourceText, type SourceText } from "../../spec/source_text.ts";
 import { nearestWord } from "../../spec/suggest.ts";
 import { LATEST, type Version } from "../../spec/version.ts";
-import { findPluginFiles, readConfiguration } from "../load.ts";
+import { findPluginFiles, readConfiguration, readConfigurationFromStdin } from "../load.ts";
 
 /** One plugin of a network, however wrong. */
 export interface LintPlugin {
@@ -43,6 +43,9 @@ export interface LintFile {
   readonly unreadable: readonly LintFile[];
 }
 
+/** The path of a file that standard input holds. */
+export const STANDARD_INPUT = "standard input";
+
 /** @param wait for a pipe's writer, as of `<(…)` */
 export function readLintFile(path: string, pluginDirectories: readonly string[], wait: boolean): LintFile {
   const { source, document, syntaxError } = readSource(path, wait);
@@ -51,7 +54,8 @@ export function readLintFile(path: string, pluginDirectories: readonly string[],
   const name = list && attempt(() => listReaders.name(list));
   const toPlugin = (owner: SourceText, innerPath: string, raw: JsonObject) =>
     readLintPlugin(owner, innerPath, raw, pluginDirectories);
-  const isComplete = isSinglePlugin || list === undefined || attempt(() => listReaders.loadOnlyInlinedPlugins(list));
+  const isComplete = path === STANDARD_INPUT || isSinglePlugin || list === undefined ||
+    attempt(() => listReaders.loadOnlyInlinedPlugins(list));
   const ownFiles = isComplete || name === undefined
     ? []
     : (attempt(() => findPluginFiles(path, name)) ?? []).map((file) => readSource(file, false));
@@ -79,7 +83,7 @@ export function readLintFile(path: string, pluginDirectories: readonly string[],
 function readSource(path: string, wait: boolean): Pick<LintFile, "source" | "document" | "syntaxError"> {
   let text = "";
   try {
-    text = readConfiguration(path, wait);
+    text = path === STANDARD_INPUT ? readConfigurationFromStdin() : readConfiguration(path, wait);
     const document = parseConfigurationText(text, path);
     return { source: createSourceText(path, text), document, syntaxError: undefined };
   } catch (error) {

@@ -111,7 +111,8 @@ test("plugins in files of their own are checked there", () => {
 
 test.each([
   ["no UTF-8", "\xff", "it is not UTF-8"],
-  ["an empty file", "", "value expected"],
+  ["an empty file", "", "the file is empty"],
+  ["a file of spaces", " \n ", "the file is empty"],
   ["no object", "[]", "the document must be an object: got []"],
   ["a list without plugins", '{ "cniVersion": "1.1.0", "name": "web" }', "plugins must be an array with at least one"],
   ["deep nesting", `${"[".repeat(5000)}${"]".repeat(5000)}`, "nested more than 1000 levels deep"],
@@ -140,6 +141,31 @@ test("a wrong type gets the value to write", () => {
     "write true without quotes",
   ]);
   expect(suggestions({ type: "macvlan", mode: "bridg" })).toEqual(['did you mean "bridge"?']);
+  const ipam = { type: "host-local", ranges: [{ subnet: "10.30.0.0/24" }] };
+  expect(suggestions({ type: "bridge", ipam })).toEqual(['write a list in a list: "ranges": [[{…}]]']);
+  expect(suggestions({ type: "bridge", ipam: { ranges: [] } })).toEqual(['add "type": "host-local" to "ipam"']);
+  expect(suggestions({ type: "bridge", ipam: { addresses: [] } })).toEqual(['add "type": "static" to "ipam"']);
+});
+
+test("single quotes get the advice to double them", () => {
+  const problems = lintExample({ files: { "10-web.conflist": "{'name': 1}" } });
+  expect(problems[0]).toMatchObject({ rule: "syntax", column: 2, suggestion: "use double quotes" });
+});
+
+test("a gateway of a route may be in any subnet, or in one that the runtime names", () => {
+  const ranges = [[{ subnet: "10.30.0.0/24" }, { subnet: "10.31.0.0/24" }], [{ subnet: "fd00:30::/64" }]];
+  const lintGateway = (gw: string, more: object = {}) =>
+    found(
+      listOf({
+        type: "bridge",
+        ipam: { type: "host-local", ranges, routes: [{ dst: gw.includes(":") ? "::/0" : "0.0.0.0/0", gw }] },
+        ...more,
+      }),
+    );
+  for (const gw of ["10.31.0.9", "fd00:30::9", "fe80::1"]) expect(lintGateway(gw)).toEqual([]);
+  const expected = ["gateway-outside-subnet plugins[0].ipam.routes[0].gw"];
+  for (const gw of ["10.32.0.9", "fd00:31::9"]) expect(lintGateway(gw)).toEqual(expected);
+  expect(lintGateway("10.32.0.9", { capabilities: { ipRanges: true } })).toEqual([]);
 });
 
 test("a missing file is told, with the nearest name", () => {

@@ -122,8 +122,9 @@ function toFinding(source: LintFinding["source"], error: Error, key = "", plugin
   return { source, path, message, suggestion: valueSuggestion(error) };
 }
 
-/** For a number or boolean in quotes, and a misspelt word. */
-function valueSuggestion({ expected, got }: ConfigError): string | undefined {
+/** For a number or boolean in quotes, a misspelt word, and ranges that are in no set. */
+function valueSuggestion({ path, expected, got }: ConfigError): string | undefined {
+  if (/[.]ranges\[[0-9]+\]$/i.test(path) && got.startsWith("{")) return 'write a list in a list: "ranges": [[{…}]]';
   const text = attempt(() => JSON.parse(got));
   if (typeof text !== "string") return undefined;
   const isLiteral = /^(a whole number|true or false)/.test(expected) && /^(-?[0-9]+|true|false)$/.test(text);

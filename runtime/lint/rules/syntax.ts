@@ -38,6 +38,11 @@ function findInText({ source, syntaxError }: LintFile): LintFinding[] {
   const reason = syntaxError.startsWith(parsed)
     ? syntaxError.slice(parsed.length).replace(/^[:0-9]*: /, "")
     : syntaxError;
+  const isEmpty = source.text.trim() === "" && reason === "value expected";
+  if (isEmpty) return [{ source, path: "", offset: 0, message: "the file is empty" }];
   if (problems.length === 0) return [{ source, path: "", offset: 0, message: reason }];
-  return problems.map(({ message, offset }) => ({ source, path: "", offset, message }));
+  return problems.map(({ message, offset }) => ({
+    ...{ source, path: "", offset, message },
+    ...source.text[offset] === "'" && { suggestion: "use double quotes" },
+  }));
 }
