@@ -88,7 +88,7 @@ export default doctor;
 
 function ask({ what, mend }: CheckFinding): boolean {
   printStderr(`cni: ${what}`);
-  const answer = confirm(`cni: Do as "${mend}" does?`);
+  const answer = confirm(`cni: Run "${mend}"?`);
   if (answer !== undefined) return answer;
   throw new UsageError("--fix asks before it changes anything: without a terminal, give --yes");
 }

@@ -20,6 +20,7 @@ beforeAll(() => {
   ];
   writeFileSync(source, JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins }));
   runShellInNetns(namespaces.host, "ip link set lo up; ip route add default dev lo");
+  runShellInNetns(namespaces.container, "ip link set lo up");
   expect(sandbox.run(`add web ${namespaces.container.path} -p 8080:80`).exitCode).toBe(0);
 });
 afterAll(() => {
@@ -82,7 +83,7 @@ test.each([["n", "0"], ["y", "1"]])("on a terminal, --fix takes %s for an answer
   const { stdout } = namespaces.host.run(() =>
     Bun.spawnSync(["script", "-qec", command, "/dev/null"], { stdin: Buffer.from(`${answer}\n`) })
   );
-  expect(stdout.toString()).toContain('Do as "sysctl -w net.ipv4.ip_forward=1" does? [y/N]');
+  expect(stdout.toString()).toContain('Run "sysctl -w net.ipv4.ip_forward=1"? [y/N]');
   expect(runInNetns(namespaces.host, "cat", "/proc/sys/net/ipv4/ip_forward").trim()).toBe(forwarding);
   runShellInNetns(namespaces.host, "echo 1 >/proc/sys/net/ipv4/ip_forward");
 });
@@ -124,6 +125,19 @@ test("mistakes in the configuration are warnings", () => {
   expect(stdout).toContain(`  ! ${misspelt}:1:${text.indexOf('"mttu"') + 1} `);
   expect(exitCode).toBe(0);
   rmSync(misspelt);
+});
+
+test.each([
+  [{ type: "host-local", subnet: "10.1.0.0.0/16" }, "must be a CIDR"],
+  [{ type: "host-locl", subnet: "10.1.0.0/16" }, 'Cannot run plugin "host-locl"'],
+])("what makes the configuration unusable is broken, and said once: %j", (ipam, message) => {
+  const unusable = join(sandbox.conf, "40-unusable.conflist");
+  writeFileSync(unusable, JSON.stringify({ cniVersion: "1.1.0", name: "lan", plugins: [{ type: "bridge", ipam }] }));
+  const { stdout, exitCode } = doctor("lan --look-only");
+  rmSync(unusable);
+  expect(stdout.split("\n").filter((line) => line.includes(message))).toEqual([expect.stringMatching(/^ {2}✗ /)]);
+  expect(stdout).toEndWith("\n1 broken, 0 warnings\n");
+  expect(exitCode).toBe(1);
 });
 
 test.each([

@@ -8,6 +8,7 @@ import { readInventory } from "../../../plugins/host_local/inventory.ts";
 import { capacityOf, findRangeOf, formatRanges } from "../../../plugins/host_local/ranges.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
 import type { Subject } from "../subject.ts";
+import { lintSource } from "./plugins.ts";
 
 /** What the next ADD or the next connection may run out of. */
 export function checkLimits(subject: Subject): Finding[] {
@@ -25,6 +26,8 @@ function checkRanges(subject: Subject): Finding[] {
     return hostLocalConfigs(network).flatMap((config) => describeRanges(subject, config));
   } catch (error) {
     if (!(error instanceof ConfigError) && !(error instanceof CniError)) throw error;
+    // A check of the file names the place too.
+    if (lintSource(subject).some(({ severity }) => severity === "broken")) return [];
     return [broken(error.message, `correct ${network.source ?? "the configuration"}`)];
   }
 }

@@ -45,10 +45,10 @@ function missingPluginMend({ source = "the configuration" }: Subject["network"],
 }
 
 /** What `cni lint` finds in the file, and containers that have not got what changed. */
-export function checkConfiguration({ runtime, network, containers }: Subject): Finding[] {
-  const old = containers.filter(({ hasOldConfiguration }) => hasOldConfiguration);
+export function checkConfiguration(subject: Subject): Finding[] {
+  const old = subject.containers.filter(({ hasOldConfiguration }) => hasOldConfiguration);
   return [
-    ...lintSource(runtime, network),
+    ...lintSource(subject),
     ...old.map((container) =>
       warning(
         `the configuration has changed since ${describeContainer(container)} was attached`,
@@ -58,12 +58,17 @@ export function checkConfiguration({ runtime, network, containers }: Subject): F
   ];
 }
 
-/** Without a file, such as for standard input, nothing. Errors are warnings here: containers may run all the same. */
-function lintSource({ pluginDirectories }: Subject["runtime"], { source = "" }: Subject["network"]): Finding[] {
+/** Without a file, such as for standard input, nothing. Missing plugins have a check of their own. */
+export function lintSource({ runtime: { pluginDirectories }, network: { source = "" } }: Subject): Finding[] {
   if (!source.startsWith("/")) return [];
-  return lintFiles([source], { pluginDirectories }).problems.filter(({ severity }) => severity !== "note")
-    .map(({ line, column, message, suggestion }) =>
-      warning(`${source}:${line}:${column} ${message}`, suggestion ?? `cni lint ${source}`)
+  return lintFiles([source], { pluginDirectories, disabled: ["unknown-plugin"] }).problems.filter(({ severity }) =>
+    severity !== "note"
+  )
+    .map(({ line, column, message, suggestion, severity }) =>
+      (severity === "error" ? broken : warning)(
+        `${source}:${line}:${column} ${message}`,
+        suggestion ?? `cni lint ${source}`,
+      )
     );
 }
 
