@@ -58,8 +58,8 @@ function checksum(bytes: Uint8Array): number {
   return ~sum & 0xffff;
 }
 
-/** How a TCP connection began. */
-export type ConnectionOutcome = "connected" | "refused" | "timed out" | "unreachable";
+/** How a TCP connection began. `blocked`: a blackhole or prohibit route leads there. */
+export type ConnectionOutcome = "connected" | "refused" | "timed out" | "unreachable" | "blocked";
 
 /** Closes it at once. */
 export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): ConnectionOutcome {
@@ -80,14 +80,17 @@ export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): 
 function outcomeOf(error: SystemError): ConnectionOutcome {
   if (error.code === "ECONNREFUSED") return "refused";
   if (error.code === "ETIMEDOUT") return "timed out";
+  if (BLOCKED.includes(error.code)) return "blocked";
   if (UNREACHABLE.includes(error.code)) return "unreachable";
   throw error;
 }
 
-const UNREACHABLE = ["ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EACCES", "EPERM", "EADDRNOTAVAIL"];
+const UNREACHABLE = ["ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EPERM", "EADDRNOTAVAIL"];
+/** EINVAL of a blackhole route, EACCES of a prohibit route. */
+const BLOCKED = ["EINVAL", "EACCES"];
 
 function unlessUnreachable<T>(call: () => T): T | undefined {
-  return ignoreErrors(UNREACHABLE, call);
+  return ignoreErrors([...UNREACHABLE, ...BLOCKED], call);
 }
 
 function openSocket(address: Ip, type: number, protocol: number): Descriptor {

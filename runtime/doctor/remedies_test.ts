@@ -1,9 +1,14 @@
 /** What the doctor offers is what mends. */
 import { beforeAll, expect, test } from "bun:test";
+import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseIp } from "../../ffi/address.ts";
 import { createNetns } from "../../ffi/netns.ts";
+import { type ConnectionOutcome, tryTcpConnection } from "../../ffi/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { handleOfDrop, newDoctorHost } from "../../testing/doctor_host.ts";
+import { runIp } from "../../testing/netns.ts";
 import { repairAll } from "./doctor.ts";
 import { isBroken } from "./examine.ts";
 
@@ -74,4 +79,48 @@ test("a default route of one family is said to lead outside for that one", () =>
     severity: "ok",
     what: "the host's routes lead to the containers, and outside for IPv4, not for IPv6",
   });
+});
+
+test("what only an ADD makes is mended by attaching anew", async () => {
+  using doctorHost = newDoctorHost();
+  using _ = await doctorHost.serve();
+  const { c1, directory } = doctorHost;
+  rmSync(join(directory, "networks/web/10.9.0.2"));
+  const [finding] = doctorHost.examine().findings.filter(isBroken);
+  expect(finding).toMatchObject({ check: "CHECK", what: expect.stringContaining("10.9.0.2") });
+  expect(finding?.mend).toStartWith(`cni run del web ${c1.path}`);
+  expect(finding?.mend).toEndWith(" # its address may change");
+  expect(finding?.repair).toBeUndefined();
+});
+
+test("a blackhole or prohibit route to the uplink's gateway is named", async () => {
+  using doctorHost = newDoctorHost();
+  using _ = await doctorHost.serve();
+  doctorHost.shell("ip route add blackhole 192.0.2.2/32");
+  expect(doctorHost.examine(doctorHost.c1.path, false).findings.filter(isBroken).map(({ what }) => what)).toEqual([
+    "the host's route to the uplink gateway 192.0.2.2 is a blackhole or prohibit route",
+  ]);
+  const connect = () => doctorHost.host.run<ConnectionOutcome>(() => tryTcpConnection(parseIp("192.0.2.2"), 80, 100));
+  expect(connect()).toBe("blocked");
+  doctorHost.shell("ip route replace prohibit 192.0.2.2/32");
+  expect(connect()).toBe("blocked");
+});
+
+test("a link of the host that is down and has an address", () => {
+  using doctorHost = newDoctorHost();
+  doctorHost.shell("ip link set up0 down");
+  expect(doctorHost.examine().findings).toContainEqual({
+    check: "links",
+    severity: "warning",
+    what: '"up0" of the host is down, although it has 192.0.2.1/24',
+    mend: "ip link set up0 up",
+  });
+});
+
+test("a container whose loopback interface is down", () => {
+  using doctorHost = newDoctorHost();
+  runIp(doctorHost.c1, "link set lo down");
+  const [finding] = doctorHost.examine().findings.filter(isBroken);
+  expect(finding?.what).toEndWith('leads to; "lo" is down there, so 127.0.0.1 fails');
+  expect(finding?.mend).toContain(" link set lo up, then have the service listen on 0.0.0.0:80");
 });

@@ -230,6 +230,17 @@ export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: I
   }
 }
 
+/** By a blackhole route, which the kernel reports as EINVAL, or a prohibit route. */
+export function isRouteBlocked({ netns }: NetnsSnapshot, destination: Ip): boolean {
+  try {
+    route.outgoingRoute(netns.route, destination);
+    return false;
+  } catch (error) {
+    if (error instanceof NetlinkError) return ["EINVAL", "EACCES"].includes(error.code);
+    throw error;
+  }
+}
+
 /** `"eth0" of /run/netns/web` */
 export function describeContainer({ attachment: { ifname, netns } }: ExaminedContainer): string {
   return `"${ifname}" of ${netns}`;

@@ -1,14 +1,28 @@
 import * as link from "../../../ffi/route/link.ts";
 import { reattachCommand } from "../reattach.ts";
-import { abbreviate, broken, type Finding, ok } from "../finding.ts";
+import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
 
 /** Both ends of each container's link, and the bridge between them. */
 export function checkLinks(subject: Subject): Finding[] {
   const problems = [...checkBridgeLink(subject), ...subject.containers.flatMap((each) => checkPair(subject, each))];
-  if (problems.length > 0 || subject.containers.length === 0) return problems;
-  return [ok(`links of ${abbreviate(subject.containers.map(describeContainer))} are up on both ends`)];
+  const others = checkHostLinks(subject);
+  if (problems.length > 0 || subject.containers.length === 0) return [...problems, ...others];
+  return [ok(`links of ${abbreviate(subject.containers.map(describeContainer))} are up on both ends`), ...others];
+}
+
+/** A link that is down keeps its IPv4 addresses and loses its routes: often it was the uplink. */
+function checkHostLinks({ host, isRouted, bridge, gatewayDevice, containers }: Subject): Finding[] {
+  if (!isRouted || containers.length === 0) return [];
+  return host.links.filter((device) =>
+    !link.isUp(device) && ![bridge?.bridge, gatewayDevice?.name].includes(device.name)
+  )
+    .flatMap(({ name, index }) => {
+      const found = host.addresses.find((address) => address.index === index);
+      if (!found) return [];
+      return [warning(`"${name}" of the host is down, although it has ${found.address}`, `ip link set ${name} up`)];
+    });
 }
 
 function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {

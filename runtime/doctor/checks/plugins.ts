@@ -104,7 +104,10 @@ export function checkByPlugins({ runtime, network, containers }: Subject): Findi
       return [ok(`CHECK of all built-in plugins succeeds for ${state.netns.path}`)];
     } catch (error) {
       const { message, details } = CniError.from(error);
-      return [broken(details ? `${message} (${details})` : message, `cni run restore ${network.name}`)];
+      const what = details ? `${message} (${details})` : message;
+      const restore = `cni run restore ${network.name}`;
+      if (details?.includes(restore)) return [broken(what, restore, { kind: "restore", network: network.name })];
+      return [broken(what, `${reattachCommand(attachment)} # its address may change`)];
     }
   });
 }

@@ -2,6 +2,7 @@ import { familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
 import type { Flow } from "../../../ffi/conntrack/conntrack.ts";
 import { type Listener, listListeners } from "../../../ffi/diag/listeners.ts";
 import type { Netns } from "../../../ffi/netns.ts";
+import { isUp } from "../../../ffi/route/link.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { IPPROTO_UDP } from "../../../ffi/sys/uapi.ts";
 import { checkElements } from "../../../plugins/lib/ruleset/elements.ts";
@@ -18,7 +19,7 @@ import { describeSocketOwners, findSocketOwners } from "../../../plugins/portmap
 import { CniError } from "../../../spec/error.ts";
 import { broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
-import { addressesOfFamily, describeContainer, type ExaminedContainer, type Subject } from "../subject.ts";
+import { addressesOfFamily, describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
 import { hasTable, missingRule } from "./ruleset.ts";
 
 /** Published ports: the map element, the listener in the container, and what takes calls away. */
@@ -34,8 +35,9 @@ export function checkPorts(subject: Subject): Finding[] {
       ]),
     ];
     if (problems.length > 0 || mappings.length === 0) return problems;
+    const published = `${mappings.map(describeHostPort).join(", ")} of ${describeContainer(container)}`;
     return [
-      ok(`${mappings.map(describeHostPort).join(", ")} of ${describeContainer(container)} lead to listening programs`),
+      ok(`${published} ${mappings.length === 1 ? "leads to a listening program" : "lead to listening programs"}`),
     ];
   });
 }
@@ -64,7 +66,10 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
   const [first] = wanted;
   const mend = `have the service listen on 0.0.0.0:${containerPort} or ${formatEndpoint(first!, containerPort)}`;
   const published = describeHostPort(mapping);
-  if (listeners.length === 0) return [broken(`nothing listens on ${where}, which ${published} leads to`, mend)];
+  if (listeners.length === 0) {
+    const what = `nothing listens on ${where}, which ${published} leads to`;
+    return [isLoopbackDown(container) ? describeLoopbackDown(container, what, mend) : broken(what, mend)];
+  }
   const unreached = wanted.filter((ip) => !listeners.some((listener) => takesCallsTo(listener, ip)));
   if (unreached.length === 0) return [];
   const addresses = [...new Set(listeners.map(({ address }) => address))].join(", ");
@@ -72,6 +77,14 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
     return [broken(`the service on ${where} listens on ${addresses} only, so ${published} cannot reach it`, mend)];
   }
   return [warning(`the service on ${where} listens on ${addresses}, not on ${unreached.join(", ")}`)];
+}
+
+const isLoopbackDown = ({ state: { links } }: ExaminedContainer): boolean =>
+  links.some((device) => device.name === "lo" && !isUp(device));
+
+/** Many services call themselves by 127.0.0.1 at their start, and end if that fails. */
+function describeLoopbackDown({ attachment: { netns } }: ExaminedContainer, what: string, mend: string): Finding {
+  return broken(`${what}; "lo" is down there, so 127.0.0.1 fails`, `${ipCommand(netns)} link set lo up, then ${mend}`);
 }
 
 const formatEndpoint = (ip: Ip, port: number): string => familyOf(ip) === 4 ? `${ip}:${port}` : `[${ip}]:${port}`;

@@ -12,6 +12,7 @@ import {
   describeContainer,
   type ExaminedContainer,
   findOutgoingLink,
+  isRouteBlocked,
   publicAddress,
   type Subject,
 } from "../subject.ts";
@@ -107,6 +108,10 @@ export function tryUplinkGateway({ host, containers, masquerades, families }: Su
       prefixLengthOf(dst) === 0 && familyOf(dst) === family && oif === uplink?.index && gateway
     )?.gateway;
     if (gateway === undefined) return [];
+    if (isRouteBlocked(host, gateway)) {
+      const what = `the host's route to the uplink gateway ${gateway} is a blackhole or prohibit route`;
+      return [broken(what, `see which: ip route show match ${gateway}, or ip rule`)];
+    }
     if (!host.netns.run<boolean>(() => isPingAnswered(gateway, pingTimeout(gateway)))) {
       return [warning(`the uplink gateway ${gateway} does not answer the host's ping, so nothing can be told`)];
     }
@@ -134,6 +139,14 @@ export function tryPorts(subject: Subject): Finding[] {
   });
 }
 
+const OUTCOMES: Readonly<Record<ConnectionOutcome, string>> = {
+  connected: "is connected",
+  refused: "is refused",
+  "timed out": "timed out",
+  unreachable: "finds no way",
+  blocked: "ends at a blackhole or prohibit route",
+};
+
 function tryPort({ host }: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Finding[] {
   const uplink = findOutgoingLink(host, publicAddress(family));
   const own = host.addresses.find(({ address, index, scope }) =>
@@ -143,7 +156,7 @@ function tryPort({ host }: Subject, mapping: PortMapping, family: 4 | 6, snat: b
   const loopback = family === 4 && snat && reachesLoopback(mapping) ? ["127.0.0.1" as Ip] : [];
   return [...new Set([...address ? [address] : [], ...loopback])].map((target) => {
     const outcome = host.netns.run<ConnectionOutcome>(() => tryTcpConnection(target, mapping.hostPort, TIMEOUT_MS));
-    const what = `${describeHostPort(mapping)}: a connection of the host to ${target} is ${outcome}`;
+    const what = `${describeHostPort(mapping)}: a connection of the host to ${target} ${OUTCOMES[outcome]}`;
     if (outcome === "connected") return ok(what);
     return broken(what, "see whether the service accepts connections, and which rule counts them: nft list ruleset");
   });
