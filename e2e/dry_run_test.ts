@@ -105,7 +105,8 @@ async function dryRun(node: DryRunNode, ...words: readonly string[]): Promise<Dr
   expect(node.snapshot()).toBe(before);
   const document: DryRunDocument = JSON.parse(json.stdout);
   // Both are the same dry run in other words, except names that ADD makes up.
-  const withoutNames = (sentence: string) => sentence.replace(/"veth\w{8}"|name=veth\w{8}/g, "veth");
+  const withoutNames = (sentence: string) =>
+    sentence.replace(/"veth\w{8}"|name=veth\w{8}/g, "veth").replace(/group=\d+/, "group");
   const told = document.effects.filter(({ target }) => !target.endsWith("lock"));
   const sentences = new Set(told.map(({ sentence }) => withoutNames(sentence)));
   const lines = text.stdout.split("\n").flatMap((line) => /^ {2}would (.*?)(?: \(\d+ times\))?$/.exec(line)?.[1] ?? []);

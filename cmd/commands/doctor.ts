@@ -8,6 +8,7 @@ import {
   confDirectory,
   JSON_OPTION,
   loadRequested,
+  log,
   NETWORK_ARGUMENT,
   RUNTIME_OPTIONS,
   runtimeOptions,
@@ -87,7 +88,7 @@ is examined.`,
 export default doctor;
 
 function ask({ what, mend }: CheckFinding): boolean {
-  printStderr(`cni: ${what}`);
+  log(what);
   const answer = confirm(`cni: Run "${mend}"?`);
   if (answer !== undefined) return answer;
   throw new UsageError("--fix asks before it changes anything: without a terminal, give --yes");

@@ -21,7 +21,8 @@ function checkHostLinks({ host, isRouted, bridge, gatewayDevice, containers }: S
     .flatMap(({ name, index }) => {
       const found = host.addresses.find((address) => address.index === index);
       if (!found) return [];
-      return [warning(`"${name}" of the host is down, although it has ${found.address}`, `ip link set ${name} up`)];
+      const what = `"${name}" of the host is down, although it has ${found.address}`;
+      return [warning(what, shellCommand(["ip", "link", "set", name ?? "", "up"]))];
     });
 }
 

@@ -84,7 +84,8 @@ const isLoopbackDown = ({ state: { links } }: ExaminedContainer): boolean =>
 
 /** Many services call themselves by 127.0.0.1 at their start, and end if that fails. */
 function describeLoopbackDown({ attachment: { netns } }: ExaminedContainer, what: string, mend: string): Finding {
-  return broken(`${what}; "lo" is down there, so 127.0.0.1 fails`, `${ipCommand(netns)} link set lo up, then ${mend}`);
+  const up = ipCommand(netns, "link", "set", "lo", "up");
+  return broken(`${what}; "lo" is down there, so 127.0.0.1 fails`, `${up}, then ${mend}`);
 }
 
 const formatEndpoint = (ip: Ip, port: number): string => familyOf(ip) === 4 ? `${ip}:${port}` : `[${ip}]:${port}`;
