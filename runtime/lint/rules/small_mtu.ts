@@ -4,7 +4,7 @@ import type { LintRule } from "../rule.ts";
 
 // linux/if_ether.h ETH_MIN_MTU
 const MIN_MTU = 68;
-/** Of VLANs and IPVLAN, the kernel accepts less. */
+/** Those whose ADD certainly fails. A VLAN, for example, has no minimum. */
 const PLUGINS = ["bridge", "ptp", "macvlan", "tap", "tuning"];
 
 export const smallMtuRule: LintRule = {
