@@ -135,8 +135,8 @@ export class CniError extends Error {
   /**
    * The CNI error for anything thrown; never throws.
    *
-   * The first known error along `cause` gives the code: ConfigError 7, SyntaxError 6, an interrupted wait 11, a failed
-   * system call on a file 5, all else 999. A SuppressedError has the message of the error thrown first; `details` names
+   * The first known error along `cause` gives the code: ConfigError 7, SyntaxError 6, an interrupted wait or list 11, a
+   * failed system call on a file 5, all else 999. A SuppressedError has the message of the error thrown first; `details` names
    * those of clean-up. An AggregateError keeps its own message, if any.
    */
   static from(error: unknown): CniError {
@@ -205,7 +205,7 @@ function codeOf(error: unknown): number {
     if (cause instanceof CniError) return cause.code;
     if (cause instanceof ConfigError) return Code.InvalidConfig;
     if (cause instanceof SyntaxError) return Code.DecodeFailure;
-    if (isInterrupted(cause)) return Code.TryAgainLater;
+    if (isInterrupted(cause) || hasListChanged(cause)) return Code.TryAgainLater;
     if (isFileError(cause)) return Code.IoFailure;
   }
   return Code.Internal;
@@ -229,6 +229,11 @@ function isFileError(error: SystemErrorLike): boolean {
 
 function isInterrupted({ name, code }: SystemErrorLike): boolean {
   return name === "SystemError" && code === "EINTR";
+}
+
+/** The kernel could not list all objects between two changes. */
+function hasListChanged({ name, code }: SystemErrorLike): boolean {
+  return name === "NetlinkError" && code === "ERESTART";
 }
 
 function hintFor(error: unknown): string {

@@ -50,6 +50,13 @@ for (
       "the process was asked to end",
     ],
     [
+      "a list that kept changing",
+      new NetlinkError({ request: "RTM_GETLINK", errno: 85, extack: "The list kept changing" }, "list links"),
+      11,
+      "Cannot list links: Interrupted system call should be restarted (ERESTART, The list kept changing)",
+      undefined,
+    ],
+    [
       "a failed setns",
       new SystemError("setns", 1),
       999,
