@@ -4,7 +4,7 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridge, veth } from "../../ffi/route/link_kinds.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
-import { IFF_UP, RT_SCOPE_UNIVERSE } from "../../ffi/route/uapi.ts";
+import { IFF_UP, RT_SCOPE_UNIVERSE, RTPROT_KERNEL } from "../../ffi/route/uapi.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
@@ -46,8 +46,6 @@ export function copyHost(container: Netns): HostCopy {
   return { host, container: containerCopy, notes, [Symbol.dispose]: () => owned.dispose() };
 }
 
-// linux/rtnetlink.h: routes that come with addresses.
-const RTPROT_KERNEL = 2;
 const LOOPBACK = 1;
 /** Of a bridge whose last port is gone. The kernel refuses it for a new link. */
 const NO_MAC = "00:00:00:00:00:00";

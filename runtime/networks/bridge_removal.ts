@@ -4,7 +4,7 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
-import { RT_SCOPE_LINK, RT_TABLE_LOCAL, RTPROT_RA } from "../../ffi/route/uapi.ts";
+import { RT_SCOPE_LINK, RT_TABLE_LOCAL, RTPROT_KERNEL, RTPROT_RA, RTPROT_REDIRECT } from "../../ffi/route/uapi.ts";
 import { type BridgeConfig, bridgeConfig, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
 import { isCreatedHere } from "../../plugins/bridge/shared_link.ts";
 import { readAddressPools } from "../../plugins/host_local/network_directory.ts";
@@ -18,8 +18,6 @@ import { hostLocalConfigs } from "./users.ts";
 
 type Log = (message: string) => void;
 
-const RTPROT_REDIRECT = 1;
-const RTPROT_KERNEL = 2;
 /** Routes of the kernel come and go with addresses and router advertisements. */
 const KERNEL_PROTOCOLS: readonly number[] = [RTPROT_REDIRECT, RTPROT_KERNEL, RTPROT_RA];
 
