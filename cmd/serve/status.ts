@@ -1,6 +1,6 @@
 import { programVersion } from "../version.ts";
 import { privateBytes } from "./memory.ts";
-import { BUSY, STARTING, type WorkerRecord } from "./worker_table.ts";
+import type { WorkerRecord } from "./worker_table.ts";
 
 /** What `cni serve --status --json` prints. */
 export interface ServerStatus {
@@ -22,7 +22,7 @@ export interface ServerStatus {
   };
   readonly workers: readonly {
     readonly pid: number;
-    readonly state: "starting" | "idle" | "busy";
+    readonly state: (typeof STATES)[number];
     readonly served: number;
     readonly privateBytes: number;
   }[];
@@ -30,12 +30,15 @@ export interface ServerStatus {
   readonly privateBytes: number;
 }
 
+/** By number, see {@linkcode WorkerRecord}. */
+const STATES = ["starting", "idle", "busy", "ending"] as const;
+
 export function formatStatus(records: readonly WorkerRecord[], endedWorkers: WorkerRecord): string {
   const all = [...records, endedWorkers];
   const sum = (field: keyof WorkerRecord) => all.reduce((total, record) => total + record[field], 0);
   const workers = records.map(({ pid, state, served }) => ({
     pid,
-    state: state === STARTING ? "starting" as const : state === BUSY ? "busy" as const : "idle" as const,
+    state: STATES[state]!,
     served,
     privateBytes: privateBytes(pid),
   }));

@@ -30,10 +30,10 @@ import { warmUp } from "./warm_up.ts";
 import type { WorkerOptions } from "./worker_options.ts";
 import {
   BUSY,
+  ENDING,
   IDLE,
   newWorkerRecord,
   readWorkerRecords,
-  STARTING,
   type WorkerRecord,
   writeWorkerRecord,
 } from "./worker_table.ts";
@@ -93,12 +93,18 @@ function collectGarbage(warmBytes: number): void {
   if (privateBytes(process.pid) > warmBytes * ALLOWED_GROWTH) Bun.gc(true);
 }
 
-/** Whether the server is to start another worker in the place of this, while all others are warm. */
-function isUsedUp({ pid, served }: WorkerRecord, { slots, limits }: WorkerOptions): boolean {
+/** Whether the supervisor is to start another worker in the place of this, while all others are warm. */
+function isUsedUp(record: WorkerRecord, options: WorkerOptions): boolean {
+  const { pid, served } = record;
+  const { slots, limits } = options;
   if (served === 0 || served % limits.callsPerCheck !== 0) return false;
   if (served < limits.maxCalls && privateBytes(pid) <= limits.maxWorkerBytes) return false;
+  // Said first: two workers that end at once would leave none.
+  setState(record, ENDING, options);
   const others = readWorkerRecords(TABLE, slots).filter((other) => other.pid !== 0 && other.pid !== pid);
-  return others.length > 0 && others.every(({ state }) => state !== STARTING);
+  const isReplaceable = others.length > 0 && others.every(({ state }) => state === IDLE || state === BUSY);
+  if (!isReplaceable) setState(record, IDLE, options);
+  return isReplaceable;
 }
 
 function setState(record: WorkerRecord, state: number, { slot }: WorkerOptions): void {

@@ -18,7 +18,7 @@ export function openWorkerTable(path: string, slots: number): Descriptor {
   return table;
 }
 
-export const STARTING = 0, IDLE = 1, BUSY = 2;
+export const STARTING = 0, IDLE = 1, BUSY = 2, ENDING = 3;
 
 /**
  * What a worker says of itself, in a file that the supervisor and its workers have open. `since`: when the state began,
