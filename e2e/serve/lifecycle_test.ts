@@ -19,7 +19,10 @@ async function startWaitingCall(site: ServerSite) {
   const before = site.busyWorkers();
   const call = site.startWaitingCall();
   await until(() => site.busyWorkers().length > before.length);
-  return { ...call, worker: site.busyWorkers().find((pid) => !before.includes(pid))! };
+  const worker = site.busyWorkers().find((pid) => !before.includes(pid))!;
+  // Until it has taken the caller's standard input, the shim would do the call itself.
+  await until(() => readlinkSync(`/proc/${worker}/fd/0`) !== "/dev/null");
+  return { ...call, worker };
 }
 
 test("a server takes the place of a killed one, replaces workers, and ends after the calls that run", async () => {
