@@ -1,3 +1,4 @@
+import { printable } from "./printable.ts";
 import type { Effect } from "../../runtime/effects/effect.ts";
 import type { Screen } from "./screen.ts";
 
@@ -11,7 +12,7 @@ export function formatEffects(effects: readonly Effect[], screen: Screen): strin
     count = countEqual(effects, i);
     if (plugin !== owner) lines.push(screen.style("bold", plugin));
     owner = plugin;
-    const text = `  would ${sentence}${count > 1 ? ` (${count} times)` : ""}`.replace(/\p{Cc}/gu, "?");
+    const text = printable(`  would ${sentence}${count > 1 ? ` (${count} times)` : ""}`);
     lines.push(action === "remove" ? screen.style("red", text) : text);
   }
   return lines.map((line) => `${line}\n`).join("");

@@ -1,3 +1,4 @@
+import { printable } from "./printable.ts";
 import type { LintProblem, LintReport } from "../../runtime/lint/lint.ts";
 import type { Screen, Style } from "./screen.ts";
 
@@ -27,13 +28,13 @@ function problemLines(
   const marked = Math.max(1, Math.min(length, shown.text.length - shown.offset));
   return [
     `${screen.style("bold", `${file}:${line}:${column}`)} ${screen.style(COLOURS[severity], severity)} ${
-      printable(message)
+      withoutTabs(message)
     } ${screen.style("dim", `[${rule}]`)}`,
     `${INDENT}${shown.text}`.trimEnd(),
     `${INDENT}${padding(shown.text.slice(0, shown.offset))}${
       screen.style(COLOURS[severity], `^${"~".repeat(marked - 1)}`)
     }`,
-    ...suggestion === undefined ? [] : [`${INDENT}${printable(suggestion)}`],
+    ...suggestion === undefined ? [] : [`${INDENT}${withoutTabs(suggestion)}`],
   ];
 }
 
@@ -43,11 +44,11 @@ const padding = (text: string): string => " ".repeat(Bun.stringWidth(text));
 /** The part of a long line that has the position. Tabs have the width of one character. */
 function excerptAround(line: string, index: number, width: number): { text: string; offset: number } {
   const start = line.length <= width ? 0 : Math.max(0, Math.min(index - Math.floor(width / 3), line.length - width));
-  return { text: printable(line.slice(start, start + width)), offset: index - start };
+  return { text: withoutTabs(line.slice(start, start + width)), offset: index - start };
 }
 
-/** Text of others must not control the terminal. */
-const printable = (text: string): string => text.replace(/\t/g, " ").replace(/\p{Cc}/gu, "?");
+/** Each as wide as a column of the caret's line. */
+const withoutTabs = (text: string): string => printable(text.replace(/\t/g, " "));
 
 function countLine({ files, problems }: LintReport): string {
   const counts = (["error", "warning", "note"] as const).flatMap((severity) => {

@@ -1,3 +1,4 @@
+import { printable } from "./printable.ts";
 import type { AttachmentSummary } from "../../runtime/attachment_summary.ts";
 import type { Screen } from "./screen.ts";
 
@@ -9,7 +10,7 @@ export function formatSummary(
 ): string {
   const lines = [
     ...interfaces.map(({ name, addresses, bridge }) => [
-      style("bold", name.replace(/\p{Cc}/gu, "?")),
+      style("bold", printable(name)),
       addresses.join(", ") || "no address",
       `on network ${network}${bridge === undefined ? "" : `, bridge ${bridge}`}`,
     ]),

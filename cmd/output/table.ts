@@ -1,3 +1,4 @@
+import { printable } from "./printable.ts";
 import type { Screen, Style } from "./screen.ts";
 
 const GAP = 2;
@@ -28,7 +29,7 @@ export function formatTable(
   screen?: Screen,
   styleOfCell: (cell: string, column: number) => Style | undefined = () => undefined,
 ): string {
-  const cells = [header, ...rows].map((row) => row.map((cell) => cell.replace(/\p{Cc}/gu, "?") || "-"));
+  const cells = [header, ...rows].map((row) => row.map((cell) => printable(cell) || "-"));
   const styled = (cell: string, row: number, column: number) => {
     const style = row === 0 ? "bold" : styleOfCell(cells[row]![column]!, column);
     return style ? screen?.style(style, cell) ?? cell : cell;

@@ -1,3 +1,4 @@
+import { printable } from "../output/printable.ts";
 import type { TraceEvent } from "../../runtime/effects/trace_event.ts";
 import type { Screen } from "../output/screen.ts";
 
@@ -53,9 +54,6 @@ const hasFailedStep = ({ kind, children }: TraceEvent): boolean =>
   kind !== "plugin" && children.some(({ error }) => error !== undefined);
 
 const inNetns = (netns = ""): string => (netns === "" ? "" : ` in ${netns}`);
-
-/** Text of others must not control the terminal. */
-const printable = (text: string): string => text.replace(/\p{Cc}/gu, "?");
 
 function shorten(line: string, columns = Infinity): string {
   return line.length <= columns ? line : `${line.slice(0, columns - 1)}…`;

@@ -1,5 +1,5 @@
 /** What all checks of a network get, looked up once. */
-import { type Cidr, familyOf, type Ip, ipOf, parseIp } from "../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
@@ -211,12 +211,6 @@ function findPortmapConfig(network: NetworkConfigList, attachment: NetworkAttach
   const entry = network.plugins.find(({ type }) => type === "portmap");
   return entry && parsePortmapConfig(deriveConfig(network, entry, attachment).raw);
 }
-
-/** a.root-servers.net; nothing is sent. */
-const PUBLIC_ADDRESSES = { 4: parseIp("198.41.0.4"), 6: parseIp("2001:503:ba3e::2:30") };
-
-/** The address that stands for everything outside. */
-export const publicAddress = (family: 4 | 6): Ip => PUBLIC_ADDRESSES[family];
 
 /** The link by which the host sends packets to `destination`. */
 export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: Ip): link.Link | undefined {

@@ -2,18 +2,9 @@
 import { ipFromBytes } from "../../ffi/address.ts";
 import { formatHex } from "../../ffi/nft/objects.ts";
 import type { ObservedRequest } from "../../ffi/sys/observer.ts";
+import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import type { Effect, EffectList } from "./effect.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
-
-/** nfnetlink families. */
-const FAMILIES: Readonly<Record<number, string>> = {
-  1: "inet",
-  2: "ip",
-  3: "arp",
-  5: "netdev",
-  7: "bridge",
-  10: "ip6",
-};
 
 interface NftValue {
   readonly family?: number;
@@ -38,7 +29,7 @@ export function addNftEffects(effects: EffectList, netns: string, requests: read
     if (verb === undefined) continue;
     const action = verb === "NEW" ? "add" : "remove";
     const nftValue = value as NftValue;
-    const family = FAMILIES[nftValue.family ?? 0] ?? `family ${nftValue.family}`;
+    const family = FAMILY_NAMES[nftValue.family ?? 0] ?? `family ${nftValue.family}`;
     const table = `${family} ${object === "TABLE" ? nftValue.name : nftValue.table}`;
     for (const { text, target } of describe(object, nftValue, table)) {
       const sentence = `${action} ${text}${netns === "host" ? "" : ` in ${netns}`}`;

@@ -1,3 +1,4 @@
+import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -15,12 +16,6 @@ const OWN_TABLES: readonly nft.TableKey[] = [inetTable, bridgeTable];
 /** Ours and the Go plugins' chains in other tables. */
 const CNI_CHAIN_PREFIX = "CNI-";
 
-const FAMILY_NAMES: Readonly<Record<number, string>> = {
-  [uapi.NFPROTO_INET]: "inet",
-  [uapi.NFPROTO_IPV4]: "ip",
-  [uapi.NFPROTO_BRIDGE]: "bridge",
-  [uapi.NFPROTO_IPV6]: "ip6",
-};
 const HOOK_NAMES: Readonly<Record<number, string>> = {
   [uapi.NF_INET_PRE_ROUTING]: "prerouting",
   [uapi.NF_INET_LOCAL_IN]: "input",

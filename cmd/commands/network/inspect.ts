@@ -1,3 +1,4 @@
+import { printable } from "../../output/printable.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { findNetwork } from "../../../runtime/networks/find.ts";
@@ -56,7 +57,7 @@ function formatNetwork(network: InspectedNetwork, screen: Screen): string {
   ];
   const requests = network.requests.map(({ type, request }) => [type, stringifyJson(request)]);
   return [
-    alignColumns(facts).map((line) => `${line.replace(/\p{Cc}/gu, "?")}\n`).join(""),
+    alignColumns(facts).map((line) => `${printable(line)}\n`).join(""),
     formatTable(REQUEST_HEADER, requests, screen),
     formatTable(ATTACHMENT_HEADER, attachments.map(attachmentRow), screen),
   ].join("\n");

@@ -1,6 +1,7 @@
 /** Graphviz reads the graph, libxml2 the picture; nothing overlaps, and no name of another program gets out of its place. */
 import { expect, test } from "bun:test";
 import type { Cidr, Ip } from "../../../ffi/address.ts";
+import { testWith } from "../../../testing/binary.ts";
 import type { NodeTree, Port, ShownLink } from "../../../runtime/show/node_tree.ts";
 import type { Screen } from "../screen.ts";
 import { formatDot } from "./dot.ts";
@@ -125,17 +126,19 @@ function drawnByGraphviz(dot: string): { readonly labels: string[]; readonly edg
   return { labels, edges: edges.length };
 }
 
-test.skipIf(!Bun.which("dot")).each(TREES)("Graphviz draws the graph of %s", (_, outline) => {
-  const dot = formatDot(outline);
-  const { labels, edges } = drawnByGraphviz(dot);
-  const boxes = boxesIn(outline);
-  expect([labels.length, edges]).toEqual([boxes.length, boxes.length - 1]);
-  const joined = (text: string) => text.replace(/[\s,]/g, "");
-  boxes.forEach(({ kind, name, details }, i) => {
-    expect(joined(labels[i]!)).toStartWith(joined(`${kind} ${name}${details.join()}`));
+for (const [name, outline] of TREES) {
+  testWith(["dot"], `Graphviz draws the graph of ${name}`, () => {
+    const dot = formatDot(outline);
+    const { labels, edges } = drawnByGraphviz(dot);
+    const boxes = boxesIn(outline);
+    expect([labels.length, edges]).toEqual([boxes.length, boxes.length - 1]);
+    const joined = (text: string) => text.replace(/[\s,]/g, "");
+    boxes.forEach(({ kind, name, details }, i) => {
+      expect(joined(labels[i]!)).toStartWith(joined(`${kind} ${name}${details.join()}`));
+    });
+    expect(HAS_CONTROLS.test(dot.replaceAll("\n", ""))).toBe(false);
   });
-  expect(HAS_CONTROLS.test(dot.replaceAll("\n", ""))).toBe(false);
-});
+}
 
 interface Box {
   readonly left: number;
@@ -185,13 +188,17 @@ test("a picture of 50 containers is about as wide as high", () => {
   expect(right / bottom).toBeWithin(0.5, 2);
 });
 
-test.skipIf(!Bun.which("xmllint")).each(TREES)("libxml2 reads the picture of %s, with all names", (_, outline) => {
-  const svg = formatSvg(outline);
-  const command = ["xmllint", "--nonet", "--xpath", "//*[local-name()='text']/text()", "-"];
-  const { stdout, stderr, exitCode } = Bun.spawnSync(command, { stdin: Buffer.from(svg) });
-  expect([exitCode, stderr.toString()]).toEqual([0, ""]);
-  const text = stdout.toString().replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
-  const joined = text.replace(/[\s,]/g, "");
-  for (const { name } of boxesIn(outline)) expect(joined).toContain(name.replace(/[\s,]/g, ""));
-  expect(HAS_CONTROLS.test(text.replaceAll("\n", ""))).toBe(false);
-});
+for (const [name, outline] of TREES) {
+  testWith(["xmllint"], `libxml2 reads the picture of ${name}, with all names`, () => {
+    const svg = formatSvg(outline);
+    const command = ["xmllint", "--nonet", "--xpath", "//*[local-name()='text']/text()", "-"];
+    const { stdout, stderr, exitCode } = Bun.spawnSync(command, { stdin: Buffer.from(svg) });
+    expect([exitCode, stderr.toString()]).toEqual([0, ""]);
+    const text = stdout.toString().replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+    const joined = text.replace(/[\s,]/g, "");
+    for (const { name } of boxesIn(outline)) {
+      expect(joined).toContain(name.replace(/[\s,]/g, ""));
+    }
+    expect(HAS_CONTROLS.test(text.replaceAll("\n", ""))).toBe(false);
+  });
+}

@@ -1,3 +1,5 @@
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import { FAMILY_NAMES } from "../../../ffi/nft/family_names.ts";
 import { familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { NF_INET_FORWARD, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
@@ -16,13 +18,7 @@ import { reattachCommand } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
 import { type DropPlace, findDrop, type ForwardedPacket, RulesetReader } from "../packet_walk.ts";
 import { acceptsAfterRestore, type ForeignChain, takesAcceptRule } from "../restored_ruleset.ts";
-import {
-  addressesOfFamily,
-  type ExaminedContainer,
-  findOutgoingLink,
-  publicAddress,
-  type Subject,
-} from "../subject.ts";
+import { addressesOfFamily, type ExaminedContainer, findOutgoingLink, type Subject } from "../subject.ts";
 import { hasTable } from "./ruleset.ts";
 
 /** Chains of other tables that drop what the containers send, or what published ports lead to them. */
@@ -61,20 +57,20 @@ function packetsOf(subject: Subject, container: ExaminedContainer): ExaminedPack
     const ip = ipOf(address);
     const family = familyOf(ip);
     // Without an uplink, packets may still go to other networks of the host: an empty name matches no rule.
-    const uplink = findOutgoingLink(host, publicAddress(family))?.name ?? "";
+    const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family])?.name ?? "";
     const base = { container, address: ip, mark: 0, protocol: IPPROTO_TCP, destinationPort: 443, isDnat: false };
     const out: ExaminedPacket[] = isRouted || masquerades
       ? [{
         ...base,
         direction: "from",
-        ...{ iifname: innerName, oifname: uplink, source: ip, destination: publicAddress(family) },
+        ...{ iifname: innerName, oifname: uplink, source: ip, destination: PUBLIC_ADDRESS[family] },
       }]
       : [];
     const published = mappings.filter((mapping) => familiesOf(mapping).includes(family))
       .map(({ protocol, containerPort }): ExaminedPacket => ({
         ...base,
         direction: "to",
-        ...{ iifname: uplink, oifname: innerName, source: publicAddress(family), destination: ip },
+        ...{ iifname: uplink, oifname: innerName, source: PUBLIC_ADDRESS[family], destination: ip },
         ...{ protocol: PROTOCOLS[protocol], destinationPort: containerPort, isDnat: true },
       }));
     return [...out, ...published, ...bridgedPackets(subject, container, ip, base)];
@@ -146,12 +142,6 @@ function markOf(nl: Subject["host"]["netns"]["nft"], { hook }: nft.Chain, addres
   const [element] = nft.getAll(nl, [nft.elementQuery(inetTable, forwardSetName(familyOf(address)), ipBytes(address))]);
   return element ? FORWARD_MARK : 0;
 }
-
-const FAMILY_NAMES: Readonly<Record<number, string>> = {
-  [NFPROTO_INET]: "inet",
-  [NFPROTO_IPV4]: "ip",
-  [NFPROTO_IPV6]: "ip6",
-};
 
 function describePlace(table: nft.TableKey, { name }: nft.Chain, { chain, rule }: DropPlace): string {
   const tableName = `table "${FAMILY_NAMES[table.family]} ${table.table}"`;

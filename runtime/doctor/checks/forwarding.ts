@@ -1,8 +1,8 @@
 import type * as link from "../../../ffi/route/link.ts";
-import { FORWARDING } from "../../../plugins/lib/links/reachability.ts";
+import { FORWARDING, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { broken, type Finding, ok } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
-import { findOutgoingLink, publicAddress, type Subject } from "../subject.ts";
+import { findOutgoingLink, type Subject } from "../subject.ts";
 
 /** Whether the kernel forwards packets between the network and other links. */
 export function checkHostForwarding(subject: Subject): Finding[] {
@@ -21,7 +21,7 @@ function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
   if (host.sysctl(name) === "0") return [closed(name, `the host forwards no IPv${family} packets`)];
   if (family === 6) return [];
   // Turned off for one link only.
-  const uplink = findOutgoingLink(host, publicAddress(family));
+  const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
   return [gatewayDevice, uplink].flatMap((device: link.Link | undefined) => {
     const setting = `net/ipv4/conf/${device?.name}/forwarding`;
     if (!device || host.sysctl(setting) !== "0") return [];

@@ -1,13 +1,7 @@
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
-import {
-  describeContainer,
-  type ExaminedContainer,
-  findOutgoingLink,
-  ipCommand,
-  publicAddress,
-  type Subject,
-} from "../subject.ts";
+import { describeContainer, type ExaminedContainer, findOutgoingLink, ipCommand, type Subject } from "../subject.ts";
 
 /** The MTU along the way: container, host's end, bridge, uplink. */
 export function checkMtu(subject: Subject): Finding[] {
@@ -46,7 +40,7 @@ function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedCon
 
 function checkUplinkMtu({ host, isRouted, masquerades, families, containers }: Subject): Finding[] {
   if (!isRouted && !masquerades) return [];
-  const uplinks = new Set(families.flatMap((family) => findOutgoingLink(host, publicAddress(family)) ?? []));
+  const uplinks = new Set(families.flatMap((family) => findOutgoingLink(host, PUBLIC_ADDRESS[family]) ?? []));
   return [...uplinks].flatMap(({ name, mtu = 0 }) => {
     const larger = containers.find(({ device }) => (device?.mtu ?? 0) > mtu);
     if (!larger) return [];

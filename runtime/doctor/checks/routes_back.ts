@@ -1,3 +1,4 @@
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import {
   type Cidr,
   containsIp,
@@ -12,14 +13,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
-import {
-  describeContainer,
-  type ExaminedContainer,
-  findOutgoingLink,
-  hasAddress,
-  publicAddress,
-  type Subject,
-} from "../subject.ts";
+import { describeContainer, type ExaminedContainer, findOutgoingLink, hasAddress, type Subject } from "../subject.ts";
 
 /** The host's routes to the containers and outside. */
 export function checkRoutesBack(subject: Subject): Finding[] {
@@ -129,7 +123,7 @@ function needsUplink({ masquerades, families, gatewayDevice }: Subject): boolean
 }
 
 const hasUplink = ({ host }: Subject, family: 4 | 6): boolean =>
-  findOutgoingLink(host, publicAddress(family)) !== undefined;
+  findOutgoingLink(host, PUBLIC_ADDRESS[family]) !== undefined;
 
 const describeFamilies = (families: Subject["families"]): string =>
   families.map((family) => `IPv${family}`).join(" or ");

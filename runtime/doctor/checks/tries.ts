@@ -1,4 +1,5 @@
 /** Packets that are sent to see whether they arrive. */
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { familyOf, type Ip, ipOf, type Mac, prefixLengthOf } from "../../../ffi/address.ts";
 import { openArpSocket } from "../../../ffi/arp.ts";
 import { type ConnectionOutcome, isPingAnswered, tryTcpConnection } from "../../../ffi/probe.ts";
@@ -13,7 +14,6 @@ import {
   type ExaminedContainer,
   findOutgoingLink,
   isRouteBlocked,
-  publicAddress,
   type Subject,
 } from "../subject.ts";
 
@@ -103,7 +103,7 @@ export function tryNeighbour({ containers, neighbours, bridge }: Subject): Findi
 export function tryUplinkGateway({ host, containers, masquerades, families }: Subject): Finding[] {
   if (!masquerades) return [];
   return families.flatMap((family) => {
-    const uplink = findOutgoingLink(host, publicAddress(family));
+    const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
     const gateway = host.routes.find(({ dst, oif, gateway }) =>
       prefixLengthOf(dst) === 0 && familyOf(dst) === family && oif === uplink?.index && gateway
     )?.gateway;
@@ -148,7 +148,7 @@ const OUTCOMES: Readonly<Record<ConnectionOutcome, string>> = {
 };
 
 function tryPort({ host }: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Finding[] {
-  const uplink = findOutgoingLink(host, publicAddress(family));
+  const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
   const own = host.addresses.find(({ address, index, scope }) =>
     index === uplink?.index && familyOf(address) === family && scope === 0
   );
