@@ -37,6 +37,7 @@ export async function runCommandLine(
     if (argv.length === 0) return await answerWithoutArguments(context);
     return await runInGroup(CNI, argv, line, { ...context, formatHelp, root: CNI });
   } catch (error) {
+    context.onFailure?.(CniError.from(error).code);
     return reportFailure(error, line.path, openScreen(2, context.env));
   }
 }

@@ -10,6 +10,8 @@ export interface CliContext {
   findParentPid(): number;
   /** When the program was started, in nanoseconds since 1970. */
   readonly startTime: bigint;
+  /** Told of the code of an error (SPEC, section Error). */
+  onFailure?(code: number): void;
 }
 
 /** A start by the kernel in this process, or by a shim in another. Standard streams are descriptors 0 to 2. */

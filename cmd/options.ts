@@ -7,6 +7,7 @@ import { suggestion } from "../spec/suggest.ts";
 /** In usage lines, each kind of word or value has one name. */
 export type ValueName =
   | (
+    | "ADDRESS"
     | "ARGS"
     | "COMMAND"
     | "DIR"

@@ -7,7 +7,8 @@ import { printStderr, printStdout, readAvailableStdin, readStdin } from "../ffi/
 import { programVersion } from "./version.ts";
 
 /** Serves the call in the environment and on stdin (SPEC §2). @returns the exit status */
-export async function servePlugin({ programName: name, env, startTime, findParentPid }: CliContext): Promise<number> {
+export async function servePlugin(start: CliContext): Promise<number> {
+  const { programName: name, env, startTime, findParentPid } = start;
   const command = env.CNI_COMMAND ?? "";
   if (command === "") {
     printStderr(`CNI ${name} plugin ${programVersion()}\nCNI protocol versions supported: ${VERSIONS.join(", ")}`);
@@ -42,6 +43,7 @@ export async function servePlugin({ programName: name, env, startTime, findParen
   // An ADD whose answer does not reach the engine is undone.
   const deliver = isAdd && { deliver: printStdout };
   const { exitCode, stdout } = serve(findPlugin(name)!, { ...call, ...deliver }, context);
+  if (exitCode !== 0) start.onFailure?.(JSON.parse(stdout).code);
   if (!isAdd || exitCode !== 0) printStdout(stdout);
   return exitCode;
 }

@@ -1,5 +1,6 @@
 /** A server with two to four workers and limits of a test: `bun limited_server.ts SOCKET LIMITS`. @module */
 import { SERVER_LIMITS } from "../cmd/serve/limits.ts";
+import { dirname } from "node:path";
 import { openSockets } from "../cmd/serve/sockets.ts";
 import { supervise } from "../cmd/serve/supervisor.ts";
 import { cStringArray, sys } from "../ffi/sys/libc.ts";
@@ -17,6 +18,10 @@ if (blocked !== BLOCKED) {
 supervise({
   sockets: openSockets(socket, false, {}),
   ...{ maxWorkers: 4, logFormat: "text", env: {}, program: CNI_PROGRAM },
+  parts: {
+    ...{ parts: [], socket, directory: dirname(socket), logFormat: "text" },
+    ...{ confDirectory: "/etc/cni/net.d", cacheDirectories: [] },
+  },
   limits: { ...SERVER_LIMITS, ...JSON.parse(limits) },
   log: (message) => console.error(message),
 });

@@ -34,9 +34,9 @@ const LOOK_MS = 2;
 const PATIENCE_MS = 50_000;
 
 /** Waits for something that the kernel or another process does. @throws {Error} if it does not happen for very long */
-export async function until(happened: () => boolean): Promise<void> {
+export async function until(happened: () => boolean | Promise<boolean>): Promise<void> {
   const deadline = performance.now() + PATIENCE_MS;
-  while (!happened()) {
+  while (!(await happened())) {
     if (performance.now() > deadline) throw new Error(`It did not happen: ${happened}`);
     await Bun.sleep(LOOK_MS);
   }

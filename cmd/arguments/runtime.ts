@@ -99,11 +99,15 @@ export function runtimeOptions(
     env: context.env,
     findCallerPid: context.findParentPid,
     pluginDirectories: pluginDirectories(options, context),
-    cacheDirectory: absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context),
+    cacheDirectory: cacheDirectory(options, context),
     ...(timeout !== undefined && { timeoutMs: parseTimeout(timeout) }),
     log: (message) => log(`${prefix}${message}`),
     pluginLog: (message) => pluginLog(`${prefix}${message}`),
   };
+}
+
+export function cacheDirectory(options: ParsedOptions, context: CliContext): string {
+  return absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context);
 }
 
 /** @throws {UsageError} */

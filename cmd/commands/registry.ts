@@ -19,6 +19,7 @@ export const CNI: CommandGroup = {
     completion: () => import("./completion.ts"),
     man: () => import("./man.ts"),
     "complete-words": () => import("./complete_words.ts"),
+    "serve-part": () => import("./serve_part.ts"),
     "serve-worker": () => import("./serve_worker.ts"),
     "tap-device": () => import("./tap_device.ts"),
     help: () => import("./help.ts"),

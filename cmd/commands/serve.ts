@@ -1,14 +1,16 @@
 import { enterHostMounts } from "../../ffi/mounts.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { JSON_OPTION } from "../arguments/runtime.ts";
+import { CACHE_DIR_OPTION, cacheDirectory, CONF_DIR_OPTION, confDirectory, JSON_OPTION } from "../arguments/runtime.ts";
 import type { CliContext, Command } from "../command.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
 import { openScreen, type Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
 import { MIN_WORKERS, SERVER_LIMITS } from "../serve/limits.ts";
 import { logMessage } from "../serve/call_log.ts";
-import { askServer, DEFAULT_SOCKET, openSockets, QUESTIONS } from "../serve/sockets.ts";
+import { parseMetricsAddress } from "../serve/metrics/address.ts";
+import type { PartSettings } from "../serve/part_settings.ts";
+import { askServer, DEFAULT_SOCKET, isServerReady, openSockets, QUESTIONS } from "../serve/sockets.ts";
 import type { ServerStatus } from "../serve/status.ts";
 import { supervise } from "../serve/supervisor.ts";
 
@@ -34,22 +36,32 @@ const serve: Command = {
       choices: ["text", "json"],
       help: "of the line for each call: text or json (text)",
     },
+    {
+      name: "metrics",
+      value: "ADDRESS",
+      help: "answer requests for metrics there: 127.0.0.1:9100, [::1]:9100, unix:/run/cni/metrics.sock",
+    },
+    { ...CONF_DIR_OPTION, help: `${CONF_DIR_OPTION.help}, for the metrics` },
+    { ...CACHE_DIR_OPTION, help: `${CACHE_DIR_OPTION.help}; may be repeated` },
     { name: "replace", help: "take the place of a server that runs; no call is lost" },
     {
       name: "status",
       help: "print how many calls the server did, how many shims did and why, workers and their memory",
     },
     { ...JSON_OPTION, help: "with --status, print JSON" },
+    { name: "check", help: "exit with status 0 if a server is ready for calls, with 1 if not" },
   ],
   examples: [
     { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls of plugins fast" },
     { command: "cni serve --replace", about: "go on with this version of the program" },
     { command: "cni serve --status", about: "see whether calls are served" },
+    { command: "cni serve --metrics 127.0.0.1:9100", about: "let Prometheus see calls, addresses and rules" },
   ],
   run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);
     const maxWorkers = parseWorkers(input.find("workers"));
     enterHostMounts();
+    if (input.has("check")) return checkServer(path);
     if (input.has("status")) return printStatus(path, input, context);
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
     const sockets = openSockets(path, input.has("replace"), context.env);
@@ -60,12 +72,37 @@ const serve: Command = {
       logFormat,
       env: context.env,
       limits: SERVER_LIMITS,
+      parts: partSettings(path, logFormat, input, context),
       program,
       log: (message) => logMessage(logFormat, message),
     });
   },
 };
 export default serve;
+
+function partSettings(
+  socket: string,
+  logFormat: PartSettings["logFormat"],
+  input: ParsedOptions,
+  context: CliContext,
+): PartSettings {
+  const metricsAddress = input.find("metrics");
+  if (metricsAddress !== undefined) parseMetricsAddress(metricsAddress);
+  const given = input.list(CACHE_DIR_OPTION.name).map((directory) => absolutePath(directory, context));
+  return {
+    parts: metricsAddress === undefined ? [] : ["metrics"],
+    ...{ socket, directory: socket.slice(0, socket.lastIndexOf("/")), logFormat },
+    confDirectory: confDirectory(input, context),
+    cacheDirectories: given.length > 0 ? given : [cacheDirectory(input, context)],
+    ...metricsAddress !== undefined && { metricsAddress },
+  };
+}
+
+function checkServer(path: string): number {
+  const isReady = isServerReady(path);
+  printStdout(isReady ? `The server at "${path}" is ready\n` : `No server is ready at "${path}"\n`);
+  return isReady ? 0 : 1;
+}
 
 function parseWorkers(text: string | undefined): number {
   if (text === undefined) return Math.max(MIN_WORKERS, WORKERS_PER_PROCESSOR * navigator.hardwareConcurrency);
@@ -81,18 +118,23 @@ function printStatus(path: string, input: ParsedOptions, { env }: CliContext): n
   return 0;
 }
 
-function formatStatus({ version, pid, served, fellBack, workers, privateBytes }: ServerStatus, screen: Screen): string {
-  const { notAllowed, otherVersion, notServed, gone } = fellBack;
+function formatStatus(status: ServerStatus, screen: Screen): string {
+  const { version, pid, served, fellBack: { notAllowed, otherVersion, notServed, gone }, workers, parts } = status;
   const lines = [
-    `cni ${version}, supervisor ${pid}, ${megabytes(privateBytes)} of memory in all`,
+    `cni ${version}, supervisor ${pid}, ${megabytes(status.privateBytes)} of memory in all`,
     `The server did ${countCalls(served)}.`,
     `Shims did ${countCalls(notAllowed + otherVersion + notServed + gone)} themselves: not allowed ${notAllowed}, ` +
     `another version ${otherVersion}, unknown plugin ${notServed}, gone ${gone}.`,
   ];
-  const rows = workers.map((worker) => [
-    ...[String(worker.pid), worker.state, String(worker.served), megabytes(worker.privateBytes)],
-  ]);
-  return `${lines.join("\n")}\n\n${formatTable(["WORKER", "STATE", "SERVED", "MEMORY"], rows, screen)}`;
+  const rows = [
+    ...workers.map(({ pid, state, served, privateBytes }) => [
+      ...["worker", String(pid), state, String(served), megabytes(privateBytes)],
+    ]),
+    ...parts.map(({ name, pid, privateBytes }) =>
+      pid === undefined ? [name, "", "not needed", "", ""] : [name, String(pid), "running", "", megabytes(privateBytes)]
+    ),
+  ];
+  return `${lines.join("\n")}\n\n${formatTable(["PROCESS", "PID", "STATE", "SERVED", "MEMORY"], rows, screen)}`;
 }
 
 const countCalls = (count: number): string => `${count} call${count === 1 ? "" : "s"}`;

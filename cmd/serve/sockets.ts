@@ -5,10 +5,10 @@ import { lockFile } from "../../ffi/sys/lock.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { F_SETFL, O_NONBLOCK } from "../../ffi/sys/uapi.ts";
 import {
-  bindForPackets,
-  connectForPackets,
+  bindSocket,
+  connectTo,
   isPacketSocket,
-  listenForPackets,
+  listenAt,
   type Message,
   receivePacket,
   sendPacket,
@@ -26,6 +26,8 @@ export interface ServerSockets {
   readonly isActivated: boolean;
   /** The connection to the server that gave the sockets, and waits for a word to end. */
   readonly predecessor?: Descriptor;
+  /** Those of the predecessor's parts, by name. */
+  readonly ofParts: ReadonlyMap<string, Descriptor>;
 }
 
 const LOCK_TIMEOUT_MS = 5000;
@@ -55,7 +57,7 @@ export function openSockets(
   }
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   using _lock = lockFile(lockPath(path), { timeoutMs: LOCK_TIMEOUT_MS });
-  const predecessor = connectForPackets(controlPath(path));
+  const predecessor = connectTo(controlPath(path));
   if (predecessor && replace) return withoutWaiting(takeOver(path, predecessor));
   if (predecessor) {
     predecessor[Symbol.dispose]();
@@ -65,8 +67,9 @@ export function openSockets(
   return withoutWaiting({
     ...{ path, isActivated: activated !== undefined },
     // The first warm worker listens on it. Until then, shims do their calls themselves.
-    listener: activated ?? bindForPackets(path),
-    control: listenForPackets(controlPath(path)),
+    listener: activated ?? bindSocket(path),
+    control: listenAt(controlPath(path)),
+    ofParts: new Map(),
   });
 }
 
@@ -83,9 +86,14 @@ function withoutWaiting(sockets: ServerSockets): ServerSockets {
  * @throws {RangeError} if it does not answer
  */
 export function askServer(path: string, question: string): string | undefined {
-  using connection = connectForPackets(controlPath(path));
+  using connection = connectTo(controlPath(path));
   if (!connection) return undefined;
   return new TextDecoder().decode(ask(connection, question, MAX_ANSWER_BYTES).bytes);
+}
+
+/** Whether a server listens whose workers are warm. */
+export function isServerReady(path: string): boolean {
+  return JSON.parse(askServer(path, QUESTIONS.status) ?? "{}").isReady === true;
 }
 
 function ask(connection: Descriptor, question: string, maxBytes: number, maxFds = 0): Message {
@@ -104,18 +112,30 @@ export const MAX_ANSWER_BYTES = 192 * 1024;
 export const REPLACE_REFUSED = 2;
 export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" } as const;
 
+/** The first byte of the answer to `replace`; the names of parts follow, a blank between them. */
+export const [NOT_ACTIVATED, ACTIVATED] = [0, 1];
+const MAX_NAMES_BYTES = 256;
+const MAX_PARTS = 16;
+
 function takeOver(path: string, predecessor: Descriptor): ServerSockets {
-  const { bytes, fds: [listener, control] } = ask(predecessor, QUESTIONS.replace, 1, 2);
+  const { bytes, fds: [listener, control, ...ofParts] } = ask(
+    predecessor,
+    QUESTIONS.replace,
+    MAX_NAMES_BYTES,
+    2 + MAX_PARTS,
+  );
   if (bytes[0] === REPLACE_REFUSED) {
     throw new RangeError("Cannot replace the server: it accepts only root with its rights, in its namespaces");
   }
   if (listener === undefined || control === undefined) {
     throw new RangeError("Cannot replace the server: another server is replacing it");
   }
+  const names = new TextDecoder().decode(bytes.subarray(1)).split(" ");
   return {
-    ...{ path, isActivated: bytes[0] === 1, predecessor },
+    ...{ path, isActivated: bytes[0] === ACTIVATED, predecessor },
     listener: descriptor(listener),
     control: descriptor(control),
+    ofParts: new Map(ofParts.map((fd, i) => [names[i]!, descriptor(fd)])),
   };
 }
 

@@ -1,5 +1,6 @@
 import { programVersion } from "../version.ts";
 import { privateBytes } from "./memory.ts";
+import type { PartStatus } from "./parts.ts";
 import type { WorkerRecord } from "./worker_table.ts";
 
 /** What `cni serve --status --json` prints. */
@@ -7,6 +8,8 @@ export interface ServerStatus {
   readonly version: string;
   /** Of the supervisor. */
   readonly pid: number;
+  /** Whether its first workers are warm. */
+  readonly isReady: boolean;
   /** Calls since the server started. */
   readonly served: number;
   /** Calls that ran without the server, by reason. Calls that did not reach it are not counted. */
@@ -26,14 +29,26 @@ export interface ServerStatus {
     readonly served: number;
     readonly privateBytes: number;
   }[];
-  /** Of the supervisor and its workers. */
+  /** What does more than answer calls. */
+  readonly parts: readonly PartStatus[];
+  /** How many processes were started since the server started, by kind. */
+  readonly starts: Readonly<Record<string, number>>;
+  /** Of the supervisor, its workers and parts. */
   readonly privateBytes: number;
 }
 
 /** By number, see {@linkcode WorkerRecord}. */
 const STATES = ["starting", "idle", "busy", "ending"] as const;
 
-export function formatStatus(records: readonly WorkerRecord[], endedWorkers: WorkerRecord): string {
+export function formatStatus(
+  { records, endedWorkers, workerStarts, parts, isReady }: {
+    readonly records: readonly WorkerRecord[];
+    readonly endedWorkers: WorkerRecord;
+    readonly workerStarts: number;
+    readonly parts: readonly PartStatus[];
+    readonly isReady: boolean;
+  },
+): string {
   const all = [...records, endedWorkers];
   const sum = (field: keyof WorkerRecord) => all.reduce((total, record) => total + record[field], 0);
   const workers = records.map(({ pid, state, served }) => ({
@@ -44,7 +59,7 @@ export function formatStatus(records: readonly WorkerRecord[], endedWorkers: Wor
   }));
   const status: ServerStatus = {
     version: programVersion(),
-    pid: process.pid,
+    ...{ pid: process.pid, isReady },
     served: sum("served"),
     fellBack: {
       notAllowed: sum("notAllowed"),
@@ -52,8 +67,9 @@ export function formatStatus(records: readonly WorkerRecord[], endedWorkers: Wor
       notServed: sum("notServed"),
       gone: sum("gone"),
     },
-    workers,
-    privateBytes: workers.reduce((total, worker) => total + worker.privateBytes, privateBytes(process.pid)),
+    ...{ workers, parts },
+    starts: { worker: workerStarts, ...Object.fromEntries(parts.map(({ name, starts }) => [name, starts])) },
+    privateBytes: [...workers, ...parts].reduce((total, each) => total + each.privateBytes, privateBytes(process.pid)),
   };
   return JSON.stringify(status);
 }

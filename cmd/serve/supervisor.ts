@@ -15,7 +15,17 @@ import {
   sendPacket,
 } from "../../ffi/sys/unix_socket.ts";
 import { isAllowed, namespacesOf } from "./caller.ts";
-import { lockPath, QUESTIONS, REPLACE_REFUSED, type ServerSockets, unlinkSockets } from "./sockets.ts";
+import { formatExit, openParts, type Parts } from "./parts.ts";
+import type { PartSettings } from "./part_settings.ts";
+import {
+  ACTIVATED,
+  lockPath,
+  NOT_ACTIVATED,
+  QUESTIONS,
+  REPLACE_REFUSED,
+  type ServerSockets,
+  unlinkSockets,
+} from "./sockets.ts";
 import { formatStatus } from "./status.ts";
 import { MIN_WORKERS, type ServerLimits } from "./limits.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
@@ -38,6 +48,7 @@ export interface ServerOptions {
   readonly logFormat: "text" | "json";
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly limits: ServerLimits;
+  readonly parts: PartSettings;
   /** Of workers: this one. */
   readonly program: string;
   log(message: string): void;
@@ -62,11 +73,13 @@ interface Server {
   readonly notifier: number;
   /** Slots by process number. */
   readonly workers: Map<number, number>;
+  readonly parts: Parts;
   /** What ended workers counted. */
   readonly endedWorkers: WorkerRecord;
   /** Since when all workers are busy. Times are those of `performance.now()`. */
   busy: { readonly since: number; readonly activeMs: number } | undefined;
   lastAllBusy: number;
+  workerStarts: number;
   nextStart: number;
   nextAccept: number;
   /** What the kernel refused the last time: it is logged once. */
@@ -91,27 +104,33 @@ export function supervise(options: ServerOptions): void {
   const server: Server = {
     ...{ options, namespaces: namespacesOf("self"), notifier: notifier.fd },
     ...{ workers: new Map(), endedWorkers: newWorkerRecord(0) },
+    parts: resources.use(openParts({ ...options, settings: options.parts, inherited: sockets.ofParts })),
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
-    ...{ busy: undefined, lastAllBusy: -Infinity, nextStart: 0, nextAccept: 0, refused: new Set() },
+    ...{ busy: undefined, lastAllBusy: -Infinity, workerStarts: 0, nextStart: 0, nextAccept: 0, refused: new Set() },
     ...{ isReady: false, isStopping: false, clients: new Set(), successor: undefined },
   };
   const watchdogMs = watchdogIntervalMs(env);
-  for (let round = 1; !server.isStopping || server.workers.size > 0; round++) {
+  let readyFds: readonly number[] = [];
+  for (let round = 1; !server.isStopping || hasChildren(server); round++) {
     // Else the heap grows for long.
     if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
     const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
+    const isServing = server.isReady && !server.isStopping;
+    const partWaitMs = isServing ? server.parts.start(readyFds) : Infinity;
+    const partListeners = isServing ? server.parts.listeners() : [];
     const { clients, successor } = server;
     const acceptDelayMs = server.nextAccept - performance.now();
     const acceptor = acceptDelayMs > 0 ? [] : [sockets.control];
     const controls = isListening(server) ? [...acceptor, ...clients, ...successor ? [successor] : []] : [];
     const retryMs = acceptDelayMs > 0 ? acceptDelayMs : Infinity;
-    const timeoutMs = Math.ceil(Math.min(waitMs, retryMs, watchdogMs ?? Infinity));
-    const fds = [signals, notified, ...controls].map(({ fd }) => fd);
+    const timeoutMs = Math.ceil(Math.min(waitMs, partWaitMs, retryMs, watchdogMs ?? Infinity));
+    const fds = [signals, notified, ...controls, ...partListeners].map(({ fd }) => fd);
     const ready = pollAny(fds, timeoutMs === Infinity ? -1 : timeoutMs);
+    readyFds = ready;
     if (watchdogMs !== undefined) notifySystemd(env, "WATCHDOG=1");
     if (ready.includes(notified.fd)) readAvailable(notified.fd);
     if (ready.includes(signals.fd) && signals.read() !== SIGCHLD) stop(server);
-    reapWorkers(server);
+    reapChildren(server);
     if (server.isStopping) continue;
     for (const client of clients) if (ready.includes(client.fd)) answerClient(server, client);
     if (successor && ready.includes(successor.fd)) finishTakeover(server, successor);
@@ -215,25 +234,31 @@ function spawnWorker(server: Server): void {
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
   const workerOptions: WorkerOptions = {
     ...{ serverPid: process.pid, slot, slots: maxWorkers, lockPath: lockPath(sockets.path), logFormat, limits },
-    warmUp: workers.size < MIN_WORKERS,
+    ...{ warmUp: workers.size < MIN_WORKERS, hasMetrics: server.options.parts.metricsAddress !== undefined },
   };
   // Somebody may have removed it.
   ignoreErrors(["EEXIST"], () => createReadWrite(workerOptions.lockPath)[Symbol.dispose]());
-  const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier];
+  const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier, server.parts.reports];
   const pid = startWithDescriptors(program, ["cni-worker", "serve-worker", JSON.stringify(workerOptions)], [], fds);
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
   workers.set(pid, slot);
+  server.workerStarts++;
 }
 
 function endWorker(pid: number): void {
   ignoreErrors(["ESRCH"], () => sys.kill(pid, SIGTERM));
 }
 
-function reapWorkers(server: Server): void {
-  const { workers, endedWorkers, options, table } = server;
-  for (let child; workers.size > 0 && (child = reapAnyChild());) {
+const hasChildren = ({ workers, parts }: Server): boolean => workers.size > 0 || parts.isRunning();
+
+function reapChildren(server: Server): void {
+  const { workers, parts, endedWorkers, options, table } = server;
+  for (let child; hasChildren(server) && (child = reapAnyChild());) {
     const slot = workers.get(child.pid);
-    if (slot === undefined) continue;
+    if (slot === undefined) {
+      parts.forget(child.pid, child.exitStatus);
+      continue;
+    }
     workers.delete(child.pid);
     const record = readWorkerRecords(table.fd, options.maxWorkers)[slot]!;
     writeWorkerRecord(table.fd, slot, newWorkerRecord(0));
@@ -243,8 +268,9 @@ function reapWorkers(server: Server): void {
     const { exitStatus } = child;
     const isExpected = "status" in exitStatus ? exitStatus.status === 0 : exitStatus.signal === SIGTERM;
     if (!isExpected) {
-      const how = "status" in exitStatus ? `status ${exitStatus.status}` : `signal ${exitStatus.signal}`;
-      options.log(`Worker ${child.pid} ended with ${how}${record.state === BUSY ? " during a call" : ""}`);
+      options.log(
+        `Worker ${child.pid} ended with ${formatExit(exitStatus)}${record.state === BUSY ? " during a call" : ""}`,
+      );
     }
     if (record.state === STARTING) server.nextStart = performance.now() + RESTART_DELAY_MS;
   }
@@ -260,6 +286,7 @@ function stop(server: Server): void {
   const isShared = server.successor !== undefined || (sockets.predecessor !== undefined && !server.isReady);
   if (!isShared) unlinkSockets(sockets);
   endWorkers(server);
+  server.parts.end(isShared);
   // A worker that finishes its call has the listener open. systemd keeps its own for the next server.
   if (!isShared && !sockets.isActivated) refuseConnections(sockets.listener.fd);
   closeSockets(server);
@@ -298,14 +325,18 @@ function answerClient(server: Server, connection: Descriptor): void {
   }
   if (question === QUESTIONS.replace && !server.successor) {
     server.successor = connection;
-    const fds = [sockets.listener.fd, sockets.control.fd];
-    sendDescriptors(connection.fd, Uint8Array.of(sockets.isActivated ? 1 : 0), fds);
+    const { names, fds } = server.parts.share();
+    const answer = [sockets.isActivated ? ACTIVATED : NOT_ACTIVATED, ...new TextEncoder().encode(names.join(" "))];
+    sendDescriptors(connection.fd, Uint8Array.from(answer), [sockets.listener.fd, sockets.control.fd, ...fds]);
     return;
   }
   if (question === QUESTIONS.replace) sendPacket(connection.fd, Uint8Array.of(0));
   if (question === QUESTIONS.status) {
     const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => pid !== 0);
-    sendPacket(connection.fd, new TextEncoder().encode(formatStatus(records, server.endedWorkers)));
+    sendPacket(
+      connection.fd,
+      new TextEncoder().encode(formatStatus({ ...server, records, parts: server.parts.status() })),
+    );
   }
   connection[Symbol.dispose]();
 }
@@ -318,5 +349,6 @@ function finishTakeover(server: Server, successor: Descriptor): void {
   if (new TextDecoder().decode(bytes) !== QUESTIONS.ready) return;
   server.isStopping = true;
   endWorkers(server);
+  server.parts.end(true);
   closeSockets(server);
 }

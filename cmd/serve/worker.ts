@@ -27,6 +27,7 @@ import { logCall } from "./call_log.ts";
 import { namespacesOf } from "./caller.ts";
 import { privateBytes } from "./memory.ts";
 import { warmUp } from "./warm_up.ts";
+import { type CallReport, sendReport } from "./reports.ts";
 import type { WorkerOptions } from "./worker_options.ts";
 import {
   BUSY,
@@ -39,7 +40,7 @@ import {
 } from "./worker_table.ts";
 
 /** Descriptors that the server gives. */
-const LISTENER = 3, TABLE = 4, NOTIFIER = 5;
+const LISTENER = 3, TABLE = 4, NOTIFIER = 5, REPORTS = 6;
 
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
@@ -72,7 +73,11 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
     const call = takeCall(connection, home.namespaces);
     if (typeof call === "string") record[call]++;
     else {
-      await serveCall(call, home, runProgram, (status, ms) => logCall(home.log, options.logFormat, call, status, ms));
+      const cpuBefore = cpuMs();
+      await serveCall(call, home, runProgram, (status, ms, code) => {
+        logCall(home.log, options.logFormat, call, status, ms);
+        if (options.hasMetrics) sendReport(REPORTS, callReport(call, code, ms, cpuMs() - cpuBefore));
+      });
       record.served++;
     }
     setState(record, IDLE, options);
@@ -119,6 +124,20 @@ function notify(): void {
   ignoreErrors(["EAGAIN"], () => sys.write(NOTIFIER, Uint8Array.of(1), 1));
 }
 
+/** How long this process has run. */
+function cpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
+function callReport({ programName, argv, env }: ShimCall, code: number, ms: number, busyMs: number): CallReport {
+  return {
+    program: programName,
+    command: programName === COMMAND_NAME ? argv.slice(0, 2).join(" ") : env.CNI_COMMAND ?? "",
+    ...{ code, seconds: ms / 1000, waitSeconds: Math.max(0, ms - busyMs) / 1000 },
+  };
+}
+
 /** What the worker restores after a call. */
 interface Home extends Disposable {
   /** Descriptors. */
@@ -147,7 +166,7 @@ async function serveCall(
   call: ShimCall,
   home: Home,
   runProgram: RunProgram,
-  log?: (status: number, ms: number) => void,
+  log?: (status: number, ms: number, code: number) => void,
 ): Promise<void> {
   const startedAt = performance.now();
   const { stdin, stdout, stderr, workingDirectory, netns } = call.descriptors;
@@ -165,8 +184,10 @@ async function serveCall(
   // Earlier input raised no signal. Only this thread: others of the runtime may not block the signal.
   if (awaitReadable(call.connection, 0)) sys.raise(SIGUSR2);
   using _lock = lockAttachment(call, home.locks);
+  let code = 0;
   const status = await runProgram({
     ...call,
+    onFailure: (failure) => code = failure,
     findWorkingDirectory,
     findParentPid: () => call.parentPid,
   });
@@ -179,7 +200,7 @@ async function serveCall(
   [home.nothing, home.log, home.log].forEach((fd, number) => sys.dup2(fd, number));
   call.end(status);
   call[Symbol.dispose]();
-  log?.(status, performance.now() - startedAt);
+  log?.(status, performance.now() - startedAt, code);
 }
 
 /** As long as a cold command waits for a program that outlives its caller. */

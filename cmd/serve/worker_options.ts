@@ -11,5 +11,7 @@ export interface WorkerOptions {
   readonly logFormat: "text" | "json";
   /** False for a worker that is needed at once. */
   readonly warmUp: boolean;
+  /** Whether somebody reads what workers report. */
+  readonly hasMetrics: boolean;
   readonly limits: ServerLimits;
 }

@@ -79,9 +79,9 @@ test("a caller with another root directory may not", async () => {
 const REUSED_NUMBER = `
 import { writeFileSync } from "node:fs";
 import { isAllowed, namespacesOf } from "${REPOSITORY_ROOT}/cmd/serve/caller.ts";
-import { acceptConnection, listenForPackets, peerCredentials } from "${REPOSITORY_ROOT}/ffi/sys/unix_socket.ts";
+import { acceptConnection, listenAt, peerCredentials } from "${REPOSITORY_ROOT}/ffi/sys/unix_socket.ts";
 const [socket, program] = process.argv.slice(-2);
-using listener = listenForPackets(socket + ".control");
+using listener = listenAt(socket + ".control");
 const caller = Bun.spawn(
   ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-all", program, "serve", "--status", "--socket", socket],
   { stdio: ["ignore", "ignore", "ignore"] },

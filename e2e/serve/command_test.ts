@@ -86,7 +86,10 @@ test("--status and the log say what a server has done", async () => {
     serve("--status", "--json", "--socket", site.socket).stdout,
   ) as ServerStatus;
   expect([pid, workers.length]).toEqual([server.process.pid, 2]);
-  expect(counts).toEqual({ served: 2, fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 } });
+  expect(counts).toEqual({
+    ...{ isReady: true, served: 2, fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 } },
+    ...{ parts: [], starts: { worker: 2 } },
+  });
   const [first, second, third, empty, head, ...rows] = serve("--status", "--socket", site.socket).stdout.split("\n");
   expect(first).toMatch(new RegExp(`^cni ${version}, supervisor ${pid}, [\\d.]+ MB of memory in all$`));
   expect([second, third, empty]).toEqual([
@@ -94,7 +97,7 @@ test("--status and the log say what a server has done", async () => {
     "Shims did 0 calls themselves: not allowed 0, another version 0, unknown plugin 0, gone 0.",
     "",
   ]);
-  expect(head).toMatch(/^WORKER +STATE +SERVED +MEMORY$/);
+  expect(head).toMatch(/^PROCESS +PID +STATE +SERVED +MEMORY$/);
   expect(rows.filter((row) => / idle /.test(row))).toHaveLength(2);
   // The goal for a server that waits, with what one call allocates.
   expect(privateBytes).toBeLessThan(60_000_000);
@@ -112,7 +115,8 @@ test("--status and the log say what a server has done", async () => {
 
 test("the status of as many workers as possible fits into an answer", () => {
   const record = { ...newWorkerRecord(process.pid), served: 2000 };
-  const status = formatStatus(Array.from({ length: 64 }, () => record), record);
+  const records = Array.from({ length: 64 }, () => record);
+  const status = formatStatus({ records, endedWorkers: record, workerStarts: 64, parts: [], isReady: true });
   expect(status.length * 1024 / 64).toBeLessThan(MAX_ANSWER_BYTES);
 });
 

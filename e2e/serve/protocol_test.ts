@@ -9,8 +9,8 @@ import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import {
   acceptConnection,
-  connectForPackets,
-  listenForPackets,
+  connectTo,
+  listenAt,
   receivePacket,
   sendDescriptors,
   sendPacket,
@@ -28,7 +28,7 @@ afterAll(() => server[Symbol.dispose]());
 const text = (message: string): Uint8Array => new TextEncoder().encode(message);
 const receive = (connection: Descriptor): string =>
   new TextDecoder().decode(receivePacket(connection.fd, new Uint8Array(256 * 1024)).bytes);
-const connect = (path = server.socket): Descriptor => connectForPackets(path)!;
+const connect = (path = server.socket): Descriptor => connectTo(path)!;
 
 const VERSION = { CNI_COMMAND: "VERSION" };
 
@@ -163,7 +163,7 @@ function newScriptedServer() {
   writeFileSync(`${directory}/bridge`, readFileSync(`${server.bin}/bridge`));
   writeFileSync(`${directory}/cni-full`, '#!/bin/sh\necho "full $$ $(grep SigBlk /proc/self/status)"\n');
   for (const name of ["bridge", "cni-full"]) chmodSync(`${directory}/${name}`, 0o755);
-  const listener = listenForPackets(socket);
+  const listener = listenAt(socket);
   return {
     start: (wrapper: readonly string[] = []) =>
       Bun.spawn([...wrapper, `${directory}/bridge`], {

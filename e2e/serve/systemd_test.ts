@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
-import { listenForPackets } from "../../ffi/sys/unix_socket.ts";
+import { listenAt } from "../../ffi/sys/unix_socket.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite } from "../../testing/server_site.ts";
 import { newServiceManager, WITH_LISTEN_PID } from "../../testing/systemd.ts";
@@ -48,7 +48,7 @@ test("a server says nothing of a watchdog that is another's", async () => {
 test("a server takes the socket of systemd, which keeps it for the next one", async () => {
   await using site = newServerSite();
   mkdirSync(dirname(site.socket), { mode: 0o700 });
-  using listener = listenForPackets(site.socket);
+  using listener = listenAt(site.socket);
   const activated = { wrapper: WITH_LISTEN_PID, env: { LISTEN_FDS: "1" }, descriptor: listener.fd };
   // It comes before the server does.
   const early = site.callVersion();

@@ -6,7 +6,7 @@ import { until } from "../../testing/netns.ts";
 import { sys } from "./libc.ts";
 import { awaitReadable } from "./poll.ts";
 import { SIGTERM } from "./uapi.ts";
-import { connectForPackets, listenForPackets, receivePacket } from "./unix_socket.ts";
+import { connectTo, listenAt, receivePacket } from "./unix_socket.ts";
 
 const WORKER = `
   import { openConnectionQueue } from "${import.meta.dir}/connection_queue.ts";
@@ -20,7 +20,7 @@ const WORKER = `
 test("a connection that wakes a worker which ends at that moment goes to another one", async () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-queue-"));
   const path = join(directory, "socket");
-  using listener = listenForPackets(path);
+  using listener = listenAt(path);
   const workers: Bun.Subprocess[] = [];
   using _workers = { [Symbol.dispose]: () => workers.forEach((worker) => worker.kill("SIGKILL")) };
   const startWorker = async () => {
@@ -35,7 +35,7 @@ test("a connection that wakes a worker which ends at that moment goes to another
   for (let round = 0; round < 20; round++) {
     const other = await startWorker();
     // The kernel wakes the one that came first.
-    using connection = connectForPackets(path)!;
+    using connection = connectTo(path)!;
     sys.kill(ending.pid, SIGTERM);
     expect(awaitReadable(connection.fd, 5000)).toBe(true);
     expect([...receivePacket(connection.fd, new Uint8Array(1)).bytes]).toEqual([1]);

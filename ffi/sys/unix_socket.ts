@@ -35,8 +35,8 @@ export interface PeerCredentials {
  * A socket at `path`, which root alone may use and which refuses connections until {@linkcode listenOn}. Replaces a
  * file there.
  */
-export function bindForPackets(path: string): Descriptor {
-  const socket = newPacketSocket();
+export function bindSocket(path: string, type = SOCK_SEQPACKET): Descriptor {
+  const socket = newSocket(type);
   // Nobody connects before it has its mode.
   const temporary = `${path}.${process.pid}.tmp`;
   try {
@@ -55,8 +55,8 @@ export function bindForPackets(path: string): Descriptor {
   }
 }
 
-export function listenForPackets(path: string): Descriptor {
-  const socket = bindForPackets(path);
+export function listenAt(path: string, type?: number): Descriptor {
+  const socket = bindSocket(path, type);
   listenOn(socket.fd);
   return socket;
 }
@@ -66,9 +66,9 @@ export function listenOn(fd: number): void {
   sys.listen(fd, BACKLOG);
 }
 
-/** `undefined` if nobody listens at `path`. */
-export function connectForPackets(path: string): Descriptor | undefined {
-  const socket = newPacketSocket();
+/** `undefined` if nobody listens at `path`. @throws {SystemError} `EPROTOTYPE` if its type is another */
+export function connectTo(path: string, type = SOCK_SEQPACKET): Descriptor | undefined {
+  const socket = newSocket(type);
   const address = socketAddress(path);
   const connected = ignoreErrors(
     ["ENOENT", "ECONNREFUSED", "ENOTDIR"],
@@ -79,8 +79,8 @@ export function connectForPackets(path: string): Descriptor | undefined {
   return undefined;
 }
 
-function newPacketSocket(): Descriptor {
-  return descriptor(sys.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+function newSocket(type: number): Descriptor {
+  return descriptor(sys.socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
 }
 
 /** An address that begins with `@` is abstract. @throws {RangeError} if it is too long */

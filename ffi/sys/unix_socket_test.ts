@@ -2,17 +2,17 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { connectForPackets, listenForPackets, receivePacket, refuseConnections, socketAddress } from "./unix_socket.ts";
+import { connectTo, listenAt, receivePacket, refuseConnections, socketAddress } from "./unix_socket.ts";
 
 test("refuseConnections() ends connections that wait, and no other comes", () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-socket-"));
   const path = join(directory, "socket");
-  using listener = listenForPackets(path);
-  using first = connectForPackets(path)!;
-  using second = connectForPackets(path)!;
+  using listener = listenAt(path);
+  using first = connectTo(path)!;
+  using second = connectTo(path)!;
   refuseConnections(listener.fd);
   for (const { fd } of [first, second]) expect(receivePacket(fd, new Uint8Array(1)).bytes).toHaveLength(0);
-  expect(connectForPackets(path)).toBeUndefined();
+  expect(connectTo(path)).toBeUndefined();
   rmSync(directory, { recursive: true });
 });
 

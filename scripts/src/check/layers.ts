@@ -45,6 +45,7 @@ const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
 const TOOLS = [
   ...["runtime/doctor/", "runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
+  "runtime/metrics/",
   ...["runtime/attachment_summary.ts", "runtime/remembered_attachments.ts", "runtime/default_network.ts"],
 ];
 
@@ -89,6 +90,7 @@ export const LAYERS: readonly Layer[] = [
     path: "runtime/networks/",
     imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"],
   },
+  { path: "runtime/metrics/", imports: [...PLUGIN_LIB, "runtime/", "runtime/networks/"] },
   { path: "runtime/doctor/", imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"] },
   {
     path: "runtime/lint/",
@@ -104,7 +106,7 @@ export const LAYERS: readonly Layer[] = [
       ...[...PLUGIN_LIB, "plugins/*", "plugins/lib/docs/", ...REGISTRIES],
       ...[...PUBLIC_RUNTIME, ...TOOLS, "type:runtime/"],
     ],
-    packages: ["bun"],
+    packages: ["bun", "prom-client"],
   },
 ];
 

@@ -1,0 +1,23 @@
+import { UsageError } from "../../options.ts";
+
+/** Where Bun listens. A server that takes over listens on a port while the other one still answers. */
+export type ListenAddress = { readonly unix: string } | {
+  readonly hostname: string;
+  readonly port: number;
+  readonly reusePort: true;
+};
+
+/** @param text `127.0.0.1:9100`, `[::1]:9100`, `:9100` or `unix:/PATH` @throws {UsageError} */
+export function parseMetricsAddress(text: string): ListenAddress {
+  if (text.startsWith("unix:/")) return { unix: text.slice("unix:".length) };
+  const { host = "", bracketed = host, port = "" } =
+    /^(?:\[(?<bracketed>[\da-f:.]+)\]|(?<host>[\d.]*)):(?<port>\d{1,5})$/i
+      .exec(text)?.groups ?? {};
+  if (port !== "" && Number(port) <= 65_535) {
+    return { hostname: bracketed || "::", port: Number(port), reusePort: true };
+  }
+  throw new UsageError(
+    `--metrics must be an address with a port or a socket, such as 127.0.0.1:9100, [::1]:9100, :9100 or ` +
+      `unix:/run/cni/metrics.sock: got ${JSON.stringify(text)}`,
+  );
+}

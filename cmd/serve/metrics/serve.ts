@@ -1,0 +1,78 @@
+import { removeFile } from "../../../ffi/sys/file.ts";
+import { sys } from "../../../ffi/sys/libc.ts";
+import { logMessage } from "../call_log.ts";
+import type { PartDescriptors, PartSettings } from "../part_settings.ts";
+import type { Report } from "../reports.ts";
+import { isServerReady } from "../sockets.ts";
+import { parseMetricsAddress } from "./address.ts";
+import { readMetrics } from "./read.ts";
+import { type MetricsRegistry, newMetricsRegistry } from "./registry.ts";
+
+/** Answers `/metrics`, `/healthz` and `/readyz` until the server ends. */
+export async function serveMetrics(settings: PartSettings, { lifetime, reports }: PartDescriptors): Promise<void> {
+  const registry = newMetricsRegistry();
+  const log = onceEach((message) => logMessage(settings.logFormat, `metrics: ${message}`));
+  const address = parseMetricsAddress(settings.metricsAddress!);
+  // Who may not use the server's socket may not use this one.
+  sys.umask(0o177);
+  if ("unix" in address) removeFile(address.unix);
+  const listener = Bun.serve({
+    ...address,
+    development: false,
+    fetch: (request: Request) => answer(request, registry, settings, log),
+    error: (error: Error) => {
+      log(error.message);
+      return new Response("failed\n", { status: 500 });
+    },
+  });
+  void readReports(reports, registry);
+  await untilClosed(lifetime);
+  await listener.stop(true);
+}
+
+async function answer(
+  request: Request,
+  registry: MetricsRegistry,
+  settings: PartSettings,
+  log: (message: string) => void,
+): Promise<Response> {
+  const { pathname } = new URL(request.url);
+  if (pathname === "/healthz") return new Response("ok\n");
+  if (pathname === "/readyz") {
+    const isReady = isServerReady(settings.socket);
+    return new Response(isReady ? "ok\n" : "not ready\n", { status: isReady ? 200 : 503 });
+  }
+  if (pathname !== "/metrics") return new Response("not found\n", { status: 404 });
+  readMetrics(registry, settings, log);
+  const { contentType, text } = await registry.format(request.headers.get("accept") ?? "");
+  return new Response(text, { headers: { "content-type": contentType } });
+}
+
+async function readReports(pipe: number, registry: MetricsRegistry): Promise<void> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of Bun.file(pipe).stream()) {
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+    rest = lines.pop()!;
+    for (const line of lines) countReport(registry, JSON.parse(line));
+  }
+}
+
+function countReport(registry: MetricsRegistry, report: Report): void {
+  if ("program" in report) registry.countCall(report);
+  else registry.count(report);
+}
+
+async function untilClosed(pipe: number): Promise<void> {
+  for await (const _ of Bun.file(pipe).stream());
+}
+
+/** The same problem is seen at each request. */
+function onceEach(log: (message: string) => void): (message: string) => void {
+  const seen = new Set<string>();
+  return (message) => {
+    if (seen.has(message)) return;
+    seen.add(message);
+    log(message);
+  };
+}

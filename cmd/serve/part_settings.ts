@@ -1,0 +1,24 @@
+/** What the server's command line says about its parts; their processes get it as JSON. */
+export interface PartSettings {
+  /** The names of those that the server has. */
+  readonly parts: readonly string[];
+  /** The server's. */
+  readonly socket: string;
+  /** That of the socket: sockets and state of the parts are in it. */
+  readonly directory: string;
+  readonly logFormat: "text" | "json";
+  readonly confDirectory: string;
+  /** Where to look for attachments. */
+  readonly cacheDirectories: readonly string[];
+  /** `127.0.0.1:9100` or `unix:PATH`. */
+  readonly metricsAddress?: string;
+}
+
+/** Descriptors that the server gives to the process of a part. */
+export interface PartDescriptors {
+  readonly listener: number;
+  /** A pipe that ends with the server. */
+  readonly lifetime: number;
+  /** A pipe: metrics read what the others write. */
+  readonly reports: number;
+}

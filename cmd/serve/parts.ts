@@ -1,0 +1,186 @@
+/** Parts of the server, which do what outlives a call: each is a process, started when something needs it. @module */
+import { listDirectory } from "../../ffi/sys/directory.ts";
+import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
+import { type Descriptor, descriptor, openFile, removeFile } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { type ExitStatus, startWithDescriptors } from "../../ffi/sys/process.ts";
+import { O_CLOEXEC, O_NONBLOCK } from "../../ffi/sys/uapi.ts";
+import { connectTo, listenAt } from "../../ffi/sys/unix_socket.ts";
+import { privateBytes } from "./memory.ts";
+import { type PartDefinition, partPaths, PARTS } from "./part_definitions.ts";
+import type { PartSettings } from "./part_settings.ts";
+
+/** What `cni serve --status --json` says of a part. */
+export interface PartStatus {
+  readonly name: string;
+  /** Of its process; absent while nothing needs it. */
+  readonly pid?: number;
+  /** How often it was started. */
+  readonly starts: number;
+  readonly privateBytes: number;
+}
+
+export interface Parts extends Disposable {
+  /** A pipe to the metrics, see reports.ts. */
+  readonly reports: number;
+  /** What parts that do not run wait for. */
+  listeners(): Descriptor[];
+  /** Starts parts that are needed. @returns after how many milliseconds to look again */
+  start(ready: readonly number[]): number;
+  /** @returns whether it was a part's process */
+  forget(pid: number, exitStatus: ExitStatus): boolean;
+  /** Whether a process runs. */
+  isRunning(): boolean;
+  status(): PartStatus[];
+  /** For the server that takes over: the sockets' names, in the order of their descriptors. */
+  share(): { readonly names: readonly string[]; readonly fds: readonly number[] };
+  /** Asks the processes to end. `isShared`: another server has the sockets. */
+  end(isShared: boolean): void;
+}
+
+interface Part {
+  readonly definition: PartDefinition;
+  readonly listener: Descriptor | undefined;
+  pid: number | undefined;
+  /** By `performance.now()`; `Infinity`: when a client connects. */
+  nextStart: number;
+  starts: number;
+}
+
+export interface PartsOptions {
+  readonly settings: PartSettings;
+  /** Sockets of the server that this one replaces, by name of the part. */
+  readonly inherited: ReadonlyMap<string, Descriptor>;
+  readonly program: string;
+  log(message: string): void;
+}
+
+const RESTART_DELAY_MS = 1000;
+
+export function openParts(options: PartsOptions): Parts {
+  const { settings, log } = options;
+  using resources = new DisposableStack();
+  // Nobody writes: its end tells processes that this one ended, also if it was killed.
+  const lifetime = openPipe(resources);
+  const reports = openPipe(resources, O_NONBLOCK);
+  const parts = PARTS.filter(({ name }) => settings.parts.includes(name)).flatMap((definition) => {
+    const part = openPart(definition, options);
+    if (part?.listener) resources.use(part.listener);
+    return part ? [part] : [];
+  });
+  const owned = resources.move();
+  const waiting = () => parts.filter(({ pid }) => pid === undefined);
+  return {
+    reports: reports.writer.fd,
+    listeners: () =>
+      waiting().flatMap(({ listener, nextStart }) => listener && nextStart === Infinity ? [listener] : []),
+    start(ready) {
+      const now = performance.now();
+      for (const part of waiting()) {
+        const isDue = part.nextStart <= now || (part.listener !== undefined && ready.includes(part.listener.fd));
+        if (isDue) startPart(part, lifetime.reader.fd, reports, options);
+      }
+      return Math.min(...waiting().map(({ nextStart }) => nextStart - now), Infinity);
+    },
+    forget(pid, exitStatus) {
+      const part = parts.find((candidate) => candidate.pid === pid);
+      if (!part) return false;
+      part.pid = undefined;
+      const { name } = part.definition;
+      if ("status" in exitStatus && exitStatus.status === 0) part.nextStart = Infinity;
+      else {
+        part.nextStart = performance.now() + RESTART_DELAY_MS;
+        log(`${name} (process ${pid}) ended with ${formatExit(exitStatus)}: it starts again`);
+      }
+      return true;
+    },
+    isRunning: () => parts.some(({ pid }) => pid !== undefined),
+    status: () =>
+      parts.map(({ definition: { name }, pid, starts }) => ({
+        ...{ name, starts, privateBytes: pid === undefined ? 0 : privateBytes(pid) },
+        ...pid !== undefined && { pid },
+      })),
+    share() {
+      const shared = parts.filter(({ listener }) => listener !== undefined);
+      return {
+        names: shared.map(({ definition }) => definition.name),
+        fds: shared.map(({ listener }) => listener!.fd),
+      };
+    },
+    end(isShared) {
+      for (const { definition, listener } of parts) {
+        if (!listener || isShared) continue;
+        removeFile(partPaths(settings.directory, definition.name).socket);
+      }
+      owned.dispose();
+    },
+    [Symbol.dispose]: () => owned.dispose(),
+  };
+}
+
+export const formatExit = (exitStatus: ExitStatus): string =>
+  "status" in exitStatus ? `status ${exitStatus.status}` : `signal ${exitStatus.signal}`;
+
+interface Pipe {
+  readonly reader: Descriptor;
+  readonly writer: Descriptor;
+}
+
+function openPipe(resources: DisposableStack, flags = 0): Pipe {
+  const ends = new Int32Array(2);
+  sys.pipe2(ends, O_CLOEXEC | flags);
+  return { reader: resources.use(descriptor(ends[0]!)), writer: resources.use(descriptor(ends[1]!)) };
+}
+
+/** `undefined` if another program serves its clients. */
+function openPart(definition: PartDefinition, { settings, inherited, log }: PartsOptions): Part | undefined {
+  const { name, socketType } = definition;
+  if (socketType === undefined) return { definition, listener: undefined, pid: undefined, nextStart: 0, starts: 0 };
+  const { socket, state } = partPaths(settings.directory, name);
+  const given = inherited.get(name);
+  if (!given && hasListener(socket, socketType)) {
+    log(`Another program serves "${socket}": this server does not`);
+    return undefined;
+  }
+  const hasState = (ignoreSystemErrors(() => listDirectory(state)) ?? []).some((entry) => entry.name.endsWith(".json"));
+  return {
+    definition,
+    listener: given ?? listenAt(socket, socketType),
+    pid: undefined,
+    nextStart: hasState ? 0 : Infinity,
+    starts: 0,
+  };
+}
+
+function hasListener(path: string, type: number): boolean {
+  try {
+    const connection = connectTo(path, type);
+    connection?.[Symbol.dispose]();
+    return connection !== undefined;
+  } catch (error) {
+    // A socket of another type: EPROTOTYPE.
+    if (error instanceof SystemError) return true;
+    throw error;
+  }
+}
+
+function startPart(part: Part, lifetime: number, reports: Pipe, { settings, program, log }: PartsOptions): void {
+  const { definition: { name }, listener } = part;
+  try {
+    using nothing = openFile("/dev/null");
+    const fds = [
+      0,
+      1,
+      2,
+      (listener ?? nothing).fd,
+      lifetime,
+      (name === "metrics" ? reports.reader : reports.writer).fd,
+    ];
+    part.pid = startWithDescriptors(program, ["cni-part", "serve-part", name, JSON.stringify(settings)], [], fds);
+    part.starts++;
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    part.nextStart = performance.now() + RESTART_DELAY_MS;
+    log(error.withPurpose(`start ${name}`).message);
+  }
+}

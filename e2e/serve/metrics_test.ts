@@ -1,0 +1,95 @@
+/** What a server tells Prometheus. */
+import { expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ServerStatus } from "../../cmd/serve/status.ts";
+import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
+import { until } from "../../testing/netns.ts";
+import { newServerSite, type ServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
+
+const addressOf = (site: ServerSite): string => join(site.directory, "metrics.sock");
+const startWithMetrics = (site: ServerSite) => site.start({ options: ["--metrics", `unix:${addressOf(site)}`] });
+const metricsOf = ({ parts }: ServerStatus) => parts.find(({ name }) => name === "metrics")!;
+
+async function get(site: ServerSite, path: string, headers: Record<string, string> = {}) {
+  const response = await fetch(`http://localhost${path}`, { unix: addressOf(site), headers });
+  return { status: response.status, type: response.headers.get("content-type")!, text: await response.text() };
+}
+
+/** `promtool check metrics` of Debian's package `prometheus`. */
+function checkWithPromtool(text: string): string {
+  const { stdout, stderr } = Bun.spawnSync(["promtool", "check", "metrics"], { stdin: Buffer.from(text) });
+  return `${stdout}${stderr}`;
+}
+
+test("calls, their codes and durations are counted, and promtool accepts the page", async () => {
+  await using site = newServerSite();
+  const server = startWithMetrics(site);
+  await server.untilReady();
+  await site.callVersion();
+  await site.callVersion();
+  await site.startWaitingCall().finish();
+  await until(() => existsSync(addressOf(site)));
+  let page = await get(site, "/metrics");
+  await until(async () => (page = await get(site, "/metrics")).text.includes(`code="${WAITING_CALL_CODE}"`));
+  expect(page.status).toBe(200);
+  expect(page.type).toBe("text/plain; version=0.0.4; charset=utf-8");
+  expect(page.text).toContain('\ncni_calls_total{program="bridge",command="VERSION",code="0"} 2\n');
+  expect(page.text).toContain(`\ncni_calls_total{program="bridge",command="ADD",code="${WAITING_CALL_CODE}"} 1\n`);
+  expect(page.text).toContain('\ncni_call_duration_seconds_count{program="bridge",command="VERSION"} 2\n');
+  expect(page.text).toContain('\ncni_fallbacks_total{reason="not_allowed"} 0\n');
+  expect(page.text).toMatch(/\ncni_private_memory_bytes\{process="metrics"\} \d+\n/);
+  expect(checkWithPromtool(page.text)).toBe("");
+  const openMetrics = await get(site, "/metrics", { accept: "application/openmetrics-text; version=1.0.0" });
+  expect(openMetrics.type).toBe("application/openmetrics-text; version=1.0.0; charset=utf-8");
+  expect(openMetrics.text).toEndWith("# EOF\n");
+  expect([(await get(site, "/healthz")).status, (await get(site, "/readyz")).status]).toEqual([200, 200]);
+  expect((await get(site, "/nothing")).status).toBe(404);
+});
+
+test("the process starts again after its end, and ends with a server that is killed", async () => {
+  await using site = newServerSite();
+  const server = startWithMetrics(site);
+  await server.untilReady();
+  await until(() => metricsOf(site.status()).pid !== undefined);
+  const first = metricsOf(site.status()).pid!;
+  process.kill(first, "SIGKILL");
+  await until(() => ![first, undefined].includes(metricsOf(site.status()).pid));
+  expect(server.log()).toContain(`metrics (process ${first}) ended with signal 9: it starts again\n`);
+  const { pid, starts } = metricsOf(site.status());
+  expect(starts).toBe(2);
+  await until(async () => (await get(site, "/healthz").catch(() => undefined))?.status === 200);
+  server.process.kill("SIGKILL");
+  await until(() => !existsSync(`/proc/${pid}`));
+});
+
+test("a server that is replaced hands the address over", async () => {
+  await using site = newServerSite();
+  const first = startWithMetrics(site);
+  await first.untilReady();
+  await until(() => existsSync(addressOf(site)));
+  const second = site.start({ options: ["--metrics", `unix:${addressOf(site)}`, "--replace"] });
+  expect(await first.process.exited).toBe(0);
+  await second.untilReady();
+  const version = async () => (await get(site, "/metrics")).text;
+  await until(async () => (await version().catch(() => "")).includes('cni_workers{state="idle"} 2'));
+});
+
+test.each(["9100", "localhost:9100", "unix:metrics", "127.0.0.1:99999"])("--metrics %s is refused", async (address) => {
+  await using site = newServerSite();
+  const server = site.start({ options: ["--metrics", address] });
+  expect(await server.process.exited).toBe(2);
+  expect(server.log()).toContain(`got "${address}"`);
+});
+
+test("the page of the docs and the dashboard name the metrics that there are", async () => {
+  await using site = newServerSite();
+  await startWithMetrics(site).untilReady();
+  await until(() => existsSync(addressOf(site)));
+  const names = [...(await get(site, "/metrics")).text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name!);
+  const read = (path: string) => readFileSync(join(REPOSITORY_ROOT, path), "utf8");
+  const documented = [...read("docs/metrics.md").matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name!);
+  expect(documented.sort()).toEqual(names.sort());
+  const shown = new Set(read("docs/dashboard.json").match(/cni_\w+/g)!.map((name) => name.replace(/_bucket$/, "")));
+  expect([...shown].filter((name) => !names.includes(name))).toEqual([]);
+});
