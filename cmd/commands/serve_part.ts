@@ -1,12 +1,26 @@
+import { limitSystemCalls } from "../../ffi/sys/confinement.ts";
 import type { Command } from "../command.ts";
+import { becomeConfined, CONFINED } from "../serve/confine.ts";
+import { findPart } from "../serve/part_definitions.ts";
 import { PART_PROGRAMS } from "../serve/part_programs.ts";
+import type { PartSettings } from "../serve/part_settings.ts";
 
 const servePart: Command = {
   name: "serve-part",
   summary: "do what outlives calls, for the server that started this process",
-  arguments: [{ name: "NAME", help: "of the part" }, { name: "JSON", help: "its settings" }],
+  arguments: [
+    { name: "NAME", help: "of the part" },
+    { name: "JSON", help: "its settings" },
+    { name: "WORD", help: CONFINED, optional: true },
+  ],
   options: [],
   hidden: true,
-  run: ({ words: [name = "", settings = ""] }) => PART_PROGRAMS[name]!(JSON.parse(settings)),
+  run({ words: [name = "", json = "", stage] }) {
+    const settings: PartSettings = JSON.parse(json);
+    const { rights } = findPart(name);
+    if (rights && stage !== CONFINED) becomeConfined(rights, settings, ["serve-part", name, json]);
+    if (rights) limitSystemCalls();
+    return PART_PROGRAMS[name]!(settings);
+  },
 };
 export default servePart;

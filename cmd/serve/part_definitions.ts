@@ -1,15 +1,45 @@
+import type { PartSettings } from "./part_settings.ts";
+
+// linux/capability.h
+const CAP_NET_BIND_SERVICE = 10;
+const CAP_NET_ADMIN = 12;
+
+/** What the process of a part may do. */
+export interface PartRights {
+  /** Of linux/capability.h. */
+  readonly capabilities: readonly number[];
+  /** Directories whose files it reads, besides those of its program. */
+  readonly readable: readonly string[];
+  writable(settings: PartSettings): readonly string[];
+}
+
 export interface PartDefinition {
   readonly name: string;
+  /** Absent for one that needs all that a plugin needs. */
+  readonly rights?: PartRights;
   /** SOCK_STREAM or SOCK_SEQPACKET: its clients connect to a socket. Without one, the part starts with the server. */
   readonly socketType?: number;
 }
 
 /** Each runs what `part_programs.ts` has under its name. */
 export const PARTS: readonly PartDefinition[] = [
-  { name: "metrics" },
+  {
+    name: "metrics",
+    rights: {
+      // To read the ruleset, and to listen on any port.
+      capabilities: [CAP_NET_ADMIN, CAP_NET_BIND_SERVICE],
+      readable: ["/"],
+      writable: ({ metricsAddress = "" }) =>
+        metricsAddress.startsWith("unix:") ? [directoryOf(metricsAddress.slice("unix:".length))] : [],
+    },
+  },
 ];
+
+export const findPart = (name: string): PartDefinition => PARTS.find((part) => part.name === name)!;
 
 /** `directory`: that of the server's socket. */
 export function partPaths(directory: string, name: string): { readonly socket: string; readonly state: string } {
   return { socket: `${directory}/${name}.sock`, state: `${directory}/${name}` };
 }
+
+export const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/")) || "/";

@@ -22,3 +22,6 @@ export interface PartDescriptors {
   /** A pipe: metrics read what the others write. */
   readonly reports: number;
 }
+
+/** Their numbers in that process. */
+export const PART_DESCRIPTORS: PartDescriptors = { listener: 3, lifetime: 4, reports: 5 };

@@ -1,6 +1,6 @@
 /** What a server tells Prometheus. */
 import { expect, test } from "bun:test";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerStatus } from "../../cmd/serve/status.ts";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
@@ -45,6 +45,24 @@ test("calls, their codes and durations are counted, and promtool accepts the pag
   expect(openMetrics.text).toEndWith("# EOF\n");
   expect([(await get(site, "/healthz")).status, (await get(site, "/readyz")).status]).toEqual([200, 200]);
   expect((await get(site, "/nothing")).status).toBe(404);
+});
+
+test("the process has few rights, in each of its threads", async () => {
+  await using site = newServerSite();
+  await startWithMetrics(site).untilReady();
+  await until(() => existsSync(addressOf(site)));
+  const { pid } = metricsOf(site.status());
+  const tasks = readdirSync(`/proc/${pid}/task`).map((task) =>
+    readFileSync(`/proc/${pid}/task/${task}/status`, "utf8")
+  );
+  const limits = tasks.map((status) => [...status.match(/^(CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):.*$/gm) ?? []]);
+  // Capabilities 10 and 12.
+  const [capabilities, filter] = ["0000000000001400", 2];
+  const expected = [
+    ...["CapPrm", "CapEff", "CapBnd"].map((set) => `${set}:\t${capabilities}`),
+    ...["NoNewPrivs:\t1", `Seccomp:\t${filter}`],
+  ];
+  expect(limits).toEqual(limits.map(() => expected));
 });
 
 test("the process starts again after its end, and ends with a server that is killed", async () => {

@@ -12,11 +12,11 @@ import { newSockFprog, sys } from "./libc.ts";
 
 const arm = process.arch === "arm64";
 const SYS_prctl = arm ? 167 : 157;
-const SYS_seccomp = arm ? 277 : 317;
+export const SYS_seccomp = arm ? 277 : 317;
 const SYS_clone3 = 435;
 const PR_GET_SECCOMP = 21;
 const SECCOMP_MODE_FILTER = 2;
-const SECCOMP_SET_MODE_FILTER = 1;
+export const SECCOMP_SET_MODE_FILTER = 1;
 
 /** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; } */
 const SECCOMP_PROGRAM = [

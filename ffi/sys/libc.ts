@@ -72,7 +72,7 @@ const SIGNATURES = {
   socketpair: ["i32", "i32", "i32", "i32", "ptr"],
   statfs: ["i32", "cstring", "ptr"],
   symlink: ["i32", "cstring", "cstring"],
-  syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "pointer", "i64_fast"],
+  syscall: ["i64_fast", "i64_fast", "i64_fast", "pointer", "pointer", "i64_fast"],
   umask: ["i32", "i32"],
   umount2: ["i32", "cstring", "i32"],
   unlink: ["i32", "cstring"],

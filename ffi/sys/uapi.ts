@@ -14,6 +14,7 @@ export const O_DIRECTORY = arm ? 0o40000 : 0o200000;
 export const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 export const O_CLOEXEC = 0o2000000;
 export const O_TMPFILE = arm ? 0o20040000 : 0o20200000;
+export const F_SETFD = 2;
 export const F_SETFL = 4;
 export const AT_FDCWD = -100;
 export const AT_SYMLINK_FOLLOW = 0x400;

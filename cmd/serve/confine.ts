@@ -1,0 +1,29 @@
+import { limitCapabilities, limitFiles } from "../../ffi/sys/confinement.ts";
+import { execProgram, sys } from "../../ffi/sys/libc.ts";
+import { F_SETFD } from "../../ffi/sys/uapi.ts";
+import { canonicalPath } from "../installed_file.ts";
+import { directoryOf, type PartRights } from "./part_definitions.ts";
+import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
+
+/** The last argument of a process that has given up its rights. */
+export const CONFINED = "confined";
+
+const PROGRAM = "/proc/self/exe";
+/** Of the program, of the C library, and what that reads. */
+const PROGRAM_DIRECTORIES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev"];
+
+/**
+ * Executes this program again, without the rights that the part does not need: only so do all its threads lose them.
+ *
+ * @param argv the arguments of this process
+ */
+export function becomeConfined(rights: PartRights, settings: PartSettings, argv: readonly string[]): never {
+  limitCapabilities(rights.capabilities);
+  limitFiles(
+    [...PROGRAM_DIRECTORIES, directoryOf(canonicalPath(PROGRAM)), ...rights.readable],
+    rights.writable(settings),
+  );
+  // The JavaScript runtime closes them on exec.
+  for (const fd of Object.values(PART_DESCRIPTORS)) sys.fcntl(fd, F_SETFD, 0);
+  return execProgram([PROGRAM, ...argv, CONFINED]);
+}
