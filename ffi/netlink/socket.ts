@@ -90,7 +90,7 @@ const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
 
 /** In the thread's network namespace. @param netns its path, for traces */
 export function openNetlink(family: number, netns = ""): NetlinkSocket {
-  const fd = newSocket(family);
+  const fd = newNetlinkFd(family);
   const enabled = new Uint32Array([1]);
   for (const option of SOCKET_OPTIONS[family]!) {
     ignoreErrors(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, enabled, 4));
@@ -100,13 +100,19 @@ export function openNetlink(family: number, netns = ""): NetlinkSocket {
 
 /** In the thread's network namespace. `group` is 1 to 32. */
 export function openEvents(family: number, group: number): NetlinkSocket {
-  const fd = newSocket(family);
-  // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
-  sys.bind(fd, new Uint32Array([AF_NETLINK, 0, 1 << group - 1]), 12);
+  const fd = newNetlinkFd(family);
+  joinGroups(fd, [group]);
   return newNetlinkSocket(fd);
 }
 
-function newSocket(family: number): number {
+/** Groups are 1 to 32. */
+export function joinGroups(fd: number, groups: readonly number[]): void {
+  const mask = groups.reduce((joined, group) => joined | 1 << group - 1, 0);
+  // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
+  sys.bind(fd, new Uint32Array([AF_NETLINK, 0, mask]), 12);
+}
+
+export function newNetlinkFd(family: number): number {
   return withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
 }
 
@@ -389,14 +395,14 @@ function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefi
 /** NLM_F_DUMP's bits are NLM_F_REPLACE and NLM_F_EXCL in NEW requests. */
 export const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
 
-interface ReceivedMessage {
+export interface KernelMessage {
   readonly type: number;
   readonly flags: number;
   readonly sequence: number;
   readonly payload: Reader;
 }
 
-function forEachMessage(datagram: Uint8Array, onMessage: (message: ReceivedMessage) => void): void {
+export function forEachMessage(datagram: Uint8Array, onMessage: (message: KernelMessage) => void): void {
   const reader = new Reader(datagram);
   while (reader.end - reader.offset >= NLMSG_HDRLEN) {
     const start = reader.offset;
@@ -414,7 +420,7 @@ function forEachMessage(datagram: Uint8Array, onMessage: (message: ReceivedMessa
 
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
-function readReply(state: ExchangeState, index: number, received: ReceivedMessage, onMessage: MessageHandler): void {
+function readReply(state: ExchangeState, index: number, received: KernelMessage, onMessage: MessageHandler): void {
   const { type, flags, payload } = received;
   if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
   if (type !== NLMSG_ERROR && type !== NLMSG_DONE) {
@@ -434,7 +440,7 @@ function netlinkErrorOf(
   state: ExchangeState,
   index: number,
   errno: number,
-  { type, flags, payload }: ReceivedMessage,
+  { type, flags, payload }: KernelMessage,
 ): NetlinkError {
   const { op, value } = state.requests[index]!;
   if (!(flags & NLM_F_ACK_TLVS)) return new NetlinkError({ request: op.name, errno, index });

@@ -1,0 +1,128 @@
+/**
+ * Commits to the ruleset, as the kernel tells them: first the changed objects, then the generation.
+ *
+ * @see net/netfilter/nf_tables_api.c nf_tables_commit()
+ */
+import { attrList, attrs } from "../netlink/attrs.ts";
+import { be32, cstr, type Reader } from "../netlink/codec.ts";
+import { type AnyMessageSpec, message, readMessage } from "../netlink/message.ts";
+import { openMonitor } from "../netlink/monitor.ts";
+import { NETLINK_NETFILTER } from "../netlink/socket.ts";
+import { data } from "./expressions.ts";
+import { nfgenmsg } from "./objects.ts";
+import * as uapi from "./uapi.ts";
+
+// linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h
+const NFNLGRP_NFTABLES = 7;
+const NFT_MSG_NEWGEN = 15;
+const NFTA_GEN_PROC_PID = 2;
+const NFTA_GEN_PROC_NAME = 3;
+export const NFT_MSG_DELSET = 11;
+
+/** A process that committed. */
+export interface Committer {
+  /** As the initial process namespace numbers it. */
+  readonly pid: number;
+  /** At most 15 bytes of its name. */
+  readonly program: string;
+}
+
+export interface RulesetCommit {
+  readonly committer: Committer;
+  readonly changes: readonly RulesetChange[];
+}
+
+export interface RulesetChange {
+  /** NFT_MSG_…, of those that were asked for. */
+  readonly operation: number;
+  readonly family: number;
+  readonly table: string;
+  /** The chain, of chains and rules; the set, of sets and elements. */
+  readonly name: string;
+  /** Of a base chain: NF_INET_…. */
+  readonly hook: number | undefined;
+  /** Of elements. */
+  keys(): readonly Uint8Array[];
+  /** Whether a rule contains the text, such as a chain's name. */
+  mentions(text: string): boolean;
+}
+
+export interface RulesetMonitor extends Disposable {
+  readonly fd: number;
+  /** Without waiting. Calls `onCommit` for each; false if the kernel dropped some. */
+  read(onCommit: (commit: RulesetCommit) => void): boolean;
+}
+
+const generationEvent = message("generation", nfgenmsg, () => ({
+  pid: [NFTA_GEN_PROC_PID, be32],
+  program: [NFTA_GEN_PROC_NAME, cstr],
+}));
+
+const tableEvent = message("table", nfgenmsg, () => ({ table: [uapi.NFTA_TABLE_NAME, cstr] }));
+const chainEvent = message("chain", nfgenmsg, () => ({
+  table: [uapi.NFTA_CHAIN_TABLE, cstr],
+  name: [uapi.NFTA_CHAIN_NAME, cstr],
+  hook: [uapi.NFTA_CHAIN_HOOK, attrs(() => ({ number: [uapi.NFTA_HOOK_HOOKNUM, be32] }))],
+}));
+const ruleEvent = message("rule", nfgenmsg, () => ({
+  table: [uapi.NFTA_RULE_TABLE, cstr],
+  name: [uapi.NFTA_RULE_CHAIN, cstr],
+}));
+const setEvent = message("set", nfgenmsg, () => ({
+  table: [uapi.NFTA_SET_TABLE, cstr],
+  name: [uapi.NFTA_SET_NAME, cstr],
+}));
+const elementsEvent = message("elements", nfgenmsg, () => ({
+  table: [uapi.NFTA_SET_ELEM_LIST_TABLE, cstr],
+  name: [uapi.NFTA_SET_ELEM_LIST_SET, cstr],
+}));
+const elementKeys = message("elements", nfgenmsg, () => ({
+  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(attrs(() => ({ key: [uapi.NFTA_SET_ELEM_KEY, data] })))],
+}));
+
+const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
+  [uapi.NFT_MSG_NEWCHAIN]: chainEvent,
+  [uapi.NFT_MSG_NEWSETELEM]: elementsEvent,
+  [uapi.NFT_MSG_DELTABLE]: tableEvent,
+  [uapi.NFT_MSG_DELCHAIN]: chainEvent,
+  [uapi.NFT_MSG_DELRULE]: ruleEvent,
+  [NFT_MSG_DELSET]: setEvent,
+  [uapi.NFT_MSG_DELSETELEM]: elementsEvent,
+};
+
+/** In the thread's network namespace. @param bufferBytes as of {@linkcode openMonitor} */
+export function openRulesetMonitor(bufferBytes: number): RulesetMonitor {
+  const monitor = openMonitor(NETLINK_NETFILTER, [NFNLGRP_NFTABLES], bufferBytes);
+  let changes: RulesetChange[] = [];
+  return {
+    ...monitor,
+    read: (onCommit) =>
+      monitor.read(({ type, payload }) => {
+        if (type >> 8 !== uapi.NFNL_SUBSYS_NFTABLES) return;
+        const operation = type & 0xff;
+        if (operation === NFT_MSG_NEWGEN) {
+          const { pid = 0, program = "" } = readMessage(generationEvent, payload);
+          onCommit({ committer: { pid, program }, changes });
+          changes = [];
+        } else if (operation in EVENTS) changes.push(readChange(operation, payload));
+      }),
+  };
+}
+
+function readChange(operation: number, payload: Reader): RulesetChange {
+  const { offset: start, end } = payload;
+  const copy = () => payload.slice(start, end);
+  const { family, table = "", name = "", hook } = readMessage(EVENTS[operation]!, copy()) as unknown as ChangeFields;
+  return {
+    ...{ operation, family, table, name, hook: hook?.number },
+    keys: () => readMessage(elementKeys, copy()).elements?.flatMap(({ key }) => key?.value ?? []) ?? [],
+    mentions: (text) => Buffer.from(copy().rest()).includes(text),
+  };
+}
+
+interface ChangeFields {
+  readonly family: number;
+  readonly table?: string;
+  readonly name?: string;
+  readonly hook?: { readonly number?: number };
+}
