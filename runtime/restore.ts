@@ -49,11 +49,20 @@ export interface RestoredPlugin {
   readonly failed?: string;
 }
 
+/** How a caller that nobody waits for restores. */
+export interface RestoreOptions {
+  readonly progress?: Progress | undefined;
+  /** In milliseconds: how long to wait for another command for the same container. */
+  readonly maxWaitMs?: number;
+  /** Asked under the container's lock. @returns why the attachment must stay as it is, if it must */
+  findSkipReason?(entry: cache.CacheEntry): string | undefined;
+}
+
 /** See {@linkcode Runtime.restore}. Links, addresses and kernel parameters are only compared. */
 export function restoreAttachments(
   runtime: RuntimeContext,
   network?: NetworkConfigList | string,
-  progress: Progress = () => {},
+  options: RestoreOptions = {},
 ): RestoreReport {
   const problems: string[] = [];
   const name = typeof network === "object" ? network.name : network;
@@ -75,9 +84,13 @@ export function restoreAttachments(
   using sharedReads = shareReads(host.nft, getGenerationId);
   const isOnHost = linkFinder(host, () => listHostLinks(host));
   const context = { ...runtime, hostContext: locateOnce(runtime.hostContext) };
-  const reportAttachment = countSteps(entries.length, progress);
+  const reportAttachment = countSteps(entries.length, options.progress ?? (() => {}));
   const attachments = entries.flatMap((listed) => {
-    const restored = restoreAttachment(context, network ?? listed.network, listed, isOnHost, sharedReads);
+    const restored = restoreAttachment(context, network ?? listed.network, listed, {
+      ...options,
+      isOnHost,
+      sharedReads,
+    });
     if (restored) logRestored(runtime, restored, loggedPlugins);
     reportAttachment();
     return restored ?? [];
@@ -104,23 +117,28 @@ function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: c
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
 
+interface AttachmentOptions extends RestoreOptions {
+  /** See {@linkcode linkFinder}. */
+  isOnHost(iface: Interface): boolean;
+  readonly sharedReads: SharedReads;
+}
+
 /** `undefined` if detached meanwhile. */
 function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
   listed: cache.CacheEntry,
-  isOnHost: (iface: Interface) => boolean,
-  sharedReads: SharedReads,
+  { isOnHost, sharedReads, findSkipReason, ...lockOptions }: AttachmentOptions,
 ): RestoredAttachment | undefined {
   const { network: name, containerId, ifname } = listed;
   const key = { network: name, containerId, ifname };
   try {
-    using _ = lockContainer(runtime.cacheDirectory, containerId);
+    using _ = lockContainer(runtime.cacheDirectory, containerId, lockOptions);
     using hostContext = holdNetns(runtime.hostContext);
     const entry = cache.findEntryAgain(runtime.cacheDirectory, listed);
     if (!entry) return undefined;
     sharedReads.refresh();
-    const reason = skipReason(entry, hostContext);
+    const reason = skipReason(entry, hostContext) ?? findSkipReason?.(entry);
     if (reason !== undefined) return { ...key, state: "skipped", reason, plugins: [] };
     const resolved = resolveAttachment(runtime, network, key, "restore", entry);
     const prevResult = parseResult(resolved.entry.result, resolved.list.cniVersion, "result");

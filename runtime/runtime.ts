@@ -209,7 +209,7 @@ export class Runtime {
    * @throws {SystemError} if the cache cannot be read
    */
   restore(network?: NetworkConfigList | string, progress?: (done: number, total: number) => void): RestoreReport {
-    return this.#withContext((runtime) => restoreAttachments(runtime, network, progress));
+    return this.#withContext((runtime) => restoreAttachments(runtime, network, { progress }));
   }
 
   /** Attachments to a network, or all; damaged files are logged and left out. @throws {SystemError} */
