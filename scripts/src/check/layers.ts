@@ -44,7 +44,7 @@ const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
 const TOOLS = [
-  ...["runtime/doctor/", "runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
+  ...["runtime/doctor/", "runtime/heal/", "runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
   "runtime/metrics/",
   ...["runtime/attachment_summary.ts", "runtime/remembered_attachments.ts", "runtime/default_network.ts"],
 ];
@@ -92,6 +92,10 @@ export const LAYERS: readonly Layer[] = [
   },
   { path: "runtime/metrics/", imports: [...PLUGIN_LIB, "runtime/", "runtime/networks/"] },
   { path: "runtime/doctor/", imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"] },
+  {
+    path: "runtime/heal/",
+    imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/", "runtime/doctor/"],
+  },
   {
     path: "runtime/lint/",
     imports: [...PLUGIN_LIB, "plugins/*", ...REGISTRIES, "plugins/lib/docs/", "runtime/"],

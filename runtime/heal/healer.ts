@@ -1,0 +1,173 @@
+import { describeFailure } from "../call_plugin.ts";
+import type { CacheEntry } from "../cache.ts";
+import { describeAttachment } from "../resolve_attachment.ts";
+import { restoreAttachments, type RestoreReport } from "../restore.ts";
+import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
+import { type Committer, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
+import { describeCommitters, describeRestore } from "./describe_restore.ts";
+import { Fight } from "./fight.ts";
+import { HEALING_LIMITS, type HealingLimits } from "./limits.ts";
+import { isOwnProgram } from "./own_program.ts";
+import { ReleasedAttachments } from "./released_attachments.ts";
+import { mayBeLoss } from "./ruleset_losses.ts";
+
+/** What is counted: rules put back, pauses in a fight. */
+export type HealingCounter = "restores" | "backoffs";
+
+export interface HealerOptions extends Pick<RuntimeOptions, "env" | "pluginDirectories"> {
+  /** Each with the attachments of one runtime or engine. */
+  readonly cacheDirectories: readonly string[];
+  readonly limits?: HealingLimits;
+  log(message: string): void;
+  count(counter: HealingCounter): void;
+}
+
+const UNWATCHED = "a time without this server";
+const MAX_CAUSES = 100;
+const LOST = "more changes than the kernel could report";
+
+/**
+ * Puts back what attachments lose, in the thread's network namespace. It waits for nothing: the caller polls.
+ *
+ * Changes by this program never lead to a look. Others do if they remove something that may be an attachment's. The
+ * look itself compares with the kernel's state.
+ */
+export class Healer implements Disposable {
+  readonly #options: HealerOptions;
+  readonly #limits: HealingLimits;
+  readonly #ruleset;
+  readonly #released = new ReleasedAttachments();
+  readonly #fight: Fight;
+  /** Causes of the next look. Times are those of `performance.now()`. */
+  #causes: (string | Committer)[] = [UNWATCHED];
+  #stormSince: number | undefined;
+  #nextLook = -Infinity;
+  #pausedUntil = -Infinity;
+  #laterLooks: number[] = [];
+  /** Failures that were logged, and that still last. */
+  #knownFailures = new Set<string>();
+
+  constructor(options: HealerOptions) {
+    this.#options = options;
+    this.#limits = options.limits ?? HEALING_LIMITS;
+    this.#fight = new Fight(this.#limits);
+    this.#ruleset = openRulesetMonitor(this.#limits.bufferBytes);
+  }
+
+  get fds(): readonly number[] {
+    return [this.#ruleset.fd];
+  }
+
+  /** After how many milliseconds to call {@linkcode round} although nothing can be read. */
+  timeoutMs(): number {
+    const next = Math.min(this.#nextLook, ...this.#laterLooks);
+    return Math.max(0, Math.ceil(next - performance.now()));
+  }
+
+  /** Reads what the kernel tells, and puts back what is due. */
+  round(): void {
+    this.#read();
+    if (this.timeoutMs() === 0) this.#look();
+  }
+
+  [Symbol.dispose](): void {
+    this.#ruleset[Symbol.dispose]();
+  }
+
+  #read(): void {
+    const isComplete = this.#ruleset.read((commit) => this.#noteCommit(commit));
+    if (!isComplete) this.#noteLoss(LOST);
+  }
+
+  #noteCommit({ committer, changes }: RulesetCommit): void {
+    if (changes.length === 0) return;
+    if (isOwnProgram(committer)) changes.forEach((change) => this.#released.note(change));
+    else if (changes.some(mayBeLoss)) this.#noteLoss(committer);
+  }
+
+  #noteLoss(cause: string | Committer): void {
+    const { quietMs, longestStormMs } = this.#limits;
+    const now = performance.now();
+    if (this.#causes.length < MAX_CAUSES) this.#causes.push(cause);
+    this.#stormSince ??= now;
+    this.#nextLook = Math.max(this.#pausedUntil, Math.min(now + quietMs, this.#stormSince + longestStormMs));
+  }
+
+  #look(): void {
+    const causes = describeCauses(this.#causes);
+    const isLater = causes.length === 0;
+    const now = performance.now();
+    this.#causes = [];
+    this.#stormSince = undefined;
+    this.#nextLook = Infinity;
+    this.#laterLooks = this.#laterLooks.filter((time) => time > now);
+    const reports = this.#restore();
+    const line = describeRestore(reports, isLater ? ["an ADD that ran meanwhile"] : causes);
+    if (line !== undefined) this.#noteRestored(line, causes);
+    const failures = reports.flatMap(failuresOf);
+    if (!isLater && (line !== undefined || failures.length > 0)) {
+      const isPaused = this.#pausedUntil > performance.now();
+      this.#laterLooks = isPaused ? [] : this.#limits.laterLooksMs.map((ms) => performance.now() + ms);
+    }
+    if (this.#laterLooks.length === 0) this.#reportFailures(failures);
+  }
+
+  #restore(): RestoreReport[] {
+    const { env, cacheDirectories, pluginDirectories, log } = this.#options;
+    return cacheDirectories.flatMap((cacheDirectory) => {
+      const options = { env, cacheDirectory, ...pluginDirectories && { pluginDirectories }, log: () => {} };
+      try {
+        return withRuntimeContext(options, (runtime) =>
+          restoreAttachments(runtime, undefined, {
+            maxWaitMs: this.#limits.lockWaitMs,
+            findSkipReason: (entry) => this.#findSkipReason(entry),
+          }));
+      } catch (error) {
+        log(`Cannot look after attachments in "${cacheDirectory}": ${describeFailure(error)}`);
+        return [];
+      }
+    });
+  }
+
+  #findSkipReason(entry: CacheEntry): string | undefined {
+    this.#read();
+    return this.#released.has(entry) ? "its DEL has begun" : undefined;
+  }
+
+  #noteRestored(line: string, causes: readonly string[]): void {
+    const { log, count } = this.#options;
+    count("restores");
+    log(line);
+    if (causes.length === 0) return;
+    const now = performance.now();
+    const pauseMs = this.#fight.pauseAfterRestore(now);
+    this.#pausedUntil = now + pauseMs;
+    if (pauseMs === 0) return;
+    count("backoffs");
+    log(
+      `Rules were removed ${this.#fight.rounds} times in a row, the last time after ${causes.join(" and ")}: ` +
+        `the next time they come back after ${pauseMs / 1000} s`,
+    );
+  }
+
+  #reportFailures(failures: readonly string[]): void {
+    for (const failure of failures) if (!this.#knownFailures.has(failure)) this.#options.log(failure);
+    this.#knownFailures = new Set(failures);
+  }
+}
+
+function describeCauses(causes: readonly (string | Committer)[]): string[] {
+  const committers = causes.filter((cause) => typeof cause !== "string");
+  const others = new Set(causes.filter((cause) => typeof cause === "string"));
+  return [...others, ...describeCommitters(committers)];
+}
+
+function failuresOf({ attachments, problems }: RestoreReport): string[] {
+  const failed = attachments.flatMap((attachment) => {
+    const { state, reason, plugins } = attachment;
+    if (state !== "failed") return [];
+    const reasons = [reason, ...plugins.map((plugin) => plugin.failed)].filter((text) => text !== undefined);
+    return reasons.map((text) => `Cannot restore ${describeAttachment(attachment)}: ${text}`);
+  });
+  return [...problems, ...failed];
+}

@@ -1,0 +1,32 @@
+/** Times in milliseconds. */
+export interface HealingLimits {
+  /** A storm is over after a time without a change that matters. */
+  readonly quietMs: number;
+  /** A storm is not waited for longer. */
+  readonly longestStormMs: number;
+  /** How long to wait for another command for the same container. */
+  readonly lockWaitMs: number;
+  /** After something was put back, and after a failure: when to look again. ADDs that ran meanwhile have ended. */
+  readonly laterLooksMs: readonly number[];
+  /** Something that is lost again within this time counts as a fight. */
+  readonly fightWindowMs: number;
+  /** So often in a row, it is put back at once. */
+  readonly freeRounds: number;
+  /** The first pause of a fight; each further one is twice as long. */
+  readonly firstPauseMs: number;
+  readonly longestPauseMs: number;
+  /** Of notifications that wait. */
+  readonly bufferBytes: number;
+}
+
+export const HEALING_LIMITS: HealingLimits = {
+  quietMs: 50,
+  longestStormMs: 300,
+  lockWaitMs: 10,
+  laterLooksMs: [500, 3000, 15_000],
+  fightWindowMs: 10_000,
+  freeRounds: 3,
+  firstPauseMs: 2000,
+  longestPauseMs: 3_600_000,
+  bufferBytes: 16 * 1024 * 1024,
+};

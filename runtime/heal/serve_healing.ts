@@ -1,0 +1,21 @@
+import { pollAny } from "../../ffi/sys/poll.ts";
+import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
+import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
+import { Healer, type HealerOptions } from "./healer.ts";
+
+export interface HealingOptions extends HealerOptions {
+  /** Ends the process when it can be read: a pipe whose other end the server has. */
+  readonly lifetime: number;
+}
+
+/** Watches rules until SIGTERM, SIGINT or the end of `lifetime`. Call it with all plugins loaded. */
+export function serveHealing({ lifetime, ...options }: HealingOptions): void {
+  using signals = openSignals([SIGINT, SIGTERM]);
+  using healer = new Healer(options);
+  for (;;) {
+    healer.round();
+    const timeoutMs = healer.timeoutMs();
+    const ready = pollAny([lifetime, signals.fd, ...healer.fds], timeoutMs === Infinity ? -1 : timeoutMs);
+    if (ready.includes(lifetime) || ready.includes(signals.fd)) return;
+  }
+}
