@@ -16,8 +16,11 @@ const REPLY_TIMEOUT_MS = 20_000;
 const MAX_MESSAGE_BYTES = 1 << 20;
 
 export interface DbusConnection extends Disposable {
+  readonly fd: number;
   /** Returns the answer's text or boolean, if any. @throws {DbusError} */
   call(call: MethodCall): string | boolean | undefined;
+  /** Messages that wait, without waiting for more. @throws {SystemError} `ECONNRESET` if the bus is gone */
+  takeWaiting(): Uint8Array[];
 }
 
 export class DbusError extends Error {
@@ -86,6 +89,8 @@ function authenticate(fd: number, timeoutMs: number): DbusConnection {
   stream.send(new TextEncoder().encode("BEGIN\r\n"));
   let serial = 0;
   const bus: DbusConnection = {
+    fd,
+    takeWaiting: () => stream.takeWaiting(),
     call(call) {
       const run = () => {
         stream.send(encodeMethodCall(call, ++serial));
@@ -124,23 +129,28 @@ interface ByteStream {
   /** Leaves the bytes in place. */
   peek(length: number): Uint8Array;
   take(length: number): Uint8Array;
+  /** Whole messages, without waiting. */
+  takeWaiting(): Uint8Array[];
 }
 
 function newByteStream(fd: number, timeoutMs: number): ByteStream {
   let received: Uint8Array<ArrayBufferLike> = new Uint8Array();
   let deadline = 0;
-  const receiveMore = () => {
+  const awaitMore = () => {
     const remainingMs = Math.ceil(deadline - performance.now());
     if (remainingMs <= 0 || !awaitReadable(fd, remainingMs)) {
       throw new SystemError("poll", ETIMEDOUT, "get an answer over D-Bus");
     }
+    receiveNow();
+  };
+  const receiveNow = () => {
     const buffer = new Uint8Array(4096);
     const length = withPurpose("get an answer over D-Bus", () => sys.recv(fd, buffer, buffer.length, MSG_DONTWAIT));
     if (length === 0) throw new SystemError("recv", ECONNRESET, "get an answer over D-Bus");
     received = Buffer.concat([received, buffer.subarray(0, length)]);
   };
   const peek = (length: number) => {
-    while (received.length < length) receiveMore();
+    while (received.length < length) awaitMore();
     return received.subarray(0, length);
   };
   const take = (length: number) => {
@@ -159,11 +169,20 @@ function newByteStream(fd: number, timeoutMs: number): ByteStream {
     receiveLine() {
       while (!received.includes(10)) {
         if (received.length > MAX_MESSAGE_BYTES) throw new SystemError("recv", EMSGSIZE, "read an answer over D-Bus");
-        receiveMore();
+        awaitMore();
       }
       return new TextDecoder().decode(take(received.indexOf(10) + 1));
     },
     peek,
     take,
+    takeWaiting() {
+      while (awaitReadable(fd, 0)) receiveNow();
+      const messages: Uint8Array[] = [];
+      while (received.length >= 16 && received.length >= messageLength(received)) {
+        messages.push(take(messageLength(received)));
+      }
+      if (received.length > MAX_MESSAGE_BYTES) throw new SystemError("recv", EMSGSIZE, "read a message over D-Bus");
+      return messages;
+    },
   };
 }

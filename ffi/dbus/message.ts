@@ -27,16 +27,16 @@ const ERROR = 3;
 const PROTOCOL_VERSION = 1;
 const PATH = 1;
 const INTERFACE = 2;
-const MEMBER = 3;
+export const MEMBER_FIELD = 3;
 const ERROR_NAME = 4;
 const REPLY_SERIAL = 5;
 const DESTINATION = 6;
-const SIGNATURE = 8;
+export const SIGNATURE_FIELD = 8;
 const LITTLE_ENDIAN = "l".charCodeAt(0);
 /** With the length of the fields that follow. */
-const FIXED_HEADER_BYTES = 16;
+export const FIXED_HEADER_BYTES = 16;
 
-const alignUp = (at: number, alignment: number): number => Math.ceil(at / alignment) * alignment;
+export const alignUp = (at: number, alignment: number): number => Math.ceil(at / alignment) * alignment;
 
 /** Aligns each value to its size. */
 class Marshaller {
@@ -70,7 +70,7 @@ export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
   const textFields = [
     [PATH, "o", call.path],
     [INTERFACE, "s", call.interface],
-    [MEMBER, "s", call.member],
+    [MEMBER_FIELD, "s", call.member],
     [DESTINATION, "s", call.destination],
   ] as const;
   for (const [code, type, value] of textFields) {
@@ -81,7 +81,7 @@ export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
   }
   if (call.args.length > 0) {
     fields.align(8);
-    fields.byte(SIGNATURE);
+    fields.byte(SIGNATURE_FIELD);
     fields.signature("g");
     fields.signature("s".repeat(call.args.length));
   }
@@ -111,7 +111,7 @@ export function decodeMethodReply(message: Uint8Array): MethodReply | undefined 
   if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
   const fieldsEnd = FIXED_HEADER_BYTES + u32At(message, 12);
   const fields = readFields(message, fieldsEnd);
-  const value = readFirstArgument(message, alignUp(fieldsEnd, 8), String(fields.get(SIGNATURE) ?? ""));
+  const value = readFirstArgument(message, alignUp(fieldsEnd, 8), String(fields.get(SIGNATURE_FIELD) ?? ""));
   const error = fields.get(ERROR_NAME);
   return {
     replySerial: Number(fields.get(REPLY_SERIAL)),
@@ -121,7 +121,7 @@ export function decodeMethodReply(message: Uint8Array): MethodReply | undefined 
 }
 
 /** Each is a code, a signature of one type, the value. */
-function readFields(message: Uint8Array, end: number): Map<number, string | number> {
+export function readFields(message: Uint8Array, end: number): Map<number, string | number> {
   const fields = new Map<number, string | number>();
   for (let at = FIXED_HEADER_BYTES; at < end;) {
     at = alignUp(at, 8);
@@ -152,7 +152,7 @@ function readFirstArgument(message: Uint8Array, at: number, signature: string): 
   return signature[0] === "b" ? number !== 0 : stringAt(message, at + 4, number);
 }
 
-function u32At(message: Uint8Array, at: number): number {
+export function u32At(message: Uint8Array, at: number): number {
   requireBytes(message, at, 4);
   return viewOf(message).getUint32(at, true);
 }
@@ -162,7 +162,7 @@ function requireBytes(message: Uint8Array, at: number, length: number): void {
   if (!(at + length <= message.length)) throw new RangeError("Cannot read a D-Bus message: it is cut short");
 }
 
-function stringAt(message: Uint8Array, at: number, length: number): string {
+export function stringAt(message: Uint8Array, at: number, length: number): string {
   requireBytes(message, at, length);
   return new TextDecoder().decode(message.subarray(at, at + length));
 }

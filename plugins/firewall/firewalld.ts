@@ -2,11 +2,11 @@
 import { hostPrefix, type Ip } from "../../ffi/address.ts";
 import { BUS_OBJECT, type DbusConnection, findSystemBus } from "../../ffi/dbus/connection.ts";
 
-const BUS_NAME = "org.fedoraproject.FirewallD1";
+export const FIREWALLD_BUS_NAME = "org.fedoraproject.FirewallD1";
 const ZONE_INTERFACE = {
-  destination: BUS_NAME,
+  destination: FIREWALLD_BUS_NAME,
   path: "/org/fedoraproject/FirewallD1",
-  interface: `${BUS_NAME}.zone`,
+  interface: `${FIREWALLD_BUS_NAME}.zone`,
 } as const;
 
 export interface Firewalld extends Disposable {
@@ -26,7 +26,7 @@ export function findFirewalld({ DBUS_SYSTEM_BUS_ADDRESS: address }: Environment)
   if (!bus) return undefined;
   let isRunning: unknown = false;
   try {
-    isRunning = bus.call({ ...BUS_OBJECT, member: "NameHasOwner", args: [BUS_NAME] });
+    isRunning = bus.call({ ...BUS_OBJECT, member: "NameHasOwner", args: [FIREWALLD_BUS_NAME] });
   } finally {
     if (isRunning !== true) bus[Symbol.dispose]();
   }
