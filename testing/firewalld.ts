@@ -19,9 +19,8 @@ export interface TestBus extends Disposable {
   readonly pid: number;
 }
 
-/** Starts a bus, which listens when this returns. */
-export async function startBus(): Promise<TestBus> {
-  const directory = mkdtempSync(join(tmpdir(), "cni-bus-"));
+/** Starts a bus, which listens when this returns. @param directory for its socket, `bus`; removed with it */
+export async function startBus(directory: string = mkdtempSync(join(tmpdir(), "cni-bus-"))): Promise<TestBus> {
   const address = `unix:path=${directory}/bus`;
   const daemon = Bun.spawn([
     "dbus-daemon",

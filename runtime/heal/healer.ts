@@ -5,6 +5,7 @@ import { restoreAttachments, type RestoreReport } from "../restore.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
 import { type Committer, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
 import { describeCommitters, describeRestore } from "./describe_restore.ts";
+import { FirewalldWatch } from "./firewalld_watch.ts";
 import { Fight } from "./fight.ts";
 import { HEALING_LIMITS, type HealingLimits } from "./limits.ts";
 import { isOwnProgram } from "./own_program.ts";
@@ -36,6 +37,7 @@ export class Healer implements Disposable {
   readonly #options: HealerOptions;
   readonly #limits: HealingLimits;
   readonly #ruleset;
+  readonly #firewalld: FirewalldWatch;
   readonly #released = new ReleasedAttachments();
   readonly #fight: Fight;
   /** Causes of the next look. Times are those of `performance.now()`. */
@@ -52,29 +54,35 @@ export class Healer implements Disposable {
     this.#limits = options.limits ?? HEALING_LIMITS;
     this.#fight = new Fight(this.#limits);
     this.#ruleset = openRulesetMonitor(this.#limits.bufferBytes);
+    this.#firewalld = new FirewalldWatch(options.env.DBUS_SYSTEM_BUS_ADDRESS);
   }
 
   get fds(): readonly number[] {
-    return [this.#ruleset.fd];
+    return [this.#ruleset.fd, ...this.#firewalld.fds];
   }
 
   /** After how many milliseconds to call {@linkcode round} although nothing can be read. */
   timeoutMs(): number {
-    const next = Math.min(this.#nextLook, ...this.#laterLooks);
-    return Math.max(0, Math.ceil(next - performance.now()));
+    return Math.max(0, Math.ceil(Math.min(this.#nextDue(), this.#firewalld.nextRetry) - performance.now()));
   }
 
   /** Reads what the kernel tells, and puts back what is due. */
   round(): void {
     this.#read();
-    if (this.timeoutMs() === 0) this.#look();
+    if (this.#nextDue() <= performance.now()) this.#look();
   }
 
   [Symbol.dispose](): void {
+    this.#firewalld[Symbol.dispose]();
     this.#ruleset[Symbol.dispose]();
   }
 
+  #nextDue(): number {
+    return Math.min(this.#nextLook, ...this.#laterLooks);
+  }
+
   #read(): void {
+    for (const cause of this.#firewalld.read()) this.#noteLoss(cause);
     const isComplete = this.#ruleset.read((commit) => this.#noteCommit(commit));
     if (!isComplete) this.#noteLoss(LOST);
   }
@@ -82,7 +90,11 @@ export class Healer implements Disposable {
   #noteCommit({ committer, changes }: RulesetCommit): void {
     if (changes.length === 0) return;
     if (isOwnProgram(committer)) changes.forEach((change) => this.#released.note(change));
-    else if (changes.some(mayBeLoss)) this.#noteLoss(committer);
+    else {
+      // firewalld changes the ruleset when it starts.
+      this.#firewalld.connect();
+      if (changes.some(mayBeLoss)) this.#noteLoss(committer);
+    }
   }
 
   #noteLoss(cause: string | Committer): void {

@@ -6,8 +6,11 @@ import { join } from "node:path";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import { FIREWALLD_PROGRAMS, runOnBus, startBus, startFirewalld } from "../../testing/firewalld.ts";
+import { testWith } from "../../testing/binary.ts";
 import { CniError } from "../../spec/error.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
+import { pollAny } from "../../ffi/sys/poll.ts";
 import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { Runtime } from "../runtime.ts";
 import { Healer, type HealingCounter } from "./healer.ts";
@@ -34,11 +37,14 @@ interface HealedHost {
   shell(...lines: string[]): void;
 }
 
-function newHealedHost(host: Netns, resources: DisposableStack): HealedHost {
+function newHealedHost(
+  host: Netns,
+  resources: DisposableStack,
+  env: Record<string, string> = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" },
+): HealedHost {
   const directory = mkdtempSync(join(tmpdir(), "cni-heal-"));
   resources.defer(() => rmSync(directory, { recursive: true }));
   const [log, counts]: [string[], HealingCounter[]] = [[], []];
-  const env = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
   const cachePath = (name: string) => join(directory, name);
   const runtime = (cache = "cache") =>
     new Runtime({ env, cacheDirectory: cachePath(cache), pluginDirectories: [], log: () => {} });
@@ -131,3 +137,32 @@ for (const [program, command] of REMOVALS) {
     expect(counts).toEqual(["restores"]);
   });
 }
+
+/** Calls `round` whenever something can be read, until `isDone`. */
+function runUntil({ round }: HealedHost, healer: Healer, isDone: () => boolean): void {
+  while (!isDone()) {
+    pollAny(healer.fds, Math.min(healer.timeoutMs(), 1000));
+    round(healer);
+  }
+}
+
+testWith(FIREWALLD_PROGRAMS, "firewall-cmd --reload takes nothing away for long", async () => {
+  using resources = new DisposableStack();
+  const host = resources.use(createNetns());
+  const bus = resources.use(await startBus());
+  resources.use(await startFirewalld(host, bus));
+  const healed = newHealedHost(host, resources, { DBUS_SYSTEM_BUS_ADDRESS: bus.address });
+  const { attach, newHealer, round, log } = healed;
+  attach("c1");
+  const healer = newHealer();
+  round(healer);
+  const sources = () => runOnBus(host, bus, "firewall-cmd --zone=trusted --list-sources").trim();
+  expect([sources(), log]).toEqual(["10.7.0.2/32", []]);
+  runOnBus(host, bus, "firewall-cmd --reload");
+  expect(sources()).toBe("");
+  runUntil(healed, healer, () => log.length > 0);
+  expect(sources()).toBe("10.7.0.2/32");
+  expect(log.join()).toMatch(
+    /^Restored rules of 1 attachment after .*a reload of firewalld.*: .*10\.7\.0\.2 in zone "trusted" of firewalld/,
+  );
+});
