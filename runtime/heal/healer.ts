@@ -1,4 +1,5 @@
 import { describeFailure } from "../call_plugin.ts";
+import type { RuntimeContext } from "../context.ts";
 import type { CacheEntry } from "../cache.ts";
 import { describeAttachment } from "../resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "../restore.ts";
@@ -10,6 +11,7 @@ import { Fight } from "./fight.ts";
 import { HEALING_LIMITS, type HealingLimits } from "./limits.ts";
 import { isOwnProgram } from "./own_program.ts";
 import { ReleasedAttachments } from "./released_attachments.ts";
+import { RevivedAttachments } from "./revived_attachments.ts";
 import { mayBeLoss } from "./ruleset_losses.ts";
 
 /** What is counted: rules put back, pauses in a fight. */
@@ -39,6 +41,7 @@ export class Healer implements Disposable {
   readonly #ruleset;
   readonly #firewalld: FirewalldWatch;
   readonly #released = new ReleasedAttachments();
+  readonly #revived = new RevivedAttachments();
   readonly #fight: Fight;
   /** Causes of the next look. Times are those of `performance.now()`. */
   #causes: (string | Committer)[] = [UNWATCHED];
@@ -66,10 +69,12 @@ export class Healer implements Disposable {
     return Math.max(0, Math.ceil(Math.min(this.#nextDue(), this.#firewalld.nextRetry) - performance.now()));
   }
 
-  /** Reads what the kernel tells, and puts back what is due. */
+  /** Reads what the kernel tells, and does what is due. */
   round(): void {
     this.#read();
-    if (this.#nextDue() <= performance.now()) this.#look();
+    const now = performance.now();
+    if (this.#nextLook <= now) this.#lookAfterLoss();
+    else if (this.#nextDue() <= now) this.#lookAgain();
   }
 
   [Symbol.dispose](): void {
@@ -89,8 +94,12 @@ export class Healer implements Disposable {
 
   #noteCommit({ committer, changes }: RulesetCommit): void {
     if (changes.length === 0) return;
-    if (isOwnProgram(committer)) changes.forEach((change) => this.#released.note(change));
-    else {
+    if (isOwnProgram(committer)) {
+      for (const change of changes) {
+        this.#released.note(change);
+        if (committer.pid !== process.pid) this.#revived.note(change);
+      }
+    } else {
       // firewalld changes the ruleset when it starts.
       this.#firewalld.connect();
       if (changes.some(mayBeLoss)) this.#noteLoss(committer);
@@ -105,35 +114,61 @@ export class Healer implements Disposable {
     this.#nextLook = Math.max(this.#pausedUntil, Math.min(now + quietMs, this.#stormSince + longestStormMs));
   }
 
-  #look(): void {
+  #lookAfterLoss(): void {
     const causes = describeCauses(this.#causes);
-    const isLater = causes.length === 0;
-    const now = performance.now();
     this.#causes = [];
     this.#stormSince = undefined;
     this.#nextLook = Infinity;
-    this.#laterLooks = this.#laterLooks.filter((time) => time > now);
     const reports = this.#restore();
-    const line = describeRestore(reports, isLater ? ["an ADD that ran meanwhile"] : causes);
-    if (line !== undefined) this.#noteRestored(line, causes);
+    const line = describeRestore(reports, causes);
     const failures = reports.flatMap(failuresOf);
-    if (!isLater && (line !== undefined || failures.length > 0)) {
-      const isPaused = this.#pausedUntil > performance.now();
-      this.#laterLooks = isPaused ? [] : this.#limits.laterLooksMs.map((ms) => performance.now() + ms);
+    if (line === undefined && failures.length === 0) return this.#reportFailures([]);
+    this.#laterLooks = this.#limits.laterLooksMs.map((ms) => performance.now() + ms);
+    if (line !== undefined) {
+      this.#noteRestored(line);
+      this.#noteRound(causes);
     }
     if (this.#laterLooks.length === 0) this.#reportFailures(failures);
   }
 
+  /** ADDs and DELs that ran meanwhile have ended. */
+  #lookAgain(): void {
+    const now = performance.now();
+    this.#laterLooks = this.#laterLooks.filter((time) => time > now);
+    this.#withEachCache((runtime) => this.#removeRevived(runtime));
+    const isLast = this.#laterLooks.length === 0;
+    if (isLast) this.#revived.clear();
+    if (now < this.#pausedUntil || this.#nextLook < Infinity) return;
+    const reports = this.#restore();
+    const line = describeRestore(reports, ["an ADD that ran meanwhile"]);
+    if (line !== undefined) this.#noteRestored(line);
+    if (isLast) this.#reportFailures(reports.flatMap(failuresOf));
+  }
+
   #restore(): RestoreReport[] {
+    return this.#withEachCache((runtime) => {
+      const entries = new Map<string, CacheEntry>();
+      const report = restoreAttachments(runtime, undefined, {
+        maxWaitMs: this.#limits.lockWaitMs,
+        findSkipReason: (entry) => {
+          entries.set(describeAttachment(entry), entry);
+          return this.#findSkipReason(entry);
+        },
+      });
+      for (const attachment of report.attachments) {
+        const isRestored = attachment.plugins.some(({ restored }) => restored.length > 0);
+        if (isRestored) this.#revived.add(entries.get(describeAttachment(attachment))!, runtime.cacheDirectory);
+      }
+      return report;
+    });
+  }
+
+  #withEachCache<T>(call: (runtime: RuntimeContext) => T): T[] {
     const { env, cacheDirectories, pluginDirectories, log } = this.#options;
     return cacheDirectories.flatMap((cacheDirectory) => {
       const options = { env, cacheDirectory, ...pluginDirectories && { pluginDirectories }, log: () => {} };
       try {
-        return withRuntimeContext(options, (runtime) =>
-          restoreAttachments(runtime, undefined, {
-            maxWaitMs: this.#limits.lockWaitMs,
-            findSkipReason: (entry) => this.#findSkipReason(entry),
-          }));
+        return [withRuntimeContext(options, call)];
       } catch (error) {
         log(`Cannot look after attachments in "${cacheDirectory}": ${describeFailure(error)}`);
         return [];
@@ -141,16 +176,24 @@ export class Healer implements Disposable {
     });
   }
 
+  #removeRevived(runtime: RuntimeContext): void {
+    for (const owner of this.#revived.removeEnded(runtime, this.#limits.lockWaitMs)) {
+      this.#options.log(`Removed rules of ${describeAttachment(owner)} again: a DEL ran while they were restored`);
+    }
+  }
+
   #findSkipReason(entry: CacheEntry): string | undefined {
     this.#read();
     return this.#released.has(entry) ? "its DEL has begun" : undefined;
   }
 
-  #noteRestored(line: string, causes: readonly string[]): void {
+  #noteRestored(line: string): void {
+    this.#options.count("restores");
+    this.#options.log(line);
+  }
+
+  #noteRound(causes: readonly string[]): void {
     const { log, count } = this.#options;
-    count("restores");
-    log(line);
-    if (causes.length === 0) return;
     const now = performance.now();
     const pauseMs = this.#fight.pauseAfterRestore(now);
     this.#pausedUntil = now + pauseMs;

@@ -1,17 +1,20 @@
 /** Rules that others remove, put back on a host of the test's own. Other programs are real ones: nft, iptables. */
 import { expect } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { transaction } from "../../ffi/nft/transaction.ts";
+import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { FIREWALLD_PROGRAMS, runOnBus, startBus, startFirewalld } from "../../testing/firewalld.ts";
-import { testWith } from "../../testing/binary.ts";
+import { runPlugin, testWith } from "../../testing/binary.ts";
 import { CniError } from "../../spec/error.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
 import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
+import { lockContainer } from "../lock.ts";
 import { Runtime } from "../runtime.ts";
 import { Healer, type HealingCounter } from "./healer.ts";
 import { HEALING_LIMITS, type HealingLimits } from "./limits.ts";
@@ -137,6 +140,172 @@ for (const [program, command] of REMOVALS) {
     expect(counts).toEqual(["restores"]);
   });
 }
+
+/** Calls a plugin of the compiled binary, as an engine does. */
+function callAsEngine(
+  { host, directory }: HealedHost,
+  type: string,
+  verb: string,
+  containerId: string,
+  cache = "cache",
+) {
+  const { config, result, netns, capabilityArgs } = JSON.parse(
+    readFileSync(join(directory, cache, "results", `web-${containerId}-eth0`), "utf8"),
+  );
+  const { plugins, ...network } = JSON.parse(Buffer.from(config, "base64").toString());
+  const plugin = plugins.find((each: { type: string }) => each.type === type);
+  const stdin = JSON.stringify({ ...network, ...plugin, runtimeConfig: capabilityArgs, prevResult: result });
+  const env = { CNI_COMMAND: verb, CNI_CONTAINERID: containerId, CNI_NETNS: netns, CNI_IFNAME: "eth0" };
+  const { exitCode, stdout } = host.run(() => runPlugin(type, { env, stdin, inOwnProcess: true }));
+  expect([exitCode, verb === "DEL" ? stdout : ""]).toEqual([0, ""]);
+}
+
+const removeResult = ({ directory }: HealedHost, containerId: string) =>
+  rmSync(join(directory, "cache/results", `web-${containerId}-eth0`));
+
+healTest("an engine's DEL that has begun is not undone", (healed) => {
+  const { attach, newHealer, round, nft, log } = healed;
+  attach("c1");
+  attach("c2");
+  const healer = newHealer();
+  round(healer);
+  callAsEngine(healed, "portmap", "DEL", "c1");
+  round(healer);
+  // Its result is still there, and the bridge's DEL is to come.
+  nft("flush", "ruleset");
+  round(healer);
+  expect(log).toEqual([byProgram("nft")]);
+  expect(nft("list", "ruleset")).toContain("web c2 eth0");
+  expect(nft("list", "ruleset")).not.toContain("web c1 eth0");
+  callAsEngine(healed, "portmap", "ADD", "c1");
+  nft("flush", "ruleset");
+  round(healer);
+  expect(nft("list", "ruleset")).toContain("web c1 eth0");
+});
+
+healTest("a DEL that finds nothing, since all was flushed, leaves nothing", (healed) => {
+  const { attach, newHealer, round, nft, log, check } = healed;
+  for (const id of ["c1", "c2", "c3"]) attach(id);
+  const healer = newHealer({ laterLooksMs: [0, 0] });
+  round(healer);
+  nft("flush", "ruleset");
+  for (const type of ["firewall", "portmap"]) callAsEngine(healed, type, "DEL", "c1");
+  round(healer);
+  expect(nft("list", "ruleset")).toContain("web c1 eth0");
+  removeResult(healed, "c1");
+  // This one's DEL comes later, and removes what was restored.
+  for (const type of ["firewall", "portmap", "bridge"]) callAsEngine(healed, type, "DEL", "c2");
+  removeResult(healed, "c2");
+  round(healer);
+  expect(nft("list", "ruleset")).not.toMatch(/web c[12] eth0/);
+  expect(check("c3")).toBe("");
+  expect(log).toEqual([
+    byProgram("nft"),
+    'Removed rules of "eth0" of container "c1" on network "web" again: a DEL ran while they were restored',
+  ]);
+});
+
+healTest("ADDs and DELs of this program are no reason to look, nor what others remove of theirs", (healed) => {
+  const { attach, runtime, host, newHealer, round, nft, log, check } = healed;
+  for (const id of ["c1", "c2", "c3"]) attach(id);
+  const healer = newHealer();
+  round(healer);
+  // Any look would put this back.
+  transaction(host.nft).deleteTable(inetTable).commit();
+  round(healer);
+  attach("c4");
+  host.run(() => runtime().del("web", { containerId: "c4", ifname: "eth0" }));
+  for (const type of ["firewall", "portmap", "bridge"]) callAsEngine(healed, type, "DEL", "c1");
+  callAsEngine(healed, "portmap", "ADD", "c2");
+  callAsEngine(healed, "portmap", "DEL", "c2");
+  round(healer);
+  nft("add table ip t; add chain ip t c; add rule ip t c drop; add set ip t s { type mark; elements = { 1 }; }");
+  nft("delete element ip t s { 1 }; flush chain ip t c; delete table ip t");
+  round(healer);
+  expect([check("c3"), log]).toEqual([expect.stringContaining("is missing"), []]);
+  nft("delete", "table", "inet", "cni");
+  round(healer);
+  expect([check("c3"), log]).toEqual(["", [byProgram("nft")]]);
+});
+
+healTest("what an engine attached, and other caches, are looked after as well", (healed) => {
+  const { attach, network, newHealer, round, nft, log, directory, check } = healed;
+  attach("c1");
+  attach("c2", network("other"), "second");
+  // libcni's file has neither the boot nor the namespace's cookie.
+  const path = join(directory, "cache/results/web-c1-eth0");
+  const { bootId: _, netnsCookie: __, ...entry } = JSON.parse(readFileSync(path, "utf8"));
+  writeFileSync(path, JSON.stringify(entry));
+  const healer = newHealer({}, ["cache", "second", "absent"]);
+  round(healer);
+  nft("flush", "ruleset");
+  round(healer);
+  expect(check("c1")).toBe("");
+  expect(nft("list", "ruleset")).toContain("other c2 eth0");
+  expect(log).toEqual([
+    expect.stringMatching(/^Restored rules of 2 attachments after changes by "nft" .* and \d+ more$/),
+  ]);
+});
+
+healTest("a program that keeps removing is named, and pauses grow", (healed) => {
+  const { attach, newHealer, round, nft, log, counts, check } = healed;
+  attach("c1");
+  const limits = { fightWindowMs: 1e6, freeRounds: 2, firstPauseMs: 1000, longestPauseMs: 3000 };
+  const healer = newHealer(limits);
+  round(healer);
+  for (let i = 0; i < 2; i++) {
+    nft("flush", "ruleset");
+    round(healer);
+    expect(check("c1")).toBe("");
+  }
+  expect(log).toEqual([
+    byProgram("nft"),
+    byProgram("nft"),
+    expect.stringMatching(
+      /^Rules were removed 2 times in a row, the last time after changes by "nft" \(process \d+\): the next time they come back after 1 s$/,
+    ),
+  ]);
+  nft("flush", "ruleset");
+  round(healer);
+  expect(check("c1")).not.toBe("");
+  expect(healer.timeoutMs()).toBeGreaterThan(0);
+  expect(healer.timeoutMs()).toBeLessThanOrEqual(1000);
+  runUntil(healed, healer, () => counts.length > 3);
+  expect(check("c1")).toBe("");
+  expect(counts).toEqual(["restores", "restores", "backoffs", "restores", "backoffs"]);
+  expect(log.at(-1)).toEndWith("the next time they come back after 2 s");
+});
+
+healTest("more changes than the kernel can report lead to a look at everything", (healed) => {
+  const { attach, newHealer, round, nft, log, check } = healed;
+  attach("c1");
+  const healer = newHealer({ bufferBytes: 4096 });
+  round(healer);
+  const rules = Array.from({ length: 1000 }, (_, i) => `add rule ip t c ip saddr 10.0.${i >> 8}.${i & 255} drop`);
+  healed.shell(`nft -f - <<'END'\nadd table ip t\nadd chain ip t c\n${rules.join("\n")}\nEND`);
+  nft("flush", "ruleset");
+  round(healer);
+  expect(check("c1")).toBe("");
+  expect(log).toEqual([
+    expect.stringMatching(/^Restored rules of 1 attachment after .*more changes than the kernel could report/),
+  ]);
+});
+
+healTest("a container that another command has locked is restored when that has ended", (healed) => {
+  const { attach, newHealer, nft, log, check, directory } = healed;
+  attach("c1");
+  const healer = newHealer({ lockWaitMs: 0, laterLooksMs: [0] });
+  healed.round(healer);
+  nft("flush", "ruleset");
+  {
+    using _ = lockContainer(join(directory, "cache"), "c1");
+    healed.round(healer);
+    expect(nft("list", "ruleset")).not.toContain("web c1 eth0");
+  }
+  healed.round(healer);
+  expect(check("c1")).toBe("");
+  expect(log).toEqual([expect.stringMatching(/^Restored rules of 1 attachment after/)]);
+});
 
 /** Calls `round` whenever something can be read, until `isDone`. */
 function runUntil({ round }: HealedHost, healer: Healer, isDone: () => boolean): void {

@@ -1,9 +1,7 @@
 import type { RulesetChange } from "../../ffi/nft/ruleset_monitor.ts";
-import { NFT_MSG_NEWSETELEM } from "../../ffi/nft/uapi.ts";
+import { NFT_MSG_DELSETELEM } from "../../ffi/nft/uapi.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
-import { RECORD_SET, recordKey } from "../../plugins/lib/ruleset/owner_records.ts";
-import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
-import { isInOurTable } from "./ruleset_losses.ts";
+import { recordIds, recordIdsOf } from "./record_id.ts";
 
 /** An engine removes its result after the last plugin's DEL, which may wait for others. */
 const DEL_TIME_MS = 10 * 60_000;
@@ -17,29 +15,23 @@ const MAX_RELEASED = 20_000;
  * elements also removes their record.
  */
 export class ReleasedAttachments {
-  /** When the record went, by table and key; oldest first. */
+  /** When the record went; oldest first. */
   readonly #released = new Map<string, number>();
 
   /** Tells of a change by this program, in order. */
   note(change: RulesetChange): void {
-    const { operation, family, name } = change;
-    if (name !== RECORD_SET || !isInOurTable(change)) return;
-    for (const key of change.keys()) {
-      const id = recordId(family, key);
+    for (const id of recordIds(change)) {
       this.#released.delete(id);
-      if (operation !== NFT_MSG_NEWSETELEM) this.#released.set(id, performance.now());
+      if (change.operation === NFT_MSG_DELSETELEM) this.#released.set(id, performance.now());
     }
-    if (this.#released.size > MAX_RELEASED) this.#released.delete(this.#released.keys().next().value!);
+    for (const id of this.#released.keys()) {
+      if (this.#released.size <= MAX_RELEASED) return;
+      this.#released.delete(id);
+    }
   }
 
   has(owner: Owner): boolean {
     const since = performance.now() - DEL_TIME_MS;
-    return TABLES.some(({ family, purposes }) =>
-      Object.keys(purposes).some((purpose) =>
-        (this.#released.get(recordId(family, recordKey(owner, purpose).key)) ?? -Infinity) > since
-      )
-    );
+    return recordIdsOf(owner).some((id) => (this.#released.get(id) ?? -Infinity) > since);
   }
 }
-
-const recordId = (family: number, key: Uint8Array): string => `${family} ${key.toHex()}`;

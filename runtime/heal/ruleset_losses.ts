@@ -19,6 +19,6 @@ export function mayBeLoss(change: RulesetChange): boolean {
   return operation === uapi.NFT_MSG_DELRULE && (name === FORWARD_CHAIN || change.mentions(FORWARD_CHAIN));
 }
 
-export function isInOurTable({ family, table }: RulesetChange): boolean {
+function isInOurTable({ family, table }: RulesetChange): boolean {
   return TABLES.some((own) => own.table === table && own.family === family);
 }

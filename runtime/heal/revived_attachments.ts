@@ -1,0 +1,82 @@
+import type { RulesetChange } from "../../ffi/nft/ruleset_monitor.ts";
+import { NFT_MSG_NEWSETELEM } from "../../ffi/nft/uapi.ts";
+import { elementQuery, getAll } from "../../ffi/nft/objects.ts";
+import { RECORD_SET, recordKey } from "../../plugins/lib/ruleset/owner_records.ts";
+import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
+import type { Owner } from "../../plugins/lib/protocol/owner.ts";
+import { removeMasquerade } from "../../plugins/lib/ruleset/masquerade.ts";
+import { hasSpoofChecks, removeSpoofCheck } from "../../plugins/lib/ruleset/spoof_check.ts";
+import { type CacheEntry, findOccupant, isSameAttachment } from "../cache.ts";
+import { callPlugin, locatePlugin } from "../call_plugin.ts";
+import type { RuntimeContext } from "../context.ts";
+import { lockContainer } from "../lock.ts";
+import { findCachedResult, resolveAttachment } from "../resolve_attachment.ts";
+import { recordIds, recordIdsOf } from "./record_id.ts";
+
+/**
+ * Attachments that got rules back while an engine's DEL ran: it had found nothing to remove.
+ *
+ * An engine takes none of our locks. Its result goes when its DEL has ended, so that is looked for later.
+ */
+export class RevivedAttachments {
+  readonly #entries = new Map<string, { readonly entry: CacheEntry; readonly directory: string }>();
+
+  add(entry: CacheEntry, directory: string): void {
+    for (const id of recordIdsOf(entry)) this.#entries.set(id, { entry, directory });
+  }
+
+  /** Tells of a change by another process of this program: the rules of an ADD stay. */
+  note(change: RulesetChange): void {
+    if (change.operation !== NFT_MSG_NEWSETELEM) return;
+    for (const id of recordIds(change)) {
+      const found = this.#entries.get(id);
+      if (found) { for (const other of recordIdsOf(found.entry)) this.#entries.delete(other); }
+    }
+  }
+
+  clear(): void {
+    this.#entries.clear();
+  }
+
+  /** Removes the rules of those whose DEL has ended. @returns whose they were */
+  removeEnded(runtime: RuntimeContext, maxWaitMs: number): Owner[] {
+    const entries = [...this.#entries.values()].filter(({ directory }) => directory === runtime.cacheDirectory);
+    return [...new Set(entries.map(({ entry }) => entry))].filter((entry) => {
+      if (!hasEnded(runtime, entry)) return false;
+      using _ = lockContainer(runtime.cacheDirectory, entry.containerId, { maxWaitMs });
+      // Else its DEL came later, or a new ADD.
+      if (!hasEnded(runtime, entry) || !hasRecords(runtime, entry)) return false;
+      for (const id of recordIdsOf(entry)) this.#entries.delete(id);
+      removeRules(runtime, entry);
+      return true;
+    });
+  }
+}
+
+function hasRecords({ hostContext: { host } }: RuntimeContext, owner: Owner): boolean {
+  const queries = TABLES.flatMap((table) =>
+    Object.keys(table.purposes).map((purpose) => elementQuery(table, RECORD_SET, recordKey(owner, purpose).key))
+  );
+  return getAll(host.nft, queries).some((record) => record !== undefined);
+}
+
+function hasEnded({ cacheDirectory }: RuntimeContext, entry: CacheEntry): boolean {
+  const occupant = findOccupant(cacheDirectory, entry);
+  return !occupant || !isSameAttachment(occupant, entry);
+}
+
+/** Only rules: an ADD of the same name may have its address and its links by now. */
+function removeRules(runtime: RuntimeContext, entry: CacheEntry): void {
+  const attachment = resolveAttachment(runtime, entry.network, entry, "remove", entry);
+  const { list, entry: parameters } = attachment;
+  const prevResult = findCachedResult(runtime, attachment);
+  for (const plugin of list.plugins.toReversed()) {
+    if (plugin.raw.ipam !== undefined || !("plugin" in locatePlugin(runtime, list, plugin))) continue;
+    if (["portmap", "firewall"].includes(plugin.type)) {
+      callPlugin(runtime, list, plugin, { command: "DEL", parameters, prevResult });
+    }
+  }
+  const { nft } = runtime.hostContext.host;
+  removeMasquerade(nft, entry);
+  if (hasSpoofChecks(nft)) removeSpoofCheck(nft, entry);
+}
