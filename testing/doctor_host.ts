@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { examineNetwork, isBroken, type NetworkDiagnosis } from "../runtime/doctor/examine.ts";
+import type { Finding } from "../runtime/doctor/finding.ts";
 import { applyRepair } from "../runtime/doctor/repair.ts";
+import { lookUpSubject, type Subject } from "../runtime/doctor/subject.ts";
 import { Runtime, withRuntimeContext } from "../runtime/runtime.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { runInNetns, runIp, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
@@ -24,6 +26,8 @@ export interface DoctorHost extends Disposable {
   readonly port: string;
   /** Looks only, unless told otherwise. */
   examine(netnsPath?: string, looksOnly?: boolean): NetworkDiagnosis;
+  /** For a single check. */
+  withSubject(use: (subject: Subject) => Finding[]): Finding[];
   /** What is broken, in words. */
   broken(): string[];
   /** Does what findings offer. @returns what is still broken */
@@ -97,6 +101,13 @@ export function newDoctorHost({ hasFirewall = false, isInternal = false } = {}):
       port: result.interfaces![1]!.name,
     },
     examine,
+    withSubject: (use) =>
+      host.run<Finding[]>(() =>
+        withRuntimeContext(options, (context) => {
+          using subjectResources = new DisposableStack();
+          return use(lookUpSubject(context, network, undefined, subjectResources));
+        })
+      ),
     broken: () => examine().findings.filter(isBroken).map(({ what }) => what),
     fix: () => {
       // Some changes take effect only after others: routes need addresses, addresses need links.

@@ -4,6 +4,7 @@ import { broken, type Finding, ok, warning } from "../finding.ts";
 import { describeContainer, type Subject } from "../subject.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
+import { remedyForInconclusive } from "../inconclusive.ts";
 import { lintFiles } from "../../lint/lint.ts";
 import { reattachCommand } from "../reattach.ts";
 import type { PluginEntry } from "../../../spec/network_config_list.ts";
@@ -90,7 +91,7 @@ export function checkDiagnoses({ runtime, network, containers }: Subject): Findi
 
 /** What the plugins' CHECK finds: a net below the checks with names. Programs are not run. */
 export function checkByPlugins({ runtime, network, containers }: Subject): Finding[] {
-  return containers.flatMap(({ attachment, state }) => {
+  return containers.flatMap(({ attachment }) => {
     if (network.disableCheck || !attachment.result) return [];
     try {
       for (const plugin of network.plugins) {
@@ -101,10 +102,12 @@ export function checkByPlugins({ runtime, network, containers }: Subject): Findi
           prevResult: attachment.result,
         });
       }
-      return [ok(`CHECK of all built-in plugins succeeds for ${state.netns.path}`)];
+      return [ok(`CHECK of all built-in plugins succeeds for ${attachment.netns}`)];
     } catch (error) {
       const { message, details } = CniError.from(error);
       const what = details ? `${message} (${details})` : message;
+      const remedy = remedyForInconclusive(error, network.name);
+      if (remedy !== undefined) return [warning(`CHECK was not possible for ${attachment.netns}: ${what}`, remedy)];
       const restore = `cni run restore ${network.name}`;
       if (details?.includes(restore)) return [broken(what, restore, { kind: "restore", network: network.name })];
       return [broken(what, `${reattachCommand(attachment)} # its address may change`)];
