@@ -10,6 +10,7 @@ import { broken } from "./finding.ts";
 import type { UnusableFile } from "./networks_to_examine.ts";
 import { applyRepair } from "./repair.ts";
 import { isSameNetns } from "./subject.ts";
+import { TryBudget } from "./try_budget.ts";
 
 /** What `cni doctor --json` prints. */
 export interface DoctorReport {
@@ -29,13 +30,14 @@ export function runDoctor(
   networks: readonly (NetworkConfigList | UnusableFile)[],
   examineOptions: ExamineOptions = {},
 ): DoctorReport {
-  const { netnsPath, onProgress = () => {} } = examineOptions;
+  const { netnsPath, tryBudget = new TryBudget(), onProgress = () => {} } = examineOptions;
   return withRuntimeContext(options, (runtime) => {
     const diagnoses = networks.map((network, i) => {
       if (!("name" in network)) return describeUnusableFile(network);
       if (netnsPath !== undefined) requireAttached(runtime, network, netnsPath);
       return examineNetwork(runtime, network, {
         ...examineOptions,
+        tryBudget,
         onProgress: (done, total) => onProgress(i * total + done, networks.length * total),
       });
     });

@@ -20,6 +20,7 @@ import { checkRuleset } from "./checks/ruleset.ts";
 import { tryDuplicates, tryGateways, tryNeighbour, tryPorts, tryUplinkGateway } from "./checks/tries.ts";
 import { broken, type Finding, warning } from "./finding.ts";
 import { lookUpSubject, type Subject } from "./subject.ts";
+import { TryBudget } from "./try_budget.ts";
 
 /** A finding, with the name of its check. */
 export interface CheckFinding extends Finding {
@@ -37,7 +38,7 @@ export interface NetworkDiagnosis {
   readonly findings: readonly CheckFinding[];
 }
 
-type Check = readonly [name: string, run: (subject: Subject) => readonly Finding[]];
+type Check = readonly [name: string, run: (subject: Subject, budget: TryBudget) => readonly Finding[]];
 
 const LOOKS: readonly Check[] = [
   ["plugins", checkPlugins],
@@ -74,6 +75,8 @@ export interface ExamineOptions {
   readonly netnsPath?: string | undefined;
   /** Sends no packets. */
   readonly looksOnly?: boolean;
+  /** Shared by all networks. */
+  readonly tryBudget?: TryBudget;
   /** Told before each check. */
   readonly onProgress?: (done: number, total: number) => void;
 }
@@ -82,7 +85,7 @@ export interface ExamineOptions {
 export function examineNetwork(
   runtime: RuntimeContext,
   network: NetworkConfigList,
-  { netnsPath, looksOnly = false, onProgress = () => {} }: ExamineOptions = {},
+  { netnsPath, looksOnly = false, tryBudget = new TryBudget(), onProgress = () => {} }: ExamineOptions = {},
 ): NetworkDiagnosis {
   using resources = new DisposableStack();
   const total = LOOKS.length + 1 + TRIES.length;
@@ -90,7 +93,7 @@ export function examineNetwork(
   const runCounted = (subject: Subject, checks: readonly Check[]) =>
     checks.flatMap((check) => {
       onProgress(done++, total);
-      return runCheck(subject, check);
+      return runCheck(subject, tryBudget, check);
     });
   const subject = tryLookUp(runtime, network, netnsPath, resources);
   const isUsable = "host" in subject;
@@ -128,9 +131,9 @@ function tryLookUp(
 }
 
 /** One check that the kernel refuses stops no other. */
-function runCheck(subject: Subject, [check, run]: Check): CheckFinding[] {
+function runCheck(subject: Subject, tryBudget: TryBudget, [check, run]: Check): CheckFinding[] {
   try {
-    return run(subject).map((finding) => ({ check, ...finding }));
+    return run(subject, tryBudget).map((finding) => ({ check, ...finding }));
   } catch (error) {
     // A namespace may go meanwhile.
     if (!(error instanceof SystemError || error instanceof CniError || error instanceof NetnsError)) throw error;

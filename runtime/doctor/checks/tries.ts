@@ -14,8 +14,10 @@ import {
   type ExaminedContainer,
   findOutgoingLink,
   isRouteBlocked,
+  type NetnsSnapshot,
   type Subject,
 } from "../subject.ts";
+import type { TryBudget } from "../try_budget.ts";
 
 /** For one answer; what answers at all needs some milliseconds. */
 const TIMEOUT_MS = 500;
@@ -24,21 +26,51 @@ const IPV6_TIMEOUT_MS = 1200;
 
 const pingTimeout = (address: Ip): number => familyOf(address) === 4 ? TIMEOUT_MS : IPV6_TIMEOUT_MS;
 
-/** Each container asks the wire for its gateway's address. */
-export function tryGateways({ containers, isRouted, bridge, gatewayDevice }: Subject): Finding[] {
-  return containers.flatMap((container) =>
-    container.ips.flatMap(({ gateway }) => {
-      if (gateway === undefined || !container.device?.mac) return [];
-      const whose = `gateway ${gateway} of ${describeContainer(container)}`;
-      if (familyOf(gateway) === 6) return tryGatewayPing(container, gateway, whose);
-      const mac = askWire(container, container.device, gateway);
-      if (!mac) return describeSilentGateway(container, gateway, whose);
-      const expected = isRouted ? (bridge ? gatewayDevice : container.hostVeth)?.mac : undefined;
-      if (expected === undefined || mac === expected) return [ok(`${whose} answers ARP`)];
-      const what = `duplicate address: ${mac} answers for ${whose}, the host's is ${expected}`;
-      return [broken(what, `find the machine or container with the address ${mac}`)];
-    })
+/** The containers ask the wire for their gateways. One container asks for each. */
+export function tryGateways(subject: Subject, budget: TryBudget): Finding[] {
+  const questions = subject.containers.flatMap((container) =>
+    container.device?.mac === undefined
+      ? []
+      : container.ips.flatMap(({ gateway }) => gateway === undefined ? [] : [{ container, gateway }])
   );
+  const byGateway = Map.groupBy(
+    questions,
+    ({ container, gateway }) => `${gatewayLink(subject, container)?.index} ${gateway}`,
+  );
+  const all = [...byGateway.values()].map((group) => ({ ...group[0]!, asked: describeSample(1, group.length) }));
+  const asked = all.slice(0, MAX_ASKED);
+  return [
+    ...budget.tryEach(subject, "gateways", asked, (question) => tryGateway(subject, question)),
+    ...asked.length < all.length ? [ok(`${asked.length} of ${all.length} gateways were asked for`)] : [],
+  ];
+}
+
+interface GatewayQuestion {
+  readonly container: ExaminedContainer;
+  readonly gateway: Ip;
+  /** How many ask. */
+  readonly asked: string;
+}
+
+/** The host's link with the gateway's address. */
+function gatewayLink({ bridge, gatewayDevice }: Subject, { hostVeth }: ExaminedContainer): Link | undefined {
+  return bridge ? gatewayDevice : hostVeth;
+}
+
+function tryGateway(subject: Subject, { container, gateway, asked }: GatewayQuestion): Finding[] {
+  const whose = `gateway ${gateway} of ${describeContainer(container)}`;
+  if (familyOf(gateway) === 6) return tryGatewayPing(container, gateway, whose, asked);
+  const mac = askWire(container, container.device!, gateway);
+  if (!mac) return describeSilentGateway(container, gateway, whose);
+  const expected = subject.isRouted ? gatewayLink(subject, container)?.mac : undefined;
+  if (expected === undefined || mac === expected) return [ok(`${whose} answers ARP${asked}`)];
+  const what = `duplicate address: ${mac} answers for ${whose}, the host's is ${expected}`;
+  return [broken(what, `find the machine or container with the address ${mac}`)];
+}
+
+/** Empty if all are asked. */
+function describeSample(asked: number, all: number): string {
+  return asked < all ? ` (${asked} of ${all} containers asked)` : "";
 }
 
 function describeSilentGateway(container: ExaminedContainer, gateway: Ip, whose: string): Finding[] {
@@ -51,9 +83,9 @@ function isUsedGateway({ attachment: { result }, ips }: ExaminedContainer, gatew
   return routesWithGateways(result ?? {}, ips).some(({ gw }) => gw === gateway);
 }
 
-function tryGatewayPing(container: ExaminedContainer, gateway: Ip, whose: string): Finding[] {
-  if (container.state.netns.run<boolean>(() => isPingAnswered(gateway, pingTimeout(gateway)))) {
-    return [ok(`${whose} answers ping`)];
+function tryGatewayPing(container: ExaminedContainer, gateway: Ip, whose: string, asked: string): Finding[] {
+  if (isPingAnsweredFrom(container.state, gateway)) {
+    return [ok(`${whose} answers ping${asked}`)];
   }
   return isUsedGateway(container, gateway) ? [warning(`${whose} does not answer ping`)] : [];
 }
@@ -65,77 +97,114 @@ function askWire({ state }: ExaminedContainer, { index, mac }: Link, address: Ip
   });
 }
 
-/** Waiting in vain takes up to half a second each. */
+/** More tell little more. */
 const MAX_ASKED = 8;
 
 /** Whether another machine has a container's address too. */
-export function tryDuplicates({ containers, bridge }: Subject): Finding[] {
-  if (!bridge) return [];
-  return containers.slice(0, MAX_ASKED).flatMap((container) => {
+export function tryDuplicates(subject: Subject, budget: TryBudget): Finding[] {
+  if (!subject.bridge) return [];
+  const all = subject.containers.flatMap((container) => {
     const { device } = container;
-    if (!device?.mac) return [];
-    return addressesOfFamily(container, 4).flatMap((ip) => {
-      const mac = askWire(container, device, ip);
-      if (!mac) return [];
-      const what = `duplicate address: ${mac} on the wire answers for ${ip} of ${describeContainer(container)}`;
-      return [broken(what, `find the machine with the address ${mac}, or exclude ${ip} from the range`)];
-    });
+    return device?.mac ? addressesOfFamily(container, 4).map((ip) => ({ container, device, ip })) : [];
   });
+  const asked = all.slice(0, MAX_ASKED);
+  const findings = budget.tryEach(subject, "addresses", asked, ({ container, device, ip }) => {
+    const mac = askWire(container, device, ip);
+    if (!mac) return [];
+    const what = `duplicate address: ${mac} on the wire answers for ${ip} of ${describeContainer(container)}`;
+    return [broken(what, `find the machine with the address ${mac}, or exclude ${ip} from the range`)];
+  });
+  if (findings.length > 0 || asked.length === all.length) return findings;
+  return [ok(`no other machine has one of the ${asked.length} addresses that were asked for, of ${all.length}`)];
 }
 
 /** Whether one container reaches another of the network. */
-export function tryNeighbour({ containers, neighbours, bridge }: Subject): Finding[] {
+export function tryNeighbour(subject: Subject, budget: TryBudget): Finding[] {
+  const { containers: [container], neighbours, bridge } = subject;
   if (!bridge || bridge.portIsolation) return [];
-  const [container] = containers;
   const other = neighbours.find((candidate) => candidate.attachment.netns !== container?.attachment.netns);
   const [target] = other ? addressesOfFamily(other, 4) : [];
   if (!container?.device?.mac || !other || target === undefined) return [];
   const text = `${target} of ${describeContainer(other)}`;
-  return askWire(container, container.device, target) ? [ok(`${describeContainer(container)} reaches ${text}`)] : [
-    broken(
-      `${text} does not answer ARP of ${describeContainer(container)}`,
-      "look at VLANs and filters of the bridge",
-    ),
-  ];
+  const { device } = container;
+  return budget.tryEach(
+    subject,
+    "neighbours",
+    [{ container }],
+    () =>
+      askWire(container, device, target) ? [ok(`${describeContainer(container)} reaches ${text}`)] : [
+        broken(
+          `${text} does not answer ARP of ${describeContainer(container)}`,
+          "look at VLANs and filters of the bridge",
+        ),
+      ],
+  );
 }
 
 /** Whether containers get answers from where the host sends everything else. */
-export function tryUplinkGateway({ host, containers, masquerades, families }: Subject): Finding[] {
+export function tryUplinkGateway(subject: Subject, budget: TryBudget): Finding[] {
+  const { host, containers, masquerades, families } = subject;
   if (!masquerades) return [];
   return families.flatMap((family) => {
-    const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
-    const gateway = host.routes.find(({ dst, oif, gateway }) =>
-      prefixLengthOf(dst) === 0 && familyOf(dst) === family && oif === uplink?.index && gateway
-    )?.gateway;
-    if (gateway === undefined) return [];
-    if (isRouteBlocked(host, gateway)) {
-      const what = `the host's route to the uplink gateway ${gateway} is a blackhole or prohibit route`;
-      return [broken(what, `see which: ip route show match ${gateway}, or ip rule`)];
-    }
-    if (!host.netns.run<boolean>(() => isPingAnswered(gateway, pingTimeout(gateway)))) {
-      return [warning(`the uplink gateway ${gateway} does not answer the host's ping, so nothing can be told`)];
-    }
     const callers = containers.filter((container) => addressesOfFamily(container, family).length > 0);
-    return callers.slice(0, MAX_ASKED).map((container) => {
-      const isAnswered = container.state.netns.run<boolean>(() => isPingAnswered(gateway, pingTimeout(gateway)));
+    const gateway = findUplinkGateway(host, family);
+    if (gateway === undefined) return [];
+    const obstacle = budget.measure(() => describeHostObstacle(host, gateway));
+    if (obstacle) return [obstacle];
+    const asked = callers.slice(0, MAX_ASKED);
+    const sample = describeSample(asked.length, callers.length);
+    const tries = asked.map((container) => ({ container }));
+    return budget.tryEach(subject, "calls of the uplink gateway", tries, ({ container }) => {
       const text = `the uplink gateway ${gateway}`;
-      if (isAnswered) return ok(`${describeContainer(container)} reaches ${text}`);
+      if (isPingAnsweredFrom(container.state, gateway)) {
+        return [ok(`${describeContainer(container)} reaches ${text}${sample}`)];
+      }
       const what = `${describeContainer(container)} gets no answer from ${text}, which answers the host`;
-      return broken(what, "see which rule counts its packets: nft list ruleset");
+      return [broken(what, "see which rule counts its packets: nft list ruleset")];
     });
   });
 }
 
+function findUplinkGateway(host: NetnsSnapshot, family: 4 | 6): Ip | undefined {
+  const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
+  return host.routes.find(({ dst, oif, gateway }) =>
+    prefixLengthOf(dst) === 0 && familyOf(dst) === family && oif === uplink?.index && gateway
+  )?.gateway;
+}
+
+/** Why the host itself gets no answer. */
+function describeHostObstacle(host: NetnsSnapshot, gateway: Ip): Finding | undefined {
+  if (isRouteBlocked(host, gateway)) {
+    const what = `the host's route to the uplink gateway ${gateway} is a blackhole or prohibit route`;
+    return broken(what, `see which: ip route show match ${gateway}, or ip rule`);
+  }
+  if (isPingAnsweredFrom(host, gateway)) return undefined;
+  return warning(`the uplink gateway ${gateway} does not answer the host's ping, so nothing can be told`);
+}
+
+function isPingAnsweredFrom({ netns }: NetnsSnapshot, target: Ip): boolean {
+  return netns.run<boolean>(() => isPingAnswered(target, pingTimeout(target)));
+}
+
 /** Whether published TCP ports answer, from the host by its own address and by 127.0.0.1. */
-export function tryPorts(subject: Subject): Finding[] {
-  return subject.containers.flatMap((container) => {
+export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
+  const tries = subject.containers.flatMap((container) => {
     const { portmap } = container;
     return (portmap?.mappings ?? []).filter(({ protocol }) => protocol === "tcp").flatMap((mapping) =>
       familiesOf(mapping).filter((family) =>
         addressesOfFamily(container, family).length > 0 && !portmap!.conditions[family]
       )
-        .flatMap((family) => tryPort(subject, mapping, family, portmap!.snat))
+        .flatMap((family) => portTargets(subject, mapping, family, portmap!.snat))
+        .map((target) => ({ container, mapping, target }))
     );
+  });
+  return budget.tryEach(subject, "connections to published ports", tries, ({ mapping, target }) => {
+    const outcome = subject.host.netns.run<ConnectionOutcome>(() =>
+      tryTcpConnection(target, mapping.hostPort, TIMEOUT_MS)
+    );
+    const what = `${describeHostPort(mapping)}: a connection of the host to ${target} ${OUTCOMES[outcome]}`;
+    if (outcome === "connected") return [ok(what)];
+    return [broken(what, "see whether the service accepts connections, and which rule counts them: nft list ruleset")];
   });
 }
 
@@ -147,17 +216,13 @@ const OUTCOMES: Readonly<Record<ConnectionOutcome, string>> = {
   blocked: "ends at a blackhole or prohibit route",
 };
 
-function tryPort({ host }: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Finding[] {
+/** The host's addresses with the published port. */
+function portTargets({ host }: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Ip[] {
   const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
   const own = host.addresses.find(({ address, index, scope }) =>
     index === uplink?.index && familyOf(address) === family && scope === 0
   );
   const address = hostAddressOf(mapping) ?? (own && ipOf(own.address));
   const loopback = family === 4 && snat && reachesLoopback(mapping) ? ["127.0.0.1" as Ip] : [];
-  return [...new Set([...address ? [address] : [], ...loopback])].map((target) => {
-    const outcome = host.netns.run<ConnectionOutcome>(() => tryTcpConnection(target, mapping.hostPort, TIMEOUT_MS));
-    const what = `${describeHostPort(mapping)}: a connection of the host to ${target} ${OUTCOMES[outcome]}`;
-    if (outcome === "connected") return ok(what);
-    return broken(what, "see whether the service accepts connections, and which rule counts them: nft list ruleset");
-  });
+  return [...new Set([...address ? [address] : [], ...loopback])];
 }
