@@ -58,7 +58,7 @@ export interface MessageSink {
   pluginLog(message: string): void;
 }
 
-export const STDERR: MessageSink = { log, pluginLog: printStderr };
+export const STDERR: MessageSink = { log, pluginLog };
 
 /** Prints messages, and keeps them for a document. */
 export function keepMessages(): MessageSink & { readonly messages: readonly string[] } {
@@ -71,7 +71,7 @@ export function keepMessages(): MessageSink & { readonly messages: readonly stri
     },
     pluginLog(message) {
       messages.push(message);
-      printStderr(message);
+      pluginLog(message);
     },
   };
 }
@@ -118,6 +118,11 @@ export function pluginDirectories(options: ParsedOptions, context: CliContext): 
 
 export function log(message: string): void {
   printStderr(`cni: ${printableLines(message)}`);
+}
+
+/** Plugins name links, programs and files of others. */
+function pluginLog(message: string): void {
+  printStderr(printableLines(message));
 }
 
 /** @param logDuplicates for commands that judge a configuration @throws as {@linkcode loadNetwork} */

@@ -49,3 +49,10 @@ test("log() prints lines, and no other control characters", () => {
   const { stderr } = Bun.spawnSync([process.execPath, "-e", program], { stderr: "pipe" });
   expect(stderr.toString()).toBe("cni: link ?]0;x???2J:\nnext line\n");
 });
+
+test("messages of plugins do not control the terminal", () => {
+  const script = `import { STDERR } from ${JSON.stringify(join(import.meta.dir, "runtime.ts"))};
+    STDERR.pluginLog("portmap: \\u001b[2J\\n\\u009bm");`;
+  const { stderr } = Bun.spawnSync([process.execPath, "-e", script], { stderr: "pipe" });
+  expect(stderr.toString()).toBe("portmap: ?[2J\n?m\n");
+});

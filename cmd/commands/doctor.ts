@@ -18,6 +18,7 @@ import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { UsageError } from "../options.ts";
 import { confirm } from "../output/confirm.ts";
 import { formatDoctorReport, formatRepairOutcome } from "../output/findings.ts";
+import { printableJson } from "../output/printable.ts";
 import { openProgressLine } from "../output/progress.ts";
 import { openScreen } from "../output/screen.ts";
 import { programVersion } from "../version.ts";
@@ -81,7 +82,9 @@ is examined.`,
       replaceFile(absolutePath(bundlePath, context), `${stringifyJson(bundle, 4)}\n`);
       printStderr(`cni: Wrote "${bundlePath}": it holds addresses and configurations, so read it before you share it`);
     }
-    printStdout(hasJson ? `${stringifyJson(report, 4)}\n` : formatDoctorReport(report, openScreen(1, context.env)));
+    printStdout(
+      hasJson ? `${printableJson(stringifyJson(report, 4))}\n` : formatDoctorReport(report, openScreen(1, context.env)),
+    );
     return report.broken > 0 ? 1 : 0;
   },
 };

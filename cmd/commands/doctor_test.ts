@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { ifb } from "../../ffi/route/link_kinds.ts";
+import * as link from "../../ffi/route/link.ts";
 import { type CliSandbox, newCliSandboxes } from "../../testing/cli.ts";
-import { type Namespaces, newNamespaces, runInNetns, runShellInNetns } from "../../testing/netns.ts";
+import { type Namespaces, newNamespaces, runInNetns, runIp, runShellInNetns } from "../../testing/netns.ts";
 
 const sandboxes = newCliSandboxes();
 let namespaces: Namespaces;
@@ -149,6 +151,19 @@ test.each([
   const { exitCode, stdout, stderr } = doctor(argv);
   expect(stderr).toContain(message);
   expect([exitCode, stdout]).toEqual([status, ""]);
+});
+
+test("names that others choose do not control the terminal", () => {
+  const { host } = namespaces;
+  const name = "a\u001b[31m\u009bm";
+  link.add(host.route, { name, info: ifb({}) });
+  runIp(host, `addr add 192.0.2.9/32 dev ${name}`);
+  const [text, json] = ["--look-only", "--look-only --json"].map((argv) => doctor(argv).stdout) as [string, string];
+  link.remove(host.route, name);
+  expect(text).toContain('! "a?[31m?m" of the host is down, although it has 192.0.2.9/32\n');
+  expect([text, json].map((output) => output.match(/[^\P{Cc}\n]/gu))).toEqual([null, null]);
+  const [{ findings }] = JSON.parse(json).networks;
+  expect(findings).toContainEqual(expect.objectContaining({ what: expect.stringContaining(`"${name}" of the host`) }));
 });
 
 test("without any network, the built-in one is examined", () => {
