@@ -5,12 +5,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseIp } from "../../ffi/address.ts";
 import { createNetns } from "../../ffi/netns.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import { transaction } from "../../ffi/nft/transaction.ts";
+import { NFPROTO_INET } from "../../ffi/nft/uapi.ts";
 import { type ConnectionOutcome, tryTcpConnection } from "../../ffi/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { handleOfDrop, newDoctorHost } from "../../testing/doctor_host.ts";
-import { runIp } from "../../testing/netns.ts";
+import { runInNetns, runIp, runShellInNetns } from "../../testing/netns.ts";
+import { ruleText } from "../show/rule_text.ts";
 import { repairAll } from "./doctor.ts";
 import { isBroken } from "./examine.ts";
+import { acceptMarkedCommand } from "./nft_command.ts";
 
 beforeAll(() => loadPlugins());
 
@@ -49,6 +54,32 @@ test("restoring is offered for a drop only where it mends it", async () => {
   inNft("counter drop", "counter");
   expect(mendByHand()).toBe("nft insert rule ip site f meta mark and 0x20000000 == 0x20000000 accept");
   expect(doctorHost.broken()).toEqual([]);
+});
+
+test.each(["x;$(id>&2)", "it's'a'`b`"])("a rule is removed from a chain with any name: %s", async (chain) => {
+  using doctorHost = newDoctorHost({ hasFirewall: true });
+  using _ = await doctorHost.serve();
+  const { host, shell } = doctorHost;
+  for (const words of [["-N", chain], ["-A", chain, "-j", "DROP"], ["-I", "FORWARD", "-j", chain]]) {
+    runInNetns(host, "iptables", ...words);
+  }
+  const [{ mend = "" } = {}] = doctorHost.examine().findings.filter(isBroken);
+  expect(mend).toContain(` '{"nftables":[{"delete":{"rule":{"family":"ip","table":"filter","chain":"`);
+  shell(mend);
+  expect(doctorHost.broken()).toEqual([]);
+});
+
+test("nft(8) accepts what containers send, in a chain with any name", () => {
+  using host = createNetns();
+  const table = { family: NFPROTO_INET, table: "it's; flush ruleset" };
+  transaction(host.nft).addTable({ family: table.family, name: table.table })
+    .addChain({ ...table, name: "$(id)" }).commit();
+  runShellInNetns(host, acceptMarkedCommand({ ...table, chain: "$(id)" }));
+  expect(nft.listLazyRules(host.nft, table, "$(id)").map((rule) => ruleText(rule.expressions(), table.family))).toEqual(
+    [
+      "meta mark & 0x20000000 == 0x20000000 accept",
+    ],
+  );
 });
 
 test("what --fix has tried is not offered again", () => {

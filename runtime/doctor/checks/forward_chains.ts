@@ -14,6 +14,7 @@ import {
 } from "../../../plugins/lib/ruleset/forward_mark.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
+import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
 import { reattachCommand } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
 import { type DropPlace, findDrop, type ForwardedPacket, RulesetReader } from "../packet_walk.ts";
@@ -177,10 +178,8 @@ function dropRemedy(
   if (acceptsAfterRestore(nl, base, packet)) {
     return { mend: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
   }
-  const tableName = `${FAMILY_NAMES[base.family]} ${base.table}`;
   const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base);
-  if (rule && !isAcceptable) return { mend: `nft delete rule ${tableName} ${dropping} handle ${rule.handle}` };
-  // The mark is on what containers send, on answers, and on calls of published ports.
-  const mark = `0x${FORWARD_MARK.toString(16)}`;
-  return { mend: `nft insert rule ${tableName} ${base.name} meta mark and ${mark} == ${mark} accept` };
+  const table = { family: base.family, table: base.table };
+  if (rule && !isAcceptable) return { mend: deleteRuleCommand({ ...table, chain: dropping }, rule.handle) };
+  return { mend: acceptMarkedCommand({ ...table, chain: base.name ?? "" }) };
 }

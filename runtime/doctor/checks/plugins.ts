@@ -7,6 +7,7 @@ import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
 import { lintFiles } from "../../lint/lint.ts";
 import { reattachCommand } from "../reattach.ts";
+import { shellCommand } from "../shell_command.ts";
 import type { PluginEntry } from "../../../spec/network_config_list.ts";
 
 /** Whether every plugin of the network and its IPAM plugin can be called. */
@@ -68,7 +69,7 @@ export function lintSource({ runtime: { pluginDirectories }, network: { source =
     .map(({ line, column, message, suggestion, severity }) =>
       (severity === "error" ? broken : warning)(
         `${source}:${line}:${column} ${message}`,
-        suggestion ?? `cni lint ${source}`,
+        suggestion ?? shellCommand(["cni", "lint", source]),
       )
     );
 }

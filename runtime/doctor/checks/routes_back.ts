@@ -13,6 +13,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, findOutgoingLink, hasAddress, type Subject } from "../subject.ts";
 
 /** The host's routes to the containers and outside. */
@@ -54,7 +55,7 @@ function isOwnLink({ bridge, gatewayDevice, network }: Subject, { name, index, a
 
 function describeForeignRoute({ network, containers }: Subject, { subnet, dst, device }: ForeignRoute): Finding[] {
   const mend = `choose another subnet in ${network.source ?? "the configuration"}, or remove the route: ` +
-    `ip route del ${dst} dev ${device.name}`;
+    shellCommand(["ip", "route", "del", dst, "dev", device.name!]);
   const { name } = device;
   if (dst === subnet) return [broken(`subnet ${subnet} is also that of "${name}", to which the host routes it`, mend)];
   if (prefixLengthOf(dst) < prefixLengthOf(subnet)) {
@@ -89,7 +90,7 @@ function describeRouteBack(
   outgoing: link.Link | undefined,
 ): Finding {
   const leads = outgoing ? `leads to "${outgoing.name}", not to "${device.name}"` : "is missing";
-  const mend = `ip route replace ${hostPrefix(ip)} dev ${device.name}`;
+  const mend = shellCommand(["ip", "route", "replace", hostPrefix(ip), "dev", device.name!]);
   const strict = familyOf(ip) === 4 ? findStrictRpFilter(host.sysctl, device) : undefined;
   if (!strict) return broken(`the host's route to ${ip} of ${describeContainer(container)} ${leads}`, mend);
   const what = `${strict} is 1 (strict), and the host's route to ${ip} of ${describeContainer(container)} ${leads}: ` +
