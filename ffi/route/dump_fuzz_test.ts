@@ -18,6 +18,7 @@ import * as bridgeVlan from "./bridge_vlan.ts";
 import * as filter from "./filter.ts";
 import { bridge, bridgePortOf, veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
+import * as neighbour from "./neighbour.ts";
 import * as qdisc from "./qdisc.ts";
 import * as route from "./route.ts";
 import * as rule from "./rule.ts";
@@ -52,6 +53,8 @@ function populated(): Netns {
     address add fd00:1::1/64 dev v0 nodad
     address add 10.2.0.1/24 dev v2
     address add fd00:2::1/64 dev v2 nodad
+    neigh add 10.1.0.9 lladdr 0a:00:00:00:00:01 dev v0
+    neigh add fd00:1::9 lladdr 0a:00:00:00:00:02 dev v0
     route add default via 10.1.0.254
     route add 10.3.0.0/16 nexthop via 10.1.0.254 weight 3 nexthop via 10.2.0.254 nexthop dev br0
     route add 10.4.0.0/16 via 10.2.0.254 mtu 1400 advmss 1300 metric 7 table 100
@@ -85,6 +88,9 @@ const QUESTIONS: Readonly<Record<string, (nl: Netlink, v0: number) => unknown>> 
       wholeRoute.destinationOf(each),
     ]),
   "rule.list": (nl) => rule.list(nl),
+  "neighbour.list": (nl) => [neighbour.list(nl, 2), neighbour.list(nl, 10)],
+  // The number of entries changes with other namespaces.
+  "neighbour.findTableUse": (nl) => neighbour.findTableUse(nl, 2)?.limit,
   "qdisc.findRoot": (nl, v0) => {
     const root = qdisc.findRoot(nl, v0);
     return root && qdisc.tokenBucketOf(root);

@@ -11,6 +11,7 @@ import { checkLeakedState } from "./checks/leaked_state.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkLinks } from "./checks/links.ts";
 import { checkMtu } from "./checks/mtu.ts";
+import { checkNeighbours } from "./checks/neighbours.ts";
 import { checkByPlugins, checkConfiguration, checkDiagnoses, checkPlugins } from "./checks/plugins.ts";
 import { checkPorts } from "./checks/ports.ts";
 import { checkResolver } from "./checks/resolver.ts";
@@ -46,6 +47,7 @@ const LOOKS: readonly Check[] = [
   ["links", checkLinks],
   ["mtu", checkMtu],
   ["addresses", checkAddresses],
+  ["neighbours", checkNeighbours],
   ["container routes", checkContainerRoutes],
   ["host routes", checkRoutesBack],
   ["forwarding", checkHostForwarding],

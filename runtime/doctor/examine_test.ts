@@ -99,6 +99,20 @@ const CAUSES: readonly Cause[] = [
     found: ({ c1, c2 }) => `duplicate address: 10.9.0.2 of "eth0" of ${c1.path} is also on "eth0" of ${c2.path}`,
   },
   {
+    name: "the container has a wrong hardware address for its gateway",
+    broken: inC1("neigh replace 10.9.0.1 lladdr 0a:00:00:00:00:01 dev eth0 nud permanent"),
+    found: ({ host, c1 }) =>
+      `wrong neighbour entry: "eth0" of ${c1.path} has 0a:00:00:00:00:01 for gateway 10.9.0.1, which is ` +
+      `${link.get(host.route, "br9").mac}`,
+  },
+  {
+    name: "the host has a wrong hardware address for the container",
+    broken: onHost("neigh replace fd00:9::2 lladdr 0a:00:00:00:00:01 dev br9 nud permanent"),
+    found: ({ c1 }) =>
+      `wrong neighbour entry: the host has 0a:00:00:00:00:01 for fd00:9::2 of "eth0" of ${c1.path}, which is ` +
+      `${link.get(c1.route, "eth0").mac}`,
+  },
+  {
     name: "the MTU of both ends differs",
     broken: inC1("link set eth0 mtu 9000"),
     found: ({ c1, port }) =>

@@ -22,6 +22,8 @@ export type Repair =
   | { readonly kind: "mtu"; readonly netns?: string; readonly link: string; readonly mtu: number }
   | { readonly kind: "address"; readonly netns?: string; readonly link: string; readonly address: Cidr }
   | { readonly kind: "route"; readonly netns: string; readonly link: string; readonly dst: Cidr; readonly gateway?: Ip }
+  /** The kernel asks for the hardware address again. */
+  | { readonly kind: "neighbour"; readonly netns?: string; readonly link: string; readonly address: Ip }
   | { readonly kind: "restore"; readonly network: string }
   | StaleFlowsRepair;
 

@@ -2,6 +2,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
+import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as route from "../../ffi/route/route.ts";
 import { ensureSysctl } from "../../ffi/sysctl.ts";
 import type { RuntimeContext } from "../context.ts";
@@ -41,6 +42,8 @@ function changeNamespace(netns: Netns, repair: Exclude<Repair, { kind: "restore"
         route.replaceRequest({ dst, oif: index, ...gateway !== undefined && { gateway } }),
       ]);
     }
+    case "neighbour":
+      return neighbour.remove(nl, link.get(nl, repair.link).index, repair.address);
     case "conntrack":
       return deleteStaleFlows(netns.nft, repair);
   }

@@ -235,6 +235,14 @@ export function isRouteBlocked({ netns }: NetnsSnapshot, destination: Ip): boole
   }
 }
 
+/** The host's link with the gateway address of a container. */
+export function gatewayLink(
+  { bridge, gatewayDevice }: Pick<Subject, "bridge" | "gatewayDevice">,
+  { hostVeth }: ExaminedContainer,
+): link.Link | undefined {
+  return bridge ? gatewayDevice : hostVeth;
+}
+
 /** `"eth0" of /run/netns/web` */
 export function describeContainer({ attachment: { ifname, netns } }: ExaminedContainer): string {
   return `"${ifname}" of ${netns}`;

@@ -49,7 +49,7 @@ test("one container asks for a gateway, however many have it and however silent 
   });
   expect(findings.map(({ severity, what }) => `${severity}: ${what}`)).toEqual([
     `ok: gateway 10.9.0.1 of "eth0" of ${c1.path} answers ARP (1 of 2 containers asked)`,
-    `warning: gateway fd00:9::1 of "eth0" of ${c1.path} does not answer ping`,
+    `broken: gateway fd00:9::1 of "eth0" of ${c1.path} does not answer neighbour discovery`,
   ]);
 });
 

@@ -4,15 +4,20 @@ import { familyOf, type Ip, ipOf, type Mac, prefixLengthOf } from "../../../ffi/
 import { openArpSocket } from "../../../ffi/arp.ts";
 import { type ConnectionOutcome, isPingAnswered, tryTcpConnection } from "../../../ffi/probe.ts";
 import type { Link } from "../../../ffi/route/link.ts";
+import * as neighbour from "../../../ffi/route/neighbour.ts";
+import { NUD_FAILED, NUD_INCOMPLETE, NUD_REACHABLE } from "../../../ffi/route/uapi.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
 import { describeHostPort, familiesOf, hostAddressOf, type PortMapping } from "../../../plugins/portmap/config.ts";
 import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
+import { AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
+import { resolutionMend } from "./neighbours.ts";
 import {
   addressesOfFamily,
   describeContainer,
   type ExaminedContainer,
   findOutgoingLink,
+  gatewayLink,
   isRouteBlocked,
   type NetnsSnapshot,
   type Subject,
@@ -52,11 +57,6 @@ interface GatewayQuestion {
   readonly asked: string;
 }
 
-/** The host's link with the gateway's address. */
-function gatewayLink({ bridge, gatewayDevice }: Subject, { hostVeth }: ExaminedContainer): Link | undefined {
-  return bridge ? gatewayDevice : hostVeth;
-}
-
 function tryGateway(subject: Subject, { container, gateway, asked }: GatewayQuestion): Finding[] {
   const whose = `gateway ${gateway} of ${describeContainer(container)}`;
   if (familyOf(gateway) === 6) return tryGatewayPing(container, gateway, whose, asked);
@@ -84,10 +84,18 @@ function isUsedGateway({ attachment: { result }, ips }: ExaminedContainer, gatew
 }
 
 function tryGatewayPing(container: ExaminedContainer, gateway: Ip, whose: string, asked: string): Finding[] {
-  if (isPingAnsweredFrom(container.state, gateway)) {
-    return [ok(`${whose} answers ping${asked}`)];
-  }
-  return isUsedGateway(container, gateway) ? [warning(`${whose} does not answer ping`)] : [];
+  if (isPingAnsweredFrom(container.state, gateway)) return [ok(`${whose} answers ping${asked}`)];
+  if (!isUsedGateway(container, gateway)) return [];
+  const entry = neighbour.list(container.state.netns.route, AF_INET6).find(({ address, index }) =>
+    address === gateway && index === container.device?.index
+  );
+  const { state = NUD_FAILED } = entry ?? {};
+  // Hosts often filter pings, which harms nobody.
+  if (state & NUD_REACHABLE) return [ok(`${whose} answers neighbour discovery, but no ping${asked}`)];
+  const isUnanswered = (state & (NUD_INCOMPLETE | NUD_FAILED)) !== 0;
+  if (isUnanswered) return [broken(`${whose} does not answer neighbour discovery`, resolutionMend(gateway))];
+  // The kernel relies on what it knew for some seconds.
+  return [warning(`${whose} does not answer ping`, resolutionMend(gateway))];
 }
 
 function askWire({ state }: ExaminedContainer, { index, mac }: Link, address: Ip): Mac | undefined {

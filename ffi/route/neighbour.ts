@@ -1,0 +1,62 @@
+/** What the kernel knows of neighbours' hardware addresses. @see linux/neighbour.h, ip-neighbour(8) @module */
+import type { Ip, Mac } from "../address.ts";
+import { bytes, cstr, i32, ipCodec, macCodec, struct, u16, u32, u8 } from "../netlink/codec.ts";
+import { message } from "../netlink/message.ts";
+import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { addressFamily } from "./address.ts";
+import { rtnetlinkOperations } from "./operations.ts";
+import * as uapi from "./uapi.ts";
+
+const ndmsg = struct({ family: u8, pad1: u8, pad2: u16, index: i32, state: u16, flags: u8, type: u8 });
+const neighbourMessage = message("neighbour", ndmsg, () => ({
+  dst: [uapi.NDA_DST, ipCodec],
+  mac: [uapi.NDA_LLADDR, macCodec],
+}));
+const NEIGHBOUR = /* @__PURE__ */ rtnetlinkOperations("NEIGH", uapi.RTM_NEWNEIGH, neighbourMessage);
+
+export interface Neighbour {
+  readonly address: Ip;
+  /** The link's. */
+  readonly index: number;
+  /** NUD_… */
+  readonly state: number;
+  /** Absent until the neighbour has answered. */
+  readonly mac?: Mac;
+}
+
+/** Of one family. */
+export function list(nl: Netlink, family: number): Neighbour[] {
+  return dump(nl, NEIGHBOUR.GET, { family }).flatMap(({ dst, mac, index, state }) =>
+    dst === undefined ? [] : [{ address: dst, index, state, ...mac !== undefined && { mac } }]
+  );
+}
+
+/** The kernel asks again with the next packet. @throws {NetlinkError} */
+export function remove(nl: Netlink, index: number, address: Ip): void {
+  execute(nl, NEIGHBOUR.DEL, { family: addressFamily(address), index, dst: address });
+}
+
+const ndtmsg = struct({ family: u8, pad1: u8, pad2: u16 });
+const tableMessage = message("neighbour table", ndtmsg, () => ({
+  name: [uapi.NDTA_NAME, cstr],
+  thresh3: [uapi.NDTA_THRESH3, u32],
+  config: [uapi.NDTA_CONFIG, bytes],
+}));
+const TABLE = /* @__PURE__ */ rtnetlinkOperations("NEIGHTBL", uapi.RTM_NEWNEIGHTBL, tableMessage);
+
+/** All namespaces share it. */
+export interface NeighbourTableUse {
+  readonly entries: number;
+  /** `gc_thresh3`: beyond it, the kernel refuses new entries. */
+  readonly limit: number;
+}
+
+/** `undefined` if the kernel tells nothing. */
+export function findTableUse(nl: Netlink, family: number): NeighbourTableUse | undefined {
+  // Each link has a part of its own, without these.
+  const table = dump(nl, TABLE.GET, { family }).find(({ thresh3, config }) => thresh3 !== undefined && config);
+  if (!table?.config || table.thresh3 === undefined) return undefined;
+  // struct ndt_config { u16 key_len; u16 entry_size; u32 entries; … }
+  const { buffer, byteOffset } = table.config;
+  return { entries: new DataView(buffer, byteOffset).getUint32(4, true), limit: table.thresh3 };
+}
