@@ -20,6 +20,7 @@ import { checkRoutesBack } from "./checks/routes_back.ts";
 import { checkRuleset } from "./checks/ruleset.ts";
 import { tryDuplicates, tryGateways, tryNeighbour, tryPorts, tryUplinkGateway } from "./checks/tries.ts";
 import { broken, type Finding, warning } from "./finding.ts";
+import { remedyForInconclusive } from "./inconclusive.ts";
 import { lookUpSubject, type Subject } from "./subject.ts";
 import { TryBudget } from "./try_budget.ts";
 
@@ -139,6 +140,7 @@ function runCheck(subject: Subject, tryBudget: TryBudget, [check, run]: Check): 
   } catch (error) {
     // A namespace may go meanwhile.
     if (!(error instanceof SystemError || error instanceof CniError || error instanceof NetnsError)) throw error;
-    return [{ check, ...warning(`this check was not possible: ${error.message}`) }];
+    const remedy = remedyForInconclusive(error, subject.network.name) ?? `cni doctor ${subject.network.name}`;
+    return [{ check, ...warning(`this check was not possible: ${error.message}`, remedy) }];
   }
 }

@@ -8,7 +8,7 @@ export interface Finding {
   readonly severity: FindingSeverity;
   /** In words, with names: `net.ipv4.ip_forward is 0`. */
   readonly what: string;
-  /** What mends it: a command, or a change of the configuration. */
+  /** What mends it: a command, or a change of the configuration. Only what is well has none. */
   readonly mend?: string;
   /** Present if `cni doctor --fix` can do it. */
   readonly repair?: Repair;
@@ -48,8 +48,8 @@ export function broken(what: string, mend: string, repair?: Repair): Finding {
   return { severity: "broken", what, mend, ...repair && { repair } };
 }
 
-export function warning(what: string, mend?: string, repair?: Repair): Finding {
-  return { severity: "warning", what, ...mend !== undefined && { mend }, ...repair && { repair } };
+export function warning(what: string, mend: string, repair?: Repair): Finding {
+  return { severity: "warning", what, mend, ...repair && { repair } };
 }
 
 const MAX_LISTED = 4;

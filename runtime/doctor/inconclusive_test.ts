@@ -1,4 +1,5 @@
 import { beforeAll, expect, test } from "bun:test";
+import { EEXIST } from "../../ffi/sys/errno.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -28,7 +29,6 @@ test("a CHECK that needs more open files than this process may have says nothing
 test("a cause that will pass is no finding, and others are", () => {
   const ENFILE = 23;
   const ENOMEM = 12;
-  const EEXIST = 17;
   const failures = [
     new CniError(Code.TryAgainLater, "interrupted"),
     new CniError(Code.Internal, "CHECK failed", { cause: new AggregateError([new SystemError("openat", ENFILE)]) }),

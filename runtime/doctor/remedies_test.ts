@@ -137,6 +137,21 @@ test("a blackhole or prohibit route to the uplink's gateway is named", async () 
   expect(connect()).toBe("blocked");
 });
 
+test("what is said for one family is said for both", () => {
+  using doctorHost = newDoctorHost();
+  const { shell } = doctorHost;
+  shell("ip route del default; ip -6 route del default");
+  expect(doctorHost.examine().findings.find(({ check }) => check === "host routes")?.mend).toBe(
+    "ip route add default via ROUTER; ip -6 route add default via ROUTER",
+  );
+  shell("nft 'table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; policy drop; }; }'");
+  const { mend = "" } = doctorHost.examine().findings.find(({ check }) => check === "forward chains") ?? {};
+  const sources = ["10.9.0.2", "fd00:9::2", "10.9.0.3", "fd00:9::3"].map((address) => `--add-source=${address}`).join(
+    " ",
+  );
+  expect(mend).toBe(`firewall-cmd --zone=trusted ${sources} && firewall-cmd --zone=trusted ${sources} --permanent`);
+});
+
 test("a link of the host that is down and has an address", () => {
   using doctorHost = newDoctorHost();
   doctorHost.shell("ip link set up0 down");
@@ -153,5 +168,5 @@ test("a container whose loopback interface is down", () => {
   runIp(doctorHost.c1, "link set lo down");
   const [finding] = doctorHost.examine().findings.filter(isBroken);
   expect(finding?.what).toEndWith('leads to; "lo" is down there, so 127.0.0.1 fails');
-  expect(finding?.mend).toContain(" link set lo up, then have the service listen on 0.0.0.0:80");
+  expect(finding?.mend).toContain(" link set lo up, then have the service listen on [::]:80");
 });

@@ -14,6 +14,7 @@ import {
 } from "../../../plugins/lib/ruleset/forward_mark.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
+import { shellCommand } from "../shell_command.ts";
 import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
 import { reattachCommand } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
@@ -33,12 +34,27 @@ export function checkForwardChains(subject: Subject): Finding[] {
   const drops = chains.flatMap((chain) => findDrops(ruleset, chain, packets));
   const problems = [
     ...[...Map.groupBy(drops, ({ place }) => place)].map(([place, all]) => describeDrop(subject, place, all)),
-    ...describeLegacyFilters(host.netns, families).map((text) => warning(text)),
+    ...families.flatMap((family) =>
+      describeLegacyFilters(host.netns, [family]).map((text) => warning(text, legacyMend(subject, family)))
+    ),
   ];
   if (problems.length > 0) return problems;
   const names = chains.map(({ family, table, name }) => `"${name}" of table "${FAMILY_NAMES[family]} ${table}"`);
   const accepting = `forwarded packets are accepted by ${names.length === 1 ? "chain" : "chains"} ${abbreviate(names)}`;
   return [ok(names.length === 0 ? "no other table filters forwarded packets" : accepting)];
+}
+
+/** Its rules cannot be read here. */
+function legacyMend({ subnets, containers }: Subject, family: 4 | 6): string {
+  const addresses = containers.flatMap((container) => addressesOfFamily(container, family));
+  const own = [...subnets.filter((subnet) => familyOf(subnet) === family), ...addresses][0]!;
+  const program = family === 4 ? "iptables-legacy" : "ip6tables-legacy";
+  const answers = ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED,DNAT"];
+  const commands = [
+    [program, "-I", "FORWARD", "-s", own, "-j", "ACCEPT"],
+    [program, "-I", "FORWARD", "-d", own, ...answers, "-j", "ACCEPT"],
+  ];
+  return `see whether it drops: ${program} -S FORWARD; if so: ${commands.map(shellCommand).join(" && ")}`;
 }
 
 interface ExaminedPacket extends ForwardedPacket {
@@ -151,35 +167,43 @@ function describePlace(table: nft.TableKey, { name }: nft.Chain, { chain, rule }
 }
 
 function describeDrop(subject: Subject, place: string, drops: readonly Drop[]): Finding {
-  const [{ packet, found, chain }] = drops as [Drop, ...Drop[]];
+  const [{ packet, found }] = drops as [Drop, ...Drop[]];
   const others = new Set(drops.map((drop) => drop.packet.address)).size - 1;
   const directions = new Set(drops.map((drop) => drop.packet.direction));
   const whom = `${[...directions].join(" and ")} ${packet.address}${others > 0 ? ` and ${others} more` : ""}`;
   const what = `forwarded packets ${whom} are${found.isCertain ? "" : " perhaps"} dropped by ${place}`;
-  const { mend, repair } = dropRemedy(subject, packet, found, chain);
+  const { mend, repair } = dropRemedy(subject, drops);
   return found.isCertain ? broken(what, mend, repair) : warning(what, mend);
 }
 
 function dropRemedy(
   subject: Subject,
-  packet: ExaminedPacket,
-  { chain: dropping, rule }: DropPlace,
-  base: ForeignChain,
+  drops: readonly Drop[],
 ): { readonly mend: string; readonly repair?: Repair } {
   const { network, hasFirewall, host: { netns: { nft: nl } } } = subject;
-  const { container, address } = packet;
-  if (base.table === "firewalld") return { mend: `firewall-cmd --zone=trusted --add-source=${address}` };
+  const [{ packet: { container, address }, found: { chain: dropping, rule }, chain: base }] = drops as [
+    Drop,
+    ...Drop[],
+  ];
+  if (base.table === "firewalld") return { mend: trustCommand(drops) };
   if (!hasFirewall) {
     const file = network.source ?? "the configuration";
     const again = reattachCommand(container.attachment);
     return { mend: `append { "type": "firewall" } to "plugins" in ${file}, then: ${again}` };
   }
   if (container.hasOldConfiguration) return { mend: reattachCommand(container.attachment) };
-  if (acceptsAfterRestore(nl, base, packet)) {
+  if (drops.every(({ packet }) => acceptsAfterRestore(nl, base, packet))) {
     return { mend: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
   }
   const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base);
   const table = { family: base.family, table: base.table };
   if (rule && !isAcceptable) return { mend: deleteRuleCommand({ ...table, chain: dropping }, rule.handle) };
   return { mend: acceptMarkedCommand({ ...table, chain: base.name ?? "" }) };
+}
+
+/** For now, and for good. */
+function trustCommand(drops: readonly Drop[]): string {
+  const sources = [...new Set(drops.map(({ packet }) => `--add-source=${packet.address}`))];
+  const words = ["firewall-cmd", "--zone=trusted", ...sources];
+  return `${shellCommand(words)} && ${shellCommand([...words, "--permanent"])}`;
 }

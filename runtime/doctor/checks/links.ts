@@ -31,7 +31,9 @@ function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {
   const name = bridge.bridge;
   const device = host.links.find((candidate) => candidate.name === name);
   if (!device) {
-    const mend = "attach the containers again: cni run del, then cni run add";
+    const [{ attachment }] = containers as [ExaminedContainer, ...ExaminedContainer[]];
+    const mend = reattachCommand(attachment) +
+      (containers.length > 1 ? ` # and so the ${containers.length - 1} others` : "");
     return [broken(`bridge "${name}" is missing, so no container has a neighbour or a gateway`, mend)];
   }
   if (link.isUp(device)) return [];

@@ -1,5 +1,6 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
+import { reattachCommand } from "../reattach.ts";
 import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, findOutgoingLink, ipCommand, type Subject } from "../subject.ts";
 
@@ -23,7 +24,9 @@ function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedCon
   const what = `MTU mismatch: ${describeContainer(container)} has ${device.mtu}, "${other.name}" on the host has ` +
     `${other.mtu}, so larger packets are lost`;
   // A plugin may have lowered it: TCP tells the peer, UDP does not.
-  if (!smaller && network.plugins.some(({ type }) => type === "tuning")) return [warning(what)];
+  if (!smaller && network.plugins.some(({ type }) => type === "tuning")) {
+    return [warning(what, shellCommand(["ip", "link", "set", other.name, "mtu", `${device.mtu}`]))];
+  }
   const mtu = bridge?.mtu || other.mtu;
   if (device.mtu === mtu) {
     return [
@@ -38,7 +41,7 @@ function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedCon
   return [broken(what, mend, { kind: "mtu", netns, link: device.name, mtu })];
 }
 
-function checkUplinkMtu({ host, isRouted, masquerades, families, containers }: Subject): Finding[] {
+function checkUplinkMtu({ host, network, isRouted, masquerades, families, containers }: Subject): Finding[] {
   if (!isRouted && !masquerades) return [];
   const uplinks = new Set(families.flatMap((family) => findOutgoingLink(host, PUBLIC_ADDRESS[family]) ?? []));
   return [...uplinks].flatMap(({ name, mtu = 0 }) => {
@@ -46,6 +49,7 @@ function checkUplinkMtu({ host, isRouted, masquerades, families, containers }: S
     if (!larger) return [];
     const what = `${describeContainer(larger)} has MTU ${larger.device!.mtu}, the uplink "${name}" only ${mtu}: ` +
       `senders outside must get ICMP messages`;
-    return [warning(what, `set "mtu": ${mtu} in the configuration`)];
+    const file = network.source ?? "the configuration";
+    return [warning(what, `set "mtu": ${mtu} in ${file}, then: ${reattachCommand(larger.attachment)}`)];
   });
 }

@@ -25,8 +25,11 @@ export function checkPlugins({ runtime, network }: Subject): Finding[] {
     }
   });
   const problems = found.flatMap(({ problem }) => problem ?? []);
-  const shadows = found.filter(({ isShadow }) => isShadow).map(({ type, at }) =>
-    warning(`"${at}" is called for plugin "${type}", not the built-in plugin`)
+  const shadows = found.flatMap(({ type, at, isShadow }) =>
+    !isShadow || at === undefined ? [] : warning(
+      `"${at}" is called for plugin "${type}", not the built-in plugin`,
+      `to use the built-in plugins: ${shellCommand(["cni", "install", at.replace(/\/[^/]*$/, ""), "--force"])}`,
+    )
   );
   if (problems.length + shadows.length > 0) return [...problems, ...shadows];
   return [ok(`plugins: ${found.map(({ type, at }) => `${type} (${at})`).join(", ")}`)];

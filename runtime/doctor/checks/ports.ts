@@ -63,8 +63,7 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
   const where = `${containerPort}/${protocol} in ${container.attachment.netns}`;
   const wanted = familiesOf(mapping).flatMap((family) => addressesOfFamily(container, family));
   if (wanted.length === 0) return [];
-  const [first] = wanted;
-  const mend = `have the service listen on 0.0.0.0:${containerPort} or ${formatEndpoint(first!, containerPort)}`;
+  const mend = listenMend(wanted, containerPort);
   const published = describeHostPort(mapping);
   if (listeners.length === 0) {
     const what = `nothing listens on ${where}, which ${published} leads to`;
@@ -76,7 +75,13 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
   if (unreached.length === wanted.length) {
     return [broken(`the service on ${where} listens on ${addresses} only, so ${published} cannot reach it`, mend)];
   }
-  return [warning(`the service on ${where} listens on ${addresses}, not on ${unreached.join(", ")}`)];
+  return [warning(`the service on ${where} listens on ${addresses}, not on ${unreached.join(", ")}`, mend)];
+}
+
+/** Of the addresses that a service may listen on, `::` takes calls of both families. */
+function listenMend(wanted: readonly Ip[], port: number): string {
+  const all = wanted.some((ip) => familyOf(ip) === 6) ? `[::]:${port}` : `0.0.0.0:${port}`;
+  return `have the service listen on ${all} or ${wanted.map((ip) => formatEndpoint(ip, port)).join(" and ")}`;
 }
 
 const isLoopbackDown = ({ state: { links } }: ExaminedContainer): boolean =>

@@ -113,7 +113,7 @@ function checkUplink(subject: Subject): Finding[] {
   return [
     warning(
       `the host has no ${describeFamilies(families)} default route, so containers reach only its own networks`,
-      "ip route add default via ROUTER",
+      families.map((family) => `ip ${family === 6 ? "-6 " : ""}route add default via ROUTER`).join("; "),
     ),
   ];
 }

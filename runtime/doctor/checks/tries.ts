@@ -187,7 +187,8 @@ function describeHostObstacle(host: NetnsSnapshot, gateway: Ip): Finding | undef
     return broken(what, `see which: ip route show match ${gateway}, or ip rule`);
   }
   if (isPingAnsweredFrom(host, gateway)) return undefined;
-  return warning(`the uplink gateway ${gateway} does not answer the host's ping, so nothing can be told`);
+  const what = `the uplink gateway ${gateway} does not answer the host's ping, so nothing can be told`;
+  return warning(what, `see whether it is there: ip neigh show to ${gateway}`);
 }
 
 function isPingAnsweredFrom({ netns }: NetnsSnapshot, target: Ip): boolean {
