@@ -5,6 +5,7 @@ import { CniError, ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { RuntimeContext } from "../context.ts";
 import { checkAddresses } from "./checks/addresses.ts";
+import { checkForeignTranslations } from "./checks/foreign_translations.ts";
 import { checkHostForwarding } from "./checks/forwarding.ts";
 import { checkForwardChains } from "./checks/forward_chains.ts";
 import { checkLeakedState } from "./checks/leaked_state.ts";
@@ -55,6 +56,7 @@ const LOOKS: readonly Check[] = [
   ["ruleset", checkRuleset],
   ["forward chains", checkForwardChains],
   ["ports", checkPorts],
+  ["foreign translations", checkForeignTranslations],
   ["diagnoses", checkDiagnoses],
   ["resolver", checkResolver],
   ["limits", checkLimits],

@@ -6,23 +6,14 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { Data, Expression, Verdict } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
-import { familyOf, type Ip, ipBytes } from "../../ffi/address.ts";
+import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
+import { RTN_UNICAST } from "../../ffi/route/uapi.ts";
 import { ruleText } from "../show/rule_text.ts";
+import type { WalkedPacket } from "./walked_packet.ts";
+import { iptablesDnatTarget, judgeIptablesMatch } from "./iptables_matches.ts";
 
-export interface ForwardedPacket {
-  readonly iifname: string;
-  readonly oifname: string;
-  readonly source: Ip;
-  readonly destination: Ip;
-  readonly mark: number;
-  /** IPPROTO_TCP, … */
-  readonly protocol: number;
-  readonly destinationPort: number;
-  /** Whether its destination was translated. */
-  readonly isDnat: boolean;
-}
-
-export interface DropPlace {
+/** Where a chain decides on the packet. */
+export interface RulePlace {
   readonly chain: string;
   /** Absent for the policy. */
   readonly rule?: {
@@ -33,6 +24,8 @@ export interface DropPlace {
   };
   /** False if a rule that cannot be judged may have accepted it before. */
   readonly isCertain: boolean;
+  /** If it translates the destination. */
+  readonly translation?: { readonly target?: Ip };
 }
 
 export interface DecodedRule {
@@ -56,6 +49,10 @@ export class RulesetReader {
     return remember(this.#rules, [table.family, table.table, chain], read);
   }
 
+  set(table: nft.TableKey, name: string): nft.Set | undefined {
+    return nft.findSet(this.nl, table, name);
+  }
+
   /** Sorted by key. */
   elements(table: nft.TableKey, set: string): readonly nft.Element[] {
     const read = () => nft.listElements(this.nl, table, set).sort((a, b) => Buffer.compare(a.key, b.key));
@@ -70,7 +67,7 @@ function remember<T>(known: Map<string, T>, names: readonly unknown[], read: () 
   return value;
 }
 
-type Outcome = { readonly drop: DropPlace } | "accept" | "continue";
+type Outcome = { readonly place: RulePlace } | "accept" | "continue";
 
 /** A chain that loops is refused by the kernel; this limits its depth, as the kernel does. */
 const MAX_DEPTH = 16;
@@ -80,21 +77,32 @@ export function findDrop(
   ruleset: RulesetReader,
   table: nft.TableKey,
   chain: Pick<nft.Chain, "name" | "policy">,
-  packet: ForwardedPacket,
-): DropPlace | undefined {
+  packet: WalkedPacket,
+): RulePlace | undefined {
   const walk = new Walk(ruleset, table, packet);
   const outcome = walk.chain(chain.name ?? "", 0);
   if (outcome === "accept") return undefined;
-  if (outcome !== "continue") return outcome.drop;
+  if (outcome !== "continue") return outcome.place;
   return chain.policy === uapi.NF_DROP ? { chain: chain.name ?? "", isCertain: !walk.mayBeAccepted } : undefined;
+}
+
+/** @returns where the chain translates the packet's destination */
+export function findTranslation(
+  ruleset: RulesetReader,
+  table: nft.TableKey,
+  chain: string,
+  packet: WalkedPacket,
+): RulePlace | undefined {
+  const outcome = new Walk(ruleset, table, packet).chain(chain, 0);
+  return typeof outcome === "object" && outcome.place.translation ? outcome.place : undefined;
 }
 
 class Walk {
   /** A rule that cannot be judged accepts. */
   mayBeAccepted = false;
-  #mayBeDropped: DropPlace | undefined;
+  #mayBeDecided: RulePlace | undefined;
 
-  constructor(readonly ruleset: RulesetReader, readonly table: nft.TableKey, readonly packet: ForwardedPacket) {}
+  constructor(readonly ruleset: RulesetReader, readonly table: nft.TableKey, readonly packet: WalkedPacket) {}
 
   chain(name: string, depth: number, isCertain = true): Outcome {
     for (const [i, rule] of this.ruleset.rules(this.table, name).entries()) {
@@ -107,24 +115,24 @@ class Walk {
       if (outcome === "return") break;
       if (outcome !== "continue") return outcome;
     }
-    return depth === 0 && this.#mayBeDropped ? { drop: this.#mayBeDropped } : "continue";
+    return depth === 0 && this.#mayBeDecided ? { place: this.#mayBeDecided } : "continue";
   }
 
   #follow(
-    { code, chain }: Verdict,
+    decision: Decision,
     depth: number,
     isCertain: boolean,
-    place: Omit<DropPlace, "isCertain">,
+    place: Omit<RulePlace, "isCertain" | "translation">,
   ): Outcome | "return" {
+    if ("translation" in decision) return this.#decide({ ...place, translation: decision.translation }, isCertain);
+    const { code, chain } = decision;
     switch (code) {
       case uapi.NF_ACCEPT:
         if (isCertain) return "accept";
         this.mayBeAccepted = true;
         return "continue";
       case uapi.NF_DROP:
-        if (isCertain) return { drop: { ...place, isCertain: !this.mayBeAccepted } };
-        this.#mayBeDropped ??= { ...place, isCertain: false };
-        return "continue";
+        return this.#decide(place, isCertain);
       case uapi.NFT_JUMP:
       case uapi.NFT_GOTO: {
         if (depth >= MAX_DEPTH || chain === undefined) return "continue";
@@ -137,18 +145,35 @@ class Walk {
         return "continue";
     }
   }
+
+  #decide(place: Omit<RulePlace, "isCertain">, isCertain: boolean): Outcome {
+    if (isCertain) return { place: { ...place, isCertain: !this.mayBeAccepted } };
+    this.#mayBeDecided ??= { ...place, isCertain: false };
+    return "continue";
+  }
 }
 
 /** `undefined`: it cannot be told. */
 type Match = boolean | undefined;
 
+/** What a rule does with a packet that it matches. */
+type Decision = Verdict | { readonly translation: { readonly target?: Ip } };
+
+/** By slots of 4 bytes. */
+type Registers = Map<number, Uint8Array | undefined>;
+
+/** Every fourth slot has an older number too. */
+function slotOf(register = 0): number {
+  return register < uapi.NFT_REG32_00 ? (register - uapi.NFT_REG_1) * 4 : register - uapi.NFT_REG32_00;
+}
+
 function judgeRule(
   expressions: readonly Expression[],
   walk: Walk,
-): { readonly matches: Match; readonly verdict: Verdict | undefined } {
-  const registers = new Map<number, Uint8Array | undefined>();
+): { readonly matches: Match; readonly verdict: Decision | undefined } {
+  const registers: Registers = new Map();
   let matches: Match = true;
-  let verdict: Verdict | undefined;
+  let verdict: Decision | undefined;
   for (const expression of expressions) {
     const judged = judgeExpression(expression, registers, walk);
     if (typeof judged === "object") verdict = judged;
@@ -163,49 +188,76 @@ const NEUTRAL_KINDS = ["counter", "log", "notrack", "objref"];
 
 function judgeExpression(
   expression: Expression,
-  registers: Map<number, Uint8Array | undefined>,
+  registers: Registers,
   walk: Walk,
-): Match | Verdict {
+): Match | Decision {
   const { packet } = walk;
+  const load = (register: number | undefined, value: Uint8Array | undefined) => {
+    if (register !== undefined) registers.set(slotOf(register), value);
+    return true;
+  };
+  const stored = (register: number | undefined) => registers.get(slotOf(register));
   switch (expression.kind) {
     case "meta":
-      if (expression.dreg !== undefined) registers.set(expression.dreg, metaValue(expression.key, packet));
-      return true;
+      return load(expression.dreg, metaValue(expression.key, packet));
     case "payload":
-      if (expression.dreg === undefined) return true;
-      registers.set(expression.dreg, payloadValue(expression, packet));
-      return true;
+      return load(expression.dreg, payloadValue(expression, packet));
     case "ct":
-      if (expression.dreg !== undefined) registers.set(expression.dreg, conntrackValue(expression.key, packet));
-      return true;
+      return load(expression.dreg, conntrackValue(expression.key, packet));
     case "fib":
-      if (expression.dreg !== undefined) registers.set(expression.dreg, undefined);
-      return true;
+      return load(expression.dreg, fibValue(expression, packet));
     case "bitwise":
-      registers.set(expression.dreg ?? 0, applyBitwise(registers.get(expression.sreg ?? 0), expression));
-      return true;
+      return load(expression.dreg, applyBitwise(stored(expression.sreg), expression));
     case "cmp":
-      return compare(registers.get(expression.sreg ?? 0), expression.op, expression.data);
+      return compare(stored(expression.sreg), expression.op, expression.data);
     case "range":
-      return isInRange(registers.get(expression.sreg ?? 0), expression);
+      return isInRange(stored(expression.sreg), expression);
     case "lookup":
-      return lookUp(registers.get(expression.sreg ?? 0), expression, walk);
+      return lookUp(registers, expression, walk);
     case "immediate":
-      return expression.data?.verdict?.code === undefined ? true : expression.data.verdict as Verdict;
+      if (expression.data?.verdict?.code !== undefined) return expression.data.verdict as Verdict;
+      return load(expression.dreg, expression.data?.value);
+    case "nat":
+      return expression.type === uapi.NFT_NAT_DNAT ? translationTo(stored(expression.addressMin), packet) : true;
     case "match":
       return judgeIptablesMatch(expression.name, expression.info ?? new Uint8Array(), packet);
     case "target":
-      // Others than these two change the packet or report it.
-      return expression.name === "REJECT" || expression.name === "DROP" ? { code: uapi.NF_DROP } : true;
+      return judgeIptablesTarget(expression.name, expression.info ?? new Uint8Array(), packet);
     default: {
       const name = expression.kind === "unknown" ? expression.name : expression.kind;
       if (name === "reject") return { code: uapi.NF_DROP };
+      if (name === "redir") return { translation: {} };
       return NEUTRAL_KINDS.includes(name) ? true : undefined;
     }
   }
 }
 
-function metaValue(key: number | undefined, packet: ForwardedPacket): Uint8Array | undefined {
+/** Others than these change the packet otherwise, or report it. */
+function judgeIptablesTarget(name: string | undefined, info: Uint8Array, { source }: WalkedPacket): Match | Decision {
+  if (name === "REJECT" || name === "DROP") return { code: uapi.NF_DROP };
+  if (name === "REDIRECT") return { translation: {} };
+  if (name !== "DNAT") return true;
+  const target = iptablesDnatTarget(info, source);
+  return { translation: { ...target !== undefined && { target } } };
+}
+
+/** @param value the address, and in a map perhaps the port behind it */
+function translationTo(value: Uint8Array | undefined, { source }: WalkedPacket): Decision {
+  const length = familyOf(source) === 4 ? 4 : 16;
+  const address = value && value.length >= length ? ipFromBytes(value.subarray(0, length)) : undefined;
+  return { translation: { ...address !== undefined && { target: address } } };
+}
+
+/** Only the type of the destination's address. */
+function fibValue(
+  { flags, result }: Extract<Expression, { kind: "fib" }>,
+  { isToHost }: WalkedPacket,
+): Uint8Array | undefined {
+  const isKnown = result === uapi.NFT_FIB_RESULT_ADDRTYPE && flags === uapi.NFTA_FIB_F_DADDR;
+  return isKnown ? u32Bytes(isToHost ? uapi.RTN_LOCAL : RTN_UNICAST) : undefined;
+}
+
+function metaValue(key: number | undefined, packet: WalkedPacket): Uint8Array | undefined {
   switch (key) {
     case uapi.NFT_META_IIFNAME:
       return linkNameBytes(packet.iifname);
@@ -235,7 +287,7 @@ function u32Bytes(value: number): Uint8Array {
 /** Bytes of the headers that a firewall asks for. */
 function payloadValue(
   { base, offset = 0, length = 0 }: Extract<Expression, { kind: "payload" }>,
-  { source, destination, protocol, destinationPort }: ForwardedPacket,
+  { source, destination, protocol, destinationPort }: WalkedPacket,
 ): Uint8Array | undefined {
   const isV4 = familyOf(source) === 4;
   const header = new Map<number, number>();
@@ -251,7 +303,7 @@ function payloadValue(
   return wanted.some((byte) => byte === undefined) ? undefined : Uint8Array.from(wanted as number[]);
 }
 
-function conntrackValue(key: number | undefined, { isDnat }: ForwardedPacket): Uint8Array | undefined {
+function conntrackValue(key: number | undefined, { isDnat }: WalkedPacket): Uint8Array | undefined {
   if (key === uapi.NFT_CT_STATE) return u32Bytes(uapi.NF_CT_STATE_NEW);
   if (key === uapi.NFT_CT_DIRECTION) return Uint8Array.of(0);
   return key === uapi.NFT_CT_STATUS ? u32Bytes(isDnat ? uapi.IPS_DST_NAT : 0) : undefined;
@@ -279,14 +331,17 @@ function isInRange(value: Uint8Array | undefined, { op, from, to }: Extract<Expr
   return (op ?? 0) === 0 ? isInside : !isInside;
 }
 
-/** Of a set or verdict map without concatenation. */
+/** Of a set or map. */
 function lookUp(
-  value: Uint8Array | undefined,
-  { set, dreg, flags = 0 }: Extract<Expression, { kind: "lookup" }>,
+  registers: Registers,
+  { set, sreg, dreg, flags = 0 }: Extract<Expression, { kind: "lookup" }>,
   { ruleset, table }: Walk,
 ): Match | Verdict {
-  if (!value || set === undefined) return undefined;
-  const elements = ruleset.elements(table, set).filter(({ key }) => key.length === value.length);
+  if (set === undefined) return undefined;
+  const elements = ruleset.elements(table, set);
+  const keyLength = elements[0]?.key.length ?? 0;
+  const value = readKey(registers, slotOf(sreg), keyLength);
+  if (!value || isIntervalConcatenation(ruleset, table, set, registers.get(slotOf(sreg)), keyLength)) return undefined;
   const found = elements.findLast(({ key }) => Buffer.compare(key, value) <= 0);
   const isInterval = elements.some((element) => (element.flags ?? 0) & uapi.NFT_SET_ELEM_INTERVAL_END);
   const isExact = found !== undefined && Buffer.compare(found.key, value) === 0;
@@ -294,27 +349,32 @@ function lookUp(
   const isMember = found !== undefined && (isInterval ? !isEnd : isExact);
   if (dreg === undefined) return isMember !== ((flags & uapi.NFT_LOOKUP_F_INV) !== 0);
   if (!isMember) return false;
-  return found.data?.verdict?.code === undefined ? undefined : found.data.verdict as Verdict;
+  if (found.data?.verdict?.code !== undefined) return found.data.verdict as Verdict;
+  registers.set(slotOf(dreg), found.data?.value);
+  return true;
 }
 
-/** Extensions of iptables. Their structs are in linux/netfilter/xt_*.h. */
-function judgeIptablesMatch(name: string | undefined, info: Uint8Array, { mark, isDnat }: ForwardedPacket): Match {
-  const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
-  if (name === "comment") return true;
-  if (name === "mark" && info.length >= 9) {
-    const matches = (mark & view.getUint32(4, true)) >>> 0 === view.getUint32(0, true);
-    return matches !== (info[8] !== 0);
+/** A concatenation fills neighbouring registers, each field to a multiple of 4 bytes. */
+function readKey(registers: Registers, firstSlot: number, length: number): Uint8Array | undefined {
+  const first = registers.get(firstSlot);
+  if (!first || first.length >= length) return first;
+  const key = new Uint8Array(length);
+  for (let at = 0; at < length;) {
+    const field = registers.get(firstSlot + at / 4);
+    if (!field || at + field.length > length) return undefined;
+    key.set(field, at);
+    at += Math.ceil(field.length / 4) * 4;
   }
-  return name === "conntrack" ? judgeConntrackMatch(view, isDnat) : undefined;
+  return key;
 }
 
-/** struct xt_conntrack_mtinfo3, behind eight addresses. */
-function judgeConntrackMatch(view: DataView, isDnat: boolean): Match {
-  const [MATCH_FLAGS, INVERT_FLAGS, STATE_MASK] = [146, 148, 150];
-  const XT_CONNTRACK_STATE = 1;
-  const XT_CONNTRACK_STATE_DNAT = 1 << 7;
-  if (view.byteLength < STATE_MASK! + 2 || view.getUint16(MATCH_FLAGS!, true) !== XT_CONNTRACK_STATE) return undefined;
-  const states = uapi.NF_CT_STATE_NEW | (isDnat ? XT_CONNTRACK_STATE_DNAT : 0);
-  const matches = (view.getUint16(STATE_MASK!, true) & states) !== 0;
-  return matches !== ((view.getUint16(INVERT_FLAGS!, true) & XT_CONNTRACK_STATE) !== 0);
+/** Its elements have a range for each field, which is not judged here. */
+function isIntervalConcatenation(
+  ruleset: RulesetReader,
+  table: nft.TableKey,
+  set: string,
+  first: Uint8Array | undefined,
+  keyLength: number,
+): boolean {
+  return (first?.length ?? 0) < keyLength && ((ruleset.set(table, set)?.flags ?? 0) & uapi.NFT_SET_INTERVAL) !== 0;
 }

@@ -13,13 +13,12 @@ import {
   listForwardChains,
 } from "../../plugins/firewall/foreign_forward_chains.ts";
 import { FORWARD_MARK } from "../../plugins/lib/ruleset/forward_mark.ts";
-import { type DecodedRule, findDrop, type ForwardedPacket, RulesetReader } from "./packet_walk.ts";
-
-/** A base chain of another table. */
-export type ForeignChain = nft.Chain & { readonly table: string };
+import type { ForeignChain } from "./foreign_chains.ts";
+import { type DecodedRule, findDrop, RulesetReader } from "./packet_walk.ts";
+import type { WalkedPacket } from "./walked_packet.ts";
 
 /** Whether the chain accepts the packet as soon as the plugin `firewall` has put its rules back. */
-export function acceptsAfterRestore(nl: Netlink, chain: ForeignChain, packet: ForwardedPacket): boolean {
+export function acceptsAfterRestore(nl: Netlink, chain: ForeignChain, packet: WalkedPacket): boolean {
   const ruleset = new RestoredRuleset(nl, chain);
   return isServed(nl, chain) && !findDrop(ruleset, chain, chain, { ...packet, mark: FORWARD_MARK });
 }

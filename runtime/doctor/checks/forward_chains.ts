@@ -18,8 +18,10 @@ import { shellCommand } from "../shell_command.ts";
 import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
 import { reattachCommand } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
-import { type DropPlace, findDrop, type ForwardedPacket, RulesetReader } from "../packet_walk.ts";
-import { acceptsAfterRestore, type ForeignChain, takesAcceptRule } from "../restored_ruleset.ts";
+import { findDrop, type RulePlace, RulesetReader } from "../packet_walk.ts";
+import type { WalkedPacket } from "../walked_packet.ts";
+import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
+import { acceptsAfterRestore, takesAcceptRule } from "../restored_ruleset.ts";
 import { addressesOfFamily, type ExaminedContainer, findOutgoingLink, type Subject } from "../subject.ts";
 import { hasTable } from "./ruleset.ts";
 
@@ -29,7 +31,7 @@ export function checkForwardChains(subject: Subject): Finding[] {
   const packets = containers.flatMap((container) => packetsOf(subject, container));
   // Without our own table nobody has the mark: that is reported elsewhere.
   if (packets.length === 0 || subject.hasFirewall && !hasTable(subject)) return [];
-  const chains = listForeignBaseChains(host.netns.nft);
+  const chains = listForeignBaseChains(host.netns.nft, [NF_INET_FORWARD]);
   const ruleset = new RulesetReader(host.netns.nft);
   const drops = chains.flatMap((chain) => findDrops(ruleset, chain, packets));
   const problems = [
@@ -57,7 +59,7 @@ function legacyMend({ subnets, containers }: Subject, family: 4 | 6): string {
   return `see whether it drops: ${program} -S FORWARD; if so: ${commands.map(shellCommand).join(" && ")}`;
 }
 
-interface ExaminedPacket extends ForwardedPacket {
+interface ExaminedPacket extends WalkedPacket {
   readonly container: ExaminedContainer;
   readonly direction: "from" | "to";
   /** The container's. */
@@ -113,28 +115,11 @@ function bridgedPackets(
   return [{ ...base, direction: "from", iifname: name, oifname: name, source, destination }];
 }
 
-/** linux/netfilter/nf_tables.h */
-const NFT_TABLE_F_DORMANT = 1;
-
-function listForeignBaseChains(nl: Subject["host"]["netns"]["nft"]): ForeignChain[] {
-  return [NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) => {
-    const awake = nft.listTables(nl, family).filter(({ flags = 0 }) => !(flags & NFT_TABLE_F_DORMANT)).map(({ name }) =>
-      name
-    );
-    return nft.listBaseChains(nl, family).flatMap((chain) => {
-      const { table } = chain;
-      const isOwn = family === inetTable.family && table === inetTable.table;
-      if (chain.hook?.number !== NF_INET_FORWARD || isOwn || table === undefined || !awake.includes(table)) return [];
-      return [{ ...chain as nft.Chain, table }];
-    });
-  });
-}
-
 interface Drop {
   readonly packet: ExaminedPacket;
   /** In words; equal for equal places. */
   readonly place: string;
-  readonly found: DropPlace;
+  readonly found: RulePlace;
   readonly chain: ForeignChain;
 }
 
@@ -160,7 +145,7 @@ function markOf(nl: Subject["host"]["netns"]["nft"], { hook }: nft.Chain, addres
   return element ? FORWARD_MARK : 0;
 }
 
-function describePlace(table: nft.TableKey, { name }: nft.Chain, { chain, rule }: DropPlace): string {
+function describePlace(table: nft.TableKey, { name }: nft.Chain, { chain, rule }: RulePlace): string {
   const tableName = `table "${FAMILY_NAMES[table.family]} ${table.table}"`;
   const by = rule ? `rule ${rule.number} (${rule.text}; handle ${rule.handle})` : "policy drop";
   return `${by} of chain "${chain}" of ${tableName}${chain === name ? "" : `, called from "${name}"`}`;

@@ -1,13 +1,13 @@
 /** Packets that are sent to see whether they arrive. */
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
-import { familyOf, type Ip, ipOf, type Mac, prefixLengthOf } from "../../../ffi/address.ts";
+import { familyOf, type Ip, type Mac, prefixLengthOf } from "../../../ffi/address.ts";
 import { openArpSocket } from "../../../ffi/arp.ts";
 import { type ConnectionOutcome, isPingAnswered, tryTcpConnection } from "../../../ffi/probe.ts";
 import type { Link } from "../../../ffi/route/link.ts";
 import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_FAILED, NUD_INCOMPLETE, NUD_REACHABLE } from "../../../ffi/route/uapi.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
-import { describeHostPort, familiesOf, hostAddressOf, type PortMapping } from "../../../plugins/portmap/config.ts";
+import { describeHostPort, familiesOf, type PortMapping } from "../../../plugins/portmap/config.ts";
 import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
 import { AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
@@ -22,6 +22,7 @@ import {
   type NetnsSnapshot,
   type Subject,
 } from "../subject.ts";
+import { publishedAddress } from "../published_address.ts";
 import type { TryBudget } from "../try_budget.ts";
 
 /** For one answer; what answers at all needs some milliseconds. */
@@ -226,12 +227,8 @@ const OUTCOMES: Readonly<Record<ConnectionOutcome, string>> = {
 };
 
 /** The host's addresses with the published port. */
-function portTargets({ host }: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Ip[] {
-  const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
-  const own = host.addresses.find(({ address, index, scope }) =>
-    index === uplink?.index && familyOf(address) === family && scope === 0
-  );
-  const address = hostAddressOf(mapping) ?? (own && ipOf(own.address));
+function portTargets(subject: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Ip[] {
+  const address = publishedAddress(subject, mapping, family);
   const loopback = family === 4 && snat && reachesLoopback(mapping) ? ["127.0.0.1" as Ip] : [];
   return [...new Set([...address ? [address] : [], ...loopback])];
 }
