@@ -30,7 +30,7 @@ export function dryRunOfAdd(runtime: Runtime, network: NetworkConfigList, parame
   }
   const { netns: path } = parameters;
   using original = openNetns(path);
-  using copy = copyHost(original);
+  using copy = copyHost(original, { network, parameters });
   let result: Result | undefined;
   const { notes, ...found } = copy.host.run(() =>
     dryRun(

@@ -10,6 +10,7 @@ import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/err
 import { overwrite } from "../../ffi/sys/file.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import { copyRuleset } from "./ruleset_copy.ts";
+import { type AddSubject, type LinkUses, LOOPBACK_INDEX, selectVisibleLinks } from "./visible_links.ts";
 
 export interface HostCopy extends Disposable {
   readonly host: Netns;
@@ -27,9 +28,9 @@ const LINK_SYSCTLS = [
 
 /**
  * Has links of the same names, indices, addresses and routes, kernel parameters and rules. Bridges are bridges. Others are
- * ends of veth pairs, since no copy has their hardware.
+ * ends of veth pairs, since no copy has their hardware. Links of the host that `subject` cannot see are left out.
  */
-export function copyHost(container: Netns): HostCopy {
+export function copyHost(container: Netns, subject: AddSubject): HostCopy {
   using resources = new DisposableStack();
   using original = currentNetns();
   // The other ends of veth pairs: links of a copy have a carrier.
@@ -37,20 +38,26 @@ export function copyHost(container: Netns): HostCopy {
     resources.use(create())
   ) as [Netns, Netns, Netns];
   const notes: string[] = [];
-  copyLinks(original, host, ends, notes);
-  copyLinks(container, containerCopy, ends, notes);
-  copySysctls(original, host);
+  const uses = readLinkUses(original);
+  const visible = selectVisibleLinks(uses, subject);
+  copyLinks({ ...uses, links: visible }, host, ends, notes);
+  copyLinks(readLinkUses(container), containerCopy, ends, notes);
+  copySysctls(original, host, visible);
   const tables = ignoreErrors(["EOPNOTSUPP", "EINVAL"], () => copyRuleset(original.nft, host.nft)) ?? [];
   for (const failure of tables) notes.push(`Rules of other programs are not known: ${failure}`);
   const owned = resources.move();
   return { host, container: containerCopy, notes, [Symbol.dispose]: () => owned.dispose() };
 }
 
-const LOOPBACK = 1;
 /** Of a bridge whose last port is gone. The kernel refuses it for a new link. */
 const NO_MAC = "00:00:00:00:00:00";
 
-function copyLinks(from: Netns, to: Netns, ends: Netns, notes: string[]): void {
+function readLinkUses({ route }: Netns): LinkUses {
+  return { links: link.list(route), addresses: address.list(route), routes: rawRoute.list(route) };
+}
+
+/** Without addresses and routes of links that are left out. */
+function copyLinks({ links, addresses, routes }: LinkUses, to: Netns, ends: Netns, notes: string[]): void {
   const attempt = (what: string, step: () => void) => {
     try {
       step();
@@ -59,18 +66,19 @@ function copyLinks(from: Netns, to: Netns, ends: Netns, notes: string[]): void {
       notes.push(`The copy has no ${what}: ${error.message}`);
     }
   };
-  const links = link.list(from.route).filter(({ index }) => index !== LOOPBACK);
-  const [bridges, others] = [links.filter(isBridge), links.filter((each) => !isBridge(each))];
+  const indices = new Set(links.map(({ index }) => index));
+  const copies = links.filter(({ index }) => index !== LOOPBACK_INDEX);
+  const [bridges, others] = [copies.filter(isBridge), copies.filter((each) => !isBridge(each))];
   for (const copied of [...bridges, ...others]) attempt(`link "${copied.name}"`, () => addStandIn(to, copied, ends));
-  const loopback = link.find(from.route, LOOPBACK);
-  if (loopback && link.isUp(loopback)) link.setUp(to.route, LOOPBACK);
-  for (const { index, scope, address: cidr } of address.list(from.route)) {
+  const loopback = links.find(({ index }) => index === LOOPBACK_INDEX);
+  if (loopback && link.isUp(loopback)) link.setUp(to.route, LOOPBACK_INDEX);
+  for (const { index, scope, address: cidr } of addresses) {
     // The kernel gives others to the links of the copy.
-    if (index === LOOPBACK || scope !== RT_SCOPE_UNIVERSE) continue;
+    if (index === LOOPBACK_INDEX || scope !== RT_SCOPE_UNIVERSE || !indices.has(index)) continue;
     attempt(`address ${cidr}`, () => executeAll(to.route, [address.addRequest(index, cidr, { noDad: true })]));
   }
-  for (const route of rawRoute.list(from.route)) {
-    if (route.protocol !== RTPROT_KERNEL) {
+  for (const route of routes) {
+    if (route.protocol !== RTPROT_KERNEL && rawRoute.linksOf(route).every((index) => indices.has(index))) {
       attempt(`route to ${route.dst ?? "all"}`, () => rawRoute.append(to.route, route));
     }
   }
@@ -92,8 +100,8 @@ function addStandIn(to: Netns, copied: link.Link, ends: Netns): void {
   if (alias !== undefined) link.set(to.route, index, { alias });
 }
 
-function copySysctls(from: Netns, to: Netns): void {
-  const links = ["all", "default", ...link.list(from.route).flatMap(({ name }) => name ?? [])];
+function copySysctls(from: Netns, to: Netns, visible: readonly link.Link[]): void {
+  const links = ["all", "default", ...visible.flatMap(({ name }) => name ?? [])];
   // Forwarding first: it changes others.
   const names = [...SYSCTLS, ...LINK_SYSCTLS.flatMap((name) => links.map((each) => name.replace("*", each)))];
   const values = from.run(() => names.map((name) => ignoreSystemErrors(() => findSysctl(name))));
