@@ -21,7 +21,7 @@ export function formatEffects(effects: readonly Effect[], screen: Screen): strin
 /** Rules of one chain have equal sentences. */
 function countEqual(effects: readonly Effect[], start: number): number {
   const { sentence, plugin } = effects[start]!;
-  const rest = effects.slice(start);
-  const end = rest.findIndex((effect) => effect.sentence !== sentence || effect.plugin !== plugin);
-  return end < 0 ? rest.length : end;
+  let end = start + 1;
+  while (effects[end]?.sentence === sentence && effects[end]?.plugin === plugin) end++;
+  return end - start;
 }

@@ -24,8 +24,8 @@ export interface EffectList {
   readonly effects: readonly Effect[];
   /** An effect that is listed already is not added, except rules: what was not carried out is often found again. */
   add(effect: Omit<Effect, "plugin">): void;
-  /** Takes back effects that a later one contains or cancels. */
-  withdraw(isContained: (effect: Effect) => boolean): void;
+  /** Takes back the effects on a file that a later one contains or cancels. */
+  withdrawFile(path: string): void;
 }
 
 /**
@@ -33,19 +33,26 @@ export interface EffectList {
  * @param isUndoing whether what failed is being undone: that is no effect
  */
 export function newEffectList(currentPlugin: () => string | undefined, isUndoing: () => boolean): EffectList {
-  const effects: Effect[] = [];
+  // Maps keep the order. A GC of a large host has ten thousands of effects.
+  const effects = new Map<string, Effect>();
+  const fileKeys = new Map<string, string[]>();
+  let rules = 0;
   return {
-    effects,
-    add(effect) {
-      if (isUndoing()) return;
-      const isListed = effect.kind !== "nft" &&
-        effects.some(({ sentence, netns }) => sentence === effect.sentence && netns === effect.netns);
-      const plugin = currentPlugin();
-      if (!isListed) effects.push({ ...effect, ...plugin !== undefined && { plugin } });
+    get effects() {
+      return [...effects.values()];
     },
-    withdraw(isContained) {
+    add(effect) {
+      const { kind, netns = "", sentence, target } = effect;
+      const key = kind === "nft" ? `${rules++}` : `${netns} ${sentence}`;
+      if (isUndoing() || effects.has(key)) return;
+      const plugin = currentPlugin();
+      effects.set(key, { ...effect, ...plugin !== undefined && { plugin } });
+      if (kind === "file") fileKeys.set(target, [...fileKeys.get(target) ?? [], key]);
+    },
+    withdrawFile(path) {
       if (isUndoing()) return;
-      for (let i = effects.length - 1; i >= 0; i--) if (isContained(effects[i]!)) effects.splice(i, 1);
+      for (const key of fileKeys.get(path) ?? []) effects.delete(key);
+      fileKeys.delete(path);
     },
   };
 }

@@ -88,7 +88,9 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
     state.effects.add({ ...effect, netns, details: [formatNetlinkRequest(request)] });
   const groupKey = `${netns} ${fields.group}`;
   if (name === "RTM_NEWLINK" && Object.keys(value).sort().join() === "group,index") {
-    state.groups.set(groupKey, [...state.groups.get(groupKey) ?? [], fields.index!]);
+    const group = state.groups.get(groupKey) ?? [];
+    group.push(fields.index!);
+    state.groups.set(groupKey, group);
     return;
   }
   if (name === "RTM_DELLINK") {

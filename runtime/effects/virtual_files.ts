@@ -179,7 +179,7 @@ function addCreation(view: FileView, key: string): void {
 
 /** What was created and removed again is no effect. */
 function withdraw({ effects }: FileView, key: string): void {
-  effects.withdraw(({ kind, target }) => kind === "file" && target === key);
+  effects.withdrawFile(key);
 }
 
 function openFile(view: FileView, key: string, flags: number, args: Arguments, call: Call): number {
