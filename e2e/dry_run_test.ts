@@ -98,7 +98,7 @@ async function settle({ host, containers }: DryRunNode): Promise<void> {
 async function dryRun(node: DryRunNode, ...words: readonly string[]): Promise<DryRunDocument> {
   await settle(node);
   const before = node.snapshot();
-  const text = node.run(...words, "--dry-run");
+  const text = node.run(...words, "--dry-run", "--verbose");
   expect(text).toMatchObject({ exitCode: 0 });
   const json = node.run(...words, "--dry-run", "--json");
   expect(json.exitCode).toBe(0);
@@ -176,7 +176,8 @@ testWith(["ip", "nft", "tc"], "del, gc and restore change nothing with --dry-run
   expect(removedBy(last, "file").filter((path) => existsSync(path))).toEqual([]);
   // Each GC lists the reservations anew.
   const index = `replace file "${node.directory}/ipam/.dry.index"`;
-  expect(node.run("gc", "dry", "--all", "--dry-run").stdout).toBe(`host-local GC\n  would ${index}\n`);
+  expect(node.run("gc", "dry", "--all", "--dry-run", "--verbose").stdout).toBe(`host-local GC\n  would ${index}\n`);
+  expect(node.run("gc", "dry", "--all", "--dry-run").stdout).toBe(`would ${index}\n`);
 });
 
 testWith(["ip", "nft", "tc"], "add says with --dry-run which address it will give, and what it will do", async () => {
@@ -195,15 +196,21 @@ testWith(["ip", "nft", "tc"], "add says with --dry-run which address it will giv
     expect({ failure, notes }).toEqual({ failure: undefined, notes: [] });
     const expected = `10.57.0.${2 + i}/24`;
     expect(result).toMatchObject({ ips: [{ address: expected }] });
+    const summary = node.run(...words, "--dry-run").stdout;
+    expect(summary).toStartWith(`"eth0" would get ${expected} with gateway 10.57.0.1\n`);
+    expect(summary).toContain(`would publish port ${8000 + i}/tcp\n`);
+    expect(summary.split("\n").length).toBeLessThan(25);
     expect(JSON.stringify(result)).toContain(`"sandbox":"${container.path}"`);
     const changes = changesOf(node, ...words);
     expect(rulesOf({ effects, notes: [] })).toEqual([...new Set(changes.rules)]);
-    const isNewBridge = effects.some(({ sentence }) => sentence === 'add link "dry0" in host');
+    const isNewBridge = effects.some(({ sentence }) => sentence === 'add bridge "dry0" in host');
     expect(isNewBridge).toBe(i === 0);
     expect(runInNetns(container, "ip", "-o", "-4", "addr", "show", "eth0")).toContain(expected);
     const inContainer = `in ${container.path}`;
     expect(effects.map(({ sentence }) => sentence)).toEqual(expect.arrayContaining([
-      expect.stringMatching(/^add link "eth0" in the container and its peer "veth\w{8}" \(a random name\) in host$/),
+      expect.stringMatching(
+        /^add link "eth0" in the container and its peer "veth\w{8}" \(a random name\), a port of "dry0" in host$/,
+      ),
       expect.stringMatching(/^give link "veth\w{8}" the alternative name "cni:bridge:dry0:/),
       `set net.ipv4.conf.eth0.arp_notify = 1 ${inContainer}`,
       "set net.ipv4.conf.eth0.arp_filter = 1",

@@ -2,7 +2,6 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
 import type { DryRun } from "../../runtime/effects/dry_run.ts";
-import { isLockFile } from "../../runtime/effects/effect.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { CniError } from "../../spec/error.ts";
@@ -11,9 +10,9 @@ import { formatResult } from "../../spec/result.ts";
 import { LATEST } from "../../spec/version.ts";
 import type { CliContext } from "../command.ts";
 import type { ParsedOptions } from "../options.ts";
-import { formatEffects } from "../output/effects.ts";
+import { formatEffects, formatEffectSummary } from "../output/effects.ts";
 import { openScreen } from "../output/screen.ts";
-import { JSON_OPTION, log } from "./runtime.ts";
+import { JSON_OPTION, log, VERBOSE_OPTION } from "./runtime.ts";
 
 /** What `--dry-run --json` prints. */
 export type DryRunDocument = Omit<DryRun, "failure"> & {
@@ -48,7 +47,9 @@ export async function printDryRunOfAdd(
   const { dryRunOfAdd } = await import("../../runtime/effects/dry_run_add.ts");
   const { result, ...found } = dryRunOfAdd(runtime, network, parameters);
   if (result && !options.has(JSON_OPTION.name)) {
-    const addresses = (result.ips ?? []).map(({ address }) => address);
+    const addresses = (result.ips ?? []).map(({ address, gateway }) =>
+      gateway === undefined ? address : `${address} with gateway ${gateway}`
+    );
     printStdout(`"${parameters.ifname}" would get ${addresses.join(", ") || "no address"}\n`);
   }
   return printFound({ ...found, ...result && { result: formatResult(result, network.cniVersion) } }, options, env);
@@ -60,7 +61,8 @@ function printFound(
   env: CliContext["env"],
 ): number {
   if (!options.has(JSON_OPTION.name)) {
-    printStdout(formatEffects(found.effects.filter((effect) => !isLockFile(effect)), openScreen(1, env)));
+    const format = options.has(VERBOSE_OPTION.name) ? formatEffects : formatEffectSummary;
+    printStdout(format(found.effects, openScreen(1, env)));
     for (const note of found.notes) log(note);
     if (failure !== undefined) throw failure;
     return 0;

@@ -1,10 +1,22 @@
 import { printable } from "./printable.ts";
-import type { Effect } from "../../runtime/effects/effect.ts";
+import { type Effect, isLockFile } from "../../runtime/effects/effect.ts";
+import { summarizeEffects } from "../../runtime/effects/summarize_effects.ts";
 import type { Screen } from "./screen.ts";
 
+const NO_EFFECT = "Nothing would be changed.\n";
+
+/** What the effects come to, for people who want to know what happens. */
+export function formatEffectSummary(effects: readonly Effect[], screen: Screen): string {
+  const lines = summarizeEffects(effects).map(({ sentence, action }) =>
+    formatEffect(`would ${sentence}`, action, screen)
+  );
+  return lines.length === 0 ? NO_EFFECT : lines.map((line) => `${line}\n`).join("");
+}
+
 /** A line for each effect, below the plugin that has it. */
-export function formatEffects(effects: readonly Effect[], screen: Screen): string {
-  if (effects.length === 0) return "Nothing would be changed.\n";
+export function formatEffects(all: readonly Effect[], screen: Screen): string {
+  const effects = all.filter((effect) => !isLockFile(effect));
+  if (effects.length === 0) return NO_EFFECT;
   const lines: string[] = [];
   let owner = "";
   for (let i = 0, count; i < effects.length; i += count) {
@@ -12,10 +24,14 @@ export function formatEffects(effects: readonly Effect[], screen: Screen): strin
     count = countEqual(effects, i);
     if (plugin !== owner) lines.push(screen.style("bold", plugin));
     owner = plugin;
-    const text = printable(`  would ${sentence}${count > 1 ? ` (${count} times)` : ""}`);
-    lines.push(action === "remove" ? screen.style("red", text) : text);
+    lines.push(formatEffect(`  would ${sentence}${count > 1 ? ` (${count} times)` : ""}`, action, screen));
   }
   return lines.map((line) => `${line}\n`).join("");
+}
+
+function formatEffect(line: string, action: Effect["action"], screen: Screen): string {
+  const text = printable(line);
+  return action === "remove" ? screen.style("red", text) : text;
 }
 
 /** Rules of one chain have equal sentences. */

@@ -15,6 +15,12 @@ export interface Effect {
   readonly netns?: string;
   /** `bridge DEL`; absent for what the runtime does. */
   readonly plugin?: string;
+  /** Of kind `nft`: what the table holds. */
+  readonly object?: "table" | "chain" | "set" | "rule" | "element";
+  /** Of an element that publishes a port: `8080/tcp`, or with an address of the host `192.0.2.7 8080/tcp`. */
+  readonly publishedPort?: string;
+  /** Of a new veth pair: the other end's name. */
+  readonly peer?: string;
   /** The requests to the kernel with names and values, or what a program would get. */
   readonly details?: readonly string[];
 }

@@ -84,7 +84,7 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
   const netns = state.labelOf(path);
   const nameOf = (index: number) => state.names.find(path, index)?.name ?? `${index}`;
   const linkName = fields.index ? nameOf(fields.index) : fields.name ?? "";
-  const add = (effect: Pick<Effect, "kind" | "action" | "sentence" | "target">) =>
+  const add = (effect: Pick<Effect, "kind" | "action" | "sentence" | "target" | "peer">) =>
     state.effects.add({ ...effect, netns, details: [formatNetlinkRequest(request)] });
   const groupKey = `${netns} ${fields.group}`;
   if (name === "RTM_NEWLINK" && Object.keys(value).sort().join() === "group,index") {
@@ -115,10 +115,12 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
     const sentence = `change link "${linkName}" in ${netns}: ${formatChanges(request, changes)}`;
     return add({ kind: "link", action: "change", sentence, target: linkName });
   }
-  const text = describeVethPair(request, linkName) ?? describeAltName(request, linkName) ??
-    describeAddress(request, linkName) ?? describeRoute(request, nameOf) ?? describeFlow(request) ?? step;
-  const sentence = withLinkNames(text ?? formatNetlinkRequest(request), nameOf);
-  add({ kind: kindOf(name), action: actionOf(request), sentence: `${sentence} in ${netns}`, target: linkName });
+  const peer = peerOf(request)?.name;
+  const text = describeVethPair(request, linkName, nameOf) ?? describeNewLink(request, linkName) ??
+    describeAltName(request, linkName) ?? describeAddress(request, linkName) ?? describeRoute(request, nameOf) ??
+    describeFlow(request) ?? step;
+  const sentence = `${withLinkNames(text ?? formatNetlinkRequest(request), nameOf)} in ${netns}`;
+  add({ kind: kindOf(name), action: actionOf(request), sentence, target: linkName, ...peer !== undefined && { peer } });
 }
 
 interface DevconfValue {
@@ -126,12 +128,34 @@ interface DevconfValue {
 }
 
 /** The request is for the host's end. */
-function describeVethPair({ op: { name }, value }: ObservedRequest, linkName: string): string | undefined {
-  const { info } = value as Partial<link.Link>;
-  if (name !== "RTM_NEWLINK" || info?.kind !== "veth" || !info.data) return undefined;
-  const { peer } = veth.of(value as link.Link) ?? {};
+function describeVethPair(
+  request: ObservedRequest,
+  linkName: string,
+  nameOf: (index: number) => string,
+): string | undefined {
+  if (!isNewLink(request, "veth")) return undefined;
+  const { master } = request.value as link.Link;
+  const peer = peerOf(request);
   const place = peer?.netnsFd === undefined ? "" : " in the container";
-  return `add link ${describeNewName(peer?.name)}${place} and its peer ${describeNewName(linkName)}`;
+  const port = master === undefined ? "" : `, a port of "${nameOf(master)}"`;
+  return `add link ${describeNewName(peer?.name)}${place} and its peer ${describeNewName(linkName)}${port}`;
+}
+
+function describeNewLink(request: ObservedRequest, linkName: string): string | undefined {
+  const { info } = request.value as Partial<link.Link>;
+  return info?.kind !== undefined && isNewLink(request, info.kind)
+    ? `add ${info.kind} ${describeNewName(linkName)}`
+    : undefined;
+}
+
+function isNewLink(request: ObservedRequest, kind: string): boolean {
+  const { info } = request.value as Partial<link.Link>;
+  return request.op.name === "RTM_NEWLINK" && isCreation(request) && info?.kind === kind;
+}
+
+function peerOf(request: ObservedRequest) {
+  const { info } = request.value as Partial<link.Link>;
+  return isNewLink(request, "veth") && info?.data ? veth.of(request.value as link.Link)?.peer : undefined;
 }
 
 /** The command itself makes up another one. */

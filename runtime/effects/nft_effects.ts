@@ -3,6 +3,8 @@ import { ipFromBytes } from "../../ffi/address.ts";
 import { formatHex } from "../../ffi/nft/objects.ts";
 import type { ObservedRequest } from "../../ffi/sys/observer.ts";
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
+import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { parsePortElement } from "../../plugins/portmap/elements.ts";
 import type { Effect, EffectList } from "./effect.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
 
@@ -18,6 +20,7 @@ interface NftValue {
 
 interface NftElement {
   readonly key?: { readonly value?: Uint8Array };
+  readonly data?: { readonly value?: Uint8Array };
   readonly userdata?: { readonly comment?: string };
 }
 
@@ -31,35 +34,56 @@ export function addNftEffects(effects: EffectList, netns: string, requests: read
     const nftValue = value as NftValue;
     const family = FAMILY_NAMES[nftValue.family ?? 0] ?? `family ${nftValue.family}`;
     const table = `${family} ${object === "TABLE" ? nftValue.name : nftValue.table}`;
-    for (const { text, target } of describe(object, nftValue, table)) {
+    for (const { text, ...described } of describe(object, nftValue, table)) {
       const sentence = `${action} ${text}${netns === "host" ? "" : ` in ${netns}`}`;
-      effects.add({ kind: "nft", action, sentence, target, netns, details: [formatNetlinkRequest(request)] });
+      effects.add({ kind: "nft", action, sentence, netns, ...described, details: [formatNetlinkRequest(request)] });
     }
   }
 }
 
+interface DescribedObject extends Required<Pick<Effect, "object">>, Pick<Effect, "target" | "publishedPort"> {
+  readonly text: string;
+}
+
 function describe(
-  object: string,
+  kind: string,
   { name = "", chain = "", set = "", comment, elements = [] }: NftValue,
   table: string,
-): readonly { readonly text: string; readonly target: Effect["target"] }[] {
+): readonly DescribedObject[] {
   const remark = comment === undefined ? "" : ` (${comment})`;
-  switch (object) {
+  switch (kind) {
     case "TABLE":
-      return [{ text: `table "${table}"`, target: table }];
+      return [{ object: "table", text: `table "${table}"`, target: table }];
     case "CHAIN":
-      return [{ text: `chain "${name}" of table "${table}"`, target: `${table} ${name}` }];
+      return [{ object: "chain", text: `chain "${name}" of table "${table}"`, target: `${table} ${name}` }];
     case "SET":
-      return [{ text: `set "${name}" of table "${table}"`, target: `${table} ${name}` }];
+      return [{ object: "set", text: `set "${name}" of table "${table}"`, target: `${table} ${name}` }];
     case "RULE":
-      return [{ text: `rule${remark} of chain "${chain}" of table "${table}"`, target: `${table} ${chain}` }];
+      return [{
+        object: "rule",
+        text: `rule${remark} of chain "${chain}" of table "${table}"`,
+        target: `${table} ${chain}`,
+      }];
     default:
-      return elements.map(({ key, userdata }) => ({
-        text: `element ${formatKey(key?.value)}${userdata?.comment === undefined ? "" : ` (${userdata.comment})`}` +
-          ` of set "${set}" of table "${table}"`,
+      return elements.map((element) => ({
+        object: "element",
+        ...publishedPortOf(table, set, element),
+        text: `element ${formatKey(element.key?.value)}${
+          element.userdata?.comment === undefined ? "" : ` (${element.userdata.comment})`
+        } of set "${set}" of table "${table}"`,
         target: `${table} ${set}`,
       }));
   }
+}
+
+const OWN_TABLE = `${FAMILY_NAMES[inetTable.family]} ${inetTable.table}`;
+/** A removal names the key alone. */
+const NO_TARGET = new Uint8Array(24);
+
+function publishedPortOf(table: string, set: string, { key, data }: NftElement): Pick<Effect, "publishedPort"> {
+  if (table !== OWN_TABLE || !key?.value) return {};
+  const element = { set, key: key.value, data: { value: data?.value ?? NO_TARGET }, owner: undefined, note: undefined };
+  return parsePortElement(element) ? { publishedPort: formatKey(key.value) } : {};
 }
 
 /** Addresses and ports of our sets as such, others as bytes. */

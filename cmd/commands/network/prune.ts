@@ -4,7 +4,7 @@ import { findUnusedNetworks, pruneNetworks, type UnusedNetwork } from "../../../
 import { subnetsOfConfiguration } from "../../../runtime/networks/subnets.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
-import { confDirectory, DRY_RUN_OPTION, log, openRuntime } from "../../arguments/runtime.ts";
+import { confDirectory, DRY_RUN_OPTION, DRY_RUN_OPTIONS, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 import { confirm } from "../../output/confirm.ts";
@@ -23,7 +23,7 @@ const prune: Command = {
   options: [
     { name: "all", help: "also networks that other programs or people configured" },
     { name: "yes", short: "y", help: "do not ask" },
-    DRY_RUN_OPTION,
+    ...DRY_RUN_OPTIONS,
     ...PLUGIN_CALL_OPTIONS,
     PRINT_JSON_OPTION,
   ],

@@ -5,7 +5,7 @@ import { removeNetworks } from "../../../runtime/networks/remove.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { NETWORKS_ARGUMENT, PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { absolutePath } from "../../arguments/path.ts";
-import { confDirectory, DRY_RUN_OPTION, log, openRuntime } from "../../arguments/runtime.ts";
+import { confDirectory, DRY_RUN_OPTION, DRY_RUN_OPTIONS, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { formatRemoved } from "../../output/network.ts";
 
@@ -16,7 +16,7 @@ const rm: Command = {
   arguments: [NETWORKS_ARGUMENT],
   options: [
     { name: "force", help: "detach its containers first, and go on after failures" },
-    DRY_RUN_OPTION,
+    ...DRY_RUN_OPTIONS,
     ...PLUGIN_CALL_OPTIONS,
     PRINT_JSON_OPTION,
   ],

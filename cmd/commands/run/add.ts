@@ -16,6 +16,7 @@ import {
 } from "../../arguments/attachment.ts";
 import {
   DRY_RUN_OPTION,
+  DRY_RUN_OPTIONS,
   loadRequested,
   log,
   NETWORK_ARGUMENT,
@@ -31,7 +32,7 @@ const add: Command = {
   description:
     "First removes an attachment of the same name whose namespace is gone. If a plugin fails, everything is undone.",
   arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
-  options: [...ATTACHMENT_OPTIONS, DRY_RUN_OPTION, ...RUNTIME_OPTIONS],
+  options: [...ATTACHMENT_OPTIONS, ...DRY_RUN_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [
     {
       command: "cni netns add web && cni run add default web -p 8080:80",

@@ -8,6 +8,7 @@ import {
 import {
   DOCUMENT_OPTION,
   DRY_RUN_OPTION,
+  DRY_RUN_OPTIONS,
   keepMessages,
   loadAttachedNetwork,
   NETWORK_ARGUMENT,
@@ -23,7 +24,7 @@ const del: Command = {
   summary: "detach a container",
   description: "Uses the configuration that it was attached with. Succeeds if the container is already detached.",
   arguments: [NETWORK_ARGUMENT, { ...NETNS_ARGUMENT, optional: true }],
-  options: [...ATTACHMENT_OPTIONS, DRY_RUN_OPTION, ...RUNTIME_OPTIONS],
+  options: [...ATTACHMENT_OPTIONS, ...DRY_RUN_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [
     { command: "cni run del default web", about: 'detach the namespace "web" from the built-in network' },
     { command: "cni run del default --container-id c1", about: "detach a container whose namespace is not at hand" },

@@ -11,6 +11,7 @@ import {
 import {
   DOCUMENT_OPTION,
   DRY_RUN_OPTION,
+  DRY_RUN_OPTIONS,
   loadRequested,
   NETWORK_ARGUMENT,
   openRuntime,
@@ -33,7 +34,7 @@ Containers that were attached after the command began stay too. Removed ones are
     ALL_OPTION,
     IGNORE_UNKNOWN_OPTION,
     { ...IFNAME_OPTION, help: "interface of a --valid that names none (eth0)" },
-    DRY_RUN_OPTION,
+    ...DRY_RUN_OPTIONS,
     ...RUNTIME_OPTIONS,
   ],
   examples: [

@@ -5,6 +5,7 @@ import { stringifyJson } from "../../../spec/jsonc.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
   DRY_RUN_OPTION,
+  DRY_RUN_OPTIONS,
   isNetworkName,
   loadRequested,
   log,
@@ -23,7 +24,7 @@ const restore: Command = {
   description: `Use it after "nft flush ruleset", "firewall-cmd --reload" or the like. Present rules are not changed.
 Prints JSON. "incomplete" attachments have lost an interface or an address, which is not put back.`,
   arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
-  options: [{ name: "all", help: "all networks, as without NETWORK" }, DRY_RUN_OPTION, ...RUNTIME_OPTIONS],
+  options: [{ name: "all", help: "all networks, as without NETWORK" }, ...DRY_RUN_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [{ command: "cni run restore", about: "put back the rules of everything that is attached" }],
   async run(input, context) {
     const [word = ""] = input.words;
