@@ -66,11 +66,16 @@ export function createNetwork(runtime: Runtime, directory: string, request: Netw
   refuseOtherKind(host, keys.driver["bridge"]);
   const configuration = networkDocument(request, { subnets, bridge, ...keys });
   const file = `${directory}/${chooseFileName(request.name, (findEntryNames(directory) ?? []).filter(isConfFileName))}`;
-  const text = `${stringifyJson(configuration, 2)}\n`;
+  const text = networkFileText(configuration);
   refuseUnusable(parseNetworkConfigList(text, file));
   // Other users' engines read the directory too.
   if (createFile(file, text, 0o644)) return { name: request.name, file, configuration };
   throw new CniError(Code.InvalidConfig, `Cannot create network "${request.name}": "${file}" exists`);
+}
+
+/** What the file holds. */
+export function networkFileText(configuration: JsonObject): string {
+  return `${stringifyJson(configuration, 2)}\n`;
 }
 
 function refuseContradictoryRequest({ name, driver, subnets, gateways, ipv6, internal, vlan }: NetworkRequest): void {

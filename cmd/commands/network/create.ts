@@ -1,17 +1,17 @@
 import { type Cidr, networkOf, parseCidr, parseIp } from "../../../ffi/address.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { createNetwork } from "../../../runtime/networks/create.ts";
+import type { LintReport } from "../../../runtime/lint/lint.ts";
+import { type CreatedNetwork, createNetwork, networkFileText } from "../../../runtime/networks/create.ts";
 import {
   NETWORK_DRIVERS,
   type NetworkDriver,
   type NetworkRequest,
   NetworkRequestError,
 } from "../../../runtime/networks/new_network.ts";
-import type { RuntimeOptions } from "../../../runtime/runtime.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
-import { confDirectory, log, openRuntime, runtimeOptions } from "../../arguments/runtime.ts";
+import { confDirectory, DRY_RUN_OPTION, log, openRuntime, runtimeOptions } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { loadDocumentedBuiltins } from "../../documented_builtins.ts";
 import { type ParsedOptions, parseOrUsageError, UsageError } from "../../options.ts";
@@ -39,6 +39,7 @@ so engines that use the first file keep their network. Until a container is atta
       ...{ name: "option", short: "o", value: "K=V" },
       help: 'a key of the driver\'s plugin, see "cni plugin DRIVER"; also parent=IFNAME, isolate=true',
     },
+    { ...DRY_RUN_OPTION, help: "write nothing; print the file's content, and its path on stderr" },
     PRINT_JSON_OPTION,
     ...DIRECTORY_OPTIONS,
   ],
@@ -52,24 +53,48 @@ so engines that use the first file keep their network. Until a container is atta
       command: "cni network create lan -d macvlan -o parent=eth0 --subnet 192.0.2.0/24 --ip-range 192.0.2.128/25",
       about: "a part of the network that eth0 is on",
     },
+    { command: "cni network create web --dry-run", about: "see the configuration first" },
   ],
   async run(input, context) {
     const request = parseRequest(input);
     const runtime = openRuntime(input, context);
     await loadPlugins([request.driver, "host-local", "portmap", "firewall"]);
+    await loadDocumentedBuiltins();
+    const { lintFiles } = await import("../../../runtime/lint/lint.ts");
     const directory = confDirectory(input, context);
-    const created = asUsageError(() => createNetwork(runtime, directory, request));
-    await logProblems(created.file, directory, runtimeOptions(input, context));
-    printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(created, 4)}\n` : `${created.file}\n`);
+    const { pluginDirectories = [] } = runtimeOptions(input, context);
+    const createAndLint = (): Created => {
+      const created = createNetwork(runtime, directory, request);
+      return { created, report: lintFiles([directory, created.file], { pluginDirectories }) };
+    };
+    const isDryRun = input.has(DRY_RUN_OPTION.name);
+    const { created, report } = asUsageError(isDryRun ? await inDryRun(createAndLint) : createAndLint);
+    logProblems(created.file, report);
+    if (isDryRun) log(`would create "${created.file}"`);
+    const text = isDryRun ? networkFileText(created.configuration) : `${created.file}\n`;
+    printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(created, 4)}\n` : text);
   },
 };
 export default create;
 
+interface Created {
+  readonly created: CreatedNetwork;
+  readonly report: LintReport;
+}
+
+/** @returns carries out `run` without its changes */
+async function inDryRun<T>(run: () => T): Promise<() => T> {
+  const { dryRun } = await import("../../../runtime/effects/dry_run.ts");
+  return () => {
+    const results: T[] = [];
+    const { failure } = dryRun(() => results.push(run()));
+    if (failure !== undefined) throw failure;
+    return results[0]!;
+  };
+}
+
 /** What would be an error was refused; warnings are the user's to judge. */
-async function logProblems(file: string, directory: string, { pluginDirectories = [] }: RuntimeOptions): Promise<void> {
-  const { lintFiles } = await import("../../../runtime/lint/lint.ts");
-  await loadDocumentedBuiltins();
-  const { problems } = lintFiles([directory], { pluginDirectories });
+function logProblems(file: string, { problems }: LintReport): void {
   const own = problems.filter((problem) => problem.file === file && problem.severity !== "note");
   for (const { path, message } of own) log(`${file}: ${path}: ${message}`);
 }

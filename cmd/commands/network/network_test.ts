@@ -1,6 +1,6 @@
 /** How the words of `cni network` are understood, and what is printed. */
 import { afterAll, expect, test } from "bun:test";
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { newCliSandboxes } from "../../../testing/cli.ts";
 import { netnsTest, runIp } from "../../../testing/netns.ts";
@@ -101,4 +101,27 @@ netnsTest("a created network that another one's addresses are in gets a warning"
   expect(second.stderr).toContain(
     `cni: ${conf}/11-b.conflist: plugins[0].ipam.ranges[0][0]: 10.7.0.1-10.7.0.254 overlaps`,
   );
+});
+
+netnsTest("create --dry-run prints the file that create then writes, and writes nothing", ({ host }) => {
+  const { conf } = bench(host);
+  const directory = join(conf, "net.d");
+  const create = (name: string, ...words: string[]) =>
+    host.run(() => cni(["network", "create", name, ...words, "--conf-dir", directory]));
+  const first = create("web", "--dry-run");
+  expect(first).toMatchObject({ exitCode: 0, stderr: `cni: would create "${directory}/10-web.conflist"\n` });
+  expect(existsSync(directory)).toBe(false);
+  create("db");
+  const before = statSync(directory).mtimeMs;
+  const [text, json] = [create("web", "--dry-run"), create("web", "--dry-run", "--json")];
+  expect([readdirSync(directory), statSync(directory).mtimeMs]).toEqual([["10-db.conflist"], before]);
+  expect(create("web").stdout).toBe(`${directory}/11-web.conflist\n`);
+  const written = readFileSync(`${directory}/11-web.conflist`, "utf8");
+  expect(text.stdout).toBe(written);
+  expect(JSON.parse(json.stdout)).toEqual({
+    ...{ name: "web", file: `${directory}/11-web.conflist`, configuration: JSON.parse(written) },
+  });
+  const taken = create("web", "--dry-run");
+  expect([taken.exitCode, taken.stdout]).toEqual([1, ""]);
+  expect(taken.stderr).toContain("there is one of this name");
 });
