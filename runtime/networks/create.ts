@@ -3,8 +3,7 @@ import { currentNetns, type Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { createFile } from "../../ffi/sys/atomic_file.ts";
 import { ensureDirectory, findEntryNames } from "../../ffi/sys/directory.ts";
-import { openFile } from "../../ffi/sys/file.ts";
-import { lockOpenFile } from "../../ffi/sys/lock.ts";
+import { lockTemporaryFile } from "../../ffi/sys/lock.ts";
 import { bridgeConfig, refuseContradictions } from "../../plugins/bridge/config.ts";
 import { parseHostLocalConfig } from "../../plugins/host_local/config.ts";
 import { findPlugin } from "../../plugins/registry.ts";
@@ -54,8 +53,8 @@ export function createNetwork(runtime: Runtime, directory: string, request: Netw
   refuseContradictoryRequest(request);
   const keys = driverKeysOf(request.driver, request.options);
   ensureDirectory(directory);
-  using opened = openFile(directory);
-  using _lock = lockOpenFile(opened.fd, `"${directory}"`, { timeoutMs: LOCK_TIMEOUT_MS });
+  // Everybody who can read the directory could hold a lock of the directory itself.
+  using _lock = lockTemporaryFile(`${directory}/.create.lock`, { timeoutMs: LOCK_TIMEOUT_MS });
   using host = currentNetns();
   const files = readNetworkFiles(directory);
   refuseUsedName(request.name, files);

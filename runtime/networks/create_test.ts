@@ -1,6 +1,7 @@
-import { beforeAll, expect } from "bun:test";
-import { readFileSync } from "node:fs";
+import { beforeAll, expect, test } from "bun:test";
+import { readdirSync, readFileSync } from "node:fs";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
+import { createNetns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { CniError } from "../../spec/error.ts";
 import { newNetworksSite } from "../../testing/networks.ts";
@@ -132,4 +133,16 @@ netnsTest("what cannot be is refused with one sentence, and writes nothing", ({ 
   expect(host.run(() => Bun.spawnSync(["ls", site.conf]).stdout.toString())).toBe(
     "10-web.conflist\n20-broken.conflist\n",
   );
+});
+
+test("who can only read the directory cannot keep others from creating a network", async () => {
+  using netns = createNetns();
+  using site = newNetworksSite();
+  await using holder = Bun.spawn(["flock", "--shared", site.conf, "sh", "-c", "echo held; exec sleep 60"], {
+    stdout: "pipe",
+  });
+  const { value } = await holder.stdout.getReader().read();
+  expect(new TextDecoder().decode(value)).toBe("held\n");
+  expect(site.create(netns, "web").name).toBe("web");
+  expect(readdirSync(site.conf)).toEqual(["10-web.conflist"]);
 });
