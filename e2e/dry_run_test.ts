@@ -132,6 +132,7 @@ function changesOf(node: DryRunNode, ...words: readonly string[]) {
   return {
     rules: details("nft").map(withoutAck),
     links: details("netlink").filter((text) => /^RTM_DELLINK/.test(text)),
+    linkChanges: details("netlink").filter((text) => /^RTM_NEWLINK/.test(text)).map(withoutDescriptor),
     removedFiles: events.filter(({ cat, args }) => cat === "file" && args.details?.includes("remove"))
       .map(({ name }) => name),
   };
@@ -141,6 +142,9 @@ function changesOf(node: DryRunNode, ...words: readonly string[]) {
 function withoutAck(text: string): string {
   return text.replace(/, ack\)$/, ")").replace(/ \(ack\)$/, "").replace(/ handle=\d+/, "");
 }
+
+/** Descriptors of namespaces differ each time. */
+const withoutDescriptor = (text: string): string => text.replace(/netnsFd=\d+/, "netnsFd");
 
 const rulesOf = ({ effects }: DryRunDocument) => [
   ...new Set(effects.filter(({ kind }) => kind === "nft").flatMap(({ details = [] }) => details.map(withoutAck))),
@@ -236,6 +240,37 @@ testWith([], "add says where a device of the host makes a dry run impossible", (
   const { exitCode, stderr } = node.run("add", "device", node.containers[0].path, "--dry-run");
   expect(exitCode).toBe(1);
   expect(stderr).toContain("it moves a device of the host, and a copy of the host does not have the device");
+});
+
+testWith(["ip", "nft", "tc"], "del says what it restores of a device that comes back to the host", async () => {
+  using node = newNode();
+  using far = createNetns();
+  const [container] = node.containers;
+  runShellInNetns(
+    node.host,
+    `ip link add nic0 mtu 1400 type veth peer name far0 netns ${far.path}; ip link set nic0 up`,
+  );
+  runInNetns(far, "ip", "link", "set", "far0", "up");
+  const plugins = [{ type: "host-device", device: "nic0", dataDir: join(node.directory, "devices") }];
+  writeFileSync(
+    join(node.directory, "net.d/device.conflist"),
+    JSON.stringify({ cniVersion: "1.1.0", name: "device", plugins }),
+  );
+  const words = ["device", container.path, "--container-id", "c0"];
+  expect(node.run("add", ...words)).toMatchObject({ exitCode: 0 });
+  runShellInNetns(container, "ip link set eth0 mtu 1300");
+  const { effects } = await dryRun(node, "del", ...words);
+  const links = effects.filter(({ kind }) => kind === "link");
+  expect(links.map(({ sentence }) => sentence)).toEqual([
+    `change link "eth0" in ${container.path}: down`,
+    `change link "eth0" in ${container.path}: name=nic0`,
+    `move link "eth0" from ${container.path} to host, as "nic0"`,
+    'change link "nic0" in host: mtu=1400',
+    'change link "nic0" in host: up',
+    'change link "nic0" in host: alias=""',
+  ]);
+  const { linkChanges } = changesOf(node, "del", ...words);
+  expect(links.flatMap(({ details = [] }) => details.map(withoutDescriptor))).toEqual(linkChanges);
 });
 
 testWith(

@@ -14,6 +14,7 @@ import { type Effect, type EffectList, newEffectList } from "./effect.ts";
 import { isGet } from "./format_request.ts";
 import {
   addNetlinkEffects,
+  answerForMovedLink,
   hideRemovedLinks,
   type NetlinkEffects,
   newLinkNames,
@@ -74,7 +75,7 @@ export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
       : path;
   const state: NetlinkEffects = {
     ...{ effects: list, names: resources.use(newLinkNames()), labelOf },
-    ...{ groups: new Map(), removed: new Set() },
+    ...{ groups: new Map(), removed: new Set(), moved: new Map() },
   };
   const rulesets = resources.use(newRulesetCopies());
   const rehearsal: Rehearsal = { list, state, rulesets, stack, inCopy };
@@ -152,7 +153,9 @@ function interceptRequests(activity: RequestsActivity, rehearsal: Rehearsal, run
     return outcome;
   }
   if (requests.every(({ op }) => isGet(op.name))) {
-    if (!isCopy) hideRemovedLinks(state, activity);
+    if (isCopy) return run();
+    if (answerForMovedLink(state, activity)) return { interrupted: false };
+    hideRemovedLinks(state, activity);
     return run();
   }
   const step = stack.at(-2);

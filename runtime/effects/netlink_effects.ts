@@ -2,11 +2,12 @@
 import { CURRENT_NETNS_PATH, currentNetns, type Netns, openNetns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { NLM_F_CREATE } from "../../ffi/netlink/message.ts";
-import { isDump } from "../../ffi/netlink/socket.ts";
+import { exchange, isDump, type NetlinkRequest } from "../../ffi/netlink/socket.ts";
 import { ENODEV } from "../../ffi/sys/errno.ts";
 import * as link from "../../ffi/route/link.ts";
 import { veth } from "../../ffi/route/link_kinds.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { fstat } from "../../ffi/sys/stat.ts";
 import { AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { type ObservedRequest, observer, type RequestsActivity, setObserver } from "../../ffi/sys/observer.ts";
 import { type Effect, type EffectKind, type EffectList, sysctlEffect } from "./effect.ts";
@@ -16,6 +17,10 @@ import { PORT_PROTOCOLS } from "./nft_effects.ts";
 /** What is looked up to describe links. */
 export interface LinkNames extends Disposable {
   find(netns: string, key: string | number): link.Link | undefined;
+  /** Of the namespace that a descriptor of the command is open for, if that was asked before. */
+  findPathOf(netnsFd: number): string | undefined;
+  /** Has a query answered in another namespace. */
+  query(netns: string, request: ObservedRequest, onMessage: RequestsActivity["onMessage"]): void;
   /** The other end of a veth pair, if its namespace was asked before. */
   findPeer(netns: string, end: link.Link): { readonly netns: string; readonly index: number } | undefined;
 }
@@ -32,6 +37,13 @@ export function newLinkNames(): LinkNames {
     unobserved(() => ignoreSystemErrors(() => link.find(open(path || CURRENT_NETNS_PATH).route, key)));
   return {
     find,
+    findPathOf(netnsFd) {
+      const { identity } = fstat(netnsFd);
+      return [...opened].find(([, netns]) => netns.identity === identity)?.[0];
+    },
+    query(path, request, onMessage) {
+      unobserved(() => exchange(open(path).route, [request as NetlinkRequest], onMessage, { hasOneReply: true }));
+    },
     findPeer(_, { index, linkIndex, info }) {
       if (info?.kind !== "veth" || linkIndex === undefined) return undefined;
       const netns = [...opened.keys()].find((path) => {
@@ -63,10 +75,20 @@ export interface NetlinkEffects {
   readonly names: LinkNames;
   /** Indices of links that are removed together, by the group that they were put into. */
   readonly groups: Map<string, number[]>;
-  /** Removed links: namespace and index. */
+  /** Links that were removed or moved away: namespace and index. */
   readonly removed: Set<string>;
+  /** Links that were moved to another namespace: that and the name there. */
+  readonly moved: Map<string, MovedLink>;
   /** What effects call a namespace: `host`, or the path of the container. */
   labelOf(netns: string): string;
+}
+
+/** It is where it was, since its move was not sent. */
+export interface MovedLink {
+  readonly netns: string;
+  readonly index: number;
+  /** After the move. */
+  readonly name: string;
 }
 
 /** @param step what the plugin calls it: `remove rule from …` */
@@ -82,7 +104,8 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
   const { op: { name }, value } = request;
   const fields = value as { readonly index?: number; readonly name?: string; readonly group?: number };
   const netns = state.labelOf(path);
-  const nameOf = (index: number) => state.names.find(path, index)?.name ?? `${index}`;
+  const nameOf = (index: number) =>
+    findMovedName(state, netns, index) ?? state.names.find(path, index)?.name ?? `${index}`;
   const linkName = fields.index ? nameOf(fields.index) : fields.name ?? "";
   const add = (effect: Pick<Effect, "kind" | "action" | "sentence" | "target" | "peer">) =>
     state.effects.add({ ...effect, netns, details: [formatNetlinkRequest(request)] });
@@ -109,6 +132,11 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
   if (name === "RTM_NEWLINK" && arpNotify !== undefined) {
     const { sentence, ...effect } = sysctlEffect(`net/ipv4/conf/${linkName}/arp_notify`, `${arpNotify}`);
     return add({ ...effect, sentence: `${sentence} in ${netns}` });
+  }
+  const move = name === "RTM_NEWLINK" && !isCreation(request) ? moveLink(state, path, request) : undefined;
+  if (move) {
+    const sentence = `move link "${linkName}" from ${netns} to ${move.label}, as "${move.name}"`;
+    return add({ kind: "link", action: "change", sentence, target: linkName });
   }
   if (name === "RTM_NEWLINK" && !isCreation(request)) {
     const { index: _, ...changes } = fields;
@@ -235,6 +263,37 @@ export function hideRemovedLinks(state: NetlinkEffects, activity: RequestsActivi
     if (isDump(flags) || key === undefined || !isRemoved(state.names.find(netns, key)?.index ?? 0)) return;
     throw new NetlinkError({ request: op.name, errno: ENODEV, index: position });
   });
+}
+
+/** Later requests find the link in the other namespace. @returns `undefined` if it is not moved to a known one */
+function moveLink(
+  state: NetlinkEffects,
+  path: string,
+  { value }: ObservedRequest,
+): { readonly label: string; readonly name: string } | undefined {
+  const { index, netnsFd, name } = value as Partial<link.Link> & { readonly netnsFd?: number };
+  if (!index || netnsFd === undefined) return undefined;
+  const [target, found] = [state.names.findPathOf(netnsFd), state.names.find(path, index)];
+  if (target === undefined || !found) return undefined;
+  const [label, newName] = [state.labelOf(target), name ?? found.name ?? ""];
+  state.removed.add(linkKey(state, path, index));
+  state.moved.set(`${label} ${newName}`, { netns: path, index, name: newName });
+  return { label, name: newName };
+}
+
+function findMovedName({ moved }: NetlinkEffects, netns: string, index: number): string | undefined {
+  return [...moved].find(([key, link]) => link.index === index && key === `${netns} ${link.name}`)?.[1].name;
+}
+
+/** Answers a query for a link that was moved. @returns false if it is for another */
+export function answerForMovedLink(state: NetlinkEffects, { netns, requests, onMessage }: RequestsActivity): boolean {
+  const [request] = requests;
+  if (state.moved.size === 0 || requests.length !== 1 || request?.op.name !== "RTM_GETLINK") return false;
+  const { name, ...rest } = request.value as { readonly name?: string };
+  const moved = state.moved.get(`${state.labelOf(netns)} ${name}`);
+  if (!moved) return false;
+  state.names.query(moved.netns, { ...request, value: { ...rest, index: moved.index } }, onMessage);
+  return true;
 }
 
 /** Without the name of the request, and what only says how it is sent. */

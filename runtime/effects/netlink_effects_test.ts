@@ -5,7 +5,14 @@ import { addNetlinkEffects, newLinkNames } from "./netlink_effects.ts";
 test("a deleted connection is told with its addresses and port", () => {
   using names = newLinkNames();
   const effects = newEffectList(() => undefined, () => false);
-  const state = { effects, names, labelOf: () => "host", groups: new Map(), removed: new Set<string>() };
+  const state = {
+    effects,
+    names,
+    labelOf: () => "host",
+    groups: new Map(),
+    removed: new Set<string>(),
+    moved: new Map(),
+  };
   // Two connections of one client.
   const requests = [40_000, 40_001].map((sourcePort) => ({
     op: { name: "IPCTNL_MSG_CT_DELETE", type: 0x102 },
