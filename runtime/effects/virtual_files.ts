@@ -1,4 +1,5 @@
 /** Has a dry run change files in memory, at the system calls. What it reads is what it would have written. @module */
+import { TUN_DEVICE } from "../../ffi/route/tap.ts";
 import { SYS_getdents64 } from "../../ffi/sys/directory.ts";
 import { EEXIST, ENOENT } from "../../ffi/sys/errno.ts";
 import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
@@ -37,7 +38,9 @@ type Arguments = readonly unknown[];
 type Call = (...args: Arguments) => number;
 
 /** The functions as they are before the interception. */
-const rawCalls = () => ({ open: sys.open, read: sys.read, write: sys.write, close: sys.close, syscall: sys.syscall });
+const rawCalls = () => ({
+  ...{ open: sys.open, read: sys.read, write: sys.write, close: sys.close, chmod: sys.chmod, syscall: sys.syscall },
+});
 type RawCalls = ReturnType<typeof rawCalls>;
 
 interface FileView {
@@ -52,18 +55,19 @@ interface FileView {
   /** Times that directories would get, by device and inode. */
   readonly mtimes: Map<string, readonly [seconds: bigint, nanoseconds: bigint]>;
   readonly effects: EffectList;
-  readonly writesSysctls: boolean;
+  /** Of the host: what belongs to the network namespace may be changed. */
+  readonly isInCopy: boolean;
 }
 
 /**
  * Until the scope ends, changes of files become effects.
  *
- * @param writesSysctls for a thread in a copy of the host: kernel parameters of its network namespace are written
+ * @param isInCopy the thread is in a copy of the host: kernel parameters of its network namespace are written
  */
-export function virtualizeFiles(effects: EffectList, writesSysctls: boolean): Disposable {
+export function virtualizeFiles(effects: EffectList, isInCopy: boolean): Disposable {
   const raw = rawCalls();
   const view: FileView = {
-    ...{ raw, effects, writesSysctls, stands: new Map(), sysctls: new Map() },
+    ...{ raw, effects, isInCopy, stands: new Map(), sysctls: new Map() },
     ...{ emptyDirectories: new Set(), directories: new Map(), mtimes: new Map() },
   };
   const names = Object.keys(HANDLERS) as SystemCall[];
@@ -99,7 +103,7 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     const key = keyOf(path);
     requireAbsent(view, key, "mkdir");
     requireParent(view, key, "mkdir");
-    view.stands.set(key, "directory");
+    setStand(view, key, "directory");
     add(view, "add", `create directory "${key}"`, key);
     return 0;
   },
@@ -108,8 +112,9 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     const stand = standFor(view, source, "rename");
     if (typeof view.stands.get(source) === "object") withdraw(view, source);
     else add(view, "remove", `rename file "${source}" to "${target}"`, source);
-    view.stands.set(source, "removed");
-    view.stands.set(target, stand);
+    view.stands.delete(source);
+    setStand(view, source, "removed");
+    setStand(view, target, stand);
     addCreation(view, target);
     return 0;
   },
@@ -121,7 +126,7 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     const fd = source.startsWith(OWN_DESCRIPTORS)
       ? reopen(view, Number(source.slice(OWN_DESCRIPTORS.length)), O_RDWR)
       : reopen(view, (standFor(view, keyOf(from), "linkat") as { readonly fd: number }).fd, O_RDWR);
-    view.stands.set(target, { fd });
+    setStand(view, target, { fd });
     addCreation(view, target);
     return 0;
   },
@@ -129,7 +134,13 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     add(view, "add", `link "${path}" to "${target}"`, String(path));
     return 0;
   },
-  chmod: () => 0,
+  chmod(view, [path, mode]) {
+    const key = keyOf(path);
+    const stand = standFor(view, key, "chmod");
+    if (typeof stand === "object") view.raw.chmod(`${OWN_DESCRIPTORS}${stand.fd}`, mode as number);
+    add(view, "change", `change the mode of "${key}" to 0${(mode as number).toString(8)}`, key);
+    return 0;
+  },
   futimens(view, [fd, times]) {
     const [, , seconds = 0n, nanoseconds = 0n] = times as BigInt64Array;
     const bytes = new Uint8Array(STAT_BYTES);
@@ -161,6 +172,13 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
   },
 };
 
+/** Who has a former file open keeps it: descriptors of the command are others. */
+function setStand({ stands, raw }: FileView, key: string, stand: Stand): void {
+  const former = stands.get(key);
+  stands.set(key, stand);
+  if (typeof former === "object" && former !== stand) raw.close(former.fd);
+}
+
 /** Without doubled and final slashes. */
 function keyOf(path: unknown): string {
   return String(path).replace(/[/]+/g, "/").replace(/(.)[/]$/, "$1");
@@ -186,19 +204,19 @@ function openFile(view: FileView, key: string, flags: number, args: Arguments, c
   const { stands, sysctls } = view;
   const isWritten = (flags & (O_WRONLY | O_RDWR)) !== 0;
   if (key.startsWith(SYSCTL_DIRECTORY) && isWritten) {
-    const isInCopy = view.writesSysctls && key.startsWith(`${SYSCTL_DIRECTORY}net/`);
-    const fd = isInCopy ? call(...args) : call(args[0], O_RDONLY | O_CLOEXEC, 0);
+    const isOfCopy = view.isInCopy && key.startsWith(`${SYSCTL_DIRECTORY}net/`);
+    const fd = isOfCopy ? call(...args) : call(args[0], O_RDONLY | O_CLOEXEC, 0);
     sysctls.set(fd, key.slice(SYSCTL_DIRECTORY.length));
     return fd;
   }
-  if (/^[/](proc|dev|sys)[/]/.test(key)) return call(...args);
+  if (isKernelFile(key) && !stands.has(key)) return isWritten ? writeKernelFile(view, key, args, call) : call(...args);
   if ((flags & O_TMPFILE) === O_TMPFILE) {
     if (stands.get(key) !== "directory") view.raw.close(call(key, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
-    return newMemoryFile(view);
+    return newMemoryFile(view, args[2] as number);
   }
   if (!exists(view, key)) {
     if (!(flags & O_CREAT)) throw new SystemError("open", ENOENT);
-    return createFile(view, key, flags);
+    return createFile(view, key, flags, args[2] as number);
   }
   if (flags & O_CREAT && flags & O_EXCL) throw new SystemError("open", EEXIST);
   const stand = stands.get(key);
@@ -213,10 +231,23 @@ function openFile(view: FileView, key: string, flags: number, args: Arguments, c
   return reopen(view, (standFor(view, key, "open") as { readonly fd: number }).fd, flags);
 }
 
-function createFile(view: FileView, key: string, flags: number): number {
-  requireParent(view, key, "open");
+/** Not those of `/dev/shm`, which are like others. */
+const isKernelFile = (key: string): boolean => /^[/](proc|sys|dev(?![/]shm[/]))[/]/.test(key);
+
+/** What the command does to itself passes, and taps of the copy. Their content means nothing, so it is not copied. */
+function writeKernelFile(view: FileView, key: string, args: Arguments, call: Call): number {
+  const isOwn = /^[/]proc[/](thread-)?self[/]|^[/]dev[/]null$/.test(key);
+  if (isOwn || (view.isInCopy && key === TUN_DEVICE)) return call(...args);
   const fd = newMemoryFile(view);
-  view.stands.set(key, { fd });
+  setStand(view, key, { fd });
+  add(view, "change", `write file "${key}"`, key);
+  return reopen(view, fd, args[1] as number);
+}
+
+function createFile(view: FileView, key: string, flags: number, mode: number): number {
+  requireParent(view, key, "open");
+  const fd = newMemoryFile(view, mode);
+  setStand(view, key, { fd });
   addCreation(view, key);
   return reopen(view, fd, flags);
 }
@@ -233,28 +264,31 @@ function standFor(view: FileView, key: string, syscall: string): Stand {
   if (stand === "removed" || !exists(view, key)) throw new SystemError(syscall, ENOENT);
   if (stand !== undefined) return stand;
   const copy = { fd: copyFile(view, key) };
-  view.stands.set(key, copy);
+  setStand(view, key, copy);
   return copy;
 }
 
 function copyFile(view: FileView, key: string): number {
   const { raw } = view;
+  using resources = new DisposableStack();
   const source = raw.open(key, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-  try {
-    const target = newMemoryFile(view);
-    const buffer = new Uint8Array(CHUNK_BYTES);
-    for (let count; (count = raw.read(source, buffer, buffer.length)) > 0;) {
-      raw.write(target, buffer.subarray(0, count), count);
-    }
-    return target;
-  } finally {
-    raw.close(source);
+  resources.defer(() => void raw.close(source));
+  using unfinished = new DisposableStack();
+  const target = newMemoryFile(view);
+  unfinished.defer(() => void raw.close(target));
+  const buffer = new Uint8Array(CHUNK_BYTES);
+  for (let count; (count = raw.read(source, buffer, buffer.length)) > 0;) {
+    raw.write(target, buffer.subarray(0, count), count);
   }
+  unfinished.move();
+  return target;
 }
 
-function newMemoryFile({ raw }: FileView): number {
+function newMemoryFile({ raw }: FileView, mode = 0o600): number {
   const name = new TextEncoder().encode("dry-run\0");
-  return raw.syscall(SYS_memfd_create, addressOf(name), null, 0, 0);
+  const fd = raw.syscall(SYS_memfd_create, addressOf(name), null, 0, 0);
+  raw.chmod(`${OWN_DESCRIPTORS}${fd}`, mode);
+  return fd;
 }
 
 /** Another open file, at its begin. */
@@ -288,7 +322,7 @@ function removeEntry(view: FileView, key: string, syscall: "unlink" | "rmdir"): 
   if (!exists(view, key)) throw new SystemError(syscall, ENOENT);
   const isReal = realExists(view, key);
   withdraw(view, key);
-  view.stands.set(key, "removed");
+  setStand(view, key, "removed");
   if (isReal) add(view, "remove", `remove ${syscall === "rmdir" ? "directory" : "file"} "${key}"`, key);
 }
 
@@ -343,14 +377,14 @@ function findStatus(view: FileView, args: Arguments, call: Call): number {
 
 /** @returns the number of bytes; `undefined` for another file */
 function writeSysctl(
-  { sysctls, effects, writesSysctls }: FileView,
+  { sysctls, effects, isInCopy }: FileView,
   fd: unknown,
   bytes: unknown,
   write: () => number,
 ): number | undefined {
   const name = sysctls.get(fd as number);
   if (name === undefined || !(bytes instanceof Uint8Array)) return undefined;
-  if (writesSysctls && name.startsWith("net/")) write();
+  if (isInCopy && name.startsWith("net/")) write();
   const value = new TextDecoder().decode(bytes).trim();
   effects.add(sysctlEffect(name, value));
   return bytes.length;
