@@ -1,5 +1,5 @@
 /** Deepest nesting: far below where printing overflows the stack. */
-const MAX_DEPTH = 1000;
+export const MAX_DEPTH = 1000;
 
 /**
  * Reads JSON with comments and trailing commas; the last of duplicate keys wins. Numbers that a double would change

@@ -1,4 +1,4 @@
-import { lineAndColumn, loadJsoncParser, parseErrorMessages, pathSegments } from "./jsonc.ts";
+import { lineAndColumn, loadJsoncParser, MAX_DEPTH, parseErrorMessages, pathSegments } from "./jsonc.ts";
 
 /** A part of a text; line and column count from 1. */
 export interface SourceSpan {
@@ -45,10 +45,26 @@ export function createSourceText(path: string, text: string): SourceText {
 
 /** What a strict or a tolerant reader refuses; none if it accepts the text. */
 export function findSyntaxProblems(text: string, { strict = false } = {}): SyntaxProblem[] {
+  const tooDeep = findTooDeep(text);
+  // The parser is recursive: it would overflow the stack.
+  if (tooDeep !== undefined) return [{ message: `nested more than ${MAX_DEPTH} levels deep`, offset: tooDeep }];
   const errors: import("jsonc-parser").ParseError[] = [];
   const options = { allowTrailingComma: !strict, disallowComments: strict, allowEmptyContent: false };
   loadJsoncParser().parse(text, errors, options);
   return errors.map(({ error, offset }) => ({ message: parseErrorMessages()[error - 1]!, offset }));
+}
+
+/** Where the nesting goes beyond the deepest level; strings and comments do not count. */
+function findTooDeep(text: string): number | undefined {
+  let depth = 0;
+  for (
+    const { 0: token, index } of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"?|\/\/[^\n]*|\/\*[^]*?(?:\*\/|$)|[[\]{}]/g)
+  ) {
+    if (token === "[" || token === "{") depth++;
+    if (token === "]" || token === "}") depth--;
+    if (depth > MAX_DEPTH) return index;
+  }
+  return undefined;
 }
 
 /** `undefined` if it is nested too deep. */

@@ -115,7 +115,6 @@ test.each([
   ["a file of spaces", " \n ", "the file is empty"],
   ["no object", "[]", "the document must be an object: got []"],
   ["a list without plugins", '{ "cniVersion": "1.1.0", "name": "web" }', "plugins must be an array with at least one"],
-  ["deep nesting", `${"[".repeat(5000)}${"]".repeat(5000)}`, "nested more than 1000 levels deep"],
 ])("%s is an error, not a crash", (_what, text, message) => {
   const directory = directoryWith({});
   mkdirSync(directory);
@@ -125,6 +124,17 @@ test.each([
   expect(problems).toHaveLength(1);
   expect(problems[0]).toMatchObject({ file: path, line: 1, severity: "error" });
   expect(problems[0]!.message).toContain(message);
+});
+
+test.each([
+  ["with an end", `${"[".repeat(5000)}${"]".repeat(5000)}`, 1, 1001],
+  ["without an end", "[".repeat(200_000), 1, 1001],
+  ["beside brackets that do not count", `{ "[[": "\\"[", /* [ */ // [\n${'"a": {'.repeat(200_000)}`, 2, 6000],
+])("too deep nesting %s is one error with its position", (_what, text, line, column) => {
+  expect(lintExample({ files: { "10-web.conflist": text } }).map(({ text: _, ...problem }) => problem)).toEqual([{
+    ...{ file: "10-web.conflist", line, column, length: 1, severity: "error", rule: "syntax", path: "" },
+    message: "nested more than 1000 levels deep",
+  }]);
 });
 
 test("positions count in the text as written", () => {
