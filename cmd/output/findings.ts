@@ -27,25 +27,16 @@ function formatDiagnosis({ network, source, containers, findings }: NetworkDiagn
 function formatFinding({ severity, what, mend }: CheckFinding, screen: Screen): string[] {
   const [sign, style] = SIGNS[severity];
   const head = hanging(`${screen.style(style, sign)} `, INDENT, printable(what), screen);
-  return mend === undefined ? head : [...head, ...hanging("-> ", INDENT * 2, printable(mend), screen)];
+  // Not wrapped: people copy the command.
+  return mend === undefined ? head : [...head, `${" ".repeat(INDENT * 2)}-> ${printable(mend)}`];
 }
 
 /** Lines of a text behind a sign, as wide as the terminal. A pipe gets one line. */
 function hanging(sign: string, indent: number, text: string, { columns }: Screen): string[] {
   const width = indent + Bun.stringWidth(sign);
   const MIN_WIDTH = 20;
-  const wrapped = columns === undefined ? [text] : wrapWords(text, Math.max(columns - width, MIN_WIDTH));
-  return wrapped.map((line, i) => `${i === 0 ? `${" ".repeat(indent)}${sign}` : " ".repeat(width)}${line}`);
-}
-
-function wrapWords(text: string, width: number): string[] {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const last = lines.at(-1)!;
-    if (last !== "" && Bun.stringWidth(`${last} ${word}`) > width) lines.push(word);
-    else lines[lines.length - 1] = last === "" ? word : `${last} ${word}`;
-  }
-  return lines;
+  const wrapped = columns === undefined ? text : Bun.wrapAnsi(text, Math.max(columns - width, MIN_WIDTH));
+  return wrapped.split("\n").map((line, i) => `${" ".repeat(i === 0 ? indent : width)}${i === 0 ? sign : ""}${line}`);
 }
 
 export function formatRepairOutcome({ finding, outcome, reason }: RepairOutcome): string {

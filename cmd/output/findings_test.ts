@@ -17,7 +17,7 @@ const REPORT: DoctorReport = {
         check: "forwarding",
         severity: "broken",
         what: "net.ipv4.ip_forward is 0: the host forwards no IPv4 packets",
-        mend: "sysctl -w net.ipv4.ip_forward=1",
+        mend: "sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
         repair: { kind: "sysctl", name: "net/ipv4/ip_forward", value: "1" },
       },
       { check: "leaked state", severity: "warning", what: 'a name with an escape: "\u001b[31m"' },
@@ -31,14 +31,14 @@ test("a pipe gets one line for each finding, without colour and control characte
 Network "web" (/etc/cni/net.d/10-web.conflist), 2 containers
   ✓ all links are up
   ✗ net.ipv4.ip_forward is 0: the host forwards no IPv4 packets
-    -> sysctl -w net.ipv4.ip_forward=1
+    -> sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
   ! a name with an escape: "?[31m"
 
 1 broken, 1 warning; with --fix, 1 of them can be mended
 `);
 });
 
-test("a narrow terminal gets wrapped lines behind coloured signs", () => {
+test("a narrow terminal gets wrapped lines behind coloured signs, and commands in one piece", () => {
   const columns = 40;
   const terminal: Screen = { isTerminal: true, columns, style: (_, text) => `\u001b[31m${text}\u001b[39m` };
   const lines = formatDoctorReport(REPORT, terminal).split("\n");
@@ -47,7 +47,7 @@ test("a narrow terminal gets wrapped lines behind coloured signs", () => {
     "  ✓ all links are up",
     "  ✗ net.ipv4.ip_forward is 0: the host",
     "    forwards no IPv4 packets",
-    "    -> sysctl -w net.ipv4.ip_forward=1",
+    "    -> sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
     '  ! a name with an escape: "?[31m"',
   ]);
   expect(lines[1]).toContain("\u001b[31m✓\u001b[39m");

@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import type { Screen } from "./screen.ts";
 import { formatTable } from "./table.ts";
 
 test("formatTable() aligns columns, and prints a dash for nothing", () => {
@@ -20,9 +21,37 @@ test("formatTable() lets no cell break its line or steer the terminal", () => {
   expect(formatTable(["A"], [["x\n\u001b[2Jy\u009b"]])).toBe("A\nx??[2Jy?\n");
 });
 
-test("formatTable() shortens the widest columns on a narrow terminal, and counts wide characters twice", () => {
-  const screen = { isTerminal: true, columns: 26, style: (_: unknown, text: string) => text };
-  expect(formatTable(["NAME", "ADDRESS"], [["漢字", "10.22.0.2/16,fd00::2/64"]], screen)).toBe(
-    "NAME  ADDRESS\n漢字  10.22.0.2/16,fd00::…\n",
-  );
+const terminal = (columns: number): Screen => ({ isTerminal: true, columns, style: (_, text) => text });
+const HEADER = ["ID", "ADDRESSES", "REASON"];
+const ROWS = [["0123456789abcdef", "10.22.0.2/16,fd00::2/64", 'namespace "x" is gone'], ["漢字", "10.22.0.3/16", ""]];
+
+test("formatTable() fits a terminal: a cell goes on in the next line, and only a column that may is shortened", () => {
+  const table = (columns: number) => formatTable(HEADER, ROWS, terminal(columns), () => undefined, ["ID"]);
+  expect(table(64)).toBe(formatTable(HEADER, ROWS));
+  expect(table(50)).toBe(`\
+ID               ADDRESSES      REASON
+0123456789abcd…  10.22.0.2/16,  namespace "x" is
+                 fd00::2/64     gone
+漢字             10.22.0.3/16   -
+`);
+  expect(table(40)).toBe(`\
+ID            ADDRESSES      REASON
+0123456789a…  10.22.0.2/16,  namespace
+              fd00::2/64     "x" is gone
+漢字          10.22.0.3/16   -
+`);
+});
+
+test("formatTable() prints a block for each row where a table has no room, and cuts nothing", () => {
+  const blocks = formatTable(HEADER, ROWS, terminal(30), () => undefined, ["ID"]);
+  expect(blocks).toBe(`\
+ID         0123456789abcdef
+ADDRESSES  10.22.0.2/16,fd00::2/64
+REASON     namespace "x" is
+           gone
+
+ID         漢字
+ADDRESSES  10.22.0.3/16
+`);
+  expect(formatTable(HEADER, [], terminal(12))).toBe("ID ADDRESSES\nREASON\n");
 });

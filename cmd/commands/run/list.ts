@@ -43,7 +43,7 @@ const list: Command = {
     printStdout(
       input.has(DOCUMENT_OPTION.name)
         ? `${stringifyJson(attachments.map(jsonDocument), 4)}\n`
-        : formatTable(HEADER, attachments.map(tableRow), openScreen(1, context.env), styleOfCell),
+        : formatTable(HEADER, attachments.map(tableRow), openScreen(1, context.env), styleOfCell, ["CONTAINER"]),
     );
   },
 };

@@ -4,12 +4,13 @@ import { join } from "node:path";
 import { createEntry, findEntry } from "../../../runtime/cache.ts";
 import { newCliSandboxes } from "../../../testing/cli.ts";
 import { netnsTest, runInNetns } from "../../../testing/netns.ts";
+import { runInTerminal, type TerminalOutput } from "../../../testing/terminal.ts";
 
 const { root, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host, container }) => {
-  const { run, network, conf, cache } = bench(host);
+  const { run, command, network, conf, cache } = bench(host);
   network("web");
   network("db", "br8");
   expect(run("list")).toEqual({
@@ -41,6 +42,17 @@ netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host
     ["web", "c3", "eth0", "gone", "10.9.0.2/24", "/gone", ...'namespace "/gone" is gone'.split(" ")],
     [""],
   ]);
+  const inNarrowTerminal = host.run<TerminalOutput>(() =>
+    runInTerminal(command("list db"), { columns: 40, env: ["NO_COLOR=1"] })
+  );
+  expect(inNarrowTerminal.text.replace(container.path, "PATH")).toBe(`\
+NETWORK    db
+CONTAINER  c1
+INTERFACE  eth1
+STATE      attached
+ADDRESSES  10.9.0.2/24
+NAMESPACE  PATH
+`);
   const listed = run("list db --json");
   expect([listed.exitCode, listed.stderr]).toEqual([0, ""]);
   expect(JSON.parse(listed.stdout)).toMatchObject([{
