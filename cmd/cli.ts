@@ -38,7 +38,9 @@ export async function runCommandLine(
     return await runInGroup(CNI, argv, line, { ...context, formatHelp, root: CNI });
   } catch (error) {
     context.onFailure?.(CniError.from(error).code);
-    return reportFailure(error, line.path, openScreen(2, context.env));
+    const screen = openScreen(2, context.env);
+    if (!(error instanceof UsageError)) return reportFailure(error, screen);
+    return reportUsageError(error, line.path, asksForJson(argv), screen);
   }
 }
 
@@ -130,9 +132,8 @@ async function runCommand(
   try {
     return await runOrTrace(options, line, context, run) ?? SUCCESS;
   } catch (error) {
-    if (options.has("json") && !(error instanceof UsageError)) {
-      printFinalError(`${formatErrorObject(error, "")}\n`);
-    }
+    const isJson = options.has("json") || options.find("format") === "json";
+    if (isJson && !(error instanceof UsageError)) printErrorDocument(error);
     throw error;
   }
 }
@@ -223,16 +224,29 @@ function printHelp(text: string): number {
   return SUCCESS;
 }
 
-function reportFailure(error: unknown, path: readonly string[], screen: Screen): number {
-  const prefix = screen.style("red", "cni:");
-  if (error instanceof UsageError) {
-    // The help for the command "help" names no command.
-    const words = path[0] === "help" ? [] : path;
-    printStderr(`${prefix} ${oneLine(error.message)}\n     see "${["cni", ...words, "--help"].join(" ")}"`);
-    return USAGE_ERROR;
-  }
+/** Whether the line asks for it, as far as a wrong line can be understood. */
+function asksForJson(argv: readonly string[]): boolean {
+  const end = argv.indexOf("--");
+  const line = argv.slice(0, end < 0 ? undefined : end).join("\n");
+  return /^--(json|format[=\n]json)$/im.test(line);
+}
+
+function printErrorDocument(error: unknown): void {
+  printFinalError(`${formatErrorObject(error, "")}\n`);
+}
+
+function reportUsageError({ message }: UsageError, path: readonly string[], isJson: boolean, screen: Screen): number {
+  // The help for the command "help" names no command.
+  const words = path[0] === "help" ? [] : path;
+  const details = `see "${["cni", ...words, "--help"].join(" ")}"`;
+  if (isJson) printErrorDocument(new CniError(Code.InvalidEnvironment, message, { details }));
+  printStderr(`${screen.style("red", "cni:")} ${oneLine(message)}\n     ${details}`);
+  return USAGE_ERROR;
+}
+
+function reportFailure(error: unknown, screen: Screen): number {
   const { message, details } = CniError.from(error);
-  printStderr([`${prefix} ${oneLine(message)}`, ...detailLines(details)].join("\n     "));
+  printStderr([`${screen.style("red", "cni:")} ${oneLine(message)}`, ...detailLines(details)].join("\n     "));
   return FAILURE;
 }
 

@@ -42,7 +42,6 @@ test.each([
   [["rm", "web"], 'did you mean "run rm"?'],
   [["toString"], 'unknown command "toString"'],
   [["help", "nosuch"], 'unknown command "nosuch"\n     see "cni --help"'],
-  [["version", "--json"], '"lint", "doctor", "netns", "network", "show"'],
   [["run"], '"run" needs a command: add, check'],
   [["run", "ad", "web", "blue"], 'unknown command "run ad"; did you mean "add"?'],
   [["run", "add"], '"run add" needs NETWORK, a name'],
@@ -66,7 +65,6 @@ test.each([
   [["netns", "add"], '"netns add" needs NAME'],
   [["netns", "add", "--", "-x"], 'that does not begin with "-": got "-x"'],
   [["netns", "add", "a\nb"], 'a name without control characters that does not begin with "-": got "a\\nb"'],
-  [["--json"], '"cni" needs a command: run, '],
   [["netns", "add", "a", "b"], '"netns add" takes NAME alone: got "a b"'],
   [["netns", "list", "x"], '"netns list" takes no argument: got "x"'],
   [["netns", "exec", "x"], '"netns exec" needs COMMAND, a program and its arguments'],
@@ -81,6 +79,26 @@ test.each([
   expect([exitCode, stdout]).toEqual([2, ""]);
   expect(stderr).toContain(message);
   if (argv.length > 0) expect(stderr).toMatch(/^cni: .*\n {5}see "cni .*--help"\n$/);
+});
+
+test.each([
+  [["--json"], '"cni" needs a command: run, '],
+  [["version", "--json"], '"lint", "doctor", "netns", "network", "show"'],
+  [["rnu", "add", "--json"], 'unknown command "rnu"; did you mean "run"?'],
+  [["run", "add", "web", "--json"], '"run add" needs NETNS, a network namespace'],
+  [["run", "add", "web", "blue", "--json", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],
+  [["run", "--json", "del", "web"], "--container-id"],
+  [["run", "list", "--json=yes", "--json"], 'option "--json" takes no value: got "yes"'],
+  [["show", "--format", "json", "a", "b"], '"show" takes [NETWORK|NETNS|CONTAINER] alone: got "a b"'],
+])("cni %j is misuse that is reported as JSON too", (argv, message) => {
+  const { exitCode, stdout, stderr } = cni(argv);
+  const { code, msg, details } = JSON.parse(stdout);
+  expect([exitCode, code, msg]).toEqual([2, 4, expect.stringContaining(message)]);
+  expect(stderr).toBe(`cni: ${msg}\n     ${details}\n`);
+});
+
+test("words of another program ask for no JSON", () => {
+  expect(cni(["run", "add", "web", "--", "--json"]).stdout).toBe("");
 });
 
 test("options may stand before the command that they are for", () => {

@@ -78,6 +78,7 @@ netnsTest("cni show says what it does not know, and suggests", ({ host }) => {
     'Cannot show "wbe": no network, namespace or container has this name; did you mean "web"?',
   );
   expect(JSON.parse(show(host, sandbox, "wbe", "--json").stdout)).toMatchObject({ code: 7 });
+  expect(JSON.parse(show(host, sandbox, "wbe", "--format", "json").stdout)).toMatchObject({ code: 7 });
   const format = show(host, sandbox, "--format", "pdf");
   expect([format.exitCode, format.stderr]).toEqual([
     2,
