@@ -16,6 +16,9 @@ const FORMAT_OPTION: OptionSpec = {
 };
 const RULES_OPTION: OptionSpec = { name: "rules", help: "also rules without a packet count, and sets" };
 
+const NO_CONTAINER =
+  'No container is attached; to attach a namespace "web": cni netns add web && cni run add default web';
+
 const show: Command = {
   name: "show",
   summary: "show what exists: uplinks, bridges, containers, addresses, ports, rules",
@@ -24,7 +27,7 @@ with addresses, routes and published ports, and the tables of rules. It looks on
 Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptables have.`,
   arguments: [{
     name: "NETWORK|NETNS|CONTAINER",
-    help: "show only this: the name of a network, the name or path of a namespace, or the id of a container",
+    help: "a network; a namespace, by name or path; a container, by address, id or the beginning of its id",
     optional: true,
   }],
   options: [
@@ -41,7 +44,9 @@ Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptabl
   async run(input, context) {
     const tree = await gather(input, context);
     printStdout(await format(tree, input, context));
-    if (tree.devices.length + tree.separate.length === 0) log("No container is attached there");
+    if (tree.devices.length + tree.separate.length > 0) return;
+    const [word] = input.words;
+    log(word === undefined ? NO_CONTAINER : `Nothing is attached there: ${JSON.stringify(word)}`);
   },
 };
 export default show;

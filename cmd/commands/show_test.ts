@@ -86,9 +86,12 @@ netnsTest("cni show says what it does not know, and suggests", ({ host }) => {
   ]);
   expect(show(host, sandbox, "web")).toEqual({
     exitCode: 0,
-    stdout: "host\n",
-    stderr: "cni: No container is attached there\n",
+    stdout: "host  no container\n",
+    stderr: 'cni: Nothing is attached there: "web"\n',
   });
+  const { stdout, stderr } = show(host, sandbox);
+  expect(stdout).toStartWith("host  no container\n");
+  expect(stderr).toContain('No container is attached; to attach a namespace "web": cni netns add web && cni run add ');
 });
 
 test("cni show describes its formats", () => {

@@ -40,6 +40,7 @@ function networksOf(state: string) {
 interface Node extends Disposable {
   readonly host: Netns;
   readonly runtime: Runtime;
+  readonly cacheDirectory: string;
   readonly containers: readonly Netns[];
   gather(word?: string): NodeTree;
 }
@@ -72,6 +73,7 @@ function newNode(): Node {
   return {
     host,
     runtime,
+    cacheDirectory,
     containers,
     gather: (word) =>
       host.run<NodeTree>(() => {
@@ -189,6 +191,14 @@ test("selectShown() finds networks, namespaces and containers, and suggests", ()
   expect(idsOf("web")).toEqual(["c0", "c1"]);
   expect(idsOf("c1")).toEqual(["c1"]);
   expect(idsOf(containers[2]!.path)).toEqual(["c2"]);
+  expect([idsOf("10.7.0.2"), idsOf("10.8.0.2/24"), idsOf("fd00:9:0::3")]).toEqual([["c3"], ["c2"], ["c1"]]);
+  expect(() => node.gather("10.7.0.9")).toThrow('Cannot show "10.7.0.9": no container has this address');
+  expect(() => node.gather("c")).toThrow(
+    expect.objectContaining({
+      message: 'Cannot show "c": 4 container ids begin with it',
+      details: "c0; c1; c2; c3",
+    }),
+  );
   writeFileSync(
     join(root, "10-idle.conflist"),
     `{
@@ -205,6 +215,9 @@ test("selectShown() finds networks, namespaces and containers, and suggests", ()
       `Cannot show "${typo}": no network, namespace or container has this name; did you mean "${meant}"?`,
     );
   }
+  const unfinished = { network: "web", containerId: "d0123456789", ifname: "eth1", netns: containers[3]!.path };
+  createEntry(node.cacheDirectory, { ...unfinished, config: "", args: [], capabilityArgs: {} });
+  expect([idsOf("d01"), idsOf("d")]).toEqual([["d0123456789"], ["d0123456789"]]);
   using unused = createNetns();
   expect(node.gather(unused.path)).toMatchObject({ devices: [], separate: [] });
 });

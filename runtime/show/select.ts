@@ -1,3 +1,4 @@
+import { ipOf, isIp, parseIp } from "../../ffi/address.ts";
 import { listNamedNetns } from "../../ffi/named_netns.ts";
 import { NetnsError, openNetns } from "../../ffi/netns.ts";
 import { readFile } from "../../ffi/sys/file.ts";
@@ -10,9 +11,6 @@ import { suggestion } from "../../spec/suggest.ts";
 import type { NetworkAttachment } from "../attachments.ts";
 import { DEFAULT_NETWORK_NAME } from "../default_network.ts";
 import { listConfFiles, loadNetwork } from "../load.ts";
-
-/** Engines show so many characters of an id. */
-const SHORT_ID_LENGTH = 12;
 
 export interface SelectOptions {
   /** Path that the word has as a namespace. */
@@ -28,9 +26,9 @@ export interface ShownSelection {
 }
 
 /**
- * All that has this name: a network, a namespace, or a container by its id or the first 12 characters of it.
+ * All that has this name: a network, a namespace, or a container by its id, its address or the beginning of its id.
  *
- * @throws {CniError} if nothing has it; as {@linkcode loadNetwork} if the network's configuration cannot be used
+ * @throws {CniError} if nothing has it, or several ids begin with it; as {@linkcode loadNetwork} if the network's configuration cannot be used
  */
 export function selectShown(
   word: string,
@@ -39,7 +37,7 @@ export function selectShown(
 ): ShownSelection {
   const paths = [netnsPath, `/var${netnsPath}`];
   const selected = attachments.filter(({ network, containerId, netns = "" }) =>
-    network === word || isIdOf(containerId, word) || paths.includes(netns)
+    network === word || containerId === word || paths.includes(netns)
   );
   if (selected.length > 0) return { attachments: selected, deviceNames: [] };
   const names = listNetworkNames(confDirectory);
@@ -52,13 +50,38 @@ export function selectShown(
     };
   }
   if (isNetns(netnsPath)) return { attachments: [], deviceNames: [] };
+  const byAddress = isAddress(word) ? attachments.filter((attachment) => hasAddress(attachment, word)) : [];
+  const found = byAddress.length > 0 ? byAddress : findByPrefix(word, attachments);
+  if (found.length > 0) return { attachments: found, deviceNames: [] };
   const attached = attachments.flatMap(({ network, containerId }) => [network, containerId]);
+  const what = isAddress(word)
+    ? "no container has this address"
+    : `no network, namespace or container has this name${
+      suggestion(word, [...names, DEFAULT_NETWORK_NAME, ...attached, ...listNamedNetns()])
+    }`;
+  throw new CniError(Code.InvalidConfig, `Cannot show ${JSON.stringify(word)}: ${what}`, {
+    details: `networks are looked for in "${confDirectory}"; "cni run list" lists containers`,
+  });
+}
+
+/** `10.1.0.5`, `10.1.0.5/16` */
+const isAddress = (word: string): boolean => isIp(word.replace(/\/[0-9]+$/, ""));
+
+/** As of its ADD. */
+function hasAddress({ result }: NetworkAttachment, word: string): boolean {
+  const ip = parseIp(word.replace(/\/[0-9]+$/, ""));
+  return (result?.ips ?? []).some(({ address }) => ipOf(address) === ip);
+}
+
+/** @throws {CniError} if several ids begin with it */
+function findByPrefix(prefix: string, attachments: readonly NetworkAttachment[]): readonly NetworkAttachment[] {
+  const found = attachments.filter(({ containerId }) => containerId.startsWith(prefix));
+  const ids = [...new Set(found.map(({ containerId }) => containerId))].sort();
+  if (ids.length <= 1) return found;
   throw new CniError(
     Code.InvalidConfig,
-    `Cannot show ${JSON.stringify(word)}: no network, namespace or container has this name${
-      suggestion(word, [...names, DEFAULT_NETWORK_NAME, ...attached, ...listNamedNetns()])
-    }`,
-    { details: `networks are looked for in "${confDirectory}"; "cni run list" lists containers` },
+    `Cannot show ${JSON.stringify(prefix)}: ${ids.length} container ids begin with it`,
+    { details: ids.join("; ") },
   );
 }
 
@@ -71,9 +94,6 @@ function isNetns(path: string): boolean {
     throw error;
   }
 }
-
-const isIdOf = (containerId: string, word: string): boolean =>
-  containerId === word || (word.length >= SHORT_ID_LENGTH && containerId.startsWith(word));
 
 function deviceNamesOf({ type, raw }: NetworkConfigList["plugins"][number]): string[] {
   const name = type === "bridge" ? raw.bridge ?? "cni0" : raw.master;

@@ -202,3 +202,19 @@ for (const [name, outline] of TREES) {
     expect(HAS_CONTROLS.test(text.replaceAll("\n", ""))).toBe(false);
   });
 }
+
+test("an uplink that containers share is shown once, with its addresses, routes and containers", () => {
+  const tree = treeOf(1, containerName);
+  const [uplink] = tree.uplinks;
+  const { children } = outlineOf({ ...tree, devices: [{ ...tree.devices[1]!, ...uplink! }] }, false);
+  expect(children.map(({ role, kind, name }) => [role, kind, name]).slice(0, 2)).toEqual([
+    ["device", "uplink", "eth0"],
+    ["port", "port", "veth99"],
+  ]);
+  expect(children[0]!.details).toEqual(["veth", "network lan", "up", "mtu 1500", "packets 123456 in 98765 out"]);
+  expect(children[0]!.children.map(({ kind, name }) => `${kind} ${name}`)).toEqual([
+    "address 198.51.100.7/24",
+    "route default",
+    "container lan-container",
+  ]);
+});

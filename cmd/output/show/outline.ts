@@ -31,9 +31,11 @@ export interface OutlineNode {
 
 /** @param withRules also rules that count nothing, and sets */
 export function outlineOf({ uplinks, devices, separate, tables }: NodeTree, withRules: boolean): OutlineNode {
-  return node("host", "host", "", [], [
-    ...uplinks.map(outlineUplink),
-    ...devices.map(outlineDevice),
+  const isEmpty = devices.length + separate.length === 0;
+  const uplinkNames = new Set(uplinks.map(({ name }) => name));
+  return node("host", "host", "", [isEmpty ? "no container" : ""], [
+    ...uplinks.map((uplink) => outlineUplink(uplink, devices.find(({ name }) => name === uplink.name))),
+    ...devices.filter(({ name }) => !uplinkNames.has(name)).map(outlineDevice),
     ...separate.map(outlinePort),
     ...tables.map((table) => outlineTable(table, withRules)),
   ]);
@@ -84,21 +86,27 @@ function visibleText(text: string): string {
   );
 }
 
-function outlineUplink(uplink: Uplink): OutlineNode {
+/** @param device the same link, if containers share it */
+function outlineUplink(uplink: Uplink, device: Device | undefined): OutlineNode {
   const { addresses, gateways } = uplink;
-  return node("uplink", "uplink", uplink.name, linkDetails(uplink), [
+  const shared = device ? [device.kind ?? "", networkText(device)] : [];
+  return node(device ? "device" : "uplink", "uplink", uplink.name, [...shared, ...linkDetails(uplink)], [
     ...addresses.map((address) => line("address", address)),
     ...gateways.map((gateway) => line("route", "default", [`via ${gateway}`])),
+    ...(device?.ports ?? []).map(outlinePort),
   ], linkHealth(uplink));
 }
 
 function outlineDevice(device: Device): OutlineNode {
-  const { kind = "link", addresses, networks, ports } = device;
-  const networkText = networks.length === 0 ? "" : `network ${networks.join(", ")}`;
-  return node("device", kind, device.name, [networkText, ...linkDetails(device)], [
+  const { kind = "link", addresses, ports } = device;
+  return node("device", kind, device.name, [networkText(device), ...linkDetails(device)], [
     ...addresses.map((address) => line("address", address)),
     ...ports.map(outlinePort),
   ], linkHealth(device));
+}
+
+function networkText({ networks }: Device): string {
+  return networks.length === 0 ? "" : `network ${networks.join(", ")}`;
 }
 
 function outlinePort({ link, attachment }: Port): OutlineNode {

@@ -17,7 +17,7 @@ function* textLines(outline: OutlineNode, screen: Screen, first: string, rest: s
   const { kind, name, details, children } = outline;
   const own = `${rest}${children.length > 0 ? "│  " : "   "}`;
   const room = screen.columns === undefined ? Infinity : Math.max(MIN_TEXT_WIDTH, screen.columns - own.length);
-  const [title = "", ...more] = wrapWords(name === "" ? [kind] : [`${kind} ${name}`, ...details], room);
+  const [title = "", ...more] = wrapWords([`${kind} ${name}`.trim(), ...details], room);
   yield first + styledTitle(title, outline, screen);
   for (const line of more) yield own + line;
   for (const [i, child] of children.entries()) {
@@ -27,7 +27,7 @@ function* textLines(outline: OutlineNode, screen: Screen, first: string, rest: s
 }
 
 function styledTitle(title: string, { kind, name, health }: OutlineNode, screen: Screen): string {
-  if (!title.startsWith(`${kind} ${name}`)) return title;
+  if (name === "" || !title.startsWith(`${kind} ${name}`)) return title;
   const style = health === "bad" ? "red" : NAME_STYLES[kind] ?? "bold";
   return `${screen.style("dim", kind)} ${screen.style(style, name)}${title.slice(kind.length + 1 + name.length)}`;
 }
