@@ -27,6 +27,17 @@ export function namedNetnsPath(name: string): string {
   return `${NETNS_DIRECTORY}/${name}`;
 }
 
+/** Both paths of a name: `/var/run` is a link to `/run`. @throws as {@linkcode namedNetnsPath} */
+export function namedNetnsPaths(name: string): string[] {
+  const path = namedNetnsPath(name);
+  return [path, `/var${path}`];
+}
+
+/** `undefined` for a path that no name has. */
+export function nameOfNetnsPath(path: string): string | undefined {
+  return /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(path)?.[1];
+}
+
 /** Sorted bytewise. */
 export function listNamedNetns(): string[] {
   return (findEntryNames(NETNS_DIRECTORY) ?? []).sort();

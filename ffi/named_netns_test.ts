@@ -1,6 +1,13 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { addNamedNetns, listNamedNetns, namedNetnsPath, removeNamedNetns } from "./named_netns.ts";
+import {
+  addNamedNetns,
+  listNamedNetns,
+  namedNetnsPath,
+  namedNetnsPaths,
+  nameOfNetnsPath,
+  removeNamedNetns,
+} from "./named_netns.ts";
 import { openNetns } from "./netns.ts";
 
 const MODULE = join(import.meta.dir, "named_netns.ts");
@@ -174,4 +181,11 @@ test("execInNamedNetns() fails for a program or namespace that is not there", ()
     'Cannot execute "/nonexistent/program": No such file',
   );
   expect(inFreshMounts(execCode(newName(), "true")).stderr).toContain("Cannot open network namespace");
+});
+
+test("nameOfNetnsPath() finds the name of both paths that it has, and of no other", () => {
+  expect(namedNetnsPaths("web").map(nameOfNetnsPath)).toEqual(["web", "web"]);
+  for (const path of ["/proc/1/ns/net", "/run/netns/", "/run/netns/a/b", "/x/run/netns/web"]) {
+    expect(nameOfNetnsPath(path)).toBeUndefined();
+  }
 });

@@ -7,6 +7,7 @@ import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import type { Result } from "../spec/result.ts";
 import { array, int, ipAddress, type JsonObject, object, optional, string, withDefault } from "../spec/schema.ts";
+import { formatEndpoint } from "./endpoint.ts";
 import { createHostContext } from "./host_context.ts";
 
 export interface AttachmentSummary {
@@ -101,8 +102,4 @@ function summarizePort(host: Netns, { hostPort, containerPort, protocol, hostIP 
 /** Others reach the host by its address towards the default route; without one, only the host and containers do. */
 function findHostAddress(host: Netns, target: Ip): Ip | "localhost" {
   return findSourceAddress(host, PUBLIC_ADDRESS[familyOf(target)]) ?? findSourceAddress(host, target) ?? "localhost";
-}
-
-function formatEndpoint(address: string, port: number): string {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
 }

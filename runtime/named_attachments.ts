@@ -1,5 +1,5 @@
 /** `--valid` of GC may name a container or a network namespace. */
-import { listNamedNetns, namedNetnsPath } from "../ffi/named_netns.ts";
+import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../ffi/named_netns.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
@@ -21,8 +21,7 @@ function resolveAttachmentNames(
   const byNetns = Map.groupBy(listCacheEntries(cacheDirectory, network), ({ netns }) => netns);
   return names.flatMap((attachment) => {
     const { containerId: name, ifname } = attachment;
-    const path = namedNetnsPath(name);
-    const paths = [path, `/var${path}`];
+    const paths = namedNetnsPaths(name);
     // A damaged file's name has the id that was made from the path.
     const ids = new Set([name, ...paths.map(containerIdOfNetns)]);
     const resolved = [...ids].map((containerId) => ({ containerId, ifname }))
@@ -120,6 +119,6 @@ export function suggestAttachment(
 
 /** People know containers by either. */
 function attachmentNames({ containerId, netns = "" }: CacheEntry): string[] {
-  const [, name] = /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
+  const name = nameOfNetnsPath(netns);
   return name === undefined ? [containerId] : [containerId, name];
 }

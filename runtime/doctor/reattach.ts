@@ -1,7 +1,9 @@
+import { namedNetnsPath, nameOfNetnsPath } from "../../ffi/named_netns.ts";
 import { isJsonObject } from "../../spec/schema.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import type { NetworkAttachment } from "../attachments.ts";
 import { containerIdOfNetns } from "../container_id.ts";
+import { formatEndpoint } from "../endpoint.ts";
 import { shellCommand } from "./shell_command.ts";
 
 /** How a container is attached anew, with the same arguments. */
@@ -13,9 +15,10 @@ export function reattachCommand(attachment: NetworkAttachment): string {
 
 /** Without what the command line finds out itself. */
 function attachmentWords({ netns = "", containerId, ifname }: NetworkAttachment): string[] {
-  const [, name] = /^\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
+  const name = nameOfNetnsPath(netns);
   return [
-    name ?? netns,
+    // The id is made from the path.
+    name !== undefined && namedNetnsPath(name) === netns ? name : netns,
     ...containerId === containerIdOfNetns(netns) ? [] : ["--container-id", containerId],
     ...ifname === "eth0" ? [] : ["--ifname", ifname],
   ];
@@ -26,10 +29,8 @@ function argumentWords({ args, capabilityArgs }: NetworkAttachment): string[] {
   const ports = Array.isArray(portMappings) ? portMappings.filter(isJsonObject) : [];
   return [
     ...ports.flatMap(({ hostIP, hostPort, containerPort, protocol = "tcp" }) => {
-      const address = typeof hostIP === "string" && hostIP !== ""
-        ? `${hostIP.includes(":") ? `[${hostIP}]` : hostIP}:`
-        : "";
-      return ["-p", `${address}${hostPort}:${containerPort}${protocol === "tcp" ? "" : `/${protocol}`}`];
+      const host = typeof hostIP === "string" && hostIP !== "" ? formatEndpoint(hostIP, Number(hostPort)) : hostPort;
+      return ["-p", `${host}:${containerPort}${protocol === "tcp" ? "" : `/${protocol}`}`];
     }),
     ...Object.keys(others).length > 0 ? ["--cap-args", stringifyJson(others)] : [],
     ...args.length > 0 ? ["--args", args.map((pair) => pair.join("=")).join(";")] : [],

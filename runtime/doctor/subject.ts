@@ -1,5 +1,6 @@
 /** What all checks of a network get, looked up once. */
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
+import { nameOfNetnsPath } from "../../ffi/named_netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
@@ -250,7 +251,7 @@ export function describeContainer({ attachment: { ifname, netns } }: ExaminedCon
 
 /** A command of `ip` in a container's namespace. */
 export function ipCommand(netns: string, ...words: readonly string[]): string {
-  const [, name] = /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
+  const name = nameOfNetnsPath(netns);
   return shellCommand([...name === undefined ? ["nsenter", `--net=${netns}`, "ip"] : ["ip", "-n", name], ...words]);
 }
 

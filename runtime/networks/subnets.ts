@@ -20,6 +20,7 @@ import * as link from "../../ffi/route/link.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
+import { parseResolvConf } from "../../plugins/host_local/resolv_conf.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { findValue, isJsonObject } from "../../spec/schema.ts";
@@ -102,7 +103,7 @@ const isDefaultRoute = (subnet: Cidr): boolean => prefixLengthOf(subnet) <= 1;
 /** The host would look for them in the new network. */
 export function nameServers(path = "/etc/resolv.conf"): SubnetUse[] {
   const text = ignoreSystemErrors(() => readText(path)) ?? "";
-  return [...text.matchAll(/^nameserver\s+(\S+)/gm)].flatMap(([, server = ""]) => {
+  return (parseResolvConf(text).nameservers ?? []).flatMap((server) => {
     try {
       return [{ subnet: hostPrefix(parseIp(server)), user: `name server ${server}` }];
     } catch {

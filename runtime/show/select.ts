@@ -1,5 +1,5 @@
 import { ipOf, isIp, parseIp } from "../../ffi/address.ts";
-import { listNamedNetns } from "../../ffi/named_netns.ts";
+import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../../ffi/named_netns.ts";
 import { NetnsError, openNetns } from "../../ffi/netns.ts";
 import { readFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
@@ -35,7 +35,8 @@ export function selectShown(
   attachments: readonly NetworkAttachment[],
   { netnsPath, confDirectory }: SelectOptions,
 ): ShownSelection {
-  const paths = [netnsPath, `/var${netnsPath}`];
+  const name = nameOfNetnsPath(netnsPath);
+  const paths = name === undefined ? [netnsPath] : namedNetnsPaths(name);
   const selected = attachments.filter(({ network, containerId, netns = "" }) =>
     network === word || containerId === word || paths.includes(netns)
   );

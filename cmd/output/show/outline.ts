@@ -1,5 +1,6 @@
 /** What text, Graphviz and SVG show of a node: the same boxes and lines. @module */
 import { networkOf } from "../../../ffi/address.ts";
+import { formatEndpoint } from "../../../runtime/endpoint.ts";
 import type {
   ContainerInterface,
   Device,
@@ -164,14 +165,12 @@ function outlineRoute({ dst, gateway, table, metric, mtu }: ShownRoute): Outline
 
 function outlinePublishedPort(port: ShownPublishedPort): OutlineNode {
   const { protocol, hostAddress, hostPort, containerPort, containerAddresses } = port;
-  const name = `${hostAddress === undefined ? "" : `${bracketed(hostAddress)}:`}${hostPort}/${protocol}`;
-  const targets = containerAddresses.map((address) => `→ ${bracketed(address)}:${containerPort}`);
+  const name = `${hostAddress === undefined ? hostPort : formatEndpoint(hostAddress, hostPort)}/${protocol}`;
+  const targets = containerAddresses.map((address) => `→ ${formatEndpoint(address, containerPort)}`);
   return targets.length > 0
     ? line("published", name, targets)
     : line("published", name, [`→ port ${containerPort}`, "not in table inet cni"], "bad");
 }
-
-const bracketed = (ip: string): string => (ip.includes(":") ? `[${ip}]` : ip);
 
 function outlineTable({ family, name, chains, sets }: RulesetTable, withRules: boolean): OutlineNode {
   const ruleCount = chains.reduce((sum, { rules }) => sum + rules.length, 0);

@@ -17,6 +17,7 @@ import {
 import { publishedElements } from "../../../plugins/portmap/elements.ts";
 import { describeSocketOwners, findSocketOwners } from "../../../plugins/portmap/socket_owners.ts";
 import { CniError } from "../../../spec/error.ts";
+import { formatEndpoint } from "../../endpoint.ts";
 import { broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
 import { addressesOfFamily, describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
@@ -92,8 +93,6 @@ function describeLoopbackDown({ attachment: { netns } }: ExaminedContainer, what
   const up = ipCommand(netns, "link", "set", "lo", "up");
   return broken(`${what}; "lo" is down there, so 127.0.0.1 fails`, `${up}, then ${mend}`);
 }
-
-const formatEndpoint = (ip: Ip, port: number): string => familyOf(ip) === 4 ? `${ip}:${port}` : `[${ip}]:${port}`;
 
 function listPortListeners({ diag }: Netns, { protocol }: PortMapping, port: number): Listener[] | undefined {
   return ignoreErrors(["ENOENT"], () => listListeners(diag, PROTOCOLS[protocol], port, port));

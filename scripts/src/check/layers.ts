@@ -45,8 +45,13 @@ const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 /** What the command line calls beyond the public runtime, each loaded by its command alone. */
 const TOOLS = [
   ...["runtime/doctor/", "runtime/heal/", "runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
-  "runtime/metrics/",
-  ...["runtime/attachment_summary.ts", "runtime/remembered_attachments.ts", "runtime/default_network.ts"],
+  ...[
+    "runtime/metrics/",
+    "runtime/attachment_summary.ts",
+    "runtime/endpoint.ts",
+    "runtime/remembered_attachments.ts",
+    "runtime/default_network.ts",
+  ],
 ];
 
 /** The modules that `mod.ts` exports: the command line is made of the same. */
