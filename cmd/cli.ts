@@ -190,7 +190,10 @@ async function commandWords(
   const name = path.join(" ");
   const { arguments: specs } = command;
   const missing = specs.find(({ optional }, i) => !optional && !words[i]);
-  if (missing) throw new UsageError(`"${name}" needs ${missing.name}, ${missing.help}`);
+  if (missing) {
+    const hints = command.examples?.slice(0, 1).map((example) => `for example: ${example.command}`);
+    throw new UsageError(`"${name}" needs ${missing.name}, ${missing.help}`, hints);
+  }
   for (const [i, { choices }] of specs.entries()) {
     if (!choices || words[i] === undefined || choices.includes(words[i])) continue;
     throw new UsageError(`"${name}" takes ${choices.join(", ")}: got "${words[i]}"${suggestion(words[i], choices)}`);
@@ -235,12 +238,17 @@ function printErrorDocument(error: unknown): void {
   printFinalError(`${formatErrorObject(error, "")}\n`);
 }
 
-function reportUsageError({ message }: UsageError, path: readonly string[], isJson: boolean, screen: Screen): number {
+function reportUsageError(
+  { message, hints }: UsageError,
+  path: readonly string[],
+  isJson: boolean,
+  screen: Screen,
+): number {
   // The help for the command "help" names no command.
   const words = path[0] === "help" ? [] : path;
-  const details = `see "${["cni", ...words, "--help"].join(" ")}"`;
-  if (isJson) printErrorDocument(new CniError(Code.InvalidEnvironment, message, { details }));
-  printStderr(`${screen.style("red", "cni:")} ${oneLine(message)}\n     ${details}`);
+  const details = [...hints, `see "${["cni", ...words, "--help"].join(" ")}"`];
+  if (isJson) printErrorDocument(new CniError(Code.InvalidEnvironment, message, { details: details.join("; ") }));
+  printStderr([`${screen.style("red", "cni:")} ${oneLine(message)}`, ...details.map(oneLine)].join("\n     "));
   return USAGE_ERROR;
 }
 

@@ -53,6 +53,11 @@ export const HELP_OPTION: OptionSpec = { name: "help", short: "h", help: "print 
 /** The exit status is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
+
+  /** @param hints what to type instead, a line each */
+  constructor(message: string, readonly hints: readonly string[] = []) {
+    super(message);
+  }
 }
 
 /** @throws {UsageError} the parser's message after `subject` */

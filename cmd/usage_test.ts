@@ -52,7 +52,8 @@ test.each([
   [["run", "del", "web"], "--container-id"],
   [["run", "derive"], '"run derive" needs NETWORK'],
   [["run", "add", "web", "blue", "--cap-args", '{"a" 1}'], "--cap-args: Cannot parse JSON:1:6, in a: colon expected"],
-  [["run", "gc", "web"], "give --valid ID/IFNAME for each to keep, or --all"],
+  [["run", "gc"], "     for example: cni run gc default --valid web --valid c1/eth1\n"],
+  [["run", "gc", "web"], "give --valid ID/IFNAME for each attachment to keep, or --all for none"],
   [["run", "derive", "web", "--valid", "c1"], '"--valid" belongs to "run gc"'],
   [["run", "derive", "web", "--ignore-unknown"], '"--ignore-unknown" belongs to "run gc"'],
   [["run", "derive", "web", "--command", "GC", "--valid", "c1", "--all"], "leave out one of the two"],
@@ -78,7 +79,9 @@ test.each([
   const { exitCode, stdout, stderr } = cni(argv);
   expect([exitCode, stdout]).toEqual([2, ""]);
   expect(stderr).toContain(message);
-  if (argv.length > 0) expect(stderr).toMatch(/^cni: .*\n {5}see "cni .*--help"\n$/);
+  if (argv.length > 0) {
+    expect(stderr).toMatch(/^cni: .*\n( {5}(for example|to detach .*): .*cni .*\n)* {5}see "cni .*--help"\n$/);
+  }
 });
 
 test.each([
@@ -94,7 +97,7 @@ test.each([
   const { exitCode, stdout, stderr } = cni(argv);
   const { code, msg, details } = JSON.parse(stdout);
   expect([exitCode, code, msg]).toEqual([2, 4, expect.stringContaining(message)]);
-  expect(stderr).toBe(`cni: ${msg}\n     ${details}\n`);
+  expect(stderr).toBe(`cni: ${msg}\n     ${details.replaceAll("; ", "\n     ")}\n`);
 });
 
 test("words of another program ask for no JSON", () => {

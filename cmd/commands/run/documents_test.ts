@@ -20,6 +20,14 @@ netnsTest("check, del, gc and status print a document with --json, and else noth
   expect(run(`add ${words}`).exitCode).toBe(0);
   expect(run(`check ${words}`).stdout).toBe("");
   expect(documentOf(`check ${words}`)).toEqual([0, { ...attachment, warnings: [] }]);
+  const refused = run("gc web");
+  const suggestions = refused.stderr.replaceAll(/ --(conf|plugin|cache)-dir \S+/g, "").split("\n").slice(1, 3);
+  expect([refused.exitCode, suggestions]).toEqual([2, [
+    "     to detach what is gone only: cni run gc web --valid=c1/eth0",
+    "     to detach all: cni run gc web --all",
+  ]]);
+  const [, suggested = ""] = /only: cni run (.*)/.exec(refused.stderr)!;
+  expect(documentOf(suggested)).toEqual([0, { network: "web", removed: [] }]);
   expect(documentOf("gc web --valid c1")).toEqual([0, { network: "web", removed: [] }]);
   expect(documentOf("gc web --all")).toEqual([0, {
     network: "web",

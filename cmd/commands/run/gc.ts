@@ -12,16 +12,17 @@ import {
   DOCUMENT_OPTION,
   DRY_RUN_OPTION,
   DRY_RUN_OPTIONS,
+  isNetworkName,
   loadRequested,
   NETWORK_ARGUMENT,
   openRuntime,
   RUNTIME_OPTIONS,
   STDERR,
 } from "../../arguments/runtime.ts";
-import type { Command } from "../../command.ts";
+import type { CliContext, Command } from "../../command.ts";
 import { openProgressLine } from "../../output/progress.ts";
 import { printGcReport } from "../../output/report.ts";
-import { UsageError } from "../../options.ts";
+import { type ParsedOptions, UsageError } from "../../options.ts";
 
 const gc: Command = {
   name: "gc",
@@ -45,7 +46,8 @@ Containers that were attached after the command began stay too. Removed ones are
     const valid = parseValid(input);
     if (valid.length === 0 && !input.has(ALL_OPTION.name)) {
       throw new UsageError(
-        '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each to keep, or --all',
+        '"run gc" detaches what is not named: give --valid ID/IFNAME for each attachment to keep, or --all for none',
+        isNetworkName(word) ? await suggestCommands(word, input, context) : [],
       );
     }
     using progress = openProgressLine("Detaching", context.env);
@@ -69,3 +71,20 @@ Containers that were attached after the command began stay too. Removed ones are
   },
 };
 export default gc;
+
+/** More would be no command to read before it is typed. */
+const MAX_NAMED = 10;
+
+/** One for what is alive, one for nothing. */
+async function suggestCommands(network: string, input: ParsedOptions, context: CliContext): Promise<string[]> {
+  const { shellCommand } = await import("../../../runtime/doctor/shell_command.ts");
+  const alive = openRuntime(input, context).attachments(network).filter(({ state }) => state !== "gone");
+  const directories = RUNTIME_OPTIONS.filter(({ name }) => name.endsWith("-dir") && input.has(name))
+    .flatMap(({ name }) => [`--${name}`, input.find(name)!]);
+  const command = (...words: string[]) => shellCommand(["cni", "run", "gc", network, ...words, ...directories]);
+  const valid = alive.map(({ containerId, ifname }) => `--valid=${containerId}/${ifname}`);
+  return [
+    ...0 < valid.length && valid.length <= MAX_NAMED ? [`to detach what is gone only: ${command(...valid)}`] : [],
+    `to detach ${alive.length === 0 ? "what is gone" : "all"}: ${command("--all")}`,
+  ];
+}
