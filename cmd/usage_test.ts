@@ -112,6 +112,12 @@ test("options may stand before the command that they are for", () => {
   expect(cni(["run", "--cache-dir", dir, "list", "--publish", "1:1", "--json"])).toEqual(expected);
 });
 
+test("a reader that goes away ends a command quietly", () => {
+  // More than a pipe holds.
+  const { stdout, stderr } = cni(["schema"], { wrapper: ["sh", "-c", '{ "$@"; echo $? >&2; } | head -n 1', "sh"] });
+  expect([stdout, stderr]).toEqual(["{\n", "0\n"]);
+});
+
 test("cni called as a plugin that is not there answers with an error object", () => {
   const { exitCode, stdout } = cni([], { env: { CNI_COMMAND: "ADD" } });
   expect(exitCode).toBe(1);
