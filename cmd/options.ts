@@ -31,7 +31,7 @@ export type ValueName =
 /** What a shell offers for a word; by default, the name of the value decides. */
 export type CompletionKind =
   | ("attachment" | "command" | "container" | "directory" | "file" | "key" | "netns" | "network" | "page" | "plugin")
-  | "nothing";
+  | ("rule" | "nothing");
 
 export interface OptionSpec {
   /** `conf-dir` */

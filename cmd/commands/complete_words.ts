@@ -2,7 +2,8 @@ import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { Command } from "../command.ts";
 import { completeWords } from "../completion/complete.ts";
 import { SHELLS } from "../completion/scripts.ts";
-import { bashReplacement, splitShellLine } from "../completion/shell_line.ts";
+import { bashReplacement, parseShellLine } from "../completion/shell_line.ts";
+import { printable } from "../output/printable.ts";
 
 const completeWordsCommand: Command = {
   name: "complete-words",
@@ -14,11 +15,10 @@ const completeWordsCommand: Command = {
   options: [],
   hidden: true,
   async run({ words: [shell, ...rest] }, context) {
-    const isBash = shell === "bash";
-    const words = isBash ? splitShellLine(rest[0] ?? "").slice(1) : rest;
-    const { candidates, paths } = await completeWords(context.root, words, context);
-    const lines = candidates.map(({ word, about = "" }) =>
-      isBash ? bashReplacement(word, words.at(-1) ?? "") : `${word}\t${about}`
+    const line = shell === "bash" ? parseShellLine(rest[0] ?? "") : undefined;
+    const { candidates, paths } = await completeWords(context.root, line?.words.slice(1) ?? rest, context);
+    const lines = candidates.filter(({ word }) => word === printable(word)).map(({ word, about = "" }) =>
+      line ? bashReplacement(word, line) : `${word}\t${printable(about)}`
     );
     printStdout([paths, ...lines].map((line) => `${line}\n`).join(""));
   },

@@ -41,6 +41,7 @@ const SOURCES: Readonly<Partial<Record<CompletionKind, Source>>> = {
     return (await listManPages(root)).map(({ name, summary }) => ({ word: name, about: summary }));
   },
   plugin: listPlugins,
+  rule: async () => (await import("../../runtime/lint/lint.ts")).lintRuleNames().map((word) => ({ word })),
   key: ({ current }) => current.includes(".") ? listKeys(current) : listPlugins(),
 };
 
@@ -83,6 +84,7 @@ const KINDS: Readonly<Partial<Record<string, CompletionKind>>> = {
   PAGE: "page",
   PATH: "file",
   PLUGIN: "plugin",
+  RULE: "rule",
 };
 
 /** `NETWORK|NETNS` has two; a name such as `PLUGIN[.KEY]` is for keys of plugins. */

@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createEntry } from "../../runtime/cache.ts";
 import { cliContext } from "../../testing/cli.ts";
+import type { Command, CommandGroup } from "../command.ts";
 import { CNI } from "../commands/registry.ts";
+import type { OptionSpec } from "../options.ts";
 import { findCandidates, kindsOf } from "./candidates.ts";
 import { completeWords } from "./complete.ts";
 
@@ -53,6 +55,7 @@ test.each([
   ["plugin host-", "host-device host-local"],
   ["serve --log-format ", "text json"],
   ["completion ", "bash zsh fish"],
+  ["lint --disable shared-s", "shared-subnet"],
   ["help run de", "del derive"],
   ["help nosuch ", ""],
   ["install /op", "directories"],
@@ -60,6 +63,44 @@ test.each([
   ["netns exec web cmd --he", "files"],
 ])("completes %j", async (line, expected) => {
   expect(await complete(line)).toBe(expected);
+});
+
+/** Each command that people call, with the groups around it. */
+async function listCommands(group: CommandGroup, path: readonly string[] = [], outer: readonly OptionSpec[] = []) {
+  const found: { path: readonly string[]; command: Command | CommandGroup; options: readonly OptionSpec[] }[] = [];
+  for (const load of Object.values(group.commands)) {
+    const { default: command } = await load();
+    if ("hidden" in command) continue;
+    const words = [...path, command.name];
+    const options = [...command.options ?? [], ...outer];
+    found.push({ path: words, command, options });
+    if ("commands" in command) found.push(...await listCommands(command, words, options));
+  }
+  return found;
+}
+
+test("every command and every option of the registry is offered", async () => {
+  const commands = await listCommands(CNI);
+  expect(commands.length).toBeGreaterThan(30);
+  for (const { path, command, options } of commands) {
+    const before = path.slice(0, -1).map((word) => `${word} `).join("");
+    expect((await complete(before)).split(" ")).toContain(command.name);
+    const names = new Set(options.map(({ name }) => `--${name}`));
+    expect((await complete(`${path.join(" ")} --`)).split(" ").sort()).toEqual([...names, "--help"].sort());
+  }
+});
+
+test("every value that has a known set of words is offered", async () => {
+  const values = (await listCommands(CNI)).flatMap(({ command, options }) => [
+    ...options.flatMap(({ value, completion, choices }) => value && !completion && !choices ? [value] : []),
+    ..."arguments" in command
+      ? command.arguments.flatMap(({ name, completion, choices }) => completion || choices ? [] : [name])
+      : [],
+  ]);
+  const free = [...new Set(values)].filter((name) => kindsOf(name).every((kind) => kind === "nothing"));
+  // Text, numbers, and names that are new.
+  const known = ["IFNAME", "IP", "JSON", "K=V", "K=V;K=V", "MAC", "NAME", "NUMBER", "PORTS", "SUBNET", "TIME"];
+  expect(free.filter((name) => !known.includes(name))).toEqual([]);
 });
 
 test("keys of plugins follow a dot", async () => {

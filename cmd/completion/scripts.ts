@@ -21,7 +21,7 @@ _cni() {
   before=("\${(@Q)words[2,CURRENT-1]}")
   {
     read -r paths
-    while IFS=$'\\t' read -r word about; do candidates+=("\${word//:/\\\\:}:$about"); done
+    while IFS=$'\\t' read -r word about; do candidates+=("\${\${word//\\\\/\\\\\\\\}//:/\\\\:}:$about"); done
   } < <("\${(Q)words[1]}" complete-words zsh -- $before "\${(Q)PREFIX}" 2>/dev/null)
   case $paths in
     files) compset -P '--*='; _files ;;
@@ -33,7 +33,8 @@ if [[ $funcstack[1] == _cni ]]; then _cni "$@"; else compdef _cni cni; fi
 `,
   fish: `function __cni_complete
   set -l words (commandline -opc)
-  set -l current (commandline -ct)
+  set -l token (commandline -ct)
+  set -l current (string unescape -- $token; or string replace -r '^["\\']' '' -- $token)
   set -l lines ($words[1] complete-words fish -- $words[2..] "$current" 2>/dev/null)
   set -l option (string match -r -- '^--[^=]*=' $current)
   set -l value (string replace -r -- '^--[^=]*=' '' $current)

@@ -1,23 +1,43 @@
 /** Words as bash reads and writes them. @module */
 
-/** The words of a line up to the cursor, without quotes; the last may be empty, or have no closing quote. */
-export function splitShellLine(line: string): string[] {
+export interface ShellLine {
+  /** Without quotes. The last is being typed, and may be empty. */
+  readonly words: readonly string[];
+  /** What the last has before its quote that is still open. */
+  readonly beforeQuote: string;
+  readonly quote: "" | "'" | '"';
+}
+
+/** @param line up to the cursor */
+export function parseShellLine(line: string): ShellLine {
   const words = [""];
-  let quote = "";
+  let quote: ShellLine["quote"] = "";
+  let beforeQuote = "";
   for (let i = 0; i < line.length; i++) {
     const char = line[i]!;
     const isEscape = char === "\\" && quote !== "'" && i + 1 < line.length;
     if (isEscape) words.push(words.pop()! + line[++i]!);
-    else if (quote === "" ? char === '"' || char === "'" : char === quote) quote = quote === "" ? char : "";
-    else if (quote === "" && /\s/.test(char)) {
+    else if (quote !== "" && char === quote) quote = "";
+    else if (quote === "" && (char === '"' || char === "'")) {
+      quote = char;
+      beforeQuote = words.at(-1)!;
+    } else if (quote === "" && /\s/.test(char)) {
       if (words.at(-1) !== "") words.push("");
     } else words.push(words.pop()! + char);
   }
-  return words;
+  return { words, beforeQuote, quote };
 }
 
-/** What bash puts in the place of the part of a word that follows its last `=` or `:`. */
-export function bashReplacement(word: string, current: string): string {
-  const start = Math.max(current.lastIndexOf("="), current.lastIndexOf(":")) + 1;
-  return word.slice(start).replace(/[^\w@%+=:,./-]/g, "\\$&");
+/** What bash puts behind the open quote, or else in the place of the part that follows the last `=` or `:`. */
+export function bashReplacement(word: string, { words, beforeQuote, quote }: ShellLine): string {
+  const current = words.at(-1)!;
+  const breakIndex = Math.max(current.lastIndexOf("="), current.lastIndexOf(":")) + 1;
+  switch (quote) {
+    case "'":
+      return word.slice(beforeQuote.length).replaceAll("'", "'\\''");
+    case '"':
+      return word.slice(beforeQuote.length).replace(/["\\$`]/g, "\\$&");
+    case "":
+      return word.slice(breakIndex).replace(/[^\w@%+=:,./-]/gu, "\\$&");
+  }
 }

@@ -23,6 +23,24 @@ writeFileSync(
 chmodSync(join(root, "cni"), 0o755);
 const env = [`PATH=${root}:${process.env["PATH"]}`, `NETCONFPATH=${root}/conf`, "TERM=dumb", "INPUTRC=/dev/null"];
 
+/** Each begins with a letter of its own. */
+const ODD_NAMES = ["a b", "c$HOME", "d'x", 'e"x', "f:x=y", "g\\x", "h;😀*"];
+const UNTYPEABLE = "i\nrun\u001b[2J";
+/** A shell among network namespaces with these names. */
+function amongOddNames(...shell: readonly string[]): string[] {
+  const touch = 'mount -t tmpfs tmpfs /run && mkdir /run/netns && for name; do :>"/run/netns/$name"; done';
+  const names = [...ODD_NAMES, UNTYPEABLE].map((name) => `'${name.replaceAll("'", "'\\''")}'`).join(" ");
+  return ["unshare", "-m", "sh", "-c", `set -- ${names} && ${touch} && exec ${shell.join(" ")}`];
+}
+const TYPED_ODD_NAMES = [
+  ...ODD_NAMES.flatMap(([first]) => ["", "'", '"'].map((quote) => `cni netns exec ${quote}${first}\tx`)),
+  "cni netns exec i\tx",
+];
+const COMPLETED_ODD_NAMES = [
+  ...ODD_NAMES.flatMap((name) => Array(3).fill(`GOT <netns> <exec> <${name}> <x>`)),
+  "GOT <netns> <exec> <ix>",
+];
+
 /** Tab characters ask the shell to complete. */
 const TYPED = [
   "cni run ad\tweb\t--cache-d\t/nowhere",
@@ -38,18 +56,42 @@ const COMPLETED = [
 ];
 
 const completedIn = (text: string): string[] => text.split("\n").filter((line) => line.startsWith("GOT"));
-const type = (...lines: readonly string[]): string => [...lines, ...TYPED, "exit", ""].join("\n");
+const type = (...lines: readonly string[]): string => [...lines, "exit", ""].join("\n");
 
 testWith(["bash", "script"], "bash completes what is typed", () => {
-  const stdin = type(`source ${root}/bash`);
+  const stdin = type(`source ${root}/bash`, ...TYPED);
   const { text } = runInTerminal(["bash", "--norc", "--noprofile", "-i"], { columns: 300, env, stdin });
   expect(completedIn(text)).toEqual(COMPLETED);
 });
 
 testWith(["zsh", "script"], "zsh completes what is typed", () => {
-  const stdin = type(`autoload -U compinit; compinit -u -D; source ${root}/zsh`);
+  const stdin = type(`autoload -U compinit; compinit -u -D; source ${root}/zsh`, ...TYPED);
   const { text } = runInTerminal(["zsh", "-f", "-i"], { columns: 300, env, stdin });
   expect(completedIn(text)).toEqual(COMPLETED);
+});
+
+testWith(["bash", "zsh", "script"], "bash and zsh complete odd names, also in quotes", () => {
+  const environment = [...env, "LC_ALL=C.UTF-8"];
+  const bash = runInTerminal(amongOddNames("bash", "--norc", "--noprofile", "-i"), {
+    ...{ columns: 300, env: environment },
+    stdin: type(`source ${root}/bash`, ...TYPED_ODD_NAMES),
+  });
+  expect(completedIn(bash.text)).toEqual(COMPLETED_ODD_NAMES);
+  const zsh = runInTerminal(amongOddNames("zsh", "-f", "-i"), {
+    ...{ columns: 300, env: environment },
+    stdin: type(`autoload -U compinit; compinit -u -D; source ${root}/zsh`, ...TYPED_ODD_NAMES),
+  });
+  expect(completedIn(zsh.text)).toEqual(COMPLETED_ODD_NAMES);
+});
+
+testWith(["fish"], "fish offers odd names, also in quotes", () => {
+  const lines = ["a", "'a", '"a', "a\\ ", "d", "i"].map((typed) =>
+    `complete -C ${JSON.stringify(`cni netns exec ${typed}`)}`
+  );
+  const script = [`source ${root}/fish`, ...lines].join("\n");
+  const words = amongOddNames("fish", "--no-config", "-c", `'${script.replaceAll("'", "'\\''")}'`);
+  const { stdout } = Bun.spawnSync(["env", ...env, "LC_ALL=C.UTF-8", ...words], { cwd: root });
+  expect(stdout.toString().trimEnd().split("\n")).toEqual(["a b", "a b", "a b", "a b", "d'x"]);
 });
 
 testWith(["fish"], "fish offers words with their descriptions, and paths", () => {
