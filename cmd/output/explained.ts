@@ -1,6 +1,6 @@
 import type { ExplainedKey, ExplainedPlugin } from "../../runtime/schema/explain.ts";
 import type { Screen } from "./screen.ts";
-import { alignColumns, formatTable } from "./table.ts";
+import { formatPairs, formatTable } from "./table.ts";
 
 const INDENT = "  ";
 /** Of lines in a file or a pipe. */
@@ -23,15 +23,19 @@ export function formatExplainedKeys(plugin: string, keys: readonly ExplainedKey[
 
 function keyLines(plugin: string, explained: ExplainedKey, screen: Screen): string[] {
   const { key, type, default: byDefault, meaning, example, deprecated, parity, since } = explained;
-  const facts = [
+  const facts: [string, string][] = [
     ["type", type],
     ["default", byDefault ?? "none: the key is required"],
-    ...example === undefined ? [] : [["example", JSON.stringify(example)]],
-    ...deprecated === undefined ? [] : [["deprecated", deprecated]],
-    ...parity === undefined ? [] : [["Go plugin", parity]],
-    ...since === undefined ? [] : [["since", since]],
+    ...optionalPair("example", example === undefined ? undefined : JSON.stringify(example)),
+    ...optionalPair("deprecated", deprecated),
+    ...optionalPair("Go plugin", parity),
+    ...optionalPair("since", since),
   ];
   const width = Math.min(screen.columns ?? MAX_COLUMNS, MAX_COLUMNS) - INDENT.length;
   const text = Bun.wrapAnsi(meaning, width).split("\n");
-  return [screen.style("bold", `${plugin}.${key}`), ...[...text, ...alignColumns(facts)].map((line) => INDENT + line)];
+  const lines = [...text, ...formatPairs(facts, screen.columns === undefined ? undefined : width)];
+  return [screen.style("bold", `${plugin}.${key}`), ...lines.map((line) => INDENT + line)];
 }
+
+const optionalPair = (name: string, value: string | undefined): [string, string][] =>
+  value === undefined ? [] : [[name, value]];

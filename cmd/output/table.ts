@@ -22,7 +22,8 @@ type CellStyle = (cell: string, column: number) => Style | undefined;
 /**
  * For people: `-` for an empty cell, and no control characters of other programs.
  *
- * @param screen where it is shown: cells go on in a further line until lines fit; if none can, rows become blocks
+ * @param screen where it is shown: until lines fit, cells go on in a further line, then empty columns are left out, and
+ * at last rows become blocks
  * @param styleOfCell for cells below the header
  * @param shortened titles of columns whose cells may end with `…`
  */
@@ -33,32 +34,58 @@ export function formatTable(
   styleOfCell: CellStyle = () => undefined,
   shortened: readonly string[] = [],
 ): string {
-  const cells = rows.map((row) => row.map(printable));
-  const withDashes = [header, ...cells].map((row) => row.map((cell) => cell || "-"));
-  const isShortened = header.map((title) => shortened.includes(title));
-  const widths = screen?.columns === undefined
-    ? columnWidths(withDashes)
-    : fittingWidths(withDashes, isShortened, screen.columns);
   const style = (text: string, name: Style | undefined) => name ? screen?.style(name, text) ?? text : text;
-  if (!widths) return formatBlocks(header, cells, screen!.columns!, style, styleOfCell);
-  const grid = withDashes.map((row) => tableLines(row, widths, isShortened));
-  const isHeader = grid.flatMap((lines, row) => lines.map(() => row === 0));
-  const styled = (cell: string, line: number, column: number) =>
-    style(cell, isHeader[line] ? "bold" : styleOfCell(cell, column));
-  return alignColumns(grid.flat(), styled).map((line) => `${line}\n`).join("");
+  const columns = header.map((title, i): Column => ({
+    title,
+    isShortened: shortened.includes(title),
+    cells: rows.map((row) => printable(row[i]!)),
+    style: (cell) => style(cell, styleOfCell(cell, i)),
+    titleStyle: (text) => style(text, "bold"),
+  }));
+  const filled = columns.filter(({ cells }) => cells.some((cell) => cell !== ""));
+  const width = screen?.columns ?? Infinity;
+  const lines = tableLines(columns, width) ?? tableLines(filled, width) ?? blockLines(columns, width);
+  return lines.map((line) => `${line}\n`).join("");
+}
+
+interface Column {
+  readonly title: string;
+  readonly isShortened: boolean;
+  /** Of each row. */
+  readonly cells: readonly string[];
+  style(cell: string): string;
+  titleStyle(text: string): string;
 }
 
 /** `undefined` if lines cannot be so short. */
+function tableLines(columns: readonly Column[], width: number): string[] | undefined {
+  if (columns.length === 0) return undefined;
+  const rows = [columns.map(({ title }) => title), ...rowsOf(columns).map((row) => row.map((cell) => cell || "-"))];
+  const isShortened = columns.map((column) => column.isShortened);
+  const widths = fittingWidths(rows, isShortened, width);
+  if (!widths) return undefined;
+  const grid = rows.map((row) => linesOfRow(row, widths, isShortened));
+  const isHeader = grid.flatMap((lines, row) => lines.map(() => row === 0));
+  return alignColumns(grid.flat(), (cell, line, i) => {
+    const { style, titleStyle } = columns[i]!;
+    return isHeader[line] ? titleStyle(cell) : style(cell);
+  });
+}
+
+function rowsOf(columns: readonly Column[]): string[][] {
+  return columns[0]!.cells.map((_, row) => columns.map(({ cells }) => cells[row]!));
+}
+
 function fittingWidths(
   rows: readonly (readonly string[])[],
   isShortened: readonly boolean[],
-  columns: number,
+  maxWidth: number,
 ): number[] | undefined {
   const widths = columnWidths(rows);
   const needed = columnWidths(
     rows.map((row) => row.map((cell, i) => isShortened[i] ? cell.slice(0, SHORT_WIDTH) : longestWord(cell))),
   );
-  while (widths.reduce((sum, width) => sum + width + GAP, -GAP) > columns) {
+  while (widths.reduce((sum, width) => sum + width + GAP, -GAP) > maxWidth) {
     const widest = Math.max(...widths.filter((width, i) => width > needed[i]!));
     if (widest < 0) return undefined;
     widths[widths.findIndex((width, i) => width === widest && width > needed[i]!)]!--;
@@ -82,8 +109,7 @@ function longestWord(cell: string): string {
   return words.reduce((longest, word) => Bun.stringWidth(word) > Bun.stringWidth(longest) ? word : longest);
 }
 
-/** The lines of one row. */
-function tableLines(row: readonly string[], widths: readonly number[], isShortened: readonly boolean[]): string[][] {
+function linesOfRow(row: readonly string[], widths: readonly number[], isShortened: readonly boolean[]): string[][] {
   const cells = row.map((cell, i) => {
     if (Bun.stringWidth(cell) <= widths[i]!) return [cell];
     return isShortened[i] ? [shortenedText(cell, widths[i]!)] : Bun.wrapAnsi(spaced(cell), widths[i]!).split("\n");
@@ -98,25 +124,39 @@ function shortenedText(cell: string, width: number): string {
   return `${characters.join("")}…`;
 }
 
-/** `NAME  value` for each cell that is not empty. Words are whole: the terminal wraps what is longer than a line. */
-function formatBlocks(
-  header: readonly string[],
-  rows: readonly (readonly string[])[],
-  columns: number,
-  style: (text: string, name: Style | undefined) => string,
-  styleOfCell: CellStyle,
-): string {
-  if (rows.length === 0) return `${Bun.wrapAnsi(header.map((title) => style(title, "bold")).join(" "), columns)}\n`;
-  const indent = Math.max(...header.map((title) => Bun.stringWidth(title))) + GAP;
-  const blocks = rows.map((row) =>
-    row.flatMap((cell, i) => {
-      if (cell === "") return [];
-      const lines = Bun.wrapAnsi(cell, Math.max(columns - indent, SHORT_WIDTH)).split("\n");
-      const padding = " ".repeat(indent - Bun.stringWidth(header[i]!));
-      return lines.map((line, at) =>
-        `${at === 0 ? style(header[i]!, "bold") + padding : " ".repeat(indent)}${style(line, styleOfCell(cell, i))}\n`
-      );
-    }).join("")
-  );
-  return blocks.join("\n");
+/** `NAME  value` for each cell that is not empty. */
+function blockLines(columns: readonly Column[], width: number): string[] {
+  if (columns[0]!.cells.length === 0) return [columns.map(({ title, titleStyle }) => titleStyle(title)).join(" ")];
+  const nameWidth = Math.max(...columns.map(({ title }) => Bun.stringWidth(title)));
+  return rowsOf(columns).flatMap((row, i) => [
+    ...i === 0 ? [] : [""],
+    ...columns.flatMap(({ title, titleStyle, style }, column) =>
+      row[column] === "" ? [] : pairLines(title, row[column]!, nameWidth, width, titleStyle, style)
+    ),
+  ]);
+}
+
+type TextStyle = (text: string) => string;
+
+/** `name  value`. A value that does not fit goes on below; a long word stays whole, for copying. */
+function pairLines(
+  name: string,
+  value: string,
+  nameWidth: number,
+  width: number,
+  styleName: TextStyle = (text) => text,
+  styleValue: TextStyle = (text) => text,
+): string[] {
+  const indent = nameWidth + GAP;
+  const texts = width === Infinity ? [value] : Bun.wrapAnsi(value, Math.max(width - indent, SHORT_WIDTH)).split("\n");
+  return texts.map((text, i) => {
+    const before = i === 0 ? styleName(name) + " ".repeat(indent - Bun.stringWidth(name)) : " ".repeat(indent);
+    return before + styleValue(text);
+  });
+}
+
+/** Names and values in two columns, which lines of this width can hold. */
+export function formatPairs(pairs: readonly (readonly [name: string, value: string])[], width = Infinity): string[] {
+  const nameWidth = Math.max(0, ...pairs.map(([name]) => Bun.stringWidth(name)));
+  return pairs.flatMap(([name, value]) => pairLines(name, value, nameWidth, width));
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Screen } from "./screen.ts";
-import { formatTable } from "./table.ts";
+import { formatPairs, formatTable } from "./table.ts";
 
 test("formatTable() aligns columns, and prints a dash for nothing", () => {
   expect(formatTable(["A", "LONG", "C"], [["one", "", "x"], ["1", "2", ""]])).toBe(
@@ -53,5 +53,25 @@ REASON     namespace "x" is
 ID         漢字
 ADDRESSES  10.22.0.3/16
 `);
-  expect(formatTable(HEADER, [], terminal(12))).toBe("ID ADDRESSES\nREASON\n");
+  expect(formatTable(HEADER, [], terminal(12))).toBe("ID ADDRESSES REASON\n");
+});
+
+test("formatTable() leaves out empty columns before it prints blocks", () => {
+  const rows = ROWS.map(([id, addresses]) => [id!, addresses!, ""]);
+  expect(formatTable(HEADER, rows, terminal(36))).toBe(`\
+ID                ADDRESSES
+0123456789abcdef  10.22.0.2/16,
+                  fd00::2/64
+漢字              10.22.0.3/16
+`);
+});
+
+test("formatPairs() puts values into lines of a width, and keeps words whole", () => {
+  const pairs = [["type", "list of range sets"], ["default", "/a/very/long/path/of/a/file"]] as const;
+  expect(formatPairs(pairs)).toEqual(["type     list of range sets", "default  /a/very/long/path/of/a/file"]);
+  expect(formatPairs(pairs, 22)).toEqual([
+    "type     list of range",
+    "         sets",
+    "default  /a/very/long/path/of/a/file",
+  ]);
 });
