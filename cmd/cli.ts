@@ -209,8 +209,14 @@ async function commandWords(
   throw new UsageError(`"${name}" takes ${usage}: got "${words.join(" ")}"`);
 }
 
-/** @param words path and arguments of a command @throws {UsageError} if there is none */
+/** As wide as the terminal. @throws {UsageError} if there is no such command */
 async function formatHelp(words: readonly string[]): Promise<string> {
+  const { fitHelp } = await import("./output/fit_help.ts");
+  return fitHelp(await formatWholeHelp(words), openScreen(1, {}).columns);
+}
+
+/** @param words path and arguments of a command @throws {UsageError} if there is none */
+async function formatWholeHelp(words: readonly string[]): Promise<string> {
   const { formatCommandHelp, formatGroupHelp } = await import("./help.ts");
   const path: string[] = [];
   let command: Command | CommandGroup = CNI;
