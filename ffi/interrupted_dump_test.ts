@@ -129,6 +129,20 @@ describe("a list that changed is read again", () => {
   });
 });
 
+test("elements are listed again if the kernel resized their set meanwhile", () => {
+  using scope = new DisposableStack();
+  const { host } = scope.use(newNamespaces());
+  populate(host, scope);
+  // Such a list has one element twice, and lacks another.
+  const disturbed = watched(host.nft, (datagram) => {
+    const bytes = Buffer.from(datagram.buffer, datagram.byteOffset, datagram.length);
+    const at = bytes.indexOf(Uint8Array.of(10, 0, 0, 1));
+    if (at >= 0) bytes[at + 3] = 2;
+  });
+  const keys = nft.listElements(disturbed, TABLE, "s").map(({ key }) => key.join("."));
+  expect({ keys: keys.sort(), lists: disturbed.lists }).toEqual({ keys: ["10.0.0.1", "10.0.0.2"], lists: 2 });
+});
+
 /** Files of the program in which this occurs. */
 const users = (what: RegExp): string[] =>
   productSources()

@@ -284,16 +284,14 @@ export function listRules(nl: Netlink, { family, table }: TableKey, chain?: stri
  */
 export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commentPart?: string): Element[] {
   const isWanted = (raw: Uint8Array) => commentPart === undefined || Buffer.from(raw.buffer).includes(commentPart);
-  return list(
-    nl,
-    `elements of set "${set}" of table "${table}"`,
-    GET_ELEMENTS,
-    { family, table, set },
-    rawElementsMessage,
-  )
-    .flatMap(({ elements = [] }) => elements)
-    .filter(isWanted)
-    .map((raw) => toElement(elementAttrs.read(new Reader(raw))));
+  const title = `elements of set "${set}" of table "${table}"`;
+  for (;;) {
+    const listed = list(nl, title, GET_ELEMENTS, { family, table, set }, rawElementsMessage);
+    const elements = listed.flatMap(({ elements = [] }) => elements);
+    // The kernel resizes a set after a commit. A dump that this interrupts has some elements twice, and lacks as many.
+    if (new Set(elements.map((raw) => Bun.hash(raw))).size < elements.length) continue;
+    return elements.filter(isWanted).map((raw) => toElement(elementAttrs.read(new Reader(raw))));
+  }
 }
 
 function toElement({ key, data, userdata: { comment, references } = {}, flags }: Out<typeof elementAttrs>): Element {
