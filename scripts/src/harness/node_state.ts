@@ -6,21 +6,36 @@ import { runShell } from "./process.ts";
 /** Files that belong to networks and nodes rather than to containers; there is at most one of each. */
 const NETWORK_FILES = /^(lock|\..*\.lock|\.?last_reserved_ip\..*|\..*\.index)$/;
 
-/** Commands that print the state of the node; nft prints the rules of iptables too. */
+/** Commands that print the state of the node besides its rules. */
 const snapshotCommands = (namespaces: readonly string[]) => [
   ...["", ...namespaces.map((name) => `-n ${name} `)].map((where) =>
     `printf 'link\\naddr\\nroute show table all\\nrule\\n' | ip ${where}-d -o -batch -`
   ),
   "ip -6 route show table all",
   "tc qdisc; tc filter show dev br0 2>/dev/null || :",
-  "nft -s list ruleset",
 ];
+
+/** The ruleset as nft(8) prints it, with the rules of iptables. */
+export function readRuleset(): string {
+  for (;;) {
+    const ruleset = runShell("nft -s list ruleset");
+    // While the kernel resizes a set, a list of it has some elements twice, and may lack others.
+    if (!hasElementTwice(ruleset)) return ruleset;
+  }
+}
+
+export function hasElementTwice(ruleset: string): boolean {
+  return ruleset.matchAll(/elements = \{([^}]*)\}/g).some(([, list]) => {
+    const elements = list!.trim().split(/,\s+/);
+    return new Set(elements).size < elements.length;
+  });
+}
 
 export function snapshotNode(namespaces: readonly string[]): readonly string[] {
   // Timers run, and the kernel adds and checks link-local addresses with a delay.
   const volatile = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
   const lines = runShell(snapshotCommands(namespaces).join("\n")).replace(volatile, "").split("\n");
-  return [...withChainNames(lines), ...sysctlLines(), ...stateFiles()];
+  return [...lines, ...withChainNames(readRuleset().split("\n")), ...sysctlLines(), ...stateFiles()];
 }
 
 /** Each rule and element with the names of its table and chain or set before it. */

@@ -1,10 +1,8 @@
 /** Reads the state of a node by other programs than our own, and adds rules, links and files of others to it. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
-import { containerState, snapshotNode, stateDifference } from "../harness/node_state.ts";
+import { containerState, readRuleset, snapshotNode, stateDifference } from "../harness/node_state.ts";
 import { runShell, runSuccessfully } from "../harness/process.ts";
-
-export const readRuleset = (): string => runShell("nft -s list ruleset");
 
 const isCniTable = (title: string): boolean => /^\S+ cni \{/.test(title);
 

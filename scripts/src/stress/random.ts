@@ -1,5 +1,6 @@
 /** Many workers that attach and detach containers at random, while programs are killed and stopped, beside rules of others. @module */
 import { addNamespaces, clearNode } from "../harness/node.ts";
+import { readRuleset } from "../harness/node_state.ts";
 import { runShell } from "../harness/process.ts";
 import { newRandomSource, type RandomSource } from "../harness/random.ts";
 import * as inspect from "./inspect.ts";
@@ -45,7 +46,7 @@ export async function runRandom(
   await removeAll(model, networks);
   model.violations.push(
     ...inspect.findLeftovers(before, namespaces),
-    ...inspect.findForeignChange(invariants.foreign, inspect.readRuleset()),
+    ...inspect.findForeignChange(invariants.foreign, readRuleset()),
   );
   const counts = Object.entries(model.counts).map(([what, count]) => `${count} ${what}`).join(", ");
   console.log(`${perSecond.toFixed(0)} operations per second`);
@@ -56,7 +57,7 @@ export async function runRandom(
 async function elementsPerContainer(model: Model, network: StressNetwork): Promise<number> {
   const container = model.containers.find((candidate) => candidate.network === network)!;
   await runOnContainer(model, container, "add");
-  const count = inspect.countElements(inspect.readRuleset(), network.network.name).get(container.id) ?? 0;
+  const count = inspect.countElements(readRuleset(), network.network.name).get(container.id) ?? 0;
   await runOnContainer(model, container, "del");
   if (count === 0) throw new Error(`A single container of ${network.network.name} has no elements`);
   return count;
@@ -75,7 +76,7 @@ function checkPeriodically(invariants: Invariants, random: RandomSource): Dispos
 function checkInvariants({ model, elements, foreign }: Invariants, sample: readonly TrackedContainer[]): void {
   // No command begins or ends meanwhile; a container whose DEL is running has no claim.
   const attached = model.containers.filter(({ state, runningVerb }) => state === "attached" && runningVerb !== "del");
-  const ruleset = inspect.readRuleset();
+  const ruleset = readRuleset();
   const addViolation = (violation: string) => void model.violations.push(violation);
   for (const [network, count] of elements) {
     const reserved = inspect.readReservations(network.network.name);
@@ -87,7 +88,9 @@ function checkInvariants({ model, elements, foreign }: Invariants, sample: reado
         if (owner !== container.id) addViolation(`${address} of "${container.id}" is reserved for ${owner ?? "none"}`);
       }
       const found = counts.get(container.id) ?? 0;
-      if (found !== count) addViolation(`"${container.id}" has ${found} of ${count} elements`);
+      if (found === count) continue;
+      const lines = ruleset.split("\n").filter((line) => line.includes(` ${container.id} eth0`));
+      addViolation(`"${container.id}" has ${found} of ${count} elements:\n${lines.join("\n")}`);
     }
   }
   for (const container of new Set(sample)) {

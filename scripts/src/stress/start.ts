@@ -2,6 +2,7 @@
 import type { Verb } from "../harness/invocation.ts";
 import { type Container, newContainer } from "../harness/networks.ts";
 import { addNamespaces, clearNode } from "../harness/node.ts";
+import { readRuleset } from "../harness/node_state.ts";
 import { median, percentile } from "../harness/statistics.ts";
 import * as inspect from "./inspect.ts";
 import { type CommandOutcome, newNetworks, runCommand, type StressNetwork } from "./run_command.ts";
@@ -48,7 +49,7 @@ async function measureSingleAdd(network: StressNetwork, container: Container) {
   clearNode();
   const { status, output, result } = await runCommand(network, "add", container);
   if (status !== "succeeded") throw new Error(`A single ADD failed: ${output}`);
-  const ruleset = inspect.readRuleset();
+  const ruleset = readRuleset();
   const bridges = inspect.listLinkNames("type bridge");
   if (bridges.length !== 1) throw new Error("A single ADD did not make one bridge");
   await runCommand(network, "del", container, { result });
@@ -62,7 +63,7 @@ function problemsOf(
   added: readonly CommandOutcome[],
   { rules, elements, bridge }: ExpectedState,
 ): string[] {
-  const ruleset = inspect.readRuleset();
+  const ruleset = readRuleset();
   const addresses = added.flatMap(({ result }) => result?.ips.map(({ address }) => address) ?? []);
   const counts = inspect.countElements(ruleset, name);
   const figures: readonly (readonly [what: string, found: unknown, expected: unknown])[] = [
