@@ -2,26 +2,19 @@
 import { enterNetns } from "../../ffi/netns.ts";
 import { copyDescriptor, type Descriptor, openFile, openReadWrite } from "../../ffi/sys/file.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { lockByte } from "../../ffi/sys/byte_lock.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { awaitReadable, sleep } from "../../ffi/sys/poll.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { setCaller } from "../../ffi/sys/caller.ts";
-import {
-  blockForGood,
-  discardSignal,
-  interruptedBy,
-  resetSignals,
-  terminationSignalName,
-} from "../../ffi/sys/signals.ts";
+import { blockForGood, discardSignal, resetSignals, terminationSignalName } from "../../ffi/sys/signals.ts";
 import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../../ffi/sys/uapi.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { signalOnInput, stopSignalOnInput } from "../../ffi/sys/signal_on_input.ts";
 import { openConnectionQueue } from "../../ffi/sys/connection_queue.ts";
 import { listenOn } from "../../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { COMMAND_NAME } from "../installed_file.ts";
 import type { CommandContext } from "../command.ts";
 import { findWorkingDirectory } from "../working_directory.ts";
+import { lockAttachment } from "./attachment_lock.ts";
 import { type ShimCall, takeCall } from "./call.ts";
 import { logCall } from "./call_log.ts";
 import { namespacesOf } from "./caller.ts";
@@ -201,22 +194,6 @@ async function serveCall(
   call.end(status);
   call[Symbol.dispose]();
   log?.(status, performance.now() - startedAt, code);
-}
-
-/** As long as a cold command waits for a program that outlives its caller. */
-const LOCK_TIMEOUT_MS = 30_000;
-
-/**
- * Lets a DEL wait while the ADD of a killed caller is undone. A call that has waited for long goes on without the lock,
- * as without a server: the other one may wait for it. Other plugins of the attachment are other locks: a plugin may start
- * a program that calls another.
- */
-function lockAttachment({ programName, env }: ShimCall, locks: number): Disposable | undefined {
-  const { CNI_COMMAND, CNI_CONTAINERID, CNI_IFNAME } = env;
-  if (programName === COMMAND_NAME || (CNI_COMMAND !== "ADD" && CNI_COMMAND !== "DEL")) return undefined;
-  const hash = Bun.hash.wyhash([programName, CNI_CONTAINERID, CNI_IFNAME].join("\0"));
-  // The call has not begun. SIGUSR2 says that its caller is gone, and kills this worker.
-  return lockByte(locks, hash >> 1n, LOCK_TIMEOUT_MS, (ms) => interruptedBy([SIGUSR2], () => sleep(ms)));
 }
 
 /** A caller that is gone counts like one that is told to end. */

@@ -27,9 +27,11 @@
 #include <time.h>
 
 #define PROTOCOL_VERSION 1
-#define DEFAULT_SOCKET "/run/cni/cni.sock"
 #define FULL_BINARY "cni-full"
 #define OFFER_TIMEOUT_MS 1000
+#define LOCK_TIMEOUT_MS 30000
+#define LOCK_INTERVAL_MS 10
+#define MAX_PATH 4096
 #define FD_COUNT 5
 /* sigset_t of the kernel, without that of libc. */
 #define SIGSET_BYTES 8
@@ -63,6 +65,12 @@ __asm__(".globl _start\n_start: mov x0, sp\nbl start\n");
 #endif
 #define sys(n, a, b, c) call6(SYS_##n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 #define sys5(n, a, b, c, d, e) call6(SYS_##n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
+#define await(fds, count, timeout) sys5(ppoll, fds, count, timeout, 0, 0)
+
+static const char *socket_path = "/run/cni/cni.sock";
+static char path_buffer[MAX_PATH + sizeof FULL_BINARY];
+/* Signals that this process has blocked, and those that its caller had. */
+static uint64_t blocked, inherited_mask;
 
 /* The compiler calls these. Volatile, or they would become calls of themselves. */
 void *memcpy(void *to, const void *from, size_t size) {
@@ -124,6 +132,26 @@ static int is_served(char **argv, char **envp) {
   return 0;
 }
 
+/* Waits while a worker undoes what a killed caller began for the same attachment: see cmd/serve/attachment_lock.ts. */
+static void await_worker(char **argv, char **envp) {
+  static const struct timespec interval = {0, LOCK_INTERVAL_MS * 1000000};
+  const char *const words[] = {base_name(argv[0]), variable(envp, "CNI_CONTAINERID"), variable(envp, "CNI_IFNAME")};
+  const char *command = variable(envp, "CNI_COMMAND");
+  size_t n = length(socket_path);
+  if ((!equal(command, "ADD") && !equal(command, "DEL")) || n >= MAX_PATH) return;
+  memcpy(path_buffer, socket_path, n);
+  memcpy(path_buffer + n, ".lock", sizeof ".lock");
+  uint32_t hash = 2166136261;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    for (const char *at = words[i]; at == words[i] || at[-1]; at++) hash = (hash ^ (uint8_t)*at) * 16777619;
+  long file = sys5(openat, AT_FDCWD, path_buffer, O_RDONLY | O_CLOEXEC, 0, 0);
+  for (int ms = 0; file >= 0 && ms < LOCK_TIMEOUT_MS; ms += LOCK_INTERVAL_MS) {
+    struct flock lock = {F_WRLCK, SEEK_SET, hash, 1, 0};
+    if (sys(fcntl, file, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK) return;
+    await(0, 0, &interval);
+  }
+}
+
 static void say(int fd, const char *text) { sys(write, fd, text, length(text)); }
 
 __attribute__((noreturn)) static void quit(long status) {
@@ -147,27 +175,20 @@ __attribute__((noreturn)) static void fail(char **argv, char **envp, int has_out
 
 /* Executes the full binary, which lies beside this file, with everything that this process was given. */
 __attribute__((noreturn)) static void run_full(char **argv, char **envp) {
-  static char path[4096 + sizeof FULL_BINARY];
-  long n = sys5(readlinkat, AT_FDCWD, "/proc/self/exe", path, 4096, 0);
-  while (n > 0 && path[n - 1] != '/') n--;
-  for (size_t i = 0; n > 0 && i < sizeof FULL_BINARY; i++) path[(size_t)n + i] = FULL_BINARY[i];
-  sys(execve, path, argv, envp);
+  if (blocked) sys5(rt_sigprocmask, SIG_SETMASK, &inherited_mask, 0, SIGSET_BYTES, 0);
+  if (argv[0]) await_worker(argv, envp);
+  long n = sys5(readlinkat, AT_FDCWD, "/proc/self/exe", path_buffer, MAX_PATH, 0);
+  while (n > 0 && path_buffer[n - 1] != '/') n--;
+  if (n > 0) memcpy(path_buffer + n, FULL_BINARY, sizeof FULL_BINARY);
+  sys(execve, path_buffer, argv, envp);
   fail(argv, envp, 0, "5", "Cannot execute " FULL_BINARY " beside this program: install both by cni install --shim");
 }
 
-static long await(struct pollfd *fds, size_t count, const struct timespec *timeout) {
-  return sys5(ppoll, fds, count, timeout, 0, 0);
-}
-
-/*
- * Connects to the server; a negative number if there is none, or too many wait for it. A descriptor below 3 is that of a
- * stream that the caller has closed, and would be passed for it.
- */
-static long connect_to_server(char **envp) {
-  struct sockaddr_un address = {AF_UNIX, DEFAULT_SOCKET};
-  const char *path = variable(envp, "CNI_SOCKET");
-  if (length(path) >= sizeof address.sun_path) return -1;
-  for (size_t i = 0; *path && i <= length(path); i++) address.sun_path[i] = path[i];
+/* Negative without a server, or if too many wait. A descriptor below 3 is a stream that the caller has closed. */
+static long connect_to_server(void) {
+  struct sockaddr_un address = {AF_UNIX, ""};
+  if (length(socket_path) >= sizeof address.sun_path) return -1;
+  memcpy(address.sun_path, socket_path, length(socket_path));
   long server = sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   long result = sys(connect, server, &address, sizeof address);
   return result < 0 || server < 3 ? -1 : server;
@@ -212,36 +233,26 @@ static int commit(long server, const int *fds) {
   return sys(sendmsg, server, &header, MSG_NOSIGNAL) == 1;
 }
 
-/* What the caller has blocked. */
-static uint64_t inherited_mask;
-
 /* Blocks the signals that ask a process to end, without those that are ignored. */
-static uint64_t block_signals(void) {
+static void block_signals(void) {
   static const int signals[] = {SIGHUP, SIGINT, SIGTERM};
-  uint64_t set = 0;
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
     uint64_t action[4] = {0}; /* struct sigaction of the kernel: the handler comes first */
     sys5(rt_sigaction, signals[i], 0, action, SIGSET_BYTES, 0);
-    if (action[0] != (uint64_t)SIG_IGN) set |= 1ul << (signals[i] - 1);
+    if (action[0] != (uint64_t)SIG_IGN) blocked |= 1ul << (signals[i] - 1);
   }
-  sys5(rt_sigprocmask, SIG_BLOCK, &set, &inherited_mask, SIGSET_BYTES, 0);
-  return set;
-}
-
-__attribute__((noreturn)) static void run_full_unblocked(char **argv, char **envp) {
-  sys5(rt_sigprocmask, SIG_SETMASK, &inherited_mask, 0, SIGSET_BYTES, 0);
-  run_full(argv, envp);
+  sys5(rt_sigprocmask, SIG_BLOCK, &blocked, &inherited_mask, SIGSET_BYTES, 0);
 }
 
 /* Ends as the signal asked. A second one ends this process at once, and the server goes on. */
-__attribute__((noreturn)) static void end_by(long signal, uint64_t blocked) {
+__attribute__((noreturn)) static void end_by(long signal) {
   sys5(rt_sigprocmask, SIG_UNBLOCK, &blocked, 0, SIGSET_BYTES, 0);
   sys(kill, sys(getpid, 0, 0, 0), signal, 0);
   quit(128 + signal);
 }
 
 /* Ends as the server says, or with an error if it ended before it could. */
-__attribute__((noreturn)) static void finish(long server, long signal, uint64_t blocked, char **argv, char **envp) {
+__attribute__((noreturn)) static void finish(long server, long signal, char **argv, char **envp) {
   int has_output = 0, is_commit_unread = 0;
   for (;;) {
     unsigned char message[2] = {0, 0};
@@ -252,10 +263,10 @@ __attribute__((noreturn)) static void finish(long server, long signal, uint64_t 
     }
     if (size > 0 && message[0] == OUTPUT) has_output = 1;
     if (size > 0 && message[0] != END) continue;
-    if (signal && (size <= 0 || message[1])) end_by(signal, blocked);
+    if (signal && (size <= 0 || message[1])) end_by(signal);
     if (size > 0) quit(message[1]);
     /* It was the commit: the call has not begun. */
-    if (is_commit_unread) run_full_unblocked(argv, envp);
+    if (is_commit_unread) run_full(argv, envp);
     fail(argv, envp, has_output, "11", "The server ended during this call, which may be half done: try again later");
   }
 }
@@ -263,12 +274,13 @@ __attribute__((noreturn)) static void finish(long server, long signal, uint64_t 
 void start(long *stack) {
   uint32_t argc = (uint32_t)*stack;
   char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
-  long server = argc > 0 && is_served(argv, envp) ? connect_to_server(envp) : -1;
+  if (*variable(envp, "CNI_SOCKET")) socket_path = variable(envp, "CNI_SOCKET");
+  long server = argc > 0 && is_served(argv, envp) ? connect_to_server() : -1;
   int fds[FD_COUNT] = {0, 1, 2};
   if (server < 0 || !is_offered(server, argc, argv, envp, fds)) run_full(argv, envp);
 
-  uint64_t blocked = block_signals();
-  if (!commit(server, fds)) run_full_unblocked(argv, envp);
+  block_signals();
+  if (!commit(server, fds)) run_full(argv, envp);
   /* Without POLLIN, this process sleeps until the server closes the connection, and reads all messages then. */
   struct pollfd ready[2] = {{(int)server, 0, 0},
                             {(int)sys5(signalfd4, -1, &blocked, SIGSET_BYTES, SFD_CLOEXEC, 0), POLLIN, 0}};
@@ -277,10 +289,10 @@ void start(long *stack) {
     if (!(ready[1].revents & POLLIN)) continue;
     struct signalfd_siginfo info;
     sys(read, ready[1].fd, &info, sizeof info);
-    if (signal) end_by(signal, blocked);
+    if (signal) end_by(signal);
     signal = info.ssi_signo;
     const char message[2] = {SIGNAL, (char)signal};
     sys5(sendto, server, message, sizeof message, MSG_NOSIGNAL, 0);
   }
-  finish(server, signal, blocked, argv, envp);
+  finish(server, signal, argv, envp);
 }

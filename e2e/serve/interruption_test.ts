@@ -1,8 +1,8 @@
 /** Callers and workers that end in the middle of a call: what is done half is undone, or removed by DEL. @module */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { ENGINE_ENV, runPlugin } from "../../testing/binary.ts";
 import { linkNames, type Namespaces, newNamespaces, until } from "../../testing/netns.ts";
 import { type CniServer, startServer } from "../../testing/server.ts";
@@ -84,6 +84,25 @@ test("an ADD whose caller is killed is undone, and the next DEL waits for that",
   // A DEL that does not wait calls its IPAM plugin within this time.
   await Bun.sleep(100);
   expect(workspace.log()).toBe("ADD ");
+  release(workspace);
+  expect(await del.exited).toBe(0);
+  expect(workspace.log()).toMatch(/^ADD (end )?DEL DEL $/);
+  expectNothingLeft(workspace);
+});
+
+test("a DEL that runs without the server waits for it too", async () => {
+  using workspace = newWorkspace();
+  const add = workspace.start("ADD");
+  await until(() => workspace.log() === "ADD ");
+  add.kill("SIGKILL");
+  await add.exited;
+  // A shim connects to no server if a standard stream is closed.
+  const del = workspace.start("DEL", ["sh", "-c", 'exec "$@" 2>&-', "sh"]);
+  const programOf = (pid: number) => basename(readlinkSync(`/proc/${pid}/exe`));
+  await until(() => programOf(del.pid) === "bridge");
+  // One that does not wait executes the full binary within this time.
+  await Bun.sleep(100);
+  expect([programOf(del.pid), workspace.log()]).toEqual(["bridge", "ADD "]);
   release(workspace);
   expect(await del.exited).toBe(0);
   expect(workspace.log()).toMatch(/^ADD (end )?DEL DEL $/);
