@@ -3,9 +3,11 @@ import { expect, test } from "bun:test";
 import {
   closeSync,
   constants,
+  mkdirSync,
   mkdtempSync,
   openSync,
   readdirSync,
+  readFileSync,
   readSync,
   rmSync,
   statSync,
@@ -20,6 +22,7 @@ import { newWorkerRecord } from "../../cmd/serve/worker_table.ts";
 import { CNI_PROGRAM, finishedProcess } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite } from "../../testing/server_site.ts";
+import { runInTerminal } from "../../testing/terminal.ts";
 
 const serve = (...options: readonly string[]) =>
   finishedProcess(Bun.spawnSync([CNI_PROGRAM, "serve", ...options], { stderr: "pipe" }));
@@ -159,6 +162,22 @@ test("a log that nobody reads stops no call, and goes on when it is read", async
   await site.callVersion();
   await until(() => read().startsWith("bridge VERSION"));
   closeSync(fd);
+});
+
+/** The shell runs the shim in the foreground of the terminal from which the server was started. */
+const IN_TERMINAL = `stty tostop
+"$0/cni-full" serve --socket "$1" 2>"$1.log" &
+until grep -q Listening "$1.log"; do sleep 0.05; done
+CNI_SOCKET=$1 CNI_COMMAND=VERSION timeout --foreground 20 "$0/bridge" </dev/null; echo "status $?"
+kill $! $(pgrep -P $!)`;
+
+test("a worker writes to the terminal from which its server was started", async () => {
+  await using site = newServerSite();
+  mkdirSync(dirname(site.socket));
+  const { text } = runInTerminal(["sh", "-c", IN_TERMINAL, site.bin, site.socket]);
+  expect(text.match(/^status \d+$/gm)).toEqual(["status 0"]);
+  expect(text).toContain("supportedVersions");
+  expect(readFileSync(`${site.socket}.log`, "utf8")).toContain("bridge VERSION");
 });
 
 test("processes that wait do not wake up", async () => {

@@ -14,6 +14,7 @@ const WNOWAIT = 0x01000000;
 const CLD_EXITED = 1;
 // spawn.h
 const POSIX_SPAWN_SETPGROUP = 0x02;
+const POSIX_SPAWN_SETSID = 128;
 const POSIX_SPAWN_SETSIGDEF = 0x04;
 const POSIX_SPAWN_SETSIGMASK = 0x08;
 // asm-generic/signal.h
@@ -56,7 +57,7 @@ export function startProgram(
     const [stdin = -1, stdinWriter = -1, stdoutReader = -1, stdout = -1, stderrReader = -1, stderr = -1] = fds;
     // If a parent ignored SIGCHLD, the kernel would reap children before us.
     sys.signal(SIGCHLD, null);
-    const pid = posixSpawn(path, [path, ...args], env, [stdin, stdout, stderr], group);
+    const pid = posixSpawn(path, [path, ...args], env, [stdin, stdout, stderr], group ? POSIX_SPAWN_SETPGROUP : 0);
     const pidfd = ignoreErrors(NO_PIDFD_CODES, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
     for (const fd of [stdin, stdout, stderr]) sys.close(fd);
     return { pid, stdin: stdinWriter, stdout: stdoutReader, stderr: stderrReader, pidfd };
@@ -67,8 +68,8 @@ export function startProgram(
 }
 
 /**
- * Starts a program with `fds` as its descriptors from 0 on. It leads a process group: a terminal's signals do not reach
- * it and its children.
+ * Starts a program with `fds` as its descriptors from 0 on. It leads a session: a terminal's signals do not reach it and
+ * its children, and it may use any terminal without being stopped.
  *
  * @returns its process number
  */
@@ -81,7 +82,7 @@ export function startWithDescriptors(
   // Out of the way: no copy below may replace one that is still needed.
   using copies = new DisposableStack();
   const streams = fds.map((fd) => copies.use(copyDescriptor(fd)).fd);
-  return posixSpawn(path, argv, env, streams, true);
+  return posixSpawn(path, argv, env, streams, POSIX_SPAWN_SETSID);
 }
 
 /** The end of any child, which is reaped; `undefined` if none has ended. @throws {SystemError} `ECHILD` */
@@ -101,7 +102,7 @@ function posixSpawn(
   command: readonly string[],
   env: readonly string[],
   streams: readonly number[],
-  group: boolean,
+  flags: number,
 ): number {
   const pid = new Int32Array(1);
   // More than any C library's posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336).
@@ -113,7 +114,7 @@ function posixSpawn(
     streams.forEach((fd, number) => sys.posix_spawn_file_actions_adddup2(actions, fd, number));
     // The JavaScript runtime closes inherited descriptors from 4 on.
     sys.posix_spawn_file_actions_addclose(actions, streams.length);
-    const failure = sys.posix_spawn(pid, path, actions, spawnAttributes(group), argv, environ);
+    const failure = sys.posix_spawn(pid, path, actions, spawnAttributes(flags), argv, environ);
     if (failure !== 0) throw new SystemError("posix_spawn", failure, `start "${path}"`);
   } finally {
     sys.posix_spawn_file_actions_destroy(actions);
@@ -122,15 +123,12 @@ function posixSpawn(
 }
 
 /** The JavaScript runtime ignores SIGPIPE and SIGXFSZ, the C library 32 and 33; the program would inherit that. */
-function spawnAttributes(group: boolean): Uint8Array {
+function spawnAttributes(flags: number): Uint8Array {
   const attributes = new Uint8Array(1024);
   sys.posix_spawnattr_init(attributes);
   sys.posix_spawnattr_setsigdefault(attributes, newSigset([SIGPIPE, SIGXFSZ, 32, 33]));
   // The zeros in `attributes` mean no blocked signal, and a group of its own.
-  sys.posix_spawnattr_setflags(
-    attributes,
-    POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | (group ? POSIX_SPAWN_SETPGROUP : 0),
-  );
+  sys.posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | flags);
   return attributes;
 }
 
