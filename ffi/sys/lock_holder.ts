@@ -6,6 +6,9 @@ import { processAge } from "./process_age.ts";
 
 const MAX_NAMED = 3;
 
+/** Of `cni serve`. SIGTERM ends none during a call; the end of its caller does. */
+const WORKER_NAME = "cni-worker";
+
 export interface LockHolders {
   /** For a sentence: `process 4711 ("cni run add")`. */
   readonly description: string;
@@ -23,12 +26,15 @@ export function describeLockHolders(identity: string): LockHolders {
   }
   const stopped = pids.filter(isStopped);
   const names = pids.slice(0, MAX_NAMED).map((pid) => describe(pid, stopped.includes(pid)));
+  const endable = pids.filter((pid) => commandOf(pid).split(" ")[0] !== WORKER_NAME).slice(0, MAX_NAMED);
   const rest = pids.length > MAX_NAMED ? ` and ${pids.length - MAX_NAMED} more` : "";
   return {
     description: `${names.join(", ")}${rest}`,
     advice: stopped.length > 0
       ? `let it go on (kill -CONT ${stopped.join(" ")}) or end it (kill -KILL ${stopped.join(" ")})`
-      : `wait for it, or end it if it hangs (kill ${pids.slice(0, MAX_NAMED).join(" ")})`,
+      : endable.length > 0
+      ? `wait for it, or end it if it hangs (kill ${endable.join(" ")})`
+      : "wait for it, or end the program that called the worker",
   };
 }
 

@@ -49,6 +49,19 @@ test("who waits in vain ends when the time is over, and names the holder", async
   expect(error.advice).toContain("end it if it hangs");
 });
 
+test("a server's worker, which no signal ends during a call, is not to be killed", async () => {
+  const path = join(directory, "worker");
+  const script = 'exec 9>"$0"; flock 9; echo held; exec -a cni-worker sleep 1000';
+  const worker = Bun.spawn(["bash", "-c", script, path], { stdout: "pipe" });
+  await worker.stdout.getReader().read();
+  await until(() => readFileSync(`/proc/${worker.pid}/cmdline`, "utf8").startsWith("cni-worker"));
+  const { message, advice } = refusal(path, 0);
+  expect(message).toEndWith(`process ${worker.pid} ("cni-worker")`);
+  expect(advice).toBe("wait for it, or end the program that called the worker");
+  worker.kill();
+  await worker.exited;
+});
+
 test("who waits for a temporary file waits no longer because the holders take turns", async () => {
   const path = join(directory, "turns");
   // Each has the next file before the one before gives up its own, which is gone by then.
