@@ -1,9 +1,20 @@
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { copyDescriptor, type Descriptor, descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { pollFor } from "../../ffi/sys/poll.ts";
-import { PIPE_BUF, POLLOUT } from "../../ffi/sys/uapi.ts";
+import { fstat } from "../../ffi/sys/stat.ts";
+import { O_CLOEXEC, O_NONBLOCK, O_WRONLY, PIPE_BUF, POLLOUT } from "../../ffi/sys/uapi.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
 import type { ShimCall } from "./call.ts";
+
+/**
+ * Another descriptor of standard error. A pipe is opened anew: two processes may both see that it has room for a line, and
+ * the second must not wait. The mode of the server's own descriptor is that of its starter's, too.
+ */
+export function openLog(): Descriptor {
+  const open = () => descriptor(sys.open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0));
+  return (fstat(2).isPipe ? ignoreSystemErrors(open) : undefined) ?? copyDescriptor(2);
+}
 
 /** Writes one line for a call. */
 export function logCall(fd: number, format: "text" | "json", call: ShimCall, status: number, ms: number): void {
@@ -11,9 +22,12 @@ export function logCall(fd: number, format: "text" | "json", call: ShimCall, sta
   writeLine(fd, format === "json" ? formatJson(entry) : formatText(entry));
 }
 
+let standardError: Descriptor | undefined;
+
 /** Writes one line about the server itself to standard error. */
 export function logMessage(format: "text" | "json", message: string): void {
-  writeLine(2, format === "json" ? formatJson({ message }) : `cni: ${message}`);
+  standardError ??= openLog();
+  writeLine(standardError.fd, format === "json" ? formatJson({ message }) : `cni: ${message}`);
 }
 
 const formatJson = (entry: object): string => JSON.stringify({ time: new Date().toISOString(), ...entry });

@@ -1,6 +1,6 @@
 /** A worker of the server: it serves one call at a time, as a process of its own would. @module */
 import { enterNetns } from "../../ffi/netns.ts";
-import { copyDescriptor, type Descriptor, openFile, openReadWrite } from "../../ffi/sys/file.ts";
+import { type Descriptor, openFile, openReadWrite } from "../../ffi/sys/file.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
@@ -16,7 +16,7 @@ import type { CommandContext } from "../command.ts";
 import { findWorkingDirectory } from "../working_directory.ts";
 import { lockAttachment } from "./attachment_lock.ts";
 import { type ShimCall, takeCall } from "./call.ts";
-import { logCall } from "./call_log.ts";
+import { logCall, openLog } from "./call_log.ts";
 import { namespacesOf } from "./caller.ts";
 import { privateBytes } from "./memory.ts";
 import { warmUp } from "./warm_up.ts";
@@ -146,7 +146,7 @@ interface Home extends Disposable {
 }
 
 function openHome(locks: number): Home {
-  const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), copyDescriptor(2)];
+  const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), openLog()];
   const [root, netns, nothing, log] = files.map(({ fd }) => fd) as [number, number, number, number];
   return {
     ...{ root, netns, nothing, locks, log, netnsIdentity: fstat(netns).identity, namespaces: namespacesOf("self") },

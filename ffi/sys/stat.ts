@@ -16,6 +16,7 @@ export interface FileStat {
   readonly isFile: boolean;
   readonly isDirectory: boolean;
   readonly isCharacterDevice: boolean;
+  readonly isPipe: boolean;
   /** Permission bits: 0o755. */
   readonly mode: number;
   readonly size: number;
@@ -42,6 +43,7 @@ function parseStat(bytes: Uint8Array): FileStat {
     isFile: (mode & 0o170000) === 0o100000,
     isDirectory: (mode & 0o170000) === 0o040000,
     isCharacterDevice: (mode & 0o170000) === 0o020000,
+    isPipe: (mode & 0o170000) === 0o010000,
     mode: mode & 0o7777,
     size: Number(view.getBigInt64(48, true)),
     get mtime() {
