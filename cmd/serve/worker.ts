@@ -12,6 +12,7 @@ import { signalOnInput, stopSignalOnInput } from "../../ffi/sys/signal_on_input.
 import { openConnectionQueue } from "../../ffi/sys/connection_queue.ts";
 import { listenOn } from "../../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
+import { COMMAND_NAME } from "../installed_file.ts";
 import type { CommandContext } from "../command.ts";
 import { findWorkingDirectory } from "../working_directory.ts";
 import { lockAttachment } from "./attachment_lock.ts";
