@@ -178,6 +178,23 @@ test("a gateway of a route may be in any subnet, or in one that the runtime name
   expect(lintGateway("10.32.0.9", { capabilities: { ipRanges: true } })).toEqual([]);
 });
 
+test("masquerading needs a route, wherever it may come from", () => {
+  const ranges = [[{ subnet: "fd00:30::/64" }]];
+  const lintPlugins = (plugin: object, ...more: object[]) =>
+    lintExample({ files: listOf({ type: "ptp", ipMasq: true, ...plugin }, ...more) })
+      .filter(({ rule }) => rule === "missing-route").map(({ suggestion }) => suggestion);
+  expect(lintPlugins({ ipam: { type: "host-local", ranges } })).toEqual([
+    'add "routes": [{ "dst": "::/0" }] to "ipam"',
+  ]);
+  expect(lintPlugins({ ipam: { type: "static", addresses: [{ address: "10.30.0.5/24" }], routes: [] } })).toEqual([
+    'add "routes": [{ "dst": "0.0.0.0/0" }] to "ipam"',
+  ]);
+  expect(lintPlugins({ ipam: { type: "host-local", ranges, routes: [{ dst: "fd00::/8" }] } })).toEqual([]);
+  expect(lintPlugins({ ipam: { type: "dhcp" } })).toEqual([]);
+  expect(lintPlugins({ ipMasq: false, ipam: { type: "host-local", ranges } })).toEqual([]);
+  expect(lintPlugins({ ipam: { type: "host-local", ranges } }, { type: "route-override" })).toEqual([]);
+});
+
 test("a missing file is told, with the nearest name", () => {
   const directory = directoryWith({ "10-web.conflist": "{}" });
   expect(() => lintFiles([join(directory, "10-wep.conflist")], { pluginDirectories: [] }))

@@ -10,6 +10,7 @@ import { gatewayOutsideSubnetRule } from "./rules/gateway_outside_subnet.ts";
 import { invalidValueRule } from "./rules/invalid_value.ts";
 import { missingCapabilityRule } from "./rules/missing_capability.ts";
 import { missingIpamRule } from "./rules/missing_ipam.ts";
+import { missingRouteRule } from "./rules/missing_route.ts";
 import { oldVersionRule } from "./rules/old_version.ts";
 import { overlappingRangesRule } from "./rules/overlapping_ranges.ts";
 import { sharedBridgeRule } from "./rules/shared_bridge.ts";
@@ -23,7 +24,7 @@ import { unknownRuleRule } from "./rules/unknown_rule.ts";
 
 const RULES_OF_FILES: readonly LintRule[] = [
   ...[syntaxRule, invalidValueRule, unknownKeyRule, duplicateKeyRule, unknownPluginRule],
-  ...[chainOrderRule, twoInterfacesRule, missingCapabilityRule, missingIpamRule, smallMtuRule],
+  ...[chainOrderRule, twoInterfacesRule, missingCapabilityRule, missingIpamRule, missingRouteRule, smallMtuRule],
   ...[gatewayOutsideSubnetRule, overlappingRangesRule, sharedSubnetRule, sharedBridgeRule, foreignRouteRule],
   ...[duplicateNameRule, fileExtensionRule, deprecatedKeyRule, oldVersionRule, commentsRule],
 ];
