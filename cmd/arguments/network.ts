@@ -1,6 +1,6 @@
 import type { ArgumentSpec } from "../command.ts";
 import type { OptionSpec } from "../options.ts";
-import { CACHE_DIR_OPTION, CONF_DIR_OPTION, JSON_OPTION, RUNTIME_OPTIONS } from "./runtime.ts";
+import { CACHE_DIR_OPTION, CONF_DIR_OPTION, JSON_OPTION, PLUGIN_DIR_OPTION, RUNTIME_OPTIONS } from "./runtime.ts";
 
 export const NETWORKS_ARGUMENT: ArgumentSpec = {
   name: "NETWORK",
@@ -11,7 +11,7 @@ export const NETWORKS_ARGUMENT: ArgumentSpec = {
 export const PRINT_JSON_OPTION: OptionSpec = { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` };
 
 /** For commands that call no plugin. */
-export const DIRECTORY_OPTIONS: readonly OptionSpec[] = [CONF_DIR_OPTION, CACHE_DIR_OPTION];
+export const DIRECTORY_OPTIONS: readonly OptionSpec[] = [CONF_DIR_OPTION, PLUGIN_DIR_OPTION, CACHE_DIR_OPTION];
 
 /** Those of `run`, without its `--json`. */
 export const PLUGIN_CALL_OPTIONS: readonly OptionSpec[] = RUNTIME_OPTIONS.filter(({ name }) =>

@@ -1,6 +1,6 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
-import { JSON_OPTION } from "../arguments/runtime.ts";
+import { DOCUMENT_OPTION, PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { openScreen } from "../output/screen.ts";
@@ -13,7 +13,7 @@ const explain: Command = {
     name: "PLUGIN[.KEY]",
     help: "a built-in plugin, such as bridge, or a key of it, such as bridge.ipMasq",
   }],
-  options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }],
+  options: [PLUGIN_DIR_OPTION, DOCUMENT_OPTION],
   examples: [
     { command: "cni explain bridge", about: "the keys of the bridge plugin, with an example" },
     { command: "cni explain host-local.ipam.ranges", about: "what ranges are, and what is in them" },
@@ -24,10 +24,11 @@ const explain: Command = {
     const { explainKey, explainPlugin } = await import("../../runtime/schema/explain.ts");
     const { formatExplainedKeys, formatExplainedPlugin } = await import("../output/explained.ts");
     const [, name = "", key] = /^([^.]*)(?:\.(.*))?$/s.exec(input.words[0]!)!;
-    const explained = key === undefined ? explainPlugin(name) : explainKey(name, key);
+    const directories = pluginDirectories(input, context);
+    const explained = key === undefined ? explainPlugin(name, directories) : explainKey(name, key, directories);
     const screen = openScreen(1, context.env);
     printStdout(
-      input.has(JSON_OPTION.name)
+      input.has(DOCUMENT_OPTION.name)
         ? `${stringifyJson(explained, 4)}\n`
         : "plugin" in explained
         ? formatExplainedPlugin(explained, screen)

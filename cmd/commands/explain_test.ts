@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { rmSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { builtinDocs, loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { loadPlugins, pluginNames } from "../../plugins/registry.ts";
@@ -33,6 +34,20 @@ test("explain of a plugin lists every key, and says which are required", () => {
     plugin: "vrf",
     keys: [{ key: "vrfname" }, {}],
   });
+});
+
+test("explain and schema say where a plugin is that is not built in", () => {
+  const program = join(root, "calico");
+  writeFileSync(program, "#!/bin/sh\n", { mode: 0o755 });
+  for (const words of [["explain", "calico"], ["explain", "calico.mtu"], ["schema", "calico"]]) {
+    const found = cni([...words, "--plugin-dir", root]);
+    expect([found.exitCode, found.stderr]).toEqual([
+      1,
+      `cni: Plugin "calico" is another program, "${program}"\n     only its own documentation tells its keys\n`,
+    ]);
+    expect(cni(words, { env: { CNI_PATH: root } }).stderr).toBe(found.stderr);
+    expect(cni([...words, "--plugin-dir", ":"]).stderr).toContain('No plugin "calico" is built in');
+  }
 });
 
 test("every documented key is explained, by its own name", () => {

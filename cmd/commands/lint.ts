@@ -2,7 +2,13 @@ import { printStdout } from "../../ffi/sys/stdio.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { CONF_DIR_OPTION, JSON_OPTION, PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
+import {
+  CACHE_DIR_OPTION,
+  CONF_DIR_OPTION,
+  JSON_OPTION,
+  PLUGIN_DIR_OPTION,
+  pluginDirectories,
+} from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
@@ -27,6 +33,7 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
     { ...JSON_OPTION, help: "print JSON" },
     CONF_DIR_OPTION,
     PLUGIN_DIR_OPTION,
+    { ...CACHE_DIR_OPTION, help: "as for other commands; lint reads no attachments" },
   ],
   examples: [
     { command: "cni lint", about: "check /etc/cni/net.d" },

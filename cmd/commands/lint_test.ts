@@ -54,6 +54,11 @@ test("lint --json prints the report", () => {
   });
 });
 
+test("lint takes the directories of run", () => {
+  const directories = ["--conf-dir", root, "--plugin-dir", root, "--cache-dir", root];
+  expect(lint({ type: "loopback" }, ...directories)).toMatchObject({ exitCode: 0, stdout: "No problem in 1 file\n" });
+});
+
 test("an unknown rule is wrong usage, and a missing file a failure", () => {
   const unknown = lint({ type: "bridge" }, "--disable", "unknown-keys");
   expect([unknown.exitCode, unknown.stderr]).toEqual([

@@ -1,4 +1,5 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
+import { PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 
@@ -9,15 +10,18 @@ const schema: Command = {
     `An editor that knows JSON Schema (draft 2020-12) completes keys, shows what they mean and marks wrong values.
 Write "$schema": "./cni.schema" into a configuration. "cni lint" finds more.`,
   arguments: [{ name: "PLUGIN", help: "a built-in plugin: the schema of its object in a list", optional: true }],
-  options: [],
+  options: [PLUGIN_DIR_OPTION],
   examples: [
     { command: "cni schema > /etc/cni/net.d/cni.schema", about: "write the schema of a whole configuration" },
   ],
-  async run({ words: [name] }) {
+  async run(input, context) {
+    const [name] = input.words;
     await loadDocumentedBuiltins();
     const { conflistSchema, pluginObjectSchema } = await import("../../runtime/schema/conflist_schema.ts");
     const { requireBuiltin } = await import("../../runtime/schema/explain.ts");
-    const document = name === undefined ? conflistSchema() : pluginObjectSchema(requireBuiltin(name).name);
+    const document = name === undefined
+      ? conflistSchema()
+      : pluginObjectSchema(requireBuiltin(name, pluginDirectories(input, context)).name);
     printStdout(`${JSON.stringify(document, null, 2)}\n`);
   },
 };

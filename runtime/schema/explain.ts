@@ -6,6 +6,7 @@ import { findPlugin, pluginNames } from "../../plugins/registry.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { JsonObject } from "../../spec/schema.ts";
 import { suggestion } from "../../spec/suggest.ts";
+import { findProgram } from "../lint/lint_file.ts";
 
 /** One key of a configuration. */
 export interface ExplainedKey {
@@ -33,9 +34,14 @@ export interface ExplainedPlugin {
   readonly keys: readonly ExplainedKey[];
 }
 
-/** A plugin with its own keys. @throws {CniError} code 7 if it is not built in */
-export function explainPlugin(name: string): ExplainedPlugin {
-  const definition = findPlugin(name) ?? refuseKeyAlone(name) ?? requireBuiltin(name);
+/**
+ * A plugin with its own keys.
+ *
+ * @param pluginDirectories where another program's plugin may be
+ * @throws {CniError} code 7 if it is not built in
+ */
+export function explainPlugin(name: string, pluginDirectories: readonly string[] = []): ExplainedPlugin {
+  const definition = findPlugin(name) ?? refuseKeyAlone(name) ?? requireBuiltin(name, pluginDirectories);
   const { example, keys } = builtinDocs(name)!;
   return { plugin: name, about: definition.about, example, keys: Object.entries(keys).map(toExplainedKey) };
 }
@@ -46,8 +52,12 @@ export function explainPlugin(name: string): ExplainedPlugin {
  * @param key in any case, with or without `[]` and indexes: `ipam.ranges[0].subnet`
  * @throws {CniError} code 7 if the plugin does not read it
  */
-export function explainKey(name: string, key: string): readonly ExplainedKey[] {
-  requireBuiltin(name);
+export function explainKey(
+  name: string,
+  key: string,
+  pluginDirectories: readonly string[] = [],
+): readonly ExplainedKey[] {
+  requireBuiltin(name, pluginDirectories);
   const keys = { ...commonKeys, ...builtinDocs(name)!.keys };
   const wanted = comparable(key);
   const found = Object.entries(keys).filter(([path]) => {
@@ -72,9 +82,15 @@ function refuseKeyAlone(name: string): undefined {
 }
 
 /** @throws {CniError} code 7 */
-export function requireBuiltin(name: string) {
+export function requireBuiltin(name: string, pluginDirectories: readonly string[] = []) {
   const definition = findPlugin(name);
   if (definition) return definition;
+  const program = findProgram(name, pluginDirectories);
+  if (program !== undefined) {
+    throw new CniError(Code.InvalidConfig, `Plugin ${JSON.stringify(name)} is another program, "${program}"`, {
+      details: "only its own documentation tells its keys",
+    });
+  }
   const hint = suggestion(name, pluginNames()) || `; there are ${pluginNames().join(", ")}`;
   throw new CniError(Code.InvalidConfig, `No plugin ${JSON.stringify(name)} is built in${hint}`);
 }
