@@ -144,5 +144,6 @@ function optionValue(spec: OptionSpec, inline: string | undefined, remaining: st
   if (!spec.choices) return value;
   const choice = spec.choices.find((candidate) => candidate.toLowerCase() === value.toLowerCase());
   if (choice !== undefined) return choice;
-  throw new UsageError(`--${spec.name} must be one of ${spec.choices.join(", ")}: got ${JSON.stringify(value)}`);
+  const hint = suggestion(value, spec.choices);
+  throw new UsageError(`--${spec.name} must be one of ${spec.choices.join(", ")}: got ${JSON.stringify(value)}${hint}`);
 }

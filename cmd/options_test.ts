@@ -77,4 +77,7 @@ test("parseOptions() takes only the values that there are, in upper or lower cas
       .find("command");
   expect(find("del")).toBe("DEL");
   expect(() => find("VERSION")).toThrow(new UsageError('--command must be one of ADD, DEL: got "VERSION"'));
+  expect(() => find("dle")).toThrow(
+    new UsageError('--command must be one of ADD, DEL: got "dle"; did you mean "DEL"?'),
+  );
 });

@@ -7,6 +7,7 @@ import { callPlugin, logProblems } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { holdNetns } from "./held_netns.ts";
 import { lockContainer } from "./lock.ts";
+import { suggestRemembered } from "./named_attachments.ts";
 import { describeAttachment, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /** CHECK (SPEC §CHECK), see {@linkcode Runtime.check}. Also logs what stops packets. */
@@ -23,7 +24,9 @@ export function checkNetworkList(
   if (entry.result === undefined) {
     throw new CniError(
       Code.UnknownContainer,
-      `Cannot check ${describeAttachment(entry)}: no result of an ADD is known`,
+      `Cannot check ${describeAttachment(entry)}: no result of an ADD is known${
+        suggestRemembered(runtime, entry, parameters)
+      }`,
       {
         details: `looked in "${cache.cachePath(runtime.cacheDirectory, entry)}"`,
       },

@@ -1,11 +1,10 @@
-import { findStat } from "../ffi/sys/stat.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import * as cache from "./cache.ts";
 import { callPlugin } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { holdNetns } from "./held_netns.ts";
 import { lockContainer } from "./lock.ts";
-import { isNamedNetns, suggestAttachment } from "./named_attachments.ts";
+import { suggestRemembered } from "./named_attachments.ts";
 import { describeAttachment, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
@@ -37,17 +36,9 @@ function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string
 }
 
 /** A second DEL is no failure, but the name may be misspelt. Attachments of engines are not cached. */
-function unknownAttachmentMessage(
-  { cacheDirectory }: RuntimeContext,
-  key: cache.AttachmentKey,
-  { netns = "" }: RuntimeConf,
-): string {
-  const { containerId, ifname } = key;
-  const entries = cache.listCacheEntries(cacheDirectory, key.network);
-  const names = [containerId, netns.slice(netns.lastIndexOf("/") + 1)].filter((name) => name !== "");
-  const isNetnsThere = findStat(netns) !== undefined || names.some(isNamedNetns);
-  const [hint = ""] = names.map((name) => suggestAttachment(entries, { containerId: name, ifname }, isNetnsThere))
-    .filter((text) => text !== "");
+function unknownAttachmentMessage(runtime: RuntimeContext, key: cache.AttachmentKey, parameters: RuntimeConf): string {
+  const { netns = "" } = parameters;
   const subject = describeAttachment(key) + (netns && ` in "${netns}"`);
+  const hint = suggestRemembered(runtime, key, parameters);
   return `${subject} is not remembered, but the plugins were called anyway${hint}`;
 }

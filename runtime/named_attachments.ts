@@ -1,14 +1,15 @@
 /** `--valid` of GC may name a container or a network namespace. */
 import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../ffi/named_netns.ts";
+import { findStat } from "../ffi/sys/stat.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { containerIdOfNetns } from "./container_id.ts";
 import { suggestion } from "../spec/suggest.ts";
-import { type CacheEntry, hasCacheFile, listCacheEntries } from "./cache.ts";
+import { type AttachmentKey, type CacheEntry, hasCacheFile, listCacheEntries } from "./cache.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 import { attachedSinceFilter } from "./gc.ts";
-import { attachmentKey } from "./resolve_attachment.ts";
+import { attachmentKey, type RuntimeConf } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 
 /** By container id or namespace; an unknown name stays as given. @throws {SystemError} */
@@ -99,12 +100,25 @@ export function resolveValidAttachments(
 }
 
 /** As `ip netns` shows. */
-export function isNamedNetns(name: string): boolean {
+function isNamedNetns(name: string): boolean {
   return listNamedNetns().includes(name);
 }
 
+/** `; did you mean "web"?`, for an attachment that is not in the cache. */
+export function suggestRemembered(
+  { cacheDirectory }: RuntimeContext,
+  { network, containerId, ifname }: AttachmentKey,
+  { netns = "" }: Pick<RuntimeConf, "netns">,
+): string {
+  const entries = listCacheEntries(cacheDirectory, network);
+  const names = [containerId, netns.slice(netns.lastIndexOf("/") + 1)].filter((name) => name !== "");
+  const isNetnsThere = findStat(netns) !== undefined || names.some(isNamedNetns);
+  const hints = names.map((name) => suggestAttachment(entries, { containerId: name, ifname }, isNetnsThere));
+  return hints.find((hint) => hint !== "") ?? "";
+}
+
 /** Empty if none is similar. @param isNetnsThere its namespace exists: no other container was meant */
-export function suggestAttachment(
+function suggestAttachment(
   entries: readonly CacheEntry[],
   { containerId: name, ifname }: Attachment,
   isNetnsThere: boolean,

@@ -1,5 +1,6 @@
 import { addNamedNetns } from "../../../ffi/named_netns.ts";
 import { printStderr } from "../../../ffi/sys/stdio.ts";
+import { refuseNamedNetns } from "../../arguments/netns_name.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 
@@ -16,6 +17,7 @@ const add: Command = {
         `"netns add" needs a name without control characters that does not begin with "-": got ${JSON.stringify(name)}`,
       );
     }
+    refuseNamedNetns(name);
     addNamedNetns(name, (message) => printStderr(`cni: ${message}`));
   },
 };

@@ -1,4 +1,5 @@
 import { removeNamedNetns } from "../../../ffi/named_netns.ts";
+import { requireNamedNetns } from "../../arguments/netns_name.ts";
 import type { Command } from "../../command.ts";
 
 const del: Command = {
@@ -8,6 +9,9 @@ const del: Command = {
   arguments: [{ name: "NAME", help: "a name under /run/netns", completion: "netns" }],
   options: [],
   examples: [{ command: "cni netns del web", about: "remove /run/netns/web" }],
-  run: ({ words: [name = ""] }) => removeNamedNetns(name),
+  run({ words: [name = ""] }) {
+    requireNamedNetns(name);
+    removeNamedNetns(name);
+  },
 };
 export default del;

@@ -1,5 +1,6 @@
 import { execInNamedNetns } from "../../../ffi/named_netns.ts";
 import { printStderr } from "../../../ffi/sys/stdio.ts";
+import { requireNamedNetns } from "../../arguments/netns_name.ts";
 import type { Command } from "../../command.ts";
 
 const exec: Command = {
@@ -11,7 +12,9 @@ const exec: Command = {
   ],
   options: [],
   examples: [{ command: "cni netns exec web ip address", about: 'print the addresses of the namespace "web"' }],
-  run: ({ words: [name = "", program = "", ...rest] }) =>
-    execInNamedNetns(name, [program, ...rest], (message) => printStderr(`cni: ${message}`)),
+  run({ words: [name = "", program = "", ...rest] }) {
+    requireNamedNetns(name);
+    execInNamedNetns(name, [program, ...rest], (message) => printStderr(`cni: ${message}`));
+  },
 };
 export default exec;

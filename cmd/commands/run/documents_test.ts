@@ -19,6 +19,7 @@ netnsTest("check, del, gc and status print a document with --json, and else noth
   expect(documentOf("status web")).toEqual([0, { network: "web", warnings: [] }]);
   expect(run(`add ${words}`).exitCode).toBe(0);
   expect(run(`check ${words}`).stdout).toBe("");
+  expect(run("check web nowhere --container-id c2").stderr).toContain('is known; did you mean "c1"?\n');
   expect(documentOf(`check ${words}`)).toEqual([0, { ...attachment, warnings: [] }]);
   const refused = run("gc web");
   const suggestions = refused.stderr.replaceAll(/ --(conf|plugin|cache)-dir \S+/g, "").split("\n").slice(1, 3);
