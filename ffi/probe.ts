@@ -11,6 +11,7 @@ import {
   O_NONBLOCK,
   POLLOUT,
   SOCK_CLOEXEC,
+  SOCK_DGRAM,
   SOCK_RAW,
   SOCK_STREAM,
   SOL_SOCKET,
@@ -77,7 +78,26 @@ export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): 
   return value[0] === 0 ? "connected" : outcomeOf(new SystemError("connect", value[0]!));
 }
 
-function outcomeOf(error: SystemError): ConnectionOutcome {
+/** What answers a datagram. Most services are silent, since it means nothing to them. */
+export type DatagramOutcome = Exclude<ConnectionOutcome, "connected"> | "answered" | "silent";
+
+/** Sends one byte. `refused`: an ICMP message says that nobody takes it. */
+export function tryUdpDatagram(address: Ip, port: number, timeoutMs: number): DatagramOutcome {
+  using socket = openSocket(address, SOCK_DGRAM, 0);
+  const buffer = new Uint8Array(1);
+  try {
+    connect(socket, address, port);
+    sys.send(socket.fd, buffer, buffer.length, 0);
+    if (!awaitReadable(socket.fd, timeoutMs)) return "silent";
+    sys.recv(socket.fd, buffer, buffer.length, MSG_DONTWAIT);
+    return "answered";
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    return outcomeOf(error);
+  }
+}
+
+function outcomeOf(error: SystemError): Exclude<ConnectionOutcome, "connected"> {
   if (error.code === "ECONNREFUSED") return "refused";
   if (error.code === "ETIMEDOUT") return "timed out";
   if (BLOCKED.includes(error.code)) return "blocked";

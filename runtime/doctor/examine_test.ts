@@ -260,12 +260,27 @@ describe("a bridge with two containers", () => {
       "ok: host port 8080/tcp: a connection of the host to 192.0.2.1 is connected",
       "ok: host port 8080/tcp: a connection of the host to 127.0.0.1 is connected",
       "ok: host port 8080/tcp: a connection of the host to 2001:db8::1 is connected",
+      "ok: host port 5353/udp: a datagram of the host to 192.0.2.1 is not refused",
+      "ok: host port 5353/udp: a datagram of the host to 127.0.0.1 is not refused",
+      "ok: host port 5353/udp: a datagram of the host to 2001:db8::1 is not refused",
     ]);
     // What looking does not see: filters inside the container.
     runInNetns(c1, "iptables", "-A", "INPUT", "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset");
     expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
       "broken: host port 8080/tcp: a connection of the host to 192.0.2.1 is refused",
       "broken: host port 8080/tcp: a connection of the host to 127.0.0.1 is refused",
+    ]);
+    runInNetns(c1, "iptables", "-F");
+    runInNetns(c1, "iptables", "-A", "INPUT", "-p", "udp", "-j", "REJECT");
+    expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
+      "broken: host port 5353/udp: a datagram of the host to 192.0.2.1 is refused",
+    ]);
+    runInNetns(c1, "iptables", "-F");
+    runInNetns(c1, "iptables", "-A", "INPUT", "-p", "udp", "-j", "DROP");
+    expect(triesOf(doctorHost).filter((line) => line.includes("5353/udp"))).toEqual([
+      "ok: host port 5353/udp: a datagram of the host to 192.0.2.1 is not refused",
+      "ok: host port 5353/udp: a datagram of the host to 127.0.0.1 is not refused",
+      "ok: host port 5353/udp: a datagram of the host to 2001:db8::1 is not refused",
     ]);
     runInNetns(c1, "iptables", "-F");
     runInNetns(c1, "iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP");

@@ -2,7 +2,13 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { familyOf, type Ip, type Mac, prefixLengthOf } from "../../../ffi/address.ts";
 import { openArpSocket } from "../../../ffi/arp.ts";
-import { type ConnectionOutcome, isPingAnswered, tryTcpConnection } from "../../../ffi/probe.ts";
+import {
+  type ConnectionOutcome,
+  type DatagramOutcome,
+  isPingAnswered,
+  tryTcpConnection,
+  tryUdpDatagram,
+} from "../../../ffi/probe.ts";
 import type { Link } from "../../../ffi/route/link.ts";
 import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_FAILED, NUD_INCOMPLETE, NUD_REACHABLE } from "../../../ffi/route/uapi.ts";
@@ -27,6 +33,8 @@ import type { TryBudget } from "../try_budget.ts";
 
 /** For one answer; what answers at all needs some milliseconds. */
 const TIMEOUT_MS = 500;
+/** A refusal comes from this host: silence is the usual answer. */
+const UDP_TIMEOUT_MS = 200;
 /** IPv6 asks again for a neighbour after a second (RFC 4861, RETRANS_TIMER). */
 const IPV6_TIMEOUT_MS = 1200;
 
@@ -196,11 +204,11 @@ function isPingAnsweredFrom({ netns }: NetnsSnapshot, target: Ip): boolean {
   return netns.run<boolean>(() => isPingAnswered(target, pingTimeout(target)));
 }
 
-/** Whether published TCP ports answer, from the host by its own address and by 127.0.0.1. */
+/** Whether published ports answer, from the host by its own address and by 127.0.0.1. */
 export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
   const tries = subject.containers.flatMap((container) => {
     const { portmap } = container;
-    return (portmap?.mappings ?? []).filter(({ protocol }) => protocol === "tcp").flatMap((mapping) =>
+    return (portmap?.mappings ?? []).filter(({ protocol }) => protocol !== "sctp").flatMap((mapping) =>
       familiesOf(mapping).filter((family) =>
         addressesOfFamily(container, family).length > 0 && !portmap!.conditions[family]
       )
@@ -208,18 +216,24 @@ export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
         .map((target) => ({ container, mapping, target }))
     );
   });
-  return budget.tryEach(subject, "connections to published ports", tries, ({ mapping, target }) => {
-    const outcome = subject.host.netns.run<ConnectionOutcome>(() =>
-      tryTcpConnection(target, mapping.hostPort, TIMEOUT_MS)
+  return budget.tryEach(subject, "calls of published ports", tries, ({ mapping, target }) => {
+    const { hostPort, protocol } = mapping;
+    const outcome = subject.host.netns.run<ConnectionOutcome | DatagramOutcome>(() =>
+      protocol === "tcp"
+        ? tryTcpConnection(target, hostPort, TIMEOUT_MS)
+        : tryUdpDatagram(target, hostPort, UDP_TIMEOUT_MS)
     );
-    const what = `${describeHostPort(mapping)}: a connection of the host to ${target} ${OUTCOMES[outcome]}`;
-    if (outcome === "connected") return [ok(what)];
-    return [broken(what, "see whether the service accepts connections, and which rule counts them: nft list ruleset")];
+    const sent = protocol === "tcp" ? "connection" : "datagram";
+    const what = `${describeHostPort(mapping)}: a ${sent} of the host to ${target} ${OUTCOMES[outcome]}`;
+    if (["connected", "answered", "silent"].includes(outcome)) return [ok(what)];
+    return [broken(what, "see whether the service accepts calls, and which rule counts them: nft list ruleset")];
   });
 }
 
-const OUTCOMES: Readonly<Record<ConnectionOutcome, string>> = {
+const OUTCOMES: Readonly<Record<ConnectionOutcome | DatagramOutcome, string>> = {
   connected: "is connected",
+  answered: "is answered",
+  silent: "is not refused",
   refused: "is refused",
   "timed out": "timed out",
   unreachable: "finds no way",
