@@ -97,7 +97,7 @@ async function serveOnNode(run: TestNode["run"], start: TestNode["start"]): Prom
   // Else the server would enter the mounts of process 1, as a container that serves its host does.
   run("mount", "-t", "tmpfs", "none", "/proc/1");
   const log = "/run/cni-serve.log";
-  start("sh", "-c", `exec ${NODE_PATHS.bin}/cni-full serve >${log} 2>&1`);
+  start("sh", "-c", `exec ${NODE_PATHS.bin}/cni-full serve --no-restore >${log} 2>&1`);
   await until(() => run("sh", "-c", `cat ${log} || :`).includes("Listening"));
   run("umount", "/proc/1");
   return () => reportServer(JSON.parse(run(CNI_PROGRAM, "serve", "--status", "--json")));

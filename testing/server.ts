@@ -36,7 +36,7 @@ export async function startServer(...options: readonly string[]): Promise<CniSer
   mkdirSync(bin);
   const { success, stderr } = Bun.spawnSync([CNI_PROGRAM, "install", "--shim", bin]);
   if (!success) throw new Error(stderr.toString());
-  const server = Bun.spawn([join(bin, "cni-full"), "serve", "--socket", socket, ...options], {
+  const server = Bun.spawn([join(bin, "cni-full"), "serve", "--socket", socket, "--no-restore", ...options], {
     stdin: "ignore",
     stdout: Bun.file(logPath),
     stderr: Bun.file(logPath),

@@ -19,6 +19,8 @@ export interface ServerStart {
   readonly descriptor?: number;
   /** Another binary than that beside the shims. */
   readonly program?: string;
+  /** Whether rules come back that another program removes. */
+  readonly heals?: boolean;
   /** Limits that differ from those of `cni serve`. */
   readonly limits?: Partial<ServerLimits>;
 }
@@ -116,9 +118,17 @@ export function newServerSite(): ServerSite {
   };
 }
 
-function commandOf({ limits, program, wrapper = [], options = [] }: ServerStart, bin: string, socket: string) {
+function commandOf({ limits, program, heals, wrapper = [], options = [] }: ServerStart, bin: string, socket: string) {
   if (limits) return [process.execPath, join(import.meta.dir, "limited_server.ts"), socket, JSON.stringify(limits)];
-  return [...wrapper, program ?? join(bin, "cni-full"), "serve", "--socket", socket, ...options];
+  return [
+    ...wrapper,
+    program ?? join(bin, "cni-full"),
+    "serve",
+    "--socket",
+    socket,
+    ...heals ? [] : ["--no-restore"],
+    ...options,
+  ];
 }
 
 function startServer(logPath: string, command: readonly string[], { env, descriptor }: ServerStart): ServerProcess {

@@ -22,6 +22,7 @@ const serve: Command = {
   description: [
     'Workers that are warm do the calls of shims, which "cni install --shim" installs. Without a server, and for other',
     "commands, shims start this program, which does the same. Callers that could not do it themselves are refused.",
+    "Rules of attachments come back when another program removes them, as by nft flush ruleset.",
     "SIGTERM, SIGINT and SIGHUP end the server after the calls that run. It prints one line for each call.",
     "systemd may pass the socket (ListenSequentialPacket=), and hears of readiness and of the watchdog (Type=notify).",
     "docs/serve.md has the units.",
@@ -36,6 +37,7 @@ const serve: Command = {
       choices: ["text", "json"],
       help: "of the line for each call: text or json (text)",
     },
+    { name: "no-restore", help: "do not put rules back that another program removes" },
     {
       name: "metrics",
       value: "ADDRESS",
@@ -90,7 +92,7 @@ function partSettings(
   if (metricsAddress !== undefined) parseMetricsAddress(metricsAddress);
   const given = input.list(CACHE_DIR_OPTION.name).map((directory) => absolutePath(directory, context));
   return {
-    parts: metricsAddress === undefined ? [] : ["metrics"],
+    parts: [...input.has("no-restore") ? [] : ["heal"], ...metricsAddress === undefined ? [] : ["metrics"]],
     ...{ socket, directory: socket.slice(0, socket.lastIndexOf("/")), logFormat },
     confDirectory: confDirectory(input, context),
     cacheDirectories: given.length > 0 ? given : [cacheDirectory(input, context)],

@@ -23,6 +23,7 @@ export interface PartDefinition {
 
 /** Each runs what `part_programs.ts` has under its name. */
 export const PARTS: readonly PartDefinition[] = [
+  { name: "heal" },
   {
     name: "metrics",
     rights: {

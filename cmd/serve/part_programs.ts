@@ -1,9 +1,25 @@
 /** What each part runs, loaded by its process alone. @module */
+import { logMessage } from "./call_log.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
+import { sendReport } from "./reports.ts";
 
 type PartProgram = (settings: PartSettings) => Promise<void>;
 
+const HEALING_METRICS = { restores: "cni_restores_total", backoffs: "cni_restore_backoffs_total" } as const;
+
 export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
+  async heal({ cacheDirectories, logFormat }) {
+    const [{ serveHealing }, { loadPlugins }] = [
+      await import("../../runtime/heal/serve_healing.ts"),
+      await import("../../plugins/registry.ts"),
+    ];
+    await loadPlugins();
+    serveHealing({
+      ...{ env: process.env, cacheDirectories, lifetime: PART_DESCRIPTORS.lifetime },
+      log: (message) => logMessage(logFormat, message),
+      count: (counter) => sendReport(PART_DESCRIPTORS.reports, { counter: HEALING_METRICS[counter], count: 1 }),
+    });
+  },
   async metrics(settings) {
     const { serveMetrics } = await import("./metrics/serve.ts");
     await serveMetrics(settings, PART_DESCRIPTORS);

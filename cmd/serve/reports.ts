@@ -17,7 +17,7 @@ export interface CallReport {
 
 /** Something that a part has done `count` times. */
 export interface CountReport {
-  /** `restores` */
+  /** `cni_restores_total` */
   readonly counter: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly count: number;

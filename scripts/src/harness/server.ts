@@ -25,7 +25,7 @@ export function startShimServer({ scope, state, runOptions }: ServerPlace) {
   mkdirSync(shims);
   runSuccessfully({ argv: [CNI_PROGRAM, "install", "--shim", shims] });
   // It ends with this process, however that ends.
-  const argv = ["setpriv", "--pdeathsig", "TERM", join(shims, "cni-full"), "serve", "--socket", socket];
+  const argv = ["setpriv", "--pdeathsig", "TERM", join(shims, "cni-full"), "serve", "--socket", socket, "--no-restore"];
   const running = startProcess({ argv: [...argv, "--log-format", "json"] });
   scope.defer(() => {
     process.kill(running.pid, "SIGTERM");
