@@ -22,8 +22,8 @@ function digest(path: string): string {
 
 test("build gives the same bytes from another directory and another checkout", () => {
   const checkout = join(scratch, "another checkout");
-  const { dependencies } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
-  const packages = Object.keys(dependencies).map((name) => `node_modules/${name}`);
+  const { packages: locked } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package-lock.json"), "utf8"));
+  const packages = Object.keys(locked).filter((path) => path !== "" && !locked[path].dev);
   for (
     const name of ["cmd", "runtime", "plugins", "spec", "ffi", "scripts", "package.json", "deno.json", ...packages]
   ) {
