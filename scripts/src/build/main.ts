@@ -14,6 +14,7 @@ import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
 import { addPreflight } from "./preflight.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { compileShim } from "./shim.ts";
+import { ensureRuntime } from "./runtime_package.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /** Nothing of the working directory is read at run time, no other code is evaluated. The source map makes stack traces readable. */
@@ -58,6 +59,7 @@ function compile(processor: Processor, entry: string, executable: string): void 
   const command = [
     ...[process.execPath, "build", existsSync(join(source.path, relativeEntry)) ? relativeEntry : entry, "--compile"],
     ...[`--target=bun-linux-${processor}`, `--outfile=${executable}`],
+    `--compile-executable-path=${ensureRuntime(processor)}`,
     `--define=process.arch=${JSON.stringify(processor)}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,
     `--define=BUILD_SHIM=${JSON.stringify(compileShim(processor)?.toString("base64") ?? "")}`,
