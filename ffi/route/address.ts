@@ -12,7 +12,7 @@ import * as link from "./link.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
 
-const ifaddrmsg = struct({ family: u8, prefixLength: u8, shortFlags: u8, scope: u8, index: u32 });
+export const ifaddrmsg = struct({ family: u8, prefixLength: u8, shortFlags: u8, scope: u8, index: u32 });
 export const addressMessage = message("address", ifaddrmsg, () => ({
   local: [uapi.IFA_LOCAL, ipCodec],
   address: [uapi.IFA_ADDRESS, ipCodec],

@@ -9,17 +9,20 @@ import { describeCommitters, describeRestore } from "./describe_restore.ts";
 import { FirewalldWatch } from "./firewalld_watch.ts";
 import { Fight } from "./fight.ts";
 import { HEALING_LIMITS, type HealingLimits } from "./limits.ts";
+import { LinkCare } from "./link_care.ts";
 import { isOwnProgram } from "./own_program.ts";
 import { ReleasedAttachments } from "./released_attachments.ts";
 import { RevivedAttachments } from "./revived_attachments.ts";
 import { mayBeLoss } from "./ruleset_losses.ts";
 
-/** What is counted: rules put back, pauses in a fight. */
-export type HealingCounter = "restores" | "backoffs";
+/** What is counted: rules put back, pauses in a fight, bridges and ports that lost something. */
+export type HealingCounter = "restores" | "backoffs" | "linkProblems";
 
 export interface HealerOptions extends Pick<RuntimeOptions, "env" | "pluginDirectories"> {
   /** Each with the attachments of one runtime or engine. */
   readonly cacheDirectories: readonly string[];
+  /** Whether to give bridges their addresses again, and ports their bridges. Else, they are only reported. */
+  readonly healLinks: boolean;
   readonly limits?: HealingLimits;
   log(message: string): void;
   count(counter: HealingCounter): void;
@@ -40,6 +43,7 @@ export class Healer implements Disposable {
   readonly #limits: HealingLimits;
   readonly #ruleset;
   readonly #firewalld: FirewalldWatch;
+  readonly #links: LinkCare;
   readonly #released = new ReleasedAttachments();
   readonly #revived = new RevivedAttachments();
   readonly #fight: Fight;
@@ -57,16 +61,25 @@ export class Healer implements Disposable {
     this.#limits = options.limits ?? HEALING_LIMITS;
     this.#fight = new Fight(this.#limits);
     this.#ruleset = openRulesetMonitor(this.#limits.bufferBytes);
+    this.#links = new LinkCare({
+      ...options,
+      limits: this.#limits,
+      onProblem: () => options.count("linkProblems"),
+      onPause: () => options.count("backoffs"),
+    });
     this.#firewalld = new FirewalldWatch(options.env.DBUS_SYSTEM_BUS_ADDRESS);
   }
 
   get fds(): readonly number[] {
-    return [this.#ruleset.fd, ...this.#firewalld.fds];
+    return [this.#ruleset.fd, this.#links.fd, ...this.#firewalld.fds];
   }
 
   /** After how many milliseconds to call {@linkcode round} although nothing can be read. */
   timeoutMs(): number {
-    return Math.max(0, Math.ceil(Math.min(this.#nextDue(), this.#firewalld.nextRetry) - performance.now()));
+    return Math.max(
+      0,
+      Math.ceil(Math.min(this.#nextDue(), this.#links.nextLook, this.#firewalld.nextRetry) - performance.now()),
+    );
   }
 
   /** Reads what the kernel tells, and does what is due. */
@@ -75,10 +88,13 @@ export class Healer implements Disposable {
     const now = performance.now();
     if (this.#nextLook <= now) this.#lookAfterLoss();
     else if (this.#nextDue() <= now) this.#lookAgain();
+    this.#links.read();
+    if (this.#links.nextLook <= performance.now()) this.#links.look((call) => this.#withEachCache(call));
   }
 
   [Symbol.dispose](): void {
     this.#firewalld[Symbol.dispose]();
+    this.#links[Symbol.dispose]();
     this.#ruleset[Symbol.dispose]();
   }
 

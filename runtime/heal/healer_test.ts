@@ -13,7 +13,7 @@ import { runPlugin, testWith } from "../../testing/binary.ts";
 import { CniError } from "../../spec/error.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
-import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
+import { ipShow, runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { lockContainer } from "../lock.ts";
 import { Runtime } from "../runtime.ts";
 import { Healer, type HealingCounter } from "./healer.ts";
@@ -32,7 +32,7 @@ interface HealedHost {
   runtime(cache?: string): Runtime;
   network(name?: string): NetworkConfigList;
   attach(containerId: string, list?: NetworkConfigList, cache?: string): Netns;
-  newHealer(limits?: Partial<HealingLimits>, caches?: readonly string[]): Healer;
+  newHealer(limits?: Partial<HealingLimits>, caches?: readonly string[], healLinks?: boolean): Healer;
   round(healer: Healer): void;
   /** What CHECK finds; empty if nothing is missing. */
   check(containerId: string): string;
@@ -73,11 +73,12 @@ function newHealedHost(
       host.run(() => void runtime(cache).add(list, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
       return netns;
     },
-    newHealer(limits = {}, caches = ["cache"]) {
+    newHealer(limits = {}, caches = ["cache"], healLinks = false) {
       const healer = host.run(() => ({
         healer: new Healer({
           ...{ env, pluginDirectories: [], cacheDirectories: caches.map(cachePath) },
           limits: { ...AT_ONCE, ...limits },
+          healLinks,
           log: (message) => void log.push(message),
           count: (counter) => void counts.push(counter),
         }),
@@ -276,6 +277,21 @@ healTest("a program that keeps removing is named, and pauses grow", (healed) => 
   expect(log.at(-1)).toEndWith("the next time they come back after 2 s");
 });
 
+healTest(
+  "a storm of changes leads to one look, and is not waited for for ever",
+  ({ attach, newHealer, round, nft, log, check }) => {
+    attach("c1");
+    const patient = newHealer({ quietMs: 1e6, longestStormMs: 1e6 });
+    const hasty = newHealer({ quietMs: 1e6, longestStormMs: 0 });
+    for (const healer of [patient, hasty]) round(healer);
+    for (let i = 0; i < 3; i++) nft("flush", "ruleset");
+    round(patient);
+    expect([check("c1") === "", log, patient.timeoutMs() > 0]).toEqual([false, [], true]);
+    round(hasty);
+    expect([check("c1"), log]).toEqual(["", [byProgram("nft")]]);
+  },
+);
+
 healTest("more changes than the kernel can report lead to a look at everything", (healed) => {
   const { attach, newHealer, round, nft, log, check } = healed;
   attach("c1");
@@ -305,6 +321,82 @@ healTest("a container that another command has locked is restored when that has 
   healed.round(healer);
   expect(check("c1")).toBe("");
   expect(log).toEqual([expect.stringMatching(/^Restored rules of 1 attachment after/)]);
+});
+
+healTest("a bridge that lost its address and a port that lost its bridge are reported once", (healed) => {
+  const { attach, newHealer, round, shell, log, counts, host } = healed;
+  attach("c1");
+  attach("c2");
+  const healer = newHealer();
+  round(healer);
+  const port = ipShow(host, "link", "show", "master", "br-web")[0].ifname;
+  shell("ip address del 10.7.0.1/24 dev br-web", `ip link set ${port} nomaster`);
+  round(healer);
+  round(healer);
+  const problems = [
+    expect.stringMatching(
+      new RegExp(`^Network "web": "${port}", the host's end of .*, is no port of bridge "br-web"$`),
+    ),
+    'Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+  ];
+  expect([log, counts]).toEqual([problems, ["linkProblems", "linkProblems"]]);
+  shell("ip link del br-web");
+  round(healer);
+  expect(log.slice(2)).toContain('Network "web": bridge "br-web" is missing');
+});
+
+healTest("with healLinks, they get it back", (healed) => {
+  const { attach, newHealer, round, shell, log, host } = healed;
+  attach("c1");
+  const healer = newHealer({}, ["cache"], true);
+  round(healer);
+  const links = () =>
+    [ipShow(host, "address", "show", "br-web")[0].addr_info, ipShow(host, "link", "show", "master", "br-web")]
+      .map((all) =>
+        all.map(({ local, ifname }: Record<string, string>) => local ?? ifname).filter((text: string) =>
+          !text.startsWith("fe80")
+        )
+      );
+  const before = links();
+  for (let i = 0; i < 2; i++) {
+    log.length = 0;
+    shell("ip address flush dev br-web", `ip link set ${before[1][0]} nomaster`);
+    round(healer);
+    expect(links()).toEqual(before);
+    expect(log.filter((line) => line.startsWith("Mended: "))).toHaveLength(2);
+  }
+});
+
+healTest("links that keep losing what is mended get it back after pauses", (healed) => {
+  const { attach, newHealer, round, shell, log, counts, host } = healed;
+  attach("c1");
+  const healer = newHealer({ fightWindowMs: 1e6, freeRounds: 1, firstPauseMs: 1e6 }, ["cache"], true);
+  round(healer);
+  for (let i = 0; i < 2; i++) {
+    shell("ip address del 10.7.0.1/24 dev br-web");
+    round(healer);
+  }
+  expect(log).toEqual([
+    'Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+    'Mended: Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+    "Links lost 1 times in a row what was mended: the next time it is mended after 1000 s",
+  ]);
+  expect(counts).toEqual(["linkProblems", "backoffs"]);
+  expect(JSON.stringify(ipShow(host, "address", "show", "br-web"))).not.toContain("10.7.0.1");
+});
+
+healTest("links that go with their containers are no reason to look", (healed) => {
+  const { attach, newHealer, round, host, runtime, log, shell } = healed;
+  attach("c1");
+  attach("c2");
+  const healer = newHealer();
+  round(healer);
+  shell("ip address del 10.7.0.1/24 dev br-web");
+  round(healer);
+  shell("ip link add d0 type bridge", "ip address add 10.99.0.1/24 dev d0", "ip link del d0");
+  host.run(() => runtime().del("web", { containerId: "c2", ifname: "eth0" }));
+  round(healer);
+  expect([log.length, healer.timeoutMs()]).toEqual([1, Infinity]);
 });
 
 /** Calls `round` whenever something can be read, until `isDone`. */

@@ -8,12 +8,16 @@ export interface HealingOptions extends HealerOptions {
   readonly lifetime: number;
 }
 
+const ROUNDS_PER_COLLECTION = 200;
+
 /** Watches rules until SIGTERM, SIGINT or the end of `lifetime`. Call it with all plugins loaded. */
 export function serveHealing({ lifetime, ...options }: HealingOptions): void {
   using signals = openSignals([SIGINT, SIGTERM]);
   using healer = new Healer(options);
-  for (;;) {
+  for (let round = 1;; round++) {
     healer.round();
+    // Else the heap grows for long.
+    if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
     const timeoutMs = healer.timeoutMs();
     const ready = pollAny([lifetime, signals.fd, ...healer.fds], timeoutMs === Infinity ? -1 : timeoutMs);
     if (ready.includes(lifetime) || ready.includes(signals.fd)) return;

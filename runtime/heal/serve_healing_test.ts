@@ -1,0 +1,50 @@
+/** The process that puts rules back, from its sources. */
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createNetns } from "../../ffi/netns.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import { runInNetns, until } from "../../testing/netns.ts";
+import { Runtime } from "../runtime.ts";
+
+await loadPlugins();
+
+const SCRIPT = `
+  const [cacheDirectory] = process.argv.slice(-1);
+  const { loadPlugins } = await import("${import.meta.dir}/../../plugins/registry.ts");
+  const { printStderr } = await import("${import.meta.dir}/../../ffi/sys/stdio.ts");
+  const { serveHealing } = await import("${import.meta.dir}/serve_healing.ts");
+  await loadPlugins();
+  const env = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
+  const options = { env, cacheDirectories: [cacheDirectory], pluginDirectories: [], healLinks: false };
+  serveHealing({ ...options, lifetime: 0, log: printStderr, count: () => {} });
+`;
+
+test("rules come back each time, until the end of its lifetime", async () => {
+  using resources = new DisposableStack();
+  const directory = mkdtempSync(join(tmpdir(), "cni-healing-"));
+  resources.defer(() => rmSync(directory, { recursive: true }));
+  const [host, container] = [resources.use(createNetns()), resources.use(createNetns())];
+  const runtime = new Runtime({ env: {}, cacheDirectory: directory, pluginDirectories: [], log: () => {} });
+  const ipam = { type: "host-local", dataDir: join(directory, "ipam"), ranges: [[{ subnet: "10.7.0.0/24" }]] };
+  const plugins = [{ type: "bridge", isGateway: true, ipMasq: true, ipam }];
+  const network = parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins }));
+  host.run(() => void runtime.add(network, { containerId: "c1", ifname: "eth0", netns: container.path }));
+  const healer = host.run(() => ({
+    child: Bun.spawn([process.execPath, "-e", SCRIPT, directory], { stdin: "pipe", stderr: "pipe", stdout: "ignore" }),
+  })).child;
+  resources.defer(() => healer.kill("SIGKILL"));
+  const isWhole = () => runInNetns(host, "nft", "list", "ruleset").includes("web c1 eth0");
+  for (let i = 0; i < 2; i++) {
+    runInNetns(host, "nft", "flush", "ruleset");
+    await until(isWhole);
+  }
+  healer.stdin.end();
+  expect(await healer.exited).toBe(0);
+  const lines = (await new Response(healer.stderr).text()).trimEnd().split("\n");
+  expect(lines.at(-1)).toMatch(
+    /^Restored rules of 1 attachment after changes by "nft" \(process [\d, ]+\): masquerading of /,
+  );
+});
