@@ -1,17 +1,32 @@
-import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins/host_local/inventory.ts";
+import {
+  describeHolder,
+  formatHolder,
+  type Holder,
+  type Inventory,
+  listHeldAddresses,
+  readInventory,
+} from "../../../plugins/host_local/inventory.ts";
+import { CniError, ConfigError } from "../../../spec/error.ts";
+import type { PluginConfig } from "../../../spec/plugin_config.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
-import type { Subject } from "../subject.ts";
+import { reattachCommand } from "../reattach.ts";
+import type { ExaminedContainer, Subject } from "../subject.ts";
+import { type Ip, ipOf } from "../../../ffi/address.ts";
+import { parseHostLocalConfig } from "../../../plugins/host_local/config.ts";
+import { findRangeOf, type RangeSet } from "../../../plugins/host_local/ranges.ts";
 import type { NetworkAttachment } from "../../attachments.ts";
 import { networkDirectoryOf } from "../../../plugins/host_local/network_directory.ts";
 import { hostLocalConfigs } from "../../networks/users.ts";
 
-/** Attachments without a namespace, and reservations without an attachment. */
+/** Attachments, their namespaces, their reservations and their links: each without another. */
 export function checkLeakedState(subject: Subject): Finding[] {
   const problems = [
     ...subject.attachments.flatMap((attachment) => checkAttachment(subject, attachment)),
     ...checkReservations(subject),
+    ...checkReserved(subject),
+    ...checkUnknownLinks(subject),
   ];
   return problems.length > 0 ? problems : [ok("no attachment and no reservation was left behind")];
 }
@@ -26,6 +41,66 @@ function checkAttachment({ network, netnsPath }: Subject, attachment: NetworkAtt
   }
   if (state !== "unfinished") return [];
   return [warning(`the ADD of ${whose} has not ended${netns && ` (${netns})`}`, mend)];
+}
+
+/** An address without a reservation is given to the next container too. */
+function checkReserved({ network, containers }: Subject): Finding[] {
+  return hostLocalConfigs(network).flatMap((config) => {
+    const sets = findRangeSets(config);
+    const { holders } = readInventory(networkDirectoryOf(config));
+    return containers.flatMap((container) =>
+      container.ips.map(({ address }) => ipOf(address)).filter((ip) => sets.some((set) => findRangeOf(set, ip)))
+        .flatMap((ip) => describeReservation(container, ip, holders))
+    );
+  });
+}
+
+/** Another check says what is wrong with the configuration. */
+function findRangeSets(config: PluginConfig): readonly RangeSet[] {
+  try {
+    return parseHostLocalConfig(config).sets;
+  } catch (error) {
+    if (error instanceof ConfigError || error instanceof CniError) return [];
+    throw error;
+  }
+}
+
+function describeReservation(
+  { attachment, owner }: ExaminedContainer,
+  ip: Ip,
+  holders: Inventory["holders"],
+): Finding[] {
+  const holder = holders.get(ip);
+  const isReserved = holder ? isHeldBy(holder, owner) : holders.has(ip);
+  if (isReserved) return [];
+  const whose = `address ${ip} of "${owner.ifname}" of container "${owner.containerId}"`;
+  const what = holder
+    ? `${whose} is reserved for ${describeHolder(holder)}`
+    : `${whose} is not reserved, so the next container may get it too`;
+  return [broken(what, `${reattachCommand(attachment)} # its address may change`)];
+}
+
+/** Old reservations name no interface. */
+function isHeldBy({ containerId, ifname }: Holder, owner: Holder): boolean {
+  return containerId === owner.containerId && (ifname === undefined || ifname === owner.ifname);
+}
+
+/** Links of the network that no attachment of the cache has: its file was lost, or the cache is another one. */
+function checkUnknownLinks({ network, host, netnsPath, attachments, runtime: { cacheDirectory } }: Subject): Finding[] {
+  if (netnsPath !== undefined) return [];
+  const known = new Set(attachments.map(formatHolder));
+  const unknown = host.links.flatMap(({ alias }) => parseAlias(alias) ?? []).filter((owner) =>
+    owner.network === network.name && !known.has(formatHolder(owner))
+  );
+  const [first] = unknown;
+  if (!first) return [];
+  const names = abbreviate(unknown.map(({ containerId, ifname }) => `"${ifname}" of container "${containerId}"`));
+  const mend = `if an engine has another cache, name it with --cache-dir; if it is gone: ${
+    detachCommand(network.name, first.containerId, first.ifname)
+  }`;
+  return [
+    warning(`${names} ${unknown.length === 1 ? "is" : "are"} attached, but not in ${cacheDirectory}/results`, mend),
+  ];
 }
 
 /** An engine has a cache of its own, so a host veth counts as an attachment too. */
