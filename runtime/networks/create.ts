@@ -20,6 +20,7 @@ import { driverKeysOf } from "./driver_options.ts";
 import { chooseFileName } from "./file_name.ts";
 import { findNameIn, type NetworkFile, readNetworkFiles } from "./network_files.ts";
 import { hasOwnSubnet, networkDocument, type NetworkRequest, NetworkRequestError } from "./new_network.ts";
+import { refuseUsedRanges } from "./shared_parent.ts";
 import {
   chooseSubnet,
   findSubnetUse,
@@ -66,7 +67,9 @@ export function createNetwork(runtime: Runtime, directory: string, request: Netw
   const configuration = networkDocument(request, { subnets, bridge, ...keys });
   const file = `${directory}/${chooseFileName(request.name, (findEntryNames(directory) ?? []).filter(isConfFileName))}`;
   const text = networkFileText(configuration);
-  refuseUnusable(parseNetworkConfigList(text, file));
+  const list = parseNetworkConfigList(text, file);
+  refuseUnusable(list);
+  refuseUsedRanges(host, list, files);
   // Other users' engines read the directory too.
   if (createFile(file, text, 0o644)) return { name: request.name, file, configuration };
   throw new CniError(Code.InvalidConfig, `Cannot create network "${request.name}": "${file}" exists`);

@@ -135,6 +135,33 @@ netnsTest("what cannot be is refused with one sentence, and writes nothing", ({ 
   );
 });
 
+netnsTest("two networks on one parent interface never give out one address", ({ host }) => {
+  using site = newNetworksSite();
+  runShellInNetns(
+    host,
+    "ip link add eth0 type veth peer name eth1; ip link set eth0 up; ip link set eth1 up",
+    "ip address add 192.0.2.2/24 dev eth0; ip route add default via 192.0.2.1",
+  );
+  const create = (name: string, driver: "macvlan" | "ipvlan", ipRange: string, parent?: string) =>
+    problemOf(() =>
+      site.create(host, name, {
+        ...{ driver, subnets: [parseCidr("192.0.2.0/24")], ipRanges: [parseCidr(ipRange)] },
+        options: new Map(parent === undefined ? [] : [["parent", parent]]),
+      })
+    );
+  expect(create("lan", "macvlan", "192.0.2.128/26", "eth0")).toBe("");
+  const used = `network "lan" in "${site.conf}/10-lan.conflist" gives out 192.0.2.128-192.0.2.191 on "eth0"`;
+  const details = "give this one another part of the subnet with --ip-range";
+  // Without a parent, it is the default route's.
+  for (const parent of ["eth0", undefined]) {
+    for (const driver of ["ipvlan", "macvlan"] as const) {
+      expect(create("x", driver, "192.0.2.160/27", parent)).toBe(`Cannot create network "x": ${used}; ${details}`);
+    }
+  }
+  expect(create("other", "ipvlan", "192.0.2.192/27", "eth0")).toBe("");
+  expect(create("elsewhere", "ipvlan", "192.0.2.160/27", "eth1")).toBe("");
+});
+
 test("who can only read the directory cannot keep others from creating a network", async () => {
   using netns = createNetns();
   using site = newNetworksSite();

@@ -79,24 +79,12 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
 netnsTest("a created network that another one's addresses are in gets a warning", ({ host }) => {
   const { conf } = bench(host);
   runIp(host, "link add up0 type veth peer name up1");
-  const create = (name: string) =>
-    host.run(() =>
-      cni([
-        "network",
-        "create",
-        name,
-        "-d",
-        "macvlan",
-        "-o",
-        "parent=up0",
-        "--subnet",
-        "10.7.0.0/24",
-        "--conf-dir",
-        conf,
-      ])
-    );
-  expect(create("a")).toMatchObject({ exitCode: 0, stderr: "" });
-  const second = create("b");
+  const create = (name: string, parent: string) => {
+    const words = `network create ${name} -d macvlan -o parent=${parent} --subnet 10.7.0.0/24 --conf-dir ${conf}`;
+    return host.run(() => cni(words.split(" ")));
+  };
+  expect(create("a", "up0")).toMatchObject({ exitCode: 0, stderr: "" });
+  const second = create("b", "up1");
   expect([second.exitCode, second.stdout]).toEqual([0, `${conf}/11-b.conflist\n`]);
   expect(second.stderr).toContain(
     `cni: ${conf}/11-b.conflist: plugins[0].ipam.ranges[0][0]: 10.7.0.1-10.7.0.254 overlaps`,

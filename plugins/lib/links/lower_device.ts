@@ -99,7 +99,7 @@ function findMaster(netns: Netns, name: string): link.Link | undefined {
 }
 
 /** The lowest metric wins, IPv4 first. */
-function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
+export function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   for (const family of [AF_INET, AF_INET6]) {
     const [bestRoute] = route.list(netns.route, family, RT_TABLE_MAIN)
       .filter(({ dst, oif }) => prefixLengthOf(dst) === 0 && oif !== undefined)
