@@ -50,7 +50,7 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
   await loadPlugins();
   using locks = openReadWrite(options.lockPath);
   if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram));
-  using home = openHome(locks.fd);
+  using context = openWorkerContext(locks.fd);
   const record = newWorkerRecord(process.pid);
   listenOn(LISTENER);
   using queue = openConnectionQueue(LISTENER, SIGTERM);
@@ -64,12 +64,12 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
     if (readWorkerRecords(TABLE, options.slots).every(({ pid, state }) => pid === 0 || state !== IDLE)) {
       notify();
     }
-    const call = takeCall(connection, home.namespaces);
+    const call = takeCall(connection, context.namespaces);
     if (typeof call === "string") record[call]++;
     else {
       const cpuBefore = cpuMs();
-      await serveCall(call, home, runProgram, (status, ms, code) => {
-        logCall(home.log, options.logFormat, call, status, ms);
+      await serveCall(call, context, runProgram, (status, ms, code) => {
+        logCall(context.log, options.logFormat, call, status, ms);
         if (options.hasMetrics) sendReport(REPORTS, callReport(call, code, ms, cpuMs() - cpuBefore));
       });
       record.served++;
@@ -80,10 +80,10 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
 }
 
 async function serveForWarmUp(connection: Descriptor, locks: number, runProgram: RunProgram): Promise<void> {
-  using home = openHome(locks);
-  const call = takeCall(connection, home.namespaces);
+  using context = openWorkerContext(locks);
+  const call = takeCall(connection, context.namespaces);
   if (typeof call === "string") throw new Error(`Cannot warm up: ${call}`);
-  await serveCall(call, home, runProgram);
+  await serveCall(call, context, runProgram);
 }
 
 /** The JavaScript engine lets a heap grow for long; a full collection takes 10 ms. */
@@ -132,12 +132,12 @@ function callReport({ programName, argv, env }: ShimCall, code: number, ms: numb
   };
 }
 
-/** What the worker restores after a call. */
-interface Home extends Disposable {
-  /** Descriptors. */
+/** What a worker has open, and returns to after a call. */
+interface WorkerContext extends Disposable {
+  /** Descriptors of the root directory, the server's network namespace and /dev/null. */
   readonly root: number;
   readonly netns: number;
-  readonly nothing: number;
+  readonly nullDevice: number;
   /** A file whose bytes are locks of attachments. Other servers at this socket use it too. */
   readonly locks: number;
   /** Standard error of the server. */
@@ -146,11 +146,11 @@ interface Home extends Disposable {
   readonly namespaces: string;
 }
 
-function openHome(locks: number): Home {
+function openWorkerContext(locks: number): WorkerContext {
   const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), openLog()];
-  const [root, netns, nothing, log] = files.map(({ fd }) => fd) as [number, number, number, number];
+  const [root, netns, nullDevice, log] = files.map(({ fd }) => fd) as [number, number, number, number];
   return {
-    ...{ root, netns, nothing, locks, log, netnsIdentity: fstat(netns).identity, namespaces: namespacesOf("self") },
+    ...{ root, netns, nullDevice, locks, log, netnsIdentity: fstat(netns).identity, namespaces: namespacesOf("self") },
     [Symbol.dispose]: () => files.forEach((file) => file[Symbol.dispose]()),
   };
 }
@@ -158,7 +158,7 @@ function openHome(locks: number): Home {
 /** Serves a call in the place of the process that was called: nothing of it stays. */
 async function serveCall(
   call: ShimCall,
-  home: Home,
+  context: WorkerContext,
   runProgram: RunProgram,
   log?: (status: number, ms: number, code: number) => void,
 ): Promise<void> {
@@ -167,7 +167,7 @@ async function serveCall(
   [stdin, stdout, stderr].forEach((fd, number) => sys.dup2(fd, number));
   sys.fchdir(workingDirectory);
   sys.umask(call.umask);
-  const isElsewhere = fstat(netns).identity !== home.netnsIdentity;
+  const isElsewhere = fstat(netns).identity !== context.netnsIdentity;
   if (isElsewhere) enterNetns(netns);
   resetSignals();
   setCaller({
@@ -177,7 +177,7 @@ async function serveCall(
   signalOnInput(call.connection, SIGUSR2);
   // Earlier input raised no signal. Only this thread: others of the runtime may not block the signal.
   if (awaitReadable(call.connection, 0)) sys.raise(SIGUSR2);
-  using _lock = lockAttachment(call, home.locks);
+  using _lock = lockAttachment(call, context.locks);
   let code = 0;
   const status = await runProgram({
     ...call,
@@ -188,10 +188,10 @@ async function serveCall(
   stopSignalOnInput(call.connection);
   discardSignal(SIGUSR2);
   setCaller(undefined);
-  if (isElsewhere) enterNetns(home.netns);
-  sys.fchdir(home.root);
+  if (isElsewhere) enterNetns(context.netns);
+  sys.fchdir(context.root);
   // The reader of the caller's output waits for its end: keep no copy open.
-  [home.nothing, home.log, home.log].forEach((fd, number) => sys.dup2(fd, number));
+  [context.nullDevice, context.log, context.log].forEach((fd, number) => sys.dup2(fd, number));
   call.end(status);
   call[Symbol.dispose]();
   log?.(status, performance.now() - startedAt, code);
