@@ -121,12 +121,14 @@ function printStatus(path: string, input: ParsedOptions, { env }: CliContext): n
 }
 
 function formatStatus(status: ServerStatus, screen: Screen): string {
-  const { version, pid, served, fellBack: { notAllowed, otherVersion, notServed, gone }, workers, parts } = status;
+  const { version, pid, served, workers, parts } = status;
+  const { notAllowed, otherVersion, notServed, tooLong, withdrawn } = status.fellBack;
+  const all = notAllowed + otherVersion + notServed + tooLong + withdrawn;
   const lines = [
     `cni ${version}, supervisor ${pid}, ${megabytes(status.privateBytes)} of memory in all`,
     `The server did ${countCalls(served)}.`,
-    `Shims did ${countCalls(notAllowed + otherVersion + notServed + gone)} themselves: not allowed ${notAllowed}, ` +
-    `another version ${otherVersion}, unknown plugin ${notServed}, gone ${gone}.`,
+    `Shims did ${countCalls(all)} themselves: not allowed ${notAllowed}, another version ${otherVersion}, ` +
+    `unknown plugin ${notServed}, too long ${tooLong}, withdrawn ${withdrawn}.`,
   ];
   const rows = [
     ...workers.map(({ pid, state, served, privateBytes }) => [

@@ -64,25 +64,25 @@ function receiveCall(connection: Descriptor, serverNamespaces: string): ShimCall
   const credentials = peerCredentials(fd);
   const allowed = isAllowed(credentials, serverNamespaces);
   if (allowed === false) return "notAllowed";
-  if (!allowed || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
+  if (!allowed || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "withdrawn";
   const request = parseRequest(receivePacket(fd, buffer).bytes);
   if (typeof request === "string") return request;
-  if (!sendPacket(fd, Uint8Array.of(OFFER)) || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "gone";
+  if (!sendPacket(fd, Uint8Array.of(OFFER)) || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "withdrawn";
   const { bytes, fds } = receivePacket(fd, buffer, FD_COUNT);
   if (bytes[0] === COMMIT && fds.length === FD_COUNT) return newCall(request, credentials.pid, connection, fds);
   for (const received of fds) sys.close(received);
-  return "gone";
+  return "withdrawn";
 }
 
 type ShimRequest = Pick<ShimCall, "programName" | "argv" | "env" | "umask" | "parentPid" | "startTime">;
 
 function parseRequest(bytes: Uint8Array): ShimRequest | Refusal {
-  if (bytes.length < HEADER_BYTES) return "gone";
-  // The kernel has cut a longer one.
-  if (bytes.length === buffer.length) return "otherVersion";
+  if (bytes.length < HEADER_BYTES) return "withdrawn";
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const [version = 0, umask = 0, parentPid = 0, argc = 0] = [0, 4, 8, 12].map((at) => view.getUint32(at, true));
   if (version !== PROTOCOL_VERSION) return "otherVersion";
+  // The shim says so, or the kernel has cut the request.
+  if (bytes.length === HEADER_BYTES || bytes.length === buffer.length) return "tooLong";
   const words = new TextDecoder().decode(bytes.subarray(HEADER_BYTES)).split("\0").slice(0, -1);
   const [programPath = "", ...argv] = words.slice(0, argc);
   const programName = programPath.slice(programPath.lastIndexOf("/") + 1);

@@ -20,8 +20,10 @@ export interface ServerStatus {
     readonly otherVersion: number;
     /** The server has no such plugin. */
     readonly notServed: number;
-    /** The shim waited for a second, or ended. */
-    readonly gone: number;
+    /** Arguments and environment fit into no message. */
+    readonly tooLong: number;
+    /** The shim waited for a second, or was killed. */
+    readonly withdrawn: number;
   };
   readonly workers: readonly {
     readonly pid: number;
@@ -65,7 +67,8 @@ export function formatStatus(
       notAllowed: sum("notAllowed"),
       otherVersion: sum("otherVersion"),
       notServed: sum("notServed"),
-      gone: sum("gone"),
+      tooLong: sum("tooLong"),
+      withdrawn: sum("withdrawn"),
     },
     ...{ workers, parts },
     starts: { worker: workerStarts, ...Object.fromEntries(parts.map(({ name, starts }) => [name, starts])) },

@@ -1,7 +1,7 @@
 import { createReadWrite, type Descriptor, pread, pwrite, removeFile } from "../../ffi/sys/file.ts";
 
 /** Why a call is not served; its shim executes the full binary. Counters of calls have these names. */
-export const REFUSALS = ["notAllowed", "otherVersion", "notServed", "gone"] as const;
+export const REFUSALS = ["notAllowed", "otherVersion", "notServed", "tooLong", "withdrawn"] as const;
 export type Refusal = (typeof REFUSALS)[number];
 
 /** Doubles, in this order. */
@@ -27,7 +27,8 @@ export const STARTING = 0, IDLE = 1, BUSY = 2, ENDING = 3;
 export type WorkerRecord = Record<(typeof FIELDS)[number], number>;
 
 export function newWorkerRecord(pid: number): WorkerRecord {
-  return { pid, state: STARTING, since: 0, served: 0, notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 };
+  const counters = { served: 0, notAllowed: 0, otherVersion: 0, notServed: 0, tooLong: 0, withdrawn: 0 };
+  return { pid, state: STARTING, since: 0, ...counters };
 }
 
 export function writeWorkerRecord(table: number, slot: number, record: WorkerRecord): void {

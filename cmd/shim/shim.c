@@ -5,7 +5,7 @@
  * No libc: it starts in the time that the kernel needs for a static program.
  *
  * Messages, on a socket of type SOCK_SEQPACKET:
- *   request  struct request, then argv and the environment as strings
+ *   request  struct request, then argv and the environment as strings; without them, it is too long for a message
  *   OFFER    from the server, which does nothing and reads no stdin before COMMIT
  *   COMMIT   with descriptors 0, 1, 2, working directory, netns; from here on the call is the server's alone, and never
  *            run again. Descriptors in a request that nobody receives would keep the caller's pipes open.
@@ -206,7 +206,9 @@ static long send_request(long server, uint32_t argc, char **argv, char **envp) {
   while (*envp && last[1]) last++;
   struct iovec parts[2] = {{&request, sizeof request}, {argv[0], (size_t)(*last + length(*last) + 1 - argv[0])}};
   struct msghdr message = {0, 0, parts, 2, 0, 0, 0};
-  return sys(sendmsg, server, &message, MSG_NOSIGNAL);
+  long sent = sys(sendmsg, server, &message, MSG_NOSIGNAL);
+  if (sent == -EMSGSIZE) sys5(sendto, server, &request, sizeof request, MSG_NOSIGNAL, 0);
+  return sent;
 }
 
 /* Asks the server to take the call, and opens what a commit passes meanwhile. Returns 0 if it does not. */

@@ -90,14 +90,14 @@ test("--status and the log say what a server has done", async () => {
   ) as ServerStatus;
   expect([pid, workers.length]).toEqual([server.process.pid, 2]);
   expect(counts).toEqual({
-    ...{ isReady: true, served: 2, fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, gone: 0 } },
-    ...{ parts: [], starts: { worker: 2 } },
+    ...{ isReady: true, served: 2, parts: [], starts: { worker: 2 } },
+    fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, tooLong: 0, withdrawn: 0 },
   });
   const [first, second, third, empty, head, ...rows] = serve("--status", "--socket", site.socket).stdout.split("\n");
   expect(first).toMatch(new RegExp(`^cni ${version}, supervisor ${pid}, [\\d.]+ MB of memory in all$`));
   expect([second, third, empty]).toEqual([
     "The server did 2 calls.",
-    "Shims did 0 calls themselves: not allowed 0, another version 0, unknown plugin 0, gone 0.",
+    "Shims did 0 calls themselves: not allowed 0, another version 0, unknown plugin 0, too long 0, withdrawn 0.",
     "",
   ]);
   expect(head).toMatch(/^PROCESS +PID +STATE +SERVED +MEMORY$/);

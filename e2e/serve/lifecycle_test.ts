@@ -204,7 +204,7 @@ test("--replace goes on with another binary, and no call of a storm is lost, ref
   const served = () => servers.map((server) => server.calls().length).reduce((sum, calls) => sum + calls);
   await until(() => served() === count);
   expect(servers.map((server) => server.log().includes("ended with"))).toEqual([false, false, false]);
-  expect(site.status()).toMatchObject({ pid: winner.process.pid, fellBack: { gone: 0 } });
+  expect(site.status()).toMatchObject({ pid: winner.process.pid, fellBack: { withdrawn: 0 } });
   for (const { pid } of site.status().workers) expect(readlinkSync(`/proc/${pid}/exe`)).toBe(newer);
 });
 

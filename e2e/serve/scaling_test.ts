@@ -25,7 +25,7 @@ test("a server starts more workers while calls wait, up to its limit, and ends t
     expect([exitCode, JSON.parse(stdout).code]).toEqual([1, WAITING_CALL_CODE]);
   }
   await until(() => site.status().workers.length === 2);
-  expect(site.status()).toMatchObject({ served: 4, fellBack: { gone: 1 } });
+  expect(site.status()).toMatchObject({ served: 4, fellBack: { withdrawn: 1 } });
   expect((await site.callVersion()).exitCode).toBe(0);
   await until(() => server.calls().length === 5);
 });
