@@ -26,7 +26,7 @@ export type ValueName =
   )
   | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PLUGIN[.KEY]" | "PORTS")
   | ("RULE" | "SUBNET" | "TIME" | "NETWORK|NETNS|CONTAINER")
-  | ("PAGE" | "SHELL" | "WORD");
+  | ("PAGE" | "SHELL" | "WHAT" | "WORD");
 
 /** What a shell offers for a word; by default, the name of the value decides. */
 export type CompletionKind =

@@ -39,6 +39,12 @@ const serve: Command = {
     },
     { name: "no-restore", help: "do not put rules back that another program removes" },
     {
+      name: "heal",
+      value: "WHAT",
+      choices: ["links"],
+      help: "links: give bridges lost addresses back, and ports their bridge; else they are only logged",
+    },
+    {
       name: "metrics",
       value: "ADDRESS",
       help: "answer requests for metrics there: 127.0.0.1:9100, [::1]:9100, unix:/run/cni/metrics.sock",
@@ -95,6 +101,7 @@ function partSettings(
     parts: [...input.has("no-restore") ? [] : ["heal"], ...metricsAddress === undefined ? [] : ["metrics"]],
     ...{ socket, directory: socket.slice(0, socket.lastIndexOf("/")), logFormat },
     confDirectory: confDirectory(input, context),
+    healLinks: input.has("heal"),
     cacheDirectories: given.length > 0 ? given : [cacheDirectory(input, context)],
     ...metricsAddress !== undefined && { metricsAddress },
   };

@@ -5,17 +5,21 @@ import { sendReport } from "./reports.ts";
 
 type PartProgram = (settings: PartSettings) => Promise<void>;
 
-const HEALING_METRICS = { restores: "cni_restores_total", backoffs: "cni_restore_backoffs_total" } as const;
+const HEALING_METRICS = {
+  restores: "cni_restores_total",
+  backoffs: "cni_restore_backoffs_total",
+  linkProblems: "cni_link_problems_total",
+} as const;
 
 export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
-  async heal({ cacheDirectories, logFormat }) {
+  async heal({ cacheDirectories, healLinks, logFormat }) {
     const [{ serveHealing }, { loadPlugins }] = [
       await import("../../runtime/heal/serve_healing.ts"),
       await import("../../plugins/registry.ts"),
     ];
     await loadPlugins();
     serveHealing({
-      ...{ env: process.env, cacheDirectories, lifetime: PART_DESCRIPTORS.lifetime },
+      ...{ env: process.env, cacheDirectories, healLinks, lifetime: PART_DESCRIPTORS.lifetime },
       log: (message) => logMessage(logFormat, message),
       count: (counter) => sendReport(PART_DESCRIPTORS.reports, { counter: HEALING_METRICS[counter], count: 1 }),
     });

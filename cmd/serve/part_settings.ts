@@ -10,6 +10,8 @@ export interface PartSettings {
   readonly confDirectory: string;
   /** Where to look for attachments. */
   readonly cacheDirectories: readonly string[];
+  /** Whether bridges get addresses back, and ports their bridge. */
+  readonly healLinks: boolean;
   /** `127.0.0.1:9100` or `unix:PATH`. */
   readonly metricsAddress?: string;
 }
