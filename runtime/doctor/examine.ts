@@ -11,6 +11,7 @@ import { checkForwardChains } from "./checks/forward_chains.ts";
 import { checkLeakedState } from "./checks/leaked_state.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkLinks } from "./checks/links.ts";
+import { checkLoopbackPorts } from "./checks/loopback_ports.ts";
 import { checkMtu } from "./checks/mtu.ts";
 import { checkNeighbours } from "./checks/neighbours.ts";
 import { checkByPlugins, checkConfiguration, checkDiagnoses, checkPlugins } from "./checks/plugins.ts";
@@ -56,6 +57,7 @@ const LOOKS: readonly Check[] = [
   ["ruleset", checkRuleset],
   ["forward chains", checkForwardChains],
   ["ports", checkPorts],
+  ["ports on 127.0.0.1", checkLoopbackPorts],
   ["foreign translations", checkForeignTranslations],
   ["diagnoses", checkDiagnoses],
   ["resolver", checkResolver],

@@ -20,6 +20,7 @@ import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "..
 import type { IpConfig } from "../../spec/result.ts";
 import { listAttachments, type NetworkAttachment } from "../attachments.ts";
 import { findEntry } from "../cache.ts";
+import { locatePlugin, MissingPluginError } from "../call_plugin.ts";
 import type { RuntimeContext } from "../context.ts";
 import { ContainerNetnsOpener } from "./container_netns.ts";
 import { shellCommand } from "./shell_command.ts";
@@ -211,6 +212,19 @@ export function deriveConfig(
 function findPortmapConfig(network: NetworkConfigList, attachment: NetworkAttachment): PortmapConfig | undefined {
   const entry = network.plugins.find(({ type }) => type === "portmap");
   return entry && parsePortmapConfig(deriveConfig(network, entry, attachment).raw);
+}
+
+/** The program that is called for a plugin of the network; `undefined` if it is built in or missing. */
+export function programOfPlugin({ runtime, network }: Subject, type: string): string | undefined {
+  const plugin = network.plugins.find((candidate) => candidate.type === type);
+  try {
+    const location = plugin && locatePlugin(runtime, network, plugin);
+    return location && "program" in location ? location.program : undefined;
+  } catch (error) {
+    // Reported by another check.
+    if (error instanceof MissingPluginError) return undefined;
+    throw error;
+  }
 }
 
 /** The link by which the host sends packets to `destination`. */

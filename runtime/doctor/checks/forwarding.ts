@@ -1,7 +1,7 @@
 import type * as link from "../../../ffi/route/link.ts";
 import { FORWARDING, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
-import { broken, type Finding, ok } from "../finding.ts";
-import { shellCommand } from "../shell_command.ts";
+import { closedSysctl } from "../closed_sysctl.ts";
+import { type Finding, ok } from "../finding.ts";
 import { findOutgoingLink, type Subject } from "../subject.ts";
 
 /** Whether the kernel forwards packets between the network and other links. */
@@ -18,20 +18,13 @@ export function checkHostForwarding(subject: Subject): Finding[] {
 function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
   const { host, gatewayDevice } = subject;
   const name = FORWARDING[family];
-  if (host.sysctl(name) === "0") return [closed(name, `the host forwards no IPv${family} packets`)];
+  if (host.sysctl(name) === "0") return [closedSysctl(name, `the host forwards no IPv${family} packets`)];
   if (family === 6) return [];
   // Turned off for one link only.
   const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
   return [gatewayDevice, uplink].flatMap((device: link.Link | undefined) => {
     const setting = `net/ipv4/conf/${device?.name}/forwarding`;
     if (!device || host.sysctl(setting) !== "0") return [];
-    return [closed(setting, `the host forwards no IPv4 packets that come in by "${device.name}"`)];
+    return [closedSysctl(setting, `the host forwards no IPv4 packets that come in by "${device.name}"`)];
   });
-}
-
-function closed(name: string, consequence: string): Finding {
-  const repair = { kind: "sysctl", name, value: "1" } as const;
-  // A link's name may hold dots: sysctl(8) takes slashes then.
-  const shown = name.split("/").some((part) => part.includes(".")) ? name : name.replaceAll("/", ".");
-  return broken(`${shown} is 0: ${consequence}`, shellCommand(["sysctl", "-w", `${shown}=1`]), repair);
 }

@@ -20,15 +20,24 @@ import { CniError } from "../../../spec/error.ts";
 import { formatEndpoint } from "../../endpoint.ts";
 import { broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
-import { addressesOfFamily, describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
+import {
+  addressesOfFamily,
+  describeContainer,
+  type ExaminedContainer,
+  ipCommand,
+  programOfPlugin,
+  type Subject,
+} from "../subject.ts";
 import { hasTable, missingRule } from "./ruleset.ts";
 
 /** Published ports: the map element, the listener in the container, and what takes calls away. */
 export function checkPorts(subject: Subject): Finding[] {
+  // Another program's plugin has rules of its own.
+  const hasElements = hasTable(subject) && programOfPlugin(subject, "portmap") === undefined;
   return subject.containers.flatMap((container) => {
     const mappings = container.portmap?.mappings ?? [];
     const problems = [
-      ...hasTable(subject) ? checkMapElements(subject, container) : [],
+      ...hasElements ? checkMapElements(subject, container) : [],
       ...mappings.flatMap((mapping) => [
         ...checkContainerListener(container, mapping),
         ...checkHostListener(subject, mapping),
