@@ -119,6 +119,12 @@ const CAUSES: readonly Cause[] = [
       `MTU mismatch: "eth0" of ${c1.path} has 9000, "${port}" on the host has 1500, so larger packets are lost`,
   },
   {
+    name: "the bridge has a smaller MTU than both ends",
+    broken: onHost("link set br9 mtu 1400"),
+    found: ({ c1 }) =>
+      `MTU mismatch: "eth0" of ${c1.path} has 1500, "br9" on the host has 1400, so larger packets are lost (and so for 1 more)`,
+  },
+  {
     name: "the published port's element is gone",
     broken: ({ shell }) => shell("nft delete element inet cni hostports4 '{ tcp . 8080 }'"),
     found: () =>
@@ -288,6 +294,22 @@ describe("a bridge with two containers", () => {
       `broken: "eth0" of ${c1.path} gets no answer from the uplink gateway 192.0.2.2, which answers the host`,
     ]);
     runInNetns(c1, "iptables", "-F");
+  });
+
+  test("a service that listens for IPv4 only is not called by IPv6", async () => {
+    const { c1 } = doctorHost;
+    services[Symbol.dispose]();
+    {
+      using _tcp = serveTcp(c1, "c1", 80, "0.0.0.0");
+      using _udp = await serveUdp(c1, "c1", 53, "0.0.0.0");
+      expect(triesOf(doctorHost).filter((line) => line.includes("host port"))).toEqual([
+        "ok: host port 8080/tcp: a connection of the host to 192.0.2.1 is connected",
+        "ok: host port 8080/tcp: a connection of the host to 127.0.0.1 is connected",
+        "ok: host port 5353/udp: a datagram of the host to 192.0.2.1 is not refused",
+        "ok: host port 5353/udp: a datagram of the host to 127.0.0.1 is not refused",
+      ]);
+    }
+    services = await doctorHost.serve();
   });
 
   test("a machine on the wire has a container's address", async () => {

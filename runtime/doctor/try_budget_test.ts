@@ -7,8 +7,9 @@ import { TryBudget } from "./try_budget.ts";
 
 beforeAll(() => loadPlugins());
 
-test("what there was no time for is said", () => {
+test("what there was no time for is said", async () => {
   using doctorHost = newDoctorHost();
+  using _ = await doctorHost.serve();
   const findings = doctorHost.withSubject((subject) => {
     const budget = new TryBudget(0);
     return [tryGateways, tryDuplicates, tryNeighbour, tryPorts].flatMap((run) => run(subject, budget));

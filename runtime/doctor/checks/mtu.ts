@@ -7,10 +7,19 @@ import { describeContainer, type ExaminedContainer, findOutgoingLink, ipCommand,
 /** The MTU along the way: container, host's end, bridge, uplink. */
 export function checkMtu(subject: Subject): Finding[] {
   const { containers } = subject;
-  const problems = [...containers.flatMap((each) => checkPairMtu(subject, each)), ...checkUplinkMtu(subject)];
+  const pairs = containers.flatMap((each) => checkPairMtu(subject, each));
+  const problems = [...oneForEachMend(pairs), ...checkUplinkMtu(subject)];
   if (problems.length > 0 || containers.length === 0) return problems;
   const mtus = new Set(containers.flatMap(({ device }) => device?.mtu ?? []));
   return [ok(`MTU ${[...mtus].join(", ")} fits all links on the way`)];
+}
+
+/** One bridge concerns many containers. */
+function oneForEachMend(findings: readonly Finding[]): Finding[] {
+  return [...Map.groupBy(findings, ({ mend }) => mend).values()].map(([first, ...others]) => ({
+    ...first!,
+    what: others.length === 0 ? first!.what : `${first!.what} (and so for ${others.length} more)`,
+  }));
 }
 
 /** A veth pair silently loses packets that are larger than the MTU of the receiving end. */
@@ -27,7 +36,8 @@ function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedCon
   if (!smaller && network.plugins.some(({ type }) => type === "tuning")) {
     return [warning(what, shellCommand(["ip", "link", "set", other.name, "mtu", `${device.mtu}`]))];
   }
-  const mtu = bridge?.mtu || other.mtu;
+  // If both ends agree, the bridge is what differs.
+  const mtu = bridge?.mtu || (hostVeth.mtu === device.mtu ? device.mtu : other.mtu);
   if (device.mtu === mtu) {
     return [
       broken(what, shellCommand(["ip", "link", "set", other.name, "mtu", `${mtu}`]), {

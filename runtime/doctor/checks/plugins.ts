@@ -1,6 +1,6 @@
 import { CniError } from "../../../spec/error.ts";
 import { callPlugin, locatePlugin, MissingPluginError } from "../../call_plugin.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
 import { describeContainer, type Subject } from "../subject.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
@@ -95,8 +95,10 @@ export function checkDiagnoses({ runtime, network, containers }: Subject): Findi
 
 /** What the plugins' CHECK finds: a net below the checks with names. Programs are not run. */
 export function checkByPlugins({ runtime, network, containers }: Subject): Finding[] {
-  return containers.flatMap(({ attachment }) => {
-    if (network.disableCheck || !attachment.result) return [];
+  if (network.disableCheck) return [];
+  const succeeded: string[] = [];
+  const problems = containers.flatMap(({ attachment }) => {
+    if (!attachment.result) return [];
     try {
       for (const plugin of network.plugins) {
         if (!isBuiltin(runtime, network, plugin)) continue;
@@ -106,7 +108,8 @@ export function checkByPlugins({ runtime, network, containers }: Subject): Findi
           prevResult: attachment.result,
         });
       }
-      return [ok(`CHECK of all built-in plugins succeeds for ${attachment.netns}`)];
+      succeeded.push(attachment.netns);
+      return [];
     } catch (error) {
       const { message, details } = CniError.from(error);
       const what = details ? `${message} (${details})` : message;
@@ -117,4 +120,6 @@ export function checkByPlugins({ runtime, network, containers }: Subject): Findi
       return [broken(what, `${reattachCommand(attachment)} # its address may change`)];
     }
   });
+  const success = `CHECK of all built-in plugins succeeds for ${abbreviate(succeeded)}`;
+  return succeeded.length === 0 ? problems : [ok(success), ...problems];
 }

@@ -107,6 +107,13 @@ function listPortListeners({ diag }: Netns, { protocol }: PortMapping, port: num
   return ignoreErrors(["ENOENT"], () => listListeners(diag, PROTOCOLS[protocol], port, port));
 }
 
+/** Whether a program in the container takes calls of this family; true if the kernel cannot tell. */
+export function hasListener(container: ExaminedContainer, mapping: PortMapping, family: 4 | 6): boolean {
+  const listeners = listPortListeners(container.state.netns, mapping, mapping.containerPort);
+  return !listeners ||
+    addressesOfFamily(container, family).some((ip) => listeners.some((listener) => takesCallsTo(listener, ip)));
+}
+
 function takesCallsTo({ address, v6Only }: Listener, ip: Ip): boolean {
   if (address === ip) return true;
   return familyOf(ip) === 4 ? address === "0.0.0.0" || (address === "::" && !v6Only) : address === "::";

@@ -17,6 +17,7 @@ import { describeHostPort, familiesOf, type PortMapping } from "../../../plugins
 import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
 import { AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
+import { hasListener } from "./ports.ts";
 import { resolutionMend } from "./neighbours.ts";
 import {
   addressesOfFamily,
@@ -210,7 +211,9 @@ export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
     const { portmap } = container;
     return (portmap?.mappings ?? []).filter(({ protocol }) => protocol !== "sctp").flatMap((mapping) =>
       familiesOf(mapping).filter((family) =>
-        addressesOfFamily(container, family).length > 0 && !portmap!.conditions[family]
+        // A service may listen for one family only, which is reported elsewhere.
+        addressesOfFamily(container, family).length > 0 && !portmap!.conditions[family] &&
+        hasListener(container, mapping, family)
       )
         .flatMap((family) => portTargets(subject, mapping, family, portmap!.snat))
         .map((target) => ({ container, mapping, target }))
