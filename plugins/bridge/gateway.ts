@@ -196,7 +196,11 @@ function describeUser({ alias, name }: link.Link): string {
 }
 
 /** A port whose container has an address in the gateway's subnet. */
-function findGatewayUser(host: Netns, { bridge, port: ownPort }: GatewayPlace, gateway: Cidr): link.Link | undefined {
+export function findGatewayUser(
+  host: Netns,
+  { bridge, port: ownPort }: GatewayPlace,
+  gateway: Cidr,
+): link.Link | undefined {
   return link.list(host.route, { master: bridge.index }).find(({ name, linkIndex: index, linkNetnsId: netnsId }) => {
     if (name === ownPort || index === undefined || netnsId === undefined) return false;
     // EINVAL: the namespace is gone.

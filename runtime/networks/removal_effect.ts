@@ -1,6 +1,6 @@
 /** One effect of removing a network, as `cni network rm --json` prints it. */
 export interface RemovalStep {
-  readonly action: "detach" | "clean" | "remove-link" | "remove-directory" | "remove-file";
+  readonly action: "detach" | "clean" | "remove-link" | "remove-address" | "remove-directory" | "remove-file";
   /** `eth0 of container "c1"`, a link or a path. */
   readonly target: string;
   /** An imperative: `remove the bridge "cni-web"`. */

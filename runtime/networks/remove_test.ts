@@ -12,6 +12,10 @@ beforeAll(() => loadPlugins());
 const linksOf = (host: Netns) => runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm);
 const elementsOf = (host: Netns) => runInNetns(host, "nft", "list", "ruleset").match(/elements = .*/g) ?? [];
 
+function addressesOf(host: Netns, name: string): string[] {
+  return runInNetns(host, "ip", "-o", "-4", "addr", "show", "dev", name).match(/(?<=inet )\S+/g) ?? [];
+}
+
 function problemOf(call: () => unknown): string {
   try {
     call();
@@ -76,6 +80,8 @@ netnsTest("what another network or person uses stays", ({ host, container }) => 
   rm(["web"], true);
   expect(site.log).toContainEqual(expect.stringContaining("it has the address 192.0.2.1/24"));
   expect(linksOf(host)).toEqual(["lo", "br0"]);
+  // The network's gateway has gone.
+  expect(addressesOf(host, "br0")).toEqual(["192.0.2.1/24"]);
 });
 
 netnsTest("a bridge that cni did not create stays", ({ host, container }) => {
@@ -85,8 +91,39 @@ netnsTest("a bridge that cni did not create stays", ({ host, container }) => {
   site.create(host, "web", { options: new Map([["bridge", "br0"]]) });
   add("web", "c1", container);
   rm(["web"], true);
-  expect(site.log).toContainEqual('The bridge "br0" stays: cni did not create it');
+  expect(site.log).toEqual([
+    'The bridge "br0" stays: cni did not create it, or was older and left no mark; "ip link delete br0" removes it',
+  ]);
   expect(linksOf(host)).toEqual(["lo", "br0"]);
+  expect(addressesOf(host, "br0")).toEqual([]);
+});
+
+netnsTest("a gateway address stays on a bridge while something else may need it", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm } = site.on(host);
+  const write = (name: string, dataDir: string) => {
+    const ipam = { type: "host-local", dataDir, subnet: "10.5.0.0/24" };
+    const plugins = [{ type: "bridge", bridge: "br0", isGateway: true, ipam }];
+    site.write(`10-${name}.conflist`, { cniVersion: "1.0.0", name, plugins });
+  };
+  const removeWith = (change: string, undo: string) => {
+    write("web", site.state);
+    add("web", "c1", container);
+    runShellInNetns(host, change);
+    const actions = rm(["web"], true).flatMap(({ steps }) => steps.map(({ action }) => action));
+    const addresses = addressesOf(host, "br0");
+    expect(actions.includes("remove-address")).toBe(!addresses.includes("10.5.0.1/24"));
+    runShellInNetns(host, undo);
+    return addresses;
+  };
+  expect(removeWith("ip addr add 10.5.0.9/24 dev br0", "ip addr del 10.5.0.9/24 dev br0")).toContain("10.5.0.1/24");
+  expect(removeWith("ip route add 10.9.0.0/16 via 10.5.0.7", "ip route del 10.9.0.0/16")).toEqual(["10.5.0.1/24"]);
+  expect(
+    removeWith("ip route add 10.9.0.0/16 dev br0 src 10.5.0.1", "ip route del 10.9.0.0/16"),
+  ).toEqual(["10.5.0.1/24"]);
+  write("twin", `${site.state}/twin`);
+  expect(removeWith("true", `rm ${site.conf}/10-twin.conflist`)).toEqual(["10.5.0.1/24"]);
+  expect(removeWith("ip link add up0 type veth peer name up1; ip link set up0 master br0", "true")).toEqual([]);
 });
 
 netnsTest("a bridge stays while a link is on top of it, or somebody's route uses it", ({ host, container }) => {
