@@ -13,7 +13,7 @@ import { inspectNetwork } from "../runtime/networks/inspect.ts";
 import { listNetworks } from "../runtime/networks/list.ts";
 import type { NetworkRequest } from "../runtime/networks/new_network.ts";
 import { findUnusedNetworks, pruneNetworks } from "../runtime/networks/prune.ts";
-import { removeNetworks } from "../runtime/networks/remove.ts";
+import { type RemovedNetwork, removeNetworks } from "../runtime/networks/remove.ts";
 import { loadNetwork } from "../runtime/load.ts";
 import { Runtime } from "../runtime/runtime.ts";
 
@@ -82,10 +82,15 @@ function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Net
       ),
     ls: () => host.run(() => listNetworks(runtime, directory, log)),
     inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), log)),
-    rm: (names: readonly string[], force = false) =>
-      host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force)),
-    prune: (names: readonly string[]) =>
-      host.run(() => pruneNetworks(names.map(find), { runtime, directory, log })).map(({ name }) => name),
+    rm: (names: readonly string[], force = false, removed: RemovedNetwork[] = []) => {
+      host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force, (each) => removed.push(each)));
+      return removed;
+    },
+    prune: (names: readonly string[]) => {
+      const removed: RemovedNetwork[] = [];
+      host.run(() => pruneNetworks(names.map(find), { runtime, directory, log }, (each) => removed.push(each)));
+      return removed.map(({ name }) => name);
+    },
     unused: (all = false) =>
       host.run(() => findUnusedNetworks(runtime, directory, all, log)).map(({ list }) => list.name),
   };

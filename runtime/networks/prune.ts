@@ -5,7 +5,7 @@ import type { Runtime } from "../runtime.ts";
 import { findNetworks } from "./list.ts";
 import type { ConfiguredNetwork } from "./network_files.ts";
 import { CREATOR, CREATOR_KEY } from "./new_network.ts";
-import { NetworkInUseError, type RemovalContext, type RemovedNetwork, removeNetwork } from "./remove.ts";
+import { NetworkInUseError, type RemovalContext, type RemovalReport, removeNetwork } from "./remove.ts";
 import { listNetworkUsers } from "./users.ts";
 
 /** A network in a file. */
@@ -38,17 +38,23 @@ export function findUnusedNetworks(
   );
 }
 
-/** Removes networks, except those that a container has come to use meanwhile, which are logged. */
-export function pruneNetworks(networks: readonly ConfiguredNetwork[], context: RemovalContext): RemovedNetwork[] {
-  return networks.flatMap((network) => {
-    try {
-      return [removeNetwork(network, context, false)];
-    } catch (error) {
-      if (!(error instanceof NetworkInUseError)) throw error;
-      context.log(error.message);
-      return [];
-    }
-  });
+/**
+ * Removes networks, except those that a container has come to use meanwhile, which are logged.
+ *
+ * @throws {CniError} the first other failure
+ */
+export function pruneNetworks(
+  networks: readonly ConfiguredNetwork[],
+  context: RemovalContext,
+  report: RemovalReport,
+): void {
+  for (const network of networks) {
+    const { failure } = removeNetwork(network, context, false, (removed) => {
+      if (!(removed.failure instanceof NetworkInUseError)) report(removed);
+    });
+    if (failure instanceof NetworkInUseError) context.log(failure.message);
+    else if (failure) throw failure;
+  }
 }
 
 function isCreatedHere({ list }: ConfiguredNetwork): boolean {

@@ -18,12 +18,17 @@ export interface RemovalContext {
   log(message: string): void;
 }
 
-/** One removed network, as `cni network rm --json` prints it. */
+/** One network, as `cni network rm --json` prints it. */
 export interface RemovedNetwork {
   readonly name: string;
   /** What was done, in order. */
   readonly steps: readonly RemovalStep[];
+  /** Why the rest was not done, or with `force` what was not. */
+  readonly failure?: CniError;
 }
+
+/** Takes each network when it is done, also if it failed halfway. */
+export type RemovalReport = (removed: RemovedNetwork) => void;
 
 /** A container uses the network. */
 export class NetworkInUseError extends CniError {
@@ -37,31 +42,65 @@ export class NetworkInUseError extends CniError {
 /**
  * @param force whether to detach containers, and to go on after a failure, such as of a plugin that is missing
  * @throws {NetworkInUseError} before any change, if a container uses one of them and `force` is false
+ * @throws {CniError} the first failure
  */
 export function removeNetworks(
   networks: readonly ConfiguredNetwork[],
   context: RemovalContext,
   force: boolean,
-): RemovedNetwork[] {
+  report: RemovalReport,
+): void {
   if (!force) { for (const network of networks) requireUnused(network, attachmentsOf(network, context)); }
-  return networks.map((network) => removeNetwork(network, context, force));
+  const failures: CniError[] = [];
+  for (const network of networks) {
+    const { failure } = removeNetwork(network, context, force, report);
+    if (!failure) continue;
+    failures.push(failure);
+    if (!force) break;
+  }
+  const [first, ...others] = failures;
+  for (const { message } of others) context.log(message);
+  if (first) throw first;
 }
 
-/** As {@linkcode removeNetworks}. @throws {NetworkInUseError} */
+/** As {@linkcode removeNetworks}; a failure is returned. */
 export function removeNetwork(
   network: ConfiguredNetwork,
   context: RemovalContext,
   force: boolean,
+  report: RemovalReport,
 ): RemovedNetwork {
+  const steps: RemovalStep[] = [];
+  const { name } = network.list;
+  const failure = failureOf(() => carryOutPlan(network, context, force, (step) => steps.push(step)));
+  if (!failure && network.origin === "built-in") {
+    context.log(`The built-in network "${name}" itself stays: it is in no file`);
+  }
+  const removed = { name, steps, ...failure && { failure } };
+  report(removed);
+  return removed;
+}
+
+/** `undefined` if it succeeds. */
+export function failureOf(call: () => void): CniError | undefined {
+  try {
+    call();
+    return undefined;
+  } catch (error) {
+    return CniError.from(error);
+  }
+}
+
+function carryOutPlan(
+  network: ConfiguredNetwork,
+  context: RemovalContext,
+  force: boolean,
+  report: (step: RemovalStep) => void,
+): void {
   const attachments = attachmentsOf(network, context);
   // A container may have come while other networks were removed.
   if (!force) requireUnused(network, attachments);
-  const steps: RemovalStep[] = [];
-  carryOutRemoval(planNetworkRemoval(network, attachments, context, force), force, (step) => steps.push(step));
-  if (network.origin === "built-in") {
-    context.log(`The built-in network "${network.list.name}" itself stays: it is in no file`);
-  }
-  return { name: network.list.name, steps };
+  carryOutRemoval(planNetworkRemoval(network, attachments, context, force), force, report);
 }
 
 function attachmentsOf({ list }: ConfiguredNetwork, { runtime }: RemovalContext): NetworkAttachment[] {

@@ -4,6 +4,7 @@ import { join, relative } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { CniError } from "../../spec/error.ts";
+import type { RemovedNetwork } from "./remove.ts";
 import { newNetworksSite } from "../../testing/networks.ts";
 import { netnsTest, runInNetns, runShellInNetns } from "../../testing/netns.ts";
 
@@ -208,6 +209,28 @@ netnsTest("without force a failure stops the removal, with it the rest is remove
   rmSync(site.conf, { recursive: true });
   expect(ls().map(({ name }) => name)).toEqual(["default"]);
   expect(site.log).toContainEqual(`There is no directory "${site.conf}", so no network is configured`);
+});
+
+netnsTest("what was removed before a failure is told", ({ host }) => {
+  using site = newNetworksSite();
+  const { rm, ls } = site.on(host);
+  for (const name of ["a", "c"]) site.create(host, name);
+  site.write("20-bad.conflist", { cniVersion: "1.1.0", name: "bad", plugins: [{ type: "nosuch" }] });
+  const removed: RemovedNetwork[] = [];
+  expect(problemOf(() => rm(["a", "bad", "c"], false, removed))).toContain('"nosuch"');
+  expect(removed.map(({ name, steps }) => [name, ...steps.map(({ action }) => action)])).toEqual([
+    ["a", "clean", "remove-file"],
+    ["bad"],
+  ]);
+  expect(removed.map(({ failure }) => failure?.message.includes('"nosuch"'))).toEqual([undefined, true]);
+  expect(ls().map(({ name }) => name)).toEqual(["bad", "c", "default"]);
+  // With force, the others follow.
+  const forced: RemovedNetwork[] = [];
+  expect(problemOf(() => rm(["bad", "c"], true, forced))).toContain('"nosuch"');
+  expect(forced.map(({ name, steps }) => [name, ...steps.map(({ action }) => action)])).toEqual([
+    ["bad", "remove-file"],
+    ["c", "clean", "remove-file"],
+  ]);
 });
 
 for (const [names, left] of [[["web", "db"], ["db", "default"]], [["db"], ["db", "default", "web"]]] as const) {

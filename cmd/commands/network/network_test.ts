@@ -113,3 +113,27 @@ netnsTest("create --dry-run prints the file that create then writes, and writes 
   expect([taken.exitCode, taken.stdout]).toEqual([1, ""]);
   expect(taken.stderr).toContain("there is one of this name");
 });
+
+netnsTest("rm prints what it removed before a failure", ({ host }) => {
+  const { conf, cache } = bench(host);
+  const run = (...argv: string[]) =>
+    host.run(() => cni(["network", ...argv, "--conf-dir", conf, "--cache-dir", cache, "--plugin-dir", ":"]));
+  const bad = join(conf, "20-bad.conflist");
+  writeFileSync(bad, '{ "cniVersion": "1.1.0", "name": "bad", "plugins": [{ "type": "nosuch" }] }');
+  run("create", "web");
+  const text = run("rm", "web", "bad");
+  expect([text.exitCode, text.stdout]).toEqual([
+    1,
+    `web: removed what is left of network "web": rules, links, reserved addresses\n` +
+    `web: removed the configuration "${conf}/21-web.conflist"\n`,
+  ]);
+  expect(text.stderr).toContain('"nosuch"');
+  run("create", "web");
+  const json = run("rm", "web", "bad", "--json");
+  expect(json.exitCode).toBe(1);
+  expect(JSON.parse(json.stdout)).toMatchObject([
+    { name: "web", steps: [{ action: "clean" }, { action: "remove-file" }] },
+    { name: "bad", steps: [], failure: { msg: expect.stringContaining('"nosuch"') } },
+  ]);
+  expect(json.stderr).toContain('"nosuch"');
+});

@@ -1,16 +1,16 @@
 import { printStderr, printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { findUnusedNetworks, pruneNetworks, type UnusedNetwork } from "../../../runtime/networks/prune.ts";
+import type { RemovalReport } from "../../../runtime/networks/remove.ts";
 import { subnetsOfConfiguration } from "../../../runtime/networks/subnets.ts";
-import { stringifyJson } from "../../../spec/jsonc.ts";
 import { PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { printRemoval } from "../../arguments/removal.ts";
 import { confDirectory, DRY_RUN_OPTION, DRY_RUN_OPTIONS, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 import { confirm } from "../../output/confirm.ts";
 import { openScreen } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
-import { formatRemoved } from "../../output/network.ts";
 
 const HEADER = ["UNUSED NETWORK", "SUBNETS", "FILE"];
 
@@ -33,10 +33,10 @@ const prune: Command = {
     await loadPlugins();
     const directory = confDirectory(input, context);
     const unused = findUnusedNetworks(runtime, directory, input.has("all"), log);
-    const remove = () => pruneNetworks(unused, { runtime, directory, log });
+    const remove = (report: RemovalReport) => pruneNetworks(unused, { runtime, directory, log }, report);
     if (input.has(DRY_RUN_OPTION.name)) {
       const { printDryRun } = await import("../../arguments/dry_run.ts");
-      return await printDryRun(input, context, remove);
+      return await printDryRun(input, context, () => remove(() => {}));
     }
     const isJson = input.has(PRINT_JSON_OPTION.name);
     if (unused.length > 0) {
@@ -45,8 +45,7 @@ const prune: Command = {
       else printStdout(table);
     } else if (!isJson) log("There is no unused network");
     const isConfirmed = unused.length === 0 || input.has("yes") || askToRemove(unused.length);
-    const removed = isConfirmed ? remove() : [];
-    printStdout(isJson ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
+    return printRemoval(input, (report) => isConfirmed ? remove(report) : undefined);
   },
 };
 export default prune;

@@ -1,13 +1,11 @@
-import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { findNetwork } from "../../../runtime/networks/find.ts";
-import { removeNetworks } from "../../../runtime/networks/remove.ts";
-import { stringifyJson } from "../../../spec/jsonc.ts";
+import { type RemovalReport, removeNetworks } from "../../../runtime/networks/remove.ts";
 import { NETWORKS_ARGUMENT, PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { printRemoval } from "../../arguments/removal.ts";
 import { absolutePath } from "../../arguments/path.ts";
 import { confDirectory, DRY_RUN_OPTION, DRY_RUN_OPTIONS, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
-import { formatRemoved } from "../../output/network.ts";
 
 const rm: Command = {
   name: "rm",
@@ -27,13 +25,13 @@ const rm: Command = {
     const directory = confDirectory(input, context);
     const words = input.words.map((word) => word.includes("/") ? absolutePath(word, context) : word);
     const networks = [...new Set(words)].map((word) => findNetwork(runtime, directory, word, log));
-    const remove = () => removeNetworks(networks, { runtime, directory, log }, input.has("force"));
+    const remove = (report: RemovalReport) =>
+      removeNetworks(networks, { runtime, directory, log }, input.has("force"), report);
     if (input.has(DRY_RUN_OPTION.name)) {
       const { printDryRun } = await import("../../arguments/dry_run.ts");
-      return await printDryRun(input, context, remove);
+      return await printDryRun(input, context, () => remove(() => {}));
     }
-    const removed = remove();
-    printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(removed, 4)}\n` : formatRemoved(removed));
+    return printRemoval(input, remove);
   },
 };
 export default rm;
