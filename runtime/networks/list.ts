@@ -12,6 +12,12 @@ import { hostLocalConfigs } from "./users.ts";
 
 type Log = (message: string) => void;
 
+export interface ListMessages {
+  readonly log: Log;
+  /** Takes what is wrong with a configuration. */
+  readonly problem: Log;
+}
+
 /** One network, as `cni network ls --json` prints it. */
 export interface NetworkSummary {
   readonly name: string;
@@ -27,13 +33,17 @@ export interface NetworkSummary {
   readonly attachments: number;
 }
 
-/** Sorted by name. Files that are no networks are logged, and a directory that is missing. */
-export function listNetworks(runtime: Runtime, directory: string, log: Log): NetworkSummary[] {
+/** Sorted by name. Files that are no networks are problems. */
+export function listNetworks(
+  runtime: Runtime,
+  directory: string,
+  { log, problem }: ListMessages,
+): NetworkSummary[] {
   const attachments = runtime.attachments();
   if (!findStat(directory)) log(`There is no directory "${directory}", so no network is configured`);
-  return findNetworks(runtime, directory, attachments, log)
+  return findNetworks(runtime, directory, attachments, log, problem)
     .map((network) =>
-      summarizeNetwork(network, attachments.filter((attachment) => attachment.network === network.list.name), log)
+      summarizeNetwork(network, attachments.filter((attachment) => attachment.network === network.list.name), problem)
     );
 }
 
@@ -43,13 +53,14 @@ export function findNetworks(
   directory: string,
   attachments: readonly NetworkAttachment[],
   log: Log,
+  problem: Log = log,
 ): ConfiguredNetwork[] {
   const networks = new Map<string, ConfiguredNetwork>();
-  for (const file of readNetworkFiles(directory)) addFile(networks, file, log);
+  for (const file of readNetworkFiles(directory)) addFile(networks, file, { log, problem });
   for (const attachment of attachments) {
     const { network } = attachment;
     if (networks.has(network) || network === DEFAULT_NETWORK_NAME) continue;
-    const list = tryParse(runtime.attachedConfiguration(network, attachment), log);
+    const list = tryParse(runtime.attachedConfiguration(network, attachment), problem);
     if (list) networks.set(network, { list, origin: "attachment" });
   }
   if (!networks.has(DEFAULT_NETWORK_NAME)) {
@@ -58,11 +69,15 @@ export function findNetworks(
   return [...networks.values()].sort((a, b) => a.list.name < b.list.name ? -1 : 1);
 }
 
-function addFile(networks: Map<string, ConfiguredNetwork>, { file, list, problem }: NetworkFile, log: Log): void {
-  if (!list) return log(`Ignoring configuration file "${file}": ${problem}`);
+function addFile(
+  networks: Map<string, ConfiguredNetwork>,
+  { file, list, problem }: NetworkFile,
+  messages: ListMessages,
+): void {
+  if (!list) return messages.problem(`Ignoring configuration file "${file}": ${problem}`);
   const first = networks.get(list.name);
   if (!first) networks.set(list.name, { list, origin: "file", file });
-  else log(`network "${list.name}" is in two files: "${first.file}" is used, and "${file}" is not`);
+  else messages.log(`network "${list.name}" is in two files: "${first.file}" is used, and "${file}" is not`);
 }
 
 function tryParse(text: string | undefined, log: Log): NetworkConfigList | undefined {

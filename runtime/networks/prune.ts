@@ -33,9 +33,9 @@ export function findUnusedNetworks(
       return false;
     }
   };
-  return findNetworks(runtime, directory, attachments, log).filter((network): network is UnusedNetwork =>
-    network.file !== undefined && (all || isCreatedHere(network)) && isUnused(network)
-  );
+  return findNetworks(runtime, directory, attachments, log).filter((
+    network,
+  ): network is UnusedNetwork => network.file !== undefined && (all || isCreatedHere(network)) && isUnused(network));
 }
 
 /**

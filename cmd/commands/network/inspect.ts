@@ -1,10 +1,15 @@
-import { printable } from "../../output/printable.ts";
+import { printable, printableLines } from "../../output/printable.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { findNetwork } from "../../../runtime/networks/find.ts";
-import { type InspectedAttachment, type InspectedNetwork, inspectNetwork } from "../../../runtime/networks/inspect.ts";
+import {
+  type DerivedPluginRequest,
+  type InspectedAttachment,
+  type InspectedNetwork,
+  inspectNetwork,
+} from "../../../runtime/networks/inspect.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
-import { DIRECTORY_OPTIONS, NETWORKS_ARGUMENT, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { countProblems, DIRECTORY_OPTIONS, NETWORKS_ARGUMENT, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { openScreen, type Screen } from "../../output/screen.ts";
@@ -12,7 +17,6 @@ import { alignColumns, formatTable } from "../../output/table.ts";
 import { formatCount, formatFile } from "../../output/network.ts";
 
 const ATTACHMENT_HEADER = ["CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "PORTS", "NAMESPACE", "REASON"];
-const REQUEST_HEADER = ["PLUGIN", "REQUEST AT ADD"];
 
 const inspect: Command = {
   name: "inspect",
@@ -24,8 +28,9 @@ const inspect: Command = {
     const runtime = openRuntime(input, context);
     await loadPlugins();
     const directory = confDirectory(input, context);
+    const problems = countProblems();
     const networks = input.words.map((word) =>
-      inspectNetwork(runtime, findNetwork(runtime, directory, word, log), log)
+      inspectNetwork(runtime, findNetwork(runtime, directory, word, log), problems.report)
     );
     const screen = openScreen(1, context.env);
     printStdout(
@@ -33,6 +38,7 @@ const inspect: Command = {
         ? `${stringifyJson(networks, 4)}\n`
         : networks.map((network) => formatNetwork(network, screen)).join("\n"),
     );
+    return problems.exitStatus();
   },
 };
 export default inspect;
@@ -55,12 +61,16 @@ function formatNetwork(network: InspectedNetwork, screen: Screen): string {
       `container "${containerId}"${ifname === undefined ? "" : `, "${ifname}"`}: ${evidence}, but no attachment`,
     ]),
   ];
-  const requests = network.requests.map(({ type, request }) => [type, stringifyJson(request)]);
   return [
     alignColumns(facts).map((line) => `${printable(line)}\n`).join(""),
-    formatTable(REQUEST_HEADER, requests, screen),
+    ...network.requests.map((request) => formatRequest(request, screen)),
     formatTable(ATTACHMENT_HEADER, attachments.map(attachmentRow), screen),
   ].join("\n");
+}
+
+/** Whole: people copy it. */
+function formatRequest({ type, request }: DerivedPluginRequest, { style }: Screen): string {
+  return `${style("bold", printable(`${type} gets at ADD`))}\n${printableLines(stringifyJson(request, 2))}\n`;
 }
 
 function attachmentRow(

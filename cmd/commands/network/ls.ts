@@ -2,7 +2,7 @@ import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { listNetworks, type NetworkSummary } from "../../../runtime/networks/list.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
-import { DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
+import { countProblems, DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { openScreen } from "../../output/screen.ts";
@@ -14,19 +14,22 @@ const HEADER = ["NETWORK", "DRIVER", "SUBNETS", "USED", "FREE", "ATTACHMENTS", "
 const ls: Command = {
   name: "ls",
   summary: "list networks, their subnets and how many addresses are free",
-  description: "USED and FREE count the addresses of host-local, for each address that a container gets.",
+  description: `USED and FREE count the addresses of host-local, for each address that a container gets.
+The exit status is 1 if a configuration is broken; the others are listed.`,
   arguments: [],
   options: [PRINT_JSON_OPTION, ...DIRECTORY_OPTIONS],
   examples: [{ command: "cni network ls --json", about: "all networks, for programs" }],
   async run(input, context) {
     const runtime = openRuntime(input, context);
     await loadPlugins(["host-local"]);
-    const networks = listNetworks(runtime, confDirectory(input, context), log);
+    const problems = countProblems();
+    const networks = listNetworks(runtime, confDirectory(input, context), { log, problem: problems.report });
     printStdout(
       input.has(PRINT_JSON_OPTION.name)
         ? `${stringifyJson(networks, 4)}\n`
         : formatTable(HEADER, networks.map(tableRow), openScreen(1, context.env)),
     );
+    return problems.exitStatus();
   },
 };
 export default ls;

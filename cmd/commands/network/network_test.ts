@@ -48,7 +48,9 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
   );
   const shown = network("inspect", "web", "db");
   expect(shown.stdout).toContain("Addresses  10.64.0.0/24: 0 used, 253 free; 10.64.0.1 kept for the gateway\n");
-  expect(shown.stdout).toContain('bridge    {"cniVersion":"1.1.0","name":"db","type":"bridge","bridge":"cni-db"');
+  expect(shown.stdout).toContain(
+    '\nbridge gets at ADD\n{\n  "cniVersion": "1.1.0",\n  "name": "db",\n  "type": "bridge",\n',
+  );
   expect(network("rm", "default", "--force", "--dry-run").stderr).toContain(
     'The built-in network "default" itself stays: it is in no file',
   );
@@ -136,4 +138,31 @@ netnsTest("rm prints what it removed before a failure", ({ host }) => {
     { name: "bad", steps: [], failure: { msg: expect.stringContaining('"nosuch"') } },
   ]);
   expect(json.stderr).toContain('"nosuch"');
+});
+
+netnsTest("ls and inspect show what they can, and fail for a broken configuration", ({ host }) => {
+  const { conf, cache } = bench(host);
+  const run = (...argv: string[]) =>
+    host.run(() => cni(["network", ...argv, "--conf-dir", conf, "--cache-dir", cache]));
+  const write = (name: string, plugin: object) =>
+    writeFileSync(join(conf, `${name}.conflist`), JSON.stringify({ cniVersion: "1.1.0", name, plugins: [plugin] }));
+  write("good", { type: "loopback" });
+  expect(run("ls")).toMatchObject({ exitCode: 0, stderr: "" });
+  write("half", { type: "ptp", ipam: { type: "host-local", subnet: "wrong" } });
+  const half = run("ls", "--json");
+  expect([half.exitCode, JSON.parse(half.stdout).map(({ name }: { name: string }) => name)]).toEqual([
+    1,
+    ["default", "good", "half"],
+  ]);
+  expect(half.stderr).toContain('network "half": ');
+  const inspected = run("inspect", "half", "good", "--json");
+  expect([inspected.exitCode, JSON.parse(inspected.stdout).length]).toEqual([1, 2]);
+  expect(run("inspect", "good").exitCode).toBe(0);
+  rmSync(join(conf, "half.conflist"));
+  writeFileSync(join(conf, "broken.conflist"), "{");
+  const broken = run("ls");
+  expect([broken.exitCode, broken.stdout.match(/^\w+/gm)]).toEqual([1, ["NETWORK", "default", "good"]]);
+  expect(broken.stderr).toContain(`Ignoring configuration file "${conf}/broken.conflist"`);
+  const missing = host.run(() => cni(["network", "ls", "--conf-dir", join(conf, "none"), "--cache-dir", cache]));
+  expect(missing).toMatchObject({ exitCode: 0 });
 });
