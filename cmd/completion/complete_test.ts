@@ -99,7 +99,20 @@ test("every value that has a known set of words is offered", async () => {
   ]);
   const free = [...new Set(values)].filter((name) => kindsOf(name).every((kind) => kind === "nothing"));
   // Text, numbers, and names that are new.
-  const known = ["ADDRESS", "IFNAME", "IP", "JSON", "K=V", "K=V;K=V", "MAC", "NAME", "NUMBER", "PORTS", "SUBNET", "TIME"];
+  const known = [
+    "ADDRESS",
+    "IFNAME",
+    "IP",
+    "JSON",
+    "K=V",
+    "K=V;K=V",
+    "MAC",
+    "NAME",
+    "NUMBER",
+    "PORTS",
+    "SUBNET",
+    "TIME",
+  ];
   expect(free.filter((name) => !known.includes(name))).toEqual([]);
 });
 
