@@ -3,6 +3,8 @@ import type { TraceEvent } from "../../runtime/effects/trace_event.ts";
 import type { Screen } from "../output/screen.ts";
 
 const TIME_WIDTH = 9;
+/** Such a line is never shortened. */
+const FAILED = "failed: ";
 
 /** A line for each event, with its begin and its time in milliseconds. */
 export function formatTimeline(root: TraceEvent, startUpMs: number, screen: Screen): string {
@@ -21,7 +23,7 @@ function* screenLines(events: readonly TraceEvent[], depth: number, screen: Scre
         ? ""
         : `${formatMs(event.start).padStart(TIME_WIDTH)}${formatMs(event.ms).padStart(TIME_WIDTH)}`;
       const line = `${times.padEnd(TIME_WIDTH * 2 + 2 + depth * 2)}${printable(text)}`;
-      yield styleLine(shorten(line, screen.columns), event, i, screen);
+      yield styleLine(text.startsWith(FAILED) ? line : shorten(line, screen.columns), event, i, screen);
     }
     yield* screenLines(event.children, depth + 1, screen);
   }
@@ -30,7 +32,7 @@ function* screenLines(events: readonly TraceEvent[], depth: number, screen: Scre
 /** The first line and those that continue it. */
 function eventTexts(event: TraceEvent): string[] {
   const { kind, name, details, netns, error } = event;
-  const failure = error === undefined || hasFailedStep(event) ? [] : [`failed: ${error}`];
+  const failure = error === undefined || hasFailedStep(event) ? [] : [`${FAILED}${error}`];
   switch (kind) {
     case "netlink": {
       const [first = name, ...others] = details;
@@ -60,7 +62,7 @@ function shorten(line: string, columns = Infinity): string {
 }
 
 function styleLine(line: string, { kind }: TraceEvent, index: number, screen: Screen): string {
-  if (/^ *failed: /.test(line)) return screen.style("red", line);
+  if (line.trimStart().startsWith(FAILED)) return screen.style("red", line);
   if (index > 0) return screen.style("dim", line);
   return kind === "plugin" || kind === "program"
     ? screen.style("bold", line)
