@@ -6,7 +6,7 @@ const completion: Command = {
   name: "completion",
   summary: "print a script with which a shell completes the words of cni",
   description: "Completes commands, options, networks, namespaces, containers, plugins and their keys.",
-  arguments: [{ name: "SHELL", help: SHELLS.join(", "), choices: SHELLS }],
+  arguments: [{ name: "SHELL", help: "the shell: bash, zsh or fish", choices: SHELLS }],
   options: [],
   examples: [
     { command: "source <(cni completion bash)", about: "use it in this shell, bash or zsh" },

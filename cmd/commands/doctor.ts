@@ -31,8 +31,9 @@ const LOOK_ONLY = "look-only";
 const doctor: Command = {
   name: "doctor",
   summary: "find out why traffic of containers does not flow",
-  description: `Looks at links, addresses, routes, kernel parameters, rules, ports and what is left behind; then, if all
-is well so far, tries connections. A line with ✗ names what the configuration asks for and does not get; then the exit
+  description:
+    `Looks at links, addresses, routes, kernel parameters, rules, ports and what is left behind. If all is well
+so far, it tries connections. A line with ✗ names what the configuration asks for and does not get; then the exit
 status is 1. A line with ! is worth knowing. The line below with -> says what mends it. Without NETWORK, every network
 is examined.`,
   arguments: [

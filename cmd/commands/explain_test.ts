@@ -78,7 +78,10 @@ test("unknown plugins and keys get a suggestion and exit status 1", () => {
     stderr: expect.stringContaining("it is a key of plugins: bridge.ipMasq, ptp.ipMasq\n"),
   });
   const { exitCode, stderr } = cni(["explain", "bridge.isGatway"]);
-  expect([exitCode, stderr]).toEqual([1, 'cni: Plugin "bridge" has no key "isGatway"; did you mean "isGateway"?\n']);
+  expect([exitCode, stderr]).toEqual([
+    1,
+    'cni: Plugin "bridge" has no key "isGatway"; did you mean "isGateway"?\n     "cni explain bridge" lists its keys\n',
+  ]);
 });
 
 test("text fits a narrow terminal", () => {

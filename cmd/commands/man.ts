@@ -1,8 +1,9 @@
-import { printStdout } from "../../ffi/sys/stdio.ts";
+import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import type { Command } from "../command.ts";
 import { formatManPage, listManPages, type ManPage } from "../man/pages.ts";
 import { UsageError } from "../options.ts";
+import { openScreen } from "../output/screen.ts";
 
 const LIST_OPTION = { name: "list", help: "print the names of all pages, one per line" };
 
@@ -20,11 +21,15 @@ const man: Command = {
     { command: "man -l <(cni man bridge)", about: "read the page of the plugin bridge" },
     { command: "cni man cni-run >/usr/local/share/man/man8/cni-run.8", about: "install a page" },
   ],
-  async run({ words: [word = "cni"], has }, { root }) {
+  async run({ words: [word = "cni"], has }, { root, env }) {
     const pages = await listManPages(root);
     if (has(LIST_OPTION.name)) return printStdout(pages.map((page) => `${fileName(page)}\n`).join(""));
     const page = pages.find((candidate) => namesOf(candidate).includes(word));
-    if (page) return printStdout(await formatManPage(page, pages));
+    if (page) {
+      printStdout(await formatManPage(page, pages));
+      if (openScreen(1, env).isTerminal) printStderr(`cni: That was roff; to read the page: man -l <(cni man ${word})`);
+      return;
+    }
     const hint = suggestion(word, pages.flatMap(namesOf)) || '; "cni man --list" names all pages';
     throw new UsageError(`there is no page "${word}"${hint}`);
   },

@@ -1,6 +1,8 @@
 import { afterAll, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
+import { join } from "node:path";
 import { newCliSandboxes } from "../../testing/cli.ts";
+import { runInTerminal } from "../../testing/terminal.ts";
 
 const { root, cni } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
@@ -20,4 +22,11 @@ test("cni man prints the program's page, or the one that is named", () => {
     stderr: expect.stringContaining('there is no page "brigde"; did you mean "bridge"?'),
   });
   expect(cni(["man", "nosuch"]).stderr).toContain('there is no page "nosuch"; "cni man --list" names all pages');
+});
+
+test("a terminal is told how to read the page", () => {
+  const words = [process.execPath, join(import.meta.dir, "../cni.ts"), "man", "bridge"];
+  const { text } = runInTerminal(words, { env: ["NO_COLOR=1"] });
+  expect(text).toEndWith("\ncni: That was roff; to read the page: man -l <(cni man bridge)\n");
+  expect(cni(["man", "bridge"]).stderr).toBe("");
 });

@@ -49,6 +49,19 @@ for (const { path, command, groups } of entries.filter(({ command }) => !command
   });
 }
 
+test("no sentence of help is longer than 20 words", () => {
+  const all = [...entries.map(({ command }) => command), ...entries.flatMap(({ groups }) => groups)];
+  const texts = [...new Set(all)].flatMap((command) => [
+    ...[command.summary, command.description ?? ""],
+    ...[...command.options ?? [], ..."arguments" in command ? command.arguments : []].map(({ help }) => help),
+    ...(command.examples ?? []).map(({ about }) => about),
+  ]);
+  const sentences = texts.flatMap((text) => text.replaceAll("\n", " ").split(/(?<=[.!?])\s+/));
+  expect(sentences.filter((sentence) => sentence.split(/\s+/).filter((word) => /\w/.test(word)).length > 20)).toEqual(
+    [],
+  );
+});
+
 test("options of one name are of one kind in all commands", () => {
   const kinds = new Map<string, string>();
   for (const { name, short, value, env } of entries.flatMap(({ command }) => command.options)) {

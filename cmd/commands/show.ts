@@ -22,8 +22,9 @@ const NO_CONTAINER =
 const show: Command = {
   name: "show",
   summary: "show what exists: uplinks, bridges, containers, addresses, ports, rules",
-  description: `It shows a tree: the host's uplinks, bridges and other devices, their ports, the containers behind them
-with addresses, routes and published ports, and the tables of rules. It looks only: nothing changes, no plugin runs.
+  description:
+    `The tree has the host's uplinks, bridges and other devices, their ports, and the tables of rules. Behind ports
+are containers with addresses, routes and published ports. The command looks only: nothing changes, no plugin runs.
 Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptables have.`,
   arguments: [{
     name: "NETWORK|NETNS|CONTAINER",

@@ -66,7 +66,9 @@ export function explainKey(
   });
   if (found.length > 0) return found.map(toExplainedKey);
   const hint = suggestion(key, Object.keys(keys).map(withoutLists));
-  throw new CniError(Code.InvalidConfig, `Plugin "${name}" has no key ${JSON.stringify(key)}${hint}`);
+  throw new CniError(Code.InvalidConfig, `Plugin "${name}" has no key ${JSON.stringify(key)}${hint}`, {
+    details: `"cni explain ${name}" lists its keys`,
+  });
 }
 
 /** @throws {CniError} code 7 if plugins have a key of that name */

@@ -55,14 +55,17 @@ export function selectShown(
   const found = byAddress.length > 0 ? byAddress : findByPrefix(word, attachments);
   if (found.length > 0) return { attachments: found, deviceNames: [] };
   const attached = attachments.flatMap(({ network, containerId }) => [network, containerId]);
-  const what = isAddress(word)
-    ? "no container has this address"
-    : `no network, namespace or container has this name${
-      suggestion(word, [...names, DEFAULT_NETWORK_NAME, ...attached, ...listNamedNetns()])
-    }`;
-  throw new CniError(Code.InvalidConfig, `Cannot show ${JSON.stringify(word)}: ${what}`, {
-    details: `networks are looked for in "${confDirectory}"; "cni run list" lists containers`,
-  });
+  if (isAddress(word)) {
+    throw new CniError(Code.InvalidConfig, `Cannot show ${JSON.stringify(word)}: no container has this address`, {
+      details: '"cni run list" lists containers with their addresses',
+    });
+  }
+  const hint = suggestion(word, [...names, DEFAULT_NETWORK_NAME, ...attached, ...listNamedNetns()]);
+  throw new CniError(
+    Code.InvalidConfig,
+    `Cannot show ${JSON.stringify(word)}: no network, namespace or container has this name${hint}`,
+    { details: `networks are looked for in "${confDirectory}"; "cni run list" lists containers` },
+  );
 }
 
 /** `10.1.0.5`, `10.1.0.5/16` */

@@ -15,8 +15,8 @@ const status: Command = {
   name: "status",
   summary: "fail unless containers can be attached",
   description:
-    `Also names keys of the configuration that nobody reads, except "$schema" and keys that begin with "x-" or "_",
-and warns if packets of containers could not flow, for example without a default route to masquerade to.`,
+    `Also names keys of the configuration that nobody reads, except "$schema" and keys that begin with "x-" or "_".
+Warns if packets of containers could not flow, for example without a default route to masquerade to.`,
   arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: RUNTIME_OPTIONS,
   examples: [{ command: "cni run status default", about: "ask the plugins of the built-in network" }],
