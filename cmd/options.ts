@@ -60,12 +60,18 @@ export class UsageError extends Error {
   }
 }
 
-/** @throws {UsageError} the parser's message after `subject` */
-export function parseOrUsageError<T>(subject: string, text: string, parseText: (text: string) => T): T {
+/** @throws {UsageError} the parser's message after `subject`, and an example if there is one */
+export function parseOrUsageError<T>(
+  subject: string,
+  text: string,
+  parseText: (text: string) => T,
+  example?: string,
+): T {
   try {
     return parseText(text);
   } catch (error) {
-    throw new UsageError(`${subject}: ${error instanceof Error ? error.message : error}`);
+    const hints = example === undefined ? [] : [`for example: ${subject} ${example}`];
+    throw new UsageError(`${subject}: ${error instanceof Error ? error.message : error}`, hints);
   }
 }
 

@@ -62,6 +62,9 @@ test.each([
   [["run", "add", "web", "blue", "--command", "ADD"], 'option "--command" belongs to "run derive"'],
   [["run", "add", "web", "blue", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],
   [["run", "--nosuch", "list"], 'unknown option "--nosuch"'],
+  [["run", "add", "web", "blue", "--mac", "xx"], "     for example: --mac 02:00:5e:10:00:01\n"],
+  [["network", "create", "x", "--subnet", "10.5.0.0"], "     for example: --subnet 10.5.0.0/24\n"],
+  [["network", "rm"], "     for example: cni network rm web\n"],
   [["netns", "ad"], 'did you mean "add"?'],
   [["netns", "add"], '"netns add" needs NAME'],
   [["netns", "add", "--", "-x"], 'that does not begin with "-": got "-x"'],
@@ -80,7 +83,7 @@ test.each([
   expect([exitCode, stdout]).toEqual([2, ""]);
   expect(stderr).toContain(message);
   if (argv.length > 0) {
-    expect(stderr).toMatch(/^cni: .*\n( {5}(for example|to detach .*): .*cni .*\n)* {5}see "cni .*--help"\n$/);
+    expect(stderr).toMatch(/^cni: .*\n( {5}(for example|to detach .*): .*\n)* {5}see "cni .*--help"\n$/);
   }
 });
 

@@ -81,7 +81,7 @@ export function parseAttachment(
     ...(capArgs !== undefined && { capabilityArgs: parseCapabilityArgs(capArgs) }),
     publish: options.list("publish").map(parsePublishedPort),
     ips: options.list("ip").map(parseAddress),
-    ...(mac !== undefined && { mac: parseOrUsageError("--mac", mac, parseMac) }),
+    ...(mac !== undefined && { mac: parseOrUsageError("--mac", mac, parseMac, "02:00:5e:10:00:01") }),
   };
 }
 
@@ -170,7 +170,7 @@ function parseCapabilityArgs(text: string): JsonObject {
 /** Plugins take a missing prefix length from their subnet. */
 function parseAddress(text: string): string {
   const [, address, length = ""] = /^([^/]*)(\/[0-9]{1,3})?$/.exec(text) ?? [];
-  if (address !== undefined) return parseOrUsageError("--ip", address, parseIp) + length;
+  if (address !== undefined) return parseOrUsageError("--ip", address, parseIp, "10.1.0.5") + length;
   throw new UsageError(`--ip must be an address such as "10.1.0.5" or "10.1.0.5/16": got ${JSON.stringify(text)}`);
 }
 

@@ -106,7 +106,7 @@ function parseRequest(input: ParsedOptions): NetworkRequest {
     name,
     driver: (input.find("driver") ?? "bridge") as NetworkDriver,
     subnets: parseSubnets(input, "subnet"),
-    gateways: input.list("gateway").map((text) => parseOrUsageError("--gateway", text, parseIp)),
+    gateways: input.list("gateway").map((text) => parseOrUsageError("--gateway", text, parseIp, "10.5.0.1")),
     ipRanges: parseSubnets(input, "ip-range"),
     ipv6: input.has("ipv6"),
     internal: input.has("internal"),
@@ -118,7 +118,7 @@ function parseRequest(input: ParsedOptions): NetworkRequest {
 
 function parseSubnets(input: ParsedOptions, option: string): Cidr[] {
   return input.list(option).map((text) => {
-    const cidr = parseOrUsageError(`--${option}`, text, parseCidr);
+    const cidr = parseOrUsageError(`--${option}`, text, parseCidr, "10.5.0.0/24");
     if (networkOf(cidr) === cidr) return cidr;
     throw new UsageError(`--${option} must be a network, such as ${networkOf(cidr)}: got "${text}"`);
   });

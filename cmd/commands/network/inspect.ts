@@ -13,7 +13,7 @@ import { countProblems, DIRECTORY_OPTIONS, NETWORKS_ARGUMENT, PRINT_JSON_OPTION 
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { openScreen, type Screen } from "../../output/screen.ts";
-import { alignColumns, formatTable } from "../../output/table.ts";
+import { formatPairs, formatTable } from "../../output/table.ts";
 import { formatCount, formatFile } from "../../output/network.ts";
 
 const ATTACHMENT_HEADER = ["CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "PORTS", "NAMESPACE", "REASON"];
@@ -45,24 +45,25 @@ export default inspect;
 
 function formatNetwork(network: InspectedNetwork, screen: Screen): string {
   const { name, driver, cniVersion, pools, attachments, otherUsers } = network;
-  const facts = [
+  const facts: [string, string][] = [
     ["Network", name],
     ["File", formatFile(network)],
     ["Version", cniVersion],
     ["Driver", driver],
-    ...pools.map(({ subnets, gateways, used, free }) => [
+    ...pools.map(({ subnets, gateways, used, free }): [string, string] => [
       "Addresses",
       `${subnets.join(", ")}: ${formatCount(used)} used, ${formatCount(free)} free; ${
         gateways.join(", ")
       } kept for the gateway`,
     ]),
-    ...otherUsers.map(({ containerId, ifname, evidence }) => [
+    ...otherUsers.map(({ containerId, ifname, evidence }): [string, string] => [
       "Also used by",
       `container "${containerId}"${ifname === undefined ? "" : `, "${ifname}"`}: ${evidence}, but no attachment`,
     ]),
   ];
   return [
-    alignColumns(facts).map((line) => `${printable(line)}\n`).join(""),
+    formatPairs(facts, screen.columns).map((line) => `${printable(line)}
+`).join(""),
     ...network.requests.map((request) => formatRequest(request, screen)),
     formatTable(ATTACHMENT_HEADER, attachments.map(attachmentRow), screen),
   ].join("\n");

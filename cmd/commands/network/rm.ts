@@ -18,7 +18,10 @@ const rm: Command = {
     ...PLUGIN_CALL_OPTIONS,
     PRINT_JSON_OPTION,
   ],
-  examples: [{ command: "cni network rm web --force", about: "detach all containers of a network, and remove it" }],
+  examples: [
+    { command: "cni network rm web", about: "remove a network without containers" },
+    { command: "cni network rm web --force", about: "detach all containers of a network, and remove it" },
+  ],
   async run(input, context) {
     const runtime = openRuntime(input, context);
     await loadPlugins();
