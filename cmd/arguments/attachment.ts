@@ -40,7 +40,7 @@ export const ATTACHMENT_OPTIONS: readonly OptionSpec[] = [
     name: "container-id",
     value: "ID",
     env: "CNI_CONTAINERID",
-    help: "by default made from the namespace's path",
+    help: "id of the container (made from the namespace's path)",
   },
   { name: "publish", short: "p", value: "PORTS", help: "[hostIP:]hostPort:containerPort[/proto], repeatable" },
   { name: "ip", value: "IP", help: "address to request, repeatable" },

@@ -28,7 +28,7 @@ const command: Command = {
   summary: "put the plugins where a container engine looks for them",
   description: [
     'Every plugin becomes a relative link to this program, and so does "cni" itself.',
-    'With --shim, it becomes a program of 4 KB that hands its call to "cni serve". Without a server, it starts this',
+    'With --shim, every name gets a program of 4 KB that hands its call to "cni serve". Without a server, it starts this',
     'program under the name "cni-full". "cni install DIR" goes back to links.',
   ].join("\n"),
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
@@ -36,7 +36,7 @@ const command: Command = {
     { name: "copy", help: "copy the program, for a DIR that is mounted without the program, as in a container" },
     {
       name: "shim",
-      help: 'put a small program under every name, and this one beside as "cni-full"; see "cni serve"',
+      help: 'install a small program under every name, and this program as "cni-full"; see "cni serve"',
     },
     {
       name: "force",

@@ -10,7 +10,8 @@ const LIST_OPTION = { name: "list", help: "print the names of all pages, one per
 const man: Command = {
   name: "man",
   summary: "print a man page, in roff",
-  description: "Pages are of the program, its commands and plugins, and of network configurations: cni.conflist.",
+  description:
+    "There is a page of the program, of each command and plugin, and of network configurations: cni.conflist.",
   arguments: [{
     name: "PAGE",
     help: 'a page such as "cni-run", or what it is of: "run", "bridge"; by default "cni"',

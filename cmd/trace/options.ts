@@ -9,7 +9,12 @@ const TRACE = "trace", TRACE_FILE = "trace-file", TRACE_FORMAT = "trace-format",
 /** For every command that calls plugins. */
 export const TRACE_OPTIONS: readonly OptionSpec[] = [
   { name: TRACE, help: "print on stderr what the command did, and when" },
-  { name: TRACE_FILE, value: "PATH", env: "CNI_TRACE", help: 'the same into a file; "stderr" is stderr' },
+  {
+    name: TRACE_FILE,
+    value: "PATH",
+    env: "CNI_TRACE",
+    help: 'write the same to a file; "stderr" names standard error',
+  },
   {
     ...{ name: TRACE_FORMAT, value: "FORMAT", choices: FORMATS, env: "CNI_TRACE_FORMAT" },
     help: `format of a trace: text, or chrome for trace viewers (text)`,
