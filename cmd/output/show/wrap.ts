@@ -14,9 +14,10 @@ export function lineTexts(outline: OutlineNode, width: number): string[] {
 export function wrapWords(parts: readonly string[], width: number): string[] {
   const lines: string[] = [];
   let line = "";
-  parts.forEach((part, i) => {
+  parts.forEach((text, i) => {
     // The first part is a title.
-    const joined = line === "" ? part : `${line}${i === 1 ? "  " : ", "}${part}`;
+    const part = i > 0 && i < parts.length - 1 ? `${text},` : text;
+    const joined = line === "" ? part : `${line}${i === 1 ? "  " : " "}${part}`;
     if (Bun.stringWidth(joined) <= width) line = joined;
     else {
       if (line !== "") lines.push(line);
