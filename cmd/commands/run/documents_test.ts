@@ -58,6 +58,19 @@ test("netns list --json has the names that it prints, and their paths", () => {
   expect(JSON.parse(list("--json"))).toEqual(["a b", "b"].map((name) => ({ name, path: `/run/netns/${name}` })));
 });
 
+test("run gc names attachments by their namespaces, where ids were made from them", () => {
+  const script = `mount -t tmpfs tmpfs /run && "$@" netns add web && "$@" netns add 'a b' &&
+    for name in web 'a b'; do "$@" run add default "$name" --conf-dir ${root} --cache-dir /run/cache; done >/dev/null &&
+    "$@" run gc default --cache-dir /run/cache`;
+  const { exitCode, stderr } = cni([], { wrapper: ["unshare", "-mn", "sh", "-c", script, "sh"] });
+  expect([exitCode, stderr]).toEqual([
+    2,
+    expect.stringMatching(
+      / only: cni run gc default --valid=cnitool-[0-9a-f]+\/eth0 --valid=web\/eth0 --cache-dir \/run\/cache\n/,
+    ),
+  ]);
+});
+
 test("run add suggests the namespace that is meant", () => {
   const names = 'mount -t tmpfs tmpfs /run && mkdir /run/netns && touch /run/netns/web && exec "$@"';
   const { exitCode, stderr } = cni(["run", "add", "default", "wbe"], {

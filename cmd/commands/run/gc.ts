@@ -1,4 +1,8 @@
+import { nameOfNetnsPath } from "../../../ffi/named_netns.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
+import type { NetworkAttachment } from "../../../runtime/attachments.ts";
+import { containerIdOfNetns } from "../../../runtime/container_id.ts";
+import { containerIdProblem } from "../../../spec/env.ts";
 import {
   ALL_OPTION,
   IFNAME_OPTION,
@@ -78,13 +82,22 @@ const MAX_NAMED = 10;
 /** One for what is alive, one for nothing. */
 async function suggestCommands(network: string, input: ParsedOptions, context: CliContext): Promise<string[]> {
   const { shellCommand } = await import("../../../runtime/doctor/shell_command.ts");
-  const alive = openRuntime(input, context).attachments(network).filter(({ state }) => state !== "gone");
+  const all = openRuntime(input, context).attachments(network);
+  const alive = all.filter(({ state }) => state !== "gone");
   const directories = RUNTIME_OPTIONS.filter(({ name }) => name.endsWith("-dir") && input.has(name))
     .flatMap(({ name }) => [`--${name}`, input.find(name)!]);
   const command = (...words: string[]) => shellCommand(["cni", "run", "gc", network, ...words, ...directories]);
-  const valid = alive.map(({ containerId, ifname }) => `--valid=${containerId}/${ifname}`);
+  const ids = new Set(all.map(({ containerId }) => containerId));
+  const valid = alive.map((attachment) => `--valid=${shortName(attachment, ids)}/${attachment.ifname}`);
   return [
     ...0 < valid.length && valid.length <= MAX_NAMED ? [`to detach what is gone only: ${command(...valid)}`] : [],
     `to detach ${alive.length === 0 ? "what is gone" : "all"}: ${command("--all")}`,
   ];
+}
+
+/** The name of the namespace that the id was made from, if that is clear. */
+function shortName({ containerId, netns = "" }: NetworkAttachment, ids: ReadonlySet<string>): string {
+  const name = nameOfNetnsPath(netns) ?? "";
+  const isClear = containerIdProblem(name) === undefined && !ids.has(name);
+  return isClear && containerIdOfNetns(netns) === containerId ? name : containerId;
 }
