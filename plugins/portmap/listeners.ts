@@ -20,7 +20,7 @@ import { CniError } from "../../spec/error.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import { describeHostPort, familiesOf, hostAddressOf, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
 import { mappingsForFamily } from "./elements.ts";
-import type { SocketOwner } from "./socket_owners.ts";
+import type { SocketOwner } from "../../ffi/diag/socket_owners.ts";
 import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
 
 export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid" | "host" | "log">;
@@ -172,6 +172,6 @@ function reservesPortFor({ pid, cmdline }: SocketOwner, { containerId, findCalle
 }
 
 /** Rarely needed: not loaded at start-up. */
-function loadSocketOwners(): typeof import("./socket_owners.ts") {
-  return require("./socket_owners.ts");
+function loadSocketOwners(): typeof import("../../ffi/diag/socket_owners.ts") {
+  return require("../../ffi/diag/socket_owners.ts");
 }

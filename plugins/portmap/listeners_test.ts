@@ -8,7 +8,7 @@ import { runInNetns } from "../../testing/netns.ts";
 import { errorOfCall, invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import * as holders from "./socket_owners.ts";
+import * as holders from "../../ffi/diag/socket_owners.ts";
 import { portMappingConfig } from "../../testing/portmap.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 

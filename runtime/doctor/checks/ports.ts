@@ -15,7 +15,7 @@ import {
   PROTOCOLS,
 } from "../../../plugins/portmap/config.ts";
 import { publishedElements } from "../../../plugins/portmap/elements.ts";
-import { describeSocketOwners, findSocketOwners } from "../../../plugins/portmap/socket_owners.ts";
+import { describeSocketOwners, findSocketOwners } from "../../../ffi/diag/socket_owners.ts";
 import { CniError } from "../../../spec/error.ts";
 import { formatEndpoint } from "../../endpoint.ts";
 import { broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";

@@ -1,8 +1,8 @@
 /** Programs that have a socket open. @see proc(5) */
-import { findEntryNames } from "../../ffi/sys/directory.ts";
-import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { readText } from "../../ffi/sys/file.ts";
-import { findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import { findEntryNames } from "../sys/directory.ts";
+import { ignoreErrors } from "../sys/error.ts";
+import { readText } from "../sys/file.ts";
+import { findSymlinkTarget } from "../sys/stat.ts";
 
 export interface SocketOwner {
   readonly pid: number;
