@@ -1,7 +1,8 @@
 /** Tries whether a machine answers, in the thread's namespace. @see raw(7), icmp(7), tcp(7) @module */
-import { familyOf, type Ip, ipBytes } from "./address.ts";
+import { familyOf, type Ip } from "./address.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { type Descriptor, descriptor } from "./sys/file.ts";
+import { takeSocketError, toSockaddr } from "./sys/inet_socket.ts";
 import { sys } from "./sys/libc.ts";
 import { awaitReadable, pollFor } from "./sys/poll.ts";
 import {
@@ -14,14 +15,11 @@ import {
   SOCK_DGRAM,
   SOCK_RAW,
   SOCK_STREAM,
-  SOL_SOCKET,
 } from "./sys/uapi.ts";
 
 const IPPROTO_ICMP = 1;
 const IPPROTO_ICMPV6 = 58;
 const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
-// asm-generic/socket.h
-const SO_ERROR = 4;
 
 /** Whether an ICMP echo request is answered in time. @throws {SystemError} `EPERM` without CAP_NET_RAW */
 export function isPingAnswered(address: Ip, timeoutMs: number): boolean {
@@ -73,9 +71,8 @@ export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): 
     if (error.code !== "EINPROGRESS") return outcomeOf(error);
   }
   if (!pollFor(socket.fd, POLLOUT, timeoutMs)) return "timed out";
-  const value = new Uint32Array(1);
-  sys.getsockopt(socket.fd, SOL_SOCKET, SO_ERROR, value, new Uint32Array([4]));
-  return value[0] === 0 ? "connected" : outcomeOf(new SystemError("connect", value[0]!));
+  const error = takeSocketError(socket.fd);
+  return error ? outcomeOf(error) : "connected";
 }
 
 /** What answers a datagram. Most services are silent, since it means nothing to them. */
@@ -118,13 +115,7 @@ function openSocket(address: Ip, type: number, protocol: number): Descriptor {
   return descriptor(withPurpose("open a socket", () => sys.socket(family, type | SOCK_CLOEXEC, protocol)));
 }
 
-/** struct sockaddr_in or sockaddr_in6 */
 function connect({ fd }: Descriptor, address: Ip, port: number): void {
-  const isV4 = familyOf(address) === 4;
-  const bytes = new Uint8Array(isV4 ? 16 : 28);
-  const view = new DataView(bytes.buffer);
-  view.setUint16(0, isV4 ? AF_INET : AF_INET6, true);
-  view.setUint16(2, port);
-  bytes.set(ipBytes(address), isV4 ? 4 : 8);
-  sys.connect(fd, bytes, bytes.length);
+  const sockaddr = toSockaddr({ address, port });
+  sys.connect(fd, sockaddr, sockaddr.length);
 }

@@ -74,6 +74,7 @@ const TABLE = `
 99 EADDRNOTAVAIL Cannot assign requested address
 100 ENETDOWN Network is down
 101 ENETUNREACH Network is unreachable
+103 ECONNABORTED Software caused connection abort
 104 ECONNRESET Connection reset by peer
 105 ENOBUFS No buffer space available
 107 ENOTCONN Transport endpoint is not connected
