@@ -32,10 +32,15 @@ function caller(node: ConformanceNode, type: string, config: object, ifname: str
         CNI_PATH: MINIMAL_ROOT_BIN,
       },
       stdin: JSON.stringify({ cniVersion: "1.1.0", name: "net", type, ...config, ...more }),
+      ...FIXTURES[type]!.sharesDirectory && { mounts: bindMount(node.directory) },
     });
     return { exitCode, stderr, answer: stdout === "" ? undefined : JSON.parse(stdout) };
   };
 }
+
+/** Lines of the shell that give the root a directory of the machine. */
+const bindMount = (directory: string): string =>
+  `mkdir -p "$root${directory}"; mount --bind "${directory}" "$root${directory}"`;
 
 const SILENT = { exitCode: 0, stderr: "", answer: undefined };
 

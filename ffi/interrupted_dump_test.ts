@@ -159,7 +159,9 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/arp.ts": "MSG_DONTWAIT",
     "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT",
     "ffi/dbus/connection.ts": "MSG_DONTWAIT",
+    "ffi/sys/inet_socket.ts": "MSG_DONTWAIT",
   }],
+  [/sys\.(recvfrom|sendto)\b/, { "ffi/sys/inet_socket.ts": "MSG_DONTWAIT" }],
   [/sys\.recvmmsg\b/, { "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT" }],
   [/sys\.send\b/, {
     "ffi/probe.ts": "one small packet",
@@ -167,6 +169,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/netlink/socket.ts": "the kernel takes a request at once: it is never queued",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
     "ffi/sys/unix_socket.ts": "a few short messages for each connection",
+    "ffi/sys/inet_socket.ts": "MSG_DONTWAIT",
     "cmd/serve/systemd.ts": "MSG_DONTWAIT",
   }],
   [/sys\.sendmsg\b/, {
@@ -178,13 +181,18 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/probe.ts": "O_NONBLOCK, or a raw socket",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
     "ffi/sys/unix_socket.ts": "a server's control socket, whose queue takes thousands",
+    "ffi/sys/inet_socket.ts": "O_NONBLOCK",
     "cmd/serve/systemd.ts": "a datagram socket",
   }],
   [/sys\.accept4\b/, {
     "ffi/sys/connection_queue.ts": "O_NONBLOCK",
+    "ffi/sys/inet_socket.ts": "O_NONBLOCK",
     "ffi/sys/unix_socket.ts": "after poll(2), or O_NONBLOCK",
   }],
-  [/sys\.epoll_wait\b/, { "ffi/sys/connection_queue.ts": "a worker without a call; SIGTERM ends it" }],
+  [/sys\.epoll_wait\b/, {
+    "ffi/sys/connection_queue.ts": "a worker without a call; SIGTERM ends it",
+    "ffi/sys/event_poll.ts": "a server without a client; the end of its lifetime ends it",
+  }],
   [/sys\.flock\b/, { "ffi/sys/lock.ts": "a timer, or LOCK_NB: see lock_test.ts" }],
   [/sys\.waitid\b/, { "ffi/sys/process.ts": "WNOHANG" }],
   [/sys\.(read|write)\b/, {
@@ -220,6 +228,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "cmd/serve/call.ts": "a deadline",
     "cmd/serve/sockets.ts": "a deadline",
     "cmd/serve/worker.ts": "no time",
+    "plugins/dnsname/client.ts": "a deadline",
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
   [/\b(readAll|readFile|readTail)\(/, {

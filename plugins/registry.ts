@@ -4,6 +4,7 @@ import type { AnyPlugin } from "./lib/protocol/context.ts";
 const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
   bandwidth: () => import("./bandwidth/plugin.ts"),
   bridge: () => import("./bridge/plugin.ts"),
+  dnsname: () => import("./dnsname/plugin.ts"),
   dummy: () => import("./dummy/plugin.ts"),
   firewall: () => import("./firewall/plugin.ts"),
   "host-device": () => import("./host_device/plugin.ts"),

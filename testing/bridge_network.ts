@@ -37,6 +37,8 @@ export interface BridgeNetworkCall {
   readonly prevResult?: object | null;
   readonly containerId?: string;
   readonly ifname?: string;
+  /** Other variables. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** The host, its containers and the machine outside. */
@@ -102,11 +104,12 @@ function requestFor(
   plugin: AnyPlugin,
   verb: CniCommand,
   config: object,
-  { container, containerId, ifname, prevResult = container?.result }: BridgeNetworkCall = {},
+  { container, containerId, ifname, env = {}, prevResult = container?.result }: BridgeNetworkCall = {},
 ): PluginCallText {
   const document = { name: "web", ...prevResult && { prevResult }, ...config };
   return newRequest(plugin.name, verb, document, {
     netns: container?.netns ?? null,
+    env,
     ...containerId !== undefined && { containerId },
     ...ifname !== undefined && { ifname },
   });
@@ -115,7 +118,7 @@ function requestFor(
 /** Defines a test in a network of its own, which is gone afterwards. @param timeoutMs that of the test runner unless told */
 export function bridgeNetworkTest(
   name: string,
-  body: (network: BridgeNetwork) => Promise<void>,
+  body: (network: BridgeNetwork) => void | Promise<void>,
   timeoutMs?: number,
 ): void {
   test(name, async () => {

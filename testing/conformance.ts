@@ -135,6 +135,8 @@ export interface ConformanceNode extends Namespaces {
   readonly log: string[];
   /** Another container. */
   newContainer(): Netns;
+  /** Ends something with the node. */
+  defer(end: () => void): void;
   /** Calls a plugin in this process, as every plugin is called. */
   call(type: string, verb: string, config: object, options?: NodeCallOptions): ProgramOutput;
   /** The same, and it must succeed; gives what it printed, `{}` for nothing. */
@@ -175,6 +177,7 @@ export function newConformanceNode(extraPlugins: readonly AnyPlugin[] = []): Con
     directory,
     log,
     newContainer: () => resources.use(createNetns()),
+    defer: (end) => resources.defer(end),
     ...pluginCalls(context, findTestPlugin, variables),
     ...processCalls(namespaces.host, directory, variables),
     ...nodeFiles(directory),

@@ -16,6 +16,8 @@ export interface FixtureNode {
   readonly container: Netns;
   /** For state; removed after the test. */
   readonly directory: string;
+  /** Ends something after the test. */
+  defer(end: () => void): void;
 }
 
 /** The calls that have a cost budget. */
@@ -29,6 +31,8 @@ export interface TypicalUse {
   config(stateDirectory: string): JsonDocument;
   /** Whether the plugin is called behind a bridge, with its result as `prevResult`. */
   readonly isChained?: true;
+  /** Starts the server that the calls need, on the host of the calls. */
+  serve?(host: Netns, stateDirectory: string): Disposable;
 }
 
 /** An effect of a plugin that the kernel shows. Before ADD and after DEL, `observe` gives the same, and not `attached`. */
@@ -51,6 +55,8 @@ export interface PluginFixture {
   readonly linkKind?: string;
   /** CNI_IFNAME; `eth0` unless told. */
   readonly ifname?: string;
+  /** Whether a server outside shares files with the plugin, wherever the plugin's own file system is. */
+  readonly sharesDirectory?: true;
   /** How the cost budget calls it. */
   readonly typical: TypicalUse;
   /**

@@ -29,7 +29,7 @@ export const bridgeTestConfig = (node: FixtureNode, more: object = {}): JsonDocu
 });
 
 /** The result of an earlier plugin: eth0 with 10.5.0.9/24. It says its version, so that it fits into requests of any other. */
-export const earlierResult = ({ container }: FixtureNode): JsonDocument => ({
+export const earlierResult = ({ container }: Pick<FixtureNode, "container">): JsonDocument => ({
   cniVersion: "1.1.0",
   interfaces: [{ name: "eth0", sandbox: container.path }],
   ips: [{ address: "10.5.0.9/24", interface: 0 }],

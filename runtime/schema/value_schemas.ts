@@ -30,6 +30,7 @@ const MAC = [
 const PATH_COMPONENT = "(?!\\.{1,2}$)[^/\\u0000\\s]+";
 const AMOUNT = "[0-9]{1,20}(\\.[0-9]{1,20})? ?([kmgtKMGT][iI]?)?(bit|B)";
 const RESERVED_CHAINS = "FORWARD|INPUT|OUTPUT|CNI-FORWARD|ACCEPT|DROP|QUEUE|RETURN";
+const DNS_NAME = "(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\\.[A-Za-z0-9_-]{1,63})*";
 const UINT64 = { type: "integer", minimum: 0 };
 
 /** A sentence that errors and schemas share. */
@@ -45,6 +46,8 @@ export const VALUE_DEFINITIONS: Readonly<Record<string, JsonSchema>> = {
   "mac-address": whole(MAC),
 };
 const reference = (name: string): JsonSchema => ({ $ref: `#/$defs/${name}` });
+
+const DNS_NAMES = { type: "array", items: whole(DNS_NAME) };
 
 const BY_EXPECTATION: Readonly<Record<string, JsonSchema>> = {
   "an object": { type: "object" },
@@ -68,6 +71,14 @@ const BY_EXPECTATION: Readonly<Record<string, JsonSchema>> = {
   "the name of an interface": whole("[^\\u0000]*"),
   "the name of an interface, at most 127 bytes": whole("[^\\u0000]{0,127}"),
   "the name of an interface, without / and blanks": whole(PATH_COMPONENT),
+  "an absolute path": whole("/[^\\u0000]*"),
+  "an absolute path of at most 107 bytes": whole("/[^\\u0000]{0,106}"),
+  "a name for DNS: parts of 1 to 63 letters, digits, `-` or `_`, joined by dots, 253 characters at most": whole(
+    DNS_NAME,
+  ),
+  "an object of lists of names, or a list of names": {
+    anyOf: [DNS_NAMES, { type: "object", additionalProperties: DNS_NAMES }],
+  },
   "a path without NUL": whole("[^\\u0000]+"),
   'a path below "/sys/devices/"': whole("/sys/devices/[^\\u0000]*"),
   'the address of a PCI device such as "0000:00:1f.6"': whole(PATH_COMPONENT),

@@ -1,0 +1,133 @@
+/** The `dnsname` plugin: containers of a network find each other by name. The server answers them. */
+import { findEntryNames } from "../../ffi/sys/directory.ts";
+import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
+import { modifiedSince } from "../../ffi/sys/mtime.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { Result } from "../../spec/result.ts";
+import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
+import { logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
+import { type AttachmentCall, attemptOrLog, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { findState, writeState } from "../lib/protocol/state_file.ts";
+import { askNameServer } from "./client.ts";
+import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
+import { containerIdName, isDnsName } from "./names.ts";
+import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordFileName } from "./record.ts";
+import type { ServerReply } from "./protocol.ts";
+import { containerAddresses, findServers } from "./servers.ts";
+
+type DnsnameCall = AttachmentCall<DnsnameConfig>;
+
+export default plugin({
+  name: "dnsname",
+  about: "Lets containers find each other by name",
+  config: dnsnameConfig,
+  args: ["K8S_POD_NAME"],
+
+  needsPrevResult: () => true,
+
+  add(call) {
+    const result = requirePrevResult(call, "dnsname");
+    const record = wantedRecord(call, result);
+    call.undo.defer(() => removeRecord(call));
+    writeState(recordPath(call), record);
+    requireServed(call, tellChanged(call));
+    return withDns(result, record);
+  },
+
+  del: removeRecord,
+
+  check(call) {
+    const wanted = wantedRecord(call, requirePrevResult(call, "dnsname"));
+    const path = recordPath(call);
+    const written = findState(path, parseRecord, call.log);
+    if (!written) throw checkFailedError(`there is no usable file "${path}"`, "its names do not resolve");
+    for (const key of ["domain", "names", "addresses", "servers"] as const) {
+      expectEqual(`"${key}" in "${path}"`, JSON.stringify(written[key]), JSON.stringify(wanted[key]));
+    }
+    requireServed(
+      call,
+      askNameServer(call.config.daemonSocketPath, { command: "look", file: recordFileName(call.owner) }),
+    );
+  },
+
+  gc({ config, pluginConfig, validAttachments, snapshotTime, log }) {
+    const { dataDir, daemonSocketPath } = config;
+    const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "names"));
+    const isNewer = modifiedSince(snapshotTime);
+    for (const file of (findEntryNames(dataDir) ?? []).filter(mayBelongTo(pluginConfig.name))) {
+      const path = `${dataDir}/${file}`;
+      const record = findState(path, parseRecord, log);
+      if (!record || !isStale(record.owner) || isNewer(findStat(path)?.mtime ?? 0n)) continue;
+      removeWithTemporary(path);
+      askNameServer(daemonSocketPath, { command: "changed", file });
+    }
+  },
+
+  status({ config }) {
+    if (!askNameServer(config.daemonSocketPath, { command: "look" })) throw noServerError(config, Code.NotAvailable);
+  },
+});
+
+const recordPath = ({ config, owner }: DnsnameCall): string => `${config.dataDir}/${recordFileName(owner)}`;
+
+function wantedRecord(call: DnsnameCall, result: Result): NameRecord {
+  const { host, owner, config, ifname } = call;
+  const addresses = containerAddresses(result, ifname);
+  const servers = findServers(host, owner.network, result, addresses);
+  return newRecord(host, { owner, domain: config.domainName, names: namesOf(call), addresses, servers });
+}
+
+/** The first is the one for reverse questions. */
+function namesOf({ args, containerId, config, owner, log }: DnsnameCall): string[] {
+  const chosen = [args["K8S_POD_NAME"] ?? "", containerIdName(containerId)].filter((name) => name !== "");
+  for (const name of chosen.filter((name) => !isDnsName(name))) {
+    log(`"${name}" is no name for DNS: it does not resolve`);
+  }
+  const [podName, id] = chosen.length === 2 ? chosen : [undefined, ...chosen];
+  const all = [podName, ...aliasesIn(config, owner.network), id];
+  return [...new Set(all.filter((name) => name !== undefined && isDnsName(name)))] as string[];
+}
+
+/** @throws {CniError} */
+function requireServed({ config, host, owner }: DnsnameCall, reply: ServerReply | undefined): void {
+  if (!reply) throw noServerError(config, Code.TryAgainLater);
+  const [problem] = reply.problems;
+  if (problem) throw loadListenError().listenError(host, problem);
+  if (reply.refused === undefined) return;
+  throw new CniError(Code.Internal, `Cannot serve names of network "${owner.network}": ${reply.refused}`, {
+    details: `it listens on "${config.daemonSocketPath}"`,
+  });
+}
+
+/** Rarely needed: not loaded at start-up. */
+function loadListenError(): typeof import("./listen_error.ts") {
+  return require("./listen_error.ts");
+}
+
+function noServerError({ daemonSocketPath }: DnsnameConfig, code: number): CniError {
+  return new CniError(code, `Cannot serve names: no server listens on "${daemonSocketPath}"`, {
+    details: "start cni serve",
+  });
+}
+
+const tellChanged = ({ config, owner }: DnsnameCall): ServerReply | undefined =>
+  askNameServer(config.daemonSocketPath, { command: "changed", file: recordFileName(owner) });
+
+/** Succeeds without a server: the next one does not find the file. */
+function removeRecord(call: DnsnameCall): void {
+  removeWithTemporary(recordPath(call));
+  attemptOrLog(call.log, () => tellChanged(call));
+}
+
+function withDns(result: Result, { servers, domain }: NameRecord): Result {
+  const { nameservers = [], search = [], ...dns } = result.dns ?? {};
+  return {
+    ...result,
+    dns: {
+      ...dns,
+      nameservers: [...new Set([...servers.map(({ address }) => address), ...nameservers])],
+      ...(domain !== "" || search.length > 0) && { search: [...new Set([...search, ...domain ? [domain] : []])] },
+    },
+  };
+}

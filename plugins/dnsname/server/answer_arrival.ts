@@ -1,0 +1,39 @@
+/** Decides who answers a question: this server, the host's resolvers, or nobody. */
+import { sockaddrIp } from "../../../ffi/sys/inet_socket.ts";
+import { lookUp, type NameDirectory } from "./directory.ts";
+import type { Forwarder } from "./forwarder.ts";
+import { MAX_TCP_BYTES, readQuestion, refusalOf, writeAnswer, writeError } from "./wire.ts";
+
+/** A message that came to an address of this server. */
+export interface Arrival {
+  readonly message: Uint8Array;
+  readonly sockaddr: Uint8Array;
+  /** The networks that the address serves. */
+  readonly networks: Iterable<string>;
+  readonly isTcp: boolean;
+  /** Takes the answer, now or later. */
+  send(message: Uint8Array): void;
+}
+
+/** False if it gets no answer. */
+export function answerArrival(names: NameDirectory, forwarder: Forwarder, arrival: Arrival): boolean {
+  const { message, sockaddr, networks, isTcp, send } = arrival;
+  const visible = names.visibleTo(sockaddrIp(sockaddr), networks);
+  // This is no resolver for strangers.
+  if (visible.length === 0) return false;
+  const question = readQuestion(message);
+  if (!question) return false;
+  if ("rcode" in question) {
+    send(writeError(question));
+    return true;
+  }
+  const maxBytes = isTcp ? MAX_TCP_BYTES : question.maxUdpBytes;
+  const refusal = refusalOf(question);
+  const found = refusal === undefined ? lookUp(visible, question.name, question.type) : { rcode: refusal, records: [] };
+  if (found) send(writeAnswer(question, found.rcode, found.records, maxBytes));
+  else forwarder.ask({ question, source: addressOf(sockaddr), maxBytes, send });
+  return true;
+}
+
+/** Without the port. */
+const addressOf = (sockaddr: Uint8Array): string => sockaddr.subarray(4).join(".");

@@ -1,0 +1,115 @@
+/** Questions over TCP. @see RFC 7766 */
+import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
+import type { Descriptor } from "../../../ffi/sys/file.ts";
+import { acceptFrom, receiveBytes, sendBytes } from "../../../ffi/sys/inet_socket.ts";
+import { MAX_TCP_BYTES, read16, write16 } from "./wire.ts";
+
+const IDLE_MS = 10_000;
+const MAX_CONNECTIONS = 200;
+/** One container must not take all of them. */
+const MAX_CONNECTIONS_PER_SOURCE = 20;
+const MAX_QUESTION_BYTES = 4 * 1024;
+
+/** @param send takes the answer, now or later @returns false to hang up */
+export type OnQuestion = (message: Uint8Array, sockaddr: Uint8Array, send: (message: Uint8Array) => void) => boolean;
+
+export interface Connections {
+  /** Accepts connections, until the result is disposed of. */
+  serve(listener: Descriptor, onQuestion: OnQuestion): Disposable;
+  /** By `performance.now()`; `Infinity` if nothing is due. */
+  deadline(): number;
+  /** Hangs up on those that say nothing. */
+  expire(): void;
+}
+
+interface Connection {
+  readonly socket: Descriptor;
+  readonly source: string;
+  /** What came, without the questions that were taken. */
+  input: Uint8Array;
+  /** What the client does not take yet. */
+  output: Uint8Array;
+  deadline: number;
+}
+
+export function newConnections(poll: EventPoll): Connections {
+  const connections = new Set<Connection>();
+
+  const hangUp = (connection: Connection) => {
+    if (!connections.delete(connection)) return;
+    poll.forget(connection.socket.fd);
+    connection.socket[Symbol.dispose]();
+  };
+  const accept = (listener: Descriptor, onQuestion: OnQuestion) => {
+    const accepted = acceptFrom(listener.fd);
+    if (!accepted) return;
+    const { socket, sockaddr } = accepted;
+    const source = sockaddr.subarray(4, -4).join(".");
+    const ofSource = [...connections].filter((other) => other.source === source).length;
+    if (connections.size >= MAX_CONNECTIONS || ofSource >= MAX_CONNECTIONS_PER_SOURCE) {
+      return socket[Symbol.dispose]();
+    }
+    const nothing = new Uint8Array();
+    const connection = { socket, source, input: nothing, output: nothing, deadline: performance.now() + IDLE_MS };
+    connections.add(connection);
+    poll.onReadable(socket.fd, () => read(connection, sockaddr, onQuestion));
+    return undefined;
+  };
+  const read = (connection: Connection, sockaddr: Uint8Array, onQuestion: OnQuestion) => {
+    const { fd } = connection.socket;
+    const buffer = new Uint8Array(MAX_QUESTION_BYTES);
+    const count = receiveBytes(fd, buffer);
+    if (count === undefined) return;
+    if (count === 0) return hangUp(connection);
+    connection.deadline = performance.now() + IDLE_MS;
+    connection.input = Buffer.concat([connection.input, buffer.subarray(0, count)]);
+    while (connection.input.length >= 2 && connections.has(connection)) {
+      const length = read16(connection.input, 0);
+      if (length > MAX_QUESTION_BYTES) return hangUp(connection);
+      if (connection.input.length < 2 + length) return;
+      const question = connection.input.subarray(2, 2 + length);
+      connection.input = connection.input.slice(2 + length);
+      const resume = () => read(connection, sockaddr, onQuestion);
+      if (!onQuestion(question, sockaddr, (message) => write(connection, message, resume))) return hangUp(connection);
+    }
+  };
+  const write = (connection: Connection, message: Uint8Array, resume: () => void) => {
+    if (!connections.has(connection)) return;
+    const isWaiting = connection.output.length > 0;
+    const prefix = new Uint8Array(2);
+    write16(prefix, 0, message.length);
+    connection.output = Buffer.concat([connection.output, prefix, message]);
+    // A client that reads nothing may not fill the memory.
+    if (connection.output.length > 4 * MAX_TCP_BYTES) return hangUp(connection);
+    if (isWaiting || flush(connection)) return;
+    const { fd } = connection.socket;
+    poll.forget(fd);
+    poll.onWritable(fd, () => {
+      if (!flush(connection)) return;
+      poll.forget(fd);
+      poll.onReadable(fd, resume);
+    });
+  };
+  /** @returns whether all is written, or the client gone */
+  const flush = (connection: Connection): boolean => {
+    const sent = sendBytes(connection.socket.fd, connection.output);
+    if (sent === 0) {
+      hangUp(connection);
+      return false;
+    }
+    connection.output = connection.output.subarray(sent ?? 0);
+    return connection.output.length === 0;
+  };
+
+  return {
+    serve(listener, onQuestion) {
+      poll.onReadable(listener.fd, () => accept(listener, onQuestion));
+      return { [Symbol.dispose]: () => poll.forget(listener.fd) };
+    },
+    deadline: () => Math.min(Infinity, ...[...connections].map(({ deadline }) => deadline)),
+    expire() {
+      const now = performance.now();
+      for (const connection of [...connections]) if (connection.deadline <= now) hangUp(connection);
+    },
+  };
+}

@@ -1,0 +1,44 @@
+/** What plugins tell the server. */
+import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
+import type { Descriptor } from "../../../ffi/sys/file.ts";
+import { acceptConnection, receivePacket, sendPacket } from "../../../ffi/sys/unix_socket.ts";
+import { ConfigError } from "../../../spec/error.ts";
+import { parseJson } from "../../../spec/jsonc.ts";
+import {
+  MAX_MESSAGE_BYTES,
+  PROTOCOL_VERSION,
+  requestSchema,
+  type ServerReply,
+  type ServerRequest,
+} from "../protocol.ts";
+
+type Answer = (request: ServerRequest) => Omit<ServerReply, "version">;
+
+/** Answers those that connect to the socket. Root alone can, who may do all this without the server. */
+export function serveControl(poll: EventPoll, listener: number, answer: Answer): void {
+  poll.onReadable(listener, () => {
+    const connection = acceptConnection(listener);
+    poll.onReadable(connection.fd, () => {
+      if (answerNext(connection, answer)) return;
+      poll.forget(connection.fd);
+      connection[Symbol.dispose]();
+    });
+  });
+}
+
+/** False if the other side is gone. */
+function answerNext({ fd }: Descriptor, answer: Answer): boolean {
+  const { bytes } = receivePacket(fd, new Uint8Array(MAX_MESSAGE_BYTES));
+  if (bytes.length === 0) return false;
+  const reply = { version: PROTOCOL_VERSION, ...answerMessage(bytes, answer) };
+  return sendPacket(fd, new TextEncoder().encode(JSON.stringify(reply)));
+}
+
+function answerMessage(bytes: Uint8Array, answer: Answer): Omit<ServerReply, "version"> {
+  try {
+    return answer(requestSchema.parse(parseJson(new TextDecoder().decode(bytes), "the request")));
+  } catch (error) {
+    if (!(error instanceof SyntaxError || error instanceof ConfigError)) throw error;
+    return { names: [], problems: [], refused: error.message };
+  }
+}

@@ -1,0 +1,100 @@
+/** Answers containers' questions about names. One thread: what a plugin told it holds from its answer on. */
+import { currentNetns } from "../../../ffi/netns.ts";
+import * as link from "../../../ffi/route/link.ts";
+import { ensureDirectory } from "../../../ffi/sys/directory.ts";
+import { type EventPoll, openEventPoll } from "../../../ffi/sys/event_poll.ts";
+import { newPacketReceiver, sendPacketTo } from "../../../ffi/sys/inet_socket.ts";
+import { lockFile } from "../../../ffi/sys/lock.ts";
+import { openSignals } from "../../../ffi/sys/signal_descriptor.ts";
+import { SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
+import { type Connections, newConnections } from "./connections.ts";
+import { serveControl } from "./control.ts";
+import { type NameDirectory, newNameDirectory } from "./directory.ts";
+import { type Forwarder, newForwarder } from "./forwarder.ts";
+import { openListeners, type SocketHandlers } from "./listeners.ts";
+import { newRecordStore } from "./record_store.ts";
+import { followResolvers } from "./resolvers.ts";
+import { answerArrival } from "./answer_arrival.ts";
+import { MAX_UDP_BYTES } from "./wire.ts";
+
+export interface NamesOptions {
+  /** A listening socket, to which plugins connect. */
+  readonly listener: number;
+  /** The end of a pipe. The server ends when nobody has the other end. */
+  readonly lifetime: number;
+  /** Of the records. */
+  readonly stateDirectory?: string;
+  /** Names the host's resolvers. */
+  readonly resolvConf?: string;
+  log(message: string): void;
+}
+
+/** An earlier server may still be ending. */
+const LOCK_TIMEOUT_MS = 10_000;
+
+/** Returns when the lifetime ends, or on SIGTERM or SIGINT. */
+export function serveNames(options: NamesOptions): void {
+  const { listener, lifetime, stateDirectory = "/run/cni/dnsname", resolvConf = "/etc/resolv.conf", log } = options;
+  using resources = new DisposableStack();
+  ensureDirectory(stateDirectory, 0o700);
+  resources.use(lockFile(`${stateDirectory}/lock`, { timeoutMs: LOCK_TIMEOUT_MS }));
+  const host = resources.use(currentNetns());
+  const poll = resources.use(openEventPoll());
+
+  const names = newNameDirectory();
+  const forwarder = newForwarder({
+    poll,
+    resolvers: followResolvers(resolvConf, (name) => link.find(host.route, name)?.index),
+    isOwn: (resolver) => listeners.isListening(resolver.address),
+  });
+  const connections = newConnections(poll);
+  const listeners = openListeners(host, newSocketHandlers(poll, names, forwarder, connections));
+  const store = newRecordStore({ directory: stateDirectory, host, names, listeners, log });
+  store.loadAll();
+  serveControl(poll, listener, store.answer);
+
+  let isEnding = false;
+  for (const { fd } of [{ fd: lifetime }, resources.use(openSignals([SIGTERM, SIGINT]))]) {
+    poll.onReadable(fd, () => void (isEnding = true));
+  }
+  const timed = [forwarder, connections, listeners];
+  while (!isEnding) {
+    const deadline = Math.min(...timed.map((each) => each.deadline()));
+    poll.wait(deadline === Infinity ? -1 : Math.max(0, Math.ceil(deadline - performance.now())));
+    for (const each of timed) each.expire();
+  }
+}
+
+function newSocketHandlers(
+  poll: EventPoll,
+  names: NameDirectory,
+  forwarder: Forwarder,
+  connections: Connections,
+): SocketHandlers {
+  const receiver = newPacketReceiver(MAX_UDP_BYTES);
+  return {
+    serveUdp({ fd }, { networks }) {
+      let isOpen = true;
+      poll.onReadable(fd, () => {
+        const message = receiver.receive(fd);
+        if (!message) return;
+        const sockaddr = receiver.sender();
+        // Another socket may have the number by the time that a resolver answers.
+        const send = (answer: Uint8Array) => void (isOpen && sendPacketTo(fd, answer, sockaddr));
+        answerArrival(names, forwarder, { message, sockaddr, networks: networks.keys(), isTcp: false, send });
+      });
+      return {
+        [Symbol.dispose]() {
+          isOpen = false;
+          poll.forget(fd);
+        },
+      };
+    },
+    serveTcp: (socket, { networks }) =>
+      connections.serve(
+        socket,
+        (message, sockaddr, send) =>
+          answerArrival(names, forwarder, { message, sockaddr, networks: networks.keys(), isTcp: true, send }),
+      ),
+  };
+}

@@ -1,0 +1,50 @@
+import { type Cidr, type Ip, ipOf } from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { Result } from "../../spec/result.ts";
+import { isInSubnetOf, type NameServer } from "./record.ts";
+
+/** An address without an interface counts as the container's. */
+export function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
+  const containerIps = ips.filter((ip) => {
+    const device = ip.interface === undefined ? undefined : interfaces[ip.interface];
+    return !device || device.name === ifname && device.sandbox;
+  });
+  return [...new Set(containerIps.map((ip) => ip.address))];
+}
+
+/**
+ * The host's addresses in the container's subnets, and its gateways: there it can ask.
+ *
+ * @throws {CniError} if there is none
+ */
+export function findServers(
+  host: Netns,
+  network: string,
+  { ips = [], interfaces = [] }: Result,
+  addresses: readonly Cidr[],
+): NameServer[] {
+  const names = interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
+  const indexes = names.flatMap((name) => link.find(host.route, name)?.index ?? []);
+  const gateways = ips.flatMap(({ gateway }) => gateway ?? []);
+  const isUsable = (ip: Ip) => gateways.includes(ip) || isInSubnetOf(addresses, ip);
+  // Results before version 0.3.0 have no interfaces.
+  const found = address.list(host.route).filter((entry) =>
+    (indexes.length === 0 || indexes.includes(entry.index)) && isUsable(ipOf(entry.address))
+  );
+  if (found.length === 0) throw noServerAddressError(network, names, addresses);
+  return found.map((entry) => ({
+    address: ipOf(entry.address),
+    device: link.get(host.route, entry.index).name ?? "",
+  }));
+}
+
+function noServerAddressError(network: string, names: readonly string[], addresses: readonly Cidr[]): CniError {
+  const where = names.length === 0 ? "the host" : names.map((name) => `"${name}"`).join(" and ");
+  const subnets = addresses.length === 0 ? "the container has no address" : `the container has ${addresses.join(", ")}`;
+  return new CniError(Code.InvalidConfig, `Cannot serve names of network "${network}": ${where} has no address in it`, {
+    details: `${subnets}; "bridge" gives its bridge one with "isGateway": true`,
+  });
+}
