@@ -1,3 +1,5 @@
+import { ensureDirectory } from "../../ffi/sys/directory.ts";
+import { SOCK_SEQPACKET } from "../../ffi/sys/uapi.ts";
 import type { PartSettings } from "./part_settings.ts";
 
 // linux/capability.h
@@ -23,6 +25,16 @@ export interface PartDefinition {
 
 /** Each runs what `part_programs.ts` has under its name. */
 export const PARTS: readonly PartDefinition[] = [
+  {
+    name: "dnsname",
+    socketType: SOCK_SEQPACKET,
+    rights: {
+      capabilities: [CAP_NET_BIND_SERVICE],
+      // Where the file of the host's resolvers may lead.
+      readable: ["/run"],
+      writable: ({ directory }) => [newStateDirectory(directory, "dnsname")],
+    },
+  },
   { name: "heal" },
   {
     name: "metrics",
@@ -41,6 +53,13 @@ export const findPart = (name: string): PartDefinition => PARTS.find((part) => p
 /** `directory`: that of the server's socket. */
 export function partPaths(directory: string, name: string): { readonly socket: string; readonly state: string } {
   return { socket: `${directory}/${name}.sock`, state: `${directory}/${name}` };
+}
+
+/** Nobody can be allowed to write to what does not exist. */
+function newStateDirectory(directory: string, name: string): string {
+  const { state } = partPaths(directory, name);
+  ensureDirectory(state, 0o700);
+  return state;
 }
 
 export const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/")) || "/";

@@ -1,5 +1,6 @@
 /** What each part runs, loaded by its process alone. @module */
 import { logMessage } from "./call_log.ts";
+import { partPaths } from "./part_definitions.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
 import { sendReport } from "./reports.ts";
 
@@ -12,6 +13,15 @@ const HEALING_METRICS = {
 } as const;
 
 export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
+  async dnsname({ directory, logFormat }) {
+    const { serveNames } = await import("../../plugins/dnsname/server/serve_names.ts");
+    const { listener, lifetime, reports } = PART_DESCRIPTORS;
+    serveNames({
+      ...{ listener, lifetime, stateDirectory: partPaths(directory, "dnsname").state },
+      log: (message) => logMessage(logFormat, message),
+      count: (answer, count) => sendReport(reports, { counter: "cni_dns_questions_total", labels: { answer }, count }),
+    });
+  },
   async heal({ cacheDirectories, healLinks, logFormat }) {
     const [{ serveHealing }, { loadPlugins }] = [
       await import("../../runtime/heal/serve_healing.ts"),

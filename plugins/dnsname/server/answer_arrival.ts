@@ -1,5 +1,6 @@
 /** Decides who answers a question: this server, the host's resolvers, or nobody. */
 import { sockaddrIp } from "../../../ffi/sys/inet_socket.ts";
+import type { AnswerCounters } from "./answer_counters.ts";
 import { lookUp, type NameDirectory } from "./directory.ts";
 import type { Forwarder } from "./forwarder.ts";
 import { MAX_TCP_BYTES, readQuestion, refusalOf, writeAnswer, writeError } from "./wire.ts";
@@ -15,8 +16,15 @@ export interface Arrival {
   send(message: Uint8Array): void;
 }
 
+/** What answers take. */
+export interface Responder {
+  readonly names: NameDirectory;
+  readonly forwarder: Forwarder;
+  readonly counters: AnswerCounters;
+}
+
 /** False if it gets no answer. */
-export function answerArrival(names: NameDirectory, forwarder: Forwarder, arrival: Arrival): boolean {
+export function answerArrival({ names, forwarder, counters }: Responder, arrival: Arrival): boolean {
   const { message, sockaddr, networks, isTcp, send } = arrival;
   const visible = names.visibleTo(sockaddrIp(sockaddr), networks);
   // This is no resolver for strangers.
@@ -24,14 +32,17 @@ export function answerArrival(names: NameDirectory, forwarder: Forwarder, arriva
   const question = readQuestion(message);
   if (!question) return false;
   if ("rcode" in question) {
+    counters.add("refused");
     send(writeError(question));
     return true;
   }
   const maxBytes = isTcp ? MAX_TCP_BYTES : question.maxUdpBytes;
   const refusal = refusalOf(question);
   const found = refusal === undefined ? lookUp(visible, question.name, question.type) : { rcode: refusal, records: [] };
-  if (found) send(writeAnswer(question, found.rcode, found.records, maxBytes));
-  else forwarder.ask({ question, source: addressOf(sockaddr), maxBytes, send });
+  if (found) {
+    counters.add(refusal === undefined ? "own" : "refused");
+    send(writeAnswer(question, found.rcode, found.records, maxBytes));
+  } else forwarder.ask({ question, source: addressOf(sockaddr), maxBytes, send });
   return true;
 }
 

@@ -10,6 +10,7 @@ import {
   type SocketEndpoint,
   takeSocketError,
 } from "../../../ffi/sys/inet_socket.ts";
+import type { AnswerKind } from "./answer_counters.ts";
 import { newAnswerCache } from "./cache.ts";
 import type { Resolvers } from "./resolvers.ts";
 import {
@@ -77,9 +78,11 @@ export interface ForwarderOptions {
   readonly resolvers: Resolvers;
   /** Whether the server itself answers there: to ask it would go on for ever. */
   isOwn(resolver: SocketEndpoint): boolean;
+  /** Takes who answered a question. */
+  count(answer: AnswerKind): void;
 }
 
-export function newForwarder({ poll, resolvers, isOwn }: ForwarderOptions): Forwarder {
+export function newForwarder({ poll, resolvers, isOwn, count: countAnswer }: ForwarderOptions): Forwarder {
   const cache = newAnswerCache();
   const pendings = new Map<string, Pending>();
   const countBySource = new Map<string, number>();
@@ -102,6 +105,7 @@ export function newForwarder({ poll, resolvers, isOwn }: ForwarderOptions): Forw
     if (answer) cache.store(pending.key, pending.question, answer, performance.now());
     for (const client of pending.clients) {
       count(client, -1);
+      countAnswer(answer ? "resolver" : "failure");
       answer ? sendAnswer(client, answer) : sendFailure(client);
     }
   };
@@ -201,10 +205,16 @@ export function newForwarder({ poll, resolvers, isOwn }: ForwarderOptions): Forw
       const queue = listResolvers();
       const key = queryKey(client.question);
       const cached = cache.find(key, performance.now());
-      if (cached) return sendAnswer(client, cached);
+      if (cached) {
+        countAnswer("cache");
+        return sendAnswer(client, cached);
+      }
       const isFull = (countBySource.get(client.source) ?? 0) >= MAX_PENDING_PER_SOURCE;
       const existing = pendings.get(key);
-      if (queue.length === 0 || isFull || !existing && pendings.size >= MAX_PENDING) return sendFailure(client);
+      if (queue.length === 0 || isFull || !existing && pendings.size >= MAX_PENDING) {
+        countAnswer("failure");
+        return sendFailure(client);
+      }
       count(client, 1);
       if (existing) {
         existing.clients.push(client);

@@ -9,12 +9,13 @@ import { openSignals } from "../../../ffi/sys/signal_descriptor.ts";
 import { SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
 import { type Connections, newConnections } from "./connections.ts";
 import { serveControl } from "./control.ts";
-import { type NameDirectory, newNameDirectory } from "./directory.ts";
-import { type Forwarder, newForwarder } from "./forwarder.ts";
+import { newNameDirectory } from "./directory.ts";
+import { newForwarder } from "./forwarder.ts";
 import { openListeners, type SocketHandlers } from "./listeners.ts";
 import { newRecordStore } from "./record_store.ts";
 import { followResolvers } from "./resolvers.ts";
-import { answerArrival } from "./answer_arrival.ts";
+import { answerArrival, type Responder } from "./answer_arrival.ts";
+import { type AnswerKind, newAnswerCounters } from "./answer_counters.ts";
 import { MAX_UDP_BYTES } from "./wire.ts";
 
 export interface NamesOptions {
@@ -27,6 +28,8 @@ export interface NamesOptions {
   /** Names the host's resolvers. */
   readonly resolvConf?: string;
   log(message: string): void;
+  /** Takes how many questions got this answer, at most once a second. */
+  count?(answer: AnswerKind, count: number): void;
 }
 
 /** An earlier server may still be ending. */
@@ -42,13 +45,15 @@ export function serveNames(options: NamesOptions): void {
   const poll = resources.use(openEventPoll());
 
   const names = newNameDirectory();
+  const counters = newAnswerCounters((answer, count) => options.count?.(answer, count));
   const forwarder = newForwarder({
     poll,
     resolvers: followResolvers(resolvConf, (name) => link.find(host.route, name)?.index),
     isOwn: (resolver) => listeners.isListening(resolver.address),
+    count: (answer) => counters.add(answer),
   });
   const connections = newConnections(poll);
-  const listeners = openListeners(host, newSocketHandlers(poll, names, forwarder, connections));
+  const listeners = openListeners(host, newSocketHandlers(poll, connections, { names, forwarder, counters }));
   const store = newRecordStore({ directory: stateDirectory, host, names, listeners, log });
   store.loadAll();
   serveControl(poll, listener, store.answer);
@@ -57,20 +62,16 @@ export function serveNames(options: NamesOptions): void {
   for (const { fd } of [{ fd: lifetime }, resources.use(openSignals([SIGTERM, SIGINT]))]) {
     poll.onReadable(fd, () => void (isEnding = true));
   }
-  const timed = [forwarder, connections, listeners];
+  const timed = [forwarder, connections, listeners, counters];
   while (!isEnding) {
     const deadline = Math.min(...timed.map((each) => each.deadline()));
     poll.wait(deadline === Infinity ? -1 : Math.max(0, Math.ceil(deadline - performance.now())));
     for (const each of timed) each.expire();
   }
+  counters.flush();
 }
 
-function newSocketHandlers(
-  poll: EventPoll,
-  names: NameDirectory,
-  forwarder: Forwarder,
-  connections: Connections,
-): SocketHandlers {
+function newSocketHandlers(poll: EventPoll, connections: Connections, responder: Responder): SocketHandlers {
   const receiver = newPacketReceiver(MAX_UDP_BYTES);
   return {
     serveUdp({ fd }, { networks }) {
@@ -81,7 +82,7 @@ function newSocketHandlers(
         const sockaddr = receiver.sender();
         // Another socket may have the number by the time that a resolver answers.
         const send = (answer: Uint8Array) => void (isOpen && sendPacketTo(fd, answer, sockaddr));
-        answerArrival(names, forwarder, { message, sockaddr, networks: networks.keys(), isTcp: false, send });
+        answerArrival(responder, { message, sockaddr, networks: networks.keys(), isTcp: false, send });
       });
       return {
         [Symbol.dispose]() {
@@ -94,7 +95,7 @@ function newSocketHandlers(
       connections.serve(
         socket,
         (message, sockaddr, send) =>
-          answerArrival(names, forwarder, { message, sockaddr, networks: networks.keys(), isTcp: true, send }),
+          answerArrival(responder, { message, sockaddr, networks: networks.keys(), isTcp: true, send }),
       ),
   };
 }
