@@ -15,6 +15,13 @@ test("cni --help and --version print on stdout and succeed", () => {
     expect(help.stdout).toContain(word);
   }
   expect(cni(["--version"]).stdout).toMatch(/^cni \S+\n.*1\.1\.0\n.*host-local/);
+  const document = JSON.parse(cni(["--version", "--json"]).stdout);
+  expect(document).toEqual({
+    version: "development",
+    bun: process.versions.bun,
+    supportedVersions: expect.arrayContaining(["0.1.0", "1.1.0"]),
+    plugins: expect.arrayContaining(["bridge", "host-local"]),
+  });
   expect(cni(["run", "--help"]).stdout).toContain("--publish PORTS");
   for (const command of ["install", "netns", "plugin"]) {
     expect(cni([command, "--help"]).stdout).toContain(`cni ${command}`);
@@ -42,6 +49,7 @@ test.each([
   [["rm", "web"], 'did you mean "run rm"?'],
   [["toString"], 'unknown command "toString"'],
   [["help", "nosuch"], 'unknown command "nosuch"\n     see "cni --help"'],
+  [["help", "--json"], '"--json" belongs to'],
   [["run"], '"run" needs a command: add, check'],
   [["run", "ad", "web", "blue"], 'unknown command "run ad"; did you mean "add"?'],
   [["run", "add"], '"run add" needs NETWORK, a name'],

@@ -1,15 +1,24 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
+import { stringifyJson } from "../../spec/jsonc.ts";
 import { VERSIONS } from "../../spec/version.ts";
 import type { Command } from "../command.ts";
-import { programVersion } from "../version.ts";
+import type { OptionSpec } from "../options.ts";
+import { programCommit, programVersion } from "../version.ts";
+
+const JSON_OPTION: OptionSpec = { name: "json", help: "print JSON" };
 
 const version: Command = {
   name: "version",
   summary: "print the version, as the option --version does",
   arguments: [],
-  options: [],
-  run: () => {
+  options: [JSON_OPTION],
+  examples: [{
+    command: "cni --version --json",
+    about: "also the commit that a release is made of, and Bun's version",
+  }],
+  run({ has }) {
+    if (has(JSON_OPTION.name)) return printStdout(`${stringifyJson(versionDocument(), 4)}\n`);
     printStdout(`cni ${programVersion()}
 CNI protocol versions supported: ${VERSIONS.join(", ")}
 plugins: ${pluginNames().join(", ")}
@@ -17,3 +26,14 @@ plugins: ${pluginNames().join(", ")}
   },
 };
 export default version;
+
+function versionDocument(): object {
+  const commit = programCommit();
+  return {
+    version: programVersion(),
+    ...commit !== undefined && { commit },
+    bun: Bun.version,
+    supportedVersions: VERSIONS,
+    plugins: pluginNames(),
+  };
+}
