@@ -69,8 +69,7 @@ testWith(PROGRAMS, "an address is reserved and released", () => {
 });
 
 testWith(PROGRAMS, "variables of the runtime have no effect", () => {
-  const expected = emulated("cni", ["--version"]);
-  for (const name of ["BUN_BE_BUN", "BUN_JSC_dumpOptions", "BUN_JSC_useJIT", "BUN_OPTIONS", "JavaScriptCoreUseJIT"]) {
-    expect(emulated("cni", ["--version"], { [name]: "2" })).toEqual(expected);
-  }
+  const names = ["BUN_BE_BUN", "BUN_JSC_dumpOptions", "BUN_JSC_useJIT", "BUN_OPTIONS", "JavaScriptCoreUseJIT"];
+  const env = Object.fromEntries(names.map((name) => [name, "2"]));
+  expect(emulated("cni", ["--version"], env)).toEqual(here(["--version"]));
 });

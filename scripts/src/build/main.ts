@@ -1,4 +1,4 @@
-/** Compiles `cmd/cni.ts` into `dist/cni`: `bun scripts/src/build/main.ts [--target=bun-linux-arm64] [--entry=FILE] [--outfile=FILE]`. @module */
+/** Compiles `cmd/cni.ts` into `dist/cni`: `bun scripts/src/build/main.ts [--target=bun-linux-arm64] [--entry=FILE] [--outfile=FILE] [--commit=HASH]`. @module */
 import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -36,7 +36,7 @@ const FLAGS = [
 
 function plan() {
   const text = { type: "string" } as const;
-  const { values: args } = parseArgs({ options: { target: text, entry: text, outfile: text } });
+  const { values: args } = parseArgs({ options: { target: text, entry: text, outfile: text, commit: text } });
   const target = args.target ?? `bun-linux-${process.arch}`;
   const processor = target.replace(/^bun-linux-/, "");
   if (processor !== "x64" && processor !== "arm64") {
@@ -46,11 +46,16 @@ function plan() {
   const name = args.target === undefined ? "cni" : `cni-${processor}`;
   const outfile = args.outfile ?? join(REPOSITORY_ROOT, "dist", name);
   const entry = args.entry ?? join(REPOSITORY_ROOT, "cmd/cni.ts");
-  return { processor: processor as Processor, entry: resolve(entry), outfile: resolve(outfile) };
+  return {
+    processor: processor as Processor,
+    entry: resolve(entry),
+    outfile: resolve(outfile),
+    commit: args.commit ?? "",
+  };
 }
 
 /** Runs the compiler from a copy of the sources, which is in the repository, whose packages they import. */
-function compile(processor: Processor, entry: string, executable: string): void {
+function compile({ processor, entry, commit }: ReturnType<typeof plan>, executable: string): void {
   mkdirSync(join(REPOSITORY_ROOT, "dist"), { recursive: true });
   using source = newScratchDirectory(join(REPOSITORY_ROOT, "dist"));
   copyInlined(source.path, processor);
@@ -62,6 +67,7 @@ function compile(processor: Processor, entry: string, executable: string): void 
     `--compile-executable-path=${ensureRuntime(processor)}`,
     `--define=process.arch=${JSON.stringify(processor)}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,
+    `--define=BUILD_COMMIT=${JSON.stringify(commit)}`,
     `--define=BUILD_SHIM=${JSON.stringify(compileShim(processor)?.toString("base64") ?? "")}`,
     ...FLAGS,
   ];
@@ -70,7 +76,8 @@ function compile(processor: Processor, entry: string, executable: string): void 
 }
 
 function build(): void {
-  const { processor, entry, outfile } = plan();
+  const planned = plan();
+  const { processor, outfile } = planned;
   if (Bun.version !== PATCHED_RUNTIME) {
     throw new Error(`Cannot build with Bun ${Bun.version}: package.json pins ${PATCHED_RUNTIME}; run "npm ci"`);
   }
@@ -79,7 +86,7 @@ function build(): void {
   using scratch = newScratchDirectory(dirname(outfile));
   // The base name is baked into the file, so it is the same for every target and every --outfile.
   const executable = join(scratch.path, "cni");
-  compile(processor, entry, executable);
+  compile(planned, executable);
   const bytes = readFileSync(executable);
   const closed = closeEnvironment(bytes, processor, programRange(bytes));
   skipWarmUp(bytes, processor);

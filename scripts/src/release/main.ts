@@ -1,0 +1,72 @@
+/** Makes everything that users install into `dist/release/`. The bytes depend on the commit alone. @module */
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { compileShim } from "../build/shim.ts";
+import type { Processor } from "../build/runtime_patch.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { licenceTexts } from "./licences.ts";
+import { type Binaries, gzip, pluginArchive } from "./plugin_archive.ts";
+import { reproduceRelease } from "./reproduce.ts";
+import { findReleaseSource, type ReleaseSource } from "./source.ts";
+
+/** The names that other projects give to processors. */
+const ARCHITECTURES: Readonly<Record<Processor, string>> = { x64: "amd64", arm64: "arm64" };
+
+function buildBinaries(processor: Processor, { commit }: ReleaseSource, scratch: string): Binaries {
+  const shim = compileShim(processor);
+  if (!shim) throw new Error(`Cannot make a release without the shim for ${processor}`);
+  const file = join(scratch, processor);
+  const command = [process.execPath, join(REPOSITORY_ROOT, "scripts/src/build/main.ts")];
+  const flags = [`--target=bun-linux-${processor}`, `--outfile=${file}`, ...commit ? [`--commit=${commit}`] : []];
+  const { success } = Bun.spawnSync([...command, ...flags], { stdout: "inherit", stderr: "inherit" });
+  if (!success) throw new Error(`Cannot build for ${processor}`);
+  const program = readFileSync(file);
+  rmSync(file);
+  return { program, shim };
+}
+
+/** In the form of sha256sum(1). */
+export function sha256Sums(directory: string): string {
+  return readdirSync(directory).sort().map((name) => {
+    const hash = new Bun.CryptoHasher("sha256").update(readFileSync(join(directory, name))).digest("hex");
+    return `${hash}  ${name}\n`;
+  }).join("");
+}
+
+function makeRelease(source: ReleaseSource, directory: string, scratch: string): void {
+  const texts = licenceTexts();
+  for (const processor of ["x64", "arm64"] as const) {
+    const architecture = ARCHITECTURES[processor];
+    const binaries = buildBinaries(processor, source, scratch);
+    const archive = gzip(pluginArchive(binaries, texts, source.time));
+    writeFileSync(join(directory, `cni-plugins-linux-${architecture}-v${source.version}.tgz`), archive);
+  }
+  writeFileSync(join(directory, "SHA256SUMS"), sha256Sums(directory));
+}
+
+function main(): void {
+  const flag = { type: "boolean" } as const;
+  const { values } = parseArgs({ options: { out: { type: "string" }, uncommitted: flag, reproduce: flag } });
+  if (values.reproduce) return console.log(reproduceRelease());
+  const output = resolve(values.out ?? join(REPOSITORY_ROOT, "dist/release"));
+  const source = findReleaseSource(values.uncommitted === true);
+  mkdirSync(dirname(output), { recursive: true });
+  // A release is there as a whole, or not at all.
+  using scratch = newScratchDirectory(dirname(output));
+  const directory = join(scratch.path, "release");
+  mkdirSync(directory);
+  makeRelease(source, directory, scratch.path);
+  rmSync(output, { recursive: true, force: true });
+  renameSync(directory, output);
+  console.log(`${output}:\n${readFileSync(join(output, "SHA256SUMS"), "utf8").trimEnd()}`);
+}
+
+if (import.meta.main) {
+  try {
+    main();
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,34 @@
+/** The archive to unpack into /opt/cni/bin, named like the one of the reference plugins. @module */
+import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../cmd/installed_file.ts";
+import { pluginNames } from "../../../plugins/registry.ts";
+import { tar, type TarEntry } from "./tar.ts";
+
+export interface Binaries {
+  readonly program: Uint8Array;
+  readonly shim: Uint8Array;
+}
+
+/** Text files beside the binaries, by name. */
+export type TextFiles = Readonly<Record<string, string>>;
+
+/** The directory of shims, which an engine can use instead of its parent directory. */
+const SHIM_DIRECTORY_NAME = "shim";
+
+/** Each plugin is a hard link to the one copy of the program; those in `shim/` are links to the one shim. */
+export function pluginArchive({ program, shim }: Binaries, texts: TextFiles, time: number): Buffer {
+  const inShim = (name: string): string => `${SHIM_DIRECTORY_NAME}/${name}`;
+  const entries: TarEntry[] = [
+    ...Object.entries(texts).map(([path, text]) => ({ path, mode: 0o644, data: Buffer.from(text) })),
+    { path: COMMAND_NAME, data: program },
+    ...pluginNames().map((path) => ({ path, hardLink: COMMAND_NAME })),
+    { path: SHIM_DIRECTORY_NAME, isDirectory: true },
+    { path: inShim(FULL_PROGRAM_NAME), hardLink: COMMAND_NAME },
+    { path: inShim(COMMAND_NAME), data: shim },
+    ...pluginNames().map((name) => ({ path: inShim(name), hardLink: inShim(COMMAND_NAME) })),
+  ];
+  return tar(entries, time);
+}
+
+/** @param level of compression; 9 for a release */
+export const gzip = (data: Uint8Array, level = 9): Uint8Array =>
+  Bun.gzipSync(data as Uint8Array<ArrayBuffer>, { level: level as 9, library: "libdeflate" });

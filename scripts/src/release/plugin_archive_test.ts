@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pluginNames } from "../../../plugins/registry.ts";
+import { CNI_PROGRAM, ENGINE_ENV, testWith } from "../../../testing/binary.ts";
+import { compileShim } from "../build/shim.ts";
+import { licenceTexts } from "./licences.ts";
+import { sha256Sums } from "./main.ts";
+import { gzip, pluginArchive } from "./plugin_archive.ts";
+
+let scratch = "";
+beforeAll(() => {
+  scratch = mkdtempSync(join(tmpdir(), "cni-release-"));
+  chmodSync(scratch, 0o755);
+});
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+
+testWith(["cc"], "the archive, unpacked, is a directory of plugins for engines, with one copy of the program", () => {
+  const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64")! };
+  const archive = join(scratch, "cni-plugins.tgz");
+  writeFileSync(archive, gzip(pluginArchive(binaries, licenceTexts(), 1e9), 1));
+  const bin = join(scratch, "opt/cni/bin");
+  const unpack = 'mkdir -p "$1"; tar -C "$1" -xzf "$2"';
+  expect(Bun.spawnSync(["sh", "-ec", unpack, "sh", bin, archive]).stderr.toString()).toBe("");
+  const names = ["cni", ...pluginNames()];
+  expect(readdirSync(bin).sort()).toEqual(["LICENSE", "LICENSE.third-party", "shim", ...names].sort());
+  expect(readdirSync(join(bin, "shim")).sort()).toEqual(["cni-full", ...names].sort());
+  const inodes = (paths: readonly string[]) => [...new Set(paths.map((name) => statSync(join(bin, name)).ino))];
+  expect(inodes([...names, "shim/cni-full"])).toHaveLength(1);
+  expect(inodes(names.map((name) => `shim/${name}`))).toHaveLength(1);
+  const env = { ...ENGINE_ENV, CNI_SOCKET: join(scratch, "no-server") };
+  for (const program of ["bridge", "host-local", "shim/bridge"]) {
+    const child = Bun.spawnSync([join(bin, program)], { env, stdin: Buffer.from('{"cniVersion":"1.0.0"}') });
+    expect(JSON.parse(child.stdout.toString()).supportedVersions).toContain("1.1.0");
+  }
+  // It knows its own files: nothing is in the way of a change to shims.
+  const installed = Bun.spawnSync([join(bin, "cni"), "install", "--shim", bin], { stderr: "pipe" });
+  expect([installed.exitCode, installed.stderr.toString()]).toEqual([0, ""]);
+}, 60_000);
+
+/** Prints the digest of an archive that a process makes with these first words, as another user elsewhere would. */
+function digestOfArchive(...wrapper: readonly string[]): string {
+  const script = `
+    const { pluginArchive, gzip } = await import(${JSON.stringify(join(import.meta.dir, "plugin_archive.ts"))});
+    const binaries = { program: Buffer.alloc(1e6, "program"), shim: Buffer.from("shim") };
+    const archive = gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9));
+    console.log(new Bun.CryptoHasher("sha256").update(archive).digest("hex"));`;
+  const child = Bun.spawnSync([...wrapper, process.execPath, "-e", script], { cwd: scratch, stderr: "pipe" });
+  expect(child.stderr.toString()).toBe("");
+  return child.stdout.toString();
+}
+
+testWith(["faketime"], "a process elsewhere on another day makes the same bytes", () => {
+  const here = digestOfArchive();
+  expect(here).toMatch(/^[\da-f]{64}\n$/);
+  const elsewhere = [
+    "sh",
+    "-c",
+    'umask 077; export TZ=Asia/Kathmandu LANG=C; exec "$@"',
+    "sh",
+    "faketime",
+    "-f",
+    "+400d",
+  ];
+  expect(digestOfArchive(...elsewhere)).toBe(here);
+});
+
+test("the licences of all packages in the program are there, and of the parts of the runtime", () => {
+  const { LICENSE, "LICENSE.third-party": others } = licenceTexts();
+  expect(LICENSE).toContain("Apache License");
+  for (const title of [/^Bun \d/m, /^jsonc-parser \d/m, /^prom-client \d/m, /JavaScriptCore/, /`mimalloc`/]) {
+    expect(others).toMatch(title);
+  }
+  expect(others).not.toMatch(/^fast-check/m);
+});
+
+test("sha256sum(1) checks the sums", () => {
+  const directory = mkdtempSync(join(scratch, "sums-"));
+  for (const name of ["b", "a"]) writeFileSync(join(directory, name), name);
+  const sums = sha256Sums(directory);
+  expect(sums).toMatch(/^\w{64} {2}a\n\w{64} {2}b\n$/);
+  const check = Bun.spawnSync(["sha256sum", "--check", "--strict"], { cwd: directory, stdin: Buffer.from(sums) });
+  expect(check.exitCode).toBe(0);
+});
