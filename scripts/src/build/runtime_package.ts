@@ -37,7 +37,7 @@ export function ensureRuntime(processor: Processor): string {
 }
 
 /** npm skips packages for other processors when it installs, but has their integrity in the lock file. */
-function pinnedIntegrity(name: string): string {
+export function pinnedIntegrity(name: string): string {
   const { packages } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package-lock.json"), "utf8")) as LockFile;
   const entry = packages[`node_modules/${name}`];
   if (entry?.version === PATCHED_RUNTIME) return entry.integrity;

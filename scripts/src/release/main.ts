@@ -8,6 +8,7 @@ import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { licenceTexts } from "./licences.ts";
 import { type Binaries, gzip, pluginArchive } from "./plugin_archive.ts";
 import { reproduceRelease } from "./reproduce.ts";
+import { softwareBillOfMaterials } from "./sbom.ts";
 import { findReleaseSource, type ReleaseSource } from "./source.ts";
 
 /** The names that other projects give to processors. */
@@ -42,6 +43,7 @@ function makeRelease(source: ReleaseSource, directory: string, scratch: string):
     const archive = gzip(pluginArchive(binaries, texts, source.time));
     writeFileSync(join(directory, `cni-plugins-linux-${architecture}-v${source.version}.tgz`), archive);
   }
+  writeFileSync(join(directory, `cni-v${source.version}.cdx.json`), softwareBillOfMaterials());
   writeFileSync(join(directory, "SHA256SUMS"), sha256Sums(directory));
 }
 

@@ -1,0 +1,57 @@
+import Ajv from "ajv";
+import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { licenceTexts, packagedFolders, runtimeLicencePage } from "./licences.ts";
+import { ensureSbomTools, softwareBillOfMaterials } from "./sbom.ts";
+import { type Component, runtimeComponents } from "./sbom_runtime.ts";
+
+/** The schema of CycloneDX, as the generator's library ships it. */
+function validator() {
+  const directory = join(ensureSbomTools(), "node_modules/@cyclonedx/cyclonedx-library/res/schema");
+  const schema = (name: string) => JSON.parse(readFileSync(join(directory, `${name}.SNAPSHOT.schema.json`), "utf8"));
+  const ajv = new Ajv({ strict: false, validateFormats: false });
+  for (const name of ["spdx", "jsf-0.82", "cryptography-defs"]) {
+    ajv.addSchema(schema(name), `http://cyclonedx.org/schema/${name}.SNAPSHOT.schema.json`);
+  }
+  return ajv.compile(schema("bom-1.6"));
+}
+
+test("the list of materials is valid, and names each package and Bun with its parts", () => {
+  const text = softwareBillOfMaterials();
+  const bom = JSON.parse(text);
+  const validate = validator();
+  validate(bom);
+  expect(validate.errors).toBeNull();
+  for (const unstable of ["serialNumber", "timestamp"]) expect(text).not.toContain(`"${unstable}"`);
+  const names = bom.components.map(({ group, name }: { group?: string; name: string }) =>
+    group === undefined ? name : `${group}/${name}`
+  );
+  const packages = packagedFolders().map((folder) => folder.replace(/^.*node_modules\//, ""));
+  expect(names.sort()).toEqual([...packages, "bun"].sort());
+  expect(packages).toContain("prom-client");
+  for (const component of bom.components) expect(component.licenses).not.toEqual([]);
+}, 60_000);
+
+test("parts of Bun have the versions and licences that it declares", () => {
+  const [bun] = runtimeComponents(runtimeLicencePage(), process.versions);
+  const part = (name: string) => bun!.components!.find((component) => component.name === name);
+  expect(part("JavaScriptCore")).toMatchObject({ version: process.versions["webkit"]! });
+  expect(part("c-ares")).toMatchObject({
+    version: process.versions["ares"]!,
+    licenses: [{ license: { id: "MIT" } }],
+  });
+  expect(part("zstd")!.licenses).toEqual([{ license: { name: expect.stringContaining("GPLv2") } }]);
+  expect(part("llhttp")).toMatchObject({ version: process.versions["llhttp"]! });
+  for (const name of ["node", "libuv", "v8"]) expect(part(name)).toBeUndefined();
+  // What has a version and is no part is listed; anything new must be put somewhere.
+  const references = bun!.components!.map((component: Component) => component["bom-ref"]);
+  expect(new Set(references).size).toBe(references.length);
+  for (const folder of packagedFolders()) {
+    expect(licenceTexts()["LICENSE.third-party"]).toContain(folder.replace("node_modules/", ""));
+  }
+});
+
+test("runtimeComponents() refuses a page that it cannot read", () => {
+  expect(() => runtimeComponents("Bun is free.\n", {})).toThrow("another form");
+});
