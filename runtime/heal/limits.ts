@@ -23,7 +23,7 @@ export const HEALING_LIMITS: HealingLimits = {
   quietMs: 50,
   longestStormMs: 300,
   lockWaitMs: 10,
-  laterLooksMs: [500, 3000, 15_000],
+  laterLooksMs: [1000, 10_000],
   fightWindowMs: 10_000,
   freeRounds: 3,
   firstPauseMs: 2000,
