@@ -53,6 +53,8 @@ export class Healer implements Disposable {
   #nextLook = -Infinity;
   #pausedUntil = -Infinity;
   #laterLooks: number[] = [];
+  /** When to see whose result is gone. */
+  #resultChecks: number[] = [];
   /** Failures that were logged, and that still last. */
   #knownFailures = new Set<string>();
 
@@ -64,6 +66,7 @@ export class Healer implements Disposable {
     this.#links = new LinkCare({
       ...options,
       limits: this.#limits,
+      onRemoved: () => this.#noteRemovedLink(),
       onProblem: () => options.count("linkProblems"),
       onPause: () => options.count("backoffs"),
     });
@@ -87,7 +90,8 @@ export class Healer implements Disposable {
     this.#read();
     const now = performance.now();
     if (this.#nextLook <= now) this.#lookAfterLoss();
-    else if (this.#nextDue() <= now) this.#lookAgain();
+    else if (this.#laterLooks.some((time) => time <= now)) this.#lookAgain();
+    if (this.#resultChecks.some((time) => time <= now)) this.#checkResults();
     this.#links.read();
     if (this.#links.nextLook <= performance.now()) this.#links.look((call) => this.#withEachCache(call));
   }
@@ -99,7 +103,7 @@ export class Healer implements Disposable {
   }
 
   #nextDue(): number {
-    return Math.min(this.#nextLook, ...this.#laterLooks);
+    return Math.min(this.#nextLook, ...this.#laterLooks, ...this.#resultChecks);
   }
 
   #read(): void {
@@ -151,7 +155,7 @@ export class Healer implements Disposable {
   #lookAgain(): void {
     const now = performance.now();
     this.#laterLooks = this.#laterLooks.filter((time) => time > now);
-    this.#withEachCache((runtime) => this.#removeRevived(runtime));
+    this.#checkResults();
     const isLast = this.#laterLooks.length === 0;
     if (isLast) this.#revived.clear();
     if (now < this.#pausedUntil || this.#nextLook < Infinity) return;
@@ -190,6 +194,19 @@ export class Healer implements Disposable {
         return [];
       }
     });
+  }
+
+  /** An engine's DEL removes the link last, and then the result. */
+  #noteRemovedLink(): void {
+    if (this.#revived.isEmpty || this.#resultChecks.length > 0) return;
+    const now = performance.now();
+    this.#resultChecks = this.#limits.resultGoneMs.map((ms) => now + ms);
+  }
+
+  #checkResults(): void {
+    const now = performance.now();
+    this.#resultChecks = this.#resultChecks.filter((time) => time > now);
+    this.#withEachCache((runtime) => this.#removeRevived(runtime));
   }
 
   #removeRevived(runtime: RuntimeContext): void {

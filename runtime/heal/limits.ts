@@ -8,6 +8,8 @@ export interface HealingLimits {
   readonly lockWaitMs: number;
   /** After something was put back, and after a failure: when to look again. ADDs that ran meanwhile have ended. */
   readonly laterLooksMs: readonly number[];
+  /** After a link has gone, when an engine has removed the result of its attachment. */
+  readonly resultGoneMs: readonly number[];
   /** Something that is lost again within this time counts as a fight. */
   readonly fightWindowMs: number;
   /** So often in a row, it is put back at once. */
@@ -24,6 +26,7 @@ export const HEALING_LIMITS: HealingLimits = {
   longestStormMs: 300,
   lockWaitMs: 10,
   laterLooksMs: [1000, 10_000],
+  resultGoneMs: [20, 200],
   fightWindowMs: 10_000,
   freeRounds: 3,
   firstPauseMs: 2000,

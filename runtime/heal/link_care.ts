@@ -18,6 +18,8 @@ export interface LinkCareOptions {
   readonly healLinks: boolean;
   readonly limits: HealingLimits;
   log(message: string): void;
+  /** Told of each link that goes. */
+  onRemoved(): void;
   /** Told of each new problem. */
   onProblem(): void;
   /** Told when something keeps removing what is mended. */
@@ -63,8 +65,10 @@ export class LinkCare implements Disposable {
   read(): void {
     let isLoss = false;
     const isComplete = this.#monitor.read(({ kind, index }) => {
-      if (kind === "removed") this.#losers.delete(index);
-      else {
+      if (kind === "removed") {
+        this.#losers.delete(index);
+        this.#options.onRemoved();
+      } else {
         this.#losers.set(index, kind);
         isLoss = true;
       }

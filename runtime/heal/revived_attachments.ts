@@ -34,6 +34,10 @@ export class RevivedAttachments {
     }
   }
 
+  get isEmpty(): boolean {
+    return this.#entries.size === 0;
+  }
+
   clear(): void {
     this.#entries.clear();
   }
