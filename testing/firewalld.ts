@@ -68,3 +68,41 @@ export async function startFirewalld(host: Netns, bus: TestBus): Promise<Disposa
   runOnBus(host, bus, "firewall-cmd --state");
   return { [Symbol.dispose]: () => daemon.kill("SIGKILL") };
 }
+
+/** A program with firewalld's name that keeps zones' sources, and forgets them when it reloads: firewalld itself takes seconds for that. */
+const STAND_IN = `
+import sys, dbus, dbus.bus, dbus.service, dbus.mainloop.glib
+from gi.repository import GLib
+dbus.mainloop.glib.DBusGMainLoop(set_as_default=True)
+NAME = "org.fedoraproject.FirewallD1"
+sources = set()
+class Firewalld(dbus.service.Object):
+  @dbus.service.method(NAME + ".zone", in_signature="ss", out_signature="b")
+  def querySource(self, zone, source): return (zone, source) in sources
+  @dbus.service.method(NAME + ".zone", in_signature="ss", out_signature="s")
+  def addSource(self, zone, source): sources.add((zone, source)); return zone
+  @dbus.service.method(NAME, in_signature="", out_signature="")
+  def reload(self): sources.clear(); self.Reloaded()
+  @dbus.service.signal(NAME)
+  def Reloaded(self): pass
+bus = dbus.bus.BusConnection(sys.argv[1])
+service = Firewalld(bus, "/org/fedoraproject/FirewallD1")
+bus.request_name(NAME)
+print("ready", flush=True)
+GLib.MainLoop().run()
+`;
+
+/** A firewalld that makes no rules. Its modules come with the real one. */
+export async function startFirewalldStandIn({ address }: TestBus): Promise<Disposable> {
+  const child = Bun.spawn(["/usr/bin/python3", "-c", STAND_IN, address], { stdin: "ignore" });
+  await child.stdout.getReader().read();
+  return { [Symbol.dispose]: () => child.kill("SIGKILL") };
+}
+
+/** Calls a method of firewalld. @returns what dbus-send prints */
+export function callFirewalld({ address }: TestBus, method: string, ...args: readonly string[]): string {
+  const target = ["--print-reply=literal", "--dest=org.fedoraproject.FirewallD1", "/org/fedoraproject/FirewallD1"];
+  const words = [`org.fedoraproject.FirewallD1.${method}`, ...args.map((arg) => `string:${arg}`)];
+  const { stdout } = Bun.spawnSync(["dbus-send", `--bus=${address}`, ...target, ...words]);
+  return stdout.toString().trim();
+}

@@ -16,6 +16,8 @@ import firewall from "./plugin.ts";
 import { type BridgeNetwork, bridgeNetworkTest, reachesOutside, serveOutside } from "../../testing/bridge_network.ts";
 import { BUS_OBJECT, DbusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { findFirewalld } from "./firewalld.ts";
+import { FirewalldWatch } from "../../runtime/heal/firewalld_watch.ts";
+import { pollAny } from "../../ffi/sys/poll.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 
 const START_MS = 60_000;
@@ -117,7 +119,10 @@ firewalldTest(
     const container = network.container(2);
     call(firewall, "ADD", {}, { container });
     expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([true, true]);
+    using watch = new FirewalldWatch(process.env.DBUS_SYSTEM_BUS_ADDRESS);
     firewallCmd(host, "--reload");
+    pollAny(watch.fds);
+    expect(watch.read()).toEqual(["a reload of firewalld"]);
     expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
     let error: unknown;
     try {

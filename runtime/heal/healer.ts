@@ -51,7 +51,6 @@ export class Healer implements Disposable {
   #causes: (string | Committer)[] = [UNWATCHED];
   #stormSince: number | undefined;
   #nextLook = -Infinity;
-  #pausedUntil = -Infinity;
   #laterLooks: number[] = [];
   /** When to see whose result is gone. */
   #resultChecks: number[] = [];
@@ -130,8 +129,9 @@ export class Healer implements Disposable {
     const { quietMs, longestStormMs } = this.#limits;
     const now = performance.now();
     if (this.#causes.length < MAX_CAUSES) this.#causes.push(cause);
+    if (this.#nextLook === Infinity) this.#fight.noteLoss(now);
     this.#stormSince ??= now;
-    this.#nextLook = Math.max(this.#pausedUntil, Math.min(now + quietMs, this.#stormSince + longestStormMs));
+    this.#nextLook = Math.max(this.#fight.pausedUntil, Math.min(now + quietMs, this.#stormSince + longestStormMs));
   }
 
   #lookAfterLoss(): void {
@@ -158,9 +158,9 @@ export class Healer implements Disposable {
     this.#checkResults();
     const isLast = this.#laterLooks.length === 0;
     if (isLast) this.#revived.clear();
-    if (now < this.#pausedUntil || this.#nextLook < Infinity) return;
+    if (now < this.#fight.pausedUntil || this.#nextLook < Infinity) return;
     const reports = this.#restore();
-    const line = describeRestore(reports, ["an ADD that ran meanwhile"]);
+    const line = describeRestore(reports, ["a command that ran meanwhile"]);
     if (line !== undefined) this.#noteRestored(line);
     if (isLast) this.#reportFailures(reports.flatMap(failuresOf));
   }
@@ -227,9 +227,7 @@ export class Healer implements Disposable {
 
   #noteRound(causes: readonly string[]): void {
     const { log, count } = this.#options;
-    const now = performance.now();
-    const pauseMs = this.#fight.pauseAfterRestore(now);
-    this.#pausedUntil = now + pauseMs;
+    const pauseMs = this.#fight.noteRound(performance.now());
     if (pauseMs === 0) return;
     count("backoffs");
     log(

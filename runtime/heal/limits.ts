@@ -27,7 +27,7 @@ export const HEALING_LIMITS: HealingLimits = {
   lockWaitMs: 10,
   laterLooksMs: [1000, 10_000],
   resultGoneMs: [20, 200],
-  fightWindowMs: 10_000,
+  fightWindowMs: 30_000,
   freeRounds: 3,
   firstPauseMs: 2000,
   longestPauseMs: 3_600_000,

@@ -44,7 +44,6 @@ export class LinkCare implements Disposable {
   #nextLook = -Infinity;
   /** Something else may keep removing what is mended. */
   readonly #fight: Fight;
-  #pausedUntil = -Infinity;
   /** In words. */
   #knownProblems = new Set<string>();
 
@@ -78,8 +77,9 @@ export class LinkCare implements Disposable {
     else if (isLoss) {
       const { quietMs, longestStormMs } = this.#options.limits;
       const now = performance.now();
+      if (this.#nextLook === Infinity) this.#fight.noteLoss(now);
       this.#stormSince ??= now;
-      this.#nextLook = Math.max(this.#pausedUntil, Math.min(now + quietMs, this.#stormSince + longestStormMs));
+      this.#nextLook = Math.max(this.#fight.pausedUntil, Math.min(now + quietMs, this.#stormSince + longestStormMs));
     }
   }
 
@@ -139,9 +139,7 @@ export class LinkCare implements Disposable {
   }
 
   #noteRound(): void {
-    const now = performance.now();
-    const pauseMs = this.#fight.pauseAfterRestore(now);
-    this.#pausedUntil = now + pauseMs;
+    const pauseMs = this.#fight.noteRound(performance.now());
     if (pauseMs === 0) return;
     const { log, onPause } = this.#options;
     onPause();

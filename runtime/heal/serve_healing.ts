@@ -1,3 +1,4 @@
+import { SystemError } from "../../ffi/sys/error.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
@@ -13,7 +14,9 @@ const ROUNDS_PER_COLLECTION = 200;
 /** Watches rules until SIGTERM, SIGINT or the end of `lifetime`. Call it with all plugins loaded. */
 export function serveHealing({ lifetime, ...options }: HealingOptions): void {
   using signals = openSignals([SIGINT, SIGTERM]);
-  using healer = new Healer(options);
+  using healer = openHealer(options);
+  // Starting again would not help.
+  if (!healer) return void pollAny([lifetime, signals.fd]);
   for (let round = 1;; round++) {
     healer.round();
     // Else the heap grows for long.
@@ -21,5 +24,16 @@ export function serveHealing({ lifetime, ...options }: HealingOptions): void {
     const timeoutMs = healer.timeoutMs();
     const ready = pollAny([lifetime, signals.fd, ...healer.fds], timeoutMs === Infinity ? -1 : timeoutMs);
     if (ready.includes(lifetime) || ready.includes(signals.fd)) return;
+  }
+}
+
+/** `undefined` if the kernel refuses to tell of changes. */
+function openHealer(options: HealerOptions): Healer | undefined {
+  try {
+    return new Healer(options);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    options.log(`Cannot watch the rules of attachments: ${error.message}`);
+    return undefined;
   }
 }

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { createNetns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import { testWith } from "../../testing/binary.ts";
 import { runInNetns, until } from "../../testing/netns.ts";
 import { Runtime } from "../runtime.ts";
 
@@ -47,4 +48,16 @@ test("rules come back each time, until the end of its lifetime", async () => {
   expect(lines.at(-1)).toMatch(
     /^Restored rules of 1 attachment after changes by "nft" \(process [\d, ]+\): masquerading of /,
   );
+});
+
+testWith(["setpriv"], "without the right to hear of changes, the process says so and waits for its end", async () => {
+  const bounded = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"];
+  const argv = [...bounded, process.execPath, "-e", SCRIPT, "/nonexistent"];
+  using host = createNetns();
+  const healer =
+    host.run(() => ({ child: Bun.spawn(argv, { stdin: "pipe", stderr: "pipe", stdout: "ignore" }) })).child;
+  const { value } = await healer.stderr.getReader().read();
+  expect(new TextDecoder().decode(value)).toMatch(/^Cannot watch the rules of attachments: .*EPERM/);
+  healer.stdin.end();
+  expect(await healer.exited).toBe(0);
 });
