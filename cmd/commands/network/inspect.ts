@@ -62,8 +62,7 @@ function formatNetwork(network: InspectedNetwork, screen: Screen): string {
     ]),
   ];
   return [
-    formatPairs(facts, screen.columns).map((line) => `${printable(line)}
-`).join(""),
+    formatPairs(facts, screen.columns).map((line) => `${printable(line)}\n`).join(""),
     ...network.requests.map((request) => formatRequest(request, screen)),
     formatTable(ATTACHMENT_HEADER, attachments.map(attachmentRow), screen),
   ].join("\n");
