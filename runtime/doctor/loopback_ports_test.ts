@@ -5,6 +5,7 @@ import { parseIp } from "../../ffi/address.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";
 import { checkLoopbackPorts } from "./checks/loopback_ports.ts";
+import { checkPlugins } from "./checks/plugins.ts";
 import { checkPorts } from "./checks/ports.ts";
 import type { Finding } from "./finding.ts";
 import { isBroken } from "./examine.ts";
@@ -23,6 +24,9 @@ test("another program's portmap needs route_localnet, and no element of ours", a
     doctorHost.withSubject((subject) =>
       run({ ...subject, runtime: { ...subject.runtime, pluginDirectories: [directory] } })
     );
+  // Another build of this program.
+  expect(check(checkLoopbackPorts)).toEqual([]);
+  shell("nft delete element inet cni hostports4 '{ tcp . 8080 }'");
   expect(check(checkLoopbackPorts)).toEqual([{
     severity: "broken",
     what: `net.ipv4.conf.br9.route_localnet is 0: ${program} needs it for calls of 127.0.0.1 to ports of "eth0" of ` +
@@ -30,8 +34,13 @@ test("another program's portmap needs route_localnet, and no element of ours", a
     mend: "sysctl -w net.ipv4.conf.br9.route_localnet=1",
     repair: { kind: "sysctl", name: "net/ipv4/conf/br9/route_localnet", value: "1" },
   }]);
-  shell("sysctl -qw net.ipv4.conf.br9.route_localnet=1", "nft delete element inet cni hostports4 '{ tcp . 8080 }'");
+  shell("sysctl -qw net.ipv4.conf.br9.route_localnet=1");
   expect(check(checkLoopbackPorts)).toEqual([]);
+  expect(check(checkPlugins)).toEqual([{
+    severity: "warning",
+    what: `programs in ${directory} are called for "portmap", not the built-in plugins`,
+    mend: `to use the built-in plugins: cni install ${directory} --force`,
+  }]);
   expect(check(checkPorts).filter(isBroken)).toEqual([]);
   expect(doctorHost.withSubject(checkPorts).filter(isBroken)).toHaveLength(1);
 });

@@ -3,6 +3,7 @@ import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
 import { broken, type Finding } from "../finding.ts";
 import { reattachCommand } from "../reattach.ts";
+import { hasPublishedElements } from "./ports.ts";
 import {
   addressesOfFamily,
   describeContainer,
@@ -24,7 +25,9 @@ export function checkLoopbackPorts(subject: Subject): Finding[] {
       familiesOf(mapping).includes(4) && reachesLoopback(mapping)
     );
     if (mappings.length === 0 || addressesOfFamily(container, 4).length === 0) return [];
-    if (program === undefined) return checkSource(subject, container, mappings);
+    // Another build of this program puts the same elements.
+    const isOwn = program === undefined || hasPublishedElements(subject, container);
+    if (isOwn) return checkSource(subject, container, mappings);
     return container.portmap!.snat ? checkRouteLocalnet(subject, container, program) : [];
   });
 }

@@ -25,14 +25,18 @@ export function checkPlugins({ runtime, network }: Subject): Finding[] {
     }
   });
   const problems = found.flatMap(({ problem }) => problem ?? []);
-  const shadows = found.flatMap(({ type, at, isShadow }) =>
-    !isShadow || at === undefined ? [] : warning(
-      `"${at}" is called for plugin "${type}", not the built-in plugin`,
-      `to use the built-in plugins: ${shellCommand(["cni", "install", at.replace(/\/[^/]*$/, ""), "--force"])}`,
-    )
-  );
+  const shadows = describeShadows(found.flatMap(({ at, isShadow }) => isShadow && at !== undefined ? [at] : []));
   if (problems.length + shadows.length > 0) return [...problems, ...shadows];
   return [ok(`plugins: ${found.map(({ type, at }) => `${type} (${at})`).join(", ")}`)];
+}
+
+function describeShadows(programs: readonly string[]): Finding[] {
+  const byDirectory = Map.groupBy(new Set(programs), (path) => path.slice(0, path.lastIndexOf("/")));
+  return [...byDirectory].map(([directory, paths]) => {
+    const names = paths.map((path) => `"${path.slice(directory.length + 1)}"`).join(", ");
+    const what = `programs in ${directory} are called for ${names}, not the built-in plugins`;
+    return warning(what, `to use the built-in plugins: ${shellCommand(["cni", "install", directory, "--force"])}`);
+  });
 }
 
 function isBuiltin(runtime: Subject["runtime"], network: Subject["network"], plugin: PluginEntry): boolean {

@@ -52,6 +52,10 @@ export function checkPorts(subject: Subject): Finding[] {
   });
 }
 
+export function hasPublishedElements(subject: Subject, container: ExaminedContainer): boolean {
+  return hasTable(subject) && checkMapElements(subject, container).length === 0;
+}
+
 /** Without elements for 127.0.0.1: those depend on the routes, which have a check of their own. */
 function checkMapElements(subject: Subject, { portmap, owner, ips }: ExaminedContainer): Finding[] {
   if (!portmap || portmap.mappings.length === 0) return [];
