@@ -192,7 +192,15 @@ test("selectShown() finds networks, namespaces and containers, and suggests", ()
   expect(idsOf("c1")).toEqual(["c1"]);
   expect(idsOf(containers[2]!.path)).toEqual(["c2"]);
   expect([idsOf("10.7.0.2"), idsOf("10.8.0.2/24"), idsOf("fd00:9:0::3")]).toEqual([["c3"], ["c2"], ["c1"]]);
-  expect(() => node.gather("10.7.0.9")).toThrow('Cannot show "10.7.0.9": no container has this address');
+  for (
+    const [address, details] of [
+      ["10.7.0.9", 'network "lan" has its subnet: cni show lan'],
+      ["fd01::1", '"cni run list" lists containers with their addresses'],
+    ]
+  ) {
+    const message = `Cannot show "${address}": no container has this address`;
+    expect(() => node.gather(address!)).toThrow(expect.objectContaining({ message, details }));
+  }
   expect(() => node.gather("c")).toThrow(
     expect.objectContaining({
       message: 'Cannot show "c": 4 container ids begin with it',

@@ -1,4 +1,4 @@
-import { ipOf, isIp, parseIp } from "../../ffi/address.ts";
+import { containsIp, type Ip, ipOf, isIp, networkOf, parseIp } from "../../ffi/address.ts";
 import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../../ffi/named_netns.ts";
 import { NetnsError, openNetns } from "../../ffi/netns.ts";
 import { readFile } from "../../ffi/sys/file.ts";
@@ -55,11 +55,7 @@ export function selectShown(
   const found = byAddress.length > 0 ? byAddress : findByPrefix(word, attachments);
   if (found.length > 0) return { attachments: found, deviceNames: [] };
   const attached = attachments.flatMap(({ network, containerId }) => [network, containerId]);
-  if (isAddress(word)) {
-    throw new CniError(Code.InvalidConfig, `Cannot show ${JSON.stringify(word)}: no container has this address`, {
-      details: '"cni run list" lists containers with their addresses',
-    });
-  }
+  if (isAddress(word)) throw unknownAddressError(word, attachments);
   const hint = suggestion(word, [...names, DEFAULT_NETWORK_NAME, ...attached, ...listNamedNetns()]);
   throw new CniError(
     Code.InvalidConfig,
@@ -71,10 +67,25 @@ export function selectShown(
 /** `10.1.0.5`, `10.1.0.5/16` */
 const isAddress = (word: string): boolean => isIp(word.replace(/\/[0-9]+$/, ""));
 
+const toIp = (word: string): Ip => parseIp(word.replace(/\/[0-9]+$/, ""));
+
 /** As of its ADD. */
 function hasAddress({ result }: NetworkAttachment, word: string): boolean {
-  const ip = parseIp(word.replace(/\/[0-9]+$/, ""));
-  return (result?.ips ?? []).some(({ address }) => ipOf(address) === ip);
+  return (result?.ips ?? []).some(({ address }) => ipOf(address) === toIp(word));
+}
+
+function isInSubnet({ result }: NetworkAttachment, word: string): boolean {
+  return (result?.ips ?? []).some(({ address }) => containsIp(networkOf(address), toIp(word)));
+}
+
+function unknownAddressError(word: string, attachments: readonly NetworkAttachment[]): CniError {
+  const network = attachments.find((attachment) => isInSubnet(attachment, word))?.network;
+  const details = network === undefined
+    ? '"cni run list" lists containers with their addresses'
+    : `network "${network}" has its subnet: cni show ${network}`;
+  return new CniError(Code.InvalidConfig, `Cannot show ${JSON.stringify(word)}: no container has this address`, {
+    details,
+  });
 }
 
 /** @throws {CniError} if several ids begin with it */
