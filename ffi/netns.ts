@@ -19,7 +19,6 @@ import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { type Descriptor, openFile } from "./sys/file.ts";
 import { sleep } from "./sys/poll.ts";
 import { fstat } from "./sys/stat.ts";
-import { resolveCallerPath } from "./sys/caller.ts";
 import { sys } from "./sys/libc.ts";
 import { CLONE_NEWNET } from "./sys/uapi.ts";
 
@@ -163,7 +162,7 @@ const borrow = ({ fd }: { readonly fd: number }): Descriptor => ({ fd, [Symbol.d
 function openNetnsFile(path: string): Descriptor {
   let file: Descriptor;
   try {
-    file = openFile(resolveCallerPath(path));
+    file = openFile(path);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     const absent = error.code === "ENOENT" || error.code === "ENOTDIR";

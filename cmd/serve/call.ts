@@ -36,8 +36,6 @@ export interface ShimCall extends Disposable {
   readonly programName: string;
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** The shim. */
-  readonly pid: number;
   readonly umask: number;
   readonly parentPid: number;
   readonly startTime: bigint;
@@ -61,15 +59,14 @@ export function takeCall(connection: Descriptor, serverNamespaces: string): Shim
 
 function receiveCall(connection: Descriptor, serverNamespaces: string): ShimCall | Refusal {
   const { fd } = connection;
-  const credentials = peerCredentials(fd);
-  const allowed = isAllowed(credentials, serverNamespaces);
+  const allowed = isAllowed(peerCredentials(fd), serverNamespaces);
   if (allowed === false) return "notAllowed";
   if (!allowed || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "withdrawn";
   const request = parseRequest(receivePacket(fd, buffer).bytes);
   if (typeof request === "string") return request;
   if (!sendPacket(fd, Uint8Array.of(OFFER)) || !awaitReadable(fd, ANSWER_TIMEOUT_MS)) return "withdrawn";
   const { bytes, fds } = receivePacket(fd, buffer, FD_COUNT);
-  if (bytes[0] === COMMIT && fds.length === FD_COUNT) return newCall(request, credentials.pid, connection, fds);
+  if (bytes[0] === COMMIT && fds.length === FD_COUNT) return newCall(request, connection, fds);
   for (const received of fds) sys.close(received);
   return "withdrawn";
 }
@@ -91,11 +88,11 @@ function parseRequest(bytes: Uint8Array): ShimRequest | Refusal {
   return { programName, argv, env, umask, parentPid, startTime: view.getBigUint64(16, true) };
 }
 
-function newCall(request: ShimRequest, pid: number, connection: Descriptor, fds: readonly number[]): ShimCall {
+function newCall(request: ShimRequest, connection: Descriptor, fds: readonly number[]): ShimCall {
   const [stdin, stdout, stderr, workingDirectory, netns] = fds as readonly [number, number, number, number, number];
   const { fd } = connection;
   return {
-    ...{ ...request, pid, connection: fd },
+    ...{ ...request, connection: fd },
     descriptors: { stdin, stdout, stderr, workingDirectory, netns },
     readSignal: () => readSignal(fd),
     announceOutput: () => void sendPacket(fd, Uint8Array.of(OUTPUT)),

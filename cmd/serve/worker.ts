@@ -171,7 +171,7 @@ async function serveCall(
   if (isElsewhere) enterNetns(netns);
   resetSignals();
   setCaller({
-    ...{ pid: call.pid, signal: SIGUSR2, announceOutput: call.announceOutput, awaitWritable: call.awaitWritable },
+    ...{ signal: SIGUSR2, announceOutput: call.announceOutput, awaitWritable: call.awaitWritable },
     readSignal: () => readSignalName(call),
   });
   signalOnInput(call.connection, SIGUSR2);

@@ -116,17 +116,19 @@ static const char *variable(char **envp, const char *name) {
   return "";
 }
 
-/* Only this process has the descriptor of a path such as /dev/fd/63 or /proc/self/fd/63. */
-static int is_own_descriptor(const char *path) { return contains(path, "/dev/fd/") || contains(path, "self/fd/"); }
+/* Only this process, or the full binary in its place, has the descriptor of /dev/fd/63 or /proc/self/fd/63. */
+static int is_own_path(const char *path) {
+  return contains(path, "/fd/") && (starts_with(path, "/dev/") || contains(path, "self/"));
+}
 
 /* Whether the server takes such calls: those of plugins, and the commands of `cni run` for attachments. */
 static int is_served(char **argv, char **envp) {
   static const char *const commands[] = {"add", "del", "check", "gc", "status", "restore"};
-  if (is_own_descriptor(variable(envp, "CNI_NETNS"))) return 0;
+  if (is_own_path(variable(envp, "CNI_NETNS"))) return 0;
   if (!equal(base_name(argv[0]), "cni")) return *variable(envp, "CNI_COMMAND");
   if (!argv[1] || !equal(argv[1], "run") || !argv[2]) return 0;
   for (char **word = argv + 2; *word; word++)
-    if (is_own_descriptor(*word)) return 0;
+    if (is_own_path(*word)) return 0;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (equal(argv[2], commands[i])) return 1;
   return 0;
@@ -167,9 +169,7 @@ __attribute__((noreturn)) static void fail(char **argv, char **envp, int has_out
     const char *const parts[] = {"{\"cniVersion\":\"1.1.0\",\"code\":", code, ",\"msg\":\"", message, "\"}\n"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) say(1, parts[i]);
   }
-  say(2, "cni: ");
-  say(2, message);
-  say(2, "\n");
+  say(2, "cni: "), say(2, message), say(2, "\n");
   quit(1);
 }
 
@@ -190,8 +190,7 @@ static long connect_to_server(void) {
   if (length(socket_path) >= sizeof address.sun_path) return -1;
   memcpy(address.sun_path, socket_path, length(socket_path));
   long server = sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  long result = sys(connect, server, &address, sizeof address);
-  return result < 0 || server < 3 ? -1 : server;
+  return sys(connect, server, &address, sizeof address) < 0 || server < 3 ? -1 : server;
 }
 
 static long send_request(long server, uint32_t argc, char **argv, char **envp) {

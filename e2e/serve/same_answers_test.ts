@@ -5,6 +5,9 @@
  * @module
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import {
   ENGINE_ENV,
   type FinishedProcess,
@@ -83,7 +86,11 @@ const OWN_PATHS = [
   "/proc/self/fd/5",
   "/proc//self/fd/5",
   "//proc/self/fd/../ns/net",
+  "/proc/self/ns/net",
   "/proc/thread-self/ns/net",
+  "/dev//fd/5",
+  "/proc/self//fd/5",
+  "/dev/fd/6",
 ];
 
 test.each(OWN_PATHS)("a namespace at %s is that of the caller", (path) => {
@@ -95,6 +102,25 @@ test.each(OWN_PATHS)("a namespace at %s is that of the caller", (path) => {
     return withoutRandomness(JSON.stringify(node.host.run(() => run("loopback", { env, stdin, wrapper }))), node);
   });
   expect(answers[0]).toBe(answers[1]!);
+});
+
+test.each(OWN_PATHS)("a namespace at %s is that of the caller of cni run", (path) => {
+  const answers = [`${server.bin}/cni`, `${server.bin}/cni-full`].map((program) => {
+    using node = newConformanceNode();
+    const directory = mkdtempSync(join(tmpdir(), "cni-own-"));
+    const network = join(directory, "net.conf");
+    writeFileSync(network, '{"cniVersion":"1.1.0","name":"net","type":"loopback"}');
+    const run = (command: string) => {
+      const words = ["run", command, network, path, "--container-id", "c1", "--cache-dir", join(directory, "cache")];
+      const argv = ["sh", "-c", `exec "$@" 5<${node.container.path}`, "sh", program, ...words, "--json"];
+      const start = { env: { ...ENGINE_ENV, ...server.env }, stdin: "ignore", stderr: "pipe" } as const;
+      return JSON.stringify(finishedProcess(node.host.run(() => Bun.spawnSync(argv, start)))).replaceAll(directory, "");
+    };
+    const found = ["add", "check", "del"].map(run);
+    rmSync(directory, { recursive: true });
+    return found;
+  });
+  expect(answers[0]).toEqual(answers[1]!);
 });
 
 test("commands in a directory that was removed answer the same", () => {

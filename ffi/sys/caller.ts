@@ -1,6 +1,5 @@
 /** The process for which a server's worker does a call. */
 export interface RemoteCaller {
-  readonly pid: number;
   /** Sent when the caller sends a message or is gone; always blocked. */
   readonly signal: number;
   /** What ends the call: a signal that the caller passed on, or that it is gone. */
@@ -20,9 +19,4 @@ export function findCaller(): RemoteCaller | undefined {
 
 export function setCaller(newCaller: RemoteCaller | undefined): void {
   caller = newCaller;
-}
-
-/** Where a path of the caller leads from here: `/proc/self` is another process. */
-export function resolveCallerPath(path: string): string {
-  return caller ? path.replace(/^\/+proc\/+(self|thread-self)(?=\/)/, `/proc/${caller.pid}`) : path;
 }
