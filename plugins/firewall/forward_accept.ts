@@ -8,30 +8,32 @@
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { familyOf, type Ip } from "../../ffi/address.ts";
-import { accept, counter, jump, markHas, xtMarkHas } from "../../ffi/nft/statements.ts";
+import { counter, jump } from "../../ffi/nft/statements.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_IPV4 } from "../../ffi/nft/uapi.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { EARLY_CHAIN, earlyRule, FORWARD_MARK, FORWARD_MARK_PRIORITY } from "../lib/ruleset/forward_mark.ts";
+import { EARLY_CHAIN, earlyRule, FORWARD_MARK_PRIORITY } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { acceptMarked, acceptsMarked } from "../lib/ruleset/marked_accept.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
 import { forgetRuleset, whileUnchanged } from "../lib/protocol/shared_reads.ts";
 import { dropsEverything, jumpsUnconditionallyTo } from "../../ffi/nft/rule_contents.ts";
 import {
-  describeForwardChain,
+  describeForeignChain,
   findChains,
   type ForeignTable,
+  listForeignTables,
+} from "../lib/ruleset/foreign_tables.ts";
+import {
   type ForwardChain,
   IPTABLES_FORWARD_CHAINS,
   iptablesForwardChain,
-  listForeignTables,
   listForwardChains,
 } from "./foreign_forward_chains.ts";
 import {
   ACCEPT_COMMENT,
-  acceptsMarked,
   ADMIN_COMMENT,
   FORWARD_CHAIN,
   JUMP_COMMENT,
@@ -79,7 +81,7 @@ function addMissingRules(
   const states = listRestrictiveTables(nl, families, adminChain);
   const hasEarlyChain = marksEarly(nl, states);
   for (const { foreignTable, forwardChains } of states.filter(({ foreignTable }) => foreignTable.hasOwner)) {
-    const chain = describeForwardChain(foreignTable, forwardChains[0]!);
+    const chain = describeForeignChain(foreignTable, forwardChains[0]!);
     log(`Cannot accept packets of containers in ${chain}: the table is owned by another program`);
   }
   const add = (changed: readonly TableState[]): string[] => {
@@ -125,7 +127,7 @@ export function takesIptablesRules(nl: Netlink): boolean {
   // Never committed, so the name cannot clash.
   const probe = { family: NFPROTO_IPV4, table: "cni-probe" };
   tx.addTable({ family: probe.family, name: probe.table }).addChain({ ...probe, name: FORWARD_CHAIN });
-  tx.addRule({ ...probe, chain: FORWARD_CHAIN, expressions: [...iptablesMarkMatch(), ...accept()] });
+  tx.addRule({ ...probe, chain: FORWARD_CHAIN, expressions: acceptMarked(true) });
   try {
     tx.check();
     return true;
@@ -134,12 +136,6 @@ export function takesIptablesRules(nl: Netlink): boolean {
     throw error;
   }
 }
-
-/**
- * One match in two forms. iptables before 1.8.8 drops nft's form when it saves, and nft without libxt_mark.so drops
- * iptables' form. With one form, the saved rule would accept everything. iptables expects a counter in every rule.
- */
-const iptablesMarkMatch = () => [...markHas(FORWARD_MARK), ...xtMarkHas(FORWARD_MARK), ...counter()];
 
 function listRestrictiveTables(nl: Netlink, families: readonly (4 | 6)[], adminChain: string): TableState[] {
   const tables = listForeignTables(nl, families);
@@ -193,7 +189,7 @@ function addAcceptRule(tx: Transaction, state: TableState, adminChain: string): 
     }
   }
   if (!chainRules.some(acceptsMarked)) {
-    const expressions = [...isIptables ? iptablesMarkMatch() : markHas(FORWARD_MARK), ...accept()];
+    const expressions = acceptMarked(isIptables);
     tx.addRule({ family, table, chain: FORWARD_CHAIN, expressions, comment: ACCEPT_COMMENT });
   }
   if (lacksAdminJump(state, adminChain)) {
@@ -232,6 +228,6 @@ function listFaults(state: TableState, adminChain: string, hasEarlyChain: boolea
       : !hasEarlyChain && forwardChain.priority <= FORWARD_MARK_PRIORITY
       ? "runs before packets of containers are marked"
       : undefined;
-    return problem ? [{ chain: describeForwardChain(foreignTable, forwardChain), problem }] : [];
+    return problem ? [{ chain: describeForeignChain(foreignTable, forwardChain), problem }] : [];
   });
 }

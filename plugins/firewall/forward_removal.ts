@@ -18,15 +18,11 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { type Owner, parseOwner } from "../lib/protocol/owner.ts";
 import { EARLY_CHAIN } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { acceptsMarked } from "../lib/ruleset/marked_accept.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
-import { acceptsMarked, FORWARD_CHAIN, isAdminJump, MADE_ADMIN_COMMENT, MADE_COMMENT } from "./cni_forward_chain.ts";
-import {
-  findChains,
-  type ForeignTable,
-  IPTABLES_FORWARD_CHAINS,
-  listForeignTables,
-  listForwardChains,
-} from "./foreign_forward_chains.ts";
+import { FORWARD_CHAIN, isAdminJump, MADE_ADMIN_COMMENT, MADE_COMMENT } from "./cni_forward_chain.ts";
+import { findChains, type ForeignTable, listForeignTables } from "../lib/ruleset/foreign_tables.ts";
+import { IPTABLES_FORWARD_CHAINS, listForwardChains } from "./foreign_forward_chains.ts";
 
 /** The reference's `ingressPolicy` chains, in the order of removal. */
 const REFERENCE_CHAINS = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"] as const;

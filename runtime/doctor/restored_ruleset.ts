@@ -5,13 +5,8 @@ import * as nft from "../../ffi/nft/objects.ts";
 import { dropsEverything, jumpsUnconditionallyTo } from "../../ffi/nft/rule_contents.ts";
 import { accept, jump } from "../../ffi/nft/statements.ts";
 import { FORWARD_CHAIN } from "../../plugins/firewall/cni_forward_chain.ts";
-import {
-  findChains,
-  type ForeignTable,
-  IPTABLES_FORWARD_CHAINS,
-  listForeignTables,
-  listForwardChains,
-} from "../../plugins/firewall/foreign_forward_chains.ts";
+import { IPTABLES_FORWARD_CHAINS, listForwardChains } from "../../plugins/firewall/foreign_forward_chains.ts";
+import { findChains, type ForeignTable, listForeignTables } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import { FORWARD_MARK } from "../../plugins/lib/ruleset/forward_mark.ts";
 import type { ForeignChain } from "./foreign_chains.ts";
 import { type DecodedRule, findDrop, RulesetReader } from "./packet_walk.ts";
