@@ -6,11 +6,14 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import { logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
-import { type AttachmentCall, attemptOrLog, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { logRemoval, ownerRestoreHint, staleOwnerFilter } from "../lib/protocol/owner.ts";
+import { type AttachmentCall, attemptOrLog, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { findState, writeState } from "../lib/protocol/state_file.ts";
+import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { askNameServer } from "./client.ts";
 import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
+import { isUsedByOthers, keepQuestionsOut, letQuestionsIn } from "./firewalls.ts";
+import { checkInputAccept } from "./input_accept.ts";
 import { containerIdName, isDnsName } from "./names.ts";
 import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordFileName } from "./record.ts";
 import type { ServerReply } from "./protocol.ts";
@@ -31,6 +34,7 @@ export default plugin({
     const record = wantedRecord(call, result);
     call.undo.defer(() => removeRecord(call));
     writeState(recordPath(call), record);
+    letQuestionsIn(call, record.servers);
     requireServed(call, tellChanged(call));
     return withDns(result, record);
   },
@@ -45,13 +49,23 @@ export default plugin({
     for (const key of ["domain", "names", "addresses", "servers"] as const) {
       expectEqual(`"${key}" in "${path}"`, JSON.stringify(written[key]), JSON.stringify(wanted[key]));
     }
+    removeRulesIfSupported(
+      call.host,
+      false,
+      (nl) => checkInputAccept(nl, wanted.servers, ownerRestoreHint(call.owner)),
+    );
     requireServed(
       call,
       askNameServer(call.config.daemonSocketPath, { command: "look", file: recordFileName(call.owner) }),
     );
   },
 
-  gc({ config, pluginConfig, validAttachments, snapshotTime, log }) {
+  restore(call) {
+    return letQuestionsIn(call, wantedRecord(call, requirePrevResult(call, "dnsname")).servers);
+  },
+
+  gc(call) {
+    const { config, pluginConfig, validAttachments, snapshotTime, log } = call;
     const { dataDir, daemonSocketPath } = config;
     const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "names"));
     const isNewer = modifiedSince(snapshotTime);
@@ -60,8 +74,9 @@ export default plugin({
       const record = findState(path, parseRecord, log);
       if (!record || !isStale(record.owner) || isNewer(findStat(path)?.mtime ?? 0n)) continue;
       removeWithTemporary(path);
-      askNameServer(daemonSocketPath, { command: "changed", file });
+      attemptOrLog(log, () => askNameServer(daemonSocketPath, { command: "changed", file }));
     }
+    keepQuestionsOut(call);
   },
 
   status({ config }) {
@@ -116,8 +131,15 @@ const tellChanged = ({ config, owner }: DnsnameCall): ServerReply | undefined =>
 
 /** Succeeds without a server: the next one does not find the file. */
 function removeRecord(call: DnsnameCall): void {
+  const { config, owner, log } = call;
+  const record = findState(recordPath(call), parseRecord, log);
   removeWithTemporary(recordPath(call));
-  attemptOrLog(call.log, () => tellChanged(call));
+  runAllSteps(
+    () => attemptOrLog(log, () => tellChanged(call)),
+    () => {
+      if (record && !isUsedByOthers(config.dataDir, owner.network, record)) keepQuestionsOut(call);
+    },
+  );
 }
 
 function withDns(result: Result, { servers, domain }: NameRecord): Result {

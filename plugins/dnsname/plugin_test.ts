@@ -23,6 +23,9 @@ function attach(
   return network.call(tested, "ADD", { ...config, ...more }, parameters);
 }
 
+const recordsOf = ({ paths }: NameSite): string[] =>
+  readdirSync(paths.state).filter((name) => !["lock", "rules.lock"].includes(name));
+
 const detach = (network: BridgeNetwork, container: BridgeContainer, { config }: NameSite, name: string) =>
   network.call(tested, "DEL", config, { container, containerId: name });
 
@@ -54,7 +57,7 @@ bridgeNetworkTest("containers resolve each other by name, alias and id, forward 
   expect(dig(two.netns, "@10.88.0.1", `one.${DOMAIN}`)?.status).toBe("NXDOMAIN");
   expect(digValues(two.netns, "@10.88.0.1", "db")).toEqual(["10.88.0.3"]);
   detach(network, two, site, "two");
-  expect(readdirSync(site.paths.state)).toEqual(["lock"]);
+  expect(recordsOf(site)).toEqual([]);
   expect(dig(two.netns, "@10.88.0.1", "+timeout=1", "db")).toBeUndefined();
 });
 
@@ -153,7 +156,7 @@ bridgeNetworkTest("daemonSocketPath and dataDir lead to the server: another data
   const error = errorOfCall(() => attach(network, network.container(2), site, "one", { dataDir }));
   expect(error.message).toContain(`there is no usable file "${site.paths.state}/web:one:eth0.json"`);
   expect(error.details).toContain(site.paths.socket);
-  expect(readdirSync(dataDir)).toEqual([]);
+  expect(readdirSync(dataDir)).toEqual(["rules.lock"]);
 });
 
 bridgeNetworkTest("without a server, ADD says what to start, DEL succeeds and STATUS is 50", async (network) => {
@@ -165,7 +168,7 @@ bridgeNetworkTest("without a server, ADD says what to start, DEL succeeds and ST
     `Cannot serve names: no server listens on "${site.paths.socket}"`,
     "start cni serve",
   ]);
-  expect(readdirSync(site.paths.state)).toEqual([]);
+  expect(recordsOf(site)).toEqual([]);
   expect(errorOfCall(() => network.call(tested, "STATUS", site.config)).code).toBe(50);
   {
     using server = startNameServer(network.host, site.paths);
@@ -175,7 +178,7 @@ bridgeNetworkTest("without a server, ADD says what to start, DEL succeeds and ST
   }
   detach(network, container, site, "one");
   detach(network, container, site, "one");
-  expect(readdirSync(site.paths.state).filter((name) => name !== "lock")).toEqual([]);
+  expect(recordsOf(site)).toEqual([]);
   using _server = startNameServer(network.host, site.paths);
   expect(dig(container.netns, "@10.88.0.1", "+timeout=1", "one")).toBeUndefined();
 });
@@ -196,7 +199,7 @@ bridgeNetworkTest("a port that another program has is an error that names it", a
     using _ = await serveUdp(network.host, "other", 53, "::");
     expect(errorOfAdd().message).toContain(`"bun" (process ${process.pid}) listens on [::]:53`);
   }
-  expect(readdirSync(site.paths.state)).toEqual(["lock"]);
+  expect(recordsOf(site)).toEqual([]);
   // As systemd-resolved's.
   using _ = await serveUdp(network.host, "other", 53, "127.0.0.53");
   attach(network, container, site, "one");

@@ -1,0 +1,48 @@
+/** Other firewalls of the host: open for the server's addresses as long as a record needs them. */
+import { findEntryNames } from "../../ffi/sys/directory.ts";
+import { lockFile } from "../../ffi/sys/lock.ts";
+import type { PluginCall } from "../lib/protocol/plugin.ts";
+import { findState, listStates } from "../lib/protocol/state_file.ts";
+import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
+import type { DnsnameConfig } from "./config.ts";
+import { addInputAccept, removeInputAccept } from "./input_accept.ts";
+import { isOnHost, mayBelongTo, type NameRecord, type NameServer, parseRecord } from "./record.ts";
+
+type HostCall = Pick<PluginCall<DnsnameConfig>, "config" | "host">;
+
+const LOCK_TIMEOUT_MS = 10_000;
+
+/** @returns what was missing, as text */
+export function letQuestionsIn({ config, host }: HostCall, servers: readonly NameServer[]): string[] {
+  let added: string[] = [];
+  removeRulesIfSupported(host, false, (nl) => {
+    using _ = lockRules(config);
+    added = addInputAccept(nl, servers);
+  });
+  return added;
+}
+
+/** Removes the rules of addresses that no record needs. */
+export function keepQuestionsOut({ config, host }: HostCall): void {
+  // Nothing was ever recorded there.
+  if (findEntryNames(config.dataDir) === undefined) return;
+  removeRulesIfSupported(host, false, (nl) => {
+    using _ = lockRules(config);
+    const records = listStates(config.dataDir, parseRecord).map(([, record]) => record);
+    removeInputAccept(nl, records.filter((record) => isOnHost(record, host)).flatMap(({ servers }) => servers));
+  });
+}
+
+/** Else the last DEL could take away what an ADD has just found there. */
+const lockRules = ({ dataDir }: DnsnameConfig): Disposable =>
+  lockFile(`${dataDir}/rules.lock`, { timeoutMs: LOCK_TIMEOUT_MS });
+
+/** A quick answer in most cases: another record of the network has the same servers. */
+export function isUsedByOthers(dataDir: string, network: string, { servers }: NameRecord): boolean {
+  const text = JSON.stringify(servers);
+  for (const file of (findEntryNames(dataDir) ?? []).filter(mayBelongTo(network))) {
+    const record = findState(`${dataDir}/${file}`, parseRecord, () => {});
+    if (record && JSON.stringify(record.servers) === text) return true;
+  }
+  return false;
+}
