@@ -1,6 +1,19 @@
 /** What the kernel knows of neighbours' hardware addresses. @see linux/neighbour.h, ip-neighbour(8) @module */
 import type { Ip, Mac } from "../address.ts";
-import { bytes, cstr, i32, ipCodec, macCodec, struct, u16, u32, u8 } from "../netlink/codec.ts";
+import {
+  bytes,
+  type Codec,
+  cstr,
+  i32,
+  ipCodec,
+  macCodec,
+  Reader,
+  struct,
+  u16,
+  u32,
+  u64,
+  u8,
+} from "../netlink/codec.ts";
 import { message } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
 import { addressFamily } from "./address.ts";
@@ -41,22 +54,31 @@ const tableMessage = message("neighbour table", ndtmsg, () => ({
   name: [uapi.NDTA_NAME, cstr],
   thresh3: [uapi.NDTA_THRESH3, u32],
   config: [uapi.NDTA_CONFIG, bytes],
+  stats: [uapi.NDTA_STATS, bytes],
 }));
 const TABLE = /* @__PURE__ */ rtnetlinkOperations("NEIGHTBL", uapi.RTM_NEWNEIGHTBL, tableMessage);
 
 /** All namespaces share it. */
 export interface NeighbourTableUse {
   readonly entries: number;
-  /** `gc_thresh3`: beyond it, the kernel refuses new entries. */
+  /** `gc_thresh3`: beyond it, the kernel refuses new entries. Some entries do not count. */
   readonly limit: number;
+  /** How many entries were refused since the host started. */
+  readonly refused: bigint;
 }
 
 /** `undefined` if the kernel tells nothing. */
 export function findTableUse(nl: Netlink, family: number): NeighbourTableUse | undefined {
   // Each link has a part of its own, without these.
-  const table = dump(nl, TABLE.GET, { family }).find(({ thresh3, config }) => thresh3 !== undefined && config);
-  if (!table?.config || table.thresh3 === undefined) return undefined;
-  // struct ndt_config { u16 key_len; u16 entry_size; u32 entries; … }
-  const { buffer, byteOffset } = table.config;
-  return { entries: new DataView(buffer, byteOffset).getUint32(4, true), limit: table.thresh3 };
+  const table = dump(nl, TABLE.GET, { family }).find(({ thresh3 }) => thresh3 !== undefined);
+  const { thresh3: limit, config, stats } = table ?? {};
+  if (limit === undefined || !config || !stats) return undefined;
+  return { entries: readAt(config, 4, u32), limit, refused: readAt(stats, TABLE_FULLS_OFFSET, u64) };
+}
+
+/** struct ndt_stats has ten other numbers before it. struct ndt_config { u16 key_len; u16 entry_size; u32 entries; … } */
+const TABLE_FULLS_OFFSET = 80;
+
+function readAt<T>(struct: Uint8Array, offset: number, codec: Codec<T>): T {
+  return codec.read(new Reader(struct, offset, struct.length));
 }

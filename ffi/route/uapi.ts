@@ -199,3 +199,4 @@ export const NUD_FAILED = 0x20;
 export const NDTA_NAME = 1;
 export const NDTA_THRESH3 = 4;
 export const NDTA_CONFIG = 5;
+export const NDTA_STATS = 7;

@@ -48,11 +48,15 @@ test("an entry that was not confirmed lately leaves open why a gateway does not 
     ]);
 });
 
-test("a full neighbour table is named before it refuses neighbours", () => {
-  expect(describeTableUse(4, { entries: 921, limit: 1024 })).toEqual([]);
-  expect(describeTableUse(6, { entries: 1024, limit: 1024 })).toEqual([{
+test("a neighbour table that refuses neighbours is named", () => {
+  // Permanent entries do not count. Once refused, more may fit now.
+  expect(describeTableUse(4, { entries: 3000, limit: 1024, refused: 0n })).toEqual([]);
+  expect(describeTableUse(4, { entries: 900, limit: 1024, refused: 7n })).toEqual([]);
+  expect(describeTableUse(6, { entries: 1024, limit: 1024, refused: 7n })).toEqual([{
     severity: "warning",
-    what: "the IPv6 neighbour table has 1024 of at most 1024 entries: new neighbours may be refused",
+    what:
+      "the IPv6 neighbour table is full: it has 1024 entries with a limit of 1024, and has refused 7 since the host " +
+      "started",
     mend: "sysctl -w net.ipv6.neigh.default.gc_thresh3=2048",
   }]);
 });

@@ -95,9 +95,14 @@ export function resolutionMend(address: Ip): string {
 }
 
 /** All namespaces of the host share the table. */
-export function describeTableUse(family: 4 | 6, { entries, limit }: neighbour.NeighbourTableUse): Finding[] {
-  if (entries < limit * 0.9) return [];
+export function describeTableUse(
+  family: 4 | 6,
+  { entries, limit, refused }: neighbour.NeighbourTableUse,
+): Finding[] {
+  // Some entries do not count, so that their number alone tells nothing.
+  if (refused === 0n || entries < limit * 0.9) return [];
   const what =
-    `the IPv${family} neighbour table has ${entries} of at most ${limit} entries: new neighbours may be refused`;
+    `the IPv${family} neighbour table is full: it has ${entries} entries with a limit of ${limit}, and has ` +
+    `refused ${refused} since the host started`;
   return [warning(what, `sysctl -w net.ipv${family}.neigh.default.gc_thresh3=${2 * limit}`)];
 }
