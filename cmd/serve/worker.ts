@@ -185,6 +185,8 @@ async function serveCall(
     findWorkingDirectory,
     findParentPid: () => call.parentPid,
   });
+  // First: the answer is written. The shim reads this when the connection closes, also if this worker fails before.
+  call.end(status);
   stopSignalOnInput(call.connection);
   discardSignal(SIGUSR2);
   setCaller(undefined);
@@ -192,7 +194,6 @@ async function serveCall(
   sys.fchdir(context.root);
   // The reader of the caller's output waits for its end: keep no copy open.
   [context.nullDevice, context.log, context.log].forEach((fd, number) => sys.dup2(fd, number));
-  call.end(status);
   call[Symbol.dispose]();
   log?.(status, performance.now() - startedAt, code);
 }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import { ENGINE_ENV, runPlugin } from "../../testing/binary.ts";
+import { ENGINE_ENV, runPlugin, testWith } from "../../testing/binary.ts";
 import { linkNames, type Namespaces, newNamespaces, until } from "../../testing/netns.ts";
 import { type CniServer, startServer } from "../../testing/server.ts";
 
@@ -193,6 +193,27 @@ test("an ADD whose worker is killed ends with an error at once, and DEL removes 
   expect(await workspace.start("DEL").exited).toBe(0);
   expectNothingLeft(workspace);
   await until(isIdle);
+});
+
+testWith(["strace"], "a worker that fails after its answer does not make the call fail", async () => {
+  await until(isIdle);
+  const workers = server.status().workers.map(({ pid }) => pid);
+  // The second one is that back to the root directory.
+  const fault = ["-e", "trace=fchdir", "-e", "inject=fchdir:error=EIO:when=2"];
+  const tracer = Bun.spawn([
+    "strace",
+    "-q",
+    "-o",
+    "/dev/null",
+    ...fault,
+    ...workers.flatMap((pid) => ["-p", `${pid}`]),
+  ]);
+  await until(() => workers.every((pid) => !/^TracerPid:\t0$/m.test(readFileSync(`/proc/${pid}/status`, "utf8"))));
+  expect(server.runPlugin("bridge")).toEqual(runPlugin("bridge"));
+  await until(() => workers.some((pid) => !existsSync(`/proc/${pid}`)));
+  tracer.kill("SIGINT");
+  await tracer.exited;
+  await until(() => server.status().workers.filter(({ state }) => state === "idle").length === 2);
 });
 
 test("an ADD whose caller is told to end is undone before the caller ends", async () => {
