@@ -44,8 +44,8 @@ test("sampleByKind() takes all kinds in turn, and none twice", () => {
 });
 
 test("the node recovers from a sample of all faults", () => {
-  const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/faults/main.ts`, "--sample", "2"];
+  const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/faults/main.ts`, "--sample", "1"];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
   expect(exitCode === 0 ? "" : stdout.toString()).toBe("");
-  expect(stdout.toString()).toMatch(/\n[2-3][0-9] faults tried/);
+  expect(stdout.toString()).toMatch(/\n2[0-9] faults tried/);
 }, 300_000);

@@ -20,7 +20,13 @@ export const FAULT_SECTIONS: readonly string[] = [
   ...["run", "exec"].flatMap((invocation) =>
     [...Object.keys(SCENARIOS), "damage"].map((scenario) => `${invocation} ${scenario}`)
   ),
-  ...SERVED_PROCESSES.flatMap((process) => ["add", "del"].map((scenario) => `${process} ${scenario}`)),
+  ...["shim", "worker"].flatMap((process) =>
+    ["run", "exec"].flatMap((invocation) =>
+      Object.keys(SCENARIOS).map((scenario) => `${process} ${invocation} ${scenario}`)
+    )
+  ),
+  // It takes no part in calls.
+  ...["add", "del"].map((scenario) => `server exec ${scenario}`),
 ];
 
 export interface FaultSelection {
@@ -36,11 +42,14 @@ export async function* runSection(
 ): AsyncGenerator<FaultReport> {
   prepareNode();
   using scratch = newScratchDirectory();
-  const [invocation, scenario] = section.split(" ");
-  const served = SERVED_PROCESSES.find((process) => process === invocation);
+  const parts = section.split(" ");
+  const served = SERVED_PROCESSES.find((process) => process === parts[0]);
+  const [invocation, scenario] = served ? parts.slice(1) : parts;
   const server = served && await startNodeServer();
   const caller = new Caller(
-    invocation === "run" ? runInvocation("/run") : execInvocation(served ? NODE_SHIM_DIRECTORY : PLUGIN_DIRECTORY),
+    invocation === "run"
+      ? runInvocation("/run", [], served && `${NODE_SHIM_DIRECTORY}/cni`)
+      : execInvocation(served ? NODE_SHIM_DIRECTORY : PLUGIN_DIRECTORY),
   );
   const all = scenario === "damage" ? fileDamageCases(caller) : faultCases(
     caller,

@@ -80,10 +80,13 @@ export function containerState(lines: readonly string[]): readonly string[] {
   ].map(([line]) => line.replace(/^\d+: /, "link "));
 }
 
-/** Without what differs between two equal nodes: numbers and addresses of interfaces, and states that follow with a delay. */
+/**
+ * Without what differs between two equal nodes: numbers and addresses of interfaces, states that follow with a delay, and a
+ * kernel parameter of new bridges that an ADD does without if the kernel refuses it.
+ */
 export function withoutVolatile(lines: readonly string[]): readonly string[] {
   const mac = /(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}/g;
-  return lines.map((line) =>
+  return lines.filter((line) => !line.includes("/conf/br0/accept_dad = ")).map((line) =>
     line.replace(/^\d+: /, "").replaceAll(mac, "MAC").replace(/NO-CARRIER,| linkdown\b| state \w+/g, "")
   );
 }
