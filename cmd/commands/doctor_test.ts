@@ -92,6 +92,8 @@ test.each([["n", "0"], ["y", "1"]])("on a terminal, --fix takes %s for an answer
 
 test("--bundle writes a file that only its owner reads", () => {
   const path = join(sandboxes.root, "bundle.json");
+  const mac = "0a:00:00:00:00:01";
+  runIp(namespaces.host, `neigh replace 10.9.0.77 lladdr ${mac} dev br9`);
   expect(doctor(`web --bundle ${path} --look-only`).stderr).toContain(`cni: Wrote "${path}"`);
   expect(statSync(path).mode & 0o777).toBe(0o600);
   const bundle = JSON.parse(readFileSync(path, "utf8"));
@@ -101,6 +103,7 @@ test("--bundle writes a file that only its owner reads", () => {
   expect(bundle.containers[namespaces.container.path].addresses).toContainEqual(
     expect.objectContaining({ address: "10.9.0.2/24" }),
   );
+  expect(bundle.host.neighbours).toContainEqual(expect.objectContaining({ address: "10.9.0.77", mac }));
   expect(bundle.host.sysctls["net/ipv4/ip_forward"]).toBe("1");
   expect(bundle.ruleset.map(({ table }: { table: string }) => table)).toContain("cni");
   expect(bundle.elements.masquerade4).toEqual([expect.objectContaining({ key: "0a090002" })]);

@@ -3,10 +3,11 @@ import { listListeners } from "../../ffi/diag/listeners.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import * as link from "../../ffi/route/link.ts";
+import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { findText, readText } from "../../ffi/sys/file.ts";
-import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
+import { AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
@@ -43,6 +44,7 @@ export interface NetnsState {
   readonly addresses: readonly object[];
   readonly routes: readonly object[];
   readonly rules: readonly object[];
+  readonly neighbours: readonly object[];
   readonly sysctls: Readonly<Record<string, string>>;
   /** TCP and UDP. */
   readonly listeners: readonly object[];
@@ -101,6 +103,7 @@ function describeNetns(state: NetnsSnapshot): NetnsState {
     addresses,
     routes,
     rules: rule.list(netns.route),
+    neighbours: [AF_INET, AF_INET6].flatMap((family) => neighbour.list(netns.route, family)),
     sysctls: readSysctls(state),
     listeners: [IPPROTO_TCP, IPPROTO_UDP].flatMap((protocol) =>
       (ignoreSystemErrors(() => listListeners(netns.diag, protocol, 1, 65535)) ?? []).map((listener) => ({
