@@ -261,6 +261,7 @@ describe("a bridge with two containers", () => {
       `ok: gateway 10.9.0.1 of "eth0" of ${c1.path} answers ARP`,
       `ok: gateway fd00:9::1 of "eth0" of ${c1.path} answers ping`,
       `ok: "eth0" of ${c1.path} reaches 10.9.0.3 of "eth0" of ${c2.path}`,
+      `ok: "eth0" of ${c1.path} reaches fd00:9::3 of "eth0" of ${c2.path}`,
       `ok: "eth0" of ${c1.path} reaches the uplink gateway 192.0.2.2`,
       `ok: "eth0" of ${c1.path} reaches the uplink gateway 2001:db8::2`,
       "ok: host port 8080/tcp: a connection of the host to 192.0.2.1 is connected",
@@ -270,7 +271,13 @@ describe("a bridge with two containers", () => {
       "ok: host port 5353/udp: a datagram of the host to 127.0.0.1 is not refused",
       "ok: host port 5353/udp: a datagram of the host to 2001:db8::1 is not refused",
     ]);
-    // What looking does not see: filters inside the container.
+    // What looking does not see: filters inside the containers.
+    runInNetns(c2, "ip6tables", "-A", "INPUT", "-p", "ipv6-icmp", "-j", "DROP");
+    runIp(c1, "neigh flush dev eth0");
+    expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
+      `broken: fd00:9::3 of "eth0" of ${c2.path} does not answer neighbour discovery of "eth0" of ${c1.path}`,
+    ]);
+    runInNetns(c2, "ip6tables", "-F");
     runInNetns(c1, "iptables", "-A", "INPUT", "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset");
     expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
       "broken: host port 8080/tcp: a connection of the host to 192.0.2.1 is refused",

@@ -22,7 +22,7 @@ test("what there was no time for is said", async () => {
   expect(findings).toEqual([
     of("2 of 2 gateways"),
     of("2 of 2 addresses"),
-    of("1 of 1 neighbours"),
+    of("2 of 2 neighbours"),
     of("6 of 6 calls of published ports"),
   ]);
 });

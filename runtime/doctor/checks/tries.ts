@@ -94,18 +94,28 @@ function isUsedGateway({ attachment: { result }, ips }: ExaminedContainer, gatew
 }
 
 function tryGatewayPing(container: ExaminedContainer, gateway: Ip, whose: string, asked: string): Finding[] {
-  if (isPingAnsweredFrom(container.state, gateway)) return [ok(`${whose} answers ping${asked}`)];
+  const answer = askIpv6Neighbour(container, gateway);
+  if (answer === "ping") return [ok(`${whose} answers ping${asked}`)];
   if (!isUsedGateway(container, gateway)) return [];
-  const entry = neighbour.list(container.state.netns.route, AF_INET6).find(({ address, index }) =>
-    address === gateway && index === container.device?.index
-  );
-  const { state = NUD_FAILED } = entry ?? {};
   // Hosts often filter pings, which harms nobody.
-  if (state & NUD_REACHABLE) return [ok(`${whose} answers neighbour discovery, but no ping${asked}`)];
-  const isUnanswered = (state & (NUD_INCOMPLETE | NUD_FAILED)) !== 0;
+  if (answer === "discovery") return [ok(`${whose} answers neighbour discovery, but no ping${asked}`)];
+  const isUnanswered = answer === "nothing";
   if (isUnanswered) return [broken(`${whose} does not answer neighbour discovery`, resolutionMend(gateway))];
-  // The kernel relies on what it knew for some seconds.
   return [warning(`${whose} does not answer ping`, resolutionMend(gateway))];
+}
+
+/** What a neighbour answers. `unknown`: no ping, and the kernel relies for some seconds on what it knew. */
+function askIpv6Neighbour(
+  { state, device }: ExaminedContainer,
+  target: Ip,
+): "ping" | "discovery" | "nothing" | "unknown" {
+  if (isPingAnsweredFrom(state, target)) return "ping";
+  const entry = neighbour.list(state.netns.route, AF_INET6).find(({ address, index }) =>
+    address === target && index === device?.index
+  );
+  const neighbourState = entry?.state ?? NUD_FAILED;
+  if (neighbourState & NUD_REACHABLE) return "discovery";
+  return neighbourState & (NUD_INCOMPLETE | NUD_FAILED) ? "nothing" : "unknown";
 }
 
 function askWire({ state }: ExaminedContainer, { index, mac }: Link, address: Ip): Mac | undefined {
@@ -138,25 +148,29 @@ export function tryDuplicates(subject: Subject, budget: TryBudget): Finding[] {
 
 /** Whether one container reaches another of the network. */
 export function tryNeighbour(subject: Subject, budget: TryBudget): Finding[] {
-  const { containers: [container], neighbours, bridge } = subject;
-  if (!bridge || bridge.portIsolation) return [];
-  const other = neighbours.find((candidate) => candidate.attachment.netns !== container?.attachment.netns);
-  const [target] = other ? addressesOfFamily(other, 4) : [];
-  if (!container?.device?.mac || !other || target === undefined) return [];
-  const text = `${target} of ${describeContainer(other)}`;
-  const { device } = container;
-  return budget.tryEach(
-    subject,
-    "neighbours",
-    [{ container }],
-    () =>
-      askWire(container, device, target) ? [ok(`${describeContainer(container)} reaches ${text}`)] : [
-        broken(
-          `${text} does not answer ARP of ${describeContainer(container)}`,
-          "look at VLANs and filters of the bridge",
-        ),
-      ],
+  const { containers: [container], neighbours, bridge, families } = subject;
+  if (!bridge || bridge.portIsolation || !container?.device?.mac) return [];
+  const other = neighbours.find((candidate) => candidate.attachment.netns !== container.attachment.netns);
+  if (!other) return [];
+  const tries = families.flatMap((family) =>
+    addressesOfFamily(other, family).slice(0, 1).map((target) => ({ container, target }))
   );
+  return budget.tryEach(subject, "neighbours", tries, ({ target }) => tryNeighbourAddress(container, other, target));
+}
+
+function tryNeighbourAddress(container: ExaminedContainer, other: ExaminedContainer, target: Ip): Finding[] {
+  const [who, text] = [describeContainer(container), `${target} of ${describeContainer(other)}`];
+  const isIpv6 = familyOf(target) === 6;
+  const answer = isIpv6 ? askIpv6Neighbour(container, target) : askWire(container, container.device!, target);
+  if (answer === "unknown") return [warning(`${text} does not answer ping of ${who}`, resolutionMend(target))];
+  if (answer !== undefined && answer !== "nothing") return [ok(`${who} reaches ${text}`)];
+  const protocol = isIpv6 ? "neighbour discovery" : "ARP";
+  return [
+    broken(
+      `${text} does not answer ${protocol} of ${who}`,
+      "look at VLANs and filters of the bridge: bridge vlan show; nft list ruleset",
+    ),
+  ];
 }
 
 /** Whether containers get answers from where the host sends everything else. */
