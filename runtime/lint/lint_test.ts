@@ -29,10 +29,14 @@ function directoryWith(files: LintExample["files"]): string {
 /** On a host of its own. File names are without their directory. */
 function lintExample({ files, host = [] }: LintExample, disabled: readonly string[] = []): LintProblem[] {
   const directory = directoryWith(files);
+  // Plugins of this machine would change what is found.
+  const pluginDirectory = `${directory}-bin`;
   using netns = createNetns();
   runIp(netns, ...host);
-  const { problems } = netns.run(() => lintFiles([directory], { pluginDirectories: ["/opt/cni/bin"], disabled }));
-  return JSON.parse(JSON.stringify(problems).replaceAll(`${directory}/`, ""));
+  const { problems } = netns.run(() => lintFiles([directory], { pluginDirectories: [pluginDirectory], disabled }));
+  return JSON.parse(
+    JSON.stringify(problems).replaceAll(pluginDirectory, "/opt/cni/bin").replaceAll(`${directory}/`, ""),
+  );
 }
 
 const formatProblem = ({ file, line, column, message }: LintProblem) => `${file}:${line}:${column} ${message}`;
