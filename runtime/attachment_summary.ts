@@ -3,10 +3,11 @@ import { type Cidr, familyOf, type Ip, ipOf } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { findSourceAddress, PUBLIC_ADDRESS } from "../plugins/lib/links/reachability.ts";
+import { type PortMapping, portMapping } from "../plugins/portmap/config.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import type { Result } from "../spec/result.ts";
-import { array, int, ipAddress, type JsonObject, object, optional, string, withDefault } from "../spec/schema.ts";
+import { array, type JsonObject } from "../spec/schema.ts";
 import { formatEndpoint } from "./endpoint.ts";
 import { createHostContext } from "./host_context.ts";
 
@@ -31,13 +32,7 @@ interface PortSummary {
   readonly target: string;
 }
 
-const portMappings = array(object({
-  hostPort: int(),
-  containerPort: int(),
-  protocol: withDefault(string, "tcp"),
-  hostIP: optional(ipAddress),
-}));
-type Mapping = ReturnType<typeof portMappings.parse>[number];
+const portMappings = array(portMapping);
 
 /** Ports that usually speak HTTP. */
 const URL_SCHEMES: Readonly<Record<number, string>> = { 80: "http", 8080: "http", 443: "https", 8443: "https" };
@@ -84,17 +79,16 @@ function findBridge(host: Netns, { interfaces = [] }: Result): string | undefine
 }
 
 /** Empty if the container has no address of its family. */
-function summarizePort(host: Netns, { hostPort, containerPort, protocol, hostIP }: Mapping, { ips = [] }: Result) {
+function summarizePort(host: Netns, { hostPort, containerPort, protocol, hostIP }: PortMapping, { ips = [] }: Result) {
   const isSpecific = hostIP !== undefined && hostIP !== "0.0.0.0" && hostIP !== "::";
   const addresses = ips.map(({ address }) => ipOf(address)).sort((a, b) => familyOf(a) - familyOf(b));
   const target = addresses.find((address) => hostIP === undefined || familyOf(address) === familyOf(hostIP));
   if (target === undefined) return [];
   const hostAddress = isSpecific ? hostIP : findHostAddress(host, target);
-  const lowerProtocol = protocol.toLowerCase();
-  const scheme = lowerProtocol === "tcp" ? URL_SCHEMES[containerPort] : undefined;
+  const scheme = protocol === "tcp" ? URL_SCHEMES[containerPort] : undefined;
   const address = formatEndpoint(hostAddress, hostPort);
   return [{
-    address: scheme === undefined ? `${address}/${lowerProtocol}` : `${scheme}://${address}`,
+    address: scheme === undefined ? `${address}/${protocol}` : `${scheme}://${address}`,
     target: formatEndpoint(target, containerPort),
   }];
 }

@@ -53,7 +53,7 @@ const protocol: Schema<Protocol> = {
   },
   emptyIsUnset: true,
 };
-const portMapping = lazy(() =>
+export const portMapping = lazy(() =>
   knownKeys({
     hostPort: portNumber,
     containerPort: portNumber,

@@ -9,7 +9,6 @@ import {
   ipOf,
   networkOf,
   networksOverlap,
-  parseCidr,
   parseIp,
   prefixLengthOf,
   toCidr,
@@ -21,9 +20,9 @@ import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { parseResolvConf } from "../../plugins/host_local/resolv_conf.ts";
+import { configuredSubnets } from "../../plugins/lib/links/reachability.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
-import { findValue, isJsonObject } from "../../spec/schema.ts";
 import type { NetworkAttachment } from "../attachments.ts";
 import type { NetworkFile } from "./network_files.ts";
 
@@ -53,30 +52,7 @@ export function subnetsOfNetworks(
 
 /** Ranges of host-local and addresses of static, in the order of the configuration. What cannot be read is left out. */
 export function subnetsOfConfiguration({ plugins }: NetworkConfigList): Cidr[] {
-  return plugins.flatMap(({ raw }) => {
-    const ipam = findValue(raw, "ipam");
-    const ranges = [ipam, ...elementsOf(ipam, "ranges").flat()].map((range) => textIn(range, "subnet"));
-    const addresses = elementsOf(ipam, "addresses").map((entry) => textIn(entry, "address"));
-    return [...ranges, ...addresses].flatMap((text) => text === undefined ? [] : findSubnetIn(text) ?? []);
-  });
-}
-
-function elementsOf(node: unknown, key: string): unknown[] {
-  const value = isJsonObject(node) ? findValue(node, key) : undefined;
-  return Array.isArray(value) ? value : [];
-}
-
-function textIn(node: unknown, key: string): string | undefined {
-  const value = isJsonObject(node) ? findValue(node, key) : undefined;
-  return typeof value === "string" ? value : undefined;
-}
-
-function findSubnetIn(text: string): Cidr | undefined {
-  try {
-    return networkOf(parseCidr(text));
-  } catch {
-    return undefined;
-  }
+  return plugins.flatMap(({ raw }) => configuredSubnets(raw));
 }
 
 /** Routes of every table, and addresses. */

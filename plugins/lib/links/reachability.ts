@@ -89,7 +89,7 @@ function findRouteTo(host: Netns, destination: Ip): ReturnType<typeof route.outg
 }
 
 /** Shorter prefixes replace a default route: `0.0.0.0/1` of a VPN, `2000::/3`. */
-const MIN_PREFIX_LENGTH = 8;
+export const MIN_FOREIGN_PREFIX_LENGTH = 8;
 
 /** Reports subnets that the host routes to a link that is not `isOwn`. */
 export function describeForeignRoutes(
@@ -99,7 +99,7 @@ export function describeForeignRoutes(
 ): string[] {
   return subnets.flatMap((subnet) =>
     route.list(host.route, familyOf(subnet) === 4 ? AF_INET : AF_INET6, RT_TABLE_MAIN)
-      .filter(({ dst }) => prefixLengthOf(dst) >= MIN_PREFIX_LENGTH && networksOverlap(dst, subnet))
+      .filter(({ dst }) => prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH && networksOverlap(dst, subnet))
       .flatMap(({ dst, oif }) => {
         const device = oif === undefined ? undefined : link.find(host.route, oif);
         return device && !isOwn(device) ? [describeForeignRoute(subnet, dst, device)] : [];

@@ -1,4 +1,5 @@
 /** Tables of other programs. A packet that one of their chains drops stays dropped, whatever others accept. */
+import { FAMILY_NAMES } from "../../../ffi/nft/family_names.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { NF_DROP, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
@@ -108,6 +109,5 @@ export function describeForeignChain(
   { family, table }: nft.TableKey,
   { chain }: Pick<ForeignBaseChain, "chain">,
 ): string {
-  const families: Record<number, string> = { [NFPROTO_INET]: "inet", [NFPROTO_IPV4]: "ip", [NFPROTO_IPV6]: "ip6" };
-  return `chain "${chain}" of table "${families[family]} ${table}"`;
+  return `chain "${chain}" of table "${FAMILY_NAMES[family]} ${table}"`;
 }

@@ -1,4 +1,4 @@
-import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import { MIN_FOREIGN_PREFIX_LENGTH, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import {
   type Cidr,
   containsIp,
@@ -34,14 +34,11 @@ interface ForeignRoute {
   readonly device: link.Link;
 }
 
-/** Shorter prefixes replace a default route: `0.0.0.0/1` of a VPN, `2000::/3`. */
-const MIN_PREFIX_LENGTH = 8;
-
 function listForeignRoutes(subject: Subject): ForeignRoute[] {
   const { host, subnets } = subject;
   return subnets.flatMap((subnet) =>
     host.routes.flatMap(({ dst, oif, table }) => {
-      const isNear = table === RT_TABLE_MAIN && prefixLengthOf(dst) >= MIN_PREFIX_LENGTH;
+      const isNear = table === RT_TABLE_MAIN && prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH;
       if (!isNear || familyOf(dst) !== familyOf(subnet) || !networksOverlap(dst, subnet)) return [];
       const device = host.links.find(({ index }) => index === oif);
       return device && !isOwnLink(subject, device) ? [{ subnet, dst, device }] : [];

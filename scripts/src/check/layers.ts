@@ -90,6 +90,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: DOCS_REGISTRY, imports: ["plugins/*/docs.ts", "plugins/lib/docs/", "plugins/registry.ts"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
+  { path: "runtime/attachment_summary.ts", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
   { path: "runtime/effects/", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
   { path: "runtime/show/", imports: [...PLUGIN_LIB, "runtime/"] },
   {
