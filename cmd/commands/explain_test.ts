@@ -6,7 +6,7 @@ import { builtinDocs, loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import { explainKey, explainPlugin } from "../../runtime/schema/explain.ts";
 import { newCliSandboxes } from "../../testing/cli.ts";
-import { formatExplainedKeys } from "../output/explained.ts";
+import { formatExplainedKeys, formatExplainedPlugin } from "../output/explained.ts";
 import type { Screen } from "../output/screen.ts";
 
 const { root, cni } = newCliSandboxes();
@@ -90,6 +90,8 @@ test("text fits a narrow terminal", () => {
     "\n",
   );
   expect([first, second]).toEqual(["  Gives the bridge the gateway's address", "  of each subnet, and turns on"]);
+  const lines = formatExplainedPlugin(explainPlugin("loopback"), screen).split("\n");
+  expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(40);
 });
 
 test("schema prints a JSON Schema that a validator takes", () => {

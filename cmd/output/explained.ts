@@ -8,11 +8,13 @@ const MAX_COLUMNS = 100;
 
 export function formatExplainedPlugin({ plugin, about, example, keys }: ExplainedPlugin, screen: Screen): string {
   const rows = keys.map(({ key, type, default: byDefault = "required" }) => [key, type, byDefault]);
+  const more = `"cni explain ${plugin}.KEY" explains a key, also of every plugin: dns, capabilities, ipam.type.`;
+  const fitted = (text: string) => screen.columns === undefined ? text : Bun.wrapAnsi(text, screen.columns);
   return [
-    `${screen.style("bold", plugin)}: ${about}.\n`,
+    `${fitted(`${screen.style("bold", plugin)}: ${about}.`)}\n`,
     `${JSON.stringify(example, null, 2)}\n`,
     ...rows.length > 0 ? [formatTable(["KEY", "TYPE", "DEFAULT"], rows, screen)] : [],
-    `"cni explain ${plugin}.KEY" explains a key, also of every plugin: dns, capabilities, ipam.type.\n`,
+    `${fitted(more)}\n`,
   ].join("\n");
 }
 
