@@ -4,6 +4,7 @@ import type { CacheEntry } from "../cache.ts";
 import { describeAttachment } from "../resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "../restore.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
+import { hasPlugin } from "../../plugins/registry.ts";
 import { type Committer, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
 import { describeCommitters, describeRestore } from "./describe_restore.ts";
 import { FirewalldWatch } from "./firewalld_watch.ts";
@@ -56,6 +57,8 @@ export class Healer implements Disposable {
   #resultChecks: number[] = [];
   /** Failures that were logged, and that still last. */
   #knownFailures = new Set<string>();
+  /** Networks and plugins that were named. */
+  readonly #knownSkipped = new Set<string>();
 
   constructor(options: HealerOptions) {
     this.#options = options;
@@ -142,6 +145,7 @@ export class Healer implements Disposable {
     const reports = this.#restore();
     const line = describeRestore(reports, causes);
     const failures = reports.flatMap(failuresOf);
+    this.#reportSkipped(reports);
     if (line === undefined && failures.length === 0) return this.#reportFailures([]);
     this.#laterLooks = this.#limits.laterLooksMs.map((ms) => performance.now() + ms);
     if (line !== undefined) {
@@ -234,6 +238,18 @@ export class Healer implements Disposable {
       `Rules were removed ${this.#fight.rounds} times in a row, the last time after ${causes.join(" and ")}: ` +
         `the next time they come back after ${pauseMs / 1000} s`,
     );
+  }
+
+  /** Of a built-in plugin, one expects that its rules come back. */
+  #reportSkipped(reports: readonly RestoreReport[]): void {
+    for (const { network, plugins } of reports.flatMap(({ attachments }) => attachments)) {
+      for (const { type, skipped } of plugins) {
+        const name = `${network} ${type}`;
+        if (skipped === undefined || !hasPlugin(type) || this.#knownSkipped.has(name)) continue;
+        this.#knownSkipped.add(name);
+        this.#options.log(`Cannot restore rules of plugin "${type}" of network "${network}": ${skipped}`);
+      }
+    }
   }
 
   #reportFailures(failures: readonly string[]): void {

@@ -1,6 +1,6 @@
 /** Rules that others remove, put back on a host of the test's own. Other programs are real ones: nft, iptables. */
 import { expect } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
@@ -32,7 +32,12 @@ interface HealedHost {
   runtime(cache?: string): Runtime;
   network(name?: string): NetworkConfigList;
   attach(containerId: string, list?: NetworkConfigList, cache?: string): Netns;
-  newHealer(limits?: Partial<HealingLimits>, caches?: readonly string[], healLinks?: boolean): Healer;
+  newHealer(
+    limits?: Partial<HealingLimits>,
+    caches?: readonly string[],
+    healLinks?: boolean,
+    pluginDirectories?: readonly string[],
+  ): Healer;
   round(healer: Healer): void;
   /** What CHECK finds; empty if nothing is missing. */
   check(containerId: string): string;
@@ -73,10 +78,10 @@ function newHealedHost(
       host.run(() => void runtime(cache).add(list, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
       return netns;
     },
-    newHealer(limits = {}, caches = ["cache"], healLinks = false) {
+    newHealer(limits = {}, caches = ["cache"], healLinks = false, pluginDirectories = []) {
       const healer = host.run(() => ({
         healer: new Healer({
-          ...{ env, pluginDirectories: [], cacheDirectories: caches.map(cachePath) },
+          ...{ env, pluginDirectories, cacheDirectories: caches.map(cachePath) },
           limits: { ...AT_ONCE, ...limits },
           healLinks,
           log: (message) => void log.push(message),
@@ -309,6 +314,23 @@ healTest("more changes than the kernel can report lead to a look at everything",
   expect(check("c1")).toBe("");
   expect(log).toEqual([
     expect.stringMatching(/^Restored rules of 1 attachment after .*more changes than the kernel could report/),
+  ]);
+});
+
+healTest("a program in place of a built-in plugin is named once, since it restores nothing", (healed) => {
+  const { attach, newHealer, round, nft, log, directory } = healed;
+  attach("c1");
+  const bin = join(directory, "bin");
+  mkdirSync(bin);
+  writeFileSync(join(bin, "portmap"), "#!/bin/sh\n", { mode: 0o755 });
+  const healer = newHealer({}, ["cache"], false, [bin]);
+  for (let i = 0; i < 2; i++) {
+    nft("flush", "ruleset");
+    round(healer);
+  }
+  expect(nft("list", "ruleset")).not.toContain("8080");
+  expect(log.filter((line) => !line.startsWith("Restored rules of 1 attachment"))).toEqual([
+    `Cannot restore rules of plugin "portmap" of network "web": "${bin}/portmap" is called for it, and has no such command`,
   ]);
 });
 
