@@ -5,14 +5,15 @@ import { parseArgs } from "node:util";
 import { compileShim } from "../build/shim.ts";
 import type { Processor } from "../build/runtime_patch.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { glibcComponent, glibcEntries } from "./glibc.ts";
+import { ARCHITECTURES, imageArchive } from "./image.ts";
 import { licenceTexts } from "./licences.ts";
 import { type Binaries, gzip, pluginArchive } from "./plugin_archive.ts";
 import { reproduceRelease } from "./reproduce.ts";
 import { softwareBillOfMaterials } from "./sbom.ts";
 import { findReleaseSource, type ReleaseSource } from "./source.ts";
 
-/** The names that other projects give to processors. */
-const ARCHITECTURES: Readonly<Record<Processor, string>> = { x64: "amd64", arm64: "arm64" };
+const PROCESSORS = ["x64", "arm64"] as const;
 
 function buildBinaries(processor: Processor, { commit }: ReleaseSource, scratch: string): Binaries {
   const shim = compileShim(processor);
@@ -37,13 +38,16 @@ export function sha256Sums(directory: string): string {
 
 function makeRelease(source: ReleaseSource, directory: string, scratch: string): void {
   const texts = licenceTexts();
-  for (const processor of ["x64", "arm64"] as const) {
-    const architecture = ARCHITECTURES[processor];
+  const write = (name: string, data: string | Uint8Array) => writeFileSync(join(directory, name), data);
+  const parts = PROCESSORS.map((processor) => {
     const binaries = buildBinaries(processor, source, scratch);
     const archive = gzip(pluginArchive(binaries, texts, source.time));
-    writeFileSync(join(directory, `cni-plugins-linux-${architecture}-v${source.version}.tgz`), archive);
-  }
-  writeFileSync(join(directory, `cni-v${source.version}.cdx.json`), softwareBillOfMaterials());
+    write(`cni-plugins-linux-${ARCHITECTURES[processor]}-v${source.version}.tgz`, archive);
+    return { processor, program: binaries.program, libraries: glibcEntries(processor) };
+  });
+  write(`cni-image-v${source.version}.tar`, imageArchive(parts, texts, source));
+  const glibc = parts.map(({ processor, libraries }) => glibcComponent(processor, libraries));
+  write(`cni-v${source.version}.cdx.json`, softwareBillOfMaterials(glibc));
   writeFileSync(join(directory, "SHA256SUMS"), sha256Sums(directory));
 }
 

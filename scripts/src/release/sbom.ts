@@ -34,25 +34,25 @@ export function ensureSbomTools(): string {
   return directory;
 }
 
-/** @returns the document as text @throws {Error} if the generator fails */
-export function softwareBillOfMaterials(): string {
+/** @param others that no package declares @returns the document as text @throws {Error} if the generator fails */
+export function softwareBillOfMaterials(others: readonly Component[] = []): string {
   const generator = join(ensureSbomTools(), GENERATOR);
   const flags = ["--omit", "dev", "--output-reproducible", "--gather-license-texts", "--mc-type", "application"];
   const { stdout } = run(["node", generator, ...flags, "package.json"], REPOSITORY_ROOT);
   const bom = JSON.parse(stdout.toString()) as Bom;
   const runtime = runtimeComponents(runtimeLicencePage(), process.versions);
-  return `${JSON.stringify(withRuntime(bom, runtime), null, 2)}\n`;
+  return `${JSON.stringify(withComponents(bom, [...runtime, ...others]), null, 2)}\n`;
 }
 
-function withRuntime(bom: Bom, runtime: readonly Component[]): Bom {
+function withComponents(bom: Bom, added: readonly Component[]): Bom {
   const { component, tools } = bom.metadata;
-  const references = runtime.map((part) => part["bom-ref"]);
+  const references = added.map((part) => part["bom-ref"]);
   const isProgram = (ref: string) => ref === component["bom-ref"];
   return {
     ...bom,
     // Machines have different versions of npm, which has listed installed packages only.
     metadata: { ...bom.metadata, tools: { components: tools.components.filter(({ name }) => name !== "npm") } },
-    components: [...bom.components, ...runtime],
+    components: [...bom.components, ...added],
     dependencies: [
       ...bom.dependencies.map((entry) =>
         isProgram(entry.ref) ? { ...entry, dependsOn: [...entry.dependsOn ?? [], ...references] } : entry

@@ -2,6 +2,7 @@ import { Ajv } from "ajv";
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { glibcComponent } from "./glibc.ts";
 import { licenceTexts, packagedFolders, runtimeLicencePage } from "./licences.ts";
 import { ensureSbomTools, softwareBillOfMaterials } from "./sbom.ts";
 import { type Component, runtimeComponents } from "./sbom_runtime.ts";
@@ -18,7 +19,10 @@ function validator() {
 }
 
 test("the list of materials is valid, and names each package and Bun with its parts", () => {
-  const text = softwareBillOfMaterials();
+  const libc = { path: "lib/libc.so.6", data: Buffer.from("GNU C Library (Debian GLIBC 2.36-9+deb12u1) stable") };
+  const glibc = glibcComponent("x64", [libc]);
+  expect(glibc.purl).toBe("pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64");
+  const text = softwareBillOfMaterials([glibc]);
   const bom = JSON.parse(text);
   const validate = validator();
   validate(bom);
@@ -28,7 +32,7 @@ test("the list of materials is valid, and names each package and Bun with its pa
     group === undefined ? name : `${group}/${name}`
   );
   const packages = packagedFolders().map((folder) => folder.replace(/^.*node_modules\//, ""));
-  expect(names.sort()).toEqual([...packages, "bun"].sort());
+  expect(names.sort()).toEqual([...packages, "bun", "glibc"].sort());
   expect(packages).toContain("prom-client");
   for (const component of bom.components) expect(component.licenses).not.toEqual([]);
 }, 60_000);

@@ -1,0 +1,78 @@
+/** The files of glibc that the program is linked with, for the image: from Debian's package, for either processor, never installed. @module */
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync } from "node:fs";
+import { join } from "node:path";
+import type { Processor } from "../build/runtime_patch.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import type { Component } from "./sbom_runtime.ts";
+import type { TarEntry } from "./tar.ts";
+
+const PACKAGE = "libc6";
+const LIBRARIES = ["libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0"];
+const PLACES: Readonly<
+  Record<Processor, { readonly debian: string; readonly libraries: string; readonly loader: string }>
+> = {
+  x64: { debian: "amd64", libraries: "lib/x86_64-linux-gnu", loader: "lib64/ld-linux-x86-64.so.2" },
+  arm64: { debian: "arm64", libraries: "lib/aarch64-linux-gnu", loader: "lib/ld-linux-aarch64.so.1" },
+};
+
+/** Entries of the image: the files, and their licence. */
+export function glibcEntries(processor: Processor): readonly TarEntry[] {
+  const root = ensurePackage(PLACES[processor].debian);
+  const { libraries, loader } = PLACES[processor];
+  const paths = [...LIBRARIES.map((name) => `${libraries}/${name}`), loader];
+  return [
+    ...paths.map((path) => ({ path, data: readFileSync(realpathSync(join(root, path))) })),
+    {
+      path: `usr/share/doc/${PACKAGE}/copyright`,
+      mode: 0o644,
+      data: readFileSync(join(root, `usr/share/doc/${PACKAGE}/copyright`)),
+    },
+  ];
+}
+
+/** For the list of materials. Only the image contains it. */
+export function glibcComponent(processor: Processor, entries: readonly TarEntry[]): Component {
+  const library = entries.find(({ path }) => path.endsWith("/libc.so.6"))!;
+  const banner = /GNU C Library \(\S+ GLIBC ([^)\s]+)\)/.exec(
+    Buffer.from((library as { data: Uint8Array }).data).toString("latin1"),
+  );
+  if (!banner) throw new Error("Cannot find the version of glibc in libc.so.6");
+  const [, version = ""] = banner;
+  const purl = `pkg:deb/debian/${PACKAGE}@${encodeURIComponent(version)}?arch=${PLACES[processor].debian}`;
+  const licenses = [{ license: { id: "LGPL-2.1-or-later" } }] as const;
+  return { type: "library", "bom-ref": purl, name: "glibc", version, purl, licenses };
+}
+
+/** The unpacked package below `dist/glibc/`, the newest of this machine's release when it was first asked for. */
+function ensurePackage(architecture: string): string {
+  const directory = join(REPOSITORY_ROOT, "dist/glibc", architecture);
+  if (existsSync(directory)) return directory;
+  mkdirSync(join(REPOSITORY_ROOT, "dist/glibc"), { recursive: true });
+  using scratch = newScratchDirectory(join(REPOSITORY_ROOT, "dist/glibc"));
+  for (const folder of ["lists/partial", "cache/archives/partial", "package"]) {
+    mkdirSync(join(scratch.path, folder), { recursive: true });
+  }
+  // With lists of its own: the machine keeps those that it has.
+  const options = [
+    `APT::Architecture=${architecture}`,
+    `APT::Architectures=${architecture}`,
+    `Dir::State::Lists=${join(scratch.path, "lists")}`,
+    "Dir::State::Status=/dev/null",
+    `Dir::Cache=${join(scratch.path, "cache")}`,
+    "APT::Sandbox::User=root",
+  ].flatMap((option) => ["-o", option]);
+  const packageDirectory = join(scratch.path, "package");
+  run(["apt-get", "-qq", ...options, "update"], packageDirectory);
+  run(["apt-get", "-qq", ...options, "download", PACKAGE], packageDirectory);
+  const unpacked = join(scratch.path, "unpacked");
+  run(["dpkg-deb", "-x", join(packageDirectory, readdirSync(packageDirectory)[0]!), unpacked], packageDirectory);
+  renameSync(unpacked, directory);
+  return directory;
+}
+
+function run(command: readonly string[], cwd: string): void {
+  const { success, stderr } = Bun.spawnSync([...command], { cwd, stderr: "pipe" });
+  if (!success) {
+    throw new Error(`Cannot get glibc for the image: "${command.join(" ")}" failed:\n${`${stderr}`.trim()}`);
+  }
+}

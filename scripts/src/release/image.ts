@@ -1,0 +1,73 @@
+/** The container image of a release: nothing but the program, its links, and the files of glibc that it is linked with. @module */
+import { COMMAND_NAME } from "../../../cmd/installed_file.ts";
+import { pluginNames } from "../../../plugins/registry.ts";
+import type { Processor } from "../build/runtime_patch.ts";
+import { type Image, ociLayout } from "./oci.ts";
+import type { TextFiles } from "./plugin_archive.ts";
+import type { ReleaseSource } from "./source.ts";
+import { tar, type TarEntry } from "./tar.ts";
+
+/** The names that other projects give to processors. */
+export const ARCHITECTURES: Readonly<Record<Processor, string>> = { x64: "amd64", arm64: "arm64" };
+
+const BIN = "opt/cni/bin";
+/** Engines mount these, or what is in them. */
+const MOUNT_POINTS = ["proc", "sys", "dev", "etc/cni/net.d", "run/netns", "var/lib/cni", BIN];
+
+export interface ImageParts {
+  readonly processor: Processor;
+  readonly program: Uint8Array;
+  /** Files of glibc. */
+  readonly libraries: readonly TarEntry[];
+}
+
+/** The entries of an OCI layout in a tar archive, which `podman load` and the like read. */
+export function imageArchive(parts: readonly ImageParts[], texts: TextFiles, source: ReleaseSource, level = 9): Buffer {
+  const files = ociLayout(parts.map((part) => releaseImage(part, texts, source)), `v${source.version}`, level);
+  const folders = ["blobs", "blobs/sha256"].map((path) => ({ path, isDirectory: true }) as const);
+  return tar([...folders, ...files.map(([path, data]) => ({ path, mode: 0o644, data }))], source.time);
+}
+
+/** Two layers: the first is the same in each release with the same glibc. */
+function releaseImage({ processor, program, libraries }: ImageParts, texts: TextFiles, source: ReleaseSource): Image {
+  const base = [...withParents([...libraries, ...MOUNT_POINTS.map((path) => ({ path, isDirectory: true }) as const)])];
+  const own: TarEntry[] = [
+    { path: `${BIN}/${COMMAND_NAME}`, data: program },
+    ...pluginNames().map((name) => ({ path: `${BIN}/${name}`, mode: 0o777, symlink: COMMAND_NAME })),
+    ...Object.entries(texts).map(([name, text]) => ({
+      path: `usr/share/doc/cni/${name}`,
+      mode: 0o644,
+      data: Buffer.from(text),
+    })),
+  ];
+  const known = new Set(base.map(({ path }) => path));
+  // The layer's own folders only: one that is in both would be another one.
+  const layer = withParents(own).filter(({ path }) => !known.has(path));
+  return {
+    architecture: ARCHITECTURES[processor],
+    layers: [tar(base, source.time), tar(layer, source.time)],
+    time: source.time,
+    settings: { Env: [`PATH=/${BIN}`], Entrypoint: [`/${BIN}/${COMMAND_NAME}`], Cmd: ["--help"], WorkingDir: "/" },
+    labels: {
+      "org.opencontainers.image.title": "cni",
+      "org.opencontainers.image.description": "The CNI runtime and its plugins, in one program",
+      "org.opencontainers.image.licenses": "Apache-2.0",
+      "org.opencontainers.image.version": source.version,
+      ...source.commit !== undefined && { "org.opencontainers.image.revision": source.commit },
+    },
+  };
+}
+
+/** With the folders that entries are in, each before what it holds. */
+function withParents(entries: readonly TarEntry[]): readonly TarEntry[] {
+  const found = new Map<string, TarEntry>();
+  for (const entry of entries) {
+    const names = entry.path.split("/");
+    for (let length = 1; length < names.length; length++) {
+      const path = names.slice(0, length).join("/");
+      if (!found.has(path)) found.set(path, { path, isDirectory: true });
+    }
+    found.set(entry.path, entry);
+  }
+  return [...found.values()];
+}
