@@ -4,6 +4,7 @@ import { replaceFile } from "../../ffi/sys/atomic_file.ts";
 import { type Descriptor, openFile, openReadWrite, readText } from "../../ffi/sys/file.ts";
 import { interruptedBy } from "../../ffi/sys/signals.ts";
 import { SIGTERM } from "../../ffi/sys/uapi.ts";
+import { LATEST } from "../../spec/version.ts";
 import { packetSocketPair, sendDescriptors, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { COMMIT_MESSAGE, formatRequest } from "./call.ts";
 
@@ -40,9 +41,14 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
       return readText(STDOUT);
     };
     const env = { CNI_CONTAINERID: "warm-up", CNI_NETNS: container.path, CNI_IFNAME: "eth0", CNI_PATH: "/" };
-    const callPlugin = (plugin: { readonly type: string }, command: string, prevResult?: unknown) =>
+    const callPlugin = (
+      plugin: { readonly type: string },
+      command: string,
+      prevResult?: unknown,
+      cniVersion = NETWORK.cniVersion,
+    ) =>
       runCall([plugin.type], { ...env, CNI_COMMAND: command }, {
-        ...{ ...NETWORK, ...plugin, runtimeConfig: { portMappings: PORT_MAPPINGS } },
+        ...{ ...NETWORK, cniVersion, ...plugin, runtimeConfig: { portMappings: PORT_MAPPINGS } },
         ...prevResult !== undefined && { prevResult },
       });
     const runNetwork = (command: string) =>
@@ -55,7 +61,8 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
       let result: unknown;
       for (const plugin of PLUGINS) result = JSON.parse(await callPlugin(plugin, "ADD", result));
       for (const plugin of PLUGINS.toReversed()) await callPlugin(plugin, "DEL", result);
-      for (const command of ["VERSION", "STATUS"]) await callPlugin(PLUGINS[0]!, command);
+      // Older versions have no STATUS.
+      for (const command of ["VERSION", "STATUS"]) await callPlugin(PLUGINS[0]!, command, undefined, LATEST);
       for (const command of ["add", "check", "del"]) await runNetwork(command);
     }
   });
