@@ -49,7 +49,6 @@ test.each([
   [["rm", "web"], 'did you mean "run rm"?'],
   [["toString"], 'unknown command "toString"'],
   [["help", "nosuch"], 'unknown command "nosuch"\n     see "cni --help"'],
-  [["help", "--json"], '"--json" belongs to'],
   [["run"], '"run" needs a command: add, check'],
   [["run", "ad", "web", "blue"], 'unknown command "run ad"; did you mean "add"?'],
   [["run", "add"], '"run add" needs NETWORK, a name'],
@@ -97,7 +96,8 @@ test.each([
 
 test.each([
   [["--json"], '"cni" needs a command: run, '],
-  [["version", "--json"], '"lint", "doctor", "netns", "network", "show"'],
+  [["help", "--json"], '"--json" belongs to'],
+  [["schema", "--json"], '"lint", "doctor", "netns", "network", "show"'],
   [["rnu", "add", "--json"], 'unknown command "rnu"; did you mean "run"?'],
   [["run", "add", "web", "--json"], '"run add" needs NETNS, a network namespace'],
   [["run", "add", "web", "blue", "--json", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],

@@ -59,7 +59,8 @@ test("netns list --json has the names that it prints, and their paths", () => {
 });
 
 test("run gc names attachments by their namespaces, where ids were made from them", () => {
-  const script = `mount -t tmpfs tmpfs /run && "$@" netns add web && "$@" netns add 'a b' &&
+  const script =
+    `mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib && "$@" netns add web && "$@" netns add 'a b' &&
     for name in web 'a b'; do "$@" run add default "$name" --conf-dir ${root} --cache-dir /run/cache; done >/dev/null &&
     "$@" run gc default --cache-dir /run/cache`;
   const { exitCode, stderr } = cni([], { wrapper: ["unshare", "-mn", "sh", "-c", script, "sh"] });
