@@ -232,6 +232,19 @@ testWith(["ip", "nft", "tc"], "add says with --dry-run which address it will giv
   expect(taken.stderr).toContain("give another CNI_IFNAME (cni run: --ifname)");
 });
 
+testWith([], "add says that a program of the host has the port", async () => {
+  using node = newNode();
+  // Not this process: an engine may reserve the ports of its containers.
+  const script = 'Bun.listen({ hostname: "0.0.0.0", port: 8000, socket: { data() {} } }); console.log("listening")';
+  await using listener = node.host.run(() => Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" }));
+  await listener.stdout.getReader().read();
+  const words = ["add", "dry", node.containers[0].path, "--container-id", "c0", "-p", "8000:80"];
+  const [dry, real] = [node.run(...words, "--dry-run"), node.run(...words)];
+  expect([dry.exitCode, real.exitCode]).toEqual([1, 1]);
+  expect(real.stderr).toContain("8000/tcp");
+  expect(dry.stderr).toBe(real.stderr);
+});
+
 testWith([], "add says where a device of the host makes a dry run impossible", () => {
   using node = newNode();
   const path = join(node.directory, "net.d/device.conflist");
@@ -290,7 +303,15 @@ testWith(
         `run ${program} with CNI_COMMAND=DEL CNI_CONTAINERID=c0 CNI_NETNS=${netns} CNI_IFNAME=eth0`,
       ),
     ]);
-    expect(existsSync(join(node.directory, "ran"))).toBe(false);
+    const words = ["add", "dry", node.containers[1].path, "--container-id", "c9", "--ifname", "net9"];
+    const added = node.run(...words, "--dry-run", "--json");
+    expect([added.exitCode, existsSync(join(node.directory, "ran"))]).toEqual([1, false]);
+    // That ADD is not undone, since nobody knows that it would fail.
+    const { effects: ofAdd }: DryRunDocument = JSON.parse(added.stdout);
+    expect(ofAdd.flatMap(({ kind, sentence }) => kind === "program" ? /CNI_COMMAND=\w+/.exec(sentence)! : [])).toEqual([
+      "CNI_COMMAND=ADD",
+    ]);
+    expect(ofAdd.map(({ kind }) => kind)).toEqual(expect.arrayContaining(["link", "address"]));
 
     rmSync(join(node.directory, "bin"), { recursive: true });
     const before = node.snapshot();

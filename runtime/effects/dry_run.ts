@@ -38,6 +38,8 @@ export interface DryRun {
 export interface DryRunInCopy {
   /** The path of the container's copy, and that of the container. */
   readonly container: { readonly copy: string; readonly path: string };
+  /** Of the host itself: programs listen there, and not in its copy. */
+  readonly sockDiag: object;
 }
 
 /** What the parts of a dry run share. */
@@ -48,6 +50,8 @@ interface Rehearsal {
   /** Innermost last. */
   readonly stack: readonly Activity[];
   readonly inCopy: DryRunInCopy | undefined;
+  /** An ADD ended at a program whose answer nobody knows: the runtime undoes it, which the real one need not. */
+  isAbandoned: boolean;
 }
 
 /**
@@ -66,7 +70,7 @@ interface Rehearsal {
 export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
   using resources = new DisposableStack();
   const stack: Activity[] = [];
-  const list = newEffectList(() => pluginOf(stack), () => stack.some(isUndo));
+  const list = newEffectList(() => pluginOf(stack), () => rehearsal.isAbandoned || stack.some(isUndo));
   const labelOf = (path: string) =>
     path === CURRENT_NETNS_PATH || path === ""
       ? "host"
@@ -78,7 +82,7 @@ export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
     ...{ groups: new Map(), removed: new Set(), moved: new Map() },
   };
   const rulesets = resources.use(newRulesetCopies());
-  const rehearsal: Rehearsal = { list, state, rulesets, stack, inCopy };
+  const rehearsal: Rehearsal = { list, state, rulesets, stack, inCopy, isAbandoned: false };
   const outer = observer;
   resources.defer(() => setObserver(outer));
   setObserver(<T>(activity: Activity, run: () => T): T => {
@@ -128,12 +132,13 @@ function intercept(activity: Activity, rehearsal: Rehearsal, run: () => unknown)
 }
 
 /** @throws {CniError} for an ADD, whose result the next plugin needs */
-function interceptProgram({ path, command, env, stdin }: ProgramActivity, { list }: Rehearsal): unknown {
+function interceptProgram({ path, command, env, stdin }: ProgramActivity, rehearsal: Rehearsal): unknown {
   const variables = Object.entries({ CNI_COMMAND: command, ...env })
     .flatMap(([name, value]) => name.startsWith("CNI_") && value ? [`${name}=${value}`] : []);
   const sentence = `run ${path} with ${variables.join(" ")}`;
-  list.add({ kind: "program", action: "run", sentence, target: path, details: [stdin] });
+  rehearsal.list.add({ kind: "program", action: "run", sentence, target: path, details: [stdin] });
   if (command !== "ADD") return { exitCode: 0, stdout: "" };
+  rehearsal.isAbandoned = true;
   throw new CniError(Code.NotAvailable, `Cannot tell what "${path}" would answer: a dry run does not run it`, {
     details: "the effects of this plugin and of later ones are not known",
   });
@@ -153,7 +158,10 @@ function interceptRequests(activity: RequestsActivity, rehearsal: Rehearsal, run
     return outcome;
   }
   if (requests.every(({ op }) => isGet(op.name))) {
-    if (isCopy) return run();
+    if (isCopy) {
+      if (netns === CURRENT_NETNS_PATH && isSocketQuery(requests)) activity.socket = inCopy.sockDiag;
+      return run();
+    }
     if (answerForMovedLink(state, activity)) return { interrupted: false };
     hideRemovedLinks(state, activity);
     return run();
@@ -164,6 +172,9 @@ function interceptRequests(activity: RequestsActivity, rehearsal: Rehearsal, run
   addNetlinkEffects(state, activity, typeof purpose === "function" ? purpose() : purpose);
   return outcome;
 }
+
+const isSocketQuery = (requests: RequestsActivity["requests"]): boolean =>
+  requests.every(({ op }) => op.name.includes("DIAG"));
 
 interface RulesetCopies extends Disposable {
   readonly notes: readonly string[];

@@ -1,4 +1,4 @@
-import { openNetns } from "../../ffi/netns.ts";
+import { currentNetns, openNetns } from "../../ffi/netns.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { Result } from "../../spec/result.ts";
@@ -29,6 +29,9 @@ export function dryRunOfAdd(runtime: Runtime, network: NetworkConfigList, parame
     });
   }
   const { netns: path } = parameters;
+  using host = currentNetns();
+  // Opened before the thread is in the copy.
+  const sockDiag = host.diag;
   using original = openNetns(path);
   using copy = copyHost(original, { network, parameters });
   let result: Result | undefined;
@@ -37,7 +40,7 @@ export function dryRunOfAdd(runtime: Runtime, network: NetworkConfigList, parame
       () => {
         result = runtime.add(network, { ...parameters, netns: copy.container.path });
       },
-      { container: { copy: copy.container.path, path } },
+      { container: { copy: copy.container.path, path }, sockDiag },
     )
   );
   const dry: DryRunOfAdd = { ...found, ...result && { result }, notes: [...copy.notes, ...notes] };
