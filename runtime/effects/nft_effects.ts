@@ -4,6 +4,7 @@ import { formatHex } from "../../ffi/nft/objects.ts";
 import type { ObservedRequest } from "../../ffi/sys/observer.ts";
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { PROTOCOLS } from "../../plugins/portmap/config.ts";
 import { parsePortElement } from "../../plugins/portmap/elements.ts";
 import type { Effect, EffectList } from "./effect.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
@@ -95,8 +96,10 @@ function formatKey(key: Uint8Array = new Uint8Array()): string {
   return addressBytes.length === 0 ? port : `${ipFromBytes(addressBytes)} ${port}`;
 }
 
-/** IPPROTO_… */
-export const PORT_PROTOCOLS: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
+/** Names by IPPROTO_… */
+export const PORT_PROTOCOLS: Readonly<Record<number, string>> = Object.fromEntries(
+  Object.entries(PROTOCOLS).map(([name, number]) => [number, name]),
+);
 
 function formatPortKey([protocol = 0, ...rest]: Uint8Array): string | undefined {
   const [, , , high = 0, low = 0, ...padding] = rest;
