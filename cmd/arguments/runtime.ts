@@ -97,6 +97,9 @@ export function runtimeOptions(
   { log, pluginLog }: MessageSink = STDERR,
 ): RuntimeOptions {
   const timeout = options.find("timeout");
+  if (options.has(VERBOSE_OPTION.name) && !options.has(DRY_RUN_OPTION.name)) {
+    throw new UsageError("--verbose says what --dry-run prints: give both");
+  }
   // Messages say what was done, which a dry run does not do.
   const prefix = options.has(DRY_RUN_OPTION.name) ? "would report: " : "";
   return {

@@ -16,6 +16,7 @@ test.each([
   [["create", "web", "--option", "mtu"], '--option must be KEY=VALUE: got "mtu"'],
   [["create", "web", "-o", "mtuu=1"], 'driver "bridge" has no option "mtuu"; did you mean "mtu"?'],
   [["rm", "a", "--foce"], 'did you mean "--force"?'],
+  [["rm", "a", "--verbose"], "--verbose says what --dry-run prints: give both"],
 ])("cni network %j is misuse: exit status 2", (argv, message) => {
   const { exitCode, stdout, stderr } = cni(["network", ...argv, "--conf-dir", join(root, "none")]);
   expect([exitCode, stdout]).toEqual([2, ""]);
