@@ -25,11 +25,18 @@ export function acceptMarkedCommand(chain: NftChain): string {
   ]);
 }
 
+const IPTABLES_TABLES = ["filter", "nat", "mangle", "raw", "security"];
+
+/** iptables lets people name a chain by a word of nft(8)'s language, such as `fwd`. */
+function mayBeKeyword({ table, chain }: NftChain): boolean {
+  return IPTABLES_TABLES.includes(table) && /^[a-z]+$/.test(chain);
+}
+
 /** In JSON, names may be any text. */
 function ruleCommand(verb: string, names: NftChain, fields: object, words: readonly string[]): string {
   const { table, chain } = names;
   const family = FAMILY_NAMES[names.family]!;
-  if ([table, chain].every((name) => IDENTIFIER.test(name))) {
+  if ([table, chain].every((name) => IDENTIFIER.test(name)) && !mayBeKeyword(names)) {
     return shellCommand(["nft", verb, "rule", family, table, chain, ...words]);
   }
   return shellCommand([

@@ -54,7 +54,7 @@ test("restoring is offered for a drop only where it mends it", async () => {
   expect(doctorHost.broken()).toEqual([]);
 });
 
-test.each(["x;$(id>&2)", "it's'a'`b`"])("a rule is removed from a chain with any name: %s", async (chain) => {
+test.each(["fwd", "x;$(id>&2)", "it's'a'`b`"])("a rule is removed from a chain with any name: %s", async (chain) => {
   using doctorHost = newDoctorHost({ hasFirewall: true });
   using _ = await doctorHost.serve();
   const { host, shell } = doctorHost;
