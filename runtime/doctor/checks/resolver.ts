@@ -4,20 +4,44 @@ import { readText } from "../../../ffi/sys/file.ts";
 import { findStat } from "../../../ffi/sys/stat.ts";
 import { parseResolvConf } from "../../../plugins/host_local/resolv_conf.ts";
 import { type Finding, warning } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import type { Subject } from "../subject.ts";
 
+/** Where resolvers are named. */
+interface ResolverPaths {
+  /** `/etc` */
+  readonly etc: string;
+  /** Where systemd-resolved names the servers that it asks itself. */
+  readonly upstream: string;
+}
+
 const RESOLV_CONF = "resolv.conf";
+const PATHS: ResolverPaths = { etc: "/etc", upstream: `/run/systemd/resolve/${RESOLV_CONF}` };
 
 /** Programs in a named namespace read the host's resolv.conf, but do not reach the host's loopback addresses. */
-export function checkResolver({ containers }: Subject): Finding[] {
-  const text = ignoreSystemErrors(() => readText(`/etc/${RESOLV_CONF}`)) ?? "";
-  const { nameservers: servers = [] } = parseResolvConf(text);
-  if (servers.length === 0 || !servers.every((server) => /^(127\.|::1$)/.test(server))) return [];
+export function checkResolver(subject: Subject): Finding[] {
+  return checkResolverIn(subject, PATHS);
+}
+
+export function checkResolverIn({ containers }: Subject, { etc, upstream }: ResolverPaths): Finding[] {
+  const servers = listNameservers(`${etc}/${RESOLV_CONF}`);
+  if (servers.length === 0 || !servers.every(isLoopback)) return [];
   return containers.flatMap(({ attachment: { netns } }) => {
-    const name = netns === undefined ? undefined : nameOfNetnsPath(netns);
-    const path = `/etc/netns/${name}/${RESOLV_CONF}`;
-    if (name === undefined || findStat(path)) return [];
-    const what = `/etc/${RESOLV_CONF} names ${servers.join(", ")}, which programs in ${netns} do not reach`;
-    return [warning(what, `write "nameserver ADDRESS" to ${path}`)];
+    const name = nameOfNetnsPath(netns);
+    const directory = `${etc}/netns/${name}`;
+    if (name === undefined || findStat(`${directory}/${RESOLV_CONF}`)) return [];
+    const what = `${etc}/${RESOLV_CONF} names ${servers.join(", ")}, which programs in ${netns} do not reach`;
+    const isUsable = listNameservers(upstream).some((server) => !isLoopback(server));
+    const write = isUsable
+      ? shellCommand(["cp", upstream, `${directory}/`])
+      : `echo nameserver ADDRESS >${shellCommand([`${directory}/${RESOLV_CONF}`])}`;
+    return [warning(what, `${shellCommand(["mkdir", "-p", directory])} && ${write}`)];
   });
 }
+
+function listNameservers(path: string): readonly string[] {
+  const text = ignoreSystemErrors(() => readText(path)) ?? "";
+  return parseResolvConf(text).nameservers ?? [];
+}
+
+const isLoopback = (server: string): boolean => /^(127\.|::1$)/.test(server);
