@@ -8,6 +8,8 @@ import { awaitReadable, pollFor } from "./sys/poll.ts";
 import {
   AF_INET,
   AF_INET6,
+  IPPROTO_ICMP,
+  IPPROTO_ICMPV6,
   MSG_DONTWAIT,
   O_NONBLOCK,
   POLLOUT,
@@ -17,8 +19,6 @@ import {
   SOCK_STREAM,
 } from "./sys/uapi.ts";
 
-const IPPROTO_ICMP = 1;
-const IPPROTO_ICMPV6 = 58;
 const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
 
 /** Whether an ICMP echo request is answered in time. @throws {SystemError} `EPERM` without CAP_NET_RAW */

@@ -126,4 +126,4 @@ export function newDoctorHost({ hasFirewall = false, isInternal = false } = {}):
 }
 
 export const handleOfDrop = (host: Netns) =>
-  /drop.* # handle (\d+)/.exec(runInNetns(host, "nft", "-a", "list", "ruleset"))?.[1];
+  /(?:drop|reject).* # handle (\d+)/.exec(runInNetns(host, "nft", "-a", "list", "ruleset"))?.[1];

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseIp } from "../../ffi/address.ts";
-import { createNetns, openNetns } from "../../ffi/netns.ts";
+import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
 import { isPingAnswered } from "../../ffi/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { ifb } from "../../ffi/route/link_kinds.ts";
@@ -247,6 +247,10 @@ describe("a bridge with two containers", () => {
     );
   });
 
+  const stoppedBy = (chain: string, table: string, rule: string, netns: Netns) =>
+    `: stopped by rule 1 (${rule}; handle ${
+      handleOfDrop(netns)
+    }) of chain "${chain}" of table "${table}" in ${netns.path}`;
   const triesOf = (doctorHost: DoctorHost) =>
     doctorHost.examine(doctorHost.c1.path, false).findings.filter(({ check }) => TRY_NAMES.includes(check))
       .map(({ severity, what }) => `${severity}: ${what}`);
@@ -275,18 +279,22 @@ describe("a bridge with two containers", () => {
     runInNetns(c2, "ip6tables", "-A", "INPUT", "-p", "ipv6-icmp", "-j", "DROP");
     runIp(c1, "neigh flush dev eth0");
     expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
-      `broken: fd00:9::3 of "eth0" of ${c2.path} does not answer neighbour discovery of "eth0" of ${c1.path}`,
+      `broken: fd00:9::3 of "eth0" of ${c2.path} does not answer neighbour discovery of "eth0" of ${c1.path}` +
+      stoppedBy("INPUT", "ip6 filter", "meta l4proto 58 drop", c2),
     ]);
     runInNetns(c2, "ip6tables", "-F");
     runInNetns(c1, "iptables", "-A", "INPUT", "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset");
     expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
-      "broken: host port 8080/tcp: a connection of the host to 192.0.2.1 is refused",
-      "broken: host port 8080/tcp: a connection of the host to 127.0.0.1 is refused",
+      ...["192.0.2.1", "127.0.0.1"].map((address) =>
+        `broken: host port 8080/tcp: a connection of the host to ${address} is refused` +
+        stoppedBy("INPUT", "ip filter", 'meta l4proto 6 xt target "REJECT"', c1)
+      ),
     ]);
     runInNetns(c1, "iptables", "-F");
     runInNetns(c1, "iptables", "-A", "INPUT", "-p", "udp", "-j", "REJECT");
     expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
-      "broken: host port 5353/udp: a datagram of the host to 192.0.2.1 is refused",
+      "broken: host port 5353/udp: a datagram of the host to 192.0.2.1 is refused" +
+      stoppedBy("INPUT", "ip filter", 'meta l4proto 17 xt target "REJECT"', c1),
     ]);
     runInNetns(c1, "iptables", "-F");
     runInNetns(c1, "iptables", "-A", "INPUT", "-p", "udp", "-j", "DROP");
@@ -298,7 +306,8 @@ describe("a bridge with two containers", () => {
     runInNetns(c1, "iptables", "-F");
     runInNetns(c1, "iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP");
     expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
-      `broken: "eth0" of ${c1.path} gets no answer from the uplink gateway 192.0.2.2, which answers the host`,
+      `broken: "eth0" of ${c1.path} gets no answer from the uplink gateway 192.0.2.2, which answers the host` +
+      stoppedBy("OUTPUT", "ip filter", "meta l4proto 1 drop", c1),
     ]);
     runInNetns(c1, "iptables", "-F");
   });

@@ -1,7 +1,8 @@
 import { beforeAll, expect, test } from "bun:test";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { newDoctorHost } from "../../testing/doctor_host.ts";
-import { tryDuplicates, tryGateways, tryNeighbour, tryPorts, tryUplinkGateway } from "./checks/tries.ts";
+import { handleOfDrop, newDoctorHost } from "../../testing/doctor_host.ts";
+import { tryDuplicates, tryGateways, tryNeighbour, tryUplinkGateway } from "./checks/tries.ts";
+import { tryPorts } from "./checks/port_tries.ts";
 import { ok } from "./finding.ts";
 import { TryBudget } from "./try_budget.ts";
 
@@ -50,7 +51,8 @@ test("one container asks for a gateway, however many have it and however silent 
   });
   expect(findings.map(({ severity, what }) => `${severity}: ${what}`)).toEqual([
     `ok: gateway 10.9.0.1 of "eth0" of ${c1.path} answers ARP (1 of 2 containers asked)`,
-    `broken: gateway fd00:9::1 of "eth0" of ${c1.path} does not answer neighbour discovery`,
+    `broken: gateway fd00:9::1 of "eth0" of ${c1.path} does not answer neighbour discovery: stopped by rule 1 ` +
+    `(meta l4proto 58 drop; handle ${handleOfDrop(doctorHost.host)}) of chain "INPUT" of table "ip6 filter"`,
   ]);
 });
 

@@ -21,6 +21,7 @@ import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../f
 import { findDrop, type RulePlace, RulesetReader } from "../packet_walk.ts";
 import type { WalkedPacket } from "../walked_packet.ts";
 import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
+import { describeRulePlace } from "../rule_place_text.ts";
 import { acceptsAfterRestore, takesAcceptRule } from "../restored_ruleset.ts";
 import { addressesOfFamily, type ExaminedContainer, findOutgoingLink, type Subject } from "../subject.ts";
 import { hasTable } from "./ruleset.ts";
@@ -133,7 +134,7 @@ function findDrops(
     const protocol = familyOf(packet.address) === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
     if (chain.family !== NFPROTO_INET && chain.family !== protocol) return [];
     const found = findDrop(ruleset, table, chain, { ...packet, mark: markOf(ruleset.nl, chain, packet.address) });
-    return found ? [{ packet, place: describePlace(table, chain, found), found, chain }] : [];
+    return found ? [{ packet, place: describeRulePlace(table, chain, found), found, chain }] : [];
   });
 }
 
@@ -143,12 +144,6 @@ function markOf(nl: Subject["host"]["netns"]["nft"], { hook }: nft.Chain, addres
   if (!sees) return 0;
   const [element] = nft.getAll(nl, [nft.elementQuery(inetTable, forwardSetName(familyOf(address)), ipBytes(address))]);
   return element ? FORWARD_MARK : 0;
-}
-
-function describePlace(table: nft.TableKey, { name }: nft.Chain, { chain, rule }: RulePlace): string {
-  const tableName = `table "${FAMILY_NAMES[table.family]} ${table.table}"`;
-  const by = rule ? `rule ${rule.number} (${rule.text}; handle ${rule.handle})` : "policy drop";
-  return `${by} of chain "${chain}" of ${tableName}${chain === name ? "" : `, called from "${name}"`}`;
 }
 
 function describeDrop(subject: Subject, place: string, drops: readonly Drop[]): Finding {

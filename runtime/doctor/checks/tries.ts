@@ -2,22 +2,16 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { familyOf, type Ip, type Mac, prefixLengthOf } from "../../../ffi/address.ts";
 import { openArpSocket } from "../../../ffi/arp.ts";
-import {
-  type ConnectionOutcome,
-  type DatagramOutcome,
-  isPingAnswered,
-  tryTcpConnection,
-  tryUdpDatagram,
-} from "../../../ffi/probe.ts";
+import { isPingAnswered } from "../../../ffi/probe.ts";
 import type { Link } from "../../../ffi/route/link.ts";
 import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_FAILED, NUD_INCOMPLETE, NUD_REACHABLE } from "../../../ffi/route/uapi.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
-import { describeHostPort, familiesOf, type PortMapping } from "../../../plugins/portmap/config.ts";
-import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
-import { AF_INET6 } from "../../../ffi/sys/uapi.ts";
+import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT } from "../../../ffi/nft/uapi.ts";
+import { AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../../../ffi/sys/uapi.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
-import { hasListener } from "./ports.ts";
+import { findContainerDrop, findLocalDrop, stoppedBy } from "../local_filters.ts";
+import type { WalkedPacket } from "../walked_packet.ts";
 import { resolutionMend } from "./neighbours.ts";
 import {
   addressesOfFamily,
@@ -29,13 +23,10 @@ import {
   type NetnsSnapshot,
   type Subject,
 } from "../subject.ts";
-import { publishedAddress } from "../published_address.ts";
 import type { TryBudget } from "../try_budget.ts";
 
 /** For one answer; what answers at all needs some milliseconds. */
 const TIMEOUT_MS = 500;
-/** A refusal comes from this host: silence is the usual answer. */
-const UDP_TIMEOUT_MS = 200;
 /** IPv6 asks again for a neighbour after a second (RFC 4861, RETRANS_TIMER). */
 const IPV6_TIMEOUT_MS = 1200;
 
@@ -69,7 +60,7 @@ interface GatewayQuestion {
 
 function tryGateway(subject: Subject, { container, gateway, asked }: GatewayQuestion): Finding[] {
   const whose = `gateway ${gateway} of ${describeContainer(container)}`;
-  if (familyOf(gateway) === 6) return tryGatewayPing(container, gateway, whose, asked);
+  if (familyOf(gateway) === 6) return tryGatewayPing(subject, container, gateway, whose, asked);
   const mac = askWire(container, container.device!, gateway);
   if (!mac) return describeSilentGateway(container, gateway, whose);
   const expected = subject.isRouted ? gatewayLink(subject, container)?.mac : undefined;
@@ -93,15 +84,29 @@ function isUsedGateway({ attachment: { result }, ips }: ExaminedContainer, gatew
   return routesWithGateways(result ?? {}, ips).some(({ gw }) => gw === gateway);
 }
 
-function tryGatewayPing(container: ExaminedContainer, gateway: Ip, whose: string, asked: string): Finding[] {
+function tryGatewayPing(
+  subject: Subject,
+  container: ExaminedContainer,
+  gateway: Ip,
+  whose: string,
+  asked: string,
+): Finding[] {
   const answer = askIpv6Neighbour(container, gateway);
   if (answer === "ping") return [ok(`${whose} answers ping${asked}`)];
   if (!isUsedGateway(container, gateway)) return [];
   // Hosts often filter pings, which harms nobody.
   if (answer === "discovery") return [ok(`${whose} answers neighbour discovery, but no ping${asked}`)];
-  const isUnanswered = answer === "nothing";
-  if (isUnanswered) return [broken(`${whose} does not answer neighbour discovery`, resolutionMend(gateway))];
-  return [warning(`${whose} does not answer ping`, resolutionMend(gateway))];
+  if (answer === "unknown") return [warning(`${whose} does not answer ping`, resolutionMend(gateway))];
+  const iifname = gatewayLink(subject, container)?.name ?? "";
+  const [source = gateway] = addressesOfFamily(container, 6);
+  const packet = { ...icmpPacket(source, gateway), iifname, oifname: "", isToHost: true };
+  const drop = subject.isRouted ? findLocalDrop(subject.host.netns, NF_INET_LOCAL_IN, packet) : undefined;
+  return [stoppedBy(`${whose} does not answer neighbour discovery`, drop, resolutionMend(gateway))];
+}
+
+function icmpPacket(source: Ip, destination: Ip): Omit<WalkedPacket, "iifname" | "oifname"> {
+  const protocol = familyOf(destination) === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6;
+  return { source, destination, protocol, destinationPort: 0, mark: 0, isDnat: false };
 }
 
 /** What a neighbour answers. `unknown`: no ping, and the kernel relies for some seconds on what it knew. */
@@ -165,12 +170,10 @@ function tryNeighbourAddress(container: ExaminedContainer, other: ExaminedContai
   if (answer === "unknown") return [warning(`${text} does not answer ping of ${who}`, resolutionMend(target))];
   if (answer !== undefined && answer !== "nothing") return [ok(`${who} reaches ${text}`)];
   const protocol = isIpv6 ? "neighbour discovery" : "ARP";
-  return [
-    broken(
-      `${text} does not answer ${protocol} of ${who}`,
-      "look at VLANs and filters of the bridge: bridge vlan show; nft list ruleset",
-    ),
-  ];
+  const packet = { ...icmpPacket(target, target), iifname: other.device?.name ?? "", oifname: "", isToHost: true };
+  const drop = isIpv6 ? findContainerDrop(other, NF_INET_LOCAL_IN, packet) : undefined;
+  const mend = "look at VLANs and filters of the bridge: bridge vlan show; nft list ruleset";
+  return [stoppedBy(`${text} does not answer ${protocol} of ${who}`, drop, mend)];
 }
 
 /** Whether containers get answers from where the host sends everything else. */
@@ -192,7 +195,10 @@ export function tryUplinkGateway(subject: Subject, budget: TryBudget): Finding[]
         return [ok(`${describeContainer(container)} reaches ${text}${sample}`)];
       }
       const what = `${describeContainer(container)} gets no answer from ${text}, which answers the host`;
-      return [broken(what, "see which rule counts its packets: nft list ruleset")];
+      const [source = gateway] = addressesOfFamily(container, family);
+      const packet = { ...icmpPacket(source, gateway), iifname: "", oifname: container.device?.name ?? "" };
+      const drop = findContainerDrop(container, NF_INET_LOCAL_OUT, packet);
+      return [stoppedBy(what, drop, "see which rule counts its packets: nft list ruleset")];
     });
   });
 }
@@ -217,49 +223,4 @@ function describeHostObstacle(host: NetnsSnapshot, gateway: Ip): Finding | undef
 
 function isPingAnsweredFrom({ netns }: NetnsSnapshot, target: Ip): boolean {
   return netns.run<boolean>(() => isPingAnswered(target, pingTimeout(target)));
-}
-
-/** Whether published ports answer, from the host by its own address and by 127.0.0.1. */
-export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
-  const tries = subject.containers.flatMap((container) => {
-    const { portmap } = container;
-    return (portmap?.mappings ?? []).filter(({ protocol }) => protocol !== "sctp").flatMap((mapping) =>
-      familiesOf(mapping).filter((family) =>
-        // A service may listen for one family only, which is reported elsewhere.
-        addressesOfFamily(container, family).length > 0 && !portmap!.conditions[family] &&
-        hasListener(container, mapping, family)
-      )
-        .flatMap((family) => portTargets(subject, mapping, family, portmap!.snat))
-        .map((target) => ({ container, mapping, target }))
-    );
-  });
-  return budget.tryEach(subject, "calls of published ports", tries, ({ mapping, target }) => {
-    const { hostPort, protocol } = mapping;
-    const outcome = subject.host.netns.run<ConnectionOutcome | DatagramOutcome>(() =>
-      protocol === "tcp"
-        ? tryTcpConnection(target, hostPort, TIMEOUT_MS)
-        : tryUdpDatagram(target, hostPort, UDP_TIMEOUT_MS)
-    );
-    const sent = protocol === "tcp" ? "connection" : "datagram";
-    const what = `${describeHostPort(mapping)}: a ${sent} of the host to ${target} ${OUTCOMES[outcome]}`;
-    if (["connected", "answered", "silent"].includes(outcome)) return [ok(what)];
-    return [broken(what, "see whether the service accepts calls, and which rule counts them: nft list ruleset")];
-  });
-}
-
-const OUTCOMES: Readonly<Record<ConnectionOutcome | DatagramOutcome, string>> = {
-  connected: "is connected",
-  answered: "is answered",
-  silent: "is not refused",
-  refused: "is refused",
-  "timed out": "timed out",
-  unreachable: "finds no way",
-  blocked: "ends at a blackhole or prohibit route",
-};
-
-/** The host's addresses with the published port. */
-function portTargets(subject: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Ip[] {
-  const address = publishedAddress(subject, mapping, family);
-  const loopback = family === 4 && snat && reachesLoopback(mapping) ? ["127.0.0.1" as Ip] : [];
-  return [...new Set([...address ? [address] : [], ...loopback])];
 }

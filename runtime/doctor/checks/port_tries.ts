@@ -1,0 +1,78 @@
+import { familyOf, type Ip } from "../../../ffi/address.ts";
+import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT } from "../../../ffi/nft/uapi.ts";
+import { type ConnectionOutcome, type DatagramOutcome, tryTcpConnection, tryUdpDatagram } from "../../../ffi/probe.ts";
+import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../plugins/portmap/config.ts";
+import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
+import { type Finding, ok } from "../finding.ts";
+import { findContainerDrop, findLocalDrop, type LocalDrop, stoppedBy } from "../local_filters.ts";
+import { publishedAddress } from "../published_address.ts";
+import { addressesOfFamily, type ExaminedContainer, gatewayLink, type Subject } from "../subject.ts";
+import type { TryBudget } from "../try_budget.ts";
+import { hasListener } from "./ports.ts";
+
+/** For one answer; what answers at all needs some milliseconds. */
+const CONNECT_TIMEOUT_MS = 500;
+/** A refusal comes from this host: silence is the usual answer. */
+const DATAGRAM_TIMEOUT_MS = 200;
+
+/** Whether published ports answer, from the host by its own address and by 127.0.0.1. */
+export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
+  const tries = subject.containers.flatMap((container) => {
+    const { portmap } = container;
+    return (portmap?.mappings ?? []).filter(({ protocol }) => protocol !== "sctp").flatMap((mapping) =>
+      familiesOf(mapping).filter((family) =>
+        // A service may listen for one family only, which is reported elsewhere.
+        addressesOfFamily(container, family).length > 0 && !portmap!.conditions[family] &&
+        hasListener(container, mapping, family)
+      )
+        .flatMap((family) => portTargets(subject, mapping, family, portmap!.snat))
+        .map((target) => ({ container, mapping, target }))
+    );
+  });
+  return budget.tryEach(subject, "calls of published ports", tries, ({ container, mapping, target }) => {
+    const { hostPort, protocol } = mapping;
+    const outcome = subject.host.netns.run<ConnectionOutcome | DatagramOutcome>(() =>
+      protocol === "tcp"
+        ? tryTcpConnection(target, hostPort, CONNECT_TIMEOUT_MS)
+        : tryUdpDatagram(target, hostPort, DATAGRAM_TIMEOUT_MS)
+    );
+    const sent = protocol === "tcp" ? "connection" : "datagram";
+    const what = `${describeHostPort(mapping)}: a ${sent} of the host to ${target} ${OUTCOMES[outcome]}`;
+    if (["connected", "answered", "silent"].includes(outcome)) return [ok(what)];
+    const mend = "see whether the service accepts calls, and which rule counts them: nft list ruleset";
+    return [stoppedBy(what, findPortDrop(subject, container, mapping, target), mend)];
+  });
+}
+
+/** On the way out of the host, or into the container. */
+function findPortDrop(
+  subject: Subject,
+  container: ExaminedContainer,
+  { protocol, containerPort }: PortMapping,
+  source: Ip,
+): LocalDrop | undefined {
+  const [destination] = addressesOfFamily(container, familyOf(source));
+  if (destination === undefined) return undefined;
+  const packet = { source, destination, protocol: PROTOCOLS[protocol], destinationPort: containerPort, mark: 0 };
+  const sent = { ...packet, iifname: "", oifname: gatewayLink(subject, container)?.name ?? "", isDnat: true };
+  const received = { ...packet, iifname: container.device?.name ?? "", oifname: "", isDnat: false, isToHost: true };
+  return findLocalDrop(subject.host.netns, NF_INET_LOCAL_OUT, sent) ??
+    findContainerDrop(container, NF_INET_LOCAL_IN, received);
+}
+
+const OUTCOMES: Readonly<Record<ConnectionOutcome | DatagramOutcome, string>> = {
+  connected: "is connected",
+  answered: "is answered",
+  silent: "is not refused",
+  refused: "is refused",
+  "timed out": "timed out",
+  unreachable: "finds no way",
+  blocked: "ends at a blackhole or prohibit route",
+};
+
+/** The host's addresses with the published port. */
+function portTargets(subject: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Ip[] {
+  const address = publishedAddress(subject, mapping, family);
+  const loopback = family === 4 && snat && reachesLoopback(mapping) ? ["127.0.0.1" as Ip] : [];
+  return [...new Set([...address ? [address] : [], ...loopback])];
+}

@@ -1,0 +1,57 @@
+/** Rules for what a namespace itself sends or receives. */
+import { familyOf } from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
+import { broken, type Finding } from "./finding.ts";
+import { listForeignBaseChains } from "./foreign_chains.ts";
+import { deleteRuleCommand } from "./nft_command.ts";
+import { findDrop, RulesetReader } from "./packet_walk.ts";
+import { describeRulePlace } from "./rule_place_text.ts";
+import { shellCommand } from "./shell_command.ts";
+import type { ExaminedContainer } from "./subject.ts";
+import type { WalkedPacket } from "./walked_packet.ts";
+
+/** What stops a packet. */
+export interface LocalDrop {
+  /** `rule 1 (…) of chain "INPUT" of table "ip filter"` */
+  readonly place: string;
+  /** Removes the rule; absent for a policy. */
+  readonly mend?: string;
+}
+
+/** Of rules that are certain to match. @param path of the namespace; absent for the host's */
+export function findLocalDrop(
+  netns: Netns,
+  hook: number,
+  packet: WalkedPacket,
+  path?: string,
+): LocalDrop | undefined {
+  const ruleset = new RulesetReader(netns.nft);
+  const protocol = familyOf(packet.source) === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+  for (const chain of listForeignBaseChains(netns.nft, [hook])) {
+    const table = { family: chain.family, table: chain.table };
+    if (chain.type === "nat" || ![NFPROTO_INET, protocol].includes(chain.family)) continue;
+    const found = findDrop(ruleset, table, chain, packet);
+    if (!found?.isCertain) continue;
+    const prefix = path === undefined ? "" : `${shellCommand(["nsenter", `--net=${path}`])} `;
+    const where = path === undefined ? "" : ` in ${path}`;
+    return {
+      place: `${describeRulePlace(table, chain, found)}${where}`,
+      ...found.rule && { mend: prefix + deleteRuleCommand({ ...table, chain: found.chain }, found.rule.handle) },
+    };
+  }
+  return undefined;
+}
+
+export function findContainerDrop(
+  { state, attachment }: ExaminedContainer,
+  hook: number,
+  packet: WalkedPacket,
+): LocalDrop | undefined {
+  return findLocalDrop(state.netns, hook, packet, attachment.netns);
+}
+
+/** What is broken, with the rule that stops the packets if one is found. */
+export function stoppedBy(what: string, drop: LocalDrop | undefined, otherwise: string): Finding {
+  return drop ? broken(`${what}: stopped by ${drop.place}`, drop.mend ?? otherwise) : broken(what, otherwise);
+}
