@@ -55,7 +55,8 @@ export interface BridgeNetwork {
   restore(plugin: AnyPlugin, config: object, call?: BridgeNetworkCall): readonly string[];
 }
 
-function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
+/** A network that ends with the resources. */
+export function newBridgeNetwork(resources: DisposableStack): BridgeNetwork {
   const host = resources.use(createNetns());
   const outside = resources.use(createNetns());
   runShellInNetns(outside, WITHOUT_DAD, "ip link set lo up");
@@ -123,7 +124,7 @@ export function bridgeNetworkTest(
 ): void {
   test(name, async () => {
     using resources = new DisposableStack();
-    await body(buildBridgeNetwork(resources));
+    await body(newBridgeNetwork(resources));
   }, timeoutMs);
 }
 

@@ -9,6 +9,8 @@ import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { askNameServer } from "../plugins/dnsname/client.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
+import { testWith } from "./binary.ts";
+import { type BridgeNetwork, newBridgeNetwork } from "./bridge_network.ts";
 import { until } from "./netns.ts";
 
 /** A server that runs until it is disposed of. */
@@ -114,6 +116,18 @@ export function startNameServer(
 /** Waits until the server has logged this. */
 export async function untilLogged({ log }: NameServerProcess, text: string): Promise<void> {
   await until(() => log().includes(text));
+}
+
+/** A test in a network of its own that asks by dig(1). @param programs others that it needs */
+export function nameServerTest(
+  name: string,
+  body: (network: BridgeNetwork) => void | Promise<void>,
+  programs: readonly string[] = [],
+): void {
+  testWith(["dig", "ip", "nft", ...programs], name, async () => {
+    using resources = new DisposableStack();
+    await body(newBridgeNetwork(resources));
+  });
 }
 
 /** What dig(1) says. */

@@ -2,14 +2,13 @@
 import { expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
-import { digValues } from "../../testing/dnsname.ts";
+import { digValues, nameServerTest } from "../../testing/dnsname.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite, type ServerSite } from "../../testing/server_site.ts";
 
 const pidOf = (site: ServerSite): number | undefined => site.status().parts.find(({ name }) => name === "dnsname")?.pid;
 
-bridgeNetworkTest(
+nameServerTest(
   "cni serve starts it for the first client, again after its end, and after a --replace",
   async (network) => {
     const { host } = network;

@@ -1,7 +1,6 @@
 /** Firewalls of other programs that drop what containers send to the host. */
 import { describe, expect } from "bun:test";
-import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
-import { dig, digValues, newNameSite, startNameServer } from "../../testing/dnsname.ts";
+import { dig, digValues, nameServerTest, newNameSite, startNameServer } from "../../testing/dnsname.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 import { foreignRuleset, iptablesSave, nftListRuleset } from "../../testing/ruleset.ts";
@@ -24,7 +23,7 @@ const NEIGHBOURS = `ip6tables -I INPUT -p icmpv6 -j ACCEPT; nft insert rule inet
 
 describe("questions come in through a firewall that drops the rest, as long as there is a container:", () => {
   for (const [name, lines] of Object.entries(FIREWALLS)) {
-    bridgeNetworkTest(name, (network) => {
+    nameServerTest(name, (network) => {
       using site = newNameSite();
       using _server = startNameServer(network.host, site.paths);
       const { host } = network;
@@ -60,11 +59,11 @@ describe("questions come in through a firewall that drops the rest, as long as t
       call("DEL");
       expect([foreignRuleset(host), iptablesSave(host)]).toEqual(before);
       expect(nftListRuleset(host)).not.toContain("names_input");
-    });
+    }, ["iptables"]);
   }
 });
 
-bridgeNetworkTest("without a firewall there are no rules", (network) => {
+nameServerTest("without a firewall there are no rules", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);
   runShellInNetns(network.host, "nft 'table inet fw { chain in { type filter hook input priority 0; accept; }; }'");
@@ -74,7 +73,7 @@ bridgeNetworkTest("without a firewall there are no rules", (network) => {
   expect(nftListRuleset(network.host)).toBe(before);
 });
 
-bridgeNetworkTest(
+nameServerTest(
   "a firewall that iptables saves and loads keeps the rules, and nobody else's mark opens it",
   (network) => {
     using site = newNameSite();
@@ -92,4 +91,5 @@ bridgeNetworkTest(
     expect(dig(container.netns, "@192.0.2.1", "+timeout=1", "one")).toBeUndefined();
     network.call(tested, "CHECK", site.config, { container, containerId: "one" });
   },
+  ["iptables"],
 );

@@ -1,8 +1,16 @@
 import { expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
-import { dig, digValues, type NameSite, newNameSite, startNameServer, untilLogged } from "../../testing/dnsname.ts";
+import type { BridgeContainer, BridgeNetwork } from "../../testing/bridge_network.ts";
+import {
+  dig,
+  digValues,
+  nameServerTest,
+  type NameSite,
+  newNameSite,
+  startNameServer,
+  untilLogged,
+} from "../../testing/dnsname.ts";
 import { runIp, runShellInNetns } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";
@@ -29,7 +37,7 @@ const recordsOf = ({ paths }: NameSite): string[] =>
 const detach = (network: BridgeNetwork, container: BridgeContainer, { config }: NameSite, name: string) =>
   network.call(tested, "DEL", config, { container, containerId: name });
 
-bridgeNetworkTest("containers resolve each other by name, alias and id, forward and reverse", (network) => {
+nameServerTest("containers resolve each other by name, alias and id, forward and reverse", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);
   const [one, two] = [network.container(2), network.container(3)];
@@ -61,7 +69,7 @@ bridgeNetworkTest("containers resolve each other by name, alias and id, forward 
   expect(dig(two.netns, "@10.88.0.1", "+timeout=1", "db")).toBeUndefined();
 });
 
-bridgeNetworkTest("a name without an address of the family is there all the same", (network) => {
+nameServerTest("a name without an address of the family is there all the same", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);
   const container = network.container(2);
@@ -75,7 +83,7 @@ bridgeNetworkTest("a name without an address of the family is there all the same
   expect(dig(container.netns, "@10.88.0.1", "-c", "CH", "one", "TXT")?.status).toBe("REFUSED");
 });
 
-bridgeNetworkTest("a network knows another's names only where the container is on both", (network) => {
+nameServerTest("a network knows another's names only where the container is on both", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);
   runIp(network.host, "link add br1 type bridge", "addr add 10.99.0.1/24 dev br1", "link set br1 up");
@@ -114,7 +122,7 @@ bridgeNetworkTest("a network knows another's names only where the container is o
   expect(dig(one.netns, "@10.99.0.1", "+timeout=1", "two")).toBeUndefined();
 });
 
-bridgeNetworkTest("strangers get no answer, with an address of another subnet neither", (network) => {
+nameServerTest("strangers get no answer, with an address of another subnet neither", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);
   const [one, stranger] = [network.container(2), network.container(3)];
@@ -127,7 +135,7 @@ bridgeNetworkTest("strangers get no answer, with an address of another subnet ne
   expect(dig(network.outside, "@10.88.0.1", "+timeout=1", "one")).toBeUndefined();
 });
 
-bridgeNetworkTest("a server that was killed serves all names as soon as it runs again", async (network) => {
+nameServerTest("a server that was killed serves all names as soon as it runs again", async (network) => {
   using site = newNameSite();
   const container = network.container(2);
   {
@@ -149,7 +157,7 @@ bridgeNetworkTest("a server that was killed serves all names as soon as it runs 
   expect(await server.end()).toBe(0);
 });
 
-bridgeNetworkTest("daemonSocketPath and dataDir lead to the server: another dataDir is an error", (network) => {
+nameServerTest("daemonSocketPath and dataDir lead to the server: another dataDir is an error", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);
   const dataDir = join(site.directory, "other");
@@ -159,7 +167,7 @@ bridgeNetworkTest("daemonSocketPath and dataDir lead to the server: another data
   expect(readdirSync(dataDir)).toEqual(["rules.lock"]);
 });
 
-bridgeNetworkTest("without a server, ADD says what to start, DEL succeeds and STATUS is 50", async (network) => {
+nameServerTest("without a server, ADD says what to start, DEL succeeds and STATUS is 50", async (network) => {
   using site = newNameSite();
   const container = network.container(2);
   const { code, message, details } = errorOfCall(() => attach(network, container, site, "one"));
@@ -183,7 +191,7 @@ bridgeNetworkTest("without a server, ADD says what to start, DEL succeeds and ST
   expect(dig(container.netns, "@10.88.0.1", "+timeout=1", "one")).toBeUndefined();
 });
 
-bridgeNetworkTest("a port that another program has is an error that names it", async (network) => {
+nameServerTest("a port that another program has is an error that names it", async (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);
   const container = network.container(2);
@@ -206,7 +214,7 @@ bridgeNetworkTest("a port that another program has is an error that names it", a
   expect(digValues(container.netns, "@10.88.0.1", "one")).toEqual(["10.88.0.2"]);
 });
 
-bridgeNetworkTest("GC removes what no valid attachment needs, and CHECK notices what is missing", async (network) => {
+nameServerTest("GC removes what no valid attachment needs, and CHECK notices what is missing", async (network) => {
   using site = newNameSite();
   const [one, two] = [network.container(2), network.container(3)];
   using server = startNameServer(network.host, site.paths);
@@ -224,7 +232,7 @@ bridgeNetworkTest("GC removes what no valid attachment needs, and CHECK notices 
   expect(errorOfCall(check(two, "two")).message).toContain("no server listens");
 });
 
-bridgeNetworkTest(
+nameServerTest(
   "a network whose host has no address in it is refused, and a name that DNS cannot have is skipped",
   (network) => {
     using site = newNameSite();

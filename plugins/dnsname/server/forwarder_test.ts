@@ -1,9 +1,16 @@
 /** Questions that the server passes on, to a dnsmasq of another machine. */
 import { expect } from "bun:test";
 import { writeFileSync } from "node:fs";
-import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../../testing/bridge_network.ts";
+import type { BridgeContainer, BridgeNetwork } from "../../../testing/bridge_network.ts";
 import { startDnsmasq } from "../../../testing/dnsmasq.ts";
-import { dig, digValues, type NameSite, newNameSite, startNameServer } from "../../../testing/dnsname.ts";
+import {
+  dig,
+  digValues,
+  nameServerTest,
+  type NameSite,
+  newNameSite,
+  startNameServer,
+} from "../../../testing/dnsname.ts";
 import { runIp, until } from "../../../testing/netns.ts";
 import tested from "../plugin.ts";
 
@@ -20,7 +27,7 @@ function attach(network: BridgeNetwork, site: NameSite): BridgeContainer {
   return container;
 }
 
-bridgeNetworkTest("other names are asked of the host's resolver, once in their lifetime", async (network) => {
+nameServerTest("other names are asked of the host's resolver, once in their lifetime", async (network) => {
   using site = newNameSite("nameserver 192.0.2.2\n");
   using resolver = await startDnsmasq(network.outside, "192.0.2.2", ...RECORDS);
   using _server = startNameServer(network.host, site.paths);
@@ -38,9 +45,9 @@ bridgeNetworkTest("other names are asked of the host's resolver, once in their l
     "TXT short.example.test",
   ]);
   expect(new Set(resolver.questions().slice(3))).toEqual(new Set(["A absent.example.test"]));
-});
+}, ["dnsmasq"]);
 
-bridgeNetworkTest("a long answer comes whole over TCP, and truncated over UDP", async (network) => {
+nameServerTest("a long answer comes whole over TCP, and truncated over UDP", async (network) => {
   using site = newNameSite("nameserver 192.0.2.2\n");
   using _resolver = await startDnsmasq(network.outside, "192.0.2.2", ...RECORDS);
   using _server = startNameServer(network.host, site.paths);
@@ -49,9 +56,9 @@ bridgeNetworkTest("a long answer comes whole over TCP, and truncated over UDP", 
   expect(truncated?.flags).toContain("tc");
   expect(digValues(netns, "@10.88.0.1", "+noedns", "many.example.test")).toHaveLength(40);
   expect(digValues(netns, "@10.88.0.1", "+tcp", "+noedns", "many.example.test")).toHaveLength(40);
-});
+}, ["dnsmasq"]);
 
-bridgeNetworkTest(
+nameServerTest(
   "silent and refusing resolvers are passed over, and without any there is SERVFAIL",
   async (network) => {
     // Nothing answers for 192.0.2.99; port 53 of 192.0.2.1 is closed.
@@ -70,7 +77,7 @@ bridgeNetworkTest(
   },
 );
 
-bridgeNetworkTest("a changed file is followed, and the server never asks itself", async (network) => {
+nameServerTest("a changed file is followed, and the server never asks itself", async (network) => {
   using site = newNameSite("nameserver 10.88.0.1\nnameserver fd88::1\n");
   using _server = startNameServer(network.host, site.paths);
   const { netns } = attach(network, site);
@@ -85,4 +92,4 @@ bridgeNetworkTest("a changed file is followed, and the server never asks itself"
   expect(dig(netns, "@10.88.0.1", "www")?.status).not.toBe("NOERROR");
   await until(() => resolver.questions().includes("A www"));
   expect(new Set(resolver.questions())).toEqual(new Set(["A www.example.test", "A www"]));
-});
+}, ["dnsmasq"]);

@@ -28,6 +28,8 @@ export interface Listeners {
   /** Listens where the record says; for every one that is released later. */
   acquire(record: NameRecord): void;
   release(record: NameRecord): void;
+  /** Looks whether the links are still those on which it listens, and tries again where there was a problem. */
+  refresh(record: NameRecord): void;
   /** What stops the server from listening where the record says. */
   problemsOf(record: NameRecord): ListenProblem[];
   /** When to try again where there is a problem, by `performance.now()`; `Infinity` if there is none. */
@@ -81,8 +83,9 @@ export function openListeners(host: Netns, handlers: SocketHandlers): Listeners 
         const key = keyOf(server);
         const place = places.get(key) ??
           { ...server, networks: new Map(), linkIndex: undefined, sockets: undefined, problems: [] };
-        places.set(key, place);
         place.networks.set(owner.network, (place.networks.get(owner.network) ?? 0) + 1);
+        if (places.has(key)) continue;
+        places.set(key, place);
         open(place);
       }
     },
@@ -95,6 +98,12 @@ export function openListeners(host: Netns, handlers: SocketHandlers): Listeners 
         if (place.networks.size > 0) continue;
         close(place);
         places.delete(keyOf(server));
+      }
+    },
+    refresh({ servers }) {
+      for (const server of servers) {
+        const place = places.get(keyOf(server));
+        if (place) open(place);
       }
     },
     problemsOf: ({ servers }) => servers.flatMap((server) => places.get(keyOf(server))?.problems ?? []),
