@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { CNI_PROGRAM, CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
 import { until } from "../testing/netns.ts";
 import { newTestNode, type TestNode } from "../testing/node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
@@ -49,6 +49,30 @@ describe("podman", () => {
     expect(node.run("sh", "-c", "ls /run/cni/dnsname")).toBe("lock\nrules.lock\n");
     expect(node.run("ss", "-Hlntu")).not.toContain(":53");
   });
+
+  testWith(
+    [...PODMAN_PROGRAMS, "dig"],
+    "networks of cni network create --dns have names too, those of namespaces",
+    () => {
+      const cni = (...words: string[]) => node.run(CNI_UNDER_TEST, ...words);
+      for (const [driver, gateway] of [["bridge", "10.94.0.1"], ["ptp", "10.95.0.1"]] as const) {
+        cni("network", "create", driver, "-d", driver, "--dns", "--subnet", `${gateway}/24`.replace(".1/", ".0/"));
+        for (const container of ["c1", "c2"]) {
+          cni("netns", "add", container);
+          cni("run", "add", driver, container);
+        }
+        const ask = (...words: string[]) =>
+          node.run("ip", "netns", "exec", "c1", "dig", "+short", "+tries=1", `@${gateway}`, ...words);
+        for (const name of ["c2", `C2.${driver}.internal`]) expect(ask(name)).toBe(`${gateway.replace(/1$/, "3")}\n`);
+        expect(ask("-x", gateway.replace(/1$/, "2"))).toBe(`c1.${driver}.internal.\n`);
+        cni("run", "check", driver, "c1");
+        for (const container of ["c1", "c2"]) {
+          cni("run", "del", driver, container);
+          cni("netns", "rm", container);
+        }
+      }
+    },
+  );
 });
 
 /** On the node, whose mounts it keeps. */

@@ -18,7 +18,7 @@ import { loadNetwork } from "../runtime/load.ts";
 import { Runtime } from "../runtime/runtime.ts";
 
 const REQUEST: Omit<NetworkRequest, "name"> = {
-  ...{ driver: "bridge", subnets: [], gateways: [], ipRanges: [], ipv6: false, internal: false },
+  ...{ driver: "bridge", subnets: [], gateways: [], ipRanges: [], ipv6: false, internal: false, dns: false },
   options: new Map(),
 };
 

@@ -15,7 +15,12 @@ export function containerIdName(containerId: string): string {
   return containerId.length > MAX_LABEL_LENGTH ? containerId.slice(0, SHORT_ID_LENGTH) : containerId;
 }
 
-/** Without the suffix, and in lower case. */
+/** `cni run` and cnitool make the id of the namespace's path: then its name is the container's. */
+export function netnsName(containerId: string, sandbox: string): string | undefined {
+  return /^cnitool-[0-9a-f]{20}$/.test(containerId) ? sandbox.slice(sandbox.lastIndexOf("/") + 1) : undefined;
+}
+
+/** As DNS compares them. */
 export function normalizeName(name: string): string {
   return name.toLowerCase();
 }

@@ -14,7 +14,7 @@ import { askNameServer } from "./client.ts";
 import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
 import { isUsedByOthers, keepQuestionsOut, letQuestionsIn } from "./firewalls.ts";
 import { checkInputAccept } from "./input_accept.ts";
-import { containerIdName, isDnsName } from "./names.ts";
+import { containerIdName, isDnsName, netnsName } from "./names.ts";
 import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordFileName } from "./record.ts";
 import type { ServerReply } from "./protocol.ts";
 import { containerAddresses, findServers } from "./servers.ts";
@@ -94,14 +94,14 @@ function wantedRecord(call: DnsnameCall, result: Result): NameRecord {
 }
 
 /** The first is the one for reverse questions. */
-function namesOf({ args, containerId, config, owner, log }: DnsnameCall): string[] {
-  const chosen = [args["K8S_POD_NAME"] ?? "", containerIdName(containerId)].filter((name) => name !== "");
-  for (const name of chosen.filter((name) => !isDnsName(name))) {
-    log(`"${name}" is no name for DNS: it does not resolve`);
-  }
-  const [podName, id] = chosen.length === 2 ? chosen : [undefined, ...chosen];
-  const all = [podName, ...aliasesIn(config, owner.network), id];
-  return [...new Set(all.filter((name) => name !== undefined && isDnsName(name)))] as string[];
+function namesOf({ args, containerId, sandbox, config, owner, log }: DnsnameCall): string[] {
+  const all = [
+    args["K8S_POD_NAME"] || netnsName(containerId, sandbox),
+    ...aliasesIn(config, owner.network),
+    containerIdName(containerId),
+  ].filter((name) => name !== undefined);
+  for (const name of all.filter((name) => !isDnsName(name))) log(`"${name}" is no name for DNS: it does not resolve`);
+  return [...new Set(all.filter(isDnsName))];
 }
 
 /** @throws {CniError} */

@@ -5,6 +5,7 @@ import { createFile } from "../../ffi/sys/atomic_file.ts";
 import { ensureDirectory, findEntryNames } from "../../ffi/sys/directory.ts";
 import { lockTemporaryFile } from "../../ffi/sys/lock.ts";
 import { bridgeConfig, refuseContradictions } from "../../plugins/bridge/config.ts";
+import { isDnsName } from "../../plugins/dnsname/names.ts";
 import { parseHostLocalConfig } from "../../plugins/host_local/config.ts";
 import { findPlugin } from "../../plugins/registry.ts";
 import { networkNameProblem } from "../../spec/env.ts";
@@ -19,7 +20,7 @@ import type { Runtime } from "../runtime.ts";
 import { driverKeysOf } from "./driver_options.ts";
 import { chooseFileName } from "./file_name.ts";
 import { findNameIn, type NetworkFile, readNetworkFiles } from "./network_files.ts";
-import { hasOwnSubnet, networkDocument, type NetworkRequest, NetworkRequestError } from "./new_network.ts";
+import { domainOf, hasOwnSubnet, networkDocument, type NetworkRequest, NetworkRequestError } from "./new_network.ts";
 import { refuseUsedRanges } from "./shared_parent.ts";
 import {
   chooseSubnet,
@@ -80,7 +81,8 @@ export function networkFileText(configuration: JsonObject): string {
   return `${stringifyJson(configuration, 2)}\n`;
 }
 
-function refuseContradictoryRequest({ name, driver, subnets, gateways, ipv6, internal, vlan }: NetworkRequest): void {
+function refuseContradictoryRequest(request: NetworkRequest): void {
+  const { name, driver, subnets, gateways, ipv6, internal, vlan } = request;
   const problem = networkNameProblem(name);
   if (problem !== undefined) throw new NetworkRequestError(`the name ${problem}`);
   for (const family of [4, 6]) {
@@ -90,6 +92,7 @@ function refuseContradictoryRequest({ name, driver, subnets, gateways, ipv6, int
     }
   }
   if (internal && gateways.length > 0) throw new NetworkRequestError("an internal network has no gateway");
+  if (request.dns) refuseImpossibleDns(request);
   if (vlan !== undefined && driver !== "bridge") {
     throw new NetworkRequestError(`driver "${driver}" has no VLANs of its own: use driver bridge, or a VLAN interface`);
   }
@@ -100,6 +103,14 @@ function refuseContradictoryRequest({ name, driver, subnets, gateways, ipv6, int
   if (ipv6 && subnets.every((subnet) => familyOf(subnet) === 4)) {
     throw new NetworkRequestError(`driver "${driver}" needs --subnet with an IPv6 subnet for --ipv6`);
   }
+}
+
+/** Containers ask at the address that the host has in the network. */
+function refuseImpossibleDns({ name, driver, internal }: NetworkRequest): void {
+  if (!hasOwnSubnet(driver)) throw new NetworkRequestError(`--dns needs driver bridge or ptp: got "${driver}"`);
+  if (internal) throw new NetworkRequestError("--dns needs a gateway, which an internal network has not");
+  const domain = domainOf(name);
+  if (!isDnsName(domain)) throw new NetworkRequestError(`--dns needs a name for DNS: "${domain}" is none`);
 }
 
 function refuseUsedName(name: string, files: readonly NetworkFile[]): void {

@@ -115,6 +115,8 @@ netnsTest("what cannot be is refused with one sentence, and writes nothing", ({ 
   expect(refused(subnets("10.1.0.0/24", "10.2.0.0/24"))).toContain("one subnet of IPv4");
   expect(refused(subnets("10.1.0.0/31"))).toContain("prefix length 30 or less");
   expect(refused({ gateways: [parseIp("10.9.9.9")] })).toBe("usage: Cannot use 10.9.9.9: it is outside 10.64.1.0/24");
+  expect(refused({ dns: true, internal: true })).toContain("--dns needs a gateway");
+  expect(refused({ dns: true, driver: "macvlan", subnets: [parseCidr("192.0.2.0/24")] })).toContain("bridge or ptp");
   expect(refused({ internal: true, gateways: [parseIp("10.64.1.1")] })).toContain("has no gateway");
   expect(refused({ ...subnets("10.1.0.0/24"), ipRanges: [parseCidr("10.1.0.0/16")] })).toContain("larger than");
   expect(refused({ driver: "ptp", vlan: 7 })).toContain("has no VLANs");

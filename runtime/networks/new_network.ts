@@ -30,6 +30,8 @@ export interface NetworkRequest {
   readonly ipv6: boolean;
   /** Neither gateway nor default route. */
   readonly internal: boolean;
+  /** Containers find each other by name. */
+  readonly dns: boolean;
   readonly mtu?: number;
   readonly vlan?: number;
   /** Further keys of the driver's plugin, as text. */
@@ -69,7 +71,7 @@ export interface NetworkChoices {
 
 /** @throws {NetworkRequestError} if a gateway or range is in no subnet */
 export function networkDocument(request: NetworkRequest, choices: NetworkChoices): JsonObject {
-  const { name, driver, internal } = request;
+  const { name, driver, internal, dns } = request;
   const { subnets, bridge } = choices;
   const ranges = rangesOf(request, subnets);
   const routes = internal ? [] : subnets.map((subnet) => ({ dst: familyOf(subnet) === 4 ? "0.0.0.0/0" : "::/0" }));
@@ -87,9 +89,13 @@ export function networkDocument(request: NetworkRequest, choices: NetworkChoices
       },
       ...isPublished ? [{ type: "portmap", capabilities: { portMappings: true } }] : [],
       ...hasOwnSubnet(driver) ? [{ type: "firewall", ...choices.firewall }] : [],
+      ...dns ? [{ type: "dnsname", domainName: domainOf(name), capabilities: { aliases: true } }] : [],
     ],
   };
 }
+
+/** A suffix that nobody has on the Internet. */
+export const domainOf = (network: string): string => `${network}.internal`;
 
 function driverKeys({ driver, internal, mtu, vlan }: NetworkRequest): JsonObject {
   return {

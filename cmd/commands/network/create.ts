@@ -33,6 +33,7 @@ so engines that use the first file keep their network. Until a container is atta
     { name: "ip-range", value: "SUBNET", help: "the part of a subnet that containers get addresses from" },
     { name: "ipv6", help: "give it an IPv6 subnet too" },
     { name: "internal", help: "without gateway and default route: containers reach only each other" },
+    { name: "dns", help: "containers find each other by name, while cni serve runs" },
     { name: "mtu", value: "NUMBER", help: "bytes of the largest packet" },
     { name: "vlan", value: "NUMBER", help: "with driver bridge: the VLAN of the containers' ports" },
     {
@@ -58,7 +59,7 @@ so engines that use the first file keep their network. Until a container is atta
   async run(input, context) {
     const request = parseRequest(input);
     const runtime = openRuntime(input, context);
-    await loadPlugins([request.driver, "host-local", "portmap", "firewall"]);
+    await loadPlugins([request.driver, "host-local", "portmap", "firewall", "dnsname"]);
     await loadDocumentedBuiltins();
     const { lintFiles } = await import("../../../runtime/lint/lint.ts");
     const directory = confDirectory(input, context);
@@ -70,6 +71,7 @@ so engines that use the first file keep their network. Until a container is atta
     const isDryRun = input.has(DRY_RUN_OPTION.name);
     const { created, report } = asUsageError(isDryRun ? await inDryRun(createAndLint) : createAndLint);
     logProblems(created.file, report);
+    if (request.dns) log("--dns: containers can be attached only while cni serve runs, which answers for their names");
     if (isDryRun) log(`would create "${created.file}"`);
     const text = isDryRun ? networkFileText(created.configuration) : `${created.file}\n`;
     printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(created, 4)}\n` : text);
@@ -110,6 +112,7 @@ function parseRequest(input: ParsedOptions): NetworkRequest {
     ipRanges: parseSubnets(input, "ip-range"),
     ipv6: input.has("ipv6"),
     internal: input.has("internal"),
+    dns: input.has("dns"),
     ...mtu !== undefined && { mtu },
     ...vlan !== undefined && { vlan },
     options: new Map(input.list("option").map(parsePair)),
