@@ -115,11 +115,11 @@ export class Healer implements Disposable {
   }
 
   #noteCommit({ committer, changes }: RulesetCommit): void {
-    if (changes.length === 0) return;
+    if (changes.length === 0 || committer.pid === process.pid) return;
     if (isOwnProgram(committer)) {
       for (const change of changes) {
         this.#released.note(change);
-        if (committer.pid !== process.pid) this.#revived.note(change);
+        this.#revived.note(change);
       }
     } else {
       // firewalld changes the ruleset when it starts.

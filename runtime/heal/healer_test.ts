@@ -126,6 +126,7 @@ const REMOVALS: readonly [program: string, command: string][] = [
   ["nft", "nft flush chain inet cni hostports"],
   ["nft", "nft flush map inet cni hostports4"],
   ["iptables", "iptables -F; iptables -X"],
+  ["iptables", "iptables -D FORWARD 1"],
   ["iptables-restor", "printf '*filter\\n:FORWARD DROP [0:0]\\nCOMMIT\\n' | iptables-restore"],
 ];
 
@@ -216,6 +217,21 @@ healTest("a DEL that finds nothing, since all was flushed, leaves nothing", (hea
   expect(log).toEqual([byProgram("nft"), again("c1"), again("c2")]);
 });
 
+healTest("a DEL that finds nothing, and an ADD of the same name, leave the rules of the ADD", (healed) => {
+  const { attach, newHealer, round, nft, log } = healed;
+  attach("c1");
+  const healer = newHealer({ laterLooksMs: [0] });
+  round(healer);
+  nft("flush", "ruleset");
+  callAsEngine(healed, "portmap", "DEL", "c1");
+  round(healer);
+  for (const verb of ["DEL", "ADD"]) callAsEngine(healed, "portmap", verb, "c1");
+  removeResult(healed, "c1");
+  round(healer);
+  expect(nft("list", "map", "inet", "cni", "hostports4")).toContain("web c1 eth0");
+  expect(log).toEqual([byProgram("nft")]);
+});
+
 healTest("ADDs and DELs of this program are no reason to look, nor what others remove of theirs", (healed) => {
   const { attach, runtime, host, newHealer, round, nft, log, check } = healed;
   for (const id of ["c1", "c2", "c3"]) attach(id);
@@ -232,6 +248,7 @@ healTest("ADDs and DELs of this program are no reason to look, nor what others r
   round(healer);
   nft("add table ip t; add chain ip t c; add rule ip t c drop; add set ip t s { type mark; elements = { 1 }; }");
   nft("delete element ip t s { 1 }; flush chain ip t c; delete table ip t");
+  nft("add rule inet cni forward counter; add element inet cni forward4 { 10.99.0.1 }");
   round(healer);
   expect([check("c3"), log]).toEqual([expect.stringContaining("is missing"), []]);
   nft("delete", "table", "inet", "cni");
@@ -334,6 +351,25 @@ healTest("a program in place of a built-in plugin is named once, since it restor
   ]);
 });
 
+healTest("an attachment that cannot be restored is named once while that lasts", (healed) => {
+  const { attach, newHealer, round, nft, log, directory } = healed;
+  for (const id of ["c1", "c2"]) attach(id);
+  const path = join(directory, "cache/results/web-c2-eth0");
+  writeFileSync(path, readFileSync(path, "utf8").replaceAll('"hostPort":8081', '"hostPort":8080'));
+  writeFileSync(join(directory, "cache/results/web-broken-eth0"), "{");
+  const healer = newHealer();
+  for (let i = 0; i < 2; i++) {
+    nft("flush", "ruleset");
+    round(healer);
+  }
+  expect(log.filter((line) => !line.startsWith("Restored"))).toEqual([
+    expect.stringMatching(/^Cannot use cached attachment ".*web-broken-eth0": /),
+    expect.stringMatching(
+      /^Cannot restore "eth0" of container "c2" on network "web": .*port 8080\/tcp: container "c1"/,
+    ),
+  ]);
+});
+
 healTest("a container that another command has locked is restored when that has ended", (healed) => {
   const { attach, newHealer, nft, log, check, directory } = healed;
   attach("c1");
@@ -367,6 +403,10 @@ healTest("a bridge that lost its address and a port that lost its bridge are rep
     'Network "web": gateway address 10.7.0.1 is missing on "br-web"',
   ];
   expect([log, counts]).toEqual([problems, ["linkProblems", "linkProblems"]]);
+  // A look that finds nothing new.
+  shell("ip address add 10.99.0.1/24 dev br-web", "ip address del 10.99.0.1/24 dev br-web");
+  round(healer);
+  expect(log).toHaveLength(2);
   shell("ip link del br-web");
   round(healer);
   expect(log.slice(2)).toContain('Network "web": bridge "br-web" is missing');

@@ -161,7 +161,7 @@ interface LinkProblem {
 function mayMatter({ hostContext: { host } }: RuntimeContext, index: number, kind: LinkLoss["kind"]): boolean {
   const found = link.find(host.route, index);
   if (!found) return false;
-  return kind === "left-bridge" ? found.master === undefined : GATEWAY_KINDS.includes(found.info?.kind);
+  return kind === "left-bridge" || GATEWAY_KINDS.includes(found.info?.kind);
 }
 
 function listProblems(runtime: RuntimeContext): LinkProblem[] {

@@ -7,9 +7,8 @@ import { hasPlugin } from "../../plugins/registry.ts";
 /** The process names of the binary under its own names. */
 const PROGRAM_NAMES = ["cni", "cni-full"];
 
-/** Whether this program made a commit: this process, a worker, a plugin or a command, of any version. */
+/** Whether another process of this program made a commit: a worker, a plugin or a command, of any version. */
 export function isOwnProgram({ pid, program }: Committer): boolean {
-  if (pid === process.pid) return true;
   const path = `/proc/${pid}`;
   // Its number may be another process's, also in a process namespace.
   const name = ignoreSystemErrors(() => readText(`${path}/comm`))?.trimEnd();
