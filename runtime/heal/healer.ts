@@ -68,7 +68,7 @@ export class Healer implements Disposable {
     this.#links = new LinkCare({
       ...options,
       limits: this.#limits,
-      onRemoved: () => this.#noteRemovedLink(),
+      onRemoved: () => this.#expectRemovedResults(),
       onProblem: () => options.count("linkProblems"),
       onPause: () => options.count("backoffs"),
     });
@@ -143,6 +143,7 @@ export class Healer implements Disposable {
     this.#stormSince = undefined;
     this.#nextLook = Infinity;
     const reports = this.#restore();
+    this.#expectRemovedResults();
     const line = describeRestore(reports, causes);
     const failures = reports.flatMap(failuresOf);
     this.#reportSkipped(reports);
@@ -200,8 +201,8 @@ export class Healer implements Disposable {
     });
   }
 
-  /** An engine's DEL removes the link last, and then the result. */
-  #noteRemovedLink(): void {
+  /** After a restore, and after an engine's DEL has removed a link: it removes the result next. */
+  #expectRemovedResults(): void {
     if (this.#revived.isEmpty || this.#resultChecks.length > 0) return;
     const now = performance.now();
     this.#resultChecks = this.#limits.resultGoneMs.map((ms) => now + ms);

@@ -8,7 +8,7 @@ export interface HealingLimits {
   readonly lockWaitMs: number;
   /** After something was put back, and after a failure: when to look again. ADDs that ran meanwhile have ended. */
   readonly laterLooksMs: readonly number[];
-  /** After a link has gone, when an engine has removed the result of its attachment. */
+  /** After a restore, and after a link has gone: when an engine may have removed the result of an attachment. */
   readonly resultGoneMs: readonly number[];
   /** Something that is lost again within this time counts as a fight. */
   readonly fightWindowMs: number;
@@ -26,7 +26,7 @@ export const HEALING_LIMITS: HealingLimits = {
   longestStormMs: 300,
   lockWaitMs: 10,
   laterLooksMs: [1000, 10_000],
-  resultGoneMs: [20, 200],
+  resultGoneMs: [0, 20, 200],
   fightWindowMs: 30_000,
   freeRounds: 3,
   firstPauseMs: 2000,

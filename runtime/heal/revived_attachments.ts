@@ -6,7 +6,8 @@ import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
 import { removeMasquerade } from "../../plugins/lib/ruleset/masquerade.ts";
 import { hasSpoofChecks, removeSpoofCheck } from "../../plugins/lib/ruleset/spoof_check.ts";
-import { type CacheEntry, findOccupant, isSameAttachment } from "../cache.ts";
+import { CniError } from "../../spec/error.ts";
+import { type CacheEntry, findEntryAgain } from "../cache.ts";
 import { callPlugin, locatePlugin } from "../call_plugin.ts";
 import type { RuntimeContext } from "../context.ts";
 import { lockContainer } from "../lock.ts";
@@ -65,8 +66,13 @@ function hasRecords({ hostContext: { host } }: RuntimeContext, owner: Owner): bo
 }
 
 function hasEnded({ cacheDirectory }: RuntimeContext, entry: CacheEntry): boolean {
-  const occupant = findOccupant(cacheDirectory, entry);
-  return !occupant || !isSameAttachment(occupant, entry);
+  try {
+    return findEntryAgain(cacheDirectory, entry) === undefined;
+  } catch (error) {
+    // A damaged result ends nothing.
+    if (error instanceof CniError) return false;
+    throw error;
+  }
 }
 
 /** Only rules: an ADD of the same name may have its address and its links by now. */

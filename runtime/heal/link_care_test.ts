@@ -1,0 +1,87 @@
+/** Bridges and ports that lose something on a host of the test's own. */
+import { expect } from "bun:test";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { healTest } from "../../testing/healed_host.ts";
+import { ipShow } from "../../testing/netns.ts";
+
+await loadPlugins();
+
+healTest("a bridge that lost its address and a port that lost its bridge are reported once", (healed) => {
+  const { attach, newHealer, round, shell, log, counts, host } = healed;
+  attach("c1");
+  attach("c2");
+  const healer = newHealer();
+  round(healer);
+  const port = ipShow(host, "link", "show", "master", "br-web")[0].ifname;
+  shell("ip address del 10.7.0.1/24 dev br-web", `ip link set ${port} nomaster`);
+  round(healer);
+  round(healer);
+  const problems = [
+    expect.stringMatching(
+      new RegExp(`^Network "web": "${port}", the host's end of .*, is no port of bridge "br-web"$`),
+    ),
+    'Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+  ];
+  expect([log, counts]).toEqual([problems, ["linkProblems", "linkProblems"]]);
+  // A look that finds nothing new.
+  shell("ip address add 10.99.0.1/24 dev br-web", "ip address del 10.99.0.1/24 dev br-web");
+  round(healer);
+  expect(log).toHaveLength(2);
+  shell("ip link del br-web");
+  round(healer);
+  expect(log.slice(2)).toContain('Network "web": bridge "br-web" is missing');
+});
+
+healTest("with healLinks, they get it back", (healed) => {
+  const { attach, newHealer, round, shell, log, host } = healed;
+  attach("c1");
+  const healer = newHealer({}, ["cache"], true);
+  round(healer);
+  const links = () =>
+    [ipShow(host, "address", "show", "br-web")[0].addr_info, ipShow(host, "link", "show", "master", "br-web")]
+      .map((all) =>
+        all.map(({ local, ifname }: Record<string, string>) => local ?? ifname).filter((text: string) =>
+          !text.startsWith("fe80")
+        )
+      );
+  const before = links();
+  for (let i = 0; i < 2; i++) {
+    log.length = 0;
+    shell("ip address flush dev br-web", `ip link set ${before[1][0]} nomaster`);
+    round(healer);
+    expect(links()).toEqual(before);
+    expect(log.filter((line) => line.startsWith("Mended: "))).toHaveLength(2);
+  }
+});
+
+healTest("links that keep losing what is mended get it back after pauses", (healed) => {
+  const { attach, newHealer, round, shell, log, counts, host } = healed;
+  attach("c1");
+  const healer = newHealer({ fightWindowMs: 1e6, freeRounds: 1, firstPauseMs: 1e6 }, ["cache"], true);
+  round(healer);
+  for (let i = 0; i < 2; i++) {
+    shell("ip address del 10.7.0.1/24 dev br-web");
+    round(healer);
+  }
+  expect(log).toEqual([
+    'Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+    'Mended: Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+    "Links lost 1 times in a row what was mended: the next time it is mended after 1000 s",
+  ]);
+  expect(counts).toEqual(["linkProblems", "backoffs"]);
+  expect(JSON.stringify(ipShow(host, "address", "show", "br-web"))).not.toContain("10.7.0.1");
+});
+
+healTest("links that go with their containers are no reason to look", (healed) => {
+  const { attach, newHealer, round, host, runtime, log, shell } = healed;
+  attach("c1");
+  attach("c2");
+  const healer = newHealer();
+  round(healer);
+  shell("ip address del 10.7.0.1/24 dev br-web");
+  round(healer);
+  shell("ip link add d0 type bridge", "ip address add 10.99.0.1/24 dev d0", "ip link del d0");
+  host.run(() => runtime().del("web", { containerId: "c2", ifname: "eth0" }));
+  round(healer);
+  expect([log.length, healer.timeoutMs()]).toEqual([1, Infinity]);
+});
