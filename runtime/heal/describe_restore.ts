@@ -21,6 +21,6 @@ export function describeCommitters(committers: readonly Committer[]): string[] {
   return [...Map.groupBy(committers, ({ program }) => program)].map(([program, some]) => {
     const pids = [...new Set(some.map(({ pid }) => pid))];
     const listed = pids.slice(0, MAX_LISTED).join(", ");
-    return `changes by "${program}" (process ${listed}${pids.length > MAX_LISTED ? ", …" : ""})`;
+    return `changes by ${JSON.stringify(program)} (process ${listed}${pids.length > MAX_LISTED ? ", …" : ""})`;
   });
 }
