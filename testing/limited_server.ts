@@ -20,7 +20,7 @@ supervise({
   ...{ maxWorkers: 4, logFormat: "text", env: {}, program: CNI_PROGRAM },
   parts: {
     ...{ parts: [], socket, directory: dirname(socket), logFormat: "text" },
-    ...{ confDirectory: "/etc/cni/net.d", cacheDirectories: [], healLinks: false },
+    ...{ confDirectory: "/etc/cni/net.d", pluginDirectories: [], cacheDirectories: [], healLinks: false },
   },
   limits: { ...SERVER_LIMITS, ...JSON.parse(limits) },
   log: (message) => console.error(message),

@@ -1,7 +1,15 @@
 import { enterHostMounts } from "../../ffi/mounts.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { CACHE_DIR_OPTION, cacheDirectory, CONF_DIR_OPTION, confDirectory, JSON_OPTION } from "../arguments/runtime.ts";
+import {
+  CACHE_DIR_OPTION,
+  cacheDirectory,
+  CONF_DIR_OPTION,
+  confDirectory,
+  JSON_OPTION,
+  PLUGIN_DIR_OPTION,
+  pluginDirectories,
+} from "../arguments/runtime.ts";
 import type { CliContext, Command } from "../command.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
 import { openScreen, type Screen } from "../output/screen.ts";
@@ -50,6 +58,7 @@ const serve: Command = {
       help: "answer requests for metrics there: 127.0.0.1:9100, [::1]:9100, unix:/run/cni/metrics.sock",
     },
     { ...CONF_DIR_OPTION, help: `${CONF_DIR_OPTION.help}, for the metrics` },
+    { ...PLUGIN_DIR_OPTION, help: `${PLUGIN_DIR_OPTION.help}, for putting their rules back` },
     { ...CACHE_DIR_OPTION, help: `${CACHE_DIR_OPTION.help}; may be repeated` },
     { name: "replace", help: "take the place of a server that runs; no call is lost" },
     {
@@ -102,6 +111,7 @@ function partSettings(
     ...{ socket, directory: socket.slice(0, socket.lastIndexOf("/")), logFormat },
     confDirectory: confDirectory(input, context),
     healLinks: input.has("heal"),
+    pluginDirectories: pluginDirectories(input, context),
     cacheDirectories: given.length > 0 ? given : [cacheDirectory(input, context)],
     ...metricsAddress !== undefined && { metricsAddress },
   };

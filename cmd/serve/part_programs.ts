@@ -22,14 +22,14 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
       count: (answer, count) => sendReport(reports, { counter: "cni_dns_questions_total", labels: { answer }, count }),
     });
   },
-  async heal({ cacheDirectories, healLinks, logFormat }) {
+  async heal({ cacheDirectories, pluginDirectories, healLinks, logFormat }) {
     const [{ serveHealing }, { loadPlugins }] = [
       await import("../../runtime/heal/serve_healing.ts"),
       await import("../../plugins/registry.ts"),
     ];
     await loadPlugins();
     serveHealing({
-      ...{ env: process.env, cacheDirectories, healLinks, lifetime: PART_DESCRIPTORS.lifetime },
+      ...{ env: process.env, cacheDirectories, pluginDirectories, healLinks, lifetime: PART_DESCRIPTORS.lifetime },
       log: (message) => logMessage(logFormat, message),
       count: (counter) => sendReport(PART_DESCRIPTORS.reports, { counter: HEALING_METRICS[counter], count: 1 }),
     });

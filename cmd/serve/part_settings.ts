@@ -8,6 +8,7 @@ export interface PartSettings {
   readonly directory: string;
   readonly logFormat: "text" | "json";
   readonly confDirectory: string;
+  readonly pluginDirectories: readonly string[];
   /** Where to look for attachments. */
   readonly cacheDirectories: readonly string[];
   /** Whether bridges get addresses back, and ports their bridge. */

@@ -19,7 +19,7 @@ test("rules that are flushed come back, and those of a container that is detache
     { type: "firewall" },
   ];
   writeFileSync(file, JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins }));
-  const server = host.run(() => site.start({ heals: true, options: ["--cache-dir", cache] }));
+  const server = host.run(() => site.start({ heals: true, options: ["--cache-dir", cache, "--plugin-dir", ":"] }));
   await server.untilReady();
   const run = (verb: string, ...words: string[]) => {
     const command = [join(site.bin, "cni"), "run", verb, file, container.path, "--container-id", "c1", ...words];
