@@ -4,7 +4,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
 import { broken, type Finding } from "./finding.ts";
 import { listForeignBaseChains } from "./foreign_chains.ts";
-import { deleteRuleCommand } from "./nft_command.ts";
+import { acceptCommand, deleteRuleCommand } from "./nft_command.ts";
 import { findDrop, RulesetReader } from "./packet_walk.ts";
 import { describeRulePlace } from "./rule_place_text.ts";
 import { shellCommand } from "./shell_command.ts";
@@ -15,8 +15,8 @@ import type { WalkedPacket } from "./walked_packet.ts";
 export interface LocalDrop {
   /** `rule 1 (…) of chain "INPUT" of table "ip filter"` */
   readonly place: string;
-  /** Removes the rule; absent for a policy. */
-  readonly mend?: string;
+  /** Removes the rule, or accepts such packets before a policy drops them. */
+  readonly mend: string;
 }
 
 /** Of rules that are certain to match. @param path of the namespace; absent for the host's */
@@ -35,10 +35,9 @@ export function findLocalDrop(
     if (!found?.isCertain) continue;
     const prefix = path === undefined ? "" : `${shellCommand(["nsenter", `--net=${path}`])} `;
     const where = path === undefined ? "" : ` in ${path}`;
-    return {
-      place: `${describeRulePlace(table, chain, found)}${where}`,
-      ...found.rule && { mend: prefix + deleteRuleCommand({ ...table, chain: found.chain }, found.rule.handle) },
-    };
+    const key = { ...table, chain: found.chain };
+    const mend = found.rule ? deleteRuleCommand(key, found.rule.handle) : acceptCommand(key, packet);
+    return { place: `${describeRulePlace(table, chain, found)}${where}`, mend: prefix + mend };
   }
   return undefined;
 }
@@ -53,5 +52,5 @@ export function findContainerDrop(
 
 /** What is broken, with the rule that stops the packets if one is found. */
 export function stoppedBy(what: string, drop: LocalDrop | undefined, otherwise: string): Finding {
-  return drop ? broken(`${what}: stopped by ${drop.place}`, drop.mend ?? otherwise) : broken(what, otherwise);
+  return drop ? broken(`${what}: stopped by ${drop.place}`, drop.mend) : broken(what, otherwise);
 }

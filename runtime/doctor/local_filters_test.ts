@@ -1,8 +1,11 @@
 import { beforeAll, expect, test } from "bun:test";
+import { parseIp } from "../../ffi/address.ts";
+import { isPingAnswered } from "../../ffi/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, runIp, runShellInNetns, until } from "../../testing/netns.ts";
 import { tryPorts } from "./checks/port_tries.ts";
+import { tryGateways } from "./checks/tries.ts";
 import { isBroken } from "./examine.ts";
 import { TryBudget } from "./try_budget.ts";
 
@@ -36,4 +39,40 @@ test("a rule that may match, and one for other ports, are not named", async () =
     expect.stringMatching(/ to 192\.0\.2\.1 (is refused|finds no way)$/),
     expect.stringMatching(/ to 127\.0\.0\.1 (is refused|timed out)$/),
   ]);
+});
+
+test.each([
+  ["iptables -P INPUT DROP", /^nsenter --net=\S+ iptables-nft -t filter -I INPUT -p tcp --dport 80 -j ACCEPT$/],
+  [
+    "nft 'table inet site { chain i { type filter hook input priority 0; policy drop; }; }'",
+    /^nsenter --net=\S+ nft insert rule inet site i tcp dport 80 accept$/,
+  ],
+])("before the policy of %s, the command accepts calls", async (policy, expected) => {
+  using doctorHost = newDoctorHost();
+  using _ = await doctorHost.serve();
+  const { c1, shell } = doctorHost;
+  const find = () =>
+    doctorHost.withSubject((subject) => tryPorts({ ...subject, families: [4] }, new TryBudget()))
+      .filter(({ what }) => what.includes("8080/tcp: a connection of the host to 192.0.2.1"));
+  runShellInNetns(c1, policy);
+  const [{ mend = "" } = {}] = find();
+  expect(mend).toMatch(expected);
+  shell(mend);
+  expect(find().map(({ severity }) => severity)).toEqual(["ok"]);
+});
+
+test("a gateway that drops neighbour discovery by its policy answers after the command", async () => {
+  using doctorHost = newDoctorHost();
+  const { c1, shell } = doctorHost;
+  // IPv6 needs a second after a link came up.
+  await until(() => c1.run(() => isPingAnswered(parseIp("fd00:9::1"), 100)));
+  const find = () =>
+    doctorHost.withSubject((subject) => tryGateways(subject, new TryBudget())).find(({ what }) =>
+      what.includes("fd00:")
+    );
+  shell("ip6tables -P INPUT DROP");
+  runIp(c1, "neigh flush dev eth0");
+  expect(find()?.mend).toBe("ip6tables-nft -t filter -I INPUT -p ipv6-icmp -j ACCEPT");
+  shell(find()!.mend!);
+  expect(find()).toMatchObject({ severity: "ok" });
 });

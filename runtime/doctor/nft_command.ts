@@ -2,6 +2,10 @@
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import type { TableKey } from "../../ffi/nft/objects.ts";
 import { FORWARD_MARK } from "../../plugins/lib/ruleset/forward_mark.ts";
+import { NFPROTO_INET, NFPROTO_IPV4 } from "../../ffi/nft/uapi.ts";
+import { IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../../ffi/sys/uapi.ts";
+import { PROTOCOLS } from "../../plugins/portmap/config.ts";
+import type { WalkedPacket } from "./walked_packet.ts";
 import { shellCommand } from "./shell_command.ts";
 
 /** A chain of a table. */
@@ -23,6 +27,27 @@ export function acceptMarkedCommand(chain: NftChain): string {
   return ruleCommand("insert", chain, { expr: [{ match }, { accept: null }] }, [
     ...["meta", "mark", "and", mark, "==", mark, "accept"],
   ]);
+}
+
+const PROTOCOL_NAMES: Readonly<Record<number, string>> = {
+  ...{ [IPPROTO_ICMP]: "icmp", [IPPROTO_ICMPV6]: "ipv6-icmp" },
+  ...{ [PROTOCOLS.tcp]: "tcp", [PROTOCOLS.udp]: "udp", [PROTOCOLS.sctp]: "sctp" },
+};
+
+/** Accepts all packets of this protocol to this port. In tables of iptables, its own command keeps them readable for it. */
+export function acceptCommand(names: NftChain, packet: Pick<WalkedPacket, "protocol" | "destinationPort">): string {
+  const { family, table, chain } = names;
+  const name = PROTOCOL_NAMES[packet.protocol]!;
+  const port = Object.values<number>(PROTOCOLS).includes(packet.protocol) ? packet.destinationPort : undefined;
+  if (family !== NFPROTO_INET && IPTABLES_TABLES.includes(table)) {
+    const program = family === NFPROTO_IPV4 ? "iptables-nft" : "ip6tables-nft";
+    const matches = ["-p", name, ...port === undefined ? [] : ["--dport", `${port}`]];
+    return shellCommand([program, "-t", table, "-I", chain, ...matches, "-j", "ACCEPT"]);
+  }
+  const left = port === undefined ? { meta: { key: "l4proto" } } : { payload: { protocol: name, field: "dport" } };
+  const expr = [{ match: { op: "==", left, right: port ?? name } }, { accept: null }];
+  const match = port === undefined ? ["meta", "l4proto", name] : [name, "dport", `${port}`];
+  return ruleCommand("insert", names, { expr }, [...match, "accept"]);
 }
 
 const IPTABLES_TABLES = ["filter", "nat", "mangle", "raw", "security"];

@@ -111,16 +111,20 @@ function icmpPacket(source: Ip, destination: Ip): Omit<WalkedPacket, "iifname" |
 
 /** What a neighbour answers. `unknown`: no ping, and the kernel relies for some seconds on what it knew. */
 function askIpv6Neighbour(
-  { state, device }: ExaminedContainer,
+  container: ExaminedContainer,
   target: Ip,
 ): "ping" | "discovery" | "nothing" | "unknown" {
-  if (isPingAnsweredFrom(state, target)) return "ping";
-  const entry = neighbour.list(state.netns.route, AF_INET6).find(({ address, index }) =>
-    address === target && index === device?.index
-  );
-  const neighbourState = entry?.state ?? NUD_FAILED;
-  if (neighbourState & NUD_REACHABLE) return "discovery";
-  return neighbourState & (NUD_INCOMPLETE | NUD_FAILED) ? "nothing" : "unknown";
+  if (isPingAnsweredFrom(container.state, target)) return "ping";
+  const state = findNeighbourState(container, target);
+  // Earlier requests have just failed, and took this ping with them.
+  if (state & NUD_FAILED && isPingAnsweredFrom(container.state, target)) return "ping";
+  if (state & NUD_REACHABLE) return "discovery";
+  return state & (NUD_INCOMPLETE | NUD_FAILED) ? "nothing" : "unknown";
+}
+
+function findNeighbourState({ state, device }: ExaminedContainer, target: Ip): number {
+  const entries = neighbour.list(state.netns.route, AF_INET6);
+  return entries.find(({ address, index }) => address === target && index === device?.index)?.state ?? NUD_FAILED;
 }
 
 function askWire({ state }: ExaminedContainer, { index, mac }: Link, address: Ip): Mac | undefined {
