@@ -60,6 +60,8 @@ export interface Experiment {
   readonly fault: Fault;
   /** By a shim and a server: a call may succeed in spite of a signal to one of them. */
   readonly isServed: boolean;
+  /** Whether the fault is in a process of the server. */
+  readonly isAttached: boolean;
   readonly run: RunProgram;
   log(): string;
 }
@@ -110,7 +112,7 @@ function runWithFault({ caller, scenario, program, run }: Experiment, before: re
 }
 
 function resultOf(
-  { scenario, fault, isServed, log }: Experiment,
+  { scenario, fault, isServed, isAttached, log }: Experiment,
   { exitCode, signal, stdout }: ProcessResult,
 ): FaultResult {
   const { kind } = fault;
@@ -119,7 +121,7 @@ function resultOf(
     return exitCode === 0 ? "succeeded" : "refused";
   }
   if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
-  const location = findFaultInTrace(log(), fault);
+  const location = findFaultInTrace(log(), fault, isAttached);
   if (!location) return "not reached";
   if (isServed) return exitCode === 0 ? "succeeded" : kind === "KILL" ? "ended" : "refused";
   // An ADD that has printed its answer before SIGTERM has succeeded.

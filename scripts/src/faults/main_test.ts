@@ -27,6 +27,14 @@ test("faultsOfTrace() finds what the program does itself, by the number that str
   ]);
 });
 
+test("faultsOfTrace() finds what the worker does that had the command, also if another one woke up first", () => {
+  const trace = `9 accept4(3, NULL, NULL, SOCK_CLOEXEC) = -1 EAGAIN (Resource temporarily unavailable)\n${TRACE}`;
+  const fault = { syscall: "close", occurrence: 2, kind: "TERM" };
+  expect(faultsOfTrace(trace, true)).toContainEqual(fault);
+  expect(findFaultInTrace(trace, fault, true)).toEqual({ answered: true });
+  expect(findFaultInTrace(trace, fault)).toBeUndefined();
+});
+
 test("findFaultInTrace() finds whether the answer was written before", () => {
   const fault = { syscall: "close", occurrence: 2, kind: "TERM" };
   expect(findFaultInTrace(TRACE, fault)).toEqual({ answered: true });

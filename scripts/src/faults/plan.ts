@@ -3,15 +3,17 @@ import type { RandomSource } from "../harness/random.ts";
 import { parseStartedCalls, type TracedCall } from "../harness/trace.ts";
 import { type Fault, faultKindsOf } from "./fault.ts";
 
-/** A call of the process that a trace begins with; its other threads belong to the JavaScript runtime. */
+/** A call of the process that is traced; its other threads belong to the JavaScript runtime. */
 interface CountedCall extends TracedCall {
   readonly occurrence: number;
 }
 
-function countCalls(trace: string): readonly CountedCall[] {
+/** @param isAttached whether the trace has several processes, of which the one that did most had the command */
+function countCalls(trace: string, isAttached: boolean): readonly CountedCall[] {
   const counts = new Map<string, number>();
-  const calls = parseStartedCalls(trace);
-  return calls.filter(({ pid }) => pid === calls[0]!.pid).map((call) => {
+  const byPid = [...Map.groupBy(parseStartedCalls(trace), ({ pid }) => pid).values()];
+  if (isAttached) byPid.sort((a, b) => b.length - a.length);
+  return (byPid[0] ?? []).map((call) => {
     const occurrence = (counts.get(call.name) ?? 0) + 1;
     counts.set(call.name, occurrence);
     return { ...call, occurrence };
@@ -33,7 +35,7 @@ const isAnswer = ({ name, args }: CountedCall): boolean => name === "write" && /
 
 /** @param isAttached whether the trace began long after the program */
 export function faultsOfTrace(trace: string, isAttached = false): readonly Fault[] {
-  const calls = countCalls(trace);
+  const calls = countCalls(trace, isAttached);
   const ownCalls = calls.slice(isAttached ? 0 : Math.max(0, calls.findIndex(isFirstOwnCall))).filter((call) =>
     !isRuntimeCall(call) && !isRestarted(call)
   );
@@ -43,8 +45,8 @@ export function faultsOfTrace(trace: string, isAttached = false): readonly Fault
 }
 
 /** Whether a trace of all that was written has reached the system call of a fault, and the answer before it. */
-export function findFaultInTrace(trace: string, { syscall, occurrence }: Fault) {
-  const calls = countCalls(trace);
+export function findFaultInTrace(trace: string, { syscall, occurrence }: Fault, isAttached = false) {
+  const calls = countCalls(trace, isAttached);
   const index = calls.findIndex((call) => call.name === syscall && call.occurrence === occurrence);
   return index < 0 ? undefined : { answered: calls.slice(0, index + 1).some(isAnswer) };
 }

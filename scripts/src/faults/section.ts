@@ -81,17 +81,17 @@ function faultCases(
       ? runLimited({ ...command, argv: [...straceCommand(file, fault, true), ...command.argv] })
       : runBesideTraced(command, served.server, served.process, straceCommand(file, fault, false));
   const log = () => readFileSync(file, "utf8");
+  const [isServed, isAttached] = [served !== undefined, served !== undefined && served.process !== "shim"];
   const { verb, container } = scenario;
   const cases = caller.invocation.programs(FAULTS_NETWORK, verb).flatMap((program) => {
     scenario.prepare(caller);
     const runOne = (fault?: Fault) => (command: ProgramCommand) =>
       command.program === program ? run(command, fault) : runLimited(command);
     requireSuccess({ argv: [verb, "without any fault"] }, callChain(caller, verb, container, runOne()));
-    return faultsOfTrace(log(), served !== undefined && served.process !== "shim").map((fault) => ({
+    return faultsOfTrace(log(), isAttached).map((fault) => ({
       name: `${program === "cni" ? "" : `${program} `}${fault.syscall}#${fault.occurrence} ${fault.kind}`,
       kind: fault.kind,
-      run: () =>
-        runExperiment({ caller, scenario, program, fault, isServed: served !== undefined, log, run: runOne(fault) }),
+      run: () => runExperiment({ caller, scenario, program, fault, isServed, isAttached, log, run: runOne(fault) }),
     }));
   });
   resetNode([]);
