@@ -1,11 +1,11 @@
 /** Other firewalls of the host: open for the server's addresses as long as a record needs them. */
-import { findEntryNames } from "../../ffi/sys/directory.ts";
+import { findEntryNames, inDirectory } from "../../ffi/sys/directory.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
 import type { PluginCall } from "../lib/protocol/plugin.ts";
 import { findState, listStates } from "../lib/protocol/state_file.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import type { DnsnameConfig } from "./config.ts";
-import { addInputAccept, removeInputAccept } from "./input_accept.ts";
+import { addInputAccept, hasInputAccept, removeInputAccept } from "./input_accept.ts";
 import { isOnHost, mayBelongTo, type NameRecord, type NameServer, parseRecord } from "./record.ts";
 
 type HostCall = Pick<PluginCall<DnsnameConfig>, "config" | "host">;
@@ -24,9 +24,8 @@ export function letQuestionsIn({ config, host }: HostCall, servers: readonly Nam
 
 /** Removes the rules of addresses that no record needs. */
 export function keepQuestionsOut({ config, host }: HostCall): void {
-  // Nothing was ever recorded there.
-  if (findEntryNames(config.dataDir) === undefined) return;
   removeRulesIfSupported(host, false, (nl) => {
+    if (!hasInputAccept(nl)) return;
     using _ = lockRules(config);
     const records = listStates(config.dataDir, parseRecord).map(([, record]) => record);
     removeInputAccept(nl, records.filter((record) => isOnHost(record, host)).flatMap(({ servers }) => servers));
@@ -35,10 +34,17 @@ export function keepQuestionsOut({ config, host }: HostCall): void {
 
 /** Else the last DEL could take away what an ADD has just found there. */
 const lockRules = ({ dataDir }: DnsnameConfig): Disposable =>
-  lockFile(`${dataDir}/rules.lock`, { timeoutMs: LOCK_TIMEOUT_MS });
+  inDirectory(dataDir, 0o700, () => lockFile(`${dataDir}/rules.lock`, { timeoutMs: LOCK_TIMEOUT_MS }));
 
-/** A quick answer in most cases: another record of the network has the same servers. */
-export function isUsedByOthers(dataDir: string, network: string, { servers }: NameRecord): boolean {
+/** As {@linkcode keepQuestionsOut} for one record that is gone: in most cases, the first file of its network tells. */
+export function keepQuestionsOutAfter(call: HostCall, { owner, servers }: NameRecord): void {
+  const { dataDir } = call.config;
+  removeRulesIfSupported(call.host, false, (nl) => {
+    if (hasInputAccept(nl) && !areUsedByOthers(dataDir, owner.network, servers)) keepQuestionsOut(call);
+  });
+}
+
+function areUsedByOthers(dataDir: string, network: string, servers: readonly NameServer[]): boolean {
   const text = JSON.stringify(servers);
   for (const file of (findEntryNames(dataDir) ?? []).filter(mayBelongTo(network))) {
     const record = findState(`${dataDir}/${file}`, parseRecord, () => {});

@@ -81,6 +81,11 @@ export function addInputAccept(nl: Netlink, servers: readonly NameServer[]): str
   });
 }
 
+/** Whether there are rules that could be removed. */
+export function hasInputAccept(nl: Netlink): boolean {
+  return nft.findChain(nl, inetTable, MARK_CHAIN.name) !== undefined;
+}
+
 /** @throws {CniError} if rules of {@linkcode addInputAccept} are missing */
 export function checkInputAccept(nl: Netlink, servers: readonly NameServer[], hint: string): void {
   const [missing] = listMissing(nl, servers, listRestrictiveChains(nl, servers));
@@ -91,7 +96,7 @@ export function checkInputAccept(nl: Netlink, servers: readonly NameServer[], hi
 export function removeInputAccept(nl: Netlink, used: readonly NameServer[]): void {
   retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
-    if (!nft.findChain(nl, inetTable, MARK_CHAIN.name)) return;
+    if (!hasInputAccept(nl)) return;
     const kept = [CLEAR_RULE, ...used.flatMap(markRules)].map(textOf);
     const rules = nft.listLazyRules(nl, inetTable, MARK_CHAIN.name);
     const removed = rules.filter((present) => !kept.includes(normalizedText(present.expressions())));
@@ -146,7 +151,7 @@ function listMissing(
 }
 
 function listMarkTexts(nl: Netlink): ReadonlySet<string> {
-  if (!nft.findChain(nl, inetTable, MARK_CHAIN.name)) return new Set();
+  if (!hasInputAccept(nl)) return new Set();
   const rules = nft.listLazyRules(nl, inetTable, MARK_CHAIN.name);
   return new Set(rules.map((present) => normalizedText(present.expressions())));
 }
@@ -170,7 +175,7 @@ const textOf = (expressions: RuleStatement): string => normalizedText(expression
 function addMarkRules(tx: Transaction, nl: Netlink, servers: readonly NameServer[]): void {
   const { family, table } = inetTable;
   const present = listMarkTexts(nl);
-  if (!nft.findChain(nl, inetTable, MARK_CHAIN.name)) tx.addChain({ family, table, ...MARK_CHAIN });
+  if (!hasInputAccept(nl)) tx.addChain({ family, table, ...MARK_CHAIN });
   for (const expressions of [CLEAR_RULE, ...servers.flatMap(markRules)]) {
     if (!present.has(textOf(expressions))) tx.addRule({ family, table, chain: MARK_CHAIN.name, expressions });
   }

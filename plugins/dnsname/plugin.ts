@@ -12,7 +12,7 @@ import { findState, writeState } from "../lib/protocol/state_file.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { askNameServer } from "./client.ts";
 import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
-import { isUsedByOthers, keepQuestionsOut, letQuestionsIn } from "./firewalls.ts";
+import { keepQuestionsOut, keepQuestionsOutAfter, letQuestionsIn } from "./firewalls.ts";
 import { checkInputAccept } from "./input_accept.ts";
 import { containerIdName, isDnsName, netnsName } from "./names.ts";
 import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordFileName } from "./record.ts";
@@ -131,14 +131,12 @@ const tellChanged = ({ config, owner }: DnsnameCall): ServerReply | undefined =>
 
 /** Succeeds without a server: the next one does not find the file. */
 function removeRecord(call: DnsnameCall): void {
-  const { config, owner, log } = call;
+  const { log } = call;
   const record = findState(recordPath(call), parseRecord, log);
   removeWithTemporary(recordPath(call));
   runAllSteps(
     () => attemptOrLog(log, () => tellChanged(call)),
-    () => {
-      if (record && !isUsedByOthers(config.dataDir, owner.network, record)) keepQuestionsOut(call);
-    },
+    () => void (record && keepQuestionsOutAfter(call, record)),
   );
 }
 
