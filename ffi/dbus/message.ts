@@ -1,5 +1,5 @@
 /**
- * The D-Bus messages of calls with text. @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol
+ * The D-Bus messages of calls with text and numbers. @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol
  * @module
  */
 
@@ -9,7 +9,8 @@ export interface MethodCall {
   readonly path: string;
   readonly interface: string;
   readonly member: string;
-  readonly args: readonly string[];
+  /** Strings, and 32-bit integers. */
+  readonly args: readonly (string | number)[];
 }
 
 export interface MethodReply {
@@ -65,7 +66,7 @@ class Marshaller {
 
 export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
   const body = new Marshaller();
-  for (const textFields of call.args) body.string(textFields);
+  for (const arg of call.args) typeof arg === "string" ? body.string(arg) : body.u32(arg);
   const fields = new Marshaller();
   const textFields = [
     [PATH, "o", call.path],
@@ -83,7 +84,7 @@ export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
     fields.align(8);
     fields.byte(SIGNATURE_FIELD);
     fields.signature("g");
-    fields.signature("s".repeat(call.args.length));
+    fields.signature(call.args.map((arg) => typeof arg === "string" ? "s" : "i").join(""));
   }
   const message = new Marshaller();
   message.byte(LITTLE_ENDIAN, METHOD_CALL, 0, PROTOCOL_VERSION);

@@ -1,13 +1,7 @@
 /** firewalld's zones of container addresses, over D-Bus. @see firewalld.dbus(5) */
 import { hostPrefix, type Ip } from "../../ffi/address.ts";
-import { BUS_OBJECT, type DbusConnection, findSystemBus } from "../../ffi/dbus/connection.ts";
-
-export const FIREWALLD_BUS_NAME = "org.fedoraproject.FirewallD1";
-const ZONE_INTERFACE = {
-  destination: FIREWALLD_BUS_NAME,
-  path: "/org/fedoraproject/FirewallD1",
-  interface: `${FIREWALLD_BUS_NAME}.zone`,
-} as const;
+import type { DbusConnection } from "../../ffi/dbus/connection.ts";
+import { findFirewalldBus, FIREWALLD_ZONES } from "../lib/ruleset/firewalld_bus.ts";
 
 export interface Firewalld extends Disposable {
   /** @returns false if the address was there @throws {DbusError} */
@@ -18,24 +12,15 @@ export interface Firewalld extends Disposable {
   has(zone: string, address: Ip): boolean;
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
 /** `undefined` if it does not run. @throws {SystemError} if the bus does not answer */
-export function findFirewalld({ DBUS_SYSTEM_BUS_ADDRESS: address }: Environment): Firewalld | undefined {
-  const bus = findSystemBus(address || undefined);
-  if (!bus) return undefined;
-  let isRunning: unknown = false;
-  try {
-    isRunning = bus.call({ ...BUS_OBJECT, member: "NameHasOwner", args: [FIREWALLD_BUS_NAME] });
-  } finally {
-    if (isRunning !== true) bus[Symbol.dispose]();
-  }
-  return isRunning === true ? connectFirewalld(bus) : undefined;
+export function findFirewalld(env: Readonly<Record<string, string | undefined>>): Firewalld | undefined {
+  const bus = findFirewalldBus(env);
+  return bus && connectFirewalld(bus);
 }
 
 function connectFirewalld(bus: DbusConnection): Firewalld {
   const call = (member: string, zone: string, address: Ip) =>
-    bus.call({ ...ZONE_INTERFACE, member, args: [zone, hostPrefix(address)] });
+    bus.call({ ...FIREWALLD_ZONES, member, args: [zone, hostPrefix(address)] });
   const isInZone = (zone: string, address: Ip) => call("querySource", zone, address) === true;
   return {
     has: isInZone,

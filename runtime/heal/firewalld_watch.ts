@@ -1,7 +1,7 @@
 import { BUS_OBJECT, type DbusConnection, DbusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { type DbusSignal, decodeSignal } from "../../ffi/dbus/signal.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { FIREWALLD_BUS_NAME } from "../../plugins/firewall/firewalld.ts";
+import { FIREWALLD_BUS_NAME } from "../../plugins/lib/ruleset/firewalld_bus.ts";
 
 const MATCH_RULES = [
   `type='signal',sender='${FIREWALLD_BUS_NAME}',interface='${FIREWALLD_BUS_NAME}',member='Reloaded'`,
