@@ -118,16 +118,17 @@ export async function untilLogged({ log }: NameServerProcess, text: string): Pro
   await until(() => log().includes(text));
 }
 
-/** A test in a network of its own that asks by dig(1). @param programs others that it needs */
+/** A test in a network of its own that asks by dig(1). @param programs others that it needs @param timeoutMs that of the test runner unless told */
 export function nameServerTest(
   name: string,
   body: (network: BridgeNetwork) => void | Promise<void>,
   programs: readonly string[] = [],
+  timeoutMs?: number,
 ): void {
   testWith(["dig", "ip", "nft", ...programs], name, async () => {
     using resources = new DisposableStack();
     await body(newBridgeNetwork(resources));
-  });
+  }, timeoutMs);
 }
 
 /** What dig(1) says. */

@@ -1,25 +1,27 @@
 /** Other firewalls of the host: open for the server's addresses as long as a record needs them. */
 import { findEntryNames, inDirectory } from "../../ffi/sys/directory.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
-import type { PluginCall } from "../lib/protocol/plugin.ts";
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
+import { type PluginCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import { findState, listStates } from "../lib/protocol/state_file.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import type { DnsnameConfig } from "./config.ts";
-import { addInputAccept, hasInputAccept, removeInputAccept } from "./input_accept.ts";
+import { addRichRules, listMissingRichRules, removeRichRules } from "./firewalld.ts";
+import { addInputAccept, checkInputAccept, hasInputAccept, removeInputAccept } from "./input_accept.ts";
 import { isOnHost, mayBelongTo, type NameRecord, type NameServer, parseRecord } from "./record.ts";
 
-type HostCall = Pick<PluginCall<DnsnameConfig>, "config" | "host">;
+type HostCall = Pick<PluginCall<DnsnameConfig>, "config" | "env" | "host">;
 
 const LOCK_TIMEOUT_MS = 10_000;
 
 /** @returns what was missing, as text */
-export function letQuestionsIn({ config, host }: HostCall, servers: readonly NameServer[]): string[] {
+export function letQuestionsIn({ config, env, host }: HostCall, servers: readonly NameServer[]): string[] {
   let added: string[] = [];
   removeRulesIfSupported(host, false, (nl) => {
     using _ = lockRules(config);
     added = addInputAccept(nl, servers);
   });
-  return added;
+  return [...added, ...addRichRules(env, servers)];
 }
 
 /** Removes the rules of addresses that no record needs. */
@@ -38,10 +40,19 @@ const lockRules = ({ dataDir }: DnsnameConfig): Disposable =>
 
 /** As {@linkcode keepQuestionsOut} for one record that is gone: in most cases, the first file of its network tells. */
 export function keepQuestionsOutAfter(call: HostCall, { owner, servers }: NameRecord): void {
-  const { dataDir } = call.config;
-  removeRulesIfSupported(call.host, false, (nl) => {
-    if (hasInputAccept(nl) && !areUsedByOthers(dataDir, owner.network, servers)) keepQuestionsOut(call);
-  });
+  const { config: { dataDir }, env } = call;
+  if (areUsedByOthers(dataDir, owner.network, servers)) return;
+  runAllSteps(
+    () => keepQuestionsOut(call),
+    () => removeRichRules(env, servers),
+  );
+}
+
+/** @throws {CniError} if a rule is missing */
+export function checkQuestionsComeIn({ env, host }: HostCall, servers: readonly NameServer[], hint: string): void {
+  removeRulesIfSupported(host, false, (nl) => checkInputAccept(nl, servers, hint));
+  const [missing] = listMissingRichRules(env, servers);
+  if (missing !== undefined) throw checkFailedError(`there is no ${missing}`, hint);
 }
 
 function areUsedByOthers(dataDir: string, network: string, servers: readonly NameServer[]): boolean {

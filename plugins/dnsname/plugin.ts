@@ -9,11 +9,9 @@ import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { logRemoval, ownerRestoreHint, staleOwnerFilter } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, attemptOrLog, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { findState, writeState } from "../lib/protocol/state_file.ts";
-import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { askNameServer } from "./client.ts";
 import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
-import { keepQuestionsOut, keepQuestionsOutAfter, letQuestionsIn } from "./firewalls.ts";
-import { checkInputAccept } from "./input_accept.ts";
+import { checkQuestionsComeIn, keepQuestionsOut, keepQuestionsOutAfter, letQuestionsIn } from "./firewalls.ts";
 import { containerIdName, isDnsName, netnsName } from "./names.ts";
 import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordFileName } from "./record.ts";
 import type { ServerReply } from "./protocol.ts";
@@ -49,11 +47,7 @@ export default plugin({
     for (const key of ["domain", "names", "addresses", "servers"] as const) {
       expectEqual(`"${key}" in "${path}"`, JSON.stringify(written[key]), JSON.stringify(wanted[key]));
     }
-    removeRulesIfSupported(
-      call.host,
-      false,
-      (nl) => checkInputAccept(nl, wanted.servers, ownerRestoreHint(call.owner)),
-    );
+    checkQuestionsComeIn(call, wanted.servers, ownerRestoreHint(call.owner));
     requireServed(
       call,
       askNameServer(call.config.daemonSocketPath, { command: "look", file: recordFileName(call.owner) }),
