@@ -14,6 +14,8 @@ const BIN = "opt/cni/bin";
 /** Engines mount these, or what is in them. */
 const MOUNT_POINTS = ["proc", "sys", "dev", "etc/cni/net.d", "run/netns", "var/lib/cni", BIN];
 
+type ImageSource = Omit<ReleaseSource, "maintainer">;
+
 export interface ImageParts {
   readonly processor: Processor;
   readonly program: Uint8Array;
@@ -22,14 +24,14 @@ export interface ImageParts {
 }
 
 /** The entries of an OCI layout in a tar archive, which `podman load` and the like read. */
-export function imageArchive(parts: readonly ImageParts[], texts: TextFiles, source: ReleaseSource, level = 9): Buffer {
+export function imageArchive(parts: readonly ImageParts[], texts: TextFiles, source: ImageSource, level = 9): Buffer {
   const files = ociLayout(parts.map((part) => releaseImage(part, texts, source)), `v${source.version}`, level);
   const folders = ["blobs", "blobs/sha256"].map((path) => ({ path, isDirectory: true }) as const);
   return tar([...folders, ...files.map(([path, data]) => ({ path, mode: 0o644, data }))], source.time);
 }
 
 /** Two layers: the first is the same in each release with the same glibc. */
-function releaseImage({ processor, program, libraries }: ImageParts, texts: TextFiles, source: ReleaseSource): Image {
+function releaseImage({ processor, program, libraries }: ImageParts, texts: TextFiles, source: ImageSource): Image {
   const base = [...withParents([...libraries, ...MOUNT_POINTS.map((path) => ({ path, isDirectory: true }) as const)])];
   const own: TarEntry[] = [
     { path: `${BIN}/${COMMAND_NAME}`, data: program },
@@ -45,7 +47,8 @@ function releaseImage({ processor, program, libraries }: ImageParts, texts: Text
   const layer = withParents(own).filter(({ path }) => !known.has(path));
   return {
     architecture: ARCHITECTURES[processor],
-    layers: [tar(base, source.time), tar(layer, source.time)],
+    // A time of its own would make the first layer another one in each release.
+    layers: [tar(base, 0), tar(layer, source.time)],
     time: source.time,
     settings: { Env: [`PATH=/${BIN}`], Entrypoint: [`/${BIN}/${COMMAND_NAME}`], Cmd: ["--help"], WorkingDir: "/" },
     labels: {

@@ -5,6 +5,8 @@ import { parseArgs } from "node:util";
 import { compileShim } from "../build/shim.ts";
 import type { Processor } from "../build/runtime_patch.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { debianPackage } from "./debian.ts";
+import { programDocumentation } from "./documentation.ts";
 import { glibcComponent, glibcEntries } from "./glibc.ts";
 import { ARCHITECTURES, imageArchive } from "./image.ts";
 import { licenceTexts } from "./licences.ts";
@@ -28,6 +30,23 @@ function buildBinaries(processor: Processor, { commit }: ReleaseSource, scratch:
   return { program, shim };
 }
 
+/** By the program for this machine. */
+function printDocumentation(built: readonly ({ readonly processor: Processor } & Binaries)[], scratch: string) {
+  const { program } = built.find(({ processor }) => processor === process.arch)!;
+  const file = join(scratch, "cni");
+  writeFileSync(file, program, { mode: 0o755 });
+  return programDocumentation(file);
+}
+
+/** Refuses packages that violate the policy of Debian, where lintian(1) is installed. */
+function checkPackages(directory: string): void {
+  if (!Bun.which("lintian")) return console.log("Not checking the packages: lintian is not installed");
+  const packages = readdirSync(directory).filter((name) => name.endsWith(".deb"));
+  const command = ["lintian", "--allow-root", "--fail-on", "error,warning", ...packages];
+  const { success } = Bun.spawnSync(command, { cwd: directory, stdout: "inherit", stderr: "inherit" });
+  if (!success) throw new Error("Cannot make a release: lintian found what is printed above");
+}
+
 /** In the form of sha256sum(1). */
 export function sha256Sums(directory: string): string {
   return readdirSync(directory).sort().map((name) => {
@@ -39,10 +58,14 @@ export function sha256Sums(directory: string): string {
 function makeRelease(source: ReleaseSource, directory: string, scratch: string): void {
   const texts = licenceTexts();
   const write = (name: string, data: string | Uint8Array) => writeFileSync(join(directory, name), data);
-  const parts = PROCESSORS.map((processor) => {
-    const binaries = buildBinaries(processor, source, scratch);
+  const built = PROCESSORS.map((processor) => ({ processor, ...buildBinaries(processor, source, scratch) }));
+  const documentation = printDocumentation(built, scratch);
+  const parts = built.map(({ processor, ...binaries }) => {
+    const architecture = ARCHITECTURES[processor];
     const archive = gzip(pluginArchive(binaries, texts, source.time));
-    write(`cni-plugins-linux-${ARCHITECTURES[processor]}-v${source.version}.tgz`, archive);
+    write(`cni-plugins-linux-${architecture}-v${source.version}.tgz`, archive);
+    const debian = debianPackage({ ...source, architecture }, binaries, texts, documentation);
+    write(`cni_${source.version}_${architecture}.deb`, debian);
     return { processor, program: binaries.program, libraries: glibcEntries(processor) };
   });
   write(`cni-image-v${source.version}.tar`, imageArchive(parts, texts, source));
@@ -63,6 +86,7 @@ function main(): void {
   const directory = join(scratch.path, "release");
   mkdirSync(directory);
   makeRelease(source, directory, scratch.path);
+  checkPackages(directory);
   rmSync(output, { recursive: true, force: true });
   renameSync(directory, output);
   console.log(`${output}:\n${readFileSync(join(output, "SHA256SUMS"), "utf8").trimEnd()}`);

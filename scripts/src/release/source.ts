@@ -9,6 +9,8 @@ export interface ReleaseSource {
   readonly commit?: string;
   /** The time of all files, in seconds: that of the commit, unless SOURCE_DATE_EPOCH is set. */
   readonly time: number;
+  /** Name and address of who made the commit. */
+  readonly maintainer: string;
 }
 
 /** @throws {Error} without a commit, or with changes that are in no commit */
@@ -24,8 +26,8 @@ export function findReleaseSource(isTrial: boolean): ReleaseSource {
       `Cannot make a release: there are changes in no commit:\n${changes}\nCommit them, or try it with --uncommitted`,
     );
   }
-  const [commit = "", time] = git("log", "-1", "--format=%H %ct").split(" ");
-  return { version, time: Number(epoch ?? time), ...changes === "" && { commit } };
+  const [commit = "", time, maintainer = ""] = git("log", "-1", "--format=%H%n%ct%n%cn <%ce>").split("\n");
+  return { version, time: Number(epoch ?? time), maintainer, ...changes === "" && { commit } };
 }
 
 function git(...words: readonly string[]): string {

@@ -1,0 +1,142 @@
+/** The Debian package, installed, upgraded and purged by dpkg in a copy of this machine's root, beside the Go plugins' package. */
+import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Netns } from "../ffi/netns.ts";
+import { pluginNames } from "../plugins/registry.ts";
+import { compileShim } from "../scripts/src/build/shim.ts";
+import { debianPackage } from "../scripts/src/release/debian.ts";
+import { programDocumentation } from "../scripts/src/release/documentation.ts";
+import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { newNamespaces, runInNetns } from "../testing/netns.ts";
+
+const PROGRAMS = [
+  "dpkg",
+  "dpkg-divert",
+  "deb-systemd-helper",
+  "xz",
+  "cc",
+  "unshare",
+  "chroot",
+  "ip",
+  "/usr/lib/cni/bridge",
+];
+const NETWORK = {
+  cniVersion: "1.1.0",
+  name: "lan",
+  plugins: [
+    { type: "bridge", bridge: "lan0", ipMasq: true, ipam: { type: "host-local", subnet: "10.95.0.0/24" } },
+    { type: "firewall" },
+  ],
+};
+/** What a package may leave neither in nor out of these directories. */
+const LISTING = "find /usr /lib/systemd /etc -xdev | sort; cat /var/lib/dpkg/diversions; sha256sum /usr/lib/cni/bridge";
+
+interface Root extends Disposable {
+  /** Runs a script of the shell there. @throws {Error} with its output, if it fails */
+  run(script: string, host?: Netns): string;
+}
+
+/** A copy of the machine's root whose changes go with its scope. Its mounts are those of a process that holds them. */
+async function newRoot(packages: string): Promise<Root> {
+  const directory = mkdtempSync(join(tmpdir(), "cni-debian-"));
+  const script = `
+    mount -t tmpfs none "$1"; cd "$1"; mkdir upper work root
+    mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
+    mount -t proc proc root/proc; mount --rbind /dev root/dev; mount -t tmpfs none root/run
+    mkdir -p root/packages; mount --bind "$2" root/packages
+    echo ready; exec sleep infinity`;
+  const holder = Bun.spawn(["unshare", "-m", "sh", "-ec", script, "sh", directory, packages], {
+    stdin: "ignore",
+    stdout: "pipe",
+  });
+  const { value } = await holder.stdout.getReader().read();
+  expect(new TextDecoder().decode(value)).toBe("ready\n");
+  const enter = ["nsenter", `--mount=/proc/${holder.pid}/ns/mnt`, "chroot", join(directory, "root"), "sh", "-ec"];
+  return {
+    run(text, host) {
+      const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C" };
+      const start = () => Bun.spawnSync([...enter, text], { env, stdin: "ignore", stderr: "pipe" });
+      const { exitCode, stdout, stderr } = host ? host.run(start) : start();
+      if (exitCode !== 0) throw new Error(`${text} ended with ${exitCode}: ${stdout}${stderr}`);
+      return stdout.toString();
+    },
+    [Symbol.dispose]() {
+      holder.kill("SIGKILL");
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+const INSTALL = "dpkg --force-unsafe-io --install";
+
+describe("the Debian package", () => {
+  const resources = new DisposableStack();
+  let root: Root;
+  let before = "";
+  beforeAll(async () => {
+    if (!PROGRAMS.every((program) => Bun.which(program))) return;
+    const packages = mkdtempSync(join(tmpdir(), "cni-packages-"));
+    resources.defer(() => rmSync(packages, { recursive: true }));
+    const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64")! };
+    const documentation = programDocumentation(CNI_PROGRAM);
+    const architecture = process.arch === "x64" ? "amd64" : "arm64";
+    for (const version of ["0.1.0", "0.2.0"]) {
+      const release = { version, architecture, maintainer: "A B <a@example.org>", time: 1e9 };
+      const file = debianPackage(release, binaries, { "LICENSE.third-party": "text" }, documentation, 0);
+      writeFileSync(join(packages, `cni_${version}.deb`), file);
+    }
+    mkdirSync(join(packages, "net.d"));
+    writeFileSync(join(packages, "net.d/lan.conflist"), JSON.stringify(NETWORK));
+    root = resources.use(await newRoot(packages));
+    // As in a root without it.
+    root.run("if dpkg -s cni >/dev/null 2>&1; then dpkg --purge cni; fi");
+    before = root.run(LISTING);
+  }, 120_000);
+  afterAll(() => resources.dispose());
+
+  testWith(PROGRAMS, "takes the place of the Go plugins, and keeps their files", () => {
+    const theirs = root.run("sha256sum </usr/lib/cni/bridge");
+    root.run(`${INSTALL} /packages/cni_0.1.0.deb`);
+    expect(root.run("sha256sum </usr/lib/cni/bridge.distrib")).toBe(theirs);
+    for (const name of ["bridge", "tap", "shim/bridge"]) {
+      expect(root.run(`CNI_COMMAND=VERSION CNI_SOCKET=/none /usr/lib/cni/${name} </dev/null`)).toContain("1.1.0");
+    }
+    // It is not ours, and stays.
+    expect(root.run("dpkg -S /usr/lib/cni/dhcp")).toStartWith("containernetworking-plugins:");
+    expect(root.run("cni --version")).toContain(`plugins: ${pluginNames().join(", ")}`);
+    expect(root.run("dpkg --verify cni")).toBe("");
+    expect(root.run("man -w cni-run 5 cni.conflist")).toContain("/usr/share/man/man8/cni-run.8.gz");
+    expect(root.run("bash -c '. /usr/share/bash-completion/completions/cni; complete -p cni'")).toContain("cni");
+    expect(root.run("readlink /etc/systemd/system/nftables.service.wants/cni-restore.service")).toBe(
+      "/lib/systemd/system/cni-restore.service\n",
+    );
+  }, 120_000);
+
+  testWith([...PROGRAMS, "systemd-analyze"], "has units that systemd understands", () => {
+    const units = ["cni.socket", "cni.service", "cni-restore.service"].map((name) => `/lib/systemd/system/${name}`);
+    expect(root.run(`systemd-analyze verify --recursive-errors=no ${units.join(" ")} 2>&1`)).toBe("");
+  });
+
+  testWith(PROGRAMS, "is upgraded under a container that stays attached, and is detached by the new version", () => {
+    using namespaces = newNamespaces();
+    const { host, container } = namespaces;
+    const cni = (verb: string) => {
+      const words = `run ${verb} lan ${container.path} --container-id c1 --conf-dir /packages/net.d`;
+      return root.run(`cni ${words}`, host);
+    };
+    cni("add");
+    root.run(`${INSTALL} /packages/cni_0.2.0.deb`);
+    expect(root.run("dpkg-query -W -f='${Version}' cni")).toBe("0.2.0");
+    cni("check");
+    expect(runInNetns(container, "ip", "-o", "-4", "addr", "show", "eth0")).toContain("10.95.0.2/24");
+    cni("del");
+    expect(runInNetns(host, "ip", "-o", "link", "show", "type", "veth")).toBe("");
+  }, 120_000);
+
+  testWith(PROGRAMS, "leaves nothing when it is purged, and the Go plugins are back", () => {
+    root.run("dpkg --purge cni");
+    expect(root.run(LISTING)).toBe(before);
+  }, 120_000);
+});

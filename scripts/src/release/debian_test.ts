@@ -1,0 +1,37 @@
+import { expect } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { testWith } from "../../../testing/binary.ts";
+import { debianPackage } from "./debian.ts";
+
+testWith(
+  ["dpkg-deb", "dpkg-parsechangelog", "xz"],
+  "dpkg-deb(1) reads the package, whose sums are those of its files",
+  () => {
+    const scratch = mkdtempSync(join(tmpdir(), "cni-deb-"));
+    try {
+      const release = { version: "0.1.0", architecture: "arm64", maintainer: "A B <a@example.org>", time: 1e9 };
+      const binaries = { program: Buffer.from("program"), shim: Buffer.from("shim!") };
+      const documentation = { "man/man8/cni.8": ".TH CNI 8\n" };
+      const file = join(scratch, "cni.deb");
+      writeFileSync(file, debianPackage(release, binaries, { "LICENSE.third-party": "text" }, documentation, 0));
+      const run = (...command: string[]) => {
+        const child = Bun.spawnSync(command, { cwd: scratch, stderr: "pipe", env: { ...process.env, TZ: "UTC" } });
+        expect([child.exitCode, child.stderr.toString()]).toEqual([0, ""]);
+        return child.stdout.toString();
+      };
+      const fields = run("dpkg-deb", "--field", file, "Package", "Version", "Architecture", "Maintainer");
+      expect(fields).toBe("Package: cni\nVersion: 0.1.0\nArchitecture: arm64\nMaintainer: A B <a@example.org>\n");
+      expect(run("dpkg-deb", "--contents", file)).toContain("root/root         7 2001-09-09 01:46 ./usr/lib/cni/cni\n");
+      run("dpkg-deb", "--raw-extract", file, "raw");
+      run("sh", "-ec", "cd raw; md5sum --check --strict --quiet DEBIAN/md5sums");
+      expect(run("zcat", "raw/usr/share/man/man8/cni.8.gz")).toBe(".TH CNI 8\n");
+      expect(run("sh", "-ec", "zcat raw/usr/share/doc/cni/changelog.gz | dpkg-parsechangelog -l- -S Changes"))
+        .toContain("  * `cni serve`, a server");
+      for (const script of ["preinst", "postinst", "prerm", "postrm"]) run("sh", "-n", `raw/DEBIAN/${script}`);
+    } finally {
+      rmSync(scratch, { recursive: true });
+    }
+  },
+);
