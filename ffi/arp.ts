@@ -1,26 +1,29 @@
 /** IPv4 Address Conflict Detection. @see RFC 5227, packet(7) @module */
 import { type Ip, ipBytes, type Mac, macBytes, macFromBytes } from "./address.ts";
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
-import { descriptor } from "./sys/file.ts";
+import { type Descriptor, descriptor } from "./sys/file.ts";
 import { awaitReadable } from "./sys/poll.ts";
 import { sys } from "./sys/libc.ts";
-import { AF_PACKET, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "./sys/uapi.ts";
+import { AF_PACKET, ETH_P_IP, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "./sys/uapi.ts";
 
 const ETH_P_ARP = 0x0806;
-const ARPHRD_ETHER = 1;
-const ETH_P_IP = 0x0800;
+export const ARPHRD_ETHER = 1;
 const ARPOP_REQUEST = 1;
 
-const PROBE_COUNT = 2;
+export const PROBE_COUNT = 2;
 /** Most answers to a probe take less than a millisecond. */
-const PROBE_WAIT_MS = 100;
+export const PROBE_WAIT_MS = 100;
 
 export interface AddressClaimant {
   readonly address: Ip;
   readonly mac: Mac;
 }
 
-export interface ArpSocket extends Disposable {
+export interface ArpSocket extends Descriptor {
+  /** For callers with a loop of their own, which also wait for {@linkcode receiveClaim}. */
+  sendProbe(addresses: readonly Ip[]): void;
+  /** A claim of one of these addresses, if the next frame is one. */
+  receiveClaim(addresses: readonly Ip[]): AddressClaimant | undefined;
   /** Takes a fifth of a second in all. @returns the first claim */
   probe(addresses: readonly Ip[]): AddressClaimant | undefined;
   /** Updates neighbours' caches. */
@@ -50,29 +53,27 @@ export function openArpSocket(index: number, mac: Mac): ArpSocket {
     // A blocked or broken wire has no listeners.
     ignoreErrors(["ENOBUFS", "ENETDOWN"], () => sys.send(socket.fd, frame, frame.length, 0));
   };
-  return {
-    probe: (addresses) => probe(socket.fd, ownMac, addresses, send),
+  const arp: ArpSocket = {
+    ...socket,
+    sendProbe: (addresses) => addresses.forEach((ip) => send(newArpRequest(ownMac, UNSPECIFIED, ipBytes(ip)))),
+    receiveClaim: (addresses) => receiveClaimant(socket.fd, ownMac, addresses),
+    probe: (addresses) => probe(arp, addresses),
     announce: (addresses) => addresses.forEach((ip) => send(newArpRequest(ownMac, ipBytes(ip), ipBytes(ip)))),
-    [Symbol.dispose]: () => socket[Symbol.dispose](),
   };
+  return arp;
 }
 
 const htons = (value: number): number => (value & 0xff) << 8 | value >> 8;
 
 const UNSPECIFIED = new Uint8Array(4);
 
-function probe(
-  fd: number,
-  ownMac: Uint8Array,
-  addresses: readonly Ip[],
-  send: (frame: Uint8Array) => void,
-): AddressClaimant | undefined {
+function probe(arp: ArpSocket, addresses: readonly Ip[]): AddressClaimant | undefined {
   for (let round = 0; round < PROBE_COUNT; round++) {
-    for (const ip of addresses) send(newArpRequest(ownMac, UNSPECIFIED, ipBytes(ip)));
+    arp.sendProbe(addresses);
     const deadline = performance.now() + PROBE_WAIT_MS;
     for (let remainingMs = PROBE_WAIT_MS; remainingMs > 0; remainingMs = Math.ceil(deadline - performance.now())) {
-      if (!awaitReadable(fd, remainingMs)) break;
-      const claimant = receiveClaimant(fd, ownMac, addresses);
+      if (!awaitReadable(arp.fd, remainingMs)) break;
+      const claimant = arp.receiveClaim(addresses);
       if (claimant) return claimant;
     }
   }

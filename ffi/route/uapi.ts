@@ -14,6 +14,7 @@ export const RTM_NEWLINKPROP = 108;
 export const RTM_NEWNSID = 88;
 export const RTNLGRP_LINK = 1;
 export const RTNLGRP_IPV6_IFADDR = 9;
+export const RTNLGRP_NSID = 28;
 
 // linux/if.h
 export const ALTIFNAMSIZ = 128;

@@ -94,7 +94,12 @@ export function socketAddress(path: string): Uint8Array {
 }
 
 export function isPacketSocket(fd: number): boolean {
-  return ignoreErrors(["ENOTSOCK", "EBADF"], () => socketOption(fd, SO_TYPE, 1)[0]) === SOCK_SEQPACKET;
+  return findSocketType(fd) === SOCK_SEQPACKET;
+}
+
+/** SOCK_…; `undefined` for what is no socket. */
+export function findSocketType(fd: number): number | undefined {
+  return ignoreErrors(["ENOTSOCK", "EBADF"], () => socketOption(fd, SO_TYPE, 1)[0]);
 }
 
 export function acceptConnection(fd: number): Descriptor {

@@ -18,6 +18,7 @@ const FFI = [
   ...FAMILIES,
   ...[
     "ffi/dbus/",
+    "ffi/packet/",
     "ffi/arp.ts",
     "ffi/probe.ts",
     "ffi/netns.ts",
@@ -69,6 +70,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/conntrack/", imports: KERNEL },
   { path: "ffi/diag/", imports: KERNEL },
   { path: "ffi/dbus/", imports: SYS },
+  { path: "ffi/packet/", imports: SYS },
   { path: "ffi/arp.ts", imports: SYS },
   { path: "ffi/probe.ts", imports: SYS },
   { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },

@@ -1,0 +1,12 @@
+import { sys } from "./libc.ts";
+
+const SYS_clock_gettime = process.arch === "arm64" ? 113 : 228;
+const CLOCK_BOOTTIME = 7;
+
+/** Nanoseconds since the boot. Runs during suspension, and nobody sets it. @see clock_gettime(2) */
+export function bootTime(): bigint {
+  const [seconds, nanoseconds] = [0, 1];
+  const now = new BigInt64Array(2);
+  sys.syscall(SYS_clock_gettime, CLOCK_BOOTTIME, new Uint8Array(now.buffer), 0, 0);
+  return now[seconds]! * 1_000_000_000n + now[nanoseconds]!;
+}
