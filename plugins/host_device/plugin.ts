@@ -7,7 +7,14 @@ import { getHostDevice, type HostDevice, isUserspaceDriven, requireSelector } fr
 import { moveToContainer, moveToHost, restoreOnHost } from "./move_device.ts";
 import { describeDevice, findSavedDevice, type SavedDevice, savedDevicePath } from "./saved_device.ts";
 import { requireContainerInterface } from "../lib/links/check_interface.ts";
-import { type AddCall, type Plugin, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
+import {
+  type AddCall,
+  type Plugin,
+  plugin,
+  releaseSteps,
+  requirePrevResult,
+  runAllSteps,
+} from "../lib/protocol/plugin.ts";
 import { assignAddresses, attachInterface, checkAttachedInterface } from "../lib/links/single_interface.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
@@ -38,10 +45,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     },
 
     del(call) {
-      runAllSteps(
-        () => returnDevice(call, sysfs),
-        () => call.ipam?.del(),
-      );
+      runAllSteps(...releaseSteps(call.ipam, () => returnDevice(call, sysfs)));
     },
 
     check(call) {

@@ -11,6 +11,7 @@ import {
   type DelBatchCall,
   type DelCall,
   type GcCall,
+  releaseSteps,
   requirePrevResult,
   type RestoreCall,
   runAllSteps,
@@ -75,8 +76,7 @@ export function detachVeth(call: DelCall<MasqueradeConfig>, removeOtherRules = (
   runAllSteps(
     () => removeMasqueradeForDel(call, prevResult && addressesOf(ipsOf(prevResult, ifname))),
     removeOtherRules,
-    () => removeVethPair(call),
-    () => ipam?.del(),
+    ...releaseSteps(ipam, () => removeVethPair(call)),
   );
 }
 

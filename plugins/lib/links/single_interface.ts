@@ -12,6 +12,7 @@ import {
   type DelBatch,
   type DelBatchCall,
   type DelCall,
+  releaseSteps,
   requirePrevResult,
   runAllSteps,
 } from "../protocol/plugin.ts";
@@ -55,10 +56,7 @@ export function checkAttachedInterface(call: CheckCall<unknown>, type: string): 
 
 /** @throws {Error} naming every failure */
 export function detachInterface(call: DelCall<unknown>, kind: string): void {
-  runAllSteps(
-    () => removeContainerLink(call.netns, call, kind),
-    () => call.ipam?.del(),
-  );
+  runAllSteps(...releaseSteps(call.ipam, () => removeContainerLink(call.netns, call, kind)));
 }
 
 /** @returns the calls whose addresses IPAM has not released @throws {Error} naming every failure */

@@ -135,7 +135,7 @@ function buildAttachmentCall(
 /** Invalid CNI_ARGS must not keep a container attached. */
 function parseDeclaredArgs(plugin: AnyPlugin, { command, args }: PluginRequest): Readonly<Record<string, string>> {
   if (!plugin.args) return {};
-  return command === "DEL"
+  return command === "DEL" || plugin.args === "all"
     ? Object.fromEntries(parsePairs(args))
     : parseArgs(args, plugin.args) as Record<string, string>;
 }
@@ -193,7 +193,9 @@ function delBatch(
   requests: readonly PluginRequest[],
   context: HostContext,
 ): readonly PluginRequest[] {
-  if (!plugin.delBatch || requests.length < 2) return requests;
+  // See releaseSteps(): each release needs its link.
+  const needsLinks = requests.some(({ config }) => config.ipamType === "dhcp");
+  if (!plugin.delBatch || requests.length < 2 || needsLinks) return requests;
   const remaining: PluginRequest[] = [];
   const prepared = new Map<DelBatchCall<unknown>, PreparedCall>();
   for (const request of requests) {

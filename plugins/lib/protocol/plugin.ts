@@ -129,8 +129,8 @@ export interface Plugin<C = unknown> {
   readonly about: string;
   /** Its own keys, read from the whole configuration. */
   readonly config: Schema<C>;
-  /** Its keys of CNI_ARGS; without this it ignores CNI_ARGS. */
-  readonly args?: readonly string[];
+  /** Its keys of CNI_ARGS; `all` if its configuration names them. Without this it ignores CNI_ARGS. */
+  readonly args?: readonly string[] | "all";
   /** Does not open CNI_NETNS; calls have no `netns`. */
   readonly ignoresNetns?: true;
   /** Whether it needs an earlier plugin in the list. */
@@ -247,6 +247,16 @@ export function runAllSteps(...steps: readonly (() => void)[]): void {
   }
   if (failures.length === 1) throw failures[0];
   if (failures.length > 1) throw new AggregateError(failures, "Cannot clean up everything");
+}
+
+/**
+ * Removes the container's link and releases its addresses, as steps for {@linkcode runAllSteps}.
+ *
+ * An address is free only without the link. But dhcp tells a server through the link that it is.
+ */
+export function releaseSteps(ipam: IpamDelegate | undefined, removeLink: () => void): readonly (() => void)[] {
+  const release = () => ipam?.del();
+  return ipam?.type === "dhcp" ? [release, removeLink] : [removeLink, release];
 }
 
 /** For what the container controls: a failure is logged, and must not fail DEL. */

@@ -90,7 +90,7 @@ const commonPaths = (): string[] => [...pathsOf(commonConfigShape()), "CNI_ARGS 
 
 const pathsReadBy = ({ config, args = [] }: DocumentedPlugin["plugin"]): string[] => [
   ...pathsOf(shapeOf(config)),
-  ...args.map((arg) => `CNI_ARGS ${arg}`),
+  ...args === "all" ? [] : args.map((arg) => `CNI_ARGS ${arg}`),
 ];
 
 /** `ipam.ranges.subnet` is in `ipam.ranges`, which is in `ipam`; the keys of the conventions have a slash, and dots of their own. */
