@@ -160,6 +160,9 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT",
     "ffi/dbus/connection.ts": "MSG_DONTWAIT",
     "ffi/sys/inet_socket.ts": "MSG_DONTWAIT",
+    "ffi/packet/packet_socket.ts": "MSG_DONTWAIT",
+    "ffi/route/nsid_events.ts": "MSG_DONTWAIT",
+    "ffi/sys/stream_socket.ts": "MSG_DONTWAIT",
   }],
   [/sys\.(recvfrom|sendto)\b/, { "ffi/sys/inet_socket.ts": "MSG_DONTWAIT" }],
   [/sys\.recvmmsg\b/, { "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT" }],
@@ -171,6 +174,8 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/unix_socket.ts": "a few short messages for each connection",
     "ffi/sys/inet_socket.ts": "MSG_DONTWAIT",
     "cmd/serve/systemd.ts": "MSG_DONTWAIT",
+    "ffi/packet/packet_socket.ts": "MSG_DONTWAIT",
+    "ffi/sys/stream_socket.ts": "MSG_DONTWAIT",
   }],
   [/sys\.sendmsg\b/, {
     "ffi/sys/deferred_close.ts": "the first message of a pair of sockets",
@@ -228,6 +233,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "cmd/serve/call.ts": "a deadline",
     "cmd/serve/sockets.ts": "a deadline",
     "cmd/serve/worker.ts": "no time",
+    "plugins/dhcp/client.ts": "a server that answers within its own limit, or ends; a signal ends it",
     "plugins/dnsname/client.ts": "a deadline",
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.

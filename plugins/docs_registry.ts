@@ -5,6 +5,7 @@ import { pluginNames } from "./registry.ts";
 const DOCS_MODULES: Readonly<Record<string, () => Promise<{ readonly default: PluginDocs }>>> = {
   bandwidth: () => import("./bandwidth/docs.ts"),
   bridge: () => import("./bridge/docs.ts"),
+  dhcp: () => import("./dhcp/docs.ts"),
   dnsname: () => import("./dnsname/docs.ts"),
   dummy: () => import("./dummy/docs.ts"),
   firewall: () => import("./firewall/docs.ts"),

@@ -4,6 +4,7 @@ import type { AnyPlugin } from "./lib/protocol/context.ts";
 const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
   bandwidth: () => import("./bandwidth/plugin.ts"),
   bridge: () => import("./bridge/plugin.ts"),
+  dhcp: () => import("./dhcp/plugin.ts"),
   dnsname: () => import("./dnsname/plugin.ts"),
   dummy: () => import("./dummy/plugin.ts"),
   firewall: () => import("./firewall/plugin.ts"),
@@ -45,7 +46,7 @@ export function hasPlugin(name: string): boolean {
 
 /** Whether plugins can delegate to this one (SPEC §4 Plugin Delegation). */
 export function isIpamPlugin(name: string): boolean {
-  return name === "host-local" || name === "static";
+  return name === "host-local" || name === "static" || name === "dhcp";
 }
 
 /** Text with escapes may name any plugin. */

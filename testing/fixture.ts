@@ -33,6 +33,8 @@ export interface TypicalUse {
   readonly isChained?: true;
   /** Starts the server that the calls need, on the host of the calls. */
   serve?(host: Netns, stateDirectory: string): Disposable;
+  /** Whether ADD waits for other programs, which would be counted too: then only VERSION and STATUS have a budget. */
+  readonly needsOthers?: true;
 }
 
 /** An effect of a plugin that the kernel shows. Before ADD and after DEL, `observe` gives the same, and not `attached`. */

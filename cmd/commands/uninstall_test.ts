@@ -51,7 +51,7 @@ const contents = () =>
 
 test.each([false, true])("uninstall() leaves the directory as it was before install() (copies: %j)", (copy) => {
   writeFileSync(join(bin, "portmap"), "portmap of another");
-  linkSync(join(bin, "portmap"), join(bin, "dhcp"));
+  linkSync(join(bin, "portmap"), join(bin, "sriov"));
   symlinkSync("../elsewhere/bridge", join(bin, "bridge"));
   const before = contents();
   put(copy);

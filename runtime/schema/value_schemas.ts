@@ -31,6 +31,8 @@ const PATH_COMPONENT = "(?!\\.{1,2}$)[^/\\u0000\\s]+";
 const AMOUNT = "[0-9]{1,20}(\\.[0-9]{1,20})? ?([kmgtKMGT][iI]?)?(bit|B)";
 const RESERVED_CHAINS = "FORWARD|INPUT|OUTPUT|CNI-FORWARD|ACCEPT|DROP|QUEUE|RETURN";
 const DNS_NAME = "(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\\.[A-Za-z0-9_-]{1,63})*";
+const DHCP_OPTIONS = "subnet-mask|routers|host-name|vendor-class-identifier|dhcp-client-identifier|user-class";
+const DHCP_OPTION = `${DHCP_OPTIONS}|0*${OCTET}`;
 const UINT64 = { type: "integer", minimum: 0 };
 
 /** A sentence that errors and schemas share. */
@@ -72,7 +74,6 @@ const BY_EXPECTATION: Readonly<Record<string, JsonSchema>> = {
   "the name of an interface, at most 127 bytes": whole("[^\\u0000]{0,127}"),
   "the name of an interface, without / and blanks": whole(PATH_COMPONENT),
   "an absolute path": whole("/[^\\u0000]*"),
-  "an absolute path of at most 107 bytes": whole("/[^\\u0000]{0,106}"),
   "a name for DNS: parts of 1 to 63 letters, digits, `-` or `_`, joined by dots, 253 characters at most": whole(
     DNS_NAME,
   ),
@@ -92,6 +93,12 @@ const BY_EXPECTATION: Readonly<Record<string, JsonSchema>> = {
   "a zone's name: at most 64 characters, no blanks": whole("[^\\s\\u0000]{1,64}"),
   [NETWORK_NAME_EXPECTATION]: whole("[a-zA-Z0-9][a-zA-Z0-9_.-]*"),
   "the name of a plugin, without a directory": whole("(?!\\.{1,2}$)[^/\\\\\\u0000]+"),
+  [`an option's name (${DHCP_OPTIONS.replaceAll("|", ", ")}) or number`]: whole(DHCP_OPTION),
+  [`an option's name (${DHCP_OPTIONS.replaceAll("|", ", ")}) or number, except 0, 53 and 255`]: whole(
+    `(?!0*(0|53|255)$)(${DHCP_OPTION})`,
+  ),
+  "at most 255 bytes": { type: "string", maxLength: 255 },
+  "an absolute path of at most 107 bytes": whole("/[^\\u0000]{0,106}"),
   "a list of at least one range": { type: "array", minItems: 1 },
   "a list of at most one IPv4 and one IPv6 address": { type: "array", maxItems: 2 },
 };

@@ -35,10 +35,11 @@ const containerId = (round: number): string => `container-${String(round).padSta
 
 /** Rounds of a plugin. @param state a directory that is removed after the measurement */
 export function pluginRounds(scope: DisposableStack, state: string, name: string): CostRound {
-  const { linkKind, ifname = "eth0", typical: { config: makeConfig, isChained, serve } } = FIXTURES[name]!;
+  const { linkKind, ifname = "eth0", typical } = FIXTURES[name]!;
+  const { config: makeConfig, isChained, serve, needsOthers } = typical;
   const typicalConfig = makeConfig(state);
   const bridgeConfig = FIXTURES["bridge"]!.typical.config(state);
-  const attaches = linkKind === undefined || kernelHasLinkKind(linkKind);
+  const attaches = !needsOthers && (linkKind === undefined || kernelHasLinkKind(linkKind));
   const host = newHost(scope);
   if (serve) scope.use(serve(host, state));
   let rounds = 0;

@@ -82,7 +82,7 @@ export function parityPage(common: Readonly<Record<string, KeyDocs>>, plugins: r
   ];
   return `# Parity with the Go plugins\n\n${GENERATED}
 Every key of the Go plugins 1.9, with its tests. "yes" means that it has the same effect here. A test compares this page
-with the keys that the plugins read. There is no \`dhcp\` plugin: it needs a long-running process.
+with the keys that the plugins read.
 
 ${sections.join("\n")}`;
 }

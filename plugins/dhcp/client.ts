@@ -1,0 +1,97 @@
+/** Asks the server of leases. @module */
+import { SystemError } from "../../ffi/sys/error.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { receiveAvailable, sendAvailable } from "../../ffi/sys/stream_socket.ts";
+import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { connectTo } from "../../ffi/sys/unix_socket.ts";
+import type { Descriptor } from "../../ffi/sys/file.ts";
+import { CniError, Code, ConfigError } from "../../spec/error.ts";
+import { parseJson } from "../../spec/jsonc.ts";
+import { throwIfSignalled } from "../lib/protocol/signal.ts";
+import { dhcpAnswer, type DhcpServerAnswer, type DhcpServerRequest, MAX_LINE_BYTES } from "./protocol.ts";
+
+/** Interval of checks for a blocked signal. */
+const SIGNAL_POLL_MS = 50;
+/** A server that is replaced is back within this time. */
+const RECONNECT_MS = 5000;
+const RECONNECT_POLL_MS = 20;
+
+type Request = { readonly command: DhcpServerRequest["command"] } & Partial<DhcpServerRequest>;
+
+/** No server listens. */
+export class NoDhcpServerError extends CniError {}
+
+export const noServerError = (code: Code, path: string): CniError =>
+  new NoDhcpServerError(code, `no server of DHCP leases listens on "${path}"`, {
+    details: 'start "cni serve" or "dhcp daemon"',
+  });
+
+export function requireDhcpServer(path: string): void {
+  using connection = connect(path);
+  if (!connection) throw noServerError(Code.NotAvailable, path);
+}
+
+/**
+ * Sends a request and waits for the answer. If the server ends meanwhile, the next one gets the request.
+ *
+ * @param timeoutMs without it, the server decides when to give up
+ * @throws {CniError} the server's, or code 11 without a server or an answer, or if a blocked signal asks to end
+ */
+export function askDhcpServer(path: string, request: Request, timeoutMs = Infinity): DhcpServerAnswer {
+  const deadline = performance.now() + timeoutMs;
+  let reconnectUntil = -Infinity;
+  for (;;) {
+    using connection = connect(path);
+    const line = connection && exchangeLines(connection, JSON.stringify(request), deadline);
+    if (line !== undefined) return parseAnswer(line);
+    const now = performance.now();
+    if (connection) reconnectUntil = now + RECONNECT_MS;
+    if (now > reconnectUntil || now > deadline) throw noServerError(Code.TryAgainLater, path);
+    throwIfSignalled();
+    Bun.sleepSync(RECONNECT_POLL_MS);
+  }
+}
+
+function connect(path: string): Descriptor | undefined {
+  try {
+    return connectTo(path, SOCK_STREAM);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    throw new CniError(Code.TryAgainLater, error.message, { cause: error });
+  }
+}
+
+/** `undefined` if the server has closed the connection. */
+function exchangeLines(connection: Descriptor, request: string, deadline: number): string | undefined {
+  const bytes = new TextEncoder().encode(`${request}\n`);
+  // The buffer of a new connection takes every request.
+  if (sendAvailable(connection.fd, bytes) !== bytes.length) return undefined;
+  let received = new Uint8Array();
+  while (!received.includes(0x0a)) {
+    throwIfSignalled();
+    if (performance.now() > deadline) {
+      throw new CniError(Code.TryAgainLater, "the server of DHCP leases does not answer");
+    }
+    if (!awaitReadable(connection.fd, Math.max(1, Math.min(SIGNAL_POLL_MS, deadline - performance.now())))) continue;
+    const part = receiveAvailable(connection.fd);
+    if (part?.length === 0 || received.length > MAX_LINE_BYTES) return undefined;
+    if (part) received = Uint8Array.of(...received, ...part);
+  }
+  return new TextDecoder().decode(received);
+}
+
+function parseAnswer(line: string): DhcpServerAnswer {
+  const answer = parseLine(line);
+  if (!answer.error) return answer;
+  const { code, message, details } = answer.error;
+  throw new CniError(code as Code, message, details ? { details } : {});
+}
+
+function parseLine(line: string): DhcpServerAnswer {
+  try {
+    return dhcpAnswer.parse(parseJson(line, "answer"));
+  } catch (error) {
+    if (!(error instanceof SyntaxError || error instanceof ConfigError)) throw error;
+    throw new CniError(Code.DecodeFailure, `Cannot read the answer of the server of DHCP leases: ${error.message}`);
+  }
+}

@@ -1,0 +1,94 @@
+/** What the plugin and the server of leases say to each other: one line of JSON each way, for each connection. @module */
+import type { Cidr, Ip } from "../../ffi/address.ts";
+import { type Dns, dnsSchema } from "../../spec/result.ts";
+import {
+  array,
+  cidr,
+  type Infer,
+  int,
+  ipAddress,
+  knownKeys,
+  lazy,
+  nonEmptyString,
+  oneOf,
+  optional,
+  record,
+  refine,
+  route,
+  type RouteConfig,
+  type Schema,
+  string,
+  withDefault,
+} from "../../spec/schema.ts";
+
+export const DEFAULT_SOCKET_PATH = "/run/cni/dhcp.sock";
+/** A longer request or answer is refused. */
+export const MAX_LINE_BYTES = 64 * 1024;
+
+const byte = int({ min: 0, max: 255 });
+const hex: Schema<string> = refine(
+  string,
+  "at most 255 bytes in hexadecimal digits",
+  (text) => /^([\da-f]{2}){0,255}$/.test(text),
+);
+
+const attachmentKeys = () => ({ network: nonEmptyString, containerId: nonEmptyString, ifname: nonEmptyString });
+
+/** What a lease is for, and how to ask for it. */
+export const leaseSettings = lazy(() =>
+  knownKeys({
+    ...attachmentKeys(),
+    /** Absolute. */
+    netns: nonEmptyString,
+    netnsRecord: knownKeys({ identity: nonEmptyString, cookie: optional(nonEmptyString) }),
+    /** Option 61. */
+    clientId: hex,
+    /** Sent in all messages but RELEASE and DECLINE. */
+    provided: array(knownKeys({ code: byte, value: hex })),
+    /** Option 55. */
+    requested: array(byte),
+    /** Of all routes; 0: the kernel's. */
+    priority: int({ min: 0, max: 0xffff_ffff }),
+  })
+);
+export type LeaseSettings = Infer<typeof leaseSettings>;
+
+export const dhcpRequest = lazy(() =>
+  knownKeys({
+    command: oneOf("add", "check", "del", "gc", "status"),
+    settings: optional(leaseSettings),
+    attachment: optional(knownKeys(attachmentKeys())),
+    /** For `gc`. */
+    network: optional(nonEmptyString),
+    /** For `gc`: leases to keep. */
+    valid: withDefault(array(knownKeys({ containerId: nonEmptyString, ifname: nonEmptyString })), []),
+    /** For `gc`: newer leases are kept; milliseconds since 1970. */
+    snapshotTimeMs: optional(int()),
+  })
+);
+export type DhcpServerRequest = Infer<typeof dhcpRequest>;
+
+/** What the container gets from a lease. */
+export interface LeaseAnswer {
+  readonly address: Cidr;
+  readonly gateway?: Ip | undefined;
+  readonly routes: readonly RouteConfig[];
+  readonly dns: Dns;
+}
+
+export const dhcpAnswer = lazy(() =>
+  knownKeys({
+    error: optional(knownKeys({ code: int(), message: string, details: optional(string) })),
+    /** For `add` and `check`. */
+    lease: optional(knownKeys({ address: cidr, gateway: optional(ipAddress), routes: array(route), dns: dnsSchema })),
+    /** For `gc`: the leases that ended. */
+    released: optional(array(string)),
+    /** For `status`: how many leases are in each state. */
+    states: optional(record(int())),
+  })
+);
+export type DhcpServerAnswer = Infer<typeof dhcpAnswer>;
+
+export const leaseKey = (
+  { network, containerId, ifname }: Pick<LeaseSettings, "network" | "containerId" | "ifname">,
+): string => `${containerId}/${network}/${ifname}`;

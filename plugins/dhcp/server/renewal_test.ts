@@ -1,0 +1,57 @@
+/** What happens to a lease as time goes by, with Kea, whose leases may last seconds. */
+import { expect } from "bun:test";
+import { type DhcpLan, dhcpLanTest } from "../../../testing/dhcp.ts";
+import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
+import { ping, runIp, runShellInNetns, until } from "../../../testing/netns.ts";
+
+const lanTest = (name: string, body: (lan: DhcpLan) => Promise<void>) =>
+  dhcpLanTest(name, body, ["kea-dhcp4", "dnsmasq"]);
+
+const QUICK = { prefix: "10.7.0", renew: 1, rebind: 2, lifetime: 4 };
+
+const addressesOf = ({ container }: DhcpLan): string[] => shownAddresses(findShownLink(container));
+
+const count = (text: string, word: string): number => text.split(word).length - 1;
+
+lanTest("a lease is renewed by unicast as long as the server answers, and the address stays", async (lan) => {
+  runShellInNetns(
+    lan.lan,
+    "nft 'table inet t { chain c { type filter hook input priority 0; meta pkttype unicast udp dport 67 counter; }; }'",
+  );
+  await lan.startKea(QUICK);
+  const server = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  await until(() => count(server.log(), "is renewed") >= 3);
+  expect(addressesOf(lan)).toEqual(["10.7.0.10"]);
+  expect(server.log()).not.toContain("is taken away");
+  const unicasts = /packets (\d+)/.exec(runShellInNetns(lan.lan, "nft list table inet t"))?.[1];
+  expect(Number(unicasts)).toBeGreaterThanOrEqual(3);
+});
+
+lanTest("the address of an expired lease is taken away, and comes back with the server", async (lan) => {
+  const kea = await lan.startKea(QUICK);
+  const server = await lan.startLeaseServer("-resendmax", "1s");
+  lan.call("bridge", "ADD", lan.config);
+  await kea.stop("SIGKILL");
+  await until(() => server.log().includes("10.7.0.10 has expired, and is taken away from the interface"));
+  expect(addressesOf(lan)).toEqual([]);
+  await lan.startKea(QUICK);
+  await until(() => count(server.log(), "is leased") === 2);
+  expect(addressesOf(lan)).toEqual(["10.7.0.10"]);
+  expect(runIp(lan.container, "route show default")).toContain("default via 10.7.0.1 dev eth0");
+  ping(lan.container, "10.7.0.1");
+});
+
+// Kea is silent about addresses of networks that it does not know.
+lanTest("an address that the next server refuses is taken away, and the interface gets another", async (lan) => {
+  const kea = await lan.startKea({ ...QUICK, rebind: 3, lifetime: 12 });
+  const server = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  await kea.stop("SIGKILL");
+  runShellInNetns(lan.lan, "ip addr flush dev eth0", "ip addr add 10.8.0.1/24 dev eth0");
+  await lan.startDnsmasq("--dhcp-range=10.8.0.10,10.8.0.10,255.255.255.0,2m");
+  await until(() => server.log().includes("10.8.0.10 is leased"));
+  expect(server.log()).toContain("10.7.0.10 is refused by the server, and is taken away");
+  expect(addressesOf(lan)).toEqual(["10.8.0.10"]);
+  expect(runIp(lan.container, "route show default")).toContain("default via 10.8.0.1 dev eth0");
+});

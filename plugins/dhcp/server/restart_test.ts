@@ -1,0 +1,114 @@
+/** Leases outlive the server of leases: what the next one knows, and what it does about it. */
+import { expect } from "bun:test";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type DhcpLan, dhcpLanTest, type DhcpProcess, dnsmasqMessages } from "../../../testing/dhcp.ts";
+import { until } from "../../../testing/netns.ts";
+import { errorOfCall } from "../../../testing/plugin_call.ts";
+
+const lanTest = (name: string, body: (lan: DhcpLan) => Promise<void>) => dhcpLanTest(name, body);
+
+const stateDirectory = ({ directory }: DhcpLan): string => join(directory, "dhcp");
+
+const leaseFiles = (lan: DhcpLan): string[] =>
+  readdirSync(stateDirectory(lan)).filter((name) => name.endsWith(".json")).map((name) =>
+    join(stateDirectory(lan), name)
+  );
+
+/** Changes the file of the only lease. */
+function changeLease(lan: DhcpLan, change: (record: Record<string, unknown>) => object): void {
+  const [path = ""] = leaseFiles(lan);
+  writeFileSync(path, JSON.stringify(change(JSON.parse(readFileSync(path, "utf8")))));
+}
+
+const countAcks = (dnsmasq: DhcpProcess): number =>
+  dnsmasqMessages(dnsmasq).filter((line) => line.startsWith("DHCPACK")).length;
+
+for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+  lanTest(`after ${signal}, the next server knows the lease without a question to anybody`, async (lan) => {
+    const dnsmasq = await lan.startDnsmasq();
+    const server = await lan.startLeaseServer();
+    const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+    await server.stop(signal);
+    expect(server.process.exitCode).toBe(signal === "SIGTERM" ? 0 : null);
+    expect(errorOfCall(() => lan.call("bridge", "STATUS", lan.config)).code).toBe(50);
+    const next = await lan.startLeaseServer();
+    lan.call("bridge", "CHECK", { ...lan.config, prevResult });
+    expect(next.log()).toBe(`Listening on "${lan.socket}"\n`);
+    expect(countAcks(dnsmasq)).toBe(1);
+    lan.call("bridge", "DEL", { ...lan.config, prevResult });
+    await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
+  });
+}
+
+lanTest("a lease that was due meanwhile is renewed by unicast at once", async (lan) => {
+  const dnsmasq = await lan.startDnsmasq();
+  const server = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  await server.stop();
+  // T1 is 60 s, T2 105 s.
+  changeLease(lan, (record) => ({ ...record, requestedAt: Math.max(0, Number(record.requestedAt) - 70_000) }));
+  const next = await lan.startLeaseServer();
+  await until(() => next.log().includes("10.7.0.10 is renewed for 120 s"));
+  expect(countAcks(dnsmasq)).toBe(2);
+  expect(dnsmasqMessages(dnsmasq).filter((line) => line === "DHCPDISCOVER")).toHaveLength(1);
+});
+
+lanTest("a DEL without a server is made up for by the next one", async (lan) => {
+  const dnsmasq = await lan.startDnsmasq();
+  const server = await lan.startLeaseServer();
+  const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+  await server.stop("SIGKILL");
+  lan.call("bridge", "DEL", { ...lan.config, prevResult });
+  expect(lan.log.at(-1)).toContain("the next server does");
+  await lan.startLeaseServer();
+  await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
+  await until(() => leaseFiles(lan).length === 0);
+});
+
+lanTest("an ADD that was cut short between REQUEST and ACK leaves no address with the server", async (lan) => {
+  const dnsmasq = await lan.startDnsmasq();
+  const server = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  await server.stop("SIGKILL");
+  changeLease(lan, (record) => ({ ...record, state: "requesting" }));
+  await lan.startLeaseServer();
+  await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
+  await until(() => leaseFiles(lan).length === 0);
+});
+
+lanTest("a broken file of a lease is named, kept, and no obstacle", async (lan) => {
+  await lan.startDnsmasq();
+  const server = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  await server.stop();
+  changeLease(lan, () => ({ version: 1 }));
+  const next = await lan.startLeaseServer();
+  await until(() => next.log().includes(`Cannot use "${leaseFiles(lan)[0]}"`));
+  lan.call("bridge", "DEL", lan.config);
+  lan.call("bridge", "ADD", lan.config);
+});
+
+lanTest("an ADD that the server's end interrupts is carried out by the next server", async (lan) => {
+  // Nobody answers yet.
+  const first = await lan.startLeaseServer();
+  const script = `
+    const { askDhcpServer } = await import(${JSON.stringify(join(import.meta.dir, "../client.ts"))});
+    const settings = JSON.parse(process.argv[1]);
+    console.log(JSON.stringify(askDhcpServer(${JSON.stringify(lan.socket)}, { command: "add", settings })));`;
+  lan.host.run(() =>
+    Bun.spawnSync(["sh", "-ec", `ip link add v0 master br0 up type veth peer name eth0 netns ${lan.container.path}`])
+  );
+  lan.container.run(() => Bun.spawnSync(["ip", "link", "set", "eth0", "up"]));
+  const settings = {
+    ...{ network: "lan", containerId: "c1", ifname: "eth0", netns: lan.container.path },
+    netnsRecord: { identity: lan.container.identity, cookie: lan.container.cookie },
+    ...{ clientId: "0063", provided: [], requested: [1, 3], priority: 0 },
+  };
+  const client = Bun.spawn([process.execPath, "-e", script, JSON.stringify(settings)], { stderr: "inherit" });
+  await until(() => first.log().includes("asks for an address"));
+  await first.stop();
+  await lan.startDnsmasq();
+  await lan.startLeaseServer();
+  expect(JSON.parse(await new Response(client.stdout).text()).lease.address).toBe("10.7.0.10/24");
+});

@@ -1,0 +1,283 @@
+/** The server of leases: one process, one loop. @module */
+import { currentNetns } from "../../../ffi/netns.ts";
+import { openNsidEvents } from "../../../ffi/route/nsid_events.ts";
+import { bootTime } from "../../../ffi/sys/boot_clock.ts";
+import { ensureDirectory } from "../../../ffi/sys/directory.ts";
+import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { sys } from "../../../ffi/sys/libc.ts";
+import { lockFile } from "../../../ffi/sys/lock.ts";
+import { pollAny } from "../../../ffi/sys/poll.ts";
+import { openSignals } from "../../../ffi/sys/signal_descriptor.ts";
+import { isIgnored } from "../../../ffi/sys/signals.ts";
+import { F_SETFL, O_NONBLOCK, SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
+import { acceptConnection } from "../../../ffi/sys/unix_socket.ts";
+import { CniError, Code } from "../../../spec/error.ts";
+import { type DhcpServerAnswer, type DhcpServerRequest, leaseKey, type LeaseSettings } from "../protocol.ts";
+import { leaseAnswer } from "./answer.ts";
+import { type Connection, newConnection, readLeaseRequest, sendAnswer } from "./connection.ts";
+import { endLease, receiveForLease, releaseAddress, verifyLease, wakeLease } from "./lease.ts";
+import {
+  describeLease,
+  isAcquiring,
+  type Lease,
+  type LeaseContext,
+  leaseDescriptors,
+  leaseFromRecord,
+  type LeaseTiming,
+  newLease,
+} from "./lease_state.ts";
+import { openLeaseStore } from "./store.ts";
+
+export interface DhcpServerOptions {
+  /** The listening socket of {@linkcode DEFAULT_SOCKET_PATH}, for stream connections. */
+  readonly listener: number;
+  /** Readable when the server is to end: the read end of a pipe. */
+  readonly lifetime: number;
+  readonly stateDirectory?: string;
+  /** Where the host's file system is mounted; empty for `/`. */
+  readonly hostPrefix?: string;
+  /** Asks all servers to answer by broadcast. */
+  readonly broadcast?: boolean;
+  readonly timing?: LeaseTiming;
+  log(message: string): void;
+  /** Counts a message of DHCP that was sent or received: `discover`. */
+  countMessage?(type: string): void;
+}
+
+export const DEFAULT_STATE_DIRECTORY = "/run/cni/dhcp";
+export const DEFAULT_TIMING: LeaseTiming = { timeoutMs: 10_000, resendMaxMs: 62_000, resendTimeoutMs: 208_000 };
+
+/** An older server that ends keeps the lock so long. */
+const LOCK_TIMEOUT_MS = 10_000;
+/** ADDs that are about to succeed may do so. */
+const GRACE_MS = 2000;
+const ROUNDS_PER_COLLECTION = 200;
+const MAX_POLL_MS = 2 ** 31 - 1;
+
+interface Server {
+  readonly leases: Map<string, Lease>;
+  readonly connections: Set<Connection>;
+  /** ADDs that wait. */
+  readonly waiting: Map<Connection, Lease>;
+  readonly context: LeaseContext;
+}
+
+/** Serves until it is asked to end. Leases stay: the next server goes on with them. */
+export function serveDhcp(options: DhcpServerOptions): void {
+  const { stateDirectory = DEFAULT_STATE_DIRECTORY, listener, lifetime } = options;
+  using resources = new DisposableStack();
+  const signals = resources.use(openSignals([SIGINT, SIGTERM].filter((signal) => !isIgnored(signal))));
+  ensureDirectory(stateDirectory, 0o700);
+  resources.use(lockFile(`${stateDirectory}/lock`, { timeoutMs: LOCK_TIMEOUT_MS }));
+  sys.fcntl(listener, F_SETFL, O_NONBLOCK);
+  const namespaceEvents = resources.use(openNsidEvents());
+  const server = newServer(options, stateDirectory, resources);
+  resumeLeases(server);
+  let endsAt = Infinity;
+  for (let round = 1; performance.now() < endsAt; round++) {
+    // Else the heap grows for long.
+    if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
+    const isEnding = endsAt !== Infinity;
+    if (isEnding && server.waiting.size === 0) break;
+    const own = isEnding ? [] : [signals.fd, lifetime, listener, namespaceEvents.fd];
+    const ready = new Set(pollAny([...own, ...serverDescriptors(server)], pollTimeoutMs(server, endsAt)));
+    if (ready.has(signals.fd) || ready.has(lifetime)) endsAt = performance.now() + GRACE_MS;
+    if (ready.has(namespaceEvents.fd)) verifyLeases(server, namespaceEvents.drain);
+    for (const lease of [...server.leases.values()]) serveLease(server, lease, ready);
+    for (const connection of [...server.connections]) {
+      if (ready.has(connection.fd)) serveConnection(server, connection);
+    }
+    if (ready.has(listener)) acceptAll(server, listener);
+  }
+  for (const connection of server.connections) connection[Symbol.dispose]();
+}
+
+function newServer(options: DhcpServerOptions, stateDirectory: string, resources: DisposableStack): Server {
+  const { hostPrefix = "", broadcast = false, timing = DEFAULT_TIMING, log, countMessage = () => {} } = options;
+  const server: Server = {
+    ...{ leases: new Map(), connections: new Set(), waiting: new Map() },
+    context: {
+      ...{ hostPrefix, broadcast, timing, log, countMessage },
+      host: resources.use(currentNetns()),
+      store: openLeaseStore(stateDirectory, log),
+      now: () => Number(bootTime() / 1000n) / 1000,
+      isAwaited: (lease) => [...server.waiting.values()].includes(lease),
+      settle: (lease, error) => settle(server, lease, error),
+      forget: (lease) => server.leases.delete(describeLease(lease)),
+    },
+  };
+  return server;
+}
+
+/** Goes on with leases of an earlier server, without a question to their servers or containers. */
+function resumeLeases({ leases, context }: Server): void {
+  for (const record of context.store.list()) {
+    const lease = leaseFromRecord(record);
+    const isUsed = record.state === "bound" || lease.isWithdrawn;
+    // Its ADD has failed, and it ended before it could tell the server.
+    if (!isUsed) {
+      endLease(lease, context);
+      continue;
+    }
+    if (record.state === "requesting") releaseAddress(lease, context);
+    leases.set(describeLease(lease), lease);
+    verifyLease(lease, context);
+  }
+}
+
+function verifyLeases({ leases, context }: Server, drain: () => void): void {
+  drain();
+  for (const lease of [...leases.values()]) if (!isAcquiring(lease)) verifyLease(lease, context);
+}
+
+function serverDescriptors({ leases, connections }: Server): number[] {
+  const exchanges = [...leases.values()].flatMap(leaseDescriptors);
+  return [...exchanges, ...[...connections].map(({ fd }) => fd)];
+}
+
+function pollTimeoutMs({ leases, context }: Server, endsAt: number): number {
+  let nextAt = Infinity;
+  for (const { wakeAt } of leases.values()) nextAt = Math.min(nextAt, wakeAt);
+  const waitMs = Math.min(nextAt - context.now(), endsAt - performance.now());
+  return waitMs === Infinity ? -1 : Math.min(Math.max(Math.ceil(waitMs), 0), MAX_POLL_MS);
+}
+
+function serveLease({ leases, context }: Server, lease: Lease, ready: ReadonlySet<number>): void {
+  if (leaseDescriptors(lease).some((fd) => ready.has(fd))) receiveForLease(lease, context);
+  const isKept = leases.get(describeLease(lease)) === lease;
+  if (isKept && lease.wakeAt <= context.now()) wakeLease(lease, context);
+}
+
+/** A server that takes over accepts too. */
+function acceptAll({ connections }: Server, listener: number): void {
+  for (;;) {
+    const socket = ignoreErrors(["EAGAIN", "ECONNABORTED"], () => acceptConnection(listener));
+    if (!socket) return;
+    connections.add(newConnection(socket));
+  }
+}
+
+function serveConnection(server: Server, connection: Connection): void {
+  const request = readLeaseRequest(connection);
+  if (request === undefined) return;
+  if (request === "gone") return abandon(server, connection);
+  try {
+    if (request instanceof Error) throw request;
+    const answer = answerRequest(server, connection, request);
+    if (answer) finish(server, connection, answer);
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    finish(server, connection, errorAnswer(error));
+  }
+}
+
+const errorAnswer = (error: Error): DhcpServerAnswer => {
+  const { code, message, details } = CniError.from(error);
+  return { error: { code, message, ...details && { details } } };
+};
+
+/** @returns nothing for an ADD that waits */
+function answerRequest(
+  server: Server,
+  connection: Connection,
+  request: DhcpServerRequest,
+): DhcpServerAnswer | undefined {
+  const { leases, context } = server;
+  switch (request.command) {
+    case "add":
+      return add(server, connection, required(request.settings));
+    case "check":
+      return check(server, required(request.attachment));
+    case "del": {
+      const lease = leases.get(leaseKey(required(request.attachment)));
+      if (lease) {
+        context.settle(lease, new CniError(Code.TryAgainLater, "the attachment is being removed"));
+        if (leases.has(describeLease(lease))) endLease(lease, context);
+      }
+      return {};
+    }
+    case "gc":
+      return { released: collect(server, request) };
+    case "status":
+      return { states: countStates([...leases.values()]) };
+  }
+}
+
+function required<T>(value: T | undefined): T {
+  if (value === undefined) throw new RangeError("Cannot serve the request: it is incomplete");
+  return value;
+}
+
+function add(server: Server, connection: Connection, settings: LeaseSettings): DhcpServerAnswer | undefined {
+  const { leases, waiting, context } = server;
+  const key = leaseKey(settings);
+  const earlier = leases.get(key);
+  if (earlier) verifyLease(earlier, context);
+  // An ADD that did not hear of its success is repeated.
+  if (earlier && leases.get(key) === earlier && JSON.stringify(earlier.settings) === JSON.stringify(settings)) {
+    if (!isAcquiring(earlier)) return boundAnswer(earlier);
+    earlier.acquiringSince = context.now();
+    waiting.set(connection, earlier);
+    return undefined;
+  }
+  if (earlier && leases.has(key)) endLease(earlier, context);
+  const lease = newLease(settings, context.now());
+  leases.set(key, lease);
+  waiting.set(connection, lease);
+  wakeLease(lease, context);
+  return undefined;
+}
+
+function check(
+  { leases }: Server,
+  attachment: Pick<LeaseSettings, "network" | "containerId" | "ifname">,
+): DhcpServerAnswer {
+  const lease = leases.get(leaseKey(attachment));
+  if (!lease) throw new CniError(Code.Internal, `${leaseKey(attachment)} has no lease`);
+  if (isAcquiring(lease)) throw new CniError(Code.Internal, `${describeLease(lease)} has lost its lease`);
+  return boundAnswer(lease);
+}
+
+function boundAnswer({ terms, settings }: Lease): DhcpServerAnswer {
+  return { lease: leaseAnswer(terms!, settings.priority) };
+}
+
+function collect({ leases, context }: Server, { network, valid, snapshotTimeMs }: DhcpServerRequest): string[] {
+  const keys = new Set(valid.map((attachment) => leaseKey({ network: required(network), ...attachment })));
+  const stale = [...leases.values()].filter((lease) =>
+    lease.settings.network === network && !keys.has(describeLease(lease)) &&
+    !context.isAwaited(lease) && lease.createdAt < required(snapshotTimeMs)
+  );
+  for (const lease of stale) endLease(lease, context);
+  return stale.map(({ settings, terms }) => `${terms?.address ?? "no address"} of ${settings.containerId}`);
+}
+
+function countStates(leases: readonly Lease[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { state } of leases) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
+}
+
+function settle(server: Server, lease: Lease, error: Error | undefined): void {
+  for (const [connection, awaited] of server.waiting) {
+    if (awaited === lease) finish(server, connection, error ? errorAnswer(error) : boundAnswer(lease));
+  }
+}
+
+function finish({ connections, waiting }: Server, connection: Connection, answer: DhcpServerAnswer): void {
+  waiting.delete(connection);
+  sendAnswer(connection, answer);
+  connections.delete(connection);
+  connection[Symbol.dispose]();
+}
+
+/** The plugin was killed, or asked to end. Nobody learns of the address. */
+function abandon({ connections, waiting, context }: Server, connection: Connection): void {
+  const lease = waiting.get(connection);
+  waiting.delete(connection);
+  connections.delete(connection);
+  connection[Symbol.dispose]();
+  if (!lease || context.isAwaited(lease) || lease.isWithdrawn) return;
+  context.log(`${describeLease(lease)}: the ADD has ended before it got an address`);
+  endLease(lease, context);
+}

@@ -1,0 +1,79 @@
+/** Leases as files: a restarted server goes on with them. @module */
+import { removeWithTemporary } from "../../../ffi/sys/atomic_file.ts";
+import { findEntryNames } from "../../../ffi/sys/directory.ts";
+import {
+  array,
+  boolean,
+  cidr,
+  type Infer,
+  int,
+  ipAddress,
+  knownKeys,
+  lazy,
+  mac,
+  nonEmptyString,
+  oneOf,
+  optional,
+  route,
+} from "../../../spec/schema.ts";
+import { dnsSchema } from "../../../spec/result.ts";
+import { findState, writeState } from "../../lib/protocol/state_file.ts";
+import { leaseKey, leaseSettings } from "../protocol.ts";
+
+const VERSION = 1;
+
+/** Times are milliseconds since the boot; files end with it. */
+const leaseRecord = lazy(() =>
+  knownKeys({
+    version: int({ min: VERSION, max: VERSION }),
+    settings: leaseSettings,
+    /** After `requesting`, the server may count the address as ours. */
+    state: oneOf("selecting", "requesting", "bound"),
+    isWithdrawn: boolean,
+    device: knownKeys({
+      index: int({ min: 1 }),
+      mac,
+      broadcast: boolean,
+      /** The host's link to the same network, in the namespace with this cookie. */
+      uplink: optional(knownKeys({ index: int({ min: 1 }), hostCookie: optional(nonEmptyString) })),
+    }),
+    terms: knownKeys({
+      cidr: optional(cidr),
+      address: ipAddress,
+      gateway: optional(ipAddress),
+      routes: array(route),
+      dns: dnsSchema,
+      mtu: optional(int()),
+      ntpServers: array(ipAddress),
+      serverId: ipAddress,
+      serverMac: mac,
+      duration: optional(knownKeys({ renewMs: int(), rebindMs: int(), expiryMs: int() })),
+    }),
+    /** When the REQUEST was sent that the server granted. */
+    requestedAt: int({ min: 0 }),
+    /** Milliseconds since 1970. */
+    createdAt: int({ min: 0 }),
+  })
+);
+export type LeaseRecord = Infer<typeof leaseRecord>;
+
+export interface LeaseStore {
+  /** Unusable files are logged, and kept. */
+  list(): LeaseRecord[];
+  write(record: Omit<LeaseRecord, "version">): void;
+  remove(settings: LeaseRecord["settings"]): void;
+}
+
+export function openLeaseStore(directory: string, log: (message: string) => void): LeaseStore {
+  // Names of containers and networks may be too long for a file's.
+  const pathOf = (settings: LeaseRecord["settings"]) =>
+    `${directory}/${new Bun.CryptoHasher("sha256").update(leaseKey(settings)).digest("hex")}.json`;
+  return {
+    list: () =>
+      (findEntryNames(directory) ?? [])
+        .filter((name) => name.endsWith(".json") && !name.startsWith("."))
+        .flatMap((name) => findState(`${directory}/${name}`, (node) => leaseRecord.parse(node), log) ?? []),
+    write: (record) => writeState(pathOf(record.settings), { version: VERSION, ...record }),
+    remove: (settings) => removeWithTemporary(pathOf(settings)),
+  };
+}

@@ -1,0 +1,69 @@
+/** What others on the network do, and other kinds of links. */
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../../testing/dhcp.ts";
+import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
+import { kernelHasLinkKind, runShellInNetns, until } from "../../../testing/netns.ts";
+
+const lanTest = (name: string, body: (lan: DhcpLan) => Promise<void>) => dhcpLanTest(name, body);
+
+lanTest("answers that are damaged, or of a server that was not chosen, change nothing", async (lan) => {
+  await lan.startDnsmasq();
+  const server = await lan.startLeaseServer();
+  const program = join(import.meta.dir, "../../../testing/rogue_dhcp_server.ts");
+  const rogue = lan.lan.run(() =>
+    Bun.spawn([process.execPath, program, process.env.FUZZ_SEED ?? "7"], { stdout: "pipe", stderr: "inherit" })
+  );
+  using _ = { [Symbol.dispose]: () => rogue.kill("SIGKILL") };
+  const reader = rogue.stdout.getReader();
+  await reader.read();
+  for (let i = 0; i < 5; i++) {
+    const result = lan.call("bridge", "ADD", lan.config);
+    expect(result.ips).toMatchObject([{ address: "10.7.0.10/24", gateway: "10.7.0.1" }] as object[]);
+    expect(new TextDecoder().decode((await reader.read()).value)).toContain("answered");
+    lan.call("bridge", "DEL", lan.config);
+  }
+  lan.call("bridge", "STATUS", lan.config);
+  expect(server.log()).not.toContain("10.7.0.66");
+});
+
+if (kernelHasLinkKind("macvlan")) {
+  lanTest("an interface of macvlan gets a lease, and releases it", async (lan) => {
+    const dnsmasq = await lan.startDnsmasq();
+    await lan.startLeaseServer();
+    runShellInNetns(lan.host, "ip link del br0");
+    const config = { ...lan.config, master: "up0" };
+    for (const containerId of ["c1", "c2"]) {
+      lan.call("macvlan", "ADD", config, {
+        containerId,
+        netns: containerId === "c1" ? lan.container : lan.newContainer(),
+      });
+    }
+    expect(shownAddresses(findShownLink(lan.container))).toEqual(["10.7.0.10"]);
+    lan.call("macvlan", "DEL", config);
+    await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
+  });
+} else test.skip("an interface of macvlan gets a lease, and releases it # needs macvlan", () => {});
+
+lanTest("an ADD that is killed ends its lease", async (lan) => {
+  const server = await lan.startLeaseServer();
+  const { pid } = await startAdd(lan, server.log);
+  process.kill(pid, "SIGKILL");
+  const dnsmasq = await lan.startDnsmasq();
+  await until(() => server.log().includes("the ADD has ended"));
+  expect(dnsmasqMessages(dnsmasq)).toEqual([]);
+});
+
+/** Starts an ADD as a process of its own, which waits for an address. */
+async function startAdd(lan: DhcpLan, log: () => string): Promise<Bun.Subprocess> {
+  const { fullProgramLink, ENGINE_ENV } = await import("../../../testing/binary.ts");
+  const child = lan.host.run<Bun.Subprocess>(() =>
+    Bun.spawn([fullProgramLink("bridge")], {
+      env: { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_CONTAINERID: "c1", CNI_NETNS: lan.container.path },
+      stdin: Buffer.from(JSON.stringify({ cniVersion: "1.1.0", type: "bridge", ...lan.config })),
+      stdout: "ignore",
+    })
+  );
+  await until(() => log().includes("asks for an address"));
+  return child;
+}
