@@ -6,7 +6,11 @@ import { sharedLibraries } from "../image/main.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
-const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
+const PROGRAMS = [
+  ...["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"],
+  // A DHCP server that tells clients apart by their ids, which busybox's does not.
+  "dnsmasq",
+];
 
 /** Plugins of the distribution that ours are compared with there, because only that kernel has what they need. */
 const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/cni/vlan", "/usr/lib/cni/vrf"];
