@@ -2,6 +2,8 @@
 import { expect } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { SOCK_STREAM } from "../../../ffi/sys/uapi.ts";
+import { listenAt } from "../../../ffi/sys/unix_socket.ts";
 import { type DhcpLan, dhcpLanTest, type DhcpProcess, dnsmasqMessages } from "../../../testing/dhcp.ts";
 import { until } from "../../../testing/netns.ts";
 import { errorOfCall } from "../../../testing/plugin_call.ts";
@@ -40,6 +42,31 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
   });
 }
+
+lanTest("the end of its lifetime pipe ends the server, and leaves the leases", async (lan) => {
+  const dnsmasq = await lan.startDnsmasq();
+  const listener = listenAt(lan.socket, SOCK_STREAM);
+  const script = `
+    const { serveDhcp } = await import(${JSON.stringify(join(import.meta.dir, "serve.ts"))});
+    const counts = {};
+    serveDhcp({
+      ...{ listener: 3, lifetime: 0, stateDirectory: ${JSON.stringify(stateDirectory(lan))}, log() {} },
+      countMessage: (type) => counts[type] = (counts[type] ?? 0) + 1,
+    });
+    console.log(JSON.stringify(counts));`;
+  const server = lan.host.run(() =>
+    Bun.spawn([process.execPath, "-e", script], { stdio: ["pipe", "pipe", "inherit", listener.fd] })
+  );
+  const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+  server.stdin.end();
+  expect(await new Response(server.stdout).json()).toEqual({ discover: 1, offer: 1, request: 1, ack: 1 });
+  expect(await server.exited).toBe(0);
+  expect(leaseFiles(lan)).toHaveLength(1);
+  listener[Symbol.dispose]();
+  await lan.startLeaseServer();
+  lan.call("bridge", "DEL", { ...lan.config, prevResult });
+  await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
+});
 
 lanTest("a lease that was due meanwhile is renewed by unicast at once", async (lan) => {
   const dnsmasq = await lan.startDnsmasq();

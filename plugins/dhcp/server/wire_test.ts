@@ -1,6 +1,7 @@
 /** What others on the network do, and other kinds of links. */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
+import { ENGINE_ENV, fullProgramLink } from "../../../testing/binary.ts";
 import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
 import { kernelHasLinkKind, runShellInNetns, until } from "../../../testing/netns.ts";
@@ -56,7 +57,6 @@ lanTest("an ADD that is killed ends its lease", async (lan) => {
 
 /** Starts an ADD as a process of its own, which waits for an address. */
 async function startAdd(lan: DhcpLan, log: () => string): Promise<Bun.Subprocess> {
-  const { fullProgramLink, ENGINE_ENV } = await import("../../../testing/binary.ts");
   const child = lan.host.run<Bun.Subprocess>(() =>
     Bun.spawn([fullProgramLink("bridge")], {
       env: { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_CONTAINERID: "c1", CNI_NETNS: lan.container.path },

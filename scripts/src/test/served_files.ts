@@ -20,6 +20,7 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "cmd/completion/shells_test.ts": "runs the command line from its sources",
   "cmd/man/pages_test.ts": "makes pages in its own process",
   "cmd/man/roff_test.ts": "calls groff alone",
+  "cmd/serve/dhcp_daemon_test.ts": "starts servers of leases alone",
   "e2e/budget_test.ts": "counts what a process of its own costs",
   "e2e/conformance/configuration_test.ts": "calls plugins in its own process",
   "e2e/conformance/conventions_test.ts": "calls plugins in its own process",
@@ -35,10 +36,12 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "e2e/restricted_host_test.ts": "has a root of its own, without shims",
   "e2e/sysctl_reads_test.ts": "traces a process of its own",
   "e2e/takeover_test.ts": "runs the command line from its sources",
+  "plugins/dhcp/server/wire_test.ts": "kills a process of its own",
   "plugins/firewall/firewalld_test.ts": "calls plugins in its own process",
   "plugins/host_device/crash_test.ts": "kills a process of its own",
   "plugins/host_local/lock_fairness_test.ts": "has more calls wait for a lock than a server has workers",
   "scripts/src/build/preflight_test.ts": "runs what comes before the program",
+  "scripts/src/leases/main_test.ts": "starts plugins of the full program, whose server of leases it kills",
   "scripts/src/new-plugin/main_test.ts": "builds another program",
 };
 
