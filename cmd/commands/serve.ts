@@ -107,7 +107,12 @@ function partSettings(
   if (metricsAddress !== undefined) parseMetricsAddress(metricsAddress);
   const given = input.list(CACHE_DIR_OPTION.name).map((directory) => absolutePath(directory, context));
   return {
-    parts: ["dnsname", ...input.has("no-restore") ? [] : ["heal"], ...metricsAddress === undefined ? [] : ["metrics"]],
+    parts: [
+      "dhcp",
+      "dnsname",
+      ...input.has("no-restore") ? [] : ["heal"],
+      ...metricsAddress === undefined ? [] : ["metrics"],
+    ],
     ...{ socket, directory: socket.slice(0, socket.lastIndexOf("/")), logFormat },
     confDirectory: confDirectory(input, context),
     healLinks: input.has("heal"),

@@ -17,12 +17,16 @@ const PROGRAM_DIRECTORIES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev"];
  *
  * @param argv the arguments of this process
  */
-export function becomeConfined(rights: PartRights, settings: PartSettings, argv: readonly string[]): never {
-  limitCapabilities(rights.capabilities);
-  limitFiles(
-    [...PROGRAM_DIRECTORIES, directoryOf(canonicalPath(PROGRAM)), ...rights.readable],
-    rights.writable(settings),
-  );
+export function becomeConfined(
+  { capabilities, files }: PartRights,
+  settings: PartSettings,
+  argv: readonly string[],
+): never {
+  limitCapabilities(capabilities);
+  if (files) {
+    const readable = [...PROGRAM_DIRECTORIES, directoryOf(canonicalPath(PROGRAM)), ...files.readable];
+    limitFiles(readable, files.writable(settings));
+  }
   // The JavaScript runtime closes them on exec.
   for (const fd of Object.values(PART_DESCRIPTORS)) sys.fcntl(fd, F_SETFD, 0);
   return execProgram([PROGRAM, ...argv, CONFINED]);

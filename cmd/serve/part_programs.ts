@@ -13,6 +13,15 @@ const HEALING_METRICS = {
 } as const;
 
 export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
+  async dhcp({ directory, logFormat }) {
+    const { serveDhcp } = await import("../../plugins/dhcp/server/serve.ts");
+    const { listener, lifetime, reports } = PART_DESCRIPTORS;
+    serveDhcp({
+      ...{ listener, lifetime, stateDirectory: partPaths(directory, "dhcp").state },
+      log: (message) => logMessage(logFormat, message),
+      countMessage: (type) => sendReport(reports, { counter: "cni_dhcp_messages_total", labels: { type }, count: 1 }),
+    });
+  },
   async dnsname({ directory, logFormat }) {
     const { serveNames } = await import("../../plugins/dnsname/server/serve_names.ts");
     const { listener, lifetime, reports } = PART_DESCRIPTORS;

@@ -1,0 +1,51 @@
+/** The part of the server that keeps leases of DHCP. What it does is in plugins/dhcp. */
+import { expect } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.ts";
+import { until } from "../../testing/netns.ts";
+import { newServerSite, type ServerSite } from "../../testing/server_site.ts";
+
+const pidOf = (site: ServerSite): number | undefined => site.status().parts.find(({ name }) => name === "dhcp")?.pid;
+
+dhcpLanTest("cni serve starts it for the first lease, again after its end, and after a --replace", async (lan) => {
+  const dnsmasq = await lan.startDnsmasq();
+  await using site = newServerSite();
+  const server = lan.host.run(() => ({ process: site.start() })).process;
+  await server.untilReady();
+  expect(pidOf(site)).toBeUndefined();
+  const config = { ...lan.config, ipam: { type: "dhcp", daemonSocketPath: join(site.socket, "../dhcp.sock") } };
+  const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", config) };
+  expect(prevResult.ips?.map(({ address }) => String(address))).toEqual(["10.7.0.10/24"]);
+  const check = () => lan.call("bridge", "CHECK", { ...config, prevResult });
+  check();
+
+  const first = pidOf(site)!;
+  // Capabilities 12, 13, 19 and 21.
+  expect(readFileSync(`/proc/${first}/status`, "utf8")).toMatch(/^CapEff:\t0000000000283000$/m);
+  process.kill(first, "SIGKILL");
+  await until(() => ![undefined, first].includes(pidOf(site)));
+  check();
+
+  const second = pidOf(site)!;
+  const next = lan.host.run(() => ({ process: site.start({ options: ["--replace"] }) })).process;
+  await next.untilReady();
+  await until(() => ![undefined, second].includes(pidOf(site)));
+  check();
+  const third = pidOf(site)!;
+  // The lease was asked for once.
+  const acks = dnsmasqMessages(dnsmasq).filter((message) => message.startsWith("DHCPACK"));
+  expect(new Set(acks)).toEqual(new Set(["DHCPACK 10.7.0.10"]));
+  lan.call("bridge", "DEL", { ...config, prevResult });
+  await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
+  next.process.kill("SIGKILL");
+  await until(() => !isRunning(third));
+});
+
+function isRunning(pid: number): boolean {
+  try {
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}
