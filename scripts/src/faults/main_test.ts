@@ -52,8 +52,8 @@ test("sampleByKind() takes all kinds in turn, and none twice", () => {
 });
 
 test("the node recovers from a sample of all faults", () => {
-  const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/faults/main.ts`, "--sample", "1"];
+  const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/faults/main.ts`, "--sections", "14", "--sample", "2"];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
   expect(exitCode === 0 ? "" : stdout.toString()).toBe("");
-  expect(stdout.toString()).toMatch(/\n2[0-9] faults tried/);
+  expect(stdout.toString()).toMatch(/\n(1[4-9]|2[0-8]) faults tried/);
 }, 300_000);
