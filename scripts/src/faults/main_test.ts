@@ -31,6 +31,7 @@ test("faultsOfTrace() finds what the worker does that had the command, also if a
   const trace = `9 accept4(3, NULL, NULL, SOCK_CLOEXEC) = -1 EAGAIN (Resource temporarily unavailable)\n${TRACE}`;
   const fault = { syscall: "close", occurrence: 2, kind: "TERM" };
   expect(faultsOfTrace(trace, true)).toContainEqual(fault);
+  expect(faultsOfTrace(trace, true)).not.toContainEqual({ ...fault, kind: "EIO" });
   expect(findFaultInTrace(trace, fault, true)).toEqual({ answered: true });
   expect(findFaultInTrace(trace, fault)).toBeUndefined();
 });
