@@ -46,7 +46,7 @@ import type { NameServer } from "./record.ts";
 
 const INPUT_HOOK = { number: NF_INET_LOCAL_IN, names: ["INPUT", "input"] };
 /** In tables of other programs. */
-const ACCEPT_CHAIN = "CNI-INPUT";
+export const INPUT_ACCEPT_CHAIN = "CNI-INPUT";
 const ACCEPT_COMMENT = "Questions about names, marked by table inet cni";
 const JUMP_COMMENT = "CNI dnsname plugin rules";
 
@@ -120,7 +120,7 @@ function listRestrictiveChains(nl: Netlink, servers: readonly NameServer[]): Res
   return tables.flatMap((foreignTable) =>
     listForeignHookChains(nl, foreignTable, INPUT_HOOK, named.get(foreignTable)).flatMap((base) => {
       const rules = nft.listLazyRules(nl, foreignTable, base.chain);
-      const isServed = rules.some((present) => jumpsUnconditionallyTo(present, ACCEPT_CHAIN)) &&
+      const isServed = rules.some((present) => jumpsUnconditionallyTo(present, INPUT_ACCEPT_CHAIN)) &&
         findAcceptRules(nl, foreignTable).some(acceptsMarked);
       const mayDrop = foreignTable.isIptables || base.dropsByPolicy || rules.slice(-1).some(dropsEverything);
       return mayDrop || isServed ? [{ ...base, foreignTable, isServed }] : [];
@@ -129,7 +129,7 @@ function listRestrictiveChains(nl: Netlink, servers: readonly NameServer[]): Res
 }
 
 function findAcceptRules(nl: Netlink, table: nft.TableKey): nft.LazyRule[] {
-  return nft.findChain(nl, table, ACCEPT_CHAIN) ? nft.listLazyRules(nl, table, ACCEPT_CHAIN) : [];
+  return nft.findChain(nl, table, INPUT_ACCEPT_CHAIN) ? nft.listLazyRules(nl, table, INPUT_ACCEPT_CHAIN) : [];
 }
 
 function listMissing(
@@ -183,35 +183,37 @@ function addMarkRules(tx: Transaction, nl: Netlink, servers: readonly NameServer
 
 function addAcceptRule(tx: Transaction, nl: Netlink, { foreignTable, chain }: RestrictiveChain): void {
   const { family, table, isIptables } = foreignTable;
-  if (!nft.findChain(nl, foreignTable, ACCEPT_CHAIN)) tx.addChain({ family, table, name: ACCEPT_CHAIN });
+  if (!nft.findChain(nl, foreignTable, INPUT_ACCEPT_CHAIN)) tx.addChain({ family, table, name: INPUT_ACCEPT_CHAIN });
   if (!findAcceptRules(nl, foreignTable).some(acceptsMarked)) {
     tx.addRule({
-      ...{ family, table, chain: ACCEPT_CHAIN, expressions: acceptMarked(isIptables), comment: ACCEPT_COMMENT },
+      ...{ family, table, chain: INPUT_ACCEPT_CHAIN, expressions: acceptMarked(isIptables), comment: ACCEPT_COMMENT },
     });
   }
   const rules = nft.listLazyRules(nl, foreignTable, chain);
-  if (rules.some((present) => jumpsUnconditionallyTo(present, ACCEPT_CHAIN))) return;
-  const expressions = [...isIptables ? counter() : [], ...jump(ACCEPT_CHAIN)];
+  if (rules.some((present) => jumpsUnconditionallyTo(present, INPUT_ACCEPT_CHAIN))) return;
+  const expressions = [...isIptables ? counter() : [], ...jump(INPUT_ACCEPT_CHAIN)];
   tx.insertRule({ family, table, chain, expressions, comment: JUMP_COMMENT });
 }
 
 function removeAcceptRules(tx: Transaction, nl: Netlink): void {
   const tables = listForeignTables(nl, [4, 6]).filter(({ isMissing }) => !isMissing);
-  for (const [foreignTable, chains] of findChains(nl, tables, [ACCEPT_CHAIN, ...INPUT_HOOK.names])) {
-    const acceptChain = chains.get(ACCEPT_CHAIN);
+  for (const [foreignTable, chains] of findChains(nl, tables, [INPUT_ACCEPT_CHAIN, ...INPUT_HOOK.names])) {
+    const acceptChain = chains.get(INPUT_ACCEPT_CHAIN);
     if (!acceptChain) continue;
-    const own = nft.listLazyRules(nl, foreignTable, ACCEPT_CHAIN);
+    const own = nft.listLazyRules(nl, foreignTable, INPUT_ACCEPT_CHAIN);
     let references = own.length;
     for (const { chain } of listForeignHookChains(nl, foreignTable, INPUT_HOOK, chains)) {
       const jumps = nft.listLazyRules(nl, foreignTable, chain).filter((present) =>
-        jumpsUnconditionallyTo(present, ACCEPT_CHAIN)
+        jumpsUnconditionallyTo(present, INPUT_ACCEPT_CHAIN)
       );
       for (const { handle } of jumps) tx.deleteRule(foreignTable, chain, handle);
       references += jumps.length;
     }
     // Others may have put rules there, or jump there.
     const isOurs = own.every(acceptsMarked) && acceptChain.use === references;
-    if (isOurs) tx.deleteChain(foreignTable, ACCEPT_CHAIN);
-    else for (const present of own.filter(acceptsMarked)) tx.deleteRule(foreignTable, ACCEPT_CHAIN, present.handle);
+    if (isOurs) tx.deleteChain(foreignTable, INPUT_ACCEPT_CHAIN);
+    else {for (const present of own.filter(acceptsMarked)) {
+        tx.deleteRule(foreignTable, INPUT_ACCEPT_CHAIN, present.handle);
+      }}
   }
 }

@@ -7,6 +7,7 @@ import { transaction } from "../../ffi/nft/transaction.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { testWith } from "../../testing/binary.ts";
+import { nameServerPaths, startNameServer } from "../../testing/dnsname.ts";
 import { callFirewalld, FIREWALLD_PROGRAMS, startBus, startFirewalldStandIn } from "../../testing/firewalld.ts";
 import {
   byProgram,
@@ -16,6 +17,7 @@ import {
   runUntil,
   sortedListing,
 } from "../../testing/healed_host.ts";
+import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { lockContainer } from "../lock.ts";
 
 await loadPlugins();
@@ -47,6 +49,25 @@ for (const [program, command] of REMOVALS) {
     expect(counts).toEqual(["restores"]);
   });
 }
+
+healTest("questions about names come in again when iptables has removed the rules for them", (healed) => {
+  const { attach, directory, host, network, newHealer, round, shell, nft, log } = healed;
+  const { keys, ...paths } = nameServerPaths(directory);
+  using _server = startNameServer(host, paths);
+  const document = JSON.parse(network("names").text);
+  document.plugins.push({ type: "dnsname", ...keys });
+  shell("iptables -P INPUT DROP");
+  attach("c1", parseNetworkConfigList(JSON.stringify(document)));
+  const before = nft("-s", "list", "table", "ip", "filter");
+  expect(before).toContain("jump CNI-INPUT");
+  const healer = newHealer();
+  round(healer);
+  expect(log).toEqual([]);
+  shell("iptables -D INPUT 1");
+  round(healer);
+  expect(nft("-s", "list", "table", "ip", "filter")).toBe(before);
+  expect(log).toEqual([byProgram("iptables")]);
+});
 
 healTest("ADDs and DELs of this program are no reason to look, nor what others remove of theirs", (healed) => {
   const { attach, runtime, host, newHealer, round, nft, log, check } = healed;
