@@ -1,6 +1,6 @@
 /** UDP and TCP sockets that never wait. @see ip(7), ipv6(7), udp(7), tcp(7), linux/in.h, linux/in6.h @module */
 import { familyOf, type Ip, ipBytes, ipFromBytes } from "../address.ts";
-import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
 import { type Descriptor, descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
 import {
@@ -155,9 +155,6 @@ export function takeSocketError(fd: number): SystemError | undefined {
   return value[0] === 0 ? undefined : new SystemError("connect", value[0]!);
 }
 
-/** Errors of a socket that has nothing to read, or nobody to read from. */
-const NOTHING_ERRORS = ["EAGAIN", "ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"];
-
 /** Receives packets with their senders, one at a time. */
 export interface PacketReceiver {
   /** The next packet, valid until the next call; `undefined` if there is none. */
@@ -173,8 +170,8 @@ export function newPacketReceiver(maxBytes: number): PacketReceiver {
   return {
     receive(fd) {
       sockaddrLength[0] = MAX_SOCKADDR_BYTES;
-      const length = ignoreErrors(
-        NOTHING_ERRORS,
+      // Also after errors of earlier packets, which the kernel tells once.
+      const length = ignoreSystemErrors(
         () => sys.recvfrom(fd, buffer, buffer.length, MSG_DONTWAIT, sockaddr, sockaddrLength),
       );
       return length === undefined ? undefined : buffer.subarray(0, length);
@@ -185,17 +182,10 @@ export function newPacketReceiver(maxBytes: number): PacketReceiver {
 
 /** Sends a packet. What the kernel cannot send is lost, as on the wire. */
 export function sendPacketTo(fd: number, packet: Uint8Array, sockaddr: Uint8Array): void {
-  ignoreErrors(
-    LOSS_ERRORS,
-    () => sys.sendto(fd, packet, packet.length, MSG_DONTWAIT | MSG_NOSIGNAL, sockaddr, sockaddr.length),
+  ignoreSystemErrors(() =>
+    sys.sendto(fd, packet, packet.length, MSG_DONTWAIT | MSG_NOSIGNAL, sockaddr, sockaddr.length)
   );
 }
-
-/** A full buffer, no route, a firewall, or a link that is down or gone. */
-const LOSS_ERRORS = [
-  ...["EAGAIN", "ENOBUFS", "ENETUNREACH", "EHOSTUNREACH", "EPERM", "EACCES", "ENETDOWN", "ENODEV", "ENXIO"],
-  ...["EINVAL", "EMSGSIZE", "EADDRNOTAVAIL", "ECONNREFUSED"],
-];
 
 /** The next connection and its peer; `undefined` if there is none, or no descriptor for it. */
 export function acceptFrom(

@@ -9,7 +9,6 @@ import {
   nonEmptyString,
   oneOf,
   optional,
-  string,
 } from "../../spec/schema.ts";
 
 export const DNS_PORT = 53;
@@ -42,8 +41,6 @@ export type ListenProblem = Infer<typeof problemSchema>;
 export const replySchema = lazy(() =>
   knownKeys({
     version: int({ min: 1 }),
-    /** The names that it serves for the file. */
-    names: array(string),
     problems: array(problemSchema),
     /** Why it serves nothing of the file. */
     refused: optional(nonEmptyString),

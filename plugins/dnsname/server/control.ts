@@ -1,6 +1,9 @@
 /** What plugins tell the server. */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
+import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
+import { sys } from "../../../ffi/sys/libc.ts";
+import { F_SETFL, O_NONBLOCK } from "../../../ffi/sys/uapi.ts";
 import { acceptConnection, receivePacket, sendPacket } from "../../../ffi/sys/unix_socket.ts";
 import { ConfigError } from "../../../spec/error.ts";
 import { parseJson } from "../../../spec/jsonc.ts";
@@ -16,8 +19,11 @@ type Answer = (request: ServerRequest) => Omit<ServerReply, "version">;
 
 /** Answers those that connect to the socket. Root alone can, who may do all this without the server. */
 export function serveControl(poll: EventPoll, listener: number, answer: Answer): void {
+  // A server that this one replaces may take the connection first.
+  sys.fcntl(listener, F_SETFL, O_NONBLOCK);
   poll.onReadable(listener, () => {
-    const connection = acceptConnection(listener);
+    const connection = ignoreErrors(["EAGAIN"], () => acceptConnection(listener));
+    if (!connection) return;
     poll.onReadable(connection.fd, () => {
       if (answerNext(connection, answer)) return;
       poll.forget(connection.fd);
@@ -39,6 +45,6 @@ function answerMessage(bytes: Uint8Array, answer: Answer): Omit<ServerReply, "ve
     return answer(requestSchema.parse(parseJson(new TextDecoder().decode(bytes), "the request")));
   } catch (error) {
     if (!(error instanceof SyntaxError || error instanceof ConfigError)) throw error;
-    return { names: [], problems: [], refused: error.message };
+    return { problems: [], refused: error.message };
   }
 }

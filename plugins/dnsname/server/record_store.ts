@@ -60,13 +60,13 @@ export function newRecordStore({ directory, host, names, listeners, log }: Recor
       for (const message of new Set(problems.map((problem) => problem.message))) log(message);
     },
     answer({ command, file }) {
-      if (file === undefined) return { names: [], problems: [] };
-      if (!isRecordFileName(file)) return { names: [], problems: [], refused: `"${file}" names no record` };
+      if (file === undefined) return { problems: [] };
+      if (!isRecordFileName(file)) return { problems: [], refused: `"${file}" names no record` };
       const refused = command === "changed" ? load(file) : undefined;
       const record = records.get(file);
-      if (!record) return { names: [], problems: [], refused: refused ?? "the server does not know the container" };
+      if (!record) return { problems: [], refused: refused ?? "the server does not know the container" };
       if (command === "changed") listeners.refresh(record);
-      return { names: [...record.names], problems: listeners.problemsOf(record) };
+      return { problems: listeners.problemsOf(record) };
     },
   };
 }
