@@ -63,13 +63,17 @@ export default plugin({
     const { dataDir, daemonSocketPath } = config;
     const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "names"));
     const isNewer = modifiedSince(snapshotTime);
+    const removed = new Map<string, NameRecord>();
     for (const file of (findEntryNames(dataDir) ?? []).filter(mayBelongTo(pluginConfig.name))) {
       const path = `${dataDir}/${file}`;
       const record = findState(path, parseRecord, log);
       if (!record || !isStale(record.owner) || isNewer(findStat(path)?.mtime ?? 0n)) continue;
       removeWithTemporary(path);
+      removed.set(JSON.stringify(record.servers), record);
       attemptOrLog(log, () => askNameServer(daemonSocketPath, { command: "changed", file }));
     }
+    // One for each set of servers is enough.
+    for (const record of removed.values()) keepQuestionsOutAfter(call, record);
     keepQuestionsOut(call);
   },
 
