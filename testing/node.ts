@@ -52,17 +52,28 @@ export interface TestNode extends Disposable {
   readonly env: Record<string, string | undefined>;
 }
 
-/** A node that has our plugins and no networks. */
-export async function newTestNode(): Promise<TestNode> {
+/** What a node is to be, if not a new one that is as the runner wants it. */
+export interface NodeOptions {
+  /** Shims and a server take the place of links to the program. */
+  readonly isServed?: boolean;
+  /** The node's places, which stay when it ends: another node with them is the same one after a restart. */
+  readonly directory?: string;
+}
+
+/** A node that has our plugins, and no networks unless its directory has some. */
+export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> {
+  const { isServed = SHIM_DIRECTORY !== undefined } = options;
   using resources = new DisposableStack();
-  const directory = mkdtempSync(join(tmpdir(), "cni-node-"));
-  resources.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const directory = options.directory ?? mkdtempSync(join(tmpdir(), "cni-node-"));
+  if (options.directory === undefined) {
+    resources.defer(() => rmSync(directory, { recursive: true, force: true }));
+  }
   const [networks, bin, state] = Object.keys(NODE_PATHS).map((name) => join(directory, name)) as [
     string,
     string,
     string,
   ];
-  for (const path of [networks, bin, state]) mkdirSync(path);
+  for (const path of [networks, bin, state]) mkdirSync(path, { recursive: true });
   const mounts = resources.use(await newMounts([networks, bin, state]));
   const { host, outside } = newHostAndOutside(resources);
   // The node's own server listens on the default socket.
@@ -82,13 +93,21 @@ export async function newTestNode(): Promise<TestNode> {
     host.run(() => ({
       child: Bun.spawn([...mounts.enter, ...command], { env, stdin: "ignore", stdout: "pipe", stderr: "pipe" }),
     })).child;
-  if (SHIM_DIRECTORY === undefined) run(CNI_PROGRAM, "install", NODE_PATHS.bin);
-  else resources.defer(await serveOnNode(run, start));
+  if (options.directory !== undefined) newBootId(directory, run);
+  if (isServed) resources.defer(await serveOnNode(run, start));
+  else run(CNI_PROGRAM, "install", NODE_PATHS.bin);
   const owned = resources.move();
   return {
     ...{ directory, networks, bin, state, host, outside, run, start, env },
     [Symbol.dispose]: () => owned.dispose(),
   };
+}
+
+/** As the kernel has one for each start of the machine. */
+function newBootId(directory: string, run: TestNode["run"]): void {
+  const path = join(directory, "boot_id");
+  writeFileSync(path, `${crypto.randomUUID()}\n`);
+  run("mount", "--bind", path, "/proc/sys/kernel/random/boot_id");
 }
 
 /** Installs shims and starts their server. @returns reports how many calls it has served */
