@@ -95,7 +95,7 @@ async function awaitText(stream: ReadableStream<Uint8Array>, text: string): Prom
 }
 
 /** Removes the groups that runc made below this name, which stay behind empty in each hierarchy. */
-export function removeCgroups(name: string): void {
+function removeCgroups(name: string): void {
   const root = "/sys/fs/cgroup";
   for (const hierarchy of [".", ...readdirSync(root)]) {
     const group = join(root, hierarchy, name);
