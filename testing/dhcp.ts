@@ -94,6 +94,8 @@ export function startKea(
   directory: string,
   { prefix, renew, rebind, lifetime }: KeaNetwork,
 ): Promise<DhcpProcess> {
+  // It ignores a link that is not running when it starts.
+  awaitLinkOperational(netns, link.get(netns.route, "eth0"));
   const path = join(directory, `kea-${started}.json`);
   const subnet = {
     ...{ id: 1, subnet: `${prefix}.0/24`, pools: [{ pool: `${prefix}.10 - ${prefix}.20` }], interface: "eth0" },
@@ -118,7 +120,7 @@ export function startKea(
 
 /** Starts `dhcp daemon` of the compiled binary. */
 export function startLeaseServer(host: Netns, socket: string, ...options: readonly string[]): Promise<DhcpProcess> {
-  const command = [fullProgramLink("dhcp"), "daemon", "-socketpath", socket, ...options];
+  const command = [fullProgramLink("dhcp"), "daemon", "-socketpath", socket, "-resendtimeout", "60s", ...options];
   const directory = socket.slice(0, socket.lastIndexOf("/"));
   return start(host, command, directory, (log) => log.includes("Listening on"));
 }

@@ -1,6 +1,6 @@
 /** `dhcp daemon`, with the reference plugin's options: a server of leases in the foreground. @module */
 import { serveDhcp } from "../../plugins/dhcp/server/serve.ts";
-import { DEFAULT_SOCKET_PATH } from "../../plugins/dhcp/protocol.ts";
+import { DEFAULT_SOCKET_PATH, stateDirectoryOf } from "../../plugins/dhcp/protocol.ts";
 import { replaceFile } from "../../ffi/sys/atomic_file.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
@@ -66,7 +66,7 @@ function run({ pidfile, hostprefix, socketpath, broadcast, ...durations }: Daemo
   serveDhcp({
     listener: listener.fd,
     lifetime: ends[0]!,
-    stateDirectory: path.replace(/(\.sock)?$/, path.endsWith(".sock") ? "" : ".leases"),
+    stateDirectory: stateDirectoryOf(path),
     hostPrefix: hostprefix,
     broadcast,
     timing: {

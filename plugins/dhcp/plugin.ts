@@ -3,7 +3,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { netnsRecordOf } from "../../ffi/netns_record.ts";
 import * as link from "../../ffi/route/link.ts";
 import { findNsid } from "../../ffi/route/nsid.ts";
-import { findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { awaitLinkOperational } from "../lib/links/configure_interface.ts";
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
@@ -11,7 +11,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { askDhcpServer, NoDhcpServerError, requireDhcpServer } from "./client.ts";
 import { type DaemonConfig, daemonConfig, dhcpConfigSchema, parseLeaseOptions } from "./config.ts";
-import type { LeaseAnswer, LeaseSettings } from "./protocol.ts";
+import { type LeaseAnswer, leaseFileName, type LeaseSettings, stateDirectoryOf } from "./protocol.ts";
 
 /** A release is one packet; nobody answers it. */
 const RELEASE_TIMEOUT_MS = 10_000;
@@ -83,11 +83,12 @@ function ask(call: CheckCall<DaemonConfig>, request: Parameters<typeof askDhcpSe
 }
 
 function release(call: AttachmentCall<DaemonConfig>): void {
-  withoutServer(
-    call.log,
-    "the lease",
-    () => void askDhcpServer(socketOf(call), { command: "del", attachment: attachmentOf(call) }, RELEASE_TIMEOUT_MS),
-  );
+  const leasePath = `${stateDirectoryOf(socketOf(call))}/${leaseFileName(attachmentOf(call))}`;
+  const logIfLeased = (message: string) => {
+    if (findStat(leasePath)) call.log(message);
+  };
+  const request = { command: "del", attachment: attachmentOf(call) } as const;
+  withoutServer(logIfLeased, "the lease", () => void askDhcpServer(socketOf(call), request, RELEASE_TIMEOUT_MS));
 }
 
 /** A server that starts later finds the interface gone, and releases the address then. */

@@ -36,7 +36,8 @@ lanTest(
     lan.call("bridge", "CHECK", { ...lan.config, prevResult });
     lan.call("bridge", "DEL", { ...lan.config, prevResult });
     await until(() => dnsmasq.log().includes("DHCPRELEASE"));
-    expect(dnsmasqMessages(dnsmasq)).toEqual([...DISCOVERY, "DHCPRELEASE 10.7.0.10"]);
+    // On a busy machine, some are sent twice.
+    expect([...new Set(dnsmasqMessages(dnsmasq))]).toEqual([...DISCOVERY, "DHCPRELEASE 10.7.0.10"]);
     expect(leaseFiles(lan)).toEqual([]);
     expect(errorOfCall(() => lan.call("dhcp", "CHECK", { ...lan.config, prevResult })).message)
       .toBe("error calling DHCP.Allocate: c1/lan/eth0 has no lease");
@@ -141,7 +142,8 @@ lanTest(
     expect(failureOf("STATUS")).toMatchObject({ code: 50, message, details });
     expect(failureOf("ADD")).toMatchObject({ code: 11, message: `error calling DHCP.Allocate: ${message}`, details });
     lan.call("bridge", "DEL", lan.config);
-    expect(lan.log.at(-1)).toContain("Cannot release the lease now: no server");
+    // There is nothing to release.
+    expect(lan.log).toEqual([]);
     lan.call("bridge", "GC", { ...lan.config, "cni.dev/valid-attachments": [] });
     expect(lan.log.at(-1)).toContain("Cannot release the leases of stale attachments now");
     await lan.startLeaseServer();

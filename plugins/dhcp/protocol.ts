@@ -89,6 +89,14 @@ export const dhcpAnswer = lazy(() =>
 );
 export type DhcpServerAnswer = Infer<typeof dhcpAnswer>;
 
+/** Where the server that listens at `socketPath` keeps its leases: `/run/cni/dhcp` for `/run/cni/dhcp.sock`. */
+export const stateDirectoryOf = (socketPath: string): string =>
+  socketPath.endsWith(".sock") ? socketPath.slice(0, -".sock".length) : `${socketPath}.leases`;
+
+/** Names of containers and networks may be too long for a file's. */
+export const leaseFileName = (attachment: Parameters<typeof leaseKey>[0]): string =>
+  `${new Bun.CryptoHasher("sha256").update(leaseKey(attachment)).digest("hex")}.json`;
+
 export const leaseKey = (
   { network, containerId, ifname }: Pick<LeaseSettings, "network" | "containerId" | "ifname">,
 ): string => `${containerId}/${network}/${ifname}`;

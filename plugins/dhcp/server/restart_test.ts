@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { SOCK_STREAM } from "../../../ffi/sys/uapi.ts";
 import { listenAt } from "../../../ffi/sys/unix_socket.ts";
-import { type DhcpLan, dhcpLanTest, type DhcpProcess, dnsmasqMessages } from "../../../testing/dhcp.ts";
+import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../../testing/dhcp.ts";
 import { until } from "../../../testing/netns.ts";
 import { errorOfCall } from "../../../testing/plugin_call.ts";
 
@@ -23,21 +23,19 @@ function changeLease(lan: DhcpLan, change: (record: Record<string, unknown>) => 
   writeFileSync(path, JSON.stringify(change(JSON.parse(readFileSync(path, "utf8")))));
 }
 
-const countAcks = (dnsmasq: DhcpProcess): number =>
-  dnsmasqMessages(dnsmasq).filter((line) => line.startsWith("DHCPACK")).length;
-
 for (const signal of ["SIGTERM", "SIGKILL"] as const) {
   lanTest(`after ${signal}, the next server knows the lease without a question to anybody`, async (lan) => {
     const dnsmasq = await lan.startDnsmasq();
     const server = await lan.startLeaseServer();
     const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+    const messages = dnsmasqMessages(dnsmasq);
     await server.stop(signal);
     expect(server.process.exitCode).toBe(signal === "SIGTERM" ? 0 : null);
     expect(errorOfCall(() => lan.call("bridge", "STATUS", lan.config)).code).toBe(50);
     const next = await lan.startLeaseServer();
     lan.call("bridge", "CHECK", { ...lan.config, prevResult });
     expect(next.log()).toBe(`Listening on "${lan.socket}"\n`);
-    expect(countAcks(dnsmasq)).toBe(1);
+    expect(dnsmasqMessages(dnsmasq)).toEqual(messages);
     lan.call("bridge", "DEL", { ...lan.config, prevResult });
     await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
   });
@@ -59,7 +57,8 @@ lanTest("the end of its lifetime pipe ends the server, and leaves the leases", a
   );
   const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
   server.stdin.end();
-  expect(await new Response(server.stdout).json()).toEqual({ discover: 1, offer: 1, request: 1, ack: 1 });
+  // On a busy machine, some are sent twice.
+  expect(Object.keys(await new Response(server.stdout).json())).toEqual(["discover", "offer", "request", "ack"]);
   expect(await server.exited).toBe(0);
   expect(leaseFiles(lan)).toHaveLength(1);
   listener[Symbol.dispose]();
@@ -73,12 +72,15 @@ lanTest("a lease that was due meanwhile is renewed by unicast at once", async (l
   const server = await lan.startLeaseServer();
   lan.call("bridge", "ADD", lan.config);
   await server.stop();
+  const { length } = dnsmasqMessages(dnsmasq);
   // T1 is 60 s, T2 105 s.
   changeLease(lan, (record) => ({ ...record, requestedAt: Math.max(0, Number(record.requestedAt) - 70_000) }));
   const next = await lan.startLeaseServer();
   await until(() => next.log().includes("10.7.0.10 is renewed for 120 s"));
-  expect(countAcks(dnsmasq)).toBe(2);
-  expect(dnsmasqMessages(dnsmasq).filter((line) => line === "DHCPDISCOVER")).toHaveLength(1);
+  expect([...new Set(dnsmasqMessages(dnsmasq).slice(length))]).toEqual([
+    "DHCPREQUEST 10.7.0.10",
+    "DHCPACK 10.7.0.10",
+  ]);
 });
 
 lanTest("a DEL without a server is made up for by the next one", async (lan) => {

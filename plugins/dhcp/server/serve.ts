@@ -12,7 +12,14 @@ import { isIgnored } from "../../../ffi/sys/signals.ts";
 import { F_SETFL, O_NONBLOCK, SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
 import { acceptConnection } from "../../../ffi/sys/unix_socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { type DhcpServerAnswer, type DhcpServerRequest, leaseKey, type LeaseSettings } from "../protocol.ts";
+import {
+  DEFAULT_SOCKET_PATH,
+  type DhcpServerAnswer,
+  type DhcpServerRequest,
+  leaseKey,
+  type LeaseSettings,
+  stateDirectoryOf,
+} from "../protocol.ts";
 import { leaseAnswer } from "./answer.ts";
 import { type Connection, newConnection, readLeaseRequest, sendAnswer } from "./connection.ts";
 import { endLease, receiveForLease, releaseAddress, verifyLease, wakeLease } from "./lease.ts";
@@ -44,7 +51,6 @@ export interface DhcpServerOptions {
   countMessage?(type: string): void;
 }
 
-export const DEFAULT_STATE_DIRECTORY = "/run/cni/dhcp";
 export const DEFAULT_TIMING: LeaseTiming = { timeoutMs: 10_000, resendMaxMs: 62_000, resendTimeoutMs: 208_000 };
 
 /** An older server that ends keeps the lock so long. */
@@ -64,7 +70,7 @@ interface Server {
 
 /** Serves until it is asked to end. Leases stay: the next server goes on with them. */
 export function serveDhcp(options: DhcpServerOptions): void {
-  const { stateDirectory = DEFAULT_STATE_DIRECTORY, listener, lifetime } = options;
+  const { stateDirectory = stateDirectoryOf(DEFAULT_SOCKET_PATH), listener, lifetime } = options;
   using resources = new DisposableStack();
   const signals = resources.use(openSignals([SIGINT, SIGTERM].filter((signal) => !isIgnored(signal))));
   ensureDirectory(stateDirectory, 0o700);

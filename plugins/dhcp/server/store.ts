@@ -18,7 +18,7 @@ import {
 } from "../../../spec/schema.ts";
 import { dnsSchema } from "../../../spec/result.ts";
 import { findState, writeState } from "../../lib/protocol/state_file.ts";
-import { leaseKey, leaseSettings } from "../protocol.ts";
+import { leaseFileName, leaseSettings } from "../protocol.ts";
 
 const VERSION = 1;
 
@@ -65,9 +65,7 @@ export interface LeaseStore {
 }
 
 export function openLeaseStore(directory: string, log: (message: string) => void): LeaseStore {
-  // Names of containers and networks may be too long for a file's.
-  const pathOf = (settings: LeaseRecord["settings"]) =>
-    `${directory}/${new Bun.CryptoHasher("sha256").update(leaseKey(settings)).digest("hex")}.json`;
+  const pathOf = (settings: LeaseRecord["settings"]) => `${directory}/${leaseFileName(settings)}`;
   return {
     list: () =>
       (findEntryNames(directory) ?? [])
