@@ -59,6 +59,8 @@ describe("podman", () => {
         cni("network", "create", driver, "-d", driver, "--dns", "--subnet", `${gateway}/24`.replace(".1/", ".0/"));
         for (const container of ["c1", "c2"]) {
           cni("netns", "add", container);
+          const effects = cni("run", "add", driver, container, "--dry-run", "--verbose");
+          expect(effects).toContain(`have the server read the names of "${driver}:cnitool-`);
           cni("run", "add", driver, container);
         }
         const ask = (...words: string[]) =>

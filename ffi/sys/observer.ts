@@ -7,6 +7,7 @@ export type Activity =
   | StepActivity
   | RequestsActivity
   | DbusActivity
+  | ServerActivity
   | { readonly kind: "undo" };
 
 export interface PluginActivity {
@@ -62,6 +63,16 @@ export interface DbusActivity {
   readonly interface: string;
   readonly member: string;
   readonly args: readonly unknown[];
+}
+
+/** A message by which a server of this program changes what it does. */
+export interface ServerActivity {
+  readonly kind: "server";
+  readonly socketPath: string;
+  /** `read the names of "web:c1:eth0.json" again` */
+  readonly sentence: string;
+  /** Gets an answer of the same kind without the change. */
+  rehearse(): unknown;
 }
 
 export interface ObservedRequest {

@@ -1,5 +1,6 @@
 /** Tells the server what changed, and waits until it serves that. */
 import type { Descriptor } from "../../ffi/sys/file.ts";
+import { observer } from "../../ffi/sys/observer.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { connectTo, receivePacket, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
@@ -10,7 +11,18 @@ import { MAX_MESSAGE_BYTES, PROTOCOL_VERSION, replySchema, type ServerReply, typ
 const REPLY_TIMEOUT_MS = 15_000;
 
 /** `undefined` if no server runs. @throws {CniError} code 11 if it does not answer */
-export function askNameServer(socketPath: string, request: Omit<ServerRequest, "version">): ServerReply | undefined {
+export function askNameServer(
+  socketPath: string,
+  request: Omit<ServerRequest, "version">,
+): ServerReply | undefined {
+  const { command, file } = request;
+  const ask = () => exchange(socketPath, request);
+  if (!observer || command === "look") return ask();
+  const rehearse = () => exchange(socketPath, { command: "look" });
+  return observer({ kind: "server", socketPath, sentence: `read the names of "${file}" again`, rehearse }, ask);
+}
+
+function exchange(socketPath: string, request: Omit<ServerRequest, "version">): ServerReply | undefined {
   using connection = connectTo(socketPath);
   if (!connection) return undefined;
   const message = JSON.stringify({ version: PROTOCOL_VERSION, ...request });

@@ -126,6 +126,11 @@ function intercept(activity: Activity, rehearsal: Rehearsal, run: () => unknown)
       rehearsal.list.add({ kind: "dbus", action: "change", sentence, target });
       return undefined;
     }
+    case "server": {
+      const { sentence, socketPath: target } = activity;
+      rehearsal.list.add({ kind: "program", action: "run", sentence: `have the server ${sentence}`, target });
+      return activity.rehearse();
+    }
     default:
       return run();
   }

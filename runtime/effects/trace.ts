@@ -86,6 +86,8 @@ function describeActivity(activity: Activity): Pick<TraceEvent, "kind" | "name" 
       return { kind: "step", name: textOf(activity.purpose), details: [] };
     case "dbus":
       return { kind: "dbus", name: `${activity.interface}.${activity.member}`, details: activity.args.map(String) };
+    case "server":
+      return { kind: "step", name: activity.sentence, details: [activity.socketPath] };
     case "undo":
       return { kind: "undo", name: "undo what was done", details: [] };
     case "requests":
