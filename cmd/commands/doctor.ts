@@ -1,4 +1,5 @@
-import { replaceFile } from "../../ffi/sys/atomic_file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { createFile } from "../../ffi/sys/atomic_file.ts";
 import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
 import type { CheckFinding } from "../../runtime/doctor/examine.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
@@ -58,6 +59,9 @@ is examined.`,
     if (input.has(YES) && !input.has(FIX)) throw new UsageError('--yes belongs to --fix: "cni doctor --fix --yes"');
     if (hasJson && input.has(FIX) && !input.has(YES)) throw new UsageError("--fix asks: with --json, add --yes");
     const options = runtimeOptions(input, context);
+    const bundlePath = input.find(BUNDLE);
+    // Before the examination, which takes a while.
+    if (bundlePath !== undefined && findStat(absolutePath(bundlePath, context))) throw bundleExists(bundlePath);
     const { repairAll, runDoctor } = await import("../../runtime/doctor/doctor.ts");
     const { listNetworksToExamine } = await import("../../runtime/doctor/networks_to_examine.ts");
     const networks = networkWord === undefined
@@ -76,11 +80,12 @@ is examined.`,
       ? repairAll(options, examine, input.has(YES) ? () => true : ask)
       : { report: examine(), outcomes: [] };
     for (const outcome of outcomes) printStderr(`cni: ${formatRepairOutcome(outcome)}`);
-    const bundlePath = input.find(BUNDLE);
     if (bundlePath !== undefined) {
       const { collectBundle } = await import("../../runtime/doctor/bundle.ts");
       const bundle = collectBundle(options, networks, report, `cni ${programVersion()}`);
-      replaceFile(absolutePath(bundlePath, context), `${stringifyJson(bundle, 4)}\n`);
+      if (!createFile(absolutePath(bundlePath, context), `${stringifyJson(bundle, 4)}\n`)) {
+        throw bundleExists(bundlePath);
+      }
       printStderr(`cni: Wrote "${bundlePath}": it holds addresses and configurations, so read it before you share it`);
     }
     printStdout(
@@ -90,6 +95,9 @@ is examined.`,
   },
 };
 export default doctor;
+
+const bundleExists = (path: string): RangeError =>
+  new RangeError(`Cannot write "${path}": it exists already, so choose another name`);
 
 function ask({ what, mend }: CheckFinding): boolean {
   log(what);

@@ -96,6 +96,11 @@ test("--bundle writes a file that only its owner reads", () => {
   runIp(namespaces.host, `neigh replace 10.9.0.77 lladdr ${mac} dev br9`);
   expect(doctor(`web --bundle ${path} --look-only`).stderr).toContain(`cni: Wrote "${path}"`);
   expect(statSync(path).mode & 0o777).toBe(0o600);
+  const again = doctor(`web --bundle ${path} --look-only`);
+  expect([again.exitCode, again.stderr]).toEqual([
+    1,
+    `cni: Cannot write "${path}": it exists already, so choose another name\n`,
+  ]);
   const bundle = JSON.parse(readFileSync(path, "utf8"));
   expect(bundle.networks).toEqual([{ source, text: readFileSync(source, "utf8") }]);
   expect(bundle.report.networks[0].network).toBe("web");

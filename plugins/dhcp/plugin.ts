@@ -78,6 +78,7 @@ function ask(call: CheckCall<DaemonConfig>, request: Parameters<typeof askDhcpSe
   try {
     return askDhcpServer(socketOf(call), request, RELEASE_TIMEOUT_MS);
   } catch (error) {
+    if (error instanceof NoDhcpServerError) throw checkFailedError(error.message, error.details);
     throw withPrefix(error, purpose);
   }
 }

@@ -48,10 +48,10 @@ export default plugin({
       expectEqual(`"${key}" in "${path}"`, JSON.stringify(written[key]), JSON.stringify(wanted[key]));
     }
     checkQuestionsComeIn(call, wanted.servers, ownerRestoreHint(call.owner));
-    requireServed(
-      call,
-      askNameServer(call.config.daemonSocketPath, { command: "look", file: recordFileName(call.owner) }),
-    );
+    const { daemonSocketPath } = call.config;
+    const reply = askNameServer(daemonSocketPath, { command: "look", file: recordFileName(call.owner) });
+    if (!reply) throw checkFailedError(`no server of names listens on "${daemonSocketPath}"`, START_SERVER);
+    requireServed(call, reply);
   },
 
   restore(call) {
@@ -118,9 +118,11 @@ function loadListenError(): typeof import("./listen_error.ts") {
   return require("./listen_error.ts");
 }
 
+const START_SERVER = "start cni serve";
+
 function noServerError({ daemonSocketPath }: DnsnameConfig, code: number): CniError {
   return new CniError(code, `Cannot serve names: no server listens on "${daemonSocketPath}"`, {
-    details: "start cni serve",
+    details: START_SERVER,
   });
 }
 

@@ -229,7 +229,7 @@ nameServerTest("GC removes what no valid attachment needs, and CHECK notices wha
   check(two, "two")();
   expect(errorOfCall(check(one, "one")).message).toContain("there is no usable file");
   await server.kill();
-  expect(errorOfCall(check(two, "two")).message).toContain("no server listens");
+  expect(errorOfCall(check(two, "two")).message).toContain("no server of names listens");
 });
 
 nameServerTest(

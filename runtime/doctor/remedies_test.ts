@@ -110,6 +110,28 @@ test("a default route of one family is said to lead outside for that one", () =>
   });
 });
 
+test("a default route that another network has taken is left to it", () => {
+  using doctorHost = newDoctorHost();
+  const { c1 } = doctorHost;
+  runIp(
+    c1,
+    ...[
+      "link add eth1 type veth peer name far1",
+      "link set eth1 up",
+      "link set far1 up",
+      "addr add 10.66.0.2/24 dev eth1",
+    ],
+    "route replace default via 10.66.0.1 dev eth1",
+  );
+  const findings = doctorHost.examine(c1.path).findings.filter(({ what }) => what.includes("default route"));
+  expect(findings).toMatchObject([{
+    severity: "warning",
+    what: 'the IPv4 default route of "eth0" of ' + c1.path + ' goes by "eth1", as another network wants it',
+    mend: `if it must go by this network: nsenter --net=${c1.path} ip route replace 0.0.0.0/0 via 10.9.0.1 dev eth0`,
+  }]);
+  expect(findings[0]?.repair).toBeUndefined();
+});
+
 test("what only an ADD makes is mended by attaching anew", async () => {
   using doctorHost = newDoctorHost();
   using _ = await doctorHost.serve();

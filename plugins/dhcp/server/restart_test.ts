@@ -32,6 +32,8 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     await server.stop(signal);
     expect(server.process.exitCode).toBe(signal === "SIGTERM" ? 0 : null);
     expect(errorOfCall(() => lan.call("bridge", "STATUS", lan.config)).code).toBe(50);
+    expect(errorOfCall(() => lan.call("bridge", "CHECK", { ...lan.config, prevResult })).message)
+      .toBe(`Check failed: no server of DHCP leases listens on "${lan.socket}"`);
     const next = await lan.startLeaseServer();
     lan.call("bridge", "CHECK", { ...lan.config, prevResult });
     expect(next.log()).toBe(`Listening on "${lan.socket}"\n`);

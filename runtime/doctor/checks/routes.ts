@@ -1,5 +1,6 @@
 import { familyOf, ipOf, networkOf, prefixLengthOf } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
+import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
 import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
@@ -44,6 +45,14 @@ function checkRoute(container: ExaminedContainer, device: link.Link, wanted: Rou
   const mend = ipCommand(netns, "route", "replace", dst, ...gw === undefined ? [] : ["via", gw], "dev", device.name!);
   const repair = { kind: "route", netns, link: device.name!, dst, ...gw !== undefined && { gateway: gw } } as const;
   const [other] = candidates;
+  const elsewhere = state.routes.find((route) => route.dst === networkOf(dst) && route.table === RT_TABLE_MAIN);
+  if (!other && elsewhere) {
+    const device = state.links.find(({ index }) => index === elsewhere.oif)?.name;
+    return [warning(
+      `the ${name} of ${describeContainer(container)} goes by "${device}", as another network wants it`,
+      `if it must go by this network: ${mend}`,
+    )];
+  }
   if (!other) {
     return [broken(`no ${name} in ${netns}: it must go${via || " directly"} by "${device.name}"`, mend, repair)];
   }
