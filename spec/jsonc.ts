@@ -1,6 +1,15 @@
 /** Deepest nesting: far below where printing overflows the stack. */
 export const MAX_DEPTH = 1000;
 
+/** Functions of JSON that the type library lacks (ECMA-262 proposal "JSON.parse source text access"). */
+interface JsonText {
+  parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): unknown;
+  rawJSON(text: string): object;
+  isRawJSON(node: unknown): boolean;
+}
+/** The built-in object itself: a type that all modules see could not be published. */
+export const JSON_TEXT: JsonText = JSON as unknown as JsonText;
+
 /**
  * Reads JSON with comments and trailing commas; the last of duplicate keys wins. Numbers that a double would change
  * stay text (`JSON.rawJSON`) and print unchanged.
@@ -33,7 +42,7 @@ function isDeeperThan(node: unknown, maxDepth: number): boolean {
   for (let depth = 1; level.length > 0; depth++) {
     if (depth > maxDepth) return true;
     level = level.flatMap((child) =>
-      typeof child === "object" && child !== null && !JSON.isRawJSON(child) ? Object.values(child) : []
+      typeof child === "object" && child !== null && !JSON_TEXT.isRawJSON(child) ? Object.values(child) : []
     ).filter((child) => typeof child === "object" && child !== null);
   }
   return false;
@@ -107,12 +116,12 @@ export const parseErrorMessages = () => [
 function parseStrict(text: string): unknown {
   // Long numbers, fractions, exponents and -0 may print otherwise: they need the slower call.
   const needsNumberText = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE]|[\s:[,]-0/.test(text);
-  return needsNumberText ? JSON.parse(text, keepNumberText) : JSON.parse(text);
+  return needsNumberText ? JSON_TEXT.parse(text, keepNumberText) : JSON.parse(text);
 }
 
 function keepNumberText(_key: string, value: unknown, { source }: { source?: string }): unknown {
   return typeof value === "number" && source !== undefined && JSON.stringify(value) !== source
-    ? JSON.rawJSON(source)
+    ? JSON_TEXT.rawJSON(source)
     : value;
 }
 

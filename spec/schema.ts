@@ -21,18 +21,9 @@
  */
 import { type Cidr, familyOf, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../ffi/address.ts";
 import { ConfigError } from "./error.ts";
-import { excerpt, memberPath } from "./jsonc.ts";
+import { excerpt, JSON_TEXT, memberPath } from "./jsonc.ts";
 
 export { excerpt, memberPath };
-
-declare global {
-  // Missing in the type library (ECMA-262 proposal "JSON.parse source text access").
-  interface JSON {
-    parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): unknown;
-    rawJSON(text: string): object;
-    isRawJSON(node: unknown): boolean;
-  }
-}
 
 /** Reads a JSON node as a `T`. */
 export interface Schema<T> {
@@ -282,7 +273,7 @@ export function findValue(node: JsonObject, key: string): unknown {
 
 /** Whether `node` is an object; numbers kept as text are not. */
 export function isJsonObject(node: unknown): node is JsonObject {
-  return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON.isRawJSON(node);
+  return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON_TEXT.isRawJSON(node);
 }
 
 function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): ObjectOf<S> {
@@ -336,7 +327,7 @@ function mismatchError(path: string, expected: string, node: unknown): ConfigErr
 
 function toUnsignedBigInt(node: unknown): bigint | undefined {
   // Kept as text by parseJson(); 2^64-1 has 20 digits.
-  const text = JSON.isRawJSON(node) ? (node as { readonly rawJSON: string }).rawJSON : undefined;
+  const text = JSON_TEXT.isRawJSON(node) ? (node as { readonly rawJSON: string }).rawJSON : undefined;
   if (text !== undefined) return /^[0-9]{1,20}$/.test(text) ? BigInt(text) : undefined;
   return typeof node === "number" && Number.isInteger(node) && node >= 0 ? BigInt(node) : undefined;
 }

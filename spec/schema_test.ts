@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { ConfigError } from "./error.ts";
-import { parseJson } from "./jsonc.ts";
+import { JSON_TEXT, parseJson } from "./jsonc.ts";
 import * as schema from "./schema.ts";
 
 const bridge = schema.object({
@@ -63,7 +63,12 @@ for (
     [{ name: "a", mtu: 1.5 }, "mtu", "a whole number from 0 to 65535", "1.5"],
     [{ name: "a", mtu: -1 }, "mtu", "a whole number from 0 to 65535", "-1"],
     [{ name: "a", mtu: "1500" }, "mtu", "a whole number from 0 to 65535", '"1500"'],
-    [{ name: "a", mtu: JSON.rawJSON("9007199254740993") }, "mtu", "a whole number from 0 to 65535", "9007199254740993"],
+    [
+      { name: "a", mtu: JSON_TEXT.rawJSON("9007199254740993") },
+      "mtu",
+      "a whole number from 0 to 65535",
+      "9007199254740993",
+    ],
     [{ name: "a", ipMasq: "true" }, "ipMasq", "true or false", '"true"'],
     [{ name: "a", gateway: "10.0.0.1/8" }, "gateway", 'an IP address such as "10.1.0.2"', '"10.0.0.1/8"'],
     [{ name: "a", mode: "Bridge" }, "mode", '"bridge" or "private"', '"Bridge"'],
@@ -72,7 +77,7 @@ for (
     [subnet(undefined), "ipam.ranges[0][0].subnet", 'a CIDR such as "10.1.0.0/16"', "nothing"],
     [{ name: "a", ipam: { ranges: {} } }, "ipam.ranges", "an array", "{}"],
     [{ name: "a", ipam: { ranges: [[null]] } }, "ipam.ranges[0][0]", "an object", "null"],
-    [{ name: "a", ipam: JSON.rawJSON("1") }, "ipam", "an object", "1"],
+    [{ name: "a", ipam: JSON_TEXT.rawJSON("1") }, "ipam", "an object", "1"],
     [{ name: "a", sysctl: { "net.core.x": 1 } }, 'sysctl["net.core.x"]', "a string", "1"],
     [{ name: ["x".repeat(200)] }, "name", "a non-empty string", `["${"x".repeat(77)}…`],
   ] as [unknown, string, string, string][]

@@ -3,12 +3,11 @@ import type { dlopen, ptr, read } from "bun:ffi";
 import { EBADF, EINTR } from "./errno.ts";
 import { SystemError } from "./error.ts";
 
-declare global {
-  namespace Bun {
-    /** `bun:ffi` without its wrappers, which take 0.6 ms to load. */
-    const FFI: { readonly dlopen: typeof dlopen; readonly ptr: typeof ptr; readonly read: typeof read };
-  }
+/** The types of Bun lack `bun:ffi` without its wrappers, which take 0.6 ms to load. */
+interface BunWithFfi {
+  readonly FFI: { readonly dlopen: typeof dlopen; readonly ptr: typeof ptr; readonly read: typeof read };
 }
+const BUN = Bun as unknown as BunWithFfi;
 
 type CType = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
 type CBuffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
@@ -134,7 +133,7 @@ function bindFunction(name: keyof Signatures): Call {
     for (;;) {
       const result = native(...args);
       if (result >= 0) return result;
-      const code = Bun.FFI.read.i32(errnoAt as Parameters<typeof read.i32>[0], 0);
+      const code = BUN.FFI.read.i32(errnoAt as Parameters<typeof read.i32>[0], 0);
       if (name === "close") {
         // On other errors close(2) has closed the descriptor, and fsync(2) has reported what matters.
         if (code !== EBADF) return 0;
@@ -152,7 +151,7 @@ export function noopFunctionAddress(): number {
 function openFunction(name: keyof Signatures): NativeFunction {
   const [returns, ...args]: Signature = SIGNATURES[name];
   // This name is safe: it is mapped already. Others are looked up in the current directory.
-  const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args } } as Parameters<typeof dlopen>[1]);
+  const library = BUN.FFI.dlopen("libc.so.6", { [name]: { returns, args } } as Parameters<typeof dlopen>[1]);
   // It returns errors instead of throwing.
   if (Error.isError(library)) throw new Error(openFailure(library), { cause: library });
   return (library.symbols as unknown as Record<string, NativeFunction>)[name]!;
@@ -198,7 +197,7 @@ export function cStringArray(strings: readonly string[]): Uint32Array {
   const table = new Uint32Array(Math.ceil((headerBytes + encoded.length) / 4));
   new Uint8Array(table.buffer).set(encoded, headerBytes);
   // After the view above, which may move a small array.
-  const address = Bun.FFI.ptr(table) + headerBytes;
+  const address = BUN.FFI.ptr(table) + headerBytes;
   let offset = 0;
   for (let index = 0; index < strings.length; index++) {
     putPointer(table, index * 2, address + offset);
@@ -216,14 +215,14 @@ export function cStringArray(strings: readonly string[]): Uint32Array {
  */
 export function newSockFprog(words: readonly number[]): { readonly memory: Uint32Array; readonly address: number } {
   const memory = new Uint32Array(4 + words.length);
-  const address = Bun.FFI.ptr(memory) as number;
+  const address = BUN.FFI.ptr(memory) as number;
   memory.set([words.length / 2, 0, 0, 0, ...words]);
   putPointer(memory, 2, address + 16);
   return { memory, address };
 }
 
 /** The address of an array, which may move until its buffer was asked for, or if that was made by itself. */
-export const addressOf = (array: ArrayBufferView): number => Bun.FFI.ptr(array as Uint8Array) as number;
+export const addressOf = (array: ArrayBufferView): number => BUN.FFI.ptr(array as Uint8Array) as number;
 
 export function putPointer(words: Uint32Array, at: number, address: number): void {
   words[at] = address;

@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { JSON_TEXT } from "../../spec/jsonc.ts";
 import { findUnknownArgumentKeys, findUnknownPluginKeys } from "../../spec/unknown_keys.ts";
 import { limitWarning, tokenBucketFor } from "./token_bucket.ts";
 import { bandwidthConfig } from "./config.ts";
@@ -31,7 +32,7 @@ for (
     ["the largest burst", { egressRate: 1, egressBurst: 4 * 1024 ** 3 * 8 - 16 }, {
       egress: { rate: 1n, burst: 34359738352n },
     }],
-    ["a rate of 64 bits", { egressRate: JSON.rawJSON("18446744073709551615"), egressBurst: 8 }, {
+    ["a rate of 64 bits", { egressRate: JSON_TEXT.rawJSON("18446744073709551615"), egressBurst: 8 }, {
       egress: { rate: 2n ** 64n - 1n, burst: 8n },
     }],
   ] as [string, object, object][]

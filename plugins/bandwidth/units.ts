@@ -12,6 +12,7 @@
  * second for tc(8), and a megabit for others.
  */
 import { ConfigError } from "../../spec/error.ts";
+import { JSON_TEXT } from "../../spec/jsonc.ts";
 import { excerpt, type Schema, uint64 } from "../../spec/schema.ts";
 
 /** Bits per second. */
@@ -25,7 +26,7 @@ function amountSchema(expected: string, perSecond: boolean): Schema<bigint> {
     parse(node, path = "") {
       if (typeof node !== "string") return uint64.parse(node, path);
       const bits = parseBits(node, perSecond);
-      if (bits !== undefined) return uint64.parse(JSON.rawJSON(String(bits)), path);
+      if (bits !== undefined) return uint64.parse(JSON_TEXT.rawJSON(String(bits)), path);
       throw new ConfigError(path, `a whole number of ${expected}`, excerpt(node));
     },
   };
