@@ -73,6 +73,7 @@ export type { Owner } from "./plugins/lib/protocol/owner.ts";
 
 export { createHostContext, type HostContextOptions } from "./runtime/host_context.ts";
 export { findPlugin, pluginNames } from "./plugins/registry.ts";
+export { main } from "./runtime/plugin_program.ts";
 export { type PluginCallText, serve } from "./plugins/lib/protocol/serve.ts";
 export type {
   AnyPlugin,

@@ -9,6 +9,7 @@ import { debianPackage } from "./debian.ts";
 import { programDocumentation } from "./documentation.ts";
 import { glibcComponent, glibcEntries } from "./glibc.ts";
 import { ARCHITECTURES, imageArchive } from "./image.ts";
+import { libraryPackage } from "./library.ts";
 import { licenceTexts } from "./licences.ts";
 import { type Binaries, gzip, pluginArchive } from "./plugin_archive.ts";
 import { reproduceRelease } from "./reproduce.ts";
@@ -68,6 +69,7 @@ function makeRelease(source: ReleaseSource, directory: string, scratch: string):
     write(`cni_${source.version}_${architecture}.deb`, debian);
     return { processor, program: binaries.program, libraries: glibcEntries(processor) };
   });
+  write(`cni-library-v${source.version}.tgz`, libraryPackage(source.time));
   write(`cni-image-v${source.version}.tar`, imageArchive(parts, texts, source));
   const glibc = parts.map(({ processor, libraries }) => glibcComponent(processor, libraries));
   write(`cni-v${source.version}.cdx.json`, softwareBillOfMaterials(glibc));
