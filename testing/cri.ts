@@ -45,8 +45,10 @@ const SERVICE = loadSync(join(import.meta.dir, "cri.proto"), { enums: String, de
 /** A pod, as far as its network is concerned. */
 export interface Pod {
   readonly name: string;
+  /** How many sandboxes it had before; 0 by default. */
+  readonly attempt?: number;
   /** For TCP. */
-  readonly ports?: readonly { readonly hostPort: number; readonly containerPort: number; readonly protocol?: string }[];
+  readonly ports?: readonly { readonly hostPort: number; readonly containerPort: number }[];
   /** Of both directions, as the annotations have it: `10M`. */
   readonly bandwidth?: string;
 }
@@ -81,6 +83,8 @@ export interface Cri extends Disposable {
   container(id: string): Promise<RunningContainer>;
   /** Status: why there is no network, or nothing if there is one. */
   networkProblem(): Promise<string>;
+  /** Status: the network of new pods as its file has it; containerd reads that when it has changed. */
+  network(): Promise<string>;
   /** Kills containerd, but not its pods. */
   kill(): Promise<void>;
   /** Starts containerd again. */
@@ -127,18 +131,24 @@ export async function newCri(node: TestNode, bin = "/opt/cni/bin"): Promise<Cri>
       const { status, message } = answer.status.conditions.find(({ type }) => type === "NetworkReady")!;
       return status ? "" : message;
     },
+    async network() {
+      const { info } = await call<{ info: Record<string, string> }>("Status", { verbose: true });
+      const { Networks } = JSON.parse(info["cniconfig"]!) as CniConfig;
+      // Before it is always that of the loopback interface.
+      return Networks[1]?.Config.Source ?? "";
+    },
     async kill() {
-      client.close();
       daemon.kill("SIGKILL");
       await daemon.exited;
+      client.close();
     },
     async restart() {
       [daemon, client] = await startContainerd(node, config, log, socket);
     },
     log: () => readFileSync(log, "utf8"),
     [Symbol.dispose]() {
-      client.close();
       daemon.kill("SIGKILL");
+      client.close();
       endCgroups(cgroup);
     },
   };
@@ -148,6 +158,10 @@ interface Condition {
   readonly type: string;
   readonly status: boolean;
   readonly message: string;
+}
+
+interface CniConfig {
+  readonly Networks: readonly { readonly Config: { readonly Source: string } }[];
 }
 
 interface StatusAnswer {
@@ -173,10 +187,10 @@ bin_dir = "${bin}"
 `;
 }
 
-function podConfig({ name, ports = [], bandwidth }: Pod, cgroup: string): object {
+function podConfig({ name, attempt = 0, ports = [], bandwidth }: Pod, cgroup: string): object {
   const directions = bandwidth === undefined ? [] : ["ingress", "egress"];
   return {
-    metadata: { name, uid: `uid-${name}`, namespace: "default" },
+    metadata: { name, uid: `uid-${name}`, namespace: "default", attempt },
     hostname: name,
     portMappings: ports,
     annotations: Object.fromEntries(directions.map((direction) => [`kubernetes.io/${direction}-bandwidth`, bandwidth])),
