@@ -113,13 +113,17 @@ function newBootId(directory: string, run: TestNode["run"]): void {
 /** Installs shims and starts their server. @returns reports how many calls it has served */
 async function serveOnNode(run: TestNode["run"], start: TestNode["start"]): Promise<() => void> {
   run(CNI_PROGRAM, "install", "--shim", NODE_PATHS.bin);
-  // Else the server would enter the mounts of process 1, as a container that serves its host does.
-  run("mount", "-t", "tmpfs", "none", "/proc/1");
+  // Else the command would enter the mounts of process 1, as a container that serves its host does.
+  const hideProcess1 = () => run("mount", "-t", "tmpfs", "none", "/proc/1");
+  hideProcess1();
   const log = "/run/cni-serve.log";
   start("sh", "-c", `exec ${NODE_PATHS.bin}/cni-full serve --no-restore >${log} 2>&1`);
   await until(() => run("sh", "-c", `cat ${log} || :`).includes("Listening"));
   run("umount", "/proc/1");
-  return () => reportServer(JSON.parse(run(CNI_PROGRAM, "serve", "--status", "--json")));
+  return () => {
+    hideProcess1();
+    reportServer(JSON.parse(run(CNI_PROGRAM, "serve", "--status", "--json")));
+  };
 }
 
 /** Mounts that nobody else sees. They last as long as the process that holds them, and so does all that was started among them. */
