@@ -3,7 +3,7 @@ import { parseJson } from "../../spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../../spec/schema.ts";
 import type { NetworkAttachment } from "../attachments.ts";
 import type { Runtime } from "../runtime.ts";
-import { listNetworkUsers, type NetworkUser } from "./users.ts";
+import { listOtherUsers, type NetworkUser } from "./users.ts";
 import { type NetworkSummary, summarizeNetwork } from "./list.ts";
 import type { ConfiguredNetwork } from "./network_files.ts";
 
@@ -43,8 +43,6 @@ export function inspectNetwork(
 ): InspectedNetwork {
   const { list } = network;
   const attachments = runtime.attachments(list.name);
-  const isCached = ({ containerId, ifname }: NetworkUser) =>
-    attachments.some((cached) => cached.containerId === containerId && cached.ifname === ifname);
   return {
     ...summarizeNetwork(network, attachments, log),
     cniVersion: list.cniVersion,
@@ -52,7 +50,7 @@ export function inspectNetwork(
     requests: runtime.deriveRequests(list, { verb: "ADD" })
       .map(({ type, request }) => ({ type, request: parseJson(request) })),
     attachments: attachments.map(describeAttached),
-    otherUsers: listNetworkUsers(list, attachments).filter((user) => !isCached(user)),
+    otherUsers: listOtherUsers(list, attachments),
   };
 }
 

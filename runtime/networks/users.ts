@@ -38,16 +38,40 @@ export function listNetworkUsers(
   list: NetworkConfigList,
   attachments: readonly NetworkAttachment[],
 ): NetworkUser[] {
-  const isCached = ({ containerId, ifname }: Pick<NetworkUser, "containerId" | "ifname">) =>
-    attachments.some((cached) =>
-      cached.containerId === containerId && (ifname === undefined || cached.ifname === ifname)
-    );
-  const others = [
+  return [...listAttachedUsers(attachments), ...listOtherUsers(list, attachments)];
+}
+
+/** Those of which the cache knows nothing. @throws {ConfigError} of {@linkcode stateDirectoriesOf} */
+export function listOtherUsers(
+  list: NetworkConfigList,
+  attachments: readonly NetworkAttachment[],
+): NetworkUser[] {
+  const users = [
     ...listLinkOwners(list.name).map((owner) => ({ ...owner, evidence: "a link of the host" })),
     ...stateDirectoriesOf(list).flatMap(listHolders)
       .map((holder) => ({ ...holder, evidence: "a reserved address" })),
-  ].filter((user) => !isCached(user));
-  return [...listAttachedUsers(attachments), ...withoutDuplicates(others)];
+  ];
+  return findUncachedUsers(users, attachments);
+}
+
+/** Each once. A user without interface is cached if its container is. */
+export function findUncachedUsers(
+  users: readonly NetworkUser[],
+  attachments: readonly Pick<NetworkAttachment, "containerId" | "ifname">[],
+): NetworkUser[] {
+  // Large nodes have tens of thousands: every user is compared with sets, not with all others.
+  const seen = new Set(attachments.flatMap(({ containerId, ifname }) => [
+    keyOf({ containerId, ifname }),
+    keyOf({ containerId }),
+  ]));
+  return users.filter((user) => {
+    const key = keyOf(user);
+    return !seen.has(key) && seen.add(key);
+  });
+}
+
+function keyOf({ containerId, ifname }: Pick<NetworkUser, "containerId" | "ifname">): string {
+  return JSON.stringify([containerId, ifname]);
 }
 
 /** Those in the cache whose container is there. */
@@ -62,10 +86,4 @@ function listLinkOwners(network: string): Pick<NetworkUser, "containerId" | "ifn
     const owner = parseAlias(alias);
     return owner?.network === network ? [{ containerId: owner.containerId, ifname: owner.ifname }] : [];
   });
-}
-
-function withoutDuplicates(users: readonly NetworkUser[]): NetworkUser[] {
-  return users.filter((user, i) =>
-    users.findIndex(({ containerId, ifname }) => containerId === user.containerId && ifname === user.ifname) === i
-  );
 }
