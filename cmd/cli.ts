@@ -11,6 +11,7 @@ import {
   UnknownOptionError,
   UsageError,
 } from "./options.ts";
+import { escapeUnprintable, printableJson } from "./output/printable.ts";
 import { openScreen, type Screen } from "./output/screen.ts";
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
@@ -241,7 +242,7 @@ function asksForJson(argv: readonly string[]): boolean {
 }
 
 function printErrorDocument(error: unknown): void {
-  printFinalError(`${formatErrorObject(error, "")}\n`);
+  printFinalError(`${printableJson(formatErrorObject(error, ""))}\n`);
 }
 
 function reportUsageError(
@@ -275,6 +276,5 @@ function detailLines(details = ""): string[] {
 
 /** Text of others must not break the line or control the terminal. */
 function oneLine(text: string): string {
-  const line = text.trim().replace(/\s*\n\s*/g, "; ");
-  return line.replace(/\p{Cc}/gu, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return escapeUnprintable(text.trim().replace(/\s*\n\s*/g, "; "));
 }

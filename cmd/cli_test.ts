@@ -395,10 +395,10 @@ netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host
   const { run, plugin } = bench(host);
   plugin(
     "rude",
-    'cat >/dev/null; [ "$CNI_COMMAND" = ADD ] || exit 0; printf \'{"code":100,"msg":"one\\\\n\\\\u001b[2Jtwo"}\'; exit 1',
+    'cat >/dev/null; [ "$CNI_COMMAND" = ADD ] || exit 0; printf \'{"code":100,"msg":"one\\\\n\\\\u001b[2Jtwo\\\\u202e"}\'; exit 1',
   );
   const { stderr } = run(`add - ${container.path}`, { stdin: one({ type: "rude" }) });
-  expect(stderr).toMatch(/^cni: plugin "rude" \(ADD\): one; \\x1b\[2Jtwo\n {5}its program is ".*\/rude"\n$/);
+  expect(stderr).toMatch(/^cni: plugin "rude" \(ADD\): one; \\x1b\[2Jtwo\\u202e\n {5}its program is ".*\/rude"\n$/);
 });
 
 netnsTest("cni run prints details that are too long for a line in several", ({ host, container }) => {

@@ -3,7 +3,7 @@ import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
 import type { DryRun } from "../../runtime/effects/dry_run.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "../output/document.ts";
 import { CniError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { formatResult } from "../../spec/result.ts";
@@ -69,7 +69,7 @@ function printFound(
   }
   const error = failure === undefined ? undefined : CniError.from(failure);
   const document: DryRunDocument = { ...found, ...error && { failure: error.toJSON(LATEST) } };
-  printStdout(`${stringifyJson(document, 4)}\n`);
+  printStdout(formatDocument(document));
   if (!error) return 0;
   log(error.message);
   return 1;

@@ -1,6 +1,6 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { failureOf, type RemovalReport, type RemovedNetwork } from "../../runtime/networks/remove.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "../output/document.ts";
 import { LATEST } from "../../spec/version.ts";
 import type { ParsedOptions } from "../options.ts";
 import { formatRemoved } from "../output/network.ts";
@@ -17,7 +17,7 @@ export function printRemoval(options: ParsedOptions, remove: (report: RemovalRep
   const removed: RemovedNetwork[] = [];
   const failure = failureOf(() => remove((network) => removed.push(network)));
   const isJson = options.has(PRINT_JSON_OPTION.name) && (removed.length > 0 || !failure);
-  printStdout(isJson ? `${stringifyJson(removed.map(toDocument), 4)}\n` : formatRemoved(removed));
+  printStdout(isJson ? formatDocument(removed.map(toDocument)) : formatRemoved(removed));
   if (!failure) return 0;
   if (!isJson) throw failure;
   log(failure.message);

@@ -1,5 +1,5 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "../output/document.ts";
 import { DOCUMENT_OPTION, PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
@@ -29,7 +29,7 @@ const explain: Command = {
     const screen = openScreen(1, context.env);
     printStdout(
       input.has(DOCUMENT_OPTION.name)
-        ? `${stringifyJson(explained, 4)}\n`
+        ? formatDocument(explained)
         : "plugin" in explained
         ? formatExplainedPlugin(explained, screen)
         : formatExplainedKeys(name, explained, screen),

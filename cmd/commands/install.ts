@@ -4,7 +4,7 @@ import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { installBytes, installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "../output/document.ts";
 import { absolutePath } from "../arguments/path.ts";
 import { DOCUMENT_OPTION } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
@@ -80,7 +80,7 @@ interface InstallReport {
 }
 
 function printDocument(report: InstallReport): void {
-  printStdout(`${stringifyJson(report, 4)}\n`);
+  printStdout(formatDocument(report));
 }
 
 function formatInstalled({ path, target, changed, backup }: InstalledFile): string {

@@ -1,5 +1,5 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "../output/document.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
 import {
@@ -49,7 +49,7 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
     const { formatLintReport } = await import("../output/lint_report.ts");
     printStdout(
       input.has(JSON_OPTION.name)
-        ? `${stringifyJson(report, 4)}\n`
+        ? formatDocument(report)
         : formatLintReport(report, paths, openScreen(1, context.env)),
     );
     const failing = input.has("strict") ? ["error", "warning"] : ["error"];

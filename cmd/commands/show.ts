@@ -1,6 +1,6 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { NodeTree } from "../../runtime/show/node_tree.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "../output/document.ts";
 import { netnsPath } from "../arguments/path.ts";
 import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../arguments/runtime.ts";
 import type { CliContext, Command } from "../command.ts";
@@ -65,7 +65,7 @@ async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTr
 
 async function format(tree: NodeTree, input: ParsedOptions, context: CliContext): Promise<string> {
   const wanted = input.find(FORMAT_OPTION.name) ?? (input.has(JSON_OPTION.name) ? "json" : "text");
-  if (wanted === "json") return `${escapeControls(stringifyJson(tree, 4))}\n`;
+  if (wanted === "json") return formatDocument(tree);
   const { briefTree, outlineOf } = await import("../output/show/outline.ts");
   const outline = outlineOf(wanted === "text" ? tree : briefTree(tree), input.has(RULES_OPTION.name));
   switch (wanted) {
@@ -76,9 +76,4 @@ async function format(tree: NodeTree, input: ParsedOptions, context: CliContext)
     default:
       return (await import("../output/show/text.ts")).formatTextTree(outline, openScreen(1, context.env));
   }
-}
-
-/** JSON allows these as they are, and terminals obey them. */
-function escapeControls(json: string): string {
-  return json.replace(/[\x7f-\x9f]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
 }

@@ -1,6 +1,6 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "../output/document.ts";
 import { VERSIONS } from "../../spec/version.ts";
 import type { Command } from "../command.ts";
 import type { OptionSpec } from "../options.ts";
@@ -18,7 +18,7 @@ const version: Command = {
     about: "also the commit that a release is made of, and Bun's version",
   }],
   run({ has }) {
-    if (has(JSON_OPTION.name)) return printStdout(`${stringifyJson(versionDocument(), 4)}\n`);
+    if (has(JSON_OPTION.name)) return printStdout(formatDocument(versionDocument()));
     printStdout(`cni ${programVersion()}
 CNI protocol versions supported: ${VERSIONS.join(", ")}
 plugins: ${pluginNames().join(", ")}

@@ -51,6 +51,19 @@ test("documents of netns list and install have the keys that the page names", ()
   expect(keysOf(JSON.parse(installed.stdout))).toEqual(documentedKeys("install"));
 });
 
+test("keys that others choose do not control the terminal", () => {
+  const directory = join(root, "odd");
+  const key = "k\u009b31m\u202e\u2028\u{e0041}x";
+  mkdirSync(directory);
+  const file = join(directory, "10-odd.conflist");
+  writeFileSync(file, JSON.stringify({ cniVersion: "1.1.0", name: "odd", [key]: 1, plugins: [{ type: "loopback" }] }));
+  for (const argv of [["lint", "--json", file], ["network", "inspect", "odd", "--json", "--conf-dir", directory]]) {
+    const { stdout } = cni(argv);
+    expect(stdout.match(/[^\P{C}\n]|\p{Zl}/gu)).toBeNull();
+    expect(JSON.stringify(JSON.parse(stdout))).toContain(key);
+  }
+});
+
 /** Commands that take `--json`, without those of a group that ignores it. */
 async function namesWithJson({ commands }: CommandGroup, path: readonly string[] = []): Promise<string[]> {
   const found: string[] = [];

@@ -20,7 +20,7 @@ const REPORT: DoctorReport = {
         mend: "sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
         repair: { kind: "sysctl", name: "net/ipv4/ip_forward", value: "1" },
       },
-      { check: "leaked state", severity: "warning", what: 'a name with an escape: "\u001b[31m"' },
+      { check: "leaked state", severity: "warning", what: 'a name with an escape: "\u001b[31m\u202e\u2028"' },
     ],
   }],
 };
@@ -32,7 +32,7 @@ Network "web" (/etc/cni/net.d/10-web.conflist), 2 containers
   ✓ all links are up
   ✗ net.ipv4.ip_forward is 0: the host forwards no IPv4 packets
     -> sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
-  ! a name with an escape: "?[31m"
+  ! a name with an escape: "?[31m??"
 
 1 broken, 1 warning; with --fix, 1 of them can be mended
 `);
@@ -48,7 +48,7 @@ test("a narrow terminal gets wrapped lines behind coloured signs, and commands i
     "  ✗ net.ipv4.ip_forward is 0: the host",
     "    forwards no IPv4 packets",
     "    -> sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-    '  ! a name with an escape: "?[31m"',
+    '  ! a name with an escape: "?[31m??"',
   ]);
   expect(lines[1]).toContain("\u001b[31m✓\u001b[39m");
 });

@@ -1,6 +1,6 @@
 /** Documents of commands that print nothing else when they succeed. @module */
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { stringifyJson } from "../../spec/jsonc.ts";
+import { formatDocument } from "./document.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 
@@ -42,5 +42,5 @@ export function printGcReport({ name }: NetworkConfigList, removed: readonly Att
 }
 
 function print<T extends object>(report: T): void {
-  printStdout(`${stringifyJson(report, 4)}\n`);
+  printStdout(formatDocument(report));
 }

@@ -5,6 +5,7 @@ import { pollFor } from "../../ffi/sys/poll.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { O_CLOEXEC, O_NONBLOCK, O_WRONLY, PIPE_BUF, POLLOUT } from "../../ffi/sys/uapi.ts";
 import { COMMAND_NAME } from "../installed_file.ts";
+import { printable } from "../output/printable.ts";
 import type { ShimCall } from "./call.ts";
 
 /**
@@ -75,5 +76,5 @@ function describeCall({ programName, argv, env, parentPid }: ShimCall, status: n
 /** `bridge ADD c1 eth0 /run/netns/c1: 4.21 ms, status 0, called by 4711` */
 function formatText({ caller, status, ms, arguments: argv = [], ...names }: CallEntry): string {
   const words = [...Object.values(names), ...argv].filter((word) => word !== "");
-  return `${words.join(" ").replace(/\p{Cc}/gu, "?")}: ${ms} ms, status ${status}, called by ${caller}`;
+  return `${printable(words.join(" "))}: ${ms} ms, status ${status}, called by ${caller}`;
 }

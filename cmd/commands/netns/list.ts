@@ -1,6 +1,6 @@
 import { listNamedNetns, namedNetnsPath } from "../../../ffi/named_netns.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
-import { stringifyJson } from "../../../spec/jsonc.ts";
+import { formatDocument } from "../../output/document.ts";
 import { DOCUMENT_OPTION } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 
@@ -22,7 +22,7 @@ const list: Command = {
     const names = listNamedNetns();
     if (!has(DOCUMENT_OPTION.name)) return printStdout(names.map((name) => `${name}\n`).join(""));
     const namespaces: NamedNetns[] = names.map((name) => ({ name, path: namedNetnsPath(name) }));
-    printStdout(`${stringifyJson(namespaces, 4)}\n`);
+    printStdout(formatDocument(namespaces));
   },
 };
 export default list;

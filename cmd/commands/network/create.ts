@@ -9,7 +9,7 @@ import {
   type NetworkRequest,
   NetworkRequestError,
 } from "../../../runtime/networks/new_network.ts";
-import { stringifyJson } from "../../../spec/jsonc.ts";
+import { formatDocument } from "../../output/document.ts";
 import { DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, DRY_RUN_OPTION, log, openRuntime, runtimeOptions } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
@@ -74,7 +74,7 @@ so engines that use the first file keep their network. Until a container is atta
     if (request.dns) log("--dns: containers can be attached only while cni serve runs, which answers for their names");
     if (isDryRun) log(`would create "${created.file}"`);
     const text = isDryRun ? networkFileText(created.configuration) : `${created.file}\n`;
-    printStdout(input.has(PRINT_JSON_OPTION.name) ? `${stringifyJson(created, 4)}\n` : text);
+    printStdout(input.has(PRINT_JSON_OPTION.name) ? formatDocument(created) : text);
   },
 };
 export default create;

@@ -9,6 +9,7 @@ import {
   inspectNetwork,
 } from "../../../runtime/networks/inspect.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
+import { formatDocument } from "../../output/document.ts";
 import { countProblems, DIRECTORY_OPTIONS, NETWORKS_ARGUMENT, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
@@ -35,7 +36,7 @@ const inspect: Command = {
     const screen = openScreen(1, context.env);
     printStdout(
       input.has(PRINT_JSON_OPTION.name)
-        ? `${stringifyJson(networks, 4)}\n`
+        ? formatDocument(networks)
         : networks.map((network) => formatNetwork(network, screen)).join("\n"),
     );
     return problems.exitStatus();

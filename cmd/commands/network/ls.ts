@@ -1,7 +1,7 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { listNetworks, type NetworkSummary } from "../../../runtime/networks/list.ts";
-import { stringifyJson } from "../../../spec/jsonc.ts";
+import { formatDocument } from "../../output/document.ts";
 import { countProblems, DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
@@ -26,7 +26,7 @@ The exit status is 1 if a configuration is broken; the others are listed.`,
     const networks = listNetworks(runtime, confDirectory(input, context), { log, problem: problems.report });
     printStdout(
       input.has(PRINT_JSON_OPTION.name)
-        ? `${stringifyJson(networks, 4)}\n`
+        ? formatDocument(networks)
         : formatTable(HEADER, networks.map(tableRow), openScreen(1, context.env)),
     );
     return problems.exitStatus();

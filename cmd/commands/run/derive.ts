@@ -1,6 +1,7 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { DeriveOptions } from "../../../runtime/derive.ts";
-import { parseJson, stringifyJson } from "../../../spec/jsonc.ts";
+import { parseJson } from "../../../spec/jsonc.ts";
+import { formatDocument } from "../../output/document.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
   ALL_OPTION,
@@ -70,7 +71,7 @@ const derive: Command = {
     const requests = refuseUnknownNames(() =>
       runtime.deriveRequests(network, { verb, ...parameters, valid, resolveNames: true, ignoreUnknown })
     );
-    printStdout(`${stringifyJson(requests.map(({ type, request }) => ({ type, request: parseJson(request) })), 4)}\n`);
+    printStdout(formatDocument(requests.map(({ type, request }) => ({ type, request: parseJson(request) }))));
   },
 };
 export default derive;

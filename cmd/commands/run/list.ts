@@ -1,6 +1,6 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
-import { stringifyJson } from "../../../spec/jsonc.ts";
+import { formatDocument } from "../../output/document.ts";
 import { formatResult } from "../../../spec/result.ts";
 import { LATEST } from "../../../spec/version.ts";
 import {
@@ -42,7 +42,7 @@ const list: Command = {
     if (network !== undefined && attachments.length === 0) loadRequested(word, input, context);
     printStdout(
       input.has(DOCUMENT_OPTION.name)
-        ? `${stringifyJson(attachments.map(jsonDocument), 4)}\n`
+        ? formatDocument(attachments.map(jsonDocument))
         : formatTable(HEADER, attachments.map(tableRow), openScreen(1, context.env), styleOfCell, ["CONTAINER"]),
     );
   },

@@ -1,7 +1,7 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
-import { stringifyJson } from "../../../spec/jsonc.ts";
+import { formatDocument } from "../../output/document.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
   DRY_RUN_OPTION,
@@ -40,7 +40,7 @@ Prints JSON. "incomplete" attachments have lost an interface or an address, whic
       return await printDryRun(input, context, () => runtime.restore(network, progress.report));
     }
     const report = runtime.restore(network, progress.report);
-    printStdout(`${stringifyJson(report, 4)}\n`);
+    printStdout(formatDocument(report));
     const failed = report.attachments.filter(({ state }) => state === "failed").length;
     const failures = [
       ...failed ? [`${failed} of ${report.attachments.length} attachments`] : [],
