@@ -18,6 +18,8 @@ import { JSON_OPTION, log, VERBOSE_OPTION } from "./runtime.ts";
 export type DryRunDocument = Omit<DryRun, "failure"> & {
   /** What an ADD would answer. */
   readonly result?: object;
+  /** Those that `network prune` would remove. */
+  readonly networks?: readonly { readonly name: string; readonly file: string }[];
   /** The specification's error object, if the command would fail after these effects. */
   readonly failure?: object;
 };
@@ -25,15 +27,17 @@ export type DryRunDocument = Omit<DryRun, "failure"> & {
 /**
  * Runs `command` without its changes and prints them.
  *
+ * @param known what `--json` says of the command besides
  * @throws {Error} the command's failure, after the effects
  */
 export async function printDryRun(
   options: ParsedOptions,
   { env }: CliContext,
   command: () => unknown,
+  known: Pick<DryRunDocument, "networks"> = {},
 ): Promise<number> {
   const { dryRun } = await import("../../runtime/effects/dry_run.ts");
-  return printFound(dryRun(command), options, env);
+  return printFound({ ...dryRun(command), ...known }, options, env);
 }
 
 /** As {@linkcode printDryRun}, in copies of the host and the container. */
@@ -56,7 +60,7 @@ export async function printDryRunOfAdd(
 }
 
 function printFound(
-  { failure, ...found }: DryRun & Pick<DryRunDocument, "result">,
+  { failure, ...found }: DryRun & Pick<DryRunDocument, "result" | "networks">,
   options: ParsedOptions,
   env: CliContext["env"],
 ): number {

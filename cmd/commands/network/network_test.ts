@@ -67,6 +67,12 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
   const asked = network("prune");
   expect([asked.exitCode, asked.stdout.match(/^\S+/gm)]).toEqual([2, ["UNUSED", "db", "web"]]);
   expect(asked.stderr).toContain("without a terminal, give --yes");
+  const tried = network("prune", "--dry-run");
+  expect([tried.exitCode, tried.stdout.match(/^\S+/gm)?.slice(0, 3)]).toEqual([0, ["UNUSED", "db", "web"]]);
+  const { networks } = JSON.parse(network("prune", "--dry-run", "--json").stdout);
+  expect(networks).toEqual([{ name: "db", file: `${conf}/11-db.conflist` }, {
+    ...{ name: "web", file: `${conf}/10-web.conflist` },
+  }]);
   expect(network("rm", "db").stdout).toBe(
     `db: removed what is left of network "db": rules, links, reserved addresses\n` +
       `db: removed the configuration "${conf}/11-db.conflist"\n`,

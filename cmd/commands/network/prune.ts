@@ -34,16 +34,17 @@ const prune: Command = {
     const directory = confDirectory(input, context);
     const unused = findUnusedNetworks(runtime, directory, input.has("all"), log);
     const remove = (report: RemovalReport) => pruneNetworks(unused, { runtime, directory, log }, report);
-    if (input.has(DRY_RUN_OPTION.name)) {
-      const { printDryRun } = await import("../../arguments/dry_run.ts");
-      return await printDryRun(input, context, () => remove(() => {}));
-    }
     const isJson = input.has(PRINT_JSON_OPTION.name);
     if (unused.length > 0) {
       const table = formatTable(HEADER, unused.map(tableRow), openScreen(isJson ? 2 : 1, context.env));
       if (isJson) printStderr(table.trimEnd());
       else printStdout(table);
     } else if (!isJson) log("There is no unused network");
+    if (input.has(DRY_RUN_OPTION.name)) {
+      const { printDryRun } = await import("../../arguments/dry_run.ts");
+      const networks = unused.map(({ list, file }) => ({ name: list.name, file }));
+      return await printDryRun(input, context, () => remove(() => {}), { networks });
+    }
     const isConfirmed = unused.length === 0 || input.has("yes") || askToRemove(unused.length);
     return printRemoval(input, (report) => isConfirmed ? remove(report) : undefined);
   },
