@@ -172,7 +172,7 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
   },
 };
 
-/** Who has a former file open keeps it: descriptors of the command are others. */
+/** The command may have the former file open: it has its own descriptor of it. */
 function setStand({ stands, raw }: FileView, key: string, stand: Stand): void {
   const former = stands.get(key);
   stands.set(key, stand);

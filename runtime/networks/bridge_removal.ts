@@ -107,7 +107,7 @@ function findForeignRoute(host: Netns, device: link.Link, config: BridgeConfig):
   return foreign && `the route to ${rawRoute.destinationOf(foreign)}, which cni did not add, uses it`;
 }
 
-/** Early kernels call their multicast routes in the table local another program's. */
+/** Old kernels give their own multicast routes in the table local another protocol. */
 function isKernelRoute(route: rawRoute.RawRoute): boolean {
   return KERNEL_PROTOCOLS.includes(route.protocol) || rawRoute.tableOf(route) === RT_TABLE_LOCAL;
 }

@@ -74,7 +74,7 @@ export function subnetsOfHost(host: Netns): SubnetUse[] {
 }
 
 /** VPNs cover the default route with two halves. */
-const isDefaultRoute = (subnet: Cidr): boolean => prefixLengthOf(subnet) <= 1;
+export const isDefaultRoute = (destination: Cidr): boolean => prefixLengthOf(destination) <= 1;
 
 /** The host would look for them in the new network. */
 export function nameServers(path = "/etc/resolv.conf"): SubnetUse[] {

@@ -1,4 +1,5 @@
 import { familyOf, ipOf, networkOf, prefixLengthOf } from "../../../ffi/address.ts";
+import { isDefaultRoute } from "../../networks/subnets.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
@@ -80,6 +81,6 @@ function checkDefaultRoutesConfigured({ masquerades, families, containers }: Sub
 }
 
 function hasDefaultRoute({ state, attachment: { result } }: ExaminedContainer, family: 4 | 6): boolean {
-  const isDefault = ({ dst }: Pick<RouteConfig, "dst">) => prefixLengthOf(dst) <= 1 && familyOf(dst) === family;
+  const isDefault = ({ dst }: Pick<RouteConfig, "dst">) => isDefaultRoute(dst) && familyOf(dst) === family;
   return (result?.routes ?? []).some(isDefault) || state.routes.some(isDefault);
 }
