@@ -30,16 +30,21 @@ type Log = (message: string) => void;
 /** Routes of the kernel come and go with addresses and router advertisements. */
 const KERNEL_PROTOCOLS: readonly number[] = [RTPROT_REDIRECT, RTPROT_KERNEL, RTPROT_RA];
 
-/** Bridges that nothing but this network uses. Another one loses its gateway address; why it stays is logged. */
+/**
+ * Bridges that nothing but this network uses. Another one loses its gateway address; why it stays is logged.
+ *
+ * @param readOthers called only if there is a bridge
+ */
 export function planBridgeRemoval(
   { list }: ConfiguredNetwork,
-  others: readonly NetworkFile[],
+  readOthers: () => readonly NetworkFile[],
   log: Log,
 ): RemovalEffect[] {
   using host = currentNetns();
   return bridgeConfigsOf(list).flatMap((config) => {
     const device = link.find(host.route, config.bridge);
     if (!device || !bridgeKind.of(device)) return [];
+    const others = readOthers();
     const reason = findReasonToKeep(host, device, config, list, others) ?? findMissingMark(device);
     if (reason !== undefined) {
       log(`The bridge "${config.bridge}" stays: ${reason}`);

@@ -149,18 +149,24 @@ function planNetworkRemoval(
   context: RemovalContext,
   force: boolean,
 ): RemovalEffect[] {
-  // What two networks share stays.
-  const identity = network.file === undefined ? undefined : findStat(network.file)?.identity;
-  const others = readNetworkFiles(context.directory).filter(({ file }) =>
-    identity === undefined || findStat(file)?.identity !== identity
-  );
+  let others: NetworkFile[] | undefined;
+  // Many networks are often removed at once, most of them never used: those share nothing.
+  const readOthers = () => others ??= readOtherNetworks(network, context);
   return [
     ...attachments.map((attachment) => detachEffect(network, attachment, context)),
     cleanEffect(network, context, force),
-    ...planOrKeep("bridge", () => planBridgeRemoval(network, others, context.log), context),
-    ...planOrKeep("state of host-local", () => planStateRemoval(network, others, context.log), context),
+    ...planOrKeep("bridge", () => planBridgeRemoval(network, readOthers, context.log), context),
+    ...planOrKeep("state of host-local", () => planStateRemoval(network, readOthers, context.log), context),
     ...network.file === undefined ? [] : [removeFileEffect(network.file)],
   ];
+}
+
+/** What two networks share stays. */
+function readOtherNetworks(network: ConfiguredNetwork, { directory }: RemovalContext): NetworkFile[] {
+  const identity = network.file === undefined ? undefined : findStat(network.file)?.identity;
+  return readNetworkFiles(directory).filter(({ file }) =>
+    identity === undefined || findStat(file)?.identity !== identity
+  );
 }
 
 /** A mistake in the configuration must not keep the rest. */
@@ -209,12 +215,13 @@ function cleanEffect(network: ConfiguredNetwork, context: RemovalContext, force:
 
 function planStateRemoval(
   { list }: ConfiguredNetwork,
-  others: readonly NetworkFile[],
+  readOthers: () => readonly NetworkFile[],
   log: (message: string) => void,
 ): RemovalEffect[] {
-  const shared = new Set(others.flatMap((other) => usableStateDirectoriesOf(other, log)));
-  const own = [...new Set(stateDirectoriesOf(list))];
-  return own.filter((directory) => !shared.has(directory) && findStat(directory)).map((directory) => ({
+  const own = [...new Set(stateDirectoriesOf(list))].filter((directory) => findStat(directory));
+  if (own.length === 0) return [];
+  const shared = new Set(readOthers().flatMap((other) => usableStateDirectoriesOf(other, log)));
+  return own.filter((directory) => !shared.has(directory)).map((directory) => ({
     action: "remove-directory",
     target: directory,
     description: `remove the directory "${directory}" with the state of host-local`,

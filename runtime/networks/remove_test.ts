@@ -319,6 +319,10 @@ netnsTest("a file whose state cannot be found is named, and keeps nothing of oth
       plugins: [{ type: "ptp", ipam: { type: "host-local", dataDir, subnet: "10.5.0.0/24" } }],
     });
   const bad = write("bad", 5);
+  write("new", site.state);
+  rm(["new"]);
+  // Without state and bridge it shares nothing, so other files are not read.
+  expect(site.log).toEqual([]);
   write("web", site.state);
   mkdirSync(join(site.state, "web"), { recursive: true });
   const problem = 'Cannot use network "bad": ipam.dataDir must be';
