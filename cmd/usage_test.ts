@@ -67,6 +67,8 @@ test.each([
   [["run", "derive", "web", "--command", "VERSION"], "--command must be one of ADD, CHECK, DEL, GC, STATUS"],
   [["run", "add", "web", "blue", "--all"], 'option "--all" belongs to "run gc", "run restore", "run derive"'],
   [["run", "add", "web", "blue", "--command", "ADD"], 'option "--command" belongs to "run derive"'],
+  [["run", "add", "web", "blue", "--trace-format", "chrome"], "--trace-format belongs to --trace or --trace-file"],
+  [["run", "add", "web", "blue", "--timing", "--trace-format", "chrome"], "--trace-format belongs to"],
   [["run", "add", "web", "blue", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],
   [["run", "--nosuch", "list"], 'unknown option "--nosuch"'],
   [["run", "add", "web", "blue", "--mac", "xx"], "     for example: --mac 02:00:5e:10:00:01\n"],

@@ -1,5 +1,5 @@
 import type { CliContext } from "../command.ts";
-import type { OptionSpec, ParsedOptions } from "../options.ts";
+import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
 
 const FORMATS = ["text", "chrome"] as const;
 export type TraceFormat = typeof FORMATS[number];
@@ -30,7 +30,7 @@ export interface TraceRequest {
   readonly timing: boolean;
 }
 
-/** `undefined` if nobody asks for a trace. Options win over the environment. */
+/** `undefined` if nobody asks for a trace. Options win over the environment. @throws {UsageError} for a format alone */
 export function findTraceRequest(options: ParsedOptions): TraceRequest | undefined {
   const file = options.list(TRACE_FILE).at(-1);
   const timing = options.has(TIMING);
@@ -39,6 +39,9 @@ export function findTraceRequest(options: ParsedOptions): TraceRequest | undefin
     : options.has(TRACE)
     ? "stderr"
     : toTarget(options.find(TRACE_FILE), true);
+  if (target === undefined && options.has(TRACE_FORMAT)) {
+    throw new UsageError(`--${TRACE_FORMAT} belongs to --${TRACE} or --${TRACE_FILE}: give one of them too`);
+  }
   if (target === undefined && !timing) return undefined;
   return { target, format: toFormat(options.find(TRACE_FORMAT)), timing };
 }
