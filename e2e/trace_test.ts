@@ -79,9 +79,9 @@ testWith(["mkfifo", "sh"], "a trace that cannot be written is a note, and the ca
   });
   const reasons = {
     "absent/trace": "No such file or directory (ENOENT)",
-    pipe: "No such device or address (ENXIO)",
-    unread: "No such device or address (ENXIO)",
-    link: "Too many levels of symbolic links (ELOOP)",
+    pipe: "No such device or address (ENXIO, symbolic links and pipes are refused)",
+    unread: "No such device or address (ENXIO, symbolic links and pipes are refused)",
+    link: "Too many levels of symbolic links (ELOOP, symbolic links and pipes are refused)",
   };
   for (const [name, reason] of Object.entries(reasons)) {
     const message = `No trace (CNI_TRACE): Cannot write a trace to "${node.directory}/${name}": ${reason}\n`;

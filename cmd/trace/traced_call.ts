@@ -57,13 +57,21 @@ function openTarget(target: TraceRequest["target"], context: CliContext): Descri
   if (target === undefined || target === "stderr") return undefined;
   const flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (target.append ? O_APPEND : O_TRUNC);
   const path = absolutePath(target.path, context);
-  return withPurpose(`write a trace to "${path}"`, () => {
-    const file = descriptor(sys.open(path, flags, 0o600));
-    const { isFile, isCharacterDevice } = fstat(file.fd);
-    if (isFile || isCharacterDevice) return file;
-    file[Symbol.dispose]();
-    throw new SystemError("open", ENXIO);
-  });
+  const purpose = `write a trace to "${path}"`;
+  try {
+    return withPurpose(purpose, () => openFileOrDevice(path, flags));
+  } catch (error) {
+    if (!(error instanceof SystemError) || (error.code !== "ELOOP" && error.code !== "ENXIO")) throw error;
+    throw new SystemError(error.syscall, error.errno, purpose, "symbolic links and pipes are refused");
+  }
+}
+
+function openFileOrDevice(path: string, flags: number): Descriptor {
+  const file = descriptor(sys.open(path, flags, 0o600));
+  const { isFile, isCharacterDevice } = fstat(file.fd);
+  if (isFile || isCharacterDevice) return file;
+  file[Symbol.dispose]();
+  throw new SystemError("open", ENXIO);
 }
 
 function writeTrace(
