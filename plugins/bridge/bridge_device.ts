@@ -1,5 +1,6 @@
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Mac } from "../../ffi/address.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -33,10 +34,14 @@ export function connectToBridge(
       if (port !== undefined) removeLinkIfPresent(host, port);
       removeUnusedBridge(host, config.bridge);
     });
-    const bridge = findOrCreate(host, config.bridge, () => createBridge(host, config));
+    const bridge = findOrCreate(
+      host,
+      config.bridge,
+      () => explainMissingVlans(config, () => createBridge(host, config)),
+    );
     const isNew = isNewLink(bridge);
     try {
-      adjustBridge(host, bridge, config);
+      explainMissingVlans(config, () => adjustBridge(host, bridge, config));
       // Also for an existing bridge: the ADD that created it may not have got this far.
       const sysctls = {
         ...disableRouterAdvertisements(config.bridge),
@@ -98,6 +103,19 @@ function adjustBridge(host: Netns, existing: link.Link, config: BridgeConfig): v
   if ((existing.flags & flags) !== flags) link.set(host.route, existing.index, { flags, change: flags });
   if (usesVlanFiltering(config) && !current.vlanFiltering) {
     link.set(host.route, existing.index, { info: bridgeKind({ vlanFiltering: 1 }) });
+  }
+}
+
+/** The kernel says no more than that an operation is not supported. */
+function explainMissingVlans(config: BridgeConfig, call: () => void): void {
+  try {
+    call();
+  } catch (error) {
+    if (!(error instanceof NetlinkError) || error.code !== "EOPNOTSUPP" || !usesVlanFiltering(config)) throw error;
+    throw new CniError(Code.Internal, `Cannot use VLANs on the bridge "${config.bridge}": this kernel refuses them`, {
+      details: "it needs CONFIG_BRIDGE_VLAN_FILTERING; without it, leave out vlan and vlanTrunk",
+      cause: error,
+    });
   }
 }
 

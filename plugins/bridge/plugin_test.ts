@@ -1,7 +1,15 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { askOnce, askUntilAnswered, ipShow, linkNames, ping, runInNetns } from "../../testing/netns.ts";
+import {
+  askOnce,
+  askUntilAnswered,
+  ipShow,
+  linkNames,
+  ping,
+  runInNetns,
+  runShellInNetns,
+} from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 import bridge from "./plugin.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
@@ -325,6 +333,18 @@ bridgeTest("bridge refuses contradictions and wrong values before it changes any
     expect(() => call(bridge, "ADD", config), JSON.stringify(config)).toThrow(message);
   }
   expect(linkNames(host)).toEqual(["lo"]);
+});
+
+bridgeTest("if the kernel has no VLAN filtering, bridge says so, also of a bridge that exists", ({ call, host }) => {
+  const probe = "ip link add probe type bridge vlan_filtering 1 && ip link del probe && echo yes || true";
+  const isSupported = runShellInNetns(host, probe).includes("yes");
+  for (const prepare of ["true", "ip link add cni0 type bridge"]) {
+    runShellInNetns(host, prepare);
+    const add = expect(() => call(bridge, "ADD", { vlan: 7 }, { ifname: `net${prepare.length}` }));
+    if (isSupported) add.not.toThrow();
+    else add.toThrow('Cannot use VLANs on the bridge "cni0": this kernel refuses them');
+    runShellInNetns(host, "ip link del cni0 2>/dev/null || true");
+  }
 });
 
 bridgeTest("bridge refuses a name that another kind of interface has", ({ call, host }) => {
