@@ -43,7 +43,9 @@ const IPAM = {
 const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
 
 /** A host with an uplink, and two containers; the first publishes ports. */
-export function newDoctorHost({ hasFirewall = false, isInternal = false } = {}): DoctorHost {
+export function newDoctorHost(
+  { hasFirewall = false, isInternal = false, routes = IPAM.routes as object[], plugins = [] as object[] } = {},
+): DoctorHost {
   using building = new DisposableStack();
   const [host, outside, c1, c2] = [0, 0, 0, 0].map(() => building.use(createNetns())) as [Netns, Netns, Netns, Netns];
   runShellInNetns(
@@ -63,7 +65,7 @@ export function newDoctorHost({ hasFirewall = false, isInternal = false } = {}):
   runShellInNetns(host, "ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2");
   const directory = mkdtempSync(join(tmpdir(), "cni-doctor-"));
   building.defer(() => rmSync(directory, { recursive: true }));
-  const ipam = { ...IPAM, ...isInternal && { routes: [] }, dataDir: join(directory, "networks") };
+  const ipam = { ...IPAM, routes: isInternal ? [] : routes, dataDir: join(directory, "networks") };
   const text = JSON.stringify({
     cniVersion: "1.1.0",
     name: "web",
@@ -71,6 +73,7 @@ export function newDoctorHost({ hasFirewall = false, isInternal = false } = {}):
       { ...BRIDGE, ...isInternal && { isGateway: false, ipMasq: false }, ipam },
       { type: "portmap", capabilities: { portMappings: true } },
       ...hasFirewall ? [{ type: "firewall" }] : [],
+      ...plugins,
     ],
   });
   const network = parseNetworkConfigList(text);

@@ -1,4 +1,5 @@
 import type { Cidr, Ip } from "../../ffi/address.ts";
+import type { InterfaceRoute } from "../../plugins/lib/links/configure_interface.ts";
 
 /** `broken`: the configuration asks for it and does not get it. `warning`: worth knowing. */
 export type FindingSeverity = "ok" | "broken" | "warning";
@@ -21,7 +22,7 @@ export type Repair =
   | { readonly kind: "bridge-port"; readonly link: string; readonly bridge: string }
   | { readonly kind: "mtu"; readonly netns?: string; readonly link: string; readonly mtu: number }
   | { readonly kind: "address"; readonly netns?: string; readonly link: string; readonly address: Cidr }
-  | { readonly kind: "route"; readonly netns: string; readonly link: string; readonly dst: Cidr; readonly gateway?: Ip }
+  | { readonly kind: "route"; readonly netns: string; readonly link: string } & InterfaceRoute
   /** The kernel asks for the hardware address again. */
   | { readonly kind: "neighbour"; readonly netns?: string; readonly link: string; readonly address: Ip }
   | { readonly kind: "restore"; readonly network: string }

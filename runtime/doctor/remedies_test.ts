@@ -132,6 +132,52 @@ test("a default route that another network has taken is left to it", () => {
   expect(findings[0]?.repair).toBeUndefined();
 });
 
+const ROUTES = [
+  { dst: "0.0.0.0/0", priority: 50 },
+  { dst: "10.98.0.0/16", mtu: 1300, advmss: 1200 },
+  { dst: "10.99.0.0/16", table: 100 },
+  { dst: "fd00:98::/64", priority: 7, mtu: 1300 },
+];
+
+test("routes return to their tables, with metrics and MTU, by --fix and by hand", async () => {
+  using doctorHost = newDoctorHost({ routes: ROUTES });
+  using _ = await doctorHost.serve();
+  const { c1 } = doctorHost;
+  const list = () =>
+    runIp(c1, "route show table all").split("\n").filter((line) => /^(default|10\.9[89]|fd00:98)/.test(line)).sort();
+  const remove = () => {
+    runIp(c1, "route del default", "route del 10.98.0.0/16", "route del 10.99.0.0/16 table 100");
+    runIp(c1, "-6 route del fd00:98::/64");
+  };
+  const before = list();
+  expect(before).toHaveLength(ROUTES.length);
+  remove();
+  expect(list()).toEqual([]);
+  const commands = doctorHost.examine(c1.path).findings.filter(isBroken).map(({ mend }) => mend!);
+  expect(doctorHost.fix()).toEqual([]);
+  expect(list()).toEqual(before);
+  remove();
+  doctorHost.shell(...commands);
+  expect(list()).toEqual(before);
+  runIp(c1, "route del default", "route add default via 10.9.0.1 dev eth0");
+  expect(doctorHost.examine(c1.path).findings.filter(isBroken)).toMatchObject([{
+    what: `wrong metric: the IPv4 default route of "eth0" of ${c1.path} has 0, the ADD set 50`,
+  }]);
+});
+
+test("a route that sbr moved to its table is not put into another one", () => {
+  using doctorHost = newDoctorHost({ plugins: [{ type: "sbr" }] });
+  const { c1 } = doctorHost;
+  const routeFindings = () =>
+    doctorHost.examine(c1.path).findings.filter((finding) => isBroken(finding) && finding.check === "container routes");
+  expect(routeFindings()).toEqual([]);
+  runIp(c1, "route del default table 100");
+  const [finding] = routeFindings();
+  expect(finding?.what).toStartWith("no IPv4 default route");
+  expect(finding?.mend).toStartWith(`cni run del web ${c1.path}`);
+  expect(finding?.repair).toBeUndefined();
+});
+
 test("what only an ADD makes is mended by attaching anew", async () => {
   using doctorHost = newDoctorHost();
   using _ = await doctorHost.serve();

@@ -35,13 +35,8 @@ function changeNamespace(netns: Netns, repair: Exclude<Repair, { kind: "restore"
       return void executeAll(nl, [
         address.addRequest(link.get(nl, repair.link).index, repair.address, { noDad: true }),
       ]);
-    case "route": {
-      const { dst, gateway } = repair;
-      const { index } = link.get(nl, repair.link);
-      return void executeAll(nl, [
-        route.replaceRequest({ dst, oif: index, ...gateway !== undefined && { gateway } }),
-      ]);
-    }
+    case "route":
+      return void executeAll(nl, [route.replaceRequest({ ...repair, oif: link.get(nl, repair.link).index })]);
     case "neighbour":
       return neighbour.remove(nl, link.get(nl, repair.link).index, repair.address);
     case "conntrack":

@@ -4,7 +4,8 @@ import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
-import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
+import { reattachCommand } from "../reattach.ts";
 import {
   addressesOfFamily,
   describeContainer,
@@ -18,35 +19,40 @@ import {
 export function checkContainerRoutes(subject: Subject): Finding[] {
   const { containers } = subject;
   const problems = [
-    ...containers.flatMap(checkRoutes),
+    ...containers.flatMap((container) => checkRoutes(subject, container)),
     ...checkDefaultRoutesConfigured(subject),
   ];
   if (problems.length > 0 || containers.length === 0) return problems;
   return [ok("routes in the containers are those of the ADD")];
 }
 
-function checkRoutes(container: ExaminedContainer): Finding[] {
+function checkRoutes(subject: Subject, container: ExaminedContainer): Finding[] {
   const { device, state, ips, attachment: { result } } = container;
   // Without its address or its link, a container has no routes: that is reported elsewhere.
   if (!device || !link.isUp(device) || !result) return [];
   const present = ips.filter(({ address }) => hasAddress(state, device, ipOf(address)));
   return routesWithGateways(result, ips)
     .filter(({ dst }) => present.some(({ address }) => familyOf(address) === familyOf(dst)))
-    .flatMap((wanted) => checkRoute(container, device, wanted));
+    .flatMap((wanted) => checkRoute(subject, container, device, wanted));
 }
 
-function checkRoute(container: ExaminedContainer, device: link.Link, wanted: RouteConfig): Finding[] {
+function checkRoute(subject: Subject, container: ExaminedContainer, device: link.Link, wanted: RouteConfig): Finding[] {
   const { state, attachment: { netns } } = container;
-  const { dst, gw } = wanted;
+  const { dst, gw, table, priority } = wanted;
+  const toDestination = state.routes.filter((route) => route.dst === networkOf(dst));
   // A later plugin may have moved the route to another table.
-  const candidates = state.routes.filter((route) => route.dst === networkOf(dst) && route.oif === device.index);
+  const ofDevice = toDestination.filter((route) =>
+    route.oif === device.index && (table === undefined || route.table === table)
+  );
+  const candidates = ofDevice.filter((route) => !priority || route.priority === priority);
   if (candidates.some(({ gateway }) => gateway === gw)) return [];
   const name = describeRoute(dst);
   const via = gw === undefined ? "" : ` via ${gw}`;
-  const mend = ipCommand(netns, "route", "replace", dst, ...gw === undefined ? [] : ["via", gw], "dev", device.name!);
-  const repair = { kind: "route", netns, link: device.name!, dst, ...gw !== undefined && { gateway: gw } } as const;
-  const [other] = candidates;
-  const elsewhere = state.routes.find((route) => route.dst === networkOf(dst) && route.table === RT_TABLE_MAIN);
+  const { mend, repair } = routeRemedy(subject, container, device.name!, wanted);
+  const [other = ofDevice[0]] = candidates;
+  const elsewhere = toDestination.find((route) =>
+    route.table === (table ?? RT_TABLE_MAIN) && (route.priority ?? 0) >= metricOf(wanted)
+  );
   if (!other && elsewhere) {
     const device = state.links.find(({ index }) => index === elsewhere.oif)?.name;
     return [warning(
@@ -57,9 +63,40 @@ function checkRoute(container: ExaminedContainer, device: link.Link, wanted: Rou
   if (!other) {
     return [broken(`no ${name} in ${netns}: it must go${via || " directly"} by "${device.name}"`, mend, repair)];
   }
+  if (candidates.length === 0) {
+    const what = `wrong metric: the ${name} of ${describeContainer(container)} has ${other.priority ?? 0}, ` +
+      `the ADD set ${priority}`;
+    // Beside the other route, the right one would have no effect.
+    return [broken(what, reattachCommand(container.attachment))];
+  }
   const actual = other.gateway === undefined ? "directly" : `via ${other.gateway}`;
   const what = `wrong gateway: the ${name} of ${describeContainer(container)} goes ${actual}, the ADD set it${via}`;
   return [broken(what, mend, repair)];
+}
+
+/** The kernel's default metric of IPv6 (IP6_RT_PRIO_USER). */
+const IPV6_METRIC = 1024;
+
+const metricOf = ({ dst, priority }: RouteConfig): number => priority || (familyOf(dst) === 4 ? 0 : IPV6_METRIC);
+
+/** They move routes to tables of their own. */
+const MOVERS = ["sbr", "vrf"];
+
+function routeRemedy(
+  { network }: Subject,
+  { attachment }: ExaminedContainer,
+  link: string,
+  { gw, ...wanted }: RouteConfig,
+): { readonly mend: string; readonly repair?: Repair } {
+  if (network.plugins.some(({ type }) => MOVERS.includes(type))) return { mend: reattachCommand(attachment) };
+  const { dst, table, priority, mtu, advmss, scope } = wanted;
+  const words = Object.entries({ via: gw, dev: link, table, metric: priority, mtu, advmss, scope })
+    .flatMap(([word, value]) => value === undefined ? [] : [word, `${value}`]);
+  const { netns } = attachment;
+  return {
+    mend: ipCommand(netns, "route", "replace", dst, ...words),
+    repair: { kind: "route", netns, link, ...wanted, ...gw !== undefined && { gateway: gw } },
+  };
 }
 
 const describeRoute = (dst: RouteConfig["dst"]): string =>
