@@ -1,6 +1,8 @@
 /** What the doctor offers is what mends. */
 import { beforeAll, expect, test } from "bun:test";
+import { renameSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { parseIp } from "../../ffi/address.ts";
 import { createNetns } from "../../ffi/netns.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -163,6 +165,29 @@ test("routes return to their tables, with metrics and MTU, by --fix and by hand"
   expect(doctorHost.examine(c1.path).findings.filter(isBroken)).toMatchObject([{
     what: `wrong metric: the IPv4 default route of "eth0" of ${c1.path} has 0, the ADD set 50`,
   }]);
+});
+
+test("a lost address returns only while nobody else has it, or its reservation", async () => {
+  using doctorHost = newDoctorHost();
+  using _ = await doctorHost.serve();
+  const { c1, c2, directory } = doctorHost;
+  const reservation = join(directory, "networks/web/10.9.0.2");
+  const find = () => {
+    const { findings } = doctorHost.examine(c1.path);
+    return findings.filter(({ what }) => what.startsWith("address 10.9.0.2/29 is missing"))[0];
+  };
+  const reattach = expect.stringMatching(/^cni run del web .* # its address may change$/);
+  runIp(c1, "addr del 10.9.0.2/29 dev eth0");
+  runIp(c2, "addr add 10.9.0.2/29 dev eth0");
+  expect([find()?.mend, find()?.repair]).toEqual([reattach, undefined]);
+  runIp(c2, "addr del 10.9.0.2/29 dev eth0");
+  writeFileSync(`${reservation}.new`, "c2\r\neth0");
+  renameSync(reservation, `${reservation}.old`);
+  renameSync(`${reservation}.new`, reservation);
+  expect([find()?.mend, find()?.repair]).toEqual([reattach, undefined]);
+  renameSync(`${reservation}.old`, reservation);
+  expect(find()?.repair).toMatchObject({ kind: "address", address: "10.9.0.2/29" });
+  expect(doctorHost.fix()).toEqual([]);
 });
 
 test("a route that sbr moved to its table is not put into another one", () => {

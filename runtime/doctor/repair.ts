@@ -31,7 +31,7 @@ function changeNamespace(netns: Netns, repair: Exclude<Repair, { kind: "restore"
     case "mtu":
       return link.set(nl, repair.link, { mtu: repair.mtu });
     case "address":
-      // A container that lost it has used it before, so nobody else is asked for it.
+      // The check has seen that nobody else of the network has it, so the wire is not asked.
       return void executeAll(nl, [
         address.addRequest(link.get(nl, repair.link).index, repair.address, { noDad: true }),
       ]);

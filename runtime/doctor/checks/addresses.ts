@@ -4,6 +4,8 @@ import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
 import { GATEWAY_PROTOCOL } from "../../../plugins/bridge/gateway.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, broken, type Finding, ok } from "../finding.ts";
+import { reattachCommand } from "../reattach.ts";
+import { openReservations } from "../reservations.ts";
 import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, hasAddress, ipCommand, type Subject } from "../subject.ts";
 
@@ -11,7 +13,7 @@ import { describeContainer, type ExaminedContainer, hasAddress, ipCommand, type 
 export function checkAddresses(subject: Subject): Finding[] {
   const { containers } = subject;
   const problems = [
-    ...containers.flatMap(checkContainerAddresses),
+    ...containers.flatMap((each) => checkContainerAddresses(subject, each)),
     ...checkGatewayAddresses(subject),
     ...checkForeignAddresses(subject),
     ...containers.flatMap((each) => checkDuplicates(subject, each)),
@@ -26,20 +28,44 @@ function canHaveAddress(device: link.Link | undefined, address: Cidr | Ip): devi
   return device !== undefined && (link.isUp(device) || familyOf(address) === 4);
 }
 
-function checkContainerAddresses(container: ExaminedContainer): Finding[] {
-  const { device, state, ips, attachment: { netns } } = container;
+function checkContainerAddresses(subject: Subject, container: ExaminedContainer): Finding[] {
+  const { device, state, ips } = container;
   return ips.flatMap(({ address }) => {
     if (!canHaveAddress(device, address)) return [];
     if (!hasAddress(state, device, ipOf(address))) {
-      const mend = ipCommand(netns, "addr", "add", address, "dev", device.name!);
-      const repair = { kind: "address", netns, link: device.name!, address } as const;
-      return [broken(`address ${address} is missing on ${describeContainer(container)}`, mend, repair)];
+      return [describeMissing(subject, container, device.name!, address)];
     }
     const isRefused = state.addresses.some((found) => found.address === address && found.flags & IFA_F_DADFAILED);
     if (!isRefused) return [];
     const what = `duplicate address: another machine on the wire has ${address} of ${describeContainer(container)}`;
     return [broken(what, "find the other machine, or reserve its address in the configuration")];
   });
+}
+
+/** It is added again only while nobody else has it, or may get it. */
+function describeMissing(
+  { network, neighbours }: Subject,
+  container: ExaminedContainer,
+  link: string,
+  address: Cidr,
+): Finding {
+  const { owner, attachment, attachment: { netns } } = container;
+  const what = `address ${address} is missing on ${describeContainer(container)}`;
+  const isTaken = findOtherHolder(neighbours, container, ipOf(address)) !== undefined ||
+    openReservations(network)(owner, ipOf(address)) !== undefined;
+  if (isTaken) return broken(what, `${reattachCommand(attachment)} # its address may change`);
+  const mend = ipCommand(netns, "addr", "add", address, "dev", link);
+  return broken(what, mend, { kind: "address", netns, link, address });
+}
+
+function findOtherHolder(
+  neighbours: Subject["neighbours"],
+  { attachment: { netns } }: ExaminedContainer,
+  ip: Ip,
+): ExaminedContainer | undefined {
+  return neighbours.find(({ attachment, state }) =>
+    attachment.netns !== netns && state.addresses.some((found) => ipOf(found.address) === ip)
+  );
 }
 
 /** The gateways that the host must have, with the link that has them. */
@@ -97,9 +123,7 @@ function checkDuplicates({ neighbours, bridge }: Subject, container: ExaminedCon
   if (!bridge) return [];
   return container.ips.flatMap(({ address }) => {
     const ip = ipOf(address);
-    const holder = neighbours.find(({ attachment, state }) =>
-      attachment.netns !== container.attachment.netns && state.addresses.some((found) => ipOf(found.address) === ip)
-    );
+    const holder = findOtherHolder(neighbours, container, ip);
     if (!holder) return [];
     const { state, attachment } = holder;
     const found = state.addresses.find((candidate) => ipOf(candidate.address) === ip)!;

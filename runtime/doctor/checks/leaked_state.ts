@@ -1,21 +1,11 @@
-import {
-  describeHolder,
-  formatHolder,
-  type Holder,
-  type Inventory,
-  listHeldAddresses,
-  readInventory,
-} from "../../../plugins/host_local/inventory.ts";
-import { CniError, ConfigError } from "../../../spec/error.ts";
-import type { PluginConfig } from "../../../spec/plugin_config.ts";
+import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins/host_local/inventory.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
 import { reattachCommand } from "../reattach.ts";
-import type { ExaminedContainer, Subject } from "../subject.ts";
-import { type Ip, ipOf } from "../../../ffi/address.ts";
-import { parseHostLocalConfig } from "../../../plugins/host_local/config.ts";
-import { findRangeOf, type RangeSet } from "../../../plugins/host_local/ranges.ts";
+import { openReservations } from "../reservations.ts";
+import type { Subject } from "../subject.ts";
+import { ipOf } from "../../../ffi/address.ts";
 import type { NetworkAttachment } from "../../attachments.ts";
 import { networkDirectoryOf } from "../../../plugins/host_local/network_directory.ts";
 import { hostLocalConfigs } from "../../networks/users.ts";
@@ -45,44 +35,13 @@ function checkAttachment({ network, netnsPath }: Subject, attachment: NetworkAtt
 
 /** An address without a reservation is given to the next container too. */
 function checkReserved({ network, containers }: Subject): Finding[] {
-  return hostLocalConfigs(network).flatMap((config) => {
-    const sets = findRangeSets(config);
-    const { holders } = readInventory(networkDirectoryOf(config));
-    return containers.flatMap((container) =>
-      container.ips.map(({ address }) => ipOf(address)).filter((ip) => sets.some((set) => findRangeOf(set, ip)))
-        .flatMap((ip) => describeReservation(container, ip, holders))
-    );
-  });
-}
-
-/** Another check says what is wrong with the configuration. */
-function findRangeSets(config: PluginConfig): readonly RangeSet[] {
-  try {
-    return parseHostLocalConfig(config).sets;
-  } catch (error) {
-    if (error instanceof ConfigError || error instanceof CniError) return [];
-    throw error;
-  }
-}
-
-function describeReservation(
-  { attachment, owner }: ExaminedContainer,
-  ip: Ip,
-  holders: Inventory["holders"],
-): Finding[] {
-  const holder = holders.get(ip);
-  const isReserved = holder ? isHeldBy(holder, owner) : holders.has(ip);
-  if (isReserved) return [];
-  const whose = `address ${ip} of "${owner.ifname}" of container "${owner.containerId}"`;
-  const what = holder
-    ? `${whose} is reserved for ${describeHolder(holder)}`
-    : `${whose} is not reserved, so the next container may get it too`;
-  return [broken(what, `${reattachCommand(attachment)} # its address may change`)];
-}
-
-/** Old reservations name no interface. */
-function isHeldBy({ containerId, ifname }: Holder, owner: Holder): boolean {
-  return containerId === owner.containerId && (ifname === undefined || ifname === owner.ifname);
+  const problemOf = openReservations(network);
+  return containers.flatMap(({ attachment, owner, ips }) =>
+    ips.flatMap(({ address }) => {
+      const problem = problemOf(owner, ipOf(address));
+      return problem === undefined ? [] : [broken(problem, `${reattachCommand(attachment)} # its address may change`)];
+    })
+  );
 }
 
 /** Links of the network that no attachment of the cache has: its file was lost, or the cache is another one. */
