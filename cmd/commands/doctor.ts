@@ -1,6 +1,7 @@
 import { findStat } from "../../ffi/sys/stat.ts";
 import { createFile } from "../../ffi/sys/atomic_file.ts";
 import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
+import type { DoctorReport } from "../../runtime/doctor/doctor.ts";
 import type { CheckFinding } from "../../runtime/doctor/examine.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { NETNS_ARGUMENT } from "../arguments/attachment.ts";
@@ -76,10 +77,10 @@ is examined.`,
         looksOnly: input.has(LOOK_ONLY),
         onProgress: (done, total) => progress.report(done, total),
       });
-    const { report, outcomes } = input.has(FIX)
+    const report: DoctorReport = input.has(FIX)
       ? repairAll(options, examine, input.has(YES) ? () => true : ask)
-      : { report: examine(), outcomes: [] };
-    for (const outcome of outcomes) printStderr(`cni: ${formatRepairOutcome(outcome)}`);
+      : examine();
+    for (const outcome of report.repairs ?? []) printStderr(`cni: ${formatRepairOutcome(outcome)}`);
     if (bundlePath !== undefined) {
       const { collectBundle } = await import("../../runtime/doctor/bundle.ts");
       const bundle = collectBundle(options, networks, report, `cni ${programVersion()}`);

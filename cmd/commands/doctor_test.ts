@@ -76,6 +76,12 @@ test("--fix asks before each change, and --yes does not", () => {
   expect(done.stderr).toContain("cni: done: sysctl -w net.ipv4.ip_forward=1\n");
   expect(done.stdout).toContain("✓ the host forwards IPv4\n");
   expect(forwarding()).toBe("1");
+  expect(JSON.parse(doctor("web --fix --yes --json").stdout).repairs).toEqual([]);
+  runShellInNetns(namespaces.host, "echo 0 >/proc/sys/net/ipv4/ip_forward");
+  expect(JSON.parse(doctor("web --fix --yes --json").stdout).repairs).toMatchObject([
+    { finding: { check: "forwarding", severity: "broken", repair: { kind: "sysctl" } }, outcome: "done" },
+  ]);
+  expect(JSON.parse(doctor("web --json").stdout).repairs).toBeUndefined();
 });
 
 test.each([["n", "0"], ["y", "1"]])("on a terminal, --fix takes %s for an answer", (answer, forwarding) => {

@@ -17,6 +17,8 @@ export interface DoctorReport {
   readonly broken: number;
   readonly warnings: number;
   readonly networks: readonly NetworkDiagnosis[];
+  /** With `--fix`, in order. */
+  readonly repairs?: readonly RepairOutcome[];
 }
 
 /**
@@ -92,13 +94,13 @@ export function repairAll(
   options: RuntimeOptions,
   examine: () => DoctorReport,
   confirm: (finding: CheckFinding) => boolean,
-): { readonly report: DoctorReport; readonly outcomes: readonly RepairOutcome[] } {
+): DoctorReport & { readonly repairs: readonly RepairOutcome[] } {
   const outcomes = new Map<string, RepairOutcome>();
   for (;;) {
     const report = examine();
     const findings = report.networks.flatMap((diagnosis) => diagnosis.findings)
       .filter(({ repair }) => repair && !outcomes.has(JSON.stringify(repair)));
-    if (findings.length === 0) return { report: withoutTried(report, outcomes), outcomes: [...outcomes.values()] };
+    if (findings.length === 0) return { ...withoutTried(report, outcomes), repairs: [...outcomes.values()] };
     for (const finding of findings) {
       const key = JSON.stringify(finding.repair);
       if (!outcomes.has(key)) outcomes.set(key, repairFinding(options, finding, confirm));

@@ -90,7 +90,7 @@ test("what --fix has tried is not offered again", () => {
   using host = createNetns();
   const options = { env: {}, pluginDirectories: [], cacheDirectory: tmpdir(), log: () => {} };
   const offered = (isConfirmed: boolean) =>
-    host.run(() => repairAll(options, examine, () => isConfirmed)).report.networks[0]!.findings[0]!.repair;
+    host.run(() => repairAll(options, examine, () => isConfirmed)).networks[0]!.findings[0]!.repair;
   expect([offered(true), offered(false)]).toEqual([undefined, repair]);
 });
 
