@@ -53,7 +53,8 @@ export function warning(what: string, mend: string, repair?: Repair): Finding {
   return { severity: "warning", what, mend, ...repair && { repair } };
 }
 
-const MAX_LISTED = 4;
+/** Longer lists are cut. */
+export const MAX_LISTED = 4;
 
 /** `a, b, c, d and 96 more` */
 export function abbreviate(items: readonly string[]): string {

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from "bun:test";
-import { rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";
@@ -47,5 +47,37 @@ test("containers whose results are lost", () => {
     severity: "warning",
     what: `"eth0" of container "c1", "eth0" of container "c2" are attached, but not in ${directory}/results`,
     mend: mend("c1"),
+  }]);
+});
+
+test("many reservations and attachments that are left behind are one finding each", () => {
+  using doctorHost = newDoctorHost();
+  const { directory } = doctorHost;
+  const found = () => doctorHost.withSubject(checkLeakedState);
+  for (let n = 10; n < 14; n++) writeFileSync(join(directory, `networks/web/10.9.0.${n}`), `c${n}\r\neth0`);
+  expect(found()).toHaveLength(4);
+  writeFileSync(join(directory, "networks/web/10.9.0.14"), "c14\r\neth0");
+  const mend = "cni run gc web # prints the command that detaches what is gone";
+  expect(found()).toEqual([{
+    severity: "warning",
+    // In the order of the directory.
+    what: expect.stringMatching(
+      /^5 addresses are reserved for what is not attached: 10\.9\.0\.1\d \("eth0" of container "c1\d"\), .* and 1 more$/,
+    ),
+    mend,
+  }]);
+  for (let n = 10; n < 15; n++) {
+    rmSync(join(directory, `networks/web/10.9.0.${n}`));
+    const result = readFileSync(join(directory, "results/web-c2-eth0"), "utf8");
+    const path = join(directory, `results/web-g${n}-eth0`);
+    const gone = { ...JSON.parse(result), containerId: `g${n}`, netns: "/run/netns/never-there" };
+    writeFileSync(path, JSON.stringify(gone));
+  }
+  expect(found()).toEqual([{
+    severity: "warning",
+    what: expect.stringMatching(
+      /^5 attachments are left of containers that are gone: "eth0" of container "g1\d", .* and 1 more$/,
+    ),
+    mend,
   }]);
 });

@@ -1,6 +1,6 @@
 import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins/host_local/inventory.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, broken, type Finding, MAX_LISTED, ok, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
 import { reattachCommand } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
@@ -13,7 +13,7 @@ import { hostLocalConfigs } from "../../networks/users.ts";
 /** Attachments, their namespaces, their reservations and their links: each without another. */
 export function checkLeakedState(subject: Subject): Finding[] {
   const problems = [
-    ...subject.attachments.flatMap((attachment) => checkAttachment(subject, attachment)),
+    ...checkAttachments(subject),
     ...checkReservations(subject),
     ...checkReserved(subject),
     ...checkUnknownLinks(subject),
@@ -21,16 +21,50 @@ export function checkLeakedState(subject: Subject): Finding[] {
   return problems.length > 0 ? problems : [ok("no attachment and no reservation was left behind")];
 }
 
-function checkAttachment({ network, netnsPath }: Subject, attachment: NetworkAttachment): Finding[] {
-  const { state, reason, containerId, ifname, netns = "" } = attachment;
-  const mend = detachCommand(network.name, containerId, ifname);
-  const whose = `"${ifname}" of container "${containerId}"`;
-  if (state === "gone") {
-    const what = `${whose} is attached, but ${reason}`;
-    return [netnsPath === undefined ? warning(what, mend) : broken(what, mend)];
-  }
-  if (state !== "unfinished") return [];
-  return [warning(`the ADD of ${whose} has not ended${netns && ` (${netns})`}`, mend)];
+/** What has no container any more. */
+interface Remainder {
+  readonly what: string;
+  /** In a list. */
+  readonly short: string;
+  readonly mend: string;
+}
+
+function checkAttachments(subject: Subject): Finding[] {
+  const { network, netnsPath, attachments } = subject;
+  const { gone = [], unfinished = [] } = Object.groupBy(attachments, ({ state }) => state);
+  const whose = ({ containerId, ifname }: NetworkAttachment) => `"${ifname}" of container "${containerId}"`;
+  const mend = ({ containerId, ifname }: NetworkAttachment) => detachCommand(network.name, containerId, ifname);
+  const remainders = gone.map((attachment) => ({
+    what: `${whose(attachment)} is attached, but ${attachment.reason}`,
+    short: whose(attachment),
+    mend: mend(attachment),
+  }));
+  return [
+    ...netnsPath === undefined
+      ? describeRemainders(subject, remainders, "attachments are left of containers that are gone")
+      : remainders.map(({ what, mend }) => broken(what, mend)),
+    ...unfinished.map((attachment) => {
+      const at = attachment.netns ? ` (${attachment.netns})` : "";
+      return warning(`the ADD of ${whose(attachment)} has not ended${at}`, mend(attachment));
+    }),
+  ];
+}
+
+/** After a reboot there may be thousands. */
+function describeRemainders(subject: Subject, all: readonly Remainder[], many: string): Finding[] {
+  if (all.length <= MAX_LISTED) return all.map(({ what, mend }) => warning(what, mend));
+  return [
+    warning(`${all.length} ${many}: ${abbreviate(all.map(({ short }) => short))}`, detachAllCommand(subject, all)),
+  ];
+}
+
+/** Without options, `gc` prints the command that keeps what is attached, if that has so few names. */
+const MAX_KEPT = 10;
+
+function detachAllCommand({ network, attachments }: Subject, [first]: readonly Remainder[]): string {
+  const kept = attachments.filter(({ state }) => state !== "gone").length;
+  if (kept > MAX_KEPT) return `each by its name, such as: ${first!.mend}`;
+  return `${shellCommand(["cni", "run", "gc", network.name])} # prints the command that detaches what is gone`;
 }
 
 /** An address without a reservation is given to the next container too. */
@@ -74,12 +108,12 @@ function checkReservations(subject: Subject): Finding[] {
     listHeldAddresses(readInventory(networkDirectoryOf(config)))
   );
   const leaked = held.filter(({ holder }) => holder.ifname !== undefined && !known.has(formatHolder(holder)));
-  return leaked.map(({ address, holder: { containerId, ifname } }) =>
-    warning(
-      `address ${address} is reserved for "${ifname}" of container "${containerId}", which is not attached`,
-      detachCommand(network.name, containerId, ifname!),
-    )
-  );
+  const remainders = leaked.map(({ address, holder: { containerId, ifname } }) => ({
+    what: `address ${address} is reserved for "${ifname}" of container "${containerId}", which is not attached`,
+    short: `${address} ("${ifname}" of container "${containerId}")`,
+    mend: detachCommand(network.name, containerId, ifname!),
+  }));
+  return describeRemainders(subject, remainders, "addresses are reserved for what is not attached");
 }
 
 function detachCommand(network: string, containerId: string, ifname: string): string {
