@@ -149,6 +149,8 @@ export class CniError extends Error {
 }
 
 const PERMISSION_HINT = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
+/** Root meets EPERM for a file that nobody may change. */
+const IMMUTABLE_HINT = "the file or its directory may be immutable, see lsattr";
 /** For EINTR: on any other signal the call is repeated. */
 const SIGNAL_HINT = "the process was asked to end";
 
@@ -223,7 +225,7 @@ type SystemErrorLike = Error & { syscall?: unknown; errno?: unknown; code?: unkn
 
 function isFileError(error: SystemErrorLike): boolean {
   return error.name === "SystemError" && typeof error.errno === "number" &&
-    /^(open|read|write|pread|pwrite|close|f?sync|fdatasync|rename|unlink|link|symlink|mkdir|rmdir|flock|f?truncate|l?stat|fstat|getdents)/
+    /^(open|read|write|pread|pwrite|close|f?sync|fdatasync|rename|unlink|link|symlink|mkdir|rmdir|flock|f?truncate|l?stat|fstat|readlink|getdents)/
       .test(String(error.syscall));
 }
 
@@ -239,7 +241,10 @@ function hasListChanged({ name, code }: SystemErrorLike): boolean {
 function hintFor(error: unknown): string {
   const refusal = causeChain(error).find(({ name }) => name === "SystemError" || name === "NetlinkError");
   if (!refusal) return "";
-  return isInterrupted(refusal) ? SIGNAL_HINT : isPermissionDenied(refusal) ? PERMISSION_HINT : "";
+  if (isInterrupted(refusal)) return SIGNAL_HINT;
+  if (!isPermissionDenied(refusal)) return "";
+  const isRefusedToRoot = refusal.code === "EPERM" && isFileError(refusal) && process.geteuid?.() === 0;
+  return isRefusedToRoot ? IMMUTABLE_HINT : PERMISSION_HINT;
 }
 
 /** Whether root could do it. EACCES says so only of files, not of netlink and execve(2). */

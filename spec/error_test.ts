@@ -85,6 +85,20 @@ for (
       RIGHTS,
     ],
     [
+      "a file that root cannot change either",
+      new SystemError("unlink", 1, 'remove "/x"'),
+      5,
+      'Cannot remove "/x": Operation not permitted (EPERM)',
+      process.geteuid!() === 0 ? "the file or its directory may be immutable, see lsattr" : RIGHTS,
+    ],
+    [
+      "a link of others",
+      new SystemError("readlink", 13, 'read link "/x"'),
+      5,
+      'Cannot read link "/x": Permission denied (EACCES)',
+      RIGHTS,
+    ],
+    [
       "a SuppressedError that says the same twice",
       new SuppressedError(new CniError(7, "Cannot x"), new CniError(7, "Cannot x")),
       7,

@@ -1,8 +1,18 @@
 import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createFile, removeWithTemporary, replaceFile } from "./atomic_file.ts";
+import { findSymlinkTarget } from "./stat.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-file-"));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -41,6 +51,12 @@ test("createFile() that is killed before the file has its name leaves nothing", 
   const directory = newDirectory();
   expect(callWith(kill("linkat"), `atomic_file.createFile${argsOf(`${directory}/a`, "new")}`)).toBe("SIGKILL");
   expect(readdirSync(directory)).toEqual([]);
+});
+
+test("a link that cannot be read is named", () => {
+  const loop = join(root, "loop");
+  symlinkSync("loop", loop);
+  expect(() => findSymlinkTarget(`${loop}/x`)).toThrow(`Cannot read link "${loop}/x": `);
 });
 
 test.each(["linkat", "rename"])(

@@ -95,6 +95,9 @@ export function hasUniqueInodes(directory: string): boolean {
 /** `undefined` if `path` is no symbolic link. */
 export function findSymlinkTarget(path: string): string | undefined {
   const buffer = new Uint8Array(4096);
-  const length = ignoreErrors(["ENOENT", "ENOTDIR", "EINVAL"], () => sys.readlink(path, buffer, buffer.length));
+  const length = ignoreErrors(
+    ["ENOENT", "ENOTDIR", "EINVAL"],
+    () => withPurpose(() => `read link "${path}"`, () => sys.readlink(path, buffer, buffer.length)),
+  );
   return length === undefined ? undefined : new TextDecoder().decode(buffer.subarray(0, length));
 }
