@@ -19,7 +19,7 @@ import {
   SOCK_STREAM,
 } from "./sys/uapi.ts";
 
-const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
+export const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
 
 /** Whether an ICMP echo request is answered in time. @throws {SystemError} `EPERM` without CAP_NET_RAW */
 export function isPingAnswered(address: Ip, timeoutMs: number): boolean {

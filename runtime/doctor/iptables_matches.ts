@@ -1,6 +1,6 @@
 /** Extensions of iptables. Their structs are in linux/netfilter/xt_*.h. @module */
 import { familyOf, type Ip, ipFromBytes } from "../../ffi/address.ts";
-import { NF_CT_STATE_NEW, RTN_LOCAL } from "../../ffi/nft/uapi.ts";
+import { NF_CT_STATE_ESTABLISHED, NF_CT_STATE_NEW, RTN_LOCAL } from "../../ffi/nft/uapi.ts";
 import { RTN_UNICAST } from "../../ffi/route/uapi.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
@@ -20,7 +20,7 @@ export function judgeIptablesMatch(
         ? undefined
         : ((packet.mark & view.getUint32(4, true)) >>> 0 === view.getUint32(0, true)) !== (info[8] !== 0);
     case "conntrack":
-      return judgeConntrackMatch(view, packet.isDnat);
+      return judgeConntrackMatch(view, packet);
     case "addrtype":
       return judgeAddressType(view, packet.isToHost ? RTN_LOCAL : RTN_UNICAST);
     case "tcp":
@@ -34,12 +34,12 @@ export function judgeIptablesMatch(
 }
 
 /** struct xt_conntrack_mtinfo3, behind eight addresses. */
-function judgeConntrackMatch(view: DataView, isDnat: boolean): boolean | undefined {
+function judgeConntrackMatch(view: DataView, { isDnat, isReply }: WalkedPacket): boolean | undefined {
   const [MATCH_FLAGS, INVERT_FLAGS, STATE_MASK] = [146, 148, 150];
   const XT_CONNTRACK_STATE = 1;
   const XT_CONNTRACK_STATE_DNAT = 1 << 7;
   if (view.byteLength < STATE_MASK! + 2 || view.getUint16(MATCH_FLAGS!, true) !== XT_CONNTRACK_STATE) return undefined;
-  const states = NF_CT_STATE_NEW | (isDnat ? XT_CONNTRACK_STATE_DNAT : 0);
+  const states = (isReply ? NF_CT_STATE_ESTABLISHED : NF_CT_STATE_NEW) | (isDnat ? XT_CONNTRACK_STATE_DNAT : 0);
   const matches = (view.getUint16(STATE_MASK!, true) & states) !== 0;
   return matches !== ((view.getUint16(INVERT_FLAGS!, true) & XT_CONNTRACK_STATE) !== 0);
 }

@@ -5,7 +5,7 @@ import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";
 import { runInNetns, runIp, runShellInNetns, until } from "../../testing/netns.ts";
 import { tryPorts } from "./checks/port_tries.ts";
-import { tryGateways } from "./checks/tries.ts";
+import { tryGateways, tryUplinkGateway } from "./checks/tries.ts";
 import { isBroken } from "./examine.ts";
 import { TryBudget } from "./try_budget.ts";
 
@@ -59,6 +59,46 @@ test.each([
   expect(mend).toMatch(expected);
   shell(mend);
   expect(find().map(({ severity }) => severity)).toEqual(["ok"]);
+});
+
+test.each([
+  [
+    "nft 'table inet site { chain i { type filter hook input priority 0; policy drop; tcp dport 22 accept; }; }'",
+    "nft insert rule inet site i ct state established,related accept",
+  ],
+  ["iptables -P INPUT DROP", "iptables-nft -t filter -I INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"],
+  ["iptables -t raw -A PREROUTING -p tcp -s 10.9.0.2 -j DROP", /^nft delete rule ip raw PREROUTING handle \d+$/],
+])("the command lets answers of published ports into the host again, after %s", async (filter, expected) => {
+  using doctorHost = newDoctorHost();
+  using _ = await doctorHost.serve();
+  const { shell } = doctorHost;
+  const find = () =>
+    doctorHost.withSubject((subject) => tryPorts({ ...subject, families: [4] }, new TryBudget()))
+      .filter(({ what }) => what.includes("8080/tcp: a connection of the host to 192.0.2.1"));
+  shell(filter);
+  const [{ mend = "" } = {}] = find();
+  expect(mend).toMatch(expected);
+  shell(mend);
+  expect(find().map(({ severity }) => severity)).toEqual(["ok"]);
+});
+
+test("rules that accept answers are not named, nor those for other types of ICMP", async () => {
+  using doctorHost = newDoctorHost();
+  const { shell } = doctorHost;
+  const chain = (hook: string, rule: string) => `chain ${hook} { type filter hook ${hook} priority -300; ${rule}; }`;
+  const load = (...rules: string[]) => shell(`nft 'table ip site { ${rules.join("; ")}; }'`);
+  const ping = () =>
+    doctorHost.withSubject((subject) => tryUplinkGateway({ ...subject, families: [4] }, new TryBudget()))[0];
+  load(chain("prerouting", "ip saddr 10.9.0.0/29 icmp type timestamp-request drop"));
+  expect(ping()).toMatchObject({ severity: "ok" });
+  load(chain("prerouting", "ip saddr 10.9.0.0/29 icmp type echo-request drop"));
+  expect(ping()?.what).toContain("stopped by rule 2 (ip saddr 10.9.0.0/29");
+  shell(ping()!.mend!);
+  expect(ping()).toMatchObject({ severity: "ok" });
+  using _ = await doctorHost.serve();
+  const ports = () => doctorHost.withSubject((subject) => tryPorts(subject, new TryBudget())).filter(isBroken);
+  load("chain input { type filter hook input priority 0; policy drop; iif lo accept; ct state established accept; }");
+  expect(ports()).toEqual([]);
 });
 
 test("a gateway that drops neighbour discovery by its policy answers after the command", async () => {

@@ -34,13 +34,16 @@ const PROTOCOL_NAMES: Readonly<Record<number, string>> = {
   ...{ [PROTOCOLS.tcp]: "tcp", [PROTOCOLS.udp]: "udp", [PROTOCOLS.sctp]: "sctp" },
 };
 
-/** Accepts all packets of this protocol to this port. In tables of iptables, its own command keeps them readable for it. */
-export function acceptCommand(names: NftChain, packet: Pick<WalkedPacket, "protocol" | "destinationPort">): string {
-  const { family, table, chain } = names;
+type AcceptedPacket = Pick<WalkedPacket, "protocol" | "destinationPort" | "isReply">;
+
+/** Accepts all answers, or all packets of this protocol to this port. In tables of iptables, its own command keeps them readable for it. */
+export function acceptCommand(names: NftChain, packet: AcceptedPacket): string {
+  const { table, chain } = names;
+  if (packet.isReply) return acceptRepliesCommand(names);
   const name = PROTOCOL_NAMES[packet.protocol]!;
   const port = Object.values<number>(PROTOCOLS).includes(packet.protocol) ? packet.destinationPort : undefined;
-  if (family !== NFPROTO_INET && IPTABLES_TABLES.includes(table)) {
-    const program = family === NFPROTO_IPV4 ? "iptables-nft" : "ip6tables-nft";
+  const program = iptablesProgram(names);
+  if (program !== undefined) {
     const matches = ["-p", name, ...port === undefined ? [] : ["--dport", `${port}`]];
     return shellCommand([program, "-t", table, "-I", chain, ...matches, "-j", "ACCEPT"]);
   }
@@ -48,6 +51,23 @@ export function acceptCommand(names: NftChain, packet: Pick<WalkedPacket, "proto
   const expr = [{ match: { op: "==", left, right: port ?? name } }, { accept: null }];
   const match = port === undefined ? ["meta", "l4proto", name] : [name, "dport", `${port}`];
   return ruleCommand("insert", names, { expr }, [...match, "accept"]);
+}
+
+function acceptRepliesCommand(names: NftChain): string {
+  const program = iptablesProgram(names);
+  if (program !== undefined) {
+    const match = ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED"];
+    return shellCommand([program, "-t", names.table, "-I", names.chain, ...match, "-j", "ACCEPT"]);
+  }
+  const match = { op: "in", left: { ct: { key: "state" } }, right: ["established", "related"] };
+  const words = ["ct", "state", "established,related", "accept"];
+  return ruleCommand("insert", names, { expr: [{ match }, { accept: null }] }, words);
+}
+
+/** `undefined` for tables that are not those of iptables. */
+function iptablesProgram({ family, table }: NftChain): string | undefined {
+  if (family === NFPROTO_INET || !IPTABLES_TABLES.includes(table)) return undefined;
+  return family === NFPROTO_IPV4 ? "iptables-nft" : "ip6tables-nft";
 }
 
 const IPTABLES_TABLES = ["filter", "nat", "mangle", "raw", "security"];

@@ -287,7 +287,7 @@ function u32Bytes(value: number): Uint8Array {
 /** Bytes of the headers that a firewall asks for. */
 function payloadValue(
   { base, offset = 0, length = 0 }: Extract<Expression, { kind: "payload" }>,
-  { source, destination, protocol, destinationPort }: WalkedPacket,
+  { source, destination, protocol, destinationPort, icmpType }: WalkedPacket,
 ): Uint8Array | undefined {
   const isV4 = familyOf(source) === 4;
   const header = new Map<number, number>();
@@ -297,15 +297,16 @@ function payloadValue(
     put(isV4 ? 16 : 24, ipBytes(destination));
     put(isV4 ? 9 : 6, Uint8Array.of(protocol));
   } else if (base === uapi.NFT_PAYLOAD_TRANSPORT_HEADER) {
+    if (icmpType !== undefined) put(0, Uint8Array.of(icmpType));
     put(2, Uint8Array.of(destinationPort >> 8, destinationPort & 0xff));
   }
   const wanted = Array.from({ length }, (_, i) => header.get(offset + i));
   return wanted.some((byte) => byte === undefined) ? undefined : Uint8Array.from(wanted as number[]);
 }
 
-function conntrackValue(key: number | undefined, { isDnat }: WalkedPacket): Uint8Array | undefined {
-  if (key === uapi.NFT_CT_STATE) return u32Bytes(uapi.NF_CT_STATE_NEW);
-  if (key === uapi.NFT_CT_DIRECTION) return Uint8Array.of(0);
+function conntrackValue(key: number | undefined, { isDnat, isReply }: WalkedPacket): Uint8Array | undefined {
+  if (key === uapi.NFT_CT_STATE) return u32Bytes(isReply ? uapi.NF_CT_STATE_ESTABLISHED : uapi.NF_CT_STATE_NEW);
+  if (key === uapi.NFT_CT_DIRECTION) return Uint8Array.of(isReply ? 1 : 0);
   return key === uapi.NFT_CT_STATUS ? u32Bytes(isDnat ? uapi.IPS_DST_NAT : 0) : undefined;
 }
 

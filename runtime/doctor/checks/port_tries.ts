@@ -1,5 +1,5 @@
 import { familyOf, type Ip } from "../../../ffi/address.ts";
-import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT } from "../../../ffi/nft/uapi.ts";
+import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING } from "../../../ffi/nft/uapi.ts";
 import { type ConnectionOutcome, type DatagramOutcome, tryTcpConnection, tryUdpDatagram } from "../../../ffi/probe.ts";
 import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../plugins/portmap/config.ts";
 import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
@@ -44,7 +44,10 @@ export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
   });
 }
 
-/** On the way out of the host, or into the container. */
+/** One of those that the kernel chooses for callers. */
+const CALLER_PORT = 50_000;
+
+/** On the way out of the host, into the container, or back. */
 function findPortDrop(
   subject: Subject,
   container: ExaminedContainer,
@@ -54,10 +57,18 @@ function findPortDrop(
   const [destination] = addressesOfFamily(container, familyOf(source));
   if (destination === undefined) return undefined;
   const packet = { source, destination, protocol: PROTOCOLS[protocol], destinationPort: containerPort, mark: 0 };
-  const sent = { ...packet, iifname: "", oifname: gatewayLink(subject, container)?.name ?? "", isDnat: true };
-  const received = { ...packet, iifname: container.device?.name ?? "", oifname: "", isDnat: false, isToHost: true };
-  return findLocalDrop(subject.host.netns, NF_INET_LOCAL_OUT, sent) ??
-    findContainerDrop(container, NF_INET_LOCAL_IN, received);
+  const [hostLink = "", containerLink = ""] = [gatewayLink(subject, container)?.name, container.device?.name];
+  const sent = { ...packet, iifname: "", oifname: hostLink, isDnat: true };
+  const received = { ...packet, iifname: containerLink, oifname: "", isDnat: false, isToHost: true };
+  const back = { source: destination, destination: source, destinationPort: CALLER_PORT, isReply: true };
+  const answer = { ...packet, ...back, iifname: "", oifname: containerLink, isDnat: false };
+  const answered = { ...answer, iifname: hostLink, oifname: "", isDnat: true, isToHost: true };
+  const host = subject.host.netns;
+  return findLocalDrop(host, NF_INET_LOCAL_OUT, sent) ??
+    findContainerDrop(container, NF_INET_LOCAL_IN, received) ??
+    findContainerDrop(container, NF_INET_LOCAL_OUT, answer) ??
+    findLocalDrop(host, NF_INET_PRE_ROUTING, answered) ??
+    findLocalDrop(host, NF_INET_LOCAL_IN, answered);
 }
 
 const OUTCOMES: Readonly<Record<ConnectionOutcome | DatagramOutcome, string>> = {

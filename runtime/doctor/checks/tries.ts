@@ -2,12 +2,12 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { familyOf, type Ip, type Mac, prefixLengthOf } from "../../../ffi/address.ts";
 import { openArpSocket } from "../../../ffi/arp.ts";
-import { isPingAnswered } from "../../../ffi/probe.ts";
+import { ICMP_ECHO, isPingAnswered } from "../../../ffi/probe.ts";
 import type { Link } from "../../../ffi/route/link.ts";
 import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_FAILED, NUD_INCOMPLETE, NUD_REACHABLE } from "../../../ffi/route/uapi.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
-import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT } from "../../../ffi/nft/uapi.ts";
+import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING } from "../../../ffi/nft/uapi.ts";
 import { AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../../../ffi/sys/uapi.ts";
 import { broken, type Finding, ok, warning } from "../finding.ts";
 import { findContainerDrop, findLocalDrop, stoppedBy } from "../local_filters.ts";
@@ -200,8 +200,11 @@ export function tryUplinkGateway(subject: Subject, budget: TryBudget): Finding[]
       }
       const what = `${describeContainer(container)} gets no answer from ${text}, which answers the host`;
       const [source = gateway] = addressesOfFamily(container, family);
-      const packet = { ...icmpPacket(source, gateway), iifname: "", oifname: container.device?.name ?? "" };
-      const drop = findContainerDrop(container, NF_INET_LOCAL_OUT, packet);
+      const ping = { ...icmpPacket(source, gateway), icmpType: ICMP_ECHO[family].request, iifname: "", oifname: "" };
+      const sent = { ...ping, oifname: container.device?.name ?? "" };
+      const received = { ...ping, iifname: gatewayLink(subject, container)?.name ?? "" };
+      const drop = findContainerDrop(container, NF_INET_LOCAL_OUT, sent) ??
+        findLocalDrop(host.netns, NF_INET_PRE_ROUTING, received);
       return [stoppedBy(what, drop, "see which rule counts its packets: nft list ruleset")];
     });
   });
