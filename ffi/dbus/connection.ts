@@ -3,7 +3,7 @@ import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/poll.ts";
 import { sys } from "../sys/libc.ts";
-import { observer } from "../sys/observer.ts";
+import { observeQuery, observer } from "../sys/observer.ts";
 import { AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET } from "../sys/uapi.ts";
 import { decodeMethodReply, encodeMethodCall, messageLength, type MethodCall, type MethodReply } from "./message.ts";
 
@@ -50,7 +50,8 @@ export function findSystemBus(
   for (const socketAddress of socketAddresses(address)) {
     const fd = sys.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     try {
-      if (connect(fd, socketAddress, timeoutMs)) return authenticate(fd, timeoutMs);
+      // What changes something there is a call of its own.
+      if (observeQuery(address, () => connect(fd, socketAddress, timeoutMs))) return authenticate(fd, timeoutMs);
     } catch (error) {
       sys.close(fd);
       throw error;

@@ -8,6 +8,7 @@ export type Activity =
   | RequestsActivity
   | DbusActivity
   | ServerActivity
+  | QueryActivity
   | { readonly kind: "undo" };
 
 export interface PluginActivity {
@@ -72,7 +73,20 @@ export interface ServerActivity {
   /** `read the names of "web:c1:eth0.json" again` */
   readonly sentence: string;
   /** Gets an answer of the same kind without the change. */
-  rehearse(): unknown;
+  rehearse(rehearsal: ServerRehearsal): unknown;
+}
+
+export interface ServerRehearsal {
+  /** Names what the server would do: `release 10.1.0.2 of web`. */
+  tell(sentence: string): void;
+  /** Only the server knows the answer. @throws {Error} */
+  abandon(): never;
+}
+
+/** A connection to another program that changes nothing there: all others are refused in a dry run. */
+export interface QueryActivity {
+  readonly kind: "query";
+  readonly socketPath: string;
 }
 
 export interface ObservedRequest {
@@ -88,6 +102,11 @@ export type Observer = <T>(activity: Activity, run: () => T) => T;
 
 /** Read it in place: a copy would miss a change. */
 export let observer: Observer | undefined;
+
+/** Has a dry run make this connection, too. @param ask changes nothing at the other end, or what it does is observed */
+export function observeQuery<T>(socketPath: string, ask: () => T): T {
+  return observer ? observer({ kind: "query", socketPath }, ask) : ask();
+}
 
 export function setObserver(newObserver: Observer | undefined): void {
   observer = newObserver;

@@ -1,5 +1,6 @@
 /** Asks the server of leases. @module */
 import { SystemError } from "../../ffi/sys/error.ts";
+import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { receiveAvailable, sendAvailable } from "../../ffi/sys/stream_socket.ts";
 import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
@@ -8,15 +9,14 @@ import type { Descriptor } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
-import { dhcpAnswer, type DhcpServerAnswer, type DhcpServerRequest, MAX_LINE_BYTES } from "./protocol.ts";
+import { dhcpAnswer, type DhcpQuestion, type DhcpServerAnswer, MAX_LINE_BYTES } from "./protocol.ts";
+import { describeRequest, rehearseRequest } from "./rehearse.ts";
 
 /** Interval of checks for a blocked signal. */
 const SIGNAL_POLL_MS = 50;
 /** A server that is replaced is back within this time. */
 const RECONNECT_MS = 5000;
 const RECONNECT_POLL_MS = 20;
-
-type Request = { readonly command: DhcpServerRequest["command"] } & Partial<DhcpServerRequest>;
 
 /** No server listens. */
 export class NoDhcpServerError extends CniError {}
@@ -27,7 +27,7 @@ export const noServerError = (code: Code, path: string): CniError =>
   });
 
 export function requireDhcpServer(path: string): void {
-  using connection = connect(path);
+  using connection = observeQuery(path, () => connect(path));
   if (!connection) throw noServerError(Code.NotAvailable, path);
 }
 
@@ -37,7 +37,19 @@ export function requireDhcpServer(path: string): void {
  * @param timeoutMs without it, the server decides when to give up
  * @throws {CniError} the server's, or code 11 without a server or an answer, or if a blocked signal asks to end
  */
-export function askDhcpServer(path: string, request: Request, timeoutMs = Infinity): DhcpServerAnswer {
+export function askDhcpServer(path: string, request: DhcpQuestion, timeoutMs = Infinity): DhcpServerAnswer {
+  const ask = () => exchange(path, request, timeoutMs);
+  if (CHANGELESS.includes(request.command)) return observeQuery(path, ask);
+  if (!observer) return ask();
+  const rehearse = (rehearsal: ServerRehearsal) =>
+    rehearseRequest(request, rehearsal, (question) => askDhcpServer(path, question, timeoutMs));
+  return observer({ kind: "server", socketPath: path, sentence: describeRequest(request), rehearse }, ask);
+}
+
+/** Requests that only read. */
+const CHANGELESS: readonly DhcpQuestion["command"][] = ["check", "stale", "status"];
+
+function exchange(path: string, request: DhcpQuestion, timeoutMs: number): DhcpServerAnswer {
   const deadline = performance.now() + timeoutMs;
   let reconnectUntil = -Infinity;
   for (;;) {

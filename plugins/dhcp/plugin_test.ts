@@ -7,6 +7,7 @@ import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.t
 import { findShownLink, shownAddresses } from "../../testing/fixture_configs.ts";
 import { ipShow, ping, runIp, runShellInNetns, until } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
+import { dryRun } from "../../runtime/effects/dry_run.ts";
 
 const lanTest = (name: string, body: (lan: DhcpLan) => Promise<void>) => dhcpLanTest(name, body);
 
@@ -164,4 +165,27 @@ lanTest("GC releases what is not on its list", async (lan) => {
   await until(() => dnsmasq.log().includes("DHCPRELEASE"));
   expect(dnsmasqMessages(dnsmasq).filter((line) => line.startsWith("DHCPREL"))).toEqual(["DHCPRELEASE 10.7.0.10"]);
   expect(leaseFiles(lan)).toHaveLength(1);
+});
+
+lanTest("a dry run names addresses that the server would release, which it keeps", async (lan) => {
+  const dnsmasq = await lan.startDnsmasq();
+  await lan.startLeaseServer();
+  const told = (verb: "ADD" | "DEL" | "GC", config: object) => {
+    const { effects, failure } = lan.host.run(() => dryRun(() => lan.call("dhcp", verb, { ...lan.config, ...config })));
+    const sentences = effects.flatMap(({ kind, sentence }) => kind === "program" ? [sentence] : []);
+    return { sentences, failure };
+  };
+  // Nobody listens there.
+  expect(told("DEL", { ipam: { ...lan.config.ipam, daemonSocketPath: `${lan.directory}/none` } }))
+    .toEqual({ sentences: [], failure: undefined });
+  expect(told("DEL", {})).toEqual({ sentences: [], failure: undefined });
+  const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+  const expected = { sentences: ["have the server release 10.7.0.10 of c1"], failure: undefined };
+  expect(told("DEL", { prevResult })).toEqual(expected);
+  expect(told("GC", { "cni.dev/valid-attachments": [] })).toEqual(expected);
+  const add = told("ADD", {});
+  expect(add.sentences).toEqual(["have the server lease an address for c1/lan/eth0"]);
+  expect(String(add.failure)).toContain(`the server at "${lan.socket}" would answer: a dry run does not ask it`);
+  lan.call("bridge", "CHECK", { ...lan.config, prevResult });
+  expect([...new Set(dnsmasqMessages(dnsmasq))]).toEqual(DISCOVERY);
 });

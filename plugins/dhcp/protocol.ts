@@ -55,18 +55,20 @@ export type LeaseSettings = Infer<typeof leaseSettings>;
 
 export const dhcpRequest = lazy(() =>
   knownKeys({
-    command: oneOf("add", "check", "del", "gc", "status"),
+    command: oneOf("add", "check", "del", "gc", "stale", "status"),
     settings: optional(leaseSettings),
     attachment: optional(knownKeys(attachmentKeys())),
-    /** For `gc`. */
+    /** For `gc` and `stale`, which names what `gc` would release. */
     network: optional(nonEmptyString),
-    /** For `gc`: leases to keep. */
+    /** For both: leases to keep. */
     valid: withDefault(array(knownKeys({ containerId: nonEmptyString, ifname: nonEmptyString })), []),
-    /** For `gc`: newer leases are kept; milliseconds since 1970. */
+    /** For both: newer leases are kept; milliseconds since 1970. */
     snapshotTimeMs: optional(int()),
   })
 );
 export type DhcpServerRequest = Infer<typeof dhcpRequest>;
+/** What the plugin asks. */
+export type DhcpQuestion = { readonly command: DhcpServerRequest["command"] } & Partial<DhcpServerRequest>;
 
 /** What the container gets from a lease. */
 export interface LeaseAnswer {
@@ -81,7 +83,7 @@ export const dhcpAnswer = lazy(() =>
     error: optional(knownKeys({ code: int(), message: string, details: optional(string) })),
     /** For `add` and `check`. */
     lease: optional(knownKeys({ address: cidr, gateway: optional(ipAddress), routes: array(route), dns: dnsSchema })),
-    /** For `gc`: the leases that ended. */
+    /** For `gc`: the leases that ended; for `stale`: those that would. */
     released: optional(array(string)),
     /** For `status`: how many leases are in each state. */
     states: optional(record(int())),

@@ -1,6 +1,6 @@
 /** Tells the server what changed, and waits until it serves that. */
 import type { Descriptor } from "../../ffi/sys/file.ts";
-import { observer } from "../../ffi/sys/observer.ts";
+import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { connectTo, receivePacket, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
@@ -17,9 +17,16 @@ export function askNameServer(
 ): ServerReply | undefined {
   const { command, file } = request;
   const ask = () => exchange(socketPath, request);
-  if (!observer || command === "look") return ask();
-  const rehearse = () => exchange(socketPath, { command: "look" });
-  return observer({ kind: "server", socketPath, sentence: `read the names of "${file}" again`, rehearse }, ask);
+  if (command === "look") return observeQuery(socketPath, ask);
+  if (!observer) return ask();
+  const sentence = `read the names of "${file}" again`;
+  const rehearse = ({ tell }: ServerRehearsal) => {
+    // It would look for a record that a dry run does not write.
+    const reply = askNameServer(socketPath, { command: "look" });
+    if (reply) tell(sentence);
+    return reply;
+  };
+  return observer({ kind: "server", socketPath, sentence, rehearse }, ask);
 }
 
 function exchange(socketPath: string, request: Omit<ServerRequest, "version">): ServerReply | undefined {

@@ -7,6 +7,7 @@ import {
   observer,
   type ProgramActivity,
   type RequestsActivity,
+  type ServerActivity,
   setObserver,
 } from "../../ffi/sys/observer.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -21,6 +22,7 @@ import {
   unobserved,
 } from "./netlink_effects.ts";
 import { addNftEffects } from "./nft_effects.ts";
+import { forbidConnections } from "./forbid_connections.ts";
 import { copyRuleset } from "./ruleset_copy.ts";
 import { virtualizeFiles } from "./virtual_files.ts";
 
@@ -60,7 +62,7 @@ interface Rehearsal {
  * - Changes of links, addresses, routes, kernel parameters and connections are noted, and not sent.
  * - Transactions change a copy of the ruleset, in a namespace that ends with the dry run.
  * - Changes of files stay in memory.
- * - Programs are not run.
+ * - Programs are not run, and servers are asked only what changes nothing.
  *
  * So it is for commands that remove things: of their own changes they find only those of files and rules, and that links
  * are gone. Others need copies.
@@ -94,6 +96,7 @@ export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
     }
   });
   resources.use(virtualizeFiles(list, inCopy !== undefined));
+  resources.use(forbidConnections(() => stack.some(({ kind }) => kind === "query")));
   try {
     command();
     return { effects: list.effects, notes: rulesets.notes };
@@ -126,11 +129,8 @@ function intercept(activity: Activity, rehearsal: Rehearsal, run: () => unknown)
       rehearsal.list.add({ kind: "dbus", action: "change", sentence, target });
       return undefined;
     }
-    case "server": {
-      const { sentence, socketPath: target } = activity;
-      rehearsal.list.add({ kind: "program", action: "run", sentence: `have the server ${sentence}`, target });
-      return activity.rehearse();
-    }
+    case "server":
+      return interceptServer(activity, rehearsal);
     default:
       return run();
   }
@@ -143,8 +143,21 @@ function interceptProgram({ path, command, env, stdin }: ProgramActivity, rehear
   const sentence = `run ${path} with ${variables.join(" ")}`;
   rehearsal.list.add({ kind: "program", action: "run", sentence, target: path, details: [stdin] });
   if (command !== "ADD") return { exitCode: 0, stdout: "" };
+  abandon(rehearsal, `"${path}" would answer: a dry run does not run it`);
+}
+
+function interceptServer({ socketPath: target, rehearse }: ServerActivity, rehearsal: Rehearsal): unknown {
+  return rehearse({
+    tell: (sentence) =>
+      rehearsal.list.add({ kind: "program", action: "run", sentence: `have the server ${sentence}`, target }),
+    abandon: () => abandon(rehearsal, `the server at "${target}" would answer: a dry run does not ask it`),
+  });
+}
+
+/** @throws {CniError} */
+function abandon(rehearsal: Rehearsal, what: string): never {
   rehearsal.isAbandoned = true;
-  throw new CniError(Code.NotAvailable, `Cannot tell what "${path}" would answer: a dry run does not run it`, {
+  throw new CniError(Code.NotAvailable, `Cannot tell what ${what}`, {
     details: "the effects of this plugin and of later ones are not known",
   });
 }

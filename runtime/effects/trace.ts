@@ -88,6 +88,8 @@ function describeActivity(activity: Activity): Pick<TraceEvent, "kind" | "name" 
       return { kind: "dbus", name: `${activity.interface}.${activity.member}`, details: activity.args.map(String) };
     case "server":
       return { kind: "step", name: activity.sentence, details: [activity.socketPath] };
+    case "query":
+      return { kind: "step", name: `ask "${activity.socketPath}"`, details: [] };
     case "undo":
       return { kind: "undo", name: "undo what was done", details: [] };
     case "requests":

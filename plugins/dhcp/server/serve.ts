@@ -202,8 +202,13 @@ function answerRequest(
       }
       return {};
     }
-    case "gc":
-      return { released: collect(server, request) };
+    case "gc": {
+      const stale = findStale(server, request);
+      for (const lease of stale) endLease(lease, context);
+      return { released: stale.map(describeRelease) };
+    }
+    case "stale":
+      return { released: findStale(server, request).map(describeRelease) };
     case "status":
       return { states: countStates([...leases.values()]) };
   }
@@ -248,15 +253,16 @@ function boundAnswer({ terms, settings }: Lease): DhcpServerAnswer {
   return { lease: leaseAnswer(terms!, settings.priority) };
 }
 
-function collect({ leases, context }: Server, { network, valid, snapshotTimeMs }: DhcpServerRequest): string[] {
+function findStale({ leases, context }: Server, { network, valid, snapshotTimeMs }: DhcpServerRequest): Lease[] {
   const keys = new Set(valid.map((attachment) => leaseKey({ network: required(network), ...attachment })));
-  const stale = [...leases.values()].filter((lease) =>
+  return [...leases.values()].filter((lease) =>
     lease.settings.network === network && !keys.has(describeLease(lease)) &&
     !context.isAwaited(lease) && lease.createdAt < required(snapshotTimeMs)
   );
-  for (const lease of stale) endLease(lease, context);
-  return stale.map(({ settings, terms }) => `${terms?.address ?? "no address"} of ${settings.containerId}`);
 }
+
+const describeRelease = ({ settings, terms }: Lease): string =>
+  `${terms?.address ?? "no address"} of ${settings.containerId}`;
 
 function countStates(leases: readonly Lease[]): Record<string, number> {
   const counts: Record<string, number> = {};
