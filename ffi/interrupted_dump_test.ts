@@ -185,7 +185,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   [/sys\.connect\b/, {
     "ffi/probe.ts": "O_NONBLOCK, or a raw socket",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
-    "ffi/sys/unix_socket.ts": "a server's control socket, whose queue takes thousands",
+    "ffi/sys/unix_socket.ts": "O_NONBLOCK, or a control socket, whose queue takes thousands",
     "ffi/sys/inet_socket.ts": "O_NONBLOCK",
     "cmd/serve/systemd.ts": "a datagram socket",
   }],

@@ -183,7 +183,7 @@ export interface DhcpLan extends Omit<Sandbox, "call" | "directory">, DhcpNetwor
 /** A test on a network of its own. */
 export function dhcpLanTest(
   name: string,
-  body: (lan: DhcpLan) => Promise<void>,
+  body: (lan: DhcpLan) => void | Promise<void>,
   programs: readonly string[] = ["dnsmasq"],
 ): void {
   testWith(programs, name, async () => {

@@ -1,14 +1,16 @@
 /** Asks the server of leases. @module */
+import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { receiveAvailable, sendAvailable } from "../../ffi/sys/stream_socket.ts";
-import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { SOCK_NONBLOCK, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import { connectTo } from "../../ffi/sys/unix_socket.ts";
 import type { Descriptor } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
+import { answerTimeoutMs, noteSilence } from "../lib/protocol/silent_servers.ts";
 import { dhcpAnswer, type DhcpQuestion, type DhcpServerAnswer, MAX_LINE_BYTES } from "./protocol.ts";
 import { describeRequest, rehearseRequest } from "./rehearse.ts";
 
@@ -17,9 +19,13 @@ const SIGNAL_POLL_MS = 50;
 /** A server that is replaced is back within this time. */
 const RECONNECT_MS = 5000;
 const RECONNECT_POLL_MS = 20;
+/** A release is one packet; nobody answers it. */
+export const ANSWER_TIMEOUT_MS = 10_000;
 
 /** No server listens. */
 export class NoDhcpServerError extends CniError {}
+
+class SilentDhcpServerError extends CniError {}
 
 export const noServerError = (code: Code, path: string): CniError =>
   new NoDhcpServerError(code, `no server of DHCP leases listens on "${path}"`, {
@@ -34,15 +40,33 @@ export function requireDhcpServer(path: string): void {
 /**
  * Sends a request and waits for the answer. If the server ends meanwhile, the next one gets the request.
  *
- * @param timeoutMs without it, the server decides when to give up
+ * @param timeoutMs infinite: the server decides when to give up
  * @throws {CniError} the server's, or code 11 without a server or an answer, or if a blocked signal asks to end
  */
-export function askDhcpServer(path: string, request: DhcpQuestion, timeoutMs = Infinity): DhcpServerAnswer {
-  const ask = () => exchange(path, request, timeoutMs);
+export function askDhcpServer(
+  host: Netns,
+  path: string,
+  request: DhcpQuestion,
+  timeoutMs: number,
+): DhcpServerAnswer {
+  const ask = () => {
+    // An ADD waits for other servers.
+    const limitMs = timeoutMs === Infinity ? timeoutMs : answerTimeoutMs(host, path, timeoutMs);
+    try {
+      return exchange(path, request, limitMs);
+    } catch (error) {
+      if (error instanceof SilentDhcpServerError) noteSilence(host, path);
+      throw error;
+    }
+  };
   if (CHANGELESS.includes(request.command)) return observeQuery(path, ask);
   if (!observer) return ask();
   const rehearse = (rehearsal: ServerRehearsal) =>
-    rehearseRequest(request, rehearsal, (question) => askDhcpServer(path, question, timeoutMs));
+    rehearseRequest(
+      request,
+      rehearsal,
+      (question) => askDhcpServer(host, path, question, Math.min(timeoutMs, ANSWER_TIMEOUT_MS)),
+    );
   return observer({ kind: "server", socketPath: path, sentence: describeRequest(request), rehearse }, ask);
 }
 
@@ -66,7 +90,7 @@ function exchange(path: string, request: DhcpQuestion, timeoutMs: number): DhcpS
 
 function connect(path: string): Descriptor | undefined {
   try {
-    return connectTo(path, SOCK_STREAM);
+    return connectTo(path, SOCK_STREAM | SOCK_NONBLOCK);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     throw new CniError(Code.TryAgainLater, error.message, { cause: error });
@@ -82,7 +106,7 @@ function exchangeLines(connection: Descriptor, request: string, deadline: number
   while (!received.includes(0x0a)) {
     throwIfSignalled();
     if (performance.now() > deadline) {
-      throw new CniError(Code.TryAgainLater, "the server of DHCP leases does not answer");
+      throw new SilentDhcpServerError(Code.TryAgainLater, "the server of DHCP leases does not answer");
     }
     if (!awaitReadable(connection.fd, Math.max(1, Math.min(SIGNAL_POLL_MS, deadline - performance.now())))) continue;
     const part = receiveAvailable(connection.fd);

@@ -9,12 +9,10 @@ import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
-import { askDhcpServer, NoDhcpServerError, requireDhcpServer } from "./client.ts";
+import { ANSWER_TIMEOUT_MS, askDhcpServer, NoDhcpServerError, requireDhcpServer } from "./client.ts";
 import { type DaemonConfig, daemonConfig, dhcpConfigSchema, parseLeaseOptions } from "./config.ts";
 import { type LeaseAnswer, leaseFileName, type LeaseSettings, stateDirectoryOf } from "./protocol.ts";
 
-/** A release is one packet; nobody answers it. */
-const RELEASE_TIMEOUT_MS = 10_000;
 const MAX_CLIENT_ID_BYTES = 254;
 
 export default plugin<DaemonConfig>({
@@ -30,7 +28,7 @@ export default plugin<DaemonConfig>({
     setLinkUp(call);
     call.undo.defer(() => release(call));
     try {
-      const { lease } = askDhcpServer(socketOf(call), { command: "add", settings });
+      const { lease } = askDhcpServer(call.host, socketOf(call), { command: "add", settings }, Infinity);
       return resultOf(lease!);
     } catch (error) {
       throw withPrefix(error, "error calling DHCP.Allocate");
@@ -54,9 +52,10 @@ export default plugin<DaemonConfig>({
     const valid = validAttachments.map(({ containerId, ifname }) => ({ containerId, ifname }));
     withoutServer(log, "the leases of stale attachments", () => {
       const { released = [] } = askDhcpServer(
+        call.host,
         socketOf(call),
         { command: "gc", network, valid, snapshotTimeMs },
-        RELEASE_TIMEOUT_MS,
+        ANSWER_TIMEOUT_MS,
       );
       for (const lease of released) log(`Released ${lease}`);
     });
@@ -74,9 +73,9 @@ const attachmentOf = ({ pluginConfig: { name: network }, containerId, ifname }: 
   ...{ network, containerId, ifname },
 });
 
-function ask(call: CheckCall<DaemonConfig>, request: Parameters<typeof askDhcpServer>[1], purpose: string) {
+function ask(call: CheckCall<DaemonConfig>, request: Parameters<typeof askDhcpServer>[2], purpose: string) {
   try {
-    return askDhcpServer(socketOf(call), request, RELEASE_TIMEOUT_MS);
+    return askDhcpServer(call.host, socketOf(call), request, ANSWER_TIMEOUT_MS);
   } catch (error) {
     if (error instanceof NoDhcpServerError) throw checkFailedError(error.message, error.details);
     throw withPrefix(error, purpose);
@@ -89,7 +88,11 @@ function release(call: AttachmentCall<DaemonConfig>): void {
     if (findStat(leasePath)) call.log(message);
   };
   const request = { command: "del", attachment: attachmentOf(call) } as const;
-  withoutServer(logIfLeased, "the lease", () => void askDhcpServer(socketOf(call), request, RELEASE_TIMEOUT_MS));
+  withoutServer(
+    logIfLeased,
+    "the lease",
+    () => void askDhcpServer(call.host, socketOf(call), request, ANSWER_TIMEOUT_MS),
+  );
 }
 
 /** A server that starts later finds the interface gone, and releases the address then. */

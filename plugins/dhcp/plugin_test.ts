@@ -7,9 +7,12 @@ import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.t
 import { findShownLink, shownAddresses } from "../../testing/fixture_configs.ts";
 import { ipShow, ping, runIp, runShellInNetns, until } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
+import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { listenAt } from "../../ffi/sys/unix_socket.ts";
+import { askDhcpServer } from "./client.ts";
 import { dryRun } from "../../runtime/effects/dry_run.ts";
 
-const lanTest = (name: string, body: (lan: DhcpLan) => Promise<void>) => dhcpLanTest(name, body);
+const lanTest = (name: string, body: (lan: DhcpLan) => void | Promise<void>) => dhcpLanTest(name, body);
 
 /** The files of leases. */
 const leaseFiles = ({ directory }: DhcpLan): string[] =>
@@ -188,4 +191,19 @@ lanTest("a dry run names addresses that the server would release, which it keeps
   expect(String(add.failure)).toContain(`the server at "${lan.socket}" would answer: a dry run does not ask it`);
   lan.call("bridge", "CHECK", { ...lan.config, prevResult });
   expect([...new Set(dnsmasqMessages(dnsmasq))]).toEqual(DISCOVERY);
+});
+
+lanTest("after one silent answer, DEL, GC and CHECK of the same command do not wait for the server", (lan) => {
+  // It takes connections, and does no more.
+  using _listener = listenAt(lan.socket, SOCK_STREAM);
+  const ask = () => askDhcpServer(lan.host, lan.socket, { command: "status" }, 1);
+  expect(ask).toThrow("does not answer");
+  // Each would wait longer than the test may last.
+  for (let i = 0; i < 10; i++) {
+    lan.call("dhcp", "GC", { ...lan.config, "cni.dev/valid-attachments": [] });
+    lan.call("dhcp", "DEL", lan.config);
+    const check = () => lan.call("dhcp", "CHECK", { ...lan.config, prevResult: { cniVersion: "1.1.0" } });
+    expect(errorOfCall(check).message).toContain("the server of DHCP leases does not answer");
+  }
+  expect(lan.log[0]).toContain("does not answer; the next server does");
 });

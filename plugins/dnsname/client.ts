@@ -1,10 +1,14 @@
 /** Tells the server what changed, and waits until it serves that. */
+import type { Netns } from "../../ffi/netns.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
 import type { Descriptor } from "../../ffi/sys/file.ts";
 import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { SOCK_NONBLOCK, SOCK_SEQPACKET } from "../../ffi/sys/uapi.ts";
 import { connectTo, receivePacket, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
+import { answerTimeoutMs, noteSilence } from "../lib/protocol/silent_servers.ts";
 import { MAX_MESSAGE_BYTES, PROTOCOL_VERSION, replySchema, type ServerReply, type ServerRequest } from "./protocol.ts";
 
 /** A server that has just been started reads the records of all containers first. */
@@ -12,33 +16,60 @@ const REPLY_TIMEOUT_MS = 15_000;
 
 /** `undefined` if no server runs. @throws {CniError} code 11 if it does not answer */
 export function askNameServer(
+  host: Netns,
   socketPath: string,
   request: Omit<ServerRequest, "version">,
+  timeoutMs = REPLY_TIMEOUT_MS,
 ): ServerReply | undefined {
   const { command, file } = request;
-  const ask = () => exchange(socketPath, request);
+  const ask = () => {
+    const limitMs = answerTimeoutMs(host, socketPath, timeoutMs);
+    try {
+      return exchange(socketPath, request, limitMs);
+    } catch (error) {
+      if (error instanceof SilentServerError) noteSilence(host, socketPath);
+      throw error;
+    }
+  };
   if (command === "look") return observeQuery(socketPath, ask);
   if (!observer) return ask();
   const sentence = `read the names of "${file}" again`;
   const rehearse = ({ tell }: ServerRehearsal) => {
     // It would look for a record that a dry run does not write.
-    const reply = askNameServer(socketPath, { command: "look" });
+    const reply = askNameServer(host, socketPath, { command: "look" }, timeoutMs);
     if (reply) tell(sentence);
     return reply;
   };
   return observer({ kind: "server", socketPath, sentence, rehearse }, ask);
 }
 
-function exchange(socketPath: string, request: Omit<ServerRequest, "version">): ServerReply | undefined {
-  using connection = connectTo(socketPath);
+/** Without a time limit, the server reads the request once it goes on. */
+function exchange(
+  socketPath: string,
+  request: Omit<ServerRequest, "version">,
+  timeoutMs: number,
+): ServerReply | undefined {
+  using connection = connect(socketPath);
   if (!connection) return undefined;
   const message = JSON.stringify({ version: PROTOCOL_VERSION, ...request });
   if (!sendPacket(connection.fd, new TextEncoder().encode(message))) throw silentError(socketPath, "it hung up");
-  return receiveReply(connection, socketPath);
+  return receiveReply(connection, socketPath, timeoutMs);
 }
 
-function receiveReply({ fd }: Descriptor, socketPath: string): ServerReply {
-  if (!awaitReadable(fd, REPLY_TIMEOUT_MS)) throw silentError(socketPath, `for ${REPLY_TIMEOUT_MS / 1000} s`);
+/** A server that hangs does not take connections, and the queue for them ends. */
+function connect(socketPath: string): Descriptor | undefined {
+  try {
+    return connectTo(socketPath, SOCK_SEQPACKET | SOCK_NONBLOCK);
+  } catch (error) {
+    if (!(error instanceof SystemError && error.code === "EAGAIN")) throw error;
+    throw silentError(socketPath, "too many wait for it");
+  }
+}
+
+function receiveReply({ fd }: Descriptor, socketPath: string, timeoutMs: number): ServerReply {
+  if (!awaitReadable(fd, timeoutMs)) {
+    throw silentError(socketPath, timeoutMs === 0 ? "as to an earlier question" : `for ${timeoutMs / 1000} s`);
+  }
   const { bytes } = receivePacket(fd, new Uint8Array(MAX_MESSAGE_BYTES));
   if (bytes.length === 0) throw silentError(socketPath, "it hung up");
   try {
@@ -51,8 +82,10 @@ function receiveReply({ fd }: Descriptor, socketPath: string): ServerReply {
   }
 }
 
+class SilentServerError extends CniError {}
+
 function silentError(socketPath: string, how: string): CniError {
-  return new CniError(Code.TryAgainLater, `The server at "${socketPath}" gives no answer: ${how}`, {
+  return new SilentServerError(Code.TryAgainLater, `The server at "${socketPath}" gives no answer: ${how}`, {
     details: "its log says more; cni serve --status shows whether it runs",
   });
 }

@@ -49,7 +49,7 @@ export default plugin({
     }
     checkQuestionsComeIn(call, wanted.servers, ownerRestoreHint(call.owner));
     const { daemonSocketPath } = call.config;
-    const reply = askNameServer(daemonSocketPath, { command: "look", file: recordFileName(call.owner) });
+    const reply = askNameServer(call.host, daemonSocketPath, { command: "look", file: recordFileName(call.owner) });
     if (!reply) throw checkFailedError(`no server of names listens on "${daemonSocketPath}"`, START_SERVER);
     requireServed(call, reply);
   },
@@ -70,15 +70,16 @@ export default plugin({
       if (!record || !isStale(record.owner) || isNewer(findStat(path)?.mtime ?? 0n)) continue;
       removeWithTemporary(path);
       removed.set(JSON.stringify(record.servers), record);
-      attemptOrLog(log, () => askNameServer(daemonSocketPath, { command: "changed", file }));
+      attemptOrLog(log, () => askNameServer(call.host, daemonSocketPath, { command: "changed", file }));
     }
     // One for each set of servers is enough.
     for (const record of removed.values()) keepQuestionsOutAfter(call, record);
     keepQuestionsOut(call);
   },
 
-  status({ config }) {
-    if (!askNameServer(config.daemonSocketPath, { command: "look" })) throw noServerError(config, Code.NotAvailable);
+  status({ host, config }) {
+    const reply = askNameServer(host, config.daemonSocketPath, { command: "look" });
+    if (!reply) throw noServerError(config, Code.NotAvailable);
   },
 });
 
@@ -126,8 +127,8 @@ function noServerError({ daemonSocketPath }: DnsnameConfig, code: number): CniEr
   });
 }
 
-const tellChanged = ({ config, owner }: DnsnameCall): ServerReply | undefined =>
-  askNameServer(config.daemonSocketPath, { command: "changed", file: recordFileName(owner) });
+const tellChanged = ({ host, config, owner }: DnsnameCall): ServerReply | undefined =>
+  askNameServer(host, config.daemonSocketPath, { command: "changed", file: recordFileName(owner) });
 
 /** Succeeds without a server: the next one does not find the file. */
 function removeRecord(call: DnsnameCall): void {

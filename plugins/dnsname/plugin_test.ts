@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { BridgeContainer, BridgeNetwork } from "../../testing/bridge_network.ts";
 import {
@@ -14,6 +14,8 @@ import {
 import { runIp, runShellInNetns } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { listenAt } from "../../ffi/sys/unix_socket.ts";
+import { askNameServer } from "./client.ts";
 import tested from "./plugin.ts";
 
 const DOMAIN = "dns.test";
@@ -248,5 +250,32 @@ nameServerTest(
     expect(network.log).toEqual([`dnsname: "${"y".repeat(64)}" is no name for DNS: it does not resolve`]);
     expect(digValues(container.netns, "@10.88.0.1", "x".repeat(12))).toEqual(["10.88.0.2"]);
     expect(existsSync(site.paths.state)).toBe(true);
+  },
+);
+
+nameServerTest(
+  "after one silent answer, GC, DEL and CHECK of the same command do not wait for the server",
+  (network) => {
+    using site = newNameSite();
+    const [one, two, three] = [2, 3, 4].map((n) => network.container(n)) as [
+      ...[BridgeContainer, BridgeContainer, BridgeContainer],
+    ];
+    {
+      using _server = startNameServer(network.host, site.paths);
+      attach(network, one, site, "one");
+      attach(network, two, site, "two");
+      attach(network, three, site, "three");
+    }
+    // It takes connections, and does no more.
+    rmSync(site.paths.socket);
+    using _listener = listenAt(site.paths.socket);
+    expect(() => askNameServer(network.host, site.paths.socket, { command: "look" }, 1)).toThrow("for 0.001 s");
+    const silent = `The server at "${site.paths.socket}" gives no answer: as to an earlier question`;
+    const check = () => network.call(tested, "CHECK", site.config, { container: one, containerId: "one" });
+    expect(errorOfCall(check)).toMatchObject({ code: 11, message: silent });
+    detach(network, one, site, "one");
+    network.call(tested, "GC", { ...site.config, "cni.dev/valid-attachments": [] });
+    expect(network.log.filter((line) => line.includes(silent))).toHaveLength(3);
+    expect(recordsOf(site)).toEqual([]);
   },
 );

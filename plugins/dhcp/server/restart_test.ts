@@ -125,8 +125,10 @@ lanTest("an ADD that the server's end interrupts is carried out by the next serv
   const first = await lan.startLeaseServer();
   const script = `
     const { askDhcpServer } = await import(${JSON.stringify(join(import.meta.dir, "../client.ts"))});
+    const { currentNetns } = await import(${JSON.stringify(join(import.meta.dir, "../../../ffi/netns.ts"))});
+    const [host, socket] = [currentNetns(), ${JSON.stringify(lan.socket)}];
     const settings = JSON.parse(process.argv[1]);
-    console.log(JSON.stringify(askDhcpServer(${JSON.stringify(lan.socket)}, { command: "add", settings })));`;
+    console.log(JSON.stringify(askDhcpServer(host, socket, { command: "add", settings }, Infinity)));`;
   lan.host.run(() =>
     Bun.spawnSync(["sh", "-ec", `ip link add v0 master br0 up type veth peer name eth0 netns ${lan.container.path}`])
   );

@@ -1,0 +1,19 @@
+/** One question that a server leaves unanswered is enough: a GC asks for each attachment, while all ADDs wait. @module */
+import type { Netns } from "../../../ffi/netns.ts";
+
+/** A program may use its handle of the host for days. */
+const FORGET_MS = 60_000;
+
+/** By the handle of the host, which calls of one command share, and the socket. */
+const silences = new WeakMap<Netns, Map<string, number>>();
+
+/** How long to wait for a server: not at all if it left an earlier question of the same command unanswered. */
+export function answerTimeoutMs(host: Netns, socketPath: string, timeoutMs: number): number {
+  const silentSince = silences.get(host)?.get(socketPath) ?? -Infinity;
+  return performance.now() < silentSince + FORGET_MS ? 0 : timeoutMs;
+}
+
+export function noteSilence(host: Netns, socketPath: string): void {
+  const known = silences.get(host) ?? new Map<string, number>();
+  silences.set(host, known.set(socketPath, performance.now()));
+}
