@@ -74,7 +74,7 @@ describe("podman's own networks", () => {
   });
 
   testWith(PODMAN_PROGRAMS, "gives the addresses that are asked for, once", async () => {
-    podman("network", "create", "--subnet", "10.91.0.0/24", "fixed");
+    podman("network", "create", "--disable-dns", "--subnet", "10.91.0.0/24", "fixed");
     {
       using a = engine.start("a", "--ip", "10.88.0.77", "--mac-address", "02:00:00:00:00:77");
       using b = engine.start("b", "--network", "fixed:ip=10.91.0.9,mac=02:00:00:00:01:09");
@@ -98,8 +98,8 @@ describe("podman's own networks", () => {
 
   testWith(PODMAN_PROGRAMS, "puts a container on two networks, and takes it off one", async () => {
     const { outside } = node;
-    podman("network", "create", "--subnet", "10.91.0.0/24", "n1");
-    podman("network", "create", "--subnet", "10.92.0.0/24", "--ipv6", "--subnet", "fd92::/64", "n2");
+    podman("network", "create", "--disable-dns", "--subnet", "10.91.0.0/24", "n1");
+    podman("network", "create", "--disable-dns", "--subnet", "10.92.0.0/24", "--ipv6", "--subnet", "fd92::/64", "n2");
     const answers = async (asked: string) => (await requestTcp(outside, "192.0.2.1", 8080)) === `${asked} 192.0.2.2`;
     {
       using a = engine.start("a", "--network", "n1,n2", "-p", "8080:80");

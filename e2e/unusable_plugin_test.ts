@@ -127,5 +127,11 @@ test("others can leave addresses to the plugins that give them, and to those of 
   mkdirSync(directory);
   writeFileSync(join(directory, "program"), "#!/bin/sh\n", { mode: 0o755 });
   const isIpam = (type: string) => context.isIpam(type, [directory]);
-  expect(["own", "program", ...pluginNames()].filter(isIpam)).toEqual(["own", "program", "host-local", "static"]);
+  expect(["own", "program", ...pluginNames()].filter(isIpam)).toEqual([
+    "own",
+    "program",
+    "dhcp",
+    "host-local",
+    "static",
+  ]);
 });

@@ -219,7 +219,8 @@ export function startLeaseServerWithDhcp({ host, container, defer }: FixtureNode
   const scratch = newDhcpDirectory();
   defer(() => scratch[Symbol.dispose]());
   const directory = scratch.path;
-  runIp(container, `link add eth0 type veth peer name dhcp0 netns ${host.path}`);
+  // The server chooses an address by the client's.
+  runIp(container, `link add eth0 address 0a:05:00:00:00:02 type veth peer name dhcp0 netns ${host.path}`);
   // No link-local addresses and no state that is not final: both would change while the test looks.
   runIp(host, "link set dhcp0 addrgenmode none up", "addr add 10.5.0.1/24 dev dhcp0");
   runIp(container, "link set eth0 addrgenmode none up");

@@ -90,8 +90,8 @@ test("--status and the log say what a server has done", async () => {
   ) as ServerStatus;
   expect([pid, workers.length]).toEqual([server.process.pid, 2]);
   expect(counts).toEqual({
-    ...{ isReady: true, served: 2, starts: { worker: 2, dnsname: 0 } },
-    parts: [{ name: "dnsname", privateBytes: 0, starts: 0 }],
+    ...{ isReady: true, served: 2, starts: { worker: 2, dhcp: 0, dnsname: 0 } },
+    parts: ["dhcp", "dnsname"].map((name) => ({ name, privateBytes: 0, starts: 0 })),
     fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, tooLong: 0, withdrawn: 0 },
   });
   const [first, second, third, empty, head, ...rows] = serve("--status", "--socket", site.socket).stdout.split("\n");
