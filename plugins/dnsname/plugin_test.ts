@@ -18,6 +18,9 @@ import { listenAt } from "../../ffi/sys/unix_socket.ts";
 import { askNameServer } from "./client.ts";
 import tested from "./plugin.ts";
 
+/** `bun`, or `bun.exe`, as it was started. */
+const OWN_NAME = readFileSync("/proc/self/comm", "utf8").trimEnd();
+
 const DOMAIN = "dns.test";
 
 /** ADD of a container with this id. */
@@ -202,12 +205,12 @@ nameServerTest("a port that another program has is an error that names it", asyn
     using _ = serveTcp(network.host, "other", 53, "10.88.0.1");
     expect(errorOfAdd()).toMatchObject({
       code: 100,
-      message: `Cannot serve names on 10.88.0.1:53/tcp: "bun" (process ${process.pid}) listens on 10.88.0.1:53`,
+      message: `Cannot serve names on 10.88.0.1:53/tcp: "${OWN_NAME}" (process ${process.pid}) listens on 10.88.0.1:53`,
     });
   }
   {
     using _ = await serveUdp(network.host, "other", 53, "::");
-    expect(errorOfAdd().message).toContain(`"bun" (process ${process.pid}) listens on [::]:53`);
+    expect(errorOfAdd().message).toContain(`"${OWN_NAME}" (process ${process.pid}) listens on [::]:53`);
   }
   expect(recordsOf(site)).toEqual([]);
   // As systemd-resolved's.
