@@ -217,8 +217,11 @@ testWith(["ip", "nft", "tc"], "add says with --dry-run which address it will giv
       ),
       expect.stringMatching(/^give link "veth\w{8}" the alternative name "cni:bridge:dry0:/),
       `set net.ipv4.conf.eth0.arp_notify = 1 ${inContainer}`,
-      "set net.ipv4.conf.eth0.arp_filter = 1",
+      `set net.ipv4.conf.eth0.arp_filter = 1 ${inContainer}`,
     ]));
+    const parameters = effects.filter(({ kind }) => kind === "sysctl");
+    expect(parameters.filter(({ netns, sentence }) => !netns || !sentence.endsWith(` in ${netns}`))).toEqual([]);
+    if (isNewBridge) expect(parameters.map(({ netns }) => netns)).toContain("host");
     const addresses = effects.filter(({ kind, netns }) => kind === "address" && netns === container.path);
     expect(addresses.map(({ sentence }) => sentence)).toEqual([
       `add address ${expected} to link "eth0" in ${container.path}`,
@@ -253,6 +256,18 @@ testWith([], "add says where a device of the host makes a dry run impossible", (
   const { exitCode, stderr } = node.run("add", "device", node.containers[0].path, "--dry-run");
   expect(exitCode).toBe(1);
   expect(stderr).toContain("it moves a device of the host, and a copy of the host does not have the device");
+});
+
+testWith(["ip", "nft", "tc"], "add names the container as the place of a link that is made in it", async () => {
+  using node = newNode();
+  const [{ path }] = node.containers;
+  runShellInNetns(node.host, "ip link add up0 type veth peer name far0; ip link set up0 up; ip link set far0 up");
+  const plugins = [{ type: "macvlan", master: "up0" }];
+  const file = join(node.directory, "net.d/lower.conflist");
+  writeFileSync(file, JSON.stringify({ cniVersion: "1.1.0", name: "lower", plugins }));
+  const { effects } = await dryRun(node, "add", "lower", path, "--container-id", "c0");
+  const [added] = effects.filter(({ kind, action }) => kind === "link" && action === "add");
+  expect(added).toMatchObject({ sentence: `add macvlan "eth0" in ${path}`, netns: path });
 });
 
 testWith(["ip", "nft", "tc"], "del says what it restores of a device that comes back to the host", async () => {

@@ -214,7 +214,10 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
 }
 
 /** Where the thread is during {@linkcode Netns.run}, possibly nested. */
-let entered: { readonly fd: number } | undefined;
+let entered: { readonly fd: number; readonly path: string } | undefined;
+
+/** The path of the namespace that {@linkcode Netns.run} has brought the thread to; `undefined` outside of it. */
+export const enteredNetnsPath = (): string | undefined => entered?.path;
 
 function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, call: () => Sync<T>): T {
   if (entered?.fd === fd) return call();
@@ -227,7 +230,7 @@ function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, 
     if (!(error instanceof SystemError && error.code === "EINVAL")) throw error;
     throw new NetnsError(path, "this is not a network namespace", false, error);
   }
-  entered = { fd };
+  entered = { fd, path };
   try {
     return call();
   } finally {

@@ -1,5 +1,5 @@
 /** Carries out a command without its changes. @module */
-import { createNetns, CURRENT_NETNS_PATH, type Netns } from "../../ffi/netns.ts";
+import { createNetns, CURRENT_NETNS_PATH, enteredNetnsPath, type Netns } from "../../ffi/netns.ts";
 import { NFNL_SUBSYS_NFTABLES } from "../../ffi/nft/uapi.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import {
@@ -80,7 +80,7 @@ export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
       ? inCopy.container.path
       : path;
   const state: NetlinkEffects = {
-    ...{ effects: list, names: resources.use(newLinkNames()), labelOf },
+    ...{ effects: list, names: resources.use(newLinkNames(inCopy && [inCopy.container.copy])), labelOf },
     ...{ groups: new Map(), removed: new Set(), moved: new Map() },
   };
   const rulesets = resources.use(newRulesetCopies());
@@ -95,7 +95,12 @@ export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
       stack.pop();
     }
   });
-  resources.use(virtualizeFiles(list, inCopy !== undefined));
+  const startPath = enteredNetnsPath();
+  const netnsOfThread = () => {
+    const path = enteredNetnsPath();
+    return path === undefined || path === startPath ? "host" : labelOf(path);
+  };
+  resources.use(virtualizeFiles(list, inCopy !== undefined, netnsOfThread));
   resources.use(forbidConnections(() => stack.some(({ kind }) => kind === "query")));
   try {
     command();

@@ -11,7 +11,7 @@ export interface Effect {
   readonly sentence: string;
   /** The name of a link, a path, a kernel parameter, or `inet cni masquerade4` for a set. */
   readonly target: string;
-  /** The network namespace: `host`, or its path. Absent for files and programs. */
+  /** The network namespace: `host`, or its path. Absent for files, programs and parameters of the whole machine. */
   readonly netns?: string;
   /** `bridge DEL`; absent for what the runtime does. */
   readonly plugin?: string;
@@ -63,11 +63,12 @@ export function newEffectList(currentPlugin: () => string | undefined, isUndoing
   };
 }
 
-/** @param path below /proc/sys */
-export function sysctlEffect(path: string, value: string): Omit<Effect, "plugin"> {
+/** @param path below /proc/sys @param netns `host`, or its path; absent for parameters of the whole machine */
+export function sysctlEffect(path: string, value: string, netns: string | undefined): Omit<Effect, "plugin"> {
   // The name of a link may hold dots: sysctl(8) takes slashes then.
   const name = path.includes(".") ? path : path.replaceAll("/", ".");
-  return { kind: "sysctl", action: "change", sentence: `set ${name} = ${value}`, target: path };
+  const sentence = `set ${name} = ${value}${netns === undefined ? "" : ` in ${netns}`}`;
+  return { kind: "sysctl", action: "change", sentence, target: path, ...netns !== undefined && { netns } };
 }
 
 /** A file that says nothing: a command that changes nothing else may create it, too. */

@@ -17,7 +17,7 @@ import { PORT_PROTOCOLS } from "./nft_effects.ts";
 /** What is looked up to describe links. */
 export interface LinkNames extends Disposable {
   find(netns: string, key: string | number): link.Link | undefined;
-  /** Of the namespace that a descriptor of the command is open for, if that was asked before. */
+  /** Of the namespace that a descriptor of the command is open for, if that was given or asked before. */
   findPathOf(netnsFd: number): string | undefined;
   /** Has a query answered in another namespace. */
   query(netns: string, request: ObservedRequest, onMessage: RequestsActivity["onMessage"]): void;
@@ -25,14 +25,15 @@ export interface LinkNames extends Disposable {
   findPeer(netns: string, end: link.Link): { readonly netns: string; readonly index: number } | undefined;
 }
 
-/** Opens a namespace when it is asked for. */
-export function newLinkNames(): LinkNames {
+/** Opens a namespace when it is asked for. @param paths of other namespaces that links may be made in */
+export function newLinkNames(paths: readonly string[] = []): LinkNames {
   const opened = new Map<string, Netns>([[CURRENT_NETNS_PATH, currentNetns()]]);
   const open = (path: string) => {
     const netns = opened.get(path) ?? openNetns(path);
     opened.set(path, netns);
     return netns;
   };
+  for (const path of paths) open(path);
   const find: LinkNames["find"] = (path, key) =>
     unobserved(() => ignoreSystemErrors(() => link.find(open(path || CURRENT_NETNS_PATH).route, key)));
   return {
@@ -103,7 +104,7 @@ export function addNetlinkEffects(
 function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest, step: string | undefined): void {
   const { op: { name }, value } = request;
   const fields = value as { readonly index?: number; readonly name?: string; readonly group?: number };
-  const netns = state.labelOf(path);
+  const netns = state.labelOf(findPlaceOfNewLink(state, request) ?? path);
   const nameOf = (index: number) =>
     findMovedName(state, netns, index) ?? state.names.find(path, index)?.name ?? `${index}`;
   const linkName = fields.index ? nameOf(fields.index) : fields.name ?? "";
@@ -130,8 +131,7 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
   }
   const arpNotify = (value as DevconfValue).families?.inet?.conf?.arpNotify;
   if (name === "RTM_NEWLINK" && arpNotify !== undefined) {
-    const { sentence, ...effect } = sysctlEffect(`net/ipv4/conf/${linkName}/arp_notify`, `${arpNotify}`);
-    return add({ ...effect, sentence: `${sentence} in ${netns}` });
+    return add(sysctlEffect(`net/ipv4/conf/${linkName}/arp_notify`, `${arpNotify}`, netns));
   }
   const move = name === "RTM_NEWLINK" && !isCreation(request) ? moveLink(state, path, request) : undefined;
   if (move) {
@@ -149,6 +149,14 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
     describeFlow(request) ?? step;
   const sentence = `${withLinkNames(text ?? formatNetlinkRequest(request), nameOf)} in ${netns}`;
   add({ kind: kindOf(name), action: actionOf(request), sentence, target: linkName, ...peer !== undefined && { peer } });
+}
+
+/** Of a link that is not a pair, and that the kernel puts into another namespace at once. */
+function findPlaceOfNewLink({ names }: NetlinkEffects, request: ObservedRequest): string | undefined {
+  const { netnsFd } = request.value as { readonly netnsFd?: number };
+  return request.op.name === "RTM_NEWLINK" && isCreation(request) && netnsFd !== undefined
+    ? names.findPathOf(netnsFd)
+    : undefined;
 }
 
 interface DevconfValue {

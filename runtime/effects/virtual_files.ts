@@ -57,17 +57,24 @@ interface FileView {
   readonly effects: EffectList;
   /** Of the host: what belongs to the network namespace may be changed. */
   readonly isInCopy: boolean;
+  /** What effects call the thread's namespace: `host`, or the path of the container. */
+  readonly netnsOfThread: () => string;
 }
 
 /**
  * Until the scope ends, changes of files become effects.
  *
  * @param isInCopy the thread is in a copy of the host: kernel parameters of its network namespace are written
+ * @param netnsOfThread what effects call its namespace: `host`, or the path of the container
  */
-export function virtualizeFiles(effects: EffectList, isInCopy: boolean): Disposable {
+export function virtualizeFiles(
+  effects: EffectList,
+  isInCopy: boolean,
+  netnsOfThread: () => string,
+): Disposable {
   const raw = rawCalls();
   const view: FileView = {
-    ...{ raw, effects, isInCopy, stands: new Map(), sysctls: new Map() },
+    ...{ raw, effects, isInCopy, netnsOfThread, stands: new Map(), sysctls: new Map() },
     ...{ emptyDirectories: new Set(), directories: new Map(), mtimes: new Map() },
   };
   const names = Object.keys(HANDLERS) as SystemCall[];
@@ -377,15 +384,16 @@ function findStatus(view: FileView, args: Arguments, call: Call): number {
 
 /** @returns the number of bytes; `undefined` for another file */
 function writeSysctl(
-  { sysctls, effects, isInCopy }: FileView,
+  { sysctls, effects, isInCopy, netnsOfThread }: FileView,
   fd: unknown,
   bytes: unknown,
   write: () => number,
 ): number | undefined {
   const name = sysctls.get(fd as number);
   if (name === undefined || !(bytes instanceof Uint8Array)) return undefined;
-  if (isInCopy && name.startsWith("net/")) write();
+  const isOfNetns = name.startsWith("net/");
+  if (isInCopy && isOfNetns) write();
   const value = new TextDecoder().decode(bytes).trim();
-  effects.add(sysctlEffect(name, value));
+  effects.add(sysctlEffect(name, value, isOfNetns ? netnsOfThread() : undefined));
   return bytes.length;
 }

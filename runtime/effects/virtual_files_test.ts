@@ -28,7 +28,7 @@ function countMemoryFiles(): number {
 function inDryRun(call: () => void): string[] {
   const list = newEffectList(() => undefined, () => false);
   {
-    using _ = virtualizeFiles(list, false);
+    using _ = virtualizeFiles(list, false, () => "host");
     call();
   }
   return list.effects.map(({ sentence }) => sentence);
