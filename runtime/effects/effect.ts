@@ -3,6 +3,8 @@ export type EffectKind =
   | ("link" | "address" | "route" | "rule" | "qdisc" | "netlink" | "conntrack")
   | ("nft" | "sysctl" | "file" | "dbus" | "program");
 
+export type FileOperation = "create" | "replace" | "write" | "remove";
+
 /** A change that a command would make. */
 export interface Effect {
   readonly kind: EffectKind;
@@ -15,8 +17,10 @@ export interface Effect {
   readonly netns?: string;
   /** `bridge DEL`; absent for what the runtime does. */
   readonly plugin?: string;
-  /** Of kind `nft`: what the table holds. */
-  readonly object?: "table" | "chain" | "set" | "rule" | "element";
+  /** Of kind `nft`: what the table holds. Of kind `file`: what is made, written or removed. */
+  readonly object?: "table" | "chain" | "set" | "rule" | "element" | "file" | "directory";
+  /** Of files and directories. Absent for changes of modes, symbolic links, mounts and new names. */
+  readonly operation?: FileOperation;
   /** Of an element that publishes a port: `8080/tcp`, or with an address of the host `192.0.2.7 8080/tcp`. */
   readonly publishedPort?: string;
   /** Of a new veth pair: the other end's name. */

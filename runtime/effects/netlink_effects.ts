@@ -6,6 +6,7 @@ import { exchange, isDump, type NetlinkRequest } from "../../ffi/netlink/socket.
 import { ENODEV } from "../../ffi/sys/errno.ts";
 import * as link from "../../ffi/route/link.ts";
 import { veth } from "../../ffi/route/link_kinds.ts";
+import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { AF_INET6 } from "../../ffi/sys/uapi.ts";
@@ -103,7 +104,7 @@ export function addNetlinkEffects(
 
 function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest, step: string | undefined): void {
   const { op: { name }, value } = request;
-  const fields = value as { readonly index?: number; readonly name?: string; readonly group?: number };
+  const fields = value as LinkChanges & { readonly index?: number; readonly name?: string; readonly group?: number };
   const netns = state.labelOf(findPlaceOfNewLink(state, request) ?? path);
   const nameOf = (index: number) =>
     findMovedName(state, netns, index) ?? state.names.find(path, index)?.name ?? `${index}`;
@@ -305,10 +306,21 @@ export function answerForMovedLink(state: NetlinkEffects, { netns, requests, onM
 }
 
 /** Without the name of the request, and what only says how it is sent. */
-function formatChanges({ op }: ObservedRequest, value: object): string {
-  const text = formatNetlinkRequest({ op, value }).slice(op.name.length + 1);
-  return text.replace("flags=1 change=1", "up").replace("flags=0 change=1", "down")
-    .replace(/netnsFd=\d+/, "into another namespace");
+function formatChanges({ op }: ObservedRequest, changes: LinkChanges): string {
+  const { flags, change, netnsFd, ...others } = changes;
+  const isSetUpOrDown = change === IFF_UP;
+  const rest = isSetUpOrDown ? others : { flags, change, ...others };
+  return [
+    ...isSetUpOrDown ? [flags === IFF_UP ? "up" : "down"] : [],
+    ...netnsFd !== undefined ? ["into another namespace"] : [],
+    ...formatNetlinkRequest({ op, value: rest }).split(" ").slice(1),
+  ].join(" ");
+}
+
+interface LinkChanges {
+  readonly flags?: number;
+  readonly change?: number;
+  readonly netnsFd?: number;
 }
 
 /** Errors name some links by number. */

@@ -43,9 +43,9 @@ function groupOf(effect: Effect): string {
 
 /** Files by their directory. Symbolic links and mounts stay alone. */
 function fileGroupOf(effect: Effect): string {
-  const operation = operationOn(effect);
-  if (isOnFile(effect)) return `${operation} ${directoryOf(effect)}`;
-  return operation.endsWith(" directory") ? operation : effect.sentence;
+  const { operation, object, sentence } = effect;
+  if (operation === undefined) return sentence;
+  return `${operation} ${object} ${object === "file" ? directoryOf(effect) : ""}`;
 }
 
 function summarizeGroup(group: readonly Effect[]): EffectSummary[] {
@@ -88,17 +88,12 @@ function summarizeTable(group: readonly Effect[]): string {
 
 function summarizeFiles(group: readonly Effect[]): string {
   const [first] = group as [Effect];
-  const operation = operationOn(first);
-  if (!isOnFile(first)) {
-    return `${operation.replace(/y$/, "ie")}s ${joinNames(group.map(({ target }) => `"${target}"`))}`;
-  }
+  const { operation, object } = first;
+  if (object === "directory") return `${operation} directories ${joinNames(group.map(({ target }) => `"${target}"`))}`;
   const names = group.map(({ target }) => target.slice(target.lastIndexOf("/") + 1));
-  return `${operation}s in "${directoryOf(first)}": ${joinNames(names)}`;
+  return `${operation} files in "${directoryOf(first)}": ${joinNames(names)}`;
 }
 
-/** `create file` */
-const operationOn = ({ sentence }: Effect): string => sentence.split(" ", 2).join(" ");
-const isOnFile = (effect: Effect): boolean => operationOn(effect).endsWith(" file");
 const directoryOf = ({ target }: Effect): string => target.slice(0, Math.max(1, target.lastIndexOf("/")));
 const tableOf = ({ target }: Effect): string => target.split(" ", 2).join(" ");
 

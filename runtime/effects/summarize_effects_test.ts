@@ -3,9 +3,9 @@ import type { Effect } from "./effect.ts";
 import { summarizeEffects } from "./summarize_effects.ts";
 
 const sentencesOf = (effects: readonly Effect[]) => summarizeEffects(effects).map(({ sentence }) => sentence);
-const file = (verb: string, path: string): Effect => ({
-  ...{ kind: "file", action: verb === "remove" ? "remove" : "add", target: path },
-  sentence: `${verb} ${path.endsWith("/") ? "directory" : "file"} "${path}"`,
+const file = (operation: "create" | "remove", path: string): Effect => ({
+  ...{ kind: "file", action: operation === "remove" ? "remove" : "add", operation, target: path },
+  ...{ object: path.endsWith("/") ? "directory" : "file", sentence: `${operation} "${path}"` },
 });
 const nft = (object: NonNullable<Effect["object"]>, target: string, more: Partial<Effect> = {}): Effect => ({
   ...{ kind: "nft", action: "add", netns: "host", object, target, sentence: `add ${object}` },
@@ -58,7 +58,7 @@ test("files are named by directory, without locks, and what is many is counted",
     "remove 2 more links",
     'create directories "/cache/" and "/ipam/"',
     'remove files in "/ipam/web": 10.1.0.0, 10.1.0.1, 10.1.0.2, 10.1.0.3, 10.1.0.4 and 3 more',
-    'remove file "/cache/results/web-c1-eth0"',
+    'remove "/cache/results/web-c1-eth0"',
   ]);
 });
 

@@ -21,7 +21,7 @@ import {
   O_TRUNC,
   O_WRONLY,
 } from "../../ffi/sys/uapi.ts";
-import { type Effect, type EffectList, sysctlEffect } from "./effect.ts";
+import { type Effect, type EffectList, type FileOperation, sysctlEffect } from "./effect.ts";
 
 const SYS_memfd_create = process.arch === "arm64" ? 279 : 319;
 const STAT_BYTES = 144;
@@ -111,7 +111,7 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     requireAbsent(view, key, "mkdir");
     requireParent(view, key, "mkdir");
     setStand(view, key, "directory");
-    add(view, "add", `create directory "${key}"`, key);
+    addOperation(view, "create", "directory", key);
     return 0;
   },
   rename(view, [from, to]) {
@@ -191,6 +191,18 @@ function keyOf(path: unknown): string {
   return String(path).replace(/[/]+/g, "/").replace(/(.)[/]$/, "$1");
 }
 
+const ACTIONS = { create: "add", replace: "change", write: "change", remove: "remove" } as const;
+
+function addOperation(
+  { effects }: FileView,
+  operation: FileOperation,
+  object: "file" | "directory",
+  target: string,
+): void {
+  const sentence = `${operation} ${object} "${target}"`;
+  effects.add({ kind: "file", action: ACTIONS[operation], sentence, target, object, operation });
+}
+
 function add({ effects }: FileView, action: Effect["action"], sentence: string, target: string): void {
   effects.add({ kind: "file", action, sentence, target });
 }
@@ -198,8 +210,7 @@ function add({ effects }: FileView, action: Effect["action"], sentence: string, 
 /** A file that was there before is replaced, even if it was removed meanwhile. */
 function addCreation(view: FileView, key: string): void {
   withdraw(view, key);
-  const isReplaced = realExists(view, key);
-  add(view, isReplaced ? "change" : "add", `${isReplaced ? "replace" : "create"} file "${key}"`, key);
+  addOperation(view, realExists(view, key) ? "replace" : "create", "file", key);
 }
 
 /** What was created and removed again is no effect. */
@@ -234,7 +245,7 @@ function openFile(view: FileView, key: string, flags: number, args: Arguments, c
     if (flags & O_DIRECTORY) view.directories.set(fd, key);
     return fd;
   }
-  add(view, "change", `write file "${key}"`, key);
+  addOperation(view, "write", "file", key);
   return reopen(view, (standFor(view, key, "open") as { readonly fd: number }).fd, flags);
 }
 
@@ -247,7 +258,7 @@ function writeKernelFile(view: FileView, key: string, args: Arguments, call: Cal
   if (isOwn || (view.isInCopy && key === TUN_DEVICE)) return call(...args);
   const fd = newMemoryFile(view);
   setStand(view, key, { fd });
-  add(view, "change", `write file "${key}"`, key);
+  addOperation(view, "write", "file", key);
   return reopen(view, fd, args[1] as number);
 }
 
@@ -330,7 +341,7 @@ function removeEntry(view: FileView, key: string, syscall: "unlink" | "rmdir"): 
   const isReal = realExists(view, key);
   withdraw(view, key);
   setStand(view, key, "removed");
-  if (isReal) add(view, "remove", `remove ${syscall === "rmdir" ? "directory" : "file"} "${key}"`, key);
+  if (isReal) addOperation(view, "remove", syscall === "rmdir" ? "directory" : "file", key);
 }
 
 /** Before the dry run. */
