@@ -130,6 +130,12 @@ test("files that are no network are named, and the others examined", () => {
   expect(stdout).toContain(`File ${unusable}\n  ✗ Cannot parse ${unusable}:1:11`);
   expect(stdout).toContain(`correct "type" in ${unknown}, or install the plugin; did you mean "bridge"?`);
   expect(exitCode).toBe(1);
+  const options = ["--look-only", "--conf-dir", sandbox.conf, "--cache-dir", sandbox.cache];
+  const withDirectory = ["doctor", ...options, "--plugin-dir", sandboxes.root];
+  const lines = namespaces.host.run(() => sandboxes.cni(withDirectory)).stdout.split("\n");
+  expect(lines).toContain(
+    `    -> correct "type" in ${unknown}, or install the plugin; looked in ${sandboxes.root}; did you mean "bridge"?`,
+  );
   for (const path of [unusable, unknown]) rmSync(path);
 });
 

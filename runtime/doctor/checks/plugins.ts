@@ -50,7 +50,9 @@ function isBuiltin(runtime: Subject["runtime"], network: Subject["network"], plu
 }
 
 function missingPluginMend({ source = "the configuration" }: Subject["network"], type: string, details = ""): string {
-  return `correct "type" in ${source}, or install the plugin${suggestion(type, pluginNames())} ${details}`.trimEnd();
+  const hint = suggestion(type, pluginNames());
+  const found = details && `; ${details}`;
+  return `correct "type" in ${source}, or install the plugin${found.endsWith(hint) ? found : hint + found}`;
 }
 
 /** What `cni lint` finds in the file, and containers that have not got what changed. */
