@@ -179,7 +179,7 @@ function formatPath(segments: readonly (string | number)[]): string {
   );
 }
 
-export function lineAndColumn(text: string, offset: number): { line: number; column: number } {
+function lineAndColumn(text: string, offset: number): { line: number; column: number } {
   const before = text.slice(0, offset).split("\n");
   return { line: before.length, column: before[before.length - 1].length + 1 };
 }

@@ -1,4 +1,4 @@
-import { lineAndColumn, loadJsoncParser, MAX_DEPTH, parseErrorMessages, pathSegments } from "./jsonc.ts";
+import { loadJsoncParser, MAX_DEPTH, parseErrorMessages, pathSegments } from "./jsonc.ts";
 
 /** A part of a text; line and column count from 1. */
 export interface SourceSpan {
@@ -21,15 +21,22 @@ export interface SourceText {
   /** Of a value, or of a key with its value: `plugins[0].ipam`; the nearest parent's if it is absent. */
   span(path: string, part: "key" | "value"): SourceSpan;
   spanAt(offset: number, length?: number): SourceSpan;
+  /** @param line from 1 */
+  lineText(line: number): string;
 }
 
 type Node = import("jsonc-parser").Node;
 
 export function createSourceText(path: string, text: string): SourceText {
+  // A text may have thousands of problems: lines and members are found once, not for each of them.
   let tree: Node | undefined;
+  let lineStarts: readonly number[] | undefined;
+  const members = newMemberIndex();
   const spanAt = (offset: number, length = 1): SourceSpan => {
-    const lineEnd = /\r?$/m.exec(text.slice(offset))?.index ?? 0;
-    return { ...lineAndColumn(text, offset), length: Math.max(1, Math.min(length, lineEnd)) };
+    lineStarts ??= findLineStarts(text);
+    const line = lineOf(lineStarts, offset);
+    const span = text.slice(offset, offset + length).split(/[\r\n\u2028\u2029]/, 1)[0]!;
+    return { line, column: offset - lineStarts[line - 1]! + 1, length: Math.max(1, span.length) };
   };
   return {
     path,
@@ -37,9 +44,40 @@ export function createSourceText(path: string, text: string): SourceText {
     spanAt,
     span(jsonPath, part) {
       tree ??= parseTreeOf(text);
-      const { offset, length } = findNode(tree, jsonPath, part) ?? { offset: 0, length: 1 };
+      const { offset, length } = findNode(tree, jsonPath, part, members) ?? { offset: 0, length: 1 };
       return spanAt(offset, length);
     },
+    lineText(line) {
+      lineStarts ??= findLineStarts(text);
+      const end = (lineStarts[line] ?? text.length + 1) - 1;
+      return text.slice(lineStarts[line - 1], text[end - 1] === "\r" ? end - 1 : end);
+    },
+  };
+}
+
+const findLineStarts = (text: string): number[] => [0, ...Array.from(text.matchAll(/\n/g), ({ index }) => index + 1)];
+
+/** From 1: the last line that does not start behind the offset. */
+function lineOf(lineStarts: readonly number[], offset: number): number {
+  let first = 0;
+  let end = lineStarts.length;
+  while (end - first > 1) {
+    const middle = (first + end) >> 1;
+    if (lineStarts[middle]! <= offset) first = middle;
+    else end = middle;
+  }
+  return first + 1;
+}
+
+type MemberIndex = (node: Node) => ReadonlyMap<unknown, Node>;
+
+/** Properties of objects by their names. Members are found as in parsing: the last of a name counts. */
+function newMemberIndex(): MemberIndex {
+  const indexes = new WeakMap<Node, ReadonlyMap<unknown, Node>>();
+  return (node) => {
+    const index = indexes.get(node) ?? new Map(node.children?.map((child) => [child.children?.[0]?.value, child]));
+    indexes.set(node, index);
+    return index;
   };
 }
 
@@ -76,14 +114,16 @@ function parseTreeOf(text: string): Node | undefined {
   }
 }
 
-/** Members are found as in parsing: the last of a name counts. */
-function findNode(tree: Node | undefined, path: string, part: "key" | "value"): Node | undefined {
+function findNode(
+  tree: Node | undefined,
+  path: string,
+  part: "key" | "value",
+  members: MemberIndex,
+): Node | undefined {
   let node = tree;
   let key: Node | undefined;
   for (const segment of pathSegments(path)) {
-    const property = typeof segment === "string"
-      ? node?.children?.findLast(({ children }) => children?.[0]?.value === segment)
-      : undefined;
+    const property = typeof segment === "string" && node ? members(node).get(segment) : undefined;
     const child = typeof segment === "number" ? node?.children?.[segment] : property?.children?.[1];
     // An absent key: the brace of its object.
     if (!child) return node && { ...node, length: 1 };

@@ -89,7 +89,7 @@ function toProblem(finding: LintFinding, rule: LintRule): LintProblem {
   return {
     ...{ file: source.path, ...span, severity, rule: rule.name, path, message },
     ...finding.suggestion !== undefined && { suggestion: finding.suggestion },
-    text: source.text.split("\n")[span.line - 1]!.replace(/\r$/, ""),
+    text: source.lineText(span.line),
   };
 }
 

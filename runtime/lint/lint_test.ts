@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -146,6 +146,21 @@ test("positions count in the text as written", () => {
   expect(lintExample({ files: { "10-web.conflist": text } })).toMatchObject([
     { line: 3, column: 41, length: 3, text: '\t"plugins": [{ "type": "bridge", "MTU": "x" }]', path: "plugins[0].MTU" },
   ]);
+});
+
+test("a text with many problems is not split anew for each of them", () => {
+  const keys = Array.from({ length: 300 }, (_, i) => `"key${i}x": 1`);
+  const text = `{ "cniVersion": "1.1.0", "name": "web", "plugins": [{ "type": "bridge",\n${keys.join(",\n")} }] }`;
+  const { split } = String.prototype;
+  let characters = 0;
+  const counting = spyOn(String.prototype, "split").mockImplementation(function (this: string, ...words: [never]) {
+    characters += this.length;
+    return Reflect.apply(split, this, words);
+  });
+  const problems = lintExample({ files: { "10-web.conflist": text } });
+  counting.mockRestore();
+  expect(problems.map(({ line, text }) => [line, text.slice(0, 3)])).toEqual(keys.map((_, i) => [i + 2, '"ke']));
+  expect(characters).toBeLessThan(10 * text.length);
 });
 
 test("a wrong type gets the value to write", () => {
