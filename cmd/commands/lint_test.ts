@@ -81,3 +81,17 @@ test("a long line is shown around its position, as wide as the terminal", () => 
   expect(shown.length).toBeLessThan(60);
   expect(shown.slice(caret.indexOf("^"), caret.lastIndexOf("~") + 1)).toBe('"kéy?"');
 });
+
+test("a narrow terminal gets wrapped messages and suggestions", () => {
+  const words = "word ".repeat(30).trim();
+  const problem = {
+    ...{ file: "/web.conflist", line: 1, column: 1, length: 1, severity: "error", rule: "syntax" } as const,
+    ...{ path: "", message: words, suggestion: words, text: "{" },
+  };
+  const report = (shown: Screen) => formatLintReport({ files: ["/web.conflist"], problems: [problem] }, [], shown);
+  const lines = report(screen(60)).split("\n");
+  expect(lines.filter((line) => line.length > 60)).toEqual([]);
+  const suggested = lines.slice(lines.indexOf("    ^") + 1, lines.indexOf(""));
+  expect(suggested.map((line) => line.replace(/^ {4}(?=w)/, "")).join(" ")).toBe(words);
+  expect(report({ ...screen(60), columns: undefined })).toContain(`error ${words} [syntax]\n`);
+});

@@ -26,17 +26,23 @@ function problemLines(
   const width = (screen.columns ?? MAX_SHOWN + INDENT.length) - INDENT.length - 1;
   const shown = excerptAround(text, column - 1, width);
   const marked = Math.max(1, Math.min(length, shown.text.length - shown.offset));
+  const head = `${screen.style("bold", `${file}:${line}:${column}`)} ${screen.style(COLOURS[severity], severity)} ${
+    withoutTabs(message)
+  } ${screen.style("dim", `[${rule}]`)}`;
   return [
-    `${screen.style("bold", `${file}:${line}:${column}`)} ${screen.style(COLOURS[severity], severity)} ${
-      withoutTabs(message)
-    } ${screen.style("dim", `[${rule}]`)}`,
+    ...fitted(head, screen.columns),
     `${INDENT}${shown.text}`.trimEnd(),
     `${INDENT}${padding(shown.text.slice(0, shown.offset))}${
       screen.style(COLOURS[severity], `^${"~".repeat(marked - 1)}`)
     }`,
-    ...suggestion === undefined ? [] : [`${INDENT}${withoutTabs(suggestion)}`],
+    ...suggestion === undefined
+      ? []
+      : fitted(withoutTabs(suggestion), screen.columns && screen.columns - INDENT.length).map((text) => INDENT + text),
   ];
 }
+
+const fitted = (text: string, columns: number | undefined): string[] =>
+  (columns === undefined ? text : Bun.wrapAnsi(text, columns)).split("\n");
 
 /** As wide as the text, as the terminal shows it. */
 const padding = (text: string): string => " ".repeat(Bun.stringWidth(text));
