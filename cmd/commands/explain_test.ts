@@ -84,6 +84,21 @@ test("unknown plugins and keys get a suggestion and exit status 1", () => {
   ]);
 });
 
+test.each([
+  ["host-local.ranges", '"ranges"; did you mean "ipam.ranges"?\n     "cni explain host-local" lists its keys\n'],
+  ["host-local.subnet", '"subnet"; did you mean "ipam.subnet"?\n     "cni explain host-local" lists'],
+  [
+    "bridge.ipam.ranges.subnet",
+    '"ipam.ranges.subnet"\n     it is a key of plugins: host-local.ipam.ranges[][].subnet; ',
+  ],
+])("the unknown key %s gets the key that is meant", (key, message) => {
+  expect(cni(["explain", key]).stderr).toContain(message);
+});
+
+test("the keys of ipam tell where the others are", () => {
+  expect(cni(["explain", "bridge.ipam"]).stdout).toContain("The other keys of `ipam` are that plugin's");
+});
+
 test("text fits a narrow terminal", () => {
   const screen: Screen = { isTerminal: true, columns: 40, style: (_style, text) => text };
   const [, first = "", second = ""] = formatExplainedKeys("bridge", explainKey("bridge", "isGateway"), screen).split(

@@ -65,21 +65,36 @@ export function explainKey(
     return candidate === wanted || candidate.startsWith(`${wanted}.`);
   });
   if (found.length > 0) return found.map(toExplainedKey);
-  const hint = suggestion(key, Object.keys(keys).map(withoutLists));
-  throw new CniError(Code.InvalidConfig, `Plugin "${name}" has no key ${JSON.stringify(key)}${hint}`, {
-    details: `"cni explain ${name}" lists its keys`,
+  const owners = pathsOf(key);
+  throw new CniError(Code.InvalidConfig, `Plugin "${name}" has no key ${JSON.stringify(key)}${hintFor(key, keys)}`, {
+    details: `${owners.length === 0 ? "" : `${describeOwners(owners)}; `}"cni explain ${name}" lists its keys`,
   });
 }
 
+/** People leave out the objects around a key: `ranges`. */
+function hintFor(key: string, keys: Readonly<Record<string, KeyDocs>>): string {
+  const paths = Object.keys(keys).map(withoutLists);
+  const [inner] = paths.filter((path) => comparable(path).endsWith(`.${comparable(key)}`))
+    .sort((a, b) => a.length - b.length);
+  return inner === undefined ? suggestion(key, paths) : `; did you mean "${inner}"?`;
+}
+
+/** Of all plugins that read a key. */
+function pathsOf(wanted: string): string[] {
+  return pluginNames().flatMap((plugin) => {
+    const { keys } = builtinDocs(plugin) ?? { keys: {} };
+    return Object.keys(keys).filter((key) => comparable(key) === comparable(wanted)).map((key) => `${plugin}.${key}`);
+  });
+}
+
+const describeOwners = (paths: readonly string[]): string => `it is a key of plugins: ${paths.join(", ")}`;
+
 /** @throws {CniError} code 7 if plugins have a key of that name */
 function refuseKeyAlone(name: string): undefined {
-  const paths = pluginNames().flatMap((plugin) => {
-    const { keys } = builtinDocs(plugin) ?? { keys: {} };
-    return Object.keys(keys).filter((key) => comparable(key) === comparable(name)).map((key) => `${plugin}.${key}`);
-  });
+  const paths = pathsOf(name);
   if (paths.length === 0) return;
   throw new CniError(Code.InvalidConfig, `No plugin ${JSON.stringify(name)} is built in`, {
-    details: `it is a key of plugins: ${paths.join(", ")}`,
+    details: describeOwners(paths),
   });
 }
 

@@ -34,7 +34,8 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
   "ipam.type": {
     type: "name of a plugin",
     default: "none",
-    meaning: "Names the IPAM plugin, which allocates the addresses.",
+    meaning:
+      "Names the IPAM plugin, which allocates the addresses. The other keys of `ipam` are that plugin's: `cni explain host-local` lists those of host-local.",
     example: "host-local",
     tests: [PLUGIN_CONFIG],
   },
