@@ -2,7 +2,7 @@ import type { CliContext } from "../command.ts";
 import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
 
 const FORMATS = ["text", "chrome"] as const;
-export type TraceFormat = typeof FORMATS[number];
+type TraceFormat = typeof FORMATS[number];
 
 const TRACE = "trace", TRACE_FILE = "trace-file", TRACE_FORMAT = "trace-format", TIMING = "timing";
 

@@ -37,7 +37,7 @@ export interface LintReport {
   readonly problems: readonly LintProblem[];
 }
 
-export interface LintOptions {
+interface LintOptions {
   /** Where plugins are that are not built in. */
   readonly pluginDirectories: readonly string[];
   /** Names of rules that find nothing. */

@@ -20,7 +20,7 @@ const ALIASES: Readonly<Record<string, string>> = {
 /** podman's name: containers of other bridges are kept out. */
 const ISOLATE = "isolate";
 
-export interface DriverKeys {
+interface DriverKeys {
   readonly driver: JsonObject;
   readonly firewall: JsonObject;
 }

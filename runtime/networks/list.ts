@@ -12,7 +12,7 @@ import { hostLocalConfigs } from "./users.ts";
 
 type Log = (message: string) => void;
 
-export interface ListMessages {
+interface ListMessages {
   readonly log: Log;
   /** Takes what is wrong with a configuration. */
   readonly problem: Log;

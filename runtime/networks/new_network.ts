@@ -58,7 +58,7 @@ export function hasOwnSubnet(driver: NetworkDriver): boolean {
 }
 
 /** What a {@linkcode NetworkRequest} leaves open, and its options. */
-export interface NetworkChoices {
+interface NetworkChoices {
   /** At least one. */
   readonly subnets: readonly Cidr[];
   /** With driver `bridge`. */

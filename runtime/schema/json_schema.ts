@@ -5,7 +5,7 @@ import { memberPath, type Schema, type Shape } from "../../spec/schema.ts";
 import { type JsonSchema, schemaOfExpectation } from "./value_schemas.ts";
 
 /** By path: `ipam.ranges[][].subnet`. */
-export type DocumentedKeys = Readonly<Record<string, KeyDocs>>;
+type DocumentedKeys = Readonly<Record<string, KeyDocs>>;
 
 /** Every kind of value is refused by one of these, with what it expects. */
 const PROBES: readonly unknown[] = [
