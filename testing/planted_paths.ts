@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { closeSync, openSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 
 /** Where links lead to. */
 export interface Targets {
@@ -28,8 +28,8 @@ export const PLANTED_KINDS = {
   "a pipe": (path) => run('mkfifo "$1"', path),
   "a pipe that somebody holds open": (path) => {
     run('mkfifo "$1"', path);
-    const writer = Bun.spawn(["sh", "-c", 'exec 3<>"$1"; exec sleep 60', "sh", path]);
-    return { [Symbol.dispose]: () => writer.kill() };
+    const fd = openSync(path, "r+");
+    return { [Symbol.dispose]: () => closeSync(fd) };
   },
   "a socket": (path) => {
     const listener = Bun.listen({ unix: path, socket: { data() {} } });
