@@ -19,8 +19,8 @@ import type { Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { UsageError } from "../options.ts";
 import { confirm } from "../output/confirm.ts";
+import { formatDocument } from "../output/document.ts";
 import { formatDoctorReport, formatRepairOutcome } from "../output/findings.ts";
-import { printableJson } from "../output/printable.ts";
 import { openProgressLine } from "../output/progress.ts";
 import { openScreen } from "../output/screen.ts";
 import { programVersion } from "../version.ts";
@@ -90,7 +90,7 @@ is examined.`,
       printStderr(`cni: Wrote "${bundlePath}": it holds addresses and configurations, so read it before you share it`);
     }
     printStdout(
-      hasJson ? `${printableJson(stringifyJson(report, 4))}\n` : formatDoctorReport(report, openScreen(1, context.env)),
+      hasJson ? formatDocument(report) : formatDoctorReport(report, openScreen(1, context.env)),
     );
     return report.broken > 0 ? 1 : 0;
   },
