@@ -36,7 +36,7 @@ const doctor: Command = {
   description:
     `Looks at links, addresses, routes, kernel parameters, rules, ports and what is left behind. If all is well
 so far, it tries connections. A line with ✗ names what the configuration asks for and does not get; then the exit
-status is 1. A line with ! is worth knowing. The line below with -> says what mends it. Without NETWORK, every network
+status is 1. A line with ! is worth knowing. Lines below say what mends it; -> is a command to copy. Without NETWORK, every network
 is examined.`,
   arguments: [
     { ...NETWORK_ARGUMENT, optional: true },
@@ -102,7 +102,7 @@ const bundleExists = (path: string): RangeError =>
 
 function ask({ what, mend }: CheckFinding): boolean {
   log(what);
-  const answer = confirm(`cni: Run "${mend}"?`);
+  const answer = confirm(`cni: Run "${mend ?? what}"?`);
   if (answer !== undefined) return answer;
   throw new UsageError("--fix asks before it changes anything: without a terminal, give --yes");
 }

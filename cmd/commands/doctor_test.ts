@@ -44,7 +44,7 @@ test("a port that nobody listens on is broken, with the command that mends it", 
   expect(stdout.split("\n")[0]).toBe(`Network "web" (${source}), 1 container`);
   expect(stdout).toContain(
     `  ✗ nothing listens on 80/tcp in ${path}, which host port 8080/tcp leads to\n` +
-      "    -> have the service listen on 0.0.0.0:80 or 10.9.0.2:80\n",
+      "    have the service listen on 0.0.0.0:80 or 10.9.0.2:80\n",
   );
   expect(stdout).toEndWith("\n1 broken, 0 warnings\n");
   expect(exitCode).toBe(1);
@@ -134,7 +134,7 @@ test("files that are no network are named, and the others examined", () => {
   const withDirectory = ["doctor", ...options, "--plugin-dir", sandboxes.root];
   const lines = namespaces.host.run(() => sandboxes.cni(withDirectory)).stdout.split("\n");
   expect(lines).toContain(
-    `    -> correct "type" in ${unknown}, or install the plugin; looked in ${sandboxes.root}; did you mean "bridge"?`,
+    `    correct "type" in ${unknown}, or install the plugin; looked in ${sandboxes.root}; did you mean "bridge"?`,
   );
   for (const path of [unusable, unknown]) rmSync(path);
 });

@@ -24,11 +24,16 @@ function formatDiagnosis({ network, source, containers, findings }: NetworkDiagn
   return [screen.style("bold", printable(title)), ...lines].map((line) => `${line}\n`).join("");
 }
 
-function formatFinding({ severity, what, mend }: CheckFinding, screen: Screen): string[] {
+function formatFinding({ severity, what, advice, mend }: CheckFinding, screen: Screen): string[] {
   const [sign, style] = SIGNS[severity];
   const head = hanging(`${screen.style(style, sign)} `, INDENT, printable(what), screen);
-  // Not wrapped: people copy the command.
-  return mend === undefined ? head : [...head, `${" ".repeat(INDENT * 2)}-> ${printable(mend)}`];
+  const below = INDENT * 2;
+  return [
+    ...head,
+    ...advice === undefined ? [] : hanging("", below, printable(advice), screen),
+    // Not wrapped: people copy the command.
+    ...mend === undefined ? [] : [`${" ".repeat(below)}-> ${printable(mend)}`],
+  ];
 }
 
 /** Lines of a text behind a sign, as wide as the terminal. A pipe gets one line. */

@@ -20,7 +20,10 @@ const REPORT: DoctorReport = {
         mend: "sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
         repair: { kind: "sysctl", name: "net/ipv4/ip_forward", value: "1" },
       },
-      { check: "leaked state", severity: "warning", what: 'a name with an escape: "\u001b[31m\u202e\u2028"' },
+      {
+        ...{ check: "leaked state", severity: "warning", what: 'a name with an escape: "\u001b[31m\u202e\u2028"' },
+        ...{ advice: "look at it, then remove it", mend: "ip link del x" },
+      },
     ],
   }],
 };
@@ -33,6 +36,8 @@ Network "web" (/etc/cni/net.d/10-web.conflist), 2 containers
   ✗ net.ipv4.ip_forward is 0: the host forwards no IPv4 packets
     -> sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
   ! a name with an escape: "?[31m??"
+    look at it, then remove it
+    -> ip link del x
 
 1 broken, 1 warning; with --fix, 1 of them can be mended
 `);

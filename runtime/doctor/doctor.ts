@@ -6,7 +6,7 @@ import { listAttachments } from "../attachments.ts";
 import type { RuntimeContext } from "../context.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
 import { type CheckFinding, examineNetwork, type ExamineOptions, isBroken, type NetworkDiagnosis } from "./examine.ts";
-import { broken } from "./finding.ts";
+import { advise, broken } from "./finding.ts";
 import type { UnusableFile } from "./networks_to_examine.ts";
 import { applyRepair } from "./repair.ts";
 import { isSameNetns } from "./subject.ts";
@@ -58,7 +58,7 @@ function describeUnusableFile({ source, problem }: UnusableFile): NetworkDiagnos
     network: "",
     source,
     containers: [],
-    findings: [{ check: "configuration", ...broken(problem, `correct ${source}, or move it elsewhere`) }],
+    findings: [{ check: "configuration", ...broken(problem, advise(`correct ${source}, or move it elsewhere`)) }],
   };
 }
 

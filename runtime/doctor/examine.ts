@@ -22,7 +22,7 @@ import { checkRoutesBack } from "./checks/routes_back.ts";
 import { checkRuleset } from "./checks/ruleset.ts";
 import { tryDuplicates, tryGateways, tryNeighbour, tryUplinkGateway } from "./checks/tries.ts";
 import { tryPorts } from "./checks/port_tries.ts";
-import { broken, type Finding, warning } from "./finding.ts";
+import { advise, broken, type Finding, warning } from "./finding.ts";
 import { remedyForInconclusive } from "./inconclusive.ts";
 import { lookUpSubject, type Subject } from "./subject.ts";
 import { TryBudget } from "./try_budget.ts";
@@ -133,7 +133,7 @@ function tryLookUp(
     const what = `the configuration cannot be used: ${error.message}`;
     return {
       check: "configuration",
-      ...broken(what, network.source === undefined ? "correct it" : `correct ${network.source}`),
+      ...broken(what, advise(network.source === undefined ? "correct it" : `correct ${network.source}`)),
     };
   }
 }

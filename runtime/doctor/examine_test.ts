@@ -358,13 +358,13 @@ describe("a bridge with two containers", () => {
         check: "ports",
         severity: "broken",
         what: `the service on 80/tcp in ${c1.path} listens on 127.0.0.1 only, so host port 8080/tcp cannot reach it`,
-        mend: "have the service listen on [::]:80 or 10.9.0.2:80 and [fd00:9::2]:80",
+        advice: "have the service listen on [::]:80 or 10.9.0.2:80 and [fd00:9::2]:80",
       }]);
       expect(findings.filter(({ severity }) => severity === "warning")).toEqual([{
         check: "ports",
         severity: "warning",
         what: `the service on 53/udp in ${c1.path} listens on 0.0.0.0, not on fd00:9::2`,
-        mend: "have the service listen on [::]:53 or 10.9.0.2:53 and [fd00:9::2]:53",
+        advice: "have the service listen on [::]:53 or 10.9.0.2:53 and [fd00:9::2]:53",
       }]);
     }
     const tcp = serveTcp(c1, "c1", 80, "10.9.0.2");

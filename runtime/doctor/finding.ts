@@ -9,7 +9,9 @@ export interface Finding {
   readonly severity: FindingSeverity;
   /** In words, with names: `net.ipv4.ip_forward is 0`. */
   readonly what: string;
-  /** What mends it: a command, or a change of the configuration. Only what is well has none. */
+  /** What to do, in words. If there is a command too, it comes before it. */
+  readonly advice?: string;
+  /** A command for a shell that mends it. What is broken has this or `advice`, or both. */
   readonly mend?: string;
   /** Present if `cni doctor --fix` can do it. */
   readonly repair?: Repair;
@@ -45,12 +47,21 @@ export function ok(what: string): Finding {
   return { severity: "ok", what };
 }
 
-export function broken(what: string, mend: string, repair?: Repair): Finding {
-  return { severity: "broken", what, mend, ...repair && { repair } };
+/** What to do about a finding: a command, or words. */
+export type Remedy = string | Pick<Finding, "advice" | "mend">;
+
+export function advise(advice: string, mend?: string): Remedy {
+  return { advice, ...mend !== undefined && { mend } };
 }
 
-export function warning(what: string, mend: string, repair?: Repair): Finding {
-  return { severity: "warning", what, mend, ...repair && { repair } };
+const formatRemedy = (remedy: Remedy) => typeof remedy === "string" ? { mend: remedy } : remedy;
+
+export function broken(what: string, remedy: Remedy, repair?: Repair): Finding {
+  return { severity: "broken", what, ...formatRemedy(remedy), ...repair && { repair } };
+}
+
+export function warning(what: string, remedy: Remedy, repair?: Repair): Finding {
+  return { severity: "warning", what, ...formatRemedy(remedy), ...repair && { repair } };
 }
 
 /** Longer lists are cut. */

@@ -1,17 +1,18 @@
 /** Failures that say something of this process, not of the examined network. */
 import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, Code } from "../../spec/error.ts";
+import { advise, type Remedy } from "./finding.ts";
 
 /** By the name of the error, what mends it. */
-const OWN_LIMITS: Readonly<Record<string, string>> = {
-  EMFILE: "ulimit -n 65536, then examine again",
-  ENFILE: "raise fs.file-max by sysctl -w, then examine again",
-  ENOMEM: "free some memory, then examine again",
-  ENOBUFS: "free some memory, then examine again",
+const OWN_LIMITS: Readonly<Record<string, Remedy>> = {
+  EMFILE: advise("raise the limit of open files, then examine again", "ulimit -n 65536"),
+  ENFILE: advise("raise fs.file-max by sysctl -w, then examine again"),
+  ENOMEM: advise("free some memory, then examine again"),
+  ENOBUFS: advise("free some memory, then examine again"),
 };
 
 /** What to do before the next attempt; `undefined` if the failure is a finding. */
-export function remedyForInconclusive(error: unknown, network: string): string | undefined {
+export function remedyForInconclusive(error: unknown, network: string): Remedy | undefined {
   const limit = causesOf(error).find((cause): cause is SystemError =>
     cause instanceof SystemError && cause.code in OWN_LIMITS
   );

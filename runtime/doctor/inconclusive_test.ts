@@ -21,7 +21,7 @@ test("a CHECK that needs more open files than this process may have says nothing
     expect(finding).toMatchObject({
       severity: "warning",
       what: expect.stringContaining("Too many open files (EMFILE)"),
-      mend: "ulimit -n 65536, then examine again",
+      mend: "ulimit -n 65536",
     });
   }
 });
@@ -38,8 +38,8 @@ test("a cause that will pass is no finding, and others are", () => {
   ];
   expect(failures.map((error) => remedyForInconclusive(error, "web"))).toEqual([
     "cni doctor web",
-    "raise fs.file-max by sysctl -w, then examine again",
-    "free some memory, then examine again",
+    { advice: "raise fs.file-max by sysctl -w, then examine again" },
+    { advice: "free some memory, then examine again" },
     undefined,
     undefined,
   ]);

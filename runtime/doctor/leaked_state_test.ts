@@ -34,19 +34,20 @@ test("containers whose results are lost", () => {
   const { directory } = doctorHost;
   rmSync(join(directory, "results/web-c2-eth0"));
   const found = () => doctorHost.withSubject(checkLeakedState);
-  const mend = (id: string) =>
-    "if an engine has another cache, name it with --cache-dir; if it is gone: " +
-    `cni run del web --container-id ${id} --ifname eth0`;
+  const remedy = (id: string) => ({
+    advice: "if an engine has another cache, name it with --cache-dir; if it is gone, detach it",
+    mend: `cni run del web --container-id ${id} --ifname eth0`,
+  });
   expect(found()).toEqual([{
     severity: "warning",
     what: `"eth0" of container "c2" is attached, but not in ${directory}/results`,
-    mend: mend("c2"),
+    ...remedy("c2"),
   }]);
   rmSync(join(directory, "results"), { recursive: true });
   expect(found()).toEqual([{
     severity: "warning",
     what: `"eth0" of container "c1", "eth0" of container "c2" are attached, but not in ${directory}/results`,
-    mend: mend("c1"),
+    ...remedy("c1"),
   }]);
 });
 
@@ -57,14 +58,14 @@ test("many reservations and attachments that are left behind are one finding eac
   for (let n = 10; n < 14; n++) writeFileSync(join(directory, `networks/web/10.9.0.${n}`), `c${n}\r\neth0`);
   expect(found()).toHaveLength(4);
   writeFileSync(join(directory, "networks/web/10.9.0.14"), "c14\r\neth0");
-  const mend = "cni run gc web # prints the command that detaches what is gone";
+  const remedy = { advice: "this prints the command that detaches what is gone", mend: "cni run gc web" };
   expect(found()).toEqual([{
     severity: "warning",
     // In the order of the directory.
     what: expect.stringMatching(
       /^5 addresses are reserved for what is not attached: 10\.9\.0\.1\d \("eth0" of container "c1\d"\), .* and 1 more$/,
     ),
-    mend,
+    ...remedy,
   }]);
   for (let n = 10; n < 15; n++) {
     rmSync(join(directory, `networks/web/10.9.0.${n}`));
@@ -78,6 +79,6 @@ test("many reservations and attachments that are left behind are one finding eac
     what: expect.stringMatching(
       /^5 attachments are left of containers that are gone: "eth0" of container "g1\d", .* and 1 more$/,
     ),
-    mend,
+    ...remedy,
   }]);
 });

@@ -2,7 +2,7 @@
 import { familyOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
-import { broken, type Finding } from "./finding.ts";
+import { broken, type Finding, type Remedy } from "./finding.ts";
 import { listForeignBaseChains } from "./foreign_chains.ts";
 import { acceptCommand, deleteRuleCommand } from "./nft_command.ts";
 import { findDrop, RulesetReader } from "./packet_walk.ts";
@@ -51,6 +51,6 @@ export function findContainerDrop(
 }
 
 /** What is broken, with the rule that stops the packets if one is found. */
-export function stoppedBy(what: string, drop: LocalDrop | undefined, otherwise: string): Finding {
+export function stoppedBy(what: string, drop: LocalDrop | undefined, otherwise: Remedy): Finding {
   return drop ? broken(`${what}: stopped by ${drop.place}`, drop.mend) : broken(what, otherwise);
 }

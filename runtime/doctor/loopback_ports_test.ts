@@ -39,7 +39,8 @@ test("another program's portmap needs route_localnet, and no element of ours", a
   expect(check(checkPlugins)).toEqual([{
     severity: "warning",
     what: `programs in ${directory} are called for "portmap", not the built-in plugins`,
-    mend: `to use the built-in plugins: cni install ${directory} --force`,
+    advice: "to use the built-in plugins",
+    mend: `cni install ${directory} --force`,
   }]);
   expect(check(checkPorts).filter(isBroken)).toEqual([]);
   expect(doctorHost.withSubject(checkPorts).filter(isBroken)).toHaveLength(1);
@@ -59,7 +60,8 @@ test("without snat, a port on 127.0.0.1 gets no answers", () => {
     severity: "broken",
     what: `host port 127.0.0.1:8080/tcp of "eth0" of ${doctorHost.c1.path} gets no answers: "snat" is false, so its ` +
       "calls keep a source that no container answers",
-    mend: expect.stringMatching(/^remove "snat": false from the configuration, then: cni run del web /),
+    advice: 'remove "snat": false from the configuration, then attach anew',
+    mend: expect.stringMatching(/^cni run del web /),
   }]);
   expect([check("192.0.2.1"), check()]).toEqual([[], []]);
 });

@@ -19,7 +19,8 @@ test("a gateway that does not answer neighbour discovery is named", () => {
   expect(doctorHost.withSubject(checkNeighbours)).toEqual([{
     severity: "warning",
     what: `gateway fd00:9::1 has not answered neighbour discovery of "eth0" of ${c1.path}`,
-    mend: "if a rule drops neighbour discovery: ip6tables -I INPUT -p ipv6-icmp -j ACCEPT",
+    advice: "if a rule drops neighbour discovery",
+    mend: "ip6tables -I INPUT -p ipv6-icmp -j ACCEPT",
   }]);
 });
 

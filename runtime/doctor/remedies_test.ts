@@ -25,6 +25,7 @@ test("restoring is offered for a drop only where it mends it", async () => {
   const { host, shell } = doctorHost;
   const offers = () =>
     doctorHost.examine().findings.filter(isBroken).map(({ mend, repair }) => repair ? `${mend} (--fix)` : mend);
+  const advices = () => doctorHost.examine().findings.filter(isBroken).map(({ advice }) => advice);
   const mendByHand = () => {
     const [mend = ""] = offers();
     shell(mend);
@@ -34,6 +35,7 @@ test("restoring is offered for a drop only where it mends it", async () => {
   // The jump is there, and the drop comes before it.
   shell("iptables -I FORWARD -j DROP");
   expect(offers()).toEqual([`nft delete rule ip filter FORWARD handle ${handleOfDrop(host)}`]);
+  expect(advices()).toEqual(["unless somebody means this rule, remove it"]);
   mendByHand();
   expect(doctorHost.broken()).toEqual([]);
   shell("iptables -I CNI-ADMIN -i br9 -j DROP");
@@ -52,6 +54,9 @@ test("restoring is offered for a drop only where it mends it", async () => {
   shell("nft delete table ip site");
   // The plugin leaves such a chain alone. One rule accepts both directions, and no other calls from outside.
   inNft("counter drop", "counter");
+  expect(advices()).toEqual([
+    'this accepts the packets of all containers of networks with "firewall", before all rules of the chain',
+  ]);
   expect(mendByHand()).toBe("nft insert rule ip site f meta mark and 0x20000000 == 0x20000000 accept");
   expect(doctorHost.broken()).toEqual([]);
 });
@@ -129,7 +134,8 @@ test("a default route that another network has taken is left to it", () => {
   expect(findings).toMatchObject([{
     severity: "warning",
     what: 'the IPv4 default route of "eth0" of ' + c1.path + ' goes by "eth1", as another network wants it',
-    mend: `if it must go by this network: nsenter --net=${c1.path} ip route replace 0.0.0.0/0 via 10.9.0.1 dev eth0`,
+    advice: "if it must go by this network",
+    mend: `nsenter --net=${c1.path} ip route replace 0.0.0.0/0 via 10.9.0.1 dev eth0`,
   }]);
   expect(findings[0]?.repair).toBeUndefined();
 });
@@ -232,8 +238,8 @@ test("what is said for one family is said for both", () => {
   using doctorHost = newDoctorHost();
   const { shell } = doctorHost;
   shell("ip route del default; ip -6 route del default");
-  expect(doctorHost.examine().findings.find(({ check }) => check === "host routes")?.mend).toBe(
-    "ip route add default via ROUTER; ip -6 route add default via ROUTER",
+  expect(doctorHost.examine().findings.find(({ check }) => check === "host routes")?.advice).toBe(
+    "give the host a default route: ip route add default via ROUTER; ip -6 route add default via ROUTER",
   );
   shell("nft 'table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; policy drop; }; }'");
   const { mend = "" } = doctorHost.examine().findings.find(({ check }) => check === "forward chains") ?? {};
@@ -259,5 +265,6 @@ test("a container whose loopback interface is down", () => {
   runIp(doctorHost.c1, "link set lo down");
   const [finding] = doctorHost.examine().findings.filter(isBroken);
   expect(finding?.what).toEndWith('leads to; "lo" is down there, so 127.0.0.1 fails');
-  expect(finding?.mend).toContain(" link set lo up, then have the service listen on [::]:80");
+  expect(finding?.mend).toEndWith(" link set lo up");
+  expect(finding?.advice).toStartWith('set "lo" up, then have the service listen on [::]:80');
 });

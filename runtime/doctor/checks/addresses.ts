@@ -3,7 +3,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
 import { GATEWAY_PROTOCOL } from "../../../plugins/bridge/gateway.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import { abbreviate, broken, type Finding, ok } from "../finding.ts";
+import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
 import { reattachCommand } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
 import { shellCommand } from "../shell_command.ts";
@@ -38,7 +38,7 @@ function checkContainerAddresses(subject: Subject, container: ExaminedContainer)
     const isRefused = state.addresses.some((found) => found.address === address && found.flags & IFA_F_DADFAILED);
     if (!isRefused) return [];
     const what = `duplicate address: another machine on the wire has ${address} of ${describeContainer(container)}`;
-    return [broken(what, "find the other machine, or reserve its address in the configuration")];
+    return [broken(what, advise("find the other machine, or reserve its address in the configuration"))];
   });
 }
 
@@ -111,9 +111,10 @@ function checkForeignAddresses(subject: Subject): Finding[] {
       `bridge "${gatewayDevice.name}" has ${address} already, which is in no subnet of this network (${
         subnets.join(", ")
       })`,
-      `give the network a "bridge" of its own, or remove the address: ${
-        shellCommand(["ip", "addr", "del", address, "dev", gatewayDevice.name!])
-      }`,
+      advise(
+        'give the network a "bridge" of its own, or remove the address',
+        shellCommand(["ip", "addr", "del", address, "dev", gatewayDevice.name!]),
+      ),
     )
   );
 }

@@ -17,7 +17,7 @@ import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
 import { shellCommand } from "../shell_command.ts";
 import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
 import { reattachCommand } from "../reattach.ts";
-import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
+import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair, warning } from "../finding.ts";
 import { findDrop, type RulePlace, RulesetReader } from "../packet_walk.ts";
 import type { WalkedPacket } from "../walked_packet.ts";
 import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
@@ -152,33 +152,37 @@ function describeDrop(subject: Subject, place: string, drops: readonly Drop[]): 
   const directions = new Set(drops.map((drop) => drop.packet.direction));
   const whom = `${[...directions].join(" and ")} ${packet.address}${others > 0 ? ` and ${others} more` : ""}`;
   const what = `forwarded packets ${whom} are${found.isCertain ? "" : " perhaps"} dropped by ${place}`;
-  const { mend, repair } = dropRemedy(subject, drops);
-  return found.isCertain ? broken(what, mend, repair) : warning(what, mend);
+  const { remedy, repair } = dropRemedy(subject, drops);
+  return found.isCertain ? broken(what, remedy, repair) : warning(what, remedy);
 }
 
 function dropRemedy(
   subject: Subject,
   drops: readonly Drop[],
-): { readonly mend: string; readonly repair?: Repair } {
+): { readonly remedy: Remedy; readonly repair?: Repair } {
   const { network, hasFirewall, host: { netns: { nft: nl } } } = subject;
   const [{ packet: { container, address }, found: { chain: dropping, rule }, chain: base }] = drops as [
     Drop,
     ...Drop[],
   ];
-  if (base.table === "firewalld") return { mend: trustCommand(drops) };
+  if (base.table === "firewalld") return { remedy: trustCommand(drops) };
   if (!hasFirewall) {
     const file = network.source ?? "the configuration";
     const again = reattachCommand(container.attachment);
-    return { mend: `append { "type": "firewall" } to "plugins" in ${file}, then: ${again}` };
+    return { remedy: advise(`append { "type": "firewall" } to "plugins" in ${file}, then attach anew`, again) };
   }
-  if (container.hasOldConfiguration) return { mend: reattachCommand(container.attachment) };
+  if (container.hasOldConfiguration) return { remedy: reattachCommand(container.attachment) };
   if (drops.every(({ packet }) => acceptsAfterRestore(nl, base, packet))) {
-    return { mend: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
+    return { remedy: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
   }
   const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base);
   const table = { family: base.family, table: base.table };
-  if (rule && !isAcceptable) return { mend: deleteRuleCommand({ ...table, chain: dropping }, rule.handle) };
-  return { mend: acceptMarkedCommand({ ...table, chain: base.name ?? "" }) };
+  if (rule && !isAcceptable) {
+    const command = deleteRuleCommand({ ...table, chain: dropping }, rule.handle);
+    return { remedy: advise("unless somebody means this rule, remove it", command) };
+  }
+  const scope = 'this accepts the packets of all containers of networks with "firewall", before all rules of the chain';
+  return { remedy: advise(scope, acceptMarkedCommand({ ...table, chain: base.name ?? "" })) };
 }
 
 /** For now, and for good. */

@@ -1,6 +1,6 @@
 import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins/host_local/inventory.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import { abbreviate, broken, type Finding, MAX_LISTED, ok, warning } from "../finding.ts";
+import { abbreviate, advise, broken, type Finding, MAX_LISTED, ok, type Remedy, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
 import { reattachCommand } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
@@ -61,10 +61,10 @@ function describeRemainders(subject: Subject, all: readonly Remainder[], many: s
 /** Without options, `gc` prints the command that keeps what is attached, if that has so few names. */
 const MAX_KEPT = 10;
 
-function detachAllCommand({ network, attachments }: Subject, [first]: readonly Remainder[]): string {
+function detachAllCommand({ network, attachments }: Subject, [first]: readonly Remainder[]): Remedy {
   const kept = attachments.filter(({ state }) => state !== "gone").length;
-  if (kept > MAX_KEPT) return `each by its name, such as: ${first!.mend}`;
-  return `${shellCommand(["cni", "run", "gc", network.name])} # prints the command that detaches what is gone`;
+  if (kept > MAX_KEPT) return advise("detach each by its name, as the first", first!.mend);
+  return advise("this prints the command that detaches what is gone", shellCommand(["cni", "run", "gc", network.name]));
 }
 
 /** An address without a reservation is given to the next container too. */
@@ -88,9 +88,10 @@ function checkUnknownLinks({ network, host, netnsPath, attachments, runtime: { c
   const [first] = unknown;
   if (!first) return [];
   const names = abbreviate(unknown.map(({ containerId, ifname }) => `"${ifname}" of container "${containerId}"`));
-  const mend = `if an engine has another cache, name it with --cache-dir; if it is gone: ${
-    detachCommand(network.name, first.containerId, first.ifname)
-  }`;
+  const mend = advise(
+    "if an engine has another cache, name it with --cache-dir; if it is gone, detach it",
+    detachCommand(network.name, first.containerId, first.ifname),
+  );
   return [
     warning(`${names} ${unknown.length === 1 ? "is" : "are"} attached, but not in ${cacheDirectory}/results`, mend),
   ];

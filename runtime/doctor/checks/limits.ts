@@ -6,7 +6,8 @@ import { hostLocalConfigs } from "../../networks/users.ts";
 import { parseHostLocalConfig } from "../../../plugins/host_local/config.ts";
 import { readInventory } from "../../../plugins/host_local/inventory.ts";
 import { capacityOf, findRangeOf, formatRanges } from "../../../plugins/host_local/ranges.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { shellCommand } from "../shell_command.ts";
 import type { Subject } from "../subject.ts";
 import { lintSource } from "./plugins.ts";
 
@@ -28,7 +29,7 @@ function checkRanges(subject: Subject): Finding[] {
     if (!(error instanceof ConfigError) && !(error instanceof CniError)) throw error;
     // A check of the file names the place too.
     if (lintSource(subject).some(({ severity }) => severity === "broken")) return [];
-    return [broken(error.message, `correct ${network.source ?? "the configuration"}`)];
+    return [broken(error.message, advise(`correct ${network.source ?? "the configuration"}`))];
   }
 }
 
@@ -39,7 +40,10 @@ function describeRanges({ network }: Subject, config: PluginConfig): Finding[] {
     const used = BigInt(reserved.filter(isAllocatable).length);
     const capacity = capacityOf(set);
     const range = `range ${formatRanges(set.ranges)}`;
-    const mend = `cni run list ${network.name}; detach what is gone: cni run gc ${network.name} --valid ID`;
+    const mend = advise(
+      "detach what is gone, or give the network another range; this lists what is attached",
+      shellCommand(["cni", "run", "list", network.name]),
+    );
     if (used >= capacity) return broken(`${range} is full: all ${capacity} addresses are reserved`, mend);
     const left = capacity - used > MANY
       ? `more than ${MANY} addresses of ${range} are left`
@@ -55,7 +59,7 @@ function checkBridgePorts({ bridge, host }: Subject): Finding[] {
   const device = bridge && host.links.find(({ name }) => name === bridge.bridge);
   if (!device) return [];
   const { length } = host.links.filter(({ master }) => master === device.index);
-  const mend = "use another bridge for further containers";
+  const mend = advise("use another bridge for further containers");
   if (length >= MAX_PORTS) return [broken(`bridge "${device.name}" is full: it has ${length} ports`, mend)];
   const ports = `bridge "${device.name}" has ${length} of ${MAX_PORTS} ports`;
   return [length > MAX_PORTS * 0.9 ? warning(ports, mend) : ok(ports)];

@@ -1,5 +1,5 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { reattachCommand } from "../reattach.ts";
 import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, findOutgoingLink, ipCommand, type Subject } from "../subject.ts";
@@ -60,6 +60,8 @@ function checkUplinkMtu({ host, network, isRouted, masquerades, families, contai
     const what = `${describeContainer(larger)} has MTU ${larger.device!.mtu}, the uplink "${name}" only ${mtu}: ` +
       `senders outside must get ICMP messages`;
     const file = network.source ?? "the configuration";
-    return [warning(what, `set "mtu": ${mtu} in ${file}, then: ${reattachCommand(larger.attachment)}`)];
+    return [
+      warning(what, advise(`set "mtu": ${mtu} in ${file}, then attach anew`, reattachCommand(larger.attachment))),
+    ];
   });
 }

@@ -3,7 +3,7 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_FAILED, NUD_INCOMPLETE, NUD_STALE } from "../../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { advise, broken, type Finding, ok, type Remedy, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, gatewayLink, ipCommand, type Subject } from "../subject.ts";
 
@@ -88,10 +88,10 @@ function describeEntry({ state, mac, address }: neighbour.Neighbour, context: En
 }
 
 /** What usually keeps a neighbour from answering. */
-export function resolutionMend(address: Ip): string {
+export function resolutionMend(address: Ip): Remedy {
   return familyOf(address) === 4
-    ? "look for rules and VLANs that drop ARP: nft list ruleset; bridge vlan show"
-    : "if a rule drops neighbour discovery: ip6tables -I INPUT -p ipv6-icmp -j ACCEPT";
+    ? advise("look for rules and VLANs that drop ARP: nft list ruleset; bridge vlan show")
+    : advise("if a rule drops neighbour discovery", "ip6tables -I INPUT -p ipv6-icmp -j ACCEPT");
 }
 
 /** All namespaces of the host share the table. */

@@ -1,6 +1,6 @@
 import { CniError } from "../../../spec/error.ts";
 import { callPlugin, locatePlugin, MissingPluginError } from "../../call_plugin.ts";
-import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { describeContainer, type Subject } from "../subject.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
@@ -21,7 +21,10 @@ export function checkPlugins({ runtime, network }: Subject): Finding[] {
         : { type, at: "built in", isShadow: false };
     } catch (error) {
       const { message, details } = CniError.from(error);
-      return { type, problem: broken(`plugin "${type}": ${message}`, missingPluginMend(network, type, details)) };
+      return {
+        type,
+        problem: broken(`plugin "${type}": ${message}`, advise(missingPluginMend(network, type, details))),
+      };
     }
   });
   const problems = found.flatMap(({ problem }) => problem ?? []);
@@ -35,7 +38,7 @@ function describeShadows(programs: readonly string[]): Finding[] {
   return [...byDirectory].map(([directory, paths]) => {
     const names = paths.map((path) => `"${path.slice(directory.length + 1)}"`).join(", ");
     const what = `programs in ${directory} are called for ${names}, not the built-in plugins`;
-    return warning(what, `to use the built-in plugins: ${shellCommand(["cni", "install", directory, "--force"])}`);
+    return warning(what, advise("to use the built-in plugins", shellCommand(["cni", "install", directory, "--force"])));
   });
 }
 
@@ -78,7 +81,7 @@ export function lintSource({ runtime: { pluginDirectories }, network: { source =
     .map(({ line, column, message, suggestion, severity }) =>
       (severity === "error" ? broken : warning)(
         `${source}:${line}:${column} ${message}`,
-        suggestion ?? shellCommand(["cni", "lint", source]),
+        suggestion === undefined ? shellCommand(["cni", "lint", source]) : advise(suggestion),
       )
     );
 }
@@ -95,7 +98,9 @@ export function checkDiagnoses({ runtime, network, containers }: Subject): Findi
       callPlugin(runtime, network, plugin, { command: "DIAGNOSE", ...attachment && { parameters: attachment } })
         .problems ?? []
     );
-    return [...new Set(problems)].map((problem) => broken(`plugin "${plugin.type}": ${problem}`, "see what it names"));
+    return [...new Set(problems)].map((problem) =>
+      broken(`plugin "${plugin.type}": ${problem}`, advise("see what it names"))
+    );
   });
 }
 

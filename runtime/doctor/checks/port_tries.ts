@@ -3,7 +3,7 @@ import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING } from "../../
 import { type ConnectionOutcome, type DatagramOutcome, tryTcpConnection, tryUdpDatagram } from "../../../ffi/probe.ts";
 import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../plugins/portmap/config.ts";
 import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
-import { type Finding, ok } from "../finding.ts";
+import { advise, type Finding, ok } from "../finding.ts";
 import { findContainerDrop, findLocalDrop, type LocalDrop, stoppedBy } from "../local_filters.ts";
 import { publishedAddress } from "../published_address.ts";
 import { addressesOfFamily, type ExaminedContainer, gatewayLink, type Subject } from "../subject.ts";
@@ -39,7 +39,7 @@ export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
     const sent = protocol === "tcp" ? "connection" : "datagram";
     const what = `${describeHostPort(mapping)}: a ${sent} of the host to ${target} ${OUTCOMES[outcome]}`;
     if (["connected", "answered", "silent"].includes(outcome)) return [ok(what)];
-    const mend = "see whether the service accepts calls, and which rule counts them: nft list ruleset";
+    const mend = advise("see whether the service accepts calls, and which rule counts them", "nft list ruleset");
     return [stoppedBy(what, findPortDrop(subject, container, mapping, target), mend)];
   });
 }

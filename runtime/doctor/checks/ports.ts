@@ -18,7 +18,7 @@ import { publishedElements } from "../../../plugins/portmap/elements.ts";
 import { describeSocketOwners, findSocketOwners } from "../../../ffi/diag/socket_owners.ts";
 import { CniError } from "../../../spec/error.ts";
 import { formatEndpoint } from "../../endpoint.ts";
-import { broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
+import { advise, broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
 import {
   addressesOfFamily,
@@ -77,11 +77,12 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
   const where = `${containerPort}/${protocol} in ${container.attachment.netns}`;
   const wanted = familiesOf(mapping).flatMap((family) => addressesOfFamily(container, family));
   if (wanted.length === 0) return [];
-  const mend = listenMend(wanted, containerPort);
+  const advice = listenAdvice(wanted, containerPort);
+  const mend = advise(advice);
   const published = describeHostPort(mapping);
   if (listeners.length === 0) {
     const what = `nothing listens on ${where}, which ${published} leads to`;
-    return [isLoopbackDown(container) ? describeLoopbackDown(container, what, mend) : broken(what, mend)];
+    return [isLoopbackDown(container) ? describeLoopbackDown(container, what, advice) : broken(what, mend)];
   }
   const unreached = wanted.filter((ip) => !listeners.some((listener) => takesCallsTo(listener, ip)));
   if (unreached.length === 0) return [];
@@ -93,7 +94,7 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
 }
 
 /** Of the addresses that a service may listen on, `::` takes calls of both families. */
-function listenMend(wanted: readonly Ip[], port: number): string {
+function listenAdvice(wanted: readonly Ip[], port: number): string {
   const all = wanted.some((ip) => familyOf(ip) === 6) ? `[::]:${port}` : `0.0.0.0:${port}`;
   return `have the service listen on ${all} or ${wanted.map((ip) => formatEndpoint(ip, port)).join(" and ")}`;
 }
@@ -102,9 +103,9 @@ const isLoopbackDown = ({ state: { links } }: ExaminedContainer): boolean =>
   links.some((device) => device.name === "lo" && !isUp(device));
 
 /** Many services call themselves by 127.0.0.1 at their start, and end if that fails. */
-function describeLoopbackDown({ attachment: { netns } }: ExaminedContainer, what: string, mend: string): Finding {
+function describeLoopbackDown({ attachment: { netns } }: ExaminedContainer, what: string, advice: string): Finding {
   const up = ipCommand(netns, "link", "set", "lo", "up");
-  return broken(`${what}; "lo" is down there, so 127.0.0.1 fails`, `${up}, then ${mend}`);
+  return broken(`${what}; "lo" is down there, so 127.0.0.1 fails`, advise(`set "lo" up, then ${advice}`, up));
 }
 
 function listPortListeners({ diag }: Netns, { protocol }: PortMapping, port: number): Listener[] | undefined {
@@ -135,7 +136,7 @@ function checkHostListener({ host, runtime: { findCallerPid } }: Subject, mappin
   if (owners.some(({ pid }) => pid === findCallerPid?.())) return [];
   const owner = describeSocketOwners(owners, listener.uid);
   const what = `${owner} listens on ${describeHostPort(mapping)} too: calls go to the container, not to it`;
-  return [warning(what, "stop the program, or publish another port, unless an engine listens to reserve it")];
+  return [warning(what, advise("stop the program, or publish another port, unless an engine listens to reserve it"))];
 }
 
 /** An entry from before the port was published goes on for as long as its peer sends. */

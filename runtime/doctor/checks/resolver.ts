@@ -3,7 +3,7 @@ import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import { readText } from "../../../ffi/sys/file.ts";
 import { findStat } from "../../../ffi/sys/stat.ts";
 import { parseResolvConf } from "../../../plugins/host_local/resolv_conf.ts";
-import { type Finding, warning } from "../finding.ts";
+import { advise, type Finding, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
 import type { Subject } from "../subject.ts";
 
@@ -35,7 +35,8 @@ export function checkResolverIn({ containers }: Subject, { etc, upstream }: Reso
     const write = isUsable
       ? shellCommand(["cp", upstream, `${directory}/`])
       : `echo nameserver ADDRESS >${shellCommand([`${directory}/${RESOLV_CONF}`])}`;
-    return [warning(what, `${shellCommand(["mkdir", "-p", directory])} && ${write}`)];
+    const command = `${shellCommand(["mkdir", "-p", directory])} && ${write}`;
+    return [warning(what, isUsable ? command : advise(`put a name server instead of ADDRESS: ${command}`))];
   });
 }
 

@@ -4,7 +4,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
-import { abbreviate, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
+import { abbreviate, advise, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
 import { reattachCommand } from "../reattach.ts";
 import {
   addressesOfFamily,
@@ -57,7 +57,7 @@ function checkRoute(subject: Subject, container: ExaminedContainer, device: link
     const device = state.links.find(({ index }) => index === elsewhere.oif)?.name;
     return [warning(
       `the ${name} of ${describeContainer(container)} goes by "${device}", as another network wants it`,
-      `if it must go by this network: ${mend}`,
+      advise("if it must go by this network", mend),
     )];
   }
   if (!other) {
@@ -112,7 +112,9 @@ function checkDefaultRoutesConfigured({ masquerades, families, containers }: Sub
     if (without.length === 0) return [];
     return [warning(
       `the configuration asks for masquerading of IPv${family}, but for no default route in ${abbreviate(without)}`,
-      `add { "dst": "${family === 4 ? "0.0.0.0/0" : "::/0"}" } to "routes" of "ipam", or set "isDefaultGateway"`,
+      advise(
+        `add { "dst": "${family === 4 ? "0.0.0.0/0" : "::/0"}" } to "routes" of "ipam", or set "isDefaultGateway"`,
+      ),
     )];
   });
 }

@@ -12,7 +12,7 @@ import {
 import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../shell_command.ts";
 import { describeContainer, type ExaminedContainer, findOutgoingLink, hasAddress, type Subject } from "../subject.ts";
 
@@ -51,8 +51,10 @@ function isOwnLink({ bridge, gatewayDevice, network }: Subject, { name, index, a
 }
 
 function describeForeignRoute({ network, containers }: Subject, { subnet, dst, device }: ForeignRoute): Finding[] {
-  const mend = `choose another subnet in ${network.source ?? "the configuration"}, or remove the route: ` +
-    shellCommand(["ip", "route", "del", dst, "dev", device.name!]);
+  const mend = advise(
+    `choose another subnet in ${network.source ?? "the configuration"}, or remove the route`,
+    shellCommand(["ip", "route", "del", dst, "dev", device.name!]),
+  );
   const { name } = device;
   if (dst === subnet) return [broken(`subnet ${subnet} is also that of "${name}", to which the host routes it`, mend)];
   if (prefixLengthOf(dst) < prefixLengthOf(subnet)) {
@@ -110,7 +112,11 @@ function checkUplink(subject: Subject): Finding[] {
   return [
     warning(
       `the host has no ${describeFamilies(families)} default route, so containers reach only its own networks`,
-      families.map((family) => `ip ${family === 6 ? "-6 " : ""}route add default via ROUTER`).join("; "),
+      advise(
+        `give the host a default route: ${
+          families.map((family) => `ip ${family === 6 ? "-6 " : ""}route add default via ROUTER`).join("; ")
+        }`,
+      ),
     ),
   ];
 }

@@ -9,7 +9,7 @@ import { NUD_FAILED, NUD_INCOMPLETE, NUD_REACHABLE } from "../../../ffi/route/ua
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
 import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING } from "../../../ffi/nft/uapi.ts";
 import { AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../../../ffi/sys/uapi.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { findContainerDrop, findLocalDrop, stoppedBy } from "../local_filters.ts";
 import type { WalkedPacket } from "../walked_packet.ts";
 import { resolutionMend } from "./neighbours.ts";
@@ -66,7 +66,7 @@ function tryGateway(subject: Subject, { container, gateway, asked }: GatewayQues
   const expected = subject.isRouted ? gatewayLink(subject, container)?.mac : undefined;
   if (expected === undefined || mac === expected) return [ok(`${whose} answers ARP${asked}`)];
   const what = `duplicate address: ${mac} answers for ${whose}, the host's is ${expected}`;
-  return [broken(what, `find the machine or container with the address ${mac}`)];
+  return [broken(what, advise(`find the machine or container with the address ${mac}`))];
 }
 
 /** Empty if all are asked. */
@@ -75,7 +75,7 @@ function describeSample(asked: number, all: number): string {
 }
 
 function describeSilentGateway(container: ExaminedContainer, gateway: Ip, whose: string): Finding[] {
-  const mend = "look at what lies between: cni show, or tcpdump -ni any arp";
+  const mend = advise("look at what lies between: cni show, or tcpdump -ni any arp");
   return isUsedGateway(container, gateway) ? [broken(`${whose} does not answer ARP`, mend)] : [];
 }
 
@@ -149,7 +149,7 @@ export function tryDuplicates(subject: Subject, budget: TryBudget): Finding[] {
     const mac = askWire(container, device, ip);
     if (!mac) return [];
     const what = `duplicate address: ${mac} on the wire answers for ${ip} of ${describeContainer(container)}`;
-    return [broken(what, `find the machine with the address ${mac}, or exclude ${ip} from the range`)];
+    return [broken(what, advise(`find the machine with the address ${mac}, or exclude ${ip} from the range`))];
   });
   if (findings.length > 0 || asked.length === all.length) return findings;
   return [ok(`no other machine has one of the ${asked.length} addresses that were asked for, of ${all.length}`)];
@@ -176,7 +176,7 @@ function tryNeighbourAddress(container: ExaminedContainer, other: ExaminedContai
   const protocol = isIpv6 ? "neighbour discovery" : "ARP";
   const packet = { ...icmpPacket(target, target), iifname: other.device?.name ?? "", oifname: "", isToHost: true };
   const drop = isIpv6 ? findContainerDrop(other, NF_INET_LOCAL_IN, packet) : undefined;
-  const mend = "look at VLANs and filters of the bridge: bridge vlan show; nft list ruleset";
+  const mend = advise("look at VLANs and filters of the bridge: bridge vlan show; nft list ruleset");
   return [stoppedBy(`${text} does not answer ${protocol} of ${who}`, drop, mend)];
 }
 
@@ -205,7 +205,7 @@ export function tryUplinkGateway(subject: Subject, budget: TryBudget): Finding[]
       const received = { ...ping, iifname: gatewayLink(subject, container)?.name ?? "" };
       const drop = findContainerDrop(container, NF_INET_LOCAL_OUT, sent) ??
         findLocalDrop(host.netns, NF_INET_PRE_ROUTING, received);
-      return [stoppedBy(what, drop, "see which rule counts its packets: nft list ruleset")];
+      return [stoppedBy(what, drop, advise("see which rule counts its packets", "nft list ruleset"))];
     });
   });
 }
@@ -221,11 +221,11 @@ function findUplinkGateway(host: NetnsSnapshot, family: 4 | 6): Ip | undefined {
 function describeHostObstacle(host: NetnsSnapshot, gateway: Ip): Finding | undefined {
   if (isRouteBlocked(host, gateway)) {
     const what = `the host's route to the uplink gateway ${gateway} is a blackhole or prohibit route`;
-    return broken(what, `see which: ip route show match ${gateway}, or ip rule`);
+    return broken(what, advise(`see which: ip route show match ${gateway}, or ip rule`));
   }
   if (isPingAnsweredFrom(host, gateway)) return undefined;
   const what = `the uplink gateway ${gateway} does not answer the host's ping, so nothing can be told`;
-  return warning(what, `see whether it is there: ip neigh show to ${gateway}`);
+  return warning(what, advise("see whether it is there", `ip neigh show to ${gateway}`));
 }
 
 function isPingAnsweredFrom({ netns }: NetnsSnapshot, target: Ip): boolean {
