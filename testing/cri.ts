@@ -236,11 +236,21 @@ function endCgroup(group: string): void {
   for (const { name } of readdirSync(group, { withFileTypes: true }).filter((entry) => entry.isDirectory())) {
     endCgroup(join(group, name));
   }
-  for (let pids = processesOf(group); pids.length > 0; pids = processesOf(group)) {
-    for (const pid of pids) killProcess(pid);
+  do {
+    for (const pid of processesOf(group)) killProcess(pid);
     Bun.sleepSync(2);
+  } while (!isRemoved(group));
+}
+
+/** An ended process keeps its group busy until its parent has seen the end. */
+function isRemoved(group: string): boolean {
+  try {
+    rmdirSync(group);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EBUSY") throw error;
+    return false;
   }
-  rmdirSync(group);
 }
 
 const processesOf = (group: string): number[] =>

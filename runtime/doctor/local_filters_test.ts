@@ -4,6 +4,7 @@ import { isPingAnswered } from "../../ffi/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";
 import { runInNetns, runIp, runShellInNetns, until } from "../../testing/netns.ts";
+import { sampleOf } from "../../testing/sample.ts";
 import { tryPorts } from "./checks/port_tries.ts";
 import { tryGateways, tryUplinkGateway } from "./checks/tries.ts";
 import { isBroken } from "./examine.ts";
@@ -41,13 +42,13 @@ test("a rule that may match, and one for other ports, are not named", async () =
   ]);
 });
 
-test.each([
+test.each(sampleOf([
   ["iptables -P INPUT DROP", /^nsenter --net=\S+ iptables-nft -t filter -I INPUT -p tcp --dport 80 -j ACCEPT$/],
   [
     "nft 'table inet site { chain i { type filter hook input priority 0; policy drop; }; }'",
     /^nsenter --net=\S+ nft insert rule inet site i tcp dport 80 accept$/,
   ],
-])("before the policy of %s, the command accepts calls", async (policy, expected) => {
+]))("before the policy of %s, the command accepts calls", async (policy, expected) => {
   using doctorHost = newDoctorHost();
   using _ = await doctorHost.serve();
   const { c1, shell } = doctorHost;
@@ -61,14 +62,14 @@ test.each([
   expect(find().map(({ severity }) => severity)).toEqual(["ok"]);
 });
 
-test.each([
+test.each(sampleOf([
   [
     "nft 'table inet site { chain i { type filter hook input priority 0; policy drop; tcp dport 22 accept; }; }'",
     "nft insert rule inet site i ct state established,related accept",
   ],
   ["iptables -P INPUT DROP", "iptables-nft -t filter -I INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"],
   ["iptables -t raw -A PREROUTING -p tcp -s 10.9.0.2 -j DROP", /^nft delete rule ip raw PREROUTING handle \d+$/],
-])("the command lets answers of published ports into the host again, after %s", async (filter, expected) => {
+]))("the command lets answers of published ports into the host again, after %s", async (filter, expected) => {
   using doctorHost = newDoctorHost();
   using _ = await doctorHost.serve();
   const { shell } = doctorHost;

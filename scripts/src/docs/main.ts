@@ -22,7 +22,11 @@ export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]>
 export function generatedFiles(plugins: readonly pages.DocumentedPlugin[]): Readonly<Record<string, string>> {
   const figures = formatMarkdown(JSON.parse(readText("bench/latest.json")));
   return {
-    "README.md": pages.withGenerated(readText("README.md"), "plugins", pages.pluginTable(plugins)),
+    "README.md": pages.withGenerated(
+      pages.withPluginCount(readText("README.md"), plugins.length),
+      "plugins",
+      pages.pluginTable(plugins),
+    ),
     "docs/performance.md": pages.withGenerated(readText("docs/performance.md"), "figures", figures),
     "docs/lint.md": pages.withGenerated(readText("docs/lint.md"), "rules", lintRulesSection(LINT_RULES)),
     "docs/parity.md": pages.parityPage(commonKeys, plugins),

@@ -31,11 +31,6 @@ test("the README's table of plugins fits 110 columns", () => {
   for (const line of pluginTable(plugins).split("\n")) expect(line.length, line).toBeLessThanOrEqual(110);
 });
 
-test("the README says how many plugins there are", () => {
-  const text = readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8");
-  expect(text).toContain(`the runtime and ${plugins.length} plugins`);
-});
-
 /** The documentation of a plugin with something changed in it. */
 function changed(name: string, change: (keys: Record<string, KeyDocs>) => Partial<PluginDocs> | void): string[] {
   const { plugin, docs } = plugins.find((each) => each.plugin.name === name)!;

@@ -112,6 +112,10 @@ export function pluginTable(plugins: readonly DocumentedPlugin[]): string {
   );
 }
 
+/** The README's first sentence counts the plugins. */
+export const withPluginCount = (page: string, count: number): string =>
+  page.replace(/\b\d+ plugins\b/, `${count} plugins`);
+
 /** Replaces the text between `<!-- NAME… -->` and `<!-- /NAME -->`. @throws {Error} if they are missing */
 export function withGenerated(page: string, name: string, text: string): string {
   const [before, begin, rest] = page.split(new RegExp(`^(<!-- ${name}\\b.*-->)$`, "m"));

@@ -8,7 +8,8 @@ import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { CHECKS, runCommandStep, runStep, verdictLine } from "../check/main.ts";
 import { runInLanes } from "../harness/node.ts";
-import { SAMPLE_VARIABLE } from "../../../testing/sample.ts";
+import { testedPlugins } from "../../../testing/fixture.ts";
+import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
 import type { KernelChoice } from "../vm/kernel.ts";
 import { missingRequirement } from "../vm/main.ts";
@@ -89,7 +90,9 @@ async function countInVm(kernel: KernelChoice, files: readonly string[], directo
     return;
   }
   const started = performance.now();
-  const again = ["bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
+  // With the current kernel, all plugins are tried.
+  const sample = kernel === "oldest" ? ["env", `TEST_PLUGINS=${sampleOf(testedPlugins()).join(",")}`] : [];
+  const again = [...sample, "bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
   const command = [process.execPath, "scripts/src/vm/main.ts", ...kernel === "oldest" ? ["--oldest"] : [], ...again];
   const { ending, output } = await spawnGroup(command, join(directory, "vm_log"), directory, VM_TIMEOUT_MS);
   const { cases, isComplete } = parseLane(output);
