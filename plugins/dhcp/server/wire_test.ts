@@ -50,9 +50,14 @@ lanTest("an ADD that is killed ends its lease", async (lan) => {
   const server = await lan.startLeaseServer();
   const { pid } = await startAdd(lan, server.log);
   process.kill(pid, "SIGKILL");
-  const dnsmasq = await lan.startDnsmasq();
   await until(() => server.log().includes("the ADD has ended"));
-  expect(dnsmasqMessages(dnsmasq)).toEqual([]);
+  const dnsmasq = await lan.startDnsmasq();
+  lan.call("bridge", "DEL", lan.config);
+  const result = lan.call("bridge", "ADD", lan.config);
+  expect(result.ips).toMatchObject([{ address: "10.7.0.10/24" }] as object[]);
+  // Nobody else asks: it would get another address.
+  const addresses = dnsmasqMessages(dnsmasq).flatMap((message) => message.match(/10\.[\d.]+$/) ?? []);
+  expect(new Set(addresses)).toEqual(new Set(["10.7.0.10"]));
 });
 
 /** Starts an ADD as a process of its own, which waits for an address. */
