@@ -100,7 +100,8 @@ export function newServerSite(): ServerSite {
       return finish(startPlugin("bridge", {}, wrapper));
     },
     startWaitingCall() {
-      const call = startPlugin("bridge", { CNI_COMMAND: "ADD" });
+      // Calls for one attachment would wait for each other.
+      const call = startPlugin("bridge", { CNI_COMMAND: "ADD", CNI_CONTAINERID: `waiting-${calls.length}` });
       return {
         process: call,
         finish() {

@@ -90,8 +90,9 @@ async function countInVm(kernel: KernelChoice, files: readonly string[], directo
     return;
   }
   const started = performance.now();
-  // With the current kernel, all plugins are tried.
-  const sample = kernel === "oldest" ? ["env", `TEST_PLUGINS=${sampleOf(testedPlugins()).join(",")}`] : [];
+  // With the current kernel, all plugins are tried. Only macvlan has a key that the oldest one lacks.
+  const names = new Set([...sampleOf(testedPlugins()), "macvlan"]);
+  const sample = kernel === "oldest" ? ["env", `TEST_PLUGINS=${[...names].join(",")}`] : [];
   const again = [...sample, "bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
   const command = [process.execPath, "scripts/src/vm/main.ts", ...kernel === "oldest" ? ["--oldest"] : [], ...again];
   const { ending, output } = await spawnGroup(command, join(directory, "vm_log"), directory, VM_TIMEOUT_MS);
