@@ -154,3 +154,12 @@ async function finish(call: Bun.Subprocess<"pipe", "pipe", "pipe">): Promise<Fin
   const [stdout, stderr, exitCode] = await Promise.all([call.stdout.text(), call.stderr.text(), call.exited]);
   return { exitCode, stdout, stderr };
 }
+
+/** Whether a process has not ended: nobody may have reaped it. */
+export function isRunning(pid: number): boolean {
+  try {
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}

@@ -17,6 +17,7 @@ import { formatTable } from "../output/table.ts";
 import { MIN_WORKERS, SERVER_LIMITS } from "../serve/limits.ts";
 import { logMessage } from "../serve/call_log.ts";
 import { parseMetricsAddress } from "../serve/metrics/address.ts";
+import { directoryOf } from "../serve/part_definitions.ts";
 import type { PartSettings } from "../serve/part_settings.ts";
 import { askServer, DEFAULT_SOCKET, isServerReady, openSockets, QUESTIONS } from "../serve/sockets.ts";
 import type { ServerStatus } from "../serve/status.ts";
@@ -113,7 +114,7 @@ function partSettings(
       ...input.has("no-restore") ? [] : ["heal"],
       ...metricsAddress === undefined ? [] : ["metrics"],
     ],
-    ...{ socket, directory: socket.slice(0, socket.lastIndexOf("/")), logFormat },
+    ...{ socket, directory: directoryOf(socket), logFormat },
     confDirectory: confDirectory(input, context),
     healLinks: input.has("heal"),
     pluginDirectories: pluginDirectories(input, context),

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.ts";
 import { until } from "../../testing/netns.ts";
-import { newServerSite, type ServerSite } from "../../testing/server_site.ts";
+import { isRunning, newServerSite, type ServerSite } from "../../testing/server_site.ts";
 
 const pidOf = (site: ServerSite): number | undefined => site.status().parts.find(({ name }) => name === "dhcp")?.pid;
 
@@ -41,11 +41,3 @@ dhcpLanTest("cni serve starts it for the first lease, again after its end, and a
   next.process.kill("SIGKILL");
   await until(() => !isRunning(third));
 });
-
-function isRunning(pid: number): boolean {
-  try {
-    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
-  } catch {
-    return false;
-  }
-}

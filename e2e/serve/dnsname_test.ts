@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { digValues, nameServerTest } from "../../testing/dnsname.ts";
 import { until } from "../../testing/netns.ts";
-import { newServerSite, type ServerSite } from "../../testing/server_site.ts";
+import { isRunning, newServerSite, type ServerSite } from "../../testing/server_site.ts";
 
 const pidOf = (site: ServerSite): number | undefined => site.status().parts.find(({ name }) => name === "dnsname")?.pid;
 
@@ -58,11 +58,3 @@ nameServerTest(
     expect(values()).toEqual([]);
   },
 );
-
-function isRunning(pid: number): boolean {
-  try {
-    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
-  } catch {
-    return false;
-  }
-}
