@@ -45,6 +45,7 @@ import {
 import type { Owner } from "../lib/protocol/owner.ts";
 import { type AddCall, type CheckCall, plugin, requirePrevResult, type RestoreCall } from "../lib/protocol/plugin.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
+import { throwIfSignalled } from "../lib/protocol/signal.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
 import { checkForwarding, distinctFamilies } from "../lib/links/reachability.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
@@ -89,6 +90,8 @@ export default plugin({
     if (!config.disableContainerInterface) awaitLinkOperational(host, hostVeth);
     if (config.macspoofchk) requireMac(netns, containerVeth, mac!);
     const vlanGateway = ipam && needsVlanGateway(config) ? [getGatewayDevice(host, bridge, config)] : [];
+    // A bridge that is kept is not removed when this ADD is undone.
+    throwIfSignalled();
     for (const shared of [bridgeLink, ...vlanGateway]) claimLink(host, shared, 0);
     const container = describeInterface(call, containerVeth);
     const interfaces = [describeLink(bridgeLink), describeLink(hostVeth), container, ...vlanGateway.map(describeLink)];
