@@ -42,7 +42,7 @@ export async function newContainerd(node: TestNode, image = newImage(node)): Pro
   const options = ["--snapshotter", "native", "--cni", "docker.io/library/web:1"];
   const container = (id: string) => {
     const pid = new RegExp(`^${id} +(\\d+)`, "m").exec(ctr("task", "ls"))?.[1];
-    return runningContainer(Number(pid), `${CONTAINERD_NAMESPACE}-${id}`);
+    return runningContainer(node, Number(pid), `${CONTAINERD_NAMESPACE}-${id}`);
   };
   return {
     ctr,

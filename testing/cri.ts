@@ -93,8 +93,8 @@ export interface Cri extends Disposable {
   log(): string;
 }
 
-/** Starts containerd on a node. @param bin the directory of the plugins, on the node */
-export async function newCri(node: TestNode, bin = "/opt/cni/bin"): Promise<Cri> {
+/** Starts containerd on a node. @param bin the directory of the plugins, on the node @param image of {@linkcode newImage} */
+export async function newCri(node: TestNode, bin = "/opt/cni/bin", image?: string): Promise<Cri> {
   const directory = join(node.directory, "cri");
   const [socket, config, log] = ["containerd.sock", "config.toml", "log"].map((name) => join(directory, name)) as [
     ...[string, string, string],
@@ -112,7 +112,18 @@ export async function newCri(node: TestNode, bin = "/opt/cni/bin"): Promise<Cri>
     return { ...answer.status, ips: ips as string[], pid: JSON.parse(answer.info["info"]!).pid };
   };
   if (isFirst) {
-    node.run("ctr", "-a", socket, "-n", "k8s.io", "image", "import", "--snapshotter", "native", newImage(node));
+    node.run(
+      "ctr",
+      "-a",
+      socket,
+      "-n",
+      "k8s.io",
+      "image",
+      "import",
+      "--snapshotter",
+      "native",
+      image ?? newImage(node),
+    );
   }
   return {
     status,
@@ -125,7 +136,7 @@ export async function newCri(node: TestNode, bin = "/opt/cni/bin"): Promise<Cri>
     stop: (id) => call("StopPodSandbox", { podSandboxId: id }),
     remove: (id) => call("RemovePodSandbox", { podSandboxId: id }),
     list: async () => (await call<{ items: PodSandbox[] }>("ListPodSandbox", {})).items,
-    container: async (id) => runningContainer((await status(id)).pid, id),
+    container: async (id) => runningContainer(node, (await status(id)).pid, id),
     async networkProblem() {
       const answer = await call<{ status: { conditions: Condition[] } }>("Status", {});
       const { status, message } = answer.status.conditions.find(({ type }) => type === "NetworkReady")!;

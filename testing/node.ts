@@ -50,6 +50,8 @@ export interface TestNode extends Disposable {
   start(...command: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
   /** Adds to the environment of programs on the node. */
   readonly env: Record<string, string | undefined>;
+  /** Where the test finds the node's processes by the numbers that they have there. */
+  readonly processes: string;
 }
 
 /** What a node is to be, if not a new one that is as the runner wants it. */
@@ -58,6 +60,8 @@ export interface NodeOptions {
   readonly isServed?: boolean;
   /** The node's places, which stay when it ends: another node with them is the same one after a restart. */
   readonly directory?: string;
+  /** Process 1 is one of the node's own, so that a container can share the node's processes and mounts. */
+  readonly hasOwnProcesses?: boolean;
 }
 
 /** A node that has our plugins, and no networks unless its directory has some. */
@@ -74,7 +78,7 @@ export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> 
     string,
   ];
   for (const path of [networks, bin, state]) mkdirSync(path, { recursive: true });
-  const mounts = resources.use(await newMounts([networks, bin, state]));
+  const mounts = resources.use(await newMounts([networks, bin, state], options.hasOwnProcesses ?? false));
   const { host, outside } = newHostAndOutside(resources);
   // The node's own server listens on the default socket.
   const env = {
@@ -98,7 +102,7 @@ export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> 
   else run(CNI_PROGRAM, "install", NODE_PATHS.bin);
   const owned = resources.move();
   return {
-    ...{ directory, networks, bin, state, host, outside, run, start, env },
+    ...{ directory, networks, bin, state, host, outside, run, start, env, processes: mounts.processes },
     [Symbol.dispose]: () => owned.dispose(),
   };
 }
@@ -126,21 +130,37 @@ async function serveOnNode(run: TestNode["run"], start: TestNode["start"]): Prom
   };
 }
 
+interface NodeMounts extends Disposable {
+  /** What a command on the node begins with. */
+  readonly enter: readonly string[];
+  readonly processes: string;
+}
+
 /** Mounts that nobody else sees. They last as long as the process that holds them, and so does all that was started among them. */
-async function newMounts(sources: readonly string[]): Promise<Disposable & { enter: string[] }> {
+async function newMounts(sources: readonly string[], hasOwnProcesses: boolean): Promise<NodeMounts> {
   const places = Object.values(NODE_PATHS);
   const script = [
     `set -e; mkdir -p ${places.join(" ")}`,
     ...places.map((place, i) => `mount --bind '${sources[i]}' ${place}`),
     // Sockets, locks and namespaces of engines, of which the machine may have its own.
     ...["/run", "/dev/shm"].map((place) => `mount -t tmpfs none ${place}`),
-    "echo ready; exec sleep infinity",
+    // A shell as process 1 takes in orphans.
+    `echo ready; ${hasOwnProcesses ? "sleep infinity & wait" : "exec sleep infinity"}`,
   ].join("\n");
-  const holder = Bun.spawn(["unshare", "-m", "sh", "-c", script], { stdin: "ignore", stdout: "pipe" });
+  const processOptions = hasOwnProcesses ? ["-pf", "--mount-proc", "--kill-child"] : [];
+  const holder = Bun.spawn(["unshare", "-m", ...processOptions, "sh", "-c", script], {
+    stdin: "ignore",
+    stdout: "pipe",
+  });
   const { value } = await holder.stdout.getReader().read();
   if (new TextDecoder().decode(value) !== "ready\n") throw new Error("Cannot mount anything here");
   const path = `/proc/${holder.pid}/ns/mnt`;
-  return { enter: ["nsenter", `--mount=${path}`], [Symbol.dispose]: () => killAllIn(path) };
+  const enter = ["nsenter", `--mount=${path}`];
+  return {
+    enter: hasOwnProcesses ? [...enter, `--pid=/proc/${holder.pid}/ns/pid_for_children`] : enter,
+    processes: hasOwnProcesses ? `/proc/${holder.pid}/root/proc` : "/proc",
+    [Symbol.dispose]: () => killAllIn(path),
+  };
 }
 
 /** Kills what runs in a mount namespace, the process that holds it included: engines leave their supervisors behind. */
@@ -218,9 +238,9 @@ export interface RunningContainer extends Disposable {
   readonly mac: string;
 }
 
-/** Opens the namespace of a container that an engine runs. @param pid of a process in the container */
-export function runningContainer(pid: number, id: string): RunningContainer {
-  const netns = openNetns(`/proc/${pid}/ns/net`);
+/** Opens the namespace of a container that an engine runs. @param pid of a process in the container, as the node sees it */
+export function runningContainer({ processes }: TestNode, pid: number, id: string): RunningContainer {
+  const netns = openNetns(`${processes}/${pid}/ns/net`);
   const interfaceOf = (ifname: string) => JSON.parse(runInNetns(netns, "ip", "-j", "addr", "show", "dev", ifname))[0];
   const addresses = (ifname: string): string[] =>
     interfaceOf(ifname).addr_info.filter(({ scope }: { scope: string }) => scope === "global")

@@ -48,7 +48,7 @@ export function newPodman(node: TestNode, image = newImage(node)): Podman {
   const podman = (...words: string[]) => node.run("podman", ...words);
   const container = (name: string) => {
     const [id, pid] = podman("inspect", "--format", "{{.Id}} {{.State.Pid}}", name).trim().split(" ");
-    return runningContainer(Number(pid), id!);
+    return runningContainer(node, Number(pid), id!);
   };
   podman("load", "-q", "-i", image);
   return {
