@@ -1,16 +1,15 @@
 import { limitCapabilities, limitFiles } from "../../ffi/sys/confinement.ts";
 import { execProgram, sys } from "../../ffi/sys/libc.ts";
 import { F_SETFD } from "../../ffi/sys/uapi.ts";
-import { canonicalPath } from "../installed_file.ts";
-import { directoryOf, type PartRights } from "./part_definitions.ts";
+import type { PartRights } from "./part_definitions.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
 
 /** The last argument of a process that has given up its rights. */
 export const CONFINED = "confined";
 
 const PROGRAM = "/proc/self/exe";
-/** Of the program, of the C library, and what that reads. */
-const PROGRAM_DIRECTORIES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev"];
+/** Of the C library, and what that reads. */
+const LIBRARY_DIRECTORIES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev"];
 
 /**
  * Executes this program again, without the rights that the part does not need: only so do all its threads lose them.
@@ -24,8 +23,9 @@ export function becomeConfined(
 ): never {
   limitCapabilities(capabilities);
   if (files) {
-    const readable = [...PROGRAM_DIRECTORIES, directoryOf(canonicalPath(PROGRAM)), ...files.readable];
-    limitFiles(readable, files.writable(settings));
+    const readable = [...LIBRARY_DIRECTORIES, ...files.readable];
+    // In a container that serves its host, the program's directory is not among the mounts of this process.
+    limitFiles({ program: PROGRAM, readable, writable: files.writable(settings) });
   }
   // The JavaScript runtime closes them on exec.
   for (const fd of Object.values(PART_DESCRIPTORS)) sys.fcntl(fd, F_SETFD, 0);

@@ -42,15 +42,23 @@ const LANDLOCK_ACCESS_FS_READ_DIR = 1 << 3;
 const LANDLOCK_ACCESS_FS_MAKE_SYM = 1 << 12;
 /** Of the first version, Linux 5.13: reading, writing, executing, making and removing. */
 const ALL_ACCESS = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
-const READ_ACCESS = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+const FILE_ACCESS = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE;
+const READ_ACCESS = FILE_ACCESS | LANDLOCK_ACCESS_FS_READ_DIR;
 // asm-generic/fcntl.h
 const O_PATH = 0o10000000;
 
-/**
- * Lets this thread, and programs that it becomes, read below `readable` and do everything below `writable`, nowhere
- * else. Does nothing on a kernel without Landlock. Directories that do not exist are left out.
- */
-export function limitFiles(readable: readonly string[], writable: readonly string[]): void {
+/** What {@linkcode limitFiles} leaves; what does not exist is left out. */
+export interface AllowedFiles {
+  /** A file to execute, which may be in other mounts than this process. */
+  readonly program: string;
+  /** Directories to read below. */
+  readonly readable: readonly string[];
+  /** Directories to do everything below. */
+  readonly writable: readonly string[];
+}
+
+/** Takes all other files from this thread, and from programs that it becomes. Needs a kernel with Landlock. */
+export function limitFiles({ program, readable, writable }: AllowedFiles): void {
   // struct landlock_ruleset_attr { u64 handled_access_fs; }
   const attributes = new Uint32Array(new ArrayBuffer(8));
   attributes[0] = ALL_ACCESS;
@@ -60,6 +68,7 @@ export function limitFiles(readable: readonly string[], writable: readonly strin
   );
   if (fd === undefined) return;
   using ruleset = descriptor(fd);
+  allowBelow(ruleset.fd, program, FILE_ACCESS);
   for (const path of readable) allowBelow(ruleset.fd, path, READ_ACCESS);
   for (const path of writable) allowBelow(ruleset.fd, path, ALL_ACCESS);
   sys.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -67,9 +76,9 @@ export function limitFiles(readable: readonly string[], writable: readonly strin
 }
 
 function allowBelow(ruleset: number, path: string, access: number): void {
-  const directory = ignoreErrors(["ENOENT"], () => sys.open(path, O_PATH | O_CLOEXEC, 0));
-  if (directory === undefined) return;
-  using parent = descriptor(directory);
+  const fd = ignoreErrors(["ENOENT"], () => sys.open(path, O_PATH | O_CLOEXEC, 0));
+  if (fd === undefined) return;
+  using parent = descriptor(fd);
   // struct landlock_path_beneath_attr { u64 allowed_access; i32 parent_fd; }, packed
   const rule = new Uint32Array(new ArrayBuffer(12));
   rule.set([access, 0, parent.fd]);

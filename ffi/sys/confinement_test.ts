@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 
 /** Runs in a process of its own, which cannot go back. */
 const PROGRAM = `
@@ -10,7 +10,7 @@ import { limitCapabilities, limitFiles, limitSystemCalls } from "${join(import.m
 import { sys } from "${join(import.meta.dir, "libc.ts")}";
 const [allowed, other, bun] = process.argv.slice(-3);
 limitCapabilities([10]);
-limitFiles(["/usr", "/lib", "/lib64", "/proc", bun], [allowed]);
+limitFiles({ program: bun, readable: ["/usr", "/lib", "/lib64", "/proc"], writable: [allowed] });
 limitSystemCalls();
 const outcome = (attempt) => {
   try {
@@ -38,7 +38,7 @@ test("a process gives up files, system calls and capabilities", () => {
     PROGRAM,
     allowed,
     other,
-    dirname(process.execPath),
+    process.execPath,
   ]);
   rmSync(allowed, { recursive: true });
   rmSync(other, { recursive: true });
