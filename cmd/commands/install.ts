@@ -6,8 +6,10 @@ import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import { formatDocument } from "../output/document.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { DOCUMENT_OPTION } from "../arguments/runtime.ts";
-import type { Command } from "../command.ts";
+import { CONF_DIR_OPTION, confDirectory, DOCUMENT_OPTION, log } from "../arguments/runtime.ts";
+import type { CliContext, Command } from "../command.ts";
+import { loadDocumentedBuiltins } from "../documented_builtins.ts";
+import { type ParsedOptions, UsageError } from "../options.ts";
 import { openProgressLine } from "../output/progress.ts";
 import { shimProgram } from "../shim/shim.ts";
 import {
@@ -30,6 +32,7 @@ const command: Command = {
     'Every plugin becomes a relative link to this program, and so does "cni" itself.',
     'With --shim, every name gets a program of 4 KB that hands its call to "cni serve". Without a server, it starts this',
     'program under the name "cni-full". "cni install DIR" goes back to links.',
+    "With --conflist, engines get the network of a file as well, which is checked before anything changes.",
   ].join("\n"),
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [
@@ -42,18 +45,33 @@ const command: Command = {
       name: "force",
       help: 'replace files of other programs; "cni uninstall" puts them back',
     },
+    {
+      ...{ name: "conflist", value: "FILE" },
+      help: "copy this .conflist file into the directory of network configurations",
+    },
+    {
+      ...{ name: "node", value: "NAME" },
+      help: "give a host-local without ranges those of this node of Kubernetes, for --conflist in a pod",
+    },
+    CONF_DIR_OPTION,
     DOCUMENT_OPTION,
   ],
   examples: [
     { command: "cni install /opt/cni/bin", about: "make the links, or correct them" },
     { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls fast" },
     { command: "cni install --copy --shim /host/opt/cni/bin", about: "the same from a container" },
+    {
+      command: "cni install --copy --conflist ./10-pods.conflist /opt/cni/bin",
+      about: "install the plugins, and a network for them",
+    },
   ],
-  run(input, context) {
-    const [directory = ""] = input.words;
+  async run(input, context) {
+    const [word = ""] = input.words;
+    const directory = absolutePath(word, context);
+    const network = await prepareNetwork(directory, input, context);
     using progress = openProgressLine("Copying", context.env);
-    const installed = install({
-      directory: absolutePath(directory, context),
+    const plugins = install({
+      directory,
       program: runningProgram(),
       names: pluginNames(),
       force: input.has("force"),
@@ -61,16 +79,39 @@ const command: Command = {
       ...input.has("shim") && { shim: shimProgram() },
       progress: progress.report,
     });
+    // Engines call the plugins as soon as they see the network.
+    const installed = network ? [...plugins, network()] : plugins;
     const isDocument = input.has(DOCUMENT_OPTION.name);
     if (!isDocument) printStdout(installed.map(formatInstalled).join(""));
-    const removed = input.has("shim")
-      ? undefined
-      : removeFullProgram(absolutePath(directory, context), runningProgram());
+    const removed = input.has("shim") ? undefined : removeFullProgram(directory, runningProgram());
     if (isDocument) printDocument({ installed, removed: removed === undefined ? [] : [removed] });
     else if (removed !== undefined) printStdout(`${removed}: removed, since no shim needs it\n`);
   },
 };
 export default command;
+
+/** Checks the network before anything changes. @returns installs it */
+async function prepareNetwork(
+  pluginDirectory: string,
+  input: ParsedOptions,
+  context: CliContext,
+): Promise<(() => InstalledFile) | undefined> {
+  const [file, node] = [input.find("conflist"), input.find("node")];
+  if (file === undefined && node !== undefined) {
+    throw new UsageError("--node is for the network of --conflist: give both");
+  }
+  if (file === undefined) return undefined;
+  const source = absolutePath(file, context);
+  const { installNetworkFile, prepareNetworkFile } = await import("../install/network_file.ts");
+  const { findPodCidrs } = await import("../install/pod_cidrs.ts");
+  await loadDocumentedBuiltins();
+  const prepared = await prepareNetworkFile({
+    ...{ source, directory: confDirectory(input, context), pluginDirectories: [pluginDirectory], log },
+    ...node !== undefined && { findRanges: () => findPodCidrs(node, context.env) },
+  });
+  const target = `network of ${source}`;
+  return () => ({ path: prepared.path, target, changed: installNetworkFile(prepared) });
+}
 
 /** `cni install --json` prints it. */
 interface InstallReport {

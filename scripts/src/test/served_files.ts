@@ -18,9 +18,11 @@ export const SERVED_SAMPLE: Readonly<Record<string, Readonly<Record<string, stri
 /** Files that import what calls the binary, and yet have no call for a server. */
 const NEVER_SERVED: Readonly<Record<string, string>> = {
   "cmd/completion/shells_test.ts": "runs the command line from its sources",
+  "cmd/install/pod_cidrs_test.ts": "calls no plugin",
   "cmd/man/pages_test.ts": "makes pages in its own process",
   "cmd/man/roff_test.ts": "calls groff alone",
   "cmd/serve/dhcp_daemon_test.ts": "starts servers of leases alone",
+  "deploy/manifests_test.ts": "calls no plugin",
   "e2e/budget_test.ts": "counts what a process of its own costs",
   "e2e/conformance/configuration_test.ts": "calls plugins in its own process",
   "e2e/conformance/conventions_test.ts": "calls plugins in its own process",
@@ -30,6 +32,7 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "e2e/conformance/hostile_del_test.ts": "calls plugins in its own process",
   "e2e/conformance/result_test.ts": "calls plugins in its own process",
   "e2e/conformance/versions_test.ts": "calls plugins in its own process",
+  "e2e/deploy_test.ts": "starts servers in containers of a pod",
   "e2e/distroless_test.ts": "has a root of its own, without shims",
   "e2e/reattach_test.ts": "runs the command line from its sources",
   "e2e/readme_test.ts": "has a host of its own, without shims",

@@ -1,0 +1,100 @@
+/** The network that `cni install --conflist` gives to the node's engines. @module */
+import type { Cidr } from "../../ffi/address.ts";
+import { replaceFile } from "../../ffi/sys/atomic_file.ts";
+import { ensureDirectory } from "../../ffi/sys/directory.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { readText } from "../../ffi/sys/file.ts";
+import { lintFiles, type LintProblem } from "../../runtime/lint/lint.ts";
+import { readConfiguration } from "../../runtime/load.ts";
+import { networkFileText } from "../../runtime/networks/create.ts";
+import { findNameIn, readNetworkFiles } from "../../runtime/networks/network_files.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import { parseJson } from "../../spec/jsonc.ts";
+import { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
+import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
+
+export interface NetworkFileOptions {
+  /** A .conflist file; its name is kept. */
+  readonly source: string;
+  /** Of configurations, where engines look. */
+  readonly directory: string;
+  /** Where plugins are that are not built in. */
+  readonly pluginDirectories: readonly string[];
+  /** Tells the ranges for a host-local without any; absent if nothing tells them. */
+  findRanges?(): Promise<readonly Cidr[]>;
+  log(message: string): void;
+}
+
+export interface NetworkFileInstall {
+  readonly path: string;
+  /** What the file is to hold. */
+  readonly text: string;
+}
+
+/** Reads and checks the file; changes nothing. @throws {CniError} if engines could not use it */
+export async function prepareNetworkFile(options: NetworkFileOptions): Promise<NetworkFileInstall> {
+  const { source, directory } = options;
+  const name = source.slice(source.lastIndexOf("/") + 1);
+  if (!name.endsWith(".conflist")) {
+    throw unusable(source, `its name must end with ".conflist"`, "engines read no other lists of plugins");
+  }
+  const path = `${directory}/${name}`;
+  const text = readConfiguration(source);
+  const list = parseNetworkConfigList(text, source);
+  const without = list.plugins.flatMap((plugin, i) => needsRanges(plugin) ? [i] : []);
+  refuseProblems(options, without);
+  refuseSecondFile(list, path, options);
+  if (without.length === 0) return { path, text };
+  if (!options.findRanges) {
+    throw unusable(source, `plugins[${without[0]}].ipam has no "ranges"`, "write them, or give --node");
+  }
+  return { path, text: withRanges(list, without, await options.findRanges()) };
+}
+
+/** @returns whether the file was another before @throws {SystemError} if it cannot be written */
+export function installNetworkFile({ path, text }: NetworkFileInstall): boolean {
+  if (ignoreErrors(["ENOENT"], () => readText(path)) === text) return false;
+  ensureDirectory(path.slice(0, path.lastIndexOf("/")));
+  // Other users' engines read the directory too.
+  replaceFile(path, text, 0o644);
+  return true;
+}
+
+function unusable(source: string, problem: string, details: string): CniError {
+  return new CniError(Code.InvalidConfig, `Cannot install the network "${source}": ${problem}`, { details });
+}
+
+function needsRanges({ raw, ipamType }: PluginEntry): boolean {
+  const ipam = findValue(raw, "ipam");
+  return ipamType === "host-local" && isJsonObject(ipam) && !findValue(ipam, "ranges") && !findValue(ipam, "subnet");
+}
+
+/** Errors are refused; warnings are the user's to judge. @param without plugins that get their ranges later */
+function refuseProblems({ source, pluginDirectories, log }: NetworkFileOptions, without: readonly number[]): void {
+  const isExpected = ({ path }: LintProblem) => without.some((i) => path.startsWith(`plugins[${i}].ipam`));
+  const { problems } = lintFiles([source], { pluginDirectories });
+  const own = problems.filter((problem) => problem.severity !== "note" && !isExpected(problem));
+  const error = own.find(({ severity }) => severity === "error");
+  if (error) {
+    throw unusable(`${source}:${error.line}:${error.column}`, error.message, error.suggestion ?? "see cni lint");
+  }
+  for (const { line, column, message } of own) log(`${source}:${line}:${column}: ${message}`);
+}
+
+/** Engines would use the first of them, whichever is newer. */
+function refuseSecondFile({ name }: NetworkConfigList, path: string, { source, directory }: NetworkFileOptions): void {
+  const other = readNetworkFiles(directory).find((file) => file.file !== path && findNameIn(file) === name);
+  if (other) throw unusable(source, `"${other.file}" has a network "${name}" too`, "remove one of the files");
+}
+
+function withRanges(
+  { text, plugins }: NetworkConfigList,
+  without: readonly number[],
+  cidrs: readonly Cidr[],
+): string {
+  const ranges = cidrs.map((subnet) => [{ subnet }]);
+  const complete = plugins.map(({ raw }, i) =>
+    without.includes(i) ? { ...raw, ipam: { ...findValue(raw, "ipam") as JsonObject, ranges } } : raw
+  );
+  return networkFileText({ ...parseJson(text) as JsonObject, plugins: complete });
+}
