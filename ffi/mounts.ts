@@ -33,13 +33,16 @@ export async function onScratchHost(call: (container: Netns) => Promise<void>): 
 /**
  * Enters the mounts of process 1, as a container that serves its host needs: paths of engines are the host's. Does nothing
  * elsewhere. Only before this process has other threads.
+ *
+ * @returns whether they are others
  */
-export function enterHostMounts(): void {
+export function enterHostMounts(): boolean {
   const [own, host] = ["self", "1"].map((pid) =>
     // Not even root may look at process 1 in some sandboxes.
     ignoreErrors(["EACCES"], () => findStat(`/proc/${pid}/ns/mnt`)?.identity)
   );
-  if (host === undefined || own === host) return;
+  if (host === undefined || own === host) return false;
   using mounts = openFile("/proc/1/ns/mnt");
   sys.setns(mounts.fd, CLONE_NEWNS);
+  return true;
 }

@@ -1,10 +1,16 @@
+import { enterHostMounts } from "../../ffi/mounts.ts";
 import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
+import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import { pluginNames } from "../../plugins/registry.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
-import type { Command } from "../command.ts";
+import { CACHE_DIR_OPTION, CONF_DIR_OPTION, confDirectory, log, openRuntime } from "../arguments/runtime.ts";
+import type { CliContext, Command } from "../command.ts";
 import {
   backupDirectory,
   canonicalPath,
@@ -14,27 +20,75 @@ import {
   replacedFilePath,
   runningProgram,
 } from "../installed_file.ts";
+import type { ParsedOptions } from "../options.ts";
+import { formatRemoved } from "../output/network.ts";
 
 const command: Command = {
   name: "uninstall",
   summary: 'remove the plugins, and put back what "install --force" replaced',
-  description: "Files of other programs stay.",
+  description:
+    `Files of other programs stay. With --network, a network is removed first; it stays if a container uses it,
+and then the plugins stay too.`,
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
-  options: [],
-  examples: [{ command: "cni uninstall /opt/cni/bin", about: "leave the directory as it was before the install" }],
-  run(input, context) {
+  options: [
+    { name: "network", value: "NAME", help: 'remove this network too, as "cni network rm" does' },
+    { name: "host", help: "in the mounts of process 1: for a container that has the host's processes" },
+    { name: "wait", help: "then wait for SIGTERM, as the pod of a DaemonSet has to" },
+    CONF_DIR_OPTION,
+    CACHE_DIR_OPTION,
+  ],
+  examples: [
+    { command: "cni uninstall /opt/cni/bin", about: "leave the directory as it was before the install" },
+    { command: "cni uninstall --network pods /opt/cni/bin", about: "remove a network that no container uses, too" },
+  ],
+  async run(input, context) {
+    const isElsewhere = input.has("host") && enterHostMounts();
     const [word = ""] = input.words;
+    const network = input.find("network");
+    if (network !== undefined) await removeNetwork(network, input, context);
     const directory = canonicalPath(absolutePath(word, context));
-    const uninstalled = uninstall({ directory, program: runningProgram(), names: pluginNames() });
+    // The path of this program is one of the container.
+    const program = isElsewhere ? "/proc/self/exe" : runningProgram();
+    const uninstalled = uninstall({ directory, program, names: pluginNames() });
     for (const { path, outcome } of uninstalled) {
       if (outcome === "foreign") printStderr(`cni: ${path} is of another program: it stays, and so does the backup`);
       else if (outcome === "running") printStderr(`cni: ${path} is this program itself: it stays`);
       else printStdout(`${path}: ${outcome}\n`);
     }
     if (uninstalled.length === 0) printStderr(`cni: Nothing in "${directory}" is of this program`);
+    if (input.has("wait")) awaitEnd();
   },
 };
 export default command;
+
+/** The network may be gone: an uninstall can be repeated. @throws {CniError} if a container uses it */
+async function removeNetwork(name: string, input: ParsedOptions, context: CliContext): Promise<void> {
+  const [{ loadPlugins }, { readNetworkFiles }, { removeNetworks }] = await Promise.all([
+    import("../../plugins/registry.ts"),
+    import("../../runtime/networks/network_files.ts"),
+    import("../../runtime/networks/remove.ts"),
+  ]);
+  const runtime = openRuntime(input, context);
+  const directory = confDirectory(input, context);
+  await loadPlugins();
+  const networks = readNetworkFiles(directory).flatMap(({ file, list }) =>
+    list ? [{ file, list, origin: "file" } as const] : []
+  );
+  const network = networks.find(({ list }) => list.name === name);
+  if (!network) {
+    const message = `No file in "${directory}" has a network "${name}"`;
+    const hint = suggestion(name, networks.map(({ list }) => list.name));
+    if (hint !== "") throw new CniError(Code.InvalidConfig, `${message}${hint}`, { details: "nothing was removed" });
+    return log(message);
+  }
+  removeNetworks([network], { runtime, directory, log }, false, (removed) => printStdout(formatRemoved([removed])));
+}
+
+function awaitEnd(): void {
+  using signals = openSignals([SIGINT, SIGTERM]);
+  log("Waiting for SIGTERM");
+  signals.read();
+}
 
 interface UninstallOptions {
   /** Canonical. */

@@ -15,6 +15,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
+import { newCliSandboxes } from "../../testing/cli.ts";
 import { install } from "./install.ts";
 import { uninstall } from "./uninstall.ts";
 
@@ -116,4 +117,24 @@ test("uninstall() does not remove the program that runs", () => {
   put(true);
   expect(takeOut(join(bin, "cni")).sort()).toEqual(["bridge: removed", "cni: running", "portmap: removed"]);
   expect(readdirSync(bin)).toEqual(["cni"]);
+});
+
+test("cni uninstall --network removes nothing if the name is misspelt, and goes on if the network is gone", () => {
+  const sandboxes = newCliSandboxes();
+  const networks = mkdtempSync(join(sandboxes.root, "networks-"));
+  const file = join(networks, "web.conflist");
+  writeFileSync(file, JSON.stringify({ cniVersion: "1.0.0", name: "web", plugins: [{ type: "loopback" }] }));
+  put(true);
+  const before = contents();
+  const uninstallWith = (network: string) =>
+    sandboxes.cni(["uninstall", "--network", network, "--conf-dir", networks, "--cache-dir", networks, bin]);
+  const misspelt = uninstallWith("wbe");
+  expect(misspelt.exitCode).toBe(1);
+  expect(misspelt.stderr).toContain(`No file in "${networks}" has a network "wbe"; did you mean "web"?`);
+  expect(contents()).toEqual(before);
+  const gone = uninstallWith("storage");
+  expect([gone.exitCode, gone.stderr]).toEqual([0, `cni: No file in "${networks}" has a network "storage"\n`]);
+  expect(contents()).toEqual({});
+  expect(readdirSync(networks)).toEqual(["web.conflist"]);
+  rmSync(sandboxes.root, { recursive: true });
 });
