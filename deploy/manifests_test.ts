@@ -1,0 +1,108 @@
+/** The manifests against the schemas that Kubernetes publishes, and as kubectl reads them. */
+import { describe, expect, test } from "bun:test";
+import { DaemonSet } from "kubernetes-models/apps/v1/DaemonSet";
+import { ClusterRole } from "kubernetes-models/rbac.authorization.k8s.io/v1/ClusterRole";
+import { ClusterRoleBinding } from "kubernetes-models/rbac.authorization.k8s.io/v1/ClusterRoleBinding";
+import { ConfigMap } from "kubernetes-models/v1/ConfigMap";
+import { ServiceAccount } from "kubernetes-models/v1/ServiceAccount";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import packageManifest from "../package.json" with { type: "json" };
+import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
+import { testWith } from "../testing/binary.ts";
+import { type Manifest, renderManifests } from "../testing/manifests.ts";
+
+const MODELS = { DaemonSet, ClusterRole, ClusterRoleBinding, ConfigMap, ServiceAccount };
+/** Where each has its type. */
+const MODULES: Readonly<Record<keyof typeof MODELS, string>> = {
+  DaemonSet: "apps/v1/DaemonSet",
+  ClusterRole: "rbac.authorization.k8s.io/v1/ClusterRole",
+  ClusterRoleBinding: "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
+  ConfigMap: "v1/ConfigMap",
+  ServiceAccount: "v1/ServiceAccount",
+};
+const DIRECTORIES = ["deploy", "deploy/uninstall"];
+
+const DAEMON_SET = JSON.stringify(renderManifests("deploy").find(({ kind }) => kind === "DaemonSet"));
+
+/** Values that the schemas do not allow, by what is wrong. */
+const MISTAKES: readonly (readonly [description: string, from: string, to: string])[] = [
+  ["a value of no list", `"type":"DirectoryOrCreate"`, `"type":5`],
+  ["a missing key", `"selector":`, `"labels":`],
+  ["another version", `"apps/v1"`, `"apps/v2"`],
+];
+
+/** Keys that Kubernetes does not know. */
+const TYPOS: readonly (readonly [from: string, to: string])[] = [
+  [`"hostNetwork"`, `"hostNetworks"`],
+  [`"livenessProbe"`, `"livenessProb"`],
+  [`"add"`, `"adds"`],
+  [`"RuntimeDefault"`, `"RuntimeDefaults"`],
+];
+
+describe.each(DIRECTORIES)("%s", (directory) => {
+  const manifests = renderManifests(directory);
+
+  test("has only what the schemas allow", () => {
+    for (const manifest of manifests) validate(manifest);
+  });
+
+  test("names the image of this version", () => {
+    expect(JSON.stringify(manifests)).toContain(`"image":"localhost/cni:v${packageManifest.version}"`);
+  });
+
+  testWith(["kubectl"], "is what kubectl makes of it", () => {
+    const { stdout, stderr, exitCode } = Bun.spawnSync(["kubectl", "kustomize", directory], { cwd: REPOSITORY_ROOT });
+    expect([exitCode, stderr.toString()]).toEqual([0, ""]);
+    const rendered = Bun.YAML.parse(stdout.toString()) as Manifest[] | Manifest;
+    const hashless = JSON.stringify(rendered).replace(/"(cni-network)-[a-z0-9]{10}"/g, `"$1"`);
+    expect(sorted([JSON.parse(hashless)].flat())).toEqual(sorted(manifests));
+  });
+});
+
+test.each(MISTAKES)("the schemas refuse %s", (_, from, to) => {
+  const wrong = DAEMON_SET.replace(from, to);
+  expect(wrong).not.toBe(DAEMON_SET);
+  expect(() => validate(JSON.parse(wrong))).toThrow();
+});
+
+test("the types of the schemas know each key, and would refuse a typo", () => {
+  const directory = newSourceDirectory();
+  try {
+    const manifests = DIRECTORIES.flatMap(renderManifests);
+    manifests.forEach((manifest, i) => writeTyped(directory, `good${i}`, manifest.kind, JSON.stringify(manifest)));
+    TYPOS.forEach(([from, to], i) => writeTyped(directory, `typo${i}`, "DaemonSet", DAEMON_SET.replace(from, to)));
+    const { stderr } = Bun.spawnSync(["node_modules/.bin/deno", "check", "--quiet", directory], {
+      cwd: REPOSITORY_ROOT,
+      env: { ...process.env, NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1" },
+    });
+    const refused = new Set(stderr.toString().match(/(?:good|typo)\d+(?=\.ts)/g));
+    expect([...refused].sort()).toEqual(TYPOS.map((_, i) => `typo${i}`));
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}, 120_000);
+
+function validate(manifest: Manifest): void {
+  const Model = MODELS[manifest.kind as keyof typeof MODELS];
+  expect(Model).toMatchObject({ apiVersion: manifest.apiVersion, kind: manifest.kind });
+  // Their constructors take data that is typed already.
+  new Model(manifest as never).validate();
+}
+
+/** Where modules of npm are found. */
+function newSourceDirectory(): string {
+  const parent = join(REPOSITORY_ROOT, "dist");
+  mkdirSync(parent, { recursive: true });
+  return mkdtempSync(join(parent, "manifests-"));
+}
+
+function writeTyped(directory: string, name: string, kind: string, json: string): void {
+  const module = MODULES[kind as keyof typeof MODULES];
+  const text =
+    `import type { I${kind} } from "kubernetes-models/${module}";\nexport const manifest: I${kind} = ${json};\n`;
+  writeFileSync(join(directory, `${name}.ts`), text);
+}
+
+const sorted = (manifests: readonly Manifest[]): readonly Manifest[] =>
+  manifests.toSorted((a, b) => a.kind.localeCompare(b.kind));

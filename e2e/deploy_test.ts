@@ -1,0 +1,225 @@
+/** The manifests on a node: podman runs their containers as a kubelet does, containerd's CRI plugin starts pods. */
+import { afterAll, beforeAll, describe, expect } from "bun:test";
+import type { IDaemonSet } from "kubernetes-models/apps/v1/DaemonSet";
+import type { IConfigMap } from "kubernetes-models/v1/ConfigMap";
+import type { IProbe } from "kubernetes-models/v1/Probe";
+import { chownSync, existsSync, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { buildRootFilesystem } from "../scripts/src/image/main.ts";
+import { serveApi } from "../testing/api_server.ts";
+import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { type Cri, CRI_PROGRAMS, newCri } from "../testing/cri.ts";
+import { type Cluster, startContainer } from "../testing/kubelet.ts";
+import { renderManifests } from "../testing/manifests.ts";
+import { until } from "../testing/netns.ts";
+import { cleanNodeState, newImage, newTestNode, nodeState, type TestNode } from "../testing/node.ts";
+import { newPodman, PODMAN_PROGRAMS } from "../testing/podman.ts";
+import { requestTcp, serveTcp } from "../testing/traffic.ts";
+
+const PROGRAMS = [...CRI_PROGRAMS, ...PODMAN_PROGRAMS, "openssl", "ldd"];
+const NODE_NAME = "node-1";
+const TOKEN = "the-token-of-the-service-account";
+const NODE_ADDRESS = "192.0.2.1";
+
+const manifests = renderManifests("deploy");
+const daemonSetOf = (directory: string) =>
+  renderManifests(directory).find(({ kind }) => kind === "DaemonSet") as IDaemonSet;
+const POD = daemonSetOf("deploy").spec!.template.spec!;
+const UNINSTALL_POD = daemonSetOf("deploy/uninstall").spec!.template.spec!;
+
+describe("the DaemonSet", () => {
+  const resources = new DisposableStack();
+  let node: TestNode;
+  let cluster: Cluster;
+  let cri: Cri;
+  beforeAll(async () => {
+    if (!PROGRAMS.every((program) => Bun.which(program))) return;
+    node = resources.use(await newTestNode({ isServed: false, hasOwnProcesses: true }));
+    node.run(CNI_PROGRAM, "uninstall", "/opt/cni/bin");
+    const image = newImage(node);
+    resources.use(newPodman(node, image));
+    cluster = newCluster(node, resources);
+    cri = resources.use(await newCri(node, undefined, image));
+  });
+  afterAll(() => resources.dispose());
+
+  testWith(PROGRAMS, "serves pods, is upgraded under them, and leaves nothing when it is removed", async () => {
+    putOtherPlugins(node);
+    const before = contentsOf(node.bin);
+    expect(await cri.networkProblem()).toContain("cni plugin not initialized");
+
+    await install(cluster);
+    expect(installedRanges(node)).toEqual([[{ subnet: "10.244.3.0/24" }], [{ subnet: "fd44:0:0:3::/64" }]]);
+    await until(async () => await cri.networkProblem() === "");
+    let server = await startServer(cluster);
+
+    const id = await cri.run({ name: "web", ports: [{ hostPort: 8080, containerPort: 80 }], bandwidth: "8M" });
+    using pod = await cri.container(id);
+    expect(pod.addresses("eth0")).toEqual(["10.244.3.2/24", "fd44:0:0:3::2/64"]);
+    using _server = serveTcp(pod.netns, "web", 80);
+    const isReached = async () => await requestTcp(node.outside, NODE_ADDRESS, 8080);
+    expect(await isReached()).toBe("web 192.0.2.2");
+    // bridge, host-local in it, portmap, bandwidth, firewall: each ADD is one call.
+    expect(servedCalls(node)).toBeGreaterThanOrEqual(4);
+    expect(metricsOf(node)).toMatch(/^cni_calls_total\{.*program="bridge".*\} [1-9]/m);
+
+    await refuseBrokenNetwork(cluster);
+
+    const program = join(node.bin, "cni-full");
+    const old = statSync(program).ino;
+    node.run("podman", "stop", "serve");
+    expect(await server.exited).toBe(0);
+    expect(await isReached()).toBe("web 192.0.2.2");
+    // Between two servers, shims do their calls themselves.
+    const second = await cri.run({ name: "second" });
+    cluster.rootFilesystem = newRootFilesystem(node, "upgraded");
+    await install(cluster);
+    expect(statSync(program).ino).not.toBe(old);
+    server = await startServer(cluster);
+    expect(await isReached()).toBe("web 192.0.2.2");
+
+    expect(await failedUninstall(cluster)).toContain(`container "${id}" uses it`);
+    expect(existsSync(program)).toBe(true);
+    for (const sandbox of [id, second]) {
+      await cri.stop(sandbox);
+      await cri.remove(sandbox);
+    }
+    expect(servedCalls(node)).toBeGreaterThanOrEqual(8);
+    // A server that has just started may have put back what a pod had, and removes it then.
+    await until(() => Bun.deepEquals(nodeState(node), cleanNodeState("pods0")));
+
+    node.run("podman", "stop", "serve");
+    expect(await server.exited).toBe(0);
+    await uninstall(cluster);
+    expect(contentsOf(node.bin)).toEqual(before);
+    expect(networkFiles(node)).toEqual([]);
+    expect(nodeState(node)).toEqual(cleanNodeState());
+    await uninstall(cluster);
+  }, 120_000);
+});
+
+function newCluster(node: TestNode, resources: DisposableStack): Cluster {
+  const spec = { podCIDR: "10.244.3.0/24", podCIDRs: ["10.244.3.0/24", "fd44:0:0:3::/64"] };
+  const nodes = [{ apiVersion: "v1", kind: "Node", metadata: { name: NODE_NAME }, spec }] as const;
+  const api = resources.use(
+    serveApi(node.host, NODE_ADDRESS, TOKEN, nodes, node.directory),
+  );
+  const ownMaps = manifests.filter(({ kind }) => kind === "ConfigMap") as IConfigMap[];
+  return {
+    ...{ node, nodeName: NODE_NAME, token: TOKEN, rootFilesystem: newRootFilesystem(node, "first") },
+    env: { KUBERNETES_SERVICE_HOST: NODE_ADDRESS, KUBERNETES_SERVICE_PORT: `${api.port}` },
+    configMaps: {
+      "kube-root-ca.crt": { "ca.crt": api.ca },
+      ...Object.fromEntries(ownMaps.map(({ metadata, data }) => [metadata!.name!, data!])),
+    },
+  };
+}
+
+/** The root of the image; a later one has another copy of the program. */
+function newRootFilesystem({ directory }: TestNode, name: string): string {
+  const root = join(directory, "roots", name);
+  buildRootFilesystem(root);
+  return root;
+}
+
+/** As Kubernetes' own packages do: in a directory of a user who is not root. */
+function putOtherPlugins({ bin }: TestNode): void {
+  for (const name of ["bridge", "other"]) writeFileSync(join(bin, name), "#!/bin/false\n", { mode: 0o755 });
+  for (const path of [bin, join(bin, "bridge"), join(bin, "other")]) chownSync(path, 1001, 1001);
+}
+
+const contentsOf = (directory: string) =>
+  Object.fromEntries(
+    readdirSync(directory).map((name) => {
+      const { uid, mode, size } = lstatSync(join(directory, name));
+      return [name, { uid, mode, size }];
+    }),
+  );
+
+/** podman makes a lock. */
+const networkFiles = ({ networks }: TestNode): string[] => readdirSync(networks).filter((name) => name !== "cni.lock");
+
+function installedRanges(node: TestNode): unknown {
+  expect(networkFiles(node)).toEqual(["10-pods.conflist"]);
+  return JSON.parse(readFileSync(join(node.networks, "10-pods.conflist"), "utf8")).plugins[0].ipam.ranges;
+}
+
+async function install(cluster: Cluster): Promise<void> {
+  expect(await outcomeOf(startContainer(cluster, POD, "install"))).toEqual({ exitCode: 0, errors: "" });
+}
+
+/** The node keeps the network that it has. */
+async function refuseBrokenNetwork(cluster: Cluster): Promise<void> {
+  const { node, configMaps } = cluster;
+  const before = readFileSync(join(node.networks, "10-pods.conflist"), "utf8");
+  const files = configMaps["cni-network"]!;
+  const text = files["10-pods.conflist"]!.replace(`"bridge": "pods0"`, `"bridge": 5`);
+  const broken = { ...cluster, configMaps: { ...configMaps, "cni-network": { "10-pods.conflist": text } } };
+  const { exitCode, errors } = await outcomeOf(startContainer(broken, POD, "install"));
+  expect([exitCode, errors]).toEqual([1, expect.stringContaining("10-pods.conflist:7:17")]);
+  expect(readFileSync(join(node.networks, "10-pods.conflist"), "utf8")).toBe(before);
+}
+
+/** @returns podman, which ends with the server */
+async function startServer(cluster: Cluster): Promise<ReturnType<typeof startContainer>> {
+  const started = startContainer(cluster, POD, "serve");
+  await untilWritten(started, "Listening");
+  const { startupProbe, livenessProbe, readinessProbe } = POD.containers.find(({ name }) => name === "serve")!;
+  for (const probe of [startupProbe, livenessProbe]) expect(succeeds(cluster.node, probe!)).toBe(true);
+  // The process that answers starts after the workers.
+  await until(() => succeeds(cluster.node, readinessProbe!));
+  return started;
+}
+
+/** As long as a pod uses the network. @returns what it says */
+async function failedUninstall(cluster: Cluster): Promise<string> {
+  const { exitCode, errors } = await outcomeOf(startContainer(cluster, UNINSTALL_POD, "uninstall"));
+  expect(exitCode).toBe(1);
+  return errors;
+}
+
+async function uninstall(cluster: Cluster): Promise<void> {
+  const started = startContainer(cluster, UNINSTALL_POD, "uninstall");
+  await untilWritten(started, "Waiting for SIGTERM");
+  cluster.node.run("podman", "stop", "uninstall");
+  expect(await started.exited).toBe(0);
+}
+
+/** Goes on reading, or the container would get SIGPIPE. */
+async function untilWritten({ stderr }: ReturnType<typeof startContainer>, text: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const read = async () => {
+    let errors = "";
+    for await (const chunk of stderr) if ((errors += new TextDecoder().decode(chunk)).includes(text)) resolve();
+    reject(new Error(`It ended without "${text}": ${errors}`));
+  };
+  read().catch(reject);
+  await promise;
+}
+
+async function outcomeOf(process: ReturnType<typeof startContainer>) {
+  const [errors] = await Promise.all([new Response(process.stderr).text(), new Response(process.stdout).text()]);
+  return { exitCode: await process.exited, errors };
+}
+
+/** Asks as a kubelet does. */
+function succeeds({ run }: TestNode, { exec, httpGet }: IProbe): boolean {
+  try {
+    if (exec) run("podman", "exec", "serve", ...exec.command!);
+    else run("busybox", "wget", "-q", "-O", "-", `http://${httpGet!.host}:${httpGet!.port}${httpGet!.path}`);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const inServer = ({ run }: TestNode, ...words: string[]) =>
+  run("podman", "exec", "serve", "/opt/cni/bin/cni", ...words);
+
+const servedCalls = (node: TestNode): number => JSON.parse(inServer(node, "serve", "--status", "--json")).served;
+
+function metricsOf(node: TestNode): string {
+  const { command } = POD.containers[0]!;
+  const address = command![command!.indexOf("--metrics") + 1];
+  return node.run("busybox", "wget", "-q", "-O", "-", `http://${address}/metrics`);
+}
