@@ -1,21 +1,18 @@
 /** The Debian package, installed, upgraded and purged by dpkg in a copy of this machine's root, beside the Go plugins' package. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { pluginNames } from "../plugins/registry.ts";
-import { compileShim } from "../scripts/src/build/shim.ts";
-import { debianPackage } from "../scripts/src/release/debian.ts";
-import { programDocumentation } from "../scripts/src/release/documentation.ts";
-import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { testWith } from "../testing/binary.ts";
+import { DPKG_INSTALL, newDebianPackages } from "../testing/debian_package.ts";
 import { newNamespaces, runInNetns } from "../testing/netns.ts";
 
 const PROGRAMS = [
   "dpkg",
   "dpkg-divert",
   "deb-systemd-helper",
-  "xz",
   "cc",
   "unshare",
   "chroot",
@@ -69,24 +66,13 @@ async function newRoot(packages: string): Promise<Root> {
   };
 }
 
-const INSTALL = "dpkg --force-unsafe-io --install";
-
 describe("the Debian package", () => {
   const resources = new DisposableStack();
   let root: Root;
   let before = "";
   beforeAll(async () => {
     if (!PROGRAMS.every((program) => Bun.which(program))) return;
-    const packages = mkdtempSync(join(tmpdir(), "cni-packages-"));
-    resources.defer(() => rmSync(packages, { recursive: true }));
-    const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64")! };
-    const documentation = programDocumentation(CNI_PROGRAM);
-    const architecture = process.arch === "x64" ? "amd64" : "arm64";
-    for (const version of ["0.1.0", "0.2.0"]) {
-      const release = { version, architecture, maintainer: "A B <a@example.org>", time: 1e9 };
-      const file = debianPackage(release, binaries, { "LICENSE.third-party": "text" }, documentation, 0);
-      writeFileSync(join(packages, `cni_${version}.deb`), file);
-    }
+    const packages = resources.use(newDebianPackages(["0.1.0", "0.2.0"])).directory;
     mkdirSync(join(packages, "net.d"));
     writeFileSync(join(packages, "net.d/lan.conflist"), JSON.stringify(NETWORK));
     root = resources.use(await newRoot(packages));
@@ -98,7 +84,7 @@ describe("the Debian package", () => {
 
   testWith(PROGRAMS, "takes the place of the Go plugins, and keeps their files", () => {
     const theirs = root.run("sha256sum </usr/lib/cni/bridge");
-    root.run(`${INSTALL} /packages/cni_0.1.0.deb`);
+    root.run(`${DPKG_INSTALL} /packages/cni_0.1.0.deb`);
     expect(root.run("sha256sum </usr/lib/cni/bridge.distrib")).toBe(theirs);
     for (const name of ["bridge", "tap", "shim/bridge"]) {
       expect(root.run(`CNI_COMMAND=VERSION CNI_SOCKET=/none /usr/lib/cni/${name} </dev/null`)).toContain("1.1.0");
@@ -125,7 +111,7 @@ describe("the Debian package", () => {
       return root.run(`cni ${words}`, host);
     };
     cni("add");
-    root.run(`${INSTALL} /packages/cni_0.2.0.deb`);
+    root.run(`${DPKG_INSTALL} /packages/cni_0.2.0.deb`);
     expect(root.run("dpkg-query -W -f='${Version}' cni")).toBe("0.2.0");
     cni("check");
     expect(runInNetns(container, "ip", "-o", "-4", "addr", "show", "eth0")).toContain("10.95.0.2/24");

@@ -29,20 +29,21 @@ const DESCRIPTION = `runtime and plugins of CNI in one program
 
 const packaging = (name: string): string => readFileSync(join(REPOSITORY_ROOT, "packaging/debian", name), "utf8");
 
-/** @param xzLevel of compression, 6 for a release */
+/** @param isCompressed not for tests, which would take long */
 export function debianPackage(
   release: DebianRelease,
   binaries: Binaries,
   texts: TextFiles,
   documentation: Documentation,
-  xzLevel = 6,
+  isCompressed = true,
 ): Buffer {
   const files = packageFiles(release, binaries, texts, documentation);
   const control = controlFiles(release, files);
+  const data = tar(underRoot(files), release.time);
   return ar([
     ["debian-binary", Buffer.from("2.0\n")],
     ["control.tar.gz", gzip(tar(underRoot(control), release.time))],
-    ["data.tar.xz", xz(tar(underRoot(files), release.time), xzLevel)],
+    isCompressed ? ["data.tar.xz", xz(data)] : ["data.tar", data],
   ], release.time);
 }
 
@@ -132,9 +133,9 @@ function underRoot(entries: readonly TarEntry[]): readonly TarEntry[] {
   return [{ path: ".", isDirectory: true }, ...sorted.map((entry) => ({ ...entry, path: `./${entry.path}` }))];
 }
 
-function xz(data: Uint8Array, level: number): Uint8Array {
+function xz(data: Uint8Array): Uint8Array {
   // With more threads, the bytes would be others.
-  const { success, stdout } = Bun.spawnSync(["xz", "-c", "-T1", `-${level}`], {
+  const { success, stdout } = Bun.spawnSync(["xz", "-c", "-T1", "-6"], {
     stdin: data as Uint8Array<ArrayBuffer>,
   });
   if (!success) throw new Error("Cannot compress the package: xz failed");

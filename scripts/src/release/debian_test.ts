@@ -15,7 +15,7 @@ testWith(
       const binaries = { program: Buffer.from("program"), shim: Buffer.from("shim!") };
       const documentation = { "man/man8/cni.8": ".TH CNI 8\n" };
       const file = join(scratch, "cni.deb");
-      writeFileSync(file, debianPackage(release, binaries, { "LICENSE.third-party": "text" }, documentation, 0));
+      writeFileSync(file, debianPackage(release, binaries, { "LICENSE.third-party": "text" }, documentation));
       const run = (...command: string[]) => {
         const child = Bun.spawnSync(command, { cwd: scratch, stderr: "pipe", env: { ...process.env, TZ: "UTC" } });
         expect([child.exitCode, child.stderr.toString()]).toEqual([0, ""]);
