@@ -254,17 +254,19 @@ function readEntryText(path: string): string | undefined {
 
 /** @param key the owner of a file in the oldest format */
 function parseEntryText(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
+  let kind: unknown;
   try {
     const node = schema.jsonObject.parse(parseJson(text, `"${path}"`));
-    if (node.kind === CACHE_KIND) return parseCacheDocument(node, path);
-    if (key && node.kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
+    kind = node.kind;
+    if (kind === CACHE_KIND) return parseCacheDocument(node, path);
+    if (key && kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
   } catch (error) {
     // An I/O error is not corruption: GC removes damaged files.
     if (error instanceof SystemError) throw error;
     const { code, message } = damagedError(path, error instanceof Error ? error.message : String(error));
     throw new DamagedEntryError(code, message);
   }
-  throw damagedError(path, `it is of no kind known here`);
+  throw damagedError(path, `its kind is ${schema.excerpt(kind)}, and this program knows "${CACHE_KIND}"`);
 }
 
 function parseCacheDocument(node: schema.JsonObject, file: string): CacheEntry {

@@ -183,7 +183,8 @@ test("an entry of another kind is somebody else's, whatever is dead", () => {
   expect([calls, existsSync(file)]).toEqual([["GC"], true]);
   expect(said).toEqual([
     expect.stringContaining(
-      "it is of no kind known here; continuing without it; remove that file if its container is gone",
+      'its kind is "cniCacheV9", and this program knows "cniCacheV1"; continuing without it; ' +
+        "remove that file if its container is gone",
     ),
   ]);
 });

@@ -10,7 +10,6 @@ import {
   array,
   cidr,
   type Infer,
-  int,
   ipAddress,
   knownKeys,
   lazy,
@@ -22,13 +21,10 @@ import {
 import type { Owner } from "../lib/protocol/owner.ts";
 import { isDnsName } from "./names.ts";
 
-const VERSION = 1;
-
 const name = refine(string, "a name for DNS", isDnsName);
 
 const recordSchema = lazy(() =>
   knownKeys({
-    version: int({ min: VERSION, max: VERSION }),
     owner: knownKeys({ network: nonEmptyString, containerId: nonEmptyString, ifname: nonEmptyString }),
     /** The host's namespace. */
     host: knownKeys({ identity: nonEmptyString, cookie: optional(nonEmptyString) }),
@@ -46,9 +42,9 @@ export type NameRecord = Infer<typeof recordSchema>;
 /** An address of the host, and the link by which containers reach it. */
 export type NameServer = NameRecord["servers"][number];
 
-export function newRecord(host: Netns, parts: Omit<NameRecord, "version" | "host">): NameRecord {
+export function newRecord(host: Netns, parts: Omit<NameRecord, "host">): NameRecord {
   const { identity, cookie } = netnsRecordOf(host);
-  return { version: VERSION, host: { identity, ...cookie !== undefined && { cookie } }, ...parts };
+  return { host: { identity, ...cookie !== undefined && { cookie } }, ...parts };
 }
 
 /** @throws {ConfigError} */

@@ -5,7 +5,7 @@ import type * as link from "../../ffi/route/link.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./config.ts";
 import { getHostDevice, type HostDevice, isUserspaceDriven, requireSelector } from "./find_device.ts";
 import { moveToContainer, moveToHost, restoreOnHost } from "./move_device.ts";
-import { describeDevice, findSavedDevice, type SavedDevice, savedDevicePath } from "./saved_device.ts";
+import { describeDevice, findKnownDevice, findSavedDevice, type SavedDevice, savedDevicePath } from "./saved_device.ts";
 import { requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
   type AddCall,
@@ -91,7 +91,7 @@ function attachDevice(call: AddCall<HostDeviceConfig>, device: link.Link): link.
   const { host, netns, ifname, config, containerId, undo, log } = call;
   const path = savedDevicePath(config.dataDir, call);
   // From an attachment without a DEL.
-  const leftover = findSavedDevice(path, log);
+  const leftover = findKnownDevice(path, log);
   if (leftover) restoreOnHost(host, leftover, false, log);
   const saved: SavedDevice = {
     owner: { network: call.pluginConfig.name, containerID: containerId, ifname },

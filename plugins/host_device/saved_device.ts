@@ -6,7 +6,7 @@
  */
 import type { Mac } from "../../ffi/address.ts";
 import { isUp, type Link } from "../../ffi/route/link.ts";
-import { findState, listStates } from "../lib/protocol/state_file.ts";
+import { findKnownState, findState, listStates } from "../lib/protocol/state_file.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { linkNameProblem } from "../../spec/env.ts";
 import {
@@ -101,6 +101,11 @@ export function savedDevicePath(dataDir: string, { containerId, ifname }: Attach
 /** `undefined` if the file is missing or invalid. */
 export function findSavedDevice(path: string, log: (message: string) => void): SavedDevice | undefined {
   return findState(path, savedDevice.parse, log);
+}
+
+/** For ADD, which would replace it. @throws {CniError} code 6 if a newer program wrote it */
+export function findKnownDevice(path: string, log: (message: string) => void): SavedDevice | undefined {
+  return findKnownState(path, savedDevice.parse, log);
 }
 
 export function listSavedDevices(dataDir: string): [path: string, saved: SavedDevice][] {

@@ -7,6 +7,7 @@ import {
   backupPath,
   findBackup,
   findBackupPath,
+  findKnownBackup,
   isOfLink,
   isOfNetns,
   linkIdentityOf,
@@ -35,7 +36,7 @@ function applyInside(call: AddCall<TuningConfig>, changes: Changes): void {
   const { sysctls, linkState } = changes;
   const values = readSysctls(sysctls);
   const path = backupPath(call.config.dataDir, call);
-  const existing = findBackup(path, call.log);
+  const existing = findKnownBackup(path, call.log);
   const device = hasSettings(linkState) ? link.get(netns.route, ifname) : link.find(netns.route, ifname);
   const backup = newBackup(call, changes, { existing, device, values });
   writeBackup(path, backup);

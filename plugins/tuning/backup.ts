@@ -14,7 +14,7 @@ import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
-import { findState, listStates, writeState } from "../lib/protocol/state_file.ts";
+import { findKnownState, findState, listStates, writeState } from "../lib/protocol/state_file.ts";
 import {
   type Infer,
   int,
@@ -109,6 +109,11 @@ export function filterWithBackup<A extends Attachment>(dataDir: string, attachme
 /** `undefined` if the file is missing or invalid. */
 export function findBackup(path: string, log: (message: string) => void): Backup | undefined {
   return findState(path, parseBackup, log);
+}
+
+/** For ADD, which would replace it. @throws {CniError} code 6 if a newer program wrote it */
+export function findKnownBackup(path: string, log: (message: string) => void): Backup | undefined {
+  return findKnownState(path, parseBackup, log);
 }
 
 function parseBackup(node: unknown): Backup {

@@ -20,12 +20,9 @@ import { dnsSchema } from "../../../spec/result.ts";
 import { findState, writeState } from "../../lib/protocol/state_file.ts";
 import { leaseFileName, leaseSettings } from "../protocol.ts";
 
-const VERSION = 1;
-
 /** Times are milliseconds since the boot; files end with it. */
 const leaseRecord = lazy(() =>
   knownKeys({
-    version: int({ min: VERSION, max: VERSION }),
     settings: leaseSettings,
     /** After `requesting`, the server may count the address as ours. */
     state: oneOf("selecting", "requesting", "bound"),
@@ -60,7 +57,7 @@ export type LeaseRecord = Infer<typeof leaseRecord>;
 export interface LeaseStore {
   /** Unusable files are logged, and kept. */
   list(): LeaseRecord[];
-  write(record: Omit<LeaseRecord, "version">): void;
+  write(record: LeaseRecord): void;
   remove(settings: LeaseRecord["settings"]): void;
 }
 
@@ -71,7 +68,7 @@ export function openLeaseStore(directory: string, log: (message: string) => void
       (findEntryNames(directory) ?? [])
         .filter((name) => name.endsWith(".json") && !name.startsWith("."))
         .flatMap((name) => findState(`${directory}/${name}`, (node) => leaseRecord.parse(node), log) ?? []),
-    write: (record) => writeState(pathOf(record.settings), { version: VERSION, ...record }),
+    write: (record) => writeState(pathOf(record.settings), record),
     remove: (settings) => removeWithTemporary(pathOf(settings)),
   };
 }
