@@ -4,6 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { compileShim } from "../build/shim.ts";
 import type { Processor } from "../build/runtime_patch.ts";
+import { stateSamples } from "../record_state/samples.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { debianPackage } from "./debian.ts";
 import { programDocumentation } from "./documentation.ts";
@@ -48,6 +49,12 @@ function checkPackages(directory: string): void {
   if (!success) throw new Error("Cannot make a release: lintian found what is printed above");
 }
 
+/** Later versions are tested with what this one writes. */
+function requireStateSample({ version }: ReleaseSource): void {
+  if (stateSamples().has(version)) return;
+  throw new Error(`Cannot make a release: testdata/state has no files of ${version}: run scripts/record_state`);
+}
+
 /** In the form of sha256sum(1). */
 export function sha256Sums(directory: string): string {
   return readdirSync(directory).sort().map((name) => {
@@ -57,6 +64,7 @@ export function sha256Sums(directory: string): string {
 }
 
 function makeRelease(source: ReleaseSource, directory: string, scratch: string): void {
+  requireStateSample(source);
   const texts = licenceTexts();
   const write = (name: string, data: string | Uint8Array) => writeFileSync(join(directory, name), data);
   const built = PROCESSORS.map((processor) => ({ processor, ...buildBinaries(processor, source, scratch) }));

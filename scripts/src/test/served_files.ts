@@ -41,6 +41,7 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "e2e/sysctl_reads_test.ts": "traces a process of its own",
   "e2e/systemd_machine_test.ts": "has a server of its own",
   "e2e/takeover_test.ts": "runs the command line from its sources",
+  "e2e/upgrade_test.ts": "has a server of its own",
   "plugins/dhcp/server/wire_test.ts": "kills a process of its own",
   "plugins/firewall/firewalld_test.ts": "calls plugins in its own process",
   "plugins/host_device/crash_test.ts": "kills a process of its own",
