@@ -1,5 +1,15 @@
 /** A machine of the test whose process 1 is systemd: it has the files of this machine, and namespaces of its own. @module */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { until } from "./netns.ts";
@@ -21,17 +31,28 @@ export interface SystemdMachine extends AsyncDisposable {
 }
 
 /** Where control groups of version 2 are, which may be beside those of version 1. */
-const CGROUPS: string | undefined = / - cgroup2 /.test(readFileSync("/proc/self/mountinfo", "utf8"))
-  ? /^(?:\S+ ){4}(\S+) .* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"))![1]
-  : undefined;
+const CGROUPS: string | undefined = /^(?:\S+ ){4}(\S+) .* - cgroup2 /m
+  .exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
 
 /** Whether a systemd can be started here. */
-export const canBootSystemd: boolean = CGROUPS !== undefined;
+export const canBootSystemd: boolean = CGROUPS !== undefined && isWritable(CGROUPS);
+
+function isWritable(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** Units of the machine's own start, none of which a test needs: the journal stays. */
 const isUnneeded = (unit: string): boolean => !unit.startsWith("systemd-journald");
 
-/** systemd must not write kernel parameters: those outside of `net` are this machine's. `$1`: a directory for mounts, `$2`: one to find as /packages, `$3`: units to leave out, `$4`: lines to run before. */
+/**
+ * `$1`: a directory for mounts, `$2`: one to find as /packages, `$3`: units to leave out, `$4`: lines to run before. systemd
+ * writes kernel parameters; those outside of `net` are this machine's.
+ */
 const BOOT = `
   mount -t tmpfs none "$1"; cd "$1"; mkdir upper work root
   mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
