@@ -19,7 +19,10 @@ export interface DebianRelease {
 export type Documentation = TextFiles;
 
 const BIN = "usr/lib/cni";
-const UNITS = ["cni.socket", "cni.service", "cni-restore.service"];
+const UNIT_DIRECTORY = "lib/systemd/system";
+const UNITS = ["cni.socket", "cni.service", "cni-restore@.service"];
+/** Their restart removes rules of ours. */
+const FIREWALLS = ["nftables", "firewalld"];
 const SCRIPTS = ["preinst", "postinst", "prerm", "postrm"];
 const DESCRIPTION = `runtime and plugins of CNI in one program
  CNI (Container Network Interface) is how container engines connect the
@@ -64,7 +67,10 @@ function packageFiles(
     link(`${BIN}/shim/cni-full`, "../cni"),
     ...pluginNames().map((name) => link(`${BIN}/shim/${name}`, "cni")),
     link("usr/sbin/cni", "../lib/cni/cni"),
-    ...UNITS.map((name) => text(`lib/systemd/system/${name}`, packaging(name))),
+    ...UNITS.map((name) => text(`${UNIT_DIRECTORY}/${name}`, packaging(name))),
+    ...FIREWALLS.map((name) =>
+      link(`${UNIT_DIRECTORY}/${name}.service.wants/cni-restore@${name}.service`, "../cni-restore@.service")
+    ),
     ...Object.entries(documentation).map(([path, data]) =>
       isCompressed(path) ? compressed(`usr/share/${path}`, data) : text(`usr/share/${path}`, data)
     ),
