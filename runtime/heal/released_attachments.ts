@@ -5,33 +5,43 @@ import { recordIds, recordIdsOf } from "./record_id.ts";
 
 /** An engine removes its result after the last plugin's DEL, which may wait for others. */
 const DEL_TIME_MS = 10 * 60_000;
-/** Beyond, the oldest are forgotten. */
-const MAX_RELEASED = 20_000;
+/** Beyond, the oldest changes of records are forgotten. */
+const MAX_CHANGES = 20_000;
+
+interface RecordChange {
+  readonly isRemoval: boolean;
+  readonly time: number;
+  /** Several changes may have one time. */
+  readonly number: number;
+}
 
 /**
  * Attachments that a DEL has begun to remove.
  *
  * An engine holds none of our locks, and its result stays until the DEL has ended. But the first plugin that removes
- * elements also removes their record.
+ * elements also removes their record. A later ADD may need fewer records: any new one ends the DEL.
  */
 export class ReleasedAttachments {
-  /** When the record went; oldest first. */
-  readonly #released = new Map<string, number>();
+  /** The last change of each record, oldest first. */
+  readonly #changes = new Map<string, RecordChange>();
+  #number = 0;
 
   /** Tells of a change by this program, in order. */
   note(change: RulesetChange): void {
+    const isRemoval = change.operation === NFT_MSG_DELSETELEM;
     for (const id of recordIds(change)) {
-      this.#released.delete(id);
-      if (change.operation === NFT_MSG_DELSETELEM) this.#released.set(id, performance.now());
+      this.#changes.delete(id);
+      this.#changes.set(id, { isRemoval, time: performance.now(), number: this.#number++ });
     }
-    for (const id of this.#released.keys()) {
-      if (this.#released.size <= MAX_RELEASED) return;
-      this.#released.delete(id);
+    for (const id of this.#changes.keys()) {
+      if (this.#changes.size <= MAX_CHANGES) return;
+      this.#changes.delete(id);
     }
   }
 
   has(owner: Owner): boolean {
-    const since = performance.now() - DEL_TIME_MS;
-    return recordIdsOf(owner).some((id) => (this.#released.get(id) ?? -Infinity) > since);
+    const changes = recordIdsOf(owner).flatMap((id) => this.#changes.get(id) ?? []);
+    const last = changes.sort((a, b) => a.number - b.number).at(-1);
+    return last !== undefined && last.isRemoval && last.time > performance.now() - DEL_TIME_MS;
   }
 }

@@ -25,6 +25,18 @@ healTest("an engine's DEL that has begun is not undone", (healed) => {
   expect(nft("list", "ruleset")).toContain("web c1 eth0");
 });
 
+healTest("an ADD after an engine's DEL is looked after, also if it publishes no port any more", (healed) => {
+  const { attach, newHealer, round, nft } = healed;
+  attach("c1");
+  const healer = newHealer();
+  round(healer);
+  for (const type of ["firewall", "portmap"]) callAsEngine(healed, type, "DEL", "c1");
+  callAsEngine(healed, "firewall", "ADD", "c1");
+  nft("flush", "ruleset");
+  round(healer);
+  expect(nft("list", "ruleset")).toContain("web c1 eth0");
+});
+
 healTest("a DEL that finds nothing, since all was flushed, leaves nothing", (healed) => {
   const { attach, newHealer, round, nft, log } = healed;
   for (const id of ["c1", "c2", "c3", "c4"]) attach(id);
