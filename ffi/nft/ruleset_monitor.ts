@@ -29,6 +29,7 @@ export interface Committer {
 
 export interface RulesetCommit {
   readonly committer: Committer;
+  /** Of those, the ones that matter. */
   readonly changes: readonly RulesetChange[];
 }
 
@@ -49,7 +50,7 @@ export interface RulesetChange {
 
 export interface RulesetMonitor extends Disposable {
   readonly fd: number;
-  /** Without waiting. Calls `onCommit` for each; false if the kernel dropped some. */
+  /** Without waiting. Calls `onCommit` for each that is known whole; false if the kernel dropped some. */
   read(onCommit: (commit: RulesetCommit) => void): boolean;
 }
 
@@ -90,22 +91,44 @@ const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
   [uapi.NFT_MSG_DELSETELEM]: elementsEvent,
 };
 
-/** In the thread's network namespace. @param bufferBytes as of {@linkcode openMonitor} */
-export function openRulesetMonitor(bufferBytes: number): RulesetMonitor {
+/**
+ * In the thread's network namespace.
+ *
+ * @param bufferBytes as of {@linkcode openMonitor}
+ * @param matters whether to keep a change until its commit: one commit may add a million elements
+ */
+export function openRulesetMonitor(bufferBytes: number, matters: (change: RulesetChange) => boolean): RulesetMonitor {
   const monitor = openMonitor(NETLINK_NETFILTER, [NFNLGRP_NFTABLES], bufferBytes);
   let changes: RulesetChange[] = [];
+  /** Whether the next generation may end a commit whose first changes were dropped. */
+  let isTorn = false;
   return {
     ...monitor,
-    read: (onCommit) =>
-      monitor.read(({ type, payload }) => {
+    read(onCommit) {
+      const commits: RulesetCommit[] = [];
+      const isComplete = monitor.read(({ type, payload }) => {
         if (type >> 8 !== uapi.NFNL_SUBSYS_NFTABLES) return;
         const operation = type & 0xff;
         if (operation === NFT_MSG_NEWGEN) {
           const { pid = 0, program = "" } = readMessage(generationEvent, payload);
-          onCommit({ committer: { pid, program }, changes });
+          commits.push({ committer: { pid, program }, changes });
           changes = [];
-        } else if (operation in EVENTS) changes.push(readChange(operation, payload));
-      }),
+        } else if (operation in EVENTS) {
+          const change = readChange(operation, payload);
+          if (matters(change)) changes.push(change);
+        }
+      });
+      if (!isComplete) {
+        // The kernel tells of a gap before what it kept. Changes may come with another's generation.
+        changes = [];
+        isTorn = true;
+        return false;
+      }
+      const isFirstTorn = isTorn && commits.length > 0;
+      if (isFirstTorn) isTorn = false;
+      commits.slice(isFirstTorn ? 1 : 0).forEach(onCommit);
+      return !isFirstTorn;
+    },
   };
 }
 

@@ -14,6 +14,7 @@ import { LinkCare } from "./link_care.ts";
 import { isOwnProgram } from "./own_program.ts";
 import { ReleasedAttachments } from "./released_attachments.ts";
 import { RevivedAttachments } from "./revived_attachments.ts";
+import { isRecordChange } from "./record_id.ts";
 import { mayBeLoss } from "./ruleset_losses.ts";
 
 /** What is counted: rules put back, pauses in a fight, bridges and ports that lost something. */
@@ -64,7 +65,10 @@ export class Healer implements Disposable {
     this.#options = options;
     this.#limits = options.limits ?? HEALING_LIMITS;
     this.#fight = new Fight(this.#limits);
-    this.#ruleset = openRulesetMonitor(this.#limits.bufferBytes);
+    this.#ruleset = openRulesetMonitor(
+      this.#limits.bufferBytes,
+      (change) => mayBeLoss(change) || isRecordChange(change),
+    );
     this.#links = new LinkCare({
       ...options,
       limits: this.#limits,
@@ -115,14 +119,15 @@ export class Healer implements Disposable {
   }
 
   #noteCommit({ committer, changes }: RulesetCommit): void {
-    if (changes.length === 0 || committer.pid === process.pid) return;
+    if (committer.pid === process.pid) return;
+    // firewalld changes the ruleset when it starts.
+    if (changes.length === 0) return this.#firewalld.connect();
     if (isOwnProgram(committer)) {
       for (const change of changes) {
         this.#released.note(change);
         this.#revived.note(change);
       }
     } else {
-      // firewalld changes the ruleset when it starts.
       this.#firewalld.connect();
       if (changes.some(mayBeLoss)) this.#noteLoss(committer);
     }

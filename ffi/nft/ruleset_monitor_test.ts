@@ -1,0 +1,23 @@
+import { expect, test } from "bun:test";
+import { runShellInNetns } from "../../testing/netns.ts";
+import { createNetns } from "../netns.ts";
+import { openRulesetMonitor, type RulesetCommit } from "./ruleset_monitor.ts";
+
+test("after a gap, no commit gets changes of another one", () => {
+  using host = createNetns();
+  const nft = (...lines: readonly string[]) => runShellInNetns(host, `nft -f - <<'END'\n${lines.join("\n")}\nEND`);
+  const addresses = Array.from({ length: 2000 }, (_, i) => `10.0.${i >> 8}.${i & 255}`);
+  const rules = addresses.map((address) => `add rule ip t c ip saddr ${address} drop`);
+  nft("add table ip t", "add chain ip t c", "add chain ip t d", "add rule ip t d drop", ...rules);
+  using monitor = host.run(() => openRulesetMonitor(4096, () => true));
+  const commits: RulesetCommit[] = [];
+  const read = () => monitor.read((commit) => void commits.push(commit));
+  // The first messages wait, the others find no room.
+  nft("flush chain ip t c");
+  expect([read(), commits]).toEqual([false, []]);
+  nft("flush chain ip t d");
+  expect([read(), commits]).toEqual([false, []]);
+  nft("delete chain ip t d");
+  expect([read(), commits]).toEqual([true, [expect.anything()]]);
+  expect(commits[0]).toMatchObject({ committer: { program: "nft" }, changes: [{ table: "t", name: "d" }] });
+});
