@@ -55,7 +55,7 @@ export interface RestoreOptions {
   /** In milliseconds: how long to wait for another command for the same container. */
   readonly maxWaitMs?: number;
   /** Asked under the container's lock. @returns why the attachment must stay as it is, if it must */
-  findSkipReason?(entry: cache.CacheEntry): string | undefined;
+  findSkipReason?(entry: cache.CacheEntry, prevResult: Result): string | undefined;
 }
 
 /** See {@linkcode Runtime.restore}. Links, addresses and kernel parameters are only compared. */
@@ -138,10 +138,13 @@ function restoreAttachment(
     const entry = cache.findEntryAgain(runtime.cacheDirectory, listed);
     if (!entry) return undefined;
     sharedReads.refresh();
-    const reason = skipReason(entry, hostContext) ?? findSkipReason?.(entry);
-    if (reason !== undefined) return { ...key, state: "skipped", reason, plugins: [] };
+    const skipped = (reason: string) => ({ ...key, state: "skipped" as const, reason, plugins: [] });
+    const reason = skipReason(entry, hostContext);
+    if (reason !== undefined) return skipped(reason);
     const resolved = resolveAttachment(runtime, network, key, "restore", entry);
     const prevResult = parseResult(resolved.entry.result, resolved.list.cniVersion, "result");
+    const callersReason = findSkipReason?.(entry, prevResult);
+    if (callersReason !== undefined) return skipped(callersReason);
     const plugins = resolved.list.plugins.map((plugin) =>
       restoreWithPlugin({ ...runtime, hostContext }, resolved, plugin, prevResult)
     );

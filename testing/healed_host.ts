@@ -110,7 +110,9 @@ export const sortedListing = (listing: string): string[] =>
 
 export const byProgram = (name: string) =>
   expect.stringMatching(
-    new RegExp(`^Restored rules of \\d attachments? after changes by "${name}" \\(process [\\d, ]+\\): `),
+    new RegExp(
+      `^Restored rules (of \\d attachments?|that all attachments share) after changes by "${name}" \\(process [\\d, ]+\\): `,
+    ),
   );
 
 /** Calls a plugin of the compiled binary, as an engine does. */

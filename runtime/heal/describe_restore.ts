@@ -10,8 +10,10 @@ export function describeRestore(reports: readonly RestoreReport[], causes: reado
   if (items.length === 0) return undefined;
   const listed = items.slice(0, MAX_LISTED).join(", ");
   const others = items.length > MAX_LISTED ? ` and ${items.length - MAX_LISTED} more` : "";
-  const count = `${restored.length} attachment${restored.length === 1 ? "" : "s"}`;
-  return `Restored rules of ${count} after ${causes.join(" and ")}: ${listed}${others}`;
+  const owners = restored.length === 0
+    ? "that all attachments share"
+    : `of ${restored.length} attachment${restored.length === 1 ? "" : "s"}`;
+  return `Restored rules ${owners} after ${causes.join(" and ")}: ${listed}${others}`;
 }
 
 const restoredItems = ({ plugins }: RestoredAttachment): string[] => plugins.flatMap(({ restored }) => restored);

@@ -6,6 +6,8 @@ import { restoreAttachments, type RestoreReport } from "../restore.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
 import { hasPlugin } from "../../plugins/registry.ts";
 import { type Committer, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
+import type { Result } from "../../spec/result.ts";
+import { isAttachedElsewhere } from "./attached_elsewhere.ts";
 import { describeCommitters, describeRestore } from "./describe_restore.ts";
 import { FirewalldWatch } from "./firewalld_watch.ts";
 import { Fight } from "./fight.ts";
@@ -58,6 +60,8 @@ export class Healer implements Disposable {
   #resultChecks: number[] = [];
   /** Failures that were logged, and that still last. */
   #knownFailures = new Set<string>();
+  /** By directory. */
+  readonly #knownCacheFailures = new Map<string, string>();
   /** Networks and plugins that were named. */
   readonly #knownSkipped = new Set<string>();
 
@@ -180,9 +184,9 @@ export class Healer implements Disposable {
       const entries = new Map<string, CacheEntry>();
       const report = restoreAttachments(runtime, undefined, {
         maxWaitMs: this.#limits.lockWaitMs,
-        findSkipReason: (entry) => {
+        findSkipReason: (entry, prevResult) => {
           entries.set(describeAttachment(entry), entry);
-          return this.#findSkipReason(entry);
+          return this.#findSkipReason(runtime, entry, prevResult);
         },
       });
       for (const attachment of report.attachments) {
@@ -194,16 +198,24 @@ export class Healer implements Disposable {
   }
 
   #withEachCache<T>(call: (runtime: RuntimeContext) => T): T[] {
-    const { env, cacheDirectories, pluginDirectories, log } = this.#options;
+    const { env, cacheDirectories, pluginDirectories } = this.#options;
     return cacheDirectories.flatMap((cacheDirectory) => {
       const options = { env, cacheDirectory, ...pluginDirectories && { pluginDirectories }, log: () => {} };
       try {
-        return [withRuntimeContext(options, call)];
+        const result = withRuntimeContext(options, call);
+        this.#knownCacheFailures.delete(cacheDirectory);
+        return [result];
       } catch (error) {
-        log(`Cannot look after attachments in "${cacheDirectory}": ${describeFailure(error)}`);
+        this.#reportCacheFailure(cacheDirectory, describeFailure(error));
         return [];
       }
     });
+  }
+
+  #reportCacheFailure(directory: string, failure: string): void {
+    if (this.#knownCacheFailures.get(directory) === failure) return;
+    this.#knownCacheFailures.set(directory, failure);
+    this.#options.log(`Cannot look after attachments in "${directory}": ${failure}`);
   }
 
   /** After a restore, and after an engine's DEL has removed a link: it removes the result next. */
@@ -225,9 +237,10 @@ export class Healer implements Disposable {
     }
   }
 
-  #findSkipReason(entry: CacheEntry): string | undefined {
+  #findSkipReason({ hostContext }: RuntimeContext, entry: CacheEntry, prevResult: Result): string | undefined {
     this.#read();
-    return this.#released.has(entry) ? "its DEL has begun" : undefined;
+    if (this.#released.has(entry)) return "its DEL has begun";
+    return isAttachedElsewhere(hostContext.host, prevResult) ? "its interfaces are not here" : undefined;
   }
 
   #noteRestored(line: string): void {

@@ -1,6 +1,6 @@
 /** Rules that others remove, put back on a host of the test's own. Other programs are real ones: nft, iptables. */
 import { expect } from "bun:test";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../../ffi/netns.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
@@ -205,6 +205,47 @@ healTest("an attachment that cannot be restored is named once while that lasts",
       /^Cannot restore "eth0" of container "c2" on network "web": .*port 8080\/tcp: container "c1"/,
     ),
   ]);
+});
+
+healTest("attachments of another network namespace are left alone, although it has the same cache", (healed) => {
+  using resources = new DisposableStack();
+  const other = newHealedHost(resources.use(createNetns()), resources);
+  const { attach, round } = healed;
+  const list = healed.network("shared");
+  attach("c1", list);
+  other.shell("ip link add br-shared type bridge");
+  const healer = other.newHealer({}, [join(healed.directory, "cache")]);
+  other.round(healer);
+  expect([other.nft("list", "ruleset"), other.log]).toEqual(["", []]);
+  const own = healed.newHealer();
+  round(own);
+  healed.nft("flush", "ruleset");
+  round(own);
+  expect(healed.nft("list", "ruleset")).toContain("shared c1 eth0");
+});
+
+healTest("a cache that cannot be read is named once while that lasts", (healed) => {
+  const { attach, newHealer, round, nft, log, directory } = healed;
+  attach("c1");
+  const path = join(directory, "file");
+  writeFileSync(path, "");
+  const healer = newHealer({}, ["file", "cache"]);
+  round(healer);
+  const flush = () => {
+    nft("flush chain inet cni forward");
+    round(healer);
+  };
+  for (let i = 0; i < 2; i++) flush();
+  const failure = expect.stringMatching(/^Cannot look after attachments in ".*\/file": .*ENOTDIR/);
+  const restored = expect.stringMatching(
+    /^Restored rules that all attachments share after changes by "nft" .*: chain "forward" of table "inet cni"$/,
+  );
+  expect(log).toEqual([failure, restored, restored]);
+  rmSync(path);
+  flush();
+  writeFileSync(path, "");
+  flush();
+  expect(log.slice(3)).toEqual([restored, failure, restored]);
 });
 
 healTest("a container that another command has locked is restored when that has ended", (healed) => {

@@ -86,11 +86,22 @@ healTest("a result that goes while its attachment is restored takes the rules al
   const healer = newHealer({ laterLooksMs: [1e6], resultGoneMs: [0] });
   round(healer);
   nft("flush", "ruleset");
-  for (const type of ["firewall", "portmap", "bridge"]) callAsEngine(healed, type, "DEL", "c1");
+  for (const type of ["firewall", "portmap"]) callAsEngine(healed, type, "DEL", "c1");
   // All events were before the restore.
   round(healer);
   removeResult(healed, "c1");
   round(healer);
   expect(nft("list", "ruleset")).not.toContain("web c1 eth0");
   expect(log).toHaveLength(2);
+});
+
+healTest("a DEL that has removed the link gets nothing back, although its result is there", (healed) => {
+  const { attach, newHealer, round, nft, log } = healed;
+  attach("c1");
+  const healer = newHealer();
+  round(healer);
+  nft("flush", "ruleset");
+  for (const type of ["firewall", "portmap", "bridge"]) callAsEngine(healed, type, "DEL", "c1");
+  round(healer);
+  expect([nft("list", "ruleset").includes("web c1 eth0"), log]).toEqual([false, []]);
 });
