@@ -54,6 +54,10 @@ export interface RestoreOptions {
   readonly progress?: Progress | undefined;
   /** In milliseconds: how long to wait for another command for the same container. */
   readonly maxWaitMs?: number;
+  /** Whether to look at an attachment at all. */
+  isWanted?(entry: cache.CacheEntry): boolean;
+  /** Asked before each attachment. If true, the rest is left out. */
+  isStopped?(): boolean;
   /** Asked under the container's lock. @returns why the attachment must stay as it is, if it must */
   findSkipReason?(entry: cache.CacheEntry, prevResult: Result): string | undefined;
 }
@@ -66,9 +70,8 @@ export function restoreAttachments(
 ): RestoreReport {
   const problems: string[] = [];
   const name = typeof network === "object" ? network.name : network;
-  const entries = cache.listCacheEntries(runtime.cacheDirectory, name, (problem) => void problems.push(problem)).sort(
-    compareByInterface,
-  );
+  const entries = cache.listCacheEntries(runtime.cacheDirectory, name, (problem) => void problems.push(problem))
+    .filter((entry) => options.isWanted?.(entry) ?? true).sort(compareByInterface);
   const tables = TABLES.flatMap((table) => {
     try {
       return repairTable(runtime.hostContext.host.nft, table);
@@ -86,6 +89,7 @@ export function restoreAttachments(
   const context = { ...runtime, hostContext: locateOnce(runtime.hostContext) };
   const reportAttachment = countSteps(entries.length, options.progress ?? (() => {}));
   const attachments = entries.flatMap((listed) => {
+    if (options.isStopped?.()) return [];
     const restored = restoreAttachment(context, network ?? listed.network, listed, {
       ...options,
       isOnHost,
@@ -128,12 +132,12 @@ function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
   listed: cache.CacheEntry,
-  { isOnHost, sharedReads, findSkipReason, ...lockOptions }: AttachmentOptions,
+  { isOnHost, sharedReads, findSkipReason, maxWaitMs }: AttachmentOptions,
 ): RestoredAttachment | undefined {
   const { network: name, containerId, ifname } = listed;
   const key = { network: name, containerId, ifname };
   try {
-    using _ = lockContainer(runtime.cacheDirectory, containerId, lockOptions);
+    using _ = lockContainer(runtime.cacheDirectory, containerId, maxWaitMs === undefined ? {} : { maxWaitMs });
     using hostContext = holdNetns(runtime.hostContext);
     const entry = cache.findEntryAgain(runtime.cacheDirectory, listed);
     if (!entry) return undefined;

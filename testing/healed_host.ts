@@ -1,6 +1,6 @@
 /** A host with attachments and a healer, both of the test's own. Each round of the healer is one call. @module */
 import { expect } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
@@ -24,7 +24,7 @@ export interface HealedHost {
   readonly counts: HealingCounter[];
   runtime(cache?: string): Runtime;
   network(name?: string): NetworkConfigList;
-  attach(containerId: string, list?: NetworkConfigList, cache?: string): Netns;
+  attach(containerId: string, list?: NetworkConfigList, cache?: string, protocol?: "tcp" | "udp"): Netns;
   newHealer(
     limits?: Partial<HealingLimits>,
     caches?: readonly string[],
@@ -65,9 +65,9 @@ export function newHealedHost(
   let ports = 8080;
   return {
     ...{ host, directory, log, counts, runtime, network },
-    attach(containerId, list = web, cache = "cache") {
+    attach(containerId, list = web, cache = "cache", protocol = "tcp") {
       const netns = resources.use(createNetns());
-      const capabilityArgs = { portMappings: [{ hostPort: ports++, containerPort: 80, protocol: "tcp" }] };
+      const capabilityArgs = { portMappings: [{ hostPort: ports++, containerPort: 80, protocol }] };
       host.run(() => void runtime(cache).add(list, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
       return netns;
     },
@@ -131,6 +131,12 @@ export function callAsEngine(
   const env = { CNI_COMMAND: verb, CNI_CONTAINERID: containerId, CNI_NETNS: netns, CNI_IFNAME: "eth0" };
   const { exitCode, stdout } = host.run(() => runPlugin(type, { env, stdin, inOwnProcess: true }));
   expect([exitCode, verb === "DEL" ? stdout : ""]).toEqual([0, ""]);
+}
+
+/** As if its ADD had been another one. */
+export function changeResult({ directory }: HealedHost, containerId: string, changes: object): void {
+  const path = join(directory, "cache/results", `web-${containerId}-eth0`);
+  writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), ...changes }));
 }
 
 export const removeResult = ({ directory }: HealedHost, containerId: string) =>

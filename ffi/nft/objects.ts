@@ -294,7 +294,9 @@ export function listElements(nl: Netlink, { family, table }: TableKey, set: stri
   }
 }
 
-function toElement({ key, data, userdata: { comment, references } = {}, flags }: Out<typeof elementAttrs>): Element {
+export function toElement(
+  { key, data, userdata: { comment, references } = {}, flags }: Out<typeof elementAttrs>,
+): Element {
   return {
     key: key?.value ?? new Uint8Array(),
     ...data ? { data } : {},

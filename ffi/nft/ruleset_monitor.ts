@@ -3,13 +3,12 @@
  *
  * @see net/netfilter/nf_tables_api.c nf_tables_commit()
  */
-import { attrList, attrs } from "../netlink/attrs.ts";
+import { attrs } from "../netlink/attrs.ts";
 import { be32, cstr, type Reader } from "../netlink/codec.ts";
 import { type AnyMessageSpec, message, readMessage } from "../netlink/message.ts";
 import { openMonitor } from "../netlink/monitor.ts";
 import { NETLINK_NETFILTER } from "../netlink/socket.ts";
-import { data } from "./expressions.ts";
-import { nfgenmsg } from "./objects.ts";
+import { type Element, elementsMessage, nfgenmsg, toElement } from "./objects.ts";
 import * as uapi from "./uapi.ts";
 
 // linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h
@@ -42,8 +41,8 @@ export interface RulesetChange {
   readonly name: string;
   /** Of a base chain: NF_INET_…. */
   readonly hook: number | undefined;
-  /** Of elements. */
-  keys(): readonly Uint8Array[];
+  /** Of a set. */
+  elements(): readonly Element[];
   /** Whether a rule contains the text, such as a chain's name. */
   mentions(text: string): boolean;
 }
@@ -77,10 +76,6 @@ const elementsEvent = message("elements", nfgenmsg, () => ({
   table: [uapi.NFTA_SET_ELEM_LIST_TABLE, cstr],
   name: [uapi.NFTA_SET_ELEM_LIST_SET, cstr],
 }));
-const elementKeys = message("elements", nfgenmsg, () => ({
-  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(attrs(() => ({ key: [uapi.NFTA_SET_ELEM_KEY, data] })))],
-}));
-
 const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
   [uapi.NFT_MSG_NEWCHAIN]: chainEvent,
   [uapi.NFT_MSG_NEWSETELEM]: elementsEvent,
@@ -138,7 +133,7 @@ function readChange(operation: number, payload: Reader): RulesetChange {
   const { family, table = "", name = "", hook } = readMessage(EVENTS[operation]!, copy()) as unknown as ChangeFields;
   return {
     ...{ operation, family, table, name, hook: hook?.number },
-    keys: () => readMessage(elementKeys, copy()).elements?.flatMap(({ key }) => key?.value ?? []) ?? [],
+    elements: () => readMessage(elementsMessage, copy()).elements?.map(toElement) ?? [],
     mentions: (text) => Buffer.from(copy().rest()).includes(text),
   };
 }

@@ -5,10 +5,13 @@ import { describeAttachment } from "../resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "../restore.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
 import { hasPlugin } from "../../plugins/registry.ts";
+import { currentNetns } from "../../ffi/netns.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { type Committer, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
 import type { Result } from "../../spec/result.ts";
-import { isAttachedElsewhere } from "./attached_elsewhere.ts";
-import { describeCommitters, describeRestore } from "./describe_restore.ts";
+import { elsewhereTest } from "./attached_elsewhere.ts";
+import { restoreCopied } from "./copied_restore.ts";
+import { describeCommitters, describeRestore, type Restored } from "./describe_restore.ts";
 import { FirewalldWatch } from "./firewalld_watch.ts";
 import { Fight } from "./fight.ts";
 import { HEALING_LIMITS, type HealingLimits } from "./limits.ts";
@@ -16,8 +19,8 @@ import { LinkCare } from "./link_care.ts";
 import { isOwnProgram } from "./own_program.ts";
 import { ReleasedAttachments } from "./released_attachments.ts";
 import { RevivedAttachments } from "./revived_attachments.ts";
-import { isRecordChange } from "./record_id.ts";
-import { mayBeLoss } from "./ruleset_losses.ts";
+import { RulesetCopy } from "./ruleset_copy.ts";
+import { isInOurTable, mayBeLoss } from "./ruleset_losses.ts";
 
 /** What is counted: rules put back, pauses in a fight, bridges and ports that lost something. */
 export type HealingCounter = "restores" | "backoffs" | "linkProblems";
@@ -48,6 +51,7 @@ export class Healer implements Disposable {
   readonly #ruleset;
   readonly #firewalld: FirewalldWatch;
   readonly #links: LinkCare;
+  readonly #copy = new RulesetCopy();
   readonly #released = new ReleasedAttachments();
   readonly #revived = new RevivedAttachments();
   readonly #fight: Fight;
@@ -71,7 +75,7 @@ export class Healer implements Disposable {
     this.#fight = new Fight(this.#limits);
     this.#ruleset = openRulesetMonitor(
       this.#limits.bufferBytes,
-      (change) => mayBeLoss(change) || isRecordChange(change),
+      (change) => isInOurTable(change) || mayBeLoss(change),
     );
     this.#links = new LinkCare({
       ...options,
@@ -119,15 +123,18 @@ export class Healer implements Disposable {
   #read(): void {
     for (const cause of this.#firewalld.read()) this.#noteLoss(cause);
     const isComplete = this.#ruleset.read((commit) => this.#noteCommit(commit));
-    if (!isComplete) this.#noteLoss(LOST);
+    if (isComplete) return;
+    this.#copy.forget();
+    this.#noteLoss(LOST);
   }
 
   #noteCommit({ committer, changes }: RulesetCommit): void {
-    if (committer.pid === process.pid) return;
+    if (committer.pid === process.pid) return changes.forEach((change) => this.#copy.note(change, true));
     // firewalld changes the ruleset when it starts.
     if (changes.length === 0) return this.#firewalld.connect();
     if (isOwnProgram(committer)) {
       for (const change of changes) {
+        this.#copy.note(change, false);
         this.#released.note(change);
         this.#revived.note(change);
       }
@@ -139,6 +146,7 @@ export class Healer implements Disposable {
 
   #noteLoss(cause: string | Committer): void {
     const { quietMs, longestStormMs } = this.#limits;
+    this.#copy.noteLoss();
     const now = performance.now();
     if (this.#causes.length < MAX_CAUSES) this.#causes.push(cause);
     if (this.#nextLook === Infinity) this.#fight.noteLoss(now);
@@ -151,9 +159,13 @@ export class Healer implements Disposable {
     this.#causes = [];
     this.#stormSince = undefined;
     this.#nextLook = Infinity;
-    const reports = this.#restore();
+    if (!this.#copy.isKnown) this.#readCopy();
+    const restored = this.#restore();
+    // Else the copy has what was lost meanwhile.
+    if (this.#nextLook === Infinity) this.#readCopy();
     this.#expectRemovedResults();
-    const line = describeRestore(reports, causes);
+    const line = describeRestore(restored, causes);
+    const reports = restored.map(({ report }) => report);
     const failures = reports.flatMap(failuresOf);
     this.#reportSkipped(reports);
     if (line === undefined && failures.length === 0) return this.#reportFailures([]);
@@ -173,28 +185,62 @@ export class Healer implements Disposable {
     const isLast = this.#laterLooks.length === 0;
     if (isLast) this.#revived.clear();
     if (now < this.#fight.pausedUntil || this.#nextLook < Infinity) return;
-    const reports = this.#restore();
-    const line = describeRestore(reports, ["a command that ran meanwhile"]);
+    const restored = this.#restore();
+    const line = describeRestore(restored, ["a command that ran meanwhile"]);
     if (line !== undefined) this.#noteRestored(line);
-    if (isLast) this.#reportFailures(reports.flatMap(failuresOf));
+    if (isLast) this.#reportFailures(restored.flatMap(({ report }) => failuresOf(report)));
   }
 
-  #restore(): RestoreReport[] {
+  #restore(): Restored[] {
     return this.#withEachCache((runtime) => {
-      const entries = new Map<string, CacheEntry>();
-      const report = restoreAttachments(runtime, undefined, {
+      const isElsewhere = elsewhereTest(runtime.hostContext.host);
+      const copied = restoreCopied(runtime, this.#copy, {
+        minAttachments: this.#limits.minCopied,
         maxWaitMs: this.#limits.lockWaitMs,
-        findSkipReason: (entry, prevResult) => {
-          entries.set(describeAttachment(entry), entry);
-          return this.#findSkipReason(runtime, entry, prevResult);
+        isElsewhere,
+        restoreByPlugins: (isWanted) => this.#restoreByPlugins(runtime, isElsewhere, isWanted),
+        keepUnchanged: (entries) => {
+          this.#read();
+          return entries.filter((entry) => this.#copy.isCertain(entry) && !this.#released.has(entry));
         },
       });
-      for (const attachment of report.attachments) {
-        const isRestored = attachment.plugins.some(({ restored }) => restored.length > 0);
-        if (isRestored) this.#revived.add(entries.get(describeAttachment(attachment))!, runtime.cacheDirectory);
-      }
-      return report;
+      for (const entry of copied.entries) this.#revived.add(entry, runtime.cacheDirectory);
+      return { copied, report: this.#restoreByPlugins(runtime, isElsewhere) };
     });
+  }
+
+  #restoreByPlugins(
+    runtime: RuntimeContext,
+    isElsewhere: (result: Result) => boolean,
+    isWanted: (entry: CacheEntry) => boolean = () => true,
+  ): RestoreReport {
+    const entries = new Map<string, CacheEntry>();
+    const report = restoreAttachments(runtime, undefined, {
+      ...{ maxWaitMs: this.#limits.lockWaitMs, isWanted },
+      // The copy is faster.
+      isStopped: () => this.#copy.size >= this.#limits.minCopied && this.#nextLook <= performance.now(),
+      findSkipReason: (entry, prevResult) => {
+        entries.set(describeAttachment(entry), entry);
+        this.#read();
+        if (this.#released.has(entry)) return "its DEL has begun";
+        return isElsewhere(prevResult) ? "its interfaces are not here" : undefined;
+      },
+    });
+    for (const attachment of report.attachments) {
+      const isRestored = attachment.plugins.some(({ restored }) => restored.length > 0);
+      if (isRestored) this.#revived.add(entries.get(describeAttachment(attachment))!, runtime.cacheDirectory);
+    }
+    return report;
+  }
+
+  #readCopy(): void {
+    using host = currentNetns();
+    // Without nf_tables, each plugin fails by itself.
+    ignoreSystemErrors(() => this.#copy.read(host.nft));
+    const lookBefore = this.#nextLook;
+    this.#read();
+    // Something may have been lost before it was copied.
+    if (this.#nextLook !== lookBefore) this.#copy.forget();
   }
 
   #withEachCache<T>(call: (runtime: RuntimeContext) => T): T[] {
@@ -235,12 +281,6 @@ export class Healer implements Disposable {
     for (const owner of this.#revived.removeEnded(runtime, this.#limits.lockWaitMs)) {
       this.#options.log(`Removed rules of ${describeAttachment(owner)} again: a DEL ran while they were restored`);
     }
-  }
-
-  #findSkipReason({ hostContext }: RuntimeContext, entry: CacheEntry, prevResult: Result): string | undefined {
-    this.#read();
-    if (this.#released.has(entry)) return "its DEL has begun";
-    return isAttachedElsewhere(hostContext.host, prevResult) ? "its interfaces are not here" : undefined;
   }
 
   #noteRestored(line: string): void {

@@ -17,6 +17,8 @@ export interface HealingLimits {
   /** The first pause of a fight; each further one is twice as long. */
   readonly firstPauseMs: number;
   readonly longestPauseMs: number;
+  /** From so many attachments on, elements come back from a copy, before plugins are called. */
+  readonly minCopied: number;
   /** Of notifications that wait. */
   readonly bufferBytes: number;
 }
@@ -31,5 +33,6 @@ export const HEALING_LIMITS: HealingLimits = {
   freeRounds: 3,
   firstPauseMs: 2000,
   longestPauseMs: 3_600_000,
+  minCopied: 50,
   bufferBytes: 16 * 1024 * 1024,
 };

@@ -4,14 +4,11 @@ import type { Owner } from "../../plugins/lib/protocol/owner.ts";
 import { RECORD_SET, recordKey } from "../../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 
-/** Whether a change adds or removes records. */
-export function isRecordChange({ family, name, table }: RulesetChange): boolean {
-  return name === RECORD_SET && TABLES.some((own) => own.table === table && own.family === family);
-}
-
 /** Of the records that a change adds or removes. */
 export function recordIds(change: RulesetChange): string[] {
-  return isRecordChange(change) ? change.keys().map((key) => recordId(change.family, key)) : [];
+  const { family, name, table } = change;
+  const isRecord = name === RECORD_SET && TABLES.some((own) => own.table === table && own.family === family);
+  return isRecord ? change.elements().map(({ key }) => recordId(family, key)) : [];
 }
 
 /** Of all records that an owner may have. */

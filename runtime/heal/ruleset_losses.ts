@@ -24,6 +24,6 @@ export function mayBeLoss(change: RulesetChange): boolean {
   return operation === uapi.NFT_MSG_DELRULE && CHAINS.some((chain) => name === chain || change.mentions(chain));
 }
 
-function isInOurTable({ family, table }: RulesetChange): boolean {
+export function isInOurTable({ family, table }: RulesetChange): boolean {
   return TABLES.some((own) => own.table === table && own.family === family);
 }
