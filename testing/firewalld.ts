@@ -93,10 +93,10 @@ GLib.MainLoop().run()
 `;
 
 /** A firewalld that makes no rules. Its modules come with the real one. */
-export async function startFirewalldStandIn({ address }: TestBus): Promise<Disposable> {
+export async function startFirewalldStandIn({ address }: TestBus): Promise<Disposable & { readonly pid: number }> {
   const child = Bun.spawn(["/usr/bin/python3", "-c", STAND_IN, address], { stdin: "ignore" });
   await child.stdout.getReader().read();
-  return { [Symbol.dispose]: () => child.kill("SIGKILL") };
+  return { pid: child.pid, [Symbol.dispose]: () => child.kill("SIGKILL") };
 }
 
 /** Calls a method of firewalld. @returns what dbus-send prints */

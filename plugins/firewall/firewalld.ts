@@ -1,6 +1,7 @@
 /** firewalld's zones of container addresses, over D-Bus. @see firewalld.dbus(5) */
 import { hostPrefix, type Ip } from "../../ffi/address.ts";
 import type { DbusConnection } from "../../ffi/dbus/connection.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
 import { findFirewalldBus, FIREWALLD_ZONES } from "../lib/ruleset/firewalld_bus.ts";
 
 export interface Firewalld extends Disposable {
@@ -12,15 +13,27 @@ export interface Firewalld extends Disposable {
   has(zone: string, address: Ip): boolean;
 }
 
-/** `undefined` if it does not run. @throws {SystemError} if the bus does not answer */
-export function findFirewalld(env: Readonly<Record<string, string | undefined>>): Firewalld | undefined {
-  const bus = findFirewalldBus(env);
+/** `undefined` if it does not run. @param timeoutMs for each answer @throws {SystemError} if the bus does not answer */
+export function findFirewalld(
+  env: Readonly<Record<string, string | undefined>>,
+  timeoutMs?: number,
+): Firewalld | undefined {
+  const bus = findFirewalldBus(env, timeoutMs);
   return bus && connectFirewalld(bus);
 }
 
 function connectFirewalld(bus: DbusConnection): Firewalld {
-  const call = (member: string, zone: string, address: Ip) =>
-    bus.call({ ...FIREWALLD_ZONES, member, args: [zone, hostPrefix(address)] });
+  let failure: SystemError | undefined;
+  const call = (member: string, zone: string, address: Ip) => {
+    // Attachments share a connection: the others do not wait for an answer that the first did not get.
+    if (failure) throw failure;
+    try {
+      return bus.call({ ...FIREWALLD_ZONES, member, args: [zone, hostPrefix(address)] });
+    } catch (error) {
+      if (error instanceof SystemError) failure = error;
+      throw error;
+    }
+  };
   const isInZone = (zone: string, address: Ip) => call("querySource", zone, address) === true;
   return {
     has: isInZone,

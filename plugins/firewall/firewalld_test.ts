@@ -4,8 +4,17 @@
  * @module
  */
 import { expect, test } from "bun:test";
-import { FIREWALLD_PROGRAMS, runOnBus, startBus, startFirewalld, type TestBus } from "../../testing/firewalld.ts";
+import {
+  callFirewalld,
+  FIREWALLD_PROGRAMS,
+  runOnBus,
+  startBus,
+  startFirewalld,
+  startFirewalldStandIn,
+  type TestBus,
+} from "../../testing/firewalld.ts";
 import { testWith } from "../../testing/binary.ts";
+import { parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
@@ -54,6 +63,18 @@ function firewalldTest(name: string, body: (network: BridgeNetwork) => Promise<v
     }, START_MS);
   } else testWith(FIREWALLD_PROGRAMS, name, () => {});
 }
+
+testWith(FIREWALLD_PROGRAMS, "a firewalld that hangs is waited for once", async () => {
+  using bus = await startBus();
+  using firewalld = await startFirewalldStandIn(bus);
+  using zones = findFirewalld({ DBUS_SYSTEM_BUS_ADDRESS: bus.address }, 50)!;
+  const address = parseIp("10.7.0.2");
+  process.kill(firewalld.pid, "SIGSTOP");
+  expect(() => zones.has("trusted", address)).toThrow(/ETIMEDOUT/);
+  process.kill(firewalld.pid, "SIGCONT");
+  expect(callFirewalld(bus, "zone.querySource", "trusted", "10.7.0.2/32")).toBe("boolean false");
+  expect(() => zones.add("trusted", address)).toThrow(/ETIMEDOUT/);
+});
 
 firewalldTest("where firewalld runs it is told, and lets containers through until they leave", async (network) => {
   const { host, call } = network;

@@ -129,13 +129,12 @@ const endpointOf = ({ owner }: FirewallCall, { addresses }: FirewallRequest): En
 function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld: Firewalld | undefined): string[] {
   const { host, log } = call;
   const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: adminChain } } = request;
-  const added = addresses.filter((address) => firewalld?.add(zone, address));
   const families = addressFamilies(addresses);
   readOnce(host.nft, `legacy filters ${families}`, () => describeLegacyFilters(host, families).forEach(log));
-  return [
-    ...added.map((address) => `${address} in zone "${zone}" of firewalld`),
-    ...addForwardAccept(host.nft, addresses, adminChain, log),
-  ];
+  // The kernel answers, also if firewalld does not.
+  const accepted = addForwardAccept(host.nft, addresses, adminChain, log);
+  const added = addresses.filter((address) => firewalld?.add(zone, address));
+  return [...added.map((address) => `${address} in zone "${zone}" of firewalld`), ...accepted];
 }
 
 /** @throws {CniError} if firewalld is required and does not run */

@@ -8,11 +8,12 @@ export const FIREWALLD_ZONES = {
   interface: `${FIREWALLD_BUS_NAME}.zone`,
 } as const;
 
-/** `undefined` if it does not run. @throws {SystemError} if the bus does not answer */
+/** `undefined` if it does not run. @param timeoutMs for each answer @throws {SystemError} if the bus does not answer */
 export function findFirewalldBus(
   { DBUS_SYSTEM_BUS_ADDRESS: address }: Readonly<Record<string, string | undefined>>,
+  timeoutMs?: number,
 ): DbusConnection | undefined {
-  const bus = findSystemBus(address || undefined);
+  const bus = findSystemBus(address || undefined, timeoutMs);
   if (!bus) return undefined;
   let isRunning: unknown = false;
   try {
