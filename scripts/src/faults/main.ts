@@ -13,7 +13,7 @@ const USAGE = `usage: scripts/faults [--sections N] [--sample N] [--jobs N] [WOR
   --sample N    so many faults of each section, all kinds in turn; default: all
   --seed N      chooses them; default: another one each time
   --jobs N      sections at a time; default: 2
-  WORD          faults whose names have all these words: shim, worker, server; run, exec; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
+  WORD          faults whose names have all these words: shim, worker, server, heal; run, exec; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
 CNI_BINARY names another program than dist/cni.
 Sections: ${FAULT_SECTIONS.join(", ")}`;
 

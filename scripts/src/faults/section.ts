@@ -9,12 +9,16 @@ import { newScratchDirectory } from "../repository.ts";
 import { type FaultCase, type FaultReport, runExperiment } from "./experiment.ts";
 import { type Fault, isSignal, TRACED_SYSCALLS } from "./fault.ts";
 import { fileDamageCases } from "./file_damage.ts";
+import { healingCases } from "./healing.ts";
 import { faultsOfTrace, sampleByKind } from "./plan.ts";
 import { callChain, FAULTS_NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
 
 /** Which process of a served call has the fault. */
 const SERVED_PROCESSES = ["shim", "worker", "server"] as const;
 type ServedProcess = (typeof SERVED_PROCESSES)[number];
+
+/** The process that puts rules back. */
+const HEAL = "heal";
 
 export const FAULT_SECTIONS: readonly string[] = [
   ...["run", "exec"].flatMap((invocation) =>
@@ -27,6 +31,7 @@ export const FAULT_SECTIONS: readonly string[] = [
   ),
   // It takes no part in calls.
   ...["add", "del"].map((scenario) => `server exec ${scenario}`),
+  HEAL,
 ];
 
 export interface FaultSelection {
@@ -47,16 +52,16 @@ export async function* runSection(
   const [invocation, scenario] = served ? parts.slice(1) : parts;
   const server = served && await startNodeServer();
   const caller = new Caller(
-    invocation === "run"
+    invocation === "run" || section === HEAL
       ? runInvocation("/run", [], served && `${NODE_SHIM_DIRECTORY}/cni`)
       : execInvocation(served ? NODE_SHIM_DIRECTORY : PLUGIN_DIRECTORY),
   );
-  const all = scenario === "damage" ? fileDamageCases(caller) : faultCases(
-    caller,
-    SCENARIOS[scenario as keyof typeof SCENARIOS],
-    join(scratch.path, "trace"),
-    server && { server, process: served },
-  );
+  const trace = join(scratch.path, "trace");
+  const all = section === HEAL
+    ? healingCases(caller, trace, straceCommand)
+    : scenario === "damage"
+    ? fileDamageCases(caller)
+    : faultCases(caller, SCENARIOS[scenario as keyof typeof SCENARIOS], trace, server && { server, process: served });
   const chosen = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }))
     .filter(({ name }) => words.every((word) => matchesWord(name, word)));
   const selected = sampleByKind(chosen, sample, newRandomSource(seed));
