@@ -131,9 +131,10 @@ function readChange(operation: number, payload: Reader): RulesetChange {
   const { offset: start, end } = payload;
   const copy = () => payload.slice(start, end);
   const { family, table = "", name = "", hook } = readMessage(EVENTS[operation]!, copy()) as unknown as ChangeFields;
+  let elements: readonly Element[] | undefined;
   return {
     ...{ operation, family, table, name, hook: hook?.number },
-    elements: () => readMessage(elementsMessage, copy()).elements?.map(toElement) ?? [],
+    elements: () => elements ??= readMessage(elementsMessage, copy()).elements?.map(toElement) ?? [],
     mentions: (text) => Buffer.from(copy().rest()).includes(text),
   };
 }

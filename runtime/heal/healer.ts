@@ -122,17 +122,25 @@ export class Healer implements Disposable {
 
   #read(): void {
     for (const cause of this.#firewalld.read()) this.#noteLoss(cause);
-    const isComplete = this.#ruleset.read((commit) => this.#noteCommit(commit));
+    // Each ADD has several commits.
+    const known = new Map<string, boolean>();
+    const isOwn = (committer: Committer) => {
+      const id = `${committer.pid} ${committer.program}`;
+      const found = known.get(id) ?? isOwnProgram(committer);
+      known.set(id, found);
+      return found;
+    };
+    const isComplete = this.#ruleset.read((commit) => this.#noteCommit(commit, isOwn));
     if (isComplete) return;
     this.#copy.forget();
     this.#noteLoss(LOST);
   }
 
-  #noteCommit({ committer, changes }: RulesetCommit): void {
+  #noteCommit({ committer, changes }: RulesetCommit, isOwn: (committer: Committer) => boolean): void {
     if (committer.pid === process.pid) return changes.forEach((change) => this.#copy.note(change, true));
     // firewalld changes the ruleset when it starts.
     if (changes.length === 0) return this.#firewalld.connect();
-    if (isOwnProgram(committer)) {
+    if (isOwn(committer)) {
       for (const change of changes) {
         this.#copy.note(change, false);
         this.#released.note(change);
@@ -155,11 +163,11 @@ export class Healer implements Disposable {
   }
 
   #lookAfterLoss(): void {
+    if (!this.#copy.isKnown) this.#readCopy();
     const causes = describeCauses(this.#causes);
     this.#causes = [];
     this.#stormSince = undefined;
     this.#nextLook = Infinity;
-    if (!this.#copy.isKnown) this.#readCopy();
     const restored = this.#restore();
     // Else the copy has what was lost meanwhile.
     if (this.#nextLook === Infinity) this.#readCopy();
