@@ -37,6 +37,9 @@ import { loadPlugins } from "./plugins/registry.ts";
 export { type GcOptions, Runtime, type RuntimeOptions, UnknownAttachmentError } from "./runtime/runtime.ts";
 export { containerIdOfNetns } from "./runtime/container_id.ts";
 export { loadNetwork, type LoadOptions } from "./runtime/load.ts";
+export { lintNetworks, type LintNetworksOptions } from "./runtime/lint_networks.ts";
+export type { LintProblem, LintReport } from "./runtime/lint/lint.ts";
+export type { Severity } from "./runtime/lint/rule.ts";
 export type { AddRuntimeConf } from "./runtime/add.ts";
 export type { RuntimeConf } from "./runtime/resolve_attachment.ts";
 export type { Args, AttachmentKey } from "./runtime/cache.ts";
@@ -106,3 +109,4 @@ export { CniError, Code, ConfigError, type SourceLocation } from "./spec/error.t
 export { SystemError } from "./ffi/sys/error.ts";
 
 await loadPlugins();
+if (typeof Bun === "undefined") (await import("./runtime/deno.ts")).prepareForDeno();

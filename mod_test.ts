@@ -2,6 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { expectedLines, runExample } from "./testing/examples.ts";
 import { netnsTest, newNamespaces } from "./testing/netns.ts";
 import {
   convertResult,
@@ -102,34 +103,11 @@ test("the examples have the types that they should", () => {
   expect(exitCode).toBe(0);
 });
 
-/** The world of the examples, in mounts of its own: a network "web" and a container's namespace "c1". */
-const WORLD = `
-  for each in /etc /run /var/lib; do mount -t tmpfs tmpfs "$each" || exit; done
-  [ ! -d /opt/cni ] || mount -t tmpfs tmpfs /opt/cni || exit
-  mkdir -p /etc/cni/net.d /run/netns && : >/run/netns/c1 && mount --bind "$1" /run/netns/c1 || exit
-  echo "$2" >/etc/cni/net.d/web.conflist
-  shift 2; exec "$@"`;
-const WEB = JSON.stringify({
-  cniVersion: "1.1.0",
-  name: "web",
-  plugins: [
-    { type: "bridge", bridge: "web0", ipam: { type: "host-local", ranges: [[{ subnet: "10.1.0.0/24" }]] } },
-    { type: "portmap", capabilities: { portMappings: true } },
-  ],
-});
-
 test.each(examples.map((example) => [example.name, example] as const))(
   "the example of %s prints what it says",
   (_, example) => {
     using namespaces = newNamespaces();
-    const { host, container } = namespaces;
-    const command = ["unshare", "-m", "sh", "-c", WORLD, "sh", container.path, WEB, process.execPath, fileOf(example)];
-    const env = { PATH: process.env.PATH! };
-    const { stdout, stderr } = host.run(() => Bun.spawnSync(command, { stdin: "ignore", env, timeout: 50_000 }));
-    // What is behind code is what it prints.
-    const expected = [...example.code.matchAll(/^.*[;,)}\]] \/\/ (.*)$/gm)].map(([, text]) => text);
-    expect(stdout.toString().split("\n").slice(0, -1)).toEqual(expected as string[]);
-    expect(stderr.toString()).toBe("");
+    expect(runExample(namespaces, fileOf(example))).toEqual({ lines: expectedLines(example.code), stderr: "" });
   },
 );
 

@@ -9,5 +9,9 @@
  * ```
  */
 export function containerIdOfNetns(netns: string): string {
-  return `cnitool-${new Bun.CryptoHasher("sha512").update(netns).digest("hex").slice(0, 20)}`;
+  // Loading the module takes a millisecond, and Deno has nothing else.
+  const hash = typeof Bun === "undefined"
+    ? process.getBuiltinModule("node:crypto").createHash("sha512")
+    : new Bun.CryptoHasher("sha512");
+  return `cnitool-${hash.update(netns).digest("hex").slice(0, 20)}`;
 }

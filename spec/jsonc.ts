@@ -88,9 +88,16 @@ const MAX_PATH_LENGTH = 100;
 type JsoncParser = Pick<typeof import("jsonc-parser"), "getLocation" | "parse" | "parseTree">;
 type Node = import("jsonc-parser").Node;
 
+let loadedParser: JsoncParser | undefined;
+
+/** For Deno, which has no `require()`. */
+export function setJsoncParser(parser: JsoncParser): void {
+  loadedParser = parser;
+}
+
 /** Needed only for positions. The package's main module loads an editor and a formatter too. */
 export function loadJsoncParser(): JsoncParser {
-  return require("jsonc-parser/lib/esm/impl/parser.js");
+  return loadedParser ?? require("jsonc-parser/lib/esm/impl/parser.js");
 }
 
 /** In the order of the parser's codes, from 1 (ParseErrorCode of jsonc-parser). */

@@ -87,6 +87,12 @@ const TABLE = `
 122 EDQUOT Disk quota exceeded
 `;
 
+/** `ENOENT` is 2; `undefined` for another text. */
+export function findErrno(code: string): number | undefined {
+  const line = TABLE.split("\n").find((entry) => entry.split(" ")[1] === code);
+  return line === undefined ? undefined : Number(line.split(" ")[0]);
+}
+
 export function describeErrno(errno: number): { readonly code: string; readonly sentence: string } {
   const start = TABLE.indexOf(`\n${errno} `);
   if (start < 0) return { code: `errno ${errno}`, sentence: "Unknown error" };

@@ -7,7 +7,8 @@ import { SystemError } from "./error.ts";
 interface BunWithFfi {
   readonly FFI: { readonly dlopen: typeof dlopen; readonly ptr: typeof ptr; readonly read: typeof read };
 }
-const BUN = Bun as unknown as BunWithFfi;
+/** Deno has none: see `deno.ts`. */
+const { Bun: BUN } = globalThis as unknown as { readonly Bun: BunWithFfi };
 
 type CType = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
 type CBuffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;

@@ -11,6 +11,7 @@ import { LINT_RULES } from "./rules.ts";
 
 /** What is wrong, and where. */
 export interface LintProblem {
+  /** Its path. */
   readonly file: string;
   /** From 1. */
   readonly line: number;
@@ -18,11 +19,13 @@ export interface LintProblem {
   readonly column: number;
   /** In characters, in this line. */
   readonly length: number;
+  /** Errors stop an ADD, or make it wrong. */
   readonly severity: Severity;
   /** `unknown-key` */
   readonly rule: string;
   /** In the document: `plugins[0].mtu`; empty for the whole text. */
   readonly path: string;
+  /** One sentence without a full stop. */
   readonly message: string;
   /** What to write instead, or to do. */
   readonly suggestion?: string;
@@ -30,6 +33,7 @@ export interface LintProblem {
   readonly text: string;
 }
 
+/** What was found in the files of networks. */
 export interface LintReport {
   /** The files, in the order in which they are loaded. */
   readonly files: readonly string[];

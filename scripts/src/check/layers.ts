@@ -92,6 +92,9 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: DOCS_REGISTRY, imports: ["plugins/*/docs.ts", "plugins/lib/docs/", "plugins/registry.ts"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
+  // What only mod.ts loads.
+  { path: "runtime/deno.ts", imports: ["ffi/sys/", "spec/"], packages: ["jsonc-parser"] },
+  { path: "runtime/lint_networks.ts", imports: ["runtime/lint/", DOCS_REGISTRY] },
   { path: "runtime/attachment_summary.ts", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
   { path: "runtime/effects/", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
   { path: "runtime/show/", imports: [...PLUGIN_LIB, "runtime/"] },
