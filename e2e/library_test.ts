@@ -1,14 +1,18 @@
-/** The package of the library, installed by npm into an empty project: examples run, have types, and become a program. */
+/** The package of the library, installed by npm into an empty project: examples run, have types, and become programs. */
 import { afterAll, beforeAll, expect } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { libraryPackage } from "../scripts/src/release/library.ts";
+import { dirname, join } from "node:path";
+import { createNetns } from "../ffi/netns.ts";
+import { programFiles } from "../scripts/src/new-plugin/main.ts";
+import { libraryPackage, reachable } from "../scripts/src/release/library.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { ENGINE_ENV, testWith } from "../testing/binary.ts";
-import { createNetns } from "../ffi/netns.ts";
+import { expectedLines, runExample } from "../testing/examples.ts";
+import { newNamespaces, runIp } from "../testing/netns.ts";
 
-const PLUGIN = `import { main, plugin, schema } from "@cni/cni";
+const DENO = join(REPOSITORY_ROOT, "node_modules/.bin/deno");
+const GREET = `import { main, plugin, schema } from "@cni/cni";
 
 main(plugin({
   name: "greet",
@@ -22,40 +26,108 @@ main(plugin({
   check: () => {},
 }));
 `;
-const PURE = `import { convertResult, parseNetworkConfigList, parseResult } from "@cni/cni";
+/** All that needs no kernel. */
+const PURE =
+  `import { containerIdOfNetns, convertResult, lintNetworks, loadNetwork, parseResult, Runtime } from "@cni/cni";
 
-const list = parseNetworkConfigList('{"cniVersion":"1.0.0","name":"a","plugins":[{"type":"loopback"}]}', "a.conflist");
+const list = loadNetwork("web", { directory: "net.d" });
+const runtime = new Runtime({ env: {}, pluginDirectories: ["net.d"], cacheDirectory: "net.d" });
+const failures = ["absent", "net.d/bad.conflist"].map((name) => {
+  try {
+    return loadNetwork(name, { directory: "net.d" });
+  } catch (error) {
+    return String(error);
+  }
+});
 const result = parseResult({ cniVersion: "1.1.0", ips: [{ address: "10.1.0.2/24" }] }, "1.1.0");
-console.log(list.name, JSON.stringify(convertResult(result, "0.2.0")));
+console.log(JSON.stringify({
+  list,
+  failures,
+  derived: (["ADD", "DEL", "STATUS"] as const).map((verb) => runtime.deriveRequests(list, { verb })),
+  unknown: runtime.unknownKeys(list),
+  lint: await lintNetworks(["net.d"], { pluginDirectories: [], disabled: ["foreign-route"] }),
+  converted: convertResult(result, "0.2.0"),
+  id: containerIdOfNetns("/run/netns/blue"),
+}));
 `;
+const WEB = `{
+  "cniVersion": "1.1.0",
+  "name": "web", // a comment
+  "plugins": [{ "type": "bridge", "brigde": "web0", "ipam": { "type": "host-local", "subnet": "10.1.0.0/24" } }]
+}
+`;
+const KERNEL = `import { createNetns, currentNetns, findPlugin, loadNetwork, main, openNetns, Runtime } from "@cni/cni";
+
+const web = loadNetwork("web", { directory: "net.d" });
+const runtime = new Runtime({ env: {}, cacheDirectory: "net.d", pluginDirectories: [], log: () => {} });
+const c1 = { containerId: "c1", ifname: "eth0", netns: "/proc/self/ns/net" };
+const calls = [
+  () => runtime.add(web, c1),
+  () => runtime.check(web, c1),
+  () => runtime.del(web, c1),
+  () => runtime.gc(web, []),
+  () => runtime.status(web),
+  () => runtime.restore(),
+  () => createNetns(),
+  () => openNetns("/proc/self/ns/net"),
+  () => currentNetns().route,
+];
+for (const call of calls) {
+  try {
+    call();
+    console.log("no error");
+  } catch (error) {
+    console.log((error as Error).message);
+  }
+}
+main(findPlugin("bridge")!, { CNI_COMMAND: "STATUS" });
+console.log("\\n" + process.exitCode);
+process.exitCode = 0;
+`;
+const FILES = {
+  "package.json": '{ "private": true, "type": "module" }',
+  "greet.ts": GREET,
+  "pure.ts": PURE,
+  "kernel.ts": KERNEL,
+  "net.d/web.conflist": WEB,
+  "net.d/bad.conflist": '{ "name": "bad",\n  "plugins": [ }',
+  ...Object.fromEntries(
+    Object.entries(programFiles("link-group")).map(([name, text]) => [`link-group/${name}`, text]),
+  ),
+};
 
 let project = "";
+function write(path: string, data: string | Uint8Array): void {
+  mkdirSync(dirname(join(project, path)), { recursive: true });
+  writeFileSync(join(project, path), data);
+}
+
 beforeAll(() => {
   project = mkdtempSync(join(tmpdir(), "cni-project-"));
-  writeFileSync(join(project, "cni.tgz"), libraryPackage(1e9));
-  writeFileSync(join(project, "package.json"), '{ "private": true, "type": "module" }');
-  writeFileSync(join(project, "greet.ts"), PLUGIN);
-  writeFileSync(join(project, "pure.ts"), PURE);
+  for (const [path, text] of Object.entries(FILES)) write(path, text);
+  for (const [i, text] of examples().entries()) write(`examples/${i}.ts`, text);
+  write("cni.tgz", libraryPackage(1e9));
+  write("tsconfig.json", programFiles("link-group")["tsconfig.json"]!);
   // The types of Bun, which each project with Bun has.
   const { devDependencies } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
   const words = ["--no-audit", "--no-fund", "--loglevel=error", `bun-types@${devDependencies["bun-types"]}`];
   if (Bun.which("npm")) run("npm", "install", ...words, "./cni.tgz");
-  const compilerOptions = { strict: true, noEmit: true, types: ["bun-types"], module: "preserve", target: "esnext" };
-  const options = {
-    ...compilerOptions,
-    allowImportingTsExtensions: true,
-    moduleResolution: "bundler",
-    lib: ["esnext"],
-  };
-  writeFileSync(
-    join(project, "tsconfig.json"),
-    JSON.stringify({ compilerOptions: options, files: ["greet.ts", "pure.ts"] }),
-  );
 }, 60_000);
 afterAll(() => rmSync(project, { recursive: true }));
 
+/** In the documentation and in docstrings, as an importer of the package writes them. */
+function examples(): string[] {
+  return ["docs/library.md", ...reachable().files].flatMap((path) => {
+    const text = readFileSync(join(REPOSITORY_ROOT, path), "utf8").replaceAll(/^ *\* ?/gm, "");
+    return [...text.matchAll(/^```ts\n(import [^]*?)^```$/gm)].map(([, code = ""]) =>
+      code.replace('"./mod.ts"', '"@cni/cni"')
+    );
+  });
+}
+
 function run(...command: string[]): string {
-  const { exitCode, stdout, stderr } = Bun.spawnSync(command, { cwd: project, stderr: "pipe" });
+  const env = { ...process.env, NO_COLOR: "1" };
+  const { exitCode, stdout, stderr } = Bun.spawnSync(command, { cwd: project, env, stdin: "ignore", stderr: "pipe" });
   if (exitCode !== 0) throw new Error(`${command.join(" ")} ended with ${exitCode}: ${stdout}${stderr}`);
   return stdout.toString();
 }
@@ -85,12 +157,85 @@ testWith(["npm"], "a plugin is a program, from its source and compiled", () => {
   }
 }, 60_000);
 
-testWith(["npm"], "what needs no kernel works", () => {
-  expect(run(process.execPath, "pure.ts")).toBe('a {"cniVersion":"0.2.0","ip4":{"ip":"10.1.0.2/24"},"dns":{}}\n');
+testWith(["npm", "ip"], "the plugin of the template, compiled, changes a container's interface", () => {
+  using container = createNetns();
+  runIp(container, "link add eth0 type veth peer name peer0");
+  run(process.execPath, "build", "--compile", "link-group/main.ts", "--outfile=group");
+  const call = (command: string) => {
+    const config = { cniVersion: "1.1.0", name: "web", type: "link-group", group: 7, prevResult: { interfaces: [] } };
+    const env = { ...ENGINE_ENV, CNI_COMMAND: command, CNI_NETNS: container.path };
+    const { exitCode } = Bun.spawnSync(["./group"], { cwd: project, env, stdin: Buffer.from(JSON.stringify(config)) });
+    return [exitCode, / group (\w+)/.exec(runIp(container, "link show eth0"))?.[1]];
+  };
+  expect([call("ADD"), call("CHECK"), call("DEL"), call("CHECK")]).toEqual([[0, "7"], [0, "7"], [0, "default"], [
+    1,
+    "default",
+  ]]);
+}, 60_000);
+
+testWith(["npm"], "the example of the documentation prints what it says", () => {
+  using namespaces = newNamespaces();
+  const [code = ""] = examples();
+  expect(runExample(namespaces, join(project, "examples/0.ts"))).toEqual({ lines: expectedLines(code), stderr: "" });
 });
 
-testWith(["npm"], "the project has the right types", () => {
+testWith(["npm"], "examples and programs have the right types", () => {
   run(process.execPath, "check");
-  writeFileSync(join(project, "pure.ts"), PURE.replace('"0.2.0"', "2"));
-  expect(() => run(process.execPath, "check")).toThrow("pure.ts");
+  write("wrong.ts", PURE.replace('"0.2.0"', "2"));
+  expect(() => run(process.execPath, "check")).toThrow("wrong.ts");
+  rmSync(join(project, "wrong.ts"));
+}, 60_000);
+
+/** As the registry of Deno gives it: not from npm, and its dependencies as the manifest says. */
+function runUnderDeno(file: string): string {
+  const imports = { "@cni/cni": "./package/mod.ts", "jsonc-parser": "npm:jsonc-parser" };
+  write("deno.json", JSON.stringify({ imports, nodeModulesDir: "manual" }));
+  run("tar", "-xzf", "cni.tgz");
+  return run(DENO, "run", "--quiet", "--no-check", "--no-prompt", "--allow-read=.", file);
+}
+
+testWith(["npm"], "what needs no kernel does the same under Deno as under Bun", () => {
+  const printed = run(process.execPath, "pure.ts");
+  const { failures, lint, converted } = JSON.parse(printed);
+  expect(failures).toEqual([
+    expect.stringContaining('Cannot find network "absent"'),
+    "SyntaxError: Cannot parse net.d/bad.conflist:2:16, in plugins[0]: value expected",
+  ]);
+  expect(lint.problems.map(({ rule, line }: { rule: string; line: number }) => [rule, line])).toContainEqual([
+    "unknown-key",
+    4,
+  ]);
+  expect(converted).toEqual({ cniVersion: "0.2.0", ip4: { ip: "10.1.0.2/24" }, dns: {} });
+  expect(JSON.parse(runUnderDeno("pure.ts"))).toEqual(JSON.parse(printed));
+});
+
+testWith(["npm"], "what needs the kernel is one clear error under Deno", () => {
+  const lines = runUnderDeno("kernel.ts").trim().split("\n");
+  expect(lines.slice(0, 9)).toEqual(Array(9).fill(expect.stringMatching(/Cannot call \w+ under Deno: run .* Bun/)));
+  expect(lines.pop()).toBe("1");
+  expect(JSON.parse(lines.slice(9).join("\n")).msg).toMatch(/Cannot call [\w ]+ under Deno/);
+});
+
+testWith(["npm"], "npm pack and deno publish take what mod.ts needs, and no tests", () => {
+  const inRepository = (...command: string[]) => {
+    const { stdout, stderr } = Bun.spawnSync(command, { cwd: REPOSITORY_ROOT, stderr: "pipe", env: process.env });
+    return `${stdout}${stderr}`;
+  };
+  const [packed] = JSON.parse(inRepository("npm", "pack", "--dry-run", "--json", "--loglevel=silent"));
+  const published = inRepository(DENO, "publish", "--dry-run", "--allow-dirty", "--no-check");
+  const lists = {
+    npm: packed.files.map(({ path }: { path: string }) => path) as string[],
+    deno: [...published.matchAll(/^ +file:\/\/(\S+) /gm)].map(([, path = ""]) =>
+      path.slice(REPOSITORY_ROOT.length + 1)
+    ),
+  };
+  expect(published).toContain("Dry run complete");
+  for (const files of Object.values(lists)) {
+    expect(reachable().files.filter((path) => !files.includes(path))).toEqual([]);
+    expect(files.filter((path) => /_test\.ts$|fixture\.ts$|^(cmd|e2e|scripts|testing|testdata|bench)/.test(path)))
+      .toEqual(
+        [],
+      );
+    expect(files).toContain("LICENSE");
+  }
 }, 60_000);

@@ -1,6 +1,11 @@
-/** The body of `scripts/new-plugin NAME`: writes plugins/NAME/, a plugin that passes every suite, and its lines in the registries. @module */
+/**
+ * The body of `scripts/new-plugin NAME`: writes plugins/NAME/, a plugin that passes every suite, and its lines in the registries.
+ * With `--out=DIR`, it writes a program of its own, which uses the library.
+ * @module
+ */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { hasPlugin } from "../../../plugins/registry.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
@@ -8,6 +13,9 @@ const TEMPLATE_DIRECTORY = join(import.meta.dir, "template");
 /** The name of the template's plugin, and where its files stand. */
 const TEMPLATE_NAME = "new-plugin";
 const TEMPLATE_ROOT = "../../../../";
+/** Its files that a program of its own needs. */
+const PROGRAM_FILES = ["config.ts", "plugin.ts"];
+const LIBRARY = "@cni/cni";
 /** What a registry's lines import, by its path. */
 const REGISTRIES = { "plugins/registry.ts": "plugin.ts", "plugins/docs_registry.ts": "docs.ts" };
 
@@ -64,14 +72,71 @@ Next:
   5. TEST_PLUGINS=${name} scripts/conformance tests it alone; scripts/test tests everything.
 `;
 
-function main(name = ""): number {
+const PROGRAM = `import { main } from "${LIBRARY}";
+import plugin from "./plugin.ts";
+
+main(plugin);
+`;
+const PACKAGE = { private: true, type: "module" };
+/** For an editor, and for "bun check": the library's types are its sources. */
+const TYPESCRIPT = {
+  compilerOptions: {
+    ...{ strict: true, noEmit: true, types: ["bun-types"], lib: ["esnext"], target: "esnext" },
+    ...{ module: "preserve", moduleResolution: "bundler", allowImportingTsExtensions: true },
+  },
+};
+const toText = (value: object): string => `${JSON.stringify(value, null, 2)}\n`;
+
+/** Files that use the library, for a program of its own. */
+export function programFiles(name: string): Readonly<Record<string, string>> {
+  const fromLibrary = (file: string) =>
+    readFileSync(join(TEMPLATE_DIRECTORY, file), "utf8").replaceAll(TEMPLATE_ROOT, `${LIBRARY}/`);
+  return {
+    ...Object.fromEntries(PROGRAM_FILES.map((file) => [file, instantiate(fromLibrary(file), name)])),
+    "main.ts": PROGRAM,
+    "package.json": toText(PACKAGE),
+    "tsconfig.json": toText(TYPESCRIPT),
+  };
+}
+
+/** @throws {Error} if the directory is there already */
+function writeProgram(name: string, directory: string): void {
+  mkdirSync(directory);
+  for (const [file, text] of Object.entries(programFiles(name))) writeFileSync(join(directory, file), text);
+}
+
+const PROGRAM_STEPS = (name: string, directory: string) =>
+  `Wrote ${directory}/: plugin.ts, config.ts, and main.ts, which makes a program of them.
+
+Next:
+  1. cd ${directory} && npm install cni-library-vVERSION.tgz bun-types   # the library is in the release
+  2. Make it yours: plugin.ts and config.ts.
+  3. bun build --compile main.ts --outfile=${name}
+`;
+
+function main(): number {
+  const { values: { out }, positionals: [name = ""] } = parseArgs({
+    options: { out: { type: "string" } },
+    allowPositionals: true,
+  });
   const problem = nameProblem(name);
   if (problem) {
     console.error(`Cannot make a plugin "${name}": ${problem}`);
     return 1;
   }
-  console.log(NEXT_STEPS(name, writePlugin(name)));
+  if (out === undefined) console.log(NEXT_STEPS(name, writePlugin(name)));
+  else {
+    writeProgram(name, out);
+    console.log(PROGRAM_STEPS(name, out));
+  }
   return 0;
 }
 
-if (import.meta.main) process.exitCode = main(...process.argv.slice(2));
+if (import.meta.main) {
+  try {
+    process.exitCode = main();
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error);
+    process.exitCode = 1;
+  }
+}

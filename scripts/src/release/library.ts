@@ -9,9 +9,12 @@ import { tar, type TarEntry } from "./tar.ts";
 const ENTRY = "mod.ts";
 const DOCUMENTS = { LICENSE: "LICENSE", "README.md": "docs/library.md" };
 
+/** The others are for work on this repository. */
+const MANIFEST_KEYS = ["name", "version", "description", "license", "type", "exports", "types", "engines", "os"];
+
 const read = (path: string): string => readFileSync(join(REPOSITORY_ROOT, path), "utf8");
 
-/** What `npm pack` would make, with bytes that depend on the sources only. */
+/** As `npm pack` makes it, with what mod.ts reaches only, and bytes that depend on the sources only. */
 export function libraryPackage(time: number): Uint8Array {
   const { files, packages } = reachable();
   const entries = [
@@ -42,16 +45,9 @@ export function reachable(): { readonly files: readonly string[]; readonly packa
 }
 
 function manifest(packages: readonly string[]): string {
-  const { name } = JSON.parse(read("deno.json"));
-  const { version, description, license, dependencies, devDependencies } = JSON.parse(read("package.json"));
-  const needed = packages.map((dependency) => [dependency, dependencies[dependency]]);
-  const value = {
-    ...{ name, version, description, license, type: "module" },
-    exports: { ".": `./${ENTRY}`, "./package.json": "./package.json" },
-    types: `./${ENTRY}`,
-    engines: { bun: `>=${devDependencies.bun}` },
-    os: ["linux"],
-    dependencies: Object.fromEntries(needed),
-  };
+  const own = JSON.parse(read("package.json"));
+  const kept = MANIFEST_KEYS.map((key) => [key, own[key]]);
+  const needed = packages.map((dependency) => [dependency, own.dependencies[dependency]]);
+  const value = { ...Object.fromEntries(kept), dependencies: Object.fromEntries(needed) };
   return `${JSON.stringify(value, null, 2)}\n`;
 }
