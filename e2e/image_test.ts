@@ -2,7 +2,6 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../ffi/netns.ts";
 import { imageArchive } from "../scripts/src/release/image.ts";
 import { sharedLibraries } from "../scripts/src/image/main.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
@@ -60,6 +59,8 @@ describe("the image", () => {
       "org.opencontainers.image.revision": SOURCE.commit,
     });
     expect(run([], "--version")).toMatch(/^cni v\d/);
+    const loaded = node.run("podman", "load", "--quiet", "--input", join(node.directory, "image.tar"));
+    expect(loaded).toContain("Loaded image: localhost/cni:v7.8.9\n");
   });
 
   testWith(PROGRAMS, "installs plugins on the host, which run there", () => {
@@ -74,14 +75,15 @@ describe("the image", () => {
   });
 
   testWith(PROGRAMS, "attaches a container of the host, with cni run", () => {
-    using container = createNetns();
+    node.run(CNI_PROGRAM, "netns", "add", "web");
     const [config, state] = [join(node.directory, "lan.conflist"), join(node.directory, "lan-state")];
     writeFileSync(config, JSON.stringify(NETWORK));
     mkdirSync(state);
     const options = ["--privileged", "--pid", "host"];
     const mounts = ["-v", `${config}:/etc/cni/net.d/lan.conflist:ro`, "-v", `${state}:/var/lib/cni`];
+    const names = ["-v", "/run/netns:/run/netns"];
     const cni = (verb: string) =>
-      run([...options, ...mounts], "run", verb, "lan", container.path, "--container-id", "c1");
+      run([...options, ...mounts, ...names], "run", verb, "lan", "/run/netns/web", "--container-id", "c1");
     expect(JSON.parse(cni("add")).ips).toMatchObject([{ address: "10.94.0.2/24" }]);
     cni("check");
     expect(node.run("ip", "-o", "link", "show", "master", "lan0")).toContain("veth");

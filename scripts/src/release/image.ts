@@ -10,6 +10,8 @@ import { tar, type TarEntry } from "./tar.ts";
 /** The names that other projects give to processors. */
 export const ARCHITECTURES: Readonly<Record<Processor, string>> = { x64: "amd64", arm64: "arm64" };
 
+/** Where it is loaded; a registry gives it another. */
+const IMAGE_NAME = "localhost/cni";
 const BIN = "opt/cni/bin";
 /** Engines mount these, or what is in them. */
 const MOUNT_POINTS = ["proc", "sys", "dev", "etc/cni/net.d", "run/netns", "var/lib/cni", BIN];
@@ -25,7 +27,8 @@ export interface ImageParts {
 
 /** The entries of an OCI layout in a tar archive, which `podman load` and the like read. */
 export function imageArchive(parts: readonly ImageParts[], texts: TextFiles, source: ImageSource, level = 9): Buffer {
-  const files = ociLayout(parts.map((part) => releaseImage(part, texts, source)), `v${source.version}`, level);
+  const images = parts.map((part) => releaseImage(part, texts, source));
+  const files = ociLayout(images, IMAGE_NAME, `v${source.version}`, level);
   const folders = ["blobs", "blobs/sha256"].map((path) => ({ path, isDirectory: true }) as const);
   return tar([...folders, ...files.map(([path, data]) => ({ path, mode: 0o644, data }))], source.time);
 }

@@ -24,8 +24,8 @@ type Files = readonly (readonly [path: string, data: Buffer])[];
 
 const MEDIA_TYPE = "application/vnd.oci.image";
 
-/** @param name by which tools choose the index, such as a version @param level of compression @returns files by path */
-export function ociLayout(images: readonly Image[], name: string, level: number): Files {
+/** @param tag by which tools choose the index @param level of compression @returns files by path */
+export function ociLayout(images: readonly Image[], name: string, tag: string, level: number): Files {
   const blobs = new Map<string, Buffer>();
   const add = (type: string, data: Uint8Array): Descriptor => {
     const hash = sha256(data);
@@ -45,7 +45,12 @@ export function ociLayout(images: readonly Image[], name: string, level: number)
     return { ...addJson("manifest.v1+json", manifest), platform: { architecture, os: "linux" } };
   });
   const index = addJson("index.v1+json", indexOf(manifests));
-  const entry = { ...index, annotations: { "org.opencontainers.image.ref.name": name } };
+  // By the second, podman, Docker and containerd name what they load; by the tag alone, podman would name it "v0.1.0:latest".
+  const annotations = {
+    "org.opencontainers.image.ref.name": tag,
+    "io.containerd.image.name": `${name}:${tag}`,
+  };
+  const entry = { ...index, annotations };
   return [
     ["oci-layout", Buffer.from('{"imageLayoutVersion":"1.0.0"}')],
     ["index.json", Buffer.from(JSON.stringify(indexOf([entry])))],
