@@ -1,7 +1,9 @@
-/** What README.md "The first five minutes" and docs/operations.md "A complete network" show works when it is pasted. */
+/** What README.md and docs/operations.md show works when it is pasted: to install, the first five minutes, a complete network. */
 import { expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { gzip, pluginArchive } from "../scripts/src/release/plugin_archive.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { CNI_PROGRAM } from "../testing/binary.ts";
 
@@ -14,11 +16,17 @@ function readSection(file: string, title: string): string {
   return text.split(`\n## ${title}\n`)[1]?.split("\n## ")[0] ?? "";
 }
 
+const commandsOf = (section: string): string[] => [...section.matchAll(/^ {4}(.+)$/gm)].map(([, line = ""]) => line);
+
 /** Runs commands in the place of a build, on a host without networks. @returns what they printed */
 function runOnNewHost(...commands: string[]): string {
+  return runOnNewHostIn(dirname(dirname(CNI_PROGRAM)), ...commands);
+}
+
+function runOnNewHostIn(directory: string, ...commands: string[]): string {
   const script = [
-    ...DIRECTORIES.map((directory) => `mount -t tmpfs tmpfs ${directory}`),
-    `cd ${dirname(dirname(CNI_PROGRAM))}`,
+    ...DIRECTORIES.map((mountPoint) => `mount -t tmpfs tmpfs ${mountPoint}`),
+    `cd ${directory}`,
     ...commands,
     "echo at the end: && cni run list && cni netns list",
   ].join("\n");
@@ -40,13 +48,26 @@ test("README.md stays short enough to be read", () => {
   expect(Buffer.byteLength(text)).toBeLessThanOrEqual(9 * 1024);
 });
 
-test("the first five minutes of the README work when pasted", () => {
-  const section = readSection("README.md", "The first five minutes");
-  const [build, ...commands] = [...section.matchAll(/^ {4}(.+)$/gm)].map(([, line = ""]) => line);
-  // The tests run after a build; what it made is put in its place.
-  expect(build).toBe(BUILD);
-  expect(runOnNewHost(...commands)).toMatch(/^default .* eth0 +attached .* \/run\/netns\/web/m);
-});
+test("what the README says to install, and its first five minutes, work when pasted", () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-readme-"));
+  try {
+    const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
+    const archive = `cni-plugins-linux-amd64-v${version}.tgz`;
+    const binaries = { program: readFileSync(CNI_PROGRAM), shim: Buffer.from("no shim is called") };
+    writeFileSync(join(directory, archive), gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9), 1));
+    symlinkSync(dirname(CNI_PROGRAM), join(directory, "dist"));
+    const install = commandsOf(readSection("README.md", "Install"));
+    expect(install.join("\n")).toContain(` ${archive}\n`);
+    // The tests run after a build; what it made is put in its place.
+    expect(install).toContain(BUILD);
+    const others = install.filter((command) => command !== BUILD);
+    const commands = commandsOf(readSection("README.md", "The first five minutes"));
+    const printed = runOnNewHostIn(directory, ...others, ...commands);
+    expect(printed).toMatch(/^default .* eth0 +attached .* \/run\/netns\/web/m);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}, 60_000);
 
 test("the complete network of docs/operations.md works when pasted", () => {
   const section = readSection("docs/operations.md", "A complete network");
