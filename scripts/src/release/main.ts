@@ -1,5 +1,5 @@
 /** Makes everything that users install into `dist/release/`. The bytes depend on the commit, the C compilers and Debian's glibc. @module */
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { compileShim } from "../build/shim.ts";
@@ -17,6 +17,7 @@ import { reproduceRelease } from "./reproduce.ts";
 import { softwareBillOfMaterials } from "./sbom.ts";
 import { findReleaseSource, type ReleaseSource } from "./source.ts";
 
+const SUMS = "SHA256SUMS";
 const PROCESSORS = ["x64", "arm64"] as const;
 
 function buildBinaries(processor: Processor, { commit }: ReleaseSource, scratch: string): Binaries {
@@ -55,6 +56,19 @@ function requireStateSample({ version }: ReleaseSource): void {
   throw new Error(`Cannot make a release: testdata/state has no files of ${version}: run scripts/record_state`);
 }
 
+/** Refuses a library that the registry of Deno would not take. */
+function checkLibrary(): void {
+  const command = [join(REPOSITORY_ROOT, "node_modules/.bin/deno"), "publish", "--dry-run", "--allow-dirty", "--quiet"];
+  const { success } = Bun.spawnSync(command, { cwd: REPOSITORY_ROOT, stdout: "inherit", stderr: "inherit" });
+  if (!success) throw new Error("Cannot make a release: deno publish found what is printed above");
+}
+
+/** The directory is replaced as a whole. @throws {Error} if it has anything but a release */
+export function requireReplaceable(directory: string): void {
+  if (!existsSync(directory) || existsSync(join(directory, SUMS)) || readdirSync(directory).length === 0) return;
+  throw new Error(`Cannot make a release in "${directory}": it has other files; name a new directory by --out`);
+}
+
 /** In the form of sha256sum(1). */
 export function sha256Sums(directory: string): string {
   return readdirSync(directory).sort().map((name) => {
@@ -81,7 +95,7 @@ function makeRelease(source: ReleaseSource, directory: string, scratch: string):
   write(`cni-image-v${source.version}.tar`, imageArchive(parts, texts, source));
   const glibc = parts.map(({ processor, libraries }) => glibcComponent(processor, libraries));
   write(`cni-v${source.version}.cdx.json`, softwareBillOfMaterials(glibc));
-  writeFileSync(join(directory, "SHA256SUMS"), sha256Sums(directory));
+  writeFileSync(join(directory, SUMS), sha256Sums(directory));
 }
 
 function main(): void {
@@ -89,7 +103,9 @@ function main(): void {
   const { values } = parseArgs({ options: { out: { type: "string" }, uncommitted: flag, reproduce: flag } });
   if (values.reproduce) return console.log(reproduceRelease());
   const output = resolve(values.out ?? join(REPOSITORY_ROOT, "dist/release"));
+  requireReplaceable(output);
   const source = findReleaseSource(values.uncommitted === true);
+  checkLibrary();
   mkdirSync(dirname(output), { recursive: true });
   // A release is there as a whole, or not at all.
   using scratch = newScratchDirectory(dirname(output));
@@ -99,7 +115,7 @@ function main(): void {
   checkPackages(directory);
   rmSync(output, { recursive: true, force: true });
   renameSync(directory, output);
-  console.log(`${output}:\n${readFileSync(join(output, "SHA256SUMS"), "utf8").trimEnd()}`);
+  console.log(`${output}:\n${readFileSync(join(output, SUMS), "utf8").trimEnd()}`);
 }
 
 if (import.meta.main) {

@@ -6,7 +6,7 @@ import { pluginNames } from "../../../plugins/registry.ts";
 import { CNI_PROGRAM, ENGINE_ENV, testWith } from "../../../testing/binary.ts";
 import { compileShim } from "../build/shim.ts";
 import { licenceTexts } from "./licences.ts";
-import { sha256Sums } from "./main.ts";
+import { requireReplaceable, sha256Sums } from "./main.ts";
 import { gzip, pluginArchive } from "./plugin_archive.ts";
 
 let scratch = "";
@@ -73,6 +73,16 @@ test("the licences of all packages in the program are there, and of the parts of
     expect(others).toMatch(title);
   }
   expect(others).not.toMatch(/^fast-check/m);
+});
+
+test("a release replaces no directory but that of another release", () => {
+  const directory = mkdtempSync(join(scratch, "out-"));
+  requireReplaceable(join(directory, "absent"));
+  requireReplaceable(directory);
+  writeFileSync(join(directory, "thesis"), "text");
+  expect(() => requireReplaceable(directory)).toThrow("it has other files");
+  writeFileSync(join(directory, "SHA256SUMS"), "");
+  requireReplaceable(directory);
 });
 
 test("sha256sum(1) checks the sums", () => {
