@@ -217,8 +217,9 @@ testWith(["npm"], "what needs the kernel is one clear error under Deno", () => {
 });
 
 testWith(["npm"], "npm pack and deno publish take what mod.ts needs, and no tests", () => {
+  const env = { ...process.env, NO_COLOR: "1" };
   const inRepository = (...command: string[]) => {
-    const { stdout, stderr } = Bun.spawnSync(command, { cwd: REPOSITORY_ROOT, stderr: "pipe", env: process.env });
+    const { stdout, stderr } = Bun.spawnSync(command, { cwd: REPOSITORY_ROOT, stderr: "pipe", env });
     return `${stdout}${stderr}`;
   };
   const [packed] = JSON.parse(inRepository("npm", "pack", "--dry-run", "--json", "--loglevel=silent"));
@@ -230,6 +231,7 @@ testWith(["npm"], "npm pack and deno publish take what mod.ts needs, and no test
     ),
   };
   expect(published).toContain("Dry run complete");
+  expect(published).toContain(`Simulating publish of ${packed.id} with files`);
   for (const files of Object.values(lists)) {
     expect(reachable().files.filter((path) => !files.includes(path))).toEqual([]);
     expect(files.filter((path) => /_test\.ts$|fixture\.ts$|^(cmd|e2e|scripts|testing|testdata|bench)/.test(path)))
