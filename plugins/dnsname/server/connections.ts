@@ -46,9 +46,10 @@ export function newConnections(poll: EventPoll): Connections {
     const { socket, sockaddr } = accepted;
     const source = sockaddr.subarray(4, -4).join(".");
     const ofSource = [...connections].filter((other) => other.source === source).length;
-    if (connections.size >= MAX_CONNECTIONS || ofSource >= MAX_CONNECTIONS_PER_SOURCE) {
-      return socket[Symbol.dispose]();
-    }
+    if (ofSource >= MAX_CONNECTIONS_PER_SOURCE) return socket[Symbol.dispose]();
+    // The oldest: clients that ask and leave are young.
+    const [oldest] = connections;
+    if (oldest && connections.size >= MAX_CONNECTIONS) hangUp(oldest);
     const nothing = new Uint8Array();
     const connection = { socket, source, input: nothing, output: nothing, deadline: performance.now() + IDLE_MS };
     connections.add(connection);
@@ -81,24 +82,24 @@ export function newConnections(poll: EventPoll): Connections {
     connection.output = Buffer.concat([connection.output, prefix, message]);
     // A client that reads nothing may not fill the memory.
     if (connection.output.length > 4 * MAX_TCP_BYTES) return hangUp(connection);
-    if (isWaiting || flush(connection)) return;
+    if (isWaiting || flush(connection) !== "waiting") return;
     const { fd } = connection.socket;
     poll.forget(fd);
     poll.onWritable(fd, () => {
-      if (!flush(connection)) return;
+      if (flush(connection) !== "written") return;
       poll.forget(fd);
       poll.onReadable(fd, resume);
     });
   };
-  /** @returns whether all is written, or the client gone */
-  const flush = (connection: Connection): boolean => {
+  /** `gone`: the client, and the connection is closed. */
+  const flush = (connection: Connection): "written" | "waiting" | "gone" => {
     const sent = sendBytes(connection.socket.fd, connection.output);
     if (sent === 0) {
       hangUp(connection);
-      return false;
+      return "gone";
     }
     connection.output = connection.output.subarray(sent ?? 0);
-    return connection.output.length === 0;
+    return connection.output.length === 0 ? "written" : "waiting";
   };
 
   return {

@@ -1,9 +1,15 @@
 /** Containers and resolvers that send anything: the server goes on, and nobody else notices. */
 import { expect } from "bun:test";
 import fc from "fast-check";
+import { parseIp } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
+import type { Descriptor } from "../../../ffi/sys/file.ts";
+import { connectTcp, receiveBytes, sendBytes } from "../../../ffi/sys/inet_socket.ts";
+import { sys } from "../../../ffi/sys/libc.ts";
+import { awaitReadable, pollFor } from "../../../ffi/sys/poll.ts";
+import { POLLOUT, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
+import { runShellInNetns, until } from "../../../testing/netns.ts";
 import { digValues, nameServerTest, newNameSite, startNameServer } from "../../../testing/dnsname.ts";
-import { until } from "../../../testing/netns.ts";
 import tested from "../plugin.ts";
 
 const PACKETS = 2000;
@@ -43,6 +49,49 @@ nameServerTest("garbage over UDP and TCP is no trouble for others", async (netwo
   await until(() => closed >= 40);
   for (const connection of connections) connection.terminate();
   expect(server.log()).toBe("");
+});
+
+const connectFrom = (netns: Netns): Descriptor => {
+  const socket = netns.run(() => connectTcp({ address: parseIp("10.88.0.1"), port: 53 }));
+  pollFor(socket.fd, POLLOUT);
+  return socket;
+};
+
+/** A question for `one`, as over TCP. */
+const QUESTION = Uint8Array.from([0, 21, 0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, 111, 110, 101, 0, 0, 1, 0, 1]);
+const SO_LINGER = 13;
+
+nameServerTest("a client that resets its connection before the answer is no trouble for others", (network) => {
+  using site = newNameSite();
+  using server = startNameServer(network.host, site.paths);
+  const container = network.container(2);
+  network.call(tested, "ADD", site.config, { container, containerId: "one" });
+  {
+    using socket = connectFrom(container.netns);
+    sendBytes(socket.fd, QUESTION);
+    expect(awaitReadable(socket.fd, -1) && receiveBytes(socket.fd, new Uint8Array(512))).toBeGreaterThan(2);
+    // Question and reset are there before the server looks.
+    process.kill(server.pid, "SIGSTOP");
+    sendBytes(socket.fd, QUESTION);
+    sys.setsockopt(socket.fd, SOL_SOCKET, SO_LINGER, new Int32Array([1, 0]), 8);
+  }
+  process.kill(server.pid, "SIGCONT");
+  expect(digValues(container.netns, "@10.88.0.1", "one")).toEqual(["10.88.0.2"]);
+});
+
+nameServerTest("a container with many addresses does not keep others from TCP", (network) => {
+  using site = newNameSite();
+  using _server = startNameServer(network.host, site.paths);
+  const [hostile, other] = [network.container(2), network.container(3)];
+  network.call(tested, "ADD", site.config, { container: other, containerId: "one" });
+  const others = Array.from({ length: 10 }, (_, i) => `10.88.9.${i + 1}`);
+  for (const address of others) runShellInNetns(hostile.netns, `ip addr add ${address}/16 dev eth0`);
+  using connections = new DisposableStack();
+  for (const address of others) {
+    runShellInNetns(hostile.netns, `ip route replace 10.88.0.1/32 dev eth0 src ${address}`);
+    for (let i = 0; i < 20; i++) connections.use(connectFrom(hostile.netns));
+  }
+  expect(digValues(other.netns, "@10.88.0.1", "+tcp", "one")).toEqual(["10.88.0.3"]);
 });
 
 nameServerTest("a resolver that answers wrongly, and others in its name, are not believed", async (network) => {
