@@ -127,6 +127,19 @@ nameServerTest("a network knows another's names only where the container is on b
   expect(dig(one.netns, "@10.99.0.1", "+timeout=1", "two")).toBeUndefined();
 });
 
+nameServerTest("networks of one bridge and subnet do not know each other's names", (network) => {
+  using site = newNameSite();
+  using _server = startNameServer(network.host, site.paths);
+  const [one, two] = [network.container(2), network.container(3)];
+  attach(network, one, site, "one");
+  attach(network, two, site, "two", { name: "other", domainName: "other.test" });
+  for (const [container, own, foreign] of [[one, "one", "two"], [two, "two", "one"]] as const) {
+    expect(digValues(container.netns, "@10.88.0.1", own)).toEqual([`${container.v4}`]);
+    expect(digValues(container.netns, "@10.88.0.1", foreign)).toEqual([]);
+    expect(digValues(container.netns, "@fd88::1", "-x", `${(container === one ? two : one).v4}`)).toEqual([]);
+  }
+});
+
 nameServerTest("strangers get no answer, with an address of another subnet neither", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);

@@ -52,11 +52,10 @@ export function newNameDirectory(): NameDirectory {
       if (names.domains.size === 0) byNetwork.delete(network);
     },
     visibleTo(source, networks) {
-      const visible = new Set<NetworkNames>();
-      for (const network of networks) {
-        const names = byNetwork.get(network);
-        if (names && isInSubnets(names, source)) visible.add(names);
-      }
+      const asked = [...networks].flatMap((network) => byNetwork.get(network) ?? []);
+      const own = asked.filter(({ byAddress }) => byAddress.has(source));
+      // Networks of one bridge may share a subnet. Which is that of a machine without a name, nobody knows.
+      const visible = new Set(own.length > 0 ? own : asked.filter((names) => isInSubnets(names, source)));
       for (const { byAddress } of [...visible]) {
         for (const { owner } of byAddress.get(source) ?? []) {
           for (const other of byContainer.get(owner.containerId) ?? []) {
