@@ -1,5 +1,15 @@
 /** Answers of resolvers, for as long as they allow. @see RFC 1035 §4.1.3, RFC 2308 §5 */
-import { HEADER_BYTES, listRecords, type Question, RCODE, rcodeOf, read32, TYPE, write32 } from "./wire.ts";
+import {
+  HEADER_BYTES,
+  isTruncatedAnswer,
+  listRecords,
+  type Question,
+  RCODE,
+  rcodeOf,
+  read32,
+  TYPE,
+  write32,
+} from "./wire.ts";
 
 const MAX_ENTRIES = 2000;
 const MAX_ANSWER_BYTES = 8 * 1024;
@@ -56,6 +66,8 @@ function findLifetime(
   message: Uint8Array,
   { bytes, type }: Question,
 ): { readonly ttlsAt: readonly number[]; readonly seconds: number } | undefined {
+  // RFC 2181 §9: it is to be asked for again.
+  if (isTruncatedAnswer(message)) return undefined;
   const rcode = rcodeOf(message);
   if (rcode !== RCODE.NOERROR && rcode !== RCODE.NXDOMAIN) return undefined;
   const records = listRecords(message, HEADER_BYTES + bytes.length)?.filter((entry) => entry.type !== TYPE.OPT);

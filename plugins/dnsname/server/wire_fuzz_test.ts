@@ -152,6 +152,11 @@ test("lifetimes are those that are left, and end with the shortest", () => {
   withoutSoa.fill(0, 6, 12);
   cache.store("c", question, withoutSoa, 0);
   expect(cache.find("c", 0)).toBeUndefined();
+  // A truncated answer says that there is more.
+  const truncated = ANSWER.slice();
+  truncated[2]! |= 2;
+  cache.store("d", question, truncated, 0);
+  expect(cache.find("d", 0)).toBeUndefined();
   // Of many, the least used go.
   for (let i = 0; i < 2001; i++) cache.store(`${i}`, question, ANSWER, 0);
   expect([cache.find("0", 0), cache.find("1", 0) === undefined]).toEqual([undefined, false]);
