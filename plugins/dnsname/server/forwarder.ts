@@ -36,8 +36,10 @@ const ROUNDS = 2;
 /** For so long, a resolver that was silent is asked last. */
 const SILENCE_MS = 30_000;
 const MAX_PENDING = 1000;
+/** Many may wait for one answer; on a bridge, a container can ask with any address. */
+const MAX_CLIENTS = 4000;
 /** One container must not take all of them. */
-const MAX_PENDING_PER_SOURCE = 200;
+const MAX_CLIENTS_PER_SOURCE = 200;
 
 /** Somebody who waits for an answer. */
 export interface Client {
@@ -86,10 +88,12 @@ export function newForwarder({ poll, resolvers, isOwn, count: countAnswer }: For
   const cache = newAnswerCache();
   const pendings = new Map<string, Pending>();
   const countBySource = new Map<string, number>();
+  let clientCount = 0;
   const silentUntil = new Map<string, number>();
   const buffer = new Uint8Array(MAX_TCP_BYTES + 2);
 
   const count = ({ source }: Client, change: number) => {
+    clientCount += change;
     const left = (countBySource.get(source) ?? 0) + change;
     left > 0 ? countBySource.set(source, left) : countBySource.delete(source);
   };
@@ -209,7 +213,8 @@ export function newForwarder({ poll, resolvers, isOwn, count: countAnswer }: For
         countAnswer("cache");
         return sendAnswer(client, cached);
       }
-      const isFull = (countBySource.get(client.source) ?? 0) >= MAX_PENDING_PER_SOURCE;
+      const ofSource = countBySource.get(client.source) ?? 0;
+      const isFull = clientCount >= MAX_CLIENTS || ofSource >= MAX_CLIENTS_PER_SOURCE;
       const existing = pendings.get(key);
       if (queue.length === 0 || isFull || !existing && pendings.size >= MAX_PENDING) {
         countAnswer("failure");
