@@ -19,7 +19,7 @@ const servePart: Command = {
     const settings: PartSettings = JSON.parse(json);
     const { rights } = findPart(name);
     if (rights && stage !== CONFINED) becomeConfined(rights, settings, ["serve-part", name, json]);
-    if (rights) limitSystemCalls();
+    if (rights) limitSystemCalls(rights);
     return PART_PROGRAMS[name]!(settings);
   },
 };

@@ -9,7 +9,7 @@ export const CONFINED = "confined";
 
 const PROGRAM = "/proc/self/exe";
 /** Of the C library, and what that reads. */
-const LIBRARY_DIRECTORIES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev"];
+const LIBRARY_FILES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev/null", "/dev/urandom"];
 
 /**
  * Executes this program again, without the rights that the part does not need: only so do all its threads lose them.
@@ -23,7 +23,7 @@ export function becomeConfined(
 ): never {
   limitCapabilities(capabilities);
   if (files) {
-    const readable = [...LIBRARY_DIRECTORIES, ...files.readable];
+    const readable = [...LIBRARY_FILES, ...files.readable(settings)];
     // In a container that serves its host, the program's directory is not among the mounts of this process.
     limitFiles({ program: PROGRAM, readable, writable: files.writable(settings) });
   }

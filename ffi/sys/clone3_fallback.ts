@@ -13,7 +13,7 @@ import { newSockFprog, sys } from "./libc.ts";
 const arm = process.arch === "arm64";
 const SYS_prctl = arm ? 167 : 157;
 export const SYS_seccomp = arm ? 277 : 317;
-const SYS_clone3 = 435;
+export const SYS_clone3 = 435;
 const PR_GET_SECCOMP = 21;
 const SECCOMP_MODE_FILTER = 2;
 export const SECCOMP_SET_MODE_FILTER = 1;

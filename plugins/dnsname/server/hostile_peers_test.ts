@@ -59,7 +59,7 @@ const connectFrom = (netns: Netns): Descriptor => {
 
 /** A question for `one`, as over TCP. */
 const QUESTION = Uint8Array.from([0, 21, 0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, 111, 110, 101, 0, 0, 1, 0, 1]);
-const SO_LINGER = 13;
+const LINGER_OPTION = 13;
 
 nameServerTest("a client that resets its connection before the answer is no trouble for others", (network) => {
   using site = newNameSite();
@@ -73,7 +73,7 @@ nameServerTest("a client that resets its connection before the answer is no trou
     // Question and reset are there before the server looks.
     process.kill(server.pid, "SIGSTOP");
     sendBytes(socket.fd, QUESTION);
-    sys.setsockopt(socket.fd, SOL_SOCKET, SO_LINGER, new Int32Array([1, 0]), 8);
+    sys.setsockopt(socket.fd, SOL_SOCKET, LINGER_OPTION, new Int32Array([1, 0]), 8);
   }
   process.kill(server.pid, "SIGCONT");
   expect(digValues(container.netns, "@10.88.0.1", "one")).toEqual(["10.88.0.2"]);
