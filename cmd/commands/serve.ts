@@ -16,7 +16,7 @@ import { openScreen, type Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
 import { MIN_WORKERS, SERVER_LIMITS } from "../serve/limits.ts";
 import { logMessage } from "../serve/call_log.ts";
-import { parseMetricsAddress } from "../serve/metrics/address.ts";
+import { parseMetricsAddress, requireSocketPath } from "../serve/metrics/address.ts";
 import { directoryOf } from "../serve/part_definitions.ts";
 import type { PartSettings } from "../serve/part_settings.ts";
 import { askServer, DEFAULT_SOCKET, isServerReady, openSockets, QUESTIONS } from "../serve/sockets.ts";
@@ -105,7 +105,7 @@ function partSettings(
   context: CliContext,
 ): PartSettings {
   const metricsAddress = input.find("metrics");
-  if (metricsAddress !== undefined) parseMetricsAddress(metricsAddress);
+  if (metricsAddress !== undefined) requireMetricsAddress(metricsAddress);
   const given = input.list(CACHE_DIR_OPTION.name).map((directory) => absolutePath(directory, context));
   return {
     parts: [
@@ -121,6 +121,11 @@ function partSettings(
     cacheDirectories: given.length > 0 ? given : [cacheDirectory(input, context)],
     ...metricsAddress !== undefined && { metricsAddress },
   };
+}
+
+function requireMetricsAddress(text: string): void {
+  const address = parseMetricsAddress(text);
+  if ("unix" in address) requireSocketPath(address.unix);
 }
 
 function checkServer(path: string): number {

@@ -1,6 +1,6 @@
 /** What a server tells Prometheus. */
 import { expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerStatus } from "../../cmd/serve/status.ts";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
@@ -16,6 +16,10 @@ async function get(site: ServerSite, path: string, headers: Record<string, strin
   return { status: response.status, type: response.headers.get("content-type")!, text: await response.text() };
 }
 
+/** The socket has its name before it listens. */
+const untilItAnswers = (site: ServerSite) =>
+  until(async () => (await get(site, "/healthz").catch(() => undefined))?.status === 200);
+
 /** `promtool check metrics` of Debian's package `prometheus`. */
 function checkWithPromtool(text: string): string {
   const { stdout, stderr } = Bun.spawnSync(["promtool", "check", "metrics"], { stdin: Buffer.from(text) });
@@ -29,7 +33,7 @@ test("calls, their codes and durations are counted, and promtool accepts the pag
   await site.callVersion();
   await site.callVersion();
   await site.startWaitingCall().finish();
-  await until(() => existsSync(addressOf(site)));
+  await untilItAnswers(site);
   let page = await get(site, "/metrics");
   await until(async () => (page = await get(site, "/metrics")).text.includes(`code="${WAITING_CALL_CODE}"`));
   expect(page.status).toBe(200);
@@ -50,7 +54,7 @@ test("calls, their codes and durations are counted, and promtool accepts the pag
 test("the process has few rights, in each of its threads", async () => {
   await using site = newServerSite();
   await startWithMetrics(site).untilReady();
-  await until(() => existsSync(addressOf(site)));
+  await untilItAnswers(site);
   const { pid } = metricsOf(site.status());
   const tasks = readdirSync(`/proc/${pid}/task`).map((task) =>
     readFileSync(`/proc/${pid}/task/${task}/status`, "utf8")
@@ -76,7 +80,7 @@ test("the process starts again after its end, and ends with a server that is kil
   expect(server.log()).toContain(`metrics (process ${first}) ended with signal 9: it starts again\n`);
   const { pid, starts } = metricsOf(site.status());
   expect(starts).toBe(2);
-  await until(async () => (await get(site, "/healthz").catch(() => undefined))?.status === 200);
+  await untilItAnswers(site);
   server.process.kill("SIGKILL");
   await until(() => !existsSync(`/proc/${pid}`));
 });
@@ -85,7 +89,7 @@ test("a server that is replaced hands the address over", async () => {
   await using site = newServerSite();
   const first = startWithMetrics(site);
   await first.untilReady();
-  await until(() => existsSync(addressOf(site)));
+  await untilItAnswers(site);
   const second = site.start({ options: ["--metrics", `unix:${addressOf(site)}`, "--replace"] });
   expect(await first.process.exited).toBe(0);
   await second.untilReady();
@@ -100,10 +104,32 @@ test.each(["9100", "localhost:9100", "unix:metrics", "127.0.0.1:99999"])("--metr
   expect(server.log()).toContain(`got "${address}"`);
 });
 
+test("a file that is no socket stays where it is", async () => {
+  await using site = newServerSite();
+  writeFileSync(addressOf(site), "precious");
+  const server = startWithMetrics(site);
+  expect(await server.process.exited).toBe(2);
+  expect(server.log()).toContain(`"${addressOf(site)}": a file is there that is no socket`);
+  expect(readFileSync(addressOf(site), "utf8")).toBe("precious");
+});
+
+test("a port that another program has is an error that names it, and the directory of a socket is made", async () => {
+  await using site = newServerSite();
+  using other = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+  const first = site.start({ options: ["--metrics", `127.0.0.1:${other.port}`] });
+  await until(() => first.log().includes(`Cannot serve metrics on "127.0.0.1 port ${other.port}": `));
+  const path = join(site.directory, "new/metrics.sock");
+  const second = site.start({ options: ["--metrics", `unix:${path}`, "--replace"] });
+  await second.untilReady();
+  await until(async () =>
+    (await fetch("http://localhost/healthz", { unix: path }).catch(() => undefined))?.ok === true
+  );
+});
+
 test("the page of the docs and the dashboard name the metrics that there are", async () => {
   await using site = newServerSite();
   await startWithMetrics(site).untilReady();
-  await until(() => existsSync(addressOf(site)));
+  await untilItAnswers(site);
   const names = [...(await get(site, "/metrics")).text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name!);
   const read = (path: string) => readFileSync(join(REPOSITORY_ROOT, path), "utf8");
   const documented = [...read("docs/metrics.md").matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name!);

@@ -17,6 +17,7 @@ export interface FileStat {
   readonly isDirectory: boolean;
   readonly isCharacterDevice: boolean;
   readonly isPipe: boolean;
+  readonly isSocket: boolean;
   /** Permission bits: 0o755. */
   readonly mode: number;
   readonly size: number;
@@ -44,6 +45,7 @@ function parseStat(bytes: Uint8Array): FileStat {
     isDirectory: (mode & 0o170000) === 0o040000,
     isCharacterDevice: (mode & 0o170000) === 0o020000,
     isPipe: (mode & 0o170000) === 0o010000,
+    isSocket: (mode & 0o170000) === 0o140000,
     mode: mode & 0o7777,
     size: Number(view.getBigInt64(48, true)),
     get mtime() {

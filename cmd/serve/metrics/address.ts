@@ -1,3 +1,5 @@
+import { findStat } from "../../../ffi/sys/stat.ts";
+import { socketAddress } from "../../../ffi/sys/unix_socket.ts";
 import { UsageError } from "../../options.ts";
 
 /** Where Bun listens. A server that takes over listens on a port while the other one still answers. */
@@ -20,4 +22,12 @@ export function parseMetricsAddress(text: string): ListenAddress {
     `--metrics must be an address with a port or a socket, such as 127.0.0.1:9100, [::1]:9100, :9100 or ` +
       `unix:/run/cni/metrics.sock: got ${JSON.stringify(text)}`,
   );
+}
+
+/** A socket there is replaced. @throws {UsageError} for another file @throws {RangeError} for too long a path */
+export function requireSocketPath(path: string): void {
+  socketAddress(path);
+  const existing = findStat(path, false);
+  if (!existing || existing.isSocket) return;
+  throw new UsageError(`Cannot serve metrics on ${JSON.stringify(path)}: a file is there that is no socket`);
 }

@@ -4,7 +4,7 @@ import { logMessage } from "../call_log.ts";
 import type { PartDescriptors, PartSettings } from "../part_settings.ts";
 import type { Report } from "../reports.ts";
 import { isServerReady } from "../sockets.ts";
-import { parseMetricsAddress } from "./address.ts";
+import { type ListenAddress, parseMetricsAddress } from "./address.ts";
 import { readMetrics } from "./read.ts";
 import { type MetricsRegistry, newMetricsRegistry } from "./registry.ts";
 
@@ -16,18 +16,28 @@ export async function serveMetrics(settings: PartSettings, { lifetime, reports }
   // Who may not use the server's socket may not use this one.
   sys.umask(0o177);
   if ("unix" in address) removeFile(address.unix);
-  const listener = Bun.serve({
-    ...address,
-    development: false,
-    fetch: (request: Request) => answer(request, registry, settings, log),
-    error: (error: Error) => {
-      log(error.message);
-      return new Response("failed\n", { status: 500 });
-    },
-  });
+  const listener = listen(address, (request) => answer(request, registry, settings, log), log);
   void readReports(reports, registry);
   await untilClosed(lifetime);
   await listener.stop(true);
+}
+
+/** @throws {RangeError} */
+function listen(
+  address: ListenAddress,
+  fetch: (request: Request) => Promise<Response>,
+  log: (message: string) => void,
+) {
+  const error = ({ message }: Error) => {
+    log(message);
+    return new Response("failed\n", { status: 500 });
+  };
+  try {
+    return Bun.serve({ ...address, development: false, fetch, error });
+  } catch (error) {
+    const place = "unix" in address ? address.unix : `${address.hostname} port ${address.port}`;
+    throw new RangeError(`Cannot serve metrics on "${place}": ${(error as Error).message}`);
+  }
 }
 
 async function answer(
