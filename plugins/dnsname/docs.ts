@@ -53,6 +53,7 @@ export default {
     "IPv6 addresses of the network are answered over IPv6 too.",
     "Names of other networks of the same container resolve on each of its networks.",
     "Unknown addresses of the network have no name: the host's resolvers are not asked for them.",
+    "A port 53 that `portmap` publishes on all addresses takes the questions of containers too. Publish it on one address, with `hostIP`.",
     "GC and STATUS are new. STATUS fails with code 50 if no server runs.",
   ],
 } satisfies PluginDocs;
