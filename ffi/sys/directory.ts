@@ -85,20 +85,29 @@ export interface DirectoryEntry {
  * @throws {SystemError} `ENOTDIR` for a link that is not followed
  */
 export function listDirectory(path: string, follow = true): DirectoryEntry[] {
-  return withPurpose(`list directory "${path}"`, () => {
-    using directory = descriptor(sys.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0));
-    const entries: DirectoryEntry[] = [];
-    const buffer = new Uint8Array(32 * 1024);
-    for (;;) {
-      const length = sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length, 0);
-      if (length === 0) return entries;
-      readEntries(buffer.subarray(0, length), entries);
-    }
-  });
+  return [...readPages(path, follow)].flat();
+}
+
+/** As {@linkcode listDirectory}, but reads no further than the caller goes. */
+export function* walkDirectory(path: string): Generator<DirectoryEntry> {
+  for (const page of readPages(path, true)) yield* page;
+}
+
+function* readPages(path: string, follow: boolean): Generator<DirectoryEntry[]> {
+  const purpose = `list directory "${path}"`;
+  const flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
+  using directory = descriptor(withPurpose(purpose, () => sys.open(path, flags, 0)));
+  const buffer = new Uint8Array(32 * 1024);
+  for (;;) {
+    const length = withPurpose(purpose, () => sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length, 0));
+    if (length === 0) return;
+    yield readEntries(buffer.subarray(0, length));
+  }
 }
 
 /** struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; } */
-function readEntries(bytes: Uint8Array, entries: DirectoryEntry[]): void {
+function readEntries(bytes: Uint8Array): DirectoryEntry[] {
+  const entries: DirectoryEntry[] = [];
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const decoder = new TextDecoder();
   for (let at = 0; at < bytes.length; at += view.getUint16(at + 16, true)) {
@@ -107,6 +116,7 @@ function readEntries(bytes: Uint8Array, entries: DirectoryEntry[]): void {
     const isFile = type === DT_REG || type === DT_UNKNOWN;
     if (name !== "." && name !== "..") entries.push({ name, inode: readInode(view, at), isFile });
   }
+  return entries;
 }
 
 function readInode(view: DataView, at: number): number | bigint {
