@@ -1,5 +1,5 @@
 /** Other firewalls of the host: open for the server's addresses as long as a record needs them. */
-import { findEntryNames, inDirectory } from "../../ffi/sys/directory.ts";
+import { inDirectory, walkDirectory } from "../../ffi/sys/directory.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type PluginCall, runAllSteps } from "../lib/protocol/plugin.ts";
@@ -57,8 +57,10 @@ export function checkQuestionsComeIn({ env, host }: HostCall, servers: readonly 
 
 function areUsedByOthers(dataDir: string, network: string, servers: readonly NameServer[]): boolean {
   const text = JSON.stringify(servers);
-  for (const file of (findEntryNames(dataDir) ?? []).filter(mayBelongTo(network))) {
-    const record = findState(`${dataDir}/${file}`, parseRecord, () => {});
+  const mayBeOfNetwork = mayBelongTo(network);
+  for (const { name } of walkDirectory(dataDir)) {
+    if (!mayBeOfNetwork(name)) continue;
+    const record = findState(`${dataDir}/${name}`, parseRecord, () => {});
     if (record && JSON.stringify(record.servers) === text) return true;
   }
   return false;

@@ -14,6 +14,8 @@ import {
 import { runIp, runShellInNetns } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { SYS_getdents64 } from "../../ffi/sys/directory.ts";
+import { interceptSystemCalls } from "../../ffi/sys/intercept.ts";
 import { listenAt } from "../../ffi/sys/unix_socket.ts";
 import { askNameServer } from "./client.ts";
 import tested from "./plugin.ts";
@@ -248,6 +250,24 @@ nameServerTest("GC removes what no valid attachment needs, and CHECK notices wha
   expect(errorOfCall(check(one, "one")).message).toContain("there is no usable file");
   await server.kill();
   expect(errorOfCall(check(two, "two")).message).toContain("no server of names listens");
+});
+
+nameServerTest("ADD and DEL do not read through the records of all others", (network) => {
+  using site = newNameSite();
+  using _server = startNameServer(network.host, site.paths);
+  const container = network.container(2);
+  attach(network, container, site, "one");
+  const record = readFileSync(join(site.paths.state, "web:one:eth0.json"), "utf8");
+  for (let i = 0; i < 2000; i++) writeFileSync(join(site.paths.state, `web:other${i}:eth0.json`), record);
+  let reads = 0;
+  using _ = interceptSystemCalls(["syscall"], (_name, args, call) => {
+    if (args[0] === SYS_getdents64) reads++;
+    return call(...args);
+  });
+  attach(network, container, site, "one");
+  expect(reads).toBe(0);
+  detach(network, container, site, "one");
+  expect(reads).toBe(1);
 });
 
 nameServerTest(
