@@ -1,5 +1,6 @@
 /** Questions over TCP. @see RFC 7766 */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
+import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { acceptFrom, receiveBytes, sendBytes } from "../../../ffi/sys/inet_socket.ts";
 import { MAX_TCP_BYTES, read16, write16 } from "./wire.ts";
@@ -53,7 +54,8 @@ export function newConnections(poll: EventPoll): Connections {
     const nothing = new Uint8Array();
     const connection = { socket, source, input: nothing, output: nothing, deadline: performance.now() + IDLE_MS };
     connections.add(connection);
-    poll.onReadable(socket.fd, () => read(connection, sockaddr, onQuestion));
+    ignoreSystemErrors(() => (poll.onReadable(socket.fd, () => read(connection, sockaddr, onQuestion)), true)) ??
+      hangUp(connection);
     return undefined;
   };
   const read = (connection: Connection, sockaddr: Uint8Array, onQuestion: OnQuestion) => {

@@ -1,6 +1,6 @@
 /** What plugins tell the server. */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
-import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { F_SETFL, O_NONBLOCK } from "../../../ffi/sys/uapi.ts";
@@ -22,13 +22,15 @@ export function serveControl(poll: EventPoll, listener: number, answer: Answer):
   // A server that this one replaces may take the connection first.
   sys.fcntl(listener, F_SETFL, O_NONBLOCK);
   poll.onReadable(listener, () => {
-    const connection = ignoreErrors(["EAGAIN"], () => acceptConnection(listener));
+    const connection = ignoreSystemErrors(() => acceptConnection(listener));
     if (!connection) return;
-    poll.onReadable(connection.fd, () => {
-      if (answerNext(connection, answer)) return;
+    const hangUp = () => {
       poll.forget(connection.fd);
       connection[Symbol.dispose]();
-    });
+    };
+    // Without memory, the client has to try again.
+    const answerOrHangUp = () => ignoreSystemErrors(() => answerNext(connection, answer)) || hangUp();
+    ignoreSystemErrors(() => (poll.onReadable(connection.fd, answerOrHangUp), true)) ?? hangUp();
   });
 }
 

@@ -54,27 +54,33 @@ export function openListeners(host: Netns, handlers: SocketHandlers): Listeners 
     place.sockets?.[Symbol.dispose]();
     place.sockets = undefined;
   };
+  const addProblem = (place: OpenPlace, protocol: ListenProblem["protocol"], error: unknown) => {
+    if (!(error instanceof SystemError)) throw error;
+    const { address, device, problems } = place;
+    place.problems = [...problems, { address, device, protocol, code: error.code, message: error.message }];
+    retryAt = Math.min(retryAt, performance.now() + RETRY_MS);
+  };
   const open = (place: OpenPlace) => {
-    const linkIndex = link.find(host.route, place.device)?.index;
-    if (place.sockets && place.linkIndex === linkIndex) return;
-    close(place);
-    place.linkIndex = linkIndex;
     place.problems = [];
+    try {
+      const linkIndex = link.find(host.route, place.device)?.index;
+      if (place.sockets && place.linkIndex === linkIndex) return;
+      close(place);
+      place.linkIndex = linkIndex;
+    } catch (error) {
+      return addProblem(place, "udp", error);
+    }
     using sockets = new DisposableStack();
     for (const [protocol, listen, serve] of PROTOCOLS) {
       try {
         const socket = sockets.use(listen({ ...place, port: DNS_PORT }));
         sockets.use(handlers[serve](socket, place));
       } catch (error) {
-        if (!(error instanceof SystemError)) throw error;
-        const { address, device } = place;
-        const problem = { address, device, protocol, code: error.code, message: error.message };
-        place.problems = [...place.problems, problem];
+        addProblem(place, protocol, error);
       }
     }
     // One without the other would leave long answers, or most questions, without an answer.
     if (place.problems.length === 0) place.sockets = sockets.move();
-    else retryAt = Math.min(retryAt, performance.now() + RETRY_MS);
   };
 
   return {
@@ -111,7 +117,7 @@ export function openListeners(host: Netns, handlers: SocketHandlers): Listeners 
     expire() {
       if (retryAt > performance.now()) return;
       retryAt = Infinity;
-      for (const place of places.values()) if (!place.sockets) open(place);
+      for (const place of places.values()) if (!place.sockets || place.problems.length > 0) open(place);
     },
     isListening: (address) => [...places.values()].some((place) => place.address === address),
   };

@@ -42,6 +42,6 @@ function parseEndpoint(value: string, findLink: FindLink): SocketEndpoint | unde
   if (!isIp(address)) return undefined;
   const endpoint = { address: parseIp(address) as Ip, port: DNS_PORT };
   if (scope === undefined) return endpoint;
-  const scopeId = /^\d+$/.test(scope) ? Number(scope) : findLink(scope);
+  const scopeId = /^\d+$/.test(scope) ? Number(scope) : ignoreSystemErrors(() => findLink(scope));
   return scopeId === undefined ? undefined : { ...endpoint, scopeId };
 }
