@@ -15,6 +15,7 @@ const SYSCALL_ERRORS: Readonly<Record<string, string>> = {
   bind: "ENOMEM",
   close: "EINTR EIO",
   connect: "EINTR EAGAIN ECONNREFUSED",
+  epoll_ctl: "ENOMEM ENOSPC",
   faccessat: "EIO ENOMEM",
   fchdir: "EIO ENOMEM",
   fdatasync: "EINTR EIO ENOSPC",

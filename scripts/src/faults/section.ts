@@ -7,11 +7,12 @@ import { type ProcessCommand, requireSuccess, runLimited, startProcess, waitForA
 import { newRandomSource } from "../harness/random.ts";
 import { newScratchDirectory } from "../repository.ts";
 import { type FaultCase, type FaultReport, runExperiment } from "./experiment.ts";
-import { type Fault, isSignal, TRACED_SYSCALLS } from "./fault.ts";
+import type { Fault } from "./fault.ts";
 import { fileDamageCases } from "./file_damage.ts";
 import { healingCases } from "./healing.ts";
 import { faultsOfTrace, sampleByKind } from "./plan.ts";
 import { callChain, FAULTS_NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
+import { isTraced, straceCommand } from "./strace.ts";
 
 /** Which process of a served call has the fault. */
 const SERVED_PROCESSES = ["shim", "worker", "server"] as const;
@@ -103,18 +104,6 @@ function faultCases(
   return cases;
 }
 
-function straceCommand(log: string, fault: Fault | undefined, follow: boolean): readonly string[] {
-  const traced = !fault ? TRACED_SYSCALLS : [fault.syscall, ...fault.kind === "TERM" ? ["write"] : []];
-  const injection = fault &&
-    `inject=${fault.syscall}:${isSignal(fault.kind) ? "signal" : "error"}=${fault.kind}:when=${fault.occurrence}`;
-  return [
-    ...["strace", "-y", "-q", "-o", log, "-e", "signal=none", ...injection ? ["-e", injection] : []],
-    ...["-e", `trace=${traced.map((name) => `?${name}`).join(",")}`, ...follow ? ["-f"] : []],
-    // The kernel's filter makes the trace cheap, but no signal can be delivered where it stops the program.
-    ...!follow || fault && isSignal(fault.kind) ? [] : ["--seccomp-bpf"],
-  ];
-}
-
 /** Traces all workers, or the server while it replaces a worker. */
 function runBesideTraced(
   command: ProcessCommand,
@@ -131,5 +120,3 @@ function runBesideTraced(
   waitForAny(new Map([[tracer.pid, tracer]]));
   return ended;
 }
-
-const isTraced = (pid: number): boolean => !readFileSync(`/proc/${pid}/status`, "utf8").includes("TracerPid:\t0\n");
