@@ -18,6 +18,7 @@ export interface NameServerProcess extends Disposable {
   readonly pid: number;
   /** What it logged. */
   readonly log: () => string;
+  readonly exited: Promise<number>;
   /** Ends it without notice, and waits for that. */
   kill(): Promise<void>;
   /** Ends it as the end of its supervisor does, and waits for that. @returns its exit status */
@@ -100,6 +101,7 @@ export function startNameServer(
   }
   return {
     pid: child.pid,
+    exited: child.exited,
     log: () => log,
     async kill() {
       child.kill("SIGKILL");

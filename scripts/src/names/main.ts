@@ -1,22 +1,52 @@
 /** The body of `scripts/names`, see its usage. @module */
+import { formatTable } from "../../../cmd/output/table.ts";
 import { runNameLoad } from "../../../testing/dnsname_load.ts";
+import type { FaultReport } from "../faults/experiment.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { parseScriptOptions } from "../harness/options.ts";
+import { seedOf } from "../harness/random.ts";
 import { median } from "../harness/statistics.ts";
+import { runNameFaults } from "./faults.ts";
 
 const USAGE = `usage: scripts/names [--names N] [--questions N]
+       scripts/names faults [--sample N] [--seed N] [WORD…]
   --names N      containers with a name; default: 10000
-  --questions N  how many are asked; default: 100000`;
+  --questions N  how many are asked; default: 100000
+  --sample N     so many faults, all kinds in turn; default: all
+  --seed N       chooses them; default: another one each time
+  WORD           faults whose names have all these words: plugin, server; ADD, CHECK, DEL, GC; sendto, 12; KILL, EIO, …`;
 
-const { count } = parseScriptOptions(USAGE);
-const questions = count("questions", 100_000);
-const rows: string[][] = [];
-for (const names of [1, count("names", 10_000)]) {
-  const { startMs, addMs, answered, seconds } = await runNameLoad({ names, questions, attachments: 100 });
-  if (answered < questions) process.exitCode = 1;
-  rows.push([
-    ...[`${names}`, startMs.toFixed(0), median(addMs).toFixed(2), (questions / seconds).toFixed(0)],
-    `${questions - answered}`,
-  ]);
+const { words: [section, ...words], values, count } = parseScriptOptions(USAGE);
+await (section === "faults" ? testFaults() : measureLoad());
+
+async function measureLoad(): Promise<void> {
+  const questions = count("questions", 100_000);
+  const rows: string[][] = [];
+  for (const names of [1, count("names", 10_000)]) {
+    const { startMs, addMs, answered, seconds } = await runNameLoad({ names, questions, attachments: 100 });
+    if (answered < questions) process.exitCode = 1;
+    rows.push([
+      ...[`${names}`, startMs.toFixed(0), median(addMs).toFixed(2), (questions / seconds).toFixed(0)],
+      `${questions - answered}`,
+    ]);
+  }
+  console.log(markdownTable(["names", "start of the server, ms", "ADD, ms", "questions a second", "lost"], rows));
 }
-console.log(markdownTable(["names", "start of the server, ms", "ADD, ms", "questions a second", "lost"], rows));
+
+async function testFaults(): Promise<void> {
+  const seed = seedOf(values.seed);
+  console.log(`seed ${seed}`);
+  const all: FaultReport[] = [];
+  const sample = values.sample ? count("sample", 1) : Infinity;
+  for await (const report of runNameFaults({ sample, seed, words })) {
+    all.push(report);
+    if (report.result === "FAILED") console.log(`FAILED ${report.name}\n  ${report.problem}`);
+  }
+  const results = ["ended", "succeeded", "refused", "not reached", "FAILED"];
+  const rows = [...Map.groupBy(all, ({ name }) => name.replace(/ \w+#.*/, ""))].map(([name, reports]) => [
+    name,
+    ...results.map((result) => `${reports.filter((report) => report.result === result).length}`),
+  ]);
+  console.log(formatTable(["faults in", ...results], rows));
+  if (all.length === 0 || all.some(({ result }) => result === "FAILED")) process.exitCode = 1;
+}

@@ -1,0 +1,235 @@
+/**
+ * Faults at system calls of the plugin `dnsname` and of its server: whatever fails, names are right in the end.
+ *
+ * @module
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type FinishedProcess, runPlugin } from "../../../testing/binary.ts";
+import { newBridgeNetwork } from "../../../testing/bridge_network.ts";
+import { dig, type DigAnswer, type NameServerProcess, newNameSite, startNameServer } from "../../../testing/dnsname.ts";
+import { startDnsmasq } from "../../../testing/dnsmasq.ts";
+import { runShellInNetns } from "../../../testing/netns.ts";
+import { nftListRuleset } from "../../../testing/ruleset.ts";
+import plugin from "../../../plugins/dnsname/plugin.ts";
+import type { FaultOutcome, FaultReport } from "../faults/experiment.ts";
+import { type Fault, isSignal } from "../faults/fault.ts";
+import { faultsOfTrace, findFaultInTrace, sampleByKind } from "../faults/plan.ts";
+import { isTraced, straceCommand } from "../faults/strace.ts";
+import { requireSameState } from "../harness/node_state.ts";
+import { newRandomSource } from "../harness/random.ts";
+
+/** Other machines' names all have this address. */
+const OUTSIDE_ADDRESS = "198.51.100.7";
+/** A firewall that drops what no rule accepts. */
+const FOREIGN_FIREWALL =
+  "nft 'table inet foreign { chain input { type filter hook input priority 0; policy drop; ct state established accept; }; }'";
+
+/** An upper bound for what is sure to happen, however much the machine has to do. */
+const END_TIMEOUT_MS = 20_000;
+
+const VERBS = ["ADD", "CHECK", "DEL", "GC"] as const;
+type FaultyVerb = (typeof VERBS)[number];
+
+export interface NameFaultSelection {
+  /** So many, chosen at random by this seed, whose names have all words. */
+  readonly sample: number;
+  readonly seed: number;
+  readonly words: readonly string[];
+}
+
+export async function* runNameFaults({ sample, seed, words }: NameFaultSelection): AsyncGenerator<FaultReport> {
+  using resources = new DisposableStack();
+  const node = await newNode(resources);
+  const verbs = words.includes("server") ? [] : VERBS.filter((verb) => !isOther(verb, VERBS, words));
+  const cases = verbs.flatMap((verb) => pluginCases(node, verb));
+  if (!isOther("server", ["server", "plugin", ...VERBS], words)) cases.push(...await serverCases(node));
+  const chosen = cases.filter(({ name }) => words.every((word) => name.split(/[ #]/).includes(word)));
+  for (const { name, kind, run } of sampleByKind(chosen, sample, newRandomSource(seed))) {
+    let outcome: FaultOutcome;
+    // Reads what the resolver logs, which would wait for that.
+    await Bun.sleep(0);
+    try {
+      outcome = await run();
+    } catch (error) {
+      outcome = { result: "FAILED", problem: (error as Error).message };
+      await node.startAgain();
+      node.run("DEL");
+    }
+    yield { name, kind, ...outcome };
+  }
+}
+
+/** Whether the words ask for another one of all. */
+const isOther = (name: string, all: readonly string[], words: readonly string[]): boolean =>
+  !words.includes(name) && words.some((word) => all.includes(word));
+
+interface FaultyCase {
+  readonly name: string;
+  readonly kind: string;
+  run(): FaultOutcome | Promise<FaultOutcome>;
+}
+
+/** A host with one container that stays, and one that comes and goes. */
+interface Node {
+  readonly server: () => NameServerProcess;
+  /** As the supervisor does with a server that ended. */
+  startAgain(): Promise<void>;
+  /** The plugin, for the container that comes and goes. */
+  run(verb: FaultyVerb, wrapper?: readonly string[]): FinishedProcess;
+  /** What the container that stays hears of a name. */
+  ask(...words: string[]): DigAnswer | undefined;
+  /** Records and rules. */
+  snapshot(): readonly string[];
+  /** The trace of one experiment. */
+  readonly log: string;
+}
+
+async function newNode(resources: DisposableStack): Promise<Node> {
+  const network = newBridgeNetwork(resources);
+  runShellInNetns(network.host, FOREIGN_FIREWALL);
+  const site = resources.use(newNameSite("nameserver 192.0.2.2\n"));
+  resources.use(await startDnsmasq(network.outside, "192.0.2.2", `--address=/example.test/${OUTSIDE_ADDRESS}`));
+  let server = startNameServer(network.host, site.paths);
+  resources.defer(() => server[Symbol.dispose]());
+  const [resident, subject] = [network.container(2), network.container(3)];
+  network.call(plugin, "ADD", site.config, { container: resident, containerId: "resident" });
+  const config = { cniVersion: "1.1.0", name: "web", type: "dnsname", ...site.config };
+  const valid = { "cni.dev/valid-attachments": [{ containerID: "resident", ifname: "eth0" }] };
+  return {
+    ...{ server: () => server, log: join(site.directory, "trace") },
+    async startAgain() {
+      await server.kill();
+      server = startNameServer(network.host, site.paths);
+    },
+    run: (verb, wrapper = []) =>
+      network.host.run(() =>
+        runPlugin("dnsname", {
+          ...{ wrapper, inOwnProcess: true },
+          env: { CNI_COMMAND: verb, CNI_CONTAINERID: "subject", CNI_NETNS: subject.netns.path },
+          stdin: JSON.stringify({ ...config, ...verb === "GC" ? valid : { prevResult: subject.result } }),
+        })
+      ),
+    ask: (...words) => dig(resident.netns, "@10.88.0.1", ...words),
+    snapshot: () => [...readdirSync(site.paths.state).sort(), ...nftListRuleset(network.host).split("\n")],
+  };
+}
+
+function mustSucceed(node: Node, verb: FaultyVerb): void {
+  const { exitCode, stdout, stderr } = node.run(verb);
+  if (exitCode !== 0) throw new Error(`${verb} ended with ${exitCode}: ${stdout}${stderr}`);
+}
+
+/** @throws {Error} if the answer is not that address, or for `undefined` if there is one */
+function requireAnswer({ ask }: Node, address: string | undefined, ...words: string[]): void {
+  const answer = ask(...words);
+  const values = (answer?.answers ?? []).map((line) => line.split(" ").at(-1));
+  const expected = address === undefined ? [] : [address];
+  if (answer && values.join() === expected.join()) return;
+  throw new Error(`Asked for ${words.join(" ")}, got ${answer ? `${answer.status} ${values}` : "no answer"}`);
+}
+
+/** @throws {Error} if a repeated DEL does not bring back the state before, or if names do not follow what comes next */
+function requireRecovery(node: Node, before: readonly string[]): void {
+  const requireBefore = (after: string) => {
+    requireSameState(`After ${after}`, before, node.snapshot());
+    requireAnswer(node, undefined, "subject.dns.test");
+  };
+  mustSucceed(node, "DEL");
+  requireBefore("a repeated DEL");
+  mustSucceed(node, "ADD");
+  mustSucceed(node, "CHECK");
+  for (const words of [["subject"], ["+tcp", "subject.dns.test"]]) requireAnswer(node, "10.88.0.3", ...words);
+  requireAnswer(node, "10.88.0.2", "resident");
+  requireAnswer(node, OUTSIDE_ADDRESS, nextOutsideName());
+  mustSucceed(node, "DEL");
+  requireBefore("another ADD and DEL");
+}
+
+let outsideNames = 0;
+/** One that no cache has. */
+const nextOutsideName = (): string => `name${++outsideNames}.example.test`;
+
+const nameOf = (section: string, { syscall, occurrence, kind }: Fault): string =>
+  `${section} ${syscall}#${occurrence} ${kind}`;
+
+function pluginCases(node: Node, verb: FaultyVerb): FaultyCase[] {
+  if (verb !== "ADD") mustSucceed(node, "ADD");
+  const { exitCode, stdout } = node.run(verb, straceCommand(node.log, undefined, true));
+  if (exitCode !== 0) throw new Error(`${verb} without any fault: ${stdout}`);
+  const faults = faultsOfTrace(readFileSync(node.log, "utf8"));
+  mustSucceed(node, "DEL");
+  return faults.map((fault) => ({
+    ...{ name: nameOf(`plugin ${verb}`, fault), kind: fault.kind },
+    run: () => tryPluginFault(node, verb, fault),
+  }));
+}
+
+function tryPluginFault(node: Node, verb: FaultyVerb, fault: Fault): FaultOutcome {
+  const before = node.snapshot();
+  if (verb !== "ADD") mustSucceed(node, "ADD");
+  const { exitCode, stdout, stderr } = node.run(verb, straceCommand(node.log, fault, true));
+  const isReached = isSignal(fault.kind)
+    ? findFaultInTrace(readFileSync(node.log, "utf8"), fault) !== undefined
+    : readFileSync(node.log, "utf8").includes("INJECTED");
+  const isSuccess = exitCode === 0;
+  const isRefusal = exitCode === 1 && typeof JSON.parse(stdout).code === "number";
+  if (!isSuccess && !isRefusal && !isSignal(fault.kind)) {
+    throw new Error(`It ended with ${exitCode}: ${stdout}${stderr}`);
+  }
+  const isUndone = verb === "ADD" ? isRefusal : verb !== "CHECK" && isSuccess;
+  if (isUndone) requireSameState("It left", before, node.snapshot());
+  if (verb === "ADD" && isSuccess) requireAnswer(node, "10.88.0.3", "subject");
+  requireRecovery(node, before);
+  return { result: !isReached ? "not reached" : isSuccess ? "succeeded" : isRefusal ? "refused" : "ended" };
+}
+
+async function serverCases(node: Node): Promise<FaultyCase[]> {
+  await runBesideTracer(node, () => useServer(node));
+  return faultsOfTrace(readFileSync(node.log, "utf8"), true).map((fault) => ({
+    ...{ name: nameOf("server", fault), kind: fault.kind },
+    run: () => tryServerFault(node, fault),
+  }));
+}
+
+/** All that the server does: records that come and go, its own names over UDP and TCP, and names of others. */
+function useServer(node: Node): void {
+  node.run("ADD");
+  for (const words of [["subject"], ["+tcp", "subject"], [nextOutsideName()], ["+tcp", nextOutsideName()]]) {
+    const answer = node.ask("+timeout=2", ...words);
+    const values = (answer?.answers ?? []).map((line) => line.split(" ").at(-1)!);
+    const wrong = values.filter((value) => ![OUTSIDE_ADDRESS, "10.88.0.3"].includes(value));
+    if (wrong.length > 0) throw new Error(`Asked for ${words.join(" ")}, got ${values}`);
+  }
+  node.run("DEL");
+}
+
+async function runBesideTracer(node: Node, use: () => void, fault?: Fault): Promise<void> {
+  const { pid } = node.server();
+  const command = [...straceCommand(node.log, fault, false), "-p", `${pid}`];
+  const strace = Bun.spawn(command, { stdio: ["ignore", "ignore", "ignore"] });
+  while (!isTraced(pid)) await Bun.sleep(5);
+  try {
+    use();
+  } finally {
+    strace.kill("SIGINT");
+    await strace.exited;
+  }
+}
+
+async function tryServerFault(node: Node, fault: Fault): Promise<FaultOutcome> {
+  const before = node.snapshot();
+  await runBesideTracer(node, () => useServer(node), fault);
+  const log = readFileSync(node.log, "utf8");
+  const isReached = isSignal(fault.kind) ? findFaultInTrace(log, fault, true) !== undefined : log.includes("INJECTED");
+  const isLost = isSignal(fault.kind) ? isReached : node.ask("resident") === undefined;
+  const hasEnded = isLost && await hasEndedInTime(node.server());
+  if (isLost && !hasEnded) throw new Error("The server neither answers nor ends");
+  if (hasEnded && !isSignal(fault.kind)) throw new Error(`The server ended: ${node.server().log()}`);
+  if (hasEnded) await node.startAgain();
+  requireRecovery(node, before);
+  return { result: !isReached ? "not reached" : hasEnded ? "ended" : "succeeded" };
+}
+
+const hasEndedInTime = ({ exited }: NameServerProcess): Promise<boolean> =>
+  Promise.race([exited.then(() => true), Bun.sleep(END_TIMEOUT_MS).then(() => false)]);
