@@ -58,19 +58,31 @@ async function answer(
   return new Response(text, { headers: { "content-type": contentType } });
 }
 
-async function readReports(pipe: number, registry: MetricsRegistry): Promise<void> {
+/** Until all writers are gone. */
+export async function readReports(pipe: number, registry: MetricsRegistry): Promise<void> {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const bytes of Bun.file(pipe).stream()) {
     const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
     rest = lines.pop()!;
-    for (const line of lines) countReport(registry, JSON.parse(line));
+    for (const line of lines) countReport(registry, line);
   }
 }
 
-function countReport(registry: MetricsRegistry, report: Report): void {
+function countReport(registry: MetricsRegistry, line: string): void {
+  const report = parseReport(line);
+  if (!report) return;
   if ("program" in report) registry.countCall(report);
   else registry.count(report);
+}
+
+/** `undefined` for the end of a line, whose beginning a killed process has taken. */
+function parseReport(line: string): Report | undefined {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
 }
 
 async function untilClosed(pipe: number): Promise<void> {
