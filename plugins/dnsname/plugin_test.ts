@@ -252,6 +252,17 @@ nameServerTest("GC removes what no valid attachment needs, and CHECK notices wha
   expect(errorOfCall(check(two, "two")).message).toContain("no server of names listens");
 });
 
+nameServerTest("CHECK has the server listen on a bridge that was made anew", (network) => {
+  using site = newNameSite();
+  using _server = startNameServer(network.host, site.paths);
+  const container = network.container(2);
+  attach(network, container, site, "one");
+  runIp(network.host, "link del br0", "link add br0 type bridge", "link set veth2 master br0", "link set br0 up");
+  runIp(network.host, "addr add 10.88.0.1/16 dev br0", "addr add fd88::1/64 dev br0 nodad");
+  network.call(tested, "CHECK", site.config, { container, containerId: "one" });
+  expect(digValues(container.netns, "@10.88.0.1", "one")).toEqual(["10.88.0.2"]);
+});
+
 nameServerTest("ADD and DEL do not read through the records of all others", (network) => {
   using site = newNameSite();
   using _server = startNameServer(network.host, site.paths);

@@ -15,7 +15,10 @@ export const DNS_PORT = 53;
 export const PROTOCOL_VERSION = 1;
 export const MAX_MESSAGE_BYTES = 64 * 1024;
 
-/** `changed`: the file was written or removed. `look`: nothing changed. Without a file: is the server there? */
+/**
+ * `changed`: the file was written or removed. `look`: it was not; is it served, on the links that there are now? Without
+ * a file: is the server there?
+ */
 export const requestSchema = lazy(() =>
   knownKeys({
     version: int({ min: PROTOCOL_VERSION, max: PROTOCOL_VERSION }),

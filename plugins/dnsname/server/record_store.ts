@@ -65,7 +65,7 @@ export function newRecordStore({ directory, host, names, listeners, log }: Recor
       const refused = command === "changed" ? load(file) : undefined;
       const record = records.get(file);
       if (!record) return { problems: [], refused: refused ?? "the server does not know the container" };
-      if (command === "changed") listeners.refresh(record);
+      listeners.refresh(record);
       return { problems: listeners.problemsOf(record) };
     },
   };
