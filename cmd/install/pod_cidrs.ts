@@ -3,7 +3,7 @@ import { type Cidr, parseCidr } from "../../ffi/address.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { findValue, isJsonObject } from "../../spec/schema.ts";
+import { excerpt } from "../../spec/schema.ts";
 
 /** Where a pod finds its token, and the certificate of the API server. */
 export const SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -29,8 +29,11 @@ export async function findPodCidrs(node: string, env: Env, account = SERVICE_ACC
     throw refuse(`${server} does not answer`, error instanceof Error ? error.message : String(error));
   });
   if (status === 404) throw refuse("there is no such node", "--node needs the node's name: spec.nodeName");
-  if (status !== 200) throw refuse(`${server} answers ${status}`, "the service account needs the right to get nodes");
-  const cidrs = podCidrsOf(JSON.parse(text));
+  if (status === 401 || status === 403) {
+    throw refuse(`${server} answers ${status}`, "the service account needs the right to get nodes");
+  }
+  const cidrs = status === 200 ? parsePodCidrs(text) : undefined;
+  if (!cidrs) throw refuse(`${server} answers ${status}`, `expected a node: got ${excerpt(text)}`);
   if (cidrs.length > 0) return cidrs;
   throw refuse("it has no spec.podCIDRs", "start kube-controller-manager with --allocate-node-cidrs, or give ranges");
 }
@@ -50,13 +53,18 @@ async function get(
     headers: { Accept: "application/json", Authorization: `Bearer ${token.trim()}` },
     redirect: "error",
     signal: AbortSignal.timeout(TIMEOUT_MS),
-    tls: { ca },
+    // The runtime has a variable that would trust anybody with the token.
+    tls: { ca, rejectUnauthorized: true },
   });
   return { status: response.status, text: await response.text() };
 }
 
-function podCidrsOf(node: unknown): Cidr[] {
-  const spec = isJsonObject(node) ? findValue(node, "spec") : undefined;
-  const cidrs = isJsonObject(spec) ? findValue(spec, "podCIDRs") : undefined;
-  return Array.isArray(cidrs) ? cidrs.map((text) => parseCidr(String(text))) : [];
+/** `undefined` for what is no node, such as the page of a proxy. */
+function parsePodCidrs(text: string): Cidr[] | undefined {
+  try {
+    const { spec } = JSON.parse(text) as { readonly spec: { readonly podCIDRs?: readonly string[] } };
+    return (spec.podCIDRs ?? []).map(parseCidr);
+  } catch {
+    return undefined;
+  }
 }

@@ -10,6 +10,13 @@ import { findPodCidrs } from "./pod_cidrs.ts";
 const PROGRAMS = ["openssl"];
 const CIDRS = ["10.244.3.0/24", "fd44:0:0:3::/64"];
 const ADDRESS = "127.0.0.1";
+/** Instead of a node, by the node that is asked for. */
+const OTHER_ANSWERS: Readonly<Record<string, readonly [status: number, text: string]>> = {
+  page: [200, "<html>Please log in</html>"],
+  busy: [503, "the server is shutting down"],
+  list: [200, `{"kind": "NodeList", "items": []}`],
+  garbled: [200, `{"kind": "Node", "spec": {"podCIDRs": ["10.244.3.0"]}}`],
+};
 
 describe("the pod ranges of a node", () => {
   const resources = new DisposableStack();
@@ -48,6 +55,10 @@ describe("the pod ranges of a node", () => {
       [() => find("new", "another"), `https://${ADDRESS}:${server.port} answers 401`],
       [() => find("new", undefined, {}), "KUBERNETES_SERVICE_HOST is not set"],
       [() => find("new", undefined, { ...env, KUBERNETES_SERVICE_PORT: "1" }), `https://${ADDRESS}:1 does not answer`],
+      [
+        () => find("new", undefined, { KUBERNETES_SERVICE_HOST: "::1", KUBERNETES_SERVICE_PORT: "1" }),
+        "https://[::1]:1 does not answer",
+      ],
     ] as const;
     for (const [found, problem] of refusals) {
       expect(await found().then(() => "", ({ message }) => message)).toEqual(failure(problem));
@@ -57,12 +68,40 @@ describe("the pod ranges of a node", () => {
     await expect(elsewhere).rejects.toThrow('"/nonexistent" has no token or ca.crt');
   });
 
-  testWith(PROGRAMS, "are not taken from a server with another certificate", async () => {
+  testWith(PROGRAMS, "are not taken from an answer that has no node, which the error shows", async () => {
+    const [key, cert] = ["api.key", "api.crt"].map((name) => Bun.file(join(account, name))) as [
+      Bun.BunFile,
+      Bun.BunFile,
+    ];
+    const other = Bun.serve({
+      ...{ hostname: ADDRESS, port: 0, tls: { key, cert } },
+      fetch({ url }) {
+        const [status, text] = OTHER_ANSWERS[url.slice(url.lastIndexOf("/") + 1)]!;
+        return new Response(text, { status });
+      },
+    });
+    for (const [node, [status, text]] of Object.entries(OTHER_ANSWERS)) {
+      const found = find(node, undefined, { ...env, KUBERNETES_SERVICE_PORT: `${other.port}` });
+      await expect(found).rejects.toMatchObject({
+        message: `Cannot read the pod ranges of node "${node}": https://${ADDRESS}:${other.port} answers ${status}`,
+        details: `expected a node: got ${JSON.stringify(text)}`,
+      });
+    }
+    other.stop(true);
+  });
+
+  testWith(PROGRAMS, "are not taken from a server with another certificate, even if asked to", async () => {
     const other = mkdtempSync(join(tmpdir(), "cni-account-"));
     using host = currentNetns();
     using impostor = serveApi(host, ADDRESS, "token-1", [], other);
     rmSync(other, { recursive: true });
-    const found = find("node-1", undefined, { ...env, KUBERNETES_SERVICE_PORT: `${impostor.port}` });
-    await expect(found).rejects.toThrow(`https://${ADDRESS}:${impostor.port} does not answer`);
+    // Other requests of the runtime trust anybody then.
+    process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
+    try {
+      const found = find("node-1", undefined, { ...env, KUBERNETES_SERVICE_PORT: `${impostor.port}` });
+      await expect(found).rejects.toThrow(`https://${ADDRESS}:${impostor.port} does not answer`);
+    } finally {
+      delete process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
+    }
   });
 });
