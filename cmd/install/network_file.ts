@@ -71,7 +71,7 @@ function needsRanges({ raw, ipamType }: PluginEntry): boolean {
 
 /** Errors are refused; warnings are the user's to judge. @param without plugins that get their ranges later */
 function refuseProblems({ source, pluginDirectories, log }: NetworkFileOptions, without: readonly number[]): void {
-  const isExpected = ({ path }: LintProblem) => without.some((i) => path.startsWith(`plugins[${i}].ipam`));
+  const isExpected = ({ path }: LintProblem) => without.some((i) => path === `plugins[${i}].ipam.ranges`);
   const { problems } = lintFiles([source], { pluginDirectories });
   const own = problems.filter((problem) => problem.severity !== "note" && !isExpected(problem));
   const error = own.find(({ severity }) => severity === "error");

@@ -77,6 +77,12 @@ test.each([
     "10-pods.conflist",
     "plugins[1].mtu",
   ],
+  [
+    "a wrong value beside missing ranges",
+    listText({ ...WITHOUT_RANGES, ipam: { type: "host-local", dataDir: 5 } }),
+    "10-pods.conflist",
+    "plugins[0].ipam.dataDir",
+  ],
   ["no JSON", "{", "10-pods.conflist", "10-pods.conflist"],
 ])("a file with %s is refused, and nothing is written", async (_, text, name, message) => {
   await expect(put(text, name)).rejects.toThrow(message);
