@@ -42,7 +42,8 @@ and then the plugins stay too.`,
     { command: "cni uninstall --network pods /opt/cni/bin", about: "remove a network that no container uses, too" },
   ],
   async run(input, context) {
-    const isElsewhere = input.has("host") && enterHostMounts();
+    const isElsewhere = input.has("host");
+    if (isElsewhere) enterHost();
     const [word = ""] = input.words;
     const network = input.find("network");
     if (network !== undefined) await removeNetwork(network, input, context);
@@ -60,6 +61,19 @@ and then the plugins stay too.`,
   },
 };
 export default command;
+
+/** Otherwise it would take the container's own directory for the host's. @throws {CniError} */
+function enterHost(): void {
+  if (enterHostMounts()) return;
+  throw new CniError(
+    Code.InvalidEnvironment,
+    "Cannot enter the host's mounts: process 1 has the same, or may not be seen",
+    {
+      details:
+        "--host needs a container with the host's processes (hostPID) and CAP_SYS_PTRACE; leave it away on the host",
+    },
+  );
+}
 
 /** The network may be gone: an uninstall can be repeated. @throws {CniError} if a container uses it */
 async function removeNetwork(name: string, input: ParsedOptions, context: CliContext): Promise<void> {

@@ -138,3 +138,16 @@ test("cni uninstall --network removes nothing if the name is misspelt, and goes 
   expect(readdirSync(networks)).toEqual(["web.conflist"]);
   rmSync(sandboxes.root, { recursive: true });
 });
+
+test("cni uninstall --host touches nothing in a container that does not see the host", () => {
+  const sandboxes = newCliSandboxes();
+  put(true);
+  const before = contents();
+  // Process 1 is the command itself.
+  const { exitCode, stderr } = sandboxes.cni(["uninstall", "--host", bin], {
+    wrapper: ["unshare", "--pid", "--fork", "--mount-proc"],
+  });
+  expect([exitCode, stderr]).toEqual([1, expect.stringContaining("Cannot enter the host's mounts")]);
+  expect(contents()).toEqual(before);
+  rmSync(sandboxes.root, { recursive: true });
+});
