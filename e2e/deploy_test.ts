@@ -5,6 +5,8 @@ import type { IConfigMap } from "kubernetes-models/v1/ConfigMap";
 import type { IProbe } from "kubernetes-models/v1/Probe";
 import { chownSync, existsSync, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { CONFINED } from "../cmd/serve/confine.ts";
+import { findPart } from "../cmd/serve/part_definitions.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { serveApi } from "../testing/api_server.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
@@ -61,6 +63,7 @@ describe("the DaemonSet", () => {
     expect(await isReached()).toBe("web 192.0.2.2");
     // bridge, host-local in it, portmap, bandwidth, firewall: each ADD is one call.
     expect(servedCalls(node)).toBeGreaterThanOrEqual(4);
+    expect(capabilitiesOf(node, "metrics")).toBe(capabilityMask(findPart("metrics").rights!.capabilities));
     expect(metricsOf(node)).toMatch(/^cni_calls_total\{.*program="bridge".*\} [1-9]/m);
 
     await refuseBrokenNetwork(cluster);
@@ -217,6 +220,19 @@ const inServer = ({ run }: TestNode, ...words: string[]) =>
   run("podman", "exec", "serve", "/opt/cni/bin/cni", ...words);
 
 const servedCalls = (node: TestNode): number => JSON.parse(inServer(node, "serve", "--status", "--json")).served;
+
+/** Of the process of a part, which the server started. */
+function capabilitiesOf({ processes }: TestNode, part: string): string {
+  const textOf = (pid: string, file: string) => readFileSync(join(processes, pid, file), "utf8");
+  const pid = readdirSync(processes).find((name) => {
+    const words = /^\d+$/.test(name) ? textOf(name, "cmdline").split("\0") : [];
+    return words.includes(part) && words.includes(CONFINED);
+  });
+  return /^CapEff:\t(.+)$/m.exec(textOf(pid!, "status"))![1]!;
+}
+
+const capabilityMask = (capabilities: readonly number[]): string =>
+  capabilities.reduce((mask, capability) => mask | 1 << capability, 0).toString(16).padStart(16, "0");
 
 function metricsOf(node: TestNode): string {
   const { command } = POD.containers[0]!;

@@ -23,7 +23,7 @@ export function limitCapabilities(kept: readonly number[]): void {
   // The kernel refuses the number after its last capability.
   for (let capability = 0; isInBoundingSet(capability) !== undefined; capability++) {
     if (kept.includes(capability) || !isInBoundingSet(capability)) continue;
-    // Without CAP_SETPCAP, as in some containers, the process has few rights anyway.
+    // Without CAP_SETPCAP, as in some containers, the other limits hold.
     ignoreErrors(["EPERM"], () => sys.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0));
   }
 }
