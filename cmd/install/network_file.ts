@@ -1,6 +1,6 @@
 /** The network that `cni install --conflist` gives to the node's engines. @module */
 import type { Cidr } from "../../ffi/address.ts";
-import { replaceFile } from "../../ffi/sys/atomic_file.ts";
+import { installBytes } from "../../ffi/sys/atomic_install.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
@@ -56,7 +56,7 @@ export function installNetworkFile({ path, text }: NetworkFileInstall): boolean 
   if (ignoreErrors(["ENOENT"], () => readText(path)) === text) return false;
   ensureDirectory(path.slice(0, path.lastIndexOf("/")));
   // Other users' engines read the directory too.
-  replaceFile(path, text, 0o644);
+  installBytes(new TextEncoder().encode(text), path, 0o644);
   return true;
 }
 

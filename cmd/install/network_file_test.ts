@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, w
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Cidr } from "../../ffi/address.ts";
+import { interceptSystemCalls } from "../../ffi/sys/intercept.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { installNetworkFile, type NetworkFileOptions, prepareNetworkFile } from "./network_file.ts";
 
@@ -45,6 +46,17 @@ test("a file is copied as it is, where all can read it, and written only when it
   expect(await put(text.trim())).toEqual({ path, isChanged: true });
   expect(readdirSync(directory)).toEqual(["10-pods.conflist"]);
   expect(logged).toEqual([]);
+});
+
+test("a file is on the disk before it gets its name: a power cut leaves no broken one", async () => {
+  const calls: string[] = [];
+  using _calls = interceptSystemCalls(["fsync", "rename"], (name, args, call) => {
+    calls.push(name);
+    return call(...args);
+  });
+  const { path } = await put(listText({ type: "loopback" }));
+  expect(calls).toEqual(["fsync", "rename"]);
+  expect(existsSync(path)).toBe(true);
 });
 
 test("a host-local without ranges gets those of the node, and nothing else changes", async () => {

@@ -1,4 +1,4 @@
-/** Installs a program in one step, in place of any other. @module */
+/** Installs a file in one step, in place of any other, and whole even after a power cut. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { createReadWrite, openFile, writeAll } from "./file.ts";
 import { fstat } from "./stat.ts";
@@ -34,13 +34,13 @@ export function installCopy(
   );
 }
 
-/** Writes a program. */
-export function installBytes(bytes: Uint8Array, path: string): void {
+/** @param mode that of a program unless told */
+export function installBytes(bytes: Uint8Array, path: string, mode = 0o755): void {
   withPurpose(`write "${path}"`, () =>
     installAtomically(path, (temporary) => {
       using file = createReadWrite(temporary);
       writeAll(file.fd, bytes);
-      sys.chmod(temporary, 0o755);
+      sys.chmod(temporary, mode);
       sys.fsync(file.fd);
     }));
 }
