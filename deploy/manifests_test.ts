@@ -5,7 +5,8 @@ import { ClusterRole } from "kubernetes-models/rbac.authorization.k8s.io/v1/Clus
 import { ClusterRoleBinding } from "kubernetes-models/rbac.authorization.k8s.io/v1/ClusterRoleBinding";
 import { ConfigMap } from "kubernetes-models/v1/ConfigMap";
 import { ServiceAccount } from "kubernetes-models/v1/ServiceAccount";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import packageManifest from "../package.json" with { type: "json" };
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
@@ -52,12 +53,33 @@ describe.each(DIRECTORIES)("%s", (directory) => {
   });
 
   testWith(["kubectl"], "is what kubectl makes of it", () => {
-    const { stdout, stderr, exitCode } = Bun.spawnSync(["kubectl", "kustomize", directory], { cwd: REPOSITORY_ROOT });
-    expect([exitCode, stderr.toString()]).toEqual([0, ""]);
-    const rendered = Bun.YAML.parse(stdout.toString()) as Manifest[] | Manifest;
-    const hashless = JSON.stringify(rendered).replace(/"(cni-network)-[a-z0-9]{10}"/g, `"$1"`);
-    expect(sorted([JSON.parse(hashless)].flat())).toEqual(sorted(manifests));
+    const rendered = JSON.stringify(kustomize(join(REPOSITORY_ROOT, directory)));
+    // Without a hash, a changed network would reach no node that has one.
+    expect(rendered).not.toContain(`"cni-network"`);
+    const hashless = rendered.replace(/"(cni-network)-[a-z0-9]{10}"/g, `"$1"`);
+    expect(sorted(JSON.parse(hashless))).toEqual(sorted(manifests));
   });
+});
+
+testWith(["kubectl"], "the documentation's kustomization puts another image and another network into the base", () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-kustomization-"));
+  const documented = readFileSync(join(REPOSITORY_ROOT, "docs/kubernetes.md"), "utf8");
+  const network = `{ "name": "pods" }\n`;
+  cpSync(import.meta.dir, join(directory, "deploy"), { recursive: true });
+  writeFileSync(join(directory, "kustomization.yaml"), /```yaml\n(.*?)```/s.exec(documented)![1]!);
+  writeFileSync(join(directory, "10-pods.conflist"), network);
+  const manifests = kustomize(directory);
+  rmSync(directory, { recursive: true });
+  const images = JSON.stringify(manifests).match(/(?<="image":")[^"]+/g);
+  expect(new Set(images)).toEqual(new Set([`registry.example.org/cni:v${packageManifest.version}`]));
+  expect(manifests.find(({ kind }) => kind === "ConfigMap")).toMatchObject({ data: { "10-pods.conflist": network } });
+});
+
+test("a ConfigMap has the label of the DaemonSet, by which those of earlier networks are found", () => {
+  const [daemonSet, configMap] = ["DaemonSet", "ConfigMap"].map((name) =>
+    renderManifests("deploy").find(({ kind }) => kind === name)!
+  );
+  expect(configMap!.metadata.labels).toEqual(daemonSet!.metadata.labels!);
 });
 
 test.each(MISTAKES)("the schemas refuse %s", (_, from, to) => {
@@ -82,6 +104,12 @@ test("the types of the schemas know each key, and would refuse a typo", () => {
     rmSync(directory, { recursive: true });
   }
 }, 120_000);
+
+function kustomize(directory: string): Manifest[] {
+  const { stdout, stderr, exitCode } = Bun.spawnSync(["kubectl", "kustomize", directory]);
+  expect([exitCode, stderr.toString()]).toEqual([0, ""]);
+  return [Bun.YAML.parse(stdout.toString()) as Manifest[] | Manifest].flat();
+}
 
 function validate(manifest: Manifest): void {
   const Model = MODELS[manifest.kind as keyof typeof MODELS];

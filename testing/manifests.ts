@@ -7,7 +7,11 @@ import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
-  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+  };
 }
 
 /** What our kustomization.yaml files use. */
@@ -17,6 +21,7 @@ interface Kustomization {
     readonly name: string;
     readonly namespace: string;
     readonly files: readonly string[];
+    readonly options: { readonly labels: Readonly<Record<string, string>> };
   }[];
   readonly images: readonly { readonly name: string; readonly newName: string; readonly newTag: string }[];
 }
@@ -32,8 +37,8 @@ export function renderManifests(directory: string): Manifest[] {
     );
     return Bun.YAML.parse(renamed) as Manifest | Manifest[];
   });
-  const configMaps = configMapGenerator.map(({ name, namespace, files }) => ({
-    ...{ apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace } },
+  const configMaps = configMapGenerator.map(({ name, namespace, files, options }) => ({
+    ...{ apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace, labels: options.labels } },
     data: Object.fromEntries(files.map((file) => [file, read(file)])),
   }));
   return [...manifests, ...configMaps];
