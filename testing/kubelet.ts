@@ -7,8 +7,8 @@
 import type { IContainer } from "kubernetes-models/v1/Container";
 import type { IPodSpec } from "kubernetes-models/v1/PodSpec";
 import type { IVolume } from "kubernetes-models/v1/Volume";
-import { mkdirSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { TestNode } from "./node.ts";
 
 /** What the kubelet and the API server know. */
@@ -107,11 +107,15 @@ function volumePath(cluster: Cluster, volume: IVolume): string {
   return writeVolume(cluster, volume.name, Object.fromEntries(files));
 }
 
+/** Each file is a link, so that a kubelet can replace all files at once. */
 function writeVolume({ node }: Cluster, name: string, files: Readonly<Record<string, string>>): string {
   const directory = join(node.directory, "volumes", name);
+  rmSync(directory, { recursive: true, force: true });
+  mkdirSync(join(directory, "..version"), { recursive: true });
+  symlinkSync("..version", join(directory, "..data"));
   for (const [path, text] of Object.entries(files)) {
-    mkdirSync(dirname(join(directory, path)), { recursive: true });
-    writeFileSync(join(directory, path), text);
+    writeFileSync(join(directory, "..version", path), text);
+    symlinkSync(`..data/${path}`, join(directory, path));
   }
   return directory;
 }
