@@ -6,10 +6,11 @@ import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
 import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import { pluginNames } from "../../plugins/registry.ts";
+import { Runtime } from "../../runtime/runtime.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { CACHE_DIR_OPTION, CONF_DIR_OPTION, confDirectory, log, openRuntime } from "../arguments/runtime.ts";
+import { CACHE_DIR_OPTION, CONF_DIR_OPTION, confDirectory, log, runtimeOptions } from "../arguments/runtime.ts";
 import type { CliContext, Command } from "../command.ts";
 import {
   backupDirectory,
@@ -46,8 +47,8 @@ and then the plugins stay too.`,
     if (isElsewhere) enterHost();
     const [word = ""] = input.words;
     const network = input.find("network");
-    if (network !== undefined) await removeNetwork(network, input, context);
     const directory = canonicalPath(absolutePath(word, context));
+    if (network !== undefined) await removeNetwork(network, directory, input, context);
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
     const uninstalled = uninstall({ directory, program, names: pluginNames() });
@@ -76,25 +77,29 @@ function enterHost(): void {
 }
 
 /** The network may be gone: an uninstall can be repeated. @throws {CniError} if a container uses it */
-async function removeNetwork(name: string, input: ParsedOptions, context: CliContext): Promise<void> {
-  const [{ loadPlugins }, { readNetworkFiles }, { removeNetworks }] = await Promise.all([
+async function removeNetwork(
+  name: string,
+  pluginDirectory: string,
+  input: ParsedOptions,
+  context: CliContext,
+): Promise<void> {
+  const [{ loadPlugins }, { findNetwork }, { findNameIn, readNetworkFiles }, { removeNetworks }] = await Promise.all([
     import("../../plugins/registry.ts"),
+    import("../../runtime/networks/find.ts"),
     import("../../runtime/networks/network_files.ts"),
     import("../../runtime/networks/remove.ts"),
   ]);
-  const runtime = openRuntime(input, context);
+  const runtime = new Runtime({ ...runtimeOptions(input, context), pluginDirectories: [pluginDirectory] });
   const directory = confDirectory(input, context);
   await loadPlugins();
-  const networks = readNetworkFiles(directory).flatMap(({ file, list }) =>
-    list ? [{ file, list, origin: "file" } as const] : []
-  );
-  const network = networks.find(({ list }) => list.name === name);
-  if (!network) {
+  const names = readNetworkFiles(directory).map(findNameIn).filter((found) => found !== undefined);
+  if (!names.includes(name) && runtime.attachments(name).length === 0) {
     const message = `No file in "${directory}" has a network "${name}"`;
-    const hint = suggestion(name, networks.map(({ list }) => list.name));
+    const hint = suggestion(name, names);
     if (hint !== "") throw new CniError(Code.InvalidConfig, `${message}${hint}`, { details: "nothing was removed" });
     return log(message);
   }
+  const network = findNetwork(runtime, directory, name, log);
   removeNetworks([network], { runtime, directory, log }, false, (removed) => printStdout(formatRemoved([removed])));
 }
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import {
+  existsSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -16,6 +17,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { newCliSandboxes } from "../../testing/cli.ts";
+import { netnsTest } from "../../testing/netns.ts";
 import { install } from "./install.ts";
 import { uninstall } from "./uninstall.ts";
 
@@ -119,7 +121,7 @@ test("uninstall() does not remove the program that runs", () => {
   expect(readdirSync(bin)).toEqual(["cni"]);
 });
 
-test("cni uninstall --network removes nothing if the name is misspelt, and goes on if the network is gone", () => {
+test("cni uninstall --network removes nothing if the name is misspelt or the file broken, and goes on if the network is gone", () => {
   const sandboxes = newCliSandboxes();
   const networks = mkdtempSync(join(sandboxes.root, "networks-"));
   const file = join(networks, "web.conflist");
@@ -132,12 +134,63 @@ test("cni uninstall --network removes nothing if the name is misspelt, and goes 
   expect(misspelt.exitCode).toBe(1);
   expect(misspelt.stderr).toContain(`No file in "${networks}" has a network "wbe"; did you mean "web"?`);
   expect(contents()).toEqual(before);
+  writeFileSync(join(networks, "broken.conflist"), JSON.stringify({ name: "broken", plugins: [] }));
+  const broken = uninstallWith("broken");
+  expect([broken.exitCode, broken.stderr]).toEqual([1, expect.stringContaining("broken.conflist")]);
+  expect(contents()).toEqual(before);
+  rmSync(join(networks, "broken.conflist"));
   const gone = uninstallWith("storage");
   expect([gone.exitCode, gone.stderr]).toEqual([0, `cni: No file in "${networks}" has a network "storage"\n`]);
   expect(contents()).toEqual({});
   expect(readdirSync(networks)).toEqual(["web.conflist"]);
   rmSync(sandboxes.root, { recursive: true });
 });
+
+test("cni uninstall --network lets plugins of others clean up, in the directory that it leaves to them", () => {
+  const sandboxes = newCliSandboxes();
+  const networks = mkdtempSync(join(sandboxes.root, "networks-"));
+  const file = join(networks, "web.conflist");
+  writeFileSync(file, JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "own" }] }));
+  const versions = JSON.stringify({ cniVersion: "1.1.0", supportedVersions: ["1.1.0"] });
+  const calls = join(networks, "calls");
+  const script = `#!/bin/sh\necho $CNI_COMMAND >>${calls}\n[ $CNI_COMMAND != VERSION ] || echo '${versions}'\n`;
+  writeFileSync(join(bin, "own"), script, { mode: 0o755 });
+  const { exitCode, stderr } = sandboxes.cni(
+    ["uninstall", "--network", "web", "--conf-dir", networks, "--cache-dir", join(networks, "cache"), bin],
+  );
+  expect([exitCode, stderr]).toEqual([0, `cni: Nothing in "${bin}" is of this program\n`]);
+  expect(readFileSync(calls, "utf8")).toContain("GC\n");
+  expect(existsSync(file)).toBe(false);
+  rmSync(sandboxes.root, { recursive: true });
+});
+
+netnsTest(
+  "cni uninstall --network keeps the plugins if a container's network has lost its file",
+  ({ host, container }) => {
+    const sandboxes = newCliSandboxes();
+    const { run, network, conf, cache } = sandboxes.bench(host);
+    const uninstallFrom = (directory: string) =>
+      host.run(() =>
+        sandboxes.cni(["uninstall", "--network", "web", "--conf-dir", conf, "--cache-dir", cache, directory])
+      );
+    put(true);
+    const before = contents();
+    network("web");
+    expect(run(`add web ${container.path}`)).toMatchObject({ exitCode: 0, stderr: "" });
+    rmSync(join(conf, "web.conflist"));
+    const used = uninstallFrom(bin);
+    expect([used.exitCode, used.stderr]).toEqual([1, expect.stringMatching(/uses it .*"cni network rm web --force"/s)]);
+    expect(contents()).toEqual(before);
+
+    expect(run(`del web ${container.path}`)).toMatchObject({ exitCode: 0 });
+    network("web");
+    expect(uninstallFrom(`${bin}-misspelt`).exitCode).toBe(1);
+    expect(readdirSync(conf)).toEqual(["web.conflist"]);
+    expect(uninstallFrom(bin)).toMatchObject({ exitCode: 0, stderr: "" });
+    expect([readdirSync(conf), contents()]).toEqual([[], {}]);
+    rmSync(sandboxes.root, { recursive: true });
+  },
+);
 
 test("cni uninstall --host touches nothing in a container that does not see the host", () => {
   const sandboxes = newCliSandboxes();

@@ -34,7 +34,8 @@ export type RemovalReport = (removed: RemovedNetwork) => void;
 export class NetworkInUseError extends CniError {
   constructor(network: string, users: readonly NetworkUser[]) {
     super(Code.InvalidConfig, `Cannot remove network "${network}": ${describeUsers(users)}`, {
-      details: `detach them with "cni run del ${network} --container-id ID" or their engine, or all with --force`,
+      details:
+        `detach them with "cni run del ${network} --container-id ID" or their engine, or all with "cni network rm ${network} --force"`,
     });
   }
 }
@@ -124,7 +125,7 @@ function listNetworkUsersOrHint(...network: Parameters<typeof listNetworkUsers>)
 /** Of a failure that keeps a network only without `force`. */
 function withForceHint(cause: unknown): CniError {
   const { code, message, details = "" } = CniError.from(cause);
-  const hint = "--force removes the rest all the same";
+  const hint = `"cni network rm --force" removes the rest all the same`;
   return new CniError(code, message, { details: details === "" ? hint : `${details}; ${hint}`, cause });
 }
 

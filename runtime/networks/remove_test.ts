@@ -197,7 +197,7 @@ netnsTest("without force a failure stops the removal, with it the rest is remove
   using site = newNetworksSite();
   const { rm, ls } = site.on(host);
   const file = site.write("10-old.conflist", { cniVersion: "1.1.0", name: "old", plugins: [{ type: "nosuch" }] });
-  expect(problemOf(() => rm(["old"]))).toMatch(/"nosuch".*; --force removes the rest all the same$/s);
+  expect(problemOf(() => rm(["old"]))).toMatch(/"nosuch".*; "cni network rm --force" removes the rest all the same$/s);
   expect(existsSync(file)).toBe(true);
   expect(problemOf(() => rm(["old"], true))).toContain('"nosuch"');
   expect(existsSync(file)).toBe(false);
@@ -331,7 +331,9 @@ netnsTest("a file whose state cannot be found is named, and keeps nothing of oth
   expect(readdirSync(site.state)).toEqual([]);
   const ignored = expect.stringContaining(`Ignoring configuration file "${bad}": ${problem}`);
   expect(site.log).toEqual([ignored, ignored]);
-  expect(problemOf(() => rm(["bad"]))).toMatch(new RegExp(`^${problem} .*; ${bad}; --force removes the rest`));
+  expect(problemOf(() => rm(["bad"]))).toMatch(
+    new RegExp(`^${problem} .*; ${bad}; "cni network rm --force" removes the rest`),
+  );
   expect(problemOf(() => rm(["bad"], true))).toContain(problem);
   expect(readdirSync(site.conf)).toEqual([]);
 });
