@@ -6,7 +6,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import { excerpt } from "../../spec/schema.ts";
 
 /** Where a pod finds its token, and the certificate of the API server. */
-export const SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
+const SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const TIMEOUT_MS = 10_000;
 
