@@ -1,7 +1,7 @@
 /** What comes over the wire, damaged in every way: a reply, nothing, or one of our errors. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { type Ip, parseMac } from "../../../ffi/address.ts";
+import { type Cidr, type Ip, parseMac } from "../../../ffi/address.ts";
 import { decodeUdpFrame, encodeUdpFrame } from "../../../ffi/packet/udp_frame.ts";
 import { checkProperty, outcomeOf } from "../../../testing/fuzz.ts";
 import { decodeReply, encodeRequest } from "./message.ts";
@@ -74,10 +74,51 @@ test("without classless routes, static routes have the prefix length of their cl
   ] as never);
 });
 
+const REFUSED: readonly [string, Parameters<typeof ack>[0], number][] = [
+  ["no server", { 54: [] }, 7],
+  ["a server of everybody", { 54: [255, 255, 255, 255] }, 7],
+  ["the address of the network itself", { 1: [255, 255, 255, 248] }, 8],
+  ["the address of all hosts of the network", { 1: [255, 255, 255, 248] }, 7],
+];
+
+test.each(REFUSED)("terms with %s are refused", (_, change, lastByte) => {
+  const bytes = ack(change);
+  bytes[19] = lastByte;
+  expect(read(bytes)).toBeUndefined();
+});
+
+test("an address may be the first or last of a network of two (RFC 3021)", () => {
+  expect(read(ack({ 1: [255, 255, 255, 254] }))!.cidr).toBe("10.0.0.7/31" as Cidr);
+});
+
+test("gateways that no host can have, the own address and repetitions are left out", () => {
+  const own = [10, 0, 0, 7];
+  const gateways = [[127, 0, 0, 1], [224, 0, 0, 1], [255, 255, 255, 255], own, [10, 0, 0, 1], [10, 0, 0, 1]];
+  const routes = gateways.flatMap((gateway) => [24, 192, 0, 2, ...gateway]);
+  const terms = read(ack({ 3: gateways.flat(), 121: routes }))!;
+  expect(terms.gateway).toBe("10.0.0.1" as Ip);
+  expect(terms.routes).toEqual([{ dst: "192.0.2.0/24", gw: "10.0.0.1" }] as never);
+});
+
 test.each([
-  ["no server", { 54: [] }],
-  ["a server of everybody", { 54: [255, 255, 255, 255] }],
-])("terms with %s are refused", (_, change) => expect(read(ack(change))).toBeUndefined());
+  // Lease, T1 and T2 in seconds; milliseconds of T1, T2 and expiry.
+  [3601, undefined, undefined, [1_800_500, 3_150_875, 3_601_000]],
+  [100, undefined, 30, [15_000, 30_000, 100_000]],
+  [100, 90, 80, [50_000, 80_000, 100_000]],
+  [100, 50, 100, [50_000, 87_500, 100_000]],
+  [0, 0, 0, [1000, 2000, 4000]],
+  [0xffff_fffe, undefined, undefined, [2_147_483_647_000, 3_758_096_382_250, 4_294_967_294_000]],
+])("a lease of %d s with T1 %p and T2 %p is renewed, rebound and over after %p ms", (lease, t1, t2, expected) => {
+  const seconds = (value: number) => [24, 16, 8, 0].map((shift) => value >>> shift & 0xff);
+  const change = {
+    51: seconds(lease),
+    58: t1 === undefined ? [] : seconds(t1),
+    59: t2 === undefined ? [] : seconds(t2),
+  };
+  const { duration } = read(ack(change))!;
+  expect(Object.values(duration!)).toEqual(expected);
+  expect(expected.every(Number.isSafeInteger)).toBe(true);
+});
 
 test.each([
   ["a name that would be a line of resolv.conf", { 15: [97, 10, 98] }, "domain"],

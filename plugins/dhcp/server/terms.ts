@@ -1,12 +1,16 @@
 /** What a server grants: the useful part of an OFFER or ACK. Everything in it comes from the wire. @module */
 import {
+  broadcastOf,
   type Cidr,
   containsIp,
   type Ip,
   ipBytes,
+  ipOf,
   isMulticast,
   type Mac,
+  networkOf,
   parseCidr,
+  prefixLengthOf,
   toCidr,
 } from "../../../ffi/address.ts";
 import type { Dns } from "../../../spec/result.ts";
@@ -48,13 +52,19 @@ export function termsOf({ yiaddr, options }: DhcpReply, serverMac: Mac): LeaseTe
   const serverId = findOption(options, "serverId");
   if (serverId === undefined || !isHostAddress(serverId) || !isHostAddress(yiaddr)) return undefined;
   const prefixLength = prefixLengthOfMask(findOption(options, "subnetMask"));
-  const gateway = findOption(options, "routers")?.find(isHostAddress);
+  const cidr = prefixLength === undefined ? undefined : toCidr(yiaddr, prefixLength);
+  if (cidr && isReservedIn(cidr)) return undefined;
+  // The kernel refuses routes by other addresses, and by the own one.
+  const isUsableGateway = (ip: Ip) => isHostAddress(ip) && ip !== yiaddr;
+  const gateway = findOption(options, "routers")?.find(isUsableGateway);
+  const routes = routesOf(options, gateway).filter(({ gw }) => gw === undefined || isUsableGateway(gw));
   const mtu = findOption(options, "interfaceMtu");
   return {
     address: yiaddr,
-    ...prefixLength !== undefined && { cidr: toCidr(yiaddr, prefixLength) },
+    ...cidr && { cidr },
     ...gateway !== undefined && { gateway },
-    routes: routesOf(options, gateway),
+    // The kernel refuses a route that it has.
+    routes: [...new Map(routes.map((route) => [JSON.stringify(route), route])).values()],
     dns: dnsOf(options),
     ...mtu !== undefined && mtu >= MIN_MTU && { mtu },
     ntpServers: findOption(options, "ntpServers") ?? [],
@@ -93,7 +103,8 @@ function durationOf(options: DhcpReply["options"]): { readonly duration?: LeaseD
   const [renewalTime, rebindingTime] = [findOption(options, "renewalTime"), findOption(options, "rebindingTime")];
   // RFC 2131 §4.4.5. Times in another order than T1, T2, expiry are a mistake.
   const rebindS = rebindingTime !== undefined && rebindingTime < expiryS ? rebindingTime : expiryS * 0.875;
-  const renewS = renewalTime !== undefined && renewalTime < rebindS ? renewalTime : Math.min(expiryS / 2, rebindS / 2);
+  const defaultRenewS = expiryS / 2 < rebindS ? expiryS / 2 : rebindS / 2;
+  const renewS = renewalTime !== undefined && renewalTime < rebindS ? renewalTime : defaultRenewS;
   return {
     duration: {
       renewMs: Math.max(renewS, MIN_RENEW_S) * 1000,
@@ -101,6 +112,11 @@ function durationOf(options: DhcpReply["options"]): { readonly duration?: LeaseD
       expiryMs: expiryS * 1000,
     },
   };
+}
+
+/** The address of the network itself, or of all its hosts. */
+function isReservedIn(cidr: Cidr): boolean {
+  return prefixLengthOf(cidr) < 31 && [ipOf(networkOf(cidr)), broadcastOf(cidr)].includes(ipOf(cidr));
 }
 
 const LOOPBACK = parseCidr("127.0.0.0/8");
