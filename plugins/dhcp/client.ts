@@ -19,8 +19,12 @@ const SIGNAL_POLL_MS = 50;
 /** A server that is replaced is back within this time. */
 const RECONNECT_MS = 5000;
 const RECONNECT_POLL_MS = 20;
-/** A release is one packet; nobody answers it. */
-export const ANSWER_TIMEOUT_MS = 10_000;
+/** A request at which that many servers end is the reason. */
+const MAX_SERVERS = 5;
+/** Of requests that the server answers at once. */
+const ANSWER_TIMEOUT_MS = 5000;
+/** While an ADD waits, the server is asked this often whether it works, and has as long to say so. */
+const LIVENESS_TIMEOUT_MS = 10_000;
 
 /** No server listens. */
 export class NoDhcpServerError extends CniError {}
@@ -40,20 +44,21 @@ export function requireDhcpServer(path: string): void {
 /**
  * Sends a request and waits for the answer. If the server ends meanwhile, the next one gets the request.
  *
- * @param timeoutMs infinite: the server decides when to give up
+ * The server decides when an ADD gives up, as long as it works.
+ *
  * @throws {CniError} the server's, or code 11 without a server or an answer, or if a blocked signal asks to end
  */
 export function askDhcpServer(
   host: Netns,
   path: string,
   request: DhcpQuestion,
-  timeoutMs: number,
+  timeoutMs: number = request.command === "add" ? LIVENESS_TIMEOUT_MS : ANSWER_TIMEOUT_MS,
 ): DhcpServerAnswer {
   const ask = () => {
-    // An ADD waits for other servers.
-    const limitMs = timeoutMs === Infinity ? timeoutMs : answerTimeoutMs(host, path, timeoutMs);
+    const limitMs = answerTimeoutMs(host, path, timeoutMs);
+    const onSilence = request.command === "add" ? () => requireLiveServer(path, limitMs) : failSilently;
     try {
-      return exchange(path, request, limitMs);
+      return exchange(path, request, limitMs, onSilence);
     } catch (error) {
       if (error instanceof SilentDhcpServerError) noteSilence(host, path);
       throw error;
@@ -65,7 +70,7 @@ export function askDhcpServer(
     rehearseRequest(
       request,
       rehearsal,
-      (question) => askDhcpServer(host, path, question, Math.min(timeoutMs, ANSWER_TIMEOUT_MS)),
+      (question) => askDhcpServer(host, path, question),
     );
   return observer({ kind: "server", socketPath: path, sentence: describeRequest(request), rehearse }, ask);
 }
@@ -73,40 +78,70 @@ export function askDhcpServer(
 /** Requests that only read. */
 const CHANGELESS: readonly DhcpQuestion["command"][] = ["check", "stale", "status"];
 
-function exchange(path: string, request: DhcpQuestion, timeoutMs: number): DhcpServerAnswer {
-  const deadline = performance.now() + timeoutMs;
+/** @param onSilence is called each time that no answer has come for so long; throws to give up */
+function exchange(path: string, request: DhcpQuestion, timeoutMs: number, onSilence: () => void): DhcpServerAnswer {
   let reconnectUntil = -Infinity;
-  for (;;) {
+  for (let servers = 0; servers < MAX_SERVERS;) {
     using connection = connect(path);
-    const line = connection && exchangeLines(connection, JSON.stringify(request), deadline);
+    const line = connection && exchangeLines(connection, JSON.stringify(request), timeoutMs, onSilence);
     if (line !== undefined) return parseAnswer(line);
     const now = performance.now();
-    if (connection) reconnectUntil = now + RECONNECT_MS;
-    if (now > reconnectUntil || now > deadline) throw noServerError(Code.TryAgainLater, path);
+    if (connection) {
+      servers++;
+      reconnectUntil = now + RECONNECT_MS;
+    }
+    if (now > reconnectUntil) throw noServerError(Code.TryAgainLater, path);
     throwIfSignalled();
     Bun.sleepSync(RECONNECT_POLL_MS);
   }
+  throw new CniError(Code.TryAgainLater, "the server of DHCP leases ends when it gets the request", {
+    details: "its log says why",
+  });
 }
 
+function failSilently(): never {
+  throw new SilentDhcpServerError(Code.TryAgainLater, "the server of DHCP leases does not answer", {
+    details: "it may hang; cni serve --status shows its process",
+  });
+}
+
+function requireLiveServer(path: string, timeoutMs: number): void {
+  try {
+    exchange(path, { command: "status" }, timeoutMs, failSilently);
+  } catch (error) {
+    // It has ended, which the connection that waits tells too: the next server gets the request.
+    if (!(error instanceof NoDhcpServerError)) throw error;
+  }
+}
+
+/** A server that hangs does not take connections, and the queue for them ends. */
 function connect(path: string): Descriptor | undefined {
   try {
     return connectTo(path, SOCK_STREAM | SOCK_NONBLOCK);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
+    if (error.code === "EAGAIN") failSilently();
     throw new CniError(Code.TryAgainLater, error.message, { cause: error });
   }
 }
 
 /** `undefined` if the server has closed the connection. */
-function exchangeLines(connection: Descriptor, request: string, deadline: number): string | undefined {
+function exchangeLines(
+  connection: Descriptor,
+  request: string,
+  timeoutMs: number,
+  onSilence: () => void,
+): string | undefined {
   const bytes = new TextEncoder().encode(`${request}\n`);
   // The buffer of a new connection takes every request.
   if (sendAvailable(connection.fd, bytes) !== bytes.length) return undefined;
   let received = new Uint8Array();
+  let deadline = performance.now() + timeoutMs;
   while (!received.includes(0x0a)) {
     throwIfSignalled();
     if (performance.now() > deadline) {
-      throw new SilentDhcpServerError(Code.TryAgainLater, "the server of DHCP leases does not answer");
+      onSilence();
+      deadline = performance.now() + timeoutMs;
     }
     if (!awaitReadable(connection.fd, Math.max(1, Math.min(SIGNAL_POLL_MS, deadline - performance.now())))) continue;
     const part = receiveAvailable(connection.fd);

@@ -9,7 +9,7 @@ import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
-import { ANSWER_TIMEOUT_MS, askDhcpServer, NoDhcpServerError, requireDhcpServer } from "./client.ts";
+import { askDhcpServer, NoDhcpServerError, requireDhcpServer } from "./client.ts";
 import { type DaemonConfig, daemonConfig, dhcpConfigSchema, parseLeaseOptions } from "./config.ts";
 import { type LeaseAnswer, leaseFileName, type LeaseSettings, stateDirectoryOf } from "./protocol.ts";
 
@@ -28,7 +28,7 @@ export default plugin<DaemonConfig>({
     setLinkUp(call);
     call.undo.defer(() => release(call));
     try {
-      const { lease } = askDhcpServer(call.host, socketOf(call), { command: "add", settings }, Infinity);
+      const { lease } = askDhcpServer(call.host, socketOf(call), { command: "add", settings });
       return resultOf(lease!);
     } catch (error) {
       throw withPrefix(error, "error calling DHCP.Allocate");
@@ -55,7 +55,6 @@ export default plugin<DaemonConfig>({
         call.host,
         socketOf(call),
         { command: "gc", network, valid, snapshotTimeMs },
-        ANSWER_TIMEOUT_MS,
       );
       for (const lease of released) log(`Released ${lease}`);
     });
@@ -75,7 +74,7 @@ const attachmentOf = ({ pluginConfig: { name: network }, containerId, ifname }: 
 
 function ask(call: CheckCall<DaemonConfig>, request: Parameters<typeof askDhcpServer>[2], purpose: string) {
   try {
-    return askDhcpServer(call.host, socketOf(call), request, ANSWER_TIMEOUT_MS);
+    return askDhcpServer(call.host, socketOf(call), request);
   } catch (error) {
     if (error instanceof NoDhcpServerError) throw checkFailedError(error.message, error.details);
     throw withPrefix(error, purpose);
@@ -91,7 +90,7 @@ function release(call: AttachmentCall<DaemonConfig>): void {
   withoutServer(
     logIfLeased,
     "the lease",
-    () => void askDhcpServer(call.host, socketOf(call), request, ANSWER_TIMEOUT_MS),
+    () => void askDhcpServer(call.host, socketOf(call), request),
   );
 }
 

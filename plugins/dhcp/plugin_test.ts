@@ -193,7 +193,7 @@ lanTest("a dry run names addresses that the server would release, which it keeps
   expect([...new Set(dnsmasqMessages(dnsmasq))]).toEqual(DISCOVERY);
 });
 
-lanTest("after one silent answer, DEL, GC and CHECK of the same command do not wait for the server", (lan) => {
+lanTest("after one silent answer, no verb of the same command waits for the server", (lan) => {
   // It takes connections, and does no more.
   using _listener = listenAt(lan.socket, SOCK_STREAM);
   const ask = () => askDhcpServer(lan.host, lan.socket, { command: "status" }, 1);
@@ -206,4 +206,29 @@ lanTest("after one silent answer, DEL, GC and CHECK of the same command do not w
     expect(errorOfCall(check).message).toContain("the server of DHCP leases does not answer");
   }
   expect(lan.log[0]).toContain("does not answer; the next server does");
+  expect(errorOfCall(() => lan.call("bridge", "ADD", lan.config))).toMatchObject({
+    code: 11,
+    message: "error calling DHCP.Allocate: the server of DHCP leases does not answer",
+  });
+});
+
+lanTest("a server that ends at each request gets it five times", async (lan) => {
+  const script = `
+    let connections = 0;
+    const socket = { data() {}, open: (client) => (console.log(++connections), client.end()) };
+    Bun.listen({ unix: process.argv[1], socket });
+    console.log("ready");`;
+  const server = Bun.spawn([process.execPath, "-e", script, lan.socket], { stdout: "pipe" });
+  using _ = { [Symbol.dispose]: () => server.kill("SIGKILL") };
+  const output = server.stdout[Symbol.asyncIterator]();
+  await output.next();
+  const message = "the server of DHCP leases ends when it gets the request";
+  expect(errorOfCall(() => askDhcpServer(lan.host, lan.socket, { command: "add" }))).toMatchObject({
+    code: 11,
+    message,
+  });
+  expect(errorOfCall(() => askDhcpServer(lan.host, lan.socket, { command: "status" }))).toMatchObject({ message });
+  server.kill("SIGKILL");
+  const { value } = await output.next();
+  expect(new TextDecoder().decode(value)).toMatch(/^10$/m);
 });

@@ -128,7 +128,7 @@ lanTest("an ADD that the server's end interrupts is carried out by the next serv
     const { currentNetns } = await import(${JSON.stringify(join(import.meta.dir, "../../../ffi/netns.ts"))});
     const [host, socket] = [currentNetns(), ${JSON.stringify(lan.socket)}];
     const settings = JSON.parse(process.argv[1]);
-    console.log(JSON.stringify(askDhcpServer(host, socket, { command: "add", settings }, Infinity)));`;
+    console.log(JSON.stringify(askDhcpServer(host, socket, { command: "add", settings })));`;
   lan.host.run(() =>
     Bun.spawnSync(["sh", "-ec", `ip link add v0 master br0 up type veth peer name eth0 netns ${lan.container.path}`])
   );
