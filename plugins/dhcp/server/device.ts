@@ -8,7 +8,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { findNsid } from "../../../ffi/route/nsid.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { executeAll } from "../../../ffi/netlink/socket.ts";
-import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
 import type { LeaseSettings } from "../protocol.ts";
 import type { LeaseTerms } from "./terms.ts";
 import { routesWithMetrics } from "./answer.ts";
@@ -40,7 +40,7 @@ interface OpenDevice extends Disposable {
  * Opens the namespace for a moment: an open handle would keep it alive.
  *
  * @param hostPrefix where the host's file system is mounted
- * @param index what the link had, if it was found before
+ * @param index of the link, if it was found before: the container may have renamed it
  * @throws {DeviceGoneError}
  */
 export function openDevice(host: Netns, settings: LeaseSettings, hostPrefix: string, index?: number): OpenDevice {
@@ -48,9 +48,8 @@ export function openDevice(host: Netns, settings: LeaseSettings, hostPrefix: str
   const netns = openContainer(`${hostPrefix}${path}`, host);
   try {
     if (!matchesNetnsRecord(netns, netnsRecord)) throw new DeviceGoneError(`"${path}" is another namespace`);
-    const found = link.find(netns.route, ifname);
+    const found = link.find(netns.route, index ?? ifname);
     if (!found) throw new DeviceGoneError(`"${path}" has no interface "${ifname}"`);
-    if (index !== undefined && found.index !== index) throw new DeviceGoneError(`"${ifname}" is another interface`);
     if (found.type !== ARPHRD_ETHER || found.mac === undefined) {
       throw new RangeError(`Cannot lease an address for "${ifname}": it is no Ethernet interface`);
     }
@@ -71,7 +70,10 @@ function openContainer(path: string, host: Netns): Netns {
   try {
     return openNetns(path, host);
   } catch (error) {
-    throw error instanceof NetnsError ? new DeviceGoneError(error.message) : error;
+    if (!(error instanceof NetnsError)) throw error;
+    // Others than these tell nothing of the container: EMFILE.
+    const isGone = error.absent || !(error.cause instanceof SystemError && error.cause.code !== "ESRCH");
+    throw isGone ? new DeviceGoneError(error.message) : error;
   }
 }
 

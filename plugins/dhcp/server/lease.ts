@@ -36,6 +36,8 @@ const LISTEN_MS = 10_000;
 /** Doubles with each address in use. */
 const DECLINE_PAUSE_MS = 1000;
 const RETRY_MS = 10_000;
+/** Others get their turn, however many answers come to one lease. */
+const MAX_FRAMES_PER_TURN = 32;
 const MAX_MESSAGE_BYTES = [5, 220];
 
 /** Does what is due. */
@@ -67,12 +69,12 @@ export function wakeLease(lease: Lease, context: LeaseContext): void {
   });
 }
 
-/** Reads what has come. */
+/** Reads some of what has come. */
 export function receiveForLease(lease: Lease, context: LeaseContext): void {
   attempt(lease, context, () => {
     const exchange = lease.exchange!;
     if (lease.state === "probing") return readProbes(lease, context);
-    for (;;) {
+    for (let frames = 0; frames < MAX_FRAMES_PER_TURN; frames++) {
       const frame = ignoreErrors(["ENETDOWN"], () => exchange.socket.receive());
       if (frame === undefined) return;
       const datagram = decodeUdpFrame(frame);
@@ -121,7 +123,7 @@ function attempt(lease: Lease, context: LeaseContext, action: () => void): void 
     action();
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const awaited = isAcquiring(lease) && context.isAwaited(lease);
+    const awaited = context.isAwaited(lease);
     if (error instanceof DeviceGoneError || awaited) {
       if (!awaited) context.log(`${describeLease(lease)}: the lease ends, as ${error.message}`);
       return giveUp(lease, context, error);
@@ -306,7 +308,8 @@ function handleAck(lease: Lease, context: LeaseContext, terms: LeaseTerms): void
     const error = new CniError(Code.Internal, "DHCP option Subnet Mask not found in DHCPACK");
     if (lease.state === "requesting") return giveUp(lease, context, error);
     context.log(`${describeLease(lease)}: ${error.message}`);
-    return;
+    // More of them would fill the log.
+    return closeExchange(lease);
   }
   if (lease.state === "requesting") {
     lease.terms = terms;
@@ -341,7 +344,9 @@ function continueProbing(lease: Lease, context: LeaseContext): void {
 function readProbes(lease: Lease, context: LeaseContext): void {
   const { exchange, terms } = lease;
   // Replies that come late are of no use, but keep the descriptor readable.
-  while (ignoreErrors(["ENETDOWN"], () => exchange!.socket.receive())) continue;
+  for (let frames = 0; frames < MAX_FRAMES_PER_TURN; frames++) {
+    if (!ignoreErrors(["ENETDOWN"], () => exchange!.socket.receive())) break;
+  }
   const claim = exchange!.arp!.receiveClaim([terms!.address]);
   if (!claim) return;
   context.log(`${describeLease(lease)}: ${terms!.address} is in use by ${claim.mac}, so it is declined`);

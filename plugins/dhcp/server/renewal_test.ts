@@ -28,6 +28,15 @@ lanTest("a lease is renewed by unicast as long as the server answers, and the ad
   expect(Number(unicasts)).toBeGreaterThanOrEqual(3);
 });
 
+lanTest("an interface that the container renames keeps its lease", async (lan) => {
+  await lan.startKea(QUICK);
+  const server = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  runIp(lan.container, "link set eth0 down name mine0", "link set mine0 up");
+  await until(() => count(server.log(), "is renewed") >= 2);
+  expect(server.log()).not.toContain("the lease ends");
+});
+
 lanTest("the address of an expired lease is taken away, and comes back with the server", async (lan) => {
   const kea = await lan.startKea(QUICK);
   const server = await lan.startLeaseServer("-resendmax", "1s");

@@ -3,7 +3,7 @@ import { currentNetns } from "../../../ffi/netns.ts";
 import { openNsidEvents } from "../../../ffi/route/nsid_events.ts";
 import { bootTime } from "../../../ffi/sys/boot_clock.ts";
 import { ensureDirectory } from "../../../ffi/sys/directory.ts";
-import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { lockFile } from "../../../ffi/sys/lock.ts";
 import { pollAny } from "../../../ffi/sys/poll.ts";
@@ -59,12 +59,16 @@ const LOCK_TIMEOUT_MS = 10_000;
 const GRACE_MS = 2000;
 const ROUNDS_PER_COLLECTION = 200;
 const MAX_POLL_MS = 2 ** 31 - 1;
+/** Without a free descriptor, those who connect wait so long. */
+const FULL_PAUSE_MS = 1000;
 
 interface Server {
   readonly leases: Map<string, Lease>;
   readonly connections: Set<Connection>;
   /** ADDs that wait. */
   readonly waiting: Map<Connection, Lease>;
+  /** Until then, nobody is accepted. By `performance.now()`. */
+  fullUntil: number;
   readonly context: LeaseContext;
 }
 
@@ -85,7 +89,8 @@ export function serveDhcp(options: DhcpServerOptions): void {
     if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
     const isEnding = endsAt !== Infinity;
     if (isEnding && server.waiting.size === 0) break;
-    const own = isEnding ? [] : [signals.fd, lifetime, listener, namespaceEvents.fd];
+    const accepting = performance.now() < server.fullUntil ? [] : [listener];
+    const own = isEnding ? [] : [signals.fd, lifetime, namespaceEvents.fd, ...accepting];
     const ready = new Set(pollAny([...own, ...serverDescriptors(server)], pollTimeoutMs(server, endsAt)));
     if (ready.has(signals.fd) || ready.has(lifetime)) endsAt = performance.now() + GRACE_MS;
     if (ready.has(namespaceEvents.fd)) verifyLeases(server, namespaceEvents.drain);
@@ -101,7 +106,7 @@ export function serveDhcp(options: DhcpServerOptions): void {
 function newServer(options: DhcpServerOptions, stateDirectory: string, resources: DisposableStack): Server {
   const { hostPrefix = "", broadcast = false, timing = DEFAULT_TIMING, log, countMessage = () => {} } = options;
   const server: Server = {
-    ...{ leases: new Map(), connections: new Set(), waiting: new Map() },
+    ...{ leases: new Map(), connections: new Set(), waiting: new Map(), fullUntil: -Infinity },
     context: {
       ...{ hostPrefix, broadcast, timing, log, countMessage },
       host: resources.use(currentNetns()),
@@ -141,10 +146,11 @@ function serverDescriptors({ leases, connections }: Server): number[] {
   return [...exchanges, ...[...connections].map(({ fd }) => fd)];
 }
 
-function pollTimeoutMs({ leases, context }: Server, endsAt: number): number {
+function pollTimeoutMs({ leases, fullUntil, context }: Server, endsAt: number): number {
   let nextAt = Infinity;
   for (const { wakeAt } of leases.values()) nextAt = Math.min(nextAt, wakeAt);
-  const waitMs = Math.min(nextAt - context.now(), endsAt - performance.now());
+  const now = performance.now();
+  const waitMs = Math.min(nextAt - context.now(), endsAt - now, now < fullUntil ? fullUntil - now : Infinity);
   return waitMs === Infinity ? -1 : Math.min(Math.max(Math.ceil(waitMs), 0), MAX_POLL_MS);
 }
 
@@ -155,11 +161,17 @@ function serveLease({ leases, context }: Server, lease: Lease, ready: ReadonlySe
 }
 
 /** A server that takes over accepts too. */
-function acceptAll({ connections }: Server, listener: number): void {
-  for (;;) {
-    const socket = ignoreErrors(["EAGAIN", "ECONNABORTED"], () => acceptConnection(listener));
-    if (!socket) return;
-    connections.add(newConnection(socket));
+function acceptAll(server: Server, listener: number): void {
+  try {
+    for (;;) {
+      const socket = ignoreErrors(["EAGAIN", "ECONNABORTED"], () => acceptConnection(listener));
+      if (!socket) return;
+      server.connections.add(newConnection(socket));
+    }
+  } catch (error) {
+    if (!(error instanceof SystemError && ["EMFILE", "ENFILE"].includes(error.code))) throw error;
+    server.context.log(`Takes no requests for ${FULL_PAUSE_MS / 1000} s: ${error.message}`);
+    server.fullUntil = performance.now() + FULL_PAUSE_MS;
   }
 }
 

@@ -1,6 +1,7 @@
 /** Leases as files: a restarted server goes on with them. @module */
 import { removeWithTemporary } from "../../../ffi/sys/atomic_file.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
+import { SystemError } from "../../../ffi/sys/error.ts";
 import {
   array,
   boolean,
@@ -58,6 +59,7 @@ export interface LeaseStore {
   /** Unusable files are logged, and kept. */
   list(): LeaseRecord[];
   write(record: LeaseRecord): void;
+  /** A failure is logged: the lease ends in any case. */
   remove(settings: LeaseRecord["settings"]): void;
 }
 
@@ -69,6 +71,13 @@ export function openLeaseStore(directory: string, log: (message: string) => void
         .filter((name) => name.endsWith(".json") && !name.startsWith("."))
         .flatMap((name) => findState(`${directory}/${name}`, (node) => leaseRecord.parse(node), log) ?? []),
     write: (record) => writeState(pathOf(record.settings), record),
-    remove: (settings) => removeWithTemporary(pathOf(settings)),
+    remove(settings) {
+      try {
+        removeWithTemporary(pathOf(settings));
+      } catch (error) {
+        if (!(error instanceof SystemError)) throw error;
+        log(`${error.message}; the next server tries to`);
+      }
+    },
   };
 }
