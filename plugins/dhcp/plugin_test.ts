@@ -49,15 +49,19 @@ lanTest(
   },
 );
 
-lanTest("an interface without a way from the host is released before DEL takes it away", async (lan) => {
+lanTest("an interface without a way from the host is released before DEL or GC takes it away", async (lan) => {
   const dnsmasq = await lan.startDnsmasq();
   await lan.startLeaseServer();
   // The host has no link to the network but this one.
   runShellInNetns(lan.host, "ip link del br0", "ip link set up0 name dev0");
-  const config = { ...lan.config, device: "dev0" };
+  const config = { ...lan.config, device: "dev0", dataDir: lan.directory };
+  const releases = () => dnsmasqMessages(dnsmasq).filter((message) => message.startsWith("DHCPRELEASE")).length;
   const result = lan.call("host-device", "ADD", config);
   lan.call("host-device", "DEL", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
-  await until(() => dnsmasq.log().includes("DHCPRELEASE"));
+  await until(() => releases() === 1);
+  lan.call("host-device", "ADD", config);
+  lan.call("host-device", "GC", { ...config, "cni.dev/valid-attachments": [] });
+  await until(() => releases() === 2);
 });
 
 lanTest("without a container, the lease is released by the host's bridge", async (lan) => {

@@ -9,6 +9,7 @@ import { describeDevice, findKnownDevice, findSavedDevice, type SavedDevice, sav
 import { requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
   type AddCall,
+  collectionSteps,
   type Plugin,
   plugin,
   releaseSteps,
@@ -61,10 +62,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     },
 
     gc(call) {
-      runAllSteps(
-        () => gcDevices(call),
-        () => call.ipam?.gc(),
-      );
+      runAllSteps(...collectionSteps(call.ipam, () => gcDevices(call)));
     },
   });
 }

@@ -7,6 +7,7 @@ import {
   type AddCall,
   type BatchIpamDelegate,
   type CheckCall,
+  collectionSteps,
   type DelBatch,
   type DelBatchCall,
   type DelCall,
@@ -106,7 +107,6 @@ export function gcVeths(call: GcCall<MasqueradeConfig>, gcOtherRules = () => {})
   runAllSteps(
     () => removeRulesIfSupported(host, config.ipMasq, (nl) => gcMasquerade(nl, name, validAttachments, log)),
     gcOtherRules,
-    () => gcVethPairs(call),
-    () => ipam?.gc(),
+    ...collectionSteps(ipam, () => gcVethPairs(call)),
   );
 }

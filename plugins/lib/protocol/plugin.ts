@@ -255,8 +255,20 @@ export function runAllSteps(...steps: readonly (() => void)[]): void {
  * An address is free only without the link. But dhcp tells a server through the link that it is.
  */
 export function releaseSteps(ipam: IpamDelegate | undefined, removeLink: () => void): readonly (() => void)[] {
-  const release = () => ipam?.del();
-  return ipam?.type === "dhcp" ? [release, removeLink] : [removeLink, release];
+  return inOrderOfRelease(ipam, removeLink, () => ipam?.del());
+}
+
+/** As {@linkcode releaseSteps}, of stale attachments. */
+export function collectionSteps(ipam: IpamDelegate | undefined, removeLinks: () => void): readonly (() => void)[] {
+  return inOrderOfRelease(ipam, removeLinks, () => ipam?.gc());
+}
+
+function inOrderOfRelease(
+  ipam: IpamDelegate | undefined,
+  removeLinks: () => void,
+  release: () => void,
+): readonly (() => void)[] {
+  return ipam?.type === "dhcp" ? [release, removeLinks] : [removeLinks, release];
 }
 
 /** For what the container controls: a failure is logged, and must not fail DEL. */
