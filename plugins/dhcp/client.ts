@@ -143,7 +143,8 @@ function exchangeLines(
       onSilence();
       deadline = performance.now() + timeoutMs;
     }
-    if (!awaitReadable(connection.fd, Math.max(1, Math.min(SIGNAL_POLL_MS, deadline - performance.now())))) continue;
+    const remainingMs = Math.max(1, Math.ceil(deadline - performance.now()));
+    if (!awaitReadable(connection.fd, Math.min(SIGNAL_POLL_MS, remainingMs))) continue;
     const part = receiveAvailable(connection.fd);
     if (part?.length === 0 || received.length > MAX_LINE_BYTES) return undefined;
     if (part) received = Uint8Array.of(...received, ...part);
