@@ -40,9 +40,10 @@ export interface Parts extends Disposable {
 
 interface Part {
   readonly definition: PartDefinition;
-  readonly listener: Descriptor | undefined;
+  /** Absent while another program has the socket, and for a part without one. */
+  listener: Descriptor | undefined;
   pid: number | undefined;
-  /** By `performance.now()`; `Infinity`: when a client connects. */
+  /** By `performance.now()`; `Infinity`: when a client connects. Without its socket: when to look for that again. */
   nextStart: number;
   starts: number;
 }
@@ -56,6 +57,8 @@ export interface PartsOptions {
 }
 
 const RESTART_DELAY_MS = 1000;
+/** The parts of a killed server have their sockets until they have ended. */
+const CLAIM_MS = 30_000;
 
 export function openParts(options: PartsOptions): Parts {
   const { settings, log } = options;
@@ -63,11 +66,11 @@ export function openParts(options: PartsOptions): Parts {
   // Nobody writes: its end tells processes that this one ended, also if it was killed.
   const lifetime = openPipe(resources);
   const reports = openPipe(resources, O_NONBLOCK);
-  const parts = PARTS.filter(({ name }) => settings.parts.includes(name)).flatMap((definition) => {
-    const part = openPart(definition, options);
-    if (part?.listener) resources.use(part.listener);
-    return part ? [part] : [];
-  });
+  const parts = PARTS.filter(({ name }) => settings.parts.includes(name)).map((definition): Part => ({
+    ...{ definition, listener: undefined, pid: undefined, nextStart: 0, starts: 0 },
+  }));
+  const claimUntil = performance.now() + CLAIM_MS;
+  for (const part of parts) if (!hasSocket(part)) claimSocket(part, options, claimUntil, resources);
   const owned = resources.move();
   const waiting = () => parts.filter(({ pid }) => pid === undefined);
   return {
@@ -77,6 +80,8 @@ export function openParts(options: PartsOptions): Parts {
     start(ready) {
       const now = performance.now();
       for (const part of waiting()) {
+        if (!hasSocket(part) && part.nextStart <= now) claimSocket(part, options, claimUntil, owned);
+        if (!hasSocket(part)) continue;
         const isDue = part.nextStart <= now || (part.listener !== undefined && ready.includes(part.listener.fd));
         if (isDue) startPart(part, lifetime.reader.fd, reports, options);
       }
@@ -96,7 +101,7 @@ export function openParts(options: PartsOptions): Parts {
     },
     isRunning: () => parts.some(({ pid }) => pid !== undefined),
     status: () =>
-      parts.map(({ definition: { name }, pid, starts }) => ({
+      parts.filter(hasSocket).map(({ definition: { name }, pid, starts }) => ({
         ...{ name, starts, privateBytes: pid === undefined ? 0 : privateBytes(pid) },
         ...pid !== undefined && { pid },
       })),
@@ -132,24 +137,29 @@ function openPipe(resources: DisposableStack, flags = 0): Pipe {
   return { reader: resources.use(descriptor(ends[0]!)), writer: resources.use(descriptor(ends[1]!)) };
 }
 
-/** `undefined` if another program serves its clients. */
-function openPart(definition: PartDefinition, { settings, inherited, log }: PartsOptions): Part | undefined {
-  const { name, socketType } = definition;
-  if (socketType === undefined) return { definition, listener: undefined, pid: undefined, nextStart: 0, starts: 0 };
+/** Whether nothing keeps the part from its clients. */
+const hasSocket = ({ definition, listener }: Part): boolean =>
+  definition.socketType === undefined || listener !== undefined;
+
+/** Does nothing while another program serves the part's clients. */
+function claimSocket(
+  part: Part,
+  { settings, inherited, log }: PartsOptions,
+  claimUntil: number,
+  resources: DisposableStack,
+): void {
+  const { name, socketType } = part.definition;
   const { socket, state } = partPaths(settings.directory, name);
   const given = inherited.get(name);
-  if (!given && hasListener(socket, socketType)) {
-    log(`Another program serves "${socket}": this server does not`);
-    return undefined;
+  if (!given && hasListener(socket, socketType!)) {
+    const now = performance.now();
+    part.nextStart = now < claimUntil ? now + RESTART_DELAY_MS : Infinity;
+    if (part.nextStart === Infinity) log(`Another program serves "${socket}": this server does not`);
+    return;
   }
   const hasState = (ignoreSystemErrors(() => listDirectory(state)) ?? []).some((entry) => entry.name.endsWith(".json"));
-  return {
-    definition,
-    listener: given ?? listenAt(socket, socketType),
-    pid: undefined,
-    nextStart: hasState ? 0 : Infinity,
-    starts: 0,
-  };
+  part.listener = resources.use(given ?? listenAt(socket, socketType));
+  part.nextStart = hasState ? 0 : Infinity;
 }
 
 function hasListener(path: string, type: number): boolean {

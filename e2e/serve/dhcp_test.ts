@@ -2,6 +2,8 @@
 import { expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { connectTo } from "../../ffi/sys/unix_socket.ts";
 import { dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.ts";
 import { until } from "../../testing/netns.ts";
 import { isRunning, newServerSite, type ServerSite } from "../../testing/server_site.ts";
@@ -40,4 +42,23 @@ dhcpLanTest("cni serve starts it for the first lease, again after its end, and a
   await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
   next.process.kill("SIGKILL");
   await until(() => !isRunning(third));
+});
+
+dhcpLanTest("a server takes over the socket of a killed one as soon as the part of that has ended", async (lan) => {
+  await using site = newServerSite();
+  const start = () => lan.host.run(() => ({ server: site.start() })).server;
+  const killed = start();
+  await killed.untilReady();
+  const connect = () => connectTo(join(site.socket, "../dhcp.sock"), SOCK_STREAM)?.[Symbol.dispose]();
+  connect();
+  await until(() => pidOf(site) !== undefined);
+  const part = pidOf(site)!;
+  process.kill(part, "SIGSTOP");
+  killed.process.kill("SIGKILL");
+  await start().untilReady();
+  process.kill(part, "SIGCONT");
+  await until(() => {
+    connect();
+    return ![undefined, part].includes(pidOf(site));
+  });
 });
