@@ -80,7 +80,7 @@ export function startDhcpDnsmasq(netns: Netns, directory: string, ...options: re
 
 /** How Kea serves a network. */
 export interface KeaNetwork {
-  /** `10.7.0`: addresses from .10 to .20. */
+  /** `10.7.0`: addresses from .10 to .250. */
   readonly prefix: string;
   /** Seconds. */
   readonly renew: number;
@@ -98,7 +98,7 @@ export function startKea(
   awaitLinkOperational(netns, link.get(netns.route, "eth0"));
   const path = join(directory, `kea-${started}.json`);
   const subnet = {
-    ...{ id: 1, subnet: `${prefix}.0/24`, pools: [{ pool: `${prefix}.10 - ${prefix}.20` }], interface: "eth0" },
+    ...{ id: 1, subnet: `${prefix}.0/24`, pools: [{ pool: `${prefix}.10 - ${prefix}.250` }], interface: "eth0" },
     "option-data": [{ name: "routers", data: `${prefix}.1` }],
   };
   const configuration = {

@@ -1,8 +1,6 @@
 /** The body of `scripts/leases`. Each section has a network of its own, on which nothing may be left. @module */
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { ENGINE_ENV, fullProgramLink } from "../../../testing/binary.ts";
+import { existsSync, readFileSync } from "node:fs";
+import { createNetns } from "../../../ffi/netns.ts";
 import {
   type DhcpNetwork,
   newDhcpNetwork,
@@ -13,80 +11,39 @@ import {
 } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
 import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
+import { testBurst } from "./burst.ts";
+import {
+  attachMany,
+  type BridgeAnswer,
+  callBridge,
+  callMany,
+  requireBridgeSuccess,
+  requireNothingRemembered,
+} from "./calls.ts";
+import { testOutage } from "./outage.ts";
+import { testStopped } from "./stopped.ts";
+import { testUpgrade } from "./upgrade.ts";
 
-const USAGE = `Usage: scripts/leases [SECTION…] [--containers N] [--from N] [--to N]
+const USAGE = `Usage: scripts/leases [SECTION…] [--containers N] [--from N] [--to N] [--seconds N]
   many     N containers (100) get leases at once; the server of leases is killed and replaced; all are removed at once
   kills    the server of leases is killed at each system call, from --from (1) to --to (150), of an ADD and of a DEL
-  minute   a lease of ten seconds is renewed for a minute`;
-
-interface Answer {
-  readonly exitCode: number;
-  // deno-lint-ignore no-explicit-any -- what a plugin prints
-  readonly document: any;
-}
-
-/** Calls the plugin bridge as a process. */
-async function callBridge(
-  { host, config }: DhcpNetwork,
-  command: string,
-  containerId: string,
-  netns: Netns,
-  prevResult?: object,
-): Promise<Answer> {
-  const child = host.run<Bun.Subprocess<"pipe" | Buffer, "pipe">>(() =>
-    Bun.spawn([fullProgramLink("bridge")], {
-      env: { ...ENGINE_ENV, CNI_COMMAND: command, CNI_CONTAINERID: containerId, CNI_NETNS: netns.path },
-      stdin: Buffer.from(JSON.stringify({ cniVersion: "1.1.0", type: "bridge", ...config, prevResult })),
-      stdout: "pipe",
-      stderr: "ignore",
-    })
-  );
-  const text = await new Response(child.stdout).text();
-  return { exitCode: await child.exited, document: text === "" ? {} : JSON.parse(text) };
-}
-
-function requireSuccess(what: string, { exitCode, document }: Answer): void {
-  if (exitCode !== 0) throw new Error(`${what} failed: ${JSON.stringify(document)}`);
-}
-
-/** What DHCP server and server of leases remember. */
-const remembered = ({ directory }: DhcpNetwork): readonly string[] => [
-  ...readFileSync(join(directory, "dnsmasq.leases"), "utf8").split("\n").filter((line) => line !== ""),
-  ...readdirSync(join(directory, "dhcp")).filter((name) => name.endsWith(".json")),
-];
-
-async function requireNothingRemembered(network: DhcpNetwork, what: string): Promise<void> {
-  // A release is on its way for a moment.
-  for (const deadline = performance.now() + 5000; remembered(network).length > 0; await Bun.sleep(20)) {
-    if (performance.now() > deadline) throw new Error(`${what}: left are ${remembered(network).join(", ")}`);
-  }
-}
+  minute   a lease of ten seconds is renewed for a minute
+  upgrade  cni serve is replaced by another build and killed, while N containers (50) have leases
+  outage   the DHCP server of N containers (20) is away for --seconds (300), and forgets them
+  burst    N leases (200) are due at once
+  stopped  ADD and DEL at a server of leases that hangs`;
 
 async function testMany(containers: number): Promise<string> {
   using resources = new DisposableStack();
   const network = resources.use(newDhcpNetwork());
   await startDhcpDnsmasq(network.lan, network.directory, "--dhcp-range=10.7.0.10,10.7.0.250,255.255.255.0,2m");
   const server = await startLeaseServer(network.host, network.socket);
-  const attachments = Array.from({ length: containers }, (_, i) => ({
-    id: `c${i}`,
-    netns: resources.use(createNetns()),
-  }));
   const startedAt = performance.now();
-  const added = await Promise.all(
-    attachments.map(({ id, netns }) => callBridge(network, "ADD", id, netns)),
-  );
+  const attached = await attachMany(network, resources, containers);
   const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-  added.forEach((answer, i) => requireSuccess(`ADD of c${i}`, answer));
-  const addresses = new Set(added.map(({ document }) => document.ips[0].address));
-  if (addresses.size !== containers) throw new Error(`${containers} containers have ${addresses.size} addresses`);
   await server.stop("SIGKILL");
   await startLeaseServer(network.host, network.socket);
-  for (const command of ["CHECK", "DEL"]) {
-    const answers = await Promise.all(
-      attachments.map(({ id, netns }, i) => callBridge(network, command, id, netns, added[i]!.document)),
-    );
-    answers.forEach((answer, i) => requireSuccess(`${command} of c${i}`, answer));
-  }
+  for (const command of ["CHECK", "DEL"]) await callMany(network, command, attached);
   await requireNothingRemembered(network, "after all DELs");
   return `${containers} containers got leases in ${seconds} s, kept them after a kill, and released them`;
 }
@@ -95,8 +52,8 @@ async function testMany(containers: number): Promise<string> {
 async function killDuring(
   network: DhcpNetwork,
   call: number,
-  command: () => Promise<Answer>,
-): Promise<Answer> {
+  command: () => Promise<BridgeAnswer>,
+): Promise<BridgeAnswer> {
   const server = await startLeaseServer(network.host, network.socket);
   const injection = ["-e", "trace=all", "-e", `inject=all:signal=KILL:when=${call}`];
   const strace = Bun.spawn(["strace", "-q", "-o", "/dev/null", ...injection, "-p", String(server.process.pid)], {
@@ -124,9 +81,9 @@ async function testKills(from: number, to: number): Promise<string> {
     using netns = createNetns();
     const added = await killDuring(network, call, () => callBridge(network, "ADD", "c1", netns));
     // An engine repeats what may succeed later.
-    if (added.exitCode !== 0 && added.document.code !== 11) requireSuccess(`ADD killed at call ${call}`, added);
+    if (added.exitCode !== 0 && added.document.code !== 11) requireBridgeSuccess(`ADD killed at call ${call}`, added);
     const deleted = await killDuring(network, call, () => callBridge(network, "DEL", "c1", netns, added.document));
-    requireSuccess(`DEL killed at call ${call}`, deleted);
+    requireBridgeSuccess(`DEL killed at call ${call}`, deleted);
     const last = await startLeaseServer(network.host, network.socket);
     await requireNothingRemembered(network, `killed at call ${call}`);
     await last.stop();
@@ -139,7 +96,7 @@ async function testMinute(): Promise<string> {
   using netns = createNetns();
   await startKea(network.lan, network.directory, { prefix: "10.7.0", renew: 5, rebind: 8, lifetime: 10 });
   const server = await startLeaseServer(network.host, network.socket);
-  requireSuccess("ADD", await callBridge(network, "ADD", "c1", netns));
+  requireBridgeSuccess("ADD", await callBridge(network, "ADD", "c1", netns));
   const [address] = shownAddresses(findShownLink(netns));
   for (let second = 0; second < 60; second++) {
     await Bun.sleep(1000);
@@ -156,6 +113,10 @@ const SECTIONS: Readonly<Record<string, () => Promise<string>>> = {
   many: () => testMany(count("containers", 100)),
   kills: () => testKills(count("from", 1), count("to", 150)),
   minute: testMinute,
+  upgrade: () => testUpgrade(count("containers", 50)),
+  outage: () => testOutage(count("containers", 20), count("seconds", 300)),
+  burst: () => testBurst(count("containers", 200)),
+  stopped: testStopped,
 };
 const unknown = words.find((word) => !Object.hasOwn(SECTIONS, word));
 if (unknown !== undefined) exitWithUsage(`there is no section ${JSON.stringify(unknown)}`, USAGE);
