@@ -1,7 +1,7 @@
 import { sys } from "./libc.ts";
 
 const SYS_clock_gettime = process.arch === "arm64" ? 113 : 228;
-const CLOCK_BOOTTIME = 7;
+export const CLOCK_BOOTTIME = 7;
 
 /** Nanoseconds since the boot. Runs during suspension, and nobody sets it. @see clock_gettime(2) */
 export function bootTime(): bigint {

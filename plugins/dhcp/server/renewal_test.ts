@@ -1,5 +1,7 @@
 /** What happens to a lease as time goes by, with Kea, whose leases may last seconds. */
 import { expect } from "bun:test";
+import { readdirSync, readFileSync } from "node:fs";
+import { CLOCK_BOOTTIME } from "../../../ffi/sys/boot_clock.ts";
 import { type DhcpLan, dhcpLanTest } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
 import { ping, runIp, runShellInNetns, until } from "../../../testing/netns.ts";
@@ -49,6 +51,19 @@ lanTest("the address of an expired lease is taken away, and comes back with the 
   expect(addressesOf(lan)).toEqual(["10.7.0.10"]);
   expect(runIp(lan.container, "route show default")).toContain("default via 10.7.0.1 dev eth0");
   ping(lan.container, "10.7.0.1");
+});
+
+lanTest("the time to renew a lease comes during a suspension of the machine, too", async (lan) => {
+  await lan.startDnsmasq();
+  const { process: { pid } } = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  const timers = readdirSync(`/proc/${pid}/fdinfo`).flatMap((fd) => {
+    const info = readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8");
+    return /^clockid: (\d+)[^]*it_value: \((\d+),/m.exec(info)?.slice(1).map(Number) ?? [];
+  });
+  expect(timers).toEqual([CLOCK_BOOTTIME, expect.any(Number)]);
+  // T1 is 60 s.
+  expect(Math.abs(timers[1]! - 59)).toBeLessThan(15);
 });
 
 // Kea is silent about addresses of networks that it does not know.

@@ -2,6 +2,7 @@
 import { currentNetns } from "../../../ffi/netns.ts";
 import { openNsidEvents } from "../../../ffi/route/nsid_events.ts";
 import { bootTime } from "../../../ffi/sys/boot_clock.ts";
+import { openBootTimer } from "../../../ffi/sys/boot_timer.ts";
 import { ensureDirectory } from "../../../ffi/sys/directory.ts";
 import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
@@ -58,7 +59,6 @@ const LOCK_TIMEOUT_MS = 10_000;
 /** ADDs that are about to succeed may do so. */
 const GRACE_MS = 2000;
 const ROUNDS_PER_COLLECTION = 200;
-const MAX_POLL_MS = 2 ** 31 - 1;
 /** Without a free descriptor, those who connect wait so long. */
 const FULL_PAUSE_MS = 1000;
 
@@ -81,6 +81,7 @@ export function serveDhcp(options: DhcpServerOptions): void {
   resources.use(lockFile(`${stateDirectory}/lock`, { timeoutMs: LOCK_TIMEOUT_MS }));
   sys.fcntl(listener, F_SETFL, O_NONBLOCK);
   const namespaceEvents = resources.use(openNsidEvents());
+  const timer = resources.use(openBootTimer());
   const server = newServer(options, stateDirectory, resources);
   resumeLeases(server);
   let endsAt = Infinity;
@@ -91,7 +92,8 @@ export function serveDhcp(options: DhcpServerOptions): void {
     if (isEnding && server.waiting.size === 0) break;
     const accepting = performance.now() < server.fullUntil ? [] : [listener];
     const own = isEnding ? [] : [signals.fd, lifetime, namespaceEvents.fd, ...accepting];
-    const ready = new Set(pollAny([...own, ...serverDescriptors(server)], pollTimeoutMs(server, endsAt)));
+    timer.set(nextWake(server));
+    const ready = new Set(pollAny([...own, timer.fd, ...serverDescriptors(server)], pollTimeoutMs(server, endsAt)));
     if (ready.has(signals.fd) || ready.has(lifetime)) endsAt = performance.now() + GRACE_MS;
     if (ready.has(namespaceEvents.fd)) verifyLeases(server, namespaceEvents.drain);
     for (const lease of [...server.leases.values()]) serveLease(server, lease, ready);
@@ -146,12 +148,16 @@ function serverDescriptors({ leases, connections }: Server): number[] {
   return [...exchanges, ...[...connections].map(({ fd }) => fd)];
 }
 
-function pollTimeoutMs({ leases, fullUntil, context }: Server, endsAt: number): number {
+function nextWake({ leases }: Server): number {
   let nextAt = Infinity;
   for (const { wakeAt } of leases.values()) nextAt = Math.min(nextAt, wakeAt);
+  return nextAt;
+}
+
+function pollTimeoutMs({ fullUntil }: Server, endsAt: number): number {
   const now = performance.now();
-  const waitMs = Math.min(nextAt - context.now(), endsAt - now, now < fullUntil ? fullUntil - now : Infinity);
-  return waitMs === Infinity ? -1 : Math.min(Math.max(Math.ceil(waitMs), 0), MAX_POLL_MS);
+  const until = Math.min(endsAt, now < fullUntil ? fullUntil : Infinity);
+  return until === Infinity ? -1 : Math.max(0, Math.ceil(until - now));
 }
 
 function serveLease({ leases, context }: Server, lease: Lease, ready: ReadonlySet<number>): void {

@@ -30,7 +30,7 @@ const HEADERS = {
     fib_rules fs if if_addr if_arp if_bridge if_ether if_link if_packet if_tun inet_diag ip landlock limits magic memfd mount neighbour
     net_namespace netlink netfilter netfilter_ipv4 netfilter/nf_conntrack_common netfilter/nf_nat netfilter/nf_tables
     netfilter/nf_tables_compat netfilter/nfnetlink netfilter/nfnetlink_conntrack pkt_cls pkt_sched prctl rtnetlink sched seccomp
-    sock_diag stat tc_act/tc_mirred veth wait`).map((name) => `linux/${name}`),
+    sock_diag stat tc_act/tc_mirred timerfd veth wait`).map((name) => `linux/${name}`),
 };
 
 /** Where Debian's linux-libc-dev-arm64-cross and linux-libc-dev-amd64-cross have the headers of the other processor. */
