@@ -221,6 +221,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/probe.ts": "a deadline",
     "ffi/sys/file.ts": "see the last two",
     "ffi/sys/poll.ts": "is defined there",
+    "plugins/dhcp/client.ts": "a deadline; an ADD's is put off while the server works, which gives up in time",
   }],
   [/\bawaitReadable\(/, {
     "ffi/probe.ts": "a deadline",
@@ -233,7 +234,6 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "cmd/serve/call.ts": "a deadline",
     "cmd/serve/sockets.ts": "a deadline",
     "cmd/serve/worker.ts": "no time",
-    "plugins/dhcp/client.ts": "a server that answers within its own limit, or ends; a signal ends it",
     "plugins/dnsname/client.ts": "a deadline",
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.

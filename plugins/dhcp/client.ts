@@ -2,16 +2,17 @@
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
-import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { pollFor } from "../../ffi/sys/poll.ts";
 import { receiveAvailable, sendAvailable } from "../../ffi/sys/stream_socket.ts";
-import { SOCK_NONBLOCK, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { POLLIN, POLLOUT, SOCK_NONBLOCK, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import { connectTo } from "../../ffi/sys/unix_socket.ts";
 import type { Descriptor } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
 import { answerTimeoutMs, noteSilence } from "../lib/protocol/silent_servers.ts";
-import { dhcpAnswer, type DhcpQuestion, type DhcpServerAnswer, MAX_LINE_BYTES } from "./protocol.ts";
+import { newLineBuffer } from "./lines.ts";
+import { dhcpAnswer, type DhcpQuestion, type DhcpServerAnswer } from "./protocol.ts";
 import { describeRequest, rehearseRequest } from "./rehearse.ts";
 
 /** Interval of checks for a blocked signal. */
@@ -132,24 +133,27 @@ function exchangeLines(
   timeoutMs: number,
   onSilence: () => void,
 ): string | undefined {
-  const bytes = new TextEncoder().encode(`${request}\n`);
-  // The buffer of a new connection takes every request.
-  if (sendAvailable(connection.fd, bytes) !== bytes.length) return undefined;
-  let received = new Uint8Array();
+  const received = newLineBuffer();
+  let unsent = new TextEncoder().encode(`${request}\n`);
   let deadline = performance.now() + timeoutMs;
-  while (!received.includes(0x0a)) {
+  for (;;) {
+    const sent = unsent.length > 0 ? sendAvailable(connection.fd, unsent) : 0;
+    if (sent === undefined) return undefined;
+    unsent = unsent.subarray(sent);
     throwIfSignalled();
+    // A server that hangs has got the request, for when it goes on.
     if (performance.now() > deadline) {
       onSilence();
       deadline = performance.now() + timeoutMs;
     }
     const remainingMs = Math.max(1, Math.ceil(deadline - performance.now()));
-    if (!awaitReadable(connection.fd, Math.min(SIGNAL_POLL_MS, remainingMs))) continue;
-    const part = receiveAvailable(connection.fd);
-    if (part?.length === 0 || received.length > MAX_LINE_BYTES) return undefined;
-    if (part) received = Uint8Array.of(...received, ...part);
+    const awaited = unsent.length > 0 ? POLLIN | POLLOUT : POLLIN;
+    if (!pollFor(connection.fd, awaited, Math.min(SIGNAL_POLL_MS, remainingMs))) continue;
+    const piece = receiveAvailable(connection.fd);
+    if (piece?.length === 0) return undefined;
+    const line = piece && received.add(piece);
+    if (line !== undefined) return line;
   }
-  return new TextDecoder().decode(received);
 }
 
 function parseAnswer(line: string): DhcpServerAnswer {

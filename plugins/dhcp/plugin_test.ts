@@ -174,6 +174,17 @@ lanTest("GC releases what is not on its list", async (lan) => {
   expect(leaseFiles(lan)).toHaveLength(1);
 });
 
+lanTest("GC keeps the leases of thousands of attachments", async (lan) => {
+  await lan.startDnsmasq();
+  await lan.startLeaseServer();
+  const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+  const others = Array.from({ length: 5000 }, (_, i) => ({ containerID: `c${i}`.padEnd(64, "0"), ifname: "eth0" }));
+  const valid = [...others, { containerID: "c1", ifname: "eth0" }];
+  lan.call("bridge", "GC", { ...lan.config, "cni.dev/valid-attachments": valid });
+  expect(lan.log).toEqual([]);
+  lan.call("bridge", "CHECK", { ...lan.config, prevResult });
+});
+
 lanTest("a dry run names addresses that the server would release, which it keeps", async (lan) => {
   const dnsmasq = await lan.startDnsmasq();
   await lan.startLeaseServer();

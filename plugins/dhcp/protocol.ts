@@ -22,8 +22,6 @@ import {
 } from "../../spec/schema.ts";
 
 export const DEFAULT_SOCKET_PATH = "/run/cni/dhcp.sock";
-/** A longer request or answer is refused. */
-export const MAX_LINE_BYTES = 64 * 1024;
 
 const byte = int({ min: 0, max: 255 });
 const hex: Schema<string> = refine(
