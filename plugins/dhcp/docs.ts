@@ -86,7 +86,7 @@ export default {
     "A restarted server goes on with its leases. They are files in `/run/cni/dhcp`.",
     "Renewals are sent to the DHCP server alone, as RFC 2131 demands.",
     "If a lease is lost, its address is taken away. The interface gets the address of a new lease.",
-    "Rules for the lost address, such as published ports, are not changed.",
+    "Rules for the lost address, such as published ports, are not changed: see [Leases of DHCP](../serve.md#leases-of-dhcp).",
     "A client identifier of `provide` is used in all messages. The Go plugin's RELEASE has another one.",
     "The server and plugin of one program belong together: the Go plugin cannot use this server, and this plugin cannot use the Go plugin's.",
   ],

@@ -1,10 +1,13 @@
 /** What happens to a lease as time goes by, with Kea, whose leases may last seconds. */
 import { expect } from "bun:test";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { CLOCK_BOOTTIME } from "../../../ffi/sys/boot_clock.ts";
 import { type DhcpLan, dhcpLanTest } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
 import { ping, runIp, runShellInNetns, until } from "../../../testing/netns.ts";
+import { errorOfCall } from "../../../testing/plugin_call.ts";
+import { leaseFileName } from "../protocol.ts";
 
 const lanTest = (name: string, body: (lan: DhcpLan) => Promise<void>) =>
   dhcpLanTest(name, body, ["kea-dhcp4", "dnsmasq"]);
@@ -68,14 +71,24 @@ lanTest("the time to renew a lease comes during a suspension of the machine, too
 
 // Kea is silent about addresses of networks that it does not know.
 lanTest("an address that the next server refuses is taken away, and the interface gets another", async (lan) => {
-  const kea = await lan.startKea({ ...QUICK, rebind: 3, lifetime: 12 });
-  const server = await lan.startLeaseServer();
-  lan.call("bridge", "ADD", lan.config);
-  await kea.stop("SIGKILL");
+  const dnsmasq = await lan.startDnsmasq();
+  const first = await lan.startLeaseServer();
+  const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+  await first.stop();
+  await dnsmasq.stop("SIGKILL");
   runShellInNetns(lan.lan, "ip addr flush dev eth0", "ip addr add 10.8.0.1/24 dev eth0");
   await lan.startDnsmasq("--dhcp-range=10.8.0.10,10.8.0.10,255.255.255.0,2m");
+  // All servers are asked from T2 on.
+  const path = join(lan.directory, "dhcp", leaseFileName({ network: "lan", containerId: "c1", ifname: "eth0" }));
+  const record = JSON.parse(readFileSync(path, "utf8"));
+  Object.assign(record.terms.duration, { renewMs: 1, rebindMs: 2 });
+  writeFileSync(path, JSON.stringify(record));
+  const server = await lan.startLeaseServer();
   await until(() => server.log().includes("10.8.0.10 is leased"));
   expect(server.log()).toContain("10.7.0.10 is refused by the server, and is taken away");
   expect(addressesOf(lan)).toEqual(["10.8.0.10"]);
   expect(runIp(lan.container, "route show default")).toContain("default via 10.8.0.1 dev eth0");
+  // The result and other plugins know the old address, until DEL and ADD.
+  expect(errorOfCall(() => lan.call("bridge", "CHECK", { ...lan.config, prevResult })).message)
+    .toContain("prevResult lacks address 10.8.0.10");
 });
