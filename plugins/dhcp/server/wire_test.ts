@@ -1,5 +1,6 @@
 /** What others on the network do, and other kinds of links. */
 import { expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { ENGINE_ENV, fullProgramLink } from "../../../testing/binary.ts";
 import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../../testing/dhcp.ts";
@@ -60,13 +61,25 @@ lanTest("an ADD that is killed ends its lease", async (lan) => {
   expect(new Set(addresses)).toEqual(new Set(["10.7.0.10"]));
 });
 
+lanTest("a DEL during the ADD of the same attachment ends both, and leaves nothing", async (lan) => {
+  const server = await lan.startLeaseServer();
+  const child = await startAdd(lan, server.log);
+  lan.call("dhcp", "DEL", lan.config);
+  expect(JSON.parse(await new Response(child.stdout).text())).toMatchObject({
+    code: 11,
+    msg: "error calling DHCP.Allocate: the attachment is being removed",
+  });
+  expect(await child.exited).toBe(1);
+  expect(readdirSync(join(lan.directory, "dhcp")).filter((name) => name.endsWith(".json"))).toEqual([]);
+});
+
 /** Starts an ADD as a process of its own, which waits for an address. */
-async function startAdd(lan: DhcpLan, log: () => string): Promise<Bun.Subprocess> {
-  const child = lan.host.run<Bun.Subprocess>(() =>
+async function startAdd(lan: DhcpLan, log: () => string): Promise<Bun.Subprocess<Buffer, "pipe">> {
+  const child = lan.host.run<Bun.Subprocess<Buffer, "pipe">>(() =>
     Bun.spawn([fullProgramLink("bridge")], {
       env: { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_CONTAINERID: "c1", CNI_NETNS: lan.container.path },
       stdin: Buffer.from(JSON.stringify({ cniVersion: "1.1.0", type: "bridge", ...lan.config })),
-      stdout: "ignore",
+      stdout: "pipe",
     })
   );
   await until(() => log().includes("asks for an address"));
