@@ -6,8 +6,9 @@
  */
 import { i32, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn } from "../netlink/message.ts";
-import { type Netlink, query } from "../netlink/socket.ts";
+import { execute, type Netlink, query } from "../netlink/socket.ts";
 import { rtnetlinkOperations } from "./operations.ts";
+import { ignoreErrors } from "../sys/error.ts";
 import * as uapi from "./uapi.ts";
 
 const nsidMessage = message("nsid", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), () => ({
@@ -20,6 +21,12 @@ const NSID = /* @__PURE__ */ rtnetlinkOperations("NSID", uapi.RTM_NEWNSID, nsidM
 /** The number of the open namespace `fd` in that of `nl`, if any. */
 export function findNsid(nl: Netlink, fd: number): number | undefined {
   return queryNsid(nl, { fd });
+}
+
+/** Gives the open namespace `fd` a number in that of `nl`, unless it has one: its end is then an event there. */
+export function ensureNsid(nl: Netlink, fd: number): void {
+  const NEXT_FREE = -1;
+  ignoreErrors(["EEXIST"], () => execute(nl, NSID.NEW, { nsid: NEXT_FREE, fd }));
 }
 
 /**

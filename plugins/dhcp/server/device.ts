@@ -78,12 +78,13 @@ function openContainer(path: string, host: Netns): Netns {
 }
 
 /** The bridge behind a veth pair, or a lower device; `undefined` if the host has neither. */
-function findUplink(host: Netns, netns: Netns, { linkIndex, linkNetnsId }: link.Link): DeviceUplink | undefined {
+function findUplink(host: Netns, netns: Netns, { linkIndex, linkNetnsId, info }: link.Link): DeviceUplink | undefined {
   if (linkIndex === undefined || linkNetnsId === undefined || findNsid(netns.route, host.fd) !== linkNetnsId) {
     return undefined;
   }
   const below = link.find(host.route, linkIndex);
-  const index = below?.info?.kind === "veth" ? below.master : below?.index;
+  // The lower device of a host that is a container itself may be a veth, too.
+  const index = info?.kind === "veth" ? below?.master : below?.index;
   return index === undefined ? undefined : { index, ...host.cookie !== undefined && { hostCookie: host.cookie } };
 }
 

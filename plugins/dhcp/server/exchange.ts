@@ -2,6 +2,7 @@
 import type { Ip } from "../../../ffi/address.ts";
 import type { ArpSocket } from "../../../ffi/arp.ts";
 import type { Netns } from "../../../ffi/netns.ts";
+import { ensureNsid } from "../../../ffi/route/nsid.ts";
 import { openPacketSocket, type PacketSocket } from "../../../ffi/packet/packet_socket.ts";
 import { BROADCAST_MAC, encodeUdpFrame } from "../../../ffi/packet/udp_frame.ts";
 import type { LeaseSettings } from "../protocol.ts";
@@ -29,6 +30,8 @@ export function openExchange(
 ): { readonly exchange: Exchange; readonly device: LeaseDevice } {
   using opened = openDevice(host, settings, hostPrefix, index);
   const { netns, device } = opened;
+  // Links of other kinds than veth do not number the namespace.
+  if (index === undefined) ensureNsid(host.route, netns.fd);
   const xid = newXid();
   const filter = { destinationPort: CLIENT_PORT, word: { offset: XID_OFFSET, value: xid } };
   const socket = netns.run<PacketSocket>(() => openPacketSocket(device.index, filter));

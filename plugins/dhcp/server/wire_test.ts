@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { createNetns } from "../../../ffi/netns.ts";
 import { ENGINE_ENV, fullProgramLink } from "../../../testing/binary.ts";
 import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
@@ -30,20 +31,20 @@ lanTest("answers that are damaged, or of a server that was not chosen, change no
 });
 
 if (kernelHasLinkKind("macvlan")) {
-  lanTest("an interface of macvlan gets a lease, and releases it", async (lan) => {
+  lanTest("an interface of macvlan gets a lease, and releases it by DEL or with its container", async (lan) => {
     const dnsmasq = await lan.startDnsmasq();
     await lan.startLeaseServer();
     runShellInNetns(lan.host, "ip link del br0");
     const config = { ...lan.config, master: "up0" };
-    for (const containerId of ["c1", "c2"]) {
-      lan.call("macvlan", "ADD", config, {
-        containerId,
-        netns: containerId === "c1" ? lan.container : lan.newContainer(),
-      });
-    }
+    lan.call("macvlan", "ADD", config);
+    const other = createNetns();
+    lan.call("macvlan", "ADD", config, { containerId: "c2", netns: other });
     expect(shownAddresses(findShownLink(lan.container))).toEqual(["10.7.0.10"]);
     lan.call("macvlan", "DEL", config);
     await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.10"));
+    // Nobody calls DEL.
+    other[Symbol.dispose]();
+    await until(() => dnsmasqMessages(dnsmasq).includes("DHCPRELEASE 10.7.0.11"));
   });
 } else test.skip("an interface of macvlan gets a lease, and releases it # needs macvlan", () => {});
 
