@@ -24,8 +24,10 @@ const RECONNECT_POLL_MS = 20;
 const MAX_SERVERS = 5;
 /** Of requests that the server answers at once. */
 const ANSWER_TIMEOUT_MS = 5000;
-/** While an ADD waits, the server is asked this often whether it works, and has as long to say so. */
-const LIVENESS_TIMEOUT_MS = 10_000;
+/** While an ADD waits, the server is asked this often whether it works. */
+const LIVENESS_INTERVAL_MS = 10_000;
+/** A server with hundreds of ADDs at once, on a machine without a free processor, needs more than ten seconds. */
+const LIVENESS_TIMEOUT_MS = 30_000;
 
 /** No server listens. */
 export class NoDhcpServerError extends CniError {}
@@ -53,11 +55,12 @@ export function askDhcpServer(
   host: Netns,
   path: string,
   request: DhcpQuestion,
-  timeoutMs: number = request.command === "add" ? LIVENESS_TIMEOUT_MS : ANSWER_TIMEOUT_MS,
+  timeoutMs: number = request.command === "add" ? LIVENESS_INTERVAL_MS : ANSWER_TIMEOUT_MS,
 ): DhcpServerAnswer {
   const ask = () => {
     const limitMs = answerTimeoutMs(host, path, timeoutMs);
-    const onSilence = request.command === "add" ? () => requireLiveServer(path, limitMs) : failSilently;
+    const livenessTimeoutMs = answerTimeoutMs(host, path, LIVENESS_TIMEOUT_MS);
+    const onSilence = request.command === "add" ? () => requireLiveServer(path, livenessTimeoutMs) : failSilently;
     try {
       return exchange(path, request, limitMs, onSilence);
     } catch (error) {

@@ -2,8 +2,8 @@ import { createNetns } from "../../../ffi/netns.ts";
 import { newDhcpNetwork, startDhcpDnsmasq, startLeaseServer } from "../../../testing/dhcp.ts";
 import { attachMany, callBridge, requireBridgeSuccess, requireNothingRemembered } from "./calls.ts";
 
-/** An ADD asks after 10 s whether the server works, and waits 10 s for the answer. */
-const ADD_LIMIT_S = 25;
+/** An ADD asks after 10 s whether the server works, and waits 30 s for the answer. */
+const ADD_LIMIT_S = 45;
 const DEL_LIMIT_S = 8;
 
 /** Stops the server of leases without an end of its process. */
