@@ -30,6 +30,8 @@ import { type LeaseTerms, termsOf } from "./terms.ts";
 /** A DISCOVER may be lost while a bridge learns of its new port. */
 const FIRST_RESENDS_MS = [250, 500];
 const RESEND_MS = 1000;
+/** A request to extend a lease may be lost, as when many leases are due at once. RFC 2131 tells later intervals. */
+const FIRST_EXTENSION_RESENDS_MS = [4000, 8000];
 const MAX_REQUESTS = 4;
 /** An answer takes no longer. */
 const LISTEN_MS = 10_000;
@@ -222,7 +224,7 @@ function send(
   const now = context.now();
   const intervalMs = until === undefined
     ? resendIntervalMs(lease, context.timing, now)
-    : Math.min(until - now, Math.max(RESEND_MS, (until - now) / 2));
+    : extensionIntervalMs(lease, until - now);
   lease.sends++;
   lease.nextSendAt = now + intervalMs;
   wakeAt(lease, context, Math.min(lease.nextSendAt, now + LISTEN_MS));
@@ -234,7 +236,15 @@ function wakeAt(lease: Lease, context: LeaseContext, at: number): void {
   lease.wakeAt = isAwaited ? Math.min(at, lease.acquiringSince + context.timing.resendTimeoutMs) : at;
 }
 
-/** Random, so that containers that began together do not send together. */
+/** RFC 2131 §4.4.5: half of the time that remains. */
+function extensionIntervalMs({ sends }: Lease, remainingMs: number): number {
+  const early = (FIRST_EXTENSION_RESENDS_MS[sends] ?? Infinity) * randomFactor();
+  return Math.min(remainingMs, Math.max(RESEND_MS, Math.min(remainingMs / 2, early)));
+}
+
+/** Containers that began together do not send together. */
+const randomFactor = (): number => 0.9 + Math.random() * 0.2;
+
 function resendIntervalMs(
   { sends, acquiringSince, state }: Lease,
   { timeoutMs, resendMaxMs }: LeaseTiming,
@@ -244,7 +254,7 @@ function resendIntervalMs(
   // Doubles with each message: as long as the time before it.
   const interval = FIRST_RESENDS_MS[sends] ??
     (elapsed < timeoutMs || state === "requesting" ? RESEND_MS : Math.min(resendMaxMs, Math.max(RESEND_MS, elapsed)));
-  return interval * (0.9 + Math.random() * 0.2);
+  return interval * randomFactor();
 }
 
 function messageOf(

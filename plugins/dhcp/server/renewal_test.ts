@@ -8,6 +8,7 @@ import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.
 import { ping, runIp, runShellInNetns, until } from "../../../testing/netns.ts";
 import { errorOfCall } from "../../../testing/plugin_call.ts";
 import { leaseFileName } from "../protocol.ts";
+import type { LeaseDuration } from "./terms.ts";
 
 const lanTest = (name: string, body: (lan: DhcpLan) => Promise<void>) =>
   dhcpLanTest(name, body, ["kea-dhcp4", "dnsmasq"]);
@@ -17,6 +18,14 @@ const QUICK = { prefix: "10.7.0", renew: 1, rebind: 2, lifetime: 4 };
 const addressesOf = ({ container }: DhcpLan): string[] => shownAddresses(findShownLink(container));
 
 const count = (text: string, word: string): number => text.split(word).length - 1;
+
+/** Changes the file of the lease, from which the next server knows it. */
+function changeTimes({ directory }: DhcpLan, change: Partial<LeaseDuration>): void {
+  const path = join(directory, "dhcp", leaseFileName({ network: "lan", containerId: "c1", ifname: "eth0" }));
+  const record = JSON.parse(readFileSync(path, "utf8"));
+  Object.assign(record.terms.duration, change);
+  writeFileSync(path, JSON.stringify(record));
+}
 
 lanTest("a lease is renewed by unicast as long as the server answers, and the address stays", async (lan) => {
   runShellInNetns(
@@ -31,6 +40,20 @@ lanTest("a lease is renewed by unicast as long as the server answers, and the ad
   expect(server.log()).not.toContain("is taken away");
   const unicasts = /packets (\d+)/.exec(runShellInNetns(lan.lan, "nft list table inet t"))?.[1];
   expect(Number(unicasts)).toBeGreaterThanOrEqual(3);
+});
+
+lanTest("a request to renew that is lost is soon repeated", async (lan) => {
+  await lan.startDnsmasq("--dhcp-range=10.7.0.10,10.7.0.10,255.255.255.0,10h");
+  const first = await lan.startLeaseServer();
+  lan.call("bridge", "ADD", lan.config);
+  await first.stop();
+  changeTimes(lan, { renewMs: 1 });
+  // One request has less than 500 bytes, two have more.
+  const rule = "udp dport 67 quota until 500 bytes counter drop";
+  runShellInNetns(lan.lan, `nft 'table inet t { chain c { type filter hook input priority 0; ${rule}; }; }'`);
+  const server = await lan.startLeaseServer();
+  await until(() => server.log().includes("10.7.0.10 is renewed"));
+  expect(runShellInNetns(lan.lan, "nft list table inet t")).toContain("packets 1 ");
 });
 
 lanTest("an interface that the container renames keeps its lease", async (lan) => {
@@ -79,10 +102,7 @@ lanTest("an address that the next server refuses is taken away, and the interfac
   runShellInNetns(lan.lan, "ip addr flush dev eth0", "ip addr add 10.8.0.1/24 dev eth0");
   await lan.startDnsmasq("--dhcp-range=10.8.0.10,10.8.0.10,255.255.255.0,2m");
   // All servers are asked from T2 on.
-  const path = join(lan.directory, "dhcp", leaseFileName({ network: "lan", containerId: "c1", ifname: "eth0" }));
-  const record = JSON.parse(readFileSync(path, "utf8"));
-  Object.assign(record.terms.duration, { renewMs: 1, rebindMs: 2 });
-  writeFileSync(path, JSON.stringify(record));
+  changeTimes(lan, { renewMs: 1, rebindMs: 2 });
   const server = await lan.startLeaseServer();
   await until(() => server.log().includes("10.8.0.10 is leased"));
   expect(server.log()).toContain("10.7.0.10 is refused by the server, and is taken away");
