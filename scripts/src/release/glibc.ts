@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import type { Processor } from "../build/runtime_patch.ts";
+import { separateAptOptions } from "../harness/apt.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { Component } from "./sbom_runtime.ts";
 import type { TarEntry } from "./tar.ts";
@@ -49,19 +50,9 @@ function ensurePackage(architecture: string): string {
   if (existsSync(directory)) return directory;
   mkdirSync(join(REPOSITORY_ROOT, "dist/glibc"), { recursive: true });
   using scratch = newScratchDirectory(join(REPOSITORY_ROOT, "dist/glibc"));
-  for (const folder of ["lists/partial", "cache/archives/partial", "package"]) {
-    mkdirSync(join(scratch.path, folder), { recursive: true });
-  }
-  // With lists of its own: the machine keeps those that it has.
-  const options = [
-    `APT::Architecture=${architecture}`,
-    `APT::Architectures=${architecture}`,
-    `Dir::State::Lists=${join(scratch.path, "lists")}`,
-    "Dir::State::Status=/dev/null",
-    `Dir::Cache=${join(scratch.path, "cache")}`,
-    "APT::Sandbox::User=root",
-  ].flatMap((option) => ["-o", option]);
+  const options = separateAptOptions(scratch.path, architecture);
   const packageDirectory = join(scratch.path, "package");
+  mkdirSync(packageDirectory);
   run(["apt-get", "-qq", ...options, "update"], packageDirectory);
   run(["apt-get", "-qq", ...options, "download", PACKAGE], packageDirectory);
   const unpacked = join(scratch.path, "unpacked");
