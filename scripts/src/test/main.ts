@@ -1,6 +1,7 @@
 /**
  * The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. With
- * `--server`, it runs only the tests that call the compiled binary, all of them with a server. `--all` leaves no case out.
+ * `--server`, it runs only the tests that call the compiled binary, all of them with a server; with `--arm64`, those of that processor's
+ * virtual machine. `--all` leaves no case out.
  *
  * @module
  */
@@ -11,12 +12,12 @@ import { runInLanes } from "../harness/node.ts";
 import { testedPlugins } from "../../../testing/fixture.ts";
 import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
-import type { KernelChoice } from "../vm/kernel.ts";
+import type { MachineName } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
-import { caseLine, formatSums, isForOldest, isForVm, isForVmOnly, isSum, parseLane } from "./vm_lane.ts";
+import { caseLine, formatSums, isForArm64, isForOldest, isForVm, isForVmOnly, isSum, parseLane } from "./vm_lane.ts";
 
 /** All files in one virtual machine: three minutes on an idle machine. */
 const VM_TIMEOUT_MS = 1_800_000;
@@ -30,21 +31,24 @@ const EXCLUSIVE_FILES: readonly string[] = [
 ];
 
 /** The plugins that each run tries in the virtual machine; of the others, it tries a sample. */
-const FOR_EACH_RUN: Readonly<Record<KernelChoice, readonly string[]>> = {
+const FOR_EACH_RUN: Readonly<Record<MachineName, readonly string[]>> = {
   // The kernel of the machine itself may lack what these need.
   current: ["bridge", "dummy", "ipvlan", "macvlan", "vlan", "vrf"],
   // Only macvlan has a key that this kernel lacks.
   oldest: ["macvlan"],
+  // Never a part of each run.
+  arm64: [],
 };
 
 const [first] = process.argv.slice(2);
 const inVm = first === "--in-vm";
 const onlyServed = first === "--server";
+const onlyArm64 = first === "--arm64";
 const runsAll = first === "--all";
-const words = process.argv.slice(inVm || onlyServed || runsAll ? 3 : 2);
+const words = process.argv.slice(inVm || onlyServed || onlyArm64 || runsAll ? 3 : 2);
 const firstFlag = words.findIndex((word) => word.startsWith("-"));
 const [filters, flags] = firstFlag < 0 ? [words, []] : [words.slice(0, firstFlag), words.slice(firstFlag)];
-if (filters.length === 0 && !runsAll) process.env[SAMPLE_VARIABLE] = "3";
+if (filters.length === 0 && !runsAll && !onlyArm64) process.env[SAMPLE_VARIABLE] = "3";
 const directory = newScratchDirectory();
 const scratch = directory.path;
 process.on("exit", () => directory[Symbol.dispose]());
@@ -86,23 +90,30 @@ async function countFile(file: string, directory: string, serverEnv?: Readonly<R
   if (failed > 0) console.log(output);
 }
 
+/** How a virtual machine is chosen, and what its tests are called. */
+const IN_VM: Readonly<Record<MachineName, { readonly flag: readonly string[]; readonly label: string }>> = {
+  current: { flag: [], label: "" },
+  oldest: { flag: ["--oldest"], label: "oldest kernel: " },
+  arm64: { flag: ["--arm64"], label: "arm64: " },
+};
+
 /** Runs files in the virtual machine and counts their lines; that it did not come to its end is a failure of its own. */
-async function countInVm(kernel: KernelChoice, files: readonly string[], directory: string): Promise<void> {
+async function countInVm(machine: MachineName, files: readonly string[], directory: string): Promise<void> {
   if (files.length === 0) return;
-  const label = kernel === "oldest" ? "oldest kernel: " : "";
+  const { flag, label } = IN_VM[machine];
   const name = `${label}virtual machine`;
-  const obstacle = missingRequirement(kernel);
+  const obstacle = missingRequirement(machine);
   if (obstacle) {
     const reason = `# no virtual machine: ${obstacle}`;
     all.push(...files.map((file) => ({ name: `${label}${file} ${reason}`, outcome: "skipped" as const })));
     return;
   }
   const started = performance.now();
-  const plugins = new Set([...sampleOf(testedPlugins()), ...FOR_EACH_RUN[kernel]]);
+  const plugins = new Set([...sampleOf(testedPlugins()), ...FOR_EACH_RUN[machine]]);
   const step = process.env[SAMPLE_VARIABLE];
   const sample = step ? ["env", `${SAMPLE_VARIABLE}=${step}`, `TEST_PLUGINS=${[...plugins].join(",")}`] : [];
   const again = [...sample, "bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
-  const command = [process.execPath, "scripts/src/vm/main.ts", ...kernel === "oldest" ? ["--oldest"] : [], ...again];
+  const command = [process.execPath, "scripts/src/vm/main.ts", ...flag, ...again];
   const { ending, output } = await spawnGroup(command, join(directory, "vm_log"), directory, VM_TIMEOUT_MS);
   const { cases, isComplete } = parseLane(output);
   const lines = output.split("\n").filter((line) => !isSum(line));
@@ -117,8 +128,10 @@ async function countInVm(kernel: KernelChoice, files: readonly string[], directo
 async function runAll(): Promise<void> {
   const tests = listSources().filter((path) => path.endsWith("_test.ts"));
   const chosen = tests.filter((path) => filters.length === 0 || filters.some((part) => path.includes(part)));
-  countStep({ name: "build dist/cni", run: () => runCommandStep(process.execPath, "scripts/src/build/main.ts") });
-  if (filters.length === 0 && flags.length === 0 && !onlyServed) CHECKS.forEach(countStep);
+  const [target, words] = onlyArm64 ? ["dist/cni-arm64", ["--target=bun-linux-arm64"]] : ["dist/cni", []];
+  const build = () => runCommandStep(process.execPath, "scripts/src/build/main.ts", ...words);
+  countStep({ name: `build ${target}`, run: build });
+  if (filters.length === 0 && flags.length === 0 && !onlyServed && !onlyArm64) CHECKS.forEach(countStep);
   if (chosen.length === 0) {
     console.log(`No test file matches ${filters.join(" ")}`);
     all.push({ name: "no test file", outcome: "failed" });
@@ -126,6 +139,7 @@ async function runAll(): Promise<void> {
   if (onlyServed) {
     return countInLanes(chosen.filter(isServed).map((file) => (directory) => countFile(file, directory, {})));
   }
+  if (onlyArm64) return countInVm("arm64", filters.length > 0 ? chosen : chosen.filter(isForArm64), scratch);
   const vmFiles = chosen.filter(isForVm);
   // One after the other: each keeps two processors busy.
   const runMachines = async (directory: string) => {

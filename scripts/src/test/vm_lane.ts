@@ -10,6 +10,13 @@ export const isForVm = (path: string): boolean => isForVmOnly(path) || path === 
 /** Whether it is run with the oldest kernel as well: each plugin from ADD to GC, and a chain with traffic, by the compiled binary. */
 export const isForOldest = (path: string): boolean => /^e2e\/(every_plugin|chain)_vm_test\.ts$/.test(path);
 
+/** What depends on the processor: numbers of system calls, layouts of structures, the runtime inside, the shim. */
+const FOR_ARM64 =
+  /^(ffi\/|e2e\/serve\/|e2e\/(hardening|restricted_host|unexpected_error)_test|scripts\/src\/build\/(preflight|shim)_test)/;
+
+/** Whether it is run on the other processor. */
+export const isForArm64 = (path: string): boolean => isForVm(path) || FOR_ARM64.test(path);
+
 export const caseLine = ({ name, outcome }: TestCase): string => `${outcome}: ${name}`;
 
 export function formatSums(cases: readonly TestCase[]): string {

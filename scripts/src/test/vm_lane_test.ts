@@ -2,10 +2,10 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
-import { OLDEST } from "../vm/kernel.ts";
+import { OLDEST } from "../vm/machine.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf } from "./run_file.ts";
-import { caseLine, isForOldest, isForVm, isForVmOnly, parseLane } from "./vm_lane.ts";
+import { caseLine, isForArm64, isForOldest, isForVm, isForVmOnly, parseLane } from "./vm_lane.ts";
 
 const PASSED: TestCase = { name: "one & two", outcome: "passed" };
 const SKIPPED: TestCase = { name: "ping # needs ip", outcome: "skipped" };
@@ -42,4 +42,13 @@ test("files that are for the virtual machine, and those that run on both", () =>
 test("every plugin and a whole chain run with the oldest kernel as well", () => {
   expect(listSources().filter(isForOldest)).toEqual(["e2e/chain_vm_test.ts", "e2e/every_plugin_vm_test.ts"]);
   expect(readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8")).toContain(`Linux ${OLDEST.version} `);
+});
+
+test("every plugin, the chain, hardening, servers and confinement run on the other processor as well", () => {
+  const names = ["every_plugin_vm", "chain_vm", "hardening", "serve/pairs", "restricted_host"].map((name) =>
+    `e2e/${name}_test.ts`
+  );
+  const paths = [...names, "ffi/sys/confinement_test.ts", "scripts/src/build/shim_test.ts"];
+  expect(listSources().filter(isForArm64)).toEqual(expect.arrayContaining(paths));
+  expect(isForArm64("plugins/ptp/plugin_test.ts")).toBe(false);
 });

@@ -1,19 +1,10 @@
 /** The virtual machine's file system: the binary, programs, libraries, kernel modules, and the repository at its path here. @module */
-import { existsSync, mkdirSync, openSync, readdirSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, openSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { runSuccessfully } from "../harness/process.ts";
-import { sharedLibraries } from "../image/main.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
-
-/** Programs that tests inspect the kernel with. One that is missing here is missing there. */
-const PROGRAMS = [
-  ...["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"],
-  // A DHCP server that tells clients apart by their ids, which busybox's does not.
-  "dnsmasq",
-];
-
-/** Plugins of the distribution that ours are compared with there, because only that kernel has what they need. */
-const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/cni/vlan", "/usr/lib/cni/vrf"];
+import type { Machine } from "./machine.ts";
+import { findPrograms, type Programs } from "./programs.ts";
 
 const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
 
@@ -30,12 +21,15 @@ const EARLY_MODULES = [
 export const JOB_NAME = "opt/cni/job";
 
 /** Writes the archive. @returns a descriptor of it, which alone keeps it */
-export function openImage(modules: string): number {
+export function openImage(machine: Machine, modules: string): number {
   using root = newScratchDirectory();
   using output = newScratchDirectory(join(REPOSITORY_ROOT, "dist/vm"));
   const file = join(output.path, "image");
+  const programs = findPrograms(machine);
   addSystem(root.path, modules);
-  addPrograms(root.path);
+  writeProgram(root.path, "/init", initScript(machine, programs));
+  writeProgram(root.path, "/bin/ldd", `#!/bin/sh\nexec ${programs.loader} --list "$@"\n`);
+  for (const [path, source] of programs.files) add(root.path, source, path);
   addRepository(root.path);
   packTree(root.path, file, "*.map");
   return openSync(file, "r");
@@ -62,16 +56,10 @@ function addEntries(root: string, directory: string, unwanted: RegExp): void {
   for (const name of readdirSync(directory)) if (!unwanted.test(name)) add(root, join(directory, name));
 }
 
-function addProgram(root: string, source: string, path = source): void {
-  add(root, source, path);
-  for (const library of sharedLibraries(source)) add(root, library);
-}
-
 const writeProgram = (root: string, path: string, text: string): void =>
   writeFileSync(inTree(root, path), text, { mode: 0o755 });
 
 function addSystem(root: string, modules: string): void {
-  writeProgram(root, "/init", INIT);
   add(root, modules, "/lib/modules");
   // No interfaces but those that a test makes.
   const options = "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n";
@@ -81,40 +69,23 @@ function addSystem(root: string, modules: string): void {
   for (const path of empty) mkdirSync(join(root, path), { recursive: true });
 }
 
-function addPrograms(root: string): void {
-  add(root, Bun.which("busybox")!, "/bin/busybox");
-  for (const name of PROGRAMS) {
-    const path = findProgram(name);
-    if (path) addProgram(root, path, `/bin/${name}`);
-  }
-  for (const path of REFERENCE) if (existsSync(path)) addProgram(root, path);
-  // The shell of busybox would prefer its own ip to the one that is there.
-  addProgram(root, findProgram("dash") ?? "/bin/sh", "/bin/sh");
-  writeProgram(root, "/bin/ldd", '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --list "$@"\n');
-}
-
-const findProgram = (name: string): string | null => Bun.which(name, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" });
-const BUN = realpathSync(process.execPath);
-
 function addRepository(root: string): void {
-  addProgram(root, BUN);
-  const binary = join(REPOSITORY_ROOT, "dist/cni");
-  if (existsSync(binary)) addProgram(root, binary);
   addEntries(root, REPOSITORY_ROOT, /^(\.git|dist|node_modules)$/);
   addEntries(root, join(REPOSITORY_ROOT, "node_modules"), UNUSED_PACKAGES);
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
 
-/** /tmp is not mounted over: the checkout may be there. Serial line 1 is the job's terminal; 2 takes kernel messages and the exit status. */
-const INIT = `#!/bin/sh
+/** /tmp is not mounted over: the checkout may be there. The first serial line is the job's terminal; the other takes kernel messages and the exit status. */
+const initScript = ({ console }: Machine, { bun }: Programs): string =>
+  `#!/bin/sh
 # What an optimizing compiler gains, the emulation of what it writes loses.
 export PATH=/bin HOME=/root NO_COLOR=1 BUN_JSC_useDFGJIT=0
 /bin/busybox --install -s /bin 2>/dev/null
 # Where the kernel looks when it needs a module.
 ln -s /bin/busybox /sbin/modprobe
 mkdir -p ${quote(join(REPOSITORY_ROOT, "node_modules/.bin"))}
-for link in /bin/bun ${quote(join(REPOSITORY_ROOT, "node_modules/.bin/bun"))}; do ln -s ${quote(BUN)} "$link"; done
+for link in /bin/bun ${quote(join(REPOSITORY_ROOT, "node_modules/.bin/bun"))}; do ln -s ${quote(bun)} "$link"; done
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -134,7 +105,7 @@ chmod 755 /job
 setsid -c sh -c '/job; status=$?; stty sane; exit $status' </dev/ttyS0 >/dev/ttyS0 2>&1
 status=$?
 echo "vm: status $status"
-stty -F /dev/ttyS1 sane
+stty -F /dev/${console} sane
 reboot -f
 `;
 

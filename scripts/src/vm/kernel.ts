@@ -1,16 +1,9 @@
 /** The kernels of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. @module */
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { runSuccessfully } from "../harness/process.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
-
-/** Debian's kernel as most machines have it. */
-const PACKAGE = "linux-image-amd64";
-/** The oldest kernel that is promised to work, and the release of Debian that has it. */
-export const OLDEST = { version: "5.10", release: "bullseye" } as const;
-const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-export type KernelChoice = "current" | "oldest";
+import { type Machine, type MachineName, MACHINES, OLDEST } from "./machine.ts";
+import { afterUpdate, aptOptions, runIn } from "./packages.ts";
 
 /** Modules to take along, as folders or files under `kernel/`; what these depend on follows by itself. */
 const MODULES = `
@@ -22,18 +15,19 @@ const MODULES = `
 `.trim().split(/\s+/);
 
 /** A kernel and its modules below `dist/vm/`, downloaded first if they are not there. @throws {Error} where they cannot be had */
-export function ensureKernel(choice: KernelChoice): { readonly image: string; readonly modules: string } {
+export function ensureKernel(name: MachineName): { readonly image: string; readonly modules: string } {
+  const machine = MACHINES[name];
   // With other modules it is another one.
-  const hash = Bun.hash.wyhash([PACKAGE, OLDEST.release, ...MODULES].join()).toString(36);
-  const directory = join(REPOSITORY_ROOT, `dist/vm/kernel-${choice}-${hash}`);
+  const hash = Bun.hash.wyhash([kernelPackage(machine), OLDEST.release, ...MODULES].join()).toString(36);
+  const directory = join(REPOSITORY_ROOT, `dist/vm/kernel-${name}-${hash}`);
   const kernel = { image: join(directory, "image"), modules: join(directory, "modules") };
   if (existsSync(directory)) return kernel;
   if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
   mkdirSync(dirname(directory), { recursive: true });
   using scratch = newScratchDirectory(dirname(directory));
   try {
-    const version = unpackKernel(download(choice), scratch.path);
-    if (choice === "oldest" && !version.startsWith(`${OLDEST.version}.`)) {
+    const version = unpackKernel(machine, download(name), scratch.path);
+    if (name === "oldest" && !version.startsWith(`${OLDEST.version}.`)) {
       throw new Error(`Cannot prepare a kernel: that of ${OLDEST.release} is ${version}, not ${OLDEST.version}`);
     }
     renameSync(join(scratch.path, "kernel"), directory);
@@ -44,73 +38,47 @@ export function ensureKernel(choice: KernelChoice): { readonly image: string; re
   return kernel;
 }
 
-/** Downloads the package that PACKAGE stands for, unless it is there from another list of modules; gives the path of its file. */
-function download(choice: KernelChoice): string {
-  if (!Bun.which("apt-get")) throw new Error("Cannot prepare a kernel: this is not a Debian system");
-  const directory = join(REPOSITORY_ROOT, "dist/vm/package", choice);
+/** Debian's kernel as most machines have it. */
+const kernelPackage = ({ architecture }: Machine): string => `linux-image-${architecture}`;
+
+/** Downloads the package that the kernel's stands for, unless it is there from another list of modules; gives the path of its file. */
+function download(machine: MachineName): string {
+  const directory = join(REPOSITORY_ROOT, "dist/vm/package", machine);
   mkdirSync(directory, { recursive: true });
-  // The package goes to a folder of ours, which the unprivileged user of apt cannot enter.
-  const options = ["-o", "APT::Sandbox::User=root", ...choice === "oldest" ? optionsForOldest(directory) : []];
-  const name = afterUpdate(
-    options,
-    () => /Depends: (linux-image-\S+)/.exec(run(directory, "apt-cache", ...options, "depends", PACKAGE))?.[1],
-  );
+  const wanted = kernelPackage(MACHINES[machine]);
+  const options = aptOptions(MACHINES[machine], directory);
+  const dependencies = () => runIn(directory, "apt-cache", ...options, "depends", wanted);
+  const name = afterUpdate(options, wanted, () => /Depends: (linux-image-\S+)/.exec(dependencies())?.[1]);
   const find = () => readdirSync(directory).find((file) => file.startsWith(`${name}_`));
   if (!find()) {
     console.error(`Downloading ${name} for the virtual machine (once, 70 MB; not installed)`);
     using scratch = newScratchDirectory(directory);
-    afterUpdate(options, () => run(scratch.path, "apt-get", "-qq", ...options, "download", name) || name);
+    afterUpdate(options, name, () => runIn(scratch.path, "apt-get", "-qq", ...options, "download", name) || name);
     const file = readdirSync(scratch.path)[0]!;
     renameSync(join(scratch.path, file), join(directory, file));
   }
   return join(directory, find()!);
 }
 
-/** Asks apt; where it knows no answer, its lists may be missing or old, and it is asked once more after an update. */
-function afterUpdate(options: readonly string[], ask: () => string | undefined): string {
-  try {
-    const answer = ask();
-    if (answer) return answer;
-  } catch {
-    // As if there were no answer.
-  }
-  run(REPOSITORY_ROOT, "apt-get", "-qq", ...options, "update");
-  const answer = ask();
-  if (!answer) throw new Error(`Cannot prepare a kernel: this machine knows no archive of Debian with "${PACKAGE}"`);
-  return answer;
-}
-
-/** Has apt look into the same archive for another release, with lists of its own, so that the machine keeps those that it has. */
-function optionsForOldest(directory: string): string[] {
-  const targets = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"];
-  const archive = afterUpdate([], () => /^.*\/debian\/$/m.exec(run(directory, ...targets))?.[0]);
-  const apt = join(directory, "apt");
-  for (const folder of ["lists/partial", "cache/archives/partial"]) mkdirSync(join(apt, folder), { recursive: true });
-  writeFileSync(join(apt, "sources.list"), `deb [signed-by=${KEYS}] ${archive} ${OLDEST.release} main\n`);
-  return [
-    `Dir::Etc::SourceList=${join(apt, "sources.list")}`,
-    "Dir::Etc::SourceParts=/dev/null",
-    `Dir::State::Lists=${join(apt, "lists")}`,
-    `Dir::Cache=${join(apt, "cache")}`,
-  ].flatMap((option) => ["-o", option]);
-}
-
 /** Turns a package into `<directory>/kernel`. @returns the version of the kernel, such as `5.10.0-32-amd64` */
-function unpackKernel(file: string, directory: string): string {
+function unpackKernel({ processor }: Machine, file: string, directory: string): string {
   const unpacked = join(directory, "package");
-  run(directory, "dpkg-deb", "-x", file, unpacked);
+  runIn(directory, "dpkg-deb", "-x", file, unpacked);
   const version = readdirSync(join(unpacked, "lib/modules"))[0]!;
   const from = join(unpacked, "lib/modules", version);
   const modulesPath = join(directory, "wanted/lib/modules", version);
-  run(directory, "busybox", "depmod", "-b", unpacked, version);
+  runIn(directory, "busybox", "depmod", "-b", unpacked, version);
   for (const path of withDependencies(readFileSync(join(from, "modules.dep"), "utf8"))) {
     cpSync(join(from, path), join(modulesPath, path));
   }
   cpSync(join(from, "modules.builtin"), join(modulesPath, "modules.builtin"));
   // Once more, for tables of these modules only: the emulated machine reads them whenever it needs a module.
-  run(directory, "busybox", "depmod", "-b", join(directory, "wanted"), version);
+  runIn(directory, "busybox", "depmod", "-b", join(directory, "wanted"), version);
   mkdirSync(join(directory, "kernel"));
-  writeImage(join(unpacked, "boot", `vmlinuz-${version}`), join(directory, "kernel/image"));
+  const [packed, image] = [join(unpacked, "boot", `vmlinuz-${version}`), join(directory, "kernel/image")];
+  // That of arm64 is not packed.
+  if (processor === "x64") writeImage(packed, image);
+  else renameSync(packed, image);
   renameSync(join(directory, "wanted/lib/modules"), join(directory, "kernel/modules"));
   return version;
 }
@@ -142,10 +110,4 @@ function writeImage(packed: string, image: string): void {
   const payload = bytes.subarray(start, start + bytes.readUInt32LE(0x24c) - 4);
   const xz = payload.readUIntLE(0, 6) === 0x005a587a37fd && Bun.which("xz");
   writeFileSync(image, xz ? Bun.spawnSync([xz, "-dc"], { stdin: payload }).stdout : bytes);
-}
-
-function run(cwd: string, ...argv: string[]): string {
-  // With this environment, in which a proxy may be named.
-  const env = process.env as Record<string, string>;
-  return runSuccessfully({ argv: ["env", "-C", cwd, ...argv], env }).stdout;
 }

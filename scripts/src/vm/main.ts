@@ -2,10 +2,10 @@
 import { closeSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { newScratchDirectory } from "../repository.ts";
-import { ensureKernel, type KernelChoice } from "./kernel.ts";
+import { ensureKernel } from "./kernel.ts";
 import { JOB_NAME, jobScript, openImage } from "./image.ts";
+import { type Machine, type MachineName, MACHINES } from "./machine.ts";
 
-const EMULATOR = "qemu-system-x86_64";
 /** Booting takes about 2 seconds on an idle machine. */
 const BOOT_TIMEOUT_S = 60;
 const JOB_TIMEOUT_S = 1800;
@@ -18,13 +18,11 @@ interface VmRun {
 }
 
 const KERNEL_PARAMETERS = [
-  "console=ttyS1 quiet nokaslr mitigations=off cryptomgr.notests random.trust_cpu=on panic=-1",
-  // The clock is the emulator's: there is nothing to calibrate.
-  "tsc=reliable no_timer_check",
+  "quiet nokaslr mitigations=off cryptomgr.notests random.trust_cpu=on panic=-1",
   // Namespaces end without waiting for a grace period.
   "rcupdate.rcu_expedited=1",
   // SELinux without a policy: it refuses nothing, and knows a few contexts by name.
-  "lsm=selinux selinux=1",
+  "lsm=landlock,selinux selinux=1",
 ];
 
 /** Two network cards on one wire. Without their driver, which a test loads, the machine has no interface but the loopback. */
@@ -33,34 +31,35 @@ const CARDS = ["04", "05"].flatMap((slot) => [
   ...["-device", `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`],
 ]);
 
-function emulator(kernel: string, image: string, { job, log }: VmRun): string[] {
+function emulatorCommand(machine: Machine, kernel: string, image: string, { job, log }: VmRun): string[] {
+  const parameters = [`console=${machine.console}`, ...KERNEL_PARAMETERS, machine.kernelParameters].join(" ");
   return [
-    ...[EMULATOR, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-M", "pc"],
+    ...[machine.emulator, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048"],
     ...["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
-    ...CARDS,
-    ...["-chardev", "stdio,id=job,signal=off", "-serial", "chardev:job", "-serial", `file:${log}`],
-    ...["-kernel", kernel, "-initrd", image, "-append", KERNEL_PARAMETERS.join(" ")],
+    ...["-chardev", "stdio,id=job,signal=off", ...machine.board(log), ...CARDS],
+    ...["-kernel", kernel, "-initrd", image, "-append", parameters],
     ...["-fw_cfg", `name=${JOB_NAME},file=${job}`],
   ];
 }
 
-export function missingRequirement(choice: KernelChoice): string {
-  const missing = [EMULATOR, "busybox", "ip"].filter((program) => !Bun.which(program));
+export function missingRequirement(name: MachineName): string {
+  const missing = [MACHINES[name].emulator, "busybox", "ip"].filter((program) => !Bun.which(program));
   if (missing.length > 0) return `${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing`;
   try {
-    ensureKernel(choice);
+    ensureKernel(name);
   } catch (error) {
     return (error as Error).message;
   }
   return "";
 }
 
-async function boot(choice: KernelChoice, command: readonly string[], run: VmRun) {
-  const kernel = ensureKernel(choice);
+async function boot(name: MachineName, command: readonly string[], run: VmRun) {
+  const machine = MACHINES[name];
+  const kernel = ensureKernel(name);
   const isShell = command.length === 0;
   writeFileSync(run.job, jobScript(command));
-  const image = openImage(kernel.modules);
-  const child = Bun.spawn(emulator(kernel.image, "/proc/self/fd/3", run), {
+  const image = openImage(machine, kernel.modules);
+  const child = Bun.spawn(emulatorCommand(machine, kernel.image, "/proc/self/fd/3", run), {
     stdio: [isShell ? "inherit" : "ignore", "inherit", "inherit", image],
   });
   closeSync(image);
@@ -78,20 +77,22 @@ async function boot(choice: KernelChoice, command: readonly string[], run: VmRun
   await child.exited;
   timers.forEach(clearTimeout);
   const status = /^vm: status (\d+)/m.exec(output())?.[1];
-  if (status === undefined) trouble ||= `ended early: ${EMULATOR} gave ${child.exitCode}`;
+  if (status === undefined) trouble ||= `ended early: ${machine.emulator} gave ${child.exitCode}`;
   return { status: trouble ? MACHINE_FAILED : Number(status), trouble, log: output() };
 }
 
+const MACHINE_FLAGS: Readonly<Record<string, MachineName>> = { "--oldest": "oldest", "--arm64": "arm64" };
+
 async function main(argv: readonly string[]): Promise<number> {
-  const choice = argv[0] === "--oldest" ? "oldest" : "current";
-  const reason = missingRequirement(choice);
+  const name = MACHINE_FLAGS[argv[0] ?? ""] ?? "current";
+  const reason = missingRequirement(name);
   if (reason) {
     console.error(`vm: ${reason}`);
     return MACHINE_FAILED;
   }
   using scratch = newScratchDirectory();
   const run = { job: join(scratch.path, "job"), log: join(scratch.path, "log") };
-  const { status, trouble, log } = await boot(choice, choice === "oldest" ? argv.slice(1) : argv, run);
+  const { status, trouble, log } = await boot(name, name === "current" ? argv : argv.slice(1), run);
   const lastLines = log.trim().split("\n").slice(-60).join("\n");
   if (trouble) console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${lastLines || "nothing"}`);
   return status;

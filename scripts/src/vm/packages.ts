@@ -1,0 +1,47 @@
+/** Debian's packages for the virtual machine: unpacked, never installed. @module */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { separateAptOptions } from "../harness/apt.ts";
+import { runSuccessfully } from "../harness/process.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import type { Machine } from "./machine.ts";
+
+const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/** Options with which apt knows the packages of a machine. @param directory where what it reads is kept */
+export function aptOptions({ processor, architecture, release }: Machine, directory: string): string[] {
+  if (!Bun.which("apt-get")) throw new Error("Cannot prepare the virtual machine: this is not a Debian system");
+  if (processor === process.arch && !release) return ["-o", "APT::Sandbox::User=root"];
+  const options = separateAptOptions(join(directory, "apt"), architecture);
+  return release ? [...options, ...sourceOptions(join(directory, "apt"), release)] : options;
+}
+
+/** Has apt look into the machine's archive for another release. */
+function sourceOptions(directory: string, release: string): string[] {
+  const targets = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"];
+  const archive = afterUpdate([], "an archive", () => /^.*\/debian\/$/m.exec(runIn(directory, ...targets))?.[0]);
+  const list = join(directory, "sources.list");
+  writeFileSync(list, `deb [signed-by=${KEYS}] ${archive} ${release} main\n`);
+  return ["-o", `Dir::Etc::SourceList=${list}`, "-o", "Dir::Etc::SourceParts=/dev/null"];
+}
+
+/** Asks apt; where it knows no answer, its lists may be missing or old, and it is asked once more after an update. */
+export function afterUpdate(options: readonly string[], wanted: string, ask: () => string | undefined): string {
+  try {
+    const answer = ask();
+    if (answer) return answer;
+  } catch {
+    // As if there were no answer.
+  }
+  runIn(REPOSITORY_ROOT, "apt-get", "-qq", ...options, "update");
+  const answer = ask();
+  if (!answer) throw new Error(`Cannot prepare the virtual machine: this machine's archives of Debian lack ${wanted}`);
+  return answer;
+}
+
+/** Runs a program in a directory; it prints this. @throws {Error} if it fails */
+export function runIn(cwd: string, ...argv: string[]): string {
+  // With this environment, in which a proxy may be named.
+  const env = process.env as Record<string, string>;
+  return runSuccessfully({ argv: ["env", "-C", cwd, ...argv], env }).stdout;
+}
