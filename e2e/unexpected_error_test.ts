@@ -39,8 +39,7 @@ describe("where the kernel forbids machine code of our own", () => {
   });
 });
 
-// What runs before the runtime is not there on arm64.
-describe.skipIf(process.arch !== "x64")("where the runtime cannot start", () => {
+describe("where the runtime cannot start", () => {
   const limited = (limits: string) => ["sh", "-c", `ulimit ${limits} && exec "$@"`, "sh"];
   const cases: readonly [string, string][] = [
     ...["-v 200000", "-v 400000", "-v 1000000", "-v 2300000"].map((limits): [string, string] => [

@@ -94,6 +94,9 @@ for (const processor of PROCESSORS) {
     expect(program.runInRoot({ CNI_COMMAND: "" })).toEqual([1, "", `cni: ${noProc}\n`]);
     const littleStack = program.run("sh", "-c", 'ulimit -s 160; exec "$@"', "sh");
     expect(littleStack).toEqual([1, "", expect.stringContaining("the stack is limited too much")]);
+    const littleSpace = program.run("sh", "-c", 'ulimit -v 2600000; exec "$@"', "sh");
+    expect(littleSpace).toEqual([1, "", expect.stringContaining("the address space is limited too much")]);
+    expect(program.run("sh", "-c", 'ulimit -v 2700000; exec "$@"', "sh")).toEqual([7, "", ""]);
   });
 
   test(`addPreflight() refuses a runtime for ${processor} with too little padding before its code`, () => {
