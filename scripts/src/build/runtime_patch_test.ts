@@ -1,8 +1,10 @@
 import { expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { closeEnvironment, programRange, refuseStrip } from "./runtime_patch.ts";
+import { testWith } from "../../../testing/binary.ts";
+import { ensureRuntime } from "./runtime_package.ts";
+import { closeEnvironment, programRange, refuseStrip, skipWarmUp } from "./runtime_patch.ts";
 
 const NOWHERE = { start: 0, end: 0 };
 
@@ -48,6 +50,38 @@ test("closeEnvironment() refuses a runtime without the loop over BUN_JSC_*", () 
     "the loop that reads BUN_JSC_* occur(s) 0 time(s), expected 1",
   );
 });
+
+/** What the runtime says of its options. */
+function runtimeOptions(command: readonly string[]): readonly string[] {
+  const env = { PATH: process.env["PATH"]!, BUN_JSC_dumpOptions: "2" };
+  const { exitCode, stderr } = Bun.spawnSync([...command, "-e", "0"], { env, stderr: "pipe" });
+  expect(exitCode).toBe(0);
+  return stderr.toString().split("\n");
+}
+
+for (const processor of ["x64", "arm64"] as const) {
+  const isOwn = processor === process.arch;
+  const library = { x64: "/usr/x86_64-linux-gnu", arm64: "/usr/aarch64-linux-gnu" }[processor];
+  const emulator = { x64: "qemu-x86_64", arm64: "qemu-aarch64" }[processor];
+  const needs = isOwn ? [] : ["npm", emulator, `${library.slice(5)}-gcc`];
+  testWith(needs, `skipWarmUp() changes one option of the runtime for ${processor}`, () => {
+    const scratch = mkdtempSync(join(tmpdir(), "cni-patch-"));
+    try {
+      const runtime = ensureRuntime(processor);
+      const patched = join(scratch, "bun");
+      const file = readFileSync(runtime);
+      skipWarmUp(file, processor);
+      writeFileSync(patched, file);
+      chmodSync(patched, 0o755);
+      const prefix = isOwn ? [] : [emulator, "-L", library];
+      const [before, after] = [runtime, patched].map((path) => runtimeOptions([...prefix, path]));
+      expect(after).toEqual(before!.map((line) => line.replace(/\b(useWarmUpMarkedBlocks)=true/, "$1=false")));
+      expect(after).not.toEqual(before!);
+    } finally {
+      rmSync(scratch, { recursive: true });
+    }
+  });
+}
 
 test("refuseStrip() refuses what is no 64-bit little-endian ELF file", () => {
   expect(() => refuseStrip(Buffer.from("#!/bin/sh\n"))).toThrow("no 64-bit little-endian ELF file");
