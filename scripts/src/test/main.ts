@@ -12,15 +12,13 @@ import { runInLanes } from "../harness/node.ts";
 import { testedPlugins } from "../../../testing/fixture.ts";
 import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
-import type { MachineName } from "../vm/machine.ts";
+import { type MachineName, MACHINES } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
 import { caseLine, formatSums, isForArm64, isForOldest, isForVm, isForVmOnly, isSum, parseLane } from "./vm_lane.ts";
 
-/** All files in one virtual machine: three minutes on an idle machine. */
-const VM_TIMEOUT_MS = 1_800_000;
 /** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
 const LANE_COUNT = 3;
 /** These measure a rate, count pages of memory or set the clock: nothing runs beside them. */
@@ -114,7 +112,8 @@ async function countInVm(machine: MachineName, files: readonly string[], directo
   const sample = step ? ["env", `${SAMPLE_VARIABLE}=${step}`, `TEST_PLUGINS=${[...plugins].join(",")}`] : [];
   const again = [...sample, "bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
   const command = [process.execPath, "scripts/src/vm/main.ts", ...flag, ...again];
-  const { ending, output } = await spawnGroup(command, join(directory, "vm_log"), directory, VM_TIMEOUT_MS);
+  const timeoutMs = MACHINES[machine].timeoutS * 1000;
+  const { ending, output } = await spawnGroup(command, join(directory, "vm_log"), directory, timeoutMs);
   const { cases, isComplete } = parseLane(output);
   const lines = output.split("\n").filter((line) => !isSum(line));
   console.log(lines.map((line) => line.replace(/^(passed|failed|skipped): /, `$&${label}`)).join("\n"));

@@ -9,9 +9,12 @@ import { areServed } from "./served_files.ts";
 
 /** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
 const TEST_TIMEOUT_MS = 60_000;
-const VM_TEST_TIMEOUT_MS = 180_000;
+const VM_TEST_TIMEOUT_MS = 300_000;
+/** What a test may wait for in one place. */
+const VM_PATIENCE_MS = 250_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
+const VM_FILE_TIMEOUT_MS = 1_800_000;
 
 export interface FileRun {
   /** Of `bun test`. */
@@ -32,7 +35,9 @@ export async function runFile(file: string, scratch: string, { flags = [], inVm 
   mkdirSync(reports);
   const server = serverEnv ? [process.execPath, "scripts/src/test/with_server.ts", reports] : [];
   const command = [...server, process.execPath, "test", `./${file}`, ...reporter, ...flags];
-  const { ending, output } = await spawnGroup(command, join(scratch, "log"), tmpdir(), FILE_TIMEOUT_MS, serverEnv);
+  const limit = inVm ? VM_FILE_TIMEOUT_MS : FILE_TIMEOUT_MS;
+  const env = { ...serverEnv, ...inVm && { TEST_PATIENCE_MS: `${VM_PATIENCE_MS}` } };
+  const { ending, output } = await spawnGroup(command, join(scratch, "log"), tmpdir(), limit, env);
   const cases = [...readCases(report), ...serverEnv ? [servedCase(file, reports)] : []];
   // A file that runs nothing is a mistake, unless -t chose among the tests.
   return { cases, ending: ending || (cases.length === 0 && flags.length === 0 ? "ran no test" : ""), output };

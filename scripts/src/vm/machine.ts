@@ -19,6 +19,8 @@ export interface Machine {
   /** The serial line that takes messages of the kernel, and the exit status. */
   readonly console: string;
   readonly kernelParameters: string;
+  /** The longest that a command may take. */
+  readonly timeoutS: number;
 }
 
 const X64: Machine = {
@@ -29,6 +31,7 @@ const X64: Machine = {
   console: "ttyS1",
   // The clock is the emulator's: there is nothing to calibrate.
   kernelParameters: "tsc=reliable no_timer_check",
+  timeoutS: 1800,
 };
 
 export const MACHINES: Readonly<Record<MachineName, Machine>> = {
@@ -45,5 +48,6 @@ export const MACHINES: Readonly<Record<MachineName, Machine>> = {
     ],
     console: "ttyAMA0",
     kernelParameters: "",
+    timeoutS: 7200,
   },
 };

@@ -7,8 +7,7 @@ import { JOB_NAME, jobScript, openImage } from "./image.ts";
 import { type Machine, type MachineName, MACHINES } from "./machine.ts";
 
 /** Booting takes about 2 seconds on an idle machine. */
-const BOOT_TIMEOUT_S = 60;
-const JOB_TIMEOUT_S = 1800;
+const BOOT_TIMEOUT_S = 180;
 /** Exit status when the machine failed, not the command. */
 const MACHINE_FAILED = 125;
 
@@ -71,7 +70,7 @@ async function boot(name: MachineName, command: readonly string[], run: VmRun) {
   const output = () => existsSync(run.log) ? readFileSync(run.log, "latin1") : "";
   const timers = [
     setTimeout(() => output().includes("vm: up") || stop(`did not boot in ${BOOT_TIMEOUT_S} s`), BOOT_TIMEOUT_S * 1000),
-    setTimeout(() => isShell || stop(`was still busy after ${JOB_TIMEOUT_S} s`), JOB_TIMEOUT_S * 1000),
+    setTimeout(() => isShell || stop(`was still busy after ${machine.timeoutS} s`), machine.timeoutS * 1000),
   ];
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => stop(`was stopped by ${signal}`));
   await child.exited;
