@@ -59,7 +59,10 @@ test("a link that cannot be read is named", () => {
   expect(() => findSymlinkTarget(`${loop}/x`)).toThrow(`Cannot read link "${loop}/x": `);
 });
 
-test.each(["linkat", "rename"])(
+/** What rename(3) calls. */
+const RENAME = process.arch === "arm64" ? "renameat" : "rename";
+
+test.each(["linkat", RENAME])(
   "replaceFile() that is killed at %s leaves the old file, and nothing that the next one does not use up",
   (syscall) => {
     const directory = newDirectory({ a: "old" });
@@ -67,7 +70,7 @@ test.each(["linkat", "rename"])(
     for (let round = 0; round < 2; round++) {
       expect(callWith(kill(syscall), `atomic_file.replaceFile${argsOf(path, "new")}`)).toBe("SIGKILL");
       expect(readFileSync(path, "utf8")).toBe("old");
-      expect(readdirSync(directory).length).toBe(syscall === "rename" ? 2 : 1);
+      expect(readdirSync(directory).length).toBe(syscall === RENAME ? 2 : 1);
     }
     replaceFile(path, "newer");
     expect(readdirSync(directory)).toEqual(["a"]);
@@ -77,7 +80,7 @@ test.each(["linkat", "rename"])(
 
 test("removeWithTemporary() removes a file with what replaceFile() left beside it, and nothing else", () => {
   const directory = newDirectory({ a: "old", ".a.other.tmp": "", b: "" });
-  callWith(kill("rename"), `atomic_file.replaceFile${argsOf(`${directory}/a`, "new")}`);
+  callWith(kill(RENAME), `atomic_file.replaceFile${argsOf(`${directory}/a`, "new")}`);
   expect(readdirSync(directory).length).toBe(4);
   removeWithTemporary(`${directory}/a`);
   expect(readdirSync(directory).sort()).toEqual([".a.other.tmp", "b"]);

@@ -9,7 +9,9 @@ import { afterUpdate, aptOptions, runIn } from "./packages.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
 const INSPECTORS = [
-  ...["ip", "bridge", "tc", "nft", "conntrack", "strace", "perl", "unshare", "nsenter", "findmnt", "flock"],
+  ...["ip", "bridge", "tc", "ss", "nft", "conntrack", "strace", "perl", "unshare", "nsenter", "findmnt", "flock"],
+  // Those of busybox know fewer options, or do something else under another name.
+  ...["bash", "env", "pkill", "sleep"],
   // A DHCP server that tells clients apart by their ids, which busybox's does not.
   "dnsmasq",
 ];
@@ -19,8 +21,8 @@ const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/c
 
 /** The Debian packages that have all these. */
 const PACKAGES = [
-  ...["busybox-static", "conntrack", "containernetworking-plugins", "dash", "dnsmasq-base", "iproute2", "nftables"],
-  ...["perl-base", "strace", "util-linux"],
+  ...["bash", "busybox-static", "conntrack", "containernetworking-plugins", "coreutils", "dash", "dnsmasq-base"],
+  ...["iproute2", "nftables", "perl-base", "procps", "strace", "util-linux"],
 ];
 
 export interface Programs {
