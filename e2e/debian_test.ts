@@ -17,6 +17,8 @@ const PROGRAMS = [
   "unshare",
   "chroot",
   "ip",
+  "nft",
+  "systemctl",
   "/usr/lib/cni/bridge",
 ];
 const NETWORK = {
@@ -27,6 +29,7 @@ const NETWORK = {
     { type: "firewall" },
   ],
 };
+const CONF_DIR = "--conf-dir /packages/net.d";
 /** What a package may leave neither in nor out of these directories. */
 const LISTING = "find /usr /lib/systemd /etc -xdev | sort; cat /var/lib/dpkg/diversions; sha256sum /usr/lib/cni/bridge";
 
@@ -105,12 +108,14 @@ describe("the Debian package", () => {
   testWith(PROGRAMS, "is upgraded under a container that stays attached, and is detached by the new version", () => {
     using namespaces = newNamespaces();
     const { host, container } = namespaces;
-    const cni = (verb: string) => {
-      const words = `run ${verb} lan ${container.path} --container-id c1 --conf-dir /packages/net.d`;
-      return root.run(`cni ${words}`, host);
-    };
+    const attachment = `${container.path} --container-id c1`;
+    const cni = (verb: string, words = attachment) => root.run(`cni run ${verb} lan ${words} ${CONF_DIR}`, host);
     cni("add");
-    root.run(`${DPKG_INSTALL} /packages/cni_0.2.0.deb`);
+    runInNetns(host, "nft", "flush", "ruleset");
+    root.run(`${DPKG_INSTALL} /packages/cni_0.2.0.deb`, host);
+    // In a chroot, dpkg changes nothing of the machine.
+    expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
+    cni("restore", "");
     expect(root.run("dpkg-query -W -f='${Version}' cni")).toBe("0.2.0");
     cni("check");
     expect(runInNetns(container, "ip", "-o", "-4", "addr", "show", "eth0")).toContain("10.95.0.2/24");
@@ -119,7 +124,7 @@ describe("the Debian package", () => {
   }, 120_000);
 
   testWith(PROGRAMS, "leaves nothing when it is purged, and the Go plugins are back", () => {
-    root.run("dpkg --purge cni");
+    root.run("systemctl enable cni.service; dpkg --purge cni");
     expect(root.run(LISTING)).toBe(before);
   }, 120_000);
 });
