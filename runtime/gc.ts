@@ -104,7 +104,7 @@ export function attachedSinceFilter(
   return (entry) => isWrittenSince(findStat(cache.cachePath(cacheDirectory, entry))?.mtime ?? 0n);
 }
 
-/** @param valid gets those that are too young to be in it */
+/** @param valid gets those that are too young to be in it, and those whose entries a newer program wrote */
 function findGarbage(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -117,10 +117,13 @@ function findGarbage(
   const notValid = cache.listCacheEntries(runtime.cacheDirectory, list.name, (message, error, name = "") => {
     // A later GC may read it; a damaged file stays damaged.
     if (error instanceof SystemError) return void failures.push(error);
+    const isUnknown = error instanceof cache.UnknownKindError;
     const isDamaged = error instanceof cache.DamagedEntryError &&
       findStat(`${runtime.cacheDirectory}/results/${name}`)?.isFile;
-    const attachment = isDamaged ? attachmentOfFileName(name, list.name) : undefined;
-    if (!attachment) return runtime.log(`${message}; remove that file if its container is gone`);
+    const attachment = isUnknown || isDamaged ? attachmentOfFileName(name, list.name) : undefined;
+    // Plugins keep what the unknown attachment has.
+    if (attachment && isUnknown) valid.push(attachment);
+    if (!attachment || isUnknown) return runtime.log(`${message}; remove that file if its container is gone`);
     const key = attachmentKey(list.name, attachment);
     if (validTexts.has(attachmentText(attachment))) {
       return runtime.log(`${message}; ${describeAttachment(key)} is to stay`);

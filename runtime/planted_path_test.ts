@@ -31,8 +31,10 @@ afterAll(() => rmSync(root, { recursive: true }));
 
 const calls: string[] = [];
 const said: string[] = [];
-const programs: AnswerAsProgram = (_type, { command }) => {
+let valid: unknown;
+const programs: AnswerAsProgram = (_type, { command, stdin }) => {
   calls.push(command);
+  if (command === "GC") valid = JSON.parse(stdin)["cni.dev/valid-attachments"];
   return { exitCode: 0, stdout: command === "ADD" ? "{}" : "" };
 };
 const runtime = newRuntimeContext({ programs, pluginDirectories: ["/bin"], cacheDirectory: directory, log: said });
@@ -177,10 +179,11 @@ test("a damaged entry stays where its container lives, or where its name could b
   expect(readdirSync(join(directory, "results"))).toHaveLength(ambiguous.length + 2);
 });
 
-test("an entry of another kind is somebody else's, whatever is dead", () => {
+test("an entry of another kind is somebody else's: plugins keep what its attachment has", () => {
   writeFileSync(file, '{"kind":"cniCacheV9"}');
   gcNetworkList(runtime, list, []);
   expect([calls, existsSync(file)]).toEqual([["GC"], true]);
+  expect(valid).toEqual([{ containerID: "c1", ifname: "eth0" }]);
   expect(said).toEqual([
     expect.stringContaining(
       'its kind is "cniCacheV9", and this program knows "cniCacheV1"; continuing without it; ' +
