@@ -52,7 +52,7 @@ function filesOf(sandbox: Sandbox): Json {
   const directory = dataDirOf(sandbox);
   const names = existsSync(directory) ? readdirSync(directory).sort() : [];
   return Object.fromEntries(names.map((name) => {
-    const { owner: _, place: __, after: ___, sysctl: ____, ...known } = JSON.parse(
+    const { version: _, owner: __, place: ___, after: ____, sysctl: _____, ...known } = JSON.parse(
       readFileSync(join(directory, name), "utf8"),
     );
     return [name, known];
