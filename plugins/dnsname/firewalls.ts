@@ -29,7 +29,7 @@ export function keepQuestionsOut({ config, host }: HostCall): void {
   removeRulesIfSupported(host, false, (nl) => {
     if (!hasInputAccept(nl)) return;
     using _ = lockRules(config);
-    const records = listStates(config.dataDir, parseRecord).map(([, record]) => record);
+    const records = listStates(config.dataDir, parseRecord, () => {}).map(([, record]) => record);
     removeInputAccept(nl, records.filter((record) => isOnHost(record, host)).flatMap(({ servers }) => servers));
   });
 }

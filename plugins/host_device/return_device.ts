@@ -17,23 +17,16 @@ import { staleOwnerFilter } from "../lib/protocol/owner.ts";
 import type { HostDeviceConfig } from "./config.ts";
 import { isUserspaceDriven } from "./find_device.ts";
 import { isInContainer, isPhysical, isUnchangedOnHost, moveToHost, restoreOnHost } from "./move_device.ts";
-import {
-  describeDevice,
-  findSavedDevice,
-  isLinkName,
-  listSavedDevices,
-  type SavedDevice,
-  savedDevicePath,
-} from "./saved_device.ts";
+import { describeDevice, findSavedDeviceOf, isLinkName, listSavedDevices, type SavedDevice } from "./saved_device.ts";
 
 type HostDeviceCall = AttachmentCall<HostDeviceConfig>;
 
 /** Succeeds even if the device is nowhere. */
 export function returnDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const { host, netns, config, log } = call;
-  const path = savedDevicePath(config.dataDir, call);
-  const saved = findSavedDevice(path, log);
-  if (!saved) return returnUnsavedDevice(call, sysfs);
+  const found = findSavedDeviceOf(config.dataDir, call, log);
+  if (!found) return returnUnsavedDevice(call, sysfs);
+  const { path, saved } = found;
   // The path may be another container's namespace by now. Without a path, the container may live.
   const isSameNetns = netns !== undefined && matchesNetnsRecord(netns, saved.netns);
   const returnFromContainer = (): boolean =>
@@ -86,7 +79,7 @@ function matchesConfig({ config, netns }: DelCall<HostDeviceConfig>, { index, al
 
 /** Whether a record assigns this device to another container, in the namespace now at that path. */
 function isOwnedByOther({ config, ifname }: DelCall<HostDeviceConfig>, netns: Netns): boolean {
-  return listSavedDevices(config.dataDir).some(([, saved]) =>
+  return listSavedDevices(config.dataDir, () => {}).some(([, saved]) =>
     saved.owner.ifname === ifname && matchesNetnsRecord(netns, saved.netns)
   );
 }
@@ -94,7 +87,7 @@ function isOwnedByOther({ config, ifname }: DelCall<HostDeviceConfig>, netns: Ne
 /** Restores devices of dead containers, and logs failures. @returns whether there was one */
 export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean {
   let restoredAny = false;
-  for (const [path, saved] of listSavedDevices(config.dataDir)) {
+  for (const [path, saved] of listSavedDevices(config.dataDir, log)) {
     try {
       if (
         inSavedNetns(saved, (netns) => isInContainer(host, netns, saved)) || !restoreOnHost(host, saved, false, log)
@@ -119,7 +112,7 @@ export function gcDevices(
   const isStale = ({ owner: { network, containerID, ifname } }: SavedDevice) =>
     isStaleOwner({ network, containerId: containerID, ifname });
   runAllSteps(
-    ...listSavedDevices(config.dataDir).filter(([, saved]) => isStale(saved)).map(([path, saved]) => () => {
+    ...listSavedDevices(config.dataDir, log).filter(([, saved]) => isStale(saved)).map(([path, saved]) => () => {
       // A newer attachment cannot be on the list.
       if (isNewer(findStat(path)?.mtime ?? 0n)) return;
       const returnFromContainer = () => inSavedNetns(saved, (netns) => moveToHost(host, netns, saved, log));

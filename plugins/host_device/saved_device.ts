@@ -103,11 +103,28 @@ export function findSavedDevice(path: string, log: (message: string) => void): S
   return findState(path, savedDevice.parse, log);
 }
 
+/** For DEL. The first files had another name, which two attachments could share. */
+export function findSavedDeviceOf(
+  dataDir: string,
+  attachment: Attachment,
+  log: (message: string) => void,
+): { readonly path: string; readonly saved: SavedDevice } | undefined {
+  const { containerId, ifname } = attachment;
+  for (const path of [savedDevicePath(dataDir, attachment), `${dataDir}/${containerId}_${ifname}.json`]) {
+    const saved = findSavedDevice(path, log);
+    if (saved?.owner.containerID === containerId && saved.owner.ifname === ifname) return { path, saved };
+  }
+  return undefined;
+}
+
 /** For ADD, which would replace it. @throws {CniError} code 6 if a newer program wrote it */
 export function findKnownDevice(path: string, log: (message: string) => void): SavedDevice | undefined {
   return findKnownState(path, savedDevice.parse, log);
 }
 
-export function listSavedDevices(dataDir: string): [path: string, saved: SavedDevice][] {
-  return listStates(dataDir, savedDevice.parse);
+export function listSavedDevices(
+  dataDir: string,
+  log: (message: string) => void,
+): [path: string, saved: SavedDevice][] {
+  return listStates(dataDir, savedDevice.parse, log);
 }

@@ -32,7 +32,7 @@ test("a device is read as it was written, by its owner alone", () => {
   writeState(path, SAVED);
   expect(findSavedDevice(path, log)).toEqual(SAVED);
   expect(lstatSync(path).mode & 0o777).toBe(0o600);
-  expect(listSavedDevices(dataDir)).toEqual([[path, SAVED]]);
+  expect(listSavedDevices(dataDir, log)).toEqual([[path, SAVED]]);
 });
 
 test.each([
@@ -54,7 +54,7 @@ test("a link in the place of a file is not followed, and is replaced and removed
     rmSync(path, { force: true });
     symlinkSync(target, path);
     expect(findSavedDevice(path, log)).toBeUndefined();
-    expect(listSavedDevices(dataDir)).toEqual([]);
+    expect(listSavedDevices(dataDir, log)).toEqual([]);
     take();
     expect(lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink()).not.toBe(true);
     expect(readFileSync(target, "utf8")).toBe(JSON.stringify(SAVED));

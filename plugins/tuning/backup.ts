@@ -144,9 +144,14 @@ function indexOf(device: Link | undefined): number {
 }
 
 /** @param snapshotTime of the valid attachments: newer backups stay */
-export function gcBackups(dataDir: string, snapshotTime: bigint, isStale: (owner: BackupOwner) => boolean): void {
+export function gcBackups(
+  dataDir: string,
+  snapshotTime: bigint,
+  isStale: (owner: BackupOwner) => boolean,
+  log: (message: string) => void,
+): void {
   const isNewer = modifiedSince(snapshotTime);
-  for (const [path, { owner }] of listStates(dataDir, parseBackup)) {
+  for (const [path, { owner }] of listStates(dataDir, parseBackup, log)) {
     if (owner && isStale(owner) && !isNewer(findStat(path)?.mtime ?? 0n)) removeWithTemporary(path);
   }
 }
@@ -155,7 +160,7 @@ export function listOtherBackups(dataDir: string, attachment: Attachment): [path
   const { containerId } = attachment;
   const isCandidate = (name: string) =>
     (name.startsWith(`${containerId}_`) || name.startsWith(`${containerId}:`)) && name !== backupName(attachment);
-  return listStates(dataDir, parseBackup, isCandidate).filter(([, { owner }]) =>
+  return listStates(dataDir, parseBackup, () => {}, isCandidate).filter(([, { owner }]) =>
     owner?.containerID === containerId && !isOwner(owner, attachment)
   );
 }

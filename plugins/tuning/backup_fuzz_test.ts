@@ -93,7 +93,7 @@ test("whatever a file holds, there is a backup of parameters of the network, or 
         expect(parameter).toStartWith("net/");
       }
       outcomeOf(() => listOtherBackups(dataDir, attachment));
-      outcomeOf(() => gcBackups(dataDir, 0n, () => false));
+      outcomeOf(() => gcBackups(dataDir, 0n, () => false, () => {}));
       expect(readdirSync(dataDir).length).toBe(2);
     }),
     400,

@@ -57,7 +57,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
       checkChanges(call, readChanges(call));
     },
 
-    gc({ config, pluginConfig, validAttachments, snapshotTime }) {
+    gc({ config, pluginConfig, validAttachments, snapshotTime, log }) {
       gcBackups(
         config.dataDir,
         snapshotTime,
@@ -66,6 +66,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
           !validAttachments.some((attachment) =>
             attachment.containerId === containerID && attachment.ifname === ifname
           ),
+        log,
       );
     },
 

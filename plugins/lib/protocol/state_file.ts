@@ -60,16 +60,17 @@ export function writeState(path: string, content: object): void {
   if (!isNew) replaceFile(path, text);
 }
 
-/** The usable files of a directory. @param isWanted picks files by name */
+/** The usable files of a directory. @param log gets a line for each other one @param isWanted picks files by name */
 export function listStates<T>(
   directory: string,
   parse: Parse<T>,
+  log: (message: string) => void,
   isWanted: (name: string) => boolean = () => true,
 ): [path: string, state: T][] {
   const names = (findEntryNames(directory) ?? []).filter((name) => name.endsWith(".json") && !name.startsWith("."));
   return names.filter(isWanted).flatMap((name) => {
     const path = `${directory}/${name}`;
-    const state = findState(path, parse, () => {});
+    const state = findState(path, parse, log);
     return state === undefined ? [] : [[path, state]];
   });
 }
