@@ -10,7 +10,7 @@ import { addRichRules, listMissingRichRules, removeRichRules } from "./firewalld
 import { addInputAccept, checkInputAccept, hasInputAccept, removeInputAccept } from "./input_accept.ts";
 import { isOnHost, mayBelongTo, type NameRecord, type NameServer, parseRecord } from "./record.ts";
 
-type HostCall = Pick<PluginCall<DnsnameConfig>, "config" | "env" | "host">;
+type HostCall = Pick<PluginCall<DnsnameConfig>, "config" | "env" | "host" | "log">;
 
 const LOCK_TIMEOUT_MS = 10_000;
 
@@ -24,15 +24,21 @@ export function letQuestionsIn({ config, env, host }: HostCall, servers: readonl
   return [...added, ...addRichRules(env, servers)];
 }
 
-/** Removes the rules of addresses that no record needs. */
-export function keepQuestionsOut({ config, host }: HostCall): void {
+/** Removes the rules of addresses that no record needs. A record that cannot be used may need any. */
+export function keepQuestionsOut({ config, host, log }: HostCall): void {
   removeRulesIfSupported(host, false, (nl) => {
     if (!hasInputAccept(nl)) return;
     using _ = lockRules(config);
-    const records = listStates(config.dataDir, parseRecord, () => {}).map(([, record]) => record);
+    const problems: string[] = [];
+    const states = listStates(config.dataDir, parseRecord, (problem) => void problems.push(problem));
+    for (const problem of problems) log(keptRules(problem));
+    if (problems.length > 0) return;
+    const records = states.map(([, record]) => record);
     removeInputAccept(nl, records.filter((record) => isOnHost(record, host)).flatMap(({ servers }) => servers));
   });
 }
+
+const keptRules = (problem: string): string => `${problem}; rules that let questions in stay`;
 
 /** Else the last DEL could take away what an ADD has just found there. */
 const lockRules = ({ dataDir }: DnsnameConfig): Disposable =>
@@ -40,11 +46,10 @@ const lockRules = ({ dataDir }: DnsnameConfig): Disposable =>
 
 /** As {@linkcode keepQuestionsOut} for one record that is gone: in most cases, the first file of its network tells. */
 export function keepQuestionsOutAfter(call: HostCall, { owner, servers }: NameRecord): void {
-  const { config: { dataDir }, env } = call;
-  if (areUsedByOthers(dataDir, owner.network, servers)) return;
+  if (mayBeUsedByOthers(call, owner.network, servers)) return;
   runAllSteps(
     () => keepQuestionsOut(call),
-    () => removeRichRules(env, servers),
+    () => removeRichRules(call.env, servers),
   );
 }
 
@@ -55,13 +60,16 @@ export function checkQuestionsComeIn({ env, host }: HostCall, servers: readonly 
   if (missing !== undefined) throw checkFailedError(`there is no ${missing}`, hint);
 }
 
-function areUsedByOthers(dataDir: string, network: string, servers: readonly NameServer[]): boolean {
+function mayBeUsedByOthers({ config, log }: HostCall, network: string, servers: readonly NameServer[]): boolean {
+  const { dataDir } = config;
   const text = JSON.stringify(servers);
+  const problems: string[] = [];
   const mayBeOfNetwork = mayBelongTo(network);
   for (const { name } of walkDirectory(dataDir)) {
     if (!mayBeOfNetwork(name)) continue;
-    const record = findState(`${dataDir}/${name}`, parseRecord, () => {});
+    const record = findState(`${dataDir}/${name}`, parseRecord, (problem) => void problems.push(problem));
     if (record && JSON.stringify(record.servers) === text) return true;
   }
-  return false;
+  for (const problem of problems) log(keptRules(problem));
+  return problems.length > 0;
 }

@@ -1,5 +1,7 @@
 /** Firewalls of other programs that drop what containers send to the host. */
 import { describe, expect } from "bun:test";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { dig, digValues, nameServerTest, newNameSite, startNameServer } from "../../testing/dnsname.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
@@ -62,6 +64,30 @@ describe("questions come in through a firewall that drops the rest, as long as t
     }, ["iptables"]);
   }
 });
+
+nameServerTest(
+  "rules stay as long as a record that cannot be read may need them",
+  (network) => {
+    using site = newNameSite();
+    using _server = startNameServer(network.host, site.paths);
+    const { host } = network;
+    const container = network.container(2);
+    runShellInNetns(host, "iptables -P INPUT DROP");
+    for (const containerId of ["one", "two"]) network.call(tested, "ADD", site.config, { container, containerId });
+    const record = readdirSync(site.paths.state).find((name) => name.includes(":two:"))!;
+    // A later program wrote it.
+    const path = join(site.paths.state, record);
+    writeFileSync(path, readFileSync(path, "utf8").replace('"version": 1', '"version": 2'));
+    network.call(tested, "DEL", site.config, { container, containerId: "one" });
+    const collect = () => network.call(tested, "GC", { ...site.config, "cni.dev/valid-attachments": [] });
+    collect();
+    expect(nftListRuleset(host)).toContain("names_input");
+    network.call(tested, "DEL", site.config, { container, containerId: "two" });
+    collect();
+    expect(nftListRuleset(host)).not.toContain("names_input");
+  },
+  ["iptables"],
+);
 
 nameServerTest("without a firewall there are no rules", (network) => {
   using site = newNameSite();
