@@ -9,6 +9,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
+import { SOCK_STREAM } from "../ffi/sys/uapi.ts";
+import { connectTo } from "../ffi/sys/unix_socket.ts";
 import { awaitLinkOperational } from "../plugins/lib/links/configure_interface.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import type { Result } from "../spec/result.ts";
@@ -209,6 +211,20 @@ export function dnsmasqMessages({ log }: Pick<DhcpProcess, "log">): string[] {
   );
 }
 
+/** Starts our server without options, and waits until it listens. */
+export function serveLeases(host: Netns, socket: string): Disposable & { readonly pid: number } {
+  const server = host.run(() => ({
+    process: Bun.spawn([fullProgramLink("dhcp"), "daemon", "-socketpath", socket], {
+      stdio: ["ignore", "ignore", "ignore"],
+    }),
+  })).process;
+  for (let isServed = false; !isServed; Bun.sleepSync(2)) {
+    using connection = connectTo(socket, SOCK_STREAM);
+    isServed = connection !== undefined;
+  }
+  return { pid: server.pid, [Symbol.dispose]: () => server.kill("SIGKILL") };
+}
+
 /**
  * Gives the container an eth0 on whose network busybox's server leases addresses from 10.5.0.2 on, and starts our
  * server. Waits for both.
@@ -235,17 +251,13 @@ export function startLeaseServerWithDhcp({ host, container, defer }: FixtureNode
       "option subnet 255.255.255.0\noption router 10.5.0.1\noption lease 3600\n",
   );
   const socket = join(directory, "dhcp.sock");
-  const commands = [
-    ["busybox", "udhcpd", "-f", join(directory, "udhcpd.conf")],
-    [fullProgramLink("dhcp"), "daemon", "-socketpath", socket],
-  ];
-  const [, server] = commands.map((command) => {
-    const process = host.run<Bun.Subprocess>(() =>
-      Bun.spawn(command, { stdin: "ignore", stdout: "ignore", stderr: "ignore" })
-    );
-    defer(() => process.kill("SIGKILL"));
-    return process;
-  });
-  while (!existsSync(socket)) Bun.sleepSync(2);
-  return `/proc/${server!.pid}/root${socket}`;
+  const udhcpd = host.run(() => ({
+    process: Bun.spawn(["busybox", "udhcpd", "-f", join(directory, "udhcpd.conf")], {
+      stdio: ["ignore", "ignore", "ignore"],
+    }),
+  })).process;
+  defer(() => udhcpd.kill("SIGKILL"));
+  const server = serveLeases(host, socket);
+  defer(() => server[Symbol.dispose]());
+  return `/proc/${server.pid}/root${socket}`;
 }

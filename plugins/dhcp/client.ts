@@ -34,15 +34,10 @@ export class NoDhcpServerError extends CniError {}
 
 class SilentDhcpServerError extends CniError {}
 
-export const noServerError = (code: Code, path: string): CniError =>
-  new NoDhcpServerError(code, `no server of DHCP leases listens on "${path}"`, {
+const noServerError = (path: string): CniError =>
+  new NoDhcpServerError(Code.TryAgainLater, `no server of DHCP leases listens on "${path}"`, {
     details: 'start "cni serve" or "dhcp daemon"',
   });
-
-export function requireDhcpServer(path: string): void {
-  using connection = observeQuery(path, () => connect(path));
-  if (!connection) throw noServerError(Code.NotAvailable, path);
-}
 
 /**
  * Sends a request and waits for the answer. If the server ends meanwhile, the next one gets the request.
@@ -94,7 +89,7 @@ function exchange(path: string, request: DhcpQuestion, timeoutMs: number, onSile
       servers++;
       reconnectUntil = now + RECONNECT_MS;
     }
-    if (now > reconnectUntil) throw noServerError(Code.TryAgainLater, path);
+    if (now > reconnectUntil) throw noServerError(path);
     throwIfSignalled();
     Bun.sleepSync(RECONNECT_POLL_MS);
   }

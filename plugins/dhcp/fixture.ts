@@ -1,17 +1,14 @@
 import { join } from "node:path";
-import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
-import { listenAt } from "../../ffi/sys/unix_socket.ts";
-import { startLeaseServerWithDhcp } from "../../testing/dhcp.ts";
+import { serveLeases, startLeaseServerWithDhcp } from "../../testing/dhcp.ts";
 import type { PluginFixture } from "../../testing/fixture.ts";
 
-const socketIn = (directory: string): string => join(directory, "dhcp.sock");
+const socketIn = (directory: string): string => join(directory, "leases.sock");
 
 /** `dhcp` in the suites that run over every plugin. */
 export default {
   typical: {
     config: (stateDirectory) => ({ ipam: { type: "dhcp", daemonSocketPath: socketIn(stateDirectory) } }),
-    // STATUS only connects, which the kernel does.
-    serve: (_, stateDirectory) => listenAt(socketIn(stateDirectory), SOCK_STREAM),
+    serve: (host, stateDirectory) => serveLeases(host, socketIn(stateDirectory)),
     needsOthers: true,
   },
   working: (node) => ({ ipam: { type: "dhcp", daemonSocketPath: startLeaseServerWithDhcp(node) } }),

@@ -7,9 +7,10 @@ import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { awaitLinkOperational } from "../lib/links/configure_interface.ts";
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
+import { requireAvailable } from "../lib/protocol/silent_servers.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
-import { askDhcpServer, NoDhcpServerError, requireDhcpServer } from "./client.ts";
+import { askDhcpServer, NoDhcpServerError } from "./client.ts";
 import { type DaemonConfig, daemonConfig, dhcpConfigSchema, parseLeaseOptions } from "./config.ts";
 import { type LeaseAnswer, leaseFileName, type LeaseSettings, stateDirectoryOf } from "./protocol.ts";
 
@@ -62,7 +63,7 @@ export default plugin<DaemonConfig>({
 
   status(call) {
     parseLeaseOptions(call.pluginConfig, {});
-    requireDhcpServer(socketOf(call));
+    requireAvailable(() => void askDhcpServer(call.host, socketOf(call), { command: "status" }));
   },
 });
 

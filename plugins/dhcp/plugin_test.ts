@@ -221,6 +221,8 @@ lanTest("after one silent answer, no verb of the same command waits for the serv
     expect(errorOfCall(check).message).toContain("the server of DHCP leases does not answer");
   }
   expect(lan.log[0]).toContain("does not answer; the next server does");
+  expect(errorOfCall(() => lan.call("bridge", "STATUS", lan.config)))
+    .toMatchObject({ code: 50, message: "the server of DHCP leases does not answer" });
   expect(errorOfCall(() => lan.call("bridge", "ADD", lan.config))).toMatchObject({
     code: 11,
     message: "error calling DHCP.Allocate: the server of DHCP leases does not answer",

@@ -54,6 +54,6 @@ export default {
     "Names of other networks of the same container resolve on each of its networks.",
     "Unknown addresses of the network have no name: the host's resolvers are not asked for them.",
     "A port 53 that `portmap` publishes on all addresses takes the questions of containers too. Publish it on one address, with `hostIP`.",
-    "GC and STATUS are new. STATUS fails with code 50 if no server runs.",
+    "GC and STATUS are new. STATUS fails with code 50 if no server answers.",
   ],
 } satisfies PluginDocs;

@@ -8,6 +8,7 @@ import type { Result } from "../../spec/result.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { logRemoval, ownerRestoreHint, staleOwnerFilter } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, attemptOrLog, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
+import { requireAvailable } from "../lib/protocol/silent_servers.ts";
 import { findState, writeState } from "../lib/protocol/state_file.ts";
 import { askNameServer } from "./client.ts";
 import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
@@ -78,8 +79,10 @@ export default plugin({
   },
 
   status({ host, config }) {
-    const reply = askNameServer(host, config.daemonSocketPath, { command: "look" });
-    if (!reply) throw noServerError(config, Code.NotAvailable);
+    requireAvailable(() => {
+      const reply = askNameServer(host, config.daemonSocketPath, { command: "look" });
+      if (!reply) throw noServerError(config);
+    });
   },
 });
 
@@ -105,7 +108,7 @@ function namesOf({ args, containerId, sandbox, config, owner, log }: DnsnameCall
 
 /** @throws {CniError} */
 function requireServed({ config, host, owner }: DnsnameCall, reply: ServerReply | undefined): void {
-  if (!reply) throw noServerError(config, Code.TryAgainLater);
+  if (!reply) throw noServerError(config);
   const [problem] = reply.problems;
   if (problem) throw loadListenError().listenError(host, problem);
   if (reply.refused === undefined) return;
@@ -121,8 +124,8 @@ function loadListenError(): typeof import("./listen_error.ts") {
 
 const START_SERVER = "start cni serve";
 
-function noServerError({ daemonSocketPath }: DnsnameConfig, code: number): CniError {
-  return new CniError(code, `Cannot serve names: no server listens on "${daemonSocketPath}"`, {
+function noServerError({ daemonSocketPath }: DnsnameConfig): CniError {
+  return new CniError(Code.TryAgainLater, `Cannot serve names: no server listens on "${daemonSocketPath}"`, {
     details: START_SERVER,
   });
 }

@@ -320,6 +320,8 @@ nameServerTest(
     const silent = `The server at "${site.paths.socket}" gives no answer: as to an earlier question`;
     const check = () => network.call(tested, "CHECK", site.config, { container: one, containerId: "one" });
     expect(errorOfCall(check)).toMatchObject({ code: 11, message: silent });
+    const status = () => network.call(tested, "STATUS", site.config);
+    expect(errorOfCall(status)).toMatchObject({ code: 50, message: silent });
     detach(network, one, site, "one");
     network.call(tested, "GC", { ...site.config, "cni.dev/valid-attachments": [] });
     expect(network.log.filter((line) => line.includes(silent))).toHaveLength(3);

@@ -1,5 +1,6 @@
 /** One question that a server leaves unanswered is enough: a GC asks for each attachment, while all ADDs wait. @module */
 import type { Netns } from "../../../ffi/netns.ts";
+import { CniError, Code } from "../../../spec/error.ts";
 
 /** A program may use its handle of the host for days. */
 const FORGET_MS = 60_000;
@@ -16,4 +17,15 @@ export function answerTimeoutMs(host: Netns, socketPath: string, timeoutMs: numb
 export function noteSilence(host: Netns, socketPath: string): void {
   const known = silences.get(host) ?? new Map<string, number>();
   silences.set(host, known.set(socketPath, performance.now()));
+}
+
+/** For STATUS, which has a code of its own for a server that is missing or hangs. */
+export function requireAvailable(ask: () => void): void {
+  try {
+    ask();
+  } catch (error) {
+    if (!(error instanceof CniError && error.code === Code.TryAgainLater)) throw error;
+    const { message, details } = error;
+    throw new CniError(Code.NotAvailable, message, { ...details && { details }, cause: error });
+  }
 }
