@@ -25,8 +25,11 @@ export function followResolvers(path: string, findLink: FindLink): Resolvers {
       const stat = ignoreSystemErrors(() => findStat(path));
       const newStamp = stat ? `${stat.identity} ${stat.mtime} ${stat.size}` : "absent";
       if (newStamp === stamp) return resolvers;
+      const text = stat ? ignoreSystemErrors(() => readText(path)) : "";
+      // Without a free descriptor, the next question tries again.
+      if (text === undefined) return resolvers;
       stamp = newStamp;
-      resolvers = parseResolvers(ignoreSystemErrors(() => readText(path)) ?? "", findLink);
+      resolvers = parseResolvers(text, findLink);
       return resolvers;
     },
   };
