@@ -97,7 +97,8 @@ export function serveDhcp(options: DhcpServerOptions): void {
     if (ready.has(signals.fd) || ready.has(lifetime)) endsAt = performance.now() + GRACE_MS;
     if (ready.has(namespaceEvents.fd)) verifyLeases(server, namespaceEvents.drain);
     for (const lease of [...server.leases.values()]) serveLease(server, lease, ready);
-    for (const connection of [...server.connections]) {
+    // One that is closed meanwhile is no longer among them.
+    for (const connection of server.connections) {
       if (ready.has(connection.fd)) serveConnection(server, connection);
     }
     if (ready.has(listener)) acceptAll(server, listener);
@@ -214,10 +215,7 @@ function answerRequest(
       return check(server, required(request.attachment));
     case "del": {
       const lease = leases.get(leaseKey(required(request.attachment)));
-      if (lease) {
-        context.settle(lease, new CniError(Code.TryAgainLater, "the attachment is being removed"));
-        if (leases.has(describeLease(lease))) endLease(lease, context);
-      }
+      if (lease) interruptLease(lease, context, "the attachment is being removed");
       return {};
     }
     case "gc": {
@@ -249,12 +247,18 @@ function add(server: Server, connection: Connection, settings: LeaseSettings): D
     waiting.set(connection, earlier);
     return undefined;
   }
-  if (earlier && leases.has(key)) endLease(earlier, context);
+  if (earlier && leases.has(key)) interruptLease(earlier, context, "another ADD of the attachment has begun");
   const lease = newLease(settings, context.now());
   leases.set(key, lease);
   waiting.set(connection, lease);
   wakeLease(lease, context);
   return undefined;
+}
+
+/** An ADD that waits for it fails. */
+function interruptLease(lease: Lease, context: LeaseContext, reason: string): void {
+  context.settle(lease, new CniError(Code.TryAgainLater, reason));
+  endLease(lease, context);
 }
 
 function check(

@@ -3,6 +3,11 @@ import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../../../ffi/netns.ts";
+import type { Descriptor } from "../../../ffi/sys/file.ts";
+import { awaitReadable } from "../../../ffi/sys/poll.ts";
+import { receiveAvailable, sendAvailable } from "../../../ffi/sys/stream_socket.ts";
+import { SOCK_STREAM } from "../../../ffi/sys/uapi.ts";
+import { connectTo } from "../../../ffi/sys/unix_socket.ts";
 import { ENGINE_ENV, fullProgramLink } from "../../../testing/binary.ts";
 import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
@@ -73,6 +78,41 @@ lanTest("a DEL during the ADD of the same attachment ends both, and leaves nothi
   expect(await child.exited).toBe(1);
   expect(readdirSync(join(lan.directory, "dhcp")).filter((name) => name.endsWith(".json"))).toEqual([]);
 });
+
+lanTest("a DEL that the server reads together with the end of its ADD is no trouble", async (lan) => {
+  const server = await lan.startLeaseServer();
+  // The server reads from the first connection first.
+  using connection = connectTo(lan.socket, SOCK_STREAM)!;
+  const child = await startAdd(lan, server.log);
+  server.process.kill("SIGSTOP");
+  child.kill("SIGKILL");
+  await child.exited;
+  sendRequest(connection, { command: "del", attachment: ATTACHMENT });
+  server.process.kill("SIGCONT");
+  expect(awaitReadable(connection.fd, -1) && new TextDecoder().decode(receiveAvailable(connection.fd))).toBe("{}\n");
+  lan.call("bridge", "STATUS", lan.config);
+  expect(server.process.exitCode).toBeNull();
+});
+
+lanTest("an ADD that waits fails once another one of the attachment begins", async (lan) => {
+  const server = await lan.startLeaseServer();
+  const child = await startAdd(lan, server.log);
+  const settings = {
+    ...{ ...ATTACHMENT, netns: lan.container.path, netnsRecord: { identity: lan.container.identity } },
+    ...{ clientId: "0063", provided: [], requested: [], priority: 7 },
+  };
+  using connection = connectTo(lan.socket, SOCK_STREAM)!;
+  sendRequest(connection, { command: "add", settings });
+  expect(JSON.parse(await new Response(child.stdout).text())).toMatchObject({
+    code: 11,
+    msg: "error calling DHCP.Allocate: another ADD of the attachment has begun",
+  });
+});
+
+const ATTACHMENT = { network: "lan", containerId: "c1", ifname: "eth0" };
+
+const sendRequest = ({ fd }: Descriptor, request: object): void =>
+  void sendAvailable(fd, new TextEncoder().encode(`${JSON.stringify(request)}\n`));
 
 /** Starts an ADD as a process of its own, which waits for an address. */
 async function startAdd(lan: DhcpLan, log: () => string): Promise<Bun.Subprocess<Buffer, "pipe">> {
