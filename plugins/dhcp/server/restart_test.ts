@@ -120,6 +120,18 @@ lanTest("a broken file of a lease is named, kept, and no obstacle", async (lan) 
   lan.call("bridge", "ADD", lan.config);
 });
 
+lanTest("a file of a bound lease without its subnet is named, and CHECK finds no lease", async (lan) => {
+  await lan.startDnsmasq();
+  const server = await lan.startLeaseServer();
+  const prevResult = { cniVersion: "1.1.0", ...lan.call("bridge", "ADD", lan.config) };
+  await server.stop();
+  changeLease(lan, ({ terms, ...record }) => ({ ...record, terms: { ...terms as object, cidr: undefined } }));
+  const next = await lan.startLeaseServer();
+  await until(() => next.log().includes("terms.cidr"));
+  expect(errorOfCall(() => lan.call("bridge", "CHECK", { ...lan.config, prevResult })).message)
+    .toBe("error calling DHCP.Allocate: c1/lan/eth0 has no lease");
+});
+
 lanTest("an ADD that the server's end interrupts is carried out by the next server", async (lan) => {
   // Nobody answers yet.
   const first = await lan.startLeaseServer();

@@ -17,6 +17,7 @@ import {
   optional,
   route,
 } from "../../../spec/schema.ts";
+import { ConfigError } from "../../../spec/error.ts";
 import { dnsSchema } from "../../../spec/result.ts";
 import { findState, writeState } from "../../lib/protocol/state_file.ts";
 import { leaseFileName, leaseSettings } from "../protocol.ts";
@@ -55,6 +56,13 @@ const leaseRecord = lazy(() =>
 );
 export type LeaseRecord = Infer<typeof leaseRecord>;
 
+function parseRecord(node: unknown): LeaseRecord {
+  const record = leaseRecord.parse(node);
+  // An OFFER alone may come without a subnet mask.
+  if (record.state !== "bound" || record.terms.cidr !== undefined) return record;
+  throw new ConfigError("terms.cidr", "the address and prefix length of a bound lease", "nothing");
+}
+
 export interface LeaseStore {
   /** Unusable files are logged, and kept. */
   list(): LeaseRecord[];
@@ -69,7 +77,7 @@ export function openLeaseStore(directory: string, log: (message: string) => void
     list: () =>
       (findEntryNames(directory) ?? [])
         .filter((name) => name.endsWith(".json") && !name.startsWith("."))
-        .flatMap((name) => findState(`${directory}/${name}`, (node) => leaseRecord.parse(node), log) ?? []),
+        .flatMap((name) => findState(`${directory}/${name}`, parseRecord, log) ?? []),
     write: (record) => writeState(pathOf(record.settings), record),
     remove(settings) {
       try {
