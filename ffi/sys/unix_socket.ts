@@ -68,15 +68,16 @@ export function listenOn(fd: number): void {
 
 /** `undefined` if nobody listens at `path`. @throws {SystemError} `EPROTOTYPE` if its type is another */
 export function connectTo(path: string, type = SOCK_SEQPACKET): Descriptor | undefined {
-  const socket = newSocket(type);
   const address = socketAddress(path);
+  using resources = new DisposableStack();
+  const socket = resources.use(newSocket(type));
   const connected = ignoreErrors(
     ["ENOENT", "ECONNREFUSED", "ENOTDIR"],
     () => withPurpose(`connect to "${path}"`, () => sys.connect(socket.fd, address, address.length)),
   );
-  if (connected !== undefined) return socket;
-  socket[Symbol.dispose]();
-  return undefined;
+  if (connected === undefined) return undefined;
+  resources.move();
+  return socket;
 }
 
 function newSocket(type: number): Descriptor {
