@@ -4,7 +4,7 @@ import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { type Descriptor, descriptor, openFile, removeFile } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { type ExitStatus, startWithDescriptors } from "../../ffi/sys/process.ts";
-import { O_CLOEXEC, O_NONBLOCK } from "../../ffi/sys/uapi.ts";
+import { O_CLOEXEC, O_NONBLOCK, SOCK_NONBLOCK } from "../../ffi/sys/uapi.ts";
 import { connectTo, listenAt } from "../../ffi/sys/unix_socket.ts";
 import { privateBytes } from "./memory.ts";
 import { type PartDefinition, partPaths, PARTS } from "./part_definitions.ts";
@@ -164,11 +164,11 @@ function claimSocket(
 
 function hasListener(path: string, type: number): boolean {
   try {
-    const connection = connectTo(path, type);
+    const connection = connectTo(path, type | SOCK_NONBLOCK);
     connection?.[Symbol.dispose]();
     return connection !== undefined;
   } catch (error) {
-    // A socket of another type: EPROTOTYPE.
+    // A socket of another type, or a full queue: EPROTOTYPE, EAGAIN.
     if (error instanceof SystemError) return true;
     throw error;
   }

@@ -2,10 +2,11 @@
 import { expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { SOCK_NONBLOCK, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import { connectTo } from "../../ffi/sys/unix_socket.ts";
 import { dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.ts";
-import { until } from "../../testing/netns.ts";
+import { runShellInNetns, until } from "../../testing/netns.ts";
 import { isRunning, newServerSite, type ServerSite } from "../../testing/server_site.ts";
 
 const pidOf = (site: ServerSite): number | undefined => site.status().parts.find(({ name }) => name === "dhcp")?.pid;
@@ -44,16 +45,24 @@ dhcpLanTest("cni serve starts it for the first lease, again after its end, and a
   await until(() => !isRunning(third));
 });
 
+/** `undefined` if the queue is full. */
+const connectAtOnce = (path: string) => ignoreErrors(["EAGAIN"], () => connectTo(path, SOCK_STREAM | SOCK_NONBLOCK));
+
 dhcpLanTest("a server takes over the socket of a killed one as soon as the part of that has ended", async (lan) => {
   await using site = newServerSite();
+  // Of the queues that connections wait in.
+  runShellInNetns(lan.host, "echo 1 >/proc/sys/net/core/somaxconn");
   const start = () => lan.host.run(() => ({ server: site.start() })).server;
   const killed = start();
   await killed.untilReady();
-  const connect = () => connectTo(join(site.socket, "../dhcp.sock"), SOCK_STREAM)?.[Symbol.dispose]();
+  const path = join(site.socket, "../dhcp.sock");
+  const connect = () => connectTo(path, SOCK_STREAM)?.[Symbol.dispose]();
   connect();
   await until(() => pidOf(site) !== undefined);
   const part = pidOf(site)!;
   process.kill(part, "SIGSTOP");
+  using waiting = new DisposableStack();
+  for (let next = connectAtOnce(path); next; next = connectAtOnce(path)) waiting.use(next);
   killed.process.kill("SIGKILL");
   await start().untilReady();
   process.kill(part, "SIGCONT");
