@@ -9,6 +9,7 @@ import { failedOutcome, type FaultCase, type FaultOutcome } from "./experiment.t
 import { type Fault, isSignal } from "./fault.ts";
 import { faultsOfTrace, findFaultInTrace } from "./plan.ts";
 import { mustSucceed, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
+import { straceCommand } from "./strace.ts";
 
 const SETTINGS = {
   ...{ parts: ["heal"], socket: "/run/cni/cni.sock", directory: "/run/cni", logFormat: "text" },
@@ -20,11 +21,7 @@ const LOSS = "nft delete table inet cni";
 const SLOW_MS = 10_000;
 
 /** Faults at all system calls of one look, after which another process looks again. */
-export function healingCases(
-  caller: Caller,
-  file: string,
-  straceCommand: (log: string, fault: Fault | undefined, follow: boolean) => readonly string[],
-): readonly FaultCase[] {
+export function healingCases(caller: Caller, file: string): readonly FaultCase[] {
   const scenario = SCENARIOS.del;
   const heal = (strace: readonly string[] = []) => {
     const command = [CNI_PROGRAM, "serve-part", "heal", JSON.stringify(SETTINGS)];

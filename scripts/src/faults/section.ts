@@ -59,7 +59,7 @@ export async function* runSection(
   );
   const trace = join(scratch.path, "trace");
   const all = section === HEAL
-    ? healingCases(caller, trace, straceCommand)
+    ? healingCases(caller, trace)
     : scenario === "damage"
     ? fileDamageCases(caller)
     : faultCases(caller, SCENARIOS[scenario as keyof typeof SCENARIOS], trace, server && { server, process: served });
