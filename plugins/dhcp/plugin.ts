@@ -1,5 +1,6 @@
 import { ipOf } from "../../ffi/address.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
+import type { Netns } from "../../ffi/netns.ts";
 import { netnsRecordOf } from "../../ffi/netns_record.ts";
 import * as link from "../../ffi/route/link.ts";
 import { findNsid } from "../../ffi/route/nsid.ts";
@@ -119,7 +120,7 @@ function leaseSettingsOf(call: AddCall<DaemonConfig>): LeaseSettings {
   const { clientId, provided, requested, priority } = parseLeaseOptions(pluginConfig, args);
   return {
     ...attachmentOf(call),
-    netns: pathForOthers(sandbox),
+    netns: pathForOthers(sandbox, netns),
     netnsRecord: netnsRecordOf(netns),
     clientId: (clientId ?? defaultClientId(call)).toHex(),
     provided: provided.map(({ code, value }) => ({ code, value: value.toHex() })),
@@ -128,11 +129,13 @@ function leaseSettingsOf(call: AddCall<DaemonConfig>): LeaseSettings {
   };
 }
 
-/** Where the server finds what this process calls `path`. */
-function pathForOthers(path: string): string {
+/** Where the server finds what this process calls `path`: later, too, if it is a descriptor of a mounted namespace. */
+function pathForOthers(path: string, { identity }: Netns): string {
   const absolute = path.startsWith("/") ? path : `${findSymlinkTarget("/proc/self/cwd")}/${path}`;
-  return absolute.replace(/^\/dev\/fd\//, "/proc/self/fd/")
+  const own = absolute.replace(/^\/dev\/fd\//, "/proc/self/fd/")
     .replace(/^\/proc\/(thread-)?self\//, `/proc/${process.pid}/`);
+  const file = own.startsWith(`/proc/${process.pid}/fd/`) ? findSymlinkTarget(own) : undefined;
+  return file?.startsWith("/") && findStat(file)?.identity === identity ? file : own;
 }
 
 /** The reference plugin's, so that leases survive a change of program. The first byte says that no hardware address follows. */

@@ -1,8 +1,9 @@
 /** Leases of dnsmasq on a bridge, by the server as a process of its own. */
 import { expect } from "bun:test";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../../ffi/netns.ts";
+import { fullProgramLink } from "../../testing/binary.ts";
 import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../testing/fixture_configs.ts";
 import { ipShow, ping, runIp, runShellInNetns, until } from "../../testing/netns.ts";
@@ -227,6 +228,28 @@ lanTest("after one silent answer, no verb of the same command waits for the serv
     code: 11,
     message: "error calling DHCP.Allocate: the server of DHCP leases does not answer",
   });
+});
+
+lanTest("the server finds a namespace that was given as a descriptor after the end of the plugin", async (lan) => {
+  await lan.startDnsmasq();
+  runShellInNetns(lan.host, `ip link add v0 master br0 up type veth peer name eth0 netns ${lan.container.path}`);
+  // In mounts of its own, a directory has the namespace.
+  const script = `
+    cd ${lan.directory}; : >netns; mount --bind ${lan.container.path} netns
+    ${fullProgramLink("dhcp")} daemon -socketpath ${lan.socket} 2>server.log & trap "kill $!" EXIT
+    until grep -q Listening server.log; do sleep 0.02; done
+    export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_IFNAME=eth0 CNI_PATH=/nonexistent
+    CNI_NETNS=/proc/self/fd/9 ${fullProgramLink("dhcp")} 9<netns`;
+  const { exitCode } = lan.host.run(() =>
+    Bun.spawnSync(["unshare", "--mount", "sh", "-ec", script], {
+      env: { PATH: process.env.PATH },
+      stdin: Buffer.from(JSON.stringify({ cniVersion: "1.1.0", type: "dhcp", ...lan.config })),
+    })
+  );
+  expect(exitCode).toBe(0);
+  const [name = ""] = leaseFiles(lan);
+  const { settings } = JSON.parse(readFileSync(join(lan.directory, "dhcp", name), "utf8"));
+  expect(settings.netns).toBe(join(lan.directory, "netns"));
 });
 
 lanTest("a server that ends at each request gets it five times", async (lan) => {
