@@ -1,8 +1,8 @@
-import { parseResult, type Result } from "../spec/result.ts";
+import type { Result } from "../spec/result.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { JsonObject } from "../spec/schema.ts";
-import { LATEST } from "../spec/version.ts";
-import { type Args, type AttachmentKey, type CacheEntry, listCacheEntries } from "./cache.ts";
+import { type Args, type AttachmentKey, listCacheEntries } from "./cache.ts";
+import { parseCachedResult } from "./cached_result.ts";
 import { holdNetns } from "./held_netns.ts";
 import { describeMissingParts, findMissingParts, linkFinder, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
@@ -64,12 +64,4 @@ export function listAttachments(
       ...(result && { result }),
     };
   });
-}
-
-function parseCachedResult({ result }: CacheEntry): Result | undefined {
-  try {
-    return result === undefined ? undefined : parseResult(result, LATEST);
-  } catch {
-    return undefined;
-  }
 }

@@ -8,9 +8,9 @@ import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import { hasNetnsCookie } from "../ffi/netns_record.ts";
 import * as link from "../ffi/route/link.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
-import { type Interface, parseResult } from "../spec/result.ts";
-import { LATEST } from "../spec/version.ts";
+import type { Interface } from "../spec/result.ts";
 import type { CacheEntry } from "./cache.ts";
+import { parseCachedResult } from "./cached_result.ts";
 
 /** Links of these kinds belong to one container; bridges and VLANs are shared. */
 const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
@@ -76,7 +76,7 @@ function isNetnsReplaced(entry: CacheEntry, netns: Netns, host: Netns): boolean 
   const isOwnNetns = hasNetnsCookie(netns, entry.netnsCookie);
   if (isOwnNetns) return false;
   if (entry.result === undefined) return isOwnNetns === false;
-  const interfaces = resultInterfaces(entry);
+  const interfaces = parseCachedResult(entry)?.interfaces ?? [];
   const containerInterfaces = interfaces.filter(({ sandbox }) => sandbox);
   if (containerInterfaces.length === 0) return false;
   if (isOwnNetns === undefined && hasAnyInterface(containerInterfaces, netns, entry)) return false;
@@ -105,12 +105,4 @@ function isSameLink(iface: Interface, { name, mac }: link.Link): boolean {
   // Loopback has the same name and address everywhere.
   if (iface.name === "lo") return false;
   return iface.name === name || (iface.mac !== undefined && iface.mac.toLowerCase() === mac);
-}
-
-function resultInterfaces({ result }: CacheEntry): readonly Interface[] {
-  try {
-    return (result === undefined ? undefined : parseResult(result, LATEST).interfaces) ?? [];
-  } catch {
-    return [];
-  }
 }

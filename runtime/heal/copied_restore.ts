@@ -8,9 +8,9 @@ import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 import { retryOnConflict } from "../../plugins/lib/ruleset/retry.ts";
 import { parsePortElement } from "../../plugins/portmap/elements.ts";
 import { CniError } from "../../spec/error.ts";
-import { parseResult, type Result } from "../../spec/result.ts";
-import { LATEST } from "../../spec/version.ts";
+import type { Result } from "../../spec/result.ts";
 import { type CacheEntry, findEntryAgain, listCacheEntries } from "../cache.ts";
+import { parseCachedResult } from "../cached_result.ts";
 import type { RuntimeContext } from "../context.ts";
 import { lockNode } from "../lock.ts";
 import { netnsGoneReason } from "../netns_gone.ts";
@@ -116,17 +116,8 @@ function isSimple(elements: readonly OwnedElement[]): boolean {
 function isLiving(runtime: RuntimeContext, listed: CacheEntry, { isElsewhere }: CopiedRestoreOptions): boolean {
   const entry = findEntryAgain(runtime.cacheDirectory, listed);
   if (!entry?.netns || netnsGoneReason(entry, runtime.hostContext) !== undefined) return false;
-  const result = findResult(entry);
+  const result = parseCachedResult(entry);
   return result !== undefined && !isElsewhere(result);
-}
-
-/** `undefined` if there is none, or if it makes no sense. */
-function findResult({ result }: CacheEntry): Result | undefined {
-  try {
-    return result === undefined ? undefined : parseResult(result, LATEST);
-  } catch {
-    return undefined;
-  }
 }
 
 /** @returns those that did not change meanwhile */
