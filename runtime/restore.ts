@@ -5,6 +5,7 @@ import { listHostLinks } from "../plugins/lib/links/host_links.ts";
 import type { HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { type Interface, parseResult, type Result } from "../spec/result.ts";
+import { elsewhereTest } from "./attached_elsewhere.ts";
 import * as cache from "./cache.ts";
 import { callPlugin, describeFailure, locatePlugin, MissingPluginError } from "./call_plugin.ts";
 import { describeMissingParts, findMissingParts, linkFinder, type MissingParts } from "./missing_parts.ts";
@@ -27,7 +28,7 @@ export interface RestoreReport {
 
 /** One attachment's outcome. */
 export interface RestoredAttachment extends cache.AttachmentKey {
-  /** `incomplete`: an interface or address is missing, which only an ADD makes. `skipped`: there is no container. */
+  /** `incomplete`: an interface or address is missing, which only an ADD makes. `skipped`: its container or its host is not here. */
   readonly state: "whole" | "restored" | "incomplete" | "skipped" | "failed";
   /** Why it is incomplete, skipped or failed. */
   readonly reason?: string;
@@ -86,6 +87,7 @@ export function restoreAttachments(
   const { host } = runtime.hostContext;
   using sharedReads = shareReads(host.nft, getGenerationId);
   const isOnHost = linkFinder(host, () => listHostLinks(host));
+  const isElsewhere = elsewhereTest(host, () => listHostLinks(host));
   const context = { ...runtime, hostContext: locateOnce(runtime.hostContext) };
   const reportAttachment = countSteps(entries.length, options.progress ?? (() => {}));
   const attachments = entries.flatMap((listed) => {
@@ -93,6 +95,7 @@ export function restoreAttachments(
     const restored = restoreAttachment(context, network ?? listed.network, listed, {
       ...options,
       isOnHost,
+      isElsewhere,
       sharedReads,
     });
     if (restored) logRestored(runtime, restored, loggedPlugins);
@@ -124,6 +127,8 @@ function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: c
 interface AttachmentOptions extends RestoreOptions {
   /** See {@linkcode linkFinder}. */
   isOnHost(iface: Interface): boolean;
+  /** See {@linkcode elsewhereTest}. */
+  isElsewhere(result: Result): boolean;
   readonly sharedReads: SharedReads;
 }
 
@@ -132,7 +137,7 @@ function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
   listed: cache.CacheEntry,
-  { isOnHost, sharedReads, findSkipReason, maxWaitMs }: AttachmentOptions,
+  { isOnHost, isElsewhere, sharedReads, findSkipReason, maxWaitMs }: AttachmentOptions,
 ): RestoredAttachment | undefined {
   const { network: name, containerId, ifname } = listed;
   const key = { network: name, containerId, ifname };
@@ -149,10 +154,13 @@ function restoreAttachment(
     const prevResult = parseResult(resolved.entry.result, resolved.list.cniVersion, "result");
     const callersReason = findSkipReason?.(entry, prevResult);
     if (callersReason !== undefined) return skipped(callersReason);
+    const missing = findMissingParts(prevResult, resolved.entry.netns ?? "", hostContext, isOnHost);
+    if (missing && isElsewhere(prevResult) && hasContainerLink(prevResult, missing)) {
+      return skipped("its interfaces on the host are in another network namespace");
+    }
     const plugins = resolved.list.plugins.map((plugin) =>
       restoreWithPlugin({ ...runtime, hostContext }, resolved, plugin, prevResult)
     );
-    const missing = findMissingParts(prevResult, resolved.entry.netns ?? "", hostContext, isOnHost);
     return {
       ...key,
       state: restoreState(plugins, missing),
@@ -162,6 +170,11 @@ function restoreAttachment(
   } catch (error) {
     return { ...key, state: "failed", reason: describeFailure(error), plugins: [] };
   }
+}
+
+/** Without both ends of a veth pair, the attachment is incomplete. */
+function hasContainerLink({ interfaces = [] }: Result, { links }: MissingParts): boolean {
+  return interfaces.some(({ name, sandbox }) => sandbox && !links.includes(name));
 }
 
 /** Rules of a dead container would lead to the next owner of its address. */

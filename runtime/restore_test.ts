@@ -5,8 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { getGenerationId } from "../ffi/nft/objects.ts";
-import { addDefaultRoute, runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, ipShow, runInNetns } from "../testing/netns.ts";
 import { newUdpClient, NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../testing/traffic.ts";
+import { healTest, newHealedHost } from "../testing/healed_host.ts";
 import { newHostContext, newRuntimeContext } from "../testing/plugin_call.ts";
 import { type BridgeNetwork, bridgeNetworkTest } from "../testing/bridge_network.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
@@ -472,4 +473,22 @@ test("without a cache there is nothing to restore", () => {
   const runtime = { ...newRuntimeContext({ cacheDirectory }), hostContext: context };
   expect(restoreAttachments(runtime)).toEqual({ tables: [], attachments: [], problems: [] });
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
+});
+
+healTest("attachments of another network namespace are skipped, although it has the same cache", (healed) => {
+  using resources = new DisposableStack();
+  const other = newHealedHost(resources.use(createNetns()), resources);
+  const cache = join(healed.directory, "cache");
+  const restoreIn = ({ host, runtime }: typeof healed) => host.run(() => runtime(cache).restore()).attachments;
+  healed.attach("c1");
+  other.shell("ip link add br-web type bridge");
+  expect(restoreIn(other)).toMatchObject([
+    { state: "skipped", reason: "its interfaces on the host are in another network namespace" },
+  ]);
+  expect(other.nft("list", "ruleset")).toBe("");
+  healed.nft("flush", "ruleset");
+  expect(restoreIn(healed)).toMatchObject([{ state: "restored" }]);
+  // Both ends of the veth pair are gone.
+  healed.shell(`ip link del ${ipShow(healed.host, "link", "show", "master", "br-web")[0].ifname}`);
+  expect(restoreIn(healed)).toMatchObject([{ state: "incomplete" }]);
 });

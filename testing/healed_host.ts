@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
 import { Healer, type HealingCounter } from "../runtime/heal/healer.ts";
@@ -22,6 +22,7 @@ export interface HealedHost {
   readonly directory: string;
   readonly log: string[];
   readonly counts: HealingCounter[];
+  /** @param cache a path, or a name in the directory of the test */
   runtime(cache?: string): Runtime;
   network(name?: string): NetworkConfigList;
   attach(containerId: string, list?: NetworkConfigList, cache?: string, protocol?: "tcp" | "udp"): Netns;
@@ -46,7 +47,7 @@ export function newHealedHost(
   const directory = mkdtempSync(join(tmpdir(), "cni-heal-"));
   resources.defer(() => rmSync(directory, { recursive: true }));
   const [log, counts]: [string[], HealingCounter[]] = [[], []];
-  const cachePath = (name: string) => join(directory, name);
+  const cachePath = (name: string) => resolve(directory, name);
   const runtime = (cache = "cache") =>
     new Runtime({ env, cacheDirectory: cachePath(cache), pluginDirectories: [], log: () => {} });
   let networks = 0;

@@ -1,3 +1,4 @@
+import { elsewhereTest } from "../attached_elsewhere.ts";
 import { describeFailure } from "../call_plugin.ts";
 import type { RuntimeContext } from "../context.ts";
 import type { CacheEntry } from "../cache.ts";
@@ -9,7 +10,6 @@ import { currentNetns } from "../../ffi/netns.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { type Committer, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
 import type { Result } from "../../spec/result.ts";
-import { elsewhereTest } from "./attached_elsewhere.ts";
 import { restoreCopied } from "./copied_restore.ts";
 import { describeCommitters, describeRestore, type Restored } from "./describe_restore.ts";
 import { FirewalldWatch } from "./firewalld_watch.ts";

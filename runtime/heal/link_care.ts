@@ -2,7 +2,9 @@ import * as link from "../../ffi/route/link.ts";
 import { type LinkLoss, openLinkMonitor } from "../../ffi/route/link_monitor.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import { elsewhereTest } from "../attached_elsewhere.ts";
 import { listCacheEntries } from "../cache.ts";
+import { parseCachedResult } from "../cached_result.ts";
 import { describeFailure } from "../call_plugin.ts";
 import type { RuntimeContext } from "../context.ts";
 import { checkAddresses } from "../doctor/checks/addresses.ts";
@@ -165,7 +167,11 @@ function mayMatter({ hostContext: { host } }: RuntimeContext, index: number, kin
 }
 
 function listProblems(runtime: RuntimeContext): LinkProblem[] {
-  const entries = listCacheEntries(runtime.cacheDirectory);
+  const isElsewhere = elsewhereTest(runtime.hostContext.host);
+  const entries = listCacheEntries(runtime.cacheDirectory).filter((entry) => {
+    const result = parseCachedResult(entry);
+    return result === undefined || !isElsewhere(result);
+  });
   const configs = new Map(entries.flatMap(({ network, config }) => config === "" ? [] : [[network, config]]));
   return [...configs].flatMap(([network, config]) => {
     using resources = new DisposableStack();

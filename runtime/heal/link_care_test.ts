@@ -1,7 +1,9 @@
 /** Bridges and ports that lose something on a host of the test's own. */
 import { expect } from "bun:test";
+import { join } from "node:path";
+import { createNetns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { healTest } from "../../testing/healed_host.ts";
+import { healTest, newHealedHost } from "../../testing/healed_host.ts";
 import { ipShow } from "../../testing/netns.ts";
 
 await loadPlugins();
@@ -85,3 +87,19 @@ healTest("links that go with their containers are no reason to look", (healed) =
   round(healer);
   expect([log.length, healer.timeoutMs()]).toEqual([1, Infinity]);
 });
+
+healTest(
+  "a bridge of the same name in another network namespace is left alone, although it has the same cache",
+  (healed) => {
+    using resources = new DisposableStack();
+    const other = newHealedHost(resources.use(createNetns()), resources);
+    const caches = [join(healed.directory, "cache")];
+    healed.attach("c1");
+    other.shell("ip link add br-web type bridge", "ip link set br-web up");
+    other.round(other.newHealer({}, caches, true));
+    expect([other.log, ipShow(other.host, "-4", "address", "show", "br-web")[0]?.addr_info ?? []]).toEqual([[], []]);
+    healed.shell("ip address del 10.7.0.1/24 dev br-web");
+    healed.round(healed.newHealer({}, caches, true));
+    expect(ipShow(healed.host, "-4", "address", "show", "br-web")[0].addr_info[0].local).toBe("10.7.0.1");
+  },
+);

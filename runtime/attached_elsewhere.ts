@@ -1,6 +1,6 @@
-import type { Netns } from "../../ffi/netns.ts";
-import * as link from "../../ffi/route/link.ts";
-import type { Interface, Result } from "../../spec/result.ts";
+import type { Netns } from "../ffi/netns.ts";
+import * as link from "../ffi/route/link.ts";
+import type { Interface, Result } from "../spec/result.ts";
 
 /** Links of these kinds have the same names in many network namespaces. */
 const SHARED_KINDS: readonly (string | undefined)[] = ["bridge", "vlan"];
@@ -10,11 +10,14 @@ const SHARED_KINDS: readonly (string | undefined)[] = ["bridge", "vlan"];
  *
  * Network namespaces may share a cache. Results without interfaces tell nothing. The host's links are read once.
  */
-export function elsewhereTest(host: Netns): (result: Result) => boolean {
+export function elsewhereTest(
+  host: Netns,
+  listLinks: () => readonly link.Link[] = () => link.list(host.route),
+): (result: Result) => boolean {
   let known: ReadonlyMap<string | undefined, link.Link> | undefined;
   // Links are renamed.
   const findLink = ({ name, mac }: Interface) => {
-    known ??= new Map(link.list(host.route).flatMap((found) => [[found.mac, found], [found.name, found]]));
+    known ??= new Map(listLinks().flatMap((found) => [[found.mac, found], [found.name, found]]));
     return known.get(name) ?? (mac === undefined ? undefined : known.get(mac.toLowerCase()));
   };
   return ({ interfaces = [] }) => {
