@@ -18,9 +18,6 @@ import { sortedByBytes } from "./sort_by_bytes.ts";
 /** The text makes no sense, as after a power cut. Not for directories and other formats. */
 export class DamagedEntryError extends CniError {}
 
-/** Another program wrote the file, or a newer version of this one: its container may live. */
-export class UnknownKindError extends CniError {}
-
 /** Tells attachments apart. */
 export interface AttachmentKey {
   /** The network's name. */
@@ -269,9 +266,7 @@ function parseEntryText(text: string, path: string, key: AttachmentKey | undefin
     const { code, message } = damagedError(path, error instanceof Error ? error.message : String(error));
     throw new DamagedEntryError(code, message);
   }
-  const reason = `its kind is ${schema.excerpt(kind)}, and this program knows "${CACHE_KIND}"`;
-  const { code, message } = damagedError(path, reason);
-  throw new UnknownKindError(code, message);
+  throw damagedError(path, `its kind is ${schema.excerpt(kind)}, and this program knows "${CACHE_KIND}"`);
 }
 
 function parseCacheDocument(node: schema.JsonObject, file: string): CacheEntry {

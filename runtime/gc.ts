@@ -104,7 +104,7 @@ export function attachedSinceFilter(
   return (entry) => isWrittenSince(findStat(cache.cachePath(cacheDirectory, entry))?.mtime ?? 0n);
 }
 
-/** @param valid gets those that are too young to be in it, and those whose entries a newer program wrote */
+/** @param valid gets those that are too young to be in it, and those that unreadable files may stand for */
 function findGarbage(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -116,14 +116,19 @@ function findGarbage(
   const garbage: ResolvedAttachment[] = [];
   const notValid = cache.listCacheEntries(runtime.cacheDirectory, list.name, (message, error, name = "") => {
     // A later GC may read it; a damaged file stays damaged.
-    if (error instanceof SystemError) return void failures.push(error);
-    const isUnknown = error instanceof cache.UnknownKindError;
+    if (error instanceof SystemError) {
+      valid.push(...possibleAttachments(name, list.name));
+      return void failures.push(error);
+    }
     const isDamaged = error instanceof cache.DamagedEntryError &&
       findStat(`${runtime.cacheDirectory}/results/${name}`)?.isFile;
-    const attachment = isUnknown || isDamaged ? attachmentOfFileName(name, list.name) : undefined;
-    // Plugins keep what the unknown attachment has.
-    if (attachment && isUnknown) valid.push(attachment);
-    if (!attachment || isUnknown) return runtime.log(`${message}; remove that file if its container is gone`);
+    const attachment = isDamaged ? attachmentOfFileName(name, list.name) : undefined;
+    if (!attachment) {
+      const possible = possibleAttachments(name, list.name);
+      valid.push(...possible);
+      const kept = possible.length > 0 ? "its addresses and rules stay; " : "";
+      return runtime.log(`${message}; ${kept}remove that file if its container is gone`);
+    }
     const key = attachmentKey(list.name, attachment);
     if (validTexts.has(attachmentText(attachment))) {
       return runtime.log(`${message}; ${describeAttachment(key)} is to stay`);
@@ -149,12 +154,24 @@ function attachmentText({ containerId, ifname }: Attachment): string {
   return `${containerId}/${ifname}`;
 }
 
+/** What a file name may stand for: ids and interfaces may have dashes. */
+function possibleAttachments(name: string, network: string): Attachment[] {
+  const parts = name.slice(network.length + 1).split("-");
+  return parts.slice(1).map((_, i) => ({
+    containerId: parts.slice(0, i + 1).join("-"),
+    ifname: parts.slice(i + 1).join("-"),
+  })).filter(isPossible);
+}
+
+const isPossible = ({ containerId, ifname }: Attachment): boolean =>
+  containerIdProblem(containerId) === undefined && ifnameProblem(ifname) === undefined;
+
 /** `undefined` if ambiguous: networks, ids and interfaces may have dashes. */
 function attachmentOfFileName(name: string, network: string): Attachment | undefined {
   // The second form is containerIdOfNetns()'s.
   const match = /^([^-]+|cnitool-[0-9a-f]{20})-([^-]+)$/.exec(name.slice(network.length + 1));
   const [, containerId = "", ifname = ""] = match ?? [];
-  return containerIdProblem(containerId) || ifnameProblem(ifname) ? undefined : { containerId, ifname };
+  return isPossible({ containerId, ifname }) ? { containerId, ifname } : undefined;
 }
 
 /** A batch shares one configuration. */

@@ -14,6 +14,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { EIO } from "../ffi/sys/errno.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { interceptSystemCalls } from "../ffi/sys/intercept.ts";
 import { PLANTED_KINDS, type PlantedKind, plantPath } from "../testing/planted_paths.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { type AnswerAsProgram, newRuntimeContext } from "../testing/plugin_call.ts";
@@ -187,9 +190,25 @@ test("an entry of another kind is somebody else's: plugins keep what its attachm
   expect(said).toEqual([
     expect.stringContaining(
       'its kind is "cniCacheV9", and this program knows "cniCacheV1"; continuing without it; ' +
-        "remove that file if its container is gone",
+        "its addresses and rules stay; remove that file if its container is gone",
     ),
   ]);
+});
+
+test("plugins keep what a damaged entry may stand for", () => {
+  writeFileSync(join(directory, "results/web-a-b-eth0"), "{");
+  gcNetworkList(runtime, list, []);
+  expect(valid).toEqual([{ containerID: "a", ifname: "b-eth0" }, { containerID: "a-b", ifname: "eth0" }]);
+});
+
+test("plugins keep what an entry has that cannot be read for now, and GC fails", () => {
+  writeFileSync(file, ENTRY);
+  using _ = interceptSystemCalls(["open"], (_name, args, call) => {
+    if (args[0] === file) throw new SystemError("open", EIO);
+    return call(...args);
+  });
+  expect(() => gcNetworkList(runtime, list, [])).toThrow("EIO");
+  expect([calls, valid]).toEqual([["GC"], [{ containerID: "c1", ifname: "eth0" }]]);
 });
 
 test("what is left of a damaged entry whose plugin fails is found again", () => {
