@@ -61,6 +61,7 @@ const KERNEL = `import { createNetns, currentNetns, findPlugin, loadNetwork, mai
 const web = loadNetwork("web", { directory: "net.d" });
 const runtime = new Runtime({ env: {}, cacheDirectory: "net.d", pluginDirectories: [], log: () => {} });
 const c1 = { containerId: "c1", ifname: "eth0", netns: "/proc/self/ns/net" };
+const c2 = { containerId: "c2", ifname: "eth0" };
 const calls = [
   () => runtime.add(web, c1),
   () => runtime.check(web, c1),
@@ -71,6 +72,7 @@ const calls = [
   () => createNetns(),
   () => openNetns("/proc/self/ns/net"),
   () => currentNetns().route,
+  () => runtime.deriveRequests(web, { verb: "DEL", parameters: { ...c2, args: [["K", "new"]] } }),
 ];
 for (const call of calls) {
   try {
@@ -90,6 +92,11 @@ const FILES = {
   "pure.ts": PURE,
   "kernel.ts": KERNEL,
   "net.d/web.conflist": WEB,
+  "net.d/results/web-c2-eth0": JSON.stringify({
+    kind: "cniCacheV1",
+    ...{ containerId: "c2", ifName: "eth0", networkName: "web", netns: "/run/netns/c2", cniArgs: [["K", "old"]] },
+    ...{ config: btoa('{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"bridge"}]}'), bootId: "" },
+  }),
   "net.d/bad.conflist": '{ "name": "bad",\n  "plugins": [ }',
   ...Object.fromEntries(
     Object.entries(programFiles("link-group")).map(([name, text]) => [`link-group/${name}`, text]),
@@ -211,9 +218,9 @@ testWith(["npm"], "what needs no kernel does the same under Deno as under Bun", 
 
 testWith(["npm"], "what needs the kernel is one clear error under Deno", () => {
   const lines = runUnderDeno("kernel.ts").trim().split("\n");
-  expect(lines.slice(0, 9)).toEqual(Array(9).fill(expect.stringMatching(/Cannot call \w+ under Deno: run .* Bun/)));
+  expect(lines.slice(0, 10)).toEqual(Array(10).fill(expect.stringMatching(/Cannot call \w+ under Deno: run .* Bun/)));
   expect(lines.pop()).toBe("1");
-  expect(JSON.parse(lines.slice(9).join("\n")).msg).toMatch(/Cannot call [\w ]+ under Deno/);
+  expect(JSON.parse(lines.slice(10).join("\n")).msg).toMatch(/Cannot call [\w ]+ under Deno/);
 });
 
 testWith(["npm"], "npm pack and deno publish take what mod.ts needs, and no tests", () => {

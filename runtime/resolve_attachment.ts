@@ -105,11 +105,17 @@ function argumentsForDel(
   given: RuntimeConf,
 ): Pick<cache.CacheEntry, "args" | "capabilityArgs"> {
   const isDifferent = (requested: unknown, cached: unknown) =>
-    requested !== undefined && !Bun.deepEquals(requested, cached);
+    requested !== undefined && !isDeepEqual(requested, cached);
   if (isDifferent(given.args, args) || isDifferent(given.capabilityArgs, capabilityArgs)) {
     log(`Using the arguments that ${describeAttachment(key)} was attached with: the current ones differ`);
   }
   return { args, capabilityArgs };
+}
+
+function isDeepEqual(a: unknown, b: unknown): boolean {
+  // Loading the module takes a millisecond, and Deno has nothing else.
+  if (typeof Bun === "undefined") return process.getBuiltinModule("node:util").isDeepStrictEqual(a, b);
+  return Bun.deepEquals(a, b);
 }
 
 /** A damaged file must not stop a DEL. */

@@ -98,7 +98,13 @@ function openFileOf(deno: DenoFiles, path: string, flags: number): OpenFile {
   if ((flags & (O_WRONLY | O_RDWR)) !== 0) throw needsBun("open for writing");
   if (NETNS_PATH.test(path)) return {};
   if ((flags & O_DIRECTORY) !== 0) return { entries: [...deno.readDirSync(path)] };
-  return deno.openSync(path);
+  try {
+    return deno.openSync(path);
+  } catch (error) {
+    // Only all permissions together open these.
+    const isKernels = path.startsWith("/proc/") && (error as Error).name === "NotCapable";
+    throw isKernels ? needsBun("open") : error;
+  }
 }
 
 /** Deno's errors have the code of the system call. Where it lacks a permission, its own message says so. */
