@@ -26,6 +26,7 @@ import {
   type MinimalRoot,
   newMinimalRoot,
 } from "../testing/minimal_root.ts";
+import { WRITE_XOR_EXECUTE, WRITE_XOR_EXECUTE_NEEDS } from "../testing/write_xor_execute.ts";
 
 const PROGRAMS = [...MINIMAL_ROOT_PROGRAMS, "nft", "ip", "perl"];
 
@@ -56,8 +57,8 @@ interface Host {
   left(): readonly string[];
 }
 
-function hostTest(name: string, body: (host: Host) => void): void {
-  testWith(PROGRAMS, name, () => {
+function hostTest(name: string, body: (host: Host) => void, needs: readonly string[] = []): void {
+  testWith([...PROGRAMS, ...needs], name, () => {
     using namespaces = newNamespaces();
     addDefaultRoute(namespaces.host);
     const { host, container } = namespaces;
@@ -295,17 +296,11 @@ describe("a system call filter that does not know newer calls", () => {
 });
 
 describe("where the kernel forbids machine code of our own", () => {
-  /** @see prctl(2) PR_SET_MDWE, which systemd's MemoryDenyWriteExecute sets */
-  const denied = [
-    "perl",
-    "-e",
-    `syscall(${process.arch === "arm64" ? 167 : 157}, 65, 1, 0, 0, 0) == 0 or die; exec @ARGV`,
-  ];
   for (const verb of ["add", "check", "del", "status"]) {
     hostTest(`cni run ${verb} says so, and does nothing`, ({ call, left }) => {
-      const { exitCode, stdout, stderr } = call({ wrapper: denied }, verb);
+      const { exitCode, stdout, stderr } = call({ wrapper: WRITE_XOR_EXECUTE }, verb);
       expect([exitCode, `${stdout}${stderr}`]).toEqual([1, expect.stringMatching(/executable memory|W\^X|JIT/)]);
       expect(left()).toEqual([]);
-    });
+    }, WRITE_XOR_EXECUTE_NEEDS);
   }
 });

@@ -21,19 +21,13 @@ import {
   runPlugin,
   testWith,
 } from "../testing/binary.ts";
+import { WRITE_XOR_EXECUTE, WRITE_XOR_EXECUTE_NEEDS } from "../testing/write_xor_execute.ts";
 
 const CONFIG = JSON.stringify({ cniVersion: "1.0.0", name: "net", type: "loopback" });
 const ADD: PluginStart = { env: { CNI_COMMAND: "ADD" }, stdin: CONFIG };
 
-/** Starts what follows with W^X enforced, as systemd's MemoryDenyWriteExecute does. @see prctl(2) PR_SET_MDWE */
-const WRITE_XOR_EXECUTE = [
-  "perl",
-  "-e",
-  `syscall(${process.arch === "arm64" ? 167 : 157}, 65, 1, 0, 0, 0) == 0 or die "prctl: $!"; exec @ARGV`,
-];
-
 describe("where the kernel forbids machine code of our own", () => {
-  testWith(["perl"], "ADD answers with one error under W^X", () => {
+  testWith(WRITE_XOR_EXECUTE_NEEDS, "ADD answers with one error under W^X", () => {
     const error = errorOf(runPlugin("loopback", { ...ADD, inOwnProcess: true, wrapper: WRITE_XOR_EXECUTE }));
     expect(error.msg).toMatch(/executable memory|W\^X|JIT/);
   });

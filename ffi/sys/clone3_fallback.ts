@@ -11,7 +11,7 @@ import { SystemError } from "./error.ts";
 import { newSockFprog, sys } from "./libc.ts";
 
 const arm = process.arch === "arm64";
-const SYS_prctl = arm ? 167 : 157;
+export const SYS_prctl = arm ? 167 : 157;
 export const SYS_seccomp = arm ? 277 : 317;
 export const SYS_clone3 = 435;
 const PR_GET_SECCOMP = 21;

@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { EPERM } from "../../../ffi/sys/errno.ts";
+import { EINVAL, EPERM } from "../../../ffi/sys/errno.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { removeRulesIfSupported } from "./nf_tables_support.ts";
 
-const EPROTONOSUPPORT = 93, EINVAL = 22;
+const EPROTONOSUPPORT = 93;
 /** A host whose kernel has nothing for rules. */
 const without = {
   get nft(): Netlink {
