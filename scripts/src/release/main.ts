@@ -65,8 +65,14 @@ function checkLibrary(): void {
 
 /** The directory is replaced as a whole. @throws {Error} if it has anything but a release */
 export function requireReplaceable(directory: string): void {
-  if (!existsSync(directory) || existsSync(join(directory, SUMS)) || readdirSync(directory).length === 0) return;
-  throw new Error(`Cannot make a release in "${directory}": it has other files; name a new directory by --out`);
+  const names = existsSync(directory) ? readdirSync(directory) : [];
+  const sums = names.includes(SUMS) ? readFileSync(join(directory, SUMS), "utf8") : "";
+  const parts = new Set([SUMS, ...sums.split("\n").map((line) => line.split("  ")[1])]);
+  const other = names.find((name) => !parts.has(name));
+  if (other === undefined) return;
+  throw new Error(
+    `Cannot make a release in "${directory}": "${other}" is no part of one; name a new directory by --out`,
+  );
 }
 
 /** In the form of sha256sum(1). */

@@ -80,9 +80,11 @@ test("a release replaces no directory but that of another release", () => {
   requireReplaceable(join(directory, "absent"));
   requireReplaceable(directory);
   writeFileSync(join(directory, "thesis"), "text");
-  expect(() => requireReplaceable(directory)).toThrow("it has other files");
-  writeFileSync(join(directory, "SHA256SUMS"), "");
+  expect(() => requireReplaceable(directory)).toThrow('"thesis" is no part of one');
+  writeFileSync(join(directory, "SHA256SUMS"), sha256Sums(directory));
   requireReplaceable(directory);
+  writeFileSync(join(directory, "photo"), "image");
+  expect(() => requireReplaceable(directory)).toThrow('"photo" is no part of one');
 });
 
 test("sha256sum(1) checks the sums", () => {
