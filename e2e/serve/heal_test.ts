@@ -27,7 +27,8 @@ test("rules that are flushed come back, and those of a container that is detache
     const finished = host.run(() => finishedProcess(Bun.spawnSync([...command, "--cache-dir", cache], { env })));
     expect(finished).toMatchObject({ exitCode: 0 });
   };
-  const ruleset = () => runInNetns(host, "nft", "list", "ruleset");
+  // Chains may come back in another order.
+  const ruleset = () => runInNetns(host, "nft", "list", "ruleset").split("\n").sort().join("\n");
   run("add", "-p", "8080:80");
   const before = ruleset();
   expect(before).toContain("8080");
