@@ -187,14 +187,14 @@ export function sendPacketTo(fd: number, packet: Uint8Array, sockaddr: Uint8Arra
   );
 }
 
-/** The next connection and its peer; `undefined` if there is none, or no descriptor for it. */
+/** The next connection and its peer; `undefined` if there is none. @throws {SystemError} without a free descriptor or memory */
 export function acceptFrom(
   listener: number,
 ): { readonly socket: Descriptor; readonly sockaddr: Uint8Array } | undefined {
   const sockaddr = new Uint8Array(MAX_SOCKADDR_BYTES);
   const length = new Uint32Array([MAX_SOCKADDR_BYTES]);
   const fd = ignoreErrors(
-    ["EAGAIN", "ECONNABORTED", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"],
+    ["EAGAIN", "ECONNABORTED"],
     () => sys.accept4(listener, sockaddr, length, SOCK_CLOEXEC | O_NONBLOCK),
   );
   return fd === undefined ? undefined : { socket: descriptor(fd), sockaddr: sockaddr.slice(0, length[0]) };

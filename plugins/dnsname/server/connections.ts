@@ -1,11 +1,13 @@
 /** Questions over TCP. @see RFC 7766 */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
-import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
+import { ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { acceptFrom, receiveBytes, sendBytes } from "../../../ffi/sys/inet_socket.ts";
 import { MAX_TCP_BYTES, read16, write16 } from "./wire.ts";
 
 const IDLE_MS = 10_000;
+/** After a failure for want of descriptors or memory: until then, the kernel would report the listener without end. */
+const PAUSE_MS = 1000;
 const MAX_CONNECTIONS = 200;
 /** One container must not take all of them. */
 const MAX_CONNECTIONS_PER_SOURCE = 20;
@@ -41,8 +43,20 @@ export function newConnections(poll: EventPoll): Connections {
     poll.forget(connection.socket.fd);
     connection.socket[Symbol.dispose]();
   };
-  const accept = (listener: Descriptor, onQuestion: OnQuestion) => {
-    const accepted = acceptFrom(listener.fd);
+  /** What resumes listeners, and when. */
+  const pauses = new Map<number, { readonly resume: () => void; readonly deadline: number }>();
+  const listen = (listener: number, onQuestion: OnQuestion) =>
+    poll.onReadable(listener, () => {
+      try {
+        accept(listener, onQuestion);
+      } catch (error) {
+        if (!(error instanceof SystemError)) throw error;
+        poll.forget(listener);
+        pauses.set(listener, { resume: () => listen(listener, onQuestion), deadline: performance.now() + PAUSE_MS });
+      }
+    });
+  const accept = (listener: number, onQuestion: OnQuestion) => {
+    const accepted = acceptFrom(listener);
     if (!accepted) return;
     const { socket, sockaddr } = accepted;
     const source = sockaddr.subarray(4, -4).join(".");
@@ -106,12 +120,22 @@ export function newConnections(poll: EventPoll): Connections {
 
   return {
     serve(listener, onQuestion) {
-      poll.onReadable(listener.fd, () => accept(listener, onQuestion));
-      return { [Symbol.dispose]: () => poll.forget(listener.fd) };
+      listen(listener.fd, onQuestion);
+      return {
+        [Symbol.dispose]() {
+          pauses.delete(listener.fd);
+          poll.forget(listener.fd);
+        },
+      };
     },
-    deadline: () => Math.min(Infinity, ...[...connections].map(({ deadline }) => deadline)),
+    deadline: () => Math.min(Infinity, ...[...connections, ...pauses.values()].map(({ deadline }) => deadline)),
     expire() {
       const now = performance.now();
+      for (const [listener, { resume, deadline }] of [...pauses]) {
+        if (deadline > now) continue;
+        pauses.delete(listener);
+        resume();
+      }
       for (const connection of [...connections]) if (connection.deadline <= now) hangUp(connection);
     },
   };
