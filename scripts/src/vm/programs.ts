@@ -11,7 +11,7 @@ import { afterUpdate, aptOptions, runIn } from "./packages.ts";
 const INSPECTORS = [
   ...["ip", "bridge", "tc", "ss", "nft", "conntrack", "strace", "perl", "unshare", "nsenter", "findmnt", "flock"],
   // Those of busybox know fewer options, or do something else under another name.
-  ...["bash", "env", "pkill", "sleep", "sysctl"],
+  ...["bash", "env", "pkill", "script", "sleep", "sysctl"],
   // A DHCP server that tells clients apart by their ids, which busybox's does not.
   "dnsmasq",
 ];
@@ -21,8 +21,8 @@ const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/c
 
 /** The Debian packages that have all these. */
 const PACKAGES = [
-  ...["bash", "busybox-static", "conntrack", "containernetworking-plugins", "coreutils", "dash", "dnsmasq-base"],
-  ...["iproute2", "nftables", "perl-base", "procps", "strace", "util-linux"],
+  ...["bash", "bsdutils", "busybox-static", "conntrack", "containernetworking-plugins", "coreutils", "dash"],
+  ...["dnsmasq-base", "iproute2", "nftables", "perl-base", "procps", "strace", "util-linux"],
 ];
 
 export interface Programs {
