@@ -132,6 +132,8 @@ test("a DEL by a plugin that an ADD has started does not wait for that ADD", asy
 echo '{"cniVersion":"1.0.0","name":"web","type":"dummy"}' | ${nested} || exit 1
 echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'\n`;
   writeFileSync(`${workspace.directory}/slow`, script);
+  // The call of the test before may not be counted yet.
+  await until(isIdle);
   const before = server.status().served;
   expect(await workspace.start("ADD").exited).toBe(0);
   await until(isIdle);
