@@ -72,7 +72,7 @@ test("a server takes the place of a killed one, replaces workers, and ends after
 test.each(["SIGINT", "SIGHUP"] as const)("%s ends a server in order, also before it is ready", async (signal) => {
   await using site = newServerSite();
   const server = site.start();
-  await until(() => existsSync(`${site.socket}.control`));
+  await until(() => existsSync(`${site.socket}.control`) && site.status() !== null);
   const pids = site.status().workers.map(({ pid }) => pid);
   server.process.kill(signal);
   expect(await server.process.exited).toBe(0);

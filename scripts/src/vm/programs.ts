@@ -11,7 +11,7 @@ import { afterUpdate, aptOptions, runIn } from "./packages.ts";
 const INSPECTORS = [
   ...["ip", "bridge", "tc", "ss", "nft", "conntrack", "strace", "perl", "unshare", "nsenter", "findmnt", "flock"],
   // Those of busybox know fewer options, or do something else under another name.
-  ...["bash", "env", "pkill", "script", "sleep", "sysctl"],
+  ...["bash", "env", "pgrep", "pkill", "script", "sleep", "sysctl"],
   // A DHCP server that tells clients apart by their ids, which busybox's does not.
   "dnsmasq",
 ];
