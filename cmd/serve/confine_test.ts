@@ -3,6 +3,7 @@ import { expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
+import { OUTCOME } from "../../testing/confined_program.ts";
 
 const at = (path: string): string => JSON.stringify(join(REPOSITORY_ROOT, path));
 
@@ -18,14 +19,7 @@ const { rights } = findPart(name);
 const settings = { directory, metricsAddress: "unix:" + directory + "/metrics.sock" };
 if (stage !== CONFINED) becomeConfined(rights, settings, ["-e", Bun.env.PROBE, "of", name, directory]);
 limitSystemCalls(rights);
-const outcome = (attempt) => {
-  try {
-    attempt();
-    return "done";
-  } catch ({ code }) {
-    return code;
-  }
-};
+${OUTCOME}
 const arm = process.arch === "arm64";
 const read = (path) => () => closeSync(openSync(path, "r"));
 console.log(JSON.stringify({

@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { OUTCOME } from "../../testing/confined_program.ts";
 
 /** Runs in a process of its own, which cannot go back. */
 const PROGRAM = `
@@ -12,14 +13,7 @@ const [allowed, other, bun] = process.argv.slice(-3);
 limitCapabilities([10]);
 limitFiles({ program: bun, readable: ["/usr", "/lib", "/lib64", "/proc"], writable: [allowed] });
 limitSystemCalls({ addressFamilies: [1], entersNamespaces: false });
-const outcome = (attempt) => {
-  try {
-    attempt();
-    return "done";
-  } catch ({ code }) {
-    return code;
-  }
-};
+${OUTCOME}
 console.log(JSON.stringify({
   read: outcome(() => readFileSync("/proc/self/status")),
   readElsewhere: outcome(() => readFileSync("/etc/passwd")),
