@@ -12,6 +12,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
 import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
+import { findSyntaxProblems } from "../../spec/source_text.ts";
 
 export interface NetworkFileOptions {
   /** A .conflist file; its name is kept. */
@@ -44,7 +45,7 @@ export async function prepareNetworkFile(options: NetworkFileOptions): Promise<N
   const without = list.plugins.flatMap((plugin, i) => needsRanges(plugin) ? [i] : []);
   refuseProblems(options, without);
   refuseSecondFile(list, path, options);
-  if (without.length === 0) return { path, text };
+  if (without.length === 0) return { path, text: withoutComments(text) };
   if (!options.findRanges) {
     throw unusable(source, `plugins[${without[0]}].ipam has no "ranges"`, "write them, or give --node");
   }
@@ -85,6 +86,12 @@ function refuseProblems({ source, pluginDirectories, log }: NetworkFileOptions, 
 function refuseSecondFile({ name }: NetworkConfigList, path: string, { source, directory }: NetworkFileOptions): void {
   const other = readNetworkFiles(directory).find((file) => file.file !== path && findNameIn(file) === name);
   if (other) throw unusable(source, `"${other.file}" has a network "${name}" too`, "remove one of the files");
+}
+
+/** The file as it stands, unless engines could not read it. */
+function withoutComments(text: string): string {
+  const isJson = findSyntaxProblems(text, { strict: true }).length === 0;
+  return isJson ? text : networkFileText(parseJson(text) as JsonObject);
 }
 
 function withRanges(

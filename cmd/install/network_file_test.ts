@@ -48,6 +48,12 @@ test("a file is copied as it is, where all can read it, and written only when it
   expect(logged).toEqual([]);
 });
 
+test("comments are left out: engines could not read the file", async () => {
+  const { path } = await put(`// for the shop\n${listText({ type: "loopback" })}`);
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(JSON.parse(listText({ type: "loopback" })));
+  expect(logged).toEqual([]);
+});
+
 test("a file is on the disk before it gets its name: a power cut leaves no broken one", async () => {
   const calls: string[] = [];
   using _calls = interceptSystemCalls(["fsync", "rename"], (name, args, call) => {

@@ -8,7 +8,7 @@ export const chainOrderRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "portmap", "capabilities": { "portMappings": true } },
@@ -21,7 +21,7 @@ export const chainOrderRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "bridge" },

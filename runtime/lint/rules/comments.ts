@@ -1,14 +1,18 @@
 import { findSyntaxProblems } from "../../../spec/source_text.ts";
+import { isReadByEngine } from "../engine_directories.ts";
 import type { LintRule } from "../rule.ts";
+
+const NO_JSON = "comments and trailing commas are no JSON";
 
 export const commentsRule: LintRule = {
   name: "comments",
   severity: "note",
-  about: "A comment or a trailing comma. Other programs that read the directory, such as podman, refuse the file.",
+  about:
+    "A comment or a trailing comma, which only `cni` reads. It is an error in a directory that engines read: `/etc/cni/net.d`, and what the configuration of containerd, CRI-O or podman names.",
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web", // for the shop
   "plugins": [{ "type": "loopback" }]
 }`,
@@ -18,7 +22,7 @@ export const commentsRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "x-comment": "for the shop",
   "plugins": [{ "type": "loopback" }]
@@ -28,7 +32,9 @@ export const commentsRule: LintRule = {
   find({ source, syntaxError }) {
     const [first] = syntaxError === undefined ? findSyntaxProblems(source.text, { strict: true }) : [];
     if (!first) return [];
-    const message = "comments and trailing commas are no JSON: only this program accepts them";
-    return [{ source, path: "", offset: first.offset, message, suggestion: 'use a key such as "x-comment"' }];
+    const finding = { source, path: "", offset: first.offset, suggestion: 'use a key such as "x-comment"' };
+    return isReadByEngine(source.path)
+      ? [{ ...finding, severity: "error", message: `${NO_JSON}: containerd and podman cannot read this file` }]
+      : [{ ...finding, message: `${NO_JSON}: only this program accepts them` }];
   },
 };

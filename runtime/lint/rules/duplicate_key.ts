@@ -8,7 +8,7 @@ export const duplicateKeyRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "bridge", "mtu": 1400, "ipMasq": true, "mtu": 1500 }
@@ -20,7 +20,7 @@ export const duplicateKeyRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "bridge", "mtu": 1500, "ipMasq": true }

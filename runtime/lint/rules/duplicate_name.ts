@@ -7,12 +7,12 @@ export const duplicateNameRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,
       "20-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "bridge" }]
 }`,
@@ -22,12 +22,12 @@ export const duplicateNameRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,
       "20-shop.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "shop",
   "plugins": [{ "type": "bridge" }]
 }`,

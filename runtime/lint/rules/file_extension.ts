@@ -8,7 +8,7 @@ export const fileExtensionRule: LintRule = {
   bad: {
     files: {
       "10-web.conf": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,
@@ -18,7 +18,7 @@ export const fileExtensionRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,

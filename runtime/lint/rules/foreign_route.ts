@@ -17,7 +17,7 @@ export const foreignRouteRule: LintRule = {
     host: ["link add eth0 up type bridge", "address add 10.30.0.5/16 dev eth0"],
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "ptp",
@@ -33,7 +33,7 @@ export const foreignRouteRule: LintRule = {
     host: ["link add eth0 up type bridge", "address add 10.30.0.5/16 dev eth0"],
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "ptp",

@@ -14,7 +14,7 @@ export const gatewayOutsideSubnetRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "bridge",
@@ -35,7 +35,7 @@ export const gatewayOutsideSubnetRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "bridge",

@@ -16,7 +16,7 @@ export const invalidValueRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "macvlan", "master": "eth0", "mode": "bridg", "mtu": "1400" },
@@ -33,7 +33,7 @@ export const invalidValueRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "macvlan", "master": "eth0", "mode": "bridge", "mtu": 1400 },

@@ -16,7 +16,7 @@ export const missingCapabilityRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "bridge" },
@@ -29,7 +29,7 @@ export const missingCapabilityRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "bridge" },

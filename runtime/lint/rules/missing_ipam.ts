@@ -11,7 +11,7 @@ export const missingIpamRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "bridge", "isGateway": true }]
 }`,
@@ -21,7 +21,7 @@ export const missingIpamRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "bridge",

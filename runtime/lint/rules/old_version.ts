@@ -25,7 +25,7 @@ export const oldVersionRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersions": ["0.4.0", "1.1.0"],
+  "cniVersion": "0.4.0", "cniVersions": ["0.4.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,
@@ -35,7 +35,10 @@ export const oldVersionRule: LintRule = {
     const missing = SINCE.filter(([version]) => compareVersions(cniVersion, version) < 0).map(([, what]) => what);
     if (!list || missing.length === 0) return [];
     const message = `cniVersion ${cniVersion} lacks ${missing.join("; ")}`;
-    const path = Object.hasOwn(list, "cniVersion") ? "cniVersion" : "cniVersions";
-    return [{ source, path, message, suggestion: `write "${LATEST}" if every plugin and engine knows it` }];
+    if (Object.hasOwn(list, "cniVersions")) {
+      return [{ source, path: "cniVersions", message, suggestion: `append "${LATEST}"` }];
+    }
+    const suggestion = `add "cniVersions": ["${cniVersion}", "${LATEST}"]: engines take the newest that they know`;
+    return [{ source, path: "cniVersion", message, suggestion }];
   },
 };

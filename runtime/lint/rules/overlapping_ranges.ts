@@ -12,7 +12,7 @@ export const overlappingRangesRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "macvlan",
@@ -24,7 +24,7 @@ export const overlappingRangesRule: LintRule = {
   }]
 }`,
       "20-shop.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "shop",
   "plugins": [{
     "type": "ptp",
@@ -41,7 +41,7 @@ export const overlappingRangesRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "macvlan",
@@ -53,7 +53,7 @@ export const overlappingRangesRule: LintRule = {
   }]
 }`,
       "20-shop.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "shop",
   "plugins": [{
     "type": "ptp",

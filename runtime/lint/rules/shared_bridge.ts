@@ -14,7 +14,7 @@ export const sharedBridgeRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "bridge",
@@ -23,7 +23,7 @@ export const sharedBridgeRule: LintRule = {
   }]
 }`,
       "20-shop.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "shop",
   "plugins": [{
     "type": "bridge",
@@ -39,7 +39,7 @@ export const sharedBridgeRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "bridge",
@@ -49,7 +49,7 @@ export const sharedBridgeRule: LintRule = {
   }]
 }`,
       "20-shop.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "shop",
   "plugins": [{
     "type": "bridge",

@@ -12,7 +12,7 @@ export const sharedSubnetRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "bridge",
@@ -20,7 +20,7 @@ export const sharedSubnetRule: LintRule = {
   }]
 }`,
       "20-shop.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "shop",
   "plugins": [{
     "type": "bridge",
@@ -35,7 +35,7 @@ export const sharedSubnetRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{
     "type": "bridge",
@@ -43,7 +43,7 @@ export const sharedSubnetRule: LintRule = {
   }]
 }`,
       "20-shop.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "shop",
   "plugins": [{
     "type": "bridge",

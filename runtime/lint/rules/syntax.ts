@@ -9,7 +9,7 @@ export const syntaxRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web"
   "plugins": [{ "type": "loopback" }]
 }`,
@@ -19,7 +19,7 @@ export const syntaxRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,

@@ -11,7 +11,7 @@ export const unknownKeyRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "bridge", "isGatway": true, "capabilities": { "mac": true, "portMappings": true } }
@@ -26,7 +26,7 @@ export const unknownKeyRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     {

@@ -11,7 +11,7 @@ export const unknownPluginRule: LintRule = {
   bad: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "brige", "ipam": { "type": "portmap" } }
@@ -26,7 +26,7 @@ export const unknownPluginRule: LintRule = {
   good: {
     files: {
       "10-web.conflist": `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [
     { "type": "bridge", "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.30.0.0/24" }]] } }

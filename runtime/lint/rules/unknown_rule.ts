@@ -13,7 +13,7 @@ export function unknownRuleRule(others: readonly string[]): LintRule {
       files: {
         "10-web.conflist": `// cni-lint-disable comments, unknown-keys
 {
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,
@@ -24,7 +24,7 @@ export function unknownRuleRule(others: readonly string[]): LintRule {
       files: {
         "10-web.conflist": `// cni-lint-disable comments, unknown-key
 {
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
   "name": "web",
   "plugins": [{ "type": "loopback" }]
 }`,

@@ -1,4 +1,5 @@
 import type { LintExample, LintRule } from "../../../runtime/lint/rule.ts";
+import { findSyntaxProblems } from "../../../spec/source_text.ts";
 import { markdownTable } from "../harness/markdown.ts";
 
 /** The table of rules, and an example of each. */
@@ -11,11 +12,11 @@ function ruleEntry({ name, bad, good }: LintRule): string {
   return [
     `### ${name}\n`,
     ...hostLines(bad),
-    ...fileLines(bad),
+    ...fileLines(bad, () => "jsonc"),
     ...bad.finds.map((found) => `- \`${found}\``),
     "",
     "Without a problem:\n",
-    ...fileLines(good),
+    ...fileLines(good, (text) => findSyntaxProblems(text, { strict: true }).length === 0 ? "json" : "jsonc"),
   ].join("\n");
 }
 
@@ -23,6 +24,10 @@ function hostLines({ host = [] }: LintExample): string[] {
   return host.length === 0 ? [] : ["On a host with:\n", ...host.map((command) => `    ip ${command}`), ""];
 }
 
-function fileLines({ files }: LintExample): string[] {
-  return Object.entries(files).flatMap(([name, text]) => [`\`${name}\`:\n`, `\`\`\`jsonc\n${text}\n\`\`\`\n`]);
+/** Engines read what is in `json`. */
+function fileLines({ files }: LintExample, languageOf: (text: string) => "json" | "jsonc"): string[] {
+  return Object.entries(files).flatMap(([name, text]) => [
+    `\`${name}\`:\n`,
+    `\`\`\`${languageOf(text)}\n${text}\n\`\`\`\n`,
+  ]);
 }

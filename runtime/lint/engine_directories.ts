@@ -1,0 +1,34 @@
+/** Where container engines look for networks: their default, and what their configurations name. */
+import { readFile } from "../../ffi/sys/file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { attempt } from "./lint_file.ts";
+
+/** That of containerd, CRI-O and podman. */
+const DEFAULT_DIRECTORY = "/etc/cni/net.d";
+
+/** Files in TOML, and the keys by which engines name another directory. */
+const ENGINE_CONFIGURATIONS = [
+  ["/etc/containerd/config.toml", "conf_dir"],
+  ["/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "conf_dir"],
+  ["/etc/crio/crio.conf", "network_dir"],
+  ["/etc/containers/containers.conf", "network_config_dir"],
+] as const;
+
+/** Whether an engine reads the directory of this file, also if that is a link. */
+export function isReadByEngine(path: string): boolean {
+  const directory = path.slice(0, path.lastIndexOf("/") + 1);
+  const identity = identityOf(directory);
+  return identity !== undefined && engineDirectories().some((each) => identityOf(each) === identity);
+}
+
+const identityOf = (directory: string): string | undefined => attempt(() => findStat(directory)?.identity);
+
+function engineDirectories(): string[] {
+  const configured = ENGINE_CONFIGURATIONS.flatMap(([path, key]) => {
+    // Who may not read it cannot know what it says.
+    const text = attempt(() => new TextDecoder().decode(readFile(path))) ?? "";
+    const setting = new RegExp(`^\\s*${key}\\s*=\\s*["'](/[^"']*)["']`, "gm");
+    return Array.from(text.matchAll(setting), ([, directory = ""]) => directory);
+  });
+  return [DEFAULT_DIRECTORY, ...configured];
+}
