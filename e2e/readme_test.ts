@@ -1,15 +1,14 @@
-/** What README.md and docs/operations.md show works when it is pasted: to install, the first five minutes, a complete network. */
+/** What README.md and docs/operations.md show works when it is pasted: README from top to bottom, a complete network. */
 import { expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gzip, pluginArchive } from "../scripts/src/release/plugin_archive.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { CNI_PROGRAM } from "../testing/binary.ts";
 
-const BUILD = "npm ci && npm run build";
 /** What the commands write below. */
-const DIRECTORIES = ["/opt", "/var/lib", "/run"];
+const DIRECTORIES = ["/etc", "/opt", "/var/lib", "/run"];
 
 function readSection(file: string, title: string): string {
   const text = readFileSync(join(REPOSITORY_ROOT, file), "utf8");
@@ -48,26 +47,39 @@ test("README.md stays short enough to be read", () => {
   expect(Buffer.byteLength(text)).toBeLessThanOrEqual(9 * 1024);
 });
 
-test("what the README says to install, and its first five minutes, work when pasted", () => {
+test("README, pasted from top to bottom, works: to install, the first five minutes, a network of one's own", () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-readme-"));
   try {
     const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
     const archive = `cni-plugins-linux-amd64-v${version}.tgz`;
     const binaries = { program: readFileSync(CNI_PROGRAM), shim: Buffer.from("no shim is called") };
     writeFileSync(join(directory, archive), gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9), 1));
-    symlinkSync(dirname(CNI_PROGRAM), join(directory, "dist"));
     const install = commandsOf(readSection("README.md", "Install"));
     expect(install.join("\n")).toContain(` ${archive}\n`);
-    // The tests run after a build; what it made is put in its place.
-    expect(install).toContain(BUILD);
-    const others = install.filter((command) => command !== BUILD);
-    const commands = commandsOf(readSection("README.md", "The first five minutes"));
-    const printed = runOnNewHostIn(directory, ...others, ...commands);
+    const ownNetwork = readSection("README.md", "Your own network");
+    const [, path, file] = /`([^`]+)`:\n\n```json\n(.+?)^```$/ms.exec(ownNetwork) ?? [];
+    const printed = runOnNewHostIn(
+      directory,
+      ...install,
+      ...commandsOf(readSection("README.md", "The first five minutes")),
+      `cat > ${path} <<'END'\n${file}END`,
+      // Not the file, which is indented as well.
+      ...commandsOf(ownNetwork.replace(file!, "")),
+    );
     expect(printed).toMatch(/^default .* eth0 +attached .* \/run\/netns\/web/m);
+    expect(printed).toContain("No problem in 1 file\n");
+    expect(printed).toContain('"address": "10.1.0.2/16"');
   } finally {
     rmSync(directory, { recursive: true });
   }
 }, 60_000);
+
+test("README's commands to build install what they built", () => {
+  const [build, ...others] = commandsOf(readSection("README.md", "From source"));
+  expect(build).toBe("npm ci && npm run build");
+  // The tests run after a build; what it made is put in its place.
+  expect(runOnNewHost(...others.slice(0, 1), "export PATH=$PATH:/opt/cni/bin")).toContain("/opt/cni/bin/bridge");
+});
 
 test("the complete network of docs/operations.md works when pasted", () => {
   const section = readSection("docs/operations.md", "A complete network");

@@ -1,4 +1,4 @@
-/** Commands and files that the documentation names exist. */
+/** Commands, files and headings that the documentation names exist. */
 import { expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -10,7 +10,7 @@ const PAGES = [
     .map((name) => `docs/${name}`),
 ];
 const TEST_FILES = [
-  ...new Bun.Glob("{cmd,e2e,ffi,plugins,runtime,scripts,spec}/**/*_test.ts").scanSync(REPOSITORY_ROOT),
+  ...new Bun.Glob("{cmd,deploy,e2e,ffi,plugins,runtime,scripts,spec}/**/*_test.ts").scanSync(REPOSITORY_ROOT),
 ];
 
 test.each(PAGES)("%s names scripts, parts of tests and files that there are", (page) => {
@@ -24,7 +24,26 @@ test.each(PAGES)("%s names scripts, parts of tests and files that there are", (p
       );
     },
   );
-  const links = [...text.matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(([, target = ""]) => target)
-    .filter((target) => !target.includes("://") && !existsSync(join(REPOSITORY_ROOT, dirname(page), target)));
+  const links = [...text.matchAll(/\]\(([^)]+)\)/g)].map(([, target = ""]) => target)
+    .filter((target) => !target.includes("://") && !leadsSomewhere(page, target));
   expect([...missing, ...links]).toEqual([]);
+});
+
+/** @param target `serve.md`, `serve.md#names`, `#names` */
+function leadsSomewhere(page: string, target: string): boolean {
+  const [file = "", anchor] = target.split("#");
+  const path = join(REPOSITORY_ROOT, file === "" ? page : join(dirname(page), file));
+  return existsSync(path) && (anchor === undefined || anchorsOf(readFileSync(path, "utf8")).includes(anchor));
+}
+
+/** As web pages make them from headings. */
+const anchorsOf = (text: string): string[] =>
+  Array.from(
+    text.matchAll(/^#+ (.+)$/gm),
+    ([, title = ""]) => title.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-"),
+  );
+
+test("README leads to each page", () => {
+  const text = readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8");
+  expect(PAGES.filter((page) => page !== "README.md" && !text.includes(`(${page})`))).toEqual([]);
 });

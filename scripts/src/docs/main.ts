@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
 import { LINT_RULES } from "../../../runtime/lint/rules.ts";
-import { formatMarkdown } from "../bench/table.ts";
+import { operatorTable } from "../bench/operator_table.ts";
+import { type BenchFigures, formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { lintRulesSection } from "./lint_rules.ts";
 import * as pages from "./pages.ts";
@@ -20,14 +21,15 @@ export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]>
 }
 
 export function generatedFiles(plugins: readonly pages.DocumentedPlugin[]): Readonly<Record<string, string>> {
-  const figures = formatMarkdown(JSON.parse(readText("bench/latest.json")));
+  const figures: BenchFigures = JSON.parse(readText("bench/latest.json"));
+  const withFigures = (path: string) => pages.withGenerated(readText(path), "times", operatorTable(figures));
   return {
     "README.md": pages.withGenerated(
-      pages.withPluginCount(readText("README.md"), plugins.length),
+      pages.withPluginCount(withFigures("README.md"), plugins.length),
       "plugins",
       pages.pluginTable(plugins),
     ),
-    "docs/performance.md": pages.withGenerated(readText("docs/performance.md"), "figures", figures),
+    "docs/performance.md": pages.withGenerated(withFigures("docs/performance.md"), "figures", formatMarkdown(figures)),
     "docs/lint.md": pages.withGenerated(readText("docs/lint.md"), "rules", lintRulesSection(LINT_RULES)),
     "docs/parity.md": pages.parityPage(commonKeys, plugins),
     "docs/plugins/common.md": pages.commonPage(commonKeys, commonDifferences),
