@@ -1,11 +1,12 @@
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { netnsTest, runInNetns } from "../testing/netns.ts";
+import { netnsTest, runInNetns, runShellInNetns } from "../testing/netns.ts";
 import { containerIdOfNetns } from "../runtime/container_id.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
 
 const { root, cni, bench } = newCliSandboxes();
+const CLI_ENTRY = join(import.meta.dir, "cni.ts");
 afterAll(() => rmSync(root, { recursive: true }));
 
 const one = (...plugins: object[]) => JSON.stringify({ cniVersion: "1.1.0", name: "x", plugins });
@@ -57,6 +58,19 @@ netnsTest(
     expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
   },
 );
+
+netnsTest("the advice after a refused add detaches that attachment when it is pasted", ({ host, container }) => {
+  const { run, network, conf, entries } = bench(host);
+  network("web");
+  // A name that means something else to a shell.
+  const add = `add web ${container.path} --container-id c1 --ifname a;b`;
+  expect(run(add).exitCode).toBe(0);
+  const advice = /remove it first: cni (run del .*)/.exec(run(add).stderr)?.[1];
+  const pasted = `${process.execPath} ${CLI_ENTRY} ${advice} --conf-dir ${conf}`;
+  expect(runShellInNetns(host, pasted)).toBe("");
+  expect(entries()).toEqual([]);
+  expect(runInNetns(container, "ip", "-o", "link")).not.toContain("a;b");
+});
 
 netnsTest("cni run del finds the namespace by the container id", ({ host, container }) => {
   const { run, network } = bench(host);

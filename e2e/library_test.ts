@@ -1,12 +1,13 @@
 /** The package of the library, installed by npm into an empty project: examples run, have types, and become programs. */
-import { afterAll, beforeAll, expect } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
 import { programFiles } from "../scripts/src/new-plugin/main.ts";
 import { libraryPackage, reachable } from "../scripts/src/release/library.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
+import * as schema from "../spec/schema.ts";
 import { ENGINE_ENV, testWith } from "../testing/binary.ts";
 import { expectedLines, runExample } from "../testing/examples.ts";
 import { newNamespaces, runIp } from "../testing/netns.ts";
@@ -192,6 +193,36 @@ testWith(["npm"], "examples and programs have the right types", () => {
   expect(() => run(process.execPath, "check")).toThrow("wrong.ts");
   rmSync(join(project, "wrong.ts"));
 }, 60_000);
+
+testWith(["npm"], "npm run build of a new plugin makes a program, and names a wrong word of its schema", () => {
+  const { scripts } = JSON.parse(programFiles("link-group")["package.json"]!);
+  const bun = join(project, "bin/bun");
+  // What npm would bring.
+  write("bin/bun", `#!/bin/sh\nexec ${process.execPath} "$@"\n`);
+  chmodSync(bun, 0o755);
+  const build = () => run("sh", "-c", `cd link-group && PATH=${dirname(bun)}:$PATH && ${scripts.build}`);
+  build();
+  expect(statSync(join(project, "link-group/link-group")).mode & 0o111).not.toBe(0);
+  const config = join(project, "link-group/config.ts");
+  const right = readFileSync(config, "utf8");
+  writeFileSync(config, right.replaceAll("withDefault", "withDefualt"));
+  try {
+    expect(build).toThrow("withDefualt");
+  } finally {
+    writeFileSync(config, right);
+  }
+}, 60_000);
+
+testWith(["npm"], "a wrong word of the namespace schema is found, too", () => {
+  write("wrong.ts", GREET.replace("schema.string", "schema.text"));
+  expect(() => run(process.execPath, "check")).toThrow("wrong.ts");
+  rmSync(join(project, "wrong.ts"));
+}, 60_000);
+
+test("docs/library.md names each word of a schema", () => {
+  const page = readFileSync(join(REPOSITORY_ROOT, "docs/library.md"), "utf8");
+  expect(Object.keys(schema).filter((word) => !page.includes(`\`${word}`))).toEqual([]);
+});
 
 /** As the registry of Deno gives it: not from npm, and its dependencies as the manifest says. */
 function runUnderDeno(file: string): string {

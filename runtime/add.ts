@@ -4,7 +4,7 @@ import * as link from "../ffi/route/link.ts";
 import { stopReportingSignals } from "../ffi/sys/signals.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { delegateWasNotRun } from "../plugins/lib/protocol/delegate.ts";
-import type { Owner } from "../plugins/lib/protocol/owner.ts";
+import { detachCommand, type Owner } from "../plugins/lib/protocol/owner.ts";
 import { containerIdProblem, isTrue, networkNameProblem, newIfnameProblem } from "../spec/env.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
@@ -121,17 +121,23 @@ function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.C
       },
     );
   }
+  const detach = detachHint(cacheDirectory, entry);
   const [reason, advice] = !occupant
-    ? ["it may be attached already", `"${path}" cannot be understood; remove it first: cni run del`]
+    ? ["it may be attached already", `"${path}" cannot be understood; remove it first: ${detach}`]
     : occupant.result === undefined
-    ? [
-      "an ADD of it has not ended",
-      `"${path}" says so; if that ADD has ended, remove what it left: cni run del`,
-    ]
-    : ["it is attached already", `"${path}" says so; remove it first: cni run del`];
+    ? ["an ADD of it has not ended", `"${path}" says so; if that ADD has ended, remove what it left: ${detach}`]
+    : ["it is attached already", `"${path}" says so; remove it first: ${detach}`];
   return new CniError(Code.InvalidEnvironment, `Cannot attach ${describeAttachment(entry)}: ${reason}`, {
     details: advice,
   });
+}
+
+/** A DEL of the same attachment, to paste. */
+function detachHint(cacheDirectory: string, entry: cache.AttachmentKey): string {
+  return detachCommand(
+    entry,
+    ...cacheDirectory === cache.DEFAULT_CACHE_DIRECTORY ? [] : ["--cache-dir", cacheDirectory],
+  );
 }
 
 /** Calls DEL of all plugins (SPEC §ADD), also of those that ADD did not reach. The error names what stays. */
@@ -162,6 +168,7 @@ function rollbackAdd(
   }
   const { code, message, details } = CniError.from(error);
   const notes = failures.map((failure) => `clean-up failed: ${describeFailure(failure)}`);
+  if (failures.length > 0) notes.push(`remove what stays: ${detachHint(runtime.cacheDirectory, entry)}`);
   return new CniError(code, message, { details: [...(details ? [details] : []), ...notes].join("; "), cause: error });
 }
 

@@ -15,6 +15,9 @@ import { parseJson, stringifyJson } from "../spec/jsonc.ts";
 import * as schema from "../spec/schema.ts";
 import { sortedByBytes } from "./sort_by_bytes.ts";
 
+/** Where libcni keeps it, too. */
+export const DEFAULT_CACHE_DIRECTORY = "/var/lib/cni";
+
 /** The text makes no sense, as after a power cut. Not for directories and other formats. */
 export class DamagedEntryError extends CniError {}
 

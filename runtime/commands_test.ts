@@ -194,9 +194,9 @@ test("add() goes on undoing when that fails too, says so, and keeps the entry fo
   bench.answers["b DEL"] = fails(5, "stuck");
   const { code, message, details } = errorOfCall(() => addNetworkList(bench.runtime, list(), where));
   expect({ code, message }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken' });
-  expect(details).toBe(
-    'why; its program is "/programs/b"; clean-up failed: plugin "b" (DEL): stuck; why; its program is "/programs/b"',
-  );
+  const clean = `clean-up failed: plugin "b" (DEL): stuck; why; its program is "/programs/b"; remove what stays: `;
+  const detach = `cni run del web --container-id c1 --ifname eth0 --cache-dir ${bench.runtime.cacheDirectory}`;
+  expect(details).toBe(`why; its program is "/programs/b"; ${clean}${detach}`);
   expect(bench.sequence()).toEqual(["a ADD", "b ADD", "b DEL", "a DEL"]);
   delete bench.answers["b DEL"];
   delNetworkList(bench.runtime, "web", who);

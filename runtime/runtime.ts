@@ -9,7 +9,7 @@ import type { RuntimeConf } from "./resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "./restore.ts";
 import { findPlugin } from "../plugins/registry.ts";
 import { nowCeil } from "../ffi/sys/mtime.ts";
-import { findEntry, hasCacheFile } from "./cache.ts";
+import { DEFAULT_CACHE_DIRECTORY, findEntry, hasCacheFile } from "./cache.ts";
 import { findPluginProgram } from "../plugins/lib/protocol/exec.ts";
 import { findUnknownCapabilities, findUnknownKeys } from "./unknown_keys.ts";
 import { resolveValidAttachments } from "./named_attachments.ts";
@@ -24,7 +24,6 @@ import { createHostContext, type HostContextOptions } from "./host_context.ts";
 
 export { UnknownAttachmentError } from "./named_attachments.ts";
 
-const DEFAULT_CACHE_DIRECTORY = "/var/lib/cni";
 const DEFAULT_PLUGIN_DIRECTORIES = ["/opt/cni/bin"];
 
 /** How a {@linkcode Runtime} works. */

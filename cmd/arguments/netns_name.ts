@@ -1,5 +1,5 @@
 import { listNamedNetns } from "../../ffi/named_netns.ts";
-import { shellCommand } from "../../runtime/doctor/shell_command.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 

@@ -1,5 +1,5 @@
 import { broken, type Finding } from "./finding.ts";
-import { shellCommand } from "./shell_command.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 
 /** A kernel parameter that is 0 and must be 1. @param name its path below /proc/sys */
 export function closedSysctl(name: string, consequence: string): Finding {

@@ -7,7 +7,7 @@ import { listForeignBaseChains } from "./foreign_chains.ts";
 import { acceptCommand, deleteRuleCommand } from "./nft_command.ts";
 import { findDrop, RulesetReader } from "./packet_walk.ts";
 import { describeRulePlace } from "./rule_place_text.ts";
-import { shellCommand } from "./shell_command.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 import type { ExaminedContainer } from "./subject.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
 

@@ -6,7 +6,7 @@ import { NFPROTO_INET, NFPROTO_IPV4 } from "../../ffi/nft/uapi.ts";
 import { IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../../ffi/sys/uapi.ts";
 import { PROTOCOLS } from "../../plugins/portmap/config.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
-import { shellCommand } from "./shell_command.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 
 /** A chain of a table. */
 interface NftChain extends TableKey {

@@ -4,7 +4,7 @@ import { stringifyJson } from "../../spec/jsonc.ts";
 import type { NetworkAttachment } from "../attachments.ts";
 import { containerIdOfNetns } from "../container_id.ts";
 import { formatEndpoint } from "../endpoint.ts";
-import { shellCommand } from "./shell_command.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 
 /** How a container is attached anew, with the same arguments. */
 export function reattachCommand(attachment: NetworkAttachment): string {

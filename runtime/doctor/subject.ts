@@ -23,7 +23,7 @@ import { findEntry } from "../cache.ts";
 import { locatePlugin, MissingPluginError } from "../call_plugin.ts";
 import type { RuntimeContext } from "../context.ts";
 import { ContainerNetnsOpener } from "./container_netns.ts";
-import { shellCommand } from "./shell_command.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 
 /** The state of a namespace. */
 export interface NetnsSnapshot {

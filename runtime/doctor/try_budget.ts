@@ -1,5 +1,5 @@
 import { type Finding, warning } from "./finding.ts";
-import { shellCommand } from "./shell_command.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 import type { ExaminedContainer, Subject } from "./subject.ts";
 
 /** Somebody waits for the answer. */

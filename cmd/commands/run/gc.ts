@@ -81,7 +81,7 @@ const MAX_NAMED = 10;
 
 /** One for what is alive, one for nothing. */
 async function suggestCommands(network: string, input: ParsedOptions, context: CliContext): Promise<string[]> {
-  const { shellCommand } = await import("../../../runtime/doctor/shell_command.ts");
+  const { shellCommand } = await import("../../../spec/shell_command.ts");
   const all = openRuntime(input, context).attachments(network);
   const alive = all.filter(({ state }) => state !== "gone");
   const directories = RUNTIME_OPTIONS.filter(({ name }) => name.endsWith("-dir") && input.has(name))

@@ -1,6 +1,7 @@
 /** An attachment as text in the kernel's comments and aliases. @module */
 import { CniError, Code } from "../../../spec/error.ts";
 import { excerpt } from "../../../spec/jsonc.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 
 /** One container interface on one network. No part can hold a blank (SPEC §Parameters). */
 export interface Owner {
@@ -80,9 +81,14 @@ export function describeOwner({ network, containerId, ifname }: Owner): string {
   return `container "${containerId}" (network "${network}", interface "${ifname}")`;
 }
 
-/** How to detach another container. Not `cni run gc`: it needs the names of all that stay. */
-export function ownerDetachHint({ network, containerId, ifname }: Owner): string {
-  return `if that container is gone: cni run del ${network} --container-id ${containerId} --ifname ${ifname}`;
+/** A command to paste. Not `cni run gc`: it needs the names of all that stay. */
+export function detachCommand({ network, containerId, ifname }: Owner, ...options: readonly string[]): string {
+  return shellCommand(["cni", "run", "del", network, "--container-id", containerId, "--ifname", ifname, ...options]);
+}
+
+/** How to detach another container. */
+export function ownerDetachHint(owner: Owner): string {
+  return `if that container is gone: ${detachCommand(owner)}`;
 }
 
 export function ownerRestoreHint(owner: Owner): string {

@@ -6,7 +6,7 @@ import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
 import { reattachCommand } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, hasAddress, ipCommand, type Subject } from "../subject.ts";
 
 /** Addresses of containers and gateways: present, and on one link only. */

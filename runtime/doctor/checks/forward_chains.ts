@@ -14,7 +14,7 @@ import {
 } from "../../../plugins/lib/ruleset/forward_mark.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
 import { reattachCommand } from "../reattach.ts";
 import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair, warning } from "../finding.ts";

@@ -1,7 +1,7 @@
 import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins/host_local/inventory.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, advise, broken, type Finding, MAX_LISTED, ok, type Remedy, warning } from "../finding.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import { reattachCommand } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
 import type { Subject } from "../subject.ts";

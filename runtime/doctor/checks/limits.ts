@@ -7,7 +7,7 @@ import { parseHostLocalConfig } from "../../../plugins/host_local/config.ts";
 import { readInventory } from "../../../plugins/host_local/inventory.ts";
 import { capacityOf, findRangeOf, formatRanges } from "../../../plugins/host_local/ranges.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import type { Subject } from "../subject.ts";
 import { lintSource } from "./plugins.ts";
 

@@ -1,7 +1,7 @@
 import * as link from "../../../ffi/route/link.ts";
 import { reattachCommand } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
 
 /** Both ends of each container's link, and the bridge between them. */

@@ -1,7 +1,7 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { reattachCommand } from "../reattach.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, findOutgoingLink, ipCommand, type Subject } from "../subject.ts";
 
 /** The MTU along the way: container, host's end, bridge, uplink. */

@@ -4,7 +4,7 @@ import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_FAILED, NUD_INCOMPLETE, NUD_STALE } from "../../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { advise, broken, type Finding, ok, type Remedy, warning } from "../finding.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, gatewayLink, ipCommand, type Subject } from "../subject.ts";
 
 /** The hardware addresses that containers and the host hold for each other. */

@@ -7,7 +7,7 @@ import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
 import { lintFiles } from "../../lint/lint.ts";
 import { reattachCommand } from "../reattach.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import type { PluginEntry } from "../../../spec/network_config_list.ts";
 
 /** Whether every plugin of the network and its IPAM plugin can be called. */

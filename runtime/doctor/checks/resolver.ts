@@ -4,7 +4,7 @@ import { readText } from "../../../ffi/sys/file.ts";
 import { findStat } from "../../../ffi/sys/stat.ts";
 import { parseResolvConf } from "../../../plugins/host_local/resolv_conf.ts";
 import { advise, type Finding, warning } from "../finding.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import type { Subject } from "../subject.ts";
 
 /** Where resolvers are named. */

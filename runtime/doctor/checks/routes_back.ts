@@ -13,7 +13,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
-import { shellCommand } from "../shell_command.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, findOutgoingLink, hasAddress, type Subject } from "../subject.ts";
 
 /** The host's routes to the containers and outside. */

@@ -77,7 +77,17 @@ import plugin from "./plugin.ts";
 
 main(plugin);
 `;
-const PACKAGE = { private: true, type: "module" };
+/** "bun check" finds a wrong word of a schema, which is a missing value at run time. npm brings Bun. */
+function packageOf(name: string): object {
+  const { devDependencies } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
+  return {
+    private: true,
+    type: "module",
+    scripts: { build: `bun check && bun build --compile main.ts --outfile=${name}` },
+    devDependencies: { "bun": devDependencies.bun, "bun-types": devDependencies["bun-types"] },
+    allowScripts: { bun: true },
+  };
+}
 /** For an editor, and for "bun check": the library's types are its sources. */
 const TYPESCRIPT = {
   compilerOptions: {
@@ -94,7 +104,7 @@ export function programFiles(name: string): Readonly<Record<string, string>> {
   return {
     ...Object.fromEntries(PROGRAM_FILES.map((file) => [file, instantiate(fromLibrary(file), name)])),
     "main.ts": PROGRAM,
-    "package.json": toText(PACKAGE),
+    "package.json": toText(packageOf(name)),
     "tsconfig.json": toText(TYPESCRIPT),
   };
 }
@@ -109,9 +119,9 @@ const PROGRAM_STEPS = (name: string, directory: string) =>
   `Wrote ${directory}/: plugin.ts, config.ts, and main.ts, which makes a program of them.
 
 Next:
-  1. cd ${directory} && npm install cni-library-vVERSION.tgz bun-types   # the library is in the release
+  1. cd ${directory} && npm install PATH/cni-library-vVERSION.tgz   # the library is in the release; npm brings Bun
   2. Make it yours: plugin.ts and config.ts.
-  3. bun build --compile main.ts --outfile=${name}
+  3. npm run build                                     # checks types, then writes the program ${name}
 `;
 
 function main(): number {
