@@ -1,4 +1,5 @@
 /** A host whose network the doctor examines. @module */
+import { expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -88,10 +89,13 @@ export function newDoctorHost(
   const result = add(c1, "c1", { portMappings });
   add(c2, "c2");
   const resources = building.move();
-  const examine = (netnsPath?: string, looksOnly = true) =>
-    host.run(() =>
+  const examine = (netnsPath?: string, looksOnly = true) => {
+    const diagnosis = host.run(() =>
       withRuntimeContext(options, (context) => examineNetwork(context, network, { netnsPath, looksOnly }))
     );
+    for (const { mend } of diagnosis.findings) if (mend !== undefined) expectPasteable(mend);
+    return diagnosis;
+  };
   return {
     ...{
       host,
@@ -126,6 +130,15 @@ export function newDoctorHost(
     shell: (...lines) => void runShellInNetns(host, ...lines),
     [Symbol.dispose]: () => resources.dispose(),
   };
+}
+
+/** Nothing is left for a person to fill in, and its first word is a program or begins a loop. */
+function expectPasteable(command: string): void {
+  const program = /^[\w./-]+/.exec(command)?.[0] ?? "";
+  expect(`${command}: ${Bun.which(program) ?? program}`).toMatch(/: (\/.*|cni|for)$/);
+  expect(command).not.toMatch(/\b(ADDRESS|NETWORK|NAME|ID|NETNS|FILE|DIR|LINK)\b|…|\.\.\./);
+  const { exitCode, stderr } = Bun.spawnSync(["sh", "-n", "-c", command], { stderr: "pipe" });
+  expect([command, exitCode, `${stderr}`]).toEqual([command, 0, ""]);
 }
 
 export const handleOfDrop = (host: Netns) =>

@@ -56,7 +56,7 @@ const serve: Command = {
     {
       name: "metrics",
       value: "ADDRESS",
-      help: "answer requests for metrics there: 127.0.0.1:9100, [::1]:9100, unix:/run/cni/metrics.sock",
+      help: "answer requests for metrics there: 127.0.0.1:9469, [::1]:9469, unix:/run/cni/metrics.sock",
     },
     { ...CONF_DIR_OPTION, help: `${CONF_DIR_OPTION.help}, for the metrics` },
     { ...PLUGIN_DIR_OPTION, help: `${PLUGIN_DIR_OPTION.help}, for putting their rules back` },
@@ -73,7 +73,7 @@ const serve: Command = {
     { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls of plugins fast" },
     { command: "cni serve --replace", about: "go on with this version of the program" },
     { command: "cni serve --status", about: "see whether calls are served" },
-    { command: "cni serve --metrics 127.0.0.1:9100", about: "let Prometheus see calls, addresses and rules" },
+    { command: "cni serve --metrics 127.0.0.1:9469", about: "let Prometheus see calls, addresses and rules" },
   ],
   run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);

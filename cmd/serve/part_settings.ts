@@ -13,7 +13,7 @@ export interface PartSettings {
   readonly cacheDirectories: readonly string[];
   /** Whether bridges get addresses back, and ports their bridge. */
   readonly healLinks: boolean;
-  /** `127.0.0.1:9100` or `unix:PATH`. */
+  /** `127.0.0.1:9469` or `unix:PATH`. */
   readonly metricsAddress?: string;
 }
 

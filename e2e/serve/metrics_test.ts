@@ -103,7 +103,7 @@ test("a server that is replaced hands the address over", async () => {
   await until(async () => (await version().catch(() => "")).includes('cni_workers{state="idle"} 2'));
 });
 
-test.each(["9100", "localhost:9100", "unix:metrics", "127.0.0.1:99999"])("--metrics %s is refused", async (address) => {
+test.each(["9469", "localhost:9469", "unix:metrics", "127.0.0.1:99999"])("--metrics %s is refused", async (address) => {
   await using site = newServerSite();
   const server = site.start({ options: ["--metrics", address] });
   expect(await server.process.exited).toBe(2);
@@ -138,7 +138,7 @@ test("the page of the docs and the dashboard name the metrics that there are", a
   await untilItAnswers(site);
   const names = [...(await get(site, "/metrics")).text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name!);
   const read = (path: string) => readFileSync(join(REPOSITORY_ROOT, path), "utf8");
-  const documented = [...read("docs/metrics.md").matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name!);
+  const documented = [...read("docs/metrics.md").matchAll(/^\| `(cni_\w+)`/gm)].map(([, name]) => name!);
   expect(documented.sort()).toEqual(names.sort());
   const shown = new Set(read("docs/dashboard.json").match(/cni_\w+/g)!.map((name) => name.replace(/_bucket$/, "")));
   expect([...shown].filter((name) => !names.includes(name))).toEqual([]);

@@ -9,7 +9,7 @@ export type ListenAddress = { readonly unix: string } | {
   readonly reusePort: true;
 };
 
-/** @param text `127.0.0.1:9100`, `[::1]:9100`, `:9100` or `unix:/PATH` @throws {UsageError} */
+/** @param text `127.0.0.1:9469`, `[::1]:9469`, `:9469` or `unix:/PATH` @throws {UsageError} */
 export function parseMetricsAddress(text: string): ListenAddress {
   if (text.startsWith("unix:/")) return { unix: text.slice("unix:".length) };
   const { host = "", bracketed = host, port = "" } =
@@ -19,7 +19,7 @@ export function parseMetricsAddress(text: string): ListenAddress {
     return { hostname: bracketed || "::", port: Number(port), reusePort: true };
   }
   throw new UsageError(
-    `--metrics must be an address with a port or a socket, such as 127.0.0.1:9100, [::1]:9100, :9100 or ` +
+    `--metrics must be an address with a port or a socket, such as 127.0.0.1:9469, [::1]:9469, :9469 or ` +
       `unix:/run/cni/metrics.sock: got ${JSON.stringify(text)}`,
   );
 }
