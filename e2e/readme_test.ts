@@ -97,3 +97,33 @@ test("the complete network of docs/operations.md works when pasted", () => {
   );
   expect(printed).toMatch(/^pods .* eth0 +attached .* \/run\/netns\/web/m);
 });
+
+test("the complete removal of docs/operations.md leaves nothing", () => {
+  const removal = commandsOf(readSection("docs/operations.md", "Complete removal"));
+  expect(removal).toHaveLength(6);
+  const printed = runOnNewHost(
+    "dist/cni install --copy /opt/cni/bin >/dev/null && export PATH=$PATH:/opt/cni/bin",
+    "cni network create web && cni netns add c1",
+    "cni run add web c1 -p 8080:80 && cni run add default c1 --ifname eth1",
+    "cni run del web c1 && cni run del default c1 --ifname eth1 && cni netns del c1",
+    ...removal,
+    "echo left: && find /etc /opt /var/lib /run -type f && ip -o link show | grep -v ': lo:' || :",
+    "nft list ruleset",
+    // In the end, attachments are listed, by a program that is gone.
+    "cni() { :; } && echo end of files",
+  );
+  expect(printed.split("left:\n")[1]).toBe("end of files\n");
+});
+
+test("the backup of docs/operations.md brings the networks back", () => {
+  const [backUp, ...restore] = commandsOf(readSection("docs/operations.md", "Backup"));
+  const printed = runOnNewHost(
+    "dist/cni install --copy /opt/cni/bin >/dev/null && export PATH=$PATH:/opt/cni/bin",
+    "cni network create web && cd /run && cp /etc/cni/net.d/10-web.conflist before",
+    backUp!,
+    "cni network rm web",
+    ...restore,
+    "cmp before /etc/cni/net.d/10-web.conflist",
+  );
+  expect(printed).toContain("No problem in 1 file");
+});
