@@ -1,8 +1,9 @@
 export const DEFAULT_NETWORK_NAME = "default";
 
-/** A bridge with IPv4, IPv6, masquerading and published ports, whatever iptables drops. */
+/** Engines can read it too: people copy it. A bridge with IPv4, IPv6, masquerading and published ports, whatever iptables drops. */
 export const DEFAULT_NETWORK = `{
-  "cniVersion": "1.1.0",
+  "cniVersion": "1.0.0",
+  "cniVersions": ["1.0.0", "1.1.0"],
   "name": "default",
   "plugins": [
     {

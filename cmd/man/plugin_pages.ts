@@ -38,7 +38,7 @@ export function networkSections(): string[] {
     section(
       "DESCRIPTION",
       paragraph(
-        "Each file is a network: a JSON object with a name and a list of plugins. Comments and trailing commas are allowed, but other programs may refuse them.",
+        "Each file is a network: a JSON object with a name and a list of plugins. Comments and trailing commas are for files that only cni reads: containerd and podman cannot read them.",
       ),
       paragraph(
         `Files are read in the order of their names, those that end with ${

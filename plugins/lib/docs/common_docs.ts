@@ -13,7 +13,7 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
     type: "version of the specification, 0.1.0 to 1.1.0",
     default: '"0.1.0"',
     meaning: "Selects the version of configuration and result.",
-    example: "1.1.0",
+    example: "1.0.0",
     tests: [PLUGIN_CONFIG],
   },
   cniVersions: {

@@ -9,7 +9,7 @@ export const listKeys: Readonly<Record<string, KeyDocs>> = {
     type: "version of the specification, 0.1.0 to 1.1.0",
     default: '"0.1.0"',
     meaning: "Selects the version of configuration and results.",
-    example: "1.1.0",
+    example: "1.0.0",
     tests,
   },
   cniVersions: {
