@@ -2,6 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { DEFAULT_NETWORK } from "../runtime/default_network.ts";
 import { NETWORK_DRIVERS } from "../runtime/networks/new_network.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
@@ -31,7 +32,10 @@ const FILES = BLOCKS.flatMap(({ page, text }) => {
 });
 /** The page of lint shows files that have a mistake less, and nothing else. */
 const EXAMPLES_OF_RULES = FILES.filter(({ page }) => page === "docs/lint.md");
-const NETWORKS = FILES.filter(({ page }) => page !== "docs/lint.md");
+const NETWORKS = [
+  ...FILES.filter(({ page }) => page !== "docs/lint.md"),
+  { page: "cni.conflist(5)", text: DEFAULT_NETWORK, name: "default" },
+];
 /** An entry of `plugins`. */
 const ENTRIES = BLOCKS.flatMap(({ page, text }) => {
   const { type } = parseOrNothing(text);
