@@ -66,14 +66,17 @@ async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTr
 async function format(tree: NodeTree, input: ParsedOptions, context: CliContext): Promise<string> {
   const wanted = input.find(FORMAT_OPTION.name) ?? (input.has(JSON_OPTION.name) ? "json" : "text");
   if (wanted === "json") return formatDocument(tree);
-  const { briefTree, outlineOf } = await import("../output/show/outline.ts");
-  const outline = outlineOf(wanted === "text" ? tree : briefTree(tree), input.has(RULES_OPTION.name));
-  switch (wanted) {
-    case "dot":
-      return (await import("../output/show/dot.ts")).formatDot(outline);
-    case "svg":
-      return (await import("../output/show/svg.ts")).formatSvg(outline);
-    default:
-      return (await import("../output/show/text.ts")).formatTextTree(outline, openScreen(1, context.env));
+  const withRules = input.has(RULES_OPTION.name);
+  if (wanted === "text") {
+    const [{ outlineOf }, { formatTextTree }] = await Promise.all([
+      import("../output/show/outline.ts"),
+      import("../output/show/text.ts"),
+    ]);
+    return formatTextTree(outlineOf(tree, withRules), openScreen(1, context.env));
   }
+  const { topologyOf } = await import("../output/show/topology.ts");
+  const topology = topologyOf(tree, withRules);
+  return wanted === "dot"
+    ? (await import("../output/show/dot.ts")).formatDot(topology)
+    : (await import("../output/show/svg.ts")).formatSvg(topology);
 }

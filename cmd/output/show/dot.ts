@@ -1,58 +1,62 @@
-import type { OutlineNode, OutlineRole } from "./outline.ts";
-import { lineTexts, wrapWords } from "./wrap.ts";
+import type { BoxRole, Topology, TopologyBox, Wire } from "./topology.ts";
+import { wrapWords } from "./wrap.ts";
 
 /** In characters. */
 const LABEL_WIDTH = 60;
 
-const COLOURS: Readonly<Record<Exclude<OutlineRole, "line">, string>> = {
-  host: "#e8eaed",
-  uplink: "#fde7c8",
-  device: "#d7e8fb",
-  port: "#eef3f8",
-  container: "#dcf3dc",
-  table: "#ece6f5",
+const FILLS: Readonly<Record<BoxRole, string>> = {
+  uplink: "#fdf1de",
+  device: "#e3effc",
+  container: "#ffffff",
+  table: "#f7f5fb",
 };
+const BAD = "#d01f1f";
+const PUBLISHED = "#c2410c";
+const WIRE = "#5b6572";
 
 /**
- * A graph for Graphviz: boxes are nodes, their lines are labels.
+ * A graph for Graphviz: boxes are nodes, wires are edges.
  *
  * @see https://graphviz.org/doc/info/lang.html
  */
-export function formatDot(root: OutlineNode): string {
-  const statements: string[] = [];
-  addNode(root, statements, { next: 0 });
+export function formatDot({ uplinks, devices, containers, tables }: Topology): string {
+  const hasCalls = containers.some(({ rows }) => rows.some(({ wire }) => wire?.from === "outside"));
+  const statements = [
+    ...uplinks.map((box, i) => nodeText(`uplink${i}`, box)),
+    ...devices.map((box, i) => nodeText(`device${i}`, box)),
+    ...containers.map((box, i) => nodeText(`container${i}`, box)),
+    ...tables.map((box, i) => nodeText(`table${i}`, box)),
+    ...hasCalls ? ['outside [shape=plaintext, style=""]'] : [],
+    ...uplinks.flatMap((_, i) =>
+      devices.flatMap(({ isRouted }, j) => isRouted ? [`uplink${i} -> device${j} [dir=none, style=dotted]`] : [])
+    ),
+    ...containers.flatMap(({ rows }, i) =>
+      rows.flatMap(({ texts: [text = ""], wire }) => wire ? [wireText(wire, `container${i}`, text)] : [])
+    ),
+  ];
   return [
     "digraph cni {",
     "  rankdir=LR;",
     '  node [shape=box, style="filled,rounded", fontname="monospace", fontsize=10];',
-    "  edge [dir=none];",
+    '  edge [fontname="monospace", fontsize=9];',
     ...statements.map((statement) => `  ${statement};`),
     "}\n",
   ].join("\n");
 }
 
-/** @returns the id of the node */
-function addNode(outline: OutlineNode, statements: string[], ids: { next: number }): string {
-  const id = `n${ids.next++}`;
-  const role = outline.role as keyof typeof COLOURS;
-  const border = outline.health === "bad" ? ', color="#c5221f", penwidth=2' : "";
-  statements.push(`${id} [label=${quotedLabel(boxLines(outline))}, fillcolor="${COLOURS[role]}"${border}]`);
-  for (const child of outline.children) {
-    if (child.role !== "line") statements.push(`${id} -> ${addNode(child, statements, ids)}`);
-  }
-  return id;
+function nodeText(id: string, { role, isBroken, rows }: TopologyBox): string {
+  const border = isBroken ? `, color="${BAD}", penwidth=2` : "";
+  const lines = rows.flatMap(({ texts }) => wrapWords(texts, LABEL_WIDTH));
+  const label = lines.map((line) => `${escapeLabel(line)}\\l`).join("");
+  return `${id} [label="${label}", fillcolor="${FILLS[role]}"${border}]`;
 }
 
-function boxLines({ kind, name, details, children }: OutlineNode): string[] {
-  const title = wrapWords([`${kind} ${name}`.trim(), ...details], LABEL_WIDTH);
-  return [
-    ...title,
-    ...children.filter(({ role }) => role === "line").flatMap((child) => lineTexts(child, LABEL_WIDTH)),
-  ];
+function wireText({ from, label, isBroken }: Wire, container: string, row: string): string {
+  const style = isBroken ? `style=dashed, color="${BAD}"` : `color="${from === "outside" ? PUBLISHED : WIRE}"`;
+  return from === "outside"
+    ? `outside -> ${container} [label="${escapeLabel(`${label} → ${row}`)}", ${style}]`
+    : `device${from} -> ${container} [label="${escapeLabel(label)}", dir=none, ${style}]`;
 }
 
 /** `\l` ends a line and aligns it to the left. Labels have such escapes, and entities as in HTML. */
-function quotedLabel(lines: readonly string[]): string {
-  const escaped = lines.map((line) => line.replaceAll("&", "&amp;").replace(/["\\]/g, "\\$&"));
-  return `"${escaped.map((line) => `${line}\\l`).join("")}"`;
-}
+const escapeLabel = (text: string): string => text.replaceAll("&", "&amp;").replace(/["\\]/g, "\\$&");

@@ -5,9 +5,11 @@ import { testWith } from "../../../testing/binary.ts";
 import type { NodeTree, Port, ShownLink } from "../../../runtime/show/node_tree.ts";
 import type { Screen } from "../screen.ts";
 import { formatDot } from "./dot.ts";
-import { briefTree, type OutlineNode, outlineOf } from "./outline.ts";
+import { layoutOf } from "./layout.ts";
+import { outlineOf } from "./outline.ts";
 import { formatSvg } from "./svg.ts";
 import { formatTextTree } from "./text.ts";
+import { type Topology, type TopologyBox, topologyOf } from "./topology.ts";
 
 const HOSTILE = `"><b>&amp;</b>'\\l\\" ]; x -- y \u001b[31m\u009b2J\u202e\u0000 容器 <!-- ]]> ${"w".repeat(80)}`;
 
@@ -17,6 +19,8 @@ const link = (name: string, ...addresses: string[]): ShownLink => ({
   packets: { received: 123_456, sent: 98_765 },
 });
 
+const ipv4 = (i: number): string => `10.85.${(i + 2) >> 8}.${(i + 2) & 255}`;
+
 const port = (i: number, containerId: string): Port => ({
   link: link(`veth${i.toString(16).padStart(8, "0")}`),
   attachment: {
@@ -24,12 +28,12 @@ const port = (i: number, containerId: string): Port => ({
     state: i % 7 === 6 ? "incomplete" : "attached",
     ...i % 7 === 6 && { reason: 'interface "eth0" is missing' },
     interfaces: [{
-      ...link("eth0", `10.85.0.${i + 2}/16`, `fd85:1:2:3:4:5:6:${i + 2}/64`),
+      ...link("eth0", `${ipv4(i)}/16`, `fd85:1:2:3:4:5:6:${i + 2}/64`),
       routes: [{ dst: "0.0.0.0/0" as Cidr, gateway: "10.85.0.1" as Ip }, { dst: "10.85.0.0/16" as Cidr }],
     }],
     publishedPorts: Array.from({ length: i % 4 }, (_, j) => ({
       ...{ protocol: "tcp", hostPort: 8000 + 10 * i + j, containerPort: 80 },
-      containerAddresses: j === 2 ? [] : [`10.85.0.${i + 2}`, `fd85:1:2:3:4:5:6:${i + 2}`],
+      containerAddresses: j === 2 ? [] : [ipv4(i), `fd85:1:2:3:4:5:6:${i + 2}`],
     })),
     elements: ["masquerade4", "masquerade6", "forward4"].map((set) => ({ table: "inet cni", set, element: "" })),
   },
@@ -62,14 +66,43 @@ const treeOf = (count: number, name: (i: number) => string): NodeTree => ({
   }],
 });
 const containerName = (i: number) => `container-${i}`;
-const PODS = outlineOf(treeOf(50, containerName), false);
-const BRIEF_PODS = outlineOf(briefTree(treeOf(50, containerName)), false);
-const HOSTILE_PODS = outlineOf(treeOf(3, () => HOSTILE), true);
-const TREES: readonly (readonly [string, OutlineNode])[] = [
-  ["50 containers", PODS],
-  ["50 containers, brief", BRIEF_PODS],
-  ["hostile names", HOSTILE_PODS],
-  ["nothing", outlineOf({ uplinks: [], devices: [], separate: [], tables: [] }, false)],
+const NOTHING: NodeTree = { uplinks: [], devices: [], separate: [], tables: [] };
+/** Containers on several networks, of which one is down, one whose link is gone, and one that nothing is known of. */
+function mixedTree(): NodeTree {
+  const tree = treeOf(5, containerName);
+  const [pods, lan] = [tree.devices[0]!, tree.devices[1]!];
+  const also = (i: number, network: string): Port => {
+    const { attachment } = port(i, containerName(i));
+    return { link: link(`vethalso${i}`), attachment: { ...attachment!, network, ifname: "net1", publishedPorts: [] } };
+  };
+  const gone = { ...port(6, "gone").attachment!, state: "gone" as const, interfaces: [] };
+  return {
+    ...tree,
+    devices: [
+      pods,
+      { ...lan, ports: [...lan.ports, also(1, "lan"), also(3, "lan")] },
+      { ...link("br1", "10.86.0.1/24"), kind: "bridge", state: "down", networks: ["b"], ports: [also(1, "b")] },
+    ],
+    separate: [...tree.separate, { attachment: gone }, {
+      attachment: { ...gone, network: "unknown", containerId: "x" },
+    }],
+  };
+}
+
+const NODES: readonly (readonly [string, NodeTree, withRules: boolean])[] = [
+  ["50 containers", treeOf(50, containerName), false],
+  ["hostile names", treeOf(3, () => HOSTILE), true],
+  ["containers on several networks", mixedTree(), false],
+  ["containers without an uplink", { ...mixedTree(), uplinks: [] }, false],
+  ["nothing", NOTHING, false],
+];
+const TREES = NODES.map(([name, tree, withRules]) => [name, outlineOf(tree, withRules)] as const);
+const TOPOLOGIES = NODES.map(([name, tree, withRules]) => [name, topologyOf(tree, withRules)] as const);
+const boxesIn = ({ uplinks, devices, containers, tables }: Topology): TopologyBox[] => [
+  ...uplinks,
+  ...devices,
+  ...containers,
+  ...tables,
 ];
 
 const screen = (columns: number | undefined): Screen => ({ isTerminal: true, columns, style: (_, text) => text });
@@ -112,30 +145,58 @@ test("the text tree shows each thing below what it belongs to", () => {
   ]);
 });
 
-const boxesIn = (outline: OutlineNode): OutlineNode[] =>
-  outline.role === "line" ? [] : [outline, ...outline.children.flatMap(boxesIn)];
+test("one box is one container, with a wire for each network, and arrows for its ports", () => {
+  const { devices, containers } = topologyOf(mixedTree(), false);
+  const wires = containers.map(({ rows: [title, ...rows], isBroken }) => [
+    title!.texts[0],
+    ...rows.flatMap(({ wire }) => {
+      if (!wire) return [];
+      return `${wire.from === "outside" ? wire.label : devices[wire.from]!.rows[0]!.texts[0]}${
+        wire.isBroken ? " !" : ""
+      }`;
+    }),
+    ...isBroken ? ["broken"] : [],
+  ]);
+  expect(devices.map(({ isBroken }) => isBroken)).toEqual([false, false, true, false]);
+  expect(wires).toEqual([
+    ["container-0", "bridge container-0"],
+    ["container-1", "bridge container-0", "8010/tcp", "veth eth1", "bridge br1"],
+    ["container-2", "bridge container-0", "8020/tcp", "8021/tcp"],
+    ["container-3", "bridge container-0", "8030/tcp", "8031/tcp", "8032/tcp !", "veth eth1"],
+    ["container-4", "bridge container-0"],
+    ["lan-container", "veth eth1"],
+    ["routed", "routes of the host", "8990/tcp", "8991/tcp", "8992/tcp !"],
+    ["gone", "bridge container-0 !", "8060/tcp", "8061/tcp", "broken"],
+    ["x", "8060/tcp", "8061/tcp", "broken"],
+  ]);
+});
 
-/** Labels as Graphviz draws them, one text for each node, and the number of edges. */
-function drawnByGraphviz(dot: string): { readonly labels: string[]; readonly edges: number } {
+/** What Graphviz draws: a text for each node and each edge. */
+function drawnByGraphviz(dot: string): { readonly labels: string[]; readonly edges: string[] } {
   const { stdout, stderr } = Bun.spawnSync(["dot", "-Tjson"], { stdin: Buffer.from(dot) });
   expect(stderr.toString()).toBe("");
-  const { objects, edges = [] } = JSON.parse(stdout.toString());
-  const labels = objects.map(({ _ldraw_ }: { _ldraw_: { op: string; text?: string }[] }) =>
-    _ldraw_.flatMap(({ op, text }) => op === "T" ? [text] : []).join("\n")
-  );
-  return { labels, edges: edges.length };
+  const { objects = [], edges = [] } = JSON.parse(stdout.toString());
+  const texts = (drawn: readonly { op: string; text?: string }[] = []) =>
+    drawn.flatMap(({ op, text }) => op === "T" ? [text] : []).join("\n");
+  return {
+    labels: objects.map(({ _ldraw_ }: { _ldraw_: [] }) => texts(_ldraw_)),
+    edges: edges.map(({ _ldraw_ }: { _ldraw_: [] }) => texts(_ldraw_)),
+  };
 }
 
-for (const [name, outline] of TREES) {
+const joined = (text: string): string => text.replace(/[\s,]/g, "");
+
+for (const [name, topology] of TOPOLOGIES) {
   testWith(["dot"], `Graphviz draws the graph of ${name}`, () => {
-    const dot = formatDot(outline);
+    const dot = formatDot(topology);
     const { labels, edges } = drawnByGraphviz(dot);
-    const boxes = boxesIn(outline);
-    expect([labels.length, edges]).toEqual([boxes.length, boxes.length - 1]);
-    const joined = (text: string) => text.replace(/[\s,]/g, "");
-    boxes.forEach(({ kind, name, details }, i) => {
-      expect(joined(labels[i]!)).toStartWith(joined(`${kind} ${name}${details.join()}`));
+    const boxes = boxesIn(topology);
+    boxes.forEach(({ rows }, i) => {
+      expect(joined(labels[i]!)).toBe(joined(rows.flatMap(({ texts }) => texts).join()));
     });
+    const wires = boxes.flatMap(({ rows }) => rows.flatMap(({ wire }) => wire ?? []));
+    const routed = topology.uplinks.length * topology.devices.filter(({ isRouted }) => isRouted).length;
+    expect(edges).toHaveLength(wires.length + routed);
     expect(HAS_CONTROLS.test(dot.replaceAll("\n", ""))).toBe(false);
   });
 }
@@ -154,10 +215,11 @@ function boxOf(tag: string): Box {
   return { left, top, right: left + numberOf(tag, "width"), bottom: top + numberOf(tag, "height") };
 }
 
-/** A line of 12 units: three below its baseline. */
+/** A fifth of a line is below its baseline. */
 function textBoxOf(tag: string): Box {
-  const [left, baseline] = [numberOf(tag, "x"), numberOf(tag, "y")];
-  return { left, top: baseline - 11, right: left + numberOf(tag, "textLength"), bottom: baseline + 3 };
+  const [left, baseline, size] = [numberOf(tag, "x"), numberOf(tag, "y"), numberOf(tag, "font-size") || 12];
+  const [top, bottom] = [baseline - size * 0.8, baseline + size * 0.2];
+  return { left, top, right: left + numberOf(tag, "textLength"), bottom };
 }
 
 const overlaps = (a: Box, b: Box): boolean =>
@@ -165,39 +227,62 @@ const overlaps = (a: Box, b: Box): boolean =>
 const contains = (outer: Box, inner: Box): boolean =>
   outer.left <= inner.left && inner.right <= outer.right && outer.top <= inner.top && inner.bottom <= outer.bottom;
 
-test.each(TREES)("in the picture of %s nothing overlaps", (_, outline) => {
-  const svg = formatSvg(outline);
-  const [page, ...boxes] = [...svg.matchAll(/<rect [^>]*>/g)].map(([tag]) => boxOf(tag));
+/** The straight parts of a wire, thinner than a unit. */
+function partsOf(points: readonly (readonly [number, number])[]): Box[] {
+  return points.slice(1).map(([x, y], i) => {
+    const [x0, y0] = points[i]!;
+    const [left, right] = [Math.min(x, x0), Math.max(x, x0)];
+    const [top, bottom] = [Math.min(y, y0), Math.max(y, y0)];
+    return {
+      left: left + 0.1,
+      right: right - 0.1 + (left === right ? 0.2 : 0),
+      top,
+      bottom: Math.max(bottom, top + 0.1),
+    };
+  });
+}
+
+test.each(TOPOLOGIES)("in the picture of %s nothing overlaps", (_, topology) => {
+  const svg = formatSvg(topology);
+  const [page, frame, ...boxes] = [...svg.matchAll(/<rect [^>]*>/g)].map(([tag]) => boxOf(tag));
   const texts = [...svg.matchAll(/<text [^>]*>/g)].map(([tag]) => textBoxOf(tag));
-  expect(texts.length).toBeGreaterThanOrEqual(boxes.length);
+  expect(boxes).toHaveLength(boxesIn(topology).length);
   texts.forEach((text, i) => {
+    expect(contains(page!, text)).toBe(true);
     expect(texts.slice(i + 1).filter((other) => overlaps(text, other))).toEqual([]);
-    // A text is in its box, and in no other but those around that.
+    // A text is in its box, or in none.
     expect(boxes.filter((box) => overlaps(text, box) && !contains(box, text))).toEqual([]);
-    expect(boxes.some((box) => contains(box, text))).toBe(true);
   });
   boxes.forEach((box, i) => {
     expect(contains(page!, box)).toBe(true);
-    const others = boxes.slice(i + 1).filter((other) => overlaps(box, other));
-    expect(others.filter((other) => !contains(box, other))).toEqual([]);
+    expect(overlaps(frame!, box)).toBe(contains(frame!, box));
+    expect(boxes.slice(i + 1).filter((other) => overlaps(box, other))).toEqual([]);
   });
+  const wires = layoutOf(topology).wires.flatMap(({ points }) => partsOf(points));
+  for (const wire of wires) {
+    expect(boxes.filter((box) => overlaps(wire, box))).toEqual([]);
+    expect(texts.filter((text) => overlaps(wire, text))).toEqual([]);
+  }
 });
 
-test("a picture of 50 containers is about as wide as high", () => {
-  const { right, bottom } = boxOf(/<svg [^>]*>/.exec(formatSvg(BRIEF_PODS))![0]);
+test.each([1, 7, 50, 400])("a picture of %i containers is about as wide as high", (count) => {
+  const svg = formatSvg(topologyOf(treeOf(count, containerName), false));
+  const { right, bottom } = boxOf(/<svg [^>]*>/.exec(svg)![0]);
   expect(right / bottom).toBeWithin(0.5, 2);
 });
 
-for (const [name, outline] of TREES) {
-  testWith(["xmllint"], `libxml2 reads the picture of ${name}, with all names`, () => {
-    const svg = formatSvg(outline);
+for (const [name, topology] of TOPOLOGIES) {
+  testWith(["xmllint"], `libxml2 reads the picture of ${name}, with all texts`, () => {
+    const svg = formatSvg(topology);
     const command = ["xmllint", "--nonet", "--xpath", "//*[local-name()='text']/text()", "-"];
     const { stdout, stderr, exitCode } = Bun.spawnSync(command, { stdin: Buffer.from(svg) });
     expect([exitCode, stderr.toString()]).toEqual([0, ""]);
     const text = stdout.toString().replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
-    const joined = text.replace(/[\s,]/g, "");
-    for (const { name } of boxesIn(outline)) {
-      expect(joined).toContain(name.replace(/[\s,]/g, ""));
+    for (const { rows } of boxesIn(topology)) {
+      for (const { texts, wire } of rows) {
+        expect(joined(text)).toContain(joined(texts.join()));
+        expect(joined(text)).toContain(joined(wire?.label ?? ""));
+      }
     }
     expect(HAS_CONTROLS.test(text.replaceAll("\n", ""))).toBe(false);
   });

@@ -42,28 +42,6 @@ export function outlineOf({ uplinks, devices, separate, tables }: NodeTree, with
   ]);
 }
 
-/** For pictures: without counters of links, elements and paths of namespaces. */
-export function briefTree(tree: NodeTree): NodeTree {
-  return {
-    ...tree,
-    uplinks: tree.uplinks.map(withoutPackets),
-    devices: tree.devices.map((device) => ({ ...withoutPackets(device), ports: device.ports.map(briefPort) })),
-    separate: tree.separate.map(briefPort),
-  };
-}
-
-function briefPort({ link, attachment }: Port): Port {
-  return { ...link && { link: withoutPackets(link) }, ...attachment && { attachment: briefAttachment(attachment) } };
-}
-
-function briefAttachment({ netns: _, ...attachment }: ShownAttachment): ShownAttachment {
-  return { ...attachment, elements: [], interfaces: attachment.interfaces.map(withoutPackets) };
-}
-
-function withoutPackets<T extends ShownLink>({ packets: _, ...rest }: T): Omit<T, "packets"> {
-  return rest;
-}
-
 function node(
   role: OutlineRole,
   kind: string,
@@ -80,7 +58,7 @@ const line = (kind: string, name: string, details: readonly string[] = [], healt
   node("line", kind, name, details, [], health);
 
 /** Escapes control, format and unassigned characters: names of other programs must not draw or hide anything. */
-function visibleText(text: string): string {
+export function visibleText(text: string): string {
   return text.toWellFormed().replace(
     /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu,
     (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`,
@@ -88,7 +66,7 @@ function visibleText(text: string): string {
 }
 
 /** @param device the same link, if containers share it */
-function outlineUplink(uplink: Uplink, device: Device | undefined): OutlineNode {
+export function outlineUplink(uplink: Uplink, device: Device | undefined): OutlineNode {
   const { addresses, gateways } = uplink;
   const shared = device ? [device.kind ?? "", networkText(device)] : [];
   return node(device ? "device" : "uplink", "uplink", uplink.name, [...shared, ...linkDetails(uplink)], [
@@ -98,7 +76,7 @@ function outlineUplink(uplink: Uplink, device: Device | undefined): OutlineNode 
   ], linkHealth(uplink));
 }
 
-function outlineDevice(device: Device): OutlineNode {
+export function outlineDevice(device: Device): OutlineNode {
   const { kind = "link", addresses, ports } = device;
   return node("device", kind, device.name, [networkText(device), ...linkDetails(device)], [
     ...addresses.map((address) => line("address", address)),
@@ -116,7 +94,7 @@ function outlinePort({ link, attachment }: Port): OutlineNode {
   return node("port", "port", link.name, linkDetails(link), container ? [container] : [], linkHealth(link));
 }
 
-function outlineAttachment(attachment: ShownAttachment): OutlineNode {
+export function outlineAttachment(attachment: ShownAttachment): OutlineNode {
   const { network, containerId, state, reason = "", netns = "", interfaces, publishedPorts, elements } = attachment;
   const health = state === "attached" ? "good" : "bad";
   const sets = Map.groupBy(elements, ({ table }) => table);
@@ -137,7 +115,7 @@ function outlineAttachment(attachment: ShownAttachment): OutlineNode {
 /** Most sets come in pairs: `masquerade4` and `masquerade6`. */
 const withoutFamily = (set: string): string => set.replace(/[46]$/, "");
 
-function outlineInterface(shown: ContainerInterface): OutlineNode {
+export function outlineInterface(shown: ContainerInterface): OutlineNode {
   const { name, kind = "", master, addresses, routes } = shown;
   const masterText = master === undefined ? "" : `in ${master}`;
   return node("line", "interface", name, [kind, ...linkDetails(shown), masterText], [
@@ -172,7 +150,7 @@ function outlinePublishedPort(port: ShownPublishedPort): OutlineNode {
     : line("published", name, [`→ port ${containerPort}`, "not in table inet cni"], "bad");
 }
 
-function outlineTable({ family, name, chains, sets }: RulesetTable, withRules: boolean): OutlineNode {
+export function outlineTable({ family, name, chains, sets }: RulesetTable, withRules: boolean): OutlineNode {
   const ruleCount = chains.reduce((sum, { rules }) => sum + rules.length, 0);
   const elementCount = sets.reduce((sum, { elements }) => sum + elements, 0);
   const details = [
@@ -207,8 +185,8 @@ function linkDetails({ state, mtu, packets }: ShownLink): string[] {
 }
 
 /** Some drivers tell no state. */
-function linkHealth({ state }: ShownLink): OutlineNode["health"] {
-  return state === "up" || state === "unknown" ? "good" : "bad";
-}
+export const isWorking = ({ state }: ShownLink): boolean => state === "up" || state === "unknown";
+
+const linkHealth = (link: ShownLink): OutlineNode["health"] => isWorking(link) ? "good" : "bad";
 
 const countText = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;

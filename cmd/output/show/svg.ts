@@ -1,186 +1,137 @@
-/**
- * A picture: the host and its uplinks on top, below it a panel for each device with its containers as cards.
- *
- * Each text tells its length, so that no font makes it wider than its box.
- */
-import type { OutlineNode, OutlineRole } from "./outline.ts";
-import { lineTexts, wrapWords } from "./wrap.ts";
+/** The picture of a topology. Each text tells its length, so that no font makes it wider than its box. @module */
+import {
+  CHARACTER_WIDTH,
+  FONT_SIZE,
+  LABEL_FONT_SIZE,
+  type Layout,
+  layoutOf,
+  LINE_HEIGHT,
+  lineY,
+  PADDING,
+  type PlacedBox,
+  type PlacedWire,
+} from "./layout.ts";
+import type { BoxRow, Topology, Wire } from "./topology.ts";
 
-const FONT_SIZE = 12;
-/** Of a monospaced font. */
-const CHARACTER_WIDTH = 7.2;
-const LINE_HEIGHT = 16;
-const PADDING = 10;
-const GAP = 14;
-/** Left of all panels is the line that joins them. */
-const TRUNK_X = 16;
-const PANEL_X = 36;
-const MARGIN = 16;
-const CARD_WIDTH = 306;
-const CARD_CHARACTERS = Math.floor((CARD_WIDTH - 2 * PADDING) / CHARACTER_WIDTH);
-const MIN_COLUMNS = 2;
-const MAX_COLUMNS = 6;
-
-const FILLS: Readonly<Record<OutlineRole, string>> = {
-  host: "#e8eaed",
-  uplink: "#fdf1de",
-  device: "#e9f2fc",
-  port: "#ffffff",
-  container: "#ffffff",
-  table: "#f4f0fa",
-  line: "#ffffff",
+const FRAME = { fill: "#f3f4f6", stroke: "#9aa5b1" };
+const UPLINK = { fill: "#fdf1de", stroke: "#b7791f" };
+const CONTAINER = { fill: "#ffffff", stroke: "#9aa5b1" };
+const TABLE = { fill: "#f7f5fb", stroke: "#b9afd0" };
+/** One for each device, then again from the first. */
+const DEVICES = [
+  { fill: "#e3effc", stroke: "#2b6cb0" },
+  { fill: "#e2f5f0", stroke: "#23806c" },
+  { fill: "#f1e9fb", stroke: "#7544b5" },
+  { fill: "#fbf3d9", stroke: "#8f6b00" },
+  { fill: "#e6f3fa", stroke: "#0e7490" },
+  { fill: "#f0f0e4", stroke: "#65702b" },
+];
+const PUBLISHED = "#c2410c";
+const BAD = "#d01f1f";
+const BAD_FILL = "#fdecec";
+const TONES: Readonly<Record<BoxRow["tone"], string>> = {
+  title: "#111827",
+  plain: "#111827",
+  address: "#166534",
+  published: PUBLISHED,
+  faint: "#5b6572",
+  bad: BAD,
 };
+const BOLD: ReadonlySet<BoxRow["tone"]> = new Set(["title"]);
 
-interface TextLine {
-  readonly text: string;
-  readonly colour: string;
-  readonly bold?: true;
+interface Colours {
+  readonly fill: string;
+  readonly stroke: string;
 }
 
-const COLOURS: Readonly<Record<string, string>> = {
-  address: "#137333",
-  published: "#1a56c4",
-  elements: "#6b7280",
-  rule: "#6b7280",
-};
-const TEXT = "#1f2328";
-const FAINT = "#6b7280";
-const BAD = "#c5221f";
-const STROKE = "#8fa1b3";
-
-/** A box of full width and all that is in it. */
-interface Panel {
-  readonly height: number;
-  draw(x: number, y: number): string[];
+export function formatSvg(topology: Topology): string {
+  const layout = layoutOf(topology);
+  return svgDocument(layout, [
+    drawRectangle(layout.frame, FRAME, 8),
+    drawText("host", layout.frame.x + PADDING, lineY(layout.frame, 0) - PADDING / 2, TONES.faint),
+    routingLine(layout),
+    ...layout.wires.flatMap(drawWire),
+    ...layout.uplinks.map((box) => drawBox(box, UPLINK)),
+    ...layout.devices.map((box, i) => drawBox(box, DEVICES[i % DEVICES.length]!)),
+    ...layout.containers.map((box) => drawBox(box, CONTAINER)),
+    ...layout.tables.map((box) => drawBox(box, TABLE)),
+  ]);
 }
 
-export function formatSvg(root: OutlineNode): string {
-  const panels = panelNodes(root);
-  const cards = Math.max(...panels.map((panel) => cardsOf(panel).length));
-  const columns = Math.min(MAX_COLUMNS, Math.max(MIN_COLUMNS, Math.ceil(Math.sqrt(cards / 2))));
-  const width = columns * (CARD_WIDTH + GAP) - GAP + 2 * PADDING;
-  const levels: number[] = [];
-  const shapes: string[] = [];
-  let y = MARGIN;
-  for (const panel of panels.map((outline) => panelOf(outline, columns, width))) {
-    levels.push(y + PADDING + LINE_HEIGHT / 2);
-    shapes.push(...panel.draw(PANEL_X, y));
-    y += panel.height + GAP;
-  }
-  return svgDocument(PANEL_X + width + MARGIN, y - GAP + MARGIN, [trunk(levels), ...shapes]);
+/** Joins those that the host routes between. */
+function routingLine({ frame, uplinks, devices }: Layout): string {
+  const routed = [...uplinks, ...devices].filter(({ box }) => box.isRouted);
+  if (routed.length < 2) return "";
+  const x = frame.x + 2 * PADDING;
+  const levels = routed.map((box) => lineY(box, 0));
+  const path = `M${x} ${levels[0]}V${levels.at(-1)}${routed.map((box, i) => `M${x} ${levels[i]}H${box.x}`).join("")}`;
+  return `<path d="${path}" fill="none" stroke="${FRAME.stroke}" stroke-width="2"/>`;
 }
 
-/** The host with its uplinks, devices, containers without a device, tables. */
-function panelNodes(root: OutlineNode): OutlineNode[] {
-  const having = (...roles: readonly OutlineRole[]) => root.children.filter(({ role }) => roles.includes(role));
-  const separate = having("port", "container");
-  const others: OutlineNode = { ...root, kind: "containers that share no link of the host", children: separate };
+const sourceColour = ({ from }: Wire): string =>
+  from === "outside" ? PUBLISHED : DEVICES[from % DEVICES.length]!.stroke;
+const colourOf = (wire: Wire): string => wire.isBroken ? BAD : sourceColour(wire);
+
+/** Only the last part is drawn broken: others share the rest. */
+function drawWire({ wire, points }: PlacedWire): string[] {
+  const colour = colourOf(wire);
+  const [x = 0, y = 0] = points.at(-1)!;
+  const end = wire.from === "outside"
+    ? `<path d="M${x} ${y}l-7 -4v8z" fill="${colour}"/>`
+    : `<circle cx="${x}" cy="${y}" r="3" fill="${colour}"/>`;
+  const labelX = x - 9 - textWidth(wire.label, LABEL_FONT_SIZE);
   return [
-    { ...root, children: having("uplink") },
-    ...having("device"),
-    ...separate.length > 0 ? [others] : [],
-    ...having("table"),
+    ...points.length > 2 ? [drawLine(points.slice(0, -1), sourceColour(wire))] : [],
+    drawLine(points.slice(-2), colour, wire.isBroken ? ' stroke-dasharray="5 3"' : ""),
+    end,
+    ...wire.label === "" ? [] : [drawText(wire.label, labelX, y - LINE_HEIGHT / 2 + 2, colour, LABEL_FONT_SIZE)],
   ];
 }
 
-const cardsOf = ({ children }: OutlineNode): OutlineNode[] => children.filter(({ role }) => role !== "line");
-
-function panelOf(outline: OutlineNode, columns: number, width: number): Panel {
-  const characters = Math.floor((width - 2 * PADDING) / CHARACTER_WIDTH);
-  const header = [...titleLines(outline, characters), ...childLines(outline, characters)];
-  const rows = chunked(cardsOf(outline).map((card) => ({ card, lines: cardLines(card) })), columns);
-  const rowHeights = rows.map((row) => boxHeight(Math.max(...row.map(({ lines }) => lines.length))));
-  const cardsHeight = rowHeights.reduce((sum, rowHeight) => sum + rowHeight + GAP, 0);
-  const height = boxHeight(header.length) + (rows.length > 0 ? cardsHeight - GAP + PADDING : 0);
-  return {
-    height,
-    draw(x, y) {
-      const shapes = [drawBox(x, y, width, height, outline), ...drawTexts(header, x + PADDING, y + PADDING)];
-      let top = y + boxHeight(header.length);
-      rows.forEach((row, i) => {
-        row.forEach(({ card, lines }, column) => {
-          const left = x + PADDING + column * (CARD_WIDTH + GAP);
-          shapes.push(drawBox(left, top, CARD_WIDTH, rowHeights[i]!, innermost(card)));
-          shapes.push(...drawTexts(lines, left + PADDING, top + PADDING));
-        });
-        top += rowHeights[i]! + GAP;
-      });
-      return shapes;
-    },
-  };
+function drawLine(points: PlacedWire["points"], colour: string, style = ""): string {
+  const path = `M${points.map((point) => point.join(" ")).join("L")}`;
+  return `<path d="${path}" fill="none" stroke="${colour}" stroke-width="1.5" stroke-linecap="square"${style}/>`;
 }
 
-const boxHeight = (lineCount: number): number => lineCount * LINE_HEIGHT + 2 * PADDING;
-
-/** A card shows a port and the container behind it. */
-function cardLines(card: OutlineNode): TextLine[] {
-  const inner = innermost(card);
-  const port = inner === card ? [] : titleLines(card, CARD_CHARACTERS, FAINT);
-  return [...port, ...titleLines(inner, CARD_CHARACTERS), ...childLines(inner, CARD_CHARACTERS)];
-}
-
-function innermost(card: OutlineNode): OutlineNode {
-  return card.children.find(({ role }) => role === "container") ?? card;
-}
-
-function titleLines({ kind, name, details, health }: OutlineNode, characters: number, faint?: string): TextLine[] {
-  const [title = "", ...more] = wrapWords([`${kind} ${name}`.trim(), ...details], characters);
-  const bad = health === "bad" ? BAD : undefined;
-  return [
-    { text: title, colour: bad ?? faint ?? TEXT, ...faint === undefined && { bold: true } },
-    ...more.map((text) => ({ text, colour: bad ?? FAINT })),
-  ];
-}
-
-function childLines({ children }: OutlineNode, characters: number): TextLine[] {
-  return children.filter(({ role }) => role === "line").flatMap((child) => {
-    const colour = child.health === "bad" ? BAD : COLOURS[child.kind] ?? TEXT;
-    const own = lineTexts({ ...child, children: [] }, characters).map((text) => ({ text, colour }));
-    return [...own, ...childLines(child, characters)];
+function drawBox(placed: PlacedBox, colours: Colours): string {
+  const { box, lines, x } = placed;
+  const own = box.isBroken ? { fill: BAD_FILL, stroke: BAD } : colours;
+  const texts = lines.map(({ text, tone, wire }, i) => {
+    const colour = tone === "plain" && wire ? colourOf(wire) : TONES[tone];
+    return drawText(text, x + PADDING, lineY(placed, i), colour, FONT_SIZE, BOLD.has(tone));
   });
+  return [drawRectangle(placed, own, 6), ...texts].join("\n");
 }
 
-function chunked<T>(items: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(items.length / size) }, (_, i) => items.slice(i * size, (i + 1) * size));
+function drawRectangle(
+  { x, y, width, height }: Layout["frame"],
+  { fill, stroke }: Colours,
+  radius: number,
+): string {
+  return `<rect x="${x}" y="${y}" width="${width}" height="${height}" rx="${radius}" fill="${fill}" stroke="${stroke}"/>`;
 }
 
-function svgDocument(width: number, height: number, shapes: readonly string[]): string {
+const textWidth = (text: string, size: number): number => Bun.stringWidth(text) * size * CHARACTER_WIDTH;
+
+/** @param middle of the line, from the top */
+function drawText(text: string, x: number, middle: number, colour: string, size = FONT_SIZE, isBold = false): string {
+  const font = `${size === FONT_SIZE ? "" : ` font-size="${size}"`}${isBold ? ' font-weight="bold"' : ""}`;
+  return `<text x="${x.toFixed(1)}" y="${(middle + size / 3).toFixed(1)}" textLength="${
+    textWidth(text, size).toFixed(1)
+  }" ` +
+    `lengthAdjust="spacingAndGlyphs" fill="${colour}"${font}>${escapeXml(text)}</text>`;
+}
+
+function svgDocument({ width, height }: Layout, shapes: readonly string[]): string {
   return [
     '<?xml version="1.0" encoding="UTF-8"?>',
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" ` +
     `font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="${FONT_SIZE}" xml:space="preserve">`,
     "<title>Containers and their networks</title>",
     `<rect width="${width}" height="${height}" fill="#ffffff"/>`,
-    ...shapes,
+    ...shapes.filter((shape) => shape !== ""),
     "</svg>\n",
   ].join("\n");
-}
-
-/** One vertical line, and a short one to each panel. */
-function trunk(levels: readonly number[]): string {
-  const path = [`M${TRUNK_X} ${levels[0]}V${levels.at(-1)}`, ...levels.map((y) => `M${TRUNK_X} ${y}H${PANEL_X}`)];
-  return `<path d="${path.join("")}" fill="none" stroke="${STROKE}" stroke-width="2"/>`;
-}
-
-function drawBox(
-  x: number,
-  y: number,
-  width: number,
-  height: number,
-  { role, health }: OutlineNode,
-): string {
-  const stroke = health === "bad" ? `stroke="${BAD}" stroke-width="2"` : `stroke="${STROKE}"`;
-  return `<rect x="${x}" y="${y}" width="${width}" height="${height}" rx="5" fill="${FILLS[role]}" ${stroke}/>`;
-}
-
-function drawTexts(lines: readonly TextLine[], x: number, y: number): string[] {
-  return lines.map(({ text, colour, bold }, i) => {
-    const length = (Bun.stringWidth(text) * CHARACTER_WIDTH).toFixed(1);
-    const weight = bold ? ' font-weight="bold"' : "";
-    const baseline = y + i * LINE_HEIGHT + FONT_SIZE;
-    return `<text x="${x}" y="${baseline}" textLength="${length}" lengthAdjust="spacingAndGlyphs" ` +
-      `fill="${colour}"${weight}>${escapeXml(text)}</text>`;
-  });
 }
 
 const ENTITIES: Readonly<Record<string, string>> = {
