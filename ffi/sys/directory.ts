@@ -80,15 +80,15 @@ export interface DirectoryEntry {
 }
 
 /**
- * The entries except `.` and `..`, in the file system's order.
+ * The entries except `.` and `..`, by name: each file system has another order, and people read what is made of them.
  *
  * @throws {SystemError} `ENOTDIR` for a link that is not followed
  */
 export function listDirectory(path: string, follow = true): DirectoryEntry[] {
-  return [...readPages(path, follow)].flat();
+  return [...readPages(path, follow)].flat().sort((a, b) => a.name < b.name ? -1 : 1);
 }
 
-/** As {@linkcode listDirectory}, but reads no further than the caller goes. */
+/** As {@linkcode listDirectory}, but in the file system's order, and reads no further than the caller goes. */
 export function* walkDirectory(path: string): Generator<DirectoryEntry> {
   for (const page of readPages(path, true)) yield* page;
 }

@@ -41,6 +41,18 @@ test("requireWritableDirectory() notices a file system that is read-only", () =>
   expect(stdout.toString()).toBe(`Cannot write to directory "${mounted}/a/b": Read-only file system (EROFS)\n`);
 });
 
+test("entries come by name, in whatever order a file system has them", () => {
+  // ext4 gives them in another order than tmpfs, and neither as they were made.
+  const names = ["b", ".c", "10.0.0.3", "a", "10.0.0.2", "fd00::2", "10.0.0.10", "\u00e9", "lock"];
+  for (const file of ["/tmp", "/dev/shm"]) {
+    const directory = mkdtempSync(join(file, "cni-order-"));
+    for (const name of names) writeFileSync(join(directory, name), "");
+    const found = listDirectory(directory).map(({ name }) => name);
+    rmSync(directory, { recursive: true });
+    expect(found).toEqual([".c", "10.0.0.10", "10.0.0.2", "10.0.0.3", "a", "b", "fd00::2", "lock", "\u00e9"]);
+  }
+});
+
 test("a link in the place of a directory is followed only where that is wanted", () => {
   const link = join(root, "other-link");
   mkdirSync(join(root, "target/inside"), { recursive: true });

@@ -31,7 +31,7 @@ export function keepQuestionsOut({ config, host, log }: HostCall): void {
     using _ = lockRules(config);
     const problems: string[] = [];
     const states = listStates(config.dataDir, parseRecord, (problem) => void problems.push(problem));
-    for (const problem of problems) log(keptRules(problem));
+    for (const problem of problems.sort()) log(keptRules(problem));
     if (problems.length > 0) return;
     const records = states.map(([, record]) => record);
     removeInputAccept(nl, records.filter((record) => isOnHost(record, host)).flatMap(({ servers }) => servers));
