@@ -11,8 +11,8 @@
  */
 import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
-import { createNetns, type Netns } from "../ffi/netns.ts";
-import { runShellInNetns, WITHOUT_DAD } from "./netns.ts";
+import type { Netns } from "../ffi/netns.ts";
+import { newNetns, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
 import { requestTcp, serveTcp } from "./traffic.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
@@ -57,8 +57,8 @@ export interface BridgeNetwork {
 
 /** A network that ends with the resources. */
 export function newBridgeNetwork(resources: DisposableStack): BridgeNetwork {
-  const host = resources.use(createNetns());
-  const outside = resources.use(createNetns());
+  const host = resources.use(newNetns());
+  const outside = resources.use(newNetns());
   runShellInNetns(outside, WITHOUT_DAD, "ip link set lo up");
   runShellInNetns(
     host,
@@ -85,7 +85,7 @@ export function newBridgeNetwork(resources: DisposableStack): BridgeNetwork {
     call: (plugin, ...all) => invokePlugin(plugin, requestFor(plugin, ...all), context),
     restore: (plugin, ...all) => restorePlugin(plugin, requestFor(plugin, "ADD", ...all), context),
     container(n) {
-      const netns = resources.use(createNetns());
+      const netns = resources.use(newNetns());
       runShellInNetns(netns, WITHOUT_DAD);
       runShellInNetns(host, `ip link add veth${n} master br0 up type veth peer name eth0 netns ${netns.path}`);
       runShellInNetns(

@@ -9,11 +9,11 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns.ts";
 import { loadFixtures, testedPlugins } from "./fixture.ts";
 import { sampleOf } from "./sample.ts";
 import type { JsonDocument } from "./json_document.ts";
-import { kernelHasLinkKind, type Namespaces, newNamespaces } from "./netns.ts";
+import { kernelHasLinkKind, type Namespaces, newNamespaces, newNetns } from "./netns.ts";
 import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
 import type { ProgramOutput } from "../plugins/lib/protocol/response.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/context.ts";
@@ -184,7 +184,7 @@ export function newConformanceNode(extraPlugins: readonly AnyPlugin[] = []): Con
     ...namespaces,
     directory,
     log,
-    newContainer: () => resources.use(createNetns()),
+    newContainer: () => resources.use(newNetns()),
     defer: (end) => resources.defer(end),
     ...pluginCalls(context, findTestPlugin, variables),
     ...processCalls(namespaces.host, directory, variables),

@@ -6,7 +6,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { type Netns, openNetns } from "../ffi/netns.ts";
+import { newNetns } from "./netns.ts";
 import { countingNetns, type NetlinkCounts } from "./netlink_counts.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { newHostContext, newRuntimeContext } from "./plugin_call.ts";
@@ -34,7 +35,7 @@ export function newCountingHost(resources: DisposableStack): CountingHost {
   const log: string[] = [];
   const zero = { sends: 0, messages: 0, dumps: 0, received: 0 };
   const counts: NetlinkCounts = { ...zero };
-  const host = resources.use(createNetns());
+  const host = resources.use(newNetns());
   const context = newHostContext({
     host: countingNetns(host, counts),
     openNetns: (path) => countingNetns(openNetns(path), counts),

@@ -7,7 +7,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { SOCK_STREAM } from "../ffi/sys/uapi.ts";
 import { connectTo } from "../ffi/sys/unix_socket.ts";
@@ -17,7 +17,7 @@ import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
 import { fullProgramLink, testWith } from "./binary.ts";
 import type { FixtureNode } from "./fixture.ts";
-import { runIp, runShellInNetns, until, WITHOUT_DAD } from "./netns.ts";
+import { newNetns, runIp, runShellInNetns, until, WITHOUT_DAD } from "./netns.ts";
 import { newSandbox, type Sandbox, type SandboxCallOptions } from "./sandbox.ts";
 
 /** A process of the test. */
@@ -155,8 +155,8 @@ interface DhcpNetworkConfig {
 /** Without servers. @param host a new one by default */
 export function newDhcpNetwork(host?: Netns): DhcpNetwork {
   const resources = new DisposableStack();
-  const lan = resources.use(createNetns());
-  const hostNetns = host ?? resources.use(createNetns());
+  const lan = resources.use(newNetns());
+  const hostNetns = host ?? resources.use(newNetns());
   const directory = resources.use(newDhcpDirectory()).path;
   runShellInNetns(
     hostNetns,

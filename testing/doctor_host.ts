@@ -3,14 +3,14 @@ import { expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns.ts";
 import { examineNetwork, isBroken, type NetworkDiagnosis } from "../runtime/doctor/examine.ts";
 import type { Finding } from "../runtime/doctor/finding.ts";
 import { applyRepair } from "../runtime/doctor/repair.ts";
 import { lookUpSubject, type Subject } from "../runtime/doctor/subject.ts";
 import { Runtime, withRuntimeContext } from "../runtime/runtime.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
-import { runInNetns, runIp, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
+import { newNetns, runInNetns, runIp, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
 import { serveTcpAndUdp } from "./traffic.ts";
 
 export interface DoctorHost extends Disposable {
@@ -48,7 +48,7 @@ export function newDoctorHost(
   { hasFirewall = false, isInternal = false, routes = IPAM.routes as object[], plugins = [] as object[] } = {},
 ): DoctorHost {
   using building = new DisposableStack();
-  const [host, outside, c1, c2] = [0, 0, 0, 0].map(() => building.use(createNetns())) as [Netns, Netns, Netns, Netns];
+  const [host, outside, c1, c2] = [0, 0, 0, 0].map(() => building.use(newNetns())) as [Netns, Netns, Netns, Netns];
   runShellInNetns(
     host,
     WITHOUT_DAD,

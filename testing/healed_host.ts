@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
 import { Healer, type HealingCounter } from "../runtime/heal/healer.ts";
 import { HEALING_LIMITS, type HealingLimits } from "../runtime/heal/limits.ts";
@@ -12,7 +12,7 @@ import { CniError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { runPlugin } from "./binary.ts";
 import { bridgeNetworkTest } from "./bridge_network.ts";
-import { runInNetns, runShellInNetns } from "./netns.ts";
+import { newNetns, runInNetns, runShellInNetns } from "./netns.ts";
 
 /** Without any wait, so that each round is a look if there is a reason. */
 const AT_ONCE: HealingLimits = { ...HEALING_LIMITS, quietMs: 0, laterLooksMs: [], resultGoneMs: [], fightWindowMs: 0 };
@@ -67,7 +67,7 @@ export function newHealedHost(
   return {
     ...{ host, directory, log, counts, runtime, network },
     attach(containerId, list = web, cache = "cache", protocol = "tcp") {
-      const netns = resources.use(createNetns());
+      const netns = resources.use(newNetns());
       const capabilityArgs = { portMappings: [{ hostPort: ports++, containerPort: 80, protocol }] };
       host.run(() => void runtime(cache).add(list, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
       return netns;

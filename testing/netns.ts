@@ -4,6 +4,7 @@
  * @module
  */
 import { test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { NetlinkError } from "../ffi/netlink/error.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
@@ -14,10 +15,17 @@ export interface Namespaces extends Disposable {
   readonly container: Netns;
 }
 
+/** A fresh namespace, which forwards nothing: the kernel would give it what the machine does, and Docker has that forward. */
+export function newNetns(): Netns {
+  const netns = createNetns();
+  netns.run(() => writeFileSync("/proc/sys/net/ipv4/ip_forward", "0"));
+  return netns;
+}
+
 /** Two fresh namespaces. */
 export function newNamespaces(): Namespaces {
-  const host = createNetns();
-  const container = createNetns();
+  const host = newNetns();
+  const container = newNetns();
   return {
     host,
     container,

@@ -21,8 +21,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
-import { runInNetns, runShellInNetns, until } from "./netns.ts";
+import { type Netns, openNetns } from "../ffi/netns.ts";
+import { newNetns, runInNetns, runShellInNetns, until } from "./netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, SHIM_DIRECTORY } from "./binary.ts";
 import { reportServer } from "./server.ts";
 
@@ -176,7 +176,7 @@ function killAllIn(path: string): void {
 }
 
 function newHostAndOutside(resources: DisposableStack): { readonly host: Netns; readonly outside: Netns } {
-  const [host, outside] = [resources.use(createNetns()), resources.use(createNetns())];
+  const [host, outside] = [resources.use(newNetns()), resources.use(newNetns())];
   runShellInNetns(
     host,
     "ip link set lo up",

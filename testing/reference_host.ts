@@ -7,10 +7,10 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pluginLink, SERVER_ENV, testWith } from "./binary.ts";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns.ts";
 import { findSysctl } from "../ffi/sysctl.ts";
 import type { JsonDocument } from "./json_document.ts";
-import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
+import { type Namespaces, newNamespaces, newNetns, runInNetns } from "./netns.ts";
 import { REFERENCE_VERSION } from "./reference.ts";
 
 const REFERENCE_DIRECTORY = "/usr/lib/cni";
@@ -99,7 +99,7 @@ export function newComparisonHost(): ComparisonHost {
     ...namespaces,
     directory,
     tryCall: ask,
-    newContainer: () => resources.use(createNetns()),
+    newContainer: () => resources.use(newNetns()),
     call(side, verb, ...rest) {
       const { succeeded, answer } = ask(side, verb, ...rest);
       if (!succeeded) throw new Error(`${side.name} refused ${verb}: ${JSON.stringify(answer)}`);

@@ -7,8 +7,8 @@ import { test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
-import { type Namespaces, newNamespaces } from "./netns.ts";
+import type { Netns } from "../ffi/netns.ts";
+import { type Namespaces, newNamespaces, newNetns } from "./netns.ts";
 import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand, Version } from "../spec/version.ts";
@@ -54,7 +54,7 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
     ...namespaces,
     directory,
     log,
-    newContainer: () => resources.use(createNetns()),
+    newContainer: () => resources.use(newNetns()),
     restore: (plugin, config, options = {}) =>
       restorePlugin(plugin, requestOf(plugin, "ADD", config, options), context),
     call(plugin, verb, config, options = {}) {
