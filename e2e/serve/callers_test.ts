@@ -1,6 +1,6 @@
 /** Who may use a server: callers that could do the same themselves. The others do it themselves. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
 import { CNI_PROGRAM, finishedProcess, testWith } from "../../testing/binary.ts";
@@ -11,8 +11,11 @@ let site: ServerSite;
 let server: ServerProcess;
 beforeAll(async () => {
   site = newServerSite();
-  // Others may run the shim.
+  // Others may run the shim and the program, wherever the checkout is: only root enters /root.
   chmodSync(site.directory, 0o755);
+  const program = join(site.bin, "cni-full");
+  rmSync(program);
+  copyFileSync(CNI_PROGRAM, program);
   server = site.start();
   await server.untilReady();
 });

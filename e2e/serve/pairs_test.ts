@@ -128,7 +128,9 @@ function carryOut(call: Call, { hosts }: Hosts, isWarm: boolean) {
 function withoutVolatile(text: string, hosts: Hosts["hosts"]): string {
   for (const { container } of hosts) text = text.replaceAll(container.path, "NETNS");
   return text.replaceAll(/(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}/g, "MAC").replaceAll(/\/proc\/\d+\//g, "/proc/PID/")
-    .replaceAll(/\b\d{7,}\b/g, "NUMBER").replaceAll(/veth[0-9a-f]{8}/g, "VETH")
+    .replaceAll(/\b\d{7,}\b/g, "NUMBER")
+    // The stamp of an index begins with device and inode, which are small on tmpfs.
+    .replaceAll(/\b\d+:\d+(?= NUMBER NUMBER)/g, "FILE").replaceAll(/veth[0-9a-f]{8}/g, "VETH")
     .replaceAll(/Cookie":"\d+/g, "").replaceAll(/fe80::[0-9a-f:]+/g, "LINK-LOCAL").replaceAll(server.bin, "BIN");
 }
 
