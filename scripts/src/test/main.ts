@@ -14,6 +14,7 @@ import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
 import { type MachineName, MACHINES } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
+import { boundOutput } from "./bound_output.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
@@ -83,9 +84,10 @@ async function countFile(file: string, directory: string, serverEnv?: Readonly<R
   const [failed, skipped] = [count("failed"), count("skipped")];
   const failedText = failed > 0 ? `, ${failed} FAILED${ending && ` (${ending})`}` : "";
   const verdict = `${count("passed")} passed${failedText}${skipped > 0 ? `, ${skipped} skipped` : ""}`;
-  printVerdict(title, verdict, started, failed > 0 ? output : "");
+  const problem = failed > 0 ? boundOutput(output) : "";
+  printVerdict(title, verdict, started, problem);
   if (inVm) { for (const line of cases.map(caseLine)) console.log(line); }
-  if (failed > 0) console.log(output);
+  if (failed > 0) console.log(problem);
 }
 
 /** How a virtual machine is chosen, and what its tests are called. */
