@@ -34,6 +34,14 @@ export interface AttachmentKey {
 /** CNI_ARGS in the order given. */
 export type Args = readonly (readonly [key: string, value: string])[];
 
+/** When an entry's file was written. */
+export interface EntryOrigin {
+  /** Absent if another program wrote it. */
+  readonly boot?: string;
+  /** Absent if boot and cookie say enough. */
+  readonly times?: FileTimes;
+}
+
 /** What CHECK and DEL need. */
 export interface CacheEntry extends AttachmentKey {
   /** Of its ADD; empty in files with a result only. */
@@ -45,8 +53,8 @@ export interface CacheEntry extends AttachmentKey {
   readonly capabilityArgs: schema.JsonObject;
   /** Document of the final result; absent until the ADD has ended. */
   readonly result?: unknown;
-  /** Of an entry that was read: its boot, or its times if another program wrote it. */
-  readonly written?: { readonly boot: string } | FileTimes;
+  /** Of an entry that was read. */
+  readonly written?: EntryOrigin;
 }
 
 const CACHE_KIND = "cniCacheV1";
@@ -280,18 +288,19 @@ function parseCacheDocument(node: schema.JsonObject, file: string): CacheEntry {
   const path = netns || sandboxOfResult(result, ifName);
   const { bootId, netnsCookie } = bootFields;
   const hasBootId = typeof bootId === "string";
-  const written = hasBootId ? { boot: bootId } : findTimes(file);
+  const hasCookie = hasBootId && typeof netnsCookie === "string";
+  const times = hasCookie ? undefined : findTimes(file);
   return {
     network: networkName,
     containerId,
     ifname: ifName,
     config: new TextDecoder().decode(Uint8Array.fromBase64(config)),
     ...(path && { netns: path }),
-    ...(hasBootId && typeof netnsCookie === "string" && { netnsCookie }),
+    ...(hasCookie && { netnsCookie }),
     args: cniArgs.map(([key = "", value = ""]) => [key, value] as const),
     capabilityArgs,
     ...(result !== undefined && { result }),
-    ...(written && { written }),
+    written: { ...(hasBootId && { boot: bootId }), ...(times && { times }) },
   };
 }
 

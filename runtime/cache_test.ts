@@ -40,16 +40,18 @@ beforeEach(() => {
 const key: AttachmentKey = { network: "web", containerId: "c1", ifname: "eth0" };
 const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
 const written = { boot };
+const netnsCookie = "7";
 const full: CacheEntry = {
   ...key,
   config: '{"name":"web","é":1}',
   netns: "/run/netns/a",
+  netnsCookie,
   args: [["IgnoreUnknown", "1"], ["IP", "10.1.0.5"]],
   capabilityArgs: { portMappings: [{ hostPort: 80 }], "io.x": { b: "<b>", a: 1 } },
   result: { ips: [{ gateway: "10.1.0.1", address: "10.1.0.5/24" }], cniVersion: "1.1.0" },
   written,
 };
-const bare: CacheEntry = { ...key, config: "{}", args: [], capabilityArgs: {}, written };
+const bare: CacheEntry = { ...key, config: "{}", netnsCookie, args: [], capabilityArgs: {}, written };
 
 /** Puts a file into the cache as another program would. */
 function plant(name: string, text: string): void {
@@ -67,7 +69,7 @@ test("createEntry() writes what libcni would, and the boot behind it", () => {
       '"netns":"/run/netns/a","cniArgs":[["IgnoreUnknown","1"],["IP","10.1.0.5"]],' +
       '"capabilityArgs":{"io.x":{"b":"\\u003cb\\u003e","a":1},"portMappings":[{"hostPort":80}]},' +
       '"result":{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.5/24","gateway":"10.1.0.1"}]},' +
-      `"bootId":"${boot}"}`,
+      `"bootId":"${boot}","netnsCookie":"7"}`,
   );
 });
 
@@ -275,6 +277,7 @@ test("what createEntry() writes findEntry() reads, for all that is accepted", ()
       const entry: CacheEntry = {
         ...key,
         config,
+        netnsCookie,
         args,
         capabilityArgs: JSON.parse(JSON.stringify(capabilityArgs)),
         written,
@@ -293,12 +296,15 @@ test("findEntry() says when an entry was written, where another program did not 
     JSON.stringify({ kind: "cniCacheV1", containerId: "c1", ifName: "eth0", networkName: "web", ...more });
   plant("web-c1-eth0", text({}));
   const { mtimeNs, ctimeNs } = statSync(join(directory, "results/web-c1-eth0"), { bigint: true });
-  expect(findEntry(directory, key)?.written).toEqual({ mtime: mtimeNs, ctime: ctimeNs });
+  expect(findEntry(directory, key)?.written).toEqual({ times: { mtime: mtimeNs, ctime: ctimeNs } });
+  // Without the namespace's cookie, only times tell whether another one is at its path.
   plant("web-c1-eth0", text({ bootId: "another" }));
+  expect(findEntry(directory, key)?.written).toEqual({ boot: "another", times: expect.anything() });
+  plant("web-c1-eth0", text({ bootId: "another", netnsCookie: "5" }));
   expect(findEntry(directory, key)?.written).toEqual({ boot: "another" });
   // Somebody else's key of that name must not make the entry useless.
   plant("web-c1-eth0", text({ bootId: 5 }));
-  expect(findEntry(directory, key)?.written).toHaveProperty("mtime");
+  expect(findEntry(directory, key)?.written).toHaveProperty("times");
 });
 
 test("what the disk does not tell for the moment makes no entry a damaged one", () => {

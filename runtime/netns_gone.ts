@@ -4,6 +4,9 @@
  * Container ids come back and clocks jump: only entries without a boot id are judged by time.
  */
 import { type FileTimes, findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
+import { ignoreSystemErrors } from "../ffi/sys/error.ts";
+import { processAge } from "../ffi/sys/process_age.ts";
+import { fstat } from "../ffi/sys/stat.ts";
 import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import { hasNetnsCookie } from "../ffi/netns_record.ts";
 import * as link from "../ffi/route/link.ts";
@@ -18,9 +21,9 @@ const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
 /**
  * Why an attachment is stale; `undefined` if it may live.
  *
- * The cookie tells whether the path leads to the same namespace. Without a cookie, it is another one if it has none of
- * the ADD's interfaces, by name or hardware address. While a host end is there, the container may live elsewhere.
- * Without a result, only the cookie counts. Callers ask again under the container's lock, so that no running ADD is
+ * The cookie tells whether the path leads to the same namespace. Without a cookie, it is another one if it is younger
+ * than the entry, and has none of the ADD's interfaces, by name or hardware address. While a host end is there, the
+ * container may live elsewhere. Without a result, only the cookie counts. Callers ask again under the container's lock, so that no running ADD is
  * hit.
  */
 export function netnsGoneReason(
@@ -44,15 +47,16 @@ export function netnsGoneReason(
 /** Made again after the clock was set. */
 let bootTest: { readonly clockOffset: number; readonly isBeforeBoot: (times: FileTimes) => boolean } | undefined;
 
-function isOfEarlierBoot({ written }: CacheEntry): boolean {
-  if (!written) return false;
-  if (!("boot" in written)) {
-    const clockOffset = Math.round((Date.now() - performance.now()) / 1000);
-    if (bootTest?.clockOffset !== clockOffset) bootTest = { clockOffset, isBeforeBoot: modifiedBeforeBoot() };
-    return bootTest.isBeforeBoot(written);
-  }
+function isOfEarlierBoot({ written: { boot: recordedBoot, times } = {} }: CacheEntry): boolean {
+  if (recordedBoot === undefined) return times !== undefined && isBeforeBoot(times);
   const boot = findBootId();
-  return boot !== undefined && written.boot !== boot;
+  return boot !== undefined && recordedBoot !== boot;
+}
+
+function isBeforeBoot(times: FileTimes): boolean {
+  const clockOffset = Math.round((Date.now() - performance.now()) / 1000);
+  if (bootTest?.clockOffset !== clockOffset) bootTest = { clockOffset, isBeforeBoot: modifiedBeforeBoot() };
+  return bootTest.isBeforeBoot(times);
 }
 
 /** `undefined` if nothing tells. @throws {SystemError} */
@@ -79,8 +83,26 @@ function isNetnsReplaced(entry: CacheEntry, netns: Netns, host: Netns): boolean 
   const interfaces = parseCachedResult(entry)?.interfaces ?? [];
   const containerInterfaces = interfaces.filter(({ sandbox }) => sandbox);
   if (containerInterfaces.length === 0) return false;
-  if (isOwnNetns === undefined && hasAnyInterface(containerInterfaces, netns, entry)) return false;
+  if (isOwnNetns === undefined) {
+    if (isOlderThanEntry(netns, entry) || hasAnyInterface(containerInterfaces, netns, entry)) return false;
+  }
   return !hasHostInterface(host, interfaces.filter(({ sandbox }) => !sandbox));
+}
+
+/** A namespace that was there when the entry was written is the container's, whatever it has lost. */
+function isOlderThanEntry(netns: Netns, { written }: CacheEntry): boolean {
+  const { times } = written ?? {};
+  if (!times) return false;
+  const since = knownSince(netns);
+  return since <= times.mtime || since <= times.ctime;
+}
+
+/** Since when the namespace is surely there, in nanoseconds since 1970. */
+function knownSince({ path, fd }: Netns): bigint {
+  const pid = /^\/proc\/(\d+)\/ns\/net$/.exec(path)?.[1];
+  // The kernel makes the inode when somebody asks for it, and keeps it for a mount or an open file only.
+  if (pid === undefined) return fstat(fd).ctime;
+  return BigInt(Date.now()) * 1_000_000n - (ignoreSystemErrors(() => processAge(Number(pid))) ?? 0n);
 }
 
 function hasAnyInterface(containerInterfaces: readonly Interface[], netns: Netns, { ifname }: CacheEntry): boolean {

@@ -128,6 +128,31 @@ netnsTest("netnsGoneReason() goes by the cookie of the namespace, where it is re
   expect(reasonOf("1", entry(container.path, {}))).toBeUndefined();
 });
 
+netnsTest(
+  "netnsGoneReason() knows a namespace that is older than its entry, although its interface was deleted",
+  ({ host, container }) => {
+    const known = attached(host, container);
+    runInNetns(host, "ip", "link", "del", "veth0");
+    using younger = createNetns();
+    const now = BigInt(Date.now()) * 1_000_000n;
+    const minute = 60_000_000_000n;
+    const reasonOf = (netns: Netns, time: bigint) =>
+      netnsGoneReason({ ...known, netns: netns.path, written: { times: { mtime: time, ctime: time } } }, {
+        host,
+        openNetns,
+      });
+    expect(reasonOf(container, now + minute)).toBeUndefined();
+    expect(reasonOf(younger, now - minute)).toBe(`namespace "${younger.path}" is another one now`);
+    // ctr and nerdctl name the process, for which the kernel keeps no inode.
+    const process = container.run(() => ({ child: Bun.spawn(["sleep", "60"]) })).child;
+    using resources = new DisposableStack();
+    resources.defer(() => process.kill());
+    using ofProcess = openNetns(`/proc/${process.pid}/ns/net`);
+    expect(reasonOf(ofProcess, now + minute)).toBeUndefined();
+    expect(reasonOf(ofProcess, now - minute)).toBe(`namespace "${ofProcess.path}" is another one now`);
+  },
+);
+
 netnsTest("netnsGoneReason() finds no reason where there is nothing to go by", ({ host, container }) => {
   const { path } = container;
   const unknown = [
@@ -166,10 +191,10 @@ netnsTest(
     expect(reasonOf({ boot: boot.replace(/^./, (digit) => digit === "0" ? "1" : "0") })).toBe(reason);
     const old = { mtime: 0n, ctime: 0n };
     // In a container, /dev is younger than the boot, and nothing tells that a file is older.
-    expect(reasonOf(old)).toBe(modifiedBeforeBoot()(old) ? reason : undefined);
+    expect(reasonOf({ times: old })).toBe(modifiedBeforeBoot()(old) ? reason : undefined);
     const today = BigInt(Date.now()) * 1_000_000n;
     for (const [modified, changed] of [[today, today], [0n, today], [today, 0n]] as const) {
-      expect(reasonOf({ mtime: modified, ctime: changed })).toBeUndefined();
+      expect(reasonOf({ times: { mtime: modified, ctime: changed } })).toBeUndefined();
     }
     expect(netnsGoneReason({ ...entry(""), written: { boot: "another" } }, { host, openNetns })).toBe(reason);
   },
