@@ -80,7 +80,7 @@ function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Net
           ...{ containerId, ifname, netns: netns.path, capabilityArgs: { portMappings: ports } },
         })
       ),
-    ls: () => host.run(() => listNetworks(runtime, directory, { log, problem: log })),
+    ls: () => host.run(() => listNetworks(runtime, directory, runtime.attachments(), { log, problem: log })),
     inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), log)),
     rm: (names: readonly string[], force = false, removed: RemovedNetwork[] = []) => {
       host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force, (each) => removed.push(each)));

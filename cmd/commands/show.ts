@@ -1,4 +1,6 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
+import type { NetworkAttachment } from "../../runtime/attachments.ts";
+import { withoutLoopbacks } from "../../runtime/networks/loopbacks.ts";
 import type { NodeTree } from "../../runtime/show/node_tree.ts";
 import { formatDocument } from "../output/document.ts";
 import { netnsPath } from "../arguments/path.ts";
@@ -55,16 +57,21 @@ export default show;
 async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTree> {
   const { gatherNodeTree } = await import("../../runtime/show/gather.ts");
   const attachments = openRuntime(input, context).attachments();
+  const forPeople = wantedFormat(input) === "json" ? (all: readonly NetworkAttachment[]) => all : withoutLoopbacks;
   const [word] = input.words;
-  if (word === undefined) return gatherNodeTree(attachments, { showsOtherPorts: true });
+  if (word === undefined) return gatherNodeTree(forPeople(attachments), { showsOtherPorts: true });
   const { selectShown } = await import("../../runtime/show/select.ts");
   const options = { netnsPath: netnsPath(word, context), confDirectory: confDirectory(input, context) };
   const selection = selectShown(word, attachments, options);
-  return gatherNodeTree(selection.attachments, selection);
+  return gatherNodeTree(forPeople(selection.attachments), selection);
+}
+
+function wantedFormat(input: ParsedOptions): string {
+  return input.find(FORMAT_OPTION.name) ?? (input.has(JSON_OPTION.name) ? "json" : "text");
 }
 
 async function format(tree: NodeTree, input: ParsedOptions, context: CliContext): Promise<string> {
-  const wanted = input.find(FORMAT_OPTION.name) ?? (input.has(JSON_OPTION.name) ? "json" : "text");
+  const wanted = wantedFormat(input);
   if (wanted === "json") return formatDocument(tree);
   const withRules = input.has(RULES_OPTION.name);
   if (wanted === "text") {

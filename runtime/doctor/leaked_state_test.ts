@@ -18,7 +18,8 @@ test("an address without a reservation, or with another container's", () => {
     severity: "broken",
     what: 'address 10.9.0.2 of "eth0" of container "c1" is not reserved, so the next container may get it too',
     mend: `cni run del web ${c1.path} --container-id c1 && cni run add web ${c1.path} --container-id c1 ` +
-      "-p 8080:80 -p 5353:53/udp # its address may change",
+      "-p 8080:80 -p 5353:53/udp",
+    advice: "attach it anew, or let its engine restart it: its connections end, and its address may change",
   }]);
   writeFileSync(file, "c9\r\neth0");
   expect(found().map(({ what }) => what)).toEqual([

@@ -60,7 +60,8 @@ test("without snat, a port on 127.0.0.1 gets no answers", () => {
     severity: "broken",
     what: `host port 127.0.0.1:8080/tcp of "eth0" of ${doctorHost.c1.path} gets no answers: "snat" is false, so its ` +
       "calls keep a source that no container answers",
-    advice: 'remove "snat": false from the configuration, then attach anew',
+    advice: 'remove "snat": false from the configuration, then attach it anew, or let its engine restart it: ' +
+      "its connections end, and its address may change",
     mend: expect.stringMatching(/^cni run del web /),
   }]);
   expect([check("192.0.2.1"), check()]).toEqual([[], []]);

@@ -1,5 +1,6 @@
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { findNetworks } from "../networks/list.ts";
+import { withoutLoopbacks } from "../networks/loopbacks.ts";
 import { type ConfiguredNetwork, readNetworkFiles } from "../networks/network_files.ts";
 import { Runtime, type RuntimeOptions } from "../runtime.ts";
 
@@ -18,7 +19,7 @@ export function listNetworksToExamine(
   directory: string,
 ): (NetworkConfigList | UnusableFile)[] {
   const runtime = new Runtime(options);
-  const attachments = runtime.attachments();
+  const attachments = withoutLoopbacks(runtime.attachments());
   const unusable = readNetworkFiles(directory).flatMap(({ file, problem }) =>
     problem === undefined ? [] : [{ source: file, problem }]
   );

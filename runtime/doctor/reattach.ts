@@ -5,8 +5,18 @@ import type { NetworkAttachment } from "../attachments.ts";
 import { containerIdOfNetns } from "../container_id.ts";
 import { formatEndpoint } from "../endpoint.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
+import { advise, type Remedy } from "./finding.ts";
 
-/** How a container is attached anew, with the same arguments. */
+/** Attaching a container anew, and what that costs it. @param first what to do before */
+export function reattach(attachment: NetworkAttachment, first?: string): Remedy {
+  const anew = first === undefined ? "attach it anew" : `${first}, then attach it anew`;
+  return advise(
+    `${anew}, or let its engine restart it: its connections end, and its address may change`,
+    reattachCommand(attachment),
+  );
+}
+
+/** With the arguments of its ADD. */
 export function reattachCommand(attachment: NetworkAttachment): string {
   const target = [attachment.network, ...attachmentWords(attachment)];
   const add = ["cni", "run", "add", ...target, ...argumentWords(attachment)];

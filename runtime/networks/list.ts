@@ -37,9 +37,9 @@ export interface NetworkSummary {
 export function listNetworks(
   runtime: Runtime,
   directory: string,
+  attachments: readonly NetworkAttachment[],
   { log, problem }: ListMessages,
 ): NetworkSummary[] {
-  const attachments = runtime.attachments();
   if (!findStat(directory)) log(`There is no directory "${directory}", so no network is configured`);
   return findNetworks(runtime, directory, attachments, log, problem)
     .map((network) =>

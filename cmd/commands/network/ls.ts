@@ -1,6 +1,7 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import { listNetworks, type NetworkSummary } from "../../../runtime/networks/list.ts";
+import { withoutLoopbacks } from "../../../runtime/networks/loopbacks.ts";
 import { formatDocument } from "../../output/document.ts";
 import { countProblems, DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
@@ -23,11 +24,12 @@ The exit status is 1 if a configuration is broken; the others are listed.`,
     const runtime = openRuntime(input, context);
     await loadPlugins(["host-local"]);
     const problems = countProblems();
-    const networks = listNetworks(runtime, confDirectory(input, context), { log, problem: problems.report });
+    const isJson = input.has(PRINT_JSON_OPTION.name);
+    const attachments = isJson ? runtime.attachments() : withoutLoopbacks(runtime.attachments());
+    const messages = { log, problem: problems.report };
+    const networks = listNetworks(runtime, confDirectory(input, context), attachments, messages);
     printStdout(
-      input.has(PRINT_JSON_OPTION.name)
-        ? formatDocument(networks)
-        : formatTable(HEADER, networks.map(tableRow), openScreen(1, context.env)),
+      isJson ? formatDocument(networks) : formatTable(HEADER, networks.map(tableRow), openScreen(1, context.env)),
     );
     return problems.exitStatus();
   },

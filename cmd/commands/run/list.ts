@@ -1,5 +1,6 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
+import { withoutLoopbacks } from "../../../runtime/networks/loopbacks.ts";
 import { formatDocument } from "../../output/document.ts";
 import { formatResult } from "../../../spec/result.ts";
 import { LATEST } from "../../../spec/version.ts";
@@ -41,9 +42,13 @@ const list: Command = {
     // Without attachments, there may be no such network.
     if (network !== undefined && attachments.length === 0) loadRequested(word, input, context);
     printStdout(
-      input.has(DOCUMENT_OPTION.name)
-        ? formatDocument(attachments.map(jsonDocument))
-        : formatTable(HEADER, attachments.map(tableRow), openScreen(1, context.env), styleOfCell, ["CONTAINER"]),
+      input.has(DOCUMENT_OPTION.name) ? formatDocument(attachments.map(jsonDocument)) : formatTable(
+        HEADER,
+        withoutLoopbacks(attachments).map(tableRow),
+        openScreen(1, context.env),
+        styleOfCell,
+        ["CONTAINER"],
+      ),
     );
   },
 };

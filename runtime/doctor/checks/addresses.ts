@@ -4,7 +4,7 @@ import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
 import { GATEWAY_PROTOCOL } from "../../../plugins/bridge/gateway.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
-import { reattachCommand } from "../reattach.ts";
+import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, hasAddress, ipCommand, type Subject } from "../subject.ts";
@@ -53,7 +53,7 @@ function describeMissing(
   const what = `address ${address} is missing on ${describeContainer(container)}`;
   const isTaken = findOtherHolder(neighbours, container, ipOf(address)) !== undefined ||
     openReservations(network)(owner, ipOf(address)) !== undefined;
-  if (isTaken) return broken(what, `${reattachCommand(attachment)} # its address may change`);
+  if (isTaken) return broken(what, reattach(attachment));
   const mend = ipCommand(netns, "addr", "add", address, "dev", link);
   return broken(what, mend, { kind: "address", netns, link, address });
 }

@@ -16,7 +16,7 @@ import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
-import { reattachCommand } from "../reattach.ts";
+import { reattach } from "../reattach.ts";
 import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair, warning } from "../finding.ts";
 import { findDrop, type RulePlace, RulesetReader } from "../packet_walk.ts";
 import type { WalkedPacket } from "../walked_packet.ts";
@@ -168,10 +168,9 @@ function dropRemedy(
   if (base.table === "firewalld") return { remedy: trustCommand(drops) };
   if (!hasFirewall) {
     const file = network.source ?? "the configuration";
-    const again = reattachCommand(container.attachment);
-    return { remedy: advise(`append { "type": "firewall" } to "plugins" in ${file}, then attach anew`, again) };
+    return { remedy: reattach(container.attachment, `append { "type": "firewall" } to "plugins" in ${file}`) };
   }
-  if (container.hasOldConfiguration) return { remedy: reattachCommand(container.attachment) };
+  if (container.hasOldConfiguration) return { remedy: reattach(container.attachment) };
   if (drops.every(({ packet }) => acceptsAfterRestore(nl, base, packet))) {
     return { remedy: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
   }

@@ -2,7 +2,7 @@ import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, advise, broken, type Finding, MAX_LISTED, ok, type Remedy, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { reattachCommand } from "../reattach.ts";
+import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
 import type { Subject } from "../subject.ts";
 import { ipOf } from "../../../ffi/address.ts";
@@ -45,7 +45,8 @@ function checkAttachments(subject: Subject): Finding[] {
       : remainders.map(({ what, mend }) => broken(what, mend)),
     ...unfinished.map((attachment) => {
       const at = attachment.netns ? ` (${attachment.netns})` : "";
-      return warning(`the ADD of ${whose(attachment)} has not ended${at}`, mend(attachment));
+      const remedy = advise("if that ADD runs no more, detach what it left", mend(attachment));
+      return warning(`the ADD of ${whose(attachment)} has not ended${at}`, remedy);
     }),
   ];
 }
@@ -73,7 +74,7 @@ function checkReserved({ network, containers }: Subject): Finding[] {
   return containers.flatMap(({ attachment, owner, ips }) =>
     ips.flatMap(({ address }) => {
       const problem = problemOf(owner, ipOf(address));
-      return problem === undefined ? [] : [broken(problem, `${reattachCommand(attachment)} # its address may change`)];
+      return problem === undefined ? [] : [broken(problem, reattach(attachment))];
     })
   );
 }

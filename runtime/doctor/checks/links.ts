@@ -1,5 +1,5 @@
 import * as link from "../../../ffi/route/link.ts";
-import { reattachCommand } from "../reattach.ts";
+import { reattach } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
@@ -32,9 +32,9 @@ function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {
   const device = host.links.find((candidate) => candidate.name === name);
   if (!device) {
     const [{ attachment }] = containers as [ExaminedContainer, ...ExaminedContainer[]];
-    const mend = reattachCommand(attachment) +
-      (containers.length > 1 ? ` # and so the ${containers.length - 1} others` : "");
-    return [broken(`bridge "${name}" is missing, so no container has a neighbour or a gateway`, mend)];
+    const others = containers.length > 1 ? `; and so for ${containers.length - 1} more` : "";
+    const what = `bridge "${name}" is missing, so no container has a neighbour or a gateway${others}`;
+    return [broken(what, reattach(attachment))];
   }
   if (link.isUp(device)) return [];
   return [
@@ -49,7 +49,7 @@ function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {
   const { device, attachment: { netns, ifname } } = container;
   if (!device?.name) {
     const what = `interface "${ifname}" is missing in ${netns}`;
-    return [broken(what, reattachCommand(container.attachment))];
+    return [broken(what, reattach(container.attachment))];
   }
   const isDown = !link.isUp(device) && !subject.bridge?.disableContainerInterface;
   const down = isDown
@@ -66,7 +66,7 @@ function checkHostVeth({ bridge, host }: Subject, container: ExaminedContainer):
   const { hostVeth, attachment } = container;
   if (!hostVeth?.name) {
     const what = `the host's end of ${describeContainer(container)} is missing`;
-    return [broken(what, reattachCommand(attachment))];
+    return [broken(what, reattach(attachment))];
   }
   const { name } = hostVeth;
   const whose = `the host's end of ${describeContainer(container)}`;

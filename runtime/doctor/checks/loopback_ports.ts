@@ -1,8 +1,8 @@
 import { describeHostPort, familiesOf, hostAddressOf, type PortMapping } from "../../../plugins/portmap/config.ts";
 import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
-import { advise, broken, type Finding } from "../finding.ts";
-import { reattachCommand } from "../reattach.ts";
+import { broken, type Finding } from "../finding.ts";
+import { reattach } from "../reattach.ts";
 import { hasPublishedElements } from "./ports.ts";
 import {
   addressesOfFamily,
@@ -39,10 +39,7 @@ function checkSource({ network }: Subject, container: ExaminedContainer, mapping
   return mappings.filter((mapping) => hostAddressOf(mapping) !== undefined).map((mapping) => {
     const what = `${describeHostPort(mapping)} of ${describeContainer(container)} gets no answers: "snat" is false, ` +
       "so its calls keep a source that no container answers";
-    return broken(
-      what,
-      advise(`remove "snat": false from ${file}, then attach anew`, reattachCommand(container.attachment)),
-    );
+    return broken(what, reattach(container.attachment, `remove "snat": false from ${file}`));
   });
 }
 

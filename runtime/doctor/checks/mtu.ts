@@ -1,6 +1,6 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
-import { advise, broken, type Finding, ok, warning } from "../finding.ts";
-import { reattachCommand } from "../reattach.ts";
+import { broken, type Finding, ok, warning } from "../finding.ts";
+import { reattach } from "../reattach.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, findOutgoingLink, ipCommand, type Subject } from "../subject.ts";
 
@@ -61,7 +61,7 @@ function checkUplinkMtu({ host, network, isRouted, masquerades, families, contai
       `senders outside must get ICMP messages`;
     const file = network.source ?? "the configuration";
     return [
-      warning(what, advise(`set "mtu": ${mtu} in ${file}, then attach anew`, reattachCommand(larger.attachment))),
+      warning(what, reattach(larger.attachment, `set "mtu": ${mtu} in ${file}`)),
     ];
   });
 }

@@ -5,8 +5,9 @@ import { describeContainer, type Subject } from "../subject.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
+import { atLeast, introducedIn } from "../../../spec/version.ts";
 import { lintFiles } from "../../lint/lint.ts";
-import { reattachCommand } from "../reattach.ts";
+import { reattach } from "../reattach.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import type { PluginEntry } from "../../../spec/network_config_list.ts";
 
@@ -66,7 +67,7 @@ export function checkConfiguration(subject: Subject): Finding[] {
     ...old.map((container) =>
       warning(
         `the configuration has changed since ${describeContainer(container)} was attached`,
-        reattachCommand(container.attachment),
+        reattach(container.attachment),
       )
     ),
   ];
@@ -106,7 +107,7 @@ export function checkDiagnoses({ runtime, network, containers }: Subject): Findi
 
 /** What the plugins' CHECK finds: a net below the checks with names. Programs are not run. */
 export function checkByPlugins({ runtime, network, containers }: Subject): Finding[] {
-  if (network.disableCheck) return [];
+  if (network.disableCheck || !atLeast(network.cniVersion, introducedIn.CHECK)) return [];
   const succeeded: string[] = [];
   const problems = containers.flatMap(({ attachment }) => {
     if (!attachment.result) return [];
@@ -128,7 +129,7 @@ export function checkByPlugins({ runtime, network, containers }: Subject): Findi
       if (remedy !== undefined) return [warning(`CHECK was not possible for ${attachment.netns}: ${what}`, remedy)];
       const restore = `cni run restore ${network.name}`;
       if (details?.includes(restore)) return [broken(what, restore, { kind: "restore", network: network.name })];
-      return [broken(what, `${reattachCommand(attachment)} # its address may change`)];
+      return [broken(what, reattach(attachment))];
     }
   });
   const success = `CHECK of all built-in plugins succeeds for ${abbreviate(succeeded)}`;

@@ -4,8 +4,8 @@ import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
-import { abbreviate, advise, broken, type Finding, ok, type Repair, warning } from "../finding.ts";
-import { reattachCommand } from "../reattach.ts";
+import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair, warning } from "../finding.ts";
+import { reattach } from "../reattach.ts";
 import {
   addressesOfFamily,
   describeContainer,
@@ -48,7 +48,7 @@ function checkRoute(subject: Subject, container: ExaminedContainer, device: link
   if (candidates.some(({ gateway }) => gateway === gw)) return [];
   const name = describeRoute(dst);
   const via = gw === undefined ? "" : ` via ${gw}`;
-  const { mend, repair } = routeRemedy(subject, container, device.name!, wanted);
+  const { remedy, repair } = routeRemedy(subject, container, device.name!, wanted);
   const [other = ofDevice[0]] = candidates;
   const elsewhere = toDestination.find((route) =>
     route.table === (table ?? RT_TABLE_MAIN) && (route.priority ?? 0) >= metricOf(wanted)
@@ -57,21 +57,21 @@ function checkRoute(subject: Subject, container: ExaminedContainer, device: link
     const device = state.links.find(({ index }) => index === elsewhere.oif)?.name;
     return [warning(
       `the ${name} of ${describeContainer(container)} goes by "${device}", as another network wants it`,
-      advise("if it must go by this network", mend),
+      typeof remedy === "string" ? advise("if it must go by this network", remedy) : remedy,
     )];
   }
   if (!other) {
-    return [broken(`no ${name} in ${netns}: it must go${via || " directly"} by "${device.name}"`, mend, repair)];
+    return [broken(`no ${name} in ${netns}: it must go${via || " directly"} by "${device.name}"`, remedy, repair)];
   }
   if (candidates.length === 0) {
     const what = `wrong metric: the ${name} of ${describeContainer(container)} has ${other.priority ?? 0}, ` +
       `the ADD set ${priority}`;
     // Beside the other route, the right one would have no effect.
-    return [broken(what, reattachCommand(container.attachment))];
+    return [broken(what, reattach(container.attachment))];
   }
   const actual = other.gateway === undefined ? "directly" : `via ${other.gateway}`;
   const what = `wrong gateway: the ${name} of ${describeContainer(container)} goes ${actual}, the ADD set it${via}`;
-  return [broken(what, mend, repair)];
+  return [broken(what, remedy, repair)];
 }
 
 /** The kernel's default metric of IPv6 (IP6_RT_PRIO_USER). */
@@ -87,14 +87,14 @@ function routeRemedy(
   { attachment }: ExaminedContainer,
   link: string,
   { gw, ...wanted }: RouteConfig,
-): { readonly mend: string; readonly repair?: Repair } {
-  if (network.plugins.some(({ type }) => MOVERS.includes(type))) return { mend: reattachCommand(attachment) };
+): { readonly remedy: Remedy; readonly repair?: Repair } {
+  if (network.plugins.some(({ type }) => MOVERS.includes(type))) return { remedy: reattach(attachment) };
   const { dst, table, priority, mtu, advmss, scope } = wanted;
   const words = Object.entries({ via: gw, dev: link, table, metric: priority, mtu, advmss, scope })
     .flatMap(([word, value]) => value === undefined ? [] : [word, `${value}`]);
   const { netns } = attachment;
   return {
-    mend: ipCommand(netns, "route", "replace", dst, ...words),
+    remedy: ipCommand(netns, "route", "replace", dst, ...words),
     repair: { kind: "route", netns, link, ...wanted, ...gw !== undefined && { gateway: gw } },
   };
 }

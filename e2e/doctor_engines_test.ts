@@ -1,0 +1,88 @@
+/** What `cni doctor` and the lists say of containers of real engines. */
+import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { DoctorReport } from "../runtime/doctor/doctor.ts";
+import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
+import { type Cri, CRI_PROGRAMS, newCri, POD_NETWORK } from "../testing/cri.ts";
+import { newTestNode, type TestNode } from "../testing/node.ts";
+import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
+import { serveTcpAndUdp } from "../testing/traffic.ts";
+
+/** Whatever its exit status. */
+const examine = ({ run }: TestNode, ...words: string[]): DoctorReport =>
+  JSON.parse(run("sh", "-c", '"$0" doctor --json "$@" || :', CNI_UNDER_TEST, ...words));
+
+const findBroken = (report: DoctorReport) =>
+  report.networks.flatMap(({ findings }) => findings).filter(({ severity }) => severity === "broken");
+
+describe("podman", () => {
+  const resources = new DisposableStack();
+  let node: TestNode;
+  let podman: Podman;
+  beforeAll(async () => {
+    if (!PODMAN_PROGRAMS.every((program) => Bun.which(program))) return;
+    node = resources.use(await newTestNode());
+    const network = {
+      cniVersion: "0.4.0",
+      name: "podtest",
+      plugins: [
+        {
+          type: "bridge",
+          bridge: "podtest0",
+          isDefaultGateway: true,
+          ipMasq: true,
+          ipam: { type: "host-local", ranges: [[{ subnet: "10.91.0.0/24" }]] },
+        },
+        { type: "portmap", capabilities: { portMappings: true } },
+      ],
+    };
+    writeFileSync(join(node.networks, "podtest.conflist"), JSON.stringify(network));
+    podman = resources.use(newPodman(node));
+  });
+  afterAll(() => resources.dispose());
+
+  testWith(PODMAN_PROGRAMS, "a container that lost its interface lives, and is not to be detached", () => {
+    using container = podman.start("w1", "--network", "podtest");
+    node.run("sh", "-c", "ip -o link show type veth | sed -n 's/^[0-9]*: \\(veth[^@]*\\)@.*/ip link del \\1/p' | sh");
+    const [attachment] = JSON.parse(node.run(CNI_UNDER_TEST, "run", "list", "podtest", "--json"));
+    expect(attachment).toMatchObject({ containerId: container.id, state: "incomplete" });
+    const problems = findBroken(examine(node, "podtest", "--look-only"));
+    expect(problems.map(({ what }) => what)).toEqual([expect.stringContaining('interface "eth0" is missing')]);
+    expect(problems[0]!.advice).toContain("its connections end");
+  });
+});
+
+describe("a pod of containerd", () => {
+  const resources = new DisposableStack();
+  let node: TestNode;
+  let cri: Cri;
+  beforeAll(async () => {
+    if (!CRI_PROGRAMS.every((program) => Bun.which(program))) return;
+    node = resources.use(await newTestNode());
+    // As the engine's own loopback network, a version without CHECK.
+    writeFileSync(join(node.networks, "10-pods.conflist"), JSON.stringify({ ...POD_NETWORK, cniVersion: "0.3.1" }));
+    cri = resources.use(await newCri(node));
+  });
+  afterAll(() => resources.dispose());
+
+  testWith(CRI_PROGRAMS, "is listed once, with its loopback interface, and nothing of it is broken", async () => {
+    const id = await cri.run({ name: "web", ports: [{ hostPort: 8080, containerPort: 80 }] });
+    using pod = await cri.container(id);
+    using _server = await serveTcpAndUdp(pod.netns, "web");
+    const cni = (...words: string[]) => node.run(CNI_UNDER_TEST, ...words);
+    const report = examine(node, "--look-only");
+    expect([findBroken(report), report.networks.map(({ network }) => network)]).toEqual([[], ["pods"]]);
+    const count = (text: string) => text.split(id.slice(0, 12)).length - 1;
+    const { length } = cni("run", "list").split("\n").filter((line) => count(line) > 0);
+    expect(length).toBe(1);
+    expect(cni("show")).not.toContain("cni-loopback");
+    expect(cni("network", "ls")).not.toContain("cni-loopback");
+    // Programs get all, and so do people who ask for the loopback network.
+    const all = JSON.parse(cni("run", "list", "--json"));
+    expect(all.map(({ network }: { network: string }) => network)).toEqual(["cni-loopback", "pods"]);
+    expect(cni("run", "list", "cni-loopback")).toContain("cni-loopback");
+    await cri.stop(id);
+    await cri.remove(id);
+  });
+});
