@@ -11,6 +11,11 @@ import { findText, openReadWrite, overwrite, pwrite, readOrdinaryText } from "./
 /** Such parameters may be only readable. */
 const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];
 
+/** The name as people and sysctl(8) know it: with dots, unless the name of a link holds one. */
+export function sysctlWord(name: string): string {
+  return name.includes(".") ? name : name.replaceAll("/", ".");
+}
+
 /** `undefined` if the kernel lacks it. */
 export function findSysctl(name: string): string | undefined {
   return findText(`/proc/sys/${name}`)?.trim();

@@ -4,6 +4,7 @@ import type { Netns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { findSourceAddress, PUBLIC_ADDRESS } from "../plugins/lib/links/reachability.ts";
 import { type PortMapping, portMapping } from "../plugins/portmap/config.ts";
+import { targetAddresses } from "../plugins/portmap/target_addresses.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import type { Result } from "../spec/result.ts";
@@ -54,7 +55,7 @@ export function summarizeAttachment(
   return {
     network: list.name,
     interfaces: summarizeInterfaces(result, ifname, findBridge(host, result)),
-    ports: mappings.flatMap((mapping) => summarizePort(host, mapping, result)),
+    ports: mappings.flatMap((mapping) => summarizePort(host, mapping, targetAddresses(result, ifname).map(ipOf))),
   };
 }
 
@@ -79,9 +80,12 @@ function findBridge(host: Netns, { interfaces = [] }: Result): string | undefine
 }
 
 /** Empty if the container has no address of its family. */
-function summarizePort(host: Netns, { hostPort, containerPort, protocol, hostIP }: PortMapping, { ips = [] }: Result) {
+function summarizePort(
+  host: Netns,
+  { hostPort, containerPort, protocol, hostIP }: PortMapping,
+  addresses: readonly Ip[],
+): PortSummary[] {
   const isSpecific = hostIP !== undefined && hostIP !== "0.0.0.0" && hostIP !== "::";
-  const addresses = ips.map(({ address }) => ipOf(address)).sort((a, b) => familyOf(a) - familyOf(b));
   const target = addresses.find((address) => hostIP === undefined || familyOf(address) === familyOf(hostIP));
   if (target === undefined) return [];
   const hostAddress = isSpecific ? hostIP : findHostAddress(host, target);

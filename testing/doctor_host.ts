@@ -45,7 +45,14 @@ const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
 
 /** A host with an uplink, and two containers; the first publishes ports. */
 export function newDoctorHost(
-  { hasFirewall = false, isInternal = false, routes = IPAM.routes as object[], plugins = [] as object[] } = {},
+  {
+    hasFirewall = false,
+    isInternal = false,
+    routes = IPAM.routes as object[],
+    ranges = IPAM.ranges,
+    main = BRIDGE as object,
+    plugins = [] as object[],
+  } = {},
 ): DoctorHost {
   using building = new DisposableStack();
   const [host, outside, c1, c2] = [0, 0, 0, 0].map(() => building.use(newNetns())) as [Netns, Netns, Netns, Netns];
@@ -66,12 +73,12 @@ export function newDoctorHost(
   runShellInNetns(host, "ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2");
   const directory = mkdtempSync(join(tmpdir(), "cni-doctor-"));
   building.defer(() => rmSync(directory, { recursive: true }));
-  const ipam = { ...IPAM, routes: isInternal ? [] : routes, dataDir: join(directory, "networks") };
+  const ipam = { ...IPAM, ranges, routes: isInternal ? [] : routes, dataDir: join(directory, "networks") };
   const text = JSON.stringify({
     cniVersion: "1.1.0",
     name: "web",
     plugins: [
-      { ...BRIDGE, ...isInternal && { isGateway: false, ipMasq: false }, ipam },
+      { ...main, ...isInternal && { isGateway: false, ipMasq: false }, ipam },
       { type: "portmap", capabilities: { portMappings: true } },
       ...hasFirewall ? [{ type: "firewall" }] : [],
       ...plugins,
@@ -105,7 +112,7 @@ export function newDoctorHost(
       directory,
       serve: () => serveTcpAndUdp(c1, "c1"),
       add,
-      port: result.interfaces![1]!.name,
+      port: result.interfaces!.findLast(({ sandbox }) => !sandbox)!.name,
     },
     examine,
     withSubject: (use) =>

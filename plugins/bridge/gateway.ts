@@ -157,7 +157,8 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
   enableForwarding(host, [...new Set(wanted.map(familyOf))]);
 }
 
-function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
+/** What the bridge, or its VLAN link, has. */
+export function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
   const cidrs = ips.flatMap(({ gateway, address }) => gateway ? [toCidr(gateway, prefixLengthOf(address))] : []);
   return [...new Set(cidrs)];
 }

@@ -4,15 +4,11 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
+import { containerIps } from "../lib/links/container_ips.ts";
 import { isInSubnetOf, type NameServer } from "./record.ts";
 
-/** An address without an interface counts as the container's. */
-export function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
-  const containerIps = ips.filter((ip) => {
-    const device = ip.interface === undefined ? undefined : interfaces[ip.interface];
-    return !device || device.name === ifname && device.sandbox;
-  });
-  return [...new Set(containerIps.map((ip) => ip.address))];
+export function containerAddresses(result: Result, ifname: string): Cidr[] {
+  return [...new Set(containerIps(result, ifname).map(({ address }) => address))];
 }
 
 /**

@@ -137,6 +137,18 @@ export function takesIptablesRules(nl: Netlink): boolean {
   }
 }
 
+/** Whether ADD puts its rules into this chain of another table. */
+export function isServedChain(nl: Netlink, { family, table, name }: ForwardChainKey, adminChain: string): boolean {
+  return listRestrictiveTables(nl, [4, 6], adminChain).some(({ foreignTable, forwardChains }) =>
+    !foreignTable.hasOwner && foreignTable.family === family && foreignTable.table === table &&
+    forwardChains.some(({ chain }) => chain === name)
+  );
+}
+
+interface ForwardChainKey extends nft.TableKey {
+  readonly name?: string | undefined;
+}
+
 function listRestrictiveTables(nl: Netlink, families: readonly (4 | 6)[], adminChain: string): TableState[] {
   const tables = listForeignTables(nl, families);
   const present = tables.filter(({ isMissing }) => !isMissing);

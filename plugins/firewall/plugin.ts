@@ -52,6 +52,7 @@ import { type FirewallCall, type FirewallRequest, readRequest, reportedAddresses
 export default plugin({
   name: "firewall",
   about: "Lets the container through firewalls, and keeps others out",
+  hasRulesOnly: true,
   // Each command parses it itself: an invalid value fails ADD, but must not fail DEL.
   config: { ...jsonObject, inner: firewallConfigSchema },
 

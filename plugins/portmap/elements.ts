@@ -123,13 +123,17 @@ function hairpinElement(address: Cidr, allSources: boolean): WantedElement {
 
 export interface PublishedPort {
   readonly protocol: number;
+  /** Absent for all addresses. */
+  readonly hostAddress?: Ip;
   readonly hostPort: number;
   readonly address: Ip;
   readonly containerPort: number;
 }
 
 /** `undefined` for elements of other maps. */
-export function parsePortElement({ set, key, data }: FoundElement): PublishedPort | undefined {
+export function parsePortElement(
+  { set, key, data }: Pick<FoundElement, "set" | "key" | "data">,
+): PublishedPort | undefined {
   const [, prefix, family] = /^(hostip_)?hostports([46])$/.exec(set) ?? [];
   const value = data?.value;
   if (!family || !value) return undefined;
@@ -138,6 +142,7 @@ export function parsePortElement({ set, key, data }: FoundElement): PublishedPor
   const portAt = (bytes: Uint8Array, offset: number) => bytes[offset]! << 8 | bytes[offset + 1]!;
   return {
     protocol: key[portOffset]!,
+    ...prefix && { hostAddress: ipFromBytes(key.subarray(0, addressSize)) },
     hostPort: portAt(key, portOffset + 4),
     // Decoded on demand: DEL needs it only if conntrack has flows to the port.
     get address() {

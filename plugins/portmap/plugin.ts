@@ -1,5 +1,5 @@
 /** A published port is a map element (plugins/lib/ruleset/inet_table.ts): packets and ADDs cost the same for any number of ports. */
-import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
+import { type Cidr, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
 import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
@@ -15,7 +15,6 @@ import {
 import { mappingsForFamily, publishedElements } from "./elements.ts";
 import { gcReferencePorts, ownersWithReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
 import { ConfigError } from "../../spec/error.ts";
-import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
 import {
   flushEarlierFlows,
@@ -24,10 +23,12 @@ import {
   removePublishedPortsOfNetwork,
 } from "./publish_ports.ts";
 import { findLoopbackSource, refuseIpv6Loopback } from "./loopback.ts";
+import { targetAddresses } from "./target_addresses.ts";
 
 export default plugin({
   name: "portmap",
   about: "Publishes ports of the container on the host",
+  hasRulesOnly: true,
   // Commands parse the keys themselves: DEL must not fail where ADD fails.
   config: { ...jsonObject, inner: portmapConfigSchema },
 
@@ -44,7 +45,7 @@ export default plugin({
     if (config.backend === "iptables") {
       log('backend "iptables": the ports are published by nf_tables rules of this program anyway');
     }
-    const addresses = containerAddresses(result, call.ifname);
+    const addresses = targetAddresses(result, call.ifname);
     logUnreachable(config.mappings, addresses, log);
     publishPorts(call, config, addresses, ensureElements);
     undo.defer(() => removePublishedPorts(host, owner));
@@ -54,7 +55,7 @@ export default plugin({
 
   del(call) {
     const { host, owner, prevResult, ifname, log } = call;
-    const addresses = prevResult ? containerAddresses(prevResult, ifname) : [];
+    const addresses = prevResult ? targetAddresses(prevResult, ifname) : [];
     runAllSteps(
       () => removePublishedPorts(host, owner, log),
       () => removeReferencePorts(host.nft, owner, addresses.map(ipOf)),
@@ -71,14 +72,14 @@ export default plugin({
 
   check(call) {
     const config = parseConfig(call);
-    const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
+    const addresses = targetAddresses(requirePrevResult(call, "portmap"), call.ifname);
     const source = findLoopbackSource(call.host, config, addresses);
     checkElements(call.host.nft, inetTable, call.owner, publishedElements(config, addresses, source));
   },
 
   restore(call) {
     const config = parseConfig(call);
-    const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
+    const addresses = targetAddresses(requirePrevResult(call, "portmap"), call.ifname);
     const restored = publishPorts(call, config, addresses, restoreElements);
     if (restored.length > 0) flushEarlierFlows(call, config, addresses);
     return restored;
@@ -104,17 +105,6 @@ function parseConfig({ config, pluginConfig }: ConfiguredCall): PortmapConfig {
   } catch (error) {
     throw error instanceof ConfigError ? error.withLocation({ network: pluginConfig.name }) : error;
   }
-}
-
-/** The first of each family. An address without an interface counts as the container's. */
-function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
-  const containerIps = ips.filter((ip) => {
-    const device = ip.interface === undefined ? undefined : interfaces[ip.interface];
-    return !device || (device.name === ifname && device.sandbox);
-  });
-  return ([4, 6] as const).flatMap((family) =>
-    containerIps.find(({ address }) => familyOf(address) === family)?.address ?? []
-  );
 }
 
 /** A runtime may offer all of its host addresses, so mappings of other families are skipped. */

@@ -1,3 +1,4 @@
+import { containerIps } from "../lib/links/container_ips.ts";
 import { familyOf } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
@@ -31,14 +32,6 @@ export const sbrConfig = lazy(() =>
 );
 
 export type SbrConfig = Infer<typeof sbrConfig>;
-
-/** Includes addresses without an interface: results up to 0.2.0 name none. */
-export function containerIps({ interfaces = [], ips = [] }: Result, ifname: string): IpConfig[] {
-  return ips.filter(({ interface: index = -1 }) => {
-    const device = interfaces[index];
-    return device === undefined || device.name === ifname;
-  });
-}
 
 /** @throws {CniError} if there is none */
 export function requireContainerIps(result: Result, ifname: string): IpConfig[] {

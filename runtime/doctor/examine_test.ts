@@ -70,7 +70,7 @@ const CAUSES: readonly Cause[] = [
   {
     name: "the gateway's address is gone",
     broken: onHost("addr del 10.9.0.1/29 dev br9"),
-    found: () => 'gateway address 10.9.0.1 is missing on "br9"',
+    found: () => 'gateway address 10.9.0.1/29 is missing on "br9"',
   },
   {
     name: "the container's end is down",

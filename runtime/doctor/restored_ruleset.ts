@@ -2,41 +2,34 @@
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
-import { dropsEverything, jumpsUnconditionallyTo } from "../../ffi/nft/rule_contents.ts";
+import { jumpsUnconditionallyTo } from "../../ffi/nft/rule_contents.ts";
 import { accept, jump } from "../../ffi/nft/statements.ts";
 import { FORWARD_CHAIN } from "../../plugins/firewall/cni_forward_chain.ts";
-import { IPTABLES_FORWARD_CHAINS, listForwardChains } from "../../plugins/firewall/foreign_forward_chains.ts";
-import { findChains, type ForeignTable, listForeignTables } from "../../plugins/lib/ruleset/foreign_tables.ts";
+import { isServedChain } from "../../plugins/firewall/forward_accept.ts";
+import { type ForeignTable, listForeignTables } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import { FORWARD_MARK } from "../../plugins/lib/ruleset/forward_mark.ts";
 import type { ForeignChain } from "./foreign_chains.ts";
 import { type DecodedRule, findDrop, RulesetReader } from "./packet_walk.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
 
 /** Whether the chain accepts the packet as soon as the plugin `firewall` has put its rules back. */
-export function acceptsAfterRestore(nl: Netlink, chain: ForeignChain, packet: WalkedPacket): boolean {
+export function acceptsAfterRestore(
+  nl: Netlink,
+  chain: ForeignChain,
+  adminChain: string,
+  packet: WalkedPacket,
+): boolean {
   const ruleset = new RestoredRuleset(nl, chain);
-  return isServed(nl, chain) && !findDrop(ruleset, chain, chain, { ...packet, mark: FORWARD_MARK });
+  return isServedChain(nl, chain, adminChain) && !findDrop(ruleset, chain, chain, { ...packet, mark: FORWARD_MARK });
 }
 
 /** Whether an accept rule of nft(8) can come first there: iptables could not read it, and ours has its own place. */
-export function takesAcceptRule(nl: Netlink, chain: ForeignChain): boolean {
-  return findForeignTable(nl, chain)?.isIptables === false && !isServed(nl, chain);
+export function takesAcceptRule(nl: Netlink, chain: ForeignChain, adminChain: string): boolean {
+  return findForeignTable(nl, chain)?.isIptables === false && !isServedChain(nl, chain, adminChain);
 }
 
 function findForeignTable(nl: Netlink, chain: ForeignChain): ForeignTable | undefined {
   return listForeignTables(nl, [4, 6]).find(({ family, table }) => family === chain.family && table === chain.table);
-}
-
-/** Whether the plugin `firewall` puts its rules there; other drops are an administrator's intent. */
-function isServed(nl: Netlink, chain: ForeignChain): boolean {
-  const foreignTable = findForeignTable(nl, chain);
-  if (!foreignTable || foreignTable.hasOwner) return false;
-  const named = findChains(nl, [foreignTable], IPTABLES_FORWARD_CHAINS).get(foreignTable);
-  const found = listForwardChains(nl, foreignTable, named).find((forward) => forward.chain === chain.name);
-  if (!found) return false;
-  const rules = nft.listLazyRules(nl, chain, found.chain);
-  return found.isIptablesFilter || found.dropsByPolicy || rules.slice(-1).some(dropsEverything) ||
-    rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN));
 }
 
 /** With the jump and the accept rule of the plugin `firewall`, which a marked packet matches. */

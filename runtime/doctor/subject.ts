@@ -11,8 +11,10 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import { type BridgeConfig, isGateway, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
+import { parseFirewallConfig } from "../../plugins/firewall/config.ts";
 import { parsePortmapConfig, type PortmapConfig } from "../../plugins/portmap/config.ts";
-import { ipsOf } from "../../plugins/lib/links/configure_interface.ts";
+import { targetAddresses } from "../../plugins/portmap/target_addresses.ts";
+import { containerIps } from "../../plugins/lib/links/container_ips.ts";
 import { configuredSubnets, distinctFamilies } from "../../plugins/lib/links/reachability.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
 import { findPlugin } from "../../plugins/registry.ts";
@@ -48,6 +50,8 @@ export interface ExaminedContainer {
   readonly hostVeth: link.Link | undefined;
   /** Of its interface, by the ADD's result. */
   readonly ips: readonly IpConfig[];
+  /** What its published ports lead to. */
+  readonly portTargets: readonly Cidr[];
   readonly portmap: PortmapConfig | undefined;
   /** The configuration has changed since its ADD. */
   readonly hasOldConfiguration: boolean;
@@ -74,6 +78,8 @@ export interface Subject {
   readonly isRouted: boolean;
   readonly masquerades: boolean;
   readonly hasFirewall: boolean;
+  /** The chain in which administrators override the plugin `firewall`. */
+  readonly adminChain: string;
   readonly subnets: readonly Cidr[];
   readonly families: readonly (4 | 6)[];
 }
@@ -110,6 +116,7 @@ export function lookUpSubject(
     gatewayDevice: host.links.find(({ name }) => name === gatewayName),
     isRouted: (bridge !== undefined && isGateway(bridge)) || ptp !== undefined,
     masquerades: (bridge ?? ptp)?.ipMasq === true,
+    adminChain: findAdminChain(network),
     hasFirewall: network.plugins.some(({ type }) => type === "firewall"),
     subnets,
     families: distinctFamilies([...subnets, ...addresses]),
@@ -160,7 +167,8 @@ function examineContainer(
       state,
       device,
       hostVeth: peer?.info?.kind === "veth" && peer.linkIndex === device?.index ? peer : undefined,
-      ips: ipsOf(result, ifname),
+      ips: containerIps(result, ifname),
+      portTargets: targetAddresses(result, ifname),
       portmap: findPortmapConfig(network, attachment),
       hasOldConfiguration: isOldConfiguration(runtime, network, attachment),
     };
@@ -198,6 +206,12 @@ function findDevice({ links }: NetnsSnapshot, { ifname, result }: NetworkAttachm
 function parseEntry<C>(network: NetworkConfigList, type: string): C | undefined {
   const entry = network.plugins.find((candidate) => candidate.type === type);
   return entry && findPlugin(type)?.config.parse(deriveConfig(network, entry, undefined).raw) as C;
+}
+
+function findAdminChain(network: NetworkConfigList): string {
+  const entry = network.plugins.find(({ type }) => type === "firewall");
+  const raw = entry && deriveConfig(network, entry, undefined).raw;
+  return parseFirewallConfig(raw ?? {}, network.name).iptablesAdminChainName;
 }
 
 export function deriveConfig(
@@ -273,6 +287,12 @@ export function hasAddress({ addresses }: NetnsSnapshot, device: link.Link, want
   return addresses.some((found) =>
     found.index === device.index && (found.address === wanted || ipOf(found.address) === wanted)
   );
+}
+
+/** What its published ports of this family lead to. */
+export function findPortTarget({ portTargets }: ExaminedContainer, family: 4 | 6): Ip | undefined {
+  const target = portTargets.find((address) => familyOf(address) === family);
+  return target && ipOf(target);
 }
 
 export function addressesOfFamily(container: ExaminedContainer, family: 4 | 6): Ip[] {

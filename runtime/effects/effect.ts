@@ -1,3 +1,5 @@
+import { sysctlWord } from "../../ffi/sysctl.ts";
+
 /** What an effect changes. `requests` to the kernel that have no kind of their own are `netlink`. */
 export type EffectKind =
   | ("link" | "address" | "route" | "rule" | "qdisc" | "netlink" | "conntrack")
@@ -69,9 +71,7 @@ export function newEffectList(currentPlugin: () => string | undefined, isUndoing
 
 /** @param path below /proc/sys @param netns `host`, or its path; absent for parameters of the whole machine */
 export function sysctlEffect(path: string, value: string, netns: string | undefined): Omit<Effect, "plugin"> {
-  // The name of a link may hold dots: sysctl(8) takes slashes then.
-  const name = path.includes(".") ? path : path.replaceAll("/", ".");
-  const sentence = `set ${name} = ${value}${netns === undefined ? "" : ` in ${netns}`}`;
+  const sentence = `set ${sysctlWord(path)} = ${value}${netns === undefined ? "" : ` in ${netns}`}`;
   return { kind: "sysctl", action: "change", sentence, target: path, ...netns !== undefined && { netns } };
 }
 

@@ -108,9 +108,7 @@ function firstOwners(
 
 /** After a time without a published UDP port, its plugin flushes flows. */
 function isSimple(elements: readonly OwnedElement[]): boolean {
-  return !elements.some(({ set, element }) =>
-    parsePortElement({ ...element, set, owner: undefined, note: undefined })?.protocol === IPPROTO_UDP
-  );
+  return !elements.some(({ set, element }) => parsePortElement({ ...element, set })?.protocol === IPPROTO_UDP);
 }
 
 function isLiving(runtime: RuntimeContext, listed: CacheEntry, { isElsewhere }: CopiedRestoreOptions): boolean {

@@ -155,7 +155,7 @@ export class LinkCare implements Disposable {
 
 interface LinkProblem {
   readonly cache: string;
-  /** `gateway address 10.1.0.1 is missing on "cni0"` */
+  /** `gateway address 10.1.0.1/16 is missing on "cni0"` */
   readonly what: string;
   readonly repair: Repair | undefined;
 }

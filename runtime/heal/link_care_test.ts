@@ -22,7 +22,7 @@ healTest("a bridge that lost its address and a port that lost its bridge are rep
     expect.stringMatching(
       new RegExp(`^Network "web": "${port}", the host's end of .*, is no port of bridge "br-web"$`),
     ),
-    'Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+    'Network "web": gateway address 10.7.0.1/24 is missing on "br-web"',
   ];
   expect([log, counts]).toEqual([problems, ["linkProblems", "linkProblems"]]);
   // A look that finds nothing new.
@@ -66,8 +66,8 @@ healTest("links that keep losing what is mended get it back after pauses", (heal
     round(healer);
   }
   expect(log).toEqual([
-    'Network "web": gateway address 10.7.0.1 is missing on "br-web"',
-    'Mended: Network "web": gateway address 10.7.0.1 is missing on "br-web"',
+    'Network "web": gateway address 10.7.0.1/24 is missing on "br-web"',
+    'Mended: Network "web": gateway address 10.7.0.1/24 is missing on "br-web"',
     "Links lost 1 times in a row what was mended: the next time it is mended after 1000 s",
   ]);
   expect(counts).toEqual(["linkProblems", "backoffs"]);

@@ -81,8 +81,8 @@ function removeRules(runtime: RuntimeContext, entry: CacheEntry): void {
   const { list, entry: parameters } = attachment;
   const prevResult = findCachedResult(runtime, attachment);
   for (const plugin of list.plugins.toReversed()) {
-    if (plugin.raw.ipam !== undefined || !("plugin" in locatePlugin(runtime, list, plugin))) continue;
-    if (["portmap", "firewall"].includes(plugin.type)) {
+    const location = locatePlugin(runtime, list, plugin);
+    if ("plugin" in location && location.plugin.hasRulesOnly) {
       callPlugin(runtime, list, plugin, { command: "DEL", parameters, prevResult });
     }
   }

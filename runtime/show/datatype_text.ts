@@ -16,7 +16,7 @@ import { NF_ACCEPT, NF_DROP, NFT_DATA_VERDICT, NFT_GOTO, NFT_JUMP, NFT_RETURN } 
 const DATATYPES = [ipv4Addr, ipv6Addr, etherAddr, inetProto, inetService, mark, ifnameType];
 
 /** RFC 5237 */
-const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
+export const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
 
 /** `10.88.0.2 : jump masquerade-10.88.0.0/24`, as nft(8) prints it. */
 export function elementText({ keyType, dataType }: NftSet, { key, data }: Element): string {

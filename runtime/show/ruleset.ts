@@ -5,10 +5,11 @@ import * as nft from "../../ffi/nft/objects.ts";
 import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
 import { type Owner, ownerText, parseOwner } from "../../plugins/lib/protocol/owner.ts";
+import { parsePortElement } from "../../plugins/portmap/elements.ts";
 import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
-import { elementText, fieldTexts } from "./datatype_text.ts";
+import { elementText, PROTOCOL_NAMES } from "./datatype_text.ts";
 import type { RulesetChain, RulesetRule, RulesetTable, ShownElement, ShownPublishedPort } from "./node_tree.ts";
 import { ruleText } from "./rule_text.ts";
 
@@ -55,7 +56,7 @@ export function showRuleset(nl: Netlink): ShownRuleset {
         element: elementText(set, element),
       })),
     publishedPortsOf: (owner) =>
-      mergeFamilies((owned.get(ownerText(owner)) ?? []).flatMap(({ set, element }) => parsePort(set, element))),
+      mergeFamilies((owned.get(ownerText(owner)) ?? []).flatMap(({ set, element }) => showPort(set, element))),
   };
 }
 
@@ -135,19 +136,16 @@ function showRule(rule: nft.LazyRule, family: number): RulesetRule {
   };
 }
 
-/** One element of a map of published ports: `127.0.0.1 . tcp . 8080 : 10.88.0.2 . 80`. */
-function parsePort({ name = "", keyType, dataType }: ListedSet, { key, data }: nft.Element): ShownPublishedPort[] {
-  if (!/^(hostip_)?hostports[46]$/.test(name) || !data?.value) return [];
-  const fields = fieldTexts(keyType, key);
-  const [containerAddress = "", containerPort] = fieldTexts(dataType, data.value);
-  const hostAddress = name.startsWith("hostip_") ? fields.shift() : undefined;
-  const [protocol = "", hostPort] = fields;
+function showPort({ name = "" }: ListedSet, element: nft.Element): ShownPublishedPort[] {
+  const port = parsePortElement({ ...element, set: name });
+  if (!port) return [];
+  const { protocol, hostAddress, hostPort, address, containerPort } = port;
   return [{
-    protocol,
+    protocol: PROTOCOL_NAMES[protocol] ?? String(protocol),
     ...hostAddress !== undefined && { hostAddress },
-    hostPort: Number(hostPort),
-    containerPort: Number(containerPort),
-    containerAddresses: [containerAddress],
+    hostPort,
+    containerPort,
+    containerAddresses: [address],
   }];
 }
 

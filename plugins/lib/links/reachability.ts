@@ -13,7 +13,7 @@ import * as link from "../../../ffi/route/link.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
-import { findSysctl } from "../../../ffi/sysctl.ts";
+import { findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
 import { findValue, isJsonObject, type JsonObject } from "../../../spec/schema.ts";
 import { checkFailedError } from "../protocol/check_failed.ts";
 
@@ -32,7 +32,7 @@ function findUnforwarded(host: Netns, families: readonly Family[]): Family[] {
   return host.run(() => families.filter((family) => findSysctl(FORWARDING[family]) === "0"));
 }
 
-const remedyFor = (family: Family): string => `sysctl -w ${FORWARDING[family].replaceAll("/", ".")}=1`;
+const remedyFor = (family: Family): string => `sysctl -w ${sysctlWord(FORWARDING[family])}=1`;
 
 /** @throws {CniError} if the host does not forward a family */
 export function checkForwarding(host: Netns, families: readonly Family[]): void {
@@ -56,7 +56,7 @@ export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "
   const setting = `net/ipv4/conf/${name}/forwarding`;
   const isClosed = host.run(() => findSysctl(FORWARDING[4]) === "1" && findSysctl(setting) === "0");
   if (!isClosed) return [];
-  return [`"${name}" does not forward IPv4, so no packets leave it: sysctl -w ${setting.replaceAll("/", ".")}=1`];
+  return [`"${name}" does not forward IPv4, so no packets leave it: sysctl -w ${sysctlWord(setting)}=1`];
 }
 
 /** a.root-servers.net; nothing is sent. */

@@ -1,7 +1,7 @@
 import type { Netns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
-import { ensureSysctl, findSysctl } from "../../../ffi/sysctl.ts";
+import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
 /** The kernel has no IPv6 on links with a smaller MTU: linux/ipv6.h, RFC 8200 §5. */
@@ -32,7 +32,7 @@ function requireSysctl(name: string, value: string): void {
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     const actual = JSON.stringify(findSysctl(name) ?? "absent");
-    const message = `Cannot set kernel parameter ${name.replaceAll("/", ".")} to ${value}: ${error.message}`;
+    const message = `Cannot set kernel parameter ${sysctlWord(name)} to ${value}: ${error.message}`;
     throw new CniError(Code.Internal, message, {
       details: `it is ${actual} now; set it on the host before, or make /proc/sys writable here`,
       cause: error,

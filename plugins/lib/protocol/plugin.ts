@@ -133,6 +133,8 @@ export interface Plugin<C = unknown> {
   readonly args?: readonly string[] | "all";
   /** Does not open CNI_NETNS; calls have no `netns`. */
   readonly ignoresNetns?: true;
+  /** Its DEL removes what `restore` puts back, and nothing else. */
+  readonly hasRulesOnly?: true;
   /** Whether it needs an earlier plugin in the list. */
   needsPrevResult?(entry: Pick<PluginConfig, "ipamType">): boolean;
   /**

@@ -1,8 +1,10 @@
-import { type Cidr, containsIp, familyOf, type Ip, ipOf, prefixLengthOf, toCidr } from "../../../ffi/address.ts";
+import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
-import { GATEWAY_PROTOCOL } from "../../../plugins/bridge/gateway.ts";
+import { GATEWAY_PROTOCOL, gatewayAddresses } from "../../../plugins/bridge/gateway.ts";
+import { gatewayPrefixes, type IpWithGateway } from "../../../plugins/ptp/routes.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
+import type { IpConfig } from "../../../spec/result.ts";
 import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
 import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
@@ -74,20 +76,20 @@ function expectedGateways(
 ): { readonly device: link.Link | undefined; readonly gateway: Cidr }[] {
   if (!isRouted) return [];
   const all = containers.flatMap(({ ips, hostVeth }) =>
-    ips.flatMap(({ address, gateway }) => {
-      if (gateway === undefined) return [];
-      const prefixLength = bridge ? prefixLengthOf(address) : familyOf(address) === 4 ? 32 : 128;
-      return [{ device: bridge ? gatewayDevice : hostVeth, gateway: toCidr(gateway, prefixLength) }];
-    })
+    bridge
+      ? gatewayAddresses(ips).map((gateway) => ({ device: gatewayDevice, gateway }))
+      : gatewayPrefixes(ips.filter(hasGateway)).map((gateway) => ({ device: hostVeth, gateway }))
   );
-  const keyOf = ({ device, gateway }: (typeof all)[number]) => `${device?.index} ${ipOf(gateway)}`;
+  const keyOf = ({ device, gateway }: (typeof all)[number]) => `${device?.index} ${gateway}`;
   return [...new Map(all.map((expected) => [keyOf(expected), expected])).values()];
 }
 
+const hasGateway = (ip: IpConfig): ip is IpWithGateway => ip.gateway !== undefined;
+
 function checkGatewayAddresses(subject: Subject): Finding[] {
   return expectedGateways(subject).flatMap(({ device, gateway }) => {
-    if (!canHaveAddress(device, gateway) || hasAddress(subject.host, device, ipOf(gateway))) return [];
-    const what = `gateway address ${ipOf(gateway)} is missing on "${device.name}"`;
+    if (!canHaveAddress(device, gateway) || hasAddress(subject.host, device, gateway)) return [];
+    const what = `gateway address ${gateway} is missing on "${device.name}"`;
     const repair = { kind: "address", link: device.name!, address: gateway } as const;
     return [broken(what, shellCommand(["ip", "addr", "add", gateway, "dev", device.name!]), repair)];
   });

@@ -23,7 +23,13 @@ import type { WalkedPacket } from "../walked_packet.ts";
 import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
 import { describeRulePlace } from "../rule_place_text.ts";
 import { acceptsAfterRestore, takesAcceptRule } from "../restored_ruleset.ts";
-import { addressesOfFamily, type ExaminedContainer, findOutgoingLink, type Subject } from "../subject.ts";
+import {
+  addressesOfFamily,
+  type ExaminedContainer,
+  findOutgoingLink,
+  findPortTarget,
+  type Subject,
+} from "../subject.ts";
 import { hasTable } from "./ruleset.ts";
 
 /** Chains of other tables that drop what the containers send, or what published ports lead to them. */
@@ -86,7 +92,9 @@ function packetsOf(subject: Subject, container: ExaminedContainer): ExaminedPack
         ...{ iifname: innerName, oifname: uplink, source: ip, destination: PUBLIC_ADDRESS[family] },
       }]
       : [];
-    const published = mappings.filter((mapping) => familiesOf(mapping).includes(family))
+    const published = mappings.filter((mapping) =>
+      findPortTarget(container, family) === ip && familiesOf(mapping).includes(family)
+    )
       .map(({ protocol, containerPort }): ExaminedPacket => ({
         ...base,
         direction: "to",
@@ -171,10 +179,10 @@ function dropRemedy(
     return { remedy: reattach(container.attachment, `append { "type": "firewall" } to "plugins" in ${file}`) };
   }
   if (container.hasOldConfiguration) return { remedy: reattach(container.attachment) };
-  if (drops.every(({ packet }) => acceptsAfterRestore(nl, base, packet))) {
+  if (drops.every(({ packet }) => acceptsAfterRestore(nl, base, subject.adminChain, packet))) {
     return { remedy: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
   }
-  const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base);
+  const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base, subject.adminChain);
   const table = { family: base.family, table: base.table };
   if (rule && !isAcceptable) {
     const command = deleteRuleCommand({ ...table, chain: dropping }, rule.handle);

@@ -16,13 +16,14 @@ export function checkHostForwarding(subject: Subject): Finding[] {
 }
 
 function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
-  const { host, gatewayDevice } = subject;
+  const { host, bridge, gatewayDevice, containers } = subject;
   const name = FORWARDING[family];
   if (host.sysctl(name) === "0") return [closedSysctl(name, `the host forwards no IPv${family} packets`)];
   if (family === 6) return [];
   // Turned off for one link only.
   const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
-  return [gatewayDevice, uplink].flatMap((device: link.Link | undefined) => {
+  const inner = bridge ? [gatewayDevice] : containers.map(({ hostVeth }) => hostVeth);
+  return [...inner, uplink].flatMap((device: link.Link | undefined) => {
     const setting = `net/ipv4/conf/${device?.name}/forwarding`;
     if (!device || host.sysctl(setting) !== "0") return [];
     return [closedSysctl(setting, `the host forwards no IPv4 packets that come in by "${device.name}"`)];

@@ -6,7 +6,7 @@ import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
 import { advise, type Finding, ok } from "../finding.ts";
 import { findContainerDrop, findLocalDrop, type LocalDrop, stoppedBy } from "../local_filters.ts";
 import { publishedAddress } from "../published_address.ts";
-import { addressesOfFamily, type ExaminedContainer, gatewayLink, type Subject } from "../subject.ts";
+import { addressesOfFamily, type ExaminedContainer, findPortTarget, gatewayLink, type Subject } from "../subject.ts";
 import type { TryBudget } from "../try_budget.ts";
 import { hasListener } from "./ports.ts";
 
@@ -54,7 +54,7 @@ function findPortDrop(
   { protocol, containerPort }: PortMapping,
   source: Ip,
 ): LocalDrop | undefined {
-  const [destination] = addressesOfFamily(container, familyOf(source));
+  const destination = findPortTarget(container, familyOf(source));
   if (destination === undefined) return undefined;
   const packet = { source, destination, protocol: PROTOCOLS[protocol], destinationPort: containerPort, mark: 0 };
   const [hostLink = "", containerLink = ""] = [gatewayLink(subject, container)?.name, container.device?.name];

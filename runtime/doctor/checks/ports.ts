@@ -21,9 +21,9 @@ import { formatEndpoint } from "../../endpoint.ts";
 import { advise, broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
 import {
-  addressesOfFamily,
   describeContainer,
   type ExaminedContainer,
+  findPortTarget,
   ipCommand,
   programOfPlugin,
   type Subject,
@@ -57,10 +57,10 @@ export function hasPublishedElements(subject: Subject, container: ExaminedContai
 }
 
 /** Without elements for 127.0.0.1: those depend on the routes, which have a check of their own. */
-function checkMapElements(subject: Subject, { portmap, owner, ips }: ExaminedContainer): Finding[] {
+function checkMapElements(subject: Subject, { portmap, owner, portTargets }: ExaminedContainer): Finding[] {
   if (!portmap || portmap.mappings.length === 0) return [];
   try {
-    const elements = publishedElements(portmap, ips.map(({ address }) => address));
+    const elements = publishedElements(portmap, portTargets);
     checkElements(subject.host.netns.nft, inetTable, owner, elements);
     return [];
   } catch (error) {
@@ -75,7 +75,7 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
   // The kernel may lack the module that lists the protocol's sockets.
   if (!listeners) return [];
   const where = `${containerPort}/${protocol} in ${container.attachment.netns}`;
-  const wanted = familiesOf(mapping).flatMap((family) => addressesOfFamily(container, family));
+  const wanted = familiesOf(mapping).flatMap((family) => findPortTarget(container, family) ?? []);
   if (wanted.length === 0) return [];
   const advice = listenAdvice(wanted, containerPort);
   const mend = advise(advice);
@@ -115,8 +115,9 @@ function listPortListeners({ diag }: Netns, { protocol }: PortMapping, port: num
 /** Whether a program in the container takes calls of this family; true if the kernel cannot tell. */
 export function hasListener(container: ExaminedContainer, mapping: PortMapping, family: 4 | 6): boolean {
   const listeners = listPortListeners(container.state.netns, mapping, mapping.containerPort);
+  const target = findPortTarget(container, family);
   return !listeners ||
-    addressesOfFamily(container, family).some((ip) => listeners.some((listener) => takesCallsTo(listener, ip)));
+    target !== undefined && listeners.some((listener) => takesCallsTo(listener, target));
 }
 
 function takesCallsTo({ address, v6Only }: Listener, ip: Ip): boolean {
@@ -146,7 +147,7 @@ function checkFlows({ host }: Subject, container: ExaminedContainer, mapping: Po
   const hostAddress = hostAddressOf(mapping);
   const hostAddresses = new Set(host.addresses.map(({ address }) => ipOf(address)));
   return familiesOf(mapping).flatMap((family) => {
-    const [address] = addressesOfFamily(container, family);
+    const address = findPortTarget(container, family);
     if (address === undefined) return [];
     const target = { family, protocol: IPPROTO_UDP, hostPort, container: address, containerPort };
     const flows = listFlowsElsewhere(host.netns.nft, target).filter(({ destination }) =>

@@ -10,6 +10,7 @@ import {
   prefixLengthOf,
 } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
+import { sysctlWord } from "../../../ffi/sysctl.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
@@ -101,7 +102,7 @@ function describeRouteBack(
 function findStrictRpFilter(sysctl: Subject["host"]["sysctl"], { name }: link.Link): string | undefined {
   const [all, own] = ["all", name].map((key) => sysctl(`net/ipv4/conf/${key}/rp_filter`));
   if (all === "2" || own === "2") return undefined;
-  if (own === "1") return `net.ipv4.conf.${name}.rp_filter`;
+  if (own === "1") return sysctlWord(`net/ipv4/conf/${name}/rp_filter`);
   return all === "1" ? "net.ipv4.conf.all.rp_filter" : undefined;
 }
 

@@ -97,7 +97,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "runtime/lint_networks.ts", imports: ["runtime/lint/", DOCS_REGISTRY] },
   { path: "runtime/attachment_summary.ts", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
   { path: "runtime/effects/", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
-  { path: "runtime/show/", imports: [...PLUGIN_LIB, "runtime/"] },
+  { path: "runtime/show/", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
   {
     path: "runtime/networks/",
     imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"],
