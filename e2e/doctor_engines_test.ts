@@ -42,6 +42,21 @@ describe("podman", () => {
   });
   afterAll(() => resources.dispose());
 
+  testWith(
+    PODMAN_PROGRAMS,
+    "conmon's listeners on published ports are podman's",
+    async () => {
+      using container = podman.start("p1", "--network", "podtest", "-p", "8081:80", "-p", "5354:53/udp");
+      using _service = await serveTcpAndUdp(container.netns, "p1");
+      const listeners = () =>
+        examine(node, "podtest", "--look-only").networks.flatMap(({ findings }) => findings)
+          .filter(({ check, severity }) => check === "ports" && severity !== "ok").map(({ what }) => what);
+      expect(node.run("ss", "-Hltnp", "sport = 8081")).toContain("conmon");
+      expect(listeners()).toEqual([]);
+      podman.podman("rm", "-f", "-t", "0", "p1");
+    },
+  );
+
   testWith(PODMAN_PROGRAMS, "a container that lost its interface lives, and is not to be detached", () => {
     using container = podman.start("w1", "--network", "podtest");
     node.run("sh", "-c", "ip -o link show type veth | sed -n 's/^[0-9]*: \\(veth[^@]*\\)@.*/ip link del \\1/p' | sh");

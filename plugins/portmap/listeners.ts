@@ -40,9 +40,29 @@ export function refuseListeners(
   }
 }
 
+/** Programs that lose their calls to the container. @param addresses the container's */
+export function listRobbedListeners(
+  call: Pick<PublishingCall, "containerId" | "host">,
+  mappings: readonly PortMapping[],
+  addresses: readonly Cidr[],
+): OwnedConflict[] {
+  return (Object.keys(PROTOCOLS) as Protocol[]).flatMap((protocol) => {
+    const conflicts = ignoreErrors(
+      ["ENOENT"],
+      () => findListenerConflicts(call.host.diag, protocol, mappings, addresses),
+    );
+    return findRobbed(conflicts ?? [], protocol, { ...call, findCallerPid: undefined });
+  });
+}
+
 interface ListenerConflict {
   readonly mapping: PortMapping;
   readonly listener: Listener;
+}
+
+interface OwnedConflict extends ListenerConflict {
+  /** The programs that have the socket, as far as they are visible. */
+  readonly owners: readonly SocketOwner[];
 }
 
 function findListenerConflicts(
@@ -84,6 +104,23 @@ function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, fami
 
 const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
 
+/** Without listeners that lose nothing. */
+function findRobbed(
+  conflicts: readonly ListenerConflict[],
+  protocol: Protocol,
+  call: Omit<PublishingCall, "log">,
+): OwnedConflict[] {
+  if (conflicts.length === 0) return [];
+  // For all conflicts at once: this reads every descriptor of every program.
+  const ownersByInode = loadSocketOwners().findSocketOwners(conflicts.map(({ listener }) => listener.inode));
+  const isBroadcast = broadcastFilter(call.host);
+  return conflicts.map((conflict) => ({ ...conflict, owners: ownersByInode.get(conflict.listener.inode) ?? [] }))
+    .filter(({ listener, owners }) =>
+      !owners.some((owner) => reservesPortFor(owner, call)) && !isBroadcast(listener.address) &&
+      !(protocol === "udp" && isDiscovery(call.host, listener))
+    );
+}
+
 /** @param find looks for conflicts again */
 function throwUnlessReserved(
   conflicts: readonly ListenerConflict[],
@@ -91,16 +128,10 @@ function throwUnlessReserved(
   call: PublishingCall,
   find: () => readonly ListenerConflict[],
 ): void {
-  const { describeSocketOwners, findSocketOwners } = loadSocketOwners();
-  // For all conflicts at once: this reads every descriptor of every program.
-  const ownersByInode = findSocketOwners(conflicts.map(({ listener }) => listener.inode));
+  const { describeSocketOwners } = loadSocketOwners();
   const isClientPort = protocol === "udp" ? ephemeralPortFilter(call.host) : () => false;
-  const isBroadcast = broadcastFilter(call.host);
   let remainingInodes: Set<number> | undefined;
-  for (const { mapping, listener } of conflicts) {
-    const owners = ownersByInode.get(listener.inode) ?? [];
-    if (owners.some((owner) => reservesPortFor(owner, call))) continue;
-    if (isBroadcast(listener.address) || protocol === "udp" && isDiscovery(call.host, listener)) continue;
+  for (const { mapping, listener, owners } of findRobbed(conflicts, protocol, call)) {
     remainingInodes ??= new Set(find().map((conflict) => conflict.listener.inode));
     if (!remainingInodes.has(listener.inode)) continue;
     const { address, port } = listener;
@@ -165,7 +196,10 @@ function isDiscovery(host: Netns, { address, port }: Listener): boolean {
 /** Engines' ids have 64 digits; a short id may occur in any command line. */
 const MIN_ID_LENGTH = 32;
 
-function reservesPortFor({ pid, cmdline }: SocketOwner, { containerId, findCallerPid }: PublishingCall): boolean {
+function reservesPortFor(
+  { pid, cmdline }: SocketOwner,
+  { containerId, findCallerPid }: Pick<PublishingCall, "containerId" | "findCallerPid">,
+): boolean {
   // The first process listens for all kinds of services, and may also call this plugin.
   if (pid !== 1 && pid === findCallerPid?.()) return true;
   return containerId.length >= MIN_ID_LENGTH && cmdline.includes(containerId);

@@ -1,6 +1,6 @@
 /** Each cause is broken alone, in namespaces, and found by name with nothing else; then it is mended and gone. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseIp } from "../../ffi/address.ts";
 import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
@@ -11,6 +11,7 @@ import * as link from "../../ffi/route/link.ts";
 import { type DoctorHost, handleOfDrop, newDoctorHost } from "../../testing/doctor_host.ts";
 import { runInNetns, runIp, until } from "../../testing/netns.ts";
 import { newUdpClient, serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { checkPorts } from "./checks/ports.ts";
 import { isBroken } from "./examine.ts";
 
 beforeAll(() => loadPlugins());
@@ -400,6 +401,28 @@ describe("a bridge with two containers", () => {
         /^"eth0" of .* has MTU 1500, the uplink "up0" only 1400: senders outside must get ICMP messages$/,
       ),
     );
+  });
+
+  test("listeners that take no calls, or that engines hold, are well", () => {
+    const { host, withSubject } = doctorHost;
+    const listen = (hostname: string) =>
+      host.run<Disposable>(() => Bun.listen({ hostname, port: 8080, socket: { data() {} } }));
+    const named = () =>
+      withSubject(checkPorts).map(({ what }) => what).filter((what) => what.includes("listens on host port"));
+    {
+      using _ = listen("::1");
+      expect(named()).toEqual([]);
+    }
+    using _ = listen("192.0.2.1");
+    expect(named()).toHaveLength(1);
+    const comm = "/proc/self/comm";
+    const name = readFileSync(comm, "utf8");
+    for (const engine of ["docker-proxy", "kube-proxy"]) {
+      writeFileSync(comm, engine);
+      expect([engine, ...named()]).toEqual([engine]);
+    }
+    writeFileSync(comm, name.trim());
+    expect(named()).toHaveLength(1);
   });
 
   test("a bridge with all its ports", () => {

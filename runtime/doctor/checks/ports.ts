@@ -15,7 +15,8 @@ import {
   PROTOCOLS,
 } from "../../../plugins/portmap/config.ts";
 import { publishedElements } from "../../../plugins/portmap/elements.ts";
-import { describeSocketOwners, findSocketOwners } from "../../../ffi/diag/socket_owners.ts";
+import { listRobbedListeners } from "../../../plugins/portmap/listeners.ts";
+import { describeSocketOwners } from "../../../ffi/diag/socket_owners.ts";
 import { CniError } from "../../../spec/error.ts";
 import { formatEndpoint } from "../../endpoint.ts";
 import { advise, broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
@@ -38,9 +39,9 @@ export function checkPorts(subject: Subject): Finding[] {
     const mappings = container.portmap?.mappings ?? [];
     const problems = [
       ...hasElements ? checkMapElements(subject, container) : [],
+      ...checkHostListeners(subject, container),
       ...mappings.flatMap((mapping) => [
         ...checkContainerListener(container, mapping),
-        ...checkHostListener(subject, mapping),
         ...checkFlows(subject, container, mapping),
       ]),
     ];
@@ -125,19 +126,28 @@ function takesCallsTo({ address, v6Only }: Listener, ip: Ip): boolean {
   return familyOf(ip) === 4 ? address === "0.0.0.0" || (address === "::" && !v6Only) : address === "::";
 }
 
+/**
+ * Programs of engines that hold ports, by the kernel's name of at most 15 bytes. They serve no calls themselves; what
+ * their engines translate is another check's.
+ */
+const ENGINE_PROGRAMS = [
+  ...["docker-proxy", "dockerd", "containerd", "crio", "nomad"],
+  ...["rootlessport", "rootlessport-ch", "rootlesskit"],
+  ...["kube-proxy", "kubelet", "k3s-server", "k3s-agent"],
+];
+
 /** The published port takes its calls; ADD refuses it, but a program may have started later. */
-function checkHostListener({ host, runtime: { findCallerPid } }: Subject, mapping: PortMapping): Finding[] {
-  const hostAddress = hostAddressOf(mapping);
-  const isSame = ({ address }: Listener) =>
-    hostAddress === undefined || address === hostAddress || address === "0.0.0.0" || address === "::";
-  const [listener] = (listPortListeners(host.netns, mapping, mapping.hostPort) ?? []).filter(isSame);
-  if (!listener) return [];
-  const owners = findSocketOwners([listener.inode]).get(listener.inode) ?? [];
-  // Engines reserve published ports by listening on them.
-  if (owners.some(({ pid }) => pid === findCallerPid?.())) return [];
-  const owner = describeSocketOwners(owners, listener.uid);
-  const what = `${owner} listens on ${describeHostPort(mapping)} too: calls go to the container, not to it`;
-  return [warning(what, advise("stop the program, or publish another port, unless an engine listens to reserve it"))];
+function checkHostListeners({ host }: Subject, { owner, portmap, portTargets }: ExaminedContainer): Finding[] {
+  const robbed = listRobbedListeners(
+    { containerId: owner.containerId, host: host.netns },
+    portmap?.mappings ?? [],
+    portTargets,
+  ).filter(({ owners }) => !owners.some(({ name }) => ENGINE_PROGRAMS.includes(name)));
+  return robbed.map(({ mapping, listener, owners }) => {
+    const program = describeSocketOwners(owners, listener.uid);
+    const what = `${program} listens on ${describeHostPort(mapping)} too: calls go to the container, not to it`;
+    return warning(what, advise("stop the program, or publish another port, unless an engine listens to reserve it"));
+  });
 }
 
 /** An entry from before the port was published goes on for as long as its peer sends. */
