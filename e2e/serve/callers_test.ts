@@ -149,6 +149,7 @@ testWith(["cc"], "a shim of another version is told apart from other callers", a
 /** Process 1 of a new process namespace stays in one mount namespace; a container in another starts a server. */
 const CONTAINER = `
 mount -t proc proc /proc
+: >"$1/container-log"
 unshare --mount --propagation private sh -c 'mount -t tmpfs none /mnt; exec "$0/bin/cni-full" serve --socket "$0/run/host.sock"' "$1" >"$1/container-log" 2>&1 &
 until grep -q Listening "$1/container-log"; do kill -0 $! || exit 1; sleep 0.05; done
 test "$(readlink /proc/$!/ns/mnt)" = "$(readlink /proc/1/ns/mnt)" || exit 2

@@ -1,0 +1,86 @@
+#!/bin/sh
+# Process 1 of a place: enter.sh CACHE PLACE COMMAND…. Its mount namespace is its own, and what it mounts goes with it.
+# With "prepare" as the command, it only fetches what each place begins with.
+
+set -eu
+
+# The lock of scripts/place stays with the process that waits for this one.
+exec 9>&-
+checkout=$PWD
+cache=$1
+place=$2
+shift 2
+mount=$cache/mount
+
+# A root whose changes are in memory.
+mount -t tmpfs -o mode=755,size=75% tmpfs "$mount"
+mkdir "$mount/changes" "$mount/work" "$mount/root"
+mount -t overlay -o "lowerdir=$cache/root,upperdir=$mount/changes,workdir=$mount/work" overlay "$mount/root"
+cd "$mount/root"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+if [ -d /sys/fs/cgroup ]; then mount --rbind /sys/fs/cgroup sys/fs/cgroup; fi
+mount -t tmpfs -o mode=1777 tmpfs tmp
+mount -t tmpfs -o mode=755 tmpfs run
+mkdir run/lock
+
+mount -t tmpfs -o mode=755 tmpfs dev
+mkdir dev/net dev/pts dev/shm dev/mqueue
+for device in null zero full random urandom tty fuse kvm net/tun loop-control; do
+  if [ -c "/dev/$device" ]; then cp -a "/dev/$device" "dev/$device"; fi
+done
+ln -s /proc/self/fd dev/fd
+ln -s fd/0 dev/stdin
+ln -s fd/1 dev/stdout
+ln -s fd/2 dev/stderr
+mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+mount -t tmpfs -o mode=1777 tmpfs dev/shm
+mount -t mqueue mqueue dev/mqueue
+
+# The checkout with its history, without what was installed and built.
+mkdir root/cni
+tar -C "$checkout" --exclude=./node_modules --exclude=./dist -cf - . | tar -C root/cni --no-same-owner -xf -
+
+# What was downloaded before: packages of Debian, npm and Go, and kernels of virtual machines.
+for pair in apt:var/cache/apt/archives lists:var/lib/apt/lists npm:root/.npm go:root/go go-build:root/.cache/go-build vm:root/cni/dist/vm; do
+  mkdir -p "$cache/${pair%%:*}" "${pair#*:}"
+  mount --bind "$cache/${pair%%:*}" "${pair#*:}"
+done
+if [ -d /usr/local/go ]; then
+  mkdir -p usr/local/go
+  mount --bind /usr/local/go usr/local/go
+  mount -o remount,bind,ro usr/local/go
+fi
+
+# The way to the archives is the machine's.
+cat /etc/resolv.conf >etc/resolv.conf
+mkdir -p usr/local/share/ca-certificates
+if [ -d /usr/local/share/ca-certificates ]; then cp -r /usr/local/share/ca-certificates usr/local/share; fi
+if [ -f /etc/ssl/certs/ca-certificates.crt ]; then cp /etc/ssl/certs/ca-certificates.crt etc/ssl/certs; fi
+cp "$cache/apt.conf" etc/apt/apt.conf.d/99place
+hostname place
+echo "127.0.0.1 localhost place" >etc/hosts
+
+mkdir .machine
+pivot_root . .machine
+cd /
+umount -l .machine
+rmdir .machine
+
+# Of the machine's environment, only what names another way to the archives, and what chooses tests.
+if [ "$1" = prepare ]; then
+  set -- sh scripts/src/place/prepare.sh
+else
+  set -- sh scripts/src/place/network.sh "$place" "$@"
+fi
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_config_registry GOPROXY GOSUMDB TERM TEST_PLUGINS; do
+  eval "value=\${$name-}"
+  [ -z "$value" ] || set -- "$name=$value" "$@"
+done
+cd /root/cni
+certificates=/etc/ssl/certs/ca-certificates.crt
+status=0
+env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin \
+  NODE_EXTRA_CA_CERTS=$certificates SSL_CERT_FILE=$certificates "$@" || status=$?
+exit "$status"

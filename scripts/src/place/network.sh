@@ -1,0 +1,35 @@
+#!/bin/sh
+# Run in a place by enter.sh: network.sh PLACE COMMAND…. A bare place has the machine's network. Each other has a
+# namespace of its own, whose way out is a program: neither the machine's links nor its rules change.
+
+set -eu
+
+place=$1
+if [ "$place" = bare ]; then
+  shift
+  exec "$@"
+fi
+
+DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install slirp4netns util-linux >/dev/null
+touch /run/network
+unshare --net=/run/network true
+slirp4netns --configure --mtu=65520 --netns-type=path /run/network eth0 >/dev/null 2>&1 &
+until grep -q "eth0" /proc/"$!"/net/dev 2>/dev/null || nsenter --net=/run/network grep -q eth0: /proc/net/dev; do sleep 0.1; done
+
+# What is below /sys/class/net is that of the namespace in which it was mounted.
+mkdir /run/cgroup
+mount --move /sys/fs/cgroup /run/cgroup
+nsenter --net=/run/network mount -t sysfs sysfs /sys
+mount --move /run/cgroup /sys/fs/cgroup
+
+# New namespaces get what the machine's first one does, so where Docker runs, they forward.
+forward=/proc/sys/net/ipv4/ip_forward
+before=$(cat $forward)
+restore() { echo "$before" >$forward; }
+if [ "$place" = docker ]; then
+  trap restore EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  echo 1 >$forward
+fi
+nsenter --net=/run/network sh scripts/src/place/inhabit.sh "$@"
