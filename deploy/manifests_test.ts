@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import packageManifest from "../package.json" with { type: "json" };
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
+import { buildGoProgram } from "../testing/go_program.ts";
 import { type Manifest, renderManifests } from "../testing/manifests.ts";
 
 const MODELS = { DaemonSet, ClusterRole, ClusterRoleBinding, ConfigMap, ServiceAccount };
@@ -40,18 +41,8 @@ const TYPOS: readonly (readonly [from: string, to: string])[] = [
   [`"RuntimeDefault"`, `"RuntimeDefaults"`],
 ];
 
-/** Kubernetes 1.21 has the first whose kustomize knows `options` of a generator, and directories as resources. */
-const KUBECTL_MINOR = 21;
-
-/** A test with a kubectl that is new enough: that of Debian 12 is of 1.20. */
-const kubectlTest = (name: string, body: () => void) =>
-  kubectlMinor() >= KUBECTL_MINOR ? test(name, body) : test.skip(`${name} # needs kubectl 1.${KUBECTL_MINOR}`, body);
-
-function kubectlMinor(): number {
-  if (!Bun.which("kubectl")) return 0;
-  const { stdout } = Bun.spawnSync(["kubectl", "version", "--client", "--output=json"]);
-  return parseInt(JSON.parse(stdout.toString()).clientVersion.minor);
-}
+/** The library in kubectl, of one version: that of Debian 12 is too old, and machines have others. */
+const kustomizer = buildGoProgram("kustomize");
 
 describe.each(DIRECTORIES)("%s", (directory) => {
   const manifests = renderManifests(directory);
@@ -64,7 +55,7 @@ describe.each(DIRECTORIES)("%s", (directory) => {
     expect(JSON.stringify(manifests)).toContain(`"image":"localhost/cni:v${packageManifest.version}"`);
   });
 
-  kubectlTest("is what kubectl makes of it", () => {
+  kustomizer.test("is what kubectl makes of it", () => {
     const rendered = JSON.stringify(kustomize(join(REPOSITORY_ROOT, directory)));
     // Without a hash, a changed network would reach no node that has one.
     expect(rendered).not.toContain(`"cni-network"`);
@@ -73,7 +64,7 @@ describe.each(DIRECTORIES)("%s", (directory) => {
   });
 });
 
-kubectlTest("the documentation's kustomization puts another image and another network into the base", () => {
+kustomizer.test("the documentation's kustomization puts another image and another network into the base", () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-kustomization-"));
   const documented = readFileSync(join(REPOSITORY_ROOT, "docs/kubernetes.md"), "utf8");
   const network = `{ "name": "pods" }\n`;
@@ -118,7 +109,7 @@ test("the types of the schemas know each key, and would refuse a typo", () => {
 }, 120_000);
 
 function kustomize(directory: string): Manifest[] {
-  const { stdout, stderr, exitCode } = Bun.spawnSync(["kubectl", "kustomize", directory]);
+  const { stdout, stderr, exitCode } = Bun.spawnSync([kustomizer.path, directory]);
   expect([exitCode, stderr.toString()]).toEqual([0, ""]);
   return [Bun.YAML.parse(stdout.toString()) as Manifest[] | Manifest].flat();
 }

@@ -1,16 +1,14 @@
 /** CRI-O's own library with our plugins: all pods of a node at once. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
-import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import type { Result } from "../spec/result.ts";
+import { buildGoProgram } from "../testing/go_program.ts";
 import { ipShow, newNetns, runInNetns } from "../testing/netns.ts";
 import { cleanNodeState, newTestNode, NODE_PROGRAMS, nodeState, type TestNode } from "../testing/node.ts";
 import { requestTcp, serveTcp } from "../testing/traffic.ts";
 
-const SOURCE = join(REPOSITORY_ROOT, "testdata/ocicni");
-const PROGRAM = join(REPOSITORY_ROOT, "dist/ocicni");
 const POD_COUNT = 20;
 const FIRST_PORT = 8000;
 /** Bits per second. */
@@ -52,27 +50,13 @@ interface Answer {
   readonly results?: readonly { readonly Result: Result; readonly Name: string; readonly Ifname: string }[];
 }
 
-/** Builds the library with a command line around it, if its modules can be had. @returns why not, or nothing */
-function buildLibrary(): string {
-  const missing = ["go", ...NODE_PROGRAMS, "tc"].filter((program) => Bun.which(program) === null);
-  if (missing.length > 0) return `needs ${missing.join(", ")}`;
-  const { success, stderr } = Bun.spawnSync(["go", "build", "-buildvcs=false", "-o", PROGRAM, "."], {
-    cwd: SOURCE,
-    env: { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-mod=readonly", GOTOOLCHAIN: "local" },
-    timeout: 240_000,
-  });
-  return success ? "" : `Go cannot build it: ${stderr.toString().trim().split("\n").at(-1)}`;
-}
-
-const obstacle = buildLibrary();
-const libraryTest = (name: string, body: () => void | Promise<void>): void =>
-  obstacle === "" ? test(name, body) : test.skip(`${name} # ${obstacle}`, body);
+const program = buildGoProgram("ocicni", [...NODE_PROGRAMS, "tc"]);
 
 const resources = new DisposableStack();
 let node: TestNode;
 let pods: readonly Pod[];
 beforeAll(async () => {
-  if (obstacle !== "") return;
+  if (program.obstacle !== "") return;
   node = resources.use(await newTestNode());
   writeFileSync(join(node.networks, "10-pods.conflist"), JSON.stringify(PODS));
   writeFileSync(join(node.networks, "20-second.conflist"), JSON.stringify(SECOND));
@@ -101,12 +85,12 @@ function newPod(netns: Netns, i: number): Pod {
 function ask(verb: "add" | "check" | "del" | "gc" | "status", asked: readonly Pod[] = pods): readonly Answer[] {
   const request = join(node.directory, "request.json");
   writeFileSync(request, JSON.stringify({ Verb: verb, Pods: asked.map(({ network }) => network) }));
-  return JSON.parse(node.run(PROGRAM, node.networks, "/var/lib/cni", "/opt/cni/bin", request));
+  return JSON.parse(node.run(program.path, node.networks, "/var/lib/cni", "/opt/cni/bin", request));
 }
 
 const errorsOf = (answers: readonly Answer[]) => answers.flatMap(({ error }) => error ?? []);
 
-libraryTest("CRI-O's library sets up 20 pods at once, with ports, limits, a MAC and a second network", async () => {
+program.test("CRI-O's library sets up 20 pods at once, with ports, limits, a MAC and a second network", async () => {
   const { host, outside } = node;
   expect(errorsOf(ask("status"))).toEqual([]);
   const answers = ask("add");
@@ -133,7 +117,7 @@ libraryTest("CRI-O's library sets up 20 pods at once, with ports, limits, a MAC 
   }
 });
 
-libraryTest("it finds all pods in order, and GC takes those that are not on its list", () => {
+program.test("it finds all pods in order, and GC takes those that are not on its list", () => {
   const before = nodeState(node);
   expect(errorsOf(ask("check"))).toEqual([]);
   expect(errorsOf(ask("gc"))).toEqual([]);
@@ -145,7 +129,7 @@ libraryTest("it finds all pods in order, and GC takes those that are not on its 
   for (const { netns } of gone) expect(ipShow(netns, "link", "show").map(({ ifname }) => ifname)).toEqual(["lo"]);
 });
 
-libraryTest("it removes all pods at once, and once more, and nothing is left", () => {
+program.test("it removes all pods at once, and once more, and nothing is left", () => {
   for (const _ of ["first", "second"]) expect(errorsOf(ask("del"))).toEqual([]);
   expect(errorsOf(ask("status"))).toEqual([]);
   expect(nodeState(node)).toEqual(cleanNodeState("cni0", "cni1"));
