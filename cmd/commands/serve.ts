@@ -18,6 +18,7 @@ import { MIN_WORKERS, SERVER_LIMITS } from "../serve/limits.ts";
 import { logMessage } from "../serve/call_log.ts";
 import { parseMetricsAddress, requireSocketPath } from "../serve/metrics/address.ts";
 import { directoryOf } from "../serve/part_definitions.ts";
+import type { PartStatus } from "../serve/parts.ts";
 import type { PartSettings } from "../serve/part_settings.ts";
 import { askServer, DEFAULT_SOCKET, isServerReady, openSockets, QUESTIONS } from "../serve/sockets.ts";
 import type { ServerStatus } from "../serve/status.ts";
@@ -84,7 +85,7 @@ const serve: Command = {
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
     const sockets = openSockets(path, input.has("replace"), context.env);
     const program = "/proc/self/exe";
-    supervise({
+    return supervise({
       sockets,
       maxWorkers,
       logFormat,
@@ -162,12 +163,17 @@ function formatStatus(status: ServerStatus, screen: Screen): string {
     ...workers.map(({ pid, state, served, privateBytes }) => [
       ...["worker", String(pid), state, String(served), megabytes(privateBytes)],
     ]),
-    ...parts.map(({ name, pid, privateBytes }) =>
-      pid === undefined ? [name, "", "not needed", "", ""] : [name, String(pid), "running", "", megabytes(privateBytes)]
+    ...parts.map((part) =>
+      part.pid === undefined
+        ? [part.name, "", waitingState(part), "", ""]
+        : [part.name, String(part.pid), "running", "", megabytes(part.privateBytes)]
     ),
   ];
   return `${lines.join("\n")}\n\n${formatTable(["PROCESS", "PID", "STATE", "SERVED", "MEMORY"], rows, screen)}`;
 }
+
+const waitingState = ({ startsInMs }: PartStatus): string =>
+  startsInMs === undefined ? "not needed" : `starts in ${Math.ceil(startsInMs / 1000)} s`;
 
 const countCalls = (count: number): string => `${count} call${count === 1 ? "" : "s"}`;
 

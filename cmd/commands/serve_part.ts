@@ -1,4 +1,5 @@
 import { limitSystemCalls } from "../../ffi/sys/confinement.ts";
+import { setProcessName } from "../../ffi/sys/process_name.ts";
 import type { Command } from "../command.ts";
 import { becomeConfined, CONFINED } from "../serve/confine.ts";
 import { findPart } from "../serve/part_definitions.ts";
@@ -17,8 +18,10 @@ const servePart: Command = {
   hidden: true,
   run({ words: [name = "", json = "", stage] }) {
     const settings: PartSettings = JSON.parse(json);
-    const { rights } = findPart(name);
-    if (rights && stage !== CONFINED) becomeConfined(rights, settings, ["serve-part", name, json]);
+    const part = findPart(name);
+    const { rights } = part;
+    if (rights && stage !== CONFINED) becomeConfined({ ...part, rights }, settings, ["serve-part", name, json]);
+    setProcessName(`cni-${name}`);
     if (rights) limitSystemCalls(rights);
     return PART_PROGRAMS[name]!(settings);
   },

@@ -1,7 +1,7 @@
 import { limitCapabilities, limitFiles } from "../../ffi/sys/confinement.ts";
 import { execProgram, sys } from "../../ffi/sys/libc.ts";
 import { F_SETFD } from "../../ffi/sys/uapi.ts";
-import type { PartRights } from "./part_definitions.ts";
+import { partCommand, type PartDefinition, type PartRights } from "./part_definitions.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
 
 /** The last argument of a process that has given up its rights. */
@@ -17,7 +17,7 @@ const LIBRARY_FILES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev/null", "
  * @param argv the arguments of this process
  */
 export function becomeConfined(
-  { capabilities, files }: PartRights,
+  { name, rights: { capabilities, files } }: PartDefinition & { readonly rights: PartRights },
   settings: PartSettings,
   argv: readonly string[],
 ): never {
@@ -29,5 +29,5 @@ export function becomeConfined(
   }
   // The JavaScript runtime closes them on exec.
   for (const fd of Object.values(PART_DESCRIPTORS)) sys.fcntl(fd, F_SETFD, 0);
-  return execProgram([PROGRAM, ...argv, CONFINED]);
+  return execProgram([partCommand(name), ...argv, CONFINED], PROGRAM);
 }

@@ -17,7 +17,7 @@ import { cStringArray, sys } from ${at("ffi/sys/libc.ts")};
 const [name, directory, stage] = process.argv.slice(process.argv.indexOf("of") + 1);
 const { rights } = findPart(name);
 const settings = { directory, metricsAddress: "unix:" + directory + "/metrics.sock" };
-if (stage !== CONFINED) becomeConfined(rights, settings, ["-e", Bun.env.PROBE, "of", name, directory]);
+if (stage !== CONFINED) becomeConfined(findPart(name), settings, ["-e", Bun.env.PROBE, "of", name, directory]);
 limitSystemCalls(rights);
 ${OUTCOME}
 const arm = process.arch === "arm64";

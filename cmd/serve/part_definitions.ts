@@ -76,6 +76,9 @@ export const PARTS: readonly PartDefinition[] = [
   },
 ];
 
+/** `argv[0]` of its process. */
+export const partCommand = (name: string): string => `cni serve: ${name}`;
+
 export const findPart = (name: string): PartDefinition => PARTS.find((part) => part.name === name)!;
 
 /** `directory`: that of the server's socket. */

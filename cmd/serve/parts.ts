@@ -1,20 +1,23 @@
 /** Parts of the server, which do what outlives a call: each is a process, started when something needs it. @module */
 import { listDirectory } from "../../ffi/sys/directory.ts";
 import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
-import { type Descriptor, descriptor, openFile, removeFile } from "../../ffi/sys/file.ts";
+import { type Descriptor, descriptor, openFile } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { type ExitStatus, startWithDescriptors } from "../../ffi/sys/process.ts";
 import { O_CLOEXEC, O_NONBLOCK, SOCK_NONBLOCK } from "../../ffi/sys/uapi.ts";
 import { connectTo, listenAt } from "../../ffi/sys/unix_socket.ts";
 import { privateBytes } from "./memory.ts";
-import { type PartDefinition, partPaths, PARTS } from "./part_definitions.ts";
+import { partCommand, type PartDefinition, partPaths, PARTS } from "./part_definitions.ts";
 import type { PartSettings } from "./part_settings.ts";
+import { removeSocketName, type SocketName, socketName } from "./sockets.ts";
 
 /** What `cni serve --status --json` says of a part. */
 export interface PartStatus {
   readonly name: string;
   /** Of its process; absent while nothing needs it. */
   readonly pid?: number;
+  /** After how many milliseconds it starts again, if it has ended. */
+  readonly startsInMs?: number;
   /** How often it was started. */
   readonly starts: number;
   readonly privateBytes: number;
@@ -34,6 +37,8 @@ export interface Parts extends Disposable {
   status(): PartStatus[];
   /** For the server that takes over: the sockets' names, in the order of their descriptors. */
   share(): { readonly names: readonly string[]; readonly fds: readonly number[] };
+  /** Where clients find them. */
+  socketNames(): SocketName[];
   /** Asks the processes to end. `isShared`: another server has the sockets. */
   end(isShared: boolean): void;
 }
@@ -42,10 +47,15 @@ interface Part {
   readonly definition: PartDefinition;
   /** Absent while another program has the socket, and for a part without one. */
   listener: Descriptor | undefined;
+  socketName: SocketName | undefined;
   pid: number | undefined;
   /** By `performance.now()`; `Infinity`: when a client connects. Without its socket: when to look for that again. */
   nextStart: number;
   starts: number;
+  /** By `performance.now()`. */
+  startedAt: number;
+  /** The pause before the next start; a part that cannot start has growing ones. */
+  pauseMs: number;
 }
 
 export interface PartsOptions {
@@ -57,6 +67,7 @@ export interface PartsOptions {
 }
 
 const RESTART_DELAY_MS = 1000;
+const MAX_RESTART_DELAY_MS = 60_000;
 /** The parts of a killed server have their sockets until they have ended. */
 const CLAIM_MS = 30_000;
 
@@ -67,7 +78,8 @@ export function openParts(options: PartsOptions): Parts {
   const lifetime = openPipe(resources);
   const reports = openPipe(resources, O_NONBLOCK);
   const parts = PARTS.filter(({ name }) => settings.parts.includes(name)).map((definition): Part => ({
-    ...{ definition, listener: undefined, pid: undefined, nextStart: 0, starts: 0 },
+    ...{ definition, listener: undefined, socketName: undefined, pid: undefined, nextStart: 0, starts: 0 },
+    ...{ startedAt: 0, pauseMs: RESTART_DELAY_MS },
   }));
   const claimUntil = performance.now() + CLAIM_MS;
   for (const part of parts) if (!hasSocket(part)) claimSocket(part, options, claimUntil, resources);
@@ -91,19 +103,18 @@ export function openParts(options: PartsOptions): Parts {
       const part = parts.find((candidate) => candidate.pid === pid);
       if (!part) return false;
       part.pid = undefined;
-      const { name } = part.definition;
-      if ("status" in exitStatus && exitStatus.status === 0) part.nextStart = Infinity;
-      else {
-        part.nextStart = performance.now() + RESTART_DELAY_MS;
-        log(`${name} (process ${pid}) ended with ${formatExit(exitStatus)}: it starts again`);
-      }
+      const pauseMs = delayStart(part);
+      const pause = `${pauseMs / 1000} s`;
+      log(`${part.definition.name} (process ${pid}) ended with ${formatExit(exitStatus)}: it starts again in ${pause}`);
       return true;
     },
     isRunning: () => parts.some(({ pid }) => pid !== undefined),
     status: () =>
-      parts.filter(hasSocket).map(({ definition: { name }, pid, starts }) => ({
+      parts.filter(hasSocket).map(({ definition: { name }, pid, starts, nextStart }) => ({
         ...{ name, starts, privateBytes: pid === undefined ? 0 : privateBytes(pid) },
         ...pid !== undefined && { pid },
+        ...pid === undefined && nextStart !== Infinity &&
+          { startsInMs: Math.max(0, Math.round(nextStart - performance.now())) },
       })),
     share() {
       const shared = parts.filter(({ listener }) => listener !== undefined);
@@ -112,11 +123,9 @@ export function openParts(options: PartsOptions): Parts {
         fds: shared.map(({ listener }) => listener!.fd),
       };
     },
+    socketNames: () => parts.flatMap(({ socketName }) => socketName ?? []),
     end(isShared) {
-      for (const { definition, listener } of parts) {
-        if (!listener || isShared) continue;
-        removeFile(partPaths(settings.directory, definition.name).socket);
-      }
+      for (const { socketName } of parts) if (socketName && !isShared) removeSocketName(socketName);
       owned.dispose();
     },
     [Symbol.dispose]: () => owned.dispose(),
@@ -159,6 +168,7 @@ function claimSocket(
   }
   const hasState = (ignoreSystemErrors(() => listDirectory(state)) ?? []).some((entry) => entry.name.endsWith(".json"));
   part.listener = resources.use(given ?? listenAt(socket, socketType));
+  part.socketName = socketName(socket);
   part.nextStart = hasState ? 0 : Infinity;
 }
 
@@ -186,11 +196,26 @@ function startPart(part: Part, lifetime: number, reports: Pipe, { settings, prog
       lifetime,
       (name === "metrics" ? reports.reader : reports.writer).fd,
     ];
-    part.pid = startWithDescriptors(program, ["cni-part", "serve-part", name, JSON.stringify(settings)], [], fds);
+    part.pid = startWithDescriptors(
+      program,
+      [partCommand(name), "serve-part", name, JSON.stringify(settings)],
+      [],
+      fds,
+    );
     part.starts++;
+    part.startedAt = performance.now();
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
-    part.nextStart = performance.now() + RESTART_DELAY_MS;
-    log(error.withPurpose(`start ${name}`).message);
+    part.startedAt = performance.now();
+    log(`${error.withPurpose(`start ${name}`).message}; the next attempt follows in ${delayStart(part) / 1000} s`);
   }
+}
+
+/** @returns the pause: twice the last one, unless the part has run longer than that */
+function delayStart(part: Part): number {
+  const now = performance.now();
+  const pauseMs = now - part.startedAt > part.pauseMs ? RESTART_DELAY_MS : part.pauseMs;
+  part.nextStart = now + pauseMs;
+  part.pauseMs = Math.min(2 * pauseMs, MAX_RESTART_DELAY_MS);
+  return pauseMs;
 }

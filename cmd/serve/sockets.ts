@@ -2,6 +2,8 @@ import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { type Descriptor, descriptor, removeFile } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { F_SETFL, O_NONBLOCK } from "../../ffi/sys/uapi.ts";
 import {
@@ -28,6 +30,29 @@ export interface ServerSockets {
   readonly predecessor?: Descriptor;
   /** Those of the predecessor's parts, by name. */
   readonly ofParts: ReadonlyMap<string, Descriptor>;
+  /** Files in which shims and commands find the sockets. */
+  readonly names: readonly SocketName[];
+}
+
+/** A socket's file, as it was made. */
+export interface SocketName {
+  readonly path: string;
+  /** Absent if it was removed at once. */
+  readonly identity: string | undefined;
+}
+
+export const socketName = (path: string): SocketName => ({
+  path,
+  identity: ignoreSystemErrors(() => findStat(path)?.identity),
+});
+
+/** Whether somebody removed it, or put another file in its place: then nobody reaches the socket by it. */
+export const isLost = ({ path, identity }: SocketName): boolean =>
+  identity === undefined || socketName(path).identity !== identity;
+
+/** Leaves what others have put in its place. */
+export function removeSocketName(name: SocketName): void {
+  if (!isLost(name)) removeFile(name.path);
 }
 
 const LOCK_TIMEOUT_MS = 5000;
@@ -63,13 +88,14 @@ export function openSockets(
     predecessor[Symbol.dispose]();
     throw new RangeError(`Cannot listen on "${path}": another server does (use --replace to take its place)`);
   }
-  const activated = findActivatedSocket(env);
+  // systemd keeps a socket whose file somebody removed: nobody reaches that.
+  const activated = findStat(path) ? findActivatedSocket(env) : undefined;
+  // The first warm worker listens on it. Until then, shims do their calls themselves.
+  const listener = activated ?? bindSocket(path);
+  const control = listenAt(controlPath(path));
+  const names = [path, controlPath(path)].map(socketName);
   return withoutWaiting({
-    ...{ path, isActivated: activated !== undefined },
-    // The first warm worker listens on it. Until then, shims do their calls themselves.
-    listener: activated ?? bindSocket(path),
-    control: listenAt(controlPath(path)),
-    ofParts: new Map(),
+    ...{ path, listener, control, isActivated: activated !== undefined, ofParts: new Map(), names },
   });
 }
 
@@ -136,6 +162,7 @@ function takeOver(path: string, predecessor: Descriptor): ServerSockets {
     listener: descriptor(listener),
     control: descriptor(control),
     ofParts: new Map(ofParts.map((fd, i) => [names[i]!, descriptor(fd)])),
+    names: [path, controlPath(path)].map(socketName),
   };
 }
 
@@ -149,8 +176,7 @@ function findActivatedSocket(env: Readonly<Record<string, string | undefined>>):
   return descriptor(FIRST_DESCRIPTOR);
 }
 
-/** Removes the names, so that no shim connects. */
-export function unlinkSockets({ path, isActivated }: ServerSockets): void {
-  removeFile(controlPath(path));
-  if (!isActivated) removeFile(path);
+/** So that no shim connects. systemd keeps its own. */
+export function unlinkSockets({ path, isActivated, names }: ServerSockets): void {
+  names.filter((name) => !isActivated || name.path !== path).forEach(removeSocketName);
 }

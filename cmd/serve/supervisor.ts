@@ -19,6 +19,7 @@ import { formatExit, openParts, type Parts } from "./parts.ts";
 import type { PartSettings } from "./part_settings.ts";
 import {
   ACTIVATED,
+  isLost,
   lockPath,
   NOT_ACTIVATED,
   QUESTIONS,
@@ -60,6 +61,8 @@ const BUSY_MS = 20;
 const MAX_ACTIVE_SHARE = 0.6;
 /** After a worker that ended before it was warm, and after a refusal of the kernel. */
 const RESTART_DELAY_MS = 1000;
+/** How often to look whether others find the sockets. */
+const SOCKET_CHECK_MS = 5000;
 const ROUNDS_PER_COLLECTION = 200;
 /** The oldest leaves when more connect and ask nothing. */
 const MAX_CLIENTS = 16;
@@ -84,16 +87,24 @@ interface Server {
   nextAccept: number;
   /** What the kernel refused the last time: it is logged once. */
   readonly refused: Set<string>;
+  /** When to look for the files of the sockets. */
+  nextCheck: number;
   isReady: boolean;
   isStopping: boolean;
+  /** A file of a socket was removed. */
+  isLost: boolean;
   /** Connections that have not asked yet: the supervisor never waits for them. */
   readonly clients: Set<Descriptor>;
   /** The connection of a server that takes over. */
   successor: Descriptor | undefined;
 }
 
-/** Serves until a signal ends it or another server takes over: it starts workers, which take the calls. */
-export function supervise(options: ServerOptions): void {
+/**
+ * Serves until a signal ends it or another server takes over: it starts workers, which take the calls.
+ *
+ * @returns the exit status
+ */
+export function supervise(options: ServerOptions): number {
   const { sockets, env, maxWorkers } = options;
   using resources = new DisposableStack();
   // A parent may have ignored them. The kernel would reap workers, and workers would not end.
@@ -107,7 +118,7 @@ export function supervise(options: ServerOptions): void {
     parts: resources.use(openParts({ ...options, settings: options.parts, inherited: sockets.ofParts })),
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
     ...{ busy: undefined, lastAllBusy: -Infinity, workerStarts: 0, nextStart: 0, nextAccept: 0, refused: new Set() },
-    ...{ isReady: false, isStopping: false, clients: new Set(), successor: undefined },
+    ...{ nextCheck: 0, isReady: false, isStopping: false, isLost: false, clients: new Set(), successor: undefined },
   };
   const watchdogMs = watchdogIntervalMs(env);
   let readyFds: readonly number[] = [];
@@ -123,7 +134,8 @@ export function supervise(options: ServerOptions): void {
     const acceptor = acceptDelayMs > 0 ? [] : [sockets.control];
     const controls = isListening(server) ? [...acceptor, ...clients, ...successor ? [successor] : []] : [];
     const retryMs = acceptDelayMs > 0 ? acceptDelayMs : Infinity;
-    const timeoutMs = Math.ceil(Math.min(waitMs, partWaitMs, retryMs, watchdogMs ?? Infinity));
+    const checkMs = isServing ? SOCKET_CHECK_MS : Infinity;
+    const timeoutMs = Math.ceil(Math.min(waitMs, partWaitMs, retryMs, checkMs, watchdogMs ?? Infinity));
     const fds = [signals, notified, ...controls, ...partListeners].map(({ fd }) => fd);
     const ready = pollAny(fds, timeoutMs === Infinity ? -1 : timeoutMs);
     readyFds = ready;
@@ -131,11 +143,26 @@ export function supervise(options: ServerOptions): void {
     if (ready.includes(notified.fd)) readAvailable(notified.fd);
     if (ready.includes(signals.fd) && signals.read() !== SIGCHLD) stop(server);
     reapChildren(server);
+    if (isServing) checkSocketNames(server);
     if (server.isStopping) continue;
     for (const client of clients) if (ready.includes(client.fd)) answerClient(server, client);
     if (successor && ready.includes(successor.fd)) finishTakeover(server, successor);
     if (!server.isStopping && ready.includes(sockets.control.fd)) acceptClient(server);
   }
+  return server.isLost ? 1 : 0;
+}
+
+/** A server that nobody reaches would keep port 53 and the lock of leases from the next one. */
+function checkSocketNames(server: Server): void {
+  const { options: { sockets, log }, parts } = server;
+  const now = performance.now();
+  if (server.isStopping || now < server.nextCheck) return;
+  server.nextCheck = now + SOCKET_CHECK_MS;
+  const lost = [...sockets.names, ...parts.socketNames()].find(isLost);
+  if (!lost) return;
+  log(`The socket "${lost.path}" was removed or replaced: this server ends, as nobody reaches it there`);
+  server.isLost = true;
+  stop(server);
 }
 
 /** Until this server is ready, the one that it is to replace answers. */
@@ -239,7 +266,12 @@ function spawnWorker(server: Server): void {
   // Somebody may have removed it.
   ignoreErrors(["EEXIST"], () => createReadWrite(workerOptions.lockPath)[Symbol.dispose]());
   const fds = [0, 1, 2, sockets.listener.fd, table.fd, notifier, server.parts.reports];
-  const pid = startWithDescriptors(program, ["cni-worker", "serve-worker", JSON.stringify(workerOptions)], [], fds);
+  const pid = startWithDescriptors(
+    program,
+    ["cni serve: worker", "serve-worker", JSON.stringify(workerOptions)],
+    [],
+    fds,
+  );
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
   workers.set(pid, slot);
   server.workerStarts++;

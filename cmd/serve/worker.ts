@@ -4,6 +4,7 @@ import { type Descriptor, openFile, openReadWrite } from "../../ffi/sys/file.ts"
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { setProcessName } from "../../ffi/sys/process_name.ts";
 import { setCaller } from "../../ffi/sys/caller.ts";
 import { blockForGood, discardSignal, resetSignals, terminationSignalName } from "../../ffi/sys/signals.ts";
 import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../../ffi/sys/uapi.ts";
@@ -45,6 +46,7 @@ type RunProgram = CommandContext["runProgram"];
 export async function serveCalls(options: WorkerOptions, runProgram: RunProgram): Promise<number> {
   // Before any thread starts: threads inherit it. A terminal's signals go to the server.
   blockForGood([SIGHUP, SIGINT, SIGTERM, SIGUSR2]);
+  setProcessName("cni-worker");
   sys.prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();

@@ -1,6 +1,15 @@
 /** Servers that start, are replaced, end and are killed while shims call. */
 import { expect, test } from "bun:test";
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSockets } from "../../cmd/serve/sockets.ts";
@@ -68,6 +77,40 @@ test("a server takes the place of a killed one, replaces workers, and ends after
   // The one that came after SIGTERM is not among them.
   expect(server.calls()).toHaveLength(2);
 });
+
+test("processes have names that a person recognises", async () => {
+  await using site = newServerSite();
+  await site.start({ heals: true }).untilReady();
+  await until(() => site.status().parts.some(({ name, pid }) => name === "heal" && pid !== undefined));
+  const { workers, parts } = site.status();
+  const healer = parts.find(({ name }) => name === "heal")!.pid!;
+  const namesOf = (pid: number) =>
+    ["comm", "cmdline"].map((file) => readFileSync(`/proc/${pid}/${file}`, "utf8").split(/[\0\n]/)[0]);
+  await until(() => namesOf(healer)[0] === "cni-heal");
+  expect([...workers.map(({ pid }) => namesOf(pid)), namesOf(healer)]).toEqual([
+    ...workers.map(() => ["cni-worker", "cni serve: worker"]),
+    ["cni-heal", "cni serve: heal"],
+  ]);
+});
+
+test.each(["", "cni.sock", "cni.sock.control", "dnsname.sock"])(
+  "a server ends whose %p is removed, and leaves the place to another",
+  async (name) => {
+    await using site = newServerSite();
+    const server = site.start();
+    await server.untilReady();
+    const { parts } = site.status();
+    const directory = join(site.directory, "run");
+    rmSync(join(directory, name), { recursive: true });
+    if (name === "") mkdirSync(directory);
+    const next = name === "" ? site.start() : undefined;
+    await next?.untilReady();
+    expect(await server.process.exited).toBe(1);
+    expect(server.log()).toContain("was removed or replaced: this server ends, as nobody reaches it there\n");
+    expect(parts.filter(({ pid }) => pid !== undefined && isAlive(pid))).toEqual([]);
+    if (next) expect(site.status().pid).toBe(next.process.pid);
+  },
+);
 
 test.each(["SIGINT", "SIGHUP"] as const)("%s ends a server in order, also before it is ready", async (signal) => {
   await using site = newServerSite();

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerStatus } from "../../cmd/serve/status.ts";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
-import { testWith } from "../../testing/binary.ts";
+import { CNI_PROGRAM, testWith } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite, type ServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
 
@@ -75,20 +75,39 @@ test("the process has few rights, in each of its threads", async () => {
   expect(limits).toEqual(limits.map(() => expected));
 });
 
-test("the process starts again after its end, and ends with a server that is killed", async () => {
+// Without a handler, signal 15; with one, status 0.
+test.each([["SIGKILL", "signal 9"], ["SIGTERM", "signal 15"]] as const)(
+  "after %s it starts again, and ends with a server that is killed",
+  async (signal, end) => {
+    await using site = newServerSite();
+    const server = startWithMetrics(site);
+    await server.untilReady();
+    await until(() => metricsOf(site.status()).pid !== undefined);
+    const first = metricsOf(site.status()).pid!;
+    await untilItAnswers(site);
+    process.kill(first, signal);
+    await until(() => ![first, undefined].includes(metricsOf(site.status()).pid));
+    expect(server.log()).toContain(`metrics (process ${first}) ended with ${end}: it starts again in 1 s\n`);
+    const { pid, starts } = metricsOf(site.status());
+    expect(starts).toBe(2);
+    await untilItAnswers(site);
+    server.process.kill("SIGKILL");
+    await until(() => !existsSync(`/proc/${pid}`));
+  },
+);
+
+test("a part that cannot start waits longer each time", async () => {
   await using site = newServerSite();
-  const server = startWithMetrics(site);
+  using other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+  const server = site.start({ options: ["--metrics", `127.0.0.1:${other.port}`] });
   await server.untilReady();
-  await until(() => metricsOf(site.status()).pid !== undefined);
-  const first = metricsOf(site.status()).pid!;
-  process.kill(first, "SIGKILL");
-  await until(() => ![first, undefined].includes(metricsOf(site.status()).pid));
-  expect(server.log()).toContain(`metrics (process ${first}) ended with signal 9: it starts again\n`);
-  const { pid, starts } = metricsOf(site.status());
-  expect(starts).toBe(2);
-  await untilItAnswers(site);
-  server.process.kill("SIGKILL");
-  await until(() => !existsSync(`/proc/${pid}`));
+  await until(() => metricsOf(site.status()).starts === 3);
+  const pauses = () =>
+    [...server.log().matchAll(/metrics \(.*: it starts again in (\d+) s$/gm)].map(([, seconds]) => seconds);
+  await until(() => pauses().length === 3);
+  expect(pauses()).toEqual(["1", "2", "4"]);
+  const { stdout } = Bun.spawnSync([CNI_PROGRAM, "serve", "--status", "--socket", site.socket]);
+  expect(`${stdout}`).toMatch(/^metrics +- +starts in [34] s/m);
 });
 
 test("a server that is replaced hands the address over", async () => {

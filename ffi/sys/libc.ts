@@ -176,12 +176,12 @@ function requireSafeArguments(name: string, args: readonly unknown[]): void {
   }
 }
 
-/** Replaces this process by `argv[0]`, found in PATH. @see execvp(3) */
-export function execProgram(argv: readonly [string, ...string[]]): never {
+/** Replaces this process by a program, found in PATH. @see execvp(3) */
+export function execProgram(argv: readonly [string, ...string[]], path = argv[0]): never {
   // SIGPIPE and SIGXFSZ, see spawnAttributes().
   for (const signal of [13, 25]) sys.signal(signal, null);
-  sys.execvp(argv[0], cStringArray(argv));
-  throw new Error(`Cannot execute "${argv[0]}": its arguments were taken and nothing happened`);
+  sys.execvp(path, cStringArray(argv));
+  throw new Error(`Cannot execute "${path}": its arguments were taken and nothing happened`);
 }
 
 /**

@@ -6,8 +6,8 @@ import { processAge } from "./process_age.ts";
 
 const MAX_NAMED = 3;
 
-/** Of `cni serve`. SIGTERM ends none during a call; the end of its caller does. */
-const WORKER_NAME = "cni-worker";
+/** Processes of the server begin so. SIGTERM ends no worker during a call; the end of its caller does. */
+const [SERVER_PROCESS, WORKER] = ["cni serve: ", "cni serve: worker"];
 
 export interface LockHolders {
   /** For a sentence: `process 4711 ("cni run add")`. */
@@ -26,7 +26,7 @@ export function describeLockHolders(identity: string): LockHolders {
   }
   const stopped = pids.filter(isStopped);
   const names = pids.slice(0, MAX_NAMED).map((pid) => describe(pid, stopped.includes(pid)));
-  const endable = pids.filter((pid) => commandOf(pid).split(" ")[0] !== WORKER_NAME).slice(0, MAX_NAMED);
+  const endable = pids.filter((pid) => commandOf(pid) !== WORKER).slice(0, MAX_NAMED);
   const rest = pids.length > MAX_NAMED ? ` and ${pids.length - MAX_NAMED} more` : "";
   return {
     description: `${names.join(", ")}${rest}`,
@@ -105,6 +105,7 @@ function describe(pid: number, stopped: boolean): string {
 /** The program and its plain leading words: `cni run add`. */
 function commandOf(pid: number): string {
   const [path = "", ...words] = readTextOrEmpty(`/proc/${pid}/cmdline`).split("\0");
+  if (path.startsWith(SERVER_PROCESS)) return path;
   const name = path.slice(path.lastIndexOf("/") + 1) || readTextOrEmpty(`/proc/${pid}/comm`).trim();
   const end = words.findIndex((word) => !/^[a-z][a-z-]{0,19}$/.test(word));
   return [name, ...words.slice(0, Math.min(end < 0 ? words.length : end, MAX_NAMED))].join(" ");

@@ -51,12 +51,12 @@ test("who waits in vain ends when the time is over, and names the holder", async
 
 test("a server's worker, which no signal ends during a call, is not to be killed", async () => {
   const path = join(directory, "worker");
-  const script = 'exec 9>"$0"; flock 9; echo held; exec -a cni-worker sleep 1000';
+  const script = 'exec 9>"$0"; flock 9; echo held; exec -a "cni serve: worker" sleep 1000';
   const worker = Bun.spawn(["bash", "-c", script, path], { stdout: "pipe" });
   await worker.stdout.getReader().read();
-  await until(() => readFileSync(`/proc/${worker.pid}/cmdline`, "utf8").startsWith("cni-worker"));
+  await until(() => readFileSync(`/proc/${worker.pid}/cmdline`, "utf8").startsWith("cni serve: worker"));
   const { message, advice } = refusal(path, 0);
-  expect(message).toEndWith(`process ${worker.pid} ("cni-worker")`);
+  expect(message).toEndWith(`process ${worker.pid} ("cni serve: worker")`);
   expect(advice).toBe("wait for it, or end the program that called the worker");
   worker.kill();
   await worker.exited;

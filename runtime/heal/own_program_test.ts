@@ -14,7 +14,7 @@ test("processes of this program are known by their file, and those that have end
   resources.defer(() => rmSync(directory, { recursive: true }));
   const start = async (...[path, ...words]: readonly [string, ...string[]]) => {
     const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD" };
-    // As a worker, the process has the name of the executed path.
+    // The process has the name of the executed path.
     const child = Bun.spawn([path, ...words], { argv0: path === "sleep" ? path : "bridge", env, stdin: "pipe" });
     resources.defer(() => child.kill("SIGKILL"));
     await until(() => commOf(child.pid) === path.slice(path.lastIndexOf("/") + 1));
@@ -31,6 +31,7 @@ test("processes of this program are known by their file, and those that have end
     [own, "nft", false],
     [ended, "host-device", true],
     [ended, "cni-full", true],
+    [ended, "cni-worker", true],
     [ended, "nft", false],
   ];
   for (const [pid, program, isOwn] of cases) {
