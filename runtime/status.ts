@@ -1,5 +1,6 @@
 import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { requirePrevResult } from "../plugins/lib/protocol/plugin.ts";
+import { requireWritableState } from "../plugins/lib/protocol/writable_state.ts";
 import { findPlugin, isIpamPlugin } from "../plugins/registry.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
@@ -13,6 +14,13 @@ import type { RuntimeContext } from "./context.ts";
  * @throws {CniError} code 50 or 51 if an ADD would fail, code 7 for an unusable configuration
  */
 export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfigList): void {
+  requireAddable(runtime, list);
+  logProblems(runtime, list);
+}
+
+/** {@linkcode getNetworkListStatus} without a look at what stops packets. */
+export function requireAddable(runtime: RuntimeContext, list: NetworkConfigList): void {
+  requireWritableState("remember attachments", `${runtime.cacheDirectory}/results`);
   const hasStatus = atLeast(list.cniVersion, introducedIn.STATUS);
   const notAsked: string[] = [];
   const interfacePlugins: string[] = [];
@@ -38,7 +46,6 @@ export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfi
       `Network "${list.name}" has cniVersion ${list.cniVersion}, which has no STATUS: ${notAsked.join(", ")} not asked`,
     );
   }
-  logProblems(runtime, list);
 }
 
 /** For built-in plugins; `loopback` works on "lo", not on CNI_IFNAME. */

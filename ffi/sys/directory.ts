@@ -2,14 +2,10 @@
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
-import { AT_FDCWD, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY } from "./uapi.ts";
+import { O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY } from "./uapi.ts";
 
 const arm = process.arch === "arm64";
-const SYS_faccessat = arm ? 48 : 269;
 export const SYS_getdents64 = arm ? 61 : 217;
-// unistd.h
-const W_OK = 2;
-const X_OK = 1;
 const DT_UNKNOWN = 0;
 const DT_REG = 8;
 
@@ -40,30 +36,10 @@ export function removeEmptyDirectory(path: string): void {
   });
 }
 
-const parentOf = (path: string): string => path.replace(/[/]+[^/]*[/]*$/, "");
+export const parentOf = (path: string): string => path.replace(/[/]+[^/]*[/]*$/, "");
 
 function makeDirectory(path: string, mode: number): number {
   return ignoreErrors(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
-}
-
-/**
- * Requires that a directory is writable or can be created. Creates nothing.
- *
- * @throws {SystemError} `EROFS`, `EACCES`, `ENOTDIR`
- */
-export function requireWritableDirectory(path: string): void {
-  withPurpose(`write to directory "${path}"`, () => {
-    for (let directory = path;;) {
-      // The final dot requires a directory.
-      const name = new TextEncoder().encode(`${directory}/.\0`);
-      if (ignoreErrors(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK, 0)) !== undefined) {
-        return;
-      }
-      const parent = parentOf(directory);
-      if (parent === directory) throw new RangeError(`Cannot write to directory "${path}": no such parent`);
-      directory = parent;
-    }
-  });
 }
 
 /** As {@linkcode listDirectory}; `undefined` if there is no directory. */

@@ -2,7 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { listDirectory, requireWritableDirectory } from "./directory.ts";
+import { listDirectory } from "./directory.ts";
+import { requireWritableDirectory } from "./writable_directory.ts";
 import { writeUnnamed } from "./atomic_file.ts";
 import { findStat } from "./stat.ts";
 
@@ -31,7 +32,7 @@ test("requireWritableDirectory() names the directory and what is in the way", ()
 test("requireWritableDirectory() notices a file system that is read-only", () => {
   const mounted = join(root, "mounted");
   mkdirSync(mounted);
-  const script = `import { requireWritableDirectory } from "${import.meta.dir}/directory.ts";
+  const script = `import { requireWritableDirectory } from "${import.meta.dir}/writable_directory.ts";
     try { requireWritableDirectory("${mounted}/a/b"); } catch (error) { console.log(error.message); }`;
   const { stdout, stderr } = Bun.spawnSync([
     ...["unshare", "-m", "sh", "-e", "-c", `mount -t tmpfs -o ro none "$0"; exec "$@"`, mounted],

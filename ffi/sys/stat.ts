@@ -6,7 +6,7 @@ const arm = process.arch === "arm64";
 export const SYS_fstat = arm ? 80 : 5;
 export const SYS_newfstatat = arm ? 79 : 262;
 const AT_SYMLINK_NOFOLLOW = 0x100;
-const STATFS_BYTES = 120;
+export const STATFS_BYTES = 120;
 /** struct stat; x86-64 and arm64 differ only in st_mode's place. */
 const STAT_BYTES = 144;
 

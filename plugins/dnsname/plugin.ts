@@ -79,6 +79,7 @@ export default plugin({
   },
 
   status({ host, config }) {
+    loadWritableState().requireWritableState("keep names", config.dataDir);
     requireAvailable(() => {
       const reply = askNameServer(host, config.daemonSocketPath, { command: "look" });
       if (!reply) throw noServerError(config);
@@ -154,4 +155,9 @@ function withDns(result: Result, { servers, domain }: NameRecord): Result {
       ...(domain !== "" || search.length > 0) && { search: [...new Set([...search, ...domain ? [domain] : []])] },
     },
   };
+}
+
+/** Only STATUS needs it: not loaded at start-up. */
+function loadWritableState(): typeof import("../lib/protocol/writable_state.ts") {
+  return require("../lib/protocol/writable_state.ts");
 }

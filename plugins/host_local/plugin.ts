@@ -1,6 +1,5 @@
 import { type Ip, ipOf, prefixLengthOf, toCidr } from "../../ffi/address.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
-import { inDirectory, requireWritableDirectory } from "../../ffi/sys/directory.ts";
+import { inDirectory } from "../../ffi/sys/directory.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
@@ -100,12 +99,10 @@ export default plugin<DataDirConfig>({
   status(call) {
     const sets = readRangeSets(call.pluginConfig);
     const directory = networkDirectory(call);
-    try {
-      if (findStat(directory, false)) requireWritableReservations(directory);
-      else requireWritableDirectory(directory);
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      throw new CniError(Code.NotAvailable, `Cannot reserve addresses: ${error.message}`, { cause: error });
+    const { requireWritableState } = loadWritableState();
+    requireWritableState("reserve addresses", directory);
+    if (findStat(directory, false)) {
+      requireWritableState("reserve addresses", directory, requireWritableReservations);
     }
     const inventory = readInventory(directory);
     for (const set of sets) requireFreeAddress(set, directory, inventory);
@@ -202,4 +199,9 @@ function requireFreeAddress(set: RangeSet, directory: string, inventory: Invento
     findEarlierBootAddresses(directory, inventory).some(({ address }) => isAllocatable(address))
   ) return;
   throw exhaustedError(Code.NotAvailable, set);
+}
+
+/** Only STATUS needs it: not loaded at start-up. */
+function loadWritableState(): typeof import("../lib/protocol/writable_state.ts") {
+  return require("../lib/protocol/writable_state.ts");
 }

@@ -1,3 +1,4 @@
+import { hasSettings } from "./link_state.ts";
 import type { Mac } from "../../ffi/address.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {
@@ -71,8 +72,11 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
     },
 
     status({ config, pluginConfig }) {
-      const { sysctls } = readWithoutAttachment({ config, pluginConfig });
+      const { sysctls, linkState } = readWithoutAttachment({ config, pluginConfig });
       refuseDisallowed(allowlist, sysctls.map(({ key }) => key));
+      if (sysctls.length > 0 || hasSettings(linkState)) {
+        loadWritableState().requireWritableState("keep former settings", config.dataDir);
+      }
     },
   });
 }
@@ -115,4 +119,9 @@ function withLinkState(result: Result, ifname: string, { mac, mtu }: LinkState):
       ? entry
       : { ...entry, ...mac && { mac }, ...mtu && entry.mtu && { mtu } };
   return { ...result, interfaces: result.interfaces!.map(change) };
+}
+
+/** Only STATUS needs it: not loaded at start-up. */
+function loadWritableState(): typeof import("../lib/protocol/writable_state.ts") {
+  return require("../lib/protocol/writable_state.ts");
 }

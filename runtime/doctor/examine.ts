@@ -20,6 +20,7 @@ import { checkResolver } from "./checks/resolver.ts";
 import { checkContainerRoutes } from "./checks/routes.ts";
 import { checkRoutesBack } from "./checks/routes_back.ts";
 import { checkRuleset } from "./checks/ruleset.ts";
+import { checkStatus } from "./checks/status.ts";
 import { tryDuplicates, tryGateways, tryNeighbour, tryUplinkGateway } from "./checks/tries.ts";
 import { tryPorts } from "./checks/port_tries.ts";
 import { advise, broken, type Finding, warning } from "./finding.ts";
@@ -66,6 +67,10 @@ const LOOKS: readonly Check[] = [
   ["leaked state", checkLeakedState],
 ];
 
+/** It repeats what these say of a mistake. */
+const CHECK_OF_STATUS: Check = ["STATUS", checkStatus];
+const BEFORE_STATUS = ["plugins", "configuration", "limits"];
+
 /** Last, since its messages name no cause. */
 const CHECK_OF_PLUGINS: Check = ["CHECK", checkByPlugins];
 
@@ -96,7 +101,7 @@ export function examineNetwork(
   { netnsPath, looksOnly = false, tryBudget = new TryBudget(), onProgress = () => {} }: ExamineOptions = {},
 ): NetworkDiagnosis {
   using resources = new DisposableStack();
-  const total = LOOKS.length + 1 + TRIES.length;
+  const total = LOOKS.length + 2 + TRIES.length;
   let done = 0;
   const runCounted = (subject: Subject, checks: readonly Check[]) =>
     checks.flatMap((check) => {
@@ -106,6 +111,8 @@ export function examineNetwork(
   const subject = tryLookUp(runtime, network, netnsPath, resources);
   const isUsable = "host" in subject;
   const findings = isUsable ? runCounted(subject, LOOKS) : [subject];
+  const isUnexplained = !findings.some((finding) => isBroken(finding) && BEFORE_STATUS.includes(finding.check));
+  if (isUsable && isUnexplained) findings.push(...runCounted(subject, [CHECK_OF_STATUS]));
   const stages = isUsable ? [[CHECK_OF_PLUGINS], ...looksOnly ? [] : [TRIES]] : [];
   for (const stage of stages) if (!findings.some(isBroken)) findings.push(...runCounted(subject as Subject, stage));
   return {

@@ -20,8 +20,10 @@ export function checkAddresses(subject: Subject): Finding[] {
     ...checkForeignAddresses(subject),
     ...containers.flatMap((each) => checkDuplicates(subject, each)),
   ];
-  if (problems.length > 0 || containers.length === 0) return problems;
-  const addresses = containers.flatMap(({ ips }) => ips.map(({ address }) => address));
+  if (problems.length > 0) return problems;
+  const addresses = containers.flatMap(({ device, ips }) =>
+    ips.map(({ address }) => address).filter((address) => canHaveAddress(device, address))
+  );
   return addresses.length > 0 ? [ok(`addresses ${abbreviate(addresses)} are there, each once`)] : [];
 }
 

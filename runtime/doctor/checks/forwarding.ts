@@ -6,9 +6,12 @@ import { findOutgoingLink, type Subject } from "../subject.ts";
 
 /** Whether the kernel forwards packets between the network and other links. */
 export function checkHostForwarding(subject: Subject): Finding[] {
-  const { isRouted, masquerades, families, containers } = subject;
+  const { isRouted, masquerades, containers, host } = subject;
   // The first ADD turns it on.
   if (!isRouted && !masquerades || containers.length === 0) return [];
+  // A host without IPv6 has no such parameter.
+  const families = subject.families.filter((family) => host.sysctl(FORWARDING[family]) !== undefined);
+  if (families.length === 0) return [];
   const findings = families.map((family) => checkFamily(subject, family));
   const problems = findings.flat();
   if (problems.length > 0) return problems;

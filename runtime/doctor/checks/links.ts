@@ -9,7 +9,15 @@ export function checkLinks(subject: Subject): Finding[] {
   const problems = [...checkBridgeLink(subject), ...subject.containers.flatMap((each) => checkPair(subject, each))];
   const others = checkHostLinks(subject);
   if (problems.length > 0 || subject.containers.length === 0) return [...problems, ...others];
-  return [ok(`links of ${abbreviate(subject.containers.map(describeContainer))} are up on both ends`), ...others];
+  const { true: pairs = [], false: single = [] } = Object.groupBy(
+    subject.containers,
+    ({ hostVeth }) => hostVeth ? "true" : "false",
+  );
+  return [
+    ...pairs.length > 0 ? [ok(`links of ${abbreviate(pairs.map(describeContainer))} are up on both ends`)] : [],
+    ...single.length > 0 ? [ok(`links of ${abbreviate(single.map(describeContainer))} are up`)] : [],
+    ...others,
+  ];
 }
 
 /** A link that is down keeps its IPv4 addresses and loses its routes: often it was the uplink. */

@@ -9,8 +9,9 @@ export function checkMtu(subject: Subject): Finding[] {
   const { containers } = subject;
   const pairs = containers.flatMap((each) => checkPairMtu(subject, each));
   const problems = [...oneForEachMend(pairs), ...checkUplinkMtu(subject)];
-  if (problems.length > 0 || containers.length === 0) return problems;
-  const mtus = new Set(containers.flatMap(({ device }) => device?.mtu ?? []));
+  // Where no link is behind the container's, there is nothing to compare.
+  const mtus = new Set(containers.flatMap(({ device, hostVeth }) => hostVeth?.mtu && device?.mtu || []));
+  if (problems.length > 0 || mtus.size === 0) return problems;
   return [ok(`MTU ${[...mtus].join(", ")} fits all links on the way`)];
 }
 

@@ -20,7 +20,9 @@ export function checkNeighbours(subject: Subject): Finding[] {
       return use ? describeTableUse(family, use) : [];
     }),
   ];
-  return problems.length > 0 ? problems : [ok("no neighbour entry of the containers is wrong or has failed")];
+  const isExamined = containers.some(({ device, ips }) => device && ips.length > 0);
+  if (problems.length > 0 || !isExamined) return problems;
+  return [ok("no neighbour entry of the containers is wrong or has failed")];
 }
 
 function listNeighbours(nl: Netlink): neighbour.Neighbour[] {

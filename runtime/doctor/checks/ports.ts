@@ -25,6 +25,7 @@ import {
   describeContainer,
   type ExaminedContainer,
   findPortTarget,
+  hasAddress,
   ipCommand,
   programOfPlugin,
   type Subject,
@@ -45,12 +46,21 @@ export function checkPorts(subject: Subject): Finding[] {
         ...checkFlows(subject, container, mapping),
       ]),
     ];
-    if (problems.length > 0 || mappings.length === 0) return problems;
-    const published = `${mappings.map(describeHostPort).join(", ")} of ${describeContainer(container)}`;
+    const led = mappings.filter((mapping) => isLed(container, mapping));
+    if (problems.length > 0 || led.length === 0) return problems;
+    const published = `${led.map(describeHostPort).join(", ")} of ${describeContainer(container)}`;
     return [
-      ok(`${published} ${mappings.length === 1 ? "leads to a listening program" : "lead to listening programs"}`),
+      ok(`${published} ${led.length === 1 ? "leads to a listening program" : "lead to listening programs"}`),
     ];
   });
+}
+
+/** Whether calls surely reach a program: the kernel may not tell, and the link or its addresses may be gone. */
+function isLed(container: ExaminedContainer, mapping: PortMapping): boolean {
+  const targets = familiesOf(mapping).flatMap((family) => findPortTarget(container, family) ?? []);
+  const listeners = listPortListeners(container.state.netns, mapping, mapping.containerPort);
+  const { device, state } = container;
+  return device !== undefined && listeners !== undefined && targets.some((ip) => hasAddress(state, device, ip));
 }
 
 export function hasPublishedElements(subject: Subject, container: ExaminedContainer): boolean {

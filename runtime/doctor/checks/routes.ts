@@ -22,18 +22,21 @@ export function checkContainerRoutes(subject: Subject): Finding[] {
     ...containers.flatMap((container) => checkRoutes(subject, container)),
     ...checkDefaultRoutesConfigured(subject),
   ];
-  if (problems.length > 0 || containers.length === 0) return problems;
+  const isExamined = containers.some((container) => listWantedRoutes(container).length > 0);
+  if (problems.length > 0 || !isExamined) return problems;
   return [ok("routes in the containers are those of the ADD")];
 }
 
 function checkRoutes(subject: Subject, container: ExaminedContainer): Finding[] {
-  const { device, state, ips, attachment: { result } } = container;
-  // Without its address or its link, a container has no routes: that is reported elsewhere.
+  return listWantedRoutes(container).flatMap((wanted) => checkRoute(subject, container, container.device!, wanted));
+}
+
+/** Without its address or its link, a container has no routes: that is reported elsewhere. */
+function listWantedRoutes({ device, state, ips, attachment: { result } }: ExaminedContainer): RouteConfig[] {
   if (!device || !link.isUp(device) || !result) return [];
   const present = ips.filter(({ address }) => hasAddress(state, device, ipOf(address)));
   return routesWithGateways(result, ips)
-    .filter(({ dst }) => present.some(({ address }) => familyOf(address) === familyOf(dst)))
-    .flatMap((wanted) => checkRoute(subject, container, device, wanted));
+    .filter(({ dst }) => present.some(({ address }) => familyOf(address) === familyOf(dst)));
 }
 
 function checkRoute(subject: Subject, container: ExaminedContainer, device: link.Link, wanted: RouteConfig): Finding[] {

@@ -15,7 +15,14 @@ import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { describeContainer, type ExaminedContainer, findOutgoingLink, hasAddress, type Subject } from "../subject.ts";
+import {
+  describeContainer,
+  type ExaminedContainer,
+  findOutgoingLink,
+  gatewayLink,
+  hasAddress,
+  type Subject,
+} from "../subject.ts";
 
 /** The host's routes to the containers and outside. */
 export function checkRoutesBack(subject: Subject): Finding[] {
@@ -26,7 +33,14 @@ export function checkRoutesBack(subject: Subject): Finding[] {
     ...subject.containers.flatMap((each) => checkRouteBack(subject, each, foreign)),
   ];
   const result = [...problems, ...checkUplink(subject)];
-  return result.length > 0 ? result : [ok(`the host's routes lead to the containers${describeUplinks(subject)}`)];
+  if (result.length > 0) return result;
+  const targets = [
+    ...subject.containers.some((container) => addressesBehind(subject, container).length > 0)
+      ? ["to the containers"]
+      : [],
+    ...describeUplinks(subject),
+  ];
+  return targets.length > 0 ? [ok(`the host's routes lead ${targets.join(", and ")}`)] : [];
 }
 
 interface ForeignRoute {
@@ -67,14 +81,21 @@ function describeForeignRoute({ network, containers }: Subject, { subnet, dst, d
   return isUsed ? [] : [warning(`the host routes ${dst} of subnet ${subnet} to "${name}"`, mend)];
 }
 
-function checkRouteBack(subject: Subject, container: ExaminedContainer, foreign: readonly ForeignRoute[]): Finding[] {
-  const { host, bridge, gatewayDevice } = subject;
-  const device = bridge ? gatewayDevice : container.hostVeth;
+/** The container's addresses to which the host must have a route. */
+function addressesBehind(subject: Subject, container: ExaminedContainer): Cidr[] {
+  const device = gatewayLink(subject, container);
   // A VRF has its own table. A link that is down has no routes, which is reported elsewhere.
-  if (!device || !link.isUp(device) || device.master !== undefined) return [];
-  return container.ips.flatMap(({ address, gateway }) => {
+  if (!container.device || !device || !link.isUp(device) || device.master !== undefined) return [];
+  return container.ips.filter(({ gateway }) => gateway && hasAddress(subject.host, device, gateway))
+    .map(({ address }) => address);
+}
+
+function checkRouteBack(subject: Subject, container: ExaminedContainer, foreign: readonly ForeignRoute[]): Finding[] {
+  const { host } = subject;
+  return addressesBehind(subject, container).flatMap((address) => {
+    const device = gatewayLink(subject, container)!;
     const isSubnetForeign = foreign.some(({ dst, subnet }) => dst === subnet && familyOf(dst) === familyOf(address));
-    if (isSubnetForeign || !gateway || !hasAddress(host, device, gateway)) return [];
+    if (isSubnetForeign) return [];
     const outgoing = findOutgoingLink(host, ipOf(address));
     return outgoing?.index === device.index
       ? []
@@ -133,12 +154,12 @@ const hasUplink = ({ host }: Subject, family: 4 | 6): boolean =>
 const describeFamilies = (families: Subject["families"]): string =>
   families.map((family) => `IPv${family}`).join(" or ");
 
-function describeUplinks(subject: Subject): string {
-  if (!needsUplink(subject)) return "";
+function describeUplinks(subject: Subject): string[] {
+  if (!needsUplink(subject)) return [];
   const { present = [], absent } = Object.groupBy(
     subject.families,
     (family) => hasUplink(subject, family) ? "present" : "absent",
   );
-  const outside = `, and outside for ${present.map((family) => `IPv${family}`).join(" and ")}`;
-  return absent ? `${outside}, not for ${describeFamilies(absent)}` : outside;
+  const outside = `outside for ${present.map((family) => `IPv${family}`).join(" and ")}`;
+  return [absent ? `${outside}, not for ${describeFamilies(absent)}` : outside];
 }
