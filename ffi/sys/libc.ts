@@ -36,6 +36,7 @@ const SIGNATURES = {
   epoll_ctl: ["i32", "i32", "i32", "i32", "ptr"],
   epoll_wait: ["i32", "i32", "ptr", "i32", "i32"],
   execvp: ["i32", "cstring", "ptr"],
+  faccessat: ["i32", "i32", "cstring", "i32", "i32"],
   fchdir: ["i32", "i32"],
   fcntl: ["i32", "i32", "i32", "pointer"],
   flock: ["i32", "i32", "i32"],

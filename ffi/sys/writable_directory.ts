@@ -6,7 +6,6 @@ import { sys } from "./libc.ts";
 import { STATFS_BYTES } from "./stat.ts";
 import { AT_FDCWD } from "./uapi.ts";
 
-const SYS_faccessat = process.arch === "arm64" ? 48 : 269;
 // unistd.h
 const W_OK = 2;
 const X_OK = 1;
@@ -20,10 +19,8 @@ export function requireWritableDirectory(path: string): void {
   const existing = withPurpose(`write to directory "${path}"`, () => {
     for (let directory = path;;) {
       // The final dot requires a directory.
-      const name = new TextEncoder().encode(`${directory}/.\0`);
-      if (ignoreErrors(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK, 0)) !== undefined) {
-        return directory;
-      }
+      const found = ignoreErrors(["ENOENT"], () => sys.faccessat(AT_FDCWD, `${directory}/.`, W_OK | X_OK, 0));
+      if (found !== undefined) return directory;
       const parent = parentOf(directory);
       if (parent === directory) throw new RangeError(`Cannot write to directory "${path}": no such parent`);
       directory = parent;
