@@ -268,7 +268,6 @@ test("no call without a function of its own waits", () => {
     ...[
       "clock_gettime",
       "clone3",
-      "faccessat",
       "fstat",
       "getdents64",
       "gettid",

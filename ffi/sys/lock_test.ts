@@ -109,8 +109,8 @@ test("files of one number on two file systems are told apart", () => {
   const [first, second] = ["first", "second"].map((name) => join(directory, name));
   // A file system numbers its files from the first on.
   const script = `mkdir ${first} ${second}; mount -t tmpfs none ${first}; mount -t tmpfs none ${second}
-    exec 8>${first}/lock 9>${second}/lock; [ $(stat -c %i ${first}/lock) = $(stat -c %i ${second}/lock) ]
-    sh -c 'flock 8; exec sleep 1000' 9>&- & sh -c 'flock 9; exec sleep 1000' 8>&- & echo $!; exec 8>&- 9>&-
+    touch ${first}/lock ${second}/lock; [ $(stat -c %i ${first}/lock) = $(stat -c %i ${second}/lock) ]
+    flock -F ${first}/lock sleep 1000 & flock -F ${second}/lock sleep 1000 & echo $!
     until [ $(grep -c ":$(stat -c %i ${second}/lock) 0 EOF" /proc/locks) -ge 2 ]; do :; done
     "$0" -e "$1"; pkill -KILL -P $$`;
   const code = `import { lockFile } from "${import.meta.dir}/lock.ts";
