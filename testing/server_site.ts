@@ -15,8 +15,8 @@ export interface ServerStart {
   readonly env?: Readonly<Record<string, string>>;
   /** A command that ends by executing its arguments. */
   readonly wrapper?: readonly string[];
-  /** A descriptor that it gets as number 3. */
-  readonly descriptor?: number;
+  /** Descriptors that it gets from number 3 on. */
+  readonly descriptors?: readonly number[];
   /** Another binary than that beside the shims. */
   readonly program?: string;
   /** Whether rules come back that another program removes. */
@@ -132,11 +132,15 @@ function commandOf({ limits, program, heals, wrapper = [], options = [] }: Serve
   ];
 }
 
-function startServer(logPath: string, command: readonly string[], { env, descriptor }: ServerStart): ServerProcess {
+function startServer(
+  logPath: string,
+  command: readonly string[],
+  { env, descriptors = [] }: ServerStart,
+): ServerProcess {
   const server = Bun.spawn([...command], {
     cwd: "/",
     env: { PATH: process.env.PATH, ...env },
-    stdio: ["ignore", Bun.file(logPath), Bun.file(logPath), ...descriptor === undefined ? [] : [descriptor]],
+    stdio: ["ignore", Bun.file(logPath), Bun.file(logPath), ...descriptors],
   });
   const log = () => existsSync(logPath) ? readFileSync(logPath, "utf8") : "";
   return {

@@ -2,11 +2,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { descriptor } from "../ffi/sys/file.ts";
+import { type Descriptor, descriptor } from "../ffi/sys/file.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { awaitReadable } from "../ffi/sys/poll.ts";
-import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM } from "../ffi/sys/uapi.ts";
-import { socketAddress } from "../ffi/sys/unix_socket.ts";
+import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_SEQPACKET } from "../ffi/sys/uapi.ts";
+import { listenOn, socketAddress } from "../ffi/sys/unix_socket.ts";
 
 /** The manager of a service. */
 export interface ServiceManager extends Disposable {
@@ -18,6 +18,16 @@ export interface ServiceManager extends Disposable {
 
 /** A command that sets LISTEN_PID to its own process number, and executes its arguments. */
 export const WITH_LISTEN_PID = ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh"];
+
+/** A socket as systemd makes it for a service: it is bound to its path. It goes with its scope, the file stays. */
+export function newActivatedSocket(path: string, type = SOCK_SEQPACKET): Descriptor {
+  const socket = descriptor(sys.socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  const address = socketAddress(path);
+  sys.bind(socket.fd, address, address.length);
+  sys.chmod(path, 0o600);
+  listenOn(socket.fd);
+  return socket;
+}
 
 /** Hears what services say. */
 export function newServiceManager(): ServiceManager {

@@ -60,7 +60,7 @@ interface Part {
 
 export interface PartsOptions {
   readonly settings: PartSettings;
-  /** Sockets of the server that this one replaces, by name of the part. */
+  /** Sockets of systemd, or of the server that this one replaces, by name of the part. */
   readonly inherited: ReadonlyMap<string, Descriptor>;
   readonly program: string;
   log(message: string): void;
@@ -168,7 +168,7 @@ function claimSocket(
   }
   const hasState = (ignoreSystemErrors(() => listDirectory(state)) ?? []).some((entry) => entry.name.endsWith(".json"));
   part.listener = resources.use(given ?? listenAt(socket, socketType));
-  part.socketName = socketName(socket);
+  part.socketName = socketName(socket, part.listener);
   part.nextStart = hasState ? 0 : Infinity;
 }
 

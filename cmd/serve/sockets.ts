@@ -5,16 +5,18 @@ import { lockFile } from "../../ffi/sys/lock.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";
-import { F_SETFL, O_NONBLOCK } from "../../ffi/sys/uapi.ts";
+import { F_SETFL, O_NONBLOCK, SOCK_SEQPACKET, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import {
   bindSocket,
+  boundPath,
   connectTo,
-  isPacketSocket,
+  findSocketType,
   listenAt,
   type Message,
   receivePacket,
   sendPacket,
 } from "../../ffi/sys/unix_socket.ts";
+import { directoryOf, partPaths, PARTS } from "./part_definitions.ts";
 
 export const DEFAULT_SOCKET = "/run/cni/cni.sock";
 
@@ -24,11 +26,9 @@ export interface ServerSockets {
   readonly listener: Descriptor;
   /** `cni serve --status` and `--replace` connect to it; the supervisor accepts. */
   readonly control: Descriptor;
-  /** Whether systemd made the listener, and keeps it. */
-  readonly isActivated: boolean;
   /** The connection to the server that gave the sockets, and waits for a word to end. */
   readonly predecessor?: Descriptor;
-  /** Those of the predecessor's parts, by name. */
+  /** Those of parts that systemd or the predecessor gave, by name. */
   readonly ofParts: ReadonlyMap<string, Descriptor>;
   /** Files in which shims and commands find the sockets. */
   readonly names: readonly SocketName[];
@@ -39,20 +39,26 @@ export interface SocketName {
   readonly path: string;
   /** Absent if it was removed at once. */
   readonly identity: string | undefined;
+  /** Whether systemd made it, and keeps it. */
+  readonly isActivated: boolean;
 }
 
-export const socketName = (path: string): SocketName => ({
+export const socketName = (path: string, { fd }: Descriptor): SocketName => ({
   path,
-  identity: ignoreSystemErrors(() => findStat(path)?.identity),
+  identity: findIdentity(path),
+  // This program binds a socket to another path, and renames that: see bindSocket().
+  isActivated: boundPath(fd) === path,
 });
+
+const findIdentity = (path: string): string | undefined => ignoreSystemErrors(() => findStat(path)?.identity);
 
 /** Whether somebody removed it, or put another file in its place: then nobody reaches the socket by it. */
 export const isLost = ({ path, identity }: SocketName): boolean =>
-  identity === undefined || socketName(path).identity !== identity;
+  identity === undefined || findIdentity(path) !== identity;
 
-/** Leaves what others have put in its place. */
+/** Leaves what others have put in its place, and what systemd keeps for the next server. */
 export function removeSocketName(name: SocketName): void {
-  if (!isLost(name)) removeFile(name.path);
+  if (!name.isActivated && !isLost(name)) removeFile(name.path);
 }
 
 const LOCK_TIMEOUT_MS = 5000;
@@ -88,16 +94,26 @@ export function openSockets(
     predecessor[Symbol.dispose]();
     throw new RangeError(`Cannot listen on "${path}": another server does (use --replace to take its place)`);
   }
+  const activated = activatedSockets(path, env);
   // systemd keeps a socket whose file somebody removed: nobody reaches that.
-  const activated = findStat(path) ? findActivatedSocket(env) : undefined;
+  const find = (socketPath: string) => findStat(socketPath) && activated.get(socketPath);
   // The first warm worker listens on it. Until then, shims do their calls themselves.
-  const listener = activated ?? bindSocket(path);
+  const listener = find(path) ?? bindSocket(path);
   const control = listenAt(controlPath(path));
-  const names = [path, controlPath(path)].map(socketName);
+  const ofParts = partSockets(path).flatMap(({ name, socket }) => {
+    const found = find(socket);
+    return found ? [[name, found] as const] : [];
+  });
   return withoutWaiting({
-    ...{ path, listener, control, isActivated: activated !== undefined, ofParts: new Map(), names },
+    ...{ path, listener, control, ofParts: new Map(ofParts) },
+    names: socketNames(path, listener, control),
   });
 }
+
+const socketNames = (path: string, listener: Descriptor, control: Descriptor): SocketName[] => [
+  socketName(path, listener),
+  socketName(controlPath(path), control),
+];
 
 /** While a server takes over, the other one may accept a connection first. */
 function withoutWaiting(sockets: ServerSockets): ServerSockets {
@@ -134,12 +150,10 @@ function ask(connection: Descriptor, question: string, maxBytes: number, maxFds 
 
 /** Of 1,024 workers; the kernel's buffer takes 208 KiB. */
 export const MAX_ANSWER_BYTES = 192 * 1024;
-/** Answers a process that may not replace the server. */
-export const REPLACE_REFUSED = 2;
+/** The first byte of the answer to `replace`. After the first one, names of parts follow, a blank between them. */
+export const REPLACE_ACCEPTED = 0, REPLACE_REFUSED = 2;
 export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" } as const;
 
-/** The first byte of the answer to `replace`; the names of parts follow, a blank between them. */
-export const [NOT_ACTIVATED, ACTIVATED] = [0, 1];
 const MAX_NAMES_BYTES = 256;
 const MAX_PARTS = 16;
 
@@ -157,26 +171,68 @@ function takeOver(path: string, predecessor: Descriptor): ServerSockets {
     throw new RangeError("Cannot replace the server: another server is replacing it");
   }
   const names = new TextDecoder().decode(bytes.subarray(1)).split(" ");
+  const sockets = { listener: descriptor(listener), control: descriptor(control) };
   return {
-    ...{ path, isActivated: bytes[0] === ACTIVATED, predecessor },
-    listener: descriptor(listener),
-    control: descriptor(control),
+    ...{ path, predecessor, ...sockets },
     ofParts: new Map(ofParts.map((fd, i) => [names[i]!, descriptor(fd)])),
-    names: [path, controlPath(path)].map(socketName),
+    names: socketNames(path, sockets.listener, sockets.control),
   };
 }
 
-/** @see sd_listen_fds(3) */
-function findActivatedSocket(env: Readonly<Record<string, string | undefined>>): Descriptor | undefined {
-  if (env.LISTEN_PID !== String(process.pid) || env.LISTEN_FDS === undefined) return undefined;
-  const FIRST_DESCRIPTOR = 3;
-  if (env.LISTEN_FDS !== "1" || !isPacketSocket(FIRST_DESCRIPTOR)) {
-    throw new RangeError("Cannot use the sockets of systemd: expected one, with ListenSequentialPacket=");
-  }
-  return descriptor(FIRST_DESCRIPTOR);
+/** Parts whose clients connect to a socket. */
+function partSockets(path: string): { readonly name: string; readonly socket: string; readonly type: number }[] {
+  const directory = directoryOf(path);
+  return PARTS.flatMap(({ name, socketType }) =>
+    socketType === undefined ? [] : [{ name, socket: partPaths(directory, name).socket, type: socketType }]
+  );
 }
 
-/** So that no shim connects. systemd keeps its own. */
-export function unlinkSockets({ path, isActivated, names }: ServerSockets): void {
-  names.filter((name) => !isActivated || name.path !== path).forEach(removeSocketName);
+/** The words of systemd.socket(5). */
+const LISTEN_WORDS: Readonly<Record<number, string>> = {
+  [SOCK_SEQPACKET]: "ListenSequentialPacket=",
+  [SOCK_STREAM]: "ListenStream=",
+};
+
+/**
+ * By path: all sockets of a unit have one name in LISTEN_FDNAMES.
+ *
+ * @see sd_listen_fds(3)
+ * @throws {RangeError} if one is none of this server's, or if the listener is not among them
+ */
+function activatedSockets(
+  path: string,
+  env: Readonly<Record<string, string | undefined>>,
+): ReadonlyMap<string, Descriptor> {
+  const sockets = new Map<string, Descriptor>();
+  if (env.LISTEN_PID !== String(process.pid) || env.LISTEN_FDS === undefined) return sockets;
+  const FIRST_DESCRIPTOR = 3;
+  const types = new Map([
+    [path, SOCK_SEQPACKET],
+    ...partSockets(path).map(({ socket, type }) => [socket, type] as const),
+  ]);
+  const refuse = (what: string) => {
+    const [own = "", ...others] = [...types].map(([each, type]) => `${LISTEN_WORDS[type]}${each}`);
+    return new RangeError(
+      `Cannot use the sockets of systemd: ${what} (expected ${own}, and perhaps ${others.join(" or ")})`,
+    );
+  };
+  for (let fd = FIRST_DESCRIPTOR; fd < FIRST_DESCRIPTOR + Number(env.LISTEN_FDS); fd++) {
+    const bound = boundPath(fd) ?? "";
+    const type = findSocketType(fd);
+    if (type === undefined || types.get(bound) !== type) throw refuse(`descriptor ${fd} is ${describe(bound, type)}`);
+    sockets.set(bound, descriptor(fd));
+  }
+  if (!sockets.has(path)) throw refuse(`"${path}" is not among them`);
+  return sockets;
+}
+
+const describe = (path: string, type: number | undefined): string =>
+  type === undefined ? "no socket" : `${LISTEN_WORDS[type] ?? `a socket of type ${type}, `}${path || "no file"}`;
+
+/** Whether systemd keeps it for the next server. */
+export const hasActivatedListener = ({ names }: ServerSockets): boolean => names.some((name) => name.isActivated);
+
+/** So that no shim connects. */
+export function unlinkSockets({ names }: ServerSockets): void {
+  names.forEach(removeSocketName);
 }

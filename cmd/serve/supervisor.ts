@@ -18,11 +18,11 @@ import { isAllowed, namespacesOf } from "./caller.ts";
 import { formatExit, openParts, type Parts } from "./parts.ts";
 import type { PartSettings } from "./part_settings.ts";
 import {
-  ACTIVATED,
+  hasActivatedListener,
   isLost,
   lockPath,
-  NOT_ACTIVATED,
   QUESTIONS,
+  REPLACE_ACCEPTED,
   REPLACE_REFUSED,
   type ServerSockets,
   unlinkSockets,
@@ -320,7 +320,7 @@ function stop(server: Server): void {
   endWorkers(server);
   server.parts.end(isShared);
   // A worker that finishes its call has the listener open. systemd keeps its own for the next server.
-  if (!isShared && !sockets.isActivated) refuseConnections(sockets.listener.fd);
+  if (!isShared && !hasActivatedListener(sockets)) refuseConnections(sockets.listener.fd);
   closeSockets(server);
 }
 
@@ -358,11 +358,11 @@ function answerClient(server: Server, connection: Descriptor): void {
   if (question === QUESTIONS.replace && !server.successor) {
     server.successor = connection;
     const { names, fds } = server.parts.share();
-    const answer = [sockets.isActivated ? ACTIVATED : NOT_ACTIVATED, ...new TextEncoder().encode(names.join(" "))];
+    const answer = [REPLACE_ACCEPTED, ...new TextEncoder().encode(names.join(" "))];
     sendDescriptors(connection.fd, Uint8Array.from(answer), [sockets.listener.fd, sockets.control.fd, ...fds]);
     return;
   }
-  if (question === QUESTIONS.replace) sendPacket(connection.fd, Uint8Array.of(0));
+  if (question === QUESTIONS.replace) sendPacket(connection.fd, Uint8Array.of(REPLACE_ACCEPTED));
   if (question === QUESTIONS.status) {
     const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => pid !== 0);
     sendPacket(

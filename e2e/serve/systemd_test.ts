@@ -1,11 +1,15 @@
 /** `cni serve` as a service of systemd. */
 import { expect, test } from "bun:test";
-import { existsSync, mkdirSync } from "node:fs";
-import { dirname } from "node:path";
-import { listenAt } from "../../ffi/sys/unix_socket.ts";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { currentNetns } from "../../ffi/netns.ts";
+import { SOCK_SEQPACKET, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { connectTo } from "../../ffi/sys/unix_socket.ts";
+import { askDhcpServer } from "../../plugins/dhcp/client.ts";
+import { askNameServer } from "../../plugins/dnsname/client.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite } from "../../testing/server_site.ts";
-import { newServiceManager, WITH_LISTEN_PID } from "../../testing/systemd.ts";
+import { newActivatedSocket, newServiceManager, WITH_LISTEN_PID } from "../../testing/systemd.ts";
 
 const SUCCESS = { exitCode: 0, stderr: "" };
 
@@ -45,16 +49,28 @@ test("a server says nothing of a watchdog that is another's", async () => {
   expect(manager.messages()).toEqual([`READY=1\nMAINPID=${server.process.pid}`, "STOPPING=1"]);
 });
 
-test("a server takes the socket of systemd, which keeps it for the next one", async () => {
+test("a server takes the sockets of systemd, which keeps them for the next one", async () => {
   await using site = newServerSite();
-  mkdirSync(dirname(site.socket), { mode: 0o700 });
-  using listener = listenAt(site.socket);
-  const activated = { wrapper: WITH_LISTEN_PID, env: { LISTEN_FDS: "1" }, descriptor: listener.fd };
+  const directory = dirname(site.socket);
+  mkdirSync(directory, { mode: 0o700 });
+  using listener = newActivatedSocket(site.socket);
+  using names = newActivatedSocket(join(directory, "dnsname.sock"));
+  using leases = newActivatedSocket(join(directory, "dhcp.sock"), SOCK_STREAM);
+  // systemd keeps no order, and gives all sockets of a unit one name.
+  const descriptors = [names.fd, leases.fd, listener.fd];
+  const env = { LISTEN_FDS: "3", LISTEN_FDNAMES: "cni.socket:cni.socket:cni.socket" };
+  const activated = { wrapper: WITH_LISTEN_PID, env, descriptors };
   // It comes before the server does.
   const early = site.callVersion();
+  using host = currentNetns();
+  const question = connectTo(join(directory, "dnsname.sock"))!;
   const first = site.start(activated);
   await first.untilReady();
   expect(await early).toMatchObject(SUCCESS);
+  await until(() => site.status().parts.some(({ name, pid }) => name === "dnsname" && pid !== undefined));
+  question[Symbol.dispose]();
+  expect(askNameServer(host, join(directory, "dnsname.sock"), { command: "look" })).toMatchObject({ problems: [] });
+  expect(askDhcpServer(host, join(directory, "dhcp.sock"), { command: "status" })).toEqual({ states: {} });
   // A busy machine may not serve a call, and a worker counts it after its answer.
   while (site.status().served === 0) expect(await site.callVersion()).toMatchObject(SUCCESS);
   await until(() => first.calls().length === site.status().served);
@@ -65,7 +81,11 @@ test("a server takes the socket of systemd, which keeps it for the next one", as
   expect(await site.callVersion()).toMatchObject(SUCCESS);
   second.process.kill("SIGTERM");
   await second.process.exited;
-  expect([existsSync(site.socket), existsSync(`${site.socket}.control`)]).toEqual([true, false]);
+  expect(readdirSync(directory).filter((name) => /\.sock(\.control)?$/.test(name)).sort()).toEqual([
+    "cni.sock",
+    "dhcp.sock",
+    "dnsname.sock",
+  ]);
 
   const third = site.start(activated);
   await third.untilReady();
@@ -73,14 +93,38 @@ test("a server takes the socket of systemd, which keeps it for the next one", as
   await until(() => third.calls().length === 1);
 });
 
-test.each([
-  ["two sockets", { LISTEN_FDS: "2" }],
-  ["a descriptor that is no socket for packets", { LISTEN_FDS: "1" }],
-])("a server refuses %s of systemd", async (_, env) => {
+test("a server makes a socket of its own where the file of systemd's is gone", async () => {
   await using site = newServerSite();
-  const server = site.start({ wrapper: WITH_LISTEN_PID, env, descriptor: 0 });
-  expect(await server.process.exited).toBe(1);
-  expect(server.log()).toBe(
-    "cni: Cannot use the sockets of systemd: expected one, with ListenSequentialPacket=\n",
-  );
+  mkdirSync(dirname(site.socket), { mode: 0o700 });
+  using listener = newActivatedSocket(site.socket);
+  rmSync(site.socket);
+  const server = site.start({ wrapper: WITH_LISTEN_PID, env: { LISTEN_FDS: "1" }, descriptors: [listener.fd] });
+  await server.untilReady();
+  expect(await site.callVersion()).toMatchObject(SUCCESS);
+});
+
+test("a server refuses sockets of systemd that are none of its own", async () => {
+  await using site = newServerSite();
+  const directory = dirname(site.socket);
+  mkdirSync(directory, { mode: 0o700 });
+  using resources = new DisposableStack();
+  const socket = (name: string, type?: number) => resources.use(newActivatedSocket(join(directory, name), type)).fd;
+  const names = socket("dnsname.sock");
+  const cases: [descriptors: number[], count: string, problem: string][] = [
+    [[0], "1", "descriptor 3 is no socket"],
+    [[names], "2", "descriptor 4 is no socket"],
+    [[names], "1", `"${site.socket}" is not among them`],
+    [[names], "many", `"${site.socket}" is not among them`],
+    [[names, socket("other.sock")], "2", `descriptor 4 is ListenSequentialPacket=${directory}/other.sock`],
+    [[socket("dhcp.sock", SOCK_SEQPACKET)], "1", `descriptor 3 is ListenSequentialPacket=${directory}/dhcp.sock`],
+    [[socket("cni.sock", SOCK_STREAM)], "1", `descriptor 3 is ListenStream=${site.socket}`],
+  ];
+  for (const [descriptors, LISTEN_FDS, problem] of cases) {
+    const server = site.start({ wrapper: WITH_LISTEN_PID, env: { LISTEN_FDS }, descriptors });
+    expect(await server.process.exited).toBe(1);
+    expect(server.log()).toBe(
+      `cni: Cannot use the sockets of systemd: ${problem} (expected ListenSequentialPacket=${site.socket}, and perhaps ` +
+        `ListenStream=${directory}/dhcp.sock or ListenSequentialPacket=${directory}/dnsname.sock)\n`,
+    );
+  }
 });

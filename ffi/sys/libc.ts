@@ -44,6 +44,7 @@ const SIGNATURES = {
   fsync: ["i32", "i32"],
   futimens: ["i32", "i32", "ptr"],
   getppid: ["i32"],
+  getsockname: ["i32", "i32", "ptr", "ptr"],
   getsockopt: ["i32", "i32", "i32", "i32", "ptr", "ptr"],
   ioctl: ["i32", "i32", "i64_fast", "pointer"],
   linkat: ["i32", "i32", "cstring", "i32", "cstring", "i32"],

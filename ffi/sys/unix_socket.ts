@@ -94,13 +94,21 @@ export function socketAddress(path: string): Uint8Array {
   return Uint8Array.of(AF_UNIX, 0, ...bytes, 0);
 }
 
-export function isPacketSocket(fd: number): boolean {
-  return findSocketType(fd) === SOCK_SEQPACKET;
-}
-
 /** SOCK_…; `undefined` for what is no socket. */
 export function findSocketType(fd: number): number | undefined {
   return ignoreErrors(["ENOTSOCK", "EBADF"], () => socketOption(fd, SO_TYPE, 1)[0]);
+}
+
+/** To what it was bound, wherever that file is now; `undefined` for what is no socket of a file. */
+export function boundPath(fd: number): string | undefined {
+  const address = new Uint8Array(MAX_PATH_BYTES + 3);
+  const length = new Uint32Array([address.length]);
+  const found = ignoreErrors(["ENOTSOCK", "EBADF"], () => sys.getsockname(fd, address, length));
+  const [family, , first] = address;
+  if (found === undefined || family !== AF_UNIX || !first) return undefined;
+  const path = address.subarray(2, length[0]);
+  const end = path.indexOf(0);
+  return new TextDecoder().decode(end < 0 ? path : path.subarray(0, end));
 }
 
 export function acceptConnection(fd: number): Descriptor {
