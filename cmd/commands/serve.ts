@@ -42,6 +42,11 @@ const serve: Command = {
     { name: "socket", value: "PATH", help: `where to listen (${DEFAULT_SOCKET}); shims find another by CNI_SOCKET` },
     { name: "workers", value: "NUMBER", help: "how many calls may run at once, from 2 on (4 for each processor)" },
     {
+      name: "idle-timeout",
+      value: "NUMBER",
+      help: "end after so many seconds without a call and without work, if systemd holds the sockets; 0: never (600)",
+    },
+    {
       name: "log-format",
       value: "FORMAT",
       choices: ["text", "json"],
@@ -79,6 +84,7 @@ const serve: Command = {
   run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);
     const maxWorkers = parseWorkers(input.find("workers"));
+    const idleMs = parseIdleTimeout(input.find("idle-timeout"));
     enterHostMounts();
     if (input.has("check")) return checkServer(path);
     if (input.has("status")) return printStatus(path, input, context);
@@ -90,7 +96,7 @@ const serve: Command = {
       maxWorkers,
       logFormat,
       env: context.env,
-      limits: SERVER_LIMITS,
+      limits: { ...SERVER_LIMITS, idleMs },
       parts: partSettings(path, logFormat, input, context),
       program,
       log: (message) => logMessage(logFormat, message),
@@ -142,6 +148,15 @@ function parseWorkers(text: string | undefined): number {
   throw new UsageError(`--workers must be a number from ${MIN_WORKERS} to 1024: got ${JSON.stringify(text)}`);
 }
 
+function parseIdleTimeout(text: string | undefined): number {
+  if (text === undefined) return SERVER_LIMITS.idleMs;
+  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : undefined;
+  if (seconds === undefined) {
+    throw new UsageError(`--idle-timeout must be a number of seconds, 0 for never: got ${JSON.stringify(text)}`);
+  }
+  return seconds === 0 ? Infinity : seconds * 1000;
+}
+
 function printStatus(path: string, input: ParsedOptions, { env }: CliContext): number {
   const answer = askServer(path, QUESTIONS.status);
   if (answer === undefined) throw new RangeError(`Cannot ask for the status: no server listens on "${path}"`);
@@ -166,7 +181,7 @@ function formatStatus(status: ServerStatus, screen: Screen): string {
     ...parts.map((part) =>
       part.pid === undefined
         ? [part.name, "", waitingState(part), "", ""]
-        : [part.name, String(part.pid), "running", "", megabytes(part.privateBytes)]
+        : [part.name, String(part.pid), part.isIdle ? "idle" : "running", "", megabytes(part.privateBytes)]
     ),
   ];
   return `${lines.join("\n")}\n\n${formatTable(["PROCESS", "PID", "STATE", "SERVED", "MEMORY"], rows, screen)}`;

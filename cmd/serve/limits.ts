@@ -11,6 +11,8 @@ export interface ServerLimits {
   readonly callsPerCheck: number;
   /** Then a worker is replaced: memory of the runtime grows by 1 KB with each call. */
   readonly maxCalls: number;
+  /** Without a call and without work for so long, a server ends that systemd starts again. `Infinity`: it stays. */
+  readonly idleMs: number;
 }
 
 export const SERVER_LIMITS: ServerLimits = {
@@ -18,4 +20,5 @@ export const SERVER_LIMITS: ServerLimits = {
   maxWorkerBytes: 100_000_000,
   callsPerCheck: 100,
   maxCalls: 2000,
+  idleMs: 600_000,
 };

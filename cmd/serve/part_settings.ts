@@ -24,7 +24,9 @@ export interface PartDescriptors {
   readonly lifetime: number;
   /** A pipe: metrics read what the others write. */
   readonly reports: number;
+  /** Where parts say whether they have work, see part_work.ts. */
+  readonly work: number;
 }
 
 /** Their numbers in that process. */
-export const PART_DESCRIPTORS: PartDescriptors = { listener: 3, lifetime: 4, reports: 5 };
+export const PART_DESCRIPTORS: PartDescriptors = { listener: 3, lifetime: 4, reports: 5, work: 6 };

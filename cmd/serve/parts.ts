@@ -9,6 +9,8 @@ import { connectTo, listenAt } from "../../ffi/sys/unix_socket.ts";
 import { privateBytes } from "./memory.ts";
 import { partCommand, type PartDefinition, partPaths, PARTS } from "./part_definitions.ts";
 import type { PartSettings } from "./part_settings.ts";
+import { forgetWork, hasSaidNoWork, WORK_FILE_BYTES } from "./part_work.ts";
+import { openSharedFile } from "./shared_file.ts";
 import { removeSocketName, type SocketName, socketName } from "./sockets.ts";
 
 /** What `cni serve --status --json` says of a part. */
@@ -18,6 +20,8 @@ export interface PartStatus {
   readonly pid?: number;
   /** After how many milliseconds it starts again, if it has ended. */
   readonly startsInMs?: number;
+  /** Whether its process has said that it has no work. */
+  readonly isIdle: boolean;
   /** How often it was started. */
   readonly starts: number;
   readonly privateBytes: number;
@@ -34,6 +38,8 @@ export interface Parts extends Disposable {
   forget(pid: number, exitStatus: ExitStatus): boolean;
   /** Whether a process runs. */
   isRunning(): boolean;
+  /** Whether one has work, is about to start, or has said nothing. */
+  hasWork(): boolean;
   status(): PartStatus[];
   /** For the server that takes over: the sockets' names, in the order of their descriptors. */
   share(): { readonly names: readonly string[]; readonly fds: readonly number[] };
@@ -77,6 +83,7 @@ export function openParts(options: PartsOptions): Parts {
   // Nobody writes: its end tells processes that this one ended, also if it was killed.
   const lifetime = openPipe(resources);
   const reports = openPipe(resources, O_NONBLOCK);
+  const work = resources.use(openSharedFile(`${settings.socket}.parts.${process.pid}`, WORK_FILE_BYTES)).fd;
   const parts = PARTS.filter(({ name }) => settings.parts.includes(name)).map((definition): Part => ({
     ...{ definition, listener: undefined, socketName: undefined, pid: undefined, nextStart: 0, starts: 0 },
     ...{ startedAt: 0, pauseMs: RESTART_DELAY_MS },
@@ -84,6 +91,7 @@ export function openParts(options: PartsOptions): Parts {
   const claimUntil = performance.now() + CLAIM_MS;
   for (const part of parts) if (!hasSocket(part)) claimSocket(part, options, claimUntil, resources);
   const owned = resources.move();
+  let isEnding = false;
   const waiting = () => parts.filter(({ pid }) => pid === undefined);
   return {
     reports: reports.writer.fd,
@@ -95,7 +103,7 @@ export function openParts(options: PartsOptions): Parts {
         if (!hasSocket(part) && part.nextStart <= now) claimSocket(part, options, claimUntil, owned);
         if (!hasSocket(part)) continue;
         const isDue = part.nextStart <= now || (part.listener !== undefined && ready.includes(part.listener.fd));
-        if (isDue) startPart(part, lifetime.reader.fd, reports, options);
+        if (isDue) startPart(part, { lifetime: lifetime.reader.fd, reports, work }, options);
       }
       return Math.min(...waiting().map(({ nextStart }) => nextStart - now), Infinity);
     },
@@ -103,15 +111,19 @@ export function openParts(options: PartsOptions): Parts {
       const part = parts.find((candidate) => candidate.pid === pid);
       if (!part) return false;
       part.pid = undefined;
+      if (isEnding) return true;
       const pauseMs = delayStart(part);
       const pause = `${pauseMs / 1000} s`;
       log(`${part.definition.name} (process ${pid}) ended with ${formatExit(exitStatus)}: it starts again in ${pause}`);
       return true;
     },
     isRunning: () => parts.some(({ pid }) => pid !== undefined),
+    hasWork: () =>
+      parts.some((part) => part.pid === undefined ? isToStart(part) : !hasSaidNoWork(work, part.definition.name)),
     status: () =>
       parts.filter(hasSocket).map(({ definition: { name }, pid, starts, nextStart }) => ({
         ...{ name, starts, privateBytes: pid === undefined ? 0 : privateBytes(pid) },
+        isIdle: pid !== undefined && hasSaidNoWork(work, name),
         ...pid !== undefined && { pid },
         ...pid === undefined && nextStart !== Infinity &&
           { startsInMs: Math.max(0, Math.round(nextStart - performance.now())) },
@@ -125,6 +137,7 @@ export function openParts(options: PartsOptions): Parts {
     },
     socketNames: () => parts.flatMap(({ socketName }) => socketName ?? []),
     end(isShared) {
+      isEnding = true;
       for (const { socketName } of parts) if (socketName && !isShared) removeSocketName(socketName);
       owned.dispose();
     },
@@ -149,6 +162,9 @@ function openPipe(resources: DisposableStack, flags = 0): Pipe {
 /** Whether nothing keeps the part from its clients. */
 const hasSocket = ({ definition, listener }: Part): boolean =>
   definition.socketType === undefined || listener !== undefined;
+
+/** Not one that waits for clients, and not one whose clients another program serves. */
+const isToStart = (part: Part): boolean => hasSocket(part) && part.nextStart !== Infinity;
 
 /** Does nothing while another program serves the part's clients. */
 function claimSocket(
@@ -184,9 +200,18 @@ function hasListener(path: string, type: number): boolean {
   }
 }
 
-function startPart(part: Part, lifetime: number, reports: Pipe, { settings, program, log }: PartsOptions): void {
+/** What all processes of parts have open. */
+interface PartFiles {
+  readonly lifetime: number;
+  readonly reports: Pipe;
+  readonly work: number;
+}
+
+function startPart(part: Part, files: PartFiles, { settings, program, log }: PartsOptions): void {
   const { definition: { name }, listener } = part;
+  const { lifetime, reports, work } = files;
   try {
+    forgetWork(work, name);
     using nothing = openFile("/dev/null");
     const fds = [
       0,
@@ -195,6 +220,7 @@ function startPart(part: Part, lifetime: number, reports: Pipe, { settings, prog
       (listener ?? nothing).fd,
       lifetime,
       (name === "metrics" ? reports.reader : reports.writer).fd,
+      work,
     ];
     part.pid = startWithDescriptors(
       program,

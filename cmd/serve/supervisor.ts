@@ -87,6 +87,8 @@ interface Server {
   nextAccept: number;
   /** What the kernel refused the last time: it is logged once. */
   readonly refused: Set<string>;
+  /** When a worker had a call the last time, or a part had work. */
+  lastUse: number;
   /** When to look for the files of the sockets. */
   nextCheck: number;
   isReady: boolean;
@@ -118,7 +120,15 @@ export function supervise(options: ServerOptions): number {
     parts: resources.use(openParts({ ...options, settings: options.parts, inherited: sockets.ofParts })),
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
     ...{ busy: undefined, lastAllBusy: -Infinity, workerStarts: 0, nextStart: 0, nextAccept: 0, refused: new Set() },
-    ...{ nextCheck: 0, isReady: false, isStopping: false, isLost: false, clients: new Set(), successor: undefined },
+    ...{
+      lastUse: performance.now(),
+      nextCheck: 0,
+      isReady: false,
+      isStopping: false,
+      isLost: false,
+      clients: new Set(),
+      successor: undefined,
+    },
   };
   const watchdogMs = watchdogIntervalMs(env);
   let readyFds: readonly number[] = [];
@@ -134,7 +144,7 @@ export function supervise(options: ServerOptions): number {
     const acceptor = acceptDelayMs > 0 ? [] : [sockets.control];
     const controls = isListening(server) ? [...acceptor, ...clients, ...successor ? [successor] : []] : [];
     const retryMs = acceptDelayMs > 0 ? acceptDelayMs : Infinity;
-    const checkMs = isServing ? SOCKET_CHECK_MS : Infinity;
+    const checkMs = isServing ? Math.min(SOCKET_CHECK_MS, options.limits.idleMs) : Infinity;
     const timeoutMs = Math.ceil(Math.min(waitMs, partWaitMs, retryMs, checkMs, watchdogMs ?? Infinity));
     const fds = [signals, notified, ...controls, ...partListeners].map(({ fd }) => fd);
     const ready = pollAny(fds, timeoutMs === Infinity ? -1 : timeoutMs);
@@ -144,6 +154,7 @@ export function supervise(options: ServerOptions): number {
     if (ready.includes(signals.fd) && signals.read() !== SIGCHLD) stop(server);
     reapChildren(server);
     if (isServing) checkSocketNames(server);
+    if (isServing) endIfIdle(server);
     if (server.isStopping) continue;
     for (const client of clients) if (ready.includes(client.fd)) answerClient(server, client);
     if (successor && ready.includes(successor.fd)) finishTakeover(server, successor);
@@ -162,6 +173,22 @@ function checkSocketNames(server: Server): void {
   if (!lost) return;
   log(`The socket "${lost.path}" was removed or replaced: this server ends, as nobody reaches it there`);
   server.isLost = true;
+  stop(server);
+}
+
+/** So that a node without containers has no server. Whoever connects makes systemd start the next one. */
+function endIfIdle(server: Server): void {
+  const { options: { sockets, limits, log, maxWorkers }, parts, successor } = server;
+  const isStartedAgain = hasActivatedListener(sockets) && parts.socketNames().every(({ isActivated }) => isActivated);
+  if (server.isStopping || !isStartedAgain || limits.idleMs === Infinity) return;
+  const now = performance.now();
+  const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => pid !== 0);
+  const isUsed = successor !== undefined || records.some(({ state }) => state !== IDLE) || parts.hasWork();
+  server.lastUse = isUsed
+    ? now
+    : Math.max(server.lastUse, ...records.map(({ since }) => since - performance.timeOrigin));
+  if (now - server.lastUse < limits.idleMs) return;
+  log("No call has come, and no part has work: this server ends, and systemd starts one at the next call");
   stop(server);
 }
 

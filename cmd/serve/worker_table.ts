@@ -1,4 +1,5 @@
-import { createReadWrite, type Descriptor, pread, pwrite, removeFile } from "../../ffi/sys/file.ts";
+import { type Descriptor, pread, pwrite } from "../../ffi/sys/file.ts";
+import { openSharedFile } from "./shared_file.ts";
 
 /** Why a call is not served; its shim executes the full binary. Counters of calls have these names. */
 export const REFUSALS = ["notAllowed", "otherVersion", "notServed", "tooLong", "withdrawn"] as const;
@@ -8,15 +9,8 @@ export type Refusal = (typeof REFUSALS)[number];
 const FIELDS = ["pid", "state", "since", "served", ...REFUSALS] as const;
 const RECORD_BYTES = FIELDS.length * 8;
 
-/** A file with empty slots. The name `path` is removed at once. */
-export function openWorkerTable(path: string, slots: number): Descriptor {
-  // A killed server may have left one.
-  removeFile(path);
-  const table = createReadWrite(path);
-  removeFile(path);
-  pwrite(table.fd, 0, new Uint8Array(slots * RECORD_BYTES));
-  return table;
-}
+/** A file with empty slots. */
+export const openWorkerTable = (path: string, slots: number): Descriptor => openSharedFile(path, slots * RECORD_BYTES);
 
 export const STARTING = 0, IDLE = 1, BUSY = 2, ENDING = 3;
 

@@ -45,6 +45,11 @@ test("options that cannot work are refused, and nothing is left", () => {
   const refusals = [
     [["--workers", "1"], 2, '--workers must be a number from 2 to 1024: got "1"\n     see "cni serve --help"'],
     [["--workers", "many"], 2, '--workers must be a number from 2 to 1024: got "many"\n     see "cni serve --help"'],
+    [
+      ["--idle-timeout", "10m"],
+      2,
+      '--idle-timeout must be a number of seconds, 0 for never: got "10m"\n     see "cni serve --help"',
+    ],
     [["--log-format", "xml"], 2, '--log-format must be one of text, json: got "xml"\n     see "cni serve --help"'],
     [
       ["--socket", tooLong],
@@ -91,7 +96,7 @@ test("--status and the log say what a server has done", async () => {
   expect([pid, workers.length]).toEqual([server.process.pid, 2]);
   expect(counts).toEqual({
     ...{ isReady: true, served: 2, starts: { worker: 2, dhcp: 0, dnsname: 0 } },
-    parts: ["dhcp", "dnsname"].map((name) => ({ name, privateBytes: 0, starts: 0 })),
+    parts: ["dhcp", "dnsname"].map((name) => ({ name, isIdle: false, privateBytes: 0, starts: 0 })),
     fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, tooLong: 0, withdrawn: 0 },
   });
   const [first, second, third, empty, head, ...rows] = serve("--status", "--socket", site.socket).stdout.split("\n");

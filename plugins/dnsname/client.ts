@@ -43,17 +43,23 @@ export function askNameServer(
   return observer({ kind: "server", socketPath, sentence, rehearse }, ask);
 }
 
+/** A server that ends hangs up. The next one, which has the same socket, gets the request then. */
+const MAX_SERVERS = 2;
+
 /** Without a time limit, the server reads the request once it goes on. */
 function exchange(
   socketPath: string,
   request: Omit<ServerRequest, "version">,
   timeoutMs: number,
 ): ServerReply | undefined {
-  using connection = connect(socketPath);
-  if (!connection) return undefined;
-  const message = JSON.stringify({ version: PROTOCOL_VERSION, ...request });
-  if (!sendPacket(connection.fd, new TextEncoder().encode(message))) throw silentError(socketPath, "it hung up");
-  return receiveReply(connection, socketPath, timeoutMs);
+  const message = new TextEncoder().encode(JSON.stringify({ version: PROTOCOL_VERSION, ...request }));
+  for (let servers = 0; servers < MAX_SERVERS; servers++) {
+    using connection = connect(socketPath);
+    if (!connection) return undefined;
+    const reply = sendPacket(connection.fd, message) && receiveReply(connection, socketPath, timeoutMs);
+    if (reply) return reply;
+  }
+  throw silentError(socketPath, "it hung up");
 }
 
 /** A server that hangs does not take connections, and the queue for them ends. */
@@ -66,12 +72,13 @@ function connect(socketPath: string): Descriptor | undefined {
   }
 }
 
-function receiveReply({ fd }: Descriptor, socketPath: string, timeoutMs: number): ServerReply {
+/** `undefined` if the server has hung up. */
+function receiveReply({ fd }: Descriptor, socketPath: string, timeoutMs: number): ServerReply | undefined {
   if (!awaitReadable(fd, timeoutMs)) {
     throw silentError(socketPath, timeoutMs === 0 ? "as to an earlier question" : `for ${timeoutMs / 1000} s`);
   }
   const { bytes } = receivePacket(fd, new Uint8Array(MAX_MESSAGE_BYTES));
-  if (bytes.length === 0) throw silentError(socketPath, "it hung up");
+  if (bytes.length === 0) return undefined;
   try {
     return replySchema.parse(parseJson(new TextDecoder().decode(bytes), "its answer"));
   } catch (error) {

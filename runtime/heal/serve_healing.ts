@@ -7,6 +7,8 @@ import { Healer, type HealerOptions } from "./healer.ts";
 export interface HealingOptions extends HealerOptions {
   /** Ends the process when it can be read: a pipe whose other end the server has. */
   readonly lifetime: number;
+  /** Told in each round whether an attachment has rules, or may have some. */
+  tellWork(hasRules: boolean): void;
 }
 
 const ROUNDS_PER_COLLECTION = 200;
@@ -14,13 +16,15 @@ const ROUNDS_PER_COLLECTION = 200;
 const REST_MS = 20;
 
 /** Watches rules until SIGTERM, SIGINT or the end of `lifetime`. Call it with all plugins loaded. */
-export function serveHealing({ lifetime, ...options }: HealingOptions): void {
+export function serveHealing({ lifetime, tellWork, ...options }: HealingOptions): void {
   using signals = openSignals([SIGINT, SIGTERM]);
   using healer = openHealer(options);
   // Starting again would not help.
+  tellWork(healer !== undefined);
   if (!healer) return void pollAny([lifetime, signals.fd]);
   for (let round = 1;; round++) {
     healer.round();
+    tellWork(healer.hasWork());
     // Else the heap grows for long.
     if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
     const stops = [lifetime, signals.fd];

@@ -20,7 +20,7 @@ const SCRIPT = `
   await loadPlugins();
   const env = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
   const options = { env, cacheDirectories: [cacheDirectory], pluginDirectories: [], healLinks: false };
-  serveHealing({ ...options, lifetime: 0, log: printStderr, count: () => {} });
+  serveHealing({ ...options, lifetime: 0, tellWork() {}, log: printStderr, count: () => {} });
 `;
 
 test("rules come back each time, until the end of its lifetime", async () => {

@@ -48,6 +48,8 @@ export interface DhcpServerOptions {
   readonly broadcast?: boolean;
   readonly timing?: LeaseTiming;
   log(message: string): void;
+  /** Told in each round whether it has leases, or asks for some. */
+  tellWork?(hasLeases: boolean): void;
   /** Counts a message of DHCP that was sent or received: `discover`. */
   countMessage?(type: string): void;
 }
@@ -92,6 +94,7 @@ export function serveDhcp(options: DhcpServerOptions): void {
     if (isEnding && server.waiting.size === 0) break;
     const accepting = performance.now() < server.fullUntil ? [] : [listener];
     const own = isEnding ? [] : [signals.fd, lifetime, namespaceEvents.fd, ...accepting];
+    options.tellWork?.(server.leases.size > 0);
     timer.set(nextWake(server));
     const ready = new Set(pollAny([...own, timer.fd, ...serverDescriptors(server)], pollTimeoutMs(server, endsAt)));
     if (ready.has(signals.fd) || ready.has(lifetime)) endsAt = performance.now() + GRACE_MS;

@@ -10,6 +10,7 @@ import type { Listeners } from "./listeners.ts";
 
 export interface RecordStore {
   loadAll(): void;
+  hasRecords(): boolean;
   answer(request: ServerRequest): Omit<ServerReply, "version">;
 }
 
@@ -59,6 +60,7 @@ export function newRecordStore({ directory, host, names, listeners, log }: Recor
       const problems = [...records.values()].flatMap((record) => listeners.problemsOf(record));
       for (const message of new Set(problems.map((problem) => problem.message))) log(message);
     },
+    hasRecords: () => records.size > 0,
     answer({ command, file }) {
       if (file === undefined) return { problems: [] };
       if (!isRecordFileName(file)) return { problems: [], refused: `"${file}" names no record` };

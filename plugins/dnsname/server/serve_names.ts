@@ -28,6 +28,8 @@ export interface NamesOptions {
   /** Names the host's resolvers. */
   readonly resolvConf?: string;
   log(message: string): void;
+  /** Told after each round whether it has names to answer for. */
+  tellWork?(hasNames: boolean): void;
   /** Takes how many questions got this answer, at most once a second. */
   count?(answer: AnswerKind, count: number): void;
 }
@@ -64,6 +66,7 @@ export function serveNames(options: NamesOptions): void {
   }
   const timed = [forwarder, connections, listeners, counters];
   while (!isEnding) {
+    options.tellWork?.(store.hasRecords());
     const deadline = Math.min(...timed.map((each) => each.deadline()));
     poll.wait(deadline === Infinity ? -1 : Math.max(0, Math.ceil(deadline - performance.now())));
     for (const each of timed) each.expire();

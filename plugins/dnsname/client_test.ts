@@ -1,0 +1,32 @@
+import { expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { currentNetns } from "../../ffi/netns.ts";
+import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
+import { newNameSite } from "../../testing/dnsname.ts";
+import { until } from "../../testing/netns.ts";
+import { askNameServer } from "./client.ts";
+
+/** Answers after it has hung up so many times, as servers do that end. */
+async function startServer(socket: string, hangUps: number): Promise<void> {
+  const script = `
+    const { acceptConnection, listenAt, receivePacket, sendPacket } = await import("${REPOSITORY_ROOT}/ffi/sys/unix_socket.ts");
+    const listener = listenAt("${socket}");
+    for (let hangUps = ${hangUps};; hangUps--) {
+      const connection = acceptConnection(listener.fd);
+      receivePacket(connection.fd, new Uint8Array(4096));
+      if (hangUps <= 0) sendPacket(connection.fd, new TextEncoder().encode('{"version":1,"problems":[]}'));
+      connection[Symbol.dispose]();
+    }`;
+  Bun.spawn(["setpriv", "--pdeathsig", "KILL", process.execPath, "-e", script], { stdin: "ignore" });
+  await until(() => existsSync(socket));
+}
+
+test("the server after one that ends gets the question, and no third one", async () => {
+  using site = newNameSite();
+  using host = currentNetns();
+  const paths = [1, 2].map((hangUps) => join(site.directory, `${hangUps}.sock`)) as [string, string];
+  for (const [i, path] of paths.entries()) await startServer(path, i + 1);
+  expect(askNameServer(host, paths[0], { command: "look" })).toEqual({ version: 1, problems: [] });
+  expect(() => askNameServer(host, paths[1], { command: "look" })).toThrow("gives no answer: it hung up");
+});
