@@ -47,13 +47,14 @@ export default {
     },
   },
   differences: [
-    "`cni serve` answers the questions. The Go plugin starts a dnsmasq for each network. Without a server, ADD fails and DEL succeeds.",
+    "`cni serve` answers the questions. The Go plugin starts a dnsmasq for each network.",
+    "Without a server, each command succeeds and warns that names do not resolve. A server that starts later has the names.",
     "The container's id is a name too. An id of more than 63 characters is shortened to 12, as engines do.",
     "The Go plugin writes a search domain only where `domainName` is set, and an empty one otherwise. This one adds none.",
     "IPv6 addresses of the network are answered over IPv6 too.",
     "Names of other networks of the same container resolve on each of its networks.",
     "Unknown addresses of the network have no name: the host's resolvers are not asked for them.",
     "A port 53 that `portmap` publishes on all addresses takes the questions of containers too. Publish it on one address, with `hostIP`.",
-    "GC and STATUS are new. STATUS fails with code 50 if no server answers.",
+    "GC and STATUS are new. STATUS fails with code 50 if a server hangs.",
   ],
 } satisfies PluginDocs;

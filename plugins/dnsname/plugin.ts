@@ -7,7 +7,14 @@ import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { logRemoval, ownerRestoreHint, staleOwnerFilter } from "../lib/protocol/owner.ts";
-import { type AttachmentCall, attemptOrLog, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
+import {
+  type AttachmentCall,
+  attemptOrLog,
+  plugin,
+  type PluginCall,
+  requirePrevResult,
+  runAllSteps,
+} from "../lib/protocol/plugin.ts";
 import { requireAvailable } from "../lib/protocol/silent_servers.ts";
 import { findState, writeState } from "../lib/protocol/state_file.ts";
 import { askNameServer } from "./client.ts";
@@ -50,9 +57,10 @@ export default plugin({
     }
     checkQuestionsComeIn(call, wanted.servers, ownerRestoreHint(call.owner));
     const { daemonSocketPath } = call.config;
-    const reply = askNameServer(call.host, daemonSocketPath, { command: "look", file: recordFileName(call.owner) });
-    if (!reply) throw checkFailedError(`no server of names listens on "${daemonSocketPath}"`, START_SERVER);
-    requireServed(call, reply);
+    requireServed(
+      call,
+      askNameServer(call.host, daemonSocketPath, { command: "look", file: recordFileName(call.owner) }),
+    );
   },
 
   restore(call) {
@@ -78,11 +86,11 @@ export default plugin({
     keepQuestionsOut(call);
   },
 
-  status({ host, config }) {
+  status(call) {
+    const { host, config } = call;
     loadWritableState().requireWritableState("keep names", config.dataDir);
     requireAvailable(() => {
-      const reply = askNameServer(host, config.daemonSocketPath, { command: "look" });
-      if (!reply) throw noServerError(config);
+      if (!askNameServer(host, config.daemonSocketPath, { command: "look" })) warnUnserved(call);
     });
   },
 });
@@ -107,9 +115,10 @@ function namesOf({ args, containerId, sandbox, config, owner, log }: DnsnameCall
   return [...new Set(all.filter(isDnsName))];
 }
 
-/** @throws {CniError} */
-function requireServed({ config, host, owner }: DnsnameCall, reply: ServerReply | undefined): void {
-  if (!reply) throw noServerError(config);
+/** A server that starts later serves the record, so none at all is no error. @throws {CniError} */
+function requireServed(call: DnsnameCall, reply: ServerReply | undefined): void {
+  if (!reply) return warnUnserved(call);
+  const { config, host, owner } = call;
   const [problem] = reply.problems;
   if (problem) throw loadListenError().listenError(host, problem);
   if (reply.refused === undefined) return;
@@ -123,12 +132,11 @@ function loadListenError(): typeof import("./listen_error.ts") {
   return require("./listen_error.ts");
 }
 
-const START_SERVER = "start cni serve";
-
-function noServerError({ daemonSocketPath }: DnsnameConfig): CniError {
-  return new CniError(Code.TryAgainLater, `Cannot serve names: no server listens on "${daemonSocketPath}"`, {
-    details: START_SERVER,
-  });
+function warnUnserved({ pluginConfig, config, log }: PluginCall<DnsnameConfig>): void {
+  log(
+    `Names of network "${pluginConfig.name}" do not resolve: no server listens on "${config.daemonSocketPath}"; ` +
+      `start one: systemctl enable --now cni.socket, or cni serve`,
+  );
 }
 
 const tellChanged = ({ host, config, owner }: DnsnameCall): ServerReply | undefined =>

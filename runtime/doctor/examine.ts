@@ -112,7 +112,10 @@ export function examineNetwork(
   const isUsable = "host" in subject;
   const findings = isUsable ? runCounted(subject, LOOKS) : [subject];
   const isUnexplained = !findings.some((finding) => isBroken(finding) && BEFORE_STATUS.includes(finding.check));
-  if (isUsable && isUnexplained) findings.push(...runCounted(subject, [CHECK_OF_STATUS]));
+  if (isUsable && isUnexplained) {
+    const isNew = ({ what }: CheckFinding) => !findings.some((finding) => finding.what === what);
+    findings.push(...runCounted(subject, [CHECK_OF_STATUS]).filter(isNew));
+  }
   const stages = isUsable ? [[CHECK_OF_PLUGINS], ...looksOnly ? [] : [TRIES]] : [];
   for (const stage of stages) if (!findings.some(isBroken)) findings.push(...runCounted(subject as Subject, stage));
   return {

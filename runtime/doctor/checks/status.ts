@@ -7,9 +7,10 @@ import type { Subject } from "../subject.ts";
 
 /** Whether the next ADD would succeed, as the plugins' STATUS tells. */
 export function checkStatus({ runtime, network }: Subject): Finding[] {
+  const warnings: Finding[] = [];
   try {
-    requireAddable({ ...runtime, log: () => {} }, network);
-    return [ok("STATUS of all plugins succeeds: an ADD finds what it needs")];
+    requireAddable({ ...runtime, log: (message) => void warnings.push(warning(message, {})) }, network);
+    return [ok("STATUS of all plugins succeeds: an ADD finds what it needs"), ...warnings];
   } catch (error) {
     const { message, details } = CniError.from(error);
     const inconclusive = remedyForInconclusive(error, network.name);
