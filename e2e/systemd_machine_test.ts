@@ -89,9 +89,9 @@ esac
 `;
 
 /** Calls of all networks are done by the server. */
-const SHIM = "/usr/lib/cni/shim";
+const BIN = "/usr/lib/cni";
 const call = (verb: string, network: string, container: string, ...words: readonly string[]): string =>
-  [`${SHIM}/cni run ${verb} ${network} ${container} --conf-dir /packages/net.d`, ...words].join(" ");
+  [`${BIN}/cni run ${verb} ${network} ${container} --conf-dir /packages/net.d`, ...words].join(" ");
 
 describe("on a machine with systemd", () => {
   const resources = new AsyncDisposableStack();
@@ -114,7 +114,7 @@ describe("on a machine with systemd", () => {
     );
     // As in a root without it.
     machine.run("if dpkg -s cni >/dev/null 2>&1; then dpkg --purge cni; fi");
-    machine.run(`${DPKG_INSTALL} /packages/cni_0.1.0.deb; ln -s /packages/foreign ${SHIM}/foreign; ip link set lo up`);
+    machine.run(`${DPKG_INSTALL} /packages/cni_0.1.0.deb; ln -s /packages/foreign ${BIN}/foreign; ip link set lo up`);
     machine.run("ip netns add c1; ip netns add c2; ip netns add outside");
     machine.run("cp /usr/bin/id /run/setuid_id; chmod u+s /run/setuid_id");
   }, 120_000);
@@ -130,7 +130,7 @@ describe("on a machine with systemd", () => {
       : test.skip(`${name} (needs control groups of version 2)`, body);
 
   machineTest("a call starts the server, which then does calls with names", async () => {
-    machine.run("systemctl enable --now cni.socket");
+    expect(machine.run("systemctl is-enabled cni.socket; systemctl is-active cni.socket")).toBe("enabled\nactive\n");
     expect(machine.run("systemctl is-active cni.service || :")).toBe("inactive\n");
     // It may wait for too long, and do the call itself.
     machine.run(call("add", "lan", "c1", "-p 8080:80"));
@@ -162,7 +162,7 @@ describe("on a machine with systemd", () => {
     machine.run(call("add", "tap", "c1", "--ifname tap0"));
     machine.run(
       `${
-        call("add", "foreign", "c2", "--ifname foreign9", `--plugin-dir ${SHIM}`)
+        call("add", "foreign", "c2", "--ifname foreign9", `--plugin-dir ${BIN}`)
       } || { cat /run/foreign.log; exit 1; }`,
     );
     expect(machine.run("ip -n c2 -4 addr show foreign9")).toContain("10.96.0.9/24");
@@ -224,6 +224,25 @@ describe("on a machine with systemd", () => {
     expect(machine.run("ip -o link show type veth")).not.toContain("lan0");
     expect(machine.run("ls /run/cni/dhcp /run/cni/dnsname")).not.toContain(".json");
     expect(machine.run("systemctl --failed --no-legend")).toBe("");
+  });
+
+  machineTest("without containers the server ends, and the next question of a plugin starts it", async () => {
+    const start = "ExecStart=\nExecStart=/usr/lib/cni/cni-full serve --idle-timeout 2";
+    machine.run("mkdir /run/systemd/system/cni.service.d");
+    machine.run(`printf '[Service]\n${start}\n' >/run/systemd/system/cni.service.d/idle.conf; systemctl daemon-reload`);
+    machine.run("systemctl restart cni.service");
+    const untilEnded = () => until(() => machine.run("systemctl is-active cni.service || :") === "inactive\n");
+    await untilEnded();
+    const properties = "Result,ExecMainStatus,NRestarts";
+    const inOrder = "Result=success\nNRestarts=0\nExecMainStatus=0\n";
+    expect(machine.run(`systemctl show -p ${properties} cni.service`)).toBe(inOrder);
+    // The server does no part of this call, which asks for names: it waits for the part that answers.
+    const call = `${BIN}/cni-full run status lan --conf-dir /packages/net.d`;
+    expect(machine.run(`${call} 2>&1`)).not.toContain("do not resolve");
+    expect(machine.run("systemctl is-active cni.service")).toBe("active\n");
+    await untilEnded();
+    expect(machine.run("systemctl --failed --no-legend")).toBe("");
+    machine.run("rm -r /run/systemd/system/cni.service.d");
     machine.run("dpkg --purge cni");
     expect(machine.run("systemctl is-active cni.service cni.socket || :")).toBe(
       "inactive\n".repeat(2),

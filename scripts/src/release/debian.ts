@@ -1,6 +1,7 @@
 /** Debian packages, written without tools that ask the clock or the user. @see deb(5) @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../cmd/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { type Binaries, gzip, type TextFiles } from "./plugin_archive.ts";
@@ -61,12 +62,10 @@ function packageFiles(
   const compressed = (path: string, data: string) => text(`${path}.gz`, gzip(Buffer.from(data)));
   const isCompressed = (path: string) => path.startsWith("man/");
   return [
-    { path: `${BIN}/cni`, data: program },
-    ...pluginNames().map((name) => link(`${BIN}/${name}`, "cni")),
-    { path: `${BIN}/shim/cni`, data: shim },
-    link(`${BIN}/shim/cni-full`, "../cni"),
-    ...pluginNames().map((name) => link(`${BIN}/shim/${name}`, "cni")),
-    link("usr/sbin/cni", "../lib/cni/cni"),
+    { path: `${BIN}/${FULL_PROGRAM_NAME}`, data: program },
+    { path: `${BIN}/${COMMAND_NAME}`, data: shim },
+    ...pluginNames().map((name) => link(`${BIN}/${name}`, COMMAND_NAME)),
+    link(`usr/sbin/${COMMAND_NAME}`, `../lib/cni/${COMMAND_NAME}`),
     ...UNITS.map((name) => text(`${UNIT_DIRECTORY}/${name}`, packaging(name))),
     ...FIREWALLS.map((name) =>
       link(`${UNIT_DIRECTORY}/${name}.service.wants/cni-restore@${name}.service`, "../cni-restore@.service")
