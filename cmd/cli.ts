@@ -11,6 +11,7 @@ import {
   UnknownOptionError,
   UsageError,
 } from "./options.ts";
+import { MESSAGE_INDENT, printMessage } from "./output/message.ts";
 import { escapeUnprintable, printableJson } from "./output/printable.ts";
 import { openScreen, type Screen } from "./output/screen.ts";
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
@@ -202,7 +203,7 @@ async function commandWords(
   if (words.length <= specs.length || specs.at(-1)?.repeated || specs.at(-1)?.several) return words;
   const surplus = words.slice(specs.length);
   if (groups.some(({ ignoresSurplus }) => ignoresSurplus)) {
-    printStderr(`cni: Ignoring what follows the arguments: "${surplus.join(" ")}"`);
+    printMessage(`cni: Ignoring what follows the arguments: "${surplus.join(" ")}"`);
     return words.slice(0, specs.length);
   }
   const { formatUsage } = await import("./help.ts");
@@ -255,14 +256,18 @@ function reportUsageError(
   const words = path[0] === "help" ? [] : path;
   const details = [...hints, `see "${["cni", ...words, "--help"].join(" ")}"`];
   if (isJson) printErrorDocument(new CniError(Code.InvalidEnvironment, message, { details: details.join("; ") }));
-  printStderr([`${screen.style("red", "cni:")} ${oneLine(message)}`, ...details.map(oneLine)].join("\n     "));
+  printError(message, details.map(oneLine), screen);
   return USAGE_ERROR;
 }
 
 function reportFailure(error: unknown, screen: Screen): number {
   const { message, details } = CniError.from(error);
-  printStderr([`${screen.style("red", "cni:")} ${oneLine(message)}`, ...detailLines(details)].join("\n     "));
+  printError(message, detailLines(details), screen);
   return FAILURE;
+}
+
+function printError(message: string, details: readonly string[], { style }: Screen): void {
+  printMessage([`${style("red", "cni:")} ${oneLine(message)}`, ...details].join(`\n${MESSAGE_INDENT}`));
 }
 
 /** Long details get a line for each part. */

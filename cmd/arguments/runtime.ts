@@ -1,4 +1,3 @@
-import { printStderr } from "../../ffi/sys/stdio.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
@@ -6,6 +5,7 @@ import { CniError } from "../../spec/error.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { ArgumentSpec, CliContext } from "../command.ts";
 import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import { printMessage } from "../output/message.ts";
 import { printableLines } from "../output/printable.ts";
 import { TRACE_OPTIONS } from "../trace/options.ts";
 import { absolutePath } from "./path.ts";
@@ -124,12 +124,12 @@ export function pluginDirectories(options: ParsedOptions, context: CliContext): 
 }
 
 export function log(message: string): void {
-  printStderr(`cni: ${printableLines(message)}`);
+  printMessage(`cni: ${printableLines(message)}`);
 }
 
 /** Plugins name links, programs and files of others. */
 function pluginLog(message: string): void {
-  printStderr(printableLines(message));
+  printMessage(printableLines(message));
 }
 
 /** @param logDuplicates for commands that judge a configuration @throws as {@linkcode loadNetwork} */

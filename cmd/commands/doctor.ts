@@ -1,6 +1,6 @@
 import { findStat } from "../../ffi/sys/stat.ts";
 import { createFile } from "../../ffi/sys/atomic_file.ts";
-import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
+import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { DoctorReport } from "../../runtime/doctor/doctor.ts";
 import type { CheckFinding } from "../../runtime/doctor/examine.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
@@ -80,14 +80,14 @@ is examined.`,
     const report: DoctorReport = input.has(FIX)
       ? repairAll(options, examine, input.has(YES) ? () => true : ask)
       : examine();
-    for (const outcome of report.repairs ?? []) printStderr(`cni: ${formatRepairOutcome(outcome)}`);
+    for (const outcome of report.repairs ?? []) log(formatRepairOutcome(outcome));
     if (bundlePath !== undefined) {
       const { collectBundle } = await import("../../runtime/doctor/bundle.ts");
       const bundle = collectBundle(options, networks, report, `cni ${programVersion()}`);
       if (!createFile(absolutePath(bundlePath, context), `${stringifyJson(bundle, 4)}\n`)) {
         throw bundleExists(bundlePath);
       }
-      printStderr(`cni: Wrote "${bundlePath}": it holds addresses and configurations, so read it before you share it`);
+      log(`Wrote "${bundlePath}": it holds addresses and configurations, so read it before you share it`);
     }
     printStdout(
       hasJson ? formatDocument(report) : formatDoctorReport(report, openScreen(1, context.env)),

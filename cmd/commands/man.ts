@@ -1,5 +1,6 @@
-import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
+import { printStdout } from "../../ffi/sys/stdio.ts";
 import { suggestion } from "../../spec/suggest.ts";
+import { log } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { formatManPage, listManPages, type ManPage } from "../man/pages.ts";
 import { UsageError } from "../options.ts";
@@ -28,7 +29,7 @@ const man: Command = {
     const page = pages.find((candidate) => namesOf(candidate).includes(word));
     if (page) {
       printStdout(await formatManPage(page, pages));
-      if (openScreen(1, env).isTerminal) printStderr(`cni: That was roff; to read the page: man -l <(cni man ${word})`);
+      if (openScreen(1, env).isTerminal) log(`That was roff; to read the page: man -l <(cni man ${word})`);
       return;
     }
     const hint = suggestion(word, pages.flatMap(namesOf)) || '; "cni man --list" names all pages';

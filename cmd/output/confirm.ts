@@ -1,12 +1,12 @@
 import { readAvailable } from "../../ffi/sys/file.ts";
-import { printStderr } from "../../ffi/sys/stdio.ts";
+import { printMessage } from "./message.ts";
 import { printable } from "./printable.ts";
 import { openScreen } from "./screen.ts";
 
 /** Asks on a terminal. @returns `undefined` if standard input is none, so that nobody can answer */
 export function confirm(question: string): boolean | undefined {
   if (!openScreen(0, {}).isTerminal) return undefined;
-  printStderr(`${printable(question)} [y/N]`);
+  printMessage(`${printable(question)} [y/N]`);
   return /^y(es)?$/i.test(readLine().trim());
 }
 

@@ -5,6 +5,9 @@ const GAP = 2;
 /** Enough of an id to name it. */
 const SHORT_WIDTH = 12;
 
+/** Columns whose cells may be cut, and the part that stays: the begin of an id names it, and the end of a path. */
+const KEPT_PARTS: Readonly<Record<string, "begin" | "end">> = { CONTAINER: "begin", FILE: "end", NAMESPACE: "end" };
+
 /** @param styled shown in place of a cell, and as wide */
 export function alignColumns(
   rows: readonly (readonly string[])[],
@@ -22,35 +25,33 @@ type CellStyle = (cell: string, column: number) => Style | undefined;
 /**
  * For people: `-` for an empty cell, and no control characters of other programs.
  *
- * @param screen where it is shown: until lines fit, cells go on in a further line, then empty columns are left out, and
- * at last rows become blocks
+ * @param screen where it is shown: until lines fit, ids and paths are cut, then cells go on in a further line, then empty
+ * columns are left out, then those of paths, and at last rows become blocks
  * @param styleOfCell for cells below the header
- * @param shortened titles of columns whose cells may end with `…`
  */
 export function formatTable(
   header: readonly string[],
   rows: readonly (readonly string[])[],
   screen?: Screen,
   styleOfCell: CellStyle = () => undefined,
-  shortened: readonly string[] = [],
 ): string {
   const style = (text: string, name: Style | undefined) => name ? screen?.style(name, text) ?? text : text;
   const columns = header.map((title, i): Column => ({
     title,
-    isShortened: shortened.includes(title),
     cells: rows.map((row) => printable(row[i]!)),
     style: (cell) => style(cell, styleOfCell(cell, i)),
     titleStyle: (text) => style(text, "bold"),
   }));
   const filled = columns.filter(({ cells }) => cells.some((cell) => cell !== ""));
   const width = screen?.columns ?? Infinity;
-  const lines = tableLines(columns, width) ?? tableLines(filled, width) ?? blockLines(columns, width);
+  const withoutPaths = filled.filter(({ title }) => KEPT_PARTS[title] !== "end");
+  const lines = tableLines(columns, width) ?? tableLines(filled, width) ?? tableLines(withoutPaths, width) ??
+    blockLines(columns, width);
   return lines.map((line) => `${line}\n`).join("");
 }
 
 interface Column {
   readonly title: string;
-  readonly isShortened: boolean;
   /** Of each row. */
   readonly cells: readonly string[];
   style(cell: string): string;
@@ -60,11 +61,11 @@ interface Column {
 /** `undefined` if lines cannot be so short. */
 function tableLines(columns: readonly Column[], width: number): string[] | undefined {
   if (columns.length === 0) return undefined;
-  const rows = [columns.map(({ title }) => title), ...rowsOf(columns).map((row) => row.map((cell) => cell || "-"))];
-  const isShortened = columns.map((column) => column.isShortened);
-  const widths = fittingWidths(rows, isShortened, width);
+  const titles = columns.map(({ title }) => title);
+  const rows = [titles, ...rowsOf(columns).map((row) => row.map((cell) => cell || "-"))];
+  const widths = fittingWidths(titles, rows, width);
   if (!widths) return undefined;
-  const grid = rows.map((row) => linesOfRow(row, widths, isShortened));
+  const grid = rows.map((row) => linesOfRow(row, widths, titles));
   const isHeader = grid.flatMap((lines, row) => lines.map(() => row === 0));
   return alignColumns(grid.flat(), (cell, line, i) => {
     const { style, titleStyle } = columns[i]!;
@@ -77,14 +78,21 @@ function rowsOf(columns: readonly Column[]): string[][] {
 }
 
 function fittingWidths(
+  titles: readonly string[],
   rows: readonly (readonly string[])[],
-  isShortened: readonly boolean[],
   maxWidth: number,
 ): number[] | undefined {
   const widths = columnWidths(rows);
-  const needed = columnWidths(
-    rows.map((row) => row.map((cell, i) => isShortened[i] ? cell.slice(0, SHORT_WIDTH) : longestWord(cell))),
-  );
+  const isCut = titles.map((title) => title in KEPT_PARTS);
+  const whole = columnWidths(rows.map((row) => row.map(longestWord)));
+  const cut = widths.map((width, i) => isCut[i] ? Math.min(width, SHORT_WIDTH) : width);
+  const narrowest = whole.map((width, i) => isCut[i] ? cut[i]! : width);
+  return narrowed(widths, cut, maxWidth) ?? narrowed(cut, narrowest, maxWidth);
+}
+
+/** Takes from the widest columns, down to what each needs. */
+function narrowed(from: readonly number[], needed: readonly number[], maxWidth: number): number[] | undefined {
+  const widths = [...from];
   while (widths.reduce((sum, width) => sum + width + GAP, -GAP) > maxWidth) {
     const widest = Math.max(...widths.filter((width, i) => width > needed[i]!));
     if (widest < 0) return undefined;
@@ -109,19 +117,23 @@ function longestWord(cell: string): string {
   return words.reduce((longest, word) => Bun.stringWidth(word) > Bun.stringWidth(longest) ? word : longest);
 }
 
-function linesOfRow(row: readonly string[], widths: readonly number[], isShortened: readonly boolean[]): string[][] {
+function linesOfRow(row: readonly string[], widths: readonly number[], titles: readonly string[]): string[][] {
   const cells = row.map((cell, i) => {
     if (Bun.stringWidth(cell) <= widths[i]!) return [cell];
-    return isShortened[i] ? [shortenedText(cell, widths[i]!)] : Bun.wrapAnsi(spaced(cell), widths[i]!).split("\n");
+    const part = KEPT_PARTS[titles[i]!];
+    return part ? [cutText(cell, widths[i]!, part)] : Bun.wrapAnsi(spaced(cell), widths[i]!).split("\n");
   });
   const height = Math.max(...cells.map((lines) => lines.length));
   return Array.from({ length: height }, (_, i) => cells.map((lines) => lines[i] ?? ""));
 }
 
-function shortenedText(cell: string, width: number): string {
+function cutText(cell: string, width: number, kept: "begin" | "end"): string {
   const characters = [...cell];
-  while (Bun.stringWidth(characters.join("")) >= width) characters.pop();
-  return `${characters.join("")}…`;
+  while (Bun.stringWidth(characters.join("")) >= width) {
+    if (kept === "begin") characters.pop();
+    else characters.shift();
+  }
+  return kept === "begin" ? `${characters.join("")}…` : `…${characters.join("")}`;
 }
 
 /** `NAME  value` for each cell that is not empty. */

@@ -22,47 +22,52 @@ test("formatTable() lets no cell break its line or steer the terminal", () => {
 });
 
 const terminal = (columns: number): Screen => ({ isTerminal: true, columns, style: (_, text) => text });
-const HEADER = ["ID", "ADDRESSES", "REASON"];
+const HEADER = ["CONTAINER", "ADDRESSES", "REASON"];
 const ROWS = [["0123456789abcdef", "10.22.0.2/16,fd00::2/64", 'namespace "x" is gone'], ["漢字", "10.22.0.3/16", ""]];
 
-test("formatTable() fits a terminal: a cell goes on in the next line, and only a column that may is shortened", () => {
-  const table = (columns: number) => formatTable(HEADER, ROWS, terminal(columns), () => undefined, ["ID"]);
+test("formatTable() fits a terminal: ids are cut before a cell goes on in the next line", () => {
+  const table = (columns: number) => formatTable(HEADER, ROWS, terminal(columns));
   expect(table(64)).toBe(formatTable(HEADER, ROWS));
-  expect(table(50)).toBe(`\
-ID               ADDRESSES      REASON
-0123456789abcd…  10.22.0.2/16,  namespace "x" is
-                 fd00::2/64     gone
-漢字             10.22.0.3/16   -
+  expect(table(60)).toBe(`\
+CONTAINER     ADDRESSES                REASON
+0123456789a…  10.22.0.2/16,fd00::2/64  namespace "x" is gone
+漢字          10.22.0.3/16             -
 `);
   expect(table(40)).toBe(`\
-ID            ADDRESSES      REASON
+CONTAINER     ADDRESSES      REASON
 0123456789a…  10.22.0.2/16,  namespace
               fd00::2/64     "x" is gone
 漢字          10.22.0.3/16   -
 `);
 });
 
+test("formatTable() cuts paths at their begin, and leaves them out before it prints blocks", () => {
+  const table = (columns: number) =>
+    formatTable(["NETWORK", "FILE"], [["containers-of-the-lan", "/etc/cni/net.d/10-lan.conflist"]], terminal(columns));
+  expect(table(44)).toBe("NETWORK                FILE\ncontainers-of-the-lan  …et.d/10-lan.conflist\n");
+  expect(table(22)).toBe("NETWORK\ncontainers-of-the-lan\n");
+});
+
 test("formatTable() prints a block for each row where a table has no room, and cuts nothing", () => {
-  const blocks = formatTable(HEADER, ROWS, terminal(30), () => undefined, ["ID"]);
-  expect(blocks).toBe(`\
-ID         0123456789abcdef
+  expect(formatTable(HEADER, ROWS, terminal(30))).toBe(`\
+CONTAINER  0123456789abcdef
 ADDRESSES  10.22.0.2/16,fd00::2/64
 REASON     namespace "x" is
            gone
 
-ID         漢字
+CONTAINER  漢字
 ADDRESSES  10.22.0.3/16
 `);
-  expect(formatTable(HEADER, [], terminal(12))).toBe("ID ADDRESSES REASON\n");
+  expect(formatTable(HEADER, [], terminal(12))).toBe("CONTAINER ADDRESSES REASON\n");
 });
 
 test("formatTable() leaves out empty columns before it prints blocks", () => {
   const rows = ROWS.map(([id, addresses]) => [id!, addresses!, ""]);
-  expect(formatTable(HEADER, rows, terminal(36))).toBe(`\
-ID                ADDRESSES
-0123456789abcdef  10.22.0.2/16,
-                  fd00::2/64
-漢字              10.22.0.3/16
+  expect(formatTable(HEADER, rows, terminal(32))).toBe(`\
+CONTAINER     ADDRESSES
+0123456789a…  10.22.0.2/16,
+              fd00::2/64
+漢字          10.22.0.3/16
 `);
 });
 

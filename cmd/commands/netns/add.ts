@@ -1,6 +1,6 @@
 import { addNamedNetns } from "../../../ffi/named_netns.ts";
-import { printStderr } from "../../../ffi/sys/stdio.ts";
 import { refuseNamedNetns } from "../../arguments/netns_name.ts";
+import { log } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 
@@ -18,7 +18,7 @@ const add: Command = {
       );
     }
     refuseNamedNetns(name);
-    addNamedNetns(name, (message) => printStderr(`cni: ${message}`));
+    addNamedNetns(name, log);
   },
 };
 export default add;

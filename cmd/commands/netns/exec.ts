@@ -1,6 +1,6 @@
 import { execInNamedNetns } from "../../../ffi/named_netns.ts";
-import { printStderr } from "../../../ffi/sys/stdio.ts";
 import { requireNamedNetns } from "../../arguments/netns_name.ts";
+import { log } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 
 const exec: Command = {
@@ -14,7 +14,7 @@ const exec: Command = {
   examples: [{ command: "cni netns exec web ip address", about: 'print the addresses of the namespace "web"' }],
   run({ words: [name = "", program = "", ...rest] }) {
     requireNamedNetns(name);
-    execInNamedNetns(name, [program, ...rest], (message) => printStderr(`cni: ${message}`));
+    execInNamedNetns(name, [program, ...rest], log);
   },
 };
 export default exec;

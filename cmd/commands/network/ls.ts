@@ -10,7 +10,7 @@ import { openScreen } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
 import { formatFile, formatPools } from "../../output/network.ts";
 
-const HEADER = ["NETWORK", "DRIVER", "SUBNETS", "USED", "FREE", "ATTACHMENTS", "FILE"];
+const HEADER = ["NETWORK", "DRIVER", "SUBNETS", "USED", "FREE", "ATTACHED", "FILE"];
 
 const ls: Command = {
   name: "ls",

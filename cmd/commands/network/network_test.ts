@@ -34,7 +34,7 @@ netnsTest("networks are printed for people and for programs", ({ host }) => {
   const taken = network("create", "web", "--json");
   expect([taken.exitCode, JSON.parse(taken.stdout).code]).toEqual([1, 7]);
   expect(network().stdout.split("\n").map((line) => line.split(/ {2,}/))).toEqual([
-    ["NETWORK", "DRIVER", "SUBNETS", "USED", "FREE", "ATTACHMENTS", "FILE"],
+    ["NETWORK", "DRIVER", "SUBNETS", "USED", "FREE", "ATTACHED", "FILE"],
     ["db", "bridge", "10.64.1.0/24", "0", "253", "0", `${conf}/11-db.conflist`],
     ["default", "bridge", "10.63.0.0/16, fd5c:9e21:7b3f::/64", "0, 0", "65533, 2^64", "0", "(built in)"],
     ["web", "bridge", "10.64.0.0/24", "0", "253", "0", `${conf}/10-web.conflist`],

@@ -1,5 +1,5 @@
 import { blockSignals, stopReportingSignals } from "../../../ffi/sys/signals.ts";
-import { printStderr, printStdout } from "../../../ffi/sys/stdio.ts";
+import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { throwIfSignalled } from "../../../plugins/lib/protocol/signal.ts";
 import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
 import type { AddRuntimeConf } from "../../../runtime/add.ts";
@@ -24,6 +24,7 @@ import {
   RUNTIME_OPTIONS,
 } from "../../arguments/runtime.ts";
 import type { CliContext, Command } from "../../command.ts";
+import { printMessage } from "../../output/message.ts";
 import { openScreen, type Screen } from "../../output/screen.ts";
 
 const add: Command = {
@@ -87,7 +88,7 @@ async function printSummary(screen: Screen, { network, request, result, paramete
   const { formatSummary } = await import("../../output/summary.ts");
   try {
     const summary = summarizeAttachment(network, request, result, parameters.capabilityArgs ?? {});
-    printStderr(formatSummary(summary, milliseconds, screen));
+    printMessage(formatSummary(summary, milliseconds, screen));
   } catch (error) {
     log(`Cannot summarize: ${CniError.from(error).message}`);
   }

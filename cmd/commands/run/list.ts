@@ -47,7 +47,6 @@ const list: Command = {
         withoutLoopbacks(attachments).map(tableRow),
         openScreen(1, context.env),
         styleOfCell,
-        ["CONTAINER"],
       ),
     );
   },
