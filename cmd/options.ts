@@ -25,12 +25,24 @@ export type ValueName =
     | "MAC"
   )
   | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PLUGIN[.KEY]" | "PORTS")
-  | ("RULE" | "SUBNET" | "TIME" | "NETWORK|NETNS|CONTAINER")
+  | ("RULE" | "SUBNET" | "TIME" | "NETWORK|CONTAINER" | "NETNS|CONTAINER" | "NETWORK|NETNS|CONTAINER")
   | ("PAGE" | "SHELL" | "WHAT" | "WORD");
 
 /** What a shell offers for a word; by default, the name of the value decides. */
 export type CompletionKind =
-  | ("attachment" | "command" | "container" | "directory" | "file" | "key" | "netns" | "network" | "page" | "plugin")
+  | (
+    | "attachment"
+    | "command"
+    | "container"
+    | "named-container"
+    | "directory"
+    | "file"
+    | "key"
+    | "netns"
+    | "network"
+    | "page"
+    | "plugin"
+  )
   | ("rule" | "nothing");
 
 export interface OptionSpec {

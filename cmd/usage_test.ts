@@ -55,7 +55,7 @@ test.each([
   [["run", "add", ""], '"run add" needs NETWORK, a name'],
   [["run", "add", "web"], '"run add" needs NETNS, a network namespace'],
   [["run", "add", "web", ""], '"run add" needs NETNS, a network namespace'],
-  [["run", "check", "web"], '"run check" needs NETNS, a network namespace'],
+  [["run", "check", "web"], '"run check" needs NETNS|CONTAINER, a network namespace'],
   [["run", "del", "web"], "--container-id"],
   [["run", "derive"], '"run derive" needs NETWORK'],
   [["run", "add", "web", "blue", "--cap-args", '{"a" 1}'], "--cap-args: Cannot parse JSON:1:6, in a: colon expected"],

@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
+import { EngineNames } from "../runtime/containers/engine_names.ts";
 import { type CreatedNetwork, createNetwork } from "../runtime/networks/create.ts";
 import { findNetwork } from "../runtime/networks/find.ts";
 import { inspectNetwork } from "../runtime/networks/inspect.ts";
@@ -81,7 +82,7 @@ function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Net
         })
       ),
     ls: () => host.run(() => listNetworks(runtime, directory, runtime.attachments(), { log, problem: log })),
-    inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), log)),
+    inspect: (name: string) => host.run(() => inspectNetwork(runtime, find(name), new EngineNames(), log)),
     rm: (names: readonly string[], force = false, removed: RemovedNetwork[] = []) => {
       host.run(() => removeNetworks(names.map(find), { runtime, directory, log }, force, (each) => removed.push(each)));
       return removed;

@@ -1,12 +1,9 @@
 import { parseIp, parseMac } from "../../ffi/address.ts";
 import type { Args } from "../../runtime/cache.ts";
 import { containerIdOfNetns } from "../../runtime/container_id.ts";
-import { UnknownAttachmentError } from "../../runtime/runtime.ts";
-import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
-import type { Attachment } from "../../spec/plugin_config.ts";
 import { isJsonObject, type JsonObject } from "../../spec/schema.ts";
 import type { ArgumentSpec, CliContext } from "../command.ts";
 import { type OptionSpec, type ParsedOptions, parseOrUsageError, UsageError } from "../options.ts";
@@ -85,7 +82,7 @@ export function parseAttachment(
   };
 }
 
-function parseIfname(options: ParsedOptions): string {
+export function parseIfname(options: ParsedOptions): string {
   return options.find(IFNAME_OPTION.name) ?? "eth0";
 }
 
@@ -172,45 +169,4 @@ function parseAddress(text: string): string {
   const [, address, length = ""] = /^([^/]*)(\/[0-9]{1,3})?$/.exec(text) ?? [];
   if (address !== undefined) return parseOrUsageError("--ip", address, parseIp, "10.1.0.5") + length;
   throw new UsageError(`--ip must be an address such as "10.1.0.5" or "10.1.0.5/16": got ${JSON.stringify(text)}`);
-}
-
-export const VALID_OPTION: OptionSpec = {
-  name: "valid",
-  value: "ID[/IFNAME]",
-  help: "an attachment to keep, by its id or its namespace's name, repeatable",
-};
-
-export const ALL_OPTION: OptionSpec = { name: "all", help: "keep nothing" };
-
-/** For attachments of engines, or detached ones. */
-export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
-  name: "ignore-unknown",
-  help: "accept a --valid that is not remembered, and keep it too",
-};
-
-/** The interface defaults to `--ifname`. @throws {UsageError} */
-export function parseValid(options: ParsedOptions): Attachment[] {
-  const valid = options.list(VALID_OPTION.name);
-  if (valid.length > 0 && options.has(ALL_OPTION.name)) {
-    throw new UsageError("--all keeps nothing, and --valid names what to keep: leave out one of the two");
-  }
-  return valid.map((text) => parseAttachmentName(text, parseIfname(options)));
-}
-
-/** @throws {UsageError} for an unknown name of `--valid` */
-export function refuseUnknownNames<T>(call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    if (!(error instanceof UnknownAttachmentError)) throw error;
-    throw new UsageError(`${error.message} (--${IGNORE_UNKNOWN_OPTION.name} accepts such names, and keeps them too)`);
-  }
-}
-
-function parseAttachmentName(text: string, defaultIfname: string): Attachment {
-  const [, containerId = "", ifname = defaultIfname] = /^([^/]*)(?:\/([^]*))?$/.exec(text)!;
-  const idProblem = containerIdProblem(containerId);
-  const [what, problem] = idProblem ? ["container id", idProblem] : ["interface name", ifnameProblem(ifname)];
-  if (!problem) return { containerId, ifname };
-  throw new UsageError(`--valid must be ID or ID/IFNAME: got ${JSON.stringify(text)}, whose ${what} ${problem}`);
 }

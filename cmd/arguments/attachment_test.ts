@@ -4,15 +4,13 @@ import { containerIdOfNetns } from "../../runtime/container_id.ts";
 import { DEFAULT_NETWORK } from "../../runtime/default_network.ts";
 import { parseOptions, UsageError } from "../options.ts";
 import {
-  ALL_OPTION,
   ATTACHMENT_OPTIONS,
   IFNAME_OPTION,
   parseAttachment,
-  parseValid,
   runtimeArguments,
   runtimeArgumentsForDel,
-  VALID_OPTION,
 } from "./attachment.ts";
+import { ALL_OPTION, parseValid, refuseValidAndAll, VALID_OPTION } from "./valid.ts";
 import { cliContext } from "../../testing/cli.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
@@ -151,7 +149,11 @@ test("runtimeArguments() of every kind are heard by the default network", () => 
   expect(Object.keys(capabilityArgs).sort()).toEqual(["ips", "mac", "portMappings"]);
 });
 
-const valid = (...argv: string[]) => parseValid(parseOptions(argv, [VALID_OPTION, ALL_OPTION, IFNAME_OPTION], {}));
+const valid = (...argv: string[]) => {
+  const options = parseOptions(argv, [VALID_OPTION, ALL_OPTION, IFNAME_OPTION], {});
+  refuseValidAndAll(options);
+  return parseValid(options, () => []);
+};
 
 test("parseValid() reads the attachments that stay", () => {
   expect(valid("--valid", "c1/eth1", "--valid", "c2")).toEqual([

@@ -3,21 +3,28 @@ import { createFile } from "../../ffi/sys/atomic_file.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { DoctorReport } from "../../runtime/doctor/doctor.ts";
 import type { CheckFinding } from "../../runtime/doctor/examine.ts";
+import { EngineNames } from "../../runtime/containers/engine_names.ts";
+import type { UnusableFile } from "../../runtime/doctor/networks_to_examine.ts";
+import { withoutLoopbacks } from "../../runtime/networks/loopbacks.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import { findContainer } from "../../runtime/containers/find_container.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { NETNS_ARGUMENT } from "../arguments/attachment.ts";
-import { absolutePath, netnsPath } from "../arguments/path.ts";
+import { namedAttachments, netnsOrContainer, OR_CONTAINER } from "../arguments/engine_container.ts";
+import { absolutePath } from "../arguments/path.ts";
 import {
   confDirectory,
   JSON_OPTION,
   loadRequested,
   log,
   NETWORK_ARGUMENT,
+  openRuntime,
   RUNTIME_OPTIONS,
   runtimeOptions,
 } from "../arguments/runtime.ts";
-import type { Command } from "../command.ts";
+import type { CliContext, Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
-import { UsageError } from "../options.ts";
+import { type ParsedOptions, UsageError } from "../options.ts";
 import { confirm } from "../output/confirm.ts";
 import { formatDocument } from "../output/document.ts";
 import { formatDoctorReport, formatRepairOutcome } from "../output/findings.ts";
@@ -39,8 +46,12 @@ so far, it tries connections. A line with ✗ names what the configuration asks 
 status is 1. A line with ! is worth knowing. Lines below say what mends it; -> is a command to copy. Without NETWORK, every network
 is examined.`,
   arguments: [
-    { ...NETWORK_ARGUMENT, optional: true },
-    { ...NETNS_ARGUMENT, optional: true },
+    {
+      name: "NETWORK|CONTAINER",
+      help: `${NETWORK_ARGUMENT.help}. ${OR_CONTAINER}`,
+      optional: true,
+    },
+    { name: "NETNS|CONTAINER", help: `${NETNS_ARGUMENT.help}. ${OR_CONTAINER}`, optional: true },
   ],
   options: [
     { name: FIX, help: "do what is harmless, after asking" },
@@ -52,10 +63,10 @@ is examined.`,
   ],
   examples: [
     { command: "cni doctor", about: "examine every network and container" },
+    { command: "cni doctor web", about: 'examine the networks of the container "web"' },
     { command: "cni doctor default web --fix", about: 'examine "web" on the built-in network, and mend it' },
   ],
   async run(input, context) {
-    const [networkWord, netnsWord] = input.words;
     const hasJson = input.has(JSON_OPTION.name);
     if (input.has(YES) && !input.has(FIX)) throw new UsageError('--yes belongs to --fix: "cni doctor --fix --yes"');
     if (hasJson && input.has(FIX) && !input.has(YES)) throw new UsageError("--fix asks: with --json, add --yes");
@@ -65,15 +76,17 @@ is examined.`,
     if (bundlePath !== undefined && findStat(absolutePath(bundlePath, context))) throw bundleExists(bundlePath);
     const { repairAll, runDoctor } = await import("../../runtime/doctor/doctor.ts");
     const { listNetworksToExamine } = await import("../../runtime/doctor/networks_to_examine.ts");
-    const networks = networkWord === undefined
-      ? listNetworksToExamine(options, confDirectory(input, context))
-      : [loadRequested(networkWord, input, context)];
+    const { networks, netns } = findTarget(
+      input,
+      context,
+      () => listNetworksToExamine(options, confDirectory(input, context)),
+    );
     await loadDocumentedBuiltins();
-    const path = netnsWord === undefined ? undefined : netnsPath(netnsWord, context);
     using progress = openProgressLine("Examining", context.env);
     const examine = () =>
       runDoctor(options, networks, {
-        netnsPath: path,
+        netnsPath: netns,
+        names: new EngineNames(),
         looksOnly: input.has(LOOK_ONLY),
         onProgress: (done, total) => progress.report(done, total),
       });
@@ -96,6 +109,31 @@ is examined.`,
   },
 };
 export default doctor;
+
+interface Target {
+  readonly networks: readonly (NetworkConfigList | UnusableFile)[];
+  /** The namespace that was asked for. */
+  readonly netns?: string;
+}
+
+/** @throws {CniError} if the first word is neither a network nor one container */
+function findTarget(input: ParsedOptions, context: CliContext, listAll: () => Target["networks"]): Target {
+  const [networkWord, netnsWord] = input.words;
+  if (networkWord === undefined) return { networks: listAll() };
+  const attachments = namedAttachments(openRuntime(input, context));
+  try {
+    const networks = [loadRequested(networkWord, input, context)];
+    return netnsWord === undefined
+      ? { networks }
+      : { networks, netns: netnsOrContainer(netnsWord, attachments, context) };
+  } catch (error) {
+    const found = netnsWord === undefined ? withoutLoopbacks(findContainer(networkWord, attachments())) : [];
+    const netns = found.find(({ netns }) => netns !== undefined)?.netns;
+    if (netns === undefined) throw error;
+    const names = found.map(({ network }) => network);
+    return { networks: listAll().filter((network) => "name" in network && names.includes(network.name)), netns };
+  }
+}
 
 const bundleExists = (path: string): RangeError =>
   new RangeError(`Cannot write "${path}": it exists already, so choose another name`);

@@ -1,5 +1,5 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import type { NetworkAttachment } from "../../runtime/attachments.ts";
+import { EngineNames, type NamedAttachment } from "../../runtime/containers/engine_names.ts";
 import { withoutLoopbacks } from "../../runtime/networks/loopbacks.ts";
 import type { NodeTree } from "../../runtime/show/node_tree.ts";
 import { formatDocument } from "../output/document.ts";
@@ -30,7 +30,7 @@ are containers with addresses, routes and published ports. The command looks onl
 Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptables have.`,
   arguments: [{
     name: "NETWORK|NETNS|CONTAINER",
-    help: "a network; a namespace, by name or path; a container, by address, id or the beginning of its id",
+    help: "a network; a namespace, by name or path; a container, by name, address, id or begin of its id",
     optional: true,
   }],
   options: [
@@ -56,8 +56,8 @@ export default show;
 
 async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTree> {
   const { gatherNodeTree } = await import("../../runtime/show/gather.ts");
-  const attachments = openRuntime(input, context).attachments();
-  const forPeople = wantedFormat(input) === "json" ? (all: readonly NetworkAttachment[]) => all : withoutLoopbacks;
+  const attachments = new EngineNames().addTo(openRuntime(input, context).attachments());
+  const forPeople = wantedFormat(input) === "json" ? (all: readonly NamedAttachment[]) => all : withoutLoopbacks;
   const [word] = input.words;
   if (word === undefined) return gatherNodeTree(forPeople(attachments), { showsOtherPorts: true });
   const { selectShown } = await import("../../runtime/show/select.ts");

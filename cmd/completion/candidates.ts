@@ -1,6 +1,7 @@
 /** What shells offer for a word: names on this machine, and of what is built in. @module */
 import { listNamedNetns } from "../../ffi/named_netns.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
+import { EngineNames, shortContainerId } from "../../runtime/containers/engine_names.ts";
 import { listNetworkNames } from "../../runtime/load.ts";
 import { listRememberedAttachments } from "../../runtime/remembered_attachments.ts";
 import { CACHE_DIR_OPTION, CONF_DIR_OPTION } from "../arguments/runtime.ts";
@@ -33,9 +34,18 @@ const SOURCES: Readonly<Partial<Record<CompletionKind, Source>>> = {
   ],
   netns: () => listNamedNetns().map((word) => ({ word })),
   container: (request) =>
-    listAttachments(request).map(({ containerId, ifname }) => ({ word: containerId, about: ifname })),
+    listAttachments(request).map(({ containerId, name, ifname }) => ({
+      word: containerId,
+      about: name === undefined ? ifname : `${name}, ${ifname}`,
+    })),
+  "named-container": (request) =>
+    listAttachments(request).flatMap(({ containerId, name, ifname }) =>
+      name === undefined
+        ? [{ word: containerId, about: ifname }]
+        : [{ word: name, about: shortContainerId(containerId) }, { word: containerId, about: name }]
+    ),
   attachment: (request) =>
-    listAttachments(request).map(({ containerId, ifname }) => ({ word: `${containerId}/${ifname}` })),
+    listAttachments(request).map(({ containerId, name = containerId, ifname }) => ({ word: `${name}/${ifname}` })),
   page: async ({ root }) => {
     const { listManPages } = await import("../man/pages.ts");
     return (await listManPages(root)).map(({ name, summary }) => ({ word: name, about: summary }));
@@ -52,7 +62,11 @@ export async function findCandidates(kind: CompletionKind, request: CandidateReq
 }
 
 function listAttachments({ network, findDirectory }: CandidateRequest) {
-  return listRememberedAttachments(findDirectory(CACHE_DIR_OPTION, "/var/lib/cni"), network);
+  const names = new EngineNames();
+  return listRememberedAttachments(findDirectory(CACHE_DIR_OPTION, "/var/lib/cni"), network).map((attachment) => {
+    const name = names.find(attachment);
+    return { ...attachment, ...name !== undefined && { name } };
+  });
 }
 
 async function listPlugins(): Promise<readonly Candidate[]> {
@@ -73,7 +87,7 @@ async function listKeys(current: string): Promise<readonly Candidate[]> {
 }
 
 const KINDS: Readonly<Partial<Record<string, CompletionKind>>> = {
-  CONTAINER: "container",
+  CONTAINER: "named-container",
   DIR: "directory",
   DIRS: "directory",
   FILE: "file",

@@ -155,10 +155,12 @@ async function completeValue(
   if (kinds.includes("directory")) return { candidates: [], paths: "directories" };
   // Names are not paths, and paths have a slash.
   const isPath = current.includes("/") && kinds.some((kind) => kind === "network" || kind === "netns");
-  if (kinds.includes("file") || isPath) return { candidates: [], paths: "files" };
+  if (kinds.includes("file")) return { candidates: [], paths: "files" };
   const request = candidateRequest(root, position, current, context);
-  const found = await Promise.all(kinds.map((kind) => findCandidates(kind, request)));
-  return { candidates: found.flat(), paths: "none" };
+  const found = (await Promise.all(kinds.map((kind) => findCandidates(kind, request)))).flat();
+  // A pod's name has a slash too.
+  if (isPath && !found.some(({ word }) => word.startsWith(current))) return { candidates: [], paths: "files" };
+  return { candidates: found, paths: "none" };
 }
 
 /** For `cni help run add`. */

@@ -11,6 +11,7 @@ const REPORT: DoctorReport = {
     network: "web",
     source: "/etc/cni/net.d/10-web.conflist",
     containers: ["/run/netns/a", "/run/netns/b"],
+    attachments: [],
     findings: [
       { check: "links", severity: "ok", what: "all links are up" },
       {

@@ -8,6 +8,9 @@ const SHORT_WIDTH = 12;
 /** Columns whose cells may be cut, and the part that stays: the begin of an id names it, and the end of a path. */
 const KEPT_PARTS: Readonly<Record<string, "begin" | "end">> = { CONTAINER: "begin", FILE: "end", NAMESPACE: "end" };
 
+/** Left out where no row has a value: only engines name containers. */
+const OPTIONAL_COLUMN = "NAME";
+
 /** @param styled shown in place of a cell, and as wide */
 export function alignColumns(
   rows: readonly (readonly string[])[],
@@ -41,7 +44,7 @@ export function formatTable(
     cells: rows.map((row) => printable(row[i]!)),
     style: (cell) => style(cell, styleOfCell(cell, i)),
     titleStyle: (text) => style(text, "bold"),
-  }));
+  })).filter(({ title, cells }) => title !== OPTIONAL_COLUMN || cells.some((cell) => cell !== ""));
   const filled = columns.filter(({ cells }) => cells.some((cell) => cell !== ""));
   const width = screen?.columns ?? Infinity;
   const withoutPaths = filled.filter(({ title }) => KEPT_PARTS[title] !== "end");

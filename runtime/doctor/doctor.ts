@@ -58,6 +58,7 @@ function describeUnusableFile({ source, problem }: UnusableFile): NetworkDiagnos
     network: "",
     source,
     containers: [],
+    attachments: [],
     findings: [{ check: "configuration", ...broken(problem, advise(`correct ${source}, or move it elsewhere`)) }],
   };
 }

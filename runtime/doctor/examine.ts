@@ -3,6 +3,7 @@ import { NetnsError } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import type { EngineNames, NamedAttachment } from "../containers/engine_names.ts";
 import type { RuntimeContext } from "../context.ts";
 import { checkAddresses } from "./checks/addresses.ts";
 import { checkForeignTranslations } from "./checks/foreign_translations.ts";
@@ -34,6 +35,9 @@ export interface CheckFinding extends Finding {
   readonly check: string;
 }
 
+/** One of a network, with the name that its engine gave the container. */
+export type ExaminedAttachment = Pick<NamedAttachment, "containerId" | "name" | "ifname" | "netns">;
+
 /** What was found of one network. */
 export interface NetworkDiagnosis {
   readonly network: string;
@@ -41,6 +45,8 @@ export interface NetworkDiagnosis {
   readonly source?: string;
   /** The namespaces of the examined containers. */
   readonly containers: readonly string[];
+  /** The attachments that were examined. */
+  readonly attachments: readonly ExaminedAttachment[];
   readonly findings: readonly CheckFinding[];
 }
 
@@ -86,6 +92,8 @@ const TRIES: readonly Check[] = [
 export interface ExamineOptions {
   /** Limits it to the containers in this namespace. */
   readonly netnsPath?: string | undefined;
+  /** What engines call containers. */
+  readonly names?: EngineNames;
   /** Sends no packets. */
   readonly looksOnly?: boolean;
   /** Shared by all networks. */
@@ -98,8 +106,9 @@ export interface ExamineOptions {
 export function examineNetwork(
   runtime: RuntimeContext,
   network: NetworkConfigList,
-  { netnsPath, looksOnly = false, tryBudget = new TryBudget(), onProgress = () => {} }: ExamineOptions = {},
+  options: ExamineOptions = {},
 ): NetworkDiagnosis {
+  const { looksOnly = false, tryBudget = new TryBudget(), onProgress = () => {} } = options;
   using resources = new DisposableStack();
   const total = LOOKS.length + 2 + TRIES.length;
   let done = 0;
@@ -108,7 +117,7 @@ export function examineNetwork(
       onProgress(done++, total);
       return runCheck(subject, tryBudget, check);
     });
-  const subject = tryLookUp(runtime, network, netnsPath, resources);
+  const subject = tryLookUp(runtime, network, options, resources);
   const isUsable = "host" in subject;
   const findings = isUsable ? runCounted(subject, LOOKS) : [subject];
   const isUnexplained = !findings.some((finding) => isBroken(finding) && BEFORE_STATUS.includes(finding.check));
@@ -122,8 +131,14 @@ export function examineNetwork(
     network: network.name,
     ...network.source !== undefined && { source: network.source },
     containers: isUsable ? subject.containers.map(({ attachment }) => attachment.netns) : [],
+    attachments: isUsable ? subject.containers.map(describeExamined) : [],
     findings,
   };
+}
+
+function describeExamined({ attachment }: Subject["containers"][number]): ExaminedAttachment {
+  const { containerId, name, ifname, netns } = attachment;
+  return { containerId, ...name !== undefined && { name }, ifname, netns };
 }
 
 export function isBroken({ severity }: Pick<Finding, "severity">): boolean {
@@ -133,11 +148,11 @@ export function isBroken({ severity }: Pick<Finding, "severity">): boolean {
 function tryLookUp(
   runtime: RuntimeContext,
   network: NetworkConfigList,
-  netnsPath: string | undefined,
+  { netnsPath, names }: ExamineOptions,
   resources: DisposableStack,
 ): Subject | CheckFinding {
   try {
-    return lookUpSubject(runtime, network, netnsPath, resources);
+    return lookUpSubject(runtime, network, netnsPath, resources, names);
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof CniError)) throw error;
     const what = `the configuration cannot be used: ${error.message}`;

@@ -90,7 +90,7 @@ test("nft(8) accepts what containers send, in a chain with any name", () => {
 test("what --fix has tried is not offered again", () => {
   const repair = { kind: "sysctl", name: "net/ipv4/ip_forward", value: "1" } as const;
   const finding = { check: "forwarding", severity: "broken", what: "stays broken", mend: "try again", repair } as const;
-  const networks = [{ network: "web", containers: [], findings: [finding] }];
+  const networks = [{ network: "web", containers: [], attachments: [], findings: [finding] }];
   const examine = () => ({ broken: 1, warnings: 0, networks });
   using host = createNetns();
   const options = { env: {}, pluginDirectories: [], cacheDirectory: tmpdir(), log: () => {} };

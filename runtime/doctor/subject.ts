@@ -21,6 +21,7 @@ import { findPlugin } from "../../plugins/registry.ts";
 import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
 import type { IpConfig } from "../../spec/result.ts";
 import { listAttachments, type NetworkAttachment } from "../attachments.ts";
+import { describeContainerId, type EngineNames, type NamedAttachment } from "../containers/engine_names.ts";
 import { findEntry } from "../cache.ts";
 import { locatePlugin, MissingPluginError } from "../call_plugin.ts";
 import type { RuntimeContext } from "../context.ts";
@@ -41,7 +42,7 @@ export interface NetnsSnapshot {
 
 /** An attached container whose namespace can be opened. */
 export interface ExaminedContainer {
-  readonly attachment: NetworkAttachment & { readonly netns: string };
+  readonly attachment: NamedAttachment & { readonly netns: string };
   readonly owner: Owner;
   readonly state: NetnsSnapshot;
   /** Its interface. */
@@ -60,10 +61,12 @@ export interface ExaminedContainer {
 /** A network with its containers. */
 export interface Subject {
   readonly runtime: RuntimeContext;
+  /** What engines call containers; absent if nobody reads it. */
+  readonly names: EngineNames | undefined;
   readonly network: NetworkConfigList;
   readonly host: NetnsSnapshot;
   /** In the cache: all, or those in the namespace that was asked for. */
-  readonly attachments: readonly NetworkAttachment[];
+  readonly attachments: readonly NamedAttachment[];
   /** The namespace that was asked for. */
   readonly netnsPath: string | undefined;
   /** Of `attachments`. */
@@ -90,10 +93,12 @@ export function lookUpSubject(
   network: NetworkConfigList,
   netnsPath: string | undefined,
   resources: DisposableStack,
+  names?: EngineNames,
 ): Subject {
   const host = takeNetnsSnapshot(runtime.hostContext.host);
   const opener = resources.use(new ContainerNetnsOpener(runtime.hostContext.openNetns));
-  const allAttachments = listAttachments(runtime.cacheDirectory, runtime.hostContext, network.name, runtime.log);
+  const listed = listAttachments(runtime.cacheDirectory, runtime.hostContext, network.name, runtime.log);
+  const allAttachments: readonly NamedAttachment[] = names?.addTo(listed) ?? listed;
   const neighbours = allAttachments.flatMap((attachment) =>
     examineContainer(runtime, network, attachment, host, opener) ?? []
   );
@@ -106,6 +111,7 @@ export function lookUpSubject(
   const addresses = containers.flatMap(({ ips }) => ips.map((ip) => ip.address));
   return {
     runtime,
+    names,
     network,
     host,
     attachments: allAttachments.filter(isWanted),
@@ -151,7 +157,7 @@ function lacksDescriptors({ cause }: NetnsError): boolean {
 function examineContainer(
   runtime: RuntimeContext,
   network: NetworkConfigList,
-  attachment: NetworkAttachment,
+  attachment: NamedAttachment,
   host: NetnsSnapshot,
   opener: ContainerNetnsOpener,
 ): ExaminedContainer | undefined {
@@ -272,9 +278,14 @@ export function gatewayLink(
   return bridge ? gatewayDevice : hostVeth;
 }
 
-/** `"eth0" of /run/netns/web` */
-export function describeContainer({ attachment: { ifname, netns } }: ExaminedContainer): string {
-  return `"${ifname}" of ${netns}`;
+/** `"eth0" of web (0123456789ab)`, `"eth0" of /run/netns/web` */
+export function describeContainer({ attachment }: ExaminedContainer): string {
+  return `"${attachment.ifname}" of ${containerPlace(attachment)}`;
+}
+
+/** `web (0123456789ab)`, or the path of its namespace if no engine has named it. */
+export function containerPlace({ containerId, name, netns }: ExaminedContainer["attachment"]): string {
+  return name === undefined ? netns : describeContainerId(containerId, name);
 }
 
 /** A command of `ip` in a container's namespace. */

@@ -2,6 +2,7 @@ import type { Cidr } from "../../ffi/address.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../../spec/schema.ts";
 import type { NetworkAttachment } from "../attachments.ts";
+import type { EngineNames, NamedAttachment } from "../containers/engine_names.ts";
 import type { Runtime } from "../runtime.ts";
 import { listOtherUsers, type NetworkUser } from "./users.ts";
 import { type NetworkSummary, summarizeNetwork } from "./list.ts";
@@ -16,6 +17,8 @@ export interface DerivedPluginRequest {
 /** An attachment, without what only CHECK and DEL need. */
 export interface InspectedAttachment {
   readonly containerId: string;
+  /** That its engine gave it. */
+  readonly name?: string;
   readonly ifname: string;
   readonly state: NetworkAttachment["state"];
   readonly reason?: string;
@@ -33,16 +36,17 @@ export interface InspectedNetwork extends Omit<NetworkSummary, "attachments"> {
   readonly requests: readonly DerivedPluginRequest[];
   readonly attachments: readonly InspectedAttachment[];
   /** Those of which the cache knows nothing. */
-  readonly otherUsers: readonly NetworkUser[];
+  readonly otherUsers: readonly (NetworkUser & Pick<NamedAttachment, "name">)[];
 }
 
 export function inspectNetwork(
   runtime: Runtime,
   network: ConfiguredNetwork,
+  names: EngineNames,
   log: (message: string) => void,
 ): InspectedNetwork {
   const { list } = network;
-  const attachments = runtime.attachments(list.name);
+  const attachments = names.addTo(runtime.attachments(list.name));
   return {
     ...summarizeNetwork(network, attachments, log),
     cniVersion: list.cniVersion,
@@ -50,15 +54,19 @@ export function inspectNetwork(
     requests: runtime.deriveRequests(list, { verb: "ADD" })
       .map(({ type, request }) => ({ type, request: parseJson(request) })),
     attachments: attachments.map(describeAttached),
-    otherUsers: listOtherUsers(list, attachments),
+    otherUsers: listOtherUsers(list, attachments).map((user) => {
+      const name = names.findById(user.containerId);
+      return name === undefined ? user : { ...user, name };
+    }),
   };
 }
 
-function describeAttached(attachment: NetworkAttachment): InspectedAttachment {
-  const { containerId, ifname, state, reason, netns, result, capabilityArgs } = attachment;
+function describeAttached(attachment: NamedAttachment): InspectedAttachment {
+  const { containerId, name, ifname, state, reason, netns, result, capabilityArgs } = attachment;
   const { portMappings } = capabilityArgs;
   return {
     ...{ containerId, ifname, state },
+    ...name !== undefined && { name },
     ...reason !== undefined && { reason },
     ...netns !== undefined && { netns },
     addresses: (result?.ips ?? []).map(({ address }) => address),

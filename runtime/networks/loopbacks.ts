@@ -5,7 +5,7 @@ import type { NetworkAttachment } from "../attachments.ts";
  *
  * Engines attach `lo` by a network of their own: containerd by `cni-loopback`.
  */
-export function withoutLoopbacks(attachments: readonly NetworkAttachment[]): NetworkAttachment[] {
+export function withoutLoopbacks<A extends NetworkAttachment>(attachments: readonly A[]): A[] {
   const isLoopback = ({ ifname }: NetworkAttachment) => ifname === "lo";
   const others = new Set(
     attachments.filter((attachment) => !isLoopback(attachment)).map(({ containerId }) => containerId),

@@ -2,7 +2,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { currentNetns } from "../../ffi/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { isJsonObject } from "../../spec/schema.ts";
-import type { NetworkAttachment } from "../attachments.ts";
+import type { NamedAttachment } from "../containers/engine_names.ts";
 import { type ContainerSide, findContainerSide } from "./containers.ts";
 import { byName, findUplinks, listNamespaceLinks, type NamespaceLinks } from "./links.ts";
 import type { Device, NodeTree, Port, ShownAttachment, ShownPublishedPort } from "./node_tree.ts";
@@ -17,7 +17,7 @@ export interface GatherOptions {
 
 /** Looks only: changes nothing, and runs no plugin. @throws {SystemError} */
 export function gatherNodeTree(
-  attachments: readonly NetworkAttachment[],
+  attachments: readonly NamedAttachment[],
   { deviceNames = [], showsOtherPorts = false }: GatherOptions = {},
 ): NodeTree {
   using netns = currentNetns();
@@ -54,7 +54,7 @@ interface PlacedAttachment {
 }
 
 function placeAttachment(
-  attachment: NetworkAttachment,
+  attachment: NamedAttachment,
   netns: Netns,
   host: NamespaceLinks,
   ruleset: ShownRuleset,
@@ -70,16 +70,17 @@ function placeAttachment(
 }
 
 function showAttachment(
-  attachment: NetworkAttachment,
+  attachment: NamedAttachment,
   { interfaces }: ContainerSide,
   ruleset: ShownRuleset,
 ): ShownAttachment {
-  const { network, containerId, ifname, state, reason, netns } = attachment;
+  const { network, containerId, name, ifname, state, reason, netns } = attachment;
   const published = ruleset.publishedPortsOf(attachment);
   const present = new Set(published.map(publishedPortId));
   const missing = requestedPorts(attachment).filter((port) => !present.has(publishedPortId(port)));
   return {
     ...{ network, containerId, ifname, state },
+    ...name !== undefined && { name },
     ...reason !== undefined && { reason },
     ...netns !== undefined && { netns },
     interfaces,
@@ -89,7 +90,7 @@ function showAttachment(
 }
 
 /** What the ADD asked portmap for. Another program's plugin may publish it elsewhere. */
-function requestedPorts({ capabilityArgs: { portMappings } }: NetworkAttachment): ShownPublishedPort[] {
+function requestedPorts({ capabilityArgs: { portMappings } }: NamedAttachment): ShownPublishedPort[] {
   if (!Array.isArray(portMappings)) return [];
   return portMappings.filter(isJsonObject).flatMap(({ hostIP, hostPort, containerPort, protocol }) => {
     if (typeof hostPort !== "number" || hostPort === 0 || typeof containerPort !== "number") return [];

@@ -203,7 +203,7 @@ test("selectShown() finds networks, namespaces and containers, and suggests", ()
   }
   expect(() => node.gather("c")).toThrow(
     expect.objectContaining({
-      message: 'Cannot show "c": 4 container ids begin with it',
+      message: 'Cannot tell which container "c" is: 4 container ids begin with it',
       details: "c0; c1; c2; c3",
     }),
   );

@@ -1,6 +1,6 @@
 import type { Cidr, Ip } from "../../ffi/address.ts";
 import type { LinkPackets } from "../../ffi/route/link_statistics.ts";
-import type { NetworkAttachment } from "../attachments.ts";
+import type { NamedAttachment } from "../containers/engine_names.ts";
 
 /**
  * What exists on a node: `cni show --format json` prints this document.
@@ -52,7 +52,7 @@ export interface Port {
 
 /** `state`, `reason` and the rest as `cni run list --json` has them. */
 export interface ShownAttachment
-  extends Pick<NetworkAttachment, "network" | "containerId" | "ifname" | "state" | "reason" | "netns"> {
+  extends Pick<NamedAttachment, "network" | "containerId" | "name" | "ifname" | "state" | "reason" | "netns"> {
   /** Empty if the namespace cannot be opened. */
   readonly interfaces: readonly ContainerInterface[];
   readonly publishedPorts: readonly ShownPublishedPort[];

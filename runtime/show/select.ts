@@ -9,6 +9,8 @@ import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { isJsonObject } from "../../spec/schema.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import type { NetworkAttachment } from "../attachments.ts";
+import type { NamedAttachment } from "../containers/engine_names.ts";
+import { findByName, findContainer } from "../containers/find_container.ts";
 import { DEFAULT_NETWORK_NAME } from "../default_network.ts";
 import { listConfFiles, loadNetwork } from "../load.ts";
 
@@ -20,19 +22,20 @@ export interface SelectOptions {
 }
 
 export interface ShownSelection {
-  readonly attachments: readonly NetworkAttachment[];
+  readonly attachments: readonly NamedAttachment[];
   /** Links of the host that the network's configuration names. */
   readonly deviceNames: readonly string[];
 }
 
 /**
- * All that has this name: a network, a namespace, or a container by its id, its address or the beginning of its id.
+ * All that has this name: a network, a namespace, or a container by its engine's name, its id, its address or the
+ * beginning of its id.
  *
- * @throws {CniError} if nothing has it, or several ids begin with it; as {@linkcode loadNetwork} if the network's configuration cannot be used
+ * @throws {CniError} if nothing has it, or several containers; as {@linkcode loadNetwork} if the network's configuration cannot be used
  */
 export function selectShown(
   word: string,
-  attachments: readonly NetworkAttachment[],
+  attachments: readonly NamedAttachment[],
   { netnsPath, confDirectory }: SelectOptions,
 ): ShownSelection {
   const name = nameOfNetnsPath(netnsPath);
@@ -41,6 +44,8 @@ export function selectShown(
     network === word || containerId === word || paths.includes(netns)
   );
   if (selected.length > 0) return { attachments: selected, deviceNames: [] };
+  const named = findByName(word, attachments);
+  if (named.length > 0) return { attachments: named, deviceNames: [] };
   const names = listNetworkNames(confDirectory);
   const isFile = word.includes("/") && findStat(netnsPath)?.isDirectory === false && !isNetns(netnsPath);
   if (isFile || word === DEFAULT_NETWORK_NAME || names.includes(word)) {
@@ -52,9 +57,9 @@ export function selectShown(
   }
   if (isNetns(netnsPath)) return { attachments: [], deviceNames: [] };
   const byAddress = isAddress(word) ? attachments.filter((attachment) => hasAddress(attachment, word)) : [];
-  const found = byAddress.length > 0 ? byAddress : findByPrefix(word, attachments);
+  const found = byAddress.length > 0 ? byAddress : findContainer(word, attachments);
   if (found.length > 0) return { attachments: found, deviceNames: [] };
-  const attached = attachments.flatMap(({ network, containerId }) => [network, containerId]);
+  const attached = attachments.flatMap(({ network, containerId, name = containerId }) => [network, containerId, name]);
   if (isAddress(word)) throw unknownAddressError(word, attachments);
   const hint = suggestion(word, [...names, DEFAULT_NETWORK_NAME, ...attached, ...listNamedNetns()]);
   throw new CniError(
@@ -86,18 +91,6 @@ function unknownAddressError(word: string, attachments: readonly NetworkAttachme
   return new CniError(Code.InvalidConfig, `Cannot show ${JSON.stringify(word)}: no container has this address`, {
     details,
   });
-}
-
-/** @throws {CniError} if several ids begin with it */
-function findByPrefix(prefix: string, attachments: readonly NetworkAttachment[]): readonly NetworkAttachment[] {
-  const found = attachments.filter(({ containerId }) => containerId.startsWith(prefix));
-  const ids = [...new Set(found.map(({ containerId }) => containerId))].sort();
-  if (ids.length <= 1) return found;
-  throw new CniError(
-    Code.InvalidConfig,
-    `Cannot show ${JSON.stringify(prefix)}: ${ids.length} container ids begin with it`,
-    { details: ids.join("; ") },
-  );
 }
 
 function isNetns(path: string): boolean {

@@ -1,6 +1,7 @@
 import { printable, printableLines } from "../../output/printable.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
+import { describeContainerId, EngineNames, shortContainerId } from "../../../runtime/containers/engine_names.ts";
 import { findNetwork } from "../../../runtime/networks/find.ts";
 import {
   type DerivedPluginRequest,
@@ -17,7 +18,7 @@ import { openScreen, type Screen } from "../../output/screen.ts";
 import { formatPairs, formatTable } from "../../output/table.ts";
 import { formatCount, formatFile } from "../../output/network.ts";
 
-const ATTACHMENT_HEADER = ["CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "PORTS", "NAMESPACE", "REASON"];
+const ATTACHMENT_HEADER = ["NAME", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "PORTS", "NAMESPACE", "REASON"];
 
 const inspect: Command = {
   name: "inspect",
@@ -30,8 +31,9 @@ const inspect: Command = {
     await loadPlugins();
     const directory = confDirectory(input, context);
     const problems = countProblems();
+    const names = new EngineNames();
     const networks = input.words.map((word) =>
-      inspectNetwork(runtime, findNetwork(runtime, directory, word, log), problems.report)
+      inspectNetwork(runtime, findNetwork(runtime, directory, word, log), names, problems.report)
     );
     const screen = openScreen(1, context.env);
     printStdout(
@@ -57,9 +59,11 @@ function formatNetwork(network: InspectedNetwork, screen: Screen): string {
         gateways.join(", ")
       } kept for the gateway`,
     ]),
-    ...otherUsers.map(({ containerId, ifname, evidence }): [string, string] => [
+    ...otherUsers.map(({ containerId, name, ifname, evidence }): [string, string] => [
       "Also used by",
-      `container "${containerId}"${ifname === undefined ? "" : `, "${ifname}"`}: ${evidence}, but no attachment`,
+      `container "${describeContainerId(containerId, name)}"${
+        ifname === undefined ? "" : `, "${ifname}"`
+      }: ${evidence}, but no attachment`,
     ]),
   ];
   return [
@@ -75,10 +79,11 @@ function formatRequest({ type, request }: DerivedPluginRequest, { style }: Scree
 }
 
 function attachmentRow(
-  { containerId, ifname, state, addresses, portMappings, netns = "", reason = "" }: InspectedAttachment,
+  { containerId, name, ifname, state, addresses, portMappings, netns = "", reason = "" }: InspectedAttachment,
 ): string[] {
+  const id = name === undefined ? containerId : shortContainerId(containerId);
   const ports = portMappings.map(({ hostIP, hostPort, containerPort, protocol = "tcp" }) =>
     `${hostIP ? `${hostIP}:` : ""}${hostPort}->${containerPort}/${protocol}`
   );
-  return [containerId, ifname, state, addresses.join(", "), ports.join(", "), netns, reason];
+  return [name ?? "", id, ifname, state, addresses.join(", "), ports.join(", "), netns, reason];
 }

@@ -5,10 +5,13 @@ import {
   NETNS_ARGUMENT,
   parseAttachment,
 } from "../../arguments/attachment.ts";
+import { OR_CONTAINER, resolveEngineName } from "../../arguments/engine_container.ts";
 import {
   DOCUMENT_OPTION,
+  isNetworkName,
   keepMessages,
   loadAttachedNetwork,
+  loadRequested,
   NETWORK_ARGUMENT,
   openRuntime,
   RUNTIME_OPTIONS,
@@ -20,7 +23,11 @@ const check: Command = {
   name: "check",
   summary: "fail unless a container is still attached as it was",
   description: "Also warns if its packets cannot flow, for example without a default route to masquerade to.",
-  arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
+  arguments: [NETWORK_ARGUMENT, {
+    ...NETNS_ARGUMENT,
+    name: "NETNS|CONTAINER",
+    help: `${NETNS_ARGUMENT.help}. ${OR_CONTAINER}`,
+  }],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [{
     command: "cni run check default web",
@@ -28,9 +35,10 @@ const check: Command = {
   }],
   async run(input, context) {
     const [word = "", netnsWord] = input.words;
-    const request = parseAttachment(input, netnsWord, context);
     const sink = keepMessages();
     const runtime = openRuntime(input, context, sink);
+    const name = isNetworkName(word) ? word : loadRequested(word, input, context).name;
+    const request = resolveEngineName(parseAttachment(input, netnsWord, context), name, runtime, input);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const { containerId, ifname, netns = "" } = request;

@@ -4,18 +4,22 @@ import { parseJson } from "../../../spec/jsonc.ts";
 import { formatDocument } from "../../output/document.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
-  ALL_OPTION,
   ATTACHMENT_OPTIONS,
   type AttachmentRequest,
   explicitRuntimeArguments,
-  IGNORE_UNKNOWN_OPTION,
   NETNS_ARGUMENT,
   parseAttachment,
+  runtimeArgumentsForDel,
+} from "../../arguments/attachment.ts";
+import { namedAttachments } from "../../arguments/engine_container.ts";
+import {
+  ALL_OPTION,
+  IGNORE_UNKNOWN_OPTION,
   parseValid,
   refuseUnknownNames,
-  runtimeArgumentsForDel,
+  refuseValidAndAll,
   VALID_OPTION,
-} from "../../arguments/attachment.ts";
+} from "../../arguments/valid.ts";
 import {
   loadAttachedNetwork,
   loadRequested,
@@ -60,12 +64,14 @@ const derive: Command = {
     if (verb !== "GC" && gcOption) {
       throw new UsageError(`"--${gcOption.name}" belongs to "run gc", and to "run derive" with --command GC`);
     }
-    const valid = parseValid(input);
+    refuseValidAndAll(input);
     const request = parseAttachment(input, netnsWord, context);
     const runtime = openRuntime(input, context);
     const network = verb === "DEL" || verb === "CHECK"
       ? loadAttachedNetwork(word, request, runtime, input, context)
       : loadRequested(word, input, context);
+    const networkName = typeof network === "string" ? network : network.name;
+    const valid = parseValid(input, namedAttachments(runtime, networkName));
     const parameters = parametersOf(verb, network, request);
     const ignoreUnknown = input.has(IGNORE_UNKNOWN_OPTION.name);
     const requests = refuseUnknownNames(() =>

@@ -3,15 +3,16 @@ import { loadPlugins } from "../../../plugins/registry.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
 import { containerIdOfNetns } from "../../../runtime/container_id.ts";
 import { containerIdProblem } from "../../../spec/env.ts";
+import { IFNAME_OPTION, IGNORED_NETNS_ARGUMENT } from "../../arguments/attachment.ts";
 import {
   ALL_OPTION,
-  IFNAME_OPTION,
   IGNORE_UNKNOWN_OPTION,
-  IGNORED_NETNS_ARGUMENT,
   parseValid,
   refuseUnknownNames,
+  refuseValidAndAll,
   VALID_OPTION,
-} from "../../arguments/attachment.ts";
+} from "../../arguments/valid.ts";
+import { namedAttachments } from "../../arguments/engine_container.ts";
 import {
   DOCUMENT_OPTION,
   DRY_RUN_OPTION,
@@ -31,7 +32,7 @@ import { type ParsedOptions, UsageError } from "../../options.ts";
 const gc: Command = {
   name: "gc",
   summary: "detach all containers except those that --valid names",
-  description: `Name each container to keep with --valid, by its id as in "cni run list" or by its namespace's name.
+  description: `Name each container to keep with --valid, by its id, its name or the name of its namespace.
 Containers that were attached after the command began stay too. Removed ones are listed on stderr.`,
   arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: [
@@ -47,8 +48,8 @@ Containers that were attached after the command began stay too. Removed ones are
   ],
   async run(input, context) {
     const [word = ""] = input.words;
-    const valid = parseValid(input);
-    if (valid.length === 0 && !input.has(ALL_OPTION.name)) {
+    refuseValidAndAll(input);
+    if (!input.has(VALID_OPTION.name) && !input.has(ALL_OPTION.name)) {
       throw new UsageError(
         '"run gc" detaches what is not named: give --valid ID/IFNAME for each attachment to keep, or --all for none',
         isNetworkName(word) ? await suggestCommands(word, input, context) : [],
@@ -57,6 +58,7 @@ Containers that were attached after the command began stay too. Removed ones are
     using progress = openProgressLine("Detaching", context.env);
     const runtime = openRuntime(input, context, progress.above(STDERR));
     const network = loadRequested(word, input, context);
+    const valid = parseValid(input, namedAttachments(runtime, network.name));
     await loadPlugins();
     const collect = () =>
       runtime.gc(network, valid, {

@@ -1,5 +1,7 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
+import { EngineNames, type NamedAttachment, shortContainerId } from "../../../runtime/containers/engine_names.ts";
+import { findByName, findContainer } from "../../../runtime/containers/find_container.ts";
 import { withoutLoopbacks } from "../../../runtime/networks/loopbacks.ts";
 import { formatDocument } from "../../output/document.ts";
 import { formatResult } from "../../../spec/result.ts";
@@ -13,11 +15,13 @@ import {
   NETWORK_ARGUMENT,
   openRuntime,
 } from "../../arguments/runtime.ts";
-import type { Command } from "../../command.ts";
+import { OR_CONTAINER } from "../../arguments/engine_container.ts";
+import type { CliContext, Command } from "../../command.ts";
+import type { ParsedOptions } from "../../options.ts";
 import { openScreen, type Style } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
 
-const HEADER = ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"];
+const HEADER = ["NETWORK", "NAME", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"];
 
 const STATE_STYLES: Readonly<Record<NetworkAttachment["state"], Style>> = {
   attached: "green",
@@ -31,16 +35,16 @@ const list: Command = {
   summary: "list the remembered attachments",
   description: `"incomplete" attachments have lost an interface or an address. Rules are not checked: "run check" and
 "run restore" do that.`,
-  arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
+  arguments: [{
+    name: "NETWORK|CONTAINER",
+    help: `${NETWORK_ARGUMENT.help}. ${OR_CONTAINER}`,
+    optional: true,
+  }],
   options: [DOCUMENT_OPTION, CONF_DIR_OPTION, CACHE_DIR_OPTION],
   examples: [{ command: "cni run list --json", about: "all attachments with their results, for programs" }],
   run(input, context) {
     const [word = ""] = input.words;
-    const runtime = openRuntime(input, context);
-    const network = isNetworkName(word) ? word || undefined : loadRequested(word, input, context).name;
-    const attachments = runtime.attachments(network);
-    // Without attachments, there may be no such network.
-    if (network !== undefined && attachments.length === 0) loadRequested(word, input, context);
+    const attachments = listRequested(word, input, context);
     printStdout(
       input.has(DOCUMENT_OPTION.name) ? formatDocument(attachments.map(jsonDocument)) : formatTable(
         HEADER,
@@ -53,11 +57,31 @@ const list: Command = {
 };
 export default list;
 
-function tableRow(
-  { network, containerId, ifname, state, netns = "", reason = "", result }: NetworkAttachment,
-): string[] {
+/** @throws {CniError} if it is neither a network nor one container */
+function listRequested(word: string, input: ParsedOptions, context: CliContext): NamedAttachment[] {
+  const runtime = openRuntime(input, context);
+  const names = new EngineNames();
+  if (word === "") return names.addTo(runtime.attachments());
+  const ofNetwork = isNetworkName(word) ? runtime.attachments(word) : [];
+  if (ofNetwork.length > 0) return names.addTo(ofNetwork);
+  const all = names.addTo(runtime.attachments());
+  const ofContainer = findByName(word, all);
+  if (ofContainer.length > 0) return [...ofContainer];
+  try {
+    const { name } = loadRequested(word, input, context);
+    return all.filter(({ network }) => network === name);
+  } catch (error) {
+    const found = findContainer(word, all);
+    if (found.length === 0) throw error;
+    return [...found];
+  }
+}
+
+function tableRow(attachment: NamedAttachment): string[] {
+  const { network, containerId, name, ifname, state, netns = "", reason = "", result } = attachment;
   const addresses = (result?.ips ?? []).map(({ address }) => address);
-  return [network, containerId, ifname, state, addresses.join(","), netns, reason];
+  const id = name === undefined ? containerId : shortContainerId(containerId);
+  return [network, name ?? "", id, ifname, state, addresses.join(","), netns, reason];
 }
 
 function styleOfCell(cell: string, column: number): Style | undefined {
@@ -65,6 +89,6 @@ function styleOfCell(cell: string, column: number): Style | undefined {
 }
 
 /** The newest form, whatever version the network has. */
-function jsonDocument({ result, ...rest }: NetworkAttachment): object {
+function jsonDocument({ result, ...rest }: NamedAttachment): object {
   return { ...rest, ...(result && { result: formatResult(result, LATEST) }) };
 }

@@ -1,5 +1,6 @@
 /** What text, Graphviz and SVG show of a node: the same boxes and lines. @module */
 import { networkOf } from "../../../ffi/address.ts";
+import { describeContainerId } from "../../../runtime/containers/engine_names.ts";
 import { formatEndpoint } from "../../../runtime/endpoint.ts";
 import type {
   ContainerInterface,
@@ -95,10 +96,11 @@ function outlinePort({ link, attachment }: Port): OutlineNode {
 }
 
 export function outlineAttachment(attachment: ShownAttachment): OutlineNode {
-  const { network, containerId, state, reason = "", netns = "", interfaces, publishedPorts, elements } = attachment;
+  const { network, containerId, name, state, reason = "", netns = "", interfaces } = attachment;
+  const { publishedPorts, elements } = attachment;
   const health = state === "attached" ? "good" : "bad";
   const sets = Map.groupBy(elements, ({ table }) => table);
-  return node("container", "container", containerId, [
+  return node("container", "container", describeContainerId(containerId, name), [
     `network ${network}`,
     health === "bad" ? state : "",
     reason,

@@ -9,7 +9,14 @@ import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
 import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { describeContainer, type ExaminedContainer, hasAddress, ipCommand, type Subject } from "../subject.ts";
+import {
+  containerPlace,
+  describeContainer,
+  type ExaminedContainer,
+  hasAddress,
+  ipCommand,
+  type Subject,
+} from "../subject.ts";
 
 /** Addresses of containers and gateways: present, and on one link only. */
 export function checkAddresses(subject: Subject): Finding[] {
@@ -134,7 +141,7 @@ function checkDuplicates({ neighbours, bridge }: Subject, container: ExaminedCon
     const found = state.addresses.find((candidate) => ipOf(candidate.address) === ip)!;
     const name = state.links.find(({ index }) => index === found.index)?.name;
     const what = `duplicate address: ${ip} of ${describeContainer(container)} is also on "${name}" of ` +
-      attachment.netns;
+      containerPlace(attachment);
     return [broken(what, ipCommand(attachment.netns, "addr", "del", found.address, "dev", name!))];
   });
 }

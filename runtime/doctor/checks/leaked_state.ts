@@ -6,7 +6,7 @@ import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
 import type { Subject } from "../subject.ts";
 import { ipOf } from "../../../ffi/address.ts";
-import type { NetworkAttachment } from "../../attachments.ts";
+import { describeContainerId, type NamedAttachment } from "../../containers/engine_names.ts";
 import { networkDirectoryOf } from "../../../plugins/host_local/network_directory.ts";
 import { hostLocalConfigs } from "../../networks/users.ts";
 
@@ -34,8 +34,9 @@ interface Remainder {
 function checkAttachments(subject: Subject): Finding[] {
   const { network, netnsPath, attachments } = subject;
   const { gone = [], unfinished = [] } = Object.groupBy(attachments, ({ state }) => state);
-  const whose = ({ containerId, ifname }: NetworkAttachment) => `"${ifname}" of container "${containerId}"`;
-  const mend = ({ containerId, ifname }: NetworkAttachment) => detachCommand(network.name, containerId, ifname);
+  const whose = ({ containerId, name, ifname }: NamedAttachment) =>
+    `"${ifname}" of container "${describeContainerId(containerId, name)}"`;
+  const mend = ({ containerId, ifname }: NamedAttachment) => detachCommand(network.name, containerId, ifname);
   const remainders = gone.map((attachment) => ({
     what: `${whose(attachment)} is attached, but ${attachment.reason}`,
     short: whose(attachment),
@@ -82,7 +83,8 @@ function checkReserved({ network, containers }: Subject): Finding[] {
 }
 
 /** Links of the network that no attachment of the cache has: its file was lost, or the cache is another one. */
-function checkUnknownLinks({ network, host, netnsPath, attachments, runtime: { cacheDirectory } }: Subject): Finding[] {
+function checkUnknownLinks(subject: Subject): Finding[] {
+  const { network, host, netnsPath, attachments, names: engineNames, runtime: { cacheDirectory } } = subject;
   if (netnsPath !== undefined) return [];
   const known = new Set(attachments.map(formatHolder));
   const unknown = host.links.flatMap(({ alias }) => parseAlias(alias) ?? []).filter((owner) =>
@@ -90,7 +92,11 @@ function checkUnknownLinks({ network, host, netnsPath, attachments, runtime: { c
   );
   const [first] = unknown;
   if (!first) return [];
-  const names = abbreviate(unknown.map(({ containerId, ifname }) => `"${ifname}" of container "${containerId}"`));
+  const names = abbreviate(
+    unknown.map(({ containerId, ifname }) =>
+      `"${ifname}" of container "${describeContainerId(containerId, engineNames?.findById(containerId))}"`
+    ),
+  );
   const mend = advise(
     "if an engine has another cache, name it with --cache-dir; if it is gone, detach it",
     detachCommand(network.name, first.containerId, first.ifname),
@@ -112,11 +118,16 @@ function checkReservations(subject: Subject): Finding[] {
     listHeldAddresses(readInventory(networkDirectoryOf(config)))
   );
   const leaked = held.filter(({ holder }) => holder.ifname !== undefined && !known.has(formatHolder(holder)));
-  const remainders = leaked.map(({ address, holder: { containerId, ifname } }) => ({
-    what: `address ${address} is reserved for "${ifname}" of container "${containerId}", which is not attached`,
-    short: `${address} ("${ifname}" of container "${containerId}")`,
-    mend: detachCommand(network.name, containerId, ifname!),
-  }));
+  const remainders = leaked.map(({ address, holder: { containerId, ifname } }) => {
+    const whose = `"${ifname}" of container "${
+      describeContainerId(containerId, subject.names?.findById(containerId))
+    }"`;
+    return {
+      what: `address ${address} is reserved for ${whose}, which is not attached`,
+      short: `${address} (${whose})`,
+      mend: detachCommand(network.name, containerId, ifname!),
+    };
+  });
   return describeRemainders(subject, remainders, "addresses are reserved for what is not attached");
 }
 

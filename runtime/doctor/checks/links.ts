@@ -2,7 +2,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { reattach } from "../reattach.ts";
 import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
+import { containerPlace, describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
 
 /** Both ends of each container's link, and the bridge between them. */
 export function checkLinks(subject: Subject): Finding[] {
@@ -56,7 +56,7 @@ function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {
 function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {
   const { device, attachment: { netns, ifname } } = container;
   if (!device?.name) {
-    const what = `interface "${ifname}" is missing in ${netns}`;
+    const what = `interface "${ifname}" is missing in ${containerPlace(container.attachment)}`;
     return [broken(what, reattach(container.attachment))];
   }
   const isDown = !link.isUp(device) && !subject.bridge?.disableContainerInterface;

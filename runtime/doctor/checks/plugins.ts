@@ -1,7 +1,7 @@
 import { CniError } from "../../../spec/error.ts";
 import { callPlugin, locatePlugin, MissingPluginError } from "../../call_plugin.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
-import { describeContainer, type Subject } from "../subject.ts";
+import { containerPlace, describeContainer, type Subject } from "../subject.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
@@ -120,13 +120,15 @@ export function checkByPlugins({ runtime, network, containers }: Subject): Findi
           prevResult: attachment.result,
         });
       }
-      succeeded.push(attachment.netns);
+      succeeded.push(containerPlace(attachment));
       return [];
     } catch (error) {
       const { message, details } = CniError.from(error);
       const what = details ? `${message} (${details})` : message;
       const remedy = remedyForInconclusive(error, network.name);
-      if (remedy !== undefined) return [warning(`CHECK was not possible for ${attachment.netns}: ${what}`, remedy)];
+      if (remedy !== undefined) {
+        return [warning(`CHECK was not possible for ${containerPlace(attachment)}: ${what}`, remedy)];
+      }
       const restore = `cni run restore ${network.name}`;
       if (details?.includes(restore)) return [broken(what, restore, { kind: "restore", network: network.name })];
       return [broken(what, reattach(attachment))];

@@ -22,6 +22,7 @@ import { formatEndpoint } from "../../endpoint.ts";
 import { advise, broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
 import {
+  containerPlace,
   describeContainer,
   type ExaminedContainer,
   findPortTarget,
@@ -85,7 +86,7 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
   const listeners = listPortListeners(container.state.netns, mapping, containerPort);
   // The kernel may lack the module that lists the protocol's sockets.
   if (!listeners) return [];
-  const where = `${containerPort}/${protocol} in ${container.attachment.netns}`;
+  const where = `${containerPort}/${protocol} in ${containerPlace(container.attachment)}`;
   const wanted = familiesOf(mapping).flatMap((family) => findPortTarget(container, family) ?? []);
   if (wanted.length === 0) return [];
   const advice = listenAdvice(wanted, containerPort);

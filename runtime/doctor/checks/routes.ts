@@ -8,6 +8,7 @@ import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair,
 import { reattach } from "../reattach.ts";
 import {
   addressesOfFamily,
+  containerPlace,
   describeContainer,
   type ExaminedContainer,
   hasAddress,
@@ -40,7 +41,7 @@ function listWantedRoutes({ device, state, ips, attachment: { result } }: Examin
 }
 
 function checkRoute(subject: Subject, container: ExaminedContainer, device: link.Link, wanted: RouteConfig): Finding[] {
-  const { state, attachment: { netns } } = container;
+  const { state } = container;
   const { dst, gw, table, priority } = wanted;
   const toDestination = state.routes.filter((route) => route.dst === networkOf(dst));
   // A later plugin may have moved the route to another table.
@@ -64,7 +65,13 @@ function checkRoute(subject: Subject, container: ExaminedContainer, device: link
     )];
   }
   if (!other) {
-    return [broken(`no ${name} in ${netns}: it must go${via || " directly"} by "${device.name}"`, remedy, repair)];
+    return [
+      broken(
+        `no ${name} in ${containerPlace(container.attachment)}: it must go${via || " directly"} by "${device.name}"`,
+        remedy,
+        repair,
+      ),
+    ];
   }
   if (candidates.length === 0) {
     const what = `wrong metric: the ${name} of ${describeContainer(container)} has ${other.priority ?? 0}, ` +
@@ -111,7 +118,7 @@ function checkDefaultRoutesConfigured({ masquerades, families, containers }: Sub
   return families.flatMap((family) => {
     const without = containers.filter((container) =>
       addressesOfFamily(container, family).length > 0 && !hasDefaultRoute(container, family)
-    ).map(({ attachment }) => attachment.netns);
+    ).map(({ attachment }) => containerPlace(attachment));
     if (without.length === 0) return [];
     return [warning(
       `the configuration asks for masquerading of IPv${family}, but for no default route in ${abbreviate(without)}`,

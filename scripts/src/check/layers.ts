@@ -49,6 +49,7 @@ const TOOLS = [
   ...[
     "runtime/metrics/",
     "runtime/attachment_summary.ts",
+    "runtime/containers/",
     "runtime/endpoint.ts",
     "runtime/remembered_attachments.ts",
     "runtime/default_network.ts",

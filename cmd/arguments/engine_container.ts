@@ -1,0 +1,61 @@
+/** Arguments by which commands accept what an engine calls a container. @module */
+import { nameOfNetnsPath } from "../../ffi/named_netns.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { describeContainerId, EngineNames, type NamedAttachment } from "../../runtime/containers/engine_names.ts";
+import { findByName, findContainer } from "../../runtime/containers/find_container.ts";
+import type { Runtime } from "../../runtime/runtime.ts";
+import type { CliContext } from "../command.ts";
+import { type ParsedOptions, UsageError } from "../options.ts";
+import type { AttachmentRequest } from "./attachment.ts";
+import { netnsPath } from "./path.ts";
+
+/** Behind what else an argument may be. */
+export const OR_CONTAINER = "Or a container, by name, id or begin of the id";
+
+export type AttachmentLister = () => readonly NamedAttachment[];
+
+/** Reads the names once, and only if they are needed. */
+export function namedAttachments(runtime: Runtime, network?: string): AttachmentLister {
+  let all: readonly NamedAttachment[] | undefined;
+  return () => all ??= new EngineNames().addTo(runtime.attachments(network));
+}
+
+/** A namespace that is there counts first. @throws {CniError} if several containers have the name */
+export function netnsOrContainer(word: string, attachments: AttachmentLister, context: CliContext): string {
+  const path = netnsPath(word, context);
+  if (findStat(path)) return path;
+  return findContainer(word, attachments()).find(({ netns }) => netns !== undefined)?.netns ?? path;
+}
+
+/**
+ * For commands that change nothing. A DEL goes by the id alone: of a container that is gone, another may have the name.
+ *
+ * @param network its name
+ * @throws {CniError} if several containers have the name
+ */
+export function resolveEngineName(
+  request: AttachmentRequest,
+  network: string,
+  runtime: Runtime,
+  options: ParsedOptions,
+): AttachmentRequest {
+  const word = options.find("container-id") ?? options.words[1];
+  if (word === undefined || runtime.attachedConfiguration(network, request) !== undefined) return request;
+  const [found] = findContainer(word, namedAttachments(runtime, network)());
+  if (!found) return request;
+  const { containerId, netns } = found;
+  return { ...request, containerId, ...netns !== undefined && { netns } };
+}
+
+/** The id of the container with this name. @throws {UsageError} if a namespace of the network has the name too */
+export function findIdByEngineName(name: string, attachments: readonly NamedAttachment[]): string | undefined {
+  const [found] = findByName(name, attachments);
+  const ofNetns = attachments.find(({ containerId, netns = "" }) =>
+    nameOfNetnsPath(netns) === name && containerId !== found?.containerId
+  );
+  if (!found || found.containerId === name || !ofNetns) return found?.containerId;
+  throw new UsageError(`${JSON.stringify(name)} is the name of a container and of a namespace: give the id`, [
+    describeContainerId(found.containerId, found.name),
+    `${ofNetns.containerId} in ${ofNetns.netns}`,
+  ]);
+}

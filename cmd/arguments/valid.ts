@@ -1,0 +1,66 @@
+/** The attachments that GC keeps. @module */
+import type { NamedAttachment } from "../../runtime/containers/engine_names.ts";
+import { UnknownAttachmentError } from "../../runtime/runtime.ts";
+import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
+import type { Attachment } from "../../spec/plugin_config.ts";
+import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import { parseIfname } from "./attachment.ts";
+import { type AttachmentLister, findIdByEngineName } from "./engine_container.ts";
+
+export const VALID_OPTION: OptionSpec = {
+  name: "valid",
+  value: "ID[/IFNAME]",
+  help: "an attachment to keep, by the id or name of its container or its namespace's name, repeatable",
+};
+
+export const ALL_OPTION: OptionSpec = { name: "all", help: "keep nothing" };
+
+/** For attachments of engines, or detached ones. */
+export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
+  name: "ignore-unknown",
+  help: "accept a --valid that is not remembered, and keep it too",
+};
+
+/** @throws {UsageError} for `--valid` beside `--all` */
+export function refuseValidAndAll(options: ParsedOptions): void {
+  if (!options.has(VALID_OPTION.name) || !options.has(ALL_OPTION.name)) return;
+  throw new UsageError("--all keeps nothing, and --valid names what to keep: leave out one of the two");
+}
+
+/** The interface defaults to `--ifname`. @throws {UsageError} */
+export function parseValid(options: ParsedOptions, attachments: AttachmentLister): Attachment[] {
+  return options.list(VALID_OPTION.name).map((text) =>
+    findNamedAttachment(text, attachments(), parseIfname(options)) ?? parseAttachmentName(text, parseIfname(options))
+  );
+}
+
+/** @throws {UsageError} for an unknown name of `--valid` */
+export function refuseUnknownNames<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    if (!(error instanceof UnknownAttachmentError)) throw error;
+    throw new UsageError(`${error.message} (--${IGNORE_UNKNOWN_OPTION.name} accepts such names, and keeps them too)`);
+  }
+}
+
+/** By what an engine calls the container. A pod's name has a slash, too. */
+function findNamedAttachment(
+  text: string,
+  attachments: readonly NamedAttachment[],
+  defaultIfname: string,
+): Attachment | undefined {
+  const slash = text.lastIndexOf("/");
+  const whole = findIdByEngineName(text, attachments);
+  if (whole !== undefined) return { containerId: whole, ifname: defaultIfname };
+  const containerId = slash < 0 ? undefined : findIdByEngineName(text.slice(0, slash), attachments);
+  return containerId === undefined ? undefined : { containerId, ifname: text.slice(slash + 1) };
+}
+
+function parseAttachmentName(text: string, defaultIfname: string): Attachment {
+  const [, containerId = "", ifname = defaultIfname] = /^([^/]*)(?:\/([^]*))?$/.exec(text)!;
+  const idProblem = containerIdProblem(containerId);
+  const [what, problem] = idProblem ? ["container id", idProblem] : ["interface name", ifnameProblem(ifname)];
+  if (!problem) return { containerId, ifname };
+  throw new UsageError(`--valid must be ID or ID/IFNAME: got ${JSON.stringify(text)}, whose ${what} ${problem}`);
+}
