@@ -1,8 +1,8 @@
 /** The server's part that puts rules back, as the compiled binary starts it. What it does is in runtime/heal. */
 import { expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { finishedProcess } from "../../testing/binary.ts";
+import { finishedProcess, testWith } from "../../testing/binary.ts";
 import { addDefaultRoute, newNamespaces, runInNetns, until } from "../../testing/netns.ts";
 import { newServerSite } from "../../testing/server_site.ts";
 
@@ -48,3 +48,78 @@ test("rules that are flushed come back, and those of a container that is detache
   run("add");
   expect(ruleset()).not.toContain("8080");
 });
+
+/** As a node of kind: with processes, mounts and links of its own. What engines do is done by calls of the server. */
+const NESTED_NODE = `
+cd "$1"
+mount -t tmpfs none /run
+ip link set lo up
+ip route add default dev lo
+bin/cni-full serve --socket "$1/run/cni.sock" --cache-dir "$1/cache" --plugin-dir : >log 2>&1 &
+server=$!
+trap 'kill $server; wait $server' EXIT
+until grep -q Listening log; do sleep 0.02; done
+export CNI_SOCKET="$1/run/cni.sock" CNI_CONTAINERID=c1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/c1
+bin/cni netns add c1
+result=$(bin/cni run add ./web.conflist c1 --container-id c1 --cache-dir "$1/cache" -p 8080:80)
+has() { nft list ruleset | grep -q "$1"; }
+portmap() {
+  ports='{ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }] }'
+  echo '{ "cniVersion": "1.1.0", "name": "web", "type": "portmap", "runtimeConfig":' "$ports", '"prevResult":' "$result" } |
+    CNI_COMMAND=$1 bin/portmap >/dev/null
+}
+nft flush ruleset
+until has 8080; do sleep 0.02; done
+# By now it has read its own commit.
+sleep 1
+for i in 1 2 3 4 5; do
+  portmap DEL
+  sleep 0.2
+  ! has 8080
+  portmap ADD
+  has 8080
+done
+nft flush ruleset
+until has 8080; do sleep 0.02; done
+sleep 0.4
+# The end of a DEL that found nothing.
+rm cache/results/web-c1-eth0
+while has 'web c1 eth0'; do sleep 0.02; done
+bin/cni serve --socket "$1/run/cni.sock" --status --json >status
+`;
+
+testWith(["unshare", "mount"], "in a process namespace of its own, it knows what this program does", async () => {
+  await using site = newServerSite();
+  const ipam = { type: "host-local", dataDir: join(site.directory, "ipam"), ranges: [[{ subnet: "10.9.0.0/24" }]] };
+  const plugins = [
+    { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true, ipam },
+    { type: "portmap", capabilities: { portMappings: true } },
+  ];
+  writeFileSync(
+    join(site.directory, "web.conflist"),
+    JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins }),
+  );
+  const namespaces = [
+    "unshare",
+    "--net",
+    "--mount",
+    "--pid",
+    "--kill-child",
+    "--mount-proc",
+    "--propagation",
+    "private",
+  ];
+  const env = { PATH: process.env.PATH, DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
+  const node = Bun.spawn([...namespaces, "sh", "-exc", NESTED_NODE, "sh", site.directory], { env, stderr: "pipe" });
+  const trace = await node.stderr.text();
+  const read = (name: string) => readFileSync(join(site.directory, name), "utf8");
+  expect([await node.exited, trace, read("log")]).toEqual([0, expect.anything(), expect.anything()]);
+  const told = read("log").split("\n").filter((line) => /^cni: (?!Listening|heal)/.test(line));
+  // The first time, the process may only start.
+  const causes = told.map((line) => /^cni: Restored .* after ("nft"|changes by "nft"|a time)/.exec(line)?.[1] ?? line);
+  expect(causes.slice(1)).toEqual([
+    'changes by "nft"',
+    'cni: Removed rules of "eth0" of container "c1" on network "web" again: a DEL ran while they were restored',
+  ]);
+  expect(JSON.parse(read("status"))).toMatchObject({ served: 11, parts: [{}, {}, { name: "heal", starts: 1 }] });
+}, 60_000);

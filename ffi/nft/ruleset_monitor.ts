@@ -5,10 +5,10 @@
  */
 import { attrs } from "../netlink/attrs.ts";
 import { be32, cstr, type Reader } from "../netlink/codec.ts";
-import { type AnyMessageSpec, message, readMessage } from "../netlink/message.ts";
+import { type AnyMessageSpec, message, type MessageOut, readMessage } from "../netlink/message.ts";
 import { openMonitor } from "../netlink/monitor.ts";
-import { NETLINK_NETFILTER } from "../netlink/socket.ts";
-import { type Element, elementsMessage, nfgenmsg, toElement } from "./objects.ts";
+import { type Netlink, NETLINK_NETFILTER, request } from "../netlink/socket.ts";
+import { type Element, elementsMessage, getAll, nfgenmsg, nftOperation, toElement } from "./objects.ts";
 import * as uapi from "./uapi.ts";
 
 // linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h
@@ -57,6 +57,23 @@ const generationEvent = message("generation", nfgenmsg, () => ({
   pid: [NFTA_GEN_PROC_PID, be32],
   program: [NFTA_GEN_PROC_NAME, cstr],
 }));
+
+const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationEvent);
+
+/**
+ * This process as its commits name it: `process.pid` is its number in its own process namespace.
+ *
+ * @throws {NetlinkError}
+ */
+export function findOwnPid(nl: Netlink): number {
+  const [pid] = getAll(nl, [{
+    request: request(GET_GENERATION, {}),
+    purpose: () => "read the number of this process",
+    // The kernel names who asks, not who committed.
+    read: (answer) => (answer as MessageOut<typeof generationEvent>).pid,
+  }]);
+  return pid ?? process.pid;
+}
 
 const tableEvent = message("table", nfgenmsg, () => ({ table: [uapi.NFTA_TABLE_NAME, cstr] }));
 const chainEvent = message("chain", nfgenmsg, () => ({

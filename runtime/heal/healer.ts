@@ -5,15 +5,18 @@ import type { CacheEntry } from "../cache.ts";
 import { describeAttachment } from "../resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "../restore.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime.ts";
+import { ownerText } from "../../plugins/lib/protocol/owner.ts";
 import { hasPlugin } from "../../plugins/registry.ts";
 import { currentNetns } from "../../ffi/netns.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
-import { type Committer, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
+import { type Committer, findOwnPid, openRulesetMonitor, type RulesetCommit } from "../../ffi/nft/ruleset_monitor.ts";
 import type { Result } from "../../spec/result.ts";
+import type { CacheResults } from "./each_cache.ts";
 import { restoreCopied } from "./copied_restore.ts";
 import { describeCommitters, describeRestore, type Restored } from "./describe_restore.ts";
 import { FirewalldWatch } from "./firewalld_watch.ts";
 import { Fight } from "./fight.ts";
+import { GrowingPause } from "./growing_pause.ts";
 import { HEALING_LIMITS, type HealingLimits } from "./limits.ts";
 import { LinkCare } from "./link_care.ts";
 import { isOwnProgram } from "./own_program.ts";
@@ -48,6 +51,9 @@ const LOST = "more changes than the kernel could report";
 export class Healer implements Disposable {
   readonly #options: HealerOptions;
   readonly #limits: HealingLimits;
+  /** As commits name it. */
+  readonly #pid: number;
+  readonly #resources: DisposableStack;
   readonly #ruleset;
   readonly #firewalld: FirewalldWatch;
   readonly #links: LinkCare;
@@ -60,12 +66,15 @@ export class Healer implements Disposable {
   #stormSince: number | undefined;
   #nextLook = -Infinity;
   #laterLooks: number[] = [];
+  readonly #retryPause: GrowingPause;
+  /** By {@linkcode ownerText}. */
+  #failedOwners: ReadonlySet<string> = new Set();
   /** When to see whose result is gone. */
   #resultChecks: number[] = [];
-  /** Failures that were logged, and that still last. */
-  #knownFailures = new Set<string>();
-  /** By directory. */
-  readonly #knownCacheFailures = new Map<string, string>();
+  /** Subjects of failures that were logged, and that still last. */
+  #knownFailures: ReadonlySet<string> = new Set();
+  /** Directories whose failure was logged, and that still fail. */
+  readonly #failedCaches = new Set<string>();
   /** Networks and plugins that were named. */
   readonly #knownSkipped = new Set<string>();
 
@@ -73,18 +82,26 @@ export class Healer implements Disposable {
     this.#options = options;
     this.#limits = options.limits ?? HEALING_LIMITS;
     this.#fight = new Fight(this.#limits);
-    this.#ruleset = openRulesetMonitor(
+    this.#retryPause = new GrowingPause(this.#limits.firstRetryMs, this.#limits.longestRetryMs);
+    using resources = new DisposableStack();
+    using host = currentNetns();
+    // Without nf_tables, there are no commits.
+    this.#pid = ignoreSystemErrors(() => findOwnPid(host.nft)) ?? process.pid;
+    this.#ruleset = resources.use(openRulesetMonitor(
       this.#limits.bufferBytes,
       (change) => isInOurTable(change) || mayBeLoss(change),
+    ));
+    this.#links = resources.use(
+      new LinkCare({
+        ...options,
+        limits: this.#limits,
+        onRemoved: () => this.#expectRemovedResults(),
+        onProblem: () => options.count("linkProblems"),
+        onPause: () => options.count("backoffs"),
+      }),
     );
-    this.#links = new LinkCare({
-      ...options,
-      limits: this.#limits,
-      onRemoved: () => this.#expectRemovedResults(),
-      onProblem: () => options.count("linkProblems"),
-      onPause: () => options.count("backoffs"),
-    });
-    this.#firewalld = new FirewalldWatch(options.env.DBUS_SYSTEM_BUS_ADDRESS);
+    this.#firewalld = resources.use(new FirewalldWatch(options.env.DBUS_SYSTEM_BUS_ADDRESS));
+    this.#resources = resources.move();
   }
 
   get fds(): readonly number[] {
@@ -117,9 +134,7 @@ export class Healer implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#firewalld[Symbol.dispose]();
-    this.#links[Symbol.dispose]();
-    this.#ruleset[Symbol.dispose]();
+    this.#resources.dispose();
   }
 
   #nextDue(): number {
@@ -143,7 +158,7 @@ export class Healer implements Disposable {
   }
 
   #noteCommit({ committer, changes }: RulesetCommit, isOwn: (committer: Committer) => boolean): void {
-    if (committer.pid === process.pid) return changes.forEach((change) => this.#copy.note(change, true));
+    if (committer.pid === this.#pid) return changes.forEach((change) => this.#copy.note(change, true));
     // firewalld changes the ruleset when it starts.
     if (changes.length === 0) return this.#firewalld.connect();
     if (isOwn(committer)) {
@@ -174,39 +189,65 @@ export class Healer implements Disposable {
     this.#causes = [];
     this.#stormSince = undefined;
     this.#nextLook = Infinity;
-    const restored = this.#restore();
+    this.#retryPause.reset();
+    const { results: restored, hasFailed } = this.#restore();
     // Else the copy has what was lost meanwhile.
     if (this.#nextLook === Infinity) this.#readCopy();
     this.#expectRemovedResults();
     const line = describeRestore(restored, causes);
-    const reports = restored.map(({ report }) => report);
-    const failures = reports.flatMap(failuresOf);
-    this.#reportSkipped(reports);
-    if (line === undefined && failures.length === 0) return this.#reportFailures([]);
-    this.#laterLooks = this.#limits.laterLooksMs.map((ms) => performance.now() + ms);
+    this.#reportSkipped(restored.map(({ report }) => report));
     if (line !== undefined) {
       this.#noteRestored(line);
       this.#noteRound(causes);
     }
-    if (this.#laterLooks.length === 0) this.#reportFailures(failures);
+    const failures = this.#noteFailures(restored);
+    if (line === undefined && failures.length === 0 && !hasFailed) return this.#reportFailures([], false);
+    const now = performance.now();
+    this.#laterLooks = this.#limits.laterLooksMs.map((ms) => now + ms);
+    // A command may have the container now.
+    if (this.#laterLooks.length > 0) return;
+    this.#reportFailures(failures, line !== undefined);
+    if (failures.length > 0 || hasFailed) this.#laterLooks = [now + this.#retryPause.next()];
   }
 
-  /** ADDs and DELs that ran meanwhile have ended. */
+  /** ADDs and DELs that ran meanwhile have ended, or what failed is tried again. */
   #lookAgain(): void {
     const now = performance.now();
     this.#laterLooks = this.#laterLooks.filter((time) => time > now);
-    this.#checkResults();
     const isLast = this.#laterLooks.length === 0;
-    if (isLast) this.#revived.clear();
-    if (now < this.#fight.pausedUntil || this.#nextLook < Infinity) return;
-    const restored = this.#restore();
-    const line = describeRestore(restored, ["a command that ran meanwhile"]);
-    if (line !== undefined) this.#noteRestored(line);
-    if (isLast) this.#reportFailures(restored.flatMap(({ report }) => failuresOf(report)));
+    const isRetry = this.#retryPause.isRunning;
+    let isFailing = this.#checkResults();
+    if (isLast && !isFailing) this.#revived.clear();
+    if (now < this.#fight.pausedUntil || this.#nextLook < Infinity) isFailing ||= this.#failedOwners.size > 0;
+    else isFailing = this.#restoreAgain(isRetry) || isFailing;
+    if (isLast && isFailing) {
+      this.#laterLooks = [Math.max(this.#fight.pausedUntil, performance.now() + this.#retryPause.next())];
+    }
   }
 
-  #restore(): Restored[] {
+  /** @returns whether something is still missing */
+  #restoreAgain(isRetry: boolean): boolean {
+    const { results: restored, hasFailed } = this.#restore(isRetry);
+    const line = describeRestore(restored, [isRetry ? "an earlier failure" : "a command that ran meanwhile"]);
+    if (line !== undefined) this.#noteRestored(line);
+    const failures = this.#noteFailures(restored);
+    this.#reportFailures(failures, line !== undefined);
+    return failures.length > 0 || hasFailed;
+  }
+
+  #noteFailures(restored: readonly Restored[]): Failure[] {
+    const reports = restored.map(({ report }) => report);
+    const attachments = reports.flatMap((report) => report.attachments);
+    this.#failedOwners = new Set(attachments.filter(({ state }) => state === "failed").map(ownerText));
+    return reports.flatMap(failuresOf);
+  }
+
+  #restore(isRetry = false): CacheResults<Restored> {
+    const failedOwners = this.#failedOwners;
+    const failedCaches = new Set(this.#failedCaches);
     return this.#withEachCache((runtime) => {
+      const isWanted = (entry: CacheEntry) =>
+        !isRetry || failedCaches.has(runtime.cacheDirectory) || failedOwners.has(ownerText(entry));
       const isElsewhere = elsewhereTest(runtime.hostContext.host);
       const copied = restoreCopied(runtime, this.#copy, {
         minAttachments: this.#limits.minCopied,
@@ -219,14 +260,14 @@ export class Healer implements Disposable {
         },
       });
       for (const entry of copied.entries) this.#revived.add(entry, runtime.cacheDirectory);
-      return { copied, report: this.#restoreByPlugins(runtime, isElsewhere) };
+      return { copied, report: this.#restoreByPlugins(runtime, isElsewhere, isWanted) };
     });
   }
 
   #restoreByPlugins(
     runtime: RuntimeContext,
     isElsewhere: (result: Result) => boolean,
-    isWanted: (entry: CacheEntry) => boolean = () => true,
+    isWanted: (entry: CacheEntry) => boolean,
   ): RestoreReport {
     const entries = new Map<string, CacheEntry>();
     const report = restoreAttachments(runtime, undefined, {
@@ -248,33 +289,37 @@ export class Healer implements Disposable {
   }
 
   #readCopy(): void {
-    using host = currentNetns();
-    // Without nf_tables, each plugin fails by itself.
-    ignoreSystemErrors(() => this.#copy.read(host.nft));
+    this.#copy.forget();
+    // Without nf_tables or descriptors, each plugin fails by itself.
+    ignoreSystemErrors(() => {
+      using host = currentNetns();
+      this.#copy.read(host.nft);
+    });
     const lookBefore = this.#nextLook;
     this.#read();
     // Something may have been lost before it was copied.
     if (this.#nextLook !== lookBefore) this.#copy.forget();
   }
 
-  #withEachCache<T>(call: (runtime: RuntimeContext) => T): T[] {
-    const { env, cacheDirectories, pluginDirectories } = this.#options;
-    return cacheDirectories.flatMap((cacheDirectory) => {
+  #withEachCache<T>(call: (runtime: RuntimeContext) => T): CacheResults<T> {
+    const { env, cacheDirectories, pluginDirectories, log } = this.#options;
+    const results = cacheDirectories.flatMap((cacheDirectory) => {
       const options = { env, cacheDirectory, ...pluginDirectories && { pluginDirectories }, log: () => {} };
       try {
         const result = withRuntimeContext(options, call);
-        this.#knownCacheFailures.delete(cacheDirectory);
+        if (this.#failedCaches.delete(cacheDirectory)) log(`Looking after attachments in "${cacheDirectory}" again`);
         return [result];
       } catch (error) {
         this.#reportCacheFailure(cacheDirectory, describeFailure(error));
         return [];
       }
     });
+    return { results, hasFailed: results.length < cacheDirectories.length };
   }
 
   #reportCacheFailure(directory: string, failure: string): void {
-    if (this.#knownCacheFailures.get(directory) === failure) return;
-    this.#knownCacheFailures.set(directory, failure);
+    if (this.#failedCaches.has(directory)) return;
+    this.#failedCaches.add(directory);
     this.#options.log(`Cannot look after attachments in "${directory}": ${failure}`);
   }
 
@@ -285,16 +330,19 @@ export class Healer implements Disposable {
     this.#resultChecks = this.#limits.resultGoneMs.map((ms) => now + ms);
   }
 
-  #checkResults(): void {
+  /** @returns whether it failed */
+  #checkResults(): boolean {
     const now = performance.now();
     this.#resultChecks = this.#resultChecks.filter((time) => time > now);
-    this.#withEachCache((runtime) => this.#removeRevived(runtime));
-  }
-
-  #removeRevived(runtime: RuntimeContext): void {
-    for (const owner of this.#revived.removeEnded(runtime, this.#limits.lockWaitMs)) {
-      this.#options.log(`Removed rules of ${describeAttachment(owner)} again: a DEL ran while they were restored`);
-    }
+    if (this.#revived.isEmpty) return false;
+    const { log } = this.#options;
+    return this.#withEachCache((runtime) =>
+      this.#revived.removeEnded(
+        runtime,
+        this.#limits.lockWaitMs,
+        (owner) => log(`Removed rules of ${describeAttachment(owner)} again: a DEL ran while they were restored`),
+      )
+    ).hasFailed;
   }
 
   #noteRestored(line: string): void {
@@ -325,9 +373,14 @@ export class Healer implements Disposable {
     }
   }
 
-  #reportFailures(failures: readonly string[]): void {
-    for (const failure of failures) if (!this.#knownFailures.has(failure)) this.#options.log(failure);
-    this.#knownFailures = new Set(failures);
+  /** @param hasRestored whether a line says so */
+  #reportFailures(failures: readonly Failure[], hasRestored: boolean): void {
+    const { log } = this.#options;
+    for (const { subject, text } of failures) if (!this.#knownFailures.has(subject)) log(text);
+    if (failures.length === 0 && this.#knownFailures.size > 0 && !hasRestored) {
+      log("Nothing is missing any more of what could not be restored");
+    }
+    this.#knownFailures = new Set(failures.map(({ subject }) => subject));
   }
 }
 
@@ -337,12 +390,20 @@ function describeCauses(causes: readonly (string | Committer)[]): string[] {
   return [...others, ...describeCommitters(committers)];
 }
 
-function failuresOf({ attachments, problems }: RestoreReport): string[] {
-  const failed = attachments.flatMap((attachment) => {
-    const { state, reason, plugins } = attachment;
-    if (state !== "failed") return [];
+/** Its words may differ from try to try. */
+interface Failure {
+  readonly subject: string;
+  readonly text: string;
+}
+
+function failuresOf({ attachments, problems }: RestoreReport): Failure[] {
+  const failed = attachments.filter(({ state }) => state === "failed").map((attachment) => {
+    const { reason, plugins } = attachment;
     const reasons = [reason, ...plugins.map((plugin) => plugin.failed)].filter((text) => text !== undefined);
-    return reasons.map((text) => `Cannot restore ${describeAttachment(attachment)}: ${text}`);
+    return {
+      subject: ownerText(attachment),
+      text: `Cannot restore ${describeAttachment(attachment)}: ${reasons.join("; ")}`,
+    };
   });
-  return [...problems, ...failed];
+  return [...problems.map((text) => ({ subject: text, text })), ...failed];
 }

@@ -6,6 +6,7 @@ import { createNetns } from "../../ffi/netns.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
+import { forbidDescriptors } from "../../testing/descriptor_limit.ts";
 import { testWith } from "../../testing/binary.ts";
 import { nameServerPaths, startNameServer } from "../../testing/dnsname.ts";
 import { callFirewalld, FIREWALLD_PROGRAMS, startBus, startFirewalldStandIn } from "../../testing/firewalld.ts";
@@ -19,6 +20,7 @@ import {
 } from "../../testing/healed_host.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { lockContainer } from "../lock.ts";
+import type { Healer } from "./healer.ts";
 
 await loadPlugins();
 
@@ -245,7 +247,8 @@ healTest("a cache that cannot be read is named once while that lasts", (healed) 
   flush();
   writeFileSync(path, "");
   flush();
-  expect(log.slice(3)).toEqual([restored, failure, restored]);
+  const again = expect.stringMatching(/^Looking after attachments in ".*\/file" again$/);
+  expect(log.slice(3)).toEqual([again, restored, failure, restored]);
 });
 
 healTest("a container that another command has locked is restored when that has ended", (healed) => {
@@ -262,6 +265,78 @@ healTest("a container that another command has locked is restored when that has 
   healed.round(healer);
   expect(check("c1")).toBe("");
   expect(log).toEqual([expect.stringMatching(/^Restored rules of 1 attachment after/)]);
+});
+
+/** Five tries, as the process of the healer does them. */
+function waitForTries(healer: Healer): void {
+  const start = performance.now();
+  for (let i = 0; i < 5; i++) {
+    Bun.sleepSync(healer.timeoutMs());
+    healer.round();
+  }
+  // The pauses after the first of them: 20, 40, 40 and 40 ms.
+  expect(performance.now() - start).toBeGreaterThan(130);
+}
+
+const RETRIES = { lockWaitMs: 0, laterLooksMs: [5], firstRetryMs: 20, longestRetryMs: 40 };
+
+healTest("a container that stays locked is tried again until it is restored, and named once", (healed) => {
+  const { attach, newHealer, nft, log, check, directory, round, host } = healed;
+  attach("c1");
+  const healer = newHealer(RETRIES);
+  round(healer);
+  nft("flush", "ruleset");
+  {
+    using _ = lockContainer(join(directory, "cache"), "c1");
+    round(healer);
+    expect(log).toEqual([]);
+    host.run<void>(() => waitForTries(healer));
+    expect(log).toEqual([
+      expect.stringMatching(/^Cannot restore "eth0" of container "c1" on network "web": Cannot lock .* it is held by/),
+    ]);
+  }
+  runUntil(healed, healer, () => log.length > 1);
+  expect(check("c1")).toBe("");
+  expect(log.slice(1)).toEqual([expect.stringMatching(/^Restored rules of 1 attachment after an earlier failure: /)]);
+});
+
+healTest("what could not be restored and is detached is no failure any more", (healed) => {
+  const { attach, newHealer, nft, log, directory, round, host, runtime } = healed;
+  for (const id of ["c1", "c2"]) attach(id);
+  const healer = newHealer({ ...RETRIES, laterLooksMs: [] });
+  round(healer);
+  nft("flush", "ruleset");
+  {
+    using _ = lockContainer(join(directory, "cache"), "c1");
+    round(healer);
+  }
+  host.run(() => runtime().del("web", { containerId: "c1", ifname: "eth0" }));
+  runUntil(healed, healer, () => log.length > 2);
+  expect(log).toEqual([
+    expect.stringContaining("Restored rules of 1 attachment"),
+    expect.stringContaining("Cannot restore"),
+    "Nothing is missing any more of what could not be restored",
+  ]);
+});
+
+healTest("without descriptors, everything is tried again until there are some", (healed) => {
+  const { attach, newHealer, nft, log, check, round, host } = healed;
+  attach("c1");
+  const healer = newHealer(RETRIES);
+  round(healer);
+  nft("flush", "ruleset");
+  host.run<void>(() => {
+    using _ = forbidDescriptors();
+    healer.round();
+    waitForTries(healer);
+  });
+  expect(log).toEqual([expect.stringMatching(/^Cannot look after attachments in ".*cache": .*EMFILE/)]);
+  runUntil(healed, healer, () => log.length > 2);
+  expect(check("c1")).toBe("");
+  expect(log.slice(1)).toEqual([
+    expect.stringMatching(/^Looking after attachments in ".*cache" again$/),
+    expect.stringMatching(/^Restored rules of 1 attachment after an earlier failure: /),
+  ]);
 });
 
 testWith(FIREWALLD_PROGRAMS, "a firewalld that reloads is told of containers again", async () => {

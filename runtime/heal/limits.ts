@@ -8,6 +8,9 @@ export interface HealingLimits {
   readonly lockWaitMs: number;
   /** After something was put back, and after a failure: when to look again. ADDs that ran meanwhile have ended. */
   readonly laterLooksMs: readonly number[];
+  /** When these looks are over: when to try again what failed. Each further pause is twice as long. */
+  readonly firstRetryMs: number;
+  readonly longestRetryMs: number;
   /** After a restore, and after a link has gone: when an engine may have removed the result of an attachment. */
   readonly resultGoneMs: readonly number[];
   /** Something that is lost again within this time counts as a fight. */
@@ -28,6 +31,8 @@ export const HEALING_LIMITS: HealingLimits = {
   longestStormMs: 300,
   lockWaitMs: 10,
   laterLooksMs: [1000, 10_000],
+  firstRetryMs: 10_000,
+  longestRetryMs: 60_000,
   resultGoneMs: [0, 20, 200],
   fightWindowMs: 30_000,
   freeRounds: 3,

@@ -12,7 +12,9 @@ import { checkLinks } from "../doctor/checks/links.ts";
 import type { Finding, Repair } from "../doctor/finding.ts";
 import { applyRepair } from "../doctor/repair.ts";
 import { lookUpSubject, type Subject } from "../doctor/subject.ts";
+import type { WithEachCache } from "./each_cache.ts";
 import { Fight } from "./fight.ts";
+import { GrowingPause } from "./growing_pause.ts";
 import type { HealingLimits } from "./limits.ts";
 
 export interface LinkCareOptions {
@@ -46,12 +48,16 @@ export class LinkCare implements Disposable {
   #nextLook = -Infinity;
   /** Something else may keep removing what is mended. */
   readonly #fight: Fight;
+  readonly #retryPause: GrowingPause;
   /** In words. */
   #knownProblems = new Set<string>();
+  /** Those that could not be mended. */
+  #knownFailures = new Set<string>();
 
   constructor(options: LinkCareOptions) {
     this.#options = options;
     this.#fight = new Fight(options.limits);
+    this.#retryPause = new GrowingPause(options.limits.firstRetryMs, options.limits.longestRetryMs);
     this.#monitor = openLinkMonitor(options.limits.bufferBytes);
   }
 
@@ -86,30 +92,46 @@ export class LinkCare implements Disposable {
   }
 
   /** Call it when {@linkcode nextLook} is over, for all caches. */
-  look(withEachCache: <T>(call: (runtime: RuntimeContext) => T) => T[]): void {
+  look(withEachCache: WithEachCache): void {
     const losers = [...this.#losers];
     const isNeeded = this.#isLookNeeded;
     this.#losers.clear();
     this.#isLookNeeded = false;
     this.#rest();
-    const problems = withEachCache((runtime) => {
+    const { results: problems, hasFailed } = withEachCache((runtime) => {
       const matters = isNeeded || losers.some(([index, kind]) => mayMatter(runtime, index, kind));
       return matters ? listProblems(runtime) : undefined;
     });
-    if (problems.every((found) => found === undefined)) return;
+    const isMended = problems.every((found) => found === undefined) ||
+      this.#handleProblems(problems.flatMap((some) => some ?? []), withEachCache);
+    if (isMended && !hasFailed) this.#retryPause.reset();
+    else this.#lookAgain();
+  }
+
+  /** @returns whether all was mended that can be */
+  #handleProblems(found: readonly LinkProblem[], withEachCache: WithEachCache): boolean {
     const { healLinks, log, onProblem } = this.#options;
-    const found = problems.flatMap((some) => some ?? []);
     for (const { what } of found) {
       if (this.#knownProblems.has(what)) continue;
       onProblem();
       log(what);
     }
     this.#knownProblems = new Set(found.map(({ what }) => what));
-    if (!healLinks || found.length === 0) return;
-    const mended = withEachCache((runtime) =>
-      this.#mend(runtime, found.filter(({ cache }) => cache === runtime.cacheDirectory))
+    this.#knownFailures = this.#knownFailures.intersection(this.#knownProblems);
+    if (!healLinks) return true;
+    const mendable = found.filter(({ repair }) => repair);
+    if (mendable.length === 0) return true;
+    const { results } = withEachCache((runtime) =>
+      this.#mend(runtime, mendable.filter(({ cache }) => cache === runtime.cacheDirectory))
     );
-    if (mended.some((count) => count > 0)) this.#noteRound();
+    const mended = results.reduce((sum, count) => sum + count, 0);
+    if (mended > 0) this.#noteRound();
+    return mended === mendable.length;
+  }
+
+  #lookAgain(): void {
+    this.#isLookNeeded = true;
+    this.#nextLook = Math.max(this.#fight.pausedUntil, performance.now() + this.#retryPause.next());
   }
 
   [Symbol.dispose](): void {
@@ -129,12 +151,14 @@ export class LinkCare implements Disposable {
         applyRepair(runtime, repair);
         return true;
       } catch (error) {
-        this.#options.log(`Cannot mend: ${what}: ${describeFailure(error)}`);
+        if (!this.#knownFailures.has(what)) this.#options.log(`Cannot mend: ${what}: ${describeFailure(error)}`);
+        this.#knownFailures.add(what);
         return false;
       }
     });
     for (const { what } of mended) {
       this.#knownProblems.delete(what);
+      this.#knownFailures.delete(what);
       this.#options.log(`Mended: ${what}`);
     }
     return mended.length;

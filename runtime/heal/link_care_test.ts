@@ -3,7 +3,8 @@ import { expect } from "bun:test";
 import { join } from "node:path";
 import { createNetns } from "../../ffi/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { healTest, newHealedHost } from "../../testing/healed_host.ts";
+import { forbidDescriptors } from "../../testing/descriptor_limit.ts";
+import { healTest, newHealedHost, runUntil } from "../../testing/healed_host.ts";
 import { ipShow } from "../../testing/netns.ts";
 
 await loadPlugins();
@@ -72,6 +73,45 @@ healTest("links that keep losing what is mended get it back after pauses", (heal
   ]);
   expect(counts).toEqual(["linkProblems", "backoffs"]);
   expect(JSON.stringify(ipShow(host, "address", "show", "br-web"))).not.toContain("10.7.0.1");
+});
+
+healTest("what cannot be mended is tried again until it can, and named once", (healed) => {
+  const { attach, newHealer, round, shell, log, host } = healed;
+  attach("c1");
+  const healer = newHealer({ firstRetryMs: 20, longestRetryMs: 40 }, ["cache"], true);
+  round(healer);
+  const [{ ifname: port }] = ipShow(host, "link", "show", "master", "br-web");
+  const isPort = () => ipShow(host, "link", "show", "master", "br-web").length === 1;
+  // A link with a macvlan cannot be a port.
+  shell(`ip link set ${port} nomaster`, `ip link add mv0 link ${port} type macvlan`);
+  round(healer);
+  for (let i = 0; i < 4; i++) {
+    Bun.sleepSync(healer.timeoutMs());
+    round(healer);
+  }
+  const problem = expect.stringMatching(/^Network "web": .* is no port of bridge "br-web"$/);
+  expect([isPort(), log]).toEqual([false, [problem, expect.stringMatching(/^Cannot mend: .*EBUSY/)]]);
+  shell("ip link del mv0");
+  runUntil(healed, healer, isPort);
+  expect(log.slice(2)).toEqual([expect.stringMatching(/^Mended: /)]);
+});
+
+healTest("links are looked at again when there are descriptors again", (healed) => {
+  const { attach, newHealer, round, shell, log, host } = healed;
+  attach("c1");
+  const healer = newHealer({ firstRetryMs: 20, longestRetryMs: 40 }, ["cache"], true);
+  round(healer);
+  shell("ip address del 10.7.0.1/24 dev br-web");
+  host.run<void>(() => {
+    using _ = forbidDescriptors();
+    healer.round();
+  });
+  const hasAddress = () => JSON.stringify(ipShow(host, "address", "show", "br-web")).includes("10.7.0.1");
+  runUntil(healed, healer, hasAddress);
+  expect(log.slice(1, 3)).toEqual([
+    expect.stringContaining("Looking after attachments in"),
+    'Network "web": gateway address 10.7.0.1/24 is missing on "br-web"',
+  ]);
 });
 
 healTest("links that go with their containers are no reason to look", (healed) => {

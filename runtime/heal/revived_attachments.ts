@@ -4,6 +4,7 @@ import { elementQuery, getAll } from "../../ffi/nft/objects.ts";
 import { RECORD_SET, recordKey } from "../../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
+import { runAllSteps } from "../../plugins/lib/protocol/plugin.ts";
 import { removeMasquerade } from "../../plugins/lib/ruleset/masquerade.ts";
 import { hasSpoofChecks, removeSpoofCheck } from "../../plugins/lib/ruleset/spoof_check.ts";
 import { CniError } from "../../spec/error.ts";
@@ -43,18 +44,22 @@ export class RevivedAttachments {
     this.#entries.clear();
   }
 
-  /** Removes the rules of those whose DEL has ended. @returns whose they were */
-  removeEnded(runtime: RuntimeContext, maxWaitMs: number): Owner[] {
+  /**
+   * Removes the rules of those whose DEL has ended, and tells whose they were.
+   *
+   * @throws {CniError} if it must be called again
+   */
+  removeEnded(runtime: RuntimeContext, maxWaitMs: number, onRemoved: (owner: Owner) => void): void {
     const entries = [...this.#entries.values()].filter(({ directory }) => directory === runtime.cacheDirectory);
-    return [...new Set(entries.map(({ entry }) => entry))].filter((entry) => {
-      if (!hasEnded(runtime, entry)) return false;
+    const ended = [...new Set(entries.map(({ entry }) => entry))].filter((entry) => hasEnded(runtime, entry));
+    runAllSteps(...ended.map((entry) => () => {
       using _ = lockContainer(runtime.cacheDirectory, entry.containerId, { maxWaitMs });
       // Else its DEL came later, or a new ADD.
-      if (!hasEnded(runtime, entry) || !hasRecords(runtime, entry)) return false;
-      for (const id of recordIdsOf(entry)) this.#entries.delete(id);
+      if (!hasEnded(runtime, entry) || !hasRecords(runtime, entry)) return;
       removeRules(runtime, entry);
-      return true;
-    });
+      for (const id of recordIdsOf(entry)) this.#entries.delete(id);
+      onRemoved(entry);
+    }));
   }
 }
 

@@ -1,7 +1,9 @@
 /** Flushes at the same moment as the DELs of an engine, which takes none of our locks. */
 import { expect } from "bun:test";
+import { join } from "node:path";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { byProgram, callAsEngine, healTest, removeResult } from "../../testing/healed_host.ts";
+import { byProgram, callAsEngine, healTest, removeResult, runUntil } from "../../testing/healed_host.ts";
+import { lockContainer } from "../lock.ts";
 
 await loadPlugins();
 
@@ -104,4 +106,23 @@ healTest("a DEL that has removed the link gets nothing back, although its result
   for (const type of ["firewall", "portmap", "bridge"]) callAsEngine(healed, type, "DEL", "c1");
   round(healer);
   expect([nft("list", "ruleset").includes("web c1 eth0"), log]).toEqual([false, []]);
+});
+
+healTest("a container that is locked when its DEL has ended loses its rules later", (healed) => {
+  const { attach, newHealer, round, nft, directory } = healed;
+  attach("c1");
+  const healer = newHealer({ lockWaitMs: 0, laterLooksMs: [0], firstRetryMs: 20, longestRetryMs: 40 });
+  round(healer);
+  nft("flush", "ruleset");
+  for (const type of ["firewall", "portmap"]) callAsEngine(healed, type, "DEL", "c1");
+  round(healer);
+  removeResult(healed, "c1");
+  {
+    using _ = lockContainer(join(directory, "cache"), "c1");
+    // Of all later looks, this is the last.
+    round(healer);
+  }
+  const hasRules = () => nft("list", "ruleset").includes("web c1 eth0");
+  expect(hasRules()).toBe(true);
+  runUntil(healed, healer, () => !hasRules());
 });

@@ -50,6 +50,30 @@ test("rules come back each time, until the end of its lifetime", async () => {
   );
 });
 
+testWith(["prlimit"], "a process that can open nothing at first watches as soon as it can", async () => {
+  using host = createNetns();
+  const limits = "{ ...HEALING_LIMITS, firstRetryMs: 20, longestRetryMs: 20 }";
+  const script = SCRIPT.replace("lifetime: 0,", `lifetime: 0, limits: ${limits},`).replace(
+    "serveHealing({",
+    `const { HEALING_LIMITS } = await import("${import.meta.dir}/limits.ts");
+  const { forbidDescriptors } = await import("${import.meta.dir}/../../testing/descriptor_limit.ts");
+  // The descriptor for signals comes first.
+  forbidDescriptors(1);
+  serveHealing({`,
+  );
+  const argv = [process.execPath, "-e", script, "/nonexistent"];
+  const healer =
+    host.run(() => ({ child: Bun.spawn(argv, { stdin: "pipe", stderr: "pipe", stdout: "ignore" }) })).child;
+  const lines = healer.stderr.pipeThrough(new TextDecoderStream()).getReader();
+  expect((await lines.read()).value).toMatch(/^Cannot watch the rules of attachments: .*EMFILE.*\n$/);
+  // Several tries, which are not told.
+  await Bun.sleep(100);
+  expect(Bun.spawnSync(["prlimit", "--pid", `${healer.pid}`, "--nofile=1024:"])).toMatchObject({ exitCode: 0 });
+  expect((await lines.read()).value).toBe("Watching the rules of attachments again\n");
+  healer.stdin.end();
+  expect(await healer.exited).toBe(0);
+});
+
 testWith(["setpriv"], "without the right to hear of changes, the process says so and waits for its end", async () => {
   const bounded = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"];
   const argv = [...bounded, process.execPath, "-e", SCRIPT, "/nonexistent"];
