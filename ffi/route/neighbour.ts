@@ -15,7 +15,8 @@ import {
   u8,
 } from "../netlink/codec.ts";
 import { message } from "../netlink/message.ts";
-import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { dump, execute, type Netlink, query } from "../netlink/socket.ts";
+import { ignoreErrors } from "../sys/error.ts";
 import { addressFamily } from "./address.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
@@ -42,6 +43,13 @@ export function list(nl: Netlink, family: number): Neighbour[] {
   return dump(nl, NEIGHBOUR.GET, { family }).flatMap(({ dst, mac, index, state }) =>
     dst === undefined ? [] : [{ address: dst, index, state, ...mac !== undefined && { mac } }]
   );
+}
+
+/** @throws {NetlinkError} */
+export function find(nl: Netlink, index: number, address: Ip): Neighbour | undefined {
+  const family = addressFamily(address);
+  const found = ignoreErrors(["ENOENT"], () => query(nl, NEIGHBOUR.GET, { family, index, dst: address }));
+  return found && { address, index, state: found.state, ...found.mac !== undefined && { mac: found.mac } };
 }
 
 /** The kernel asks again with the next packet. @throws {NetlinkError} */

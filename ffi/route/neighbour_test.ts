@@ -33,6 +33,8 @@ netnsTest("neighbours and their table are those that ip(8) shows", ({ host }) =>
   expect(listed(AF_INET)).toEqual(shown(4));
   expect(listed(AF_INET)).toHaveLength(2);
   expect(listed(AF_INET6)).toEqual(shown(6));
+  expect(neighbour.find(host.route, index, parseIp("fd00::2"))).toEqual(listed(AF_INET6)[0]!);
+  expect(neighbour.find(host.route, index, parseIp("10.1.0.9"))).toBeUndefined();
   neighbour.remove(host.route, index, parseIp("10.1.0.2"));
   expect(listed(AF_INET).map(({ address }) => address)).toEqual([parseIp("10.1.0.3")]);
 

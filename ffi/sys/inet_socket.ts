@@ -22,6 +22,9 @@ const SO_REUSEADDR = 2;
 const SO_ERROR = 4;
 const SO_RCVBUF = 8;
 const SO_BINDTODEVICE = 25;
+const SO_MEMINFO = 55;
+/** linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC, and the number of words. */
+const [WMEM_ALLOC, MEMINFO_WORDS] = [2, 9];
 const IPPROTO_IP = 0;
 const IPPROTO_IPV6 = 41;
 const IP_FREEBIND = 15;
@@ -185,6 +188,13 @@ export function sendPacketTo(fd: number, packet: Uint8Array, sockaddr: Uint8Arra
   ignoreSystemErrors(() =>
     sys.sendto(fd, packet, packet.length, MSG_DONTWAIT | MSG_NOSIGNAL, sockaddr, sockaddr.length)
   );
+}
+
+/** What the socket has sent and the kernel still keeps, with the kernel's own share. */
+export function unsentBytes(fd: number): number {
+  const words = new Uint32Array(MEMINFO_WORDS);
+  sys.getsockopt(fd, SOL_SOCKET, SO_MEMINFO, words, new Uint32Array([words.byteLength]));
+  return words[WMEM_ALLOC]!;
 }
 
 /** The next connection and its peer; `undefined` if there is none. @throws {SystemError} without a free descriptor or memory */

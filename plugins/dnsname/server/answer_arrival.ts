@@ -10,7 +10,9 @@ export interface Arrival {
   readonly message: Uint8Array;
   readonly sockaddr: Uint8Array;
   /** The networks that the address serves. */
-  readonly networks: Iterable<string>;
+  readonly networks: readonly string[];
+  /** By which it came. */
+  readonly link: string;
   readonly isTcp: boolean;
   /** Takes the answer, now or later. */
   send(message: Uint8Array): void;
@@ -25,8 +27,9 @@ export interface Responder {
 
 /** False if it gets no answer. */
 export function answerArrival({ names, forwarder, counters }: Responder, arrival: Arrival): boolean {
-  const { message, sockaddr, networks, isTcp, send } = arrival;
-  const visible = names.visibleTo(sockaddrIp(sockaddr), networks);
+  const { message, sockaddr, networks, link, isTcp, send } = arrival;
+  const source = sockaddrIp(sockaddr);
+  const visible = names.visibleTo(source, networks);
   // This is no resolver for strangers.
   if (visible.length === 0) return false;
   const question = readQuestion(message);
@@ -42,9 +45,6 @@ export function answerArrival({ names, forwarder, counters }: Responder, arrival
   if (found) {
     counters.add(refusal === undefined ? "own" : "refused");
     send(writeAnswer(question, found.rcode, found.records, maxBytes));
-  } else forwarder.ask({ question, source: addressOf(sockaddr), maxBytes, send });
+  } else forwarder.ask({ question, link, source, isContainer: names.isContainer(source, networks), maxBytes, send });
   return true;
 }
-
-/** Without the port. */
-const addressOf = (sockaddr: Uint8Array): string => sockaddr.subarray(4).join(".");

@@ -2,32 +2,38 @@
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
 import { ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
-import { acceptFrom, receiveBytes, sendBytes } from "../../../ffi/sys/inet_socket.ts";
+import { acceptFrom, receiveBytes, sendBytes, sockaddrIp } from "../../../ffi/sys/inet_socket.ts";
+import { type Asker, newShares } from "./shares.ts";
 import { MAX_TCP_BYTES, read16, write16 } from "./wire.ts";
 
 const IDLE_MS = 10_000;
 /** After a failure for want of descriptors or memory: until then, the kernel would report the listener without end. */
 const PAUSE_MS = 1000;
-const MAX_CONNECTIONS = 200;
-/** One container must not take all of them. */
-const MAX_CONNECTIONS_PER_SOURCE = 20;
+const LIMITS = { total: 200, ofContainer: 20, ofStrangers: 20 };
 const MAX_QUESTION_BYTES = 4 * 1024;
 
 /** @param send takes the answer, now or later @returns false to hang up */
 export type OnQuestion = (message: Uint8Array, sockaddr: Uint8Array, send: (message: Uint8Array) => void) => boolean;
 
+/** Who connects to a listener. */
+export interface Clients {
+  /** By which they come. */
+  readonly link: string;
+  isContainer(sockaddr: Uint8Array): boolean;
+  readonly onQuestion: OnQuestion;
+}
+
 export interface Connections {
   /** Accepts connections, until the result is disposed of. */
-  serve(listener: Descriptor, onQuestion: OnQuestion): Disposable;
+  serve(listener: Descriptor, clients: Clients): Disposable;
   /** By `performance.now()`; `Infinity` if nothing is due. */
   deadline(): number;
   /** Hangs up on those that say nothing. */
   expire(): void;
 }
 
-interface Connection {
+interface Connection extends Asker {
   readonly socket: Descriptor;
-  readonly source: string;
   /** What came, without the questions that were taken. */
   input: Uint8Array;
   /** What the client does not take yet. */
@@ -37,37 +43,43 @@ interface Connection {
 
 export function newConnections(poll: EventPoll): Connections {
   const connections = new Set<Connection>();
+  const shares = newShares<Connection>(LIMITS);
 
   const hangUp = (connection: Connection) => {
     if (!connections.delete(connection)) return;
+    shares.leave(connection);
     poll.forget(connection.socket.fd);
     connection.socket[Symbol.dispose]();
   };
   /** What resumes listeners, and when. */
   const pauses = new Map<number, { readonly resume: () => void; readonly deadline: number }>();
-  const listen = (listener: number, onQuestion: OnQuestion) =>
+  const listen = (listener: number, clients: Clients) =>
     poll.onReadable(listener, () => {
       try {
-        accept(listener, onQuestion);
+        accept(listener, clients);
       } catch (error) {
         if (!(error instanceof SystemError)) throw error;
         poll.forget(listener);
-        pauses.set(listener, { resume: () => listen(listener, onQuestion), deadline: performance.now() + PAUSE_MS });
+        pauses.set(listener, { resume: () => listen(listener, clients), deadline: performance.now() + PAUSE_MS });
       }
     });
-  const accept = (listener: number, onQuestion: OnQuestion) => {
+  const accept = (listener: number, { link, isContainer, onQuestion }: Clients) => {
     const accepted = acceptFrom(listener);
     if (!accepted) return;
     const { socket, sockaddr } = accepted;
-    const source = sockaddr.subarray(4, -4).join(".");
-    const ofSource = [...connections].filter((other) => other.source === source).length;
-    if (ofSource >= MAX_CONNECTIONS_PER_SOURCE) return socket[Symbol.dispose]();
-    // The oldest: clients that ask and leave are young.
-    const [oldest] = connections;
-    if (oldest && connections.size >= MAX_CONNECTIONS) hangUp(oldest);
-    const nothing = new Uint8Array();
-    const connection = { socket, source, input: nothing, output: nothing, deadline: performance.now() + IDLE_MS };
+    const connection: Connection = {
+      socket,
+      link,
+      source: sockaddrIp(sockaddr),
+      isContainer: isContainer(sockaddr),
+      input: new Uint8Array(),
+      output: new Uint8Array(),
+      deadline: performance.now() + IDLE_MS,
+    };
     connections.add(connection);
+    const leaver = shares.enter(connection);
+    if (leaver) hangUp(leaver);
+    if (leaver === connection) return;
     ignoreSystemErrors(() => (poll.onReadable(socket.fd, () => read(connection, sockaddr, onQuestion)), true)) ??
       hangUp(connection);
     return undefined;
@@ -119,8 +131,8 @@ export function newConnections(poll: EventPoll): Connections {
   };
 
   return {
-    serve(listener, onQuestion) {
-      listen(listener.fd, onQuestion);
+    serve(listener, clients) {
+      listen(listener.fd, clients);
       return {
         [Symbol.dispose]() {
           pauses.delete(listener.fd);

@@ -18,7 +18,11 @@ test("without a free descriptor, a connection waits, and nothing wakes the serve
   const poll = resources.use(openEventPoll());
   const connections = newConnections(poll);
   const questions: string[] = [];
-  resources.use(connections.serve(listener, (message) => questions.push(message.join()) > 0));
+  resources.use(connections.serve(listener, {
+    link: "lo",
+    isContainer: () => true,
+    onQuestion: (message) => questions.push(message.join()) > 0,
+  }));
   const client = resources.use(host.run(() => connectTcp({ address, port: 53 })));
   pollFor(client.fd, POLLOUT);
   sendBytes(client.fd, Uint8Array.of(0, 2, 7, 9));

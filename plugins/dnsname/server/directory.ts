@@ -24,6 +24,8 @@ export interface NameDirectory {
    * @param networks those that the asked address serves
    */
   visibleTo(source: Ip, networks: Iterable<string>): readonly NetworkNames[];
+  /** Whether a container of these networks has the address. */
+  isContainer(address: Ip, networks: Iterable<string>): boolean;
 }
 
 export function newNameDirectory(): NameDirectory {
@@ -65,6 +67,8 @@ export function newNameDirectory(): NameDirectory {
       }
       return [...visible];
     },
+    isContainer: (address, networks) =>
+      [...networks].some((network) => byNetwork.get(network)?.byAddress.has(address) ?? false),
   };
 }
 

@@ -13,6 +13,7 @@ import {
 import type { AnswerKind } from "./answer_counters.ts";
 import { newAnswerCache } from "./cache.ts";
 import type { Resolvers } from "./resolvers.ts";
+import { type Asker, newShares } from "./shares.ts";
 import {
   addressAnswer,
   answersQuery,
@@ -35,17 +36,12 @@ const MAX_TOTAL_MS = 8000;
 const ROUNDS = 2;
 /** For so long, a resolver that was silent is asked last. */
 const SILENCE_MS = 30_000;
-const MAX_PENDING = 1000;
-/** Many may wait for one answer; on a bridge, a container can ask with any address. */
-const MAX_CLIENTS = 4000;
-/** One container must not take all of them. */
-const MAX_CLIENTS_PER_SOURCE = 200;
+/** Each of those who wait may need a socket. */
+const LIMITS = { total: 2000, ofContainer: 200, ofStrangers: 50 };
 
 /** Somebody who waits for an answer. */
-export interface Client {
+export interface Client extends Asker {
   readonly question: Question;
-  /** Its address, in bytes as text. */
-  readonly source: string;
   readonly maxBytes: number;
   send(message: Uint8Array): void;
 }
@@ -63,7 +59,7 @@ interface Pending {
   readonly key: string;
   /** Of the first client. */
   readonly question: Question;
-  readonly clients: Client[];
+  readonly clients: Set<Client>;
   /** Resolvers to ask, the next one first. */
   readonly queue: SocketEndpoint[];
   readonly attemptMs: number;
@@ -87,31 +83,42 @@ export interface ForwarderOptions {
 export function newForwarder({ poll, resolvers, isOwn, count: countAnswer }: ForwarderOptions): Forwarder {
   const cache = newAnswerCache();
   const pendings = new Map<string, Pending>();
-  const countBySource = new Map<string, number>();
-  let clientCount = 0;
+  const pendingOf = new Map<Client, Pending>();
+  const shares = newShares<Client>(LIMITS);
   const silentUntil = new Map<string, number>();
   const buffer = new Uint8Array(MAX_TCP_BYTES + 2);
 
-  const count = ({ source }: Client, change: number) => {
-    clientCount += change;
-    const left = (countBySource.get(source) ?? 0) + change;
-    left > 0 ? countBySource.set(source, left) : countBySource.delete(source);
-  };
   const closeSocket = (pending: Pending) => {
     if (!pending.socket) return;
     poll.forget(pending.socket.fd);
     pending.socket[Symbol.dispose]();
     pending.socket = undefined;
   };
-  const finish = (pending: Pending, answer: Uint8Array | undefined) => {
+  const forget = (pending: Pending) => {
     closeSocket(pending);
     pendings.delete(pending.key);
+  };
+  const finish = (pending: Pending, answer: Uint8Array | undefined) => {
+    forget(pending);
     if (answer) cache.store(pending.key, pending.question, answer, performance.now());
     for (const client of pending.clients) {
-      count(client, -1);
+      shares.leave(client);
+      pendingOf.delete(client);
       countAnswer(answer ? "resolver" : "failure");
       answer ? sendAnswer(client, answer) : sendFailure(client);
     }
+  };
+  const fail = (client: Client) => {
+    countAnswer("failure");
+    sendFailure(client);
+  };
+  const giveWay = (client: Client) => {
+    const pending = pendingOf.get(client);
+    fail(client);
+    if (!pending) return;
+    pendingOf.delete(client);
+    pending.clients.delete(client);
+    if (pending.clients.size === 0) forget(pending);
   };
   let known: readonly SocketEndpoint[] | undefined;
   const listResolvers = (): SocketEndpoint[] => {
@@ -213,25 +220,31 @@ export function newForwarder({ poll, resolvers, isOwn, count: countAnswer }: For
         countAnswer("cache");
         return sendAnswer(client, cached);
       }
-      const ofSource = countBySource.get(client.source) ?? 0;
-      const isFull = clientCount >= MAX_CLIENTS || ofSource >= MAX_CLIENTS_PER_SOURCE;
+      if (queue.length === 0) return fail(client);
+      const leaver = shares.enter(client);
+      if (leaver) giveWay(leaver);
+      if (leaver === client) return;
       const existing = pendings.get(key);
-      if (queue.length === 0 || isFull || !existing && pendings.size >= MAX_PENDING) {
-        countAnswer("failure");
-        return sendFailure(client);
-      }
-      count(client, 1);
       if (existing) {
-        existing.clients.push(client);
+        existing.clients.add(client);
+        pendingOf.set(client, existing);
         return;
       }
       const attempts = Array.from({ length: ROUNDS }, () => queue).flat();
       const attemptMs = Math.min(MAX_ATTEMPT_MS, MAX_TOTAL_MS / attempts.length);
       const pending: Pending = {
-        ...{ key, question: client.question, clients: [client], queue: attempts, attemptMs },
-        ...{ resolver: undefined, socket: undefined, deadline: Infinity, lastAnswer: undefined },
+        key,
+        question: client.question,
+        clients: new Set([client]),
+        queue: attempts,
+        attemptMs,
+        resolver: undefined,
+        socket: undefined,
+        deadline: Infinity,
+        lastAnswer: undefined,
       };
       pendings.set(key, pending);
+      pendingOf.set(client, pending);
       askNext(pending);
     },
     deadline() {

@@ -2,28 +2,45 @@
 import { expect, test } from "bun:test";
 import { parseIp } from "../../../ffi/address.ts";
 import { openEventPoll } from "../../../ffi/sys/event_poll.ts";
+import { until } from "../../../testing/netns.ts";
 import { type Client, newForwarder } from "./forwarder.ts";
 import { type Question, readQuestion } from "./wire.ts";
 
-/** For `a`. */
-const QUESTION = readQuestion(Uint8Array.from([0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 97, 0, 0, 1, 0, 1])) as Question;
+/** For a name of one letter. */
+const questionFor = (letter: number): Question =>
+  readQuestion(Uint8Array.from([0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, letter, 0, 0, 1, 0, 1])) as Question;
+const [SHARED, OWN] = [97, 98].map(questionFor) as [Question, Question];
 
-test("so many wait for one silent resolver, whatever addresses they ask from", async () => {
+test("so many wait for a silent resolver, and questions that nobody waits for are forgotten", async () => {
   using poll = openEventPoll();
-  const silent = await Bun.udpSocket({ hostname: "127.0.0.1" });
-  const resolvers = [{ address: parseIp("127.0.0.1"), port: silent.port }];
-  const forwarder = newForwarder({
-    ...{ poll, resolvers: { list: () => resolvers }, isOwn: () => false, count: () => {} },
+  const queries: number[] = [];
+  const silent = await Bun.udpSocket({
+    hostname: "127.0.0.1",
+    socket: { data: (_, query) => void queries.push(query[13]!) },
   });
-  const ask = (source: string) => {
-    let failed = false;
-    const client: Client = { question: QUESTION, source, maxBytes: 512, send: () => void (failed = true) };
+  const resolvers = [{ address: parseIp("127.0.0.1"), port: silent.port }];
+  const forwarder = newForwarder({ poll, resolvers: { list: () => resolvers }, isOwn: () => false, count: () => {} });
+  let failures = 0;
+  const ask = (n: number, { question = SHARED, isContainer = true } = {}) => {
+    const source = parseIp(`10.88.${n >> 8}.${n & 255}`);
+    const send = () => void failures++;
+    const client: Client = { question, link: "br0", source, isContainer, maxBytes: 512, send };
     forwarder.ask(client);
-    return failed;
   };
-  const failuresOf = (source: string) => Array.from({ length: 250 }, () => ask(source)).filter(Boolean).length;
-  expect(failuresOf("first")).toBe(50);
-  const more = Array.from({ length: 30 }, (_, i) => failuresOf(`${i}`)).reduce((sum, failures) => sum + failures);
-  expect(200 + 30 * 250 - more).toBe(4000);
+  /** How many more failed. */
+  const failuresOf = (count: number, askOne: (i: number) => void) => {
+    const before = failures;
+    for (let i = 0; i < count; i++) askOne(i);
+    return failures - before;
+  };
+  expect(failuresOf(250, () => ask(1))).toBe(50);
+  expect(failuresOf(250, (i) => ask(1000 + i, { isContainer: false }))).toBe(200);
+  expect(failuresOf(2000, (i) => ask(2 + i % 10))).toBe(250);
+  // All who wait for it give way: then it is asked anew.
+  ask(20, { question: OWN });
+  failuresOf(200, () => ask(20));
+  ask(21, { question: OWN });
+  await until(() => queries.length === 3);
+  expect(queries).toEqual([97, 98, 98]);
   silent.close();
 });

@@ -15,11 +15,11 @@ const RETRY_MS = 5000;
 export interface ListenPlace extends NameServer {
   /** How many records of each network need it. */
   readonly networks: Map<string, number>;
+  /** Another one may have got the name of a link that was removed. */
+  linkIndex: number | undefined;
 }
 
 interface OpenPlace extends ListenPlace {
-  /** Another one may have got the name of a link that was removed. */
-  linkIndex: number | undefined;
   sockets: Disposable | undefined;
   problems: readonly ListenProblem[];
 }

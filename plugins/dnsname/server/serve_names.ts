@@ -1,9 +1,13 @@
 /** Answers containers' questions about names. One thread: what a plugin told it holds from its answer on. */
-import { currentNetns } from "../../../ffi/netns.ts";
+import type { Ip } from "../../../ffi/address.ts";
+import { currentNetns, type Netns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
+import * as neighbour from "../../../ffi/route/neighbour.ts";
+import { NUD_INCOMPLETE } from "../../../ffi/route/uapi.ts";
 import { ensureDirectory } from "../../../ffi/sys/directory.ts";
 import { type EventPoll, openEventPoll } from "../../../ffi/sys/event_poll.ts";
-import { newPacketReceiver, sendPacketTo } from "../../../ffi/sys/inet_socket.ts";
+import { newPacketReceiver, sockaddrIp } from "../../../ffi/sys/inet_socket.ts";
+import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import { lockFile } from "../../../ffi/sys/lock.ts";
 import { openSignals } from "../../../ffi/sys/signal_descriptor.ts";
 import { SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
@@ -16,6 +20,7 @@ import { newRecordStore } from "./record_store.ts";
 import { followResolvers } from "./resolvers.ts";
 import { answerArrival, type Responder } from "./answer_arrival.ts";
 import { type AnswerKind, newAnswerCounters } from "./answer_counters.ts";
+import { newAnswerSender } from "./answer_sender.ts";
 import { MAX_UDP_BYTES } from "./wire.ts";
 
 export interface NamesOptions {
@@ -55,7 +60,7 @@ export function serveNames(options: NamesOptions): void {
     count: (answer) => counters.add(answer),
   });
   const connections = newConnections(poll);
-  const listeners = openListeners(host, newSocketHandlers(poll, connections, { names, forwarder, counters }));
+  const listeners = openListeners(host, newSocketHandlers(host, poll, connections, { names, forwarder, counters }));
   const store = newRecordStore({ directory: stateDirectory, host, names, listeners, log });
   store.loadAll();
   serveControl(poll, listener, store.answer);
@@ -74,18 +79,35 @@ export function serveNames(options: NamesOptions): void {
   counters.flush();
 }
 
-function newSocketHandlers(poll: EventPoll, connections: Connections, responder: Responder): SocketHandlers {
+function newSocketHandlers(
+  host: Netns,
+  poll: EventPoll,
+  connections: Connections,
+  responder: Responder,
+): SocketHandlers {
   const receiver = newPacketReceiver(MAX_UDP_BYTES);
   return {
-    serveUdp({ fd }, { networks }) {
+    serveUdp({ fd }, { networks, device, linkIndex }) {
+      const sender = newAnswerSender({
+        fd,
+        isContainer: (address) => responder.names.isContainer(address, networks.keys()),
+        isSought: (address) => linkIndex !== undefined && findState(host, linkIndex, address) === NUD_INCOMPLETE,
+      });
       let isOpen = true;
       poll.onReadable(fd, () => {
         const message = receiver.receive(fd);
         if (!message) return;
         const sockaddr = receiver.sender();
         // Another socket may have the number by the time that a resolver answers.
-        const send = (answer: Uint8Array) => void (isOpen && sendPacketTo(fd, answer, sockaddr));
-        answerArrival(responder, { message, sockaddr, networks: networks.keys(), isTcp: false, send });
+        const send = (answer: Uint8Array) => void (isOpen && sender.send(answer, sockaddr));
+        answerArrival(responder, {
+          message,
+          sockaddr,
+          networks: [...networks.keys()],
+          link: device,
+          isTcp: false,
+          send,
+        });
       });
       return {
         [Symbol.dispose]() {
@@ -94,11 +116,22 @@ function newSocketHandlers(poll: EventPoll, connections: Connections, responder:
         },
       };
     },
-    serveTcp: (socket, { networks }) =>
-      connections.serve(
-        socket,
-        (message, sockaddr, send) =>
-          answerArrival(responder, { message, sockaddr, networks: networks.keys(), isTcp: true, send }),
-      ),
+    serveTcp: (socket, { networks, device }) =>
+      connections.serve(socket, {
+        link: device,
+        isContainer: (sockaddr) => responder.names.isContainer(sockaddrIp(sockaddr), networks.keys()),
+        onQuestion: (message, sockaddr, send) =>
+          answerArrival(responder, {
+            message,
+            sockaddr,
+            networks: [...networks.keys()],
+            link: device,
+            isTcp: true,
+            send,
+          }),
+      }),
   };
 }
+
+const findState = (host: Netns, linkIndex: number, address: Ip): number | undefined =>
+  ignoreSystemErrors(() => neighbour.find(host.route, linkIndex, address))?.state;
