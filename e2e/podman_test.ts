@@ -131,7 +131,7 @@ describe("podman", () => {
     });
     const list = JSON.parse(entry.config);
     const config = JSON.stringify({ ...list, plugins: [...list.plugins, { type: "rec", "<&>": "é" }] });
-    removeEntry(state, key);
+    removeEntry(state, key, () => {});
     createEntry(state, { ...entry, config });
     run("podman", "rm", "-f", "-t", "0", "w3");
     const [document, command] = readFileSync(record, "utf8").split(/(?<=\})(?=DEL\n$)/);

@@ -143,7 +143,7 @@ netnsTest("cni run add replaces an attachment whose namespace is gone", ({ host,
   const { run, network, reservations } = bench(host);
   network("web");
   const old = newPath();
-  for (const [end, reason] of [[old.remove, "is gone"], [old.leaveFile, "is no namespace any more"]] as const) {
+  for (const [end, reason] of [[old.remove, "is gone"], [old.leaveFile, "is no network namespace any more"]] as const) {
     using first = createNetns();
     old.lead(first);
     expect(run(`add web ${old.path} --container-id c1`).exitCode).toBe(0);

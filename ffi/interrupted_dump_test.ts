@@ -238,11 +238,9 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
   [/\b(readAll|readFile|readTail)\(/, {
-    "runtime/show/select.ts": "ordinary files",
     "cmd/commands/install.ts": "programs that are installed",
     "ffi/sys/program_mark.ts": "programs that are installed",
     "runtime/load.ts": "a pipe that the user names; a signal ends it",
-    "runtime/lint/engine_directories.ts": "configuration files of engines",
     "ffi/sys/stdio.ts": "who starts a plugin writes its request, and closes",
     "ffi/sys/file.ts": "is defined there",
   }],

@@ -15,7 +15,7 @@ import {
   type NetlinkSocket,
   openNetlink,
 } from "./netlink/socket.ts";
-import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { type Descriptor, openFile } from "./sys/file.ts";
 import { sleep } from "./sys/poll.ts";
 import { fstat } from "./sys/stat.ts";
@@ -24,9 +24,8 @@ import { CLONE_NEWNET } from "./sys/uapi.ts";
 
 export const CURRENT_NETNS_PATH = "/proc/thread-self/ns/net";
 
-// linux/magic.h
-const NSFS_MAGIC = 0x6e736673;
-const PROC_SUPER_MAGIC = 0x9fa0;
+// linux/nsfs.h
+const NS_GET_NSTYPE = 0xb703;
 
 /** A result that is no promise. */
 export type Sync<T> = T extends PromiseLike<unknown> ? never : T;
@@ -168,11 +167,12 @@ function openNetnsFile(path: string): Descriptor {
     const absent = error.code === "ENOENT" || error.code === "ENOTDIR";
     throw new NetnsError(path, absent ? "there is no such file" : error.message, absent, error);
   }
-  const filesystem = new Uint32Array(30);
-  sys.fstatfs(file.fd, filesystem);
-  if (filesystem[0] === NSFS_MAGIC || filesystem[0] === PROC_SUPER_MAGIC) return file;
+  // Other files refuse it, each with an error of its own.
+  const type = ignoreSystemErrors(() => sys.ioctl(file.fd, NS_GET_NSTYPE, null));
+  if (type === CLONE_NEWNET) return file;
   file[Symbol.dispose]();
-  throw new NetnsError(path, "this is an ordinary file, not a namespace", false);
+  const reason = type === undefined ? "this is no namespace" : "this is a namespace of another type";
+  throw new NetnsError(path, reason, false);
 }
 
 /** Without `openOriginal`, the thread is in this namespace already. */

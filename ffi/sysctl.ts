@@ -6,7 +6,7 @@
  * @module
  */
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
-import { findText, openReadWrite, overwrite, pwrite, readOrdinaryText } from "./sys/file.ts";
+import { findKernelText, openReadWrite, overwrite, pwrite, readOrdinaryText } from "./sys/file.ts";
 
 /** Such parameters may be only readable. */
 const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];
@@ -18,7 +18,7 @@ export function sysctlWord(name: string): string {
 
 /** `undefined` if the kernel lacks it. */
 export function findSysctl(name: string): string | undefined {
-  return findText(`/proc/sys/${name}`)?.trim();
+  return findKernelText(`/proc/sys/${name}`)?.trim();
 }
 
 /** Writes only if needed: /proc/sys may be read-only. */

@@ -2,6 +2,7 @@ import { listNamedNetns, namedNetnsPath } from "../ffi/named_netns.ts";
 import { type Netns, NetnsError } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { stopReportingSignals } from "../ffi/sys/signals.ts";
+import { findStat } from "../ffi/sys/stat.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { delegateWasNotRun } from "../plugins/lib/protocol/delegate.ts";
 import { detachCommand, type Owner } from "../plugins/lib/protocol/owner.ts";
@@ -111,6 +112,15 @@ function validateRuntimeConf(
 
 function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.CacheEntry): CniError {
   const path = cache.cachePath(cacheDirectory, entry);
+  if (findStat(path, false)?.isDirectory) {
+    return new CniError(
+      Code.InvalidEnvironment,
+      `Cannot remember ${describeAttachment(entry)}: "${path}" is a directory`,
+      {
+        details: "remove the directory",
+      },
+    );
+  }
   const occupant = cache.findOccupant(cacheDirectory, entry);
   if (occupant && !cache.isSameAttachment(occupant, entry)) {
     return new CniError(
@@ -162,7 +172,7 @@ function rollbackAdd(
   }
   // DEL and GC must find what stays.
   try {
-    if (failures.length === 0) cache.removeEntry(runtime.cacheDirectory, entry);
+    if (failures.length === 0) cache.removeEntry(runtime.cacheDirectory, entry, runtime.log);
   } catch (failure) {
     failures.push(failure);
   }
@@ -247,8 +257,9 @@ function readCacheEntry(directory: string, key: cache.AttachmentKey): { entry?: 
 
 /** A damaged file, as after a power cut, does not tell whether the container is attached; its interface does. */
 function removeDamaged(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
-  if (runtime.rollback === false) return;
   const key = attachmentKey(list.name, parameters);
+  const isDirectory = findStat(cache.cachePath(runtime.cacheDirectory, key), false)?.isDirectory;
+  if (runtime.rollback === false || isDirectory) return;
   removeBeforeAdd(runtime, list, parameters, "what may be left", () => {
     const { damage } = readCacheEntry(runtime.cacheDirectory, key);
     if (damage !== undefined) {

@@ -145,12 +145,12 @@ export function findEntryAgain(directory: string, listed: CacheEntry): CacheEntr
   return state !== undefined && state === fileStates.get(listed) ? listed : findEntry(directory, listed);
 }
 
-/** Also if damaged, but never another's. @throws {SystemError} */
-export function removeEntry(directory: string, key: AttachmentKey): void {
+/** Also if damaged, but never another's. @param log gets that a directory stays in its place @throws {SystemError} */
+export function removeEntry(directory: string, key: AttachmentKey, log: (message: string) => void): void {
   const path = cachePath(directory, key);
   if (isSymlink(directory)) return;
   const other = findOccupant(directory, key);
-  if (other === undefined || isSameAttachment(other, key)) removeWithTemporary(path);
+  if (other === undefined || isSameAttachment(other, key)) removeWithTemporary(path, log);
 }
 
 /** The attachment that the file of `key` names, if readable. @throws {SystemError} */

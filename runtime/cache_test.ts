@@ -182,7 +182,7 @@ test.each([
   expect(error.code).toBe(6);
   expect(error.message).toContain(`${directory}/results/web-c1-eth0`);
   expect(listCacheEntries(directory)).toEqual([]);
-  removeEntry(directory, key);
+  removeEntry(directory, key, () => {});
   expect(readdirSync(join(directory, "results"))).toEqual([]);
 });
 
@@ -192,15 +192,15 @@ test("an entry of another attachment with the same file name is neither found no
   createEntry(directory, one);
   expect(findEntry(directory, other)).toBeUndefined();
   expect(findOccupant(directory, other)).toEqual(one);
-  removeEntry(directory, other);
+  removeEntry(directory, other, () => {});
   expect(findEntry(directory, one)).toEqual(one);
 });
 
 test("removeEntry() succeeds when there is nothing", () => {
-  removeEntry(directory, key);
+  removeEntry(directory, key, () => {});
   createEntry(directory, bare);
-  removeEntry(directory, key);
-  removeEntry(directory, key);
+  removeEntry(directory, key, () => {});
+  removeEntry(directory, key, () => {});
   expect(findEntry(directory, key)).toBeUndefined();
 });
 
@@ -263,7 +263,7 @@ test("removeEntry() removes no file outside of the directory", () => {
   mkdirSync(join(directory, "results/web-x"), { recursive: true });
   const victim = join(directory, "victim-eth0");
   writeFileSync(victim, "");
-  expect(errorOfCall(() => removeEntry(directory, { ...key, containerId: "x/../../victim" })).code).toBe(4);
+  expect(errorOfCall(() => removeEntry(directory, { ...key, containerId: "x/../../victim" }, () => {})).code).toBe(4);
   expect(existsSync(victim)).toBe(true);
 });
 
@@ -282,7 +282,7 @@ test("what createEntry() writes findEntry() reads, for all that is accepted", ()
         capabilityArgs: JSON.parse(JSON.stringify(capabilityArgs)),
         written,
       };
-      removeEntry(directory, key);
+      removeEntry(directory, key, () => {});
       createEntry(directory, entry);
       // As text, since -0 is printed as 0.
       expect(JSON.stringify(findEntry(directory, key))).toBe(JSON.stringify(entry));

@@ -18,7 +18,7 @@ export function delNetworkList(
   parameters: RuntimeConf,
   isStillWanted: () => boolean = () => true,
 ): void {
-  using _ = lockContainer(runtime.cacheDirectory, parameters.containerId);
+  using _ = lockContainer(runtime.cacheDirectory, parameters.containerId, { onDirectory: runtime.log });
   using hostContext = holdNetns(runtime.hostContext);
   if (isStillWanted()) delPlugins({ ...runtime, hostContext }, network, parameters);
 }
@@ -31,7 +31,7 @@ function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string
   for (const plugin of list.plugins.toReversed()) {
     callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult });
   }
-  cache.removeEntry(runtime.cacheDirectory, entry);
+  cache.removeEntry(runtime.cacheDirectory, entry, runtime.log);
   if (!isKnown) runtime.log(unknownAttachmentMessage(runtime, entry, parameters));
 }
 

@@ -39,7 +39,7 @@ export function gcNetworkList(
     runtime.log(`Nothing is removed from network "${list.name}": it has disableGC`);
     return [];
   }
-  using _ = lockNode(runtime.cacheDirectory, { inherited: true });
+  using _ = lockNode(runtime.cacheDirectory, { inherited: true, onDirectory: runtime.log });
   const failures: unknown[] = [];
   const allValid = [...valid];
   const removed: Attachment[] = [];
@@ -208,7 +208,7 @@ function delBatch(
   }
   return calls.flatMap(({ entry }) => {
     const { containerId, ifname } = entry;
-    if (!collectFailure(failures, () => cache.removeEntry(runtime.cacheDirectory, entry))) return [];
+    if (!collectFailure(failures, () => cache.removeEntry(runtime.cacheDirectory, entry, runtime.log))) return [];
     runtime.log(`Removed ${describeAttachment(entry)}`);
     return { containerId, ifname };
   });

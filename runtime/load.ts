@@ -70,6 +70,11 @@ function loadFromFile(path: string, log?: Log): NetworkConfigList {
   return complete(parseNetworkConfigList(readConfiguration(path, true), path), path, log);
 }
 
+/** As {@linkcode loadNetwork} for a file that a directory has: waits for no pipe. */
+export function loadListedNetwork(path: string, log?: Log): NetworkConfigList {
+  return complete(parseNetworkConfigList(readConfiguration(path), path), path, log);
+}
+
 function complete(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   warnOfDuplicateKeys(list, log);
   return requirePlugins(withPluginDirectory(list, path, log));

@@ -35,6 +35,8 @@ interface NodeLockOptions {
   readonly inherited?: boolean;
   /** Age in milliseconds from which orphans count as left running. */
   readonly orphanGraceMs?: number;
+  /** See {@linkcode lockFile}: an ADD refuses such a directory, a DEL goes on. */
+  readonly onDirectory?: (message: string) => void;
   readonly firstGcWaitMs?: number;
   readonly longestGcWaitMs?: number;
 }
@@ -43,7 +45,8 @@ interface NodeLockOptions {
 export function lockContainer(directory: string, containerId: string, options: NodeLockOptions = {}): Disposable {
   return withLockDirectory(directory, options, (deadline) => {
     using locks = new DisposableStack();
-    locks.use(lockInTurn(directory, deadline, (path) => takeLock(path, deadline, { ...options, shared: true })));
+    const lockShared = (path: string) => takeLock(path, deadline, { ...options, shared: true });
+    locks.use(lockInTurn(directory, deadline, options, lockShared));
     const number = Bun.hash.wyhash(containerId) % CONTAINER_LOCK_COUNT;
     locks.use(takeLock(`${directory}/.container-${number}.lock`, deadline, options));
     return locks.move();
@@ -59,6 +62,7 @@ export function lockNode(directory: string, options: NodeLockOptions = {}): Disp
         return lockInTurn(
           directory,
           deadline,
+          options,
           (path) => takeLock(path, Math.min(deadline, performance.now() + waitMs), options),
         );
       } catch (error) {
@@ -86,15 +90,25 @@ function withLockDirectory(
   );
 }
 
-function lockInTurn(directory: string, deadline: number, lock: (path: string) => Disposable): Disposable {
+function lockInTurn(
+  directory: string,
+  deadline: number,
+  options: NodeLockOptions,
+  lock: (path: string) => Disposable,
+): Disposable {
   const path = `${directory}/.gc.lock`;
-  using _turn = takeTurnLock(`${directory}/.turn.lock`, path, deadline);
+  using _turn = takeTurnLock(`${directory}/.turn.lock`, path, deadline, options);
   return lock(path);
 }
 
-function takeTurnLock(turnPath: string, lockPath: string, deadline: number): Disposable {
+function takeTurnLock(
+  turnPath: string,
+  lockPath: string,
+  deadline: number,
+  { onDirectory }: NodeLockOptions,
+): Disposable {
   try {
-    return takeLock(turnPath, deadline);
+    return takeLock(turnPath, deadline, onDirectory && { onDirectory });
   } catch (error) {
     // The first in the queue waits too: name the one that it waits for.
     const status = error instanceof LockedError && findStat(lockPath);

@@ -40,7 +40,7 @@ export function netnsGoneReason(
     if (!(error instanceof NetnsError)) throw error;
     if (error.absent) return `namespace "${path}" is gone`;
     // It may be a namespace that cannot be opened or entered.
-    return error.cause === undefined ? `"${path}" is no namespace any more` : undefined;
+    return error.cause === undefined ? `"${path}" is no network namespace any more` : undefined;
   }
 }
 

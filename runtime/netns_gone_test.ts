@@ -162,8 +162,6 @@ netnsTest("netnsGoneReason() finds no reason where there is nothing to go by", (
     entry(path, { interfaces: 5 }),
     entry(path, { cniVersion: "9.9.9" }),
     entry("", {}),
-    // A namespace, which cannot be entered as one of networks.
-    entry("/proc/self/ns/uts", { interfaces: [{ name: "eth0", sandbox: "x" }] }),
   ];
   for (const each of unknown) expect(netnsGoneReason(each, { host, openNetns })).toBeUndefined();
 });
@@ -176,7 +174,9 @@ test("netnsGoneReason() finds that a namespace is gone, and that its file was le
   const reasonOf = (path: string) => netnsGoneReason(entry(path), { host, openNetns });
   expect(reasonOf(join(directory, "absent"))).toBe(`namespace "${directory}/absent" is gone`);
   expect(reasonOf(join(file, "below"))).toBe(`namespace "${file}/below" is gone`);
-  expect(reasonOf(file)).toBe(`"${file}" is no namespace any more`);
+  for (const path of [file, "/proc/self/ns/uts"]) {
+    expect(reasonOf(path)).toBe(`"${path}" is no network namespace any more`);
+  }
 });
 
 netnsTest(

@@ -142,7 +142,10 @@ function restoreAttachment(
   const { network: name, containerId, ifname } = listed;
   const key = { network: name, containerId, ifname };
   try {
-    using _ = lockContainer(runtime.cacheDirectory, containerId, maxWaitMs === undefined ? {} : { maxWaitMs });
+    using _ = lockContainer(runtime.cacheDirectory, containerId, {
+      ...maxWaitMs !== undefined && { maxWaitMs },
+      onDirectory: runtime.log,
+    });
     using hostContext = holdNetns(runtime.hostContext);
     const entry = cache.findEntryAgain(runtime.cacheDirectory, listed);
     if (!entry) return undefined;

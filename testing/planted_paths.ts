@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { closeSync, openSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import type { Netns } from "../ffi/netns.ts";
 
 /** Where links lead to. */
 export interface Targets {
@@ -47,4 +48,48 @@ export type PlantedKind = keyof typeof PLANTED_KINDS;
 export function plantPath(name: PlantedKind, path: string, targets: Targets): Disposable {
   const planted: PlantPath = PLANTED_KINDS[name];
   return planted(path, targets) ?? { [Symbol.dispose]() {} };
+}
+
+type PlantNetns = (path: string, netns?: Netns) => Disposable | void;
+
+/** Mounts a namespace's file at the path, as engines do. */
+function bindNamespace(path: string, source: string): Disposable {
+  writeFileSync(path, "");
+  run(`mount --bind "${source}" "$1"`, path);
+  return { [Symbol.dispose]: () => run('umount "$1"', path) };
+}
+
+/** What may be at the path of a container's namespace that is gone. */
+export const PLANTED_NETNS = {
+  "a namespace of another type": (path) => bindNamespace(path, "/proc/self/ns/uts"),
+  "an ordinary file": (path) => writeFileSync(path, ""),
+  "a file of /proc": (path) => symlinkSync("/proc/self/status", path),
+  "a directory": (path) => mkdirSync(path),
+  "a pipe": (path) => run('mkfifo "$1"', path),
+  "a device": (path) => run('mknod "$1" c 1 5', path),
+  "a socket": (path) => {
+    const listener = Bun.listen({ unix: path, socket: { data() {} } });
+    return { [Symbol.dispose]: () => listener.stop() };
+  },
+  "a link to nothing": (path) => symlinkSync(`${path}-absent`, path),
+  "a link to itself": (path) => symlinkSync(path, path),
+} satisfies Readonly<Record<string, PlantNetns>>;
+/** Its name. */
+export type PlantedNetns = keyof typeof PLANTED_NETNS;
+
+/** Puts one there, or a network namespace, for as long as its scope. */
+export function plantInsteadOfNetns(
+  name: PlantedNetns | "the namespace itself",
+  path: string,
+  netns?: Netns,
+): Disposable {
+  const planted: Disposable | void = name === "the namespace itself"
+    ? bindNamespace(path, netns!.path)
+    : (PLANTED_NETNS[name] as PlantNetns)(path);
+  return {
+    [Symbol.dispose]() {
+      planted?.[Symbol.dispose]();
+      rmSync(path, { recursive: true, force: true });
+    },
+  };
 }

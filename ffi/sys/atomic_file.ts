@@ -1,6 +1,14 @@
 /** Files that appear whole or not at all, even after a kill. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
-import { type Descriptor, descriptor, hardLink, removeFile, writeAll } from "./file.ts";
+import {
+  type Descriptor,
+  descriptor,
+  explainDirectory,
+  hardLink,
+  removeFile,
+  removeFileOrLog,
+  writeAll,
+} from "./file.ts";
 import { sys } from "./libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TMPFILE, O_WRONLY } from "./uapi.ts";
 
@@ -90,17 +98,18 @@ function publishAs(path: string, temporary: string, text: string, mode: number):
 
 function renameOrRemove(temporary: string, path: string): void {
   try {
-    sys.rename(temporary, path);
+    explainDirectory(() => sys.rename(temporary, path));
   } catch (error) {
     removeFile(temporary);
     throw error;
   }
 }
 
-export function removeWithTemporary(path: string): void {
+/** @param log gets that a directory is in the place of either, and stays */
+export function removeWithTemporary(path: string, log: (message: string) => void): void {
   // The file last: while it exists, callers repeat the removal.
-  removeFile(temporaryName(path));
-  removeFile(path);
+  removeFileOrLog(temporaryName(path), log);
+  removeFileOrLog(path, log);
 }
 
 function temporaryName(path: string): string {

@@ -10,7 +10,7 @@
 import { listDirectory } from "./directory.ts";
 import { EIO } from "./errno.ts";
 import { ignoreSystemErrors, SystemError } from "./error.ts";
-import { findText, readText } from "./file.ts";
+import { findKernelText, readText } from "./file.ts";
 import { type FileStat, findStat } from "./stat.ts";
 
 /** A clock may err by this much for a while, without a trace. */
@@ -26,7 +26,7 @@ export function bootId(): string {
 }
 
 function readBootId(path: string): string {
-  const text = findText(path)?.trim() ?? "";
+  const text = findKernelText(path)?.trim() ?? "";
   if (!/^[0-9a-f-]{36}$/.test(text)) throw new SystemError("read", EIO, `read "${path}"`);
   return text;
 }

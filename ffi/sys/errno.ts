@@ -11,6 +11,7 @@ export const EACCES = 13;
 export const EEXIST = 17;
 export const ENODEV = 19;
 export const ENOSPC = 28;
+export const EISDIR = 21;
 export const EINVAL = 22;
 export const EFBIG = 27;
 export const ENOSYS = 38;

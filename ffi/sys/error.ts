@@ -24,6 +24,7 @@ export class SystemError extends Error {
   readonly errno: number;
   /** Its name: `ENOENT`. */
   readonly code: string;
+  readonly #remark: string;
 
   /** `purpose` follows "Cannot" in the message, `remark` the code. */
   constructor(syscall: string, errno: number, purpose = `call ${syscall}`, remark = "") {
@@ -32,11 +33,12 @@ export class SystemError extends Error {
     this.syscall = syscall;
     this.errno = errno;
     this.code = code;
+    this.#remark = remark;
   }
 
   /** The same failure with another purpose: `open "/x"`. */
   withPurpose(purpose: string): SystemError {
-    return new SystemError(this.syscall, this.errno, purpose);
+    return new SystemError(this.syscall, this.errno, purpose, this.#remark);
   }
 }
 

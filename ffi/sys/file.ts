@@ -1,10 +1,11 @@
 /**
  * Files by system calls alone: `node:fs` takes a millisecond to load, and its threads do not follow setns(2). @module
  */
-import { EAGAIN, EFBIG, EIO } from "./errno.ts";
+import { EAGAIN, EFBIG, EINVAL, EIO, EISDIR } from "./errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
 import { pollFor } from "./poll.ts";
+import { fstat } from "./stat.ts";
 import {
   AT_FDCWD,
   AT_SYMLINK_FOLLOW,
@@ -88,10 +89,14 @@ export function writeAll(fd: number, bytes: Uint8Array): void {
   }
 }
 
-/** @param wait whether to wait for a pipe's writer; otherwise throws `EAGAIN` */
+/** @param wait whether to wait for a pipe's writer; otherwise throws one of {@linkcode NOT_A_FILE_CODES} */
 export function readFile(path: string, wait = true): Uint8Array<ArrayBuffer> {
   using file = openFile(path);
-  return withPurpose(`read "${path}"`, () => wait ? readAll(file.fd) : readToEnd(file.fd, throwWouldBlock));
+  return withPurpose(`read "${path}"`, () => {
+    if (wait) return readAll(file.fd);
+    requireOrdinaryFile(file.fd);
+    return readToEnd(file.fd, throwWouldBlock);
+  });
 }
 
 export function readTail(path: string, count: number): Uint8Array {
@@ -103,7 +108,7 @@ export function readTail(path: string, count: number): Uint8Array {
   });
 }
 
-/** @throws {SystemError} `EAGAIN` for a pipe without data */
+/** Waits for nothing. @throws {SystemError} one of {@linkcode NOT_A_FILE_CODES} for what is no ordinary file */
 export function readText(path: string): string {
   return new TextDecoder().decode(readFile(path, false));
 }
@@ -115,16 +120,37 @@ export function readText(path: string): string {
  * @throws {SystemError} one of {@linkcode NOT_A_FILE_CODES}
  */
 export function findText(path: string): string | undefined {
+  return findTextWith(path, readOrdinaryText);
+}
+
+/** As {@linkcode findText} for files below /proc, where the kernel has no others. */
+export function findKernelText(path: string): string | undefined {
+  return findTextWith(path, readKernelText);
+}
+
+function findTextWith(path: string, read: (fd: number) => string): string | undefined {
   const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   return ignoreErrors(["ENOENT", "ENOTDIR"], () => {
     using file = descriptor(withPurpose(`open "${path}"`, () => sys.open(path, flags, 0)));
-    return withPurpose(`read "${path}"`, () => readOrdinaryText(file.fd));
+    return withPurpose(`read "${path}"`, () => explainDirectory(() => read(file.fd)));
   });
 }
 
 /** From the descriptor's position on. @throws as {@linkcode findText} */
 export function readOrdinaryText(fd: number): string {
+  requireOrdinaryFile(fd);
+  return readKernelText(fd);
+}
+
+function readKernelText(fd: number): string {
   return new TextDecoder().decode(readToEnd(fd, throwWouldBlock, endsAtShortRead));
+}
+
+/** A device may block although O_NONBLOCK forbids it: a suspended disk does. */
+function requireOrdinaryFile(fd: number): void {
+  const { isFile, isDirectory } = fstat(fd);
+  if (isDirectory) throw new SystemError("read", EISDIR);
+  if (!isFile) throw new SystemError("read", EINVAL, undefined, "it is no ordinary file");
 }
 
 /** The page cache reads at least this much. */
@@ -143,7 +169,15 @@ function throwWouldBlock(): never {
 }
 
 /** {@linkcode findText}'s errors for everything but ordinary files. */
-export const NOT_A_FILE_CODES: readonly string[] = ["ELOOP", "EISDIR", "EAGAIN", "ENXIO", "ENODEV", "EFBIG"];
+export const NOT_A_FILE_CODES: readonly string[] = [
+  "ELOOP",
+  "EISDIR",
+  "EAGAIN",
+  "EINVAL",
+  "ENXIO",
+  "ENODEV",
+  "EFBIG",
+];
 
 /** The file must exist, as those of /proc/sys. */
 export function overwrite(path: string, text: string): void {
@@ -198,6 +232,27 @@ export function renameFile(path: string, name: string): void {
 export function removeFile(path: string): boolean {
   return withPurpose(
     `remove "${path}"`,
-    () => ignoreErrors(["ENOENT", "ENOTDIR"], () => sys.unlink(path)) !== undefined,
+    () => explainDirectory(() => ignoreErrors(["ENOENT", "ENOTDIR"], () => sys.unlink(path)) !== undefined),
   );
+}
+
+/** As {@linkcode removeFile}, but a directory in the file's place stays, and `log` gets that. */
+export function removeFileOrLog(path: string, log: (message: string) => void): boolean {
+  try {
+    return removeFile(path);
+  } catch (error) {
+    if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
+    log(error.message);
+    return false;
+  }
+}
+
+/** A directory in the place of one of our files may hold anything, so only a person may remove it. */
+export function explainDirectory<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
+    throw new SystemError(error.syscall, error.errno, undefined, "remove the directory");
+  }
 }

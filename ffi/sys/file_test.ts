@@ -82,9 +82,9 @@ test("removeWithTemporary() removes a file with what replaceFile() left beside i
   const directory = newDirectory({ a: "old", ".a.other.tmp": "", b: "" });
   callWith(kill(RENAME), `atomic_file.replaceFile${argsOf(`${directory}/a`, "new")}`);
   expect(readdirSync(directory).length).toBe(4);
-  removeWithTemporary(`${directory}/a`);
+  removeWithTemporary(`${directory}/a`, () => {});
   expect(readdirSync(directory).sort()).toEqual([".a.other.tmp", "b"]);
-  removeWithTemporary(`${directory}/a`);
+  removeWithTemporary(`${directory}/a`, () => {});
 });
 
 test("files are written whole where a file system knows no files without a name", () => {

@@ -4,11 +4,11 @@
  */
 import { EAGAIN, EINTR } from "./errno.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
-import { type Descriptor, descriptor, openFile, removeFile } from "./file.ts";
+import { type Descriptor, descriptor, explainDirectory, openFile, removeFile } from "./file.ts";
 import { sleep } from "./poll.ts";
 import { sys } from "./libc.ts";
 import { takePendingSignal } from "./signals.ts";
-import { findStat, findSymlinkTarget, fstat } from "./stat.ts";
+import { findStat, fstat } from "./stat.ts";
 import { O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } from "./uapi.ts";
 
 const LOCK_SH = 1;
@@ -24,6 +24,8 @@ export interface FileLockOptions {
   readonly shared?: boolean;
   /** Child programs hold it too: until its scope ends or, if this process is killed, until they end. */
   readonly inherited?: boolean;
+  /** Told of a directory in the file's place, whose own lock is taken then. Default: that is an error. */
+  readonly onDirectory?: (message: string) => void;
 }
 
 /** Others held a lock for too long. The code is `EAGAIN`. */
@@ -44,14 +46,14 @@ export class LockedError extends SystemError {
 }
 
 /**
- * Takes the BSD lock of `path` until the scope or the process ends. Creates the file; replaces a symbolic link, since
- * opening would create its target.
+ * Takes the BSD lock of `path` until the scope or the process ends. Creates the file; replaces what cannot be opened, as
+ * a symbolic link, since opening would create its target.
  *
  * @throws {LockedError} after the timeout
  * @throws {SystemError} `EINTR` if a blocked signal asks to end
  */
 export function lockFile(path: string, options: FileLockOptions): Disposable {
-  const file = ignoreErrors(["ELOOP"], () => openLock(path, options)) ?? openReplacingSymlink(path, options);
+  const file = openLock(path, options);
   try {
     acquire(file.fd, `"${path}"`, options);
   } catch (error) {
@@ -101,18 +103,29 @@ function releaseAndClose(file: Descriptor): Disposable {
   };
 }
 
-function openLock(path: string, { inherited = false }: FileLockOptions): Descriptor {
-  const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | (inherited ? 0 : O_CLOEXEC);
-  return descriptor(withPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
+/** Of a symbolic link, a socket, and a device without a driver. */
+const UNUSABLE_CODES = ["ELOOP", "ENXIO", "ENODEV"];
+
+function openLock(path: string, options: FileLockOptions): Descriptor {
+  const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | (options.inherited ? 0 : O_CLOEXEC);
+  const open = () =>
+    withPurpose(`open lock file "${path}"`, () => explainDirectory(() => sys.open(path, flags | O_CREAT, 0o600)));
+  try {
+    return descriptor(ignoreErrors(UNUSABLE_CODES, open) ?? replaceUnusable(path, options, open));
+  } catch (error) {
+    if (!(options.onDirectory && error instanceof SystemError && error.code === "EISDIR")) throw error;
+    options.onDirectory(error.message);
+    return descriptor(sys.open(path, flags, 0));
+  }
 }
 
 /** Under the directory's lock, see {@linkcode replaceOrphanedLock}. */
-function openReplacingSymlink(path: string, options: FileLockOptions): Descriptor {
+function replaceUnusable(path: string, options: FileLockOptions, open: () => number): number {
   const name = path.slice(0, path.lastIndexOf("/") + 1);
   using directory = openFile(name);
   using _ = lockOpenFile(directory.fd, `"${name}"`, { ...options, shared: false });
-  if (findSymlinkTarget(path) !== undefined) removeFile(path);
-  return openLock(path, options);
+  if (findStat(path, false)?.isFile === false) removeFile(path);
+  return open();
 }
 
 /** Takes the lock of an open file, called `what` in errors. @throws as {@linkcode lockFile} */

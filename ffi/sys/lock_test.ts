@@ -171,6 +171,8 @@ test("a link in the place of a lock gives way to a file, of which one process at
   expect(existsSync(outside)).toBe(false);
 });
 
-test("a directory in the place of a lock is named", () => {
-  expect(() => lockFile("/proc", { timeoutMs: 1 })).toThrow('Cannot open lock file "/proc": Is a directory (EISDIR)');
+test("a directory in the place of a lock is named; whoever goes on locks the directory", () => {
+  expect(() => lockFile("/proc", { timeoutMs: 1 })).toThrow(
+    'Cannot open lock file "/proc": Is a directory (EISDIR, remove the directory)',
+  );
 });

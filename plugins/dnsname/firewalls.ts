@@ -18,7 +18,7 @@ const LOCK_TIMEOUT_MS = 10_000;
 export function letQuestionsIn({ config, env, host }: HostCall, servers: readonly NameServer[]): string[] {
   let added: string[] = [];
   removeRulesIfSupported(host, false, (nl) => {
-    using _ = lockRules(config);
+    using _ = lockRules(config.dataDir);
     added = addInputAccept(nl, servers);
   });
   return [...added, ...addRichRules(env, servers)];
@@ -28,7 +28,7 @@ export function letQuestionsIn({ config, env, host }: HostCall, servers: readonl
 export function keepQuestionsOut({ config, host, log }: HostCall): void {
   removeRulesIfSupported(host, false, (nl) => {
     if (!hasInputAccept(nl)) return;
-    using _ = lockRules(config);
+    using _ = lockRules(config.dataDir, log);
     const problems: string[] = [];
     const states = listStates(config.dataDir, parseRecord, (problem) => void problems.push(problem));
     for (const problem of problems.sort()) log(keptRules(problem));
@@ -41,8 +41,10 @@ export function keepQuestionsOut({ config, host, log }: HostCall): void {
 const keptRules = (problem: string): string => `${problem}; rules that let questions in stay`;
 
 /** Else the last DEL could take away what an ADD has just found there. */
-const lockRules = ({ dataDir }: DnsnameConfig): Disposable =>
-  inDirectory(dataDir, 0o700, () => lockFile(`${dataDir}/rules.lock`, { timeoutMs: LOCK_TIMEOUT_MS }));
+function lockRules(dataDir: string, onDirectory?: (message: string) => void): Disposable {
+  const options = { timeoutMs: LOCK_TIMEOUT_MS, ...onDirectory && { onDirectory } };
+  return inDirectory(dataDir, 0o700, () => lockFile(`${dataDir}/rules.lock`, options));
+}
 
 /** As {@linkcode keepQuestionsOut} for one record that is gone: in most cases, the first file of its network tells. */
 export function keepQuestionsOutAfter(call: HostCall, { owner, servers }: NameRecord): void {

@@ -77,7 +77,7 @@ export default plugin({
       const path = `${dataDir}/${file}`;
       const record = findState(path, parseRecord, log);
       if (!record || !isStale(record.owner) || isNewer(findStat(path)?.mtime ?? 0n)) continue;
-      removeWithTemporary(path);
+      removeWithTemporary(path, log);
       removed.set(JSON.stringify(record.servers), record);
       attemptOrLog(log, () => askNameServer(call.host, daemonSocketPath, { command: "changed", file }));
     }
@@ -146,7 +146,7 @@ const tellChanged = ({ host, config, owner }: DnsnameCall): ServerReply | undefi
 function removeRecord(call: DnsnameCall): void {
   const { log } = call;
   const record = findState(recordPath(call), parseRecord, log);
-  removeWithTemporary(recordPath(call));
+  removeWithTemporary(recordPath(call), log);
   runAllSteps(
     () => attemptOrLog(log, () => tellChanged(call)),
     () => void (record && keepQuestionsOutAfter(call, record)),

@@ -98,7 +98,7 @@ function attachDevice(call: AddCall<HostDeviceConfig>, device: link.Link): link.
   };
   undo.defer(() => {
     moveToHost(host, netns, findSavedDevice(path, log) ?? saved, log);
-    removeWithTemporary(path);
+    removeWithTemporary(path, log);
   });
   writeState(path, saved);
   const containerLink = moveToContainer(host, netns, device, ifname);

@@ -33,7 +33,7 @@ export function returnDevice(call: DelCall<HostDeviceConfig>, sysfs: string): vo
     isSameNetns
       ? moveToHost(host, netns, saved, log)
       : inSavedNetns(saved, (savedNetns) => moveToHost(host, savedNetns, saved, log));
-  if (returnOrRestore(call, saved, returnFromContainer, !isSameNetns)) removeWithTemporary(path);
+  if (returnOrRestore(call, saved, returnFromContainer, !isSameNetns)) removeWithTemporary(path, log);
   else log(`Device "${saved.before.name}" is neither in the container nor on the host; GC will look for it again`);
 }
 
@@ -94,7 +94,7 @@ export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean
       ) {
         continue;
       }
-      removeWithTemporary(path);
+      removeWithTemporary(path, log);
       restoredAny = true;
     } catch (error) {
       if (!(error instanceof CniError || error instanceof SystemError)) throw error;
@@ -116,7 +116,7 @@ export function gcDevices(
       // A newer attachment cannot be on the list.
       if (isNewer(findStat(path)?.mtime ?? 0n)) return;
       const returnFromContainer = () => inSavedNetns(saved, (netns) => moveToHost(host, netns, saved, log));
-      if (returnOrRestore({ host, log }, saved, returnFromContainer, false)) removeWithTemporary(path);
+      if (returnOrRestore({ host, log }, saved, returnFromContainer, false)) removeWithTemporary(path, log);
     }),
   );
 }

@@ -50,7 +50,7 @@ test.each([
 test("a link in the place of a file is not followed, and is replaced and removed like one", () => {
   const target = join(root, "target");
   writeFileSync(target, JSON.stringify(SAVED));
-  for (const take of [() => writeState(path, SAVED), () => removeWithTemporary(path)]) {
+  for (const take of [() => writeState(path, SAVED), () => removeWithTemporary(path, () => {})]) {
     rmSync(path, { force: true });
     symlinkSync(target, path);
     expect(findSavedDevice(path, log)).toBeUndefined();

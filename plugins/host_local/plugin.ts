@@ -53,7 +53,7 @@ export default plugin<DataDirConfig>({
     const dns = resolvConf === undefined ? undefined : parseResolvConf(readText(resolvConf));
     const choices = reserveAddresses(call, sets, parseRequestedIps(pluginConfig, call.args.IP));
     undo.defer(() => {
-      using store = lockStore(networkDirectory(call), log);
+      using store = lockStore(networkDirectory(call), log, { onDirectory: log });
       const addresses = choices.map(({ address }) => address);
       store.release(
         store.findByAttachment({ containerId, ifname }).filter(({ address }) => addresses.includes(address)),
@@ -83,7 +83,7 @@ export default plugin<DataDirConfig>({
   gc(call) {
     const directory = networkDirectory(call);
     if (!isNetworkDirectory(directory, call.log)) return;
-    using store = lockStore(directory, call.log);
+    using store = lockStore(directory, call.log, { onDirectory: call.log });
     const isValid = validHolderFilter(call.validAttachments);
     const isNewer = modifiedSince(call.snapshotTime);
     // A newer reservation cannot be on the list. The clock of an earlier boot may have been ahead.
@@ -113,7 +113,7 @@ function releaseAttachments(calls: readonly [AttachmentCall<DataDirConfig>, ...A
   const [first] = calls;
   const directory = networkDirectory(first);
   if (!isNetworkDirectory(directory, first.log)) return;
-  using store = lockStore(directory, first.log);
+  using store = lockStore(directory, first.log, { onDirectory: first.log });
   store.release(calls.flatMap((call) => store.findByAttachment(call)));
 }
 

@@ -5,7 +5,7 @@
  * count as this boot's unless their file is certainly older.
  */
 import { modifiedBeforeBoot } from "../../ffi/sys/boot.ts";
-import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
 import { findText, NOT_A_FILE_CODES, removeFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import {
@@ -61,10 +61,13 @@ export function recoverDirectory(directory: string, inventory: Inventory, log: (
       log(`Recovered address ${name}: "${directory}/${name}" named no container, ${description}`);
     }
   }
+  for (const [address, holder] of inventory.holders) {
+    if (holder) continue;
+    log(`Cannot read "${directory}/${address}": the address counts as reserved; remove it if no container has it`);
+  }
   for (const { name, holder, bootTag } of inventory.orphans) {
     const [path, text] = [`${directory}/${name}`, formatHolder(holder)];
-    // Another program may have made a directory.
-    const content = ignoreErrors(NOT_A_FILE_CODES, () => findText(path));
+    const content = findTextOrLog(path, log);
     // A name without a boot may be another program's.
     if (content !== undefined && (bootTag !== 0 || text.startsWith(content))) removeFile(path);
   }
@@ -75,4 +78,15 @@ export function recoverDirectory(directory: string, inventory: Inventory, log: (
     if (removeFile(path)) log(`Removed "${path}": its writer ended without removing it`);
   }
   return inventory;
+}
+
+/** Another program may have made a directory. */
+function findTextOrLog(path: string, log: (message: string) => void): string | undefined {
+  try {
+    return findText(path);
+  } catch (error) {
+    if (!(error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code))) throw error;
+    log(error.message);
+    return undefined;
+  }
 }

@@ -1,9 +1,9 @@
 /** Changes a network's reservations under its lock. A crash leaves a whole reservation or none. */
 import type { Ip } from "../../ffi/address.ts";
 import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
-import { hardLink, removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { hardLink, removeFile, removeFileOrLog, renameFile } from "../../ffi/sys/file.ts";
 import { writeTemporary, writeUnnamed } from "../../ffi/sys/atomic_file.ts";
-import { lockFile } from "../../ffi/sys/lock.ts";
+import { type FileLockOptions, lockFile } from "../../ffi/sys/lock.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { lockOrTryAgainLater } from "../lib/protocol/lock_wait.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
@@ -94,10 +94,10 @@ export function requireWritableReservations(directory: string): void {
 export function lockStore(
   directory: string,
   log: (message: string) => void,
-  timeoutMs = LOCK_TIMEOUT_MS,
+  { timeoutMs = LOCK_TIMEOUT_MS, ...options }: Partial<FileLockOptions> = {},
 ): ReservationStore {
   using resources = new DisposableStack();
-  resources.use(lockOrTryAgainLater(() => lockFile(`${directory}/lock`, { timeoutMs })));
+  resources.use(lockOrTryAgainLater(() => lockFile(`${directory}/lock`, { timeoutMs, ...options })));
   const view = resources.use(openDirectoryView(directory, log));
   const lastReserved = resources.use(openLastReserved(directory, log));
   const lock = resources.move();
@@ -114,7 +114,7 @@ export function lockStore(
     allocateWith: (choose) =>
       withRemedies(choose, [() => refreshIfStale(view), () => reclaimEarlierBoots(directory, view, log)]),
     reserve: (reservation, addresses) => linkReservation(directory, view.index, reservation, addresses, lastReserved),
-    release: (held) => releaseAddresses(directory, view.index, held),
+    release: (held) => releaseAddresses(directory, view.index, held, log),
     [Symbol.dispose]: () => lock.dispose(),
   };
 }
@@ -173,7 +173,7 @@ function refreshIfStale(view: DirectoryView): boolean {
 function reclaimEarlierBoots(directory: string, view: DirectoryView, log: (message: string) => void): boolean {
   if (!view.index.mayHaveEarlierBoot) return false;
   const earlier = findEarlierBootAddresses(directory, view.list());
-  releaseAddresses(directory, view.index, earlier);
+  releaseAddresses(directory, view.index, earlier, log);
   view.index.mayHaveEarlierBoot = false;
   view.index.commit();
   if (earlier.length === 0) return false;
@@ -247,19 +247,24 @@ function addressAppearedError(directory: string, address: Ip): CniError {
   );
 }
 
-function releaseAddresses(directory: string, index: ReservationIndex, held: readonly HeldAddress[]): void {
+function releaseAddresses(
+  directory: string,
+  index: ReservationIndex,
+  held: readonly HeldAddress[],
+  log: (message: string) => void,
+): void {
   if (held.length === 0) return;
   const holderLinks = new Map<string, HeldAddress>();
   for (const heldAddress of held) {
     const { address, holder, bootTag } = heldAddress;
-    removeFile(`${directory}/${address}`);
+    removeFileOrLog(`${directory}/${address}`, log);
     index.table.remove(address);
     const name = holderLinkName(holder, bootTag);
     if (name !== undefined) holderLinks.set(name, heldAddress);
   }
   for (const [name, { holder, bootTag }] of holderLinks) {
     const isStillUsed = index.table.findByHolder(holder).some((reserved) => reserved.bootTag === bootTag);
-    if (!isStillUsed) removeFile(`${directory}/${name}`);
+    if (!isStillUsed) removeFileOrLog(`${directory}/${name}`, log);
   }
   index.commit();
 }

@@ -217,7 +217,7 @@ test("lockStore() gives up in time and names who holds the lock", async () => {
     let error: unknown;
     const started = performance.now();
     try {
-      lockStore(directory, () => {}, 50)[Symbol.dispose]();
+      lockStore(directory, () => {}, { timeoutMs: 50 })[Symbol.dispose]();
     } catch (thrown) {
       error = thrown;
     }

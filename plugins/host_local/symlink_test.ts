@@ -58,7 +58,7 @@ for (const name of [HINT, `.${HINT}.${Bun.hash.wyhash(HINT).toString(36)}.tmp`])
     mkdirSync(join(net.directory, name));
     expect(net.add("c2")).toBe("10.0.0.3");
     const hint = join(net.directory, HINT);
-    const said = `Cannot write "${hint}": Is a directory (EISDIR); continuing without it`;
+    const said = `Cannot write "${hint}": Is a directory (EISDIR, remove the directory); continuing without it`;
     expect(net.log).toEqual([`host-local: ${said}`]);
     expect(net.names()).toEqual(
       [...new Set([...names.filter((each) => each !== HINT), name, ".c2:eth0", "10.0.0.3"])].sort(),

@@ -14,7 +14,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import * as address from "../../ffi/route/address.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { findText } from "../../ffi/sys/file.ts";
+import { findKernelText } from "../../ffi/sys/file.ts";
 import { AF_INET } from "../../ffi/sys/uapi.ts";
 import { CniError } from "../../spec/error.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
@@ -189,7 +189,7 @@ const DISCOVERY_GROUPS: Readonly<Record<number, readonly [ipv4: string, ipv6: st
 function isDiscovery(host: Netns, { address, port }: Listener): boolean {
   const groups = isUnspecified(address) ? DISCOVERY_GROUPS[port] : undefined;
   if (!groups) return false;
-  const joined = ["igmp", "igmp6"].map((name) => host.run(() => findText(`/proc/thread-self/net/${name}`) ?? ""));
+  const joined = ["igmp", "igmp6"].map((name) => host.run(() => findKernelText(`/proc/thread-self/net/${name}`) ?? ""));
   return groups.some((group, i) => joined[i]!.includes(group));
 }
 

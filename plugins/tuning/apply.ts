@@ -40,7 +40,7 @@ function applyInside(call: AddCall<TuningConfig>, changes: Changes): void {
   const device = hasSettings(linkState) ? link.get(netns.route, ifname) : link.find(netns.route, ifname);
   const backup = newBackup(call, changes, { existing, device, values });
   writeBackup(path, backup);
-  undo.defer(() => existing ? writeBackup(path, existing) : removeWithTemporary(path));
+  undo.defer(() => existing ? writeBackup(path, existing) : removeWithTemporary(path, call.log));
   for (const sysctl of sysctls) setSysctl(call, sysctl, values.get(sysctl.path));
   if (device && hasSettings(linkState)) setLink(call, device, linkState);
   recordActualValues(path, backup, sysctls);
@@ -117,8 +117,8 @@ export function restoreChanges(call: DelCall<TuningConfig>): void {
   removeBackup(call);
 }
 
-export function removeBackup({ config, ...attachment }: DelCall<TuningConfig>): void {
-  removeWithTemporary(findBackupPath(config.dataDir, attachment));
+export function removeBackup({ config, log, ...attachment }: DelCall<TuningConfig>): void {
+  removeWithTemporary(findBackupPath(config.dataDir, attachment), log);
 }
 
 type Step = () => void;

@@ -152,7 +152,7 @@ export function gcBackups(
 ): void {
   const isNewer = modifiedSince(snapshotTime);
   for (const [path, { owner }] of listStates(dataDir, parseBackup, log)) {
-    if (owner && isStale(owner) && !isNewer(findStat(path)?.mtime ?? 0n)) removeWithTemporary(path);
+    if (owner && isStale(owner) && !isNewer(findStat(path)?.mtime ?? 0n)) removeWithTemporary(path, log);
   }
 }
 

@@ -6,7 +6,7 @@ import * as link from "../../ffi/route/link.ts";
 import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
-import { findText, readText } from "../../ffi/sys/file.ts";
+import { findKernelText, readText } from "../../ffi/sys/file.ts";
 import { AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
@@ -126,7 +126,7 @@ function readSysctls({ links, netns }: NetnsSnapshot): Record<string, string> {
     ]),
   ];
   const values = netns.run<[string, string | undefined][]>(() =>
-    settings.map((name) => [name, findText(`/proc/sys/${name}`)?.trim()])
+    settings.map((name) => [name, findKernelText(`/proc/sys/${name}`)?.trim()])
   );
   return Object.fromEntries(values.flatMap(([name, value]) => value === undefined ? [] : [[name, value]]));
 }

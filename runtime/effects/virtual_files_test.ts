@@ -42,7 +42,7 @@ test("files in memory are closed as soon as nothing leads to them", () => {
       replaceFile(path, `${i}`);
       expect(readText(path)).toBe(`${i}`);
       createFile(`${path}-${i}`, "new");
-      removeWithTemporary(`${path}-${i}`);
+      removeWithTemporary(`${path}-${i}`, () => {});
     }
     expect(countMemoryFiles()).toBe(1);
   });

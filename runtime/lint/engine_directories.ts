@@ -1,5 +1,5 @@
 /** Where container engines look for networks: their default, and what their configurations name. */
-import { readFile } from "../../ffi/sys/file.ts";
+import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { attempt } from "./lint_file.ts";
 
@@ -26,7 +26,7 @@ const identityOf = (directory: string): string | undefined => attempt(() => find
 function engineDirectories(): string[] {
   const configured = ENGINE_CONFIGURATIONS.flatMap(([path, key]) => {
     // Who may not read it cannot know what it says.
-    const text = attempt(() => new TextDecoder().decode(readFile(path))) ?? "";
+    const text = attempt(() => readText(path)) ?? "";
     const setting = new RegExp(`^\\s*${key}\\s*=\\s*["'](/[^"']*)["']`, "gm");
     return Array.from(text.matchAll(setting), ([, directory = ""]) => directory);
   });

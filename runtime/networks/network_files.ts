@@ -6,7 +6,7 @@ import { CniError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { isJsonObject } from "../../spec/schema.ts";
-import { listConfFiles, loadNetwork } from "../load.ts";
+import { listConfFiles, loadListedNetwork } from "../load.ts";
 
 /** One file: a network, or why it is none. */
 export interface NetworkFile {
@@ -26,16 +26,17 @@ export interface ConfiguredNetwork {
 
 /** In the order of {@linkcode loadNetwork}, which uses the first file of a name. */
 export function readNetworkFiles(directory: string): NetworkFile[] {
-  // A pipe would keep the reader waiting.
-  return listConfFiles(directory).filter((file) => findStat(file)?.isFile).map((file) => {
+  return listConfFiles(directory).filter((file) => !isDirectory(file)).map((file) => {
     try {
-      return { file, list: loadNetwork(file) };
+      return { file, list: loadListedNetwork(file) };
     } catch (error) {
       const { message, details } = CniError.from(error);
       return { file, problem: details ? `${message} (${details})` : message };
     }
   });
 }
+
+const isDirectory = (path: string): boolean => ignoreSystemErrors(() => findStat(path)?.isDirectory) === true;
 
 /** Also of a file that is no network otherwise. */
 export function findNameIn({ file, list }: NetworkFile): string | undefined {

@@ -1,7 +1,7 @@
 import { containsIp, type Ip, ipOf, isIp, networkOf, parseIp } from "../../ffi/address.ts";
 import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../../ffi/named_netns.ts";
 import { NetnsError, openNetns } from "../../ffi/netns.ts";
-import { readFile } from "../../ffi/sys/file.ts";
+import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
@@ -112,7 +112,7 @@ function deviceNamesOf({ type, raw }: NetworkConfigList["plugins"][number]): str
 function listNetworkNames(directory: string): string[] {
   return listConfFiles(directory).flatMap((path) => {
     try {
-      const document = parseJson(new TextDecoder().decode(readFile(path, false)));
+      const document = parseJson(readText(path));
       return isJsonObject(document) && typeof document.name === "string" ? [document.name] : [];
     } catch {
       return [];

@@ -81,7 +81,7 @@ export function openLeaseStore(directory: string, log: (message: string) => void
     write: (record) => writeState(pathOf(record.settings), record),
     remove(settings) {
       try {
-        removeWithTemporary(pathOf(settings));
+        removeWithTemporary(pathOf(settings), log);
       } catch (error) {
         if (!(error instanceof SystemError)) throw error;
         log(`${error.message}; the next server tries to`);

@@ -1,6 +1,7 @@
 /** One plugin at a time chooses routing tables in a container's namespace. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import { lockNetns } from "../../../ffi/netns_lock.ts";
+import { SystemError } from "../../../ffi/sys/error.ts";
 import { LockedError } from "../../../ffi/sys/lock.ts";
 import { lockOrTryAgainLater } from "../protocol/lock_wait.ts";
 
@@ -14,12 +15,12 @@ export function lockRoutingTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Di
   return lockOrTryAgainLater(() => lockNetns(netns, "routing-tables", timeoutMs));
 }
 
-/** For a DEL: after the timeout, it logs this and continues without the lock. */
+/** For a DEL: after the timeout, or for a directory in the lock's place, it logs this and continues without the lock. */
 export function tryLockRoutingTables(netns: Netns, log: (message: string) => void): Disposable | undefined {
   try {
     return lockNetns(netns, "routing-tables", DEL_LOCK_TIMEOUT_MS);
   } catch (error) {
-    if (!(error instanceof LockedError)) throw error;
+    if (!(error instanceof LockedError || (error instanceof SystemError && error.code === "EISDIR"))) throw error;
     log(`${error.message}; continuing without it`);
     return undefined;
   }

@@ -53,7 +53,7 @@ function waitInQueue(heldLocks: DisposableStack): void {
   try {
     heldLocks.use(loadLockModule().lockNetns({ fd, path }, "ruleset", QUEUE_TIMEOUT_MS));
   } catch (error) {
-    if (!(error instanceof SystemError && error.code === "EAGAIN")) throw error;
+    if (!(error instanceof SystemError && ["EAGAIN", "EISDIR"].includes(error.code))) throw error;
   }
 }
 
