@@ -51,7 +51,9 @@ const command: Command = {
     },
     {
       ...{ name: "node", value: "NAME" },
-      help: "give a host-local without ranges those of this node of Kubernetes, for --conflist in a pod",
+      help:
+        "of Kubernetes, for --conflist in a pod: gives a host-local without ranges those of this node, and a bridge " +
+        "the kernel parameter that Services need",
     },
     CONF_DIR_OPTION,
     DOCUMENT_OPTION,
@@ -104,13 +106,18 @@ async function prepareNetwork(
   const source = absolutePath(file, context);
   const { installNetworkFile, prepareNetworkFile } = await import("../install/network_file.ts");
   const { findPodCidrs } = await import("../install/pod_cidrs.ts");
+  const { prepareBridgedServices } = await import("../install/bridged_services.ts");
   await loadDocumentedBuiltins();
   const prepared = await prepareNetworkFile({
     ...{ source, directory: confDirectory(input, context), pluginDirectories: [pluginDirectory], log },
     ...node !== undefined && { findRanges: () => findPodCidrs(node, context.env) },
   });
+  const setParameters = node === undefined ? undefined : prepareBridgedServices(prepared);
   const target = `network of ${source}`;
-  return () => ({ path: prepared.path, target, changed: installNetworkFile(prepared) });
+  return () => {
+    setParameters?.();
+    return { path: prepared.path, target, changed: installNetworkFile(prepared) };
+  };
 }
 
 /** `cni install --json` prints it. */

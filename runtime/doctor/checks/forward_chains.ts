@@ -6,6 +6,7 @@ import { NF_INET_FORWARD, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../..
 import type { Link } from "../../../ffi/route/link.ts";
 import { IPPROTO_TCP } from "../../../ffi/sys/uapi.ts";
 import { describeLegacyFilters } from "../../../plugins/firewall/iptables_legacy.ts";
+import { bridgeNetfilterSysctl } from "../../../plugins/lib/links/bridge_netfilter.ts";
 import {
   EARLY_CHAIN,
   FORWARD_MARK,
@@ -116,7 +117,7 @@ function bridgedPackets(
   base: Omit<ExaminedPacket, "iifname" | "oifname" | "source" | "destination" | "direction">,
 ): ExaminedPacket[] {
   const family = familyOf(source);
-  const setting = `net/bridge/bridge-nf-call-ip${family === 4 ? "" : "6"}tables`;
+  const setting = bridgeNetfilterSysctl(family);
   const name = findBridge(subject)?.name;
   const [destination] = subject.neighbours.filter((other) => other !== container)
     .flatMap((other) => addressesOfFamily(other, family));
