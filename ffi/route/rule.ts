@@ -15,7 +15,7 @@ import { rtnetlinkOperations } from "./operations.ts";
 import { prefixOf, tableFields } from "./route.ts";
 import * as uapi from "./uapi.ts";
 
-const fibRuleHdr = struct({
+export const fibRuleHdr = struct({
   family: u8,
   dstLen: u8,
   srcLen: u8,

@@ -21,6 +21,7 @@ import { checkPorts } from "./checks/ports.ts";
 import { checkResolver } from "./checks/resolver.ts";
 import { checkContainerRoutes } from "./checks/routes.ts";
 import { checkRoutesBack } from "./checks/routes_back.ts";
+import { checkRouting } from "./checks/routing.ts";
 import { checkRuleset } from "./checks/ruleset.ts";
 import { checkStatus } from "./checks/status.ts";
 import { tryDuplicates, tryGateways, tryNeighbour, tryUplinkGateway } from "./checks/tries.ts";
@@ -62,6 +63,7 @@ const LOOKS: readonly Check[] = [
   ["neighbours", checkNeighbours],
   ["container routes", checkContainerRoutes],
   ["host routes", checkRoutesBack],
+  ["routing", checkRouting],
   ["forwarding", checkHostForwarding],
   ["ruleset", checkRuleset],
   ["forward chains", checkForwardChains],

@@ -259,17 +259,6 @@ export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: I
   }
 }
 
-/** By a blackhole route, which the kernel reports as EINVAL, or a prohibit route. */
-export function isRouteBlocked({ netns }: NetnsSnapshot, destination: Ip): boolean {
-  try {
-    route.outgoingRoute(netns.route, destination);
-    return false;
-  } catch (error) {
-    if (error instanceof NetlinkError) return ["EINVAL", "EACCES"].includes(error.code);
-    throw error;
-  }
-}
-
 /** The host's link with the gateway address of a container. */
 export function gatewayLink(
   { bridge, gatewayDevice }: Pick<Subject, "bridge" | "gatewayDevice">,
@@ -288,8 +277,9 @@ export function containerPlace({ containerId, name, netns }: ExaminedContainer["
   return name === undefined ? netns : describeContainerId(containerId, name);
 }
 
-/** A command of `ip` in a container's namespace. */
-export function ipCommand(netns: string, ...words: readonly string[]): string {
+/** A command of `ip` in a container's namespace, or on the host. */
+export function ipCommand(netns: string | undefined, ...words: readonly string[]): string {
+  if (netns === undefined) return shellCommand(["ip", ...words]);
   const name = nameOfNetnsPath(netns);
   return shellCommand([...name === undefined ? ["nsenter", `--net=${netns}`, "ip"] : ["ip", "-n", name], ...words]);
 }

@@ -1,4 +1,5 @@
-import { familyOf, ipOf, networkOf, prefixLengthOf } from "../../../ffi/address.ts";
+import { familyOf, type Ip, ipOf, isHostPrefix, networkOf, nextIp, prefixLengthOf } from "../../../ffi/address.ts";
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { isDefaultRoute } from "../../networks/subnets.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
@@ -6,6 +7,7 @@ import type { RouteConfig } from "../../../spec/schema.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
 import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair, warning } from "../finding.ts";
 import { reattach } from "../reattach.ts";
+import { Routing } from "../routing.ts";
 import {
   addressesOfFamily,
   containerPlace,
@@ -29,7 +31,46 @@ export function checkContainerRoutes(subject: Subject): Finding[] {
 }
 
 function checkRoutes(subject: Subject, container: ExaminedContainer): Finding[] {
-  return listWantedRoutes(container).flatMap((wanted) => checkRoute(subject, container, container.device!, wanted));
+  const routing = new Routing(container.state, container.attachment.netns);
+  const wanted = listWantedRoutes(container);
+  const missing = wanted.flatMap((each) => checkRoute(subject, container, container.device!, each, routing));
+  // Else they would report the consequences.
+  return missing.length > 0 ? missing : checkBlocking(container, wanted, routing);
+}
+
+/** Rules and routes that keep packets from the routes that are there. */
+function checkBlocking(container: ExaminedContainer, wanted: readonly RouteConfig[], routing: Routing): Finding[] {
+  const { device, ips } = container;
+  const sources = new Map(ips.map(({ address }) => [familyOf(address), ipOf(address)]));
+  const stopped = wanted.flatMap(({ dst, gw }) => [sampleOf(dst), ...gw === undefined ? [] : [gw]]).flatMap(
+    (destination) => {
+      const way = routing.find({ source: sources.get(familyOf(destination))!, destination });
+      const cause = way.oif === device!.index ? undefined : way.cause();
+      return cause ? [{ destination, way, cause }] : [];
+    },
+  );
+  const first = [...Map.groupBy(stopped, ({ cause }) => cause.what).values()].map((all) => all[0]!);
+  const findings = first.map(({ destination, way, cause }) => {
+    const whose = `packets of ${describeContainer(container)} to ${destination}`;
+    if (way.oif === undefined) return broken(`${whose} are stopped by ${cause.what}`, cause.remedy);
+    const other = container.state.links.find(({ index }) => index === way.oif)?.name;
+    return warning(`${whose} are sent to "${other}" by ${cause.what}`, cause.remedy);
+  });
+  const others = routing.blockingRoutes().map((route) => routing.describeBlockingRoute(route))
+    .filter(({ what }) => !first.some(({ cause }) => cause.what === what));
+  return [
+    ...findings,
+    ...others.map(({ what, remedy }) =>
+      warning(`some packets of ${describeContainer(container)} are stopped by ${what}`, remedy)
+    ),
+  ];
+}
+
+/** An address to which the route leads. */
+function sampleOf(dst: RouteConfig["dst"]): Ip {
+  if (prefixLengthOf(dst) === 0) return PUBLIC_ADDRESS[familyOf(dst)];
+  const ip = ipOf(networkOf(dst));
+  return isHostPrefix(dst) ? ip : nextIp(ip)!;
 }
 
 /** Without its address or its link, a container has no routes: that is reported elsewhere. */
@@ -40,7 +81,13 @@ function listWantedRoutes({ device, state, ips, attachment: { result } }: Examin
     .filter(({ dst }) => present.some(({ address }) => familyOf(address) === familyOf(dst)));
 }
 
-function checkRoute(subject: Subject, container: ExaminedContainer, device: link.Link, wanted: RouteConfig): Finding[] {
+function checkRoute(
+  subject: Subject,
+  container: ExaminedContainer,
+  device: link.Link,
+  wanted: RouteConfig,
+  routing: Routing,
+): Finding[] {
   const { state } = container;
   const { dst, gw, table, priority } = wanted;
   const toDestination = state.routes.filter((route) => route.dst === networkOf(dst));
@@ -64,6 +111,8 @@ function checkRoute(subject: Subject, container: ExaminedContainer, device: link
       typeof remedy === "string" ? advise("if it must go by this network", remedy) : remedy,
     )];
   }
+  const blocking = other ? undefined : routing.findBlockingRoute(dst, table ?? RT_TABLE_MAIN);
+  if (blocking) return [broken(`instead of the ${name}, there is a ${blocking}`, remedy, repair)];
   if (!other) {
     return [
       broken(

@@ -15,6 +15,7 @@ import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
+import { Routing } from "../routing.ts";
 import {
   describeContainer,
   type ExaminedContainer,
@@ -26,13 +27,14 @@ import {
 
 /** The host's routes to the containers and outside. */
 export function checkRoutesBack(subject: Subject): Finding[] {
-  if (!subject.isRouted) return checkUplink(subject);
+  const routing = new Routing(subject.host);
+  if (!subject.isRouted) return checkUplink(subject, routing);
   const foreign = listForeignRoutes(subject);
   const problems = [
     ...foreign.flatMap((found) => describeForeignRoute(subject, found)),
-    ...subject.containers.flatMap((each) => checkRouteBack(subject, each, foreign)),
+    ...subject.containers.flatMap((each) => checkRouteBack(subject, each, foreign, routing)),
   ];
-  const result = [...problems, ...checkUplink(subject)];
+  const result = [...problems, ...checkUplink(subject, routing)];
   if (result.length > 0) return result;
   const targets = [
     ...subject.containers.some((container) => addressesBehind(subject, container).length > 0)
@@ -82,7 +84,7 @@ function describeForeignRoute({ network, containers }: Subject, { subnet, dst, d
 }
 
 /** The container's addresses to which the host must have a route. */
-function addressesBehind(subject: Subject, container: ExaminedContainer): Cidr[] {
+export function addressesBehind(subject: Subject, container: ExaminedContainer): Cidr[] {
   const device = gatewayLink(subject, container);
   // A VRF has its own table. A link that is down has no routes, which is reported elsewhere.
   if (!container.device || !device || !link.isUp(device) || device.master !== undefined) return [];
@@ -90,16 +92,21 @@ function addressesBehind(subject: Subject, container: ExaminedContainer): Cidr[]
     .map(({ address }) => address);
 }
 
-function checkRouteBack(subject: Subject, container: ExaminedContainer, foreign: readonly ForeignRoute[]): Finding[] {
-  const { host } = subject;
+function checkRouteBack(
+  subject: Subject,
+  container: ExaminedContainer,
+  foreign: readonly ForeignRoute[],
+  routing: Routing,
+): Finding[] {
   return addressesBehind(subject, container).flatMap((address) => {
     const device = gatewayLink(subject, container)!;
     const isSubnetForeign = foreign.some(({ dst, subnet }) => dst === subnet && familyOf(dst) === familyOf(address));
     if (isSubnetForeign) return [];
-    const outgoing = findOutgoingLink(host, ipOf(address));
-    return outgoing?.index === device.index
-      ? []
-      : [describeRouteBack(subject, container, ipOf(address), device, outgoing)];
+    const way = routing.find({ destination: ipOf(address) });
+    // What is more than a missing or another route is described by the check of routing.
+    if (way.oif === device.index || way.cause()) return [];
+    const outgoing = subject.host.links.find(({ index }) => index === way.oif);
+    return [describeRouteBack(subject, container, ipOf(address), device, outgoing)];
   });
 }
 
@@ -128,9 +135,10 @@ function findStrictRpFilter(sysctl: Subject["host"]["sysctl"], { name }: link.Li
 }
 
 /** Many hosts have only one family, some have no uplink at all. */
-function checkUplink(subject: Subject): Finding[] {
+function checkUplink(subject: Subject, routing: Routing): Finding[] {
   const { families } = subject;
   if (!needsUplink(subject) || families.some((family) => hasUplink(subject, family))) return [];
+  if (families.some((family) => routing.find({ destination: PUBLIC_ADDRESS[family] }).cause())) return [];
   return [
     warning(
       `the host has no ${describeFamilies(families)} default route, so containers reach only its own networks`,

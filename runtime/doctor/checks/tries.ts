@@ -12,6 +12,7 @@ import { AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../../../ffi/sys/uapi.ts
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { findContainerDrop, findLocalDrop, stoppedBy } from "../local_filters.ts";
 import type { WalkedPacket } from "../walked_packet.ts";
+import { type Cause, Routing } from "../routing.ts";
 import { resolutionMend } from "./neighbours.ts";
 import {
   addressesOfFamily,
@@ -19,7 +20,6 @@ import {
   type ExaminedContainer,
   findOutgoingLink,
   gatewayLink,
-  isRouteBlocked,
   type NetnsSnapshot,
   type Subject,
 } from "../subject.ts";
@@ -203,11 +203,23 @@ export function tryUplinkGateway(subject: Subject, budget: TryBudget): Finding[]
       const ping = { ...icmpPacket(source, gateway), icmpType: ICMP_ECHO[family].request, iifname: "", oifname: "" };
       const sent = { ...ping, oifname: container.device?.name ?? "" };
       const received = { ...ping, iifname: gatewayLink(subject, container)?.name ?? "" };
+      const diversion = findDiversion(subject, container, source, gateway);
+      if (diversion) return [broken(`${what}: its packets are sent elsewhere by ${diversion.what}`, diversion.remedy)];
       const drop = findContainerDrop(container, NF_INET_LOCAL_OUT, sent) ??
         findLocalDrop(host.netns, NF_INET_PRE_ROUTING, received);
       return [stoppedBy(what, drop, advise("see which rule counts its packets", "nft list ruleset"))];
     });
   });
+}
+
+/** In the container, or on the host. */
+function findDiversion(subject: Subject, container: ExaminedContainer, source: Ip, destination: Ip): Cause | undefined {
+  const { state, device, attachment } = container;
+  const sent = new Routing(state, attachment.netns).find({ source, destination });
+  if (sent.oif !== device?.index) return sent.cause();
+  const routing = new Routing(subject.host);
+  const forwarded = routing.find({ source, destination, inLink: gatewayLink(subject, container) });
+  return forwarded.oif === routing.find({ destination }).oif ? undefined : forwarded.cause();
 }
 
 function findUplinkGateway(host: NetnsSnapshot, family: 4 | 6): Ip | undefined {
@@ -219,9 +231,10 @@ function findUplinkGateway(host: NetnsSnapshot, family: 4 | 6): Ip | undefined {
 
 /** Why the host itself gets no answer. */
 function describeHostObstacle(host: NetnsSnapshot, gateway: Ip): Finding | undefined {
-  if (isRouteBlocked(host, gateway)) {
-    const what = `the host's route to the uplink gateway ${gateway} is a blackhole or prohibit route`;
-    return broken(what, advise(`see which: ip route show match ${gateway}, or ip rule`));
+  const way = new Routing(host).find({ destination: gateway });
+  const cause = way.oif === undefined ? way.cause() : undefined;
+  if (cause) {
+    return broken(`the host's packets to the uplink gateway ${gateway} are stopped by ${cause.what}`, cause.remedy);
   }
   if (isPingAnsweredFrom(host, gateway)) return undefined;
   const what = `the uplink gateway ${gateway} does not answer the host's ping, so nothing can be told`;

@@ -1,0 +1,82 @@
+import { familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
+import type { Link } from "../../../ffi/route/link.ts";
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import { broken, type Finding, warning } from "../finding.ts";
+import { type Cause, Routing, type Way } from "../routing.ts";
+import { type ExaminedContainer, findOutgoingLink, gatewayLink, type Subject } from "../subject.ts";
+import { addressesBehind } from "./routes_back.ts";
+
+/** Rules of policy routing, and routes that drop or refuse, on the host: they lead packets of containers astray. */
+export function checkRouting(subject: Subject): Finding[] {
+  if (!subject.isRouted) return [];
+  const routing = new Routing(subject.host);
+  const outside = new Map(
+    subject.families.map((family) => [family, routing.find({ destination: PUBLIC_ADDRESS[family] })]),
+  );
+  const own = [...outside.values()].flatMap((way) => describeOwn(subject, way));
+  const diverted = subject.containers.flatMap((container) =>
+    addressesBehind(subject, container).flatMap((address): Diversion[] => {
+      const ip = ipOf(address);
+      return [
+        ...divertedFrom(subject, routing, container, ip, outside.get(familyOf(ip))!),
+        ...divertedTo(subject, routing, container, ip),
+      ];
+    })
+  );
+  const byCause = Map.groupBy(diverted, ({ cause, direction }) => `${direction} ${cause.what}`);
+  return [...own, ...[...byCause.values()].map((all) => describeDiversion(subject, all))];
+}
+
+function describeOwn({ masquerades }: Subject, way: Way): Finding[] {
+  const cause = way.oif === undefined ? way.cause() : undefined;
+  if (!cause) return [];
+  const what = `packets of the host and of containers to outside are stopped by ${cause.what}`;
+  return [masquerades ? broken(what, cause.remedy) : warning(what, cause.remedy)];
+}
+
+interface Diversion {
+  readonly direction: "from" | "to";
+  /** The container's. */
+  readonly ip: Ip;
+  readonly way: Way;
+  readonly cause: Cause;
+}
+
+/** What the container sends to outside, unlike what the host itself sends. */
+function divertedFrom(
+  subject: Subject,
+  routing: Routing,
+  container: ExaminedContainer,
+  ip: Ip,
+  own: Way,
+): Diversion[] {
+  const destination = PUBLIC_ADDRESS[familyOf(ip)];
+  const way = routing.find({ source: ip, destination, inLink: gatewayLink(subject, container) });
+  if (way.oif === own.oif && way.gateway === own.gateway) return [];
+  const cause = way.cause();
+  return cause && cause.what !== own.cause()?.what ? [{ direction: "from", ip, way, cause }] : [];
+}
+
+/** What the host sends to the container, and what it forwards to it. */
+function divertedTo(subject: Subject, routing: Routing, container: ExaminedContainer, ip: Ip): Diversion[] {
+  const device = gatewayLink(subject, container)!;
+  const source = PUBLIC_ADDRESS[familyOf(ip)];
+  const uplink = findOutgoingLink(subject.host, source);
+  const packets = [{ destination: ip }, ...uplink ? [{ destination: ip, source, inLink: uplink }] : []];
+  return packets.flatMap((packet): Diversion[] => {
+    const way = routing.find(packet);
+    const cause = way.oif === device.index ? undefined : way.cause();
+    return cause ? [{ direction: "to", ip, way, cause }] : [];
+  }).slice(0, 1);
+}
+
+function describeDiversion({ host }: Subject, all: readonly Diversion[]): Finding {
+  const [{ direction, ip, way, cause }] = all as [Diversion, ...Diversion[]];
+  const others = new Set(all.map((each) => each.ip)).size - 1;
+  const whose = `packets ${direction} ${ip}${others > 0 ? ` and ${others} more` : ""}`;
+  if (way.oif === undefined) return broken(`${whose} are stopped by ${cause.what}`, cause.remedy);
+  const device: Link | undefined = host.links.find(({ index }) => index === way.oif);
+  const what = `${whose} are sent to "${device?.name}" by ${cause.what}`;
+  // Somebody may want another way to outside for containers.
+  return direction === "to" ? broken(what, cause.remedy) : warning(`${what}, unlike the host's own`, cause.remedy);
+}
