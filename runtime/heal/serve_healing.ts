@@ -21,10 +21,10 @@ const REST_MS = 20;
 export function serveHealing({ lifetime, tellWork, ...options }: HealingOptions): void {
   using signals = openSignals([SIGINT, SIGTERM]);
   const stops = [lifetime, signals.fd];
+  // Nobody knows until it can watch.
+  tellWork(true);
   using healer = openHealer(options, stops);
-  // Starting again would not help.
-  tellWork(healer !== undefined);
-  if (!healer) return void pollAny(stops);
+  if (!healer) return;
   for (let round = 1;; round++) {
     healer.round();
     tellWork(healer.hasWork());
