@@ -17,6 +17,7 @@ import { openScreen, type Screen } from "./output/screen.ts";
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
 import { findTraceRequest } from "./trace/options.ts";
+import { explainUnknownOption, resolveFormat, withUsualOptions } from "./usual_options.ts";
 
 const MAX_LINE_LENGTH = 160;
 const MAX_DETAIL_LINES = 20;
@@ -91,7 +92,11 @@ async function splitAtCommand(group: CommandGroup, argv: readonly string[]) {
 
 async function optionsInGroup(group: CommandGroup): Promise<readonly OptionSpec[]> {
   const commands = await loadCommands(group);
-  return [...group.options ?? [], ...commands.flatMap((command) => command.options ?? []), HELP_OPTION];
+  return withUsualOptions([
+    ...group.options ?? [],
+    ...commands.flatMap((command) => command.options ?? []),
+    HELP_OPTION,
+  ]);
 }
 
 async function loadCommands({ commands }: CommandGroup): Promise<readonly (Command | CommandGroup)[]> {
@@ -134,8 +139,7 @@ async function runCommand(
   try {
     return await runOrTrace(options, line, context, run) ?? SUCCESS;
   } catch (error) {
-    const isJson = options.has("json") || options.find("format") === "json";
-    if (isJson && !(error instanceof UsageError)) printErrorDocument(error);
+    if (options.has("json") && !(error instanceof UsageError)) printErrorDocument(error);
     throw error;
   }
 }
@@ -158,13 +162,20 @@ async function parseCommandOptions(
   { path, groups }: CommandLine,
   { env }: CommandContext,
 ): Promise<ParsedOptions> {
-  const accepted = [...command.options, ...groups.flatMap(({ options = [] }) => options), HELP_OPTION];
+  const accepted = withUsualOptions([
+    ...command.options,
+    ...groups.flatMap(({ options = [] }) => options),
+    HELP_OPTION,
+  ]);
   const repeated = command.arguments.findIndex((argument) => argument.repeated);
   try {
-    return parseOptions(argv, accepted, env, repeated < 0 ? Infinity : repeated);
+    return resolveFormat(parseOptions(argv, accepted, env, repeated < 0 ? Infinity : repeated));
   } catch (error) {
-    const owners = error instanceof UnknownOptionError ? await commandsWithOption(error.option, groups.at(-1)!) : [];
-    if (!(error instanceof UnknownOptionError) || owners.length === 0) throw error;
+    if (!(error instanceof UnknownOptionError)) throw error;
+    const explained = explainUnknownOption(error, accepted);
+    if (explained) throw explained;
+    const owners = await commandsWithOption(error.option, groups.at(-1)!);
+    if (owners.length === 0) throw error;
     const names = namesOf(owners).map((name) => `"${[...path.slice(0, -1), name].join(" ")}"`);
     throw new UsageError(`option "${error.option}" belongs to ${names.join(", ")}`);
   }
@@ -219,15 +230,18 @@ async function formatHelp(words: readonly string[]): Promise<string> {
 
 /** @param words path and arguments of a command @throws {UsageError} if there is none */
 async function formatWholeHelp(words: readonly string[]): Promise<string> {
-  const { formatCommandHelp, formatGroupHelp } = await import("./help.ts");
+  const { aliasesOf, formatCommandHelp, formatGroupHelp } = await import("./help.ts");
   const path: string[] = [];
+  let aliases: readonly string[] = [];
   let command: Command | CommandGroup = CNI;
   for (const [i, word] of words.entries()) {
-    if (!("commands" in command)) return formatCommandHelp(command, path, words.slice(i));
-    command = await findCommand(command, word, path);
+    if (!("commands" in command)) return formatCommandHelp(command, path, words.slice(i), aliases);
+    const group: CommandGroup = command;
+    command = await findCommand(group, word, path);
+    aliases = aliasesOf(group, command.name);
     path.push(command.name);
   }
-  return "commands" in command ? formatGroupHelp(command, path) : formatCommandHelp(command, path, []);
+  return "commands" in command ? formatGroupHelp(command, path) : formatCommandHelp(command, path, [], aliases);
 }
 
 function printHelp(text: string): number {

@@ -17,11 +17,13 @@ export async function formatCommandHelp(
   command: Command,
   path: readonly string[],
   words: readonly string[],
+  aliases: readonly string[] = [],
 ): Promise<string> {
   const usage = ["cni", ...path, formatUsage(command.arguments), command.options.length > 0 ? "[OPTION…]" : ""];
   return joinSections([
     `usage:\n  ${usage.filter((part) => part !== "").join(" ")}`,
     ...description(command),
+    ...section("other names:", aliases.length === 0 ? "" : `  ${aliases.join(", ")}`),
     ...section("arguments:", formatRows(command.arguments.map(({ name, help }) => [name, help]))),
     ...section(optionsTitle(command.options), formatOptions([...command.options, HELP_OPTION])),
     ...examples(command),
@@ -49,10 +51,17 @@ async function usageRows(group: CommandGroup, path: readonly string[]): Promise<
     const words = [...path, command.name];
     if ("commands" in command) rows.push(...await usageRows(command, words));
     else if (!command.hidden) {
-      rows.push([[...words, formatUsage(command.arguments)].join(" ").trimEnd(), command.summary]);
+      const aliases = aliasesOf(group, command.name);
+      const others = aliases.length === 0 ? "" : ` (also ${aliases.join(", ")})`;
+      rows.push([[...words, formatUsage(command.arguments)].join(" ").trimEnd(), command.summary + others]);
     }
   }
   return rows;
+}
+
+/** Other names of a command. */
+export function aliasesOf({ aliases = {} }: CommandGroup, name: string): string[] {
+  return Object.keys(aliases).filter((alias) => aliases[alias] === name);
 }
 
 type Row = readonly [left: string, right: string];

@@ -1,5 +1,6 @@
 /** Namespaces mounted under /run/netns, as by `ip netns`. @see ip-netns(8) @module */
 import { createNetns, openNetns } from "./netns.ts";
+import * as link from "./route/link.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { ensureDirectory, findEntryNames } from "./sys/directory.ts";
 import { openFile } from "./sys/file.ts";
@@ -11,6 +12,9 @@ import { CLONE_NEWNS, MS_REC, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys
 const NETNS_DIRECTORY = "/run/netns";
 /** `ip netns` holds it briefly; others may hold it forever. */
 const LOCK_TIMEOUT_MS = 1000;
+
+// include/net/net_namespace.h
+const LOOPBACK_INDEX = 1;
 
 // linux/mount.h
 const MS_RDONLY = 1;
@@ -44,7 +48,7 @@ export function listNamedNetns(): string[] {
 }
 
 /**
- * Its loopback interface is down.
+ * Its loopback interface is up, unlike that of `ip netns add`: programs in it expect 127.0.0.1.
  *
  * @param warn told if the directory's lock was ignored
  * @throws {SystemError} `EEXIST`
@@ -57,6 +61,7 @@ export function addNamedNetns(name: string, warn: (message: string) => void): vo
   });
   try {
     using netns = createNetns();
+    link.setUp(netns.route, LOOPBACK_INDEX);
     withPurpose(`mount "${path}"`, () => sys.mount(netns.path, path, "none", MS_BIND, null));
   } catch (error) {
     sys.unlink(path);

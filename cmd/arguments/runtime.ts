@@ -81,7 +81,11 @@ export const DRY_RUN_OPTION: OptionSpec = {
   help: "change nothing; print what the command would do, as JSON with --json",
 };
 
-export const VERBOSE_OPTION: OptionSpec = { name: "verbose", help: "with --dry-run: print each effect, in order" };
+export const VERBOSE_OPTION: OptionSpec = {
+  name: "verbose",
+  short: "v",
+  help: "with --dry-run: print each effect, in order",
+};
 
 export const DRY_RUN_OPTIONS: readonly OptionSpec[] = [DRY_RUN_OPTION, VERBOSE_OPTION];
 

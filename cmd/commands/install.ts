@@ -43,6 +43,7 @@ const command: Command = {
     },
     {
       name: "force",
+      short: "f",
       help: 'replace files of other programs; "cni uninstall" puts them back',
     },
     {

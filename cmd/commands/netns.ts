@@ -11,7 +11,7 @@ const netns: CommandGroup = {
     del: () => import("./netns/del.ts"),
     exec: () => import("./netns/exec.ts"),
   },
-  aliases: { ls: "list", rm: "del", delete: "del" },
+  aliases: { ls: "list", create: "add", rm: "del", remove: "del", delete: "del" },
   defaultCommand: "list",
 };
 export default netns;

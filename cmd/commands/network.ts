@@ -13,7 +13,7 @@ const network: CommandGroup = {
     rm: () => import("./network/rm.ts"),
     prune: () => import("./network/prune.ts"),
   },
-  aliases: { list: "ls", remove: "rm", del: "rm", delete: "rm", add: "create" },
+  aliases: { list: "ls", add: "create", del: "rm", remove: "rm", delete: "rm" },
   defaultCommand: "ls",
   options: PLUGIN_CALL_OPTIONS,
 };

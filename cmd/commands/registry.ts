@@ -25,7 +25,7 @@ export const CNI: CommandGroup = {
     help: () => import("./help.ts"),
     version: () => import("./version.ts"),
   },
-  aliases: { "--version": "version" },
+  aliases: { "--version": "version", "-v": "version" },
   examples: [
     {
       command: "cni netns add web && cni run add default web -p 8080:80",

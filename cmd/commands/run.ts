@@ -18,7 +18,7 @@ that it does not need.`,
     list: () => import("./run/list.ts"),
     derive: () => import("./run/derive.ts"),
   },
-  aliases: { ls: "list", rm: "del", delete: "del" },
+  aliases: { ls: "list", rm: "del", remove: "del", delete: "del" },
   options: [...RUNTIME_OPTIONS, ...ATTACHMENT_OPTIONS],
   ignoresSurplus: true,
 };

@@ -1,5 +1,5 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
+import { JSON_OPTION, PLUGIN_DIR_OPTION, pluginDirectories } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 
@@ -10,7 +10,7 @@ const schema: Command = {
     `An editor that knows JSON Schema (draft 2020-12) completes keys, shows what they mean and marks wrong values.
 Write "$schema": "./cni.schema" into a configuration. "cni lint" finds more.`,
   arguments: [{ name: "PLUGIN", help: "a built-in plugin: the schema of its object in a list", optional: true }],
-  options: [PLUGIN_DIR_OPTION],
+  options: [PLUGIN_DIR_OPTION, { ...JSON_OPTION, help: "print JSON, as without it" }],
   examples: [
     { command: "cni schema > /etc/cni/net.d/cni.schema", about: "write the schema of a whole configuration" },
   ],

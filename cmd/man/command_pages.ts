@@ -1,6 +1,6 @@
 /** Man pages of commands, from the objects that help is made of. @module */
 import type { ArgumentSpec, Command, CommandGroup, Example } from "../command.ts";
-import { EXIT_STATUS, formatUsage } from "../help.ts";
+import { aliasesOf, EXIT_STATUS, formatUsage } from "../help.ts";
 import { HELP_OPTION, type OptionSpec } from "../options.ts";
 import { bold, escapeRoff, italic, paragraph, section, subsection, tagged, verbatim } from "./roff.ts";
 
@@ -8,17 +8,20 @@ interface NamedCommand {
   /** `["cni", "run", "add"]` */
   readonly path: readonly string[];
   readonly command: Command;
+  /** Its other names. */
+  readonly aliases: readonly string[];
 }
 
 /** Also those of groups inside, without hidden ones. */
 export async function listCommands(
   command: Command | CommandGroup,
   path: readonly string[],
+  aliases: readonly string[] = [],
 ): Promise<readonly NamedCommand[]> {
-  if (!("commands" in command)) return command.hidden ? [] : [{ path, command }];
+  if (!("commands" in command)) return command.hidden ? [] : [{ path, command, aliases }];
   const listed = Object.values(command.commands).map(async (load) => {
     const { default: inner } = await load();
-    return listCommands(inner, [...path, inner.name]);
+    return listCommands(inner, [...path, inner.name], aliasesOf(command, inner.name));
   });
   return (await Promise.all(listed)).flat();
 }
@@ -69,13 +72,15 @@ export function examplesSection({ examples = [] }: CommandGroup): string {
   return section("EXAMPLES", ...examples.map(exampleEntry));
 }
 
-function commandSubsection({ path, command }: NamedCommand, shared: readonly OptionSpec[]): string {
+function commandSubsection(named: NamedCommand, shared: readonly OptionSpec[]): string {
+  const { path, command, aliases } = named;
   const isShared = ({ name }: OptionSpec) => shared.some((option) => option.name === name);
   const used = command.options.filter(isShared).map(({ name }) => bold(`--${name}`));
   return subsection(
     path.join(" "),
-    synopsisLine({ path, command }),
+    synopsisLine(named),
     paragraph(description(command)),
+    paragraph(aliases.length === 0 ? "" : `Other names: ${aliases.map(bold).join(", ")}.`),
     ...command.arguments.map(argumentEntry),
     ...command.options.filter((option) => !isShared(option)).map(optionEntry),
     paragraph(used.length === 0 ? "" : `It also uses ${used.join(", ")}; see OPTIONS.`),

@@ -6,7 +6,7 @@ import { UsageError } from "../../options.ts";
 
 const add: Command = {
   name: "add",
-  summary: "make a network namespace",
+  summary: "make a network namespace, with its loopback interface up",
   arguments: [{ name: "NAME", help: "a new name under /run/netns" }],
   options: [],
   examples: [{ command: "cni netns add web", about: "make /run/netns/web" }],

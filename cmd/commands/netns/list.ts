@@ -2,6 +2,7 @@ import { listNamedNetns, namedNetnsPath } from "../../../ffi/named_netns.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { formatDocument } from "../../output/document.ts";
 import { DOCUMENT_OPTION } from "../../arguments/runtime.ts";
+import { isQuiet, QUIET_OPTION } from "../../arguments/quiet.ts";
 import type { Command } from "../../command.ts";
 
 /** Of the array that `cni netns list --json` prints. */
@@ -16,11 +17,13 @@ const list: Command = {
   name: "list",
   summary: "print the names of all network namespaces, one per line",
   arguments: [],
-  options: [DOCUMENT_OPTION],
+  options: [QUIET_OPTION, DOCUMENT_OPTION],
   examples: [{ command: "cni netns list --json", about: "names and paths, for programs" }],
-  run: ({ has }) => {
+  run: (input) => {
     const names = listNamedNetns();
-    if (!has(DOCUMENT_OPTION.name)) return printStdout(names.map((name) => `${name}\n`).join(""));
+    if (isQuiet(input) || !input.has(DOCUMENT_OPTION.name)) {
+      return printStdout(names.map((name) => `${name}\n`).join(""));
+    }
     const namespaces: NamedNetns[] = names.map((name) => ({ name, path: namedNetnsPath(name) }));
     printStdout(formatDocument(namespaces));
   },

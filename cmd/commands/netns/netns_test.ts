@@ -21,3 +21,11 @@ test.each([
 test("the command that netns add suggests can be pasted", () => {
   expect(netns("add", "a b").stderr).toContain("\n     to get an empty one, type first: cni netns del 'a b'\n");
 });
+
+test("netns add brings lo up, so that programs in it reach 127.0.0.1", () => {
+  const script = `${
+    NAMES.replace(' && exec "$@"', "")
+  } && "$@" netns add up && "$@" netns exec up ip -o -4 addr show up`;
+  const { exitCode, stdout, stderr } = cni([], { wrapper: ["unshare", "-m", "sh", "-c", script, "sh"] });
+  expect([exitCode, stderr, stdout]).toEqual([0, "", expect.stringContaining("lo    inet 127.0.0.1/8")]);
+});

@@ -5,6 +5,7 @@ import { withoutLoopbacks } from "../../../runtime/networks/loopbacks.ts";
 import { formatDocument } from "../../output/document.ts";
 import { countProblems, DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";
+import { isQuiet, printNames, QUIET_OPTION } from "../../arguments/quiet.ts";
 import type { Command } from "../../command.ts";
 import { openScreen } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";
@@ -18,9 +19,10 @@ const ls: Command = {
   description: `USED and FREE count the addresses of host-local, for each address that a container gets.
 The exit status is 1 if a configuration is broken; the others are listed.`,
   arguments: [],
-  options: [PRINT_JSON_OPTION, ...DIRECTORY_OPTIONS],
+  options: [QUIET_OPTION, PRINT_JSON_OPTION, ...DIRECTORY_OPTIONS],
   examples: [{ command: "cni network ls --json", about: "all networks, for programs" }],
   async run(input, context) {
+    const quiet = isQuiet(input);
     const runtime = openRuntime(input, context);
     await loadPlugins(["host-local"]);
     const problems = countProblems();
@@ -28,9 +30,9 @@ The exit status is 1 if a configuration is broken; the others are listed.`,
     const attachments = isJson ? runtime.attachments() : withoutLoopbacks(runtime.attachments());
     const messages = { log, problem: problems.report };
     const networks = listNetworks(runtime, confDirectory(input, context), attachments, messages);
-    printStdout(
-      isJson ? formatDocument(networks) : formatTable(HEADER, networks.map(tableRow), openScreen(1, context.env)),
-    );
+    if (quiet) printNames(networks.map(({ name }) => name));
+    else if (isJson) printStdout(formatDocument(networks));
+    else printStdout(formatTable(HEADER, networks.map(tableRow), openScreen(1, context.env)));
     return problems.exitStatus();
   },
 };

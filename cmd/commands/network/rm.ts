@@ -13,7 +13,7 @@ const rm: Command = {
   description: `Removes the configuration, the bridge unless something else uses it, rules, and host-local's state.`,
   arguments: [NETWORKS_ARGUMENT],
   options: [
-    { name: "force", help: "detach its containers first, and go on after failures" },
+    { name: "force", short: "f", help: "detach its containers first, and go on after failures" },
     ...DRY_RUN_OPTIONS,
     ...PLUGIN_CALL_OPTIONS,
     PRINT_JSON_OPTION,

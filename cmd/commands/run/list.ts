@@ -16,6 +16,7 @@ import {
   openRuntime,
 } from "../../arguments/runtime.ts";
 import { OR_CONTAINER } from "../../arguments/engine_container.ts";
+import { isQuiet, printNames, QUIET_OPTION } from "../../arguments/quiet.ts";
 import type { CliContext, Command } from "../../command.ts";
 import type { ParsedOptions } from "../../options.ts";
 import { openScreen, type Style } from "../../output/screen.ts";
@@ -40,11 +41,13 @@ const list: Command = {
     help: `${NETWORK_ARGUMENT.help}. ${OR_CONTAINER}`,
     optional: true,
   }],
-  options: [DOCUMENT_OPTION, CONF_DIR_OPTION, CACHE_DIR_OPTION],
+  options: [QUIET_OPTION, DOCUMENT_OPTION, CONF_DIR_OPTION, CACHE_DIR_OPTION],
   examples: [{ command: "cni run list --json", about: "all attachments with their results, for programs" }],
   run(input, context) {
     const [word = ""] = input.words;
+    const quiet = isQuiet(input);
     const attachments = listRequested(word, input, context);
+    if (quiet) return printNames(attachments.map(({ containerId }) => containerId));
     printStdout(
       input.has(DOCUMENT_OPTION.name) ? formatDocument(attachments.map(jsonDocument)) : formatTable(
         HEADER,

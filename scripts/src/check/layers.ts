@@ -77,7 +77,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
   { path: "ffi/netns_record.ts", imports: ["type:ffi/netns.ts"] },
   { path: "ffi/netns_lock.ts", imports: SYS },
-  { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/netns.ts"] },
+  { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/route/", "ffi/netns.ts"] },
   { path: "ffi/mounts.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "ffi/sysctl.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "spec/", imports: ["ffi/address.ts", "type:ffi/sys/error.ts"], packages: ["jsonc-parser"] },

@@ -1,0 +1,18 @@
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import { printableLines } from "../output/printable.ts";
+
+export const QUIET_OPTION: OptionSpec = { name: "quiet", short: "q", help: "print names or ids only, one per line" };
+
+/** @throws {UsageError} if JSON is wanted too */
+export function isQuiet(options: ParsedOptions): boolean {
+  if (options.has(QUIET_OPTION.name) && options.has("json")) {
+    throw new UsageError("--quiet prints names, and --json a document: leave out one of the two");
+  }
+  return options.has(QUIET_OPTION.name);
+}
+
+/** Each once. */
+export function printNames(names: readonly string[]): void {
+  printStdout(printableLines([...new Set(names)].map((name) => `${name}\n`).join("")));
+}
