@@ -89,6 +89,14 @@ export const VERBOSE_OPTION: OptionSpec = {
 
 export const DRY_RUN_OPTIONS: readonly OptionSpec[] = [DRY_RUN_OPTION, VERBOSE_OPTION];
 
+/** @throws {UsageError} for `--verbose` alone */
+export function isDryRun(options: ParsedOptions): boolean {
+  if (options.has(VERBOSE_OPTION.name) && !options.has(DRY_RUN_OPTION.name)) {
+    throw new UsageError("--verbose says what --dry-run prints: give both");
+  }
+  return options.has(DRY_RUN_OPTION.name);
+}
+
 /** @throws {UsageError} */
 export function openRuntime(options: ParsedOptions, context: CliContext, sink: MessageSink = STDERR): Runtime {
   return new Runtime(runtimeOptions(options, context, sink));
@@ -101,11 +109,8 @@ export function runtimeOptions(
   { log, pluginLog }: MessageSink = STDERR,
 ): RuntimeOptions {
   const timeout = options.find("timeout");
-  if (options.has(VERBOSE_OPTION.name) && !options.has(DRY_RUN_OPTION.name)) {
-    throw new UsageError("--verbose says what --dry-run prints: give both");
-  }
   // Messages say what was done, which a dry run does not do.
-  const prefix = options.has(DRY_RUN_OPTION.name) ? "would report: " : "";
+  const prefix = isDryRun(options) ? "would report: " : "";
   return {
     env: context.env,
     findCallerPid: context.findParentPid,

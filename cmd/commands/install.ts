@@ -6,7 +6,14 @@ import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import { formatDocument } from "../output/document.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { CONF_DIR_OPTION, confDirectory, DOCUMENT_OPTION, log } from "../arguments/runtime.ts";
+import {
+  CONF_DIR_OPTION,
+  confDirectory,
+  DOCUMENT_OPTION,
+  DRY_RUN_OPTIONS,
+  isDryRun,
+  log,
+} from "../arguments/runtime.ts";
 import type { CliContext, Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { type ParsedOptions, UsageError } from "../options.ts";
@@ -57,10 +64,12 @@ const command: Command = {
         "the kernel parameter that Services need",
     },
     CONF_DIR_OPTION,
+    ...DRY_RUN_OPTIONS,
     DOCUMENT_OPTION,
   ],
   examples: [
     { command: "cni install /opt/cni/bin", about: "make the links, or correct them" },
+    { command: "cni install /opt/cni/bin --force --dry-run", about: "see which files that would replace" },
     { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls fast" },
     { command: "cni install --copy --shim /host/opt/cni/bin", about: "the same from a container" },
     {
@@ -73,7 +82,7 @@ const command: Command = {
     const directory = absolutePath(word, context);
     const network = await prepareNetwork(directory, input, context);
     using progress = openProgressLine("Copying", context.env);
-    const plugins = install({
+    const options: InstallOptions = {
       directory,
       program: runningProgram(),
       names: pluginNames(),
@@ -81,14 +90,25 @@ const command: Command = {
       copy: input.has("copy"),
       ...input.has("shim") && { shim: shimProgram() },
       progress: progress.report,
-    });
-    // Engines call the plugins as soon as they see the network.
-    const installed = network ? [...plugins, network()] : plugins;
+    };
     const isDocument = input.has(DOCUMENT_OPTION.name);
-    if (!isDocument) printStdout(installed.map(formatInstalled).join(""));
-    const removed = input.has("shim") ? undefined : removeFullProgram(directory, runningProgram());
-    if (isDocument) printDocument({ installed, removed: removed === undefined ? [] : [removed] });
-    else if (removed !== undefined) printStdout(`${removed}: removed, since no shim needs it\n`);
+    const installAll = (report: (files: readonly InstalledFile[]) => void): InstallReport => {
+      const plugins = install(options);
+      // Engines call the plugins as soon as they see the network.
+      const installed = network ? [...plugins, network()] : plugins;
+      report(installed);
+      const removed = options.shim ? undefined : removeFullProgram(directory, options.program);
+      return { installed, removed: removed === undefined ? [] : [removed] };
+    };
+    if (isDryRun(input)) {
+      const { printDryRun } = await import("../arguments/dry_run.ts");
+      return await printDryRun(input, context, () => installAll(() => {}));
+    }
+    const report = installAll((files) => {
+      if (!isDocument) printStdout(files.map(formatInstalled).join(""));
+    });
+    if (isDocument) printDocument(report);
+    else printStdout(report.removed.map((path) => `${path}: removed, since no shim needs it\n`).join(""));
   },
 };
 export default command;

@@ -6,11 +6,21 @@ import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
 import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import { pluginNames } from "../../plugins/registry.ts";
+import type { RemovalReport } from "../../runtime/networks/remove.ts";
 import { Runtime } from "../../runtime/runtime.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
-import { CACHE_DIR_OPTION, CONF_DIR_OPTION, confDirectory, log, runtimeOptions } from "../arguments/runtime.ts";
+import {
+  CACHE_DIR_OPTION,
+  CONF_DIR_OPTION,
+  confDirectory,
+  DRY_RUN_OPTIONS,
+  isDryRun,
+  JSON_OPTION,
+  log,
+  runtimeOptions,
+} from "../arguments/runtime.ts";
 import type { CliContext, Command } from "../command.ts";
 import {
   backupDirectory,
@@ -37,8 +47,11 @@ and then the plugins stay too.`,
     { name: "wait", help: "then wait for SIGTERM, as the pod of a DaemonSet has to" },
     CONF_DIR_OPTION,
     CACHE_DIR_OPTION,
+    ...DRY_RUN_OPTIONS,
+    { ...JSON_OPTION, help: "with --dry-run: print JSON; on failure, print the error object on stdout" },
   ],
   examples: [
+    { command: "cni uninstall /opt/cni/bin --dry-run", about: "see what that would remove or put back" },
     { command: "cni uninstall /opt/cni/bin", about: "leave the directory as it was before the install" },
     { command: "cni uninstall --network pods /opt/cni/bin", about: "remove a network that no container uses, too" },
   ],
@@ -48,10 +61,21 @@ and then the plugins stay too.`,
     const [word = ""] = input.words;
     const network = input.find("network");
     const directory = canonicalPath(absolutePath(word, context));
-    if (network !== undefined) await removeNetwork(network, directory, input, context);
+    const removeOwnNetwork = network === undefined
+      ? () => {}
+      : await prepareNetworkRemoval(network, directory, input, context);
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
-    const uninstalled = uninstall({ directory, program, names: pluginNames() });
+    const options = { directory, program, names: pluginNames() };
+    if (isDryRun(input)) {
+      const { printDryRun } = await import("../arguments/dry_run.ts");
+      return await printDryRun(input, context, () => {
+        removeOwnNetwork(() => {});
+        uninstall(options);
+      });
+    }
+    removeOwnNetwork((removed) => printStdout(formatRemoved([removed])));
+    const uninstalled = uninstall(options);
     for (const { path, outcome } of uninstalled) {
       if (outcome === "foreign") printStderr(`cni: ${path} is of another program: it stays, and so does the backup`);
       else if (outcome === "running") printStderr(`cni: ${path} is this program itself: it stays`);
@@ -77,12 +101,12 @@ function enterHost(): void {
 }
 
 /** The network may be gone: an uninstall can be repeated. @throws {CniError} if a container uses it */
-async function removeNetwork(
+async function prepareNetworkRemoval(
   name: string,
   pluginDirectory: string,
   input: ParsedOptions,
   context: CliContext,
-): Promise<void> {
+): Promise<(report: RemovalReport) => void> {
   const [{ loadPlugins }, { findNetwork }, { findNameIn, readNetworkFiles }, { removeNetworks }] = await Promise.all([
     import("../../plugins/registry.ts"),
     import("../../runtime/networks/find.ts"),
@@ -97,10 +121,10 @@ async function removeNetwork(
     const message = `No file in "${directory}" has a network "${name}"`;
     const hint = suggestion(name, names);
     if (hint !== "") throw new CniError(Code.InvalidConfig, `${message}${hint}`, { details: "nothing was removed" });
-    return log(message);
+    return () => log(message);
   }
   const network = findNetwork(runtime, directory, name, log);
-  removeNetworks([network], { runtime, directory, log }, false, (removed) => printStdout(formatRemoved([removed])));
+  return (report) => removeNetworks([network], { runtime, directory, log }, false, report);
 }
 
 function awaitEnd(): void {

@@ -15,6 +15,7 @@ export const EISDIR = 21;
 export const EINVAL = 22;
 export const EFBIG = 27;
 export const ENOSYS = 38;
+export const ENOTEMPTY = 39;
 export const ERESTART = 85;
 export const EMSGSIZE = 90;
 export const ECONNRESET = 104;

@@ -1,11 +1,10 @@
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
-import { AT_FDCWD } from "./uapi.ts";
+import { AT_FDCWD, AT_SYMLINK_NOFOLLOW } from "./uapi.ts";
 
 const arm = process.arch === "arm64";
 export const SYS_fstat = arm ? 80 : 5;
 export const SYS_newfstatat = arm ? 79 : 262;
-const AT_SYMLINK_NOFOLLOW = 0x100;
 export const STATFS_BYTES = 120;
 /** struct stat; x86-64 and arm64 differ only in st_mode's place. */
 const STAT_BYTES = 144;

@@ -17,6 +17,7 @@ export const O_TMPFILE = arm ? 0o20040000 : 0o20200000;
 export const F_SETFD = 2;
 export const F_SETFL = 4;
 export const AT_FDCWD = -100;
+export const AT_SYMLINK_NOFOLLOW = 0x100;
 export const AT_SYMLINK_FOLLOW = 0x400;
 
 /** A pipe that poll(2) calls writable takes so much without waiting. */

@@ -1,7 +1,7 @@
 /** Has a dry run change files in memory, at the system calls. What it reads is what it would have written. @module */
 import { TUN_DEVICE } from "../../ffi/route/tap.ts";
-import { SYS_getdents64 } from "../../ffi/sys/directory.ts";
-import { EEXIST, ENOENT } from "../../ffi/sys/errno.ts";
+import { findEntryNames, SYS_getdents64 } from "../../ffi/sys/directory.ts";
+import { EEXIST, ENOENT, ENOTEMPTY } from "../../ffi/sys/errno.ts";
 import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
 import { SYS_pwrite64 } from "../../ffi/sys/file.ts";
 import { interceptSystemCalls } from "../../ffi/sys/intercept.ts";
@@ -9,6 +9,7 @@ import { addressOf, sys, type SystemCall } from "../../ffi/sys/libc.ts";
 import { SYS_fstat, SYS_newfstatat } from "../../ffi/sys/stat.ts";
 import {
   AT_FDCWD,
+  AT_SYMLINK_NOFOLLOW,
   O_CLOEXEC,
   O_CREAT,
   O_DIRECTORY,
@@ -26,20 +27,34 @@ import { type Effect, type EffectList, type FileOperation, sysctlEffect } from "
 const SYS_memfd_create = process.arch === "arm64" ? 279 : 319;
 const STAT_BYTES = 144;
 const CHUNK_BYTES = 64 * 1024;
+const MAX_PATH_BYTES = 4096;
 const SYSCTL_DIRECTORY = "/proc/sys/";
 /** As a path, it leads to the file of a descriptor. */
 const OWN_DESCRIPTORS = "/proc/self/fd/";
 /** An empty directory stands for those that are not made. */
 const ANY_DIRECTORY = "/";
 
-/** A file in memory, a directory that is not there, or the absence of a file that is. */
-type Stand = { readonly fd: number } | "directory" | "removed";
+interface MemoryFile {
+  readonly fd: number;
+}
+
+/** A symbolic link. */
+interface VirtualLink {
+  readonly target: string;
+}
+
+/** A file in memory, a link or a directory that is not there, or the absence of a file that is. */
+type Stand = MemoryFile | VirtualLink | "directory" | "removed";
+
+const isMemoryFile = (stand: Stand | undefined): stand is MemoryFile => typeof stand === "object" && "fd" in stand;
+const isLink = (stand: Stand | undefined): stand is VirtualLink => typeof stand === "object" && "target" in stand;
 type Arguments = readonly unknown[];
 type Call = (...args: Arguments) => number;
 
 /** The functions as they are before the interception. */
 const rawCalls = () => ({
   ...{ open: sys.open, read: sys.read, write: sys.write, close: sys.close, chmod: sys.chmod, syscall: sys.syscall },
+  readlink: sys.readlink,
 });
 type RawCalls = ReturnType<typeof rawCalls>;
 
@@ -48,8 +63,8 @@ interface FileView {
   readonly stands: Map<string, Stand>;
   /** Descriptors of kernel parameters, which keep their value. */
   readonly sysctls: Map<number, string>;
-  /** Descriptors of {@linkcode ANY_DIRECTORY} in the place of directories. */
-  readonly emptyDirectories: Set<number>;
+  /** Descriptors of {@linkcode ANY_DIRECTORY}, and the paths of directories in whose place they are. */
+  readonly emptyDirectories: Map<number, string>;
   /** Paths of open directories. */
   readonly directories: Map<number, string>;
   /** Times that directories would get, by device and inode. */
@@ -75,14 +90,14 @@ export function virtualizeFiles(
   const raw = rawCalls();
   const view: FileView = {
     ...{ raw, effects, isInCopy, netnsOfThread, stands: new Map(), sysctls: new Map() },
-    ...{ emptyDirectories: new Set(), directories: new Map(), mtimes: new Map() },
+    ...{ emptyDirectories: new Map(), directories: new Map(), mtimes: new Map() },
   };
   const names = Object.keys(HANDLERS) as SystemCall[];
   const interception = interceptSystemCalls(names, (name, args, call) => HANDLERS[name]!(view, args, call));
   return {
     [Symbol.dispose]() {
       interception[Symbol.dispose]();
-      for (const stand of view.stands.values()) if (typeof stand === "object") raw.close(stand.fd);
+      for (const stand of view.stands.values()) if (isMemoryFile(stand)) raw.close(stand.fd);
     },
   };
 }
@@ -103,6 +118,7 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     return 0;
   },
   rmdir(view, [path]) {
+    if (listNames(view, keyOf(path)).length > 0) throw new SystemError("rmdir", ENOTEMPTY);
     removeEntry(view, keyOf(path), "rmdir");
     return 0;
   },
@@ -116,13 +132,17 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
   },
   rename(view, [from, to]) {
     const [source, target] = [keyOf(from), keyOf(to)];
+    const isNew = typeof view.stands.get(source) === "object";
     const stand = standFor(view, source, "rename");
-    if (typeof view.stands.get(source) === "object") withdraw(view, source);
-    else add(view, "remove", `rename file "${source}" to "${target}"`, source);
+    withdraw(view, source);
     view.stands.delete(source);
     setStand(view, source, "removed");
     setStand(view, target, stand);
-    addCreation(view, target);
+    if (!isNew) {
+      withdraw(view, target);
+      add(view, "change", `rename file "${source}" to "${target}"`, target);
+    } else if (isLink(stand)) addLink(view, target, stand);
+    else addCreation(view, target);
     return 0;
   },
   linkat(view, [, from, , to]) {
@@ -130,21 +150,28 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     requireAbsent(view, target, "linkat");
     requireParent(view, target, "linkat");
     const source = String(from);
-    const fd = source.startsWith(OWN_DESCRIPTORS)
-      ? reopen(view, Number(source.slice(OWN_DESCRIPTORS.length)), O_RDWR)
-      : reopen(view, (standFor(view, keyOf(from), "linkat") as { readonly fd: number }).fd, O_RDWR);
-    setStand(view, target, { fd });
+    if (source.startsWith(OWN_DESCRIPTORS)) {
+      setStand(view, target, { fd: reopen(view, Number(source.slice(OWN_DESCRIPTORS.length)), O_RDWR) });
+    } else {
+      const stand = standFor(view, keyOf(from), "linkat");
+      setStand(view, target, isMemoryFile(stand) ? { fd: reopen(view, stand.fd, O_RDWR) } : stand);
+    }
     addCreation(view, target);
     return 0;
   },
   symlink(view, [target, path]) {
-    add(view, "add", `link "${path}" to "${target}"`, String(path));
+    const key = keyOf(path);
+    const link = { target: String(target) };
+    requireAbsent(view, key, "symlink");
+    requireParent(view, key, "symlink");
+    setStand(view, key, link);
+    addLink(view, key, link);
     return 0;
   },
   chmod(view, [path, mode]) {
     const key = keyOf(path);
     const stand = standFor(view, key, "chmod");
-    if (typeof stand === "object") view.raw.chmod(`${OWN_DESCRIPTORS}${stand.fd}`, mode as number);
+    if (isMemoryFile(stand)) view.raw.chmod(`${OWN_DESCRIPTORS}${stand.fd}`, mode as number);
     add(view, "change", `change the mode of "${key}" to 0${(mode as number).toString(8)}`, key);
     return 0;
   },
@@ -165,7 +192,13 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
     return 0;
   },
   readlink(view, args, call) {
-    const stand = view.stands.get(keyOf(args[0]));
+    const key = keyOf(args[0]);
+    const stand = view.stands.get(key);
+    const directory = key.startsWith(OWN_DESCRIPTORS)
+      ? view.emptyDirectories.get(Number(key.slice(OWN_DESCRIPTORS.length)))
+      : undefined;
+    const target = isLink(stand) ? stand.target : directory;
+    if (target !== undefined) return new TextEncoder().encodeInto(target, args[1] as Uint8Array).written;
     if (stand === "removed") throw new SystemError("readlink", ENOENT);
     return stand === undefined ? call(...args) : call(ANY_DIRECTORY, ...args.slice(1));
   },
@@ -183,7 +216,7 @@ const HANDLERS: Partial<Readonly<Record<SystemCall, Handler>>> = {
 function setStand({ stands, raw }: FileView, key: string, stand: Stand): void {
   const former = stands.get(key);
   stands.set(key, stand);
-  if (typeof former === "object" && former !== stand) raw.close(former.fd);
+  if (isMemoryFile(former) && former !== stand) raw.close(former.fd);
 }
 
 /** Without doubled and final slashes. */
@@ -213,6 +246,11 @@ function addCreation(view: FileView, key: string): void {
   addOperation(view, realExists(view, key) ? "replace" : "create", "file", key);
 }
 
+function addLink(view: FileView, key: string, { target }: VirtualLink): void {
+  withdraw(view, key);
+  add(view, realExists(view, key) ? "change" : "add", `link "${key}" to "${target}"`, key);
+}
+
 /** What was created and removed again is no effect. */
 function withdraw({ effects }: FileView, key: string): void {
   effects.withdrawFile(key);
@@ -238,15 +276,31 @@ function openFile(view: FileView, key: string, flags: number, args: Arguments, c
   }
   if (flags & O_CREAT && flags & O_EXCL) throw new SystemError("open", EEXIST);
   const stand = stands.get(key);
-  if (stand === "directory") return openEmptyDirectory(view, call);
-  if (typeof stand === "object") return reopen(view, stand.fd, flags);
+  if (stand === "directory") return openEmptyDirectory(view, key, call);
+  if (isLink(stand)) {
+    const path = followLink(key, stand);
+    return openFile(view, path, flags, [path, ...args.slice(1)], call);
+  }
+  if (isMemoryFile(stand)) return reopen(view, stand.fd, flags);
   if (!isWritten || flags & O_DIRECTORY) {
     const fd = call(args[0], flags & ~O_CREAT, 0);
     if (flags & O_DIRECTORY) view.directories.set(fd, key);
     return fd;
   }
+  const copy = standFor(view, key, "open");
+  if (!isMemoryFile(copy)) return openFile(view, key, flags, args, call);
   addOperation(view, "write", "file", key);
-  return reopen(view, (standFor(view, key, "open") as { readonly fd: number }).fd, flags);
+  return reopen(view, copy.fd, flags);
+}
+
+/** The path that it leads to. */
+function followLink(key: string, { target }: VirtualLink): string {
+  const parts: string[] = [];
+  for (const part of (target.startsWith("/") ? target : `${key}/../${target}`).split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== "" && part !== ".") parts.push(part);
+  }
+  return `/${parts.join("/")}`;
 }
 
 /** Not those of `/dev/shm`, which are like others. */
@@ -270,9 +324,9 @@ function createFile(view: FileView, key: string, flags: number, mode: number): n
   return reopen(view, fd, flags);
 }
 
-function openEmptyDirectory({ emptyDirectories }: FileView, call: Call): number {
+function openEmptyDirectory({ emptyDirectories }: FileView, key: string, call: Call): number {
   const fd = call(ANY_DIRECTORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  emptyDirectories.add(fd);
+  emptyDirectories.set(fd, key);
   return fd;
 }
 
@@ -281,9 +335,17 @@ function standFor(view: FileView, key: string, syscall: string): Stand {
   const stand = view.stands.get(key);
   if (stand === "removed" || !exists(view, key)) throw new SystemError(syscall, ENOENT);
   if (stand !== undefined) return stand;
-  const copy = { fd: copyFile(view, key) };
+  const target = findRealTarget(view, key);
+  const copy = target === undefined ? { fd: copyFile(view, key) } : { target };
   setStand(view, key, copy);
   return copy;
+}
+
+/** `undefined` if it is no symbolic link. */
+function findRealTarget({ raw }: FileView, key: string): string | undefined {
+  const buffer = new Uint8Array(MAX_PATH_BYTES);
+  const length = ignoreErrors(["EINVAL"], () => raw.readlink(key, buffer, buffer.length));
+  return length === undefined ? undefined : new TextDecoder().decode(buffer.subarray(0, length));
 }
 
 function copyFile(view: FileView, key: string): number {
@@ -324,7 +386,7 @@ function exists({ raw, stands }: FileView, key: string): boolean {
   const path = new TextEncoder().encode(`${key}\0`);
   return ignoreErrors(
     ["ENOENT", "ENOTDIR", "ELOOP"],
-    () => raw.syscall(SYS_newfstatat, AT_FDCWD, path, new Uint8Array(STAT_BYTES), 0),
+    () => raw.syscall(SYS_newfstatat, AT_FDCWD, path, new Uint8Array(STAT_BYTES), AT_SYMLINK_NOFOLLOW),
   ) !== undefined;
 }
 
@@ -342,6 +404,14 @@ function removeEntry(view: FileView, key: string, syscall: "unlink" | "rmdir"): 
   withdraw(view, key);
   setStand(view, key, "removed");
   if (isReal) addOperation(view, "remove", syscall === "rmdir" ? "directory" : "file", key);
+}
+
+/** What a directory would have in it. */
+function listNames({ stands }: FileView, key: string): string[] {
+  const isInside = (path: string) => path.startsWith(`${key}/`) && !path.slice(key.length + 1).includes("/");
+  const added = [...stands].filter(([path, stand]) => stand !== "removed" && isInside(path)).map(([path]) => path);
+  // The handlers leave out what would be removed.
+  return [...added, ...findEntryNames(key) ?? []];
 }
 
 /** Before the dry run. */
@@ -389,6 +459,10 @@ function findStatus(view: FileView, args: Arguments, call: Call): number {
   const stand = view.stands.get(keyOf(new TextDecoder().decode(path as Uint8Array).split("\0")[0]));
   if (stand === undefined) return withMtime(view, rest[0], call(...args));
   if (stand === "removed") throw new SystemError("newfstatat", ENOENT);
+  if (isLink(stand)) {
+    const key = followLink(keyOf(new TextDecoder().decode(path as Uint8Array).split("\0")[0]), stand);
+    return findStatus(view, [number, directory, new TextEncoder().encode(`${key}\0`), ...rest], call);
+  }
   const target = stand === "directory" ? ANY_DIRECTORY : `${OWN_DESCRIPTORS}${stand.fd}`;
   return call(number, directory, new TextEncoder().encode(`${target}\0`), rest[0], 0);
 }
