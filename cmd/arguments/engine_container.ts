@@ -15,9 +15,9 @@ export const OR_CONTAINER = "Or a container, by name, id or begin of the id";
 export type AttachmentLister = () => readonly NamedAttachment[];
 
 /** Reads the names once, and only if they are needed. */
-export function namedAttachments(runtime: Runtime, network?: string): AttachmentLister {
+export function namedAttachments(runtime: Runtime, network?: string, names = new EngineNames()): AttachmentLister {
   let all: readonly NamedAttachment[] | undefined;
-  return () => all ??= new EngineNames().addTo(runtime.attachments(network));
+  return () => all ??= names.addTo(runtime.attachments(network));
 }
 
 /** A namespace that is there counts first. @throws {CniError} if several containers have the name */
@@ -45,6 +45,13 @@ export function resolveEngineName(
   if (!found) return request;
   const { containerId, netns } = found;
   return { ...request, containerId, ...netns !== undefined && { netns } };
+}
+
+/** For a DEL that found nothing: the ids of containers that engines call so. */
+export function findIdsOfName(request: AttachmentRequest, network: string, runtime: Runtime): readonly string[] {
+  if (runtime.attachedConfiguration(network, request) !== undefined) return [];
+  return namedAttachments(runtime, network)().filter(({ name }) => name === request.containerId)
+    .map(({ containerId }) => containerId);
 }
 
 /** The id of the container with this name. @throws {UsageError} if a namespace of the network has the name too */

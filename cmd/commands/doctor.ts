@@ -7,7 +7,7 @@ import { EngineNames } from "../../runtime/containers/engine_names.ts";
 import type { UnusableFile } from "../../runtime/doctor/networks_to_examine.ts";
 import { withoutLoopbacks } from "../../runtime/networks/loopbacks.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
-import { findContainer } from "../../runtime/containers/find_container.ts";
+import { findContainerOrThrow } from "../../runtime/containers/find_container.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { NETNS_ARGUMENT } from "../arguments/attachment.ts";
 import { namedAttachments, netnsOrContainer, OR_CONTAINER } from "../arguments/engine_container.ts";
@@ -76,9 +76,11 @@ is examined.`,
     if (bundlePath !== undefined && findStat(absolutePath(bundlePath, context))) throw bundleExists(bundlePath);
     const { repairAll, runDoctor } = await import("../../runtime/doctor/doctor.ts");
     const { listNetworksToExamine } = await import("../../runtime/doctor/networks_to_examine.ts");
+    const names = new EngineNames();
     const { networks, netns } = findTarget(
       input,
       context,
+      names,
       () => listNetworksToExamine(options, confDirectory(input, context)),
     );
     await loadDocumentedBuiltins();
@@ -86,7 +88,7 @@ is examined.`,
     const examine = () =>
       runDoctor(options, networks, {
         netnsPath: netns,
-        names: new EngineNames(),
+        names,
         looksOnly: input.has(LOOK_ONLY),
         onProgress: (done, total) => progress.report(done, total),
       });
@@ -117,17 +119,23 @@ interface Target {
 }
 
 /** @throws {CniError} if the first word is neither a network nor one container */
-function findTarget(input: ParsedOptions, context: CliContext, listAll: () => Target["networks"]): Target {
+function findTarget(
+  input: ParsedOptions,
+  context: CliContext,
+  engineNames: EngineNames,
+  listAll: () => Target["networks"],
+): Target {
   const [networkWord, netnsWord] = input.words;
   if (networkWord === undefined) return { networks: listAll() };
-  const attachments = namedAttachments(openRuntime(input, context));
+  const attachments = namedAttachments(openRuntime(input, context), undefined, engineNames);
   try {
     const networks = [loadRequested(networkWord, input, context)];
     return netnsWord === undefined
       ? { networks }
       : { networks, netns: netnsOrContainer(netnsWord, attachments, context) };
   } catch (error) {
-    const found = netnsWord === undefined ? withoutLoopbacks(findContainer(networkWord, attachments())) : [];
+    if (netnsWord !== undefined) throw error;
+    const found = withoutLoopbacks(findContainerOrThrow(networkWord, attachments(), error));
     const netns = found.find(({ netns }) => netns !== undefined)?.netns;
     if (netns === undefined) throw error;
     const names = found.map(({ network }) => network);

@@ -111,6 +111,9 @@ test("a name of several containers is refused with the candidates", () => {
     ]);
     expect(run(...command, "shop/cart").exitCode).toBe(0);
   }
+  // Two ids begin with it, but a network may have been meant.
+  expect(run("run", "list", "f").stderr).toStartWith('cni: Cannot find network "f"');
+  expect(run("doctor", "f").stderr).toStartWith('cni: Cannot find network "f"');
 });
 
 test("cni network inspect and doctor name containers too", () => {
@@ -127,8 +130,9 @@ test("cni run check and gc take names, and del goes by the id", () => {
   expect(gc.exitCode).toBe(0);
   for (const kept of [POD, NERDCTL, '"c1"']) expect(gc.stderr).not.toContain(kept);
   expect(gc.stderr).toContain(`would report: Removed "eth0" of container "${RENAMED}"`);
-  const del = run("run", "del", "lan", "--container-id", "shop-web", "--dry-run");
-  expect(del.stdout).not.toContain(POD);
+  const del = run("run", "del", "lan", "--container-id", "web2", "--dry-run");
+  expect(del.stdout).not.toContain(WEB2);
+  expect(del.stderr).toContain(`"web2" is the name of a container, and DEL goes by the id: --container-id ${WEB2}`);
 });
 
 test("a missing or broken state file is no error", () => {

@@ -15,15 +15,26 @@ export function findByName<A extends Candidate>(word: string, attachments: reado
 /** As {@linkcode findByName}, or by the begin of the id. @throws {CniError} if several fit */
 export function findContainer<A extends Candidate>(word: string, attachments: readonly A[]): readonly A[] {
   const found = findByName(word, attachments);
-  return found.length > 0 ? found : findByPrefix(word, attachments);
+  if (found.length > 0) return found;
+  const byPrefix = attachments.filter(({ containerId }) => beginsWith(containerId, word));
+  return requireOne(byPrefix, word, "container ids begin with it");
 }
 
-/** With or without containerd's namespace before it. @throws {CniError} if several begin with it */
-function findByPrefix<A extends Candidate>(prefix: string, attachments: readonly A[]): readonly A[] {
-  const found = attachments.filter(({ containerId }) =>
-    containerId.startsWith(prefix) || containerId.replace(/^.*-(?=[0-9a-f]{64}$)/s, "").startsWith(prefix)
-  );
-  return requireOne(found, prefix, "container ids begin with it");
+/** Of a word that may have been meant for something else. @throws {unknown} `error` unless exactly one container fits */
+export function findContainerOrThrow<A extends Candidate>(
+  word: string,
+  attachments: readonly A[],
+  error: unknown,
+): readonly A[] {
+  const found = findByName(word, attachments);
+  const fitting = found.length > 0 ? found : attachments.filter(({ containerId }) => beginsWith(containerId, word));
+  if (new Set(fitting.map(({ containerId }) => containerId)).size !== 1) throw error;
+  return fitting;
+}
+
+/** With or without containerd's namespace before it. */
+function beginsWith(containerId: string, prefix: string): boolean {
+  return containerId.startsWith(prefix) || containerId.replace(/^.*-(?=[0-9a-f]{64}$)/s, "").startsWith(prefix);
 }
 
 function requireOne<A extends Candidate>(found: readonly A[], word: string, what: string): readonly A[] {

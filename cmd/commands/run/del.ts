@@ -5,6 +5,7 @@ import {
   parseAttachment,
   runtimeArgumentsForDel,
 } from "../../arguments/attachment.ts";
+import { findIdsOfName } from "../../arguments/engine_container.ts";
 import {
   DOCUMENT_OPTION,
   DRY_RUN_OPTION,
@@ -40,6 +41,10 @@ const del: Command = {
     const sink = keepMessages();
     const runtime = openRuntime(input, context, sink);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
+    const networkName = typeof network === "string" ? network : network.name;
+    for (const id of findIdsOfName(request, networkName, runtime)) {
+      sink.log(`"${containerId}" is the name of a container, and DEL goes by the id: --container-id ${id}`);
+    }
     await loadPlugins();
     const args = runtimeArgumentsForDel(network, request);
     const detach = () => runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });

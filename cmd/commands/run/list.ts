@@ -1,7 +1,7 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
 import { EngineNames, type NamedAttachment, shortContainerId } from "../../../runtime/containers/engine_names.ts";
-import { findByName, findContainer } from "../../../runtime/containers/find_container.ts";
+import { findByName, findContainerOrThrow } from "../../../runtime/containers/find_container.ts";
 import { withoutLoopbacks } from "../../../runtime/networks/loopbacks.ts";
 import { formatDocument } from "../../output/document.ts";
 import { formatResult } from "../../../spec/result.ts";
@@ -74,9 +74,7 @@ function listRequested(word: string, input: ParsedOptions, context: CliContext):
     const { name } = loadRequested(word, input, context);
     return all.filter(({ network }) => network === name);
   } catch (error) {
-    const found = findContainer(word, all);
-    if (found.length === 0) throw error;
-    return [...found];
+    return [...findContainerOrThrow(word, all, error)];
   }
 }
 
