@@ -8,7 +8,10 @@ export const NETWORKS_ARGUMENT: ArgumentSpec = {
   several: true,
 };
 
-export const PRINT_JSON_OPTION: OptionSpec = { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` };
+export const PRINT_JSON_OPTION: OptionSpec = {
+  ...JSON_OPTION,
+  help: `print JSON, as with --format json; ${JSON_OPTION.help}`,
+};
 
 /** For commands that call no plugin. */
 export const DIRECTORY_OPTIONS: readonly OptionSpec[] = [CONF_DIR_OPTION, PLUGIN_DIR_OPTION, CACHE_DIR_OPTION];

@@ -38,7 +38,10 @@ export const PLUGIN_DIR_OPTION: OptionSpec = {
 export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
 
 /** For every command that has a document to print. */
-export const DOCUMENT_OPTION: OptionSpec = { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` };
+export const DOCUMENT_OPTION: OptionSpec = {
+  ...JSON_OPTION,
+  help: `print JSON, as with --format json; ${JSON_OPTION.help}`,
+};
 
 /** For every command that calls plugins. */
 export const RUNTIME_OPTIONS: readonly OptionSpec[] = [

@@ -59,7 +59,7 @@ is examined.`,
     { name: LOOK_ONLY, help: "send no packets" },
     { name: BUNDLE, value: "PATH", help: "write everything that a bug report needs to a file" },
     ...RUNTIME_OPTIONS.filter(({ name }) => name !== JSON_OPTION.name),
-    { ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` },
+    { ...JSON_OPTION, help: `print JSON, as with --format json; ${JSON_OPTION.help}` },
   ],
   examples: [
     { command: "cni doctor", about: "examine every network and container" },

@@ -30,7 +30,7 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
   options: [
     { name: "strict", help: "exit with status 1 after warnings, too" },
     { name: "disable", value: "RULE", help: "switch off a rule; may be repeated" },
-    { ...JSON_OPTION, help: "print JSON" },
+    { ...JSON_OPTION, help: "print JSON, as with --format json" },
     CONF_DIR_OPTION,
     PLUGIN_DIR_OPTION,
     { ...CACHE_DIR_OPTION, help: "as for other commands; lint reads no attachments" },

@@ -6,7 +6,7 @@ import type { Command } from "../command.ts";
 import type { OptionSpec } from "../options.ts";
 import { programCommit, programVersion } from "../version.ts";
 
-const JSON_OPTION: OptionSpec = { name: "json", help: "print JSON" };
+const JSON_OPTION: OptionSpec = { name: "json", help: "print JSON, as with --format json" };
 
 const version: Command = {
   name: "version",

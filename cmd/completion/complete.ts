@@ -3,6 +3,7 @@ import { absolutePath } from "../arguments/path.ts";
 import type { ArgumentSpec, CliContext, Command, CommandGroup } from "../command.ts";
 import { formatUsage } from "../help.ts";
 import { type CompletionKind, HELP_OPTION, type OptionSpec, type ValueName } from "../options.ts";
+import { withUsualOptions } from "../usual_options.ts";
 import { type Candidate, type CandidateRequest, findCandidates, kindsOf } from "./candidates.ts";
 
 export interface Completion {
@@ -58,7 +59,10 @@ async function findPosition(root: CommandGroup, before: readonly string[]): Prom
       else option = typed?.spec.value === undefined ? undefined : typed.spec;
     } else if (command && "commands" in command) {
       command = await findSubcommand(command, word);
-      options = [...command?.options ?? [], ...options.filter(({ name }) => !hasOption(command, name))];
+      options = withUsualOptions([
+        ...command?.options ?? [],
+        ...options.filter(({ name }) => !hasOption(command, name)),
+      ]);
     } else {
       words.push(word);
       isBehindOptions ||= command?.arguments[words.length - 1]?.repeated === true;

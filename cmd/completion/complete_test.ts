@@ -7,6 +7,7 @@ import { cliContext } from "../../testing/cli.ts";
 import type { Command, CommandGroup } from "../command.ts";
 import { CNI } from "../commands/registry.ts";
 import type { OptionSpec } from "../options.ts";
+import { withUsualOptions } from "../usual_options.ts";
 import { findCandidates, kindsOf } from "./candidates.ts";
 import { completeWords } from "./complete.ts";
 
@@ -61,6 +62,9 @@ test.each([
   ["install /op", "directories"],
   ["complete", ""],
   ["netns exec web cmd --he", "files"],
+  ["network ls --format ", "text json"],
+  ["network ls --format=j", "--format=json"],
+  ["show --format ", "text json dot svg"],
 ])("completes %j", async (line, expected) => {
   expect(await complete(line)).toBe(expected);
 });
@@ -72,7 +76,7 @@ async function listCommands(group: CommandGroup, path: readonly string[] = [], o
     const { default: command } = await load();
     if ("hidden" in command) continue;
     const words = [...path, command.name];
-    const options = [...command.options ?? [], ...outer];
+    const options = withUsualOptions([...command.options ?? [], ...outer]);
     found.push({ path: words, command, options });
     if ("commands" in command) found.push(...await listCommands(command, words, options));
   }
