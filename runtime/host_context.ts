@@ -52,6 +52,17 @@ export function createHostContext(
   return context;
 }
 
+/** The same for one who wants to hear what built-in plugins log. */
+export function withLog(context: HostContext, log: (message: string) => void): HostContext {
+  const heard: HostContext = {
+    ...context,
+    log,
+    invoke: (location, request) =>
+      "plugin" in location ? handle(location.plugin, request, heard) : context.invoke(location, request),
+  };
+  return heard;
+}
+
 function locate(type: string, directories: readonly string[], given: readonly AnyPlugin[]): PluginLocation {
   const own = given.find(({ name }) => name === type);
   if (own) return { plugin: own };

@@ -256,7 +256,7 @@ export function runningContainer({ processes }: TestNode, pid: number, id: strin
 }
 
 /** An image with busybox that sleeps, named `web:1`, as `docker save` writes it. @returns its path */
-export function newImage({ directory, run }: TestNode): string {
+export function newImage({ directory, run }: Pick<TestNode, "directory" | "run">): string {
   const [root, image] = [join(directory, "root"), join(directory, "image")];
   for (const folder of ["bin", "etc", "proc", "sys", "dev", "tmp"]) {
     mkdirSync(join(root, folder), { recursive: true });

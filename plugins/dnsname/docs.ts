@@ -47,7 +47,7 @@ export default {
     },
   },
   differences: [
-    "`cni serve` answers the questions. The Go plugin starts a dnsmasq for each network.",
+    "`cni serve` answers the questions. The Go plugin starts a dnsmasq for each network. One that runs already answers on until the network has no container left.",
     "Without a server, each command succeeds and warns that names do not resolve. A server that starts later has the names.",
     "The container's id is a name too. An id of more than 63 characters is shortened to 12, as engines do.",
     "The Go plugin writes a search domain only where `domainName` is set, and an empty one otherwise. This one adds none.",

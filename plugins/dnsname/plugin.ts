@@ -21,7 +21,9 @@ import { askNameServer } from "./client.ts";
 import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
 import { checkQuestionsComeIn, keepQuestionsOut, keepQuestionsOutAfter, letQuestionsIn } from "./firewalls.ts";
 import { containerIdName, isDnsName, netnsName } from "./names.ts";
-import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordFileName } from "./record.ts";
+import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordAddresses, recordFileName } from "./record.ts";
+import type { LineOwner } from "./dnsmasq_names.ts";
+import { findReferenceDnsmasq } from "./reference_dnsmasq.ts";
 import type { ServerReply } from "./protocol.ts";
 import { containerAddresses, findServers } from "./servers.ts";
 
@@ -39,9 +41,9 @@ export default plugin({
     const result = requirePrevResult(call, "dnsname");
     const record = wantedRecord(call, result);
     call.undo.defer(() => removeRecord(call));
-    writeState(recordPath(call), record);
-    letQuestionsIn(call, record.servers);
-    requireServed(call, tellChanged(call));
+    const dnsmasq = findReferenceDnsmasq(call.owner.network);
+    if (dnsmasq) loadDnsmasqNames().addToDnsmasq(dnsmasq, lineOwner(call), recordAddresses(record), record.names);
+    else serveRecord(call, record);
     return withDns(result, record);
   },
 
@@ -49,6 +51,8 @@ export default plugin({
 
   check(call) {
     const wanted = wantedRecord(call, requirePrevResult(call, "dnsname"));
+    const dnsmasq = findReferenceDnsmasq(call.owner.network);
+    if (dnsmasq && loadDnsmasqNames().isInDnsmasq(dnsmasq, lineOwner(call), recordAddresses(wanted))) return;
     const path = recordPath(call);
     const written = findState(path, parseRecord, call.log);
     if (!written) throw checkFailedError(`there is no usable file "${path}"`, "its names do not resolve");
@@ -64,6 +68,7 @@ export default plugin({
   },
 
   restore(call) {
+    if (findReferenceDnsmasq(call.owner.network)) return [];
     return letQuestionsIn(call, wantedRecord(call, requirePrevResult(call, "dnsname")).servers);
   },
 
@@ -89,11 +94,18 @@ export default plugin({
   status(call) {
     const { host, config } = call;
     loadWritableState().requireWritableState("keep names", config.dataDir);
+    if (findReferenceDnsmasq(call.pluginConfig.name)) return;
     requireAvailable(() => {
       if (!askNameServer(host, config.daemonSocketPath, { command: "look" })) warnUnserved(call);
     });
   },
 });
+
+function serveRecord(call: DnsnameCall, record: NameRecord): void {
+  writeState(recordPath(call), record);
+  letQuestionsIn(call, record.servers);
+  requireServed(call, tellChanged(call));
+}
 
 const recordPath = ({ config, owner }: DnsnameCall): string => `${config.dataDir}/${recordFileName(owner)}`;
 
@@ -104,10 +116,19 @@ function wantedRecord(call: DnsnameCall, result: Result): NameRecord {
   return newRecord(host, { owner, domain: config.domainName, names: namesOf(call), addresses, servers });
 }
 
+const firstName = ({ args, containerId, sandbox }: DnsnameCall): string | undefined =>
+  args["K8S_POD_NAME"] || netnsName(containerId, sandbox);
+
+function lineOwner(call: DnsnameCall): LineOwner {
+  const id = containerIdName(call.containerId);
+  return { name: firstName(call) ?? id, id };
+}
+
 /** The first is the one for reverse questions. */
-function namesOf({ args, containerId, sandbox, config, owner, log }: DnsnameCall): string[] {
+function namesOf(call: DnsnameCall): string[] {
+  const { containerId, config, owner, log } = call;
   const all = [
-    args["K8S_POD_NAME"] || netnsName(containerId, sandbox),
+    firstName(call),
     ...aliasesIn(config, owner.network),
     containerIdName(containerId),
   ].filter((name) => name !== undefined);
@@ -147,7 +168,9 @@ function removeRecord(call: DnsnameCall): void {
   const { log } = call;
   const record = findState(recordPath(call), parseRecord, log);
   removeWithTemporary(recordPath(call), log);
+  const dnsmasq = findReferenceDnsmasq(call.owner.network);
   runAllSteps(
+    () => void (dnsmasq && loadDnsmasqNames().removeFromDnsmasq(dnsmasq, lineOwner(call))),
     () => attemptOrLog(log, () => tellChanged(call)),
     () => void (record && keepQuestionsOutAfter(call, record)),
   );
@@ -168,4 +191,8 @@ function withDns(result: Result, { servers, domain }: NameRecord): Result {
 /** Only STATUS needs it: not loaded at start-up. */
 function loadWritableState(): typeof import("../lib/protocol/writable_state.ts") {
   return require("../lib/protocol/writable_state.ts");
+}
+
+function loadDnsmasqNames(): typeof import("./dnsmasq_names.ts") {
+  return require("./dnsmasq_names.ts");
 }

@@ -126,7 +126,8 @@ export function examineNetwork(
   const findings = isUsable ? runCounted(subject, LOOKS) : [subject];
   const isUnexplained = !findings.some((finding) => isBroken(finding) && BEFORE_STATUS.includes(finding.check));
   if (isUsable && isUnexplained) {
-    const isNew = ({ what }: CheckFinding) => !findings.some((finding) => finding.what === what);
+    // It names its plugin before what another check may have found, too.
+    const isNew = ({ what }: CheckFinding) => !findings.some((finding) => what.endsWith(finding.what));
     findings.push(...runCounted(subject, [CHECK_OF_STATUS]).filter(isNew));
   }
   const stages = isUsable ? [[CHECK_OF_PLUGINS], ...looksOnly ? [] : [TRIES]] : [];

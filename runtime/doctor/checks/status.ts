@@ -1,5 +1,6 @@
 import { CniError } from "../../../spec/error.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
+import { withLog } from "../../host_context.ts";
 import { requireAddable } from "../../status.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
@@ -8,8 +9,9 @@ import type { Subject } from "../subject.ts";
 /** Whether the next ADD would succeed, as the plugins' STATUS tells. */
 export function checkStatus({ runtime, network }: Subject): Finding[] {
   const warnings: Finding[] = [];
+  const log = (message: string) => void warnings.push(warning(message, {}));
   try {
-    requireAddable({ ...runtime, log: (message) => void warnings.push(warning(message, {})) }, network);
+    requireAddable({ ...runtime, hostContext: withLog(runtime.hostContext, log), log: () => {} }, network);
     return [ok("STATUS of all plugins succeeds: an ADD finds what it needs"), ...warnings];
   } catch (error) {
     const { message, details } = CniError.from(error);

@@ -1,0 +1,28 @@
+/**
+ * What the Go plugin has left: a dnsmasq for each network, which reads names from a file with a line for each address.
+ *
+ * It has port 53 of the network's gateway. As long as the network has containers, it goes on to answer, and new
+ * containers are entered into its file, so that old and new ones find each other.
+ */
+import { findText } from "../../ffi/sys/file.ts";
+
+/** Of root: the Go plugin asks XDG_RUNTIME_DIR, which a login sets. */
+const RUNTIME_DIRECTORIES = ["/run", "/run/user/0"];
+
+export interface ReferenceDnsmasq {
+  readonly network: string;
+  readonly directory: string;
+  readonly pid: number;
+}
+
+/** `undefined` if none runs for the network. */
+export function findReferenceDnsmasq(network: string): ReferenceDnsmasq | undefined {
+  for (const runtime of RUNTIME_DIRECTORIES) {
+    const directory = `${runtime}/containers/cni/dnsname/${network}`;
+    const pid = Number(findText(`${directory}/pidfile`) ?? 0);
+    // Another process may have got the number.
+    const command = pid > 0 ? findText(`/proc/${pid}/cmdline`) ?? "" : "";
+    if (command.includes(`${directory}/dnsmasq.conf`)) return { network, directory, pid };
+  }
+  return undefined;
+}
