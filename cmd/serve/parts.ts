@@ -32,6 +32,8 @@ export interface Parts extends Disposable {
   readonly reports: number;
   /** What parts that do not run wait for. */
   listeners(): Descriptor[];
+  /** Starts parts that clients wait for. */
+  startAsked(ready: readonly number[]): void;
   /** Starts parts that are needed. @returns after how many milliseconds to look again */
   start(ready: readonly number[]): number;
   /** @returns whether it was a part's process */
@@ -93,17 +95,23 @@ export function openParts(options: PartsOptions): Parts {
   const owned = resources.move();
   let isEnding = false;
   const waiting = () => parts.filter(({ pid }) => pid === undefined);
+  const isAsked = ({ listener }: Part, ready: readonly number[]) => !!listener && ready.includes(listener.fd);
+  const start = (part: Part) => startPart(part, { lifetime: lifetime.reader.fd, reports, work }, options);
   return {
     reports: reports.writer.fd,
-    listeners: () =>
-      waiting().flatMap(({ listener, nextStart }) => listener && nextStart === Infinity ? [listener] : []),
+    listeners() {
+      const now = performance.now();
+      const mayStart = ({ nextStart }: Part) => nextStart === Infinity || nextStart <= now;
+      return waiting().filter(mayStart).flatMap(({ listener }) => listener ?? []);
+    },
+    startAsked(ready) {
+      for (const part of waiting()) if (isAsked(part, ready)) start(part);
+    },
     start(ready) {
       const now = performance.now();
       for (const part of waiting()) {
         if (!hasSocket(part) && part.nextStart <= now) claimSocket(part, options, claimUntil, owned);
-        if (!hasSocket(part)) continue;
-        const isDue = part.nextStart <= now || (part.listener !== undefined && ready.includes(part.listener.fd));
-        if (isDue) startPart(part, { lifetime: lifetime.reader.fd, reports, work }, options);
+        if (hasSocket(part) && (part.nextStart <= now || isAsked(part, ready))) start(part);
       }
       return Math.min(...waiting().map(({ nextStart }) => nextStart - now), Infinity);
     },

@@ -1,7 +1,7 @@
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { createReadWrite, type Descriptor, descriptor, readAvailable, readText } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { pollAny } from "../../ffi/sys/poll.ts";
+import { awaitReadable, pollAny } from "../../ffi/sys/poll.ts";
 import { reapAnyChild, startWithDescriptors } from "../../ffi/sys/process.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { isIgnored } from "../../ffi/sys/signals.ts";
@@ -137,8 +137,10 @@ export function supervise(options: ServerOptions): number {
     if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
     const waitMs = server.isStopping ? Infinity : adjustWorkers(server);
     const isServing = server.isReady && !server.isStopping;
+    // What nobody waits for starts once the workers are warm.
+    if (isListening(server) && !isServing) server.parts.startAsked(readyFds);
     const partWaitMs = isServing ? server.parts.start(readyFds) : Infinity;
-    const partListeners = isServing ? server.parts.listeners() : [];
+    const partListeners = isListening(server) ? server.parts.listeners() : [];
     const { clients, successor } = server;
     const acceptDelayMs = server.nextAccept - performance.now();
     const acceptor = acceptDelayMs > 0 ? [] : [sockets.control];
@@ -288,7 +290,10 @@ function spawnWorker(server: Server): void {
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
   const workerOptions: WorkerOptions = {
     ...{ serverPid: process.pid, slot, slots: maxWorkers, lockPath: lockPath(sockets.path), logFormat, limits },
-    ...{ warmUp: workers.size < MIN_WORKERS, hasMetrics: server.options.parts.metricsAddress !== undefined },
+    ...{
+      warmUp: workers.size < MIN_WORKERS && !isAwaited(server),
+      hasMetrics: server.options.parts.metricsAddress !== undefined,
+    },
   };
   // Somebody may have removed it.
   ignoreErrors(["EEXIST"], () => createReadWrite(workerOptions.lockPath)[Symbol.dispose]());
@@ -302,6 +307,11 @@ function spawnWorker(server: Server): void {
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
   workers.set(pid, slot);
   server.workerStarts++;
+}
+
+/** The first worker of a server that a call has started takes that call: a shim waits for a second only. */
+function isAwaited({ workerStarts, options: { sockets } }: Server): boolean {
+  return workerStarts === 0 && hasActivatedListener(sockets) && awaitReadable(sockets.listener.fd, 0);
 }
 
 function endWorker(pid: number): void {

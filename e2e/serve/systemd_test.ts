@@ -1,6 +1,6 @@
 /** `cni serve` as a service of systemd. */
 import { expect, test } from "bun:test";
-import { mkdirSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { currentNetns } from "../../ffi/netns.ts";
 import { SOCK_SEQPACKET, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
@@ -91,6 +91,25 @@ test("a server takes the sockets of systemd, which keeps them for the next one",
   await third.untilReady();
   expect(await site.callVersion()).toMatchObject(SUCCESS);
   await until(() => third.calls().length === 1);
+});
+
+test("what waits for a server is served before that is warm", async () => {
+  await using site = newServerSite();
+  const directory = dirname(site.socket);
+  mkdirSync(join(directory, "dnsname"), { recursive: true, mode: 0o700 });
+  // With names of before, the part would start by itself, but later.
+  writeFileSync(join(directory, "dnsname/of-before.json"), "");
+  using listener = newActivatedSocket(site.socket);
+  using names = newActivatedSocket(join(directory, "dnsname.sock"));
+  using _question = connectTo(join(directory, "dnsname.sock"));
+  using _call = connectTo(site.socket);
+  const descriptors = [listener.fd, names.fd];
+  const server = site.start({ wrapper: WITH_LISTEN_PID, env: { LISTEN_FDS: "2" }, descriptors });
+  await until(() =>
+    existsSync(`${site.socket}.control`) && site.status()?.workers.some(({ state }) => state !== "starting")
+  );
+  expect(site.status()).toMatchObject({ isReady: false, starts: { dnsname: 1 } });
+  await server.untilReady();
 });
 
 test("a server makes a socket of its own where the file of systemd's is gone", async () => {
