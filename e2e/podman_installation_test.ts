@@ -93,17 +93,17 @@ describe("podman's networks survive the installation", () => {
       expectFound(asker, name);
     }
     podman(`exec first /bin/busybox ping -c 1 -W 5 ${addressOf("second")}`);
-    const status = machine.run("cni run status old 2>&1; cni doctor old --json || :");
-    expect(status).not.toContain("do not resolve");
-    expect(status).not.toContain("Check failed");
+    expect(machine.run("cni run status old 2>&1")).not.toContain("do not resolve");
+    // The part heal gives the first container rules beside those of the Go plugins.
+    await until(() => !machine.run("cni doctor old --json || :").includes("Check failed"));
   });
 
-  machineTest("a new network has names", () => {
+  machineTest("a new network has names", async () => {
     podman("network create new");
     for (const name of ["third", "fourth"]) expect(start(name, "new")).not.toContain("dnsname");
     expectFound("third", "fourth");
     expectFound("fourth", "third");
-    expect(machine.run("systemctl is-active cni.service")).toBe("active\n");
+    await until(() => machine.run("systemctl is-active cni.service || :") === "active\n");
   });
 
   machineTest("the dnsmasq of the Go plugin ends with the last container, and the server takes its place", () => {

@@ -239,7 +239,7 @@ describe("on a machine with systemd", () => {
     // The server does no part of this call, which asks for names: it waits for the part that answers.
     const call = `${BIN}/cni-full run status lan --conf-dir /packages/net.d`;
     expect(machine.run(`${call} 2>&1`)).not.toContain("do not resolve");
-    expect(machine.run("systemctl is-active cni.service")).toBe("active\n");
+    await until(() => machine.run("systemctl is-active cni.service || :") === "active\n");
     await untilEnded();
     expect(machine.run("systemctl --failed --no-legend")).toBe("");
     machine.run("rm -r /run/systemd/system/cni.service.d");
