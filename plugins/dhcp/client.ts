@@ -10,24 +10,22 @@ import type { Descriptor } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
-import { answerTimeoutMs, noteSilence } from "../lib/protocol/silent_servers.ts";
+import { answerTimeoutMs, LOOK_MS, noteSilence } from "../lib/protocol/silent_servers.ts";
 import { newLineBuffer } from "./lines.ts";
 import { dhcpAnswer, type DhcpQuestion, type DhcpServerAnswer } from "./protocol.ts";
 import { describeRequest, rehearseRequest } from "./rehearse.ts";
 
-/** Interval of checks for a blocked signal. */
-const SIGNAL_POLL_MS = 50;
 /** A server that is replaced is back within this time. */
 const RECONNECT_MS = 5000;
 const RECONNECT_POLL_MS = 20;
 /** A request at which that many servers end is the reason. */
 const MAX_SERVERS = 5;
 /** Of requests that the server answers at once. */
-const ANSWER_TIMEOUT_MS = 5000;
+const ANSWER_TIMEOUT_MS = 2000;
 /** While an ADD waits, the server is asked this often whether it works. */
-const LIVENESS_INTERVAL_MS = 10_000;
-/** A server with hundreds of ADDs at once, on a machine without a free processor, needs more than ten seconds. */
-const LIVENESS_TIMEOUT_MS = 30_000;
+const LIVENESS_INTERVAL_MS = 2000;
+/** Longer than a busy server needs, which looks for questions between a few leases. */
+const LIVENESS_TIMEOUT_MS = 5000;
 
 /** No server listens. */
 export class NoDhcpServerError extends CniError {}
@@ -133,20 +131,22 @@ function exchangeLines(
 ): string | undefined {
   const received = newLineBuffer();
   let unsent = new TextEncoder().encode(`${request}\n`);
-  let deadline = performance.now() + timeoutMs;
+  let leftMs = timeoutMs;
   for (;;) {
     const sent = unsent.length > 0 ? sendAvailable(connection.fd, unsent) : 0;
     if (sent === undefined) return undefined;
     unsent = unsent.subarray(sent);
     throwIfSignalled();
     // A server that hangs has got the request, for when it goes on.
-    if (performance.now() > deadline) {
+    if (leftMs <= 0) {
       onSilence();
-      deadline = performance.now() + timeoutMs;
+      leftMs = timeoutMs;
     }
-    const remainingMs = Math.max(1, Math.ceil(deadline - performance.now()));
     const awaited = unsent.length > 0 ? POLLIN | POLLOUT : POLLIN;
-    if (!pollFor(connection.fd, awaited, Math.min(SIGNAL_POLL_MS, remainingMs))) continue;
+    if (!pollFor(connection.fd, awaited, LOOK_MS)) {
+      leftMs -= LOOK_MS;
+      continue;
+    }
     const piece = receiveAvailable(connection.fd);
     if (piece?.length === 0) return undefined;
     const line = piece && received.add(piece);

@@ -8,8 +8,10 @@ import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.t
 import { findShownLink, shownAddresses } from "../../testing/fixture_configs.ts";
 import { ipShow, ping, runIp, runShellInNetns, until } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
+import { receiveAvailable } from "../../ffi/sys/stream_socket.ts";
 import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
-import { listenAt } from "../../ffi/sys/unix_socket.ts";
+import { acceptConnection, listenAt } from "../../ffi/sys/unix_socket.ts";
 import { askDhcpServer } from "./client.ts";
 import { dryRun } from "../../runtime/effects/dry_run.ts";
 
@@ -228,6 +230,23 @@ lanTest("after one silent answer, no verb of the same command waits for the serv
     code: 11,
     message: "error calling DHCP.Allocate: the server of DHCP leases does not answer",
   });
+});
+
+lanTest("an ADD at a server that hangs asks after two seconds whether it works, and waits five more", (lan) => {
+  const connections = listenAt(lan.socket, SOCK_STREAM);
+  using _listener = connections;
+  const start = performance.now();
+  const { code, message } = errorOfCall(() => lan.call("bridge", "ADD", lan.config));
+  expect([code, message]).toEqual([11, "error calling DHCP.Allocate: the server of DHCP leases does not answer"]);
+  // A busy machine adds to that.
+  expect(performance.now() - start).toBeLessThan(20_000);
+  // The ADD, whether the server works, and the end of what the ADD began.
+  const requests: string[] = [];
+  while (awaitReadable(connections.fd, 0)) {
+    using connection = acceptConnection(connections.fd);
+    requests.push(JSON.parse(new TextDecoder().decode(receiveAvailable(connection.fd))).command);
+  }
+  expect(requests.slice(0, 3)).toEqual(["add", "status", "del"]);
 });
 
 lanTest("the server finds a namespace that was given as a descriptor after the end of the plugin", async (lan) => {

@@ -3,16 +3,15 @@ import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import type { Descriptor } from "../../ffi/sys/file.ts";
 import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
-import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { SOCK_NONBLOCK, SOCK_SEQPACKET } from "../../ffi/sys/uapi.ts";
 import { connectTo, receivePacket, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
-import { answerTimeoutMs, noteSilence } from "../lib/protocol/silent_servers.ts";
+import { answerTimeoutMs, awaitAnswer, noteSilence } from "../lib/protocol/silent_servers.ts";
 import { MAX_MESSAGE_BYTES, PROTOCOL_VERSION, replySchema, type ServerReply, type ServerRequest } from "./protocol.ts";
 
-/** A server that has just been started reads the records of all containers first. */
-const REPLY_TIMEOUT_MS = 15_000;
+/** A server that has just been started reads the records of all containers first: 5,000 in half a second. */
+const REPLY_TIMEOUT_MS = 2000;
 
 /** `undefined` if no server runs. @throws {CniError} code 11 if it does not answer */
 export function askNameServer(
@@ -74,7 +73,7 @@ function connect(socketPath: string): Descriptor | undefined {
 
 /** `undefined` if the server has hung up. */
 function receiveReply({ fd }: Descriptor, socketPath: string, timeoutMs: number): ServerReply | undefined {
-  if (!awaitReadable(fd, timeoutMs)) {
+  if (!awaitAnswer(fd, timeoutMs)) {
     throw silentError(socketPath, timeoutMs === 0 ? "as to an earlier question" : `for ${timeoutMs / 1000} s`);
   }
   const { bytes } = receivePacket(fd, new Uint8Array(MAX_MESSAGE_BYTES));

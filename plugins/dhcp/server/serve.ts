@@ -61,6 +61,8 @@ const LOCK_TIMEOUT_MS = 10_000;
 /** ADDs that are about to succeed may do so. */
 const GRACE_MS = 2000;
 const ROUNDS_PER_COLLECTION = 200;
+/** Those who ask the server do not wait until hundreds of leases are served. */
+const MAX_LEASES_PER_ROUND = 16;
 /** Without a free descriptor, those who connect wait so long. */
 const FULL_PAUSE_MS = 1000;
 
@@ -99,7 +101,7 @@ export function serveDhcp(options: DhcpServerOptions): void {
     const ready = new Set(pollAny([...own, timer.fd, ...serverDescriptors(server)], pollTimeoutMs(server, endsAt)));
     if (ready.has(signals.fd) || ready.has(lifetime)) endsAt = performance.now() + GRACE_MS;
     if (ready.has(namespaceEvents.fd)) verifyLeases(server, namespaceEvents.drain);
-    for (const lease of [...server.leases.values()]) serveLease(server, lease, ready);
+    serveLeases(server, ready);
     // One that is closed meanwhile is no longer among them.
     for (const connection of server.connections) {
       if (ready.has(connection.fd)) serveConnection(server, connection);
@@ -164,10 +166,19 @@ function pollTimeoutMs({ fullUntil }: Server, endsAt: number): number {
   return until === Infinity ? -1 : Math.max(0, Math.ceil(until - now));
 }
 
-function serveLease({ leases, context }: Server, lease: Lease, ready: ReadonlySet<number>): void {
-  if (leaseDescriptors(lease).some((fd) => ready.has(fd))) receiveForLease(lease, context);
-  const isKept = leases.get(describeLease(lease)) === lease;
-  if (isKept && lease.wakeAt <= context.now()) wakeLease(lease, context);
+/** Serves some of those that are due. */
+function serveLeases({ leases, context }: Server, ready: ReadonlySet<number>): void {
+  const hasReceived = (lease: Lease) => leaseDescriptors(lease).some((fd) => ready.has(fd));
+  const isKept = (lease: Lease) => leases.get(describeLease(lease)) === lease;
+  const now = context.now();
+  const due = [...leases.values()].filter((lease) => lease.wakeAt <= now || hasReceived(lease));
+  for (const lease of due.slice(0, MAX_LEASES_PER_ROUND)) {
+    // Then the others come first.
+    leases.delete(describeLease(lease));
+    leases.set(describeLease(lease), lease);
+    if (hasReceived(lease)) receiveForLease(lease, context);
+    if (isKept(lease) && lease.wakeAt <= context.now()) wakeLease(lease, context);
+  }
 }
 
 /** A server that takes over accepts too. */

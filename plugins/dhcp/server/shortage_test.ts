@@ -36,7 +36,7 @@ lanTest("a lease that cannot be recorded is an error, and its server goes on", a
   await lan.startDnsmasq();
   const server = await lan.startLeaseServer();
   const path = join(lan.directory, "dhcp", leaseFileName({ network: "lan", containerId: "c1", ifname: "eth0" }));
-  mkdirSync(path);
+  mkdirSync(path, { recursive: true });
   expect(errorOfCall(() => lan.call("bridge", "ADD", lan.config)).message).toContain(path);
   lan.call("bridge", "ADD", lan.config, { containerId: "c2" });
   expect(server.log()).toContain("10.7.0.10 is released");

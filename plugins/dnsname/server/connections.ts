@@ -1,14 +1,13 @@
 /** Questions over TCP. @see RFC 7766 */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
-import { ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
+import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { acceptFrom, receiveBytes, sendBytes, sockaddrIp } from "../../../ffi/sys/inet_socket.ts";
+import type { Acceptor } from "./acceptor.ts";
 import { type Asker, newShares } from "./shares.ts";
 import { MAX_TCP_BYTES, read16, write16 } from "./wire.ts";
 
 const IDLE_MS = 10_000;
-/** After a failure for want of descriptors or memory: until then, the kernel would report the listener without end. */
-const PAUSE_MS = 1000;
 const LIMITS = { total: 200, ofContainer: 20, ofStrangers: 20 };
 const MAX_QUESTION_BYTES = 4 * 1024;
 
@@ -41,7 +40,7 @@ interface Connection extends Asker {
   deadline: number;
 }
 
-export function newConnections(poll: EventPoll): Connections {
+export function newConnections(poll: EventPoll, acceptor: Acceptor): Connections {
   const connections = new Set<Connection>();
   const shares = newShares<Connection>(LIMITS);
 
@@ -51,18 +50,6 @@ export function newConnections(poll: EventPoll): Connections {
     poll.forget(connection.socket.fd);
     connection.socket[Symbol.dispose]();
   };
-  /** What resumes listeners, and when. */
-  const pauses = new Map<number, { readonly resume: () => void; readonly deadline: number }>();
-  const listen = (listener: number, clients: Clients) =>
-    poll.onReadable(listener, () => {
-      try {
-        accept(listener, clients);
-      } catch (error) {
-        if (!(error instanceof SystemError)) throw error;
-        poll.forget(listener);
-        pauses.set(listener, { resume: () => listen(listener, clients), deadline: performance.now() + PAUSE_MS });
-      }
-    });
   const accept = (listener: number, { link, isContainer, onQuestion }: Clients) => {
     const accepted = acceptFrom(listener);
     if (!accepted) return;
@@ -131,23 +118,10 @@ export function newConnections(poll: EventPoll): Connections {
   };
 
   return {
-    serve(listener, clients) {
-      listen(listener.fd, clients);
-      return {
-        [Symbol.dispose]() {
-          pauses.delete(listener.fd);
-          poll.forget(listener.fd);
-        },
-      };
-    },
-    deadline: () => Math.min(Infinity, ...[...connections, ...pauses.values()].map(({ deadline }) => deadline)),
+    serve: ({ fd }, clients) => acceptor.listen(fd, () => accept(fd, clients)),
+    deadline: () => Math.min(Infinity, ...[...connections].map(({ deadline }) => deadline)),
     expire() {
       const now = performance.now();
-      for (const [listener, { resume, deadline }] of [...pauses]) {
-        if (deadline > now) continue;
-        pauses.delete(listener);
-        resume();
-      }
       for (const connection of [...connections]) if (connection.deadline <= now) hangUp(connection);
     },
   };

@@ -7,6 +7,7 @@ import { pollFor } from "../../../ffi/sys/poll.ts";
 import { POLLOUT } from "../../../ffi/sys/uapi.ts";
 import { forbidDescriptors } from "../../../testing/descriptor_limit.ts";
 import { runShellInNetns, until } from "../../../testing/netns.ts";
+import { newAcceptor } from "./acceptor.ts";
 import { newConnections } from "./connections.ts";
 
 test("without a free descriptor, a connection waits, and nothing wakes the server meanwhile", async () => {
@@ -16,7 +17,9 @@ test("without a free descriptor, a connection waits, and nothing wakes the serve
   const address = parseIp("127.0.0.1");
   const listener = resources.use(host.run(() => listenTcp({ address, port: 53, device: "lo" })));
   const poll = resources.use(openEventPoll());
-  const connections = newConnections(poll);
+  const log: string[] = [];
+  const acceptor = newAcceptor(poll, (message) => log.push(message));
+  const connections = newConnections(poll, acceptor);
   const questions: string[] = [];
   resources.use(connections.serve(listener, {
     link: "lo",
@@ -27,19 +30,20 @@ test("without a free descriptor, a connection waits, and nothing wakes the serve
   pollFor(client.fd, POLLOUT);
   sendBytes(client.fd, Uint8Array.of(0, 2, 7, 9));
 
-  expect(connections.deadline()).toBe(Infinity);
+  expect(acceptor.deadline()).toBe(Infinity);
   {
     using _ = forbidDescriptors();
     poll.wait(-1);
-    expect(connections.deadline()).toBeLessThan(Infinity);
+    expect(acceptor.deadline()).toBeLessThan(Infinity);
     const before = performance.now();
     poll.wait(100);
     expect(performance.now() - before).toBeGreaterThan(90);
   }
   await until(() => {
-    connections.expire();
+    acceptor.expire();
     poll.wait(10);
     return questions.length > 0;
   });
   expect(questions).toEqual(["7,9"]);
+  expect(log).toEqual([expect.stringMatching(/^Takes no connections until that is mended: .*EMFILE/)]);
 });

@@ -1,6 +1,6 @@
 /** What plugins tell the server. */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
-import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
+import { ignoreErrors, ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { F_SETFL, O_NONBLOCK } from "../../../ffi/sys/uapi.ts";
@@ -14,15 +14,16 @@ import {
   type ServerReply,
   type ServerRequest,
 } from "../protocol.ts";
+import type { Acceptor } from "./acceptor.ts";
 
 type Answer = (request: ServerRequest) => Omit<ServerReply, "version">;
 
 /** Answers those that connect to the socket. Root alone can, who may do all this without the server. */
-export function serveControl(poll: EventPoll, listener: number, answer: Answer): void {
+export function serveControl(poll: EventPoll, acceptor: Acceptor, listener: number, answer: Answer): void {
   // A server that this one replaces may take the connection first.
   sys.fcntl(listener, F_SETFL, O_NONBLOCK);
-  poll.onReadable(listener, () => {
-    const connection = ignoreSystemErrors(() => acceptConnection(listener));
+  acceptor.listen(listener, () => {
+    const connection = ignoreErrors(["EAGAIN", "ECONNABORTED"], () => acceptConnection(listener));
     if (!connection) return;
     const hangUp = () => {
       poll.forget(connection.fd);

@@ -11,6 +11,7 @@ import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import { lockFile } from "../../../ffi/sys/lock.ts";
 import { openSignals } from "../../../ffi/sys/signal_descriptor.ts";
 import { SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
+import { newAcceptor } from "./acceptor.ts";
 import { type Connections, newConnections } from "./connections.ts";
 import { serveControl } from "./control.ts";
 import { newNameDirectory } from "./directory.ts";
@@ -59,17 +60,18 @@ export function serveNames(options: NamesOptions): void {
     isOwn: (resolver) => listeners.isListening(resolver.address),
     count: (answer) => counters.add(answer),
   });
-  const connections = newConnections(poll);
+  const acceptor = newAcceptor(poll, log);
+  const connections = newConnections(poll, acceptor);
   const listeners = openListeners(host, newSocketHandlers(host, poll, connections, { names, forwarder, counters }));
   const store = newRecordStore({ directory: stateDirectory, host, names, listeners, log });
   store.loadAll();
-  serveControl(poll, listener, store.answer);
+  serveControl(poll, acceptor, listener, store.answer);
 
   let isEnding = false;
   for (const { fd } of [{ fd: lifetime }, resources.use(openSignals([SIGTERM, SIGINT]))]) {
     poll.onReadable(fd, () => void (isEnding = true));
   }
-  const timed = [forwarder, connections, listeners, counters];
+  const timed = [acceptor, forwarder, connections, listeners, counters];
   while (!isEnding) {
     options.tellWork?.(store.hasRecords());
     const deadline = Math.min(...timed.map((each) => each.deadline()));
