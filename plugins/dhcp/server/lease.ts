@@ -22,7 +22,6 @@ import {
   isAcquiring,
   type Lease,
   type LeaseContext,
-  type LeaseTiming,
   saveLease,
 } from "./lease_state.ts";
 import { type LeaseTerms, termsOf } from "./terms.ts";
@@ -33,7 +32,7 @@ const RESEND_MS = 1000;
 /** A request to extend a lease may be lost, as when many leases are due at once. RFC 2131 tells later intervals. */
 const FIRST_EXTENSION_RESENDS_MS = [4000, 8000];
 const MAX_REQUESTS = 4;
-/** An answer takes no longer. */
+/** For so long, a lease whose ADD is over listens for an answer. */
 const LISTEN_MS = 10_000;
 /** Doubles with each address in use. */
 const DECLINE_PAUSE_MS = 1000;
@@ -149,8 +148,8 @@ function noMoreTriesError({ settings: { ifname }, declines }: Lease): CniError {
   return new CniError(Code.TryAgainLater, "no more tries", { details: reason });
 }
 
+/** Goes on with the exchange, if there is one: a server that is slow may still acknowledge. */
 function startSelecting(lease: Lease, context: LeaseContext): void {
-  closeExchange(lease);
   context.log(`${describeLease(lease)}: asks for an address`);
   lease.state = "selecting";
   lease.sends = 0;
@@ -223,11 +222,12 @@ function send(
   exchange.socket.send(frameOf(message, isUnicast ? lease.terms : undefined));
   const now = context.now();
   const intervalMs = until === undefined
-    ? resendIntervalMs(lease, context.timing, now)
+    ? resendIntervalMs(lease, context, now)
     : extensionIntervalMs(lease, until - now);
   lease.sends++;
   lease.nextSendAt = now + intervalMs;
-  wakeAt(lease, context, Math.min(lease.nextSendAt, now + LISTEN_MS));
+  const listensUntil = context.isAwaited(lease) ? Infinity : now + LISTEN_MS;
+  wakeAt(lease, context, Math.min(lease.nextSendAt, listensUntil));
 }
 
 /** An ADD that waits is over in time. */
@@ -245,16 +245,16 @@ function extensionIntervalMs({ sends }: Lease, remainingMs: number): number {
 /** Containers that began together do not send together. */
 const randomFactor = (): number => 0.9 + Math.random() * 0.2;
 
-function resendIntervalMs(
-  { sends, acquiringSince, state }: Lease,
-  { timeoutMs, resendMaxMs }: LeaseTiming,
-  now: number,
-): number {
+function resendIntervalMs(lease: Lease, context: LeaseContext, now: number): number {
+  const { sends, acquiringSince, state } = lease;
+  const { timeoutMs, resendMaxMs } = context.timing;
   const elapsed = now - acquiringSince;
-  // Doubles with each message: as long as the time before it.
-  const interval = FIRST_RESENDS_MS[sends] ??
-    (elapsed < timeoutMs || state === "requesting" ? RESEND_MS : Math.min(resendMaxMs, Math.max(RESEND_MS, elapsed)));
-  return interval * randomFactor();
+  const first = FIRST_RESENDS_MS[sends];
+  if (first !== undefined) return first * randomFactor();
+  if (elapsed < timeoutMs || state === "requesting") return RESEND_MS * randomFactor();
+  // Doubles with each message: as long as the time before it. An ADD is not to miss an address that becomes free.
+  const longest = context.isAwaited(lease) ? Math.min(timeoutMs, resendMaxMs) : resendMaxMs;
+  return Math.min(longest, Math.max(RESEND_MS, elapsed)) * randomFactor();
 }
 
 function messageOf(
@@ -285,6 +285,10 @@ function handleReply(
 ): void {
   const { state } = lease;
   const serverId = findOption(options, "serverId");
+  if (state === "selecting" && type === "ack" && isOfLastRequest(lease, terms)) {
+    lease.state = "requesting";
+    return handleAck(lease, context, terms!);
+  }
   // Only in these states, any server may answer.
   if (state !== "selecting" && state !== "rebinding" && serverId !== lease.terms!.serverId) return;
   if (state === "selecting" && type === "offer" && terms) return acceptOffer(lease, context, terms);
@@ -292,6 +296,10 @@ function handleReply(
   if (type === "nak") return handleNak(lease, context, findOption(options, "message"));
   if (type === "ack" && terms) return handleAck(lease, context, terms);
 }
+
+/** It came after the last try, and the server counts the address as ours. */
+const isOfLastRequest = ({ isGranted, terms: requested }: Lease, terms: LeaseTerms | undefined): boolean =>
+  isGranted && terms?.serverId === requested!.serverId && terms.address === requested!.address;
 
 function acceptOffer(lease: Lease, context: LeaseContext, terms: LeaseTerms): void {
   lease.terms = terms;

@@ -39,7 +39,7 @@ export interface Lease {
 
 /** In milliseconds, as `dhcp daemon` takes them. */
 export interface LeaseTiming {
-  /** In this time, a message is sent about every second; then ever less often. */
+  /** In this time, a message is sent about every second; then ever less often. While an ADD waits, at least so often. */
   readonly timeoutMs: number;
   readonly resendMaxMs: number;
   /** After this time, an ADD fails. */
