@@ -32,7 +32,19 @@ export const chainMessage = message("chain", nfgenmsg, () => ({
   /** Of a base chain. Lower priorities run first. */
   hook: [
     uapi.NFTA_CHAIN_HOOK,
-    attrs(() => ({ number: [uapi.NFTA_HOOK_HOOKNUM, be32], priority: [uapi.NFTA_HOOK_PRIORITY, bei32] })),
+    attrs(() => ({
+      number: [uapi.NFTA_HOOK_HOOKNUM, be32],
+      priority: [uapi.NFTA_HOOK_PRIORITY, bei32],
+      /** Of hooks at links. */
+      device: [uapi.NFTA_HOOK_DEV, cstr],
+      devices: [
+        uapi.NFTA_HOOK_DEVS,
+        attrs(() => ({
+          names: [uapi.NFTA_DEVICE_NAME, cstr, "repeated"],
+          prefixes: [uapi.NFTA_DEVICE_PREFIX, cstr, "repeated"],
+        })),
+      ],
+    })),
   ],
   policy: [uapi.NFTA_CHAIN_POLICY, be32],
   /** Counts its own rules, and the rules and map elements that lead to it. */

@@ -8,6 +8,7 @@ export const NFNL_BATCH_GENID = 1;
 
 export const NFPROTO_INET = 1;
 export const NFPROTO_IPV4 = 2;
+export const NFPROTO_NETDEV = 5;
 export const NFPROTO_BRIDGE = 7;
 export const NFPROTO_IPV6 = 10;
 
@@ -16,6 +17,9 @@ export const NF_INET_FORWARD = 2;
 export const NF_INET_LOCAL_IN = 1;
 export const NF_INET_LOCAL_OUT = 3;
 export const NF_INET_POST_ROUTING = 4;
+export const NF_INET_INGRESS = 5;
+export const NF_NETDEV_INGRESS = 0;
+export const NF_NETDEV_EGRESS = 1;
 
 // Lower priorities run first (linux/netfilter_ipv4.h).
 export const NF_IP_PRI_FIRST = -2147483648;
@@ -61,6 +65,10 @@ export const NFTA_CHAIN_TYPE = 7;
 export const NFTA_CHAIN_USERDATA = 12;
 export const NFTA_HOOK_HOOKNUM = 1;
 export const NFTA_HOOK_PRIORITY = 2;
+export const NFTA_HOOK_DEV = 3;
+export const NFTA_HOOK_DEVS = 4;
+export const NFTA_DEVICE_NAME = 1;
+export const NFTA_DEVICE_PREFIX = 2;
 
 export const NFTA_RULE_TABLE = 1;
 export const NFTA_RULE_CHAIN = 2;
@@ -118,11 +126,16 @@ export const NFT_REG32_00 = 8;
 export const NFTA_META_DREG = 1;
 export const NFTA_META_KEY = 2;
 export const NFTA_META_SREG = 3;
+export const NFT_META_PROTOCOL = 1;
 export const NFT_META_MARK = 3;
+export const NFT_META_IIF = 4;
+export const NFT_META_OIF = 5;
 export const NFT_META_IIFNAME = 6;
 export const NFT_META_OIFNAME = 7;
 export const NFT_META_NFPROTO = 15;
 export const NFT_META_L4PROTO = 16;
+export const NFT_META_BRI_IIFNAME = 17;
+export const NFT_META_BRI_OIFNAME = 18;
 
 export const NFTA_CMP_SREG = 1;
 export const NFTA_CMP_OP = 2;

@@ -10,6 +10,7 @@ import { checkForeignTranslations } from "./checks/foreign_translations.ts";
 import { checkHostForwarding } from "./checks/forwarding.ts";
 import { checkForwardChains } from "./checks/forward_chains.ts";
 import { checkKubeProxy } from "./checks/kube_proxy.ts";
+import { checkFrameChains } from "./checks/frame_chains.ts";
 import { checkLeakedState } from "./checks/leaked_state.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkLinks } from "./checks/links.ts";
@@ -67,6 +68,7 @@ const LOOKS: readonly Check[] = [
   ["forwarding", checkHostForwarding],
   ["ruleset", checkRuleset],
   ["forward chains", checkForwardChains],
+  ["frame chains", checkFrameChains],
   ["ports", checkPorts],
   ["ports on 127.0.0.1", checkLoopbackPorts],
   ["foreign translations", checkForeignTranslations],

@@ -1,6 +1,14 @@
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import * as nft from "../../ffi/nft/objects.ts";
-import { NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
+import {
+  NF_INET_INGRESS,
+  NFPROTO_BRIDGE,
+  NFPROTO_INET,
+  NFPROTO_IPV4,
+  NFPROTO_IPV6,
+  NFPROTO_NETDEV,
+} from "../../ffi/nft/uapi.ts";
+import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 
 /** A base chain of another table. */
@@ -11,16 +19,31 @@ const NFT_TABLE_F_DORMANT = 1;
 
 /** Of tables that are awake. */
 export function listForeignBaseChains(nl: Netlink, hooks: readonly number[]): ForeignChain[] {
-  return [NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) => {
-    const awake = nft.listTables(nl, family).filter(({ flags = 0 }) => !(flags & NFT_TABLE_F_DORMANT)).map(({ name }) =>
-      name
-    );
-    return nft.listBaseChains(nl, family).flatMap((chain) => {
-      const { table } = chain;
-      const isOwn = family === inetTable.family && table === inetTable.table;
-      const isWanted = chain.hook?.number !== undefined && hooks.includes(chain.hook.number);
-      if (!isWanted || isOwn || table === undefined || !awake.includes(table)) return [];
-      return [{ ...chain as nft.Chain, table }];
-    });
+  return [NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) =>
+    listChainsOfFamily(nl, family).filter(({ hook }) => hooks.includes(hook!.number!))
+  );
+}
+
+/** Those that see frames of links: of the families `netdev` and `bridge`, and `inet` at the hook `ingress`. */
+export function listFrameChains(nl: Netlink): ForeignChain[] {
+  return [
+    ...[NFPROTO_NETDEV, NFPROTO_BRIDGE].flatMap((family) => listChainsOfFamily(nl, family)),
+    ...listForeignBaseChains(nl, [NF_INET_INGRESS]),
+  ];
+}
+
+const OWN_TABLES: readonly nft.TableKey[] = [inetTable, bridgeTable];
+
+function listChainsOfFamily(nl: Netlink, family: number): ForeignChain[] {
+  const chains = nft.listBaseChains(nl, family);
+  if (chains.length === 0) return [];
+  const awake = nft.listTables(nl, family).filter(({ flags = 0 }) => !(flags & NFT_TABLE_F_DORMANT)).map(({ name }) =>
+    name
+  );
+  return chains.flatMap((chain) => {
+    const { table, hook } = chain;
+    const isOwn = OWN_TABLES.some((own) => own.family === family && own.table === table);
+    if (hook?.number === undefined || isOwn || table === undefined || !awake.includes(table)) return [];
+    return [{ ...chain, table }];
   });
 }

@@ -1,5 +1,5 @@
 /** Extensions of iptables. Their structs are in linux/netfilter/xt_*.h. @module */
-import { familyOf, type Ip, ipFromBytes } from "../../ffi/address.ts";
+import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { NF_CT_STATE_ESTABLISHED, NF_CT_STATE_NEW, RTN_LOCAL } from "../../ffi/nft/uapi.ts";
 import { RTN_UNICAST } from "../../ffi/route/uapi.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
@@ -28,6 +28,9 @@ export function judgeIptablesMatch(
       return judgePorts(view, name, packet);
     case "multiport":
       return judgeMultiport(view, packet);
+    case "ip":
+    case "ip6":
+      return judgeEbtablesMatch(info, name === "ip" ? 4 : 16, packet);
     default:
       return undefined;
   }
@@ -85,6 +88,31 @@ function judgeMultiport(view: DataView, { destinationPort }: WalkedPacket): bool
     return destinationPort >= portAt(i) && destinationPort <= end;
   });
   return matches.includes(true) !== (view.getUint8(INVERT) !== 0);
+}
+
+/**
+ * Of ebtables: struct ebt_ip_info { addr saddr, daddr, smsk, dmsk; u8 tos, protocol, bitmask, invflags; u16 sport[2],
+ * dport[2]; } of linux/netfilter_bridge/ebt_ip.h, and ebt_ip6_info with longer addresses.
+ */
+function judgeEbtablesMatch(info: Uint8Array, length: number, packet: WalkedPacket): boolean | undefined {
+  const [SOURCE, DESTINATION, PROTOCOL, DESTINATION_PORT] = [1, 2, 8, 32] as const;
+  const words = 4 * length;
+  if (info.length < words + 12 || ipBytes(packet.source).length !== length) return undefined;
+  const [protocol, selected, inverted] = [info[words + 1]!, info[words + 2]!, info[words + 3]!];
+  if ((selected & ~(SOURCE | DESTINATION | PROTOCOL | DESTINATION_PORT)) !== 0) return undefined;
+  const field = (i: number) => info.subarray(i * length, (i + 1) * length);
+  const isIn = (ip: Ip, i: number) => ipBytes(ip).every((byte, at) => (byte & field(i + 2)[at]!) === field(i)[at]);
+  const ports = new DataView(info.buffer, info.byteOffset + words + 8);
+  const judged: readonly (readonly [bit: number, matches: boolean])[] = [
+    [SOURCE, isIn(packet.source, 0)],
+    [DESTINATION, isIn(packet.destination, 1)],
+    [PROTOCOL, packet.protocol === protocol],
+    [
+      DESTINATION_PORT,
+      packet.destinationPort >= ports.getUint16(0, true) && packet.destinationPort <= ports.getUint16(2, true),
+    ],
+  ];
+  return judged.every(([bit, matches]) => (selected & bit) === 0 || matches !== ((inverted & bit) !== 0));
 }
 
 /**

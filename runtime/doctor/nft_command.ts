@@ -20,6 +20,11 @@ export function deleteRuleCommand(chain: NftChain, handle: bigint): string {
   return ruleCommand("delete", chain, { handle: Number(handle) }, ["handle", `${handle}`]);
 }
 
+/** Base chains have names that nft(8) reads: iptables lets nobody choose them. */
+export function acceptPolicyCommand({ family, table, chain }: NftChain): string {
+  return shellCommand(["nft", "add", "chain", FAMILY_NAMES[family]!, table, chain, "{ policy accept; }"]);
+}
+
 /** The mark is on what containers send, on answers, and on calls of published ports. */
 export function acceptMarkedCommand(chain: NftChain): string {
   const mark = `0x${FORWARD_MARK.toString(16)}`;

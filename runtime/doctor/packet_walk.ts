@@ -6,7 +6,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { Data, Expression, Verdict } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
-import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
+import { familyOf, type Ip, ipBytes, ipFromBytes, macBytes } from "../../ffi/address.ts";
 import { RTN_UNICAST } from "../../ffi/route/uapi.ts";
 import { ruleText } from "../show/rule_text.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
@@ -97,16 +97,27 @@ export function findTranslation(
   return typeof outcome === "object" && outcome.place.translation ? outcome.place : undefined;
 }
 
+/** @returns the packet's mark behind the chain, as far as rules set it that are certain to match */
+export function markBehind(ruleset: RulesetReader, table: nft.TableKey, chain: string, packet: WalkedPacket): number {
+  const walk = new Walk(ruleset, table, packet);
+  walk.chain(chain, 0);
+  return walk.packet.mark;
+}
+
 class Walk {
   /** A rule that cannot be judged accepts. */
   mayBeAccepted = false;
   #mayBeDecided: RulePlace | undefined;
+  packet: WalkedPacket;
 
-  constructor(readonly ruleset: RulesetReader, readonly table: nft.TableKey, readonly packet: WalkedPacket) {}
+  constructor(readonly ruleset: RulesetReader, readonly table: nft.TableKey, packet: WalkedPacket) {
+    this.packet = packet;
+  }
 
   chain(name: string, depth: number, isCertain = true): Outcome {
     for (const [i, rule] of this.ruleset.rules(this.table, name).entries()) {
-      const { verdict, matches } = judgeRule(rule.expressions, this);
+      const { verdict, matches, mark } = judgeRule(rule.expressions, this);
+      if (mark !== undefined && isCertain && matches === true) this.packet = { ...this.packet, mark };
       if (!verdict || matches === false) continue;
       const outcome = this.#follow(verdict, depth, isCertain && matches === true, {
         chain: name,
@@ -156,6 +167,11 @@ class Walk {
 /** `undefined`: it cannot be told. */
 type Match = boolean | undefined;
 
+interface NewMark {
+  /** Absent if it cannot be told. */
+  readonly mark?: number;
+}
+
 /** What a rule does with a packet that it matches. */
 type Decision = Verdict | { readonly translation: { readonly target?: Ip } };
 
@@ -170,17 +186,19 @@ function slotOf(register = 0): number {
 function judgeRule(
   expressions: readonly Expression[],
   walk: Walk,
-): { readonly matches: Match; readonly verdict: Decision | undefined } {
+): { readonly matches: Match; readonly verdict: Decision | undefined; readonly mark: number | undefined } {
   const registers: Registers = new Map();
   let matches: Match = true;
   let verdict: Decision | undefined;
+  let mark: number | undefined;
   for (const expression of expressions) {
     const judged = judgeExpression(expression, registers, walk);
-    if (typeof judged === "object") verdict = judged;
-    else if (judged === false) return { matches: false, verdict: undefined };
-    else if (judged === undefined) matches = undefined;
+    if (judged === false) return { matches: false, verdict: undefined, mark: undefined };
+    if (judged === undefined) matches = undefined;
+    else if (judged !== true && "mark" in judged) mark = judged.mark;
+    else if (judged !== true) verdict = judged as Decision;
   }
-  return { matches, verdict };
+  return { matches, verdict, mark };
 }
 
 /** Without influence on whether a rule matches. */
@@ -190,7 +208,7 @@ function judgeExpression(
   expression: Expression,
   registers: Registers,
   walk: Walk,
-): Match | Decision {
+): Match | Decision | NewMark {
   const { packet } = walk;
   const load = (register: number | undefined, value: Uint8Array | undefined) => {
     if (register !== undefined) registers.set(slotOf(register), value);
@@ -199,6 +217,9 @@ function judgeExpression(
   const stored = (register: number | undefined) => registers.get(slotOf(register));
   switch (expression.kind) {
     case "meta":
+      if (expression.sreg !== undefined && expression.key === uapi.NFT_META_MARK) {
+        return newMark(stored(expression.sreg));
+      }
       return load(expression.dreg, metaValue(expression.key, packet));
     case "payload":
       return load(expression.dreg, payloadValue(expression, packet));
@@ -233,12 +254,28 @@ function judgeExpression(
 }
 
 /** Others than these change the packet otherwise, or report it. */
-function judgeIptablesTarget(name: string | undefined, info: Uint8Array, { source }: WalkedPacket): Match | Decision {
+function judgeIptablesTarget(
+  name: string | undefined,
+  info: Uint8Array,
+  { source, mark }: WalkedPacket,
+): Match | Decision | NewMark {
+  if (name === "MARK") return iptablesMark(info, mark);
   if (name === "REJECT" || name === "DROP") return { code: uapi.NF_DROP };
   if (name === "REDIRECT") return { translation: {} };
   if (name !== "DNAT") return true;
   const target = iptablesDnatTarget(info, source);
   return { translation: { ...target !== undefined && { target } } };
+}
+
+function newMark(value: Uint8Array | undefined): NewMark {
+  return { ...value?.length === 4 && { mark: new DataView(value.buffer, value.byteOffset).getUint32(0, true) } };
+}
+
+/** struct xt_mark_tginfo2 { u32 mark, mask; } */
+function iptablesMark(info: Uint8Array, mark: number): NewMark {
+  if (info.length < 8) return {};
+  const view = new DataView(info.buffer, info.byteOffset);
+  return { mark: ((mark & ~view.getUint32(4, true)) ^ view.getUint32(0, true)) >>> 0 };
 }
 
 /** @param value the address, and in a map perhaps the port behind it */
@@ -265,13 +302,24 @@ function metaValue(key: number | undefined, packet: WalkedPacket): Uint8Array | 
       return linkNameBytes(packet.oifname);
     case uapi.NFT_META_MARK:
       return u32Bytes(packet.mark);
+    case uapi.NFT_META_PROTOCOL:
+      return etherType(packet);
+    case uapi.NFT_META_BRI_IIFNAME:
+    case uapi.NFT_META_BRI_OIFNAME:
+      return packet.bridge === undefined ? undefined : linkNameBytes(packet.bridge);
     case uapi.NFT_META_NFPROTO:
       return Uint8Array.of(familyOf(packet.source) === 4 ? uapi.NFPROTO_IPV4 : uapi.NFPROTO_IPV6);
     case uapi.NFT_META_L4PROTO:
-      return Uint8Array.of(packet.protocol);
+      return packet.isArp ? undefined : Uint8Array.of(packet.protocol);
     default:
       return undefined;
   }
+}
+
+/** ETH_P_IP, ETH_P_IPV6 or ETH_P_ARP of linux/if_ether.h. */
+function etherType({ source, isArp }: WalkedPacket): Uint8Array {
+  if (isArp) return Uint8Array.of(0x08, 0x06);
+  return familyOf(source) === 4 ? Uint8Array.of(0x08, 0x00) : Uint8Array.of(0x86, 0xdd);
 }
 
 function linkNameBytes(name: string): Uint8Array {
@@ -287,12 +335,21 @@ function u32Bytes(value: number): Uint8Array {
 /** Bytes of the headers that a firewall asks for. */
 function payloadValue(
   { base, offset = 0, length = 0 }: Extract<Expression, { kind: "payload" }>,
-  { source, destination, protocol, destinationPort, icmpType }: WalkedPacket,
+  packet: WalkedPacket,
 ): Uint8Array | undefined {
+  const { source, destination, protocol, destinationPort, icmpType, isArp, sourceMac } = packet;
   const isV4 = familyOf(source) === 4;
   const header = new Map<number, number>();
   const put = (at: number, bytes: Uint8Array) => bytes.forEach((byte, i) => header.set(at + i, byte));
-  if (base === uapi.NFT_PAYLOAD_NETWORK_HEADER) {
+  if (base === uapi.NFT_PAYLOAD_LL_HEADER) {
+    put(12, etherType(packet));
+    if (sourceMac !== undefined) put(6, macBytes(sourceMac));
+  } else if (isArp && base === uapi.NFT_PAYLOAD_NETWORK_HEADER) {
+    const [REQUEST, REPLY] = [1, 2];
+    put(6, Uint8Array.of(0, packet.isReply ? REPLY : REQUEST));
+    put(14, ipBytes(source));
+    put(24, ipBytes(destination));
+  } else if (base === uapi.NFT_PAYLOAD_NETWORK_HEADER) {
     put(isV4 ? 12 : 8, ipBytes(source));
     put(isV4 ? 16 : 24, ipBytes(destination));
     put(isV4 ? 9 : 6, Uint8Array.of(protocol));

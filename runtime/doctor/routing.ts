@@ -67,6 +67,11 @@ export class Routing {
     return isConfirmed ? this.#describe(decision) : undefined;
   }
 
+  /** Whether the mark of a packet may count. */
+  get selectsByMark(): boolean {
+    return this.#rules.some(({ mark }) => mark !== undefined);
+  }
+
   /** Routes of table `main` that drop or refuse packets, without those that the kernel makes. */
   blockingRoutes(): rawRoute.RawRoute[] {
     return this.#routes.filter((route) =>

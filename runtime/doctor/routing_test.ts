@@ -65,6 +65,22 @@ const CAUSES: Readonly<Record<string, Cause>> = {
       `${FROM} are sent to "other0" by routing rule 77 (from 10.9.0.0/29 lookup 100), unlike the host's own`,
     ],
   },
+  "a rule for packets that iptables marks": {
+    lines: [
+      "ip route add prohibit default table 100; ip rule add fwmark 0x5/0xff lookup 100 priority 77",
+      "iptables -t mangle -A PREROUTING -i br9 -j MARK --set-xmark 0x5/0xff",
+    ],
+    found: () => [
+      `${FROM} are stopped by prohibit route 0.0.0.0/0 of table 100, by routing rule 77 (from all fwmark 0x5/0xff lookup 100)`,
+    ],
+  },
+  "a rule for packets that nftables marks": {
+    lines: [
+      "iptables -t mangle -F; ip -6 rule add fwmark 0x100 blackhole priority 77",
+      "nft 'table inet marks { chain pre { type filter hook prerouting priority mangle; ip6 saddr fd00:9::/64 meta mark set meta mark or 0x100; }; }'",
+    ],
+    found: () => [`${FROM_6} are stopped by routing rule 77 (from all fwmark 0x100/0xffffffff blackhole)`],
+  },
   "a route drops what is for a pod": {
     lines: ["ip route add blackhole 10.9.0.2"],
     found: () => [`${TO_ALL} are stopped by blackhole route 10.9.0.2/32 of table main`],

@@ -1,4 +1,4 @@
-import type { Ip } from "../../ffi/address.ts";
+import type { Ip, Mac } from "../../ffi/address.ts";
 
 /** The first packet of a connection, or the first answer to it. */
 export interface WalkedPacket {
@@ -15,6 +15,12 @@ export interface WalkedPacket {
   readonly isReply?: boolean;
   /** Whether its destination was translated. */
   readonly isDnat: boolean;
+  /** Of a frame on a bridge: the bridge's name. */
+  readonly bridge?: string;
+  /** Of a frame, if it is known. */
+  readonly sourceMac?: Mac;
+  /** A request for the destination's hardware address instead. */
+  readonly isArp?: boolean;
   /** Whether its destination is an address of the host. */
   readonly isToHost?: boolean;
 }

@@ -3,7 +3,7 @@
  *
  * Each statement first loads fields into registers and then uses them: comparison, lookup, translation.
  */
-import { ipFromBytes, toCidr } from "../../ffi/address.ts";
+import { ipFromBytes, macFromBytes, toCidr } from "../../ffi/address.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import { formatHex } from "../../ffi/nft/objects.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
@@ -21,6 +21,14 @@ export function ruleText(expressions: readonly Expression[], tableFamily: number
   for (const expression of expressions) writer.take(expression);
   return writer.text();
 }
+
+const ETHER_TYPE = "meta protocol";
+/** By the value in hexadecimal. */
+const ETHER_TYPES: Readonly<Record<string, { readonly name: string; readonly family: number }>> = {
+  "0800": { name: "ip", family: uapi.NFPROTO_IPV4 },
+  "86dd": { name: "ip6", family: uapi.NFPROTO_IPV6 },
+  "0806": { name: "arp", family: uapi.NFPROTO_BRIDGE },
+};
 
 /** What a register holds. */
 interface LoadedField {
@@ -124,6 +132,7 @@ class RuleWriter {
     if (base === uapi.NFT_PAYLOAD_TRANSPORT_HEADER && length === 2 && offset < 4) {
       return offset === 0 ? "th sport" : "th dport";
     }
+    if (base === uapi.NFT_PAYLOAD_LL_HEADER && offset === 12 && length === 2) return ETHER_TYPE;
     if (base === uapi.NFT_PAYLOAD_LL_HEADER && length === 6) return offset === 6 ? "ether saddr" : "ether daddr";
     const word = base === uapi.NFT_PAYLOAD_NETWORK_HEADER ? this.#addressField(offset, length) : undefined;
     if (word === undefined) return `[bytes ${base}+${offset}]`;
@@ -151,6 +160,12 @@ class RuleWriter {
     const value = data?.value ?? NO_VALUE;
     this.#loaded = [];
     if (!field) return;
+    const families = ETHER_TYPES[value.toHex()];
+    if (field.text === ETHER_TYPE && op === uapi.NFT_CMP_EQ && families) {
+      this.#family = families.family;
+      this.#pendingFamily = `${ETHER_TYPE} ${families.name}`;
+      return;
+    }
     if (field.text === "meta nfproto") {
       this.#family = value[0] ?? 0;
       this.#pendingFamily = `meta nfproto ip${this.#family === uapi.NFPROTO_IPV6 ? "v6" : "v4"}`;
@@ -191,7 +206,7 @@ function comparisonText(field: LoadedField, op: number, value: Uint8Array): stri
   if (bits !== undefined) return `${text} ${op === uapi.NFT_CMP_EQ ? "! " : ""}${bits}`;
   if (text === "ct direction") return `${text} ${operator}${value[0] === 1 ? "reply" : "original"}`;
   if (text === "fib daddr type" && value[0] === uapi.RTN_LOCAL) return `${text} ${operator}local`;
-  if (/^[io]ifname$/.test(text)) return `${text} ${operator}${ifnameText(value)}`;
+  if (/^(?:[io]ifname|meta [io]brname)$/.test(text)) return `${text} ${operator}${ifnameText(value)}`;
   const prefix = /^ip6? /.test(text) ? prefixText(text.startsWith("ip6"), value, mask) : undefined;
   if (prefix !== undefined) return `${text} ${operator}${prefix}`;
   return `${maskedText(field)} ${mask && op === uapi.NFT_CMP_EQ ? "== " : operator}${comparedText(text, value)}`;
@@ -199,6 +214,7 @@ function comparisonText(field: LoadedField, op: number, value: Uint8Array): stri
 
 function comparedText(text: string, value: Uint8Array): string {
   if (text.startsWith("[bytes ")) return formatHex(value);
+  if (text.startsWith("ether ") && value.length === 6) return macFromBytes(value);
   return value.length === 4 && isHostOrder(text) ? hostOrderHex(value) : valueText(value);
 }
 
@@ -255,11 +271,14 @@ function ctText(key = -1): string {
 
 function metaText(key = -1): string {
   const words: Readonly<Record<number, string>> = {
+    [uapi.NFT_META_PROTOCOL]: ETHER_TYPE,
     [uapi.NFT_META_MARK]: "meta mark",
     [uapi.NFT_META_IIFNAME]: "iifname",
     [uapi.NFT_META_OIFNAME]: "oifname",
     [uapi.NFT_META_NFPROTO]: "meta nfproto",
     [uapi.NFT_META_L4PROTO]: "meta l4proto",
+    [uapi.NFT_META_BRI_IIFNAME]: "meta ibrname",
+    [uapi.NFT_META_BRI_OIFNAME]: "meta obrname",
   };
   return words[key] ?? `[meta ${key}]`;
 }

@@ -1,7 +1,11 @@
 import { familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
+import { NF_INET_PRE_ROUTING, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Link } from "../../../ffi/route/link.ts";
+import { IPPROTO_TCP } from "../../../ffi/sys/uapi.ts";
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
 import { broken, type Finding, warning } from "../finding.ts";
+import { markBehind, RulesetReader } from "../packet_walk.ts";
 import { type Cause, Routing, type Way } from "../routing.ts";
 import { type ExaminedContainer, findOutgoingLink, gatewayLink, type Subject } from "../subject.ts";
 import { addressesBehind } from "./routes_back.ts";
@@ -10,6 +14,7 @@ import { addressesBehind } from "./routes_back.ts";
 export function checkRouting(subject: Subject): Finding[] {
   if (!subject.isRouted) return [];
   const routing = new Routing(subject.host);
+  const marking = readMarking(subject);
   const outside = new Map(
     subject.families.map((family) => [family, routing.find({ destination: PUBLIC_ADDRESS[family] })]),
   );
@@ -18,7 +23,7 @@ export function checkRouting(subject: Subject): Finding[] {
     addressesBehind(subject, container).flatMap((address): Diversion[] => {
       const ip = ipOf(address);
       return [
-        ...divertedFrom(subject, routing, container, ip, outside.get(familyOf(ip))!),
+        ...divertedFrom(subject, routing, marking, container, ip, outside.get(familyOf(ip))!),
         ...divertedTo(subject, routing, container, ip),
       ];
     })
@@ -46,15 +51,51 @@ interface Diversion {
 function divertedFrom(
   subject: Subject,
   routing: Routing,
+  marking: Marking,
   container: ExaminedContainer,
   ip: Ip,
   own: Way,
 ): Diversion[] {
   const destination = PUBLIC_ADDRESS[familyOf(ip)];
-  const way = routing.find({ source: ip, destination, inLink: gatewayLink(subject, container) });
+  const inLink = gatewayLink(subject, container)!;
+  const mark = routing.selectsByMark ? markOf(marking, inLink, ip, destination) : 0;
+  const way = routing.find({ source: ip, destination, inLink, mark });
   if (way.oif === own.oif && way.gateway === own.gateway) return [];
   const cause = way.cause();
   return cause && cause.what !== own.cause()?.what ? [{ direction: "from", ip, way, cause }] : [];
+}
+
+interface Marking {
+  readonly ruleset: RulesetReader;
+  /** In the order in which packets pass them. */
+  readonly chains: readonly ForeignChain[];
+}
+
+/** What marks packets before their route is looked up. */
+function readMarking({ host: { netns: { nft } } }: Subject): Marking {
+  const priorityOf = ({ hook }: ForeignChain) => hook?.priority ?? 0;
+  return {
+    ruleset: new RulesetReader(nft),
+    chains: listForeignBaseChains(nft, [NF_INET_PRE_ROUTING]).toSorted((a, b) => priorityOf(a) - priorityOf(b)),
+  };
+}
+
+function markOf({ ruleset, chains }: Marking, { name: iifname = "" }: Link, source: Ip, destination: Ip): number {
+  const protocol = familyOf(source) === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+  const tcp = { protocol: IPPROTO_TCP, destinationPort: 443 };
+  return chains.filter(({ family }) => [NFPROTO_INET, protocol].includes(family)).reduce(
+    (mark, { family, table, name = "" }) =>
+      markBehind(ruleset, { family, table }, name, {
+        ...tcp,
+        iifname,
+        oifname: "",
+        source,
+        destination,
+        mark,
+        isDnat: false,
+      }),
+    0,
+  );
 }
 
 /** What the host sends to the container, and what it forwards to it. */
