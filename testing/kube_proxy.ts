@@ -1,6 +1,5 @@
 /** Rules of kube-proxy for a Service or two, in the form of testdata/rulesets/kube-proxy-*. @module */
 import type { Netns } from "../ffi/netns.ts";
-import { runInNetns } from "./netns.ts";
 
 export interface KubeProxyService {
   /** Port 80 of these addresses; without any, calls are refused. */
@@ -33,8 +32,8 @@ export function loadKubeProxyRules(host: Netns, { mode, clusterCidr, services }:
 }
 
 function load(host: Netns, command: readonly string[], text: string): void {
-  const shell = `printf '%s' "$1" | ${command.join(" ")}`;
-  runInNetns(host, "sh", "-e", "-c", shell, "sh", text);
+  const { exitCode, stderr } = host.run(() => Bun.spawnSync([...command], { stdin: Buffer.from(text) }));
+  if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr}`);
 }
 
 const isIpv6 = (address: string) => address.includes(":");

@@ -108,6 +108,7 @@ const rawElementsMessage = message("elements", nfgenmsg, () => ({
 
 /** With undecoded expressions. */
 const rawRuleMessage = message("rule", nfgenmsg, () => ({
+  chain: [uapi.NFTA_RULE_CHAIN, cstr],
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
@@ -266,6 +267,7 @@ export function listBaseChains(nl: Netlink, family: number): Chain[] {
 
 /** Its expressions are decoded on demand. */
 export interface LazyRule {
+  readonly chain: string;
   readonly handle: bigint;
   /** For nft(8); iptables has others. */
   readonly comment: string;
@@ -274,10 +276,12 @@ export interface LazyRule {
   expressions(): readonly Expression[];
 }
 
-/** In order; empty if there is no such chain. */
-export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: string): LazyRule[] {
-  return list(nl, `rules of chain "${chain}" of table "${table}"`, GET_RULE, { family, table, chain }, rawRuleMessage)
-    .map(({ handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
+/** In order; empty if there is no such chain. @param chain absent for all of the table */
+export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain?: string): LazyRule[] {
+  const place = chain === undefined ? `table "${table}"` : `chain "${chain}" of table "${table}"`;
+  return list(nl, `rules of ${place}`, GET_RULE, { family, table, ...chain && { chain } }, rawRuleMessage)
+    .map(({ chain = "", handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
+      chain,
       handle,
       comment,
       raw,

@@ -10,23 +10,24 @@ import {
   NFT_NAT_DNAT,
   NFT_PAYLOAD_NETWORK_HEADER,
 } from "../../ffi/nft/uapi.ts";
+import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
 import { iptablesDnatTarget } from "./iptables_matches.ts";
-import type { DecodedRule } from "./packet_walk.ts";
 
 export interface ServiceEndpoint {
   /** `default/web:http` */
   readonly service: string;
   readonly address: Ip;
+  /** Whether a Service still leads to it: kube-proxy deletes chains later than what leads to them. */
+  isCalled(): boolean;
 }
 
 export interface KubeProxyRules {
   readonly family: 4 | 6;
-  /** To which calls are sent. */
   readonly endpoints: readonly ServiceEndpoint[];
   /** Services whose calls are refused, since they have no endpoints. */
   readonly refused: readonly string[];
   /** Calls from elsewhere are masqueraded: `--cluster-cidr`, or the node's range. */
-  readonly clusterCidrs: readonly Cidr[];
+  readonly clusterCidr: Cidr | undefined;
 }
 
 /** One for each family that has any. */
@@ -36,84 +37,81 @@ export function readKubeProxyRules(nl: Netlink): KubeProxyRules[] {
   );
 }
 
-interface KubeRule extends DecodedRule {
-  readonly chain: string;
-  readonly comment: string;
-}
-
 function readIptablesMode(nl: Netlink, family: number): KubeProxyRules | undefined {
   const table = { family, table: "nat" };
   // The kubelet has chains of its own, but not this one.
   if (!nft.findChain(nl, table, "KUBE-SERVICES")) return undefined;
-  const rules = listKubeRules(nl, table, /^KUBE-(SERVICES|NODEPORTS|EXT-|FW-|SVC-|SVL-|SEP-)/);
+  const rules = nft.listLazyRules(nl, table);
   const used = usedChains(nl, table, rules);
-  const called = new Set(rules.filter(({ chain }) => used.has(chain)).map(jumpOf));
+  let called: ReadonlySet<string | undefined> | undefined;
+  const findCalled = () => called ??= new Set(rules.filter(({ chain }) => used.has(chain)).map(jumpOf));
   const refusing = ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"].flatMap((chain) =>
-    nft.listRules(nl, { family, table: "filter" }, chain).map(toKubeRule)
+    nft.listLazyRules(nl, { family, table: "filter" }, chain).map(ruleComment)
   );
+  // A cluster may have ten thousand Services: most rules are not decoded.
+  const translating = rules.filter((rule) => rule.chain.startsWith("KUBE-SEP-") && containsText(rule, "DNAT"));
+  const marking = rules.filter((rule) => /^KUBE-SV[CL]-/.test(rule.chain) && containsText(rule, "KUBE-MARK-MASQ"));
   return {
     family: family === NFPROTO_IPV4 ? 4 : 6,
-    endpoints: rules.filter(({ chain }) => chain.startsWith("KUBE-SEP-") && called.has(chain)).flatMap((rule) => {
-      const address = translatedTo(rule, family);
-      return address === undefined ? [] : [{ service: rule.comment, address }];
+    endpoints: translating.flatMap((rule) => {
+      const address = translatedTo(rule.expressions(), family);
+      if (address === undefined) return [];
+      return [{
+        address,
+        get service() {
+          return ruleComment(rule);
+        },
+        isCalled: () => findCalled().has(rule.chain),
+      }];
     }),
     refused: distinct(
-      refusing.flatMap(({ comment }) => /^(\S+) has no (?:local )?endpoints$/.exec(comment)?.[1] ?? []),
+      refusing.flatMap((comment) => /^(\S+) has no (?:local )?endpoints$/.exec(comment)?.[1] ?? []),
     ),
-    clusterCidrs: readClusterCidrs(rules, family, "KUBE-MARK-MASQ"),
+    clusterCidr: findClusterCidr(marking, family),
   };
 }
 
 function readNftablesMode(nl: Netlink, family: number): KubeProxyRules | undefined {
   const table = { family, table: "kube-proxy" };
   if (!nft.findTable(nl, table)) return undefined;
-  const rules = listKubeRules(nl, table, /^(endpoint|service|local)-/);
+  const rules = nft.listLazyRules(nl, table);
   const used = usedChains(nl, table, rules);
   const services = new Set([...used].flatMap((chain) => /^(?:service|local)-[^-]+-(.*)$/.exec(chain)?.[1] ?? []));
-  const isLive = (chain: string) => used.has(chain) && services.has(/^endpoint-[^-]+-(.*?)__/.exec(chain)?.[1] ?? "");
+  const isCalled = (chain: string) => used.has(chain) && services.has(/^endpoint-[^-]+-(.*?)__/.exec(chain)?.[1] ?? "");
+  const marking = rules.filter((rule) =>
+    /^(?:service|local)-/.test(rule.chain) && containsText(rule, "mark-for-masquerade")
+  );
   return {
     family: family === NFPROTO_IPV4 ? 4 : 6,
-    endpoints: rules.filter(({ chain }) => chain.startsWith("endpoint-") && isLive(chain)).flatMap((rule) => {
-      const address = translatedTo(rule, family);
-      return address === undefined ? [] : [{ service: serviceOfChain(rule.chain), address }];
+    endpoints: rules.filter(({ chain }) => chain.startsWith("endpoint-")).flatMap((rule) => {
+      const { chain } = rule;
+      const address = translatedTo(rule.expressions(), family);
+      return address === undefined
+        ? []
+        : [{ service: serviceOfChain(chain), address, isCalled: () => isCalled(chain) }];
     }),
     refused: distinct(
       ["no-endpoint-services", "no-endpoint-nodeports"].flatMap((set) =>
         nft.listElements(nl, table, set).map(({ key, comment }) => comment ?? describeServiceKey(key, family))
       ),
     ),
-    clusterCidrs: readClusterCidrs(rules, family, "mark-for-masquerade"),
+    clusterCidr: findClusterCidr(marking, family),
   };
 }
 
 const distinct = <T>(values: readonly T[]): T[] => [...new Set(values)];
 
-/** One dump of the table: a cluster may have ten thousand Services. */
-function listKubeRules(nl: Netlink, table: nft.TableKey, chains: RegExp): KubeRule[] {
-  return nft.listRules(nl, table).filter(({ chain = "" }) => chains.test(chain)).map(toKubeRule);
-}
+const jumpOf = (rule: nft.LazyRule): string | undefined =>
+  rule.expressions().flatMap((each) => each.kind === "immediate" ? each.data?.verdict?.chain ?? [] : [])[0];
 
-function toKubeRule({ chain = "", handle = 0n, expressions = [], comment }: nft.Rule): KubeRule {
-  return { chain, handle, expressions, comment: comment ?? iptablesComment(expressions) };
-}
-
-function iptablesComment(expressions: readonly Expression[]): string {
-  const match = expressions.find((each) => each.kind === "match" && each.name === "comment");
-  const info = match?.kind === "match" ? match.info ?? new Uint8Array() : new Uint8Array();
-  return new TextDecoder().decode(info).replace(/\0.*$/s, "");
-}
-
-const jumpOf = ({ expressions }: KubeRule): string | undefined =>
-  expressions.flatMap((each) => each.kind === "immediate" ? each.data?.verdict?.chain ?? [] : [])[0];
-
-/** kube-proxy deletes chains later than what leads to them. A chain's `use` counts its own rules too. */
-function usedChains(nl: Netlink, table: nft.TableKey, rules: readonly KubeRule[]): ReadonlySet<string> {
+/** Chains to which something leads. A chain's `use` counts its own rules too. */
+function usedChains(nl: Netlink, table: nft.TableKey, rules: readonly nft.LazyRule[]): ReadonlySet<string> {
   const ownRules = Map.groupBy(rules, ({ chain }) => chain);
   const isUsed = ({ name = "", use = 0 }: nft.Chain) => use > (ownRules.get(name)?.length ?? 0);
   return new Set(nft.listChains(nl, table).filter(isUsed).map(({ name = "" }) => name));
 }
 
-function translatedTo({ expressions }: KubeRule, family: number): Ip | undefined {
+function translatedTo(expressions: readonly Expression[], family: number): Ip | undefined {
   const length = family === NFPROTO_IPV4 ? 4 : 16;
   const constants = new Map<number | undefined, Uint8Array | undefined>();
   for (const each of expressions) {
@@ -143,10 +141,13 @@ function describeServiceKey(key: Uint8Array, family: number): string {
   return key.length > length + 4 ? `${ipFromBytes(key.subarray(0, length))} port ${port}` : `node port ${port}`;
 }
 
-/** Of rules such as `ip saddr != 10.1.0.0/16 jump mark-for-masquerade`. */
-function readClusterCidrs(rules: readonly KubeRule[], family: number, markChain: string): Cidr[] {
-  const marking = rules.filter((rule) => jumpOf(rule) === markChain);
-  return distinct(marking.flatMap(({ expressions }) => excludedSource(expressions, family) ?? []));
+/** All rules have the same: `ip saddr != 10.1.0.0/16 jump mark-for-masquerade`. */
+function findClusterCidr(marking: readonly nft.LazyRule[], family: number): Cidr | undefined {
+  for (const rule of marking) {
+    const cidr = excludedSource(rule.expressions(), family);
+    if (cidr !== undefined) return cidr;
+  }
+  return undefined;
 }
 
 function excludedSource(expressions: readonly Expression[], family: number): Cidr | undefined {

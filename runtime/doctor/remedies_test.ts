@@ -221,16 +221,20 @@ test("what only an ADD makes is mended by attaching anew", async () => {
   expect(finding?.repair).toBeUndefined();
 });
 
-test("a blackhole or prohibit route to the uplink's gateway is named", async () => {
+test("a blackhole route to the uplink's gateway is named, and its line removes it", async () => {
   using doctorHost = newDoctorHost();
   using _ = await doctorHost.serve();
-  doctorHost.shell("ip route add blackhole 192.0.2.2/32");
-  expect(doctorHost.examine(doctorHost.c1.path, false).findings.filter(isBroken).map(({ what }) => what)).toEqual([
-    "the host's route to the uplink gateway 192.0.2.2 is a blackhole or prohibit route",
-  ]);
   const connect = () => doctorHost.host.run<ConnectionOutcome>(() => tryTcpConnection(parseIp("192.0.2.2"), 80, 100));
+  doctorHost.shell("ip route add blackhole 192.0.2.2/32");
   expect(connect()).toBe("blocked");
-  doctorHost.shell("ip route replace prohibit 192.0.2.2/32");
+  const find = () => doctorHost.examine(doctorHost.c1.path, false).findings.filter(isBroken);
+  const [{ what, mend } = {}] = find();
+  expect(what).toBe(
+    "the host's packets to the uplink gateway 192.0.2.2 are stopped by blackhole route 192.0.2.2/32 of table main",
+  );
+  doctorHost.shell(mend!);
+  expect(find()).toEqual([]);
+  doctorHost.shell("ip route add prohibit 192.0.2.2/32");
   expect(connect()).toBe("blocked");
 });
 

@@ -67,23 +67,27 @@ export class Routing {
     return isConfirmed ? this.#describe(decision) : undefined;
   }
 
+  /** Without anything that could be a cause, so that nobody need ask for the way of each packet. */
+  get isPlain(): boolean {
+    return this.#rules.every(({ action, table, isL3mdev }) =>
+      isL3mdev || (action === uapi.FR_ACT_TO_TBL && table in TABLE_NAMES)
+    ) && !this.#routes.some(isBlocking);
+  }
+
   /** Whether the mark of a packet may count. */
   get selectsByMark(): boolean {
     return this.#rules.some(({ mark }) => mark !== undefined);
   }
 
-  /** Routes of table `main` that drop or refuse packets, without those that the kernel makes. */
+  /** Routes of table `main` that drop or refuse packets. */
   blockingRoutes(): rawRoute.RawRoute[] {
-    return this.#routes.filter((route) =>
-      route.type in ROUTE_TYPES && rawRoute.tableOf(route) === uapi.RT_TABLE_MAIN &&
-      route.protocol !== uapi.RTPROT_KERNEL
-    );
+    return this.#routes.filter((route) => isBlocking(route) && rawRoute.tableOf(route) === uapi.RT_TABLE_MAIN);
   }
 
   /** `blackhole route 0.0.0.0/0 of table main in /run/netns/web` */
   findBlockingRoute(destination: Cidr, table: number): string | undefined {
     const route = this.#routes.find((each) =>
-      each.type in ROUTE_TYPES && rawRoute.tableOf(each) === table &&
+      isBlocking(each) && rawRoute.tableOf(each) === table &&
       rawRoute.destinationOf(each) === networkOf(destination)
     );
     return route && this.describeBlockingRoute(route).what;
@@ -142,7 +146,7 @@ export class Routing {
     const isUsualTable = rule.action === uapi.FR_ACT_TO_TBL && rule.table in TABLE_NAMES;
     const words = describeRule(rule);
     const by = `routing rule ${rule.priority} (${words.join(" ")})`;
-    if (route && route.type in ROUTE_TYPES) {
+    if (route && isBlocking(route)) {
       const { what, remedy } = this.describeBlockingRoute(route);
       return { what: isUsualTable ? what : `${what}, by ${by}`, remedy };
     }
@@ -181,6 +185,11 @@ interface Decision {
   readonly rule: RoutingRule;
   /** Absent if the rule itself drops or refuses the packet. */
   readonly route?: rawRoute.RawRoute;
+}
+
+/** Older kernels have a route of their own that says so where there is none. */
+function isBlocking({ type, protocol }: rawRoute.RawRoute): boolean {
+  return type in ROUTE_TYPES && protocol !== uapi.RTPROT_KERNEL;
 }
 
 const isBlocked = ({ route }: Decision): boolean => !route || route.type in ROUTE_TYPES;

@@ -1,4 +1,12 @@
-import { containsIp, familyOf, type Ip, ipOf, networksOverlap, prefixLengthOf } from "../../../ffi/address.ts";
+import {
+  type Cidr,
+  containsIp,
+  familyOf,
+  type Ip,
+  ipOf,
+  networksOverlap,
+  prefixLengthOf,
+} from "../../../ffi/address.ts";
 import { runningPrograms } from "../../../ffi/sys/running_programs.ts";
 import { sysctlWord } from "../../../ffi/sysctl.ts";
 import { formatHolder, readInventory } from "../../../plugins/host_local/inventory.ts";
@@ -19,7 +27,7 @@ export function checkKubeProxy(subject: Subject): Finding[] {
     ...checkRunning(),
     ...checkStaleEndpoints(subject, all.flatMap(({ endpoints }) => endpoints)),
     ...checkRefused(all.flatMap(({ refused }) => refused)),
-    ...all.flatMap((rules) => checkClusterCidrs(subject, rules)),
+    ...all.flatMap((rules) => checkClusterCidr(subject, rules)),
     ...all.flatMap((rules) => checkBridgeNetfilter(subject, rules)),
   ];
   return problems.length > 0 ? problems : [ok("kube-proxy's rules lead to pods that are there")];
@@ -47,7 +55,7 @@ function checkStaleEndpoints(subject: Subject, endpoints: readonly ServiceEndpoi
   const inSubnets = endpoints.filter(({ address }) => subject.subnets.some((subnet) => containsIp(subnet, address)));
   if (inSubnets.length === 0) return [];
   const known = podAddresses(subject);
-  const stale = inSubnets.filter(({ address }) => !known.has(address));
+  const stale = inSubnets.filter(({ address, isCalled }) => !known.has(address) && isCalled());
   if (stale.length === 0) return [];
   const texts = new Set(stale.map(({ service, address }) => `those of "${service}" to ${address}`));
   const what = `kube-proxy's rules are stale: they send calls to pods that are gone, ${abbreviate([...texts])}`;
@@ -80,15 +88,14 @@ function checkRefused(services: readonly string[]): Finding[] {
   return [warning(what, advise("if a Service should have pods, see which of them are ready", shellCommand(command)))];
 }
 
-function checkClusterCidrs({ subnets }: Subject, { family, clusterCidrs }: KubeProxyRules): Finding[] {
-  if (clusterCidrs.length === 0) return [];
-  const outside = subnets.filter((subnet) =>
-    familyOf(subnet) === family &&
-    !clusterCidrs.some((cidr) => networksOverlap(cidr, subnet) && prefixLengthOf(cidr) <= prefixLengthOf(subnet))
-  );
+function checkClusterCidr({ subnets }: Subject, { family, clusterCidr }: KubeProxyRules): Finding[] {
+  if (clusterCidr === undefined) return [];
+  const isInside = (subnet: Cidr) =>
+    networksOverlap(clusterCidr, subnet) && prefixLengthOf(clusterCidr) <= prefixLengthOf(subnet);
+  const outside = subnets.filter((subnet) => familyOf(subnet) === family && !isInside(subnet));
   if (outside.length === 0) return [];
-  const what = `kube-proxy's --cluster-cidr ${clusterCidrs.join(", ")} does not hold the pods' ` +
-    `${outside.join(", ")}: Services see their calls come from the node`;
+  const what = `kube-proxy's --cluster-cidr ${clusterCidr} does not hold the pods' ${outside.join(", ")}: ` +
+    "Services see their calls come from the node";
   const advice = 'correct "clusterCIDR" in its configuration, then start it again';
   return [warning(what, advise(advice, `kubectl -n kube-system edit configmap kube-proxy && ${RESTART}`))];
 }

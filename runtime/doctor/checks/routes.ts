@@ -40,6 +40,7 @@ function checkRoutes(subject: Subject, container: ExaminedContainer): Finding[] 
 
 /** Rules and routes that keep packets from the routes that are there. */
 function checkBlocking(container: ExaminedContainer, wanted: readonly RouteConfig[], routing: Routing): Finding[] {
+  if (routing.isPlain) return [];
   const { device, ips } = container;
   const sources = new Map(ips.map(({ address }) => [familyOf(address), ipOf(address)]));
   const stopped = wanted.flatMap(({ dst, gw }) => [sampleOf(dst), ...gw === undefined ? [] : [gw]]).flatMap(

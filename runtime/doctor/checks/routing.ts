@@ -7,13 +7,14 @@ import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
 import { broken, type Finding, warning } from "../finding.ts";
 import { markBehind, RulesetReader } from "../packet_walk.ts";
 import { type Cause, Routing, type Way } from "../routing.ts";
-import { type ExaminedContainer, findOutgoingLink, gatewayLink, type Subject } from "../subject.ts";
+import { type ExaminedContainer, gatewayLink, type Subject } from "../subject.ts";
 import { addressesBehind } from "./routes_back.ts";
 
 /** Rules of policy routing, and routes that drop or refuse, on the host: they lead packets of containers astray. */
 export function checkRouting(subject: Subject): Finding[] {
   if (!subject.isRouted) return [];
   const routing = new Routing(subject.host);
+  if (routing.isPlain) return [];
   const marking = readMarking(subject);
   const outside = new Map(
     subject.families.map((family) => [family, routing.find({ destination: PUBLIC_ADDRESS[family] })]),
@@ -24,7 +25,7 @@ export function checkRouting(subject: Subject): Finding[] {
       const ip = ipOf(address);
       return [
         ...divertedFrom(subject, routing, marking, container, ip, outside.get(familyOf(ip))!),
-        ...divertedTo(subject, routing, container, ip),
+        ...divertedTo(subject, routing, container, ip, outside.get(familyOf(ip))!),
       ];
     })
   );
@@ -99,10 +100,16 @@ function markOf({ ruleset, chains }: Marking, { name: iifname = "" }: Link, sour
 }
 
 /** What the host sends to the container, and what it forwards to it. */
-function divertedTo(subject: Subject, routing: Routing, container: ExaminedContainer, ip: Ip): Diversion[] {
+function divertedTo(
+  subject: Subject,
+  routing: Routing,
+  container: ExaminedContainer,
+  ip: Ip,
+  outside: Way,
+): Diversion[] {
   const device = gatewayLink(subject, container)!;
   const source = PUBLIC_ADDRESS[familyOf(ip)];
-  const uplink = findOutgoingLink(subject.host, source);
+  const uplink = subject.host.links.find(({ index }) => index === outside.oif);
   const packets = [{ destination: ip }, ...uplink ? [{ destination: ip, source, inLink: uplink }] : []];
   return packets.flatMap((packet): Diversion[] => {
     const way = routing.find(packet);
