@@ -132,6 +132,24 @@ test("a network that holds no pods is not that of kube-proxy", async () => {
   expect(doctorHost.broken()).toEqual([]);
 });
 
+test("of healthy rules, only a Service without endpoints is worth knowing", async () => {
+  using doctorHost = newDoctorHost({ ranges: [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd01::/64" }]] });
+  using _ = await doctorHost.serve();
+  filterBridged(doctorHost, 1);
+  for (const recording of ["kube-proxy-iptables", "kube-proxy-nftables"]) {
+    loadRecording(doctorHost.host, recording);
+    expect(said(doctorHost)).toEqual([
+      expect.stringMatching(
+        /^warning: kube-proxy refuses calls of Services that have no endpoints: (default\/empty:http|10\.96\.0\.12 port 80, fd96::12 port 80)$/,
+      ),
+    ]);
+    expect(doctorHost.broken()).toEqual([]);
+    doctorHost.shell(
+      "for each in ip ip6; do nft delete table $each nat; nft delete table $each filter; done 2>&- || :",
+    );
+  }
+});
+
 test("a node whose kube-proxy has ended", async () => {
   using doctorHost = newDoctorHost();
   const { host, directory } = doctorHost;

@@ -23,7 +23,9 @@ test.each([
   ["docker", true],
   ["ufw", false],
   ["firewalld", false],
+  ["firewalld-with-container", false],
   ["kube-proxy-iptables", false],
+  ["kube-proxy-nftables", false],
 ])("on a host with %s; firewall plugin: %p", async (recording, hasFirewall) => {
   using host = createNetns();
   using outside = createNetns();
