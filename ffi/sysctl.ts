@@ -21,13 +21,15 @@ export function findSysctl(name: string): string | undefined {
   return findKernelText(`/proc/sys/${name}`)?.trim();
 }
 
-/** Writes only if needed: /proc/sys may be read-only. */
-export function ensureSysctl(name: string, value: string): void {
+/** Writes only if needed: /proc/sys may be read-only. @param beforeChange called only if there is one */
+export function ensureSysctl(name: string, value: string, beforeChange = () => {}): void {
   const path = `/proc/sys/${name}`;
   withPurpose(`write "${value}" to "${path}"`, () => {
     using file = ignoreErrors(READ_ONLY_CODES, () => openReadWrite(path));
-    if (file) {
-      if (readOrdinaryText(file.fd).trim() !== value) pwrite(file.fd, 0, new TextEncoder().encode(value));
-    } else if (findSysctl(name) !== value) overwrite(path, value);
+    const present = file ? readOrdinaryText(file.fd).trim() : findSysctl(name);
+    if (present === value) return;
+    beforeChange();
+    if (file) pwrite(file.fd, 0, new TextEncoder().encode(value));
+    else overwrite(path, value);
   });
 }

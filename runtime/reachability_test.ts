@@ -122,9 +122,9 @@ for (const plugin of [BRIDGE, { type: "ptp", ipMasq: true }]) {
   reachabilityTest(`${type}: a subnet that the host routes elsewhere is a warning`, plugin, ({ host, add, status }) => {
     runIp(
       host,
-      "route add 10.9.0.128/25 dev wan0",
-      "route add 10.8.0.0/13 dev wan0",
-      "-6 route add fd00:9::/64 dev wan0",
+      "route add 10.9.0.128/25 via 192.0.2.1",
+      "route add 10.8.0.0/13 via 192.0.2.1",
+      "-6 route add fd00:9::/64 via fe80::1 dev wan0",
     );
     const problems = [
       'Subnet 10.9.0.0/24 is part of 10.8.0.0/13, which the host routes to "wan0": its addresses there cannot be reached',
@@ -132,7 +132,7 @@ for (const plugin of [BRIDGE, { type: "ptp", ipMasq: true }]) {
       'The host routes subnet fd00:9::/64 to "wan0": containers with such addresses cannot be reached',
     ].map((problem) => `Network "web": ${problem}`);
     expect(status()).toEqual(problems);
-    runIp(host, "-6 route del fd00:9::/64 dev wan0");
+    runIp(host, "-6 route del fd00:9::/64");
     add();
     expect(status()).toEqual(problems.slice(0, 2));
     runIp(host, "route del 10.9.0.128/25", "route del 10.8.0.0/13");
@@ -141,6 +141,13 @@ for (const plugin of [BRIDGE, { type: "ptp", ipMasq: true }]) {
     expect(status()).toEqual([]);
   });
 }
+
+reachabilityTest("a subnet that the host gets after the ADD is a warning", BRIDGE, ({ host, add, check, status }) => {
+  add();
+  runIp(host, "addr add 10.9.0.128/25 dev wan0");
+  const problem = `Network "web": subnet 10.9.0.0/24 overlaps address 10.9.0.128/25 of the host's link "wan0"`;
+  expect([check(), status()]).toEqual([[problem], [problem]]);
+});
 
 reachabilityTest("a bridge that is down fails CHECK, and status warns", BRIDGE, ({ host, add, check, status }) => {
   add();

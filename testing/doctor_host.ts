@@ -100,7 +100,12 @@ export function newDoctorHost(
     const diagnosis = host.run(() =>
       withRuntimeContext(options, (context) => examineNetwork(context, network, { netnsPath, looksOnly }))
     );
-    for (const { mend } of diagnosis.findings) if (mend !== undefined) expectPasteable(mend);
+    for (const { mend, mayDisconnect = false } of diagnosis.findings) {
+      if (mend === undefined) continue;
+      expectPasteable(mend);
+      const removesFromHost = /^ip (-6 )?(addr|route|link) (del|flush)/.test(mend);
+      if (removesFromHost) expect([mend, mayDisconnect]).toEqual([mend, true]);
+    }
     return diagnosis;
   };
   return {

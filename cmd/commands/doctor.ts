@@ -55,7 +55,7 @@ is examined.`,
   ],
   options: [
     { name: FIX, help: "do what is harmless, after asking" },
-    { name: YES, short: "y", help: "with --fix: do not ask" },
+    { name: YES, short: "y", help: "with --fix: do not ask, and leave what can cut off a remote login" },
     { name: LOOK_ONLY, help: "send no packets" },
     { name: BUNDLE, value: "PATH", help: "write everything that a bug report needs to a file" },
     ...RUNTIME_OPTIONS.filter(({ name }) => name !== JSON_OPTION.name),
@@ -93,7 +93,7 @@ is examined.`,
         onProgress: (done, total) => progress.report(done, total),
       });
     const report: DoctorReport = input.has(FIX)
-      ? repairAll(options, examine, input.has(YES) ? () => true : ask)
+      ? repairAll(options, examine, input.has(YES) ? ({ mayDisconnect }) => !mayDisconnect : ask)
       : examine();
     for (const outcome of report.repairs ?? []) log(formatRepairOutcome(outcome));
     if (bundlePath !== undefined) {
@@ -146,8 +146,8 @@ function findTarget(
 const bundleExists = (path: string): RangeError =>
   new RangeError(`Cannot write "${path}": it exists already, so choose another name`);
 
-function ask({ what, mend }: CheckFinding): boolean {
-  log(what);
+function ask({ what, mend, mayDisconnect }: CheckFinding): boolean {
+  log(mayDisconnect ? `${what}; careful: the change can cut off a remote login` : what);
   const answer = confirm(`cni: Run "${mend ?? what}"?`);
   if (answer !== undefined) return answer;
   throw new UsageError("--fix asks before it changes anything: without a terminal, give --yes");

@@ -84,6 +84,31 @@ test("--fix asks before each change, and --yes does not", () => {
   expect(JSON.parse(doctor("web --json").stdout).repairs).toBeUndefined();
 });
 
+test("--fix --yes leaves what can cut off a remote login, and says so", () => {
+  const { host } = namespaces;
+  const address = () => runInNetns(host, "ip", "-br", "-4", "addr", "show", "br9");
+  // Without the gateway's address, the host is in its own network again.
+  runIp(
+    host,
+    "addr del 10.9.0.1/24 dev br9",
+    "link add up9 up type veth peer name far9",
+    "addr add 10.9.0.5/24 dev up9",
+  );
+  const { stdout, stderr } = doctor("web --fix --yes --look-only");
+  expect(stderr).toContain(
+    "cni: declined: ip addr add 10.9.0.1/24 dev br9: it can cut off a remote login\n",
+  );
+  expect(stdout).toContain(
+    "    careful: this can cut off a remote login\n    -> ip addr add 10.9.0.1/24 dev br9\n",
+  );
+  expect(address()).not.toContain("10.9.0.1");
+  const { networks: [{ findings }] } = JSON.parse(doctor("web --json --look-only").stdout);
+  expect(findings.filter(({ mayDisconnect }: { mayDisconnect?: true }) => mayDisconnect)).toMatchObject([
+    { mend: "ip addr add 10.9.0.1/24 dev br9" },
+  ]);
+  runIp(host, "link del up9", "addr add 10.9.0.1/24 dev br9");
+});
+
 test.each([["n", "0"], ["y", "1"]])("on a terminal, --fix takes %s for an answer", (answer, forwarding) => {
   runShellInNetns(namespaces.host, "echo 0 >/proc/sys/net/ipv4/ip_forward");
   const options = `--conf-dir ${sandbox.conf} --cache-dir ${sandbox.cache} --plugin-dir :`;

@@ -8,7 +8,9 @@ import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import type { RemovalReport } from "../../runtime/networks/remove.ts";
 import { Runtime } from "../../runtime/runtime.ts";
+import { sysctlWord } from "../../ffi/sysctl.ts";
 import { CniError, Code } from "../../spec/error.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
 import {
@@ -82,6 +84,7 @@ and then the plugins stay too.`,
       else printStdout(`${path}: ${outcome}\n`);
     }
     if (uninstalled.length === 0) printStderr(`cni: Nothing in "${directory}" is of this program`);
+    else for (const text of await describeForwarding()) log(text);
     if (input.has("wait")) awaitEnd();
   },
 };
@@ -125,6 +128,23 @@ async function prepareNetworkRemoval(
   }
   const network = findNetwork(runtime, directory, name, log);
   return (report) => removeNetworks([network], { runtime, directory, log }, false, report);
+}
+
+/** The host goes on forwarding, since other programs may need it. */
+async function describeForwarding(): Promise<string[]> {
+  const [{ currentNetns }, { acceptRa, FORWARDING, listKeptLinks }] = await Promise.all([
+    import("../../ffi/netns.ts"),
+    import("../../plugins/lib/links/forwarding.ts"),
+  ]);
+  using host = currentNetns();
+  const settings = listKeptLinks(host).map((name) => sysctlWord(acceptRa(name)));
+  if (settings.length === 0) return [];
+  const forwarding = sysctlWord(FORWARDING[6]);
+  const back = shellCommand(["sysctl", "-w", `${forwarding}=0`, ...settings.map((setting) => `${setting}=1`)]);
+  return [
+    `${forwarding} stays 1, and ${settings.join(", ")} 2: with 1, the kernel would remove the IPv6 default route. ` +
+    `If nothing else needs forwarding: ${back}`,
+  ];
 }
 
 function awaitEnd(): void {

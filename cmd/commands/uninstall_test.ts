@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { newCliSandboxes } from "../../testing/cli.ts";
-import { netnsTest } from "../../testing/netns.ts";
+import { netnsTest, runShellInNetns } from "../../testing/netns.ts";
 import { install } from "./install.ts";
 import { uninstall } from "./uninstall.ts";
 
@@ -203,4 +203,23 @@ test("cni uninstall --host touches nothing in a container that does not see the 
   expect([exitCode, stderr]).toEqual([1, expect.stringContaining("Cannot enter the host's mounts")]);
   expect(contents()).toEqual(before);
   rmSync(sandboxes.root, { recursive: true });
+});
+
+netnsTest("what forwarding needed stays, and uninstall says how to set it back", ({ host }) => {
+  const sandboxes = newCliSandboxes();
+  try {
+    runShellInNetns(host, "ip link add eth0 type veth peer name far0");
+    const run = () => host.run(() => sandboxes.cni(["uninstall", bin])).stderr;
+    put();
+    expect(run()).not.toContain("forwarding");
+    runShellInNetns(host, "cd /proc/sys/net/ipv6/conf", "echo 2 >eth0/accept_ra; echo 1 >all/forwarding");
+    put();
+    expect(run()).toContain(
+      "cni: net.ipv6.conf.all.forwarding stays 1, and net.ipv6.conf.eth0.accept_ra 2: with 1, the kernel would remove " +
+        "the IPv6 default route. If nothing else needs forwarding: " +
+        "sysctl -w net.ipv6.conf.all.forwarding=0 net.ipv6.conf.eth0.accept_ra=1\n",
+    );
+  } finally {
+    rmSync(sandboxes.root, { recursive: true });
+  }
 });

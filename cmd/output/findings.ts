@@ -24,13 +24,14 @@ function formatDiagnosis({ network, source, containers, findings }: NetworkDiagn
   return [screen.style("bold", printable(title)), ...lines].map((line) => `${line}\n`).join("");
 }
 
-function formatFinding({ severity, what, advice, mend }: CheckFinding, screen: Screen): string[] {
+function formatFinding({ severity, what, advice, mend, mayDisconnect }: CheckFinding, screen: Screen): string[] {
   const [sign, style] = SIGNS[severity];
   const head = hanging(`${screen.style(style, sign)} `, INDENT, printable(what), screen);
   const below = INDENT * 2;
   return [
     ...head,
     ...advice === undefined ? [] : hanging("", below, printable(advice), screen),
+    ...mayDisconnect ? hanging("", below, "careful: this can cut off a remote login", screen) : [],
     // Not wrapped: people copy the command.
     ...mend === undefined ? [] : [`${" ".repeat(below)}-> ${printable(mend)}`],
   ];

@@ -200,12 +200,13 @@ export function queryAll<S extends AnyMessageSpec>(
   return collectReplies(nl, values.map((value) => request(op, value))) as MessageOut<S>[];
 }
 
-/** As {@linkcode queryAll}; `undefined` for ENOENT. */
+/** As {@linkcode queryAll}; `undefined` for `absent`. */
 export function queryAllIfPresent(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
+  absent = ENOENT,
 ): (MessageOut<AnyMessageSpec> | undefined)[] {
-  return collectReplies(nl, requests, ENOENT);
+  return collectReplies(nl, requests, absent);
 }
 
 function collectReplies(

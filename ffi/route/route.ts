@@ -11,7 +11,8 @@ import {
   NLM_F_EXCL,
   NLM_F_REPLACE,
 } from "../netlink/message.ts";
-import { dump, type Netlink, type NetlinkRequest, query, request } from "../netlink/socket.ts";
+import { dump, type Netlink, type NetlinkRequest, query, queryAllIfPresent, request } from "../netlink/socket.ts";
+import { ENETUNREACH } from "../sys/errno.ts";
 import { ignoreErrors } from "../sys/error.ts";
 import { AF_INET } from "../sys/uapi.ts";
 import { addressFamily } from "./address.ts";
@@ -147,6 +148,38 @@ export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: nu
   const family = addressFamily(destination);
   const { oif, prefsrc } = query(nl, ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });
   return { ...oif !== undefined && { oif }, ...prefsrc !== undefined && { source: prefsrc } };
+}
+
+/** The route by which the kernel chooses, of any type. */
+export interface RouteMatch {
+  readonly dst: Cidr;
+  /** RTN_… */
+  readonly type: number;
+  readonly oif?: number | undefined;
+  /** Whether packets go to a router, or to one of several. */
+  readonly hasGateway: boolean;
+}
+
+/** The routes for packets to `destinations`; `undefined` where there is none. @throws {NetlinkError} for a prohibit route */
+export function matchAll(nl: Netlink, destinations: readonly Ip[]): (RouteMatch | undefined)[] {
+  const requests = destinations.map((dst) => {
+    const family = addressFamily(dst);
+    return request(ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst, flags: uapi.RTM_F_FIB_MATCH });
+  });
+  const replies = queryAllIfPresent(nl, requests, ENETUNREACH) as (MessageOut<typeof routeMessage> | undefined)[];
+  return replies.map((reply) =>
+    reply && {
+      dst: prefixOf(reply.family, reply.dst, reply.dstLen),
+      type: reply.type,
+      oif: reply.oif,
+      hasGateway: reply.gateway !== undefined || reply.nextHops !== undefined || isBeyondLink(reply),
+    }
+  );
+}
+
+/** IPv4 routes may have a gateway of IPv6, in an attribute of its own. */
+function isBeyondLink({ family, type, scope }: MessageOut<typeof routeMessage>): boolean {
+  return family === AF_INET && type === uapi.RTN_UNICAST && scope === uapi.RT_SCOPE_UNIVERSE;
 }
 
 function toRoutes(reply: MessageOut<typeof routeMessage>): UnicastRoute[] {

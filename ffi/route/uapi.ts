@@ -19,7 +19,9 @@ export const RTNLGRP_NSID = 28;
 // linux/if.h
 export const ALTIFNAMSIZ = 128;
 export const IFF_UP = 0x1;
+export const IFF_POINTOPOINT = 0x10;
 export const IFF_RUNNING = 0x40;
+export const IFF_NOARP = 0x80;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
 export const IFF_LOWER_UP = 0x10000;
@@ -153,6 +155,7 @@ export const RTN_THROW = 9;
 export const RTNH_F_DEAD = 1;
 export const RTNH_F_ONLINK = 4;
 export const RTM_F_CLONED = 0x200;
+export const RTM_F_FIB_MATCH = 0x2000;
 export const RT_SCOPE_UNIVERSE = 0;
 export const RT_SCOPE_LINK = 253;
 export const RT_SCOPE_HOST = 254;

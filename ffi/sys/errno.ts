@@ -18,6 +18,7 @@ export const ENOSYS = 38;
 export const ENOTEMPTY = 39;
 export const ERESTART = 85;
 export const EMSGSIZE = 90;
+export const ENETUNREACH = 101;
 export const ECONNRESET = 104;
 export const ENOBUFS = 105;
 export const ETIMEDOUT = 110;

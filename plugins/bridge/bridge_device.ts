@@ -13,7 +13,8 @@ import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type BridgeConfig, usesVlanFiltering, vlanGatewayName } from "./config.ts";
-import { claimLink, isNewLink, newLinkGroup, removeLinkGroup } from "./shared_link.ts";
+import { isNewLink } from "../lib/links/created_link.ts";
+import { claimLink, newLinkGroup, removeLinkGroup } from "./shared_link.ts";
 import { createPort, setVlans } from "./port.ts";
 
 /**
@@ -96,7 +97,7 @@ function adjustBridge(host: Netns, existing: link.Link, config: BridgeConfig): v
     throw new CniError(
       Code.InvalidConfig,
       `Cannot use "${name}" as a bridge: it is an interface of another kind (${existing.info?.kind ?? "device"})`,
-      { details: `choose another name for "bridge", or remove the interface` },
+      { details: 'choose another name for "bridge"' },
     );
   }
   const flags = wantedFlags(config);

@@ -1,3 +1,4 @@
+import { routeOverlapKeys } from "../lib/links/host_networks.ts";
 import { vethKeys } from "../lib/links/masqueraded_veth.ts";
 import { requestedMacKeys } from "../lib/links/requested_mac.ts";
 import { linkNameProblem } from "../../spec/env.ts";
@@ -30,6 +31,7 @@ export const bridgeConfig = lazy(() =>
   object({
     ...vethKeys(),
     ...requestedMacKeys(),
+    ...routeOverlapKeys(),
     bridge: withDefault(linkName, "cni0"),
     isGateway: falseByDefault,
     isDefaultGateway: falseByDefault,
@@ -103,4 +105,9 @@ export function needsVlanGateway(config: BridgeConfig): boolean {
 
 export function vlanGatewayName({ bridge, vlan }: Pick<BridgeConfig, "bridge" | "vlan">): string {
   return `${bridge}.${vlan}`;
+}
+
+/** The link with the gateway's address. */
+export function gatewayDeviceName(config: BridgeConfig): string {
+  return needsVlanGateway(config) ? vlanGatewayName(config) : config.bridge;
 }

@@ -22,12 +22,14 @@ import { ignoreErrors, withPurpose } from "../../ffi/sys/error.ts";
 import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
 import type { AddCall } from "../lib/protocol/plugin.ts";
 import { refuseHostAddresses } from "../lib/links/address_claim.ts";
-import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
+import { refuseOverlap, wantedOf } from "../lib/links/host_networks.ts";
+import { isNewLink } from "../lib/links/created_link.ts";
+import { enableForwarding } from "../lib/links/forwarding.ts";
+import { enableIpv6 } from "../lib/links/sysctls.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 import { findValue, type JsonObject, type RouteConfig } from "../../spec/schema.ts";
 import type { BridgeConfig } from "./config.ts";
-import { isNewLink } from "./shared_link.ts";
 
 /** @throws {CniError} if the subnet has no room for a gateway */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {
@@ -118,13 +120,15 @@ export interface GatewayPlace {
  * The container must have its addresses already. If one ADD needs a gateway that another removes, then either the
  * second sees the first's container, or the first sees the gateway gone.
  *
- * @throws {CniError} if another address conflicts, or the host has one of the container's
+ * @throws {CniError} if another address conflicts, or the host itself is in the network
  */
 export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, ips: readonly IpConfig[]): void {
   const { host, config, log } = call;
   const { device } = place;
   const wanted = gatewayAddresses(ips);
   let present = address.list(host.route, { index: device.index });
+  const isNew = !wanted.every((cidr) => present.some((entry) => entry.address === cidr));
+  if (!config.allowRouteOverlap) refuseOverlap(host, device, wantedOf(ips), isNew);
   for (const cidr of wanted) {
     if (present.some((entry) => entry.address === cidr)) continue;
     const others = present.filter((entry) =>
@@ -154,7 +158,7 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
   }
   const addresses = ips.map((ip) => ip.address);
   refuseHostAddresses(call.owner, device.name!, [...present.map((entry) => entry.address), ...wanted], addresses);
-  enableForwarding(host, [...new Set(wanted.map(familyOf))]);
+  enableForwarding(host, [...new Set(wanted.map(familyOf))], log);
 }
 
 /** What the bridge, or its VLAN link, has. */
@@ -180,7 +184,10 @@ function refuseConflicts(
     const user = findGatewayUser(host, place, present);
     if (user) return [{ present, remedy: `${present} is the gateway of ${describeUser(user)}` }];
     if (protocol === GATEWAY_PROTOCOL) return [];
-    return [{ present, remedy: `remove it with "ip address del ${present} dev ${device}"` }];
+    return [{
+      present,
+      remedy: `if no remote login needs it, remove it with "ip address del ${present} dev ${device}"`,
+    }];
   });
   if (occupied.length === 0) return;
   const present = occupied.map((entry) => entry.present).join(", ");

@@ -10,7 +10,7 @@ import {
   refuseContradictions,
   vlanGatewayName,
 } from "./config.ts";
-import { diagnoseBridge } from "./diagnose.ts";
+import { diagnoseBridge, refuseBridgeOverlap } from "./diagnose.ts";
 import { checkBridge, connectToBridge, ensureVlanGateway } from "./bridge_device.ts";
 import {
   checkGateways,
@@ -142,7 +142,8 @@ export default plugin({
       }));
   },
 
-  status({ config, host, ipam, pluginConfig }) {
+  status(call) {
+    const { config, host, ipam, pluginConfig } = call;
     refuseContradictions(config, ipam !== undefined);
     const found = link.find(host.route, config.bridge);
     if (found && !bridgeKind.of(found)) {
@@ -153,6 +154,7 @@ export default plugin({
     if (config.macspoofchk) requireTable(host.nft, bridgeTable);
     ipam?.status();
     if (isGateway(config) && ipam?.type === "host-local") refuseUnreachableRangeGateways(pluginConfig.raw);
+    if (isGateway(config)) refuseBridgeOverlap(call);
   },
 
   diagnose: diagnoseBridge,

@@ -11,24 +11,10 @@
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-
-/** The upper eight bits of our groups. */
-const GROUP_PREFIX = 0x43;
-
-/** The alias of a shared link that this plugin created. A network's removal leaves bridges of others. */
-const CREATED_ALIAS = "cni:bridge";
-
-export function isCreatedHere({ alias }: link.Link): boolean {
-  return alias === CREATED_ALIAS;
-}
+import { CREATED_ALIAS, GROUP_PREFIX, isNewLink } from "../lib/links/created_link.ts";
 
 export function newLinkGroup(): number {
   return GROUP_PREFIX << 24 | crypto.getRandomValues(new Uint32Array(1))[0]! >>> 8;
-}
-
-/** Whether no ADD has succeeded with the link. */
-export function isNewLink({ group = 0 }: link.Link): boolean {
-  return group >>> 24 === GROUP_PREFIX;
 }
 
 /**

@@ -9,17 +9,23 @@ import * as route from "../../ffi/route/route.ts";
 import { withPurpose } from "../../ffi/sys/error.ts";
 import { RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
-import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
+import { enableForwarding } from "../lib/links/forwarding.ts";
+import { enableIpv6 } from "../lib/links/sysctls.ts";
 import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
+import type { AddCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
 
 /** Gives the host veth the gateways' addresses and routes to the container. @throws {CniError} if the host has other routes */
-export function setUpHostVeth(host: Netns, { index, name = "" }: link.Link, ips: readonly IpWithGateway[]): void {
+export function setUpHostVeth(
+  { host, log }: Pick<AddCall<unknown>, "host" | "log">,
+  { index, name = "" }: link.Link,
+  ips: readonly IpWithGateway[],
+): void {
   const gateways = gatewayPrefixes(ips);
   const families = [...new Set(gateways.map(familyOf))];
   if (families.includes(6)) host.run(() => enableIpv6(host, name));
-  enableForwarding(host, families);
+  enableForwarding(host, families, log);
   // Nobody else can have them, and the container's packets must not wait for duplicate address detection.
   const addresses = gateways.map((gateway) => address.addRequest(index, gateway, { noDad: true }));
   withPurpose(
@@ -46,7 +52,7 @@ function routeExistsError(host: Netns, ip: Ip): CniError {
   const target = device?.name === undefined ? "elsewhere" : `to "${device.name}"`;
   const container = owner ? `, to ${describeOwner(owner)}` : "";
   return new CniError(Code.Internal, `Cannot connect ${ip}: the host routes packets for it ${target}${container}`, {
-    details: "give each container its own address, or remove that route",
+    details: "give each container its own address",
   });
 }
 

@@ -17,6 +17,13 @@ import {
   restoreMasqueraded,
   vethKeys,
 } from "../lib/links/masqueraded_veth.ts";
+import {
+  configuredNetworks,
+  describeOverlap,
+  findOverlap,
+  readHostNetworks,
+  routeOverlapKeys,
+} from "../lib/links/host_networks.ts";
 import { formatAlias, parseAlias } from "../lib/protocol/owner.ts";
 import { type AddCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam, requireIpamType } from "../lib/protocol/require_ipam.ts";
@@ -33,6 +40,7 @@ import {
   distinctFamilies,
 } from "../lib/links/reachability.ts";
 import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
+import { refuseConfiguredOverlap, refuseOverlapOnce } from "./overlap.ts";
 import { connectedRoutes, requireHostGateways, resultRoutes } from "./routes.ts";
 
 /** After the host's interface in the result. */
@@ -41,7 +49,7 @@ const CONTAINER_INTERFACE_INDEX = 1;
 export default plugin({
   name: "ptp",
   about: "Connects the container to the host, and routes its packets",
-  config: lazy(() => object(vethKeys())),
+  config: lazy(() => object({ ...vethKeys(), ...routeOverlapKeys() })),
   validate: ({ pluginConfig }) => requireIpamType(pluginConfig),
 
   add(call) {
@@ -53,7 +61,8 @@ export default plugin({
     const ips = requireHostGateways(ipamResult.ips!, type);
     const scope = { table: routingTableOf(host, hostVeth) };
     claimAddresses(host, call.owner, hostVeth.name!, scope, ips.map((ip) => ip.address));
-    setUpHostVeth(host, hostVeth, ips);
+    if (!call.config.allowRouteOverlap) refuseOverlapOnce(host, hostVeth, ips);
+    setUpHostVeth(call, hostVeth, ips);
     masqueradeAddresses(call, scope, ips);
     const routes = [...connectedRoutes(ips), ...resultRoutes(ipamResult, ips)];
     // No duplicate address detection: only the host could have the address, and it has others.
@@ -97,12 +106,17 @@ export default plugin({
   gc: (call) => gcVeths(call),
 
   status(call) {
-    if (call.config.ipMasq) requireTable(call.host.nft, inetTable);
+    const { config, host, pluginConfig } = call;
+    if (config.ipMasq) requireTable(host.nft, inetTable);
     requireIpam(call).status();
+    if (!config.allowRouteOverlap) refuseConfiguredOverlap(host, configuredNetworks(pluginConfig.raw));
   },
 
   diagnose({ config, host, pluginConfig: { name, raw } }) {
+    const wanted = configuredNetworks(raw);
     const subnets = configuredSubnets(raw);
+    const networks = readHostNetworks(host, wanted, undefined);
+    const overlap = findOverlap(networks, undefined, wanted);
     const families = distinctFamilies(subnets);
     const isOwn = ({ alias }: link.Link) => parseAlias(alias)?.network === name;
     const hostVeths = link.list(host.route).filter(isOwn);
@@ -111,7 +125,8 @@ export default plugin({
       ...hostVeths.length > 0 ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
       ...hostVeths.flatMap((hostVeth) => describeUnforwardedLink(host, hostVeth)),
       ...config.ipMasq ? describeMissingDefaultRoute(host, families) : [],
-      ...describeForeignRoutes(host, subnets, isOwn),
+      ...overlap && !config.allowRouteOverlap ? [describeOverlap(overlap, subnets)] : [],
+      ...describeForeignRoutes(networks, subnets, isOwn, overlap),
     ];
   },
 });

@@ -129,7 +129,9 @@ function repairFinding(
   confirm: (finding: CheckFinding) => boolean,
 ): RepairOutcome {
   const { repair } = finding;
-  if (!repair || !confirm(finding)) return { finding, outcome: "declined" };
+  if (!repair || !confirm(finding)) {
+    return { finding, outcome: "declined", ...finding.mayDisconnect && { reason: "it can cut off a remote login" } };
+  }
   try {
     withRuntimeContext(options, (runtime) => applyRepair(runtime, repair));
     return { finding, outcome: "done" };

@@ -136,7 +136,7 @@ const CAUSES: readonly Cause[] = [
     name: "the uplink has the same subnet",
     broken: onHost("addr add 10.9.0.5/29 dev up0"),
     mended: onHost("addr del 10.9.0.5/29 dev up0"),
-    found: () => 'subnet 10.9.0.0/29 is also that of "up0", to which the host routes it',
+    found: () => `subnet 10.9.0.0/29 overlaps address 10.9.0.5/29 of the host's link "up0"`,
   },
   {
     name: "the bridge has an address already",

@@ -13,6 +13,8 @@ export interface Finding {
   readonly advice?: string;
   /** A command for a shell that mends it. What is broken has this or `advice`, or both. */
   readonly mend?: string;
+  /** What is advised can cut off a remote login. `--fix --yes` leaves it. */
+  readonly mayDisconnect?: true;
   /** Present if `cni doctor --fix` can do it. */
   readonly repair?: Repair;
 }
@@ -27,6 +29,7 @@ export type Repair =
   | { readonly kind: "route"; readonly netns: string; readonly link: string } & InterfaceRoute
   /** The kernel asks for the hardware address again. */
   | { readonly kind: "neighbour"; readonly netns?: string; readonly link: string; readonly address: Ip }
+  | { readonly kind: "forwarding"; readonly family: 6 }
   | { readonly kind: "restore"; readonly network: string }
   | StaleFlowsRepair;
 
@@ -48,10 +51,15 @@ export function ok(what: string): Finding {
 }
 
 /** What to do about a finding: a command, or words. */
-export type Remedy = string | Pick<Finding, "advice" | "mend">;
+export type Remedy = string | Pick<Finding, "advice" | "mend" | "mayDisconnect">;
 
 export function advise(advice: string, mend?: string): Remedy {
   return { advice, ...mend !== undefined && { mend } };
+}
+
+/** Marks what can cut off a remote login. */
+export function careful(remedy: Remedy, isRisky = true): Remedy {
+  return isRisky ? { ...formatRemedy(remedy), mayDisconnect: true } : remedy;
 }
 
 const formatRemedy = (remedy: Remedy) => typeof remedy === "string" ? { mend: remedy } : remedy;

@@ -5,6 +5,7 @@ import * as link from "../../ffi/route/link.ts";
 import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as route from "../../ffi/route/route.ts";
 import { ensureSysctl } from "../../ffi/sysctl.ts";
+import { enableForwarding } from "../../plugins/lib/links/forwarding.ts";
 import type { RuntimeContext } from "../context.ts";
 import { restoreAttachments } from "../restore.ts";
 import type { Repair } from "./finding.ts";
@@ -13,13 +14,14 @@ import { deleteStaleFlows } from "./stale_flows.ts";
 /** Call it with all plugins loaded. @throws {SystemError} */
 export function applyRepair(runtime: RuntimeContext, repair: Repair): void {
   const { host, openNetns } = runtime.hostContext;
+  if (repair.kind === "forwarding") return enableForwarding(host, [repair.family], runtime.log);
   if (repair.kind === "restore") return void restoreAttachments(runtime, repair.network);
   if (!("netns" in repair) || repair.netns === undefined) return changeNamespace(host, repair);
   using netns = openNetns(repair.netns);
   changeNamespace(netns, repair);
 }
 
-function changeNamespace(netns: Netns, repair: Exclude<Repair, { kind: "restore" }>): void {
+function changeNamespace(netns: Netns, repair: Exclude<Repair, { kind: "restore" | "forwarding" }>): void {
   const nl = netns.route;
   switch (repair.kind) {
     case "sysctl":

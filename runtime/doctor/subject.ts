@@ -15,7 +15,8 @@ import { parseFirewallConfig } from "../../plugins/firewall/config.ts";
 import { parsePortmapConfig, type PortmapConfig } from "../../plugins/portmap/config.ts";
 import { targetAddresses } from "../../plugins/portmap/target_addresses.ts";
 import { containerIps } from "../../plugins/lib/links/container_ips.ts";
-import { configuredSubnets, distinctFamilies } from "../../plugins/lib/links/reachability.ts";
+import { configuredNetworks, findOverlap, type HostNetwork } from "../../plugins/lib/links/host_networks.ts";
+import { configuredSubnets, distinctFamilies, PUBLIC_ADDRESS } from "../../plugins/lib/links/reachability.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
 import { findPlugin } from "../../plugins/registry.ts";
 import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
@@ -80,6 +81,8 @@ export interface Subject {
   /** Whether the host forwards the containers' packets. */
   readonly isRouted: boolean;
   readonly masquerades: boolean;
+  /** Whether the host's own networks may be the containers' too. */
+  readonly allowsRouteOverlap: boolean;
   readonly hasFirewall: boolean;
   /** The chain in which administrators override the plugin `firewall`. */
   readonly adminChain: string;
@@ -105,7 +108,7 @@ export function lookUpSubject(
   const isWanted = ({ netns = "" }: NetworkAttachment) => netnsPath === undefined || isSameNetns(netns, netnsPath);
   const containers = neighbours.filter(({ attachment }) => isWanted(attachment));
   const bridge = parseEntry<BridgeConfig>(network, "bridge");
-  const ptp = parseEntry<{ readonly ipMasq: boolean }>(network, "ptp");
+  const ptp = parseEntry<{ readonly ipMasq: boolean; readonly allowRouteOverlap: boolean }>(network, "ptp");
   const gatewayName = bridge && (needsVlanGateway(bridge) ? vlanGatewayName(bridge) : bridge.bridge);
   const subnets = [...new Set(network.plugins.flatMap(({ raw }) => configuredSubnets(raw)))];
   const addresses = containers.flatMap(({ ips }) => ips.map((ip) => ip.address));
@@ -122,6 +125,7 @@ export function lookUpSubject(
     gatewayDevice: host.links.find(({ name }) => name === gatewayName),
     isRouted: (bridge !== undefined && isGateway(bridge)) || ptp !== undefined,
     masquerades: (bridge ?? ptp)?.ipMasq === true,
+    allowsRouteOverlap: (bridge ?? ptp)?.allowRouteOverlap === true,
     adminChain: findAdminChain(network),
     hasFirewall: network.plugins.some(({ type }) => type === "firewall"),
     subnets,
@@ -257,6 +261,24 @@ export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: I
     if (error instanceof NetlinkError) return undefined;
     throw error;
   }
+}
+
+/** The host's own network that the subnets overlap, as an ADD would find it. */
+export function findSubjectOverlap({ host, network, gatewayDevice, isRouted }: Subject): HostNetwork | undefined {
+  if (!isRouted) return undefined;
+  const wanted = network.plugins.flatMap(({ raw }) => configuredNetworks(raw));
+  const state = {
+    addresses: host.addresses,
+    routes: host.routes,
+    findLink: (index: number) => host.links.find((each) => each.index === index),
+    hasPorts: ({ index }: link.Link) => host.links.some(({ master }) => master === index),
+  };
+  return findOverlap(state, gatewayDevice, wanted);
+}
+
+/** Whether the host sends everything else by this link. */
+export function isUplink({ host }: Subject, { index }: link.Link): boolean {
+  return ([4, 6] as const).some((family) => findOutgoingLink(host, PUBLIC_ADDRESS[family])?.index === index);
 }
 
 /** The host's link with the gateway address of a container. */

@@ -4,11 +4,12 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridge, veth } from "../../ffi/route/link_kinds.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
-import { IFF_UP, RT_SCOPE_UNIVERSE, RTPROT_KERNEL } from "../../ffi/route/uapi.ts";
+import { IFF_NOARP, IFF_UP, RT_SCOPE_UNIVERSE, RTPROT_KERNEL } from "../../ffi/route/uapi.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
+import { isTunnel } from "../../plugins/lib/links/host_networks.ts";
 import { copyRuleset } from "./ruleset_copy.ts";
 import { type AddSubject, type LinkUses, LOOPBACK_INDEX, selectVisibleLinks } from "./visible_links.ts";
 
@@ -74,7 +75,7 @@ function copyLinks({ links, addresses, routes }: LinkUses, to: Netns, ends: Netn
   if (loopback && link.isUp(loopback)) link.setUp(to.route, LOOPBACK_INDEX);
   for (const { index, scope, address: cidr } of addresses) {
     // The kernel gives others to the links of the copy.
-    if (index === LOOPBACK_INDEX || scope !== RT_SCOPE_UNIVERSE || !indices.has(index)) continue;
+    if (scope !== RT_SCOPE_UNIVERSE || !indices.has(index)) continue;
     attempt(`address ${cidr}`, () => executeAll(to.route, [address.addRequest(index, cidr, { noDad: true })]));
   }
   for (const route of routes) {
@@ -87,10 +88,12 @@ function copyLinks({ links, addresses, routes }: LinkUses, to: Netns, ends: Netn
 const isBridge = ({ info }: link.Link): boolean => info?.kind === "bridge";
 
 function addStandIn(to: Netns, copied: link.Link, ends: Netns): void {
-  const { name, index, mac, mtu, alias, master, flags } = copied;
+  const { name, index, mac, mtu, alias, master } = copied;
+  // A tunnel's networks are another's.
+  const flags = copied.flags & IFF_UP | (isTunnel(copied) ? IFF_NOARP : 0);
   const end = `end${crypto.randomUUID().slice(0, 8)}`;
   link.add(to.route, {
-    ...{ name, index, flags: flags & IFF_UP, change: IFF_UP },
+    ...{ name, index, flags, change: flags | IFF_UP },
     info: isBridge(copied) ? bridge({}) : veth({ peer: { name: end, netnsFd: ends.fd } }),
     ...mac !== undefined && mac !== NO_MAC && { mac },
     ...mtu !== undefined && { mtu },

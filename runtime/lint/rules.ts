@@ -13,6 +13,7 @@ import { missingIpamRule } from "./rules/missing_ipam.ts";
 import { missingRouteRule } from "./rules/missing_route.ts";
 import { oldVersionRule } from "./rules/old_version.ts";
 import { overlappingRangesRule } from "./rules/overlapping_ranges.ts";
+import { routeOverlapRule } from "./rules/route_overlap.ts";
 import { sharedBridgeRule } from "./rules/shared_bridge.ts";
 import { sharedSubnetRule } from "./rules/shared_subnet.ts";
 import { smallMtuRule } from "./rules/small_mtu.ts";
@@ -25,7 +26,14 @@ import { unknownRuleRule } from "./rules/unknown_rule.ts";
 const RULES_OF_FILES: readonly LintRule[] = [
   ...[syntaxRule, invalidValueRule, unknownKeyRule, duplicateKeyRule, unknownPluginRule],
   ...[chainOrderRule, twoInterfacesRule, missingCapabilityRule, missingIpamRule, missingRouteRule, smallMtuRule],
-  ...[gatewayOutsideSubnetRule, overlappingRangesRule, sharedSubnetRule, sharedBridgeRule, foreignRouteRule],
+  ...[
+    gatewayOutsideSubnetRule,
+    overlappingRangesRule,
+    sharedSubnetRule,
+    sharedBridgeRule,
+    routeOverlapRule,
+    foreignRouteRule,
+  ],
   ...[duplicateNameRule, fileExtensionRule, deprecatedKeyRule, oldVersionRule, commentsRule],
 ];
 

@@ -14,7 +14,7 @@ import {
   vlanGatewayName,
 } from "../../plugins/bridge/config.ts";
 import { findGatewayUser, GATEWAY_PROTOCOL } from "../../plugins/bridge/gateway.ts";
-import { isCreatedHere } from "../../plugins/bridge/shared_link.ts";
+import { isCreatedHere } from "../../plugins/lib/links/created_link.ts";
 import { readAddressPools } from "../../plugins/host_local/network_directory.ts";
 import { removeLinkIfPresent } from "../../plugins/lib/links/container_link.ts";
 import { parseAlias } from "../../plugins/lib/protocol/owner.ts";

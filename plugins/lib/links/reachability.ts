@@ -1,21 +1,14 @@
-import {
-  type Cidr,
-  familyOf,
-  type Ip,
-  networkOf,
-  networksOverlap,
-  parseCidr,
-  prefixLengthOf,
-} from "../../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, networksOverlap, prefixLengthOf } from "../../../ffi/address.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import type { Netns } from "../../../ffi/netns.ts";
-import * as link from "../../../ffi/route/link.ts";
+import type * as link from "../../../ffi/route/link.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
-import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
-import { findValue, isJsonObject, type JsonObject } from "../../../spec/schema.ts";
+import type { JsonObject } from "../../../spec/schema.ts";
 import { checkFailedError } from "../protocol/check_failed.ts";
+import { FORWARDING, forwardingCommand } from "./forwarding.ts";
+import { configuredNetworks, type HostNetwork, type HostNetworks, MIN_FOREIGN_PREFIX_LENGTH } from "./host_networks.ts";
 
 type Family = 4 | 6;
 
@@ -23,16 +16,9 @@ export function distinctFamilies(addresses: readonly (Ip | Cidr)[]): Family[] {
   return [...new Set(addresses.map(familyOf))];
 }
 
-export const FORWARDING: Readonly<Record<Family, string>> = {
-  4: "net/ipv4/ip_forward",
-  6: "net/ipv6/conf/all/forwarding",
-};
-
 function findUnforwarded(host: Netns, families: readonly Family[]): Family[] {
   return host.run(() => families.filter((family) => findSysctl(FORWARDING[family]) === "0"));
 }
-
-const remedyFor = (family: Family): string => `sysctl -w ${sysctlWord(FORWARDING[family])}=1`;
 
 /** @throws {CniError} if the host does not forward a family */
 export function checkForwarding(host: Netns, families: readonly Family[]): void {
@@ -40,14 +26,16 @@ export function checkForwarding(host: Netns, families: readonly Family[]): void 
   if (family === undefined) return;
   throw checkFailedError(
     `the host does not forward IPv${family} any more`,
-    `the ADD turned it on; turn it on again: ${remedyFor(family)}`,
+    `the ADD turned it on; turn it on again: ${forwardingCommand(host, family)}`,
   );
 }
 
 /** @param remedy replaces the advice to the administrator */
 export function describeUnforwarded(host: Netns, families: readonly Family[], remedy?: string): string[] {
   return findUnforwarded(host, families).map((family) =>
-    `The host does not forward IPv${family}, so containers reach nothing beyond it: ${remedy ?? remedyFor(family)}`
+    `The host does not forward IPv${family}, so containers reach nothing beyond it: ${
+      remedy ?? forwardingCommand(host, family)
+    }`
   );
 }
 
@@ -88,22 +76,26 @@ function findRouteTo(host: Netns, destination: Ip): ReturnType<typeof route.outg
   }
 }
 
-/** Shorter prefixes replace a default route: `0.0.0.0/1` of a VPN, `2000::/3`. */
-export const MIN_FOREIGN_PREFIX_LENGTH = 8;
-
-/** Reports subnets that the host routes to a link that is not `isOwn`. */
+/**
+ * Reports subnets that the host routes to a link that is not `isOwn`.
+ *
+ * @param overlap is left out: that is more than a wrong route
+ */
 export function describeForeignRoutes(
-  host: Netns,
+  { routes, findLink }: Pick<HostNetworks, "routes" | "findLink">,
   subnets: readonly Cidr[],
   isOwn: (device: link.Link) => boolean,
+  overlap?: HostNetwork,
 ): string[] {
+  const near = routes.filter(({ dst, table }) =>
+    table === RT_TABLE_MAIN && prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH
+  );
   return subnets.flatMap((subnet) =>
-    route.list(host.route, familyOf(subnet) === 4 ? AF_INET : AF_INET6, RT_TABLE_MAIN)
-      .filter(({ dst }) => prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH && networksOverlap(dst, subnet))
-      .flatMap(({ dst, oif }) => {
-        const device = oif === undefined ? undefined : link.find(host.route, oif);
-        return device && !isOwn(device) ? [describeForeignRoute(subnet, dst, device)] : [];
-      })
+    near.filter(({ dst }) => networksOverlap(dst, subnet)).flatMap(({ dst, oif }) => {
+      const device = oif === undefined ? undefined : findLink(oif);
+      const isForeign = device && device.index !== overlap?.device.index && !isOwn(device);
+      return isForeign ? [describeForeignRoute(subnet, dst, device)] : [];
+    })
   );
 }
 
@@ -115,22 +107,7 @@ function describeForeignRoute(subnet: Cidr, dst: Cidr, { name }: link.Link): str
   return `The host routes ${part}subnet ${subnet} to "${name}": containers with such addresses cannot be reached`;
 }
 
-/** The subnets of a configuration, as host-local and static read them. */
+/** The subnets of a configuration, each once. */
 export function configuredSubnets(raw: JsonObject): Cidr[] {
-  const ipam = findValue(raw, "ipam");
-  if (!isJsonObject(ipam)) return [];
-  const rangesAndAddresses = [ipam, ...[findValue(ipam, "ranges"), findValue(ipam, "addresses")].flat(2)];
-  const texts = rangesAndAddresses.filter(isJsonObject)
-    .flatMap((node) => [findValue(node, "subnet"), findValue(node, "address")])
-    .filter((text) => typeof text === "string");
-  return [...new Set(texts.flatMap(parseSubnet))];
-}
-
-/** The IPAM plugin refuses invalid ones. */
-function parseSubnet(text: string): Cidr[] {
-  try {
-    return [networkOf(parseCidr(text))];
-  } catch {
-    return [];
-  }
+  return [...new Set(configuredNetworks(raw).map(({ subnet }) => subnet))];
 }

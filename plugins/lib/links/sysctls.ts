@@ -25,10 +25,10 @@ export function enableIpv6(netns: Netns, ifname: string): void {
   );
 }
 
-/** Call it inside the namespace. @throws {CniError} */
-function requireSysctl(name: string, value: string): void {
+/** Call it inside the namespace. @param beforeChange called only if there is one @throws {CniError} */
+export function requireSysctl(name: string, value: string, beforeChange = () => {}): void {
   try {
-    ensureSysctl(name, value);
+    ensureSysctl(name, value, beforeChange);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     const actual = JSON.stringify(findSysctl(name) ?? "absent");
@@ -63,12 +63,4 @@ export function trySysctls(sysctls: Readonly<Record<string, string>>, log: (mess
   });
   if (failed.length === 0) return;
   log(`Cannot set ${failed.map(({ setting }) => setting).join(", ")}, continuing without: ${failed[0]!.message}`);
-}
-
-/** @throws {CniError} if forwarding is off and cannot be turned on */
-export function enableForwarding(host: Netns, families: readonly (4 | 6)[]): void {
-  host.run(() => {
-    if (families.includes(4)) requireSysctl("net/ipv4/ip_forward", "1");
-    if (families.includes(6)) requireSysctl("net/ipv6/conf/all/forwarding", "1");
-  });
 }

@@ -5,7 +5,7 @@ import { GATEWAY_PROTOCOL, gatewayAddresses } from "../../../plugins/bridge/gate
 import { gatewayPrefixes, type IpWithGateway } from "../../../plugins/ptp/routes.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import type { IpConfig } from "../../../spec/result.ts";
-import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
+import { abbreviate, advise, broken, careful, type Finding, ok } from "../finding.ts";
 import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
@@ -13,6 +13,7 @@ import {
   containerPlace,
   describeContainer,
   type ExaminedContainer,
+  findSubjectOverlap,
   hasAddress,
   ipCommand,
   type Subject,
@@ -100,7 +101,8 @@ function checkGatewayAddresses(subject: Subject): Finding[] {
     if (!canHaveAddress(device, gateway) || hasAddress(subject.host, device, gateway)) return [];
     const what = `gateway address ${gateway} is missing on "${device.name}"`;
     const repair = { kind: "address", link: device.name!, address: gateway } as const;
-    return [broken(what, shellCommand(["ip", "addr", "add", gateway, "dev", device.name!]), repair)];
+    const command = shellCommand(["ip", "addr", "add", gateway, "dev", device.name!]);
+    return [broken(what, careful(command, findSubjectOverlap(subject) !== undefined), repair)];
   });
 }
 
@@ -122,10 +124,10 @@ function checkForeignAddresses(subject: Subject): Finding[] {
       `bridge "${gatewayDevice.name}" has ${address} already, which is in no subnet of this network (${
         subnets.join(", ")
       })`,
-      advise(
+      careful(advise(
         'give the network a "bridge" of its own, or remove the address',
         shellCommand(["ip", "addr", "del", address, "dev", gatewayDevice.name!]),
-      ),
+      )),
     )
   );
 }

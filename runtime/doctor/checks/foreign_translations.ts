@@ -12,7 +12,7 @@ import {
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../plugins/portmap/config.ts";
-import { advise, broken, type Finding, warning } from "../finding.ts";
+import { advise, broken, careful, type Finding, warning } from "../finding.ts";
 import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
 import { deleteRuleCommand } from "../nft_command.ts";
 import { findTranslation, type RulePlace, RulesetReader } from "../packet_walk.ts";
@@ -107,10 +107,8 @@ function describeTaken({ call, chain: { family, table }, place, isFirst }: Taken
     `"${FAMILY_NAMES[family]} ${table}"`;
   const leads = place.translation?.target === undefined ? "" : `, which leads to ${place.translation.target}`;
   const port = describeHostPort(call.mapping);
-  const mend = advise(
-    "publish another port, or remove the rule unless somebody means it",
-    deleteRuleCommand({ family, table, chain: place.chain }, rule.handle),
-  );
+  const removal = deleteRuleCommand({ family, table, chain: place.chain }, rule.handle);
+  const mend = careful(advise("publish another port, or remove the rule unless somebody means it", removal));
   if (!isFirst) return warning(`calls of ${port} may be translated by ${where}${leads}`, mend);
   if (!place.isCertain) return warning(`calls of ${port} are perhaps taken by ${where}${leads}`, mend);
   return broken(`calls of ${port} are taken by ${where}${leads}`, mend);

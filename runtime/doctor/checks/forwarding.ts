@@ -1,7 +1,12 @@
+import { familyOf, prefixLengthOf } from "../../../ffi/address.ts";
 import type * as link from "../../../ffi/route/link.ts";
-import { FORWARDING, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import { IFA_F_PERMANENT, RT_SCOPE_UNIVERSE } from "../../../ffi/route/uapi.ts";
+import { sysctlWord } from "../../../ffi/sysctl.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
+import { acceptRa, FORWARDING, forwardingCommand, mayHaveRouter } from "../../../plugins/lib/links/forwarding.ts";
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
-import { type Finding, ok } from "../finding.ts";
+import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { findOutgoingLink, type Subject } from "../subject.ts";
 
 /** Whether the kernel forwards packets between the network and other links. */
@@ -12,8 +17,10 @@ export function checkHostForwarding(subject: Subject): Finding[] {
   // A host without IPv6 has no such parameter.
   const families = subject.families.filter((family) => host.sysctl(FORWARDING[family]) !== undefined);
   if (families.length === 0) return [];
-  const findings = families.map((family) => checkFamily(subject, family));
-  const problems = findings.flat();
+  const problems = [
+    ...families.flatMap((family) => checkFamily(subject, family)),
+    ...families.includes(6) ? checkAdvertisedRoutes(subject) : [],
+  ];
   if (problems.length > 0) return problems;
   return [ok(`the host forwards ${families.map((family) => `IPv${family}`).join(" and ")}`)];
 }
@@ -21,7 +28,12 @@ export function checkHostForwarding(subject: Subject): Finding[] {
 function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
   const { host, bridge, gatewayDevice, containers } = subject;
   const name = FORWARDING[family];
-  if (host.sysctl(name) === "0") return [closedSysctl(name, `the host forwards no IPv${family} packets`)];
+  const consequence = `the host forwards no IPv${family} packets`;
+  if (host.sysctl(name) === "0") {
+    if (family === 4) return [closedSysctl(name, consequence)];
+    const mend = forwardingCommand(host.netns, family);
+    return [broken(`${sysctlWord(name)} is 0: ${consequence}`, mend, { kind: "forwarding", family })];
+  }
   if (family === 6) return [];
   // Turned off for one link only.
   const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
@@ -30,5 +42,29 @@ function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
     const setting = `net/ipv4/conf/${device?.name}/forwarding`;
     if (!device || host.sysctl(setting) !== "0") return [];
     return [closedSysctl(setting, `the host forwards no IPv4 packets that come in by "${device.name}"`)];
+  });
+}
+
+/**
+ * Routes of routers that the kernel removed when the host began to forward, or does not renew. An address with a
+ * lifetime shows that a router is there.
+ */
+function checkAdvertisedRoutes({ host }: Subject): Finding[] {
+  return host.links.filter(mayHaveRouter).flatMap(({ index, name = "" }) => {
+    const isAdvertised = host.addresses.some((entry) =>
+      entry.index === index && familyOf(entry.address) === 6 && entry.scope === RT_SCOPE_UNIVERSE &&
+      !(entry.flags & IFA_F_PERMANENT)
+    );
+    if (!isAdvertised || host.sysctl(acceptRa(name)) !== "1") return [];
+    if (host.sysctl(`net/ipv6/conf/${name}/forwarding`) !== "1") return [];
+    const hasDefault = host.routes.some(({ dst, oif }) =>
+      oif === index && familyOf(dst) === 6 && prefixLengthOf(dst) === 0
+    );
+    const setting = sysctlWord(acceptRa(name));
+    const what = `${setting} is 1, and the host forwards: "${name}" ${hasDefault ? "will lose" : "has lost"} ` +
+      "the IPv6 default route of its router";
+    const mend = shellCommand(["sysctl", "-w", `${setting}=2`]);
+    const remedy = advise("the route comes with the router's next advertisement, within some minutes", mend);
+    return [warning(what, remedy, { kind: "sysctl", name: acceptRa(name), value: "2" })];
   });
 }

@@ -1,8 +1,15 @@
 import * as link from "../../../ffi/route/link.ts";
 import { reattach } from "../reattach.ts";
-import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { containerPlace, describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
+import {
+  containerPlace,
+  describeContainer,
+  type ExaminedContainer,
+  findSubjectOverlap,
+  ipCommand,
+  type Subject,
+} from "../subject.ts";
 
 /** Both ends of each container's link, and the bridge between them. */
 export function checkLinks(subject: Subject): Finding[] {
@@ -34,7 +41,8 @@ function checkHostLinks({ host, isRouted, bridge, gatewayDevice, containers }: S
     });
 }
 
-function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {
+function checkBridgeLink(subject: Subject): Finding[] {
+  const { bridge, host, containers } = subject;
   if (!bridge || containers.length === 0) return [];
   const name = bridge.bridge;
   const device = host.links.find((candidate) => candidate.name === name);
@@ -45,12 +53,8 @@ function checkBridgeLink({ bridge, host, containers }: Subject): Finding[] {
     return [broken(what, reattach(attachment))];
   }
   if (link.isUp(device)) return [];
-  return [
-    broken(`bridge "${name}" is down`, shellCommand(["ip", "link", "set", name, "up"]), {
-      kind: "link-up",
-      link: name,
-    }),
-  ];
+  const mend = careful(shellCommand(["ip", "link", "set", name, "up"]), findSubjectOverlap(subject) !== undefined);
+  return [broken(`bridge "${name}" is down`, mend, { kind: "link-up", link: name })];
 }
 
 function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {

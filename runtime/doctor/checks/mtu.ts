@@ -1,8 +1,15 @@
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
-import { broken, type Finding, ok, warning } from "../finding.ts";
+import { broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { reattach } from "../reattach.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { describeContainer, type ExaminedContainer, findOutgoingLink, ipCommand, type Subject } from "../subject.ts";
+import {
+  describeContainer,
+  type ExaminedContainer,
+  findOutgoingLink,
+  ipCommand,
+  isUplink,
+  type Subject,
+} from "../subject.ts";
 
 /** The MTU along the way: container, host's end, bridge, uplink. */
 export function checkMtu(subject: Subject): Finding[] {
@@ -24,7 +31,8 @@ function oneForEachMend(findings: readonly Finding[]): Finding[] {
 }
 
 /** A veth pair silently loses packets that are larger than the MTU of the receiving end. */
-function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedContainer): Finding[] {
+function checkPairMtu(subject: Subject, container: ExaminedContainer): Finding[] {
+  const { host, bridge, network } = subject;
   const { device, hostVeth, attachment: { netns } } = container;
   if (!device?.name || !device.mtu || !hostVeth?.mtu) return [];
   const bridgeDevice = bridge && host.links.find(({ name }) => name === bridge.bridge);
@@ -40,13 +48,9 @@ function checkPairMtu({ host, bridge, network }: Subject, container: ExaminedCon
   // If both ends agree, the bridge is what differs.
   const mtu = bridge?.mtu || (hostVeth.mtu === device.mtu ? device.mtu : other.mtu);
   if (device.mtu === mtu) {
-    return [
-      broken(what, shellCommand(["ip", "link", "set", other.name, "mtu", `${mtu}`]), {
-        kind: "mtu",
-        link: other.name,
-        mtu,
-      }),
-    ];
+    // A bridge may be the uplink, whose network may lose larger packets.
+    const command = careful(shellCommand(["ip", "link", "set", other.name, "mtu", `${mtu}`]), isUplink(subject, other));
+    return [broken(what, command, { kind: "mtu", link: other.name, mtu })];
   }
   const mend = ipCommand(netns, "link", "set", device.name, "mtu", `${mtu}`);
   return [broken(what, mend, { kind: "mtu", netns, link: device.name, mtu })];

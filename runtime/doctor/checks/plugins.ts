@@ -73,10 +73,13 @@ export function checkConfiguration(subject: Subject): Finding[] {
   ];
 }
 
-/** Without a file, such as for standard input, nothing. Missing plugins have a check of their own. */
+/** Rules whose subjects have checks of their own. */
+const EXAMINED_RULES = ["unknown-plugin", "route-overlap", "foreign-route"];
+
+/** Without a file, such as for standard input, nothing. */
 export function lintSource({ runtime: { pluginDirectories }, network: { source = "" } }: Subject): Finding[] {
   if (!source.startsWith("/")) return [];
-  return lintFiles([source], { pluginDirectories, disabled: ["unknown-plugin"] }).problems.filter(({ severity }) =>
+  return lintFiles([source], { pluginDirectories, disabled: EXAMINED_RULES }).problems.filter(({ severity }) =>
     severity !== "note"
   )
     .map(({ line, column, message, suggestion, severity }) =>

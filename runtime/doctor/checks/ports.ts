@@ -19,7 +19,7 @@ import { listRobbedListeners } from "../../../plugins/portmap/listeners.ts";
 import { describeSocketOwners } from "../../../ffi/diag/socket_owners.ts";
 import { CniError } from "../../../spec/error.ts";
 import { formatEndpoint } from "../../endpoint.ts";
-import { advise, broken, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
+import { advise, broken, careful, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
 import {
   containerPlace,
@@ -157,7 +157,8 @@ function checkHostListeners({ host }: Subject, { owner, portmap, portTargets }: 
   return robbed.map(({ mapping, listener, owners }) => {
     const program = describeSocketOwners(owners, listener.uid);
     const what = `${program} listens on ${describeHostPort(mapping)} too: calls go to the container, not to it`;
-    return warning(what, advise("stop the program, or publish another port, unless an engine listens to reserve it"));
+    const advice = "stop the program, or publish another port, unless an engine listens to reserve it";
+    return warning(what, careful(advise(advice)));
   });
 }
 

@@ -1,4 +1,9 @@
-import { MIN_FOREIGN_PREFIX_LENGTH, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import {
+  describeOverlap,
+  type HostNetwork,
+  MIN_FOREIGN_PREFIX_LENGTH,
+} from "../../../plugins/lib/links/host_networks.ts";
+import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import {
   type Cidr,
   containsIp,
@@ -13,13 +18,14 @@ import * as link from "../../../ffi/route/link.ts";
 import { sysctlWord } from "../../../ffi/sysctl.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import { advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { advise, broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { Routing } from "../routing.ts";
 import {
   describeContainer,
   type ExaminedContainer,
   findOutgoingLink,
+  findSubjectOverlap,
   gatewayLink,
   hasAddress,
   type Subject,
@@ -29,10 +35,12 @@ import {
 export function checkRoutesBack(subject: Subject): Finding[] {
   const routing = new Routing(subject.host);
   if (!subject.isRouted) return checkUplink(subject, routing);
-  const foreign = listForeignRoutes(subject);
+  const overlap = findSubjectOverlap(subject);
+  const foreign = listForeignRoutes(subject).filter(({ device }) => device.index !== overlap?.device.index);
   const problems = [
+    ...overlap ? describeSubjectOverlap(subject, overlap) : [],
     ...foreign.flatMap((found) => describeForeignRoute(subject, found)),
-    ...subject.containers.flatMap((each) => checkRouteBack(subject, each, foreign, routing)),
+    ...subject.containers.flatMap((each) => checkRouteBack(subject, each, { foreign, overlap, routing })),
   ];
   const result = [...problems, ...checkUplink(subject, routing)];
   if (result.length > 0) return result;
@@ -43,6 +51,18 @@ export function checkRoutesBack(subject: Subject): Finding[] {
     ...describeUplinks(subject),
   ];
   return targets.length > 0 ? [ok(`the host's routes lead ${targets.join(", and ")}`)] : [];
+}
+
+/** Such a route is never to be removed: a remote login may come by it. */
+function describeSubjectOverlap({ network, subnets, allowsRouteOverlap }: Subject, overlap: HostNetwork): Finding[] {
+  if (allowsRouteOverlap) return [];
+  const file = network.source ?? "the configuration";
+  return [
+    broken(
+      describeOverlap(overlap, subnets),
+      advise(`choose another subnet in ${file}, then attach the containers anew`),
+    ),
+  ];
 }
 
 interface ForeignRoute {
@@ -68,12 +88,11 @@ function isOwnLink({ bridge, gatewayDevice, network }: Subject, { name, index, a
 }
 
 function describeForeignRoute({ network, containers }: Subject, { subnet, dst, device }: ForeignRoute): Finding[] {
-  const mend = advise(
-    `choose another subnet in ${network.source ?? "the configuration"}, or remove the route`,
-    shellCommand(["ip", "route", "del", dst, "dev", device.name!]),
-  );
   const { name } = device;
-  if (dst === subnet) return [broken(`subnet ${subnet} is also that of "${name}", to which the host routes it`, mend)];
+  const removal = shellCommand(["ip", "route", "del", dst, "dev", name!]);
+  const file = network.source ?? "the configuration";
+  const mend = careful(advise(`choose another subnet in ${file}, or remove the route`, removal));
+  if (dst === subnet) return [warning(`the host routes subnet ${subnet} to "${name}" too`, mend)];
   if (prefixLengthOf(dst) < prefixLengthOf(subnet)) {
     return [warning(`subnet ${subnet} is part of ${dst}, which the host routes to "${name}"`, mend)];
   }
@@ -95,13 +114,18 @@ export function addressesBehind(subject: Subject, container: ExaminedContainer):
 function checkRouteBack(
   subject: Subject,
   container: ExaminedContainer,
-  foreign: readonly ForeignRoute[],
-  routing: Routing,
+  { foreign, overlap, routing }: {
+    readonly foreign: readonly ForeignRoute[];
+    readonly overlap: HostNetwork | undefined;
+    readonly routing: Routing;
+  },
 ): Finding[] {
   return addressesBehind(subject, container).flatMap((address) => {
     const device = gatewayLink(subject, container)!;
     const isSubnetForeign = foreign.some(({ dst, subnet }) => dst === subnet && familyOf(dst) === familyOf(address));
     if (isSubnetForeign) return [];
+    // Another subnet mends both.
+    if (overlap && networksOverlap(overlap.prefix, address) && !subject.allowsRouteOverlap) return [];
     const way = routing.find({ destination: ipOf(address) });
     // What is more than a missing or another route is described by the check of routing.
     if (way.oif === device.index || way.cause()) return [];
@@ -110,15 +134,24 @@ function checkRouteBack(
   });
 }
 
+function hasNearRoute({ host }: Subject, ip: Ip, { index }: link.Link): boolean {
+  return host.routes.some(({ dst, oif }) =>
+    oif === index && prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH && containsIp(dst, ip)
+  );
+}
+
 function describeRouteBack(
-  { host }: Subject,
+  subject: Subject,
   container: ExaminedContainer,
   ip: Ip,
   device: link.Link,
   outgoing: link.Link | undefined,
 ): Finding {
+  const { host } = subject;
   const leads = outgoing ? `leads to "${outgoing.name}", not to "${device.name}"` : "is missing";
-  const mend = shellCommand(["ip", "route", "replace", hostPrefix(ip), "dev", device.name!]);
+  const replacement = shellCommand(["ip", "route", "replace", hostPrefix(ip), "dev", device.name!]);
+  // Another machine may have the address there.
+  const mend = careful(replacement, outgoing !== undefined && hasNearRoute(subject, ip, outgoing));
   const strict = familyOf(ip) === 4 ? findStrictRpFilter(host.sysctl, device) : undefined;
   if (!strict) return broken(`the host's route to ${ip} of ${describeContainer(container)} ${leads}`, mend);
   const what = `${strict} is 1 (strict), and the host's route to ${ip} of ${describeContainer(container)} ${leads}: ` +

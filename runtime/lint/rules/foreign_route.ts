@@ -1,20 +1,23 @@
 import { currentNetns, type Netns } from "../../../ffi/netns.ts";
 import { describeForeignRoutes } from "../../../plugins/lib/links/reachability.ts";
-import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import { isGateway, vlanGatewayName } from "../../../plugins/bridge/config.ts";
-import type { Link } from "../../../ffi/route/link.ts";
-import { bridgeConfigOf } from "../bridges.ts";
+import { examineRanges, ownLinkFilter } from "../gateway_networks.ts";
 import type { LintFile, LintPlugin } from "../lint_file.ts";
 import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
+
+const host = [
+  "link add eth0 up type bridge",
+  "address add 192.0.2.5/24 dev eth0",
+  "route add 10.30.0.0/16 via 192.0.2.1 dev eth0",
+];
 
 export const foreignRouteRule: LintRule = {
   name: "foreign-route",
   severity: "warning",
   about:
-    "A subnet of `bridge` or `ptp` that the host routes elsewhere, such as the network of its uplink or of a VPN. The host's routes are read, not changed.",
+    "A subnet of `bridge` or `ptp` that the host routes to a router or into a tunnel, such as that of a VPN. The host's routes are read, not changed.",
   bad: {
-    host: ["link add eth0 up type bridge", "address add 10.30.0.5/16 dev eth0"],
+    host,
     files: {
       "10-web.conflist": `{
   "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
@@ -30,7 +33,7 @@ export const foreignRouteRule: LintRule = {
     ],
   },
   good: {
-    host: ["link add eth0 up type bridge", "address add 10.30.0.5/16 dev eth0"],
+    host,
     files: {
       "10-web.conflist": `{
   "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"],
@@ -54,19 +57,12 @@ export const foreignRouteRule: LintRule = {
 function findForeignRoutes(host: Netns, plugin: LintPlugin, file: LintFile) {
   const isOwn = ownLinkFilter(plugin, file);
   if (!isOwn) return [];
-  return configuredRanges(plugin).flatMap(({ path, range }) =>
-    describeForeignRoutes(host, [range.subnet], isOwn).map((message) => ({
-      ...{ source: plugin.source, path, message },
+  return examineRanges(host, plugin).flatMap(({ range, path, networks, overlap }) => {
+    return describeForeignRoutes(networks, [range.subnet], isOwn, overlap).map((message) => ({
+      source: plugin.source,
+      path,
+      message,
       suggestion: 'choose a "subnet" that the host does not route',
-    }))
-  );
-}
-
-/** `undefined` if the subnet may be that of a network around the host. */
-function ownLinkFilter(plugin: LintPlugin, { name }: LintFile): ((link: Link) => boolean) | undefined {
-  if (plugin.type === "ptp") return ({ alias }) => parseAlias(alias)?.network === name;
-  const config = bridgeConfigOf(plugin);
-  if (!config || !isGateway(config)) return undefined;
-  const names = [config.bridge, vlanGatewayName(config)];
-  return (link) => names.includes(link.name ?? "");
+    }));
+  });
 }

@@ -1,0 +1,102 @@
+/** A host whose IPv6 default route is announced by its router begins to forward. */
+import { expect } from "bun:test";
+import { parseCidr, parseIp } from "../../../ffi/address.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import { findSysctl } from "../../../ffi/sysctl.ts";
+import { newFixedIpam } from "../../../testing/fixed_ipam.ts";
+import { runInNetns, runIp, runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
+import { countingNetns } from "../../../testing/netlink_counts.ts";
+import { advertiseRouter } from "../../../testing/router_advertisement.ts";
+import { type Sandbox, sandboxTest } from "../../../testing/sandbox.ts";
+import bridge from "../../bridge/plugin.ts";
+import ptp from "../../ptp/plugin.ts";
+import { acceptRa, enableForwarding, FORWARDING, listAdvertisedLinks } from "./forwarding.ts";
+
+const { fixed } = newFixedIpam();
+const ipam = {
+  type: "fixed",
+  result: { ips: [{ address: parseCidr("fd00:9::2/64"), gateway: parseIp("fd00:9::1") }] },
+};
+
+interface AdvertisedSandbox extends Sandbox {
+  readonly router: Netns;
+  readonly defaultRoute: () => string;
+  readonly setting: (name: string) => string | undefined;
+}
+
+/** The router is behind `eth0`. */
+async function newAdvertisedHost(sandbox: Sandbox): Promise<AdvertisedSandbox> {
+  const { host } = sandbox;
+  const router = sandbox.newContainer();
+  const quiet = "for each in /proc/sys/net/ipv6/conf/*/router_solicitations; do echo 0 >$each; done";
+  runShellInNetns(router, WITHOUT_DAD);
+  runShellInNetns(host, WITHOUT_DAD, quiet, `ip link add eth0 up type veth peer name lan0 netns ${router.path}`);
+  runIp(router, "link set lan0 up", "addr add fe80::1/64 dev lan0 nodad");
+  const defaultRoute = () => runInNetns(host, "ip", "-6", "route", "show", "default").trim();
+  await until(() => {
+    advertiseRouter(router, "lan0", "fe80::1", "2001:db8:7::");
+    return defaultRoute() !== "";
+  });
+  expect(defaultRoute()).toStartWith("default via fe80::1 dev eth0 proto ra");
+  return { ...sandbox, router, defaultRoute, setting: (name) => host.run(() => findSysctl(name)) };
+}
+
+const advertisedTest = (name: string, body: (sandbox: AdvertisedSandbox) => void | Promise<void>) =>
+  sandboxTest(name, [fixed], async (sandbox) => body(await newAdvertisedHost(sandbox)));
+
+advertisedTest("the kernel removes the route where nobody sets accept_ra", ({ host, defaultRoute }) => {
+  runShellInNetns(host, "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
+  expect(defaultRoute()).toBe("");
+});
+
+for (const [plugin, config] of [[bridge, { isGateway: true, ipam }], [ptp, { ipam }]] as const) {
+  advertisedTest(
+    `${plugin.name}: the first ADD keeps the host's IPv6 default route, and it is renewed`,
+    async (sandbox) => {
+      const { call, router, defaultRoute, setting, log, host } = sandbox;
+      call(plugin, "ADD", config);
+      expect(setting(FORWARDING[6])).toBe("1");
+      expect(defaultRoute()).toStartWith("default via fe80::1 dev eth0 proto ra");
+      expect(log).toContain(
+        `${plugin.name}: Set net.ipv6.conf.eth0.accept_ra to 2: with 1, forwarding would remove its IPv6 default route`,
+      );
+      runInNetns(host, "ip", "-6", "route", "del", "default");
+      advertiseRouter(router, "lan0", "fe80::1", "2001:db8:7::");
+      await until(() => defaultRoute() !== "");
+      // No container becomes the host's router.
+      const others = runInNetns(host, "sh", "-c", "ls /proc/sys/net/ipv6/conf").trim().split("\n")
+        .filter((name) => setting(acceptRa(name)) === "2");
+      expect(others).toEqual(["eth0"]);
+    },
+  );
+}
+
+advertisedTest("links that take no routes keep their setting", ({ host, setting }) => {
+  runIp(
+    host,
+    "link add off0 type veth peer name far0",
+    "link add br7 type bridge",
+    "link add port0 master br7 type veth peer name far1",
+    "link add forwards0 type veth peer name far2",
+    "link add veth01234567 type veth peer name far3",
+  );
+  for (const name of ["far0", "far1", "far2", "far3", "br7"]) runIp(host, `link set ${name} addrgenmode none`);
+  runShellInNetns(
+    host,
+    "cd /proc/sys/net/ipv6/conf",
+    "echo 0 >off0/accept_ra; echo 1 >forwards0/forwarding; echo 0 >far0/accept_ra",
+  );
+  expect(listAdvertisedLinks(host).toSorted()).toEqual(["br7", "eth0", "far1", "far2", "far3"]);
+  enableForwarding(host, [4, 6], () => {});
+  expect([setting(acceptRa("off0")), setting(acceptRa("forwards0")), setting(acceptRa("port0"))]).toEqual([
+    ...["0", "1", "1"],
+  ]);
+});
+
+advertisedTest("a host that forwards already is asked nothing", ({ host, setting }) => {
+  runShellInNetns(host, "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
+  const counts = { sends: 0, messages: 0, dumps: 0, received: 0 };
+  enableForwarding(countingNetns(host, counts), [6], () => {});
+  expect(counts.sends).toBe(0);
+  expect(setting(acceptRa("eth0"))).toBe("1");
+});
