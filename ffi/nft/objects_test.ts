@@ -8,6 +8,9 @@ import {
   accept,
   concatenation,
   ctDirectionReply,
+  ctOriginalSaddr,
+  ctOriginalSaddrIn,
+  ctReplyDaddr,
   ctStatusDnat,
   daddr,
   daddrIn,
@@ -23,6 +26,7 @@ import {
   l4proto,
   masquerade,
   metaNfproto,
+  oifnameIs,
   portField,
   returnFromChain,
   rule,
@@ -31,6 +35,7 @@ import {
   saddrFromMap,
   saddrIn,
   setDaddr,
+  setDaddrTo,
   vmap,
 } from "./statements.ts";
 import * as nft from "./objects.ts";
@@ -78,6 +83,11 @@ function build(netns: Netns): void {
   add("net-10.1.0.0/16", undefined, iifnameIs("lo", true), iifnameIs("veth*"), accept());
   add("pre", undefined, fibDaddrLocal(), jump("net-10.1.0.0/16"));
   add("pre", undefined, saddrIn(parseCidr("127.0.0.1/32")), saddrFromMap([daddr(4)], "sources"));
+  for (const family of [4, 6] as const) {
+    add("pre", undefined, ctDirectionReply(), setDaddrTo(family, ctReplyDaddr));
+  }
+  add("pre", undefined, ctOriginalSaddrIn(parseCidr("127.0.0.0/8")), setDaddrTo(4, ctOriginalSaddr));
+  add("pre", undefined, ctOriginalSaddrIn(parseCidr("::1/128")), oifnameIs("lo", true), setDaddrTo(6, ctOriginalSaddr));
   add("pre", undefined, ctDirectionReply(), daddrIn(parseCidr("127.0.0.0/8")), setDaddr(parseIp("127.0.0.1")));
   add("pre", undefined, ctStatusDnat(), vmap([saddr(4)], "verdicts"));
   add("pre", undefined, inSet([daddr(6)], "addresses", true), gotoChain("net-10.1.0.0/16"));
@@ -150,6 +160,10 @@ const LISTED = `table inet t {
 		type nat hook prerouting priority dstnat; policy accept;
 		fib daddr type local jump net-10.1.0.0/16
 		ip saddr 127.0.0.1 ip saddr set ip daddr map @sources
+		ct direction reply ip daddr set ct reply ip daddr
+		ct direction reply ip6 daddr set ct reply ip6 daddr
+		ct original ip saddr 127.0.0.0/8 ip daddr set ct original ip saddr
+		ct original ip6 saddr ::1 oifname != "lo" ip6 daddr set ct original ip6 saddr
 		ct direction reply ip daddr 127.0.0.0/8 ip daddr set 127.0.0.1
 		ct status dnat ip saddr vmap @verdicts
 		ip6 daddr != @addresses goto net-10.1.0.0/16

@@ -45,13 +45,16 @@ const payload = (base: number, offset: number, size: number, family?: number): S
   load: (slot) => [{ kind: "payload", dreg: register(slot), base, offset, length: size }],
   ...family === undefined ? {} : { family },
 });
-const networkHeader = (family: 4 | 6, offset4: number, offset6: number): Selector =>
-  family === 4
-    ? payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset4, 4, uapi.NFPROTO_IPV4)
-    : payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset6, 16, uapi.NFPROTO_IPV6);
+/** Where an address begins in the headers of both families. */
+type AddressOffset = { readonly [family in 4 | 6]: number };
+const SADDR_OFFSET: AddressOffset = { 4: 12, 6: 8 };
+const DADDR_OFFSET: AddressOffset = { 4: 16, 6: 24 };
+const sizeOf = (family: 4 | 6): number => (family === 4 ? 4 : 16);
+const networkHeader = (family: 4 | 6, offset: AddressOffset): Selector =>
+  payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset[family], sizeOf(family), nfprotoOf(family));
 
-export const saddr = (family: 4 | 6): Selector => networkHeader(family, 12, 8);
-export const daddr = (family: 4 | 6): Selector => networkHeader(family, 16, 24);
+export const saddr = (family: 4 | 6): Selector => networkHeader(family, SADDR_OFFSET);
+export const daddr = (family: 4 | 6): Selector => networkHeader(family, DADDR_OFFSET);
 export const l4proto = (): Selector => meta(uapi.NFT_META_L4PROTO, 1);
 /** `th dport` */
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
@@ -106,6 +109,8 @@ export function iifnameIs(name: string, not = false): RuleStatement {
   if (text.length > 15) throw new RangeError(`Cannot match interface "${name}": names have 15 bytes at most`);
   return equals(iifname(), prefix ? text : padTo(text, 16), not);
 }
+/** `oifname "lo"`, `oifname != "lo"` */
+export const oifnameIs = (name: string, not = false): RuleStatement => equals(oifname(), ifnameField(name), not);
 export function fibDaddrLocal(): RuleStatement {
   const result = uapi.NFT_FIB_RESULT_ADDRTYPE;
   return [
@@ -122,12 +127,23 @@ export const ctStatusDnat = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATUS, ua
 const ESTABLISHED_RELATED = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
 export const ctStateEstablishedRelated = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATE, ESTABLISHED_RELATED);
 export function ctDirectionReply(): RuleStatement {
-  const IP_CT_DIR_REPLY = 1;
   return [
     { kind: "ct", dreg: register(0), key: uapi.NFT_CT_DIRECTION },
-    compare(Uint8Array.of(IP_CT_DIR_REPLY), false),
+    compare(Uint8Array.of(uapi.IP_CT_DIR_REPLY), false),
   ];
 }
+const ctAddress = (family: 4 | 6, key4: number, key6: number, direction: number): Selector => ({
+  size: sizeOf(family),
+  load: (slot) => [{ kind: "ct", dreg: register(slot), key: family === 4 ? key4 : key6, direction }],
+});
+/** `ct original ip saddr`: who called, before any translation. The other family's packets have none. */
+export const ctOriginalSaddr = (family: 4 | 6): Selector =>
+  ctAddress(family, uapi.NFT_CT_SRC_IP, uapi.NFT_CT_SRC_IP6, uapi.IP_CT_DIR_ORIGINAL);
+/** `ct reply ip daddr`: whom the called one answers. */
+export const ctReplyDaddr = (family: 4 | 6): Selector =>
+  ctAddress(family, uapi.NFT_CT_DST_IP, uapi.NFT_CT_DST_IP6, uapi.IP_CT_DIR_REPLY);
+/** `ct original ip saddr 127.0.0.0/8` */
+export const ctOriginalSaddrIn = (cidr: Cidr): RuleStatement => addressIn(ctOriginalSaddr, cidr, false);
 
 /** `-m conntrack --ctstate RELATED,ESTABLISHED`: iptables cannot read `ct state`. */
 export function xtCtstateEstablishedRelated(): RuleStatement {
@@ -203,26 +219,28 @@ export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string)
 }
 /** `ip saddr set … map @map` */
 export function saddrFromMap(fields: readonly Selector[], map: string): RuleStatement {
-  const SADDR_OFFSET = 12;
-  return [...lookupIn(fields, map, { dreg: register(0) }), writeIpv4Address(SADDR_OFFSET)];
+  return [...lookupIn(fields, map, { dreg: register(0) }), writeAddress(4, SADDR_OFFSET)];
 }
 /** `ip daddr set 127.0.0.1` */
 export function setDaddr(ip: Ip): RuleStatement {
-  const DADDR_OFFSET = 16;
-  return [{ kind: "immediate", dreg: register(0), data: { value: ipBytes(ip) } }, writeIpv4Address(DADDR_OFFSET)];
+  return [{ kind: "immediate", dreg: register(0), data: { value: ipBytes(ip) } }, writeAddress(4, DADDR_OFFSET)];
+}
+/** `ip daddr set ct original ip saddr` */
+export function setDaddrTo(family: 4 | 6, value: (family: 4 | 6) => Selector): RuleStatement {
+  return [...nfprotoCheck(nfprotoOf(family)), ...value(family).load(0), writeAddress(family, DADDR_OFFSET)];
 }
 
-/** Writes a register to the header and updates both layers' checksums. */
-function writeIpv4Address(offset: number): ExpressionIn {
+/** Writes a register to the header and updates the checksums. Only IPv4's header has one. */
+function writeAddress(family: 4 | 6, offset: AddressOffset): ExpressionIn {
   const CHECKSUM_OFFSET = 10;
+  const headerChecksum = { checksumType: uapi.NFT_PAYLOAD_CSUM_INET, checksumOffset: CHECKSUM_OFFSET };
   return {
     kind: "payload",
     sreg: register(0),
     base: uapi.NFT_PAYLOAD_NETWORK_HEADER,
-    offset,
-    length: 4,
-    checksumType: uapi.NFT_PAYLOAD_CSUM_INET,
-    checksumOffset: CHECKSUM_OFFSET,
+    offset: offset[family],
+    length: sizeOf(family),
+    ...family === 4 && headerChecksum,
     checksumFlags: uapi.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
   };
 }

@@ -24,6 +24,7 @@ export const NF_NETDEV_EGRESS = 1;
 // Lower priorities run first (linux/netfilter_ipv4.h).
 export const NF_IP_PRI_FIRST = -2147483648;
 export const NF_IP_PRI_RAW = -300;
+export const NF_IP_PRI_MANGLE = -150;
 export const NF_IP_PRI_NAT_DST = -100;
 export const NF_IP_PRI_FILTER = 0;
 export const NF_IP_PRI_NAT_SRC = 100;
@@ -193,6 +194,13 @@ export const NFTA_CT_DIRECTION = 3;
 export const NFT_CT_STATE = 0;
 export const NFT_CT_DIRECTION = 1;
 export const NFT_CT_STATUS = 2;
+export const NFT_CT_SRC_IP = 19;
+export const NFT_CT_DST_IP = 20;
+export const NFT_CT_SRC_IP6 = 21;
+export const NFT_CT_DST_IP6 = 22;
+/** linux/netfilter/nf_conntrack_tuple_common.h */
+export const IP_CT_DIR_ORIGINAL = 0;
+export const IP_CT_DIR_REPLY = 1;
 /** linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT */
 export const NF_CT_STATE_ESTABLISHED = 0x2;
 export const NF_CT_STATE_RELATED = 0x4;

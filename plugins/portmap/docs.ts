@@ -49,7 +49,7 @@ export default {
       type: "boolean",
       default: "true",
       meaning:
-        "Masquerades connections from the container's subnet and from 127.0.0.1 to a published port. With `false`, these get no answer.",
+        "Masquerades connections from the container's subnet and from 127.0.0.0/8 to a published port. With `false`, these get no answer. Connections from `::1` are always masqueraded.",
       example: false,
       tests: ["plugin_test.ts"],
     },
@@ -121,8 +121,8 @@ export default {
     "DEL deletes the kernel's conntrack entries of the ports. So clients reach the next container at once.",
     "systemd-resolved occupies port 53. To publish port 53 on all addresses, set `hostPortInUse`.",
     "A container can publish a port on several networks. Connections use the first network. After its DEL, they use the next.",
-    "A port on `127.0.0.1` needs no `route_localnet`: connections from `127.0.0.1` get an address of the host as their source. Connections from other addresses of `127.0.0.0/8` do not work.",
+    "A port on `127.0.0.1` needs no `route_localnet`. The host reaches it from each of its addresses, others never reach it.",
+    "Connections from `::1` and from all of `127.0.0.0/8` work. With the Go plugin, only those from `127.0.0.1` do.",
     "If the container of a host port is certainly gone, ADD takes over the port and says so on stderr.",
-    "A port on `::1` is refused: the kernel cannot redirect connections from `::1` to a container.",
   ],
 } satisfies PluginDocs;

@@ -15,10 +15,9 @@ import {
   type PortMapping,
   PROTOCOLS,
 } from "./config.ts";
-import { reachesLoopback } from "./loopback.ts";
 import { failoverKey } from "./failover.ts";
 
-/** @param addresses the container's, at most one per family @param loopbackSource the source address for calls from 127.0.0.1 */
+/** @param addresses the container's, at most one per family @param loopbackSource the source address for calls from 127.0.0.0/8 */
 export function publishedElements(
   config: PortmapConfig,
   addresses: readonly Cidr[],
@@ -32,7 +31,7 @@ export function publishedElements(
     const ports = mappings.flatMap((mapping) => portElements(mapping, family, target, config.conditions[family]));
     if (!config.snat) return ports;
     const loopback = loopbackSource && family === 4
-      ? mappings.filter(reachesLoopback).map((mapping) => loopbackElement(mapping, ipBytes(loopbackSource)))
+      ? mappings.map((mapping) => loopbackElement(mapping, ipBytes(loopbackSource)))
       : [];
     return [...ports, ...loopback, hairpinElement(address, config.masqAll)];
   });

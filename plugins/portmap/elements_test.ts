@@ -53,8 +53,14 @@ const LISTING = `table inet cni {
 
 	map loopback4 {
 		type inet_proto . inet_service : ipv4_addr
-		comment "Published ports, with the source that calls from 127.0.0.1 get"
+		comment "Published ports, with the source that calls from 127.0.0.0/8 get"
 		elements = { tcp . 8080 comment "web c1 eth0" : 10.88.0.1 }
+	}
+
+	map hostip_loopback4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr
+		comment "Published ports, with the source that calls from 127.0.0.0/8 get"
+		elements = { 192.0.2.1 . udp . 53 comment "web c1 eth0" : 10.88.0.1 }
 	}
 
 	set owners {
@@ -112,17 +118,25 @@ const LISTING = `table inet cni {
 		meta mark set meta mark & 0xdfffffff
 	}
 
-	chain loopback_output {
-		comment "Gives calls from 127.0.0.1 to published ports another source"
-		type route hook output priority raw; policy accept;
-		ip saddr 127.0.0.1 ip saddr set ip daddr . meta l4proto . th dport map @hostip_loopback4
-		ip saddr 127.0.0.1 ip daddr 127.0.0.0/8 ip saddr set meta l4proto . th dport map @loopback4
+	chain loopback_calls {
+		comment "Gives calls from 127.0.0.0/8 to published ports another source"
+		type route hook output priority mangle; policy accept;
+		ip saddr 127.0.0.0/8 oifname "lo" ip saddr set ip daddr . meta l4proto . th dport map @hostip_loopback4
+		ip saddr 127.0.0.0/8 oifname "lo" ip saddr set meta l4proto . th dport map @loopback4
+	}
+
+	chain loopback_answers {
+		comment "Gives answers to loopback addresses a destination that the kernel takes from links"
+		type filter hook prerouting priority dstnat + 10; policy accept;
+		ip daddr 127.0.0.0/8 iifname != "lo" ct direction reply ct status dnat ip daddr set ct reply ip daddr
+		ip6 daddr ::1 iifname != "lo" ct direction reply ct status dnat ip6 daddr set ct reply ip6 daddr
 	}
 
 	chain loopback_input {
-		comment "Gives answers to those calls the destination 127.0.0.1 again"
+		comment "Gives those answers the caller's address again"
 		type filter hook input priority 110; policy accept;
-		iifname != "lo" ct direction reply ct status dnat ip saddr 127.0.0.0/8 ip daddr set 127.0.0.1
+		iifname != "lo" ct direction reply ct status dnat ct original ip saddr 127.0.0.0/8 ip daddr set ct original ip saddr
+		iifname != "lo" ct direction reply ct status dnat ct original ip6 saddr ::1 ip6 daddr set ct original ip6 saddr
 	}
 
 	chain prerouting {
@@ -135,7 +149,6 @@ const LISTING = `table inet cni {
 	chain output {
 		comment "Calls from this host to published ports"
 		type nat hook output priority -100; policy accept;
-		ip6 daddr ::1 return
 		fib daddr type local jump hostports
 	}
 
@@ -151,6 +164,8 @@ const LISTING = `table inet cni {
 	chain postrouting {
 		comment "Masquerading"
 		type nat hook postrouting priority srcnat; policy accept;
+		ct status dnat oifname != "lo" ct original ip saddr 127.0.0.0/8 masquerade
+		ct status dnat oifname != "lo" ct original ip6 saddr ::1 masquerade
 		ct status dnat ip daddr vmap @hairpin4
 		ct status dnat ip6 daddr vmap @hairpin6
 		ip saddr vmap @masquerade4
@@ -185,7 +200,6 @@ bridgeNetworkTest(
     for (
       const config of [
         portMappingConfig([mapping], { snat: false }),
-        portMappingConfig([{ ...mapping, hostIP: "192.0.2.1" }]),
         portMappingConfig([{ ...mapping, hostIP: "::" }]),
       ]
     ) {
@@ -224,7 +238,7 @@ bridgeNetworkTest("a table of an earlier release gets what it lacks with the nex
   call(portmap, "ADD", portMappingConfig([{ hostPort: 80, containerPort: 80 }], { snat: false }), { container: c1 });
   const whole = nftListRuleset(host);
   for (
-    const lacking of ["chain inet cni loopback_output", "map inet cni loopback4", "set inet cni owners"]
+    const lacking of ["chain inet cni loopback_answers", "set inet cni owners"]
   ) runInNetns(host, "nft", "delete", ...lacking.split(" "));
   const config = portMappingConfig([{ hostPort: 8080, containerPort: 80 }]);
   call(portmap, "ADD", config, { container: c2, containerId: "c2" });

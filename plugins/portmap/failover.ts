@@ -67,7 +67,7 @@ export function portFailover(host: Netns, containerId?: string): Failover {
 const containerPortId = (key: ElementKey, owner: Owner | undefined): string =>
   `${elementId(key)} ${owner?.containerId}`;
 
-/** Calls from 127.0.0.1 reach the new port if they reached the old one. */
+/** Calls from 127.0.0.0/8 reach the new port if they reached the old one. */
 function loopbackElement(
   { set, key, data }: PromotedElement,
   removed: ReadonlySet<string>,

@@ -95,8 +95,7 @@ function listListenersOn(nl: Netlink, protocol: Protocol, ports: readonly number
 
 /** Whether packets of this family could be for both. */
 function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, family: 4 | 6): boolean {
-  // Published ports take no packets to ::1.
-  if (address === "::1" || !familiesOf(mapping).includes(family)) return false;
+  if (!familiesOf(mapping).includes(family)) return false;
   const isSameFamily = familyOf(address) === family || (address === "::" && !v6Only);
   const hostAddress = hostAddressOf(mapping);
   return isSameFamily && (hostAddress === undefined || isUnspecified(address) || hostAddress === address);

@@ -21,16 +21,15 @@ const CASES: readonly (readonly [listening: string, shown: string, refused: read
   ["127.0.0.1", "127.0.0.1:8080", ["", "0.0.0.0", "127.0.0.1"]],
   ["192.0.2.1", "192.0.2.1:8080", ["", "0.0.0.0", "192.0.2.1"]],
   // An IPv6 socket of all addresses is reached over IPv4 as well.
-  ["::", "[::]:8080", ["", "0.0.0.0", "192.0.2.1", "127.0.0.1", "::", "2001:db8::1", "fd88::1"]],
+  ["::", "[::]:8080", ["", "0.0.0.0", "192.0.2.1", "127.0.0.1", "::", "::1", "2001:db8::1", "fd88::1"]],
   ["::ffff:192.0.2.1", "192.0.2.1:8080", ["", "0.0.0.0", "192.0.2.1"]],
   ["2001:db8::1", "[2001:db8::1]:8080", ["", "::", "2001:db8::1"]],
-  // Whoever calls ::1 reaches the program whatever is published.
-  ["::1", "[::1]:8080", []],
+  ["::1", "[::1]:8080", ["", "::", "::1"]],
 ];
 /** What the kernel calls a program. */
 const nameOf = (pid: number): string => readFileSync(`/proc/${pid}/comm`, "utf8").trim();
 const SELF = `"${nameOf(process.pid)}" (process ${process.pid})`;
-const ADDRESSES = ["", "0.0.0.0", "192.0.2.1", "127.0.0.1", "::", "2001:db8::1", "fd88::1"];
+const ADDRESSES = ["", "0.0.0.0", "192.0.2.1", "127.0.0.1", "::", "::1", "2001:db8::1", "fd88::1"];
 
 const listen = (protocol: string, host: Netns, address: string) =>
   protocol === "tcp" ? serveTcp(host, "host", 8080, address) : serveUdp(host, "host", 8080, address);

@@ -22,7 +22,7 @@ import {
   removePublishedPorts,
   removePublishedPortsOfNetwork,
 } from "./publish_ports.ts";
-import { findLoopbackSource, refuseIpv6Loopback } from "./loopback.ts";
+import { findLoopbackSource } from "./loopback.ts";
 import { targetAddresses } from "./target_addresses.ts";
 
 export default plugin({
@@ -41,7 +41,6 @@ export default plugin({
     const config = parseConfig(call);
     const result = requirePrevResult(call, "portmap");
     if (config.mappings.length === 0) return result;
-    refuseIpv6Loopback(config.mappings);
     if (config.backend === "iptables") {
       log('backend "iptables": the ports are published by nf_tables rules of this program anyway');
     }

@@ -294,8 +294,10 @@ describe("a bridge with two containers", () => {
     runInNetns(c1, "iptables", "-F");
     runInNetns(c1, "iptables", "-A", "INPUT", "-p", "udp", "-j", "REJECT");
     expect(triesOf(doctorHost).filter((line) => line.startsWith("broken"))).toEqual([
-      "broken: host port 5353/udp: a datagram of the host to 192.0.2.1 is refused" +
-      stoppedBy("INPUT", "ip filter", 'meta l4proto 17 xt target "REJECT"', c1),
+      ...["192.0.2.1", "127.0.0.1"].map((address) =>
+        `broken: host port 5353/udp: a datagram of the host to ${address} is refused` +
+        stoppedBy("INPUT", "ip filter", 'meta l4proto 17 xt target "REJECT"', c1)
+      ),
     ]);
     runInNetns(c1, "iptables", "-F");
     runInNetns(c1, "iptables", "-A", "INPUT", "-p", "udp", "-j", "DROP");
@@ -403,7 +405,7 @@ describe("a bridge with two containers", () => {
     );
   });
 
-  test("listeners that take no calls, or that engines hold, are well", () => {
+  test("a listener loses its calls at each address of the host, unless an engine holds the port", () => {
     const { host, withSubject } = doctorHost;
     const listen = (hostname: string) =>
       host.run<Disposable>(() => Bun.listen({ hostname, port: 8080, socket: { data() {} } }));
@@ -411,7 +413,7 @@ describe("a bridge with two containers", () => {
       withSubject(checkPorts).map(({ what }) => what).filter((what) => what.includes("listens on host port"));
     {
       using _ = listen("::1");
-      expect(named()).toEqual([]);
+      expect(named()).toHaveLength(1);
     }
     using _ = listen("192.0.2.1");
     expect(named()).toHaveLength(1);

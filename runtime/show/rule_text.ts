@@ -68,7 +68,7 @@ class RuleWriter {
       case "payload":
         return this.#takePayload(expression);
       case "ct":
-        return this.#load(`ct ${ctText(expression.key)}`);
+        return this.#load(`ct ${ctText(expression)}`);
       case "fib":
         return this.#load("fib daddr type");
       case "bitwise":
@@ -194,7 +194,8 @@ function maskedText({ text, mask, xor = NO_VALUE }: LoadedField): string {
 }
 
 /** Numbers that do not come from a packet. */
-const isHostOrder = (text: string): boolean => /^(ct|meta|fib) /.test(text);
+const isHostOrder = (text: string): boolean => /^(ct|meta|fib) /.test(text) && !isAddress(text);
+const isAddress = (text: string): boolean => /(^| )ip6? [sd]addr$/.test(text);
 
 /** By NFT_CMP_EQ and so on. */
 const OPERATORS = ["", "!= ", "< ", "<= ", "> ", ">= "];
@@ -207,7 +208,7 @@ function comparisonText(field: LoadedField, op: number, value: Uint8Array): stri
   if (text === "ct direction") return `${text} ${operator}${value[0] === 1 ? "reply" : "original"}`;
   if (text === "fib daddr type" && value[0] === uapi.RTN_LOCAL) return `${text} ${operator}local`;
   if (/^(?:[io]ifname|meta [io]brname)$/.test(text)) return `${text} ${operator}${ifnameText(value)}`;
-  const prefix = /^ip6? /.test(text) ? prefixText(text.startsWith("ip6"), value, mask) : undefined;
+  const prefix = isAddress(text) ? prefixText(text.includes("ip6 "), value, mask) : undefined;
   if (prefix !== undefined) return `${text} ${operator}${prefix}`;
   return `${maskedText(field)} ${mask && op === uapi.NFT_CMP_EQ ? "== " : operator}${comparedText(text, value)}`;
 }
@@ -259,14 +260,20 @@ function ctBitNames(text: string, mask: Uint8Array): string | undefined {
   return isComplete ? named.map(([, name]) => name).join(",") : undefined;
 }
 
-function ctText(key = -1): string {
+function ctText({ key = -1, direction }: Of<"ct">): string {
   const words: Readonly<Record<number, string>> = {
     [uapi.NFT_CT_STATE]: "state",
     [uapi.NFT_CT_DIRECTION]: "direction",
     [uapi.NFT_CT_STATUS]: "status",
     [NFT_CT_MARK]: "mark",
+    [uapi.NFT_CT_SRC_IP]: "ip saddr",
+    [uapi.NFT_CT_DST_IP]: "ip daddr",
+    [uapi.NFT_CT_SRC_IP6]: "ip6 saddr",
+    [uapi.NFT_CT_DST_IP6]: "ip6 daddr",
   };
-  return words[key] ?? `[${key}]`;
+  const word = words[key] ?? `[${key}]`;
+  if (direction === undefined) return word;
+  return `${direction === uapi.IP_CT_DIR_REPLY ? "reply" : "original"} ${word}`;
 }
 
 function metaText(key = -1): string {

@@ -25,7 +25,10 @@ export function describeMissingRules({ chain, present, expected }: MissingRules)
   return `chain "${chain}" has ${present} rules, expected ${expected}`;
 }
 
-/** Restores a chain's rules behind those of other programs. Commit this with the generation. */
+/**
+ * Restores an incomplete chain's rules behind those of other programs. Rewriting a complete one would change its rules'
+ * handles. Commit this with the generation.
+ */
 export function repairChain(
   tx: Transaction,
   nl: Netlink,
@@ -34,12 +37,8 @@ export function repairChain(
   rules: readonly (readonly ExpressionIn[])[],
 ): void {
   const present = nft.listLazyRules(nl, table, chain);
-  // Rewriting a complete chain would change its rules' handles.
-  if (present.length >= rules.length) return;
-  for (const { handle, expressions } of present) {
-    const found = expressions();
-    const isOurs = rules.some((rule) => rule.length === found.length && isSuperset(found, rule));
-    if (isOurs) tx.deleteRule(table, chain, handle);
+  for (const found of present) {
+    if (rules.some((rule) => isSameRule(found, rule))) tx.deleteRule(table, chain, found.handle);
   }
   appendRules(tx, table, chain, rules);
 }
@@ -51,6 +50,11 @@ export function appendRules(
   rules: readonly (readonly ExpressionIn[])[],
 ): void {
   for (const expressions of rules) tx.addRule({ family, table, chain, expressions });
+}
+
+export function isSameRule(found: nft.LazyRule, rule: readonly ExpressionIn[]): boolean {
+  const expressions = found.expressions();
+  return rule.length === expressions.length && isSuperset(expressions, rule);
 }
 
 /** The kernel adds default values. */

@@ -72,7 +72,7 @@ export function ensureElements(
     const isRetry = attempts++ > 0;
     if (isRetry) forgetRuleset(nl);
     let snapshot = look();
-    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) {
+    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain), () => loadRepair().repairTable(nl, table))) {
       forgetRuleset(nl);
       snapshot = look();
     } else if (isRetry) {

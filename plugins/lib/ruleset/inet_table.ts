@@ -13,6 +13,9 @@ import {
 } from "../../../ffi/nft/datatypes.ts";
 import {
   ctDirectionReply,
+  ctOriginalSaddr,
+  ctOriginalSaddrIn,
+  ctReplyDaddr,
   ctStatusDnat,
   daddr,
   daddrIn,
@@ -23,8 +26,10 @@ import {
   iifnameIs,
   jump,
   l4proto,
+  masquerade,
   metaNfproto,
   oifname,
+  oifnameIs,
   returnFromChain,
   rule,
   type RuleStatement,
@@ -32,6 +37,7 @@ import {
   saddrFromMap,
   saddrIn,
   setDaddr,
+  setDaddrTo,
   vmap,
 } from "../../../ffi/nft/statements.ts";
 import * as uapi from "../../../ffi/nft/uapi.ts";
@@ -67,8 +73,9 @@ export const inetTable: TableDefinition = {
       ...["loopback4", "hostip_loopback4"],
     ],
   },
-  sentinel: { chain: "after_filter", rules: 1 },
-  rules: () => staticRules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
+  sentinel: { chain: "loopback_calls", rules: 2 },
+  rules: () => toStaticRules(staticRules()),
+  former: { chains: ["loopback_output"], rules: () => toStaticRules(formerRules()) },
   chainElementsOf: ingressChainElements,
 };
 
@@ -103,7 +110,7 @@ function setsOf(family: 4 | 6) {
 
 function loopbackSets() {
   const port = [inetProto, inetService];
-  const comment = "Published ports, with the source that calls from 127.0.0.1 get";
+  const comment = "Published ports, with the source that calls from 127.0.0.0/8 get";
   return [
     namedSet("loopback4", mapOf(port, [ipv4Addr]), comment),
     namedSet("hostip_loopback4", mapOf([ipv4Addr, ...port], [ipv4Addr]), comment),
@@ -122,19 +129,28 @@ function bridgeSets() {
 
 const baseChains = () =>
   ([
+    // After conntrack, which keeps the caller's address, and before the translation, which needs a route.
     [
-      "loopback_output",
+      "loopback_calls",
       "route",
       uapi.NF_INET_LOCAL_OUT,
-      uapi.NF_IP_PRI_RAW,
-      "Gives calls from 127.0.0.1 to published ports another source",
+      uapi.NF_IP_PRI_MANGLE,
+      "Gives calls from 127.0.0.0/8 to published ports another source",
+    ],
+    // After conntrack has put back the caller's address, and before the kernel routes.
+    [
+      "loopback_answers",
+      "filter",
+      uapi.NF_INET_PRE_ROUTING,
+      uapi.NF_IP_PRI_NAT_DST + 10,
+      "Gives answers to loopback addresses a destination that the kernel takes from links",
     ],
     [
       "loopback_input",
       "filter",
       uapi.NF_INET_LOCAL_IN,
       uapi.NF_IP_PRI_NAT_SRC + 10,
-      "Gives answers to those calls the destination 127.0.0.1 again",
+      "Gives those answers the caller's address again",
     ],
     ["prerouting", "nat", uapi.NF_INET_PRE_ROUTING, uapi.NF_IP_PRI_NAT_DST, "Calls from elsewhere to published ports"],
     ["output", "nat", uapi.NF_INET_LOCAL_OUT, uapi.NF_IP_PRI_NAT_DST, "Calls from this host to published ports"],
@@ -150,11 +166,15 @@ const baseChains = () =>
 
 type ChainRule = [chain: string, ...RuleStatement[]];
 
+const toStaticRules = (rules: readonly ChainRule[]) =>
+  rules.map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) }));
+
+const LOOPBACK = { 4: parseCidr("127.0.0.0/8"), 6: parseCidr("::1/128") } as const;
+
 function staticRules(): ChainRule[] {
-  const loopback = parseCidr("127.0.0.0/8");
-  const localhost = parseCidr("127.0.0.1/32");
   const port = [l4proto(), dport()];
   const bothFamilies = (toRules: (family: 4 | 6) => ChainRule[]) => [...toRules(4), ...toRules(6)];
+  const answers = [iifnameIs("lo", true), ctDirectionReply(), ctStatusDnat()];
   // Ports with conditions come first.
   const portRules = (chain: string, prefix: string, fields: (family: 4 | 6) => typeof port) =>
     bothFamilies((family) => [
@@ -162,27 +182,21 @@ function staticRules(): ChainRule[] {
       [chain, dnatMap(family, fields(family), `${prefix}hostports${family}`)],
     ]);
   return [
-    // Between 127.0.0.1 and a link, the kernel passes packets only with route_localnet, which exposes these
-    // addresses to neighbours. So the call gets an address of the host as source before conntrack sees it, and the
-    // answer gets 127.0.0.1 back.
-    ["loopback_output", saddrIn(localhost), saddrFromMap([daddr(4), ...port], "hostip_loopback4")],
-    ["loopback_output", saddrIn(localhost), daddrIn(loopback), saddrFromMap(port, "loopback4")],
-    [
-      "loopback_input",
-      iifnameIs("lo", true),
-      ctDirectionReply(),
-      ctStatusDnat(),
-      saddrIn(loopback),
-      setDaddr(parseIp("127.0.0.1")),
-    ],
+    // The kernel sends nothing from 127.0.0.0/8 over a link without route_localnet, which exposes these addresses to
+    // neighbours. It takes nothing to a loopback address from a link.
+    ["loopback_calls", saddrIn(LOOPBACK[4]), oifnameIs("lo"), saddrFromMap([daddr(4), ...port], "hostip_loopback4")],
+    ["loopback_calls", saddrIn(LOOPBACK[4]), oifnameIs("lo"), saddrFromMap(port, "loopback4")],
+    ...bothFamilies((family) => [
+      ["loopback_answers", daddrIn(LOOPBACK[family]), ...answers, setDaddrTo(family, ctReplyDaddr)],
+    ]),
+    ...bothFamilies((family) => [
+      ["loopback_input", ...answers, ctOriginalSaddrIn(LOOPBACK[family]), setDaddrTo(family, ctOriginalSaddr)],
+    ]),
     ...forwardMarkRules(),
-    // Only this host calls these addresses.
-    ["prerouting", daddrIn(loopback), returnFromChain()],
+    // Only this host calls these addresses. The kernel drops packets to ::1 from links before any rule.
+    ["prerouting", daddrIn(LOOPBACK[4]), returnFromChain()],
     // Only packets to this host reach published ports.
     ["prerouting", fibDaddrLocal(), jump("hostports")],
-    // The kernel delivers no answer to ::1 from a link. Untranslated, a call to "localhost" fails at once and tries
-    // 127.0.0.1.
-    ["output", daddrIn(parseCidr("::1/128")), returnFromChain()],
     ["output", fibDaddrLocal(), jump("hostports")],
     ...portRules("hostports", "hostip_", (family) => [daddr(family), ...port]),
     ["hostports", gotoChain(ANY_ADDRESS_CHAIN)],
@@ -190,7 +204,33 @@ function staticRules(): ChainRule[] {
     // By bridge: a container cannot escape by changing its address.
     ...INGRESS_POLICIES.map((policy): ChainRule => ["forward", vmap([oifname()], bridgeSetName(policy))]),
     ...bothFamilies((family) => [["forward", vmap([daddr(family)], `ingress${family}`)]]),
+    // Over a link, a container cannot answer a loopback address.
+    ...bothFamilies((family) => [
+      ["postrouting", ctStatusDnat(), oifnameIs("lo", true), ctOriginalSaddrIn(LOOPBACK[family]), masquerade()],
+    ]),
     ...bothFamilies((family) => [["postrouting", ctStatusDnat(), vmap([daddr(family)], `hairpin${family}`)]]),
     ...bothFamilies((family) => [["postrouting", vmap([saddr(family)], `masquerade${family}`)]]),
+  ];
+}
+
+/**
+ * Rules before 0.1.0. Conntrack saw their own source for calls from 127.0.0.1, so that answers to this source got the
+ * destination 127.0.0.1 too.
+ */
+function formerRules(): ChainRule[] {
+  const localhost = parseCidr("127.0.0.1/32");
+  const port = [l4proto(), dport()];
+  return [
+    ["loopback_output", saddrIn(localhost), saddrFromMap([daddr(4), ...port], "hostip_loopback4")],
+    ["loopback_output", saddrIn(localhost), daddrIn(LOOPBACK[4]), saddrFromMap(port, "loopback4")],
+    [
+      "loopback_input",
+      iifnameIs("lo", true),
+      ctDirectionReply(),
+      ctStatusDnat(),
+      saddrIn(LOOPBACK[4]),
+      setDaddr(parseIp("127.0.0.1")),
+    ],
+    ["output", daddrIn(LOOPBACK[6]), returnFromChain()],
   ];
 }

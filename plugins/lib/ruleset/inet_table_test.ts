@@ -45,14 +45,14 @@ netnsTest("a chain that somebody emptied is noticed, one that somebody added to 
   checkMasquerade(host.nft, owner, addresses);
   runInNetns(host, "nft", "flush", "chain", "inet", "cni", "postrouting");
   expect(() => checkMasquerade(host.nft, owner, addresses)).toThrow(
-    'Check failed: the ruleset\'s chain "postrouting" has 0 rules, expected 4',
+    'Check failed: the ruleset\'s chain "postrouting" has 0 rules, expected 6',
   );
 });
 
 netnsTest("a foreign table of the same name is reported, not changed", ({ host }) => {
   runInNetns(host, "nft", "add table inet cni");
   expect(() => addMasquerade(host.nft, owner, addresses)).toThrow(
-    'Cannot use the ruleset: its chain "after_filter" has 0 rules, expected 1',
+    'Cannot use the ruleset: its chain "loopback_calls" has 0 rules, expected 2',
   );
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("table inet cni {\n}\n");
 });
@@ -64,9 +64,9 @@ netnsTest(
     const other = { ...owner, containerId: "b" };
     runInNetns(host, "nft", "flush", "table", "inet", "cni");
     const before = runInNetns(host, "nft", "list", "ruleset");
-    expect(() => requireTable(host.nft, inetTable)).toThrow('its chain "loopback_output" has 0 rules, expected 2');
+    expect(() => requireTable(host.nft, inetTable)).toThrow('its chain "loopback_calls" has 0 rules, expected 2');
     expect(() => addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")])).toThrow(
-      'its chain "after_filter" has 0 rules, expected 1',
+      'its chain "loopback_calls" has 0 rules, expected 2',
     );
     expect(runInNetns(host, "nft", "list", "ruleset")).toBe(before);
     runInNetns(host, "nft", "delete", "table", "inet", "cni");

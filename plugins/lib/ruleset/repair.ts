@@ -5,14 +5,14 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { repairChain } from "./chain_rules.ts";
-import { addObjects, listMissingRules, type TableDefinition } from "./table.ts";
+import { addObjects, listFormerRules, listMissingRules, type TableDefinition } from "./table.ts";
 import { retryOnConflict } from "./retry.ts";
 import { inetTable } from "./inet_table.ts";
 
 export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
 
 /**
- * Restores a table's static chains, sets and rules. Its elements stay.
+ * Restores a table's static chains, sets and rules, and removes those of earlier releases. Its elements stay.
  *
  * @returns the chains that had lost rules: `chain "forward" of table "inet cni"`
  * @throws {CniError} if the table is another program's
@@ -27,6 +27,10 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
       throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
         details: `it has no comment "${table.comment}"; this program makes one where there is none`,
       });
+    }
+    for (const { chain, handles, isWholeChain } of present ? listFormerRules(nl, table) : []) {
+      for (const handle of handles) tx.deleteRule(table, chain, handle);
+      if (isWholeChain) tx.deleteChain(table, chain);
     }
     if (present) addObjects(tx, table, (find, name) => !find(nl, table, name));
     for (const { chain } of missing) {

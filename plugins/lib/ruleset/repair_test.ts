@@ -42,7 +42,15 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
   expect(restored.sort()).toEqual(
     [
       ...["after_filter", "before_filter", "forward", "forward_mark", "forward_mark_inbound", "forward_mark_set"],
-      ...["hostports", "hostports_any_address", "loopback_input", "loopback_output", "output", "postrouting"],
+      ...[
+        "hostports",
+        "hostports_any_address",
+        "loopback_answers",
+        "loopback_calls",
+        "loopback_input",
+        "output",
+        "postrouting",
+      ],
       "prerouting",
     ].map((chain) => `chain "${chain}" of table "inet cni"`),
   );
@@ -114,7 +122,7 @@ netnsTest("rules of others in our chains stay where they are", ({ host }) => {
   restoreMasquerade(host.nft, A, [address]);
   const rules = (name: string) =>
     nft(host, "list", "chain", "inet", "cni", name).match(/^\t\t(?!type |comment ).*$/gm)!;
-  expect(rules("postrouting")).toHaveLength(5);
+  expect(rules("postrouting")).toHaveLength(7);
   expect(rules("postrouting")[0]).toContain("mine");
   expect(rules(chain)).toHaveLength(4);
   expect(rules(chain)[0]).toContain("mine as well");
@@ -165,7 +173,7 @@ netnsTest(
     checkMasquerade(host.nft, A, [address]);
     nft(host, "flush table inet cni");
     expect(() => addMasquerade(host.nft, { ...A, containerId: "c" }, [parseCidr("10.88.0.4/16")])).toThrow(
-      'Cannot use the ruleset: its chain "after_filter" has 0 rules, expected 1',
+      'Cannot use the ruleset: its chain "loopback_calls" has 0 rules, expected 2',
     );
   },
 );

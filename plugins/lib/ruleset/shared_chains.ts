@@ -40,7 +40,7 @@ export function ensureChains(
     if (isNew) tx.addChain({ family: table.family, table: table.table, name, comment });
     else repaired.add(name);
     if (isNew) appendRules(tx, table, name, rules);
-    else repairChain(tx, nl, table, name, rules);
+    else if (snapshot.ruleCount(name) < rules.length) repairChain(tx, nl, table, name, rules);
     for (const { set, key, jumpsToChain, comment } of missingElements) {
       const data = jumpsToChain ? { data: { verdict: { code: NFT_GOTO, chain: name } } } : {};
       tx.addElements(table, set, [{ key, comment, ...data }]);

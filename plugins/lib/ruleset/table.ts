@@ -5,7 +5,7 @@ import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { describeMissingRules, findMissingRules, type MissingRules } from "./chain_rules.ts";
+import { describeMissingRules, isSameRule, type MissingRules } from "./chain_rules.ts";
 
 /** A table of ours: created on demand, then kept. */
 export interface TableDefinition extends nft.TableKey {
@@ -14,7 +14,12 @@ export interface TableDefinition extends nft.TableKey {
   objects(): { readonly sets: readonly SetIn[]; readonly chains: readonly ChainIn[] };
   /** Rules that do not depend on attachments, in order. */
   rules(): readonly StaticRule[];
-  /** A base chain and its number of rules: one query tells an ADD whether the table exists and is whole. */
+  /** What earlier releases had, and this one must not have. */
+  readonly former?: { readonly chains: readonly string[]; rules(): readonly StaticRule[] };
+  /**
+   * A base chain and its number of rules: one query tells an ADD whether the table exists, is whole, and is of this
+   * release.
+   */
   readonly sentinel: { readonly chain: string; readonly rules: number };
   /** Purposes of elements, and their sets. Records store a set's position: append new sets. */
   readonly purposes: Readonly<Record<string, readonly string[]>>;
@@ -41,14 +46,20 @@ export interface ChainElement {
 }
 
 /**
- * Creates a missing table. It does not repair one: shared chains lost their rules too, and only the runtime knows
- * those.
+ * Creates a missing table, and upgrades one of an earlier release. It does not repair one: shared chains lost their
+ * rules too, and only the runtime knows those.
  *
- * @returns true if the table is new
+ * @param upgrade puts this release's static rules in the place of the earlier one's
+ * @returns true if the table is new or upgraded
  * @throws {CniError} if rules were removed
  * @throws {NetlinkError} `EEXIST` if another process created it meanwhile
  */
-export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: nft.Chain | undefined): boolean {
+export function ensureTable(
+  nl: Netlink,
+  table: TableDefinition,
+  sentinelChain: nft.Chain | undefined,
+  upgrade: () => void,
+): boolean {
   const { chain, rules: expected } = table.sentinel;
   // A table is created with its chains, so if it exists by now, the second answer is right.
   const presentChain = sentinelChain ?? (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
@@ -56,6 +67,9 @@ export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: 
     const tx = transaction(nl);
     addTableWithRules(tx, table);
     tx.commit();
+  } else if ((presentChain.use ?? 0) < expected && isOfEarlierRelease(nl, table)) {
+    upgrade();
+    return true;
   } else if ((presentChain.use ?? 0) < expected) {
     throw new CniError(
       Code.Internal,
@@ -70,7 +84,7 @@ export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: 
 
 /** @throws {CniError} if a rule was removed: elements do nothing without rules */
 export function checkStaticRules(nl: Netlink, table: TableDefinition): void {
-  const [missing] = listMissingRules(nl, table);
+  const missing = findDamage(nl, table);
   if (missing) throw missingRulesError(table, missing);
 }
 
@@ -89,7 +103,7 @@ export function requireTable(nl: Netlink, table: TableDefinition): void {
 
 function verifyTable(nl: Netlink, table: TableDefinition): MissingRules | undefined {
   try {
-    if (nft.findTable(nl, table)) return listMissingRules(nl, table)[0];
+    if (nft.findTable(nl, table)) return findDamage(nl, table);
     const tx = transaction(nl);
     addTableWithRules(tx, table);
     tx.check();
@@ -120,9 +134,49 @@ export function addObjects(
   for (const chain of chains) if (isMissing(nft.findChain, chain.name)) tx.addChain({ family, table, ...chain });
 }
 
+/** A table of an earlier release works as that release did. The next ADD or restore upgrades it. */
+function findDamage(nl: Netlink, table: TableDefinition): MissingRules | undefined {
+  const [missing] = listMissingRules(nl, table);
+  return missing && !isOfEarlierRelease(nl, table) ? missing : undefined;
+}
+
 export function listMissingRules(nl: Netlink, table: TableDefinition): MissingRules[] {
-  return [...Map.groupBy(table.rules(), ({ chain }) => chain)]
-    .flatMap(([chain, rules]) => findMissingRules(nl, table, chain, rules.length) ?? []);
+  const missing = listShortChains(nl, table, []);
+  // Former rules do not count. To know them, rules must be decoded.
+  return missing.length === 0 ? [] : listShortChains(nl, table, table.former?.rules() ?? []);
+}
+
+function listShortChains(nl: Netlink, table: TableDefinition, ignored: readonly StaticRule[]): MissingRules[] {
+  const isIgnored = ruleMatcher(ignored);
+  return [...Map.groupBy(table.rules(), ({ chain }) => chain)].flatMap(([chain, rules]) => {
+    const expected = rules.length;
+    const present = nft.listLazyRules(nl, table, chain).filter((candidate) => !isIgnored(candidate)).length;
+    return present < expected ? [{ chain, present, expected }] : [];
+  });
+}
+
+export interface FormerRules {
+  readonly chain: string;
+  readonly handles: readonly bigint[];
+  /** Whether the chain is a former one that has no other rules. */
+  readonly isWholeChain: boolean;
+}
+
+/** What an upgrade removes. */
+export function listFormerRules(nl: Netlink, table: TableDefinition): FormerRules[] {
+  const { former } = table;
+  return [...Map.groupBy(former?.rules() ?? [], ({ chain }) => chain)].flatMap(([chain, rules]) => {
+    const present = nft.listLazyRules(nl, table, chain);
+    const handles = present.filter(ruleMatcher(rules)).map(({ handle }) => handle);
+    const isWholeChain = former!.chains.includes(chain) && handles.length === present.length;
+    return handles.length > 0 ? [{ chain, handles, isWholeChain }] : [];
+  });
+}
+
+const isOfEarlierRelease = (nl: Netlink, table: TableDefinition): boolean => listFormerRules(nl, table).length > 0;
+
+function ruleMatcher(rules: readonly StaticRule[]): (candidate: nft.LazyRule) => boolean {
+  return (candidate) => rules.some(({ expressions }) => isSameRule(candidate, expressions));
 }
 
 const restoreHint = ({ table }: TableDefinition): string =>
