@@ -6,7 +6,7 @@
  * @module
  */
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
-import { findKernelText, openReadWrite, overwrite, pwrite, readOrdinaryText } from "./sys/file.ts";
+import { findKernelText, openReadWrite, overwrite, pwrite, readKernelText } from "./sys/file.ts";
 
 /** Such parameters may be only readable. */
 const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];
@@ -26,7 +26,7 @@ export function ensureSysctl(name: string, value: string, beforeChange = () => {
   const path = `/proc/sys/${name}`;
   withPurpose(`write "${value}" to "${path}"`, () => {
     using file = ignoreErrors(READ_ONLY_CODES, () => openReadWrite(path));
-    const present = file ? readOrdinaryText(file.fd).trim() : findSysctl(name);
+    const present = file ? readKernelText(file.fd).trim() : findSysctl(name);
     if (present === value) return;
     beforeChange();
     if (file) pwrite(file.fd, 0, new TextEncoder().encode(value));

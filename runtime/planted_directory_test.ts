@@ -136,7 +136,7 @@ test.each(Object.keys(CHAINS))("directories in the place of each file of %s", (c
       bench.del();
     }
   }
-}, 60_000);
+}, 180_000);
 
 /** Succeeds where it can do without the file, or has one error that names it and changes nothing. */
 function addAfter(bench: Bench, path: string): void {
@@ -169,7 +169,7 @@ test.each(Object.keys(PLANTED_NETNS) as PlantedNetns[])("%s where the container'
       expect(bench.add).toThrow(path);
     }
   }
-}, 60_000);
+}, 180_000);
 
 test("a directory in the place of a namespace's lock stops ADDs of sbr, and no DEL", async () => {
   using namespaces = newNamespaces();

@@ -1,14 +1,7 @@
 /** Files that appear whole or not at all, even after a kill. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
-import {
-  type Descriptor,
-  descriptor,
-  explainDirectory,
-  hardLink,
-  removeFile,
-  removeFileOrLog,
-  writeAll,
-} from "./file.ts";
+import { explainDirectory, removeFileOrLog } from "./directory_in_place.ts";
+import { type Descriptor, descriptor, hardLink, removeFile, writeAll } from "./file.ts";
 import { sys } from "./libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TMPFILE, O_WRONLY } from "./uapi.ts";
 
@@ -75,8 +68,8 @@ export function replaceFile(path: string, text: string, mode = 0o600): void {
   withPurpose(`write "${path}"`, () => {
     const temporary = temporaryName(path);
     const replace = () => {
-      publishAs(path, temporary, text, mode);
-      renameOrRemove(temporary, path);
+      explainDirectory(() => publishAs(path, temporary, text, mode));
+      explainDirectory(() => renameOrRemove(temporary, path));
     };
     // Another writer may have taken the temporary name. The last one wins.
     for (let attempts = 10; attempts > 0; attempts--) {
@@ -98,7 +91,7 @@ function publishAs(path: string, temporary: string, text: string, mode: number):
 
 function renameOrRemove(temporary: string, path: string): void {
   try {
-    explainDirectory(() => sys.rename(temporary, path));
+    sys.rename(temporary, path);
   } catch (error) {
     removeFile(temporary);
     throw error;

@@ -24,6 +24,7 @@ export class SystemError extends Error {
   readonly errno: number;
   /** Its name: `ENOENT`. */
   readonly code: string;
+  readonly #purpose: string;
   readonly #remark: string;
 
   /** `purpose` follows "Cannot" in the message, `remark` the code. */
@@ -33,12 +34,18 @@ export class SystemError extends Error {
     this.syscall = syscall;
     this.errno = errno;
     this.code = code;
+    this.#purpose = purpose;
     this.#remark = remark;
   }
 
   /** The same failure with another purpose: `open "/x"`. */
   withPurpose(purpose: string): SystemError {
     return new SystemError(this.syscall, this.errno, purpose, this.#remark);
+  }
+
+  /** The same failure with another remark. */
+  withRemark(remark: string): SystemError {
+    return new SystemError(this.syscall, this.errno, this.#purpose, remark);
   }
 }
 

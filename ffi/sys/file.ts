@@ -132,7 +132,7 @@ function findTextWith(path: string, read: (fd: number) => string): string | unde
   const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   return ignoreErrors(["ENOENT", "ENOTDIR"], () => {
     using file = descriptor(withPurpose(`open "${path}"`, () => sys.open(path, flags, 0)));
-    return withPurpose(`read "${path}"`, () => explainDirectory(() => read(file.fd)));
+    return withPurpose(`read "${path}"`, () => read(file.fd));
   });
 }
 
@@ -142,7 +142,8 @@ export function readOrdinaryText(fd: number): string {
   return readKernelText(fd);
 }
 
-function readKernelText(fd: number): string {
+/** As {@linkcode readOrdinaryText} for a file below /proc. */
+export function readKernelText(fd: number): string {
   return new TextDecoder().decode(readToEnd(fd, throwWouldBlock, endsAtShortRead));
 }
 
@@ -232,27 +233,6 @@ export function renameFile(path: string, name: string): void {
 export function removeFile(path: string): boolean {
   return withPurpose(
     `remove "${path}"`,
-    () => explainDirectory(() => ignoreErrors(["ENOENT", "ENOTDIR"], () => sys.unlink(path)) !== undefined),
+    () => ignoreErrors(["ENOENT", "ENOTDIR"], () => sys.unlink(path)) !== undefined,
   );
-}
-
-/** As {@linkcode removeFile}, but a directory in the file's place stays, and `log` gets that. */
-export function removeFileOrLog(path: string, log: (message: string) => void): boolean {
-  try {
-    return removeFile(path);
-  } catch (error) {
-    if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
-    log(error.message);
-    return false;
-  }
-}
-
-/** A directory in the place of one of our files may hold anything, so only a person may remove it. */
-export function explainDirectory<T>(call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
-    throw new SystemError(error.syscall, error.errno, undefined, "remove the directory");
-  }
 }

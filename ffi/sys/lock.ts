@@ -4,7 +4,8 @@
  */
 import { EAGAIN, EINTR } from "./errno.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
-import { type Descriptor, descriptor, explainDirectory, openFile, removeFile } from "./file.ts";
+import { explainDirectory, isAboutDirectory } from "./directory_in_place.ts";
+import { type Descriptor, descriptor, openFile, removeFile } from "./file.ts";
 import { sleep } from "./poll.ts";
 import { sys } from "./libc.ts";
 import { takePendingSignal } from "./signals.ts";
@@ -113,7 +114,7 @@ function openLock(path: string, options: FileLockOptions): Descriptor {
   try {
     return descriptor(ignoreErrors(UNUSABLE_CODES, open) ?? replaceUnusable(path, options, open));
   } catch (error) {
-    if (!(options.onDirectory && error instanceof SystemError && error.code === "EISDIR")) throw error;
+    if (!(options.onDirectory && isAboutDirectory(error))) throw error;
     options.onDirectory(error.message);
     return descriptor(sys.open(path, flags, 0));
   }

@@ -5,6 +5,7 @@
  * count as this boot's unless their file is certainly older.
  */
 import { modifiedBeforeBoot } from "../../ffi/sys/boot.ts";
+import { explainDirectory } from "../../ffi/sys/directory_in_place.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findText, NOT_A_FILE_CODES, removeFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
@@ -83,7 +84,7 @@ export function recoverDirectory(directory: string, inventory: Inventory, log: (
 /** Another program may have made a directory. */
 function findTextOrLog(path: string, log: (message: string) => void): string | undefined {
   try {
-    return findText(path);
+    return explainDirectory(() => findText(path));
   } catch (error) {
     if (!(error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code))) throw error;
     log(error.message);

@@ -1,7 +1,8 @@
 /** Changes a network's reservations under its lock. A crash leaves a whole reservation or none. */
 import type { Ip } from "../../ffi/address.ts";
 import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
-import { hardLink, removeFile, removeFileOrLog, renameFile } from "../../ffi/sys/file.ts";
+import { hardLink, removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { explainDirectory, removeFileOrLog } from "../../ffi/sys/directory_in_place.ts";
 import { writeTemporary, writeUnnamed } from "../../ffi/sys/atomic_file.ts";
 import { type FileLockOptions, lockFile } from "../../ffi/sys/lock.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
@@ -233,9 +234,9 @@ function addHolderLink(directory: string, { path, isNamed, attachment }: Prepare
   const linkPath = `${directory}/${name}`;
   if (isNamed) {
     if (name === undefined) removeFile(path);
-    else renameFile(path, linkPath);
+    else explainDirectory(() => renameFile(path, linkPath));
   } else if (name !== undefined && !hardLink(path, linkPath)) {
-    removeFile(linkPath);
+    explainDirectory(() => removeFile(linkPath));
     hardLink(path, linkPath);
   }
 }

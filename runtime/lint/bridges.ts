@@ -1,7 +1,9 @@
-import { type BridgeConfig, bridgeConfig } from "../../plugins/bridge/config.ts";
+import { type Cidr, familyOf } from "../../ffi/address.ts";
+import { type BridgeConfig, bridgeConfig, isGateway } from "../../plugins/bridge/config.ts";
 import { attempt, type LintPlugin } from "./lint_file.ts";
+import { configuredRanges } from "./ranges.ts";
 
-/** Every pair of files asks. */
+/** Several rules ask. */
 const configs = new WeakMap<LintPlugin, BridgeConfig>();
 
 /** `undefined` for other plugins, and unusable keys. */
@@ -12,8 +14,9 @@ export function bridgeConfigOf(plugin: LintPlugin): BridgeConfig | undefined {
   return config;
 }
 
-/** Whether both plugins put containers on one segment. */
-export function shareBridge(a: LintPlugin, b: LintPlugin): boolean {
-  const [first, second] = [bridgeConfigOf(a), bridgeConfigOf(b)];
-  return first !== undefined && first.bridge === second?.bridge && first.vlan === second.vlan;
+/** The IPv4 subnets of a plugin that gives its bridge an address. Bridges that replace an address of others want that. */
+export function gatewaySubnetsOf(plugin: LintPlugin): Cidr[] {
+  const config = bridgeConfigOf(plugin);
+  if (!config || !isGateway(config) || config.forceAddress) return [];
+  return configuredRanges(plugin).map(({ range }) => range.subnet).filter((subnet) => familyOf(subnet) === 4);
 }

@@ -4,6 +4,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { listConfFiles } from "../load.ts";
+import { EarlierFiles } from "./earlier_files.ts";
 import { disabledRules } from "./disable_comment.ts";
 import { attempt, readLintFile, STANDARD_INPUT } from "./lint_file.ts";
 import type { LintContext, LintFinding, LintRule, Severity } from "./rule.ts";
@@ -63,10 +64,12 @@ export function lintFiles(paths: readonly string[], { pluginDirectories, disable
   const files = [...new Set(paths.flatMap(confFilesAt))].map((path) =>
     readLintFile(path, pluginDirectories, paths.includes(path))
   );
-  const problems = files.flatMap((file, i) => {
-    const context: LintContext = { pluginDirectories, earlier: files.slice(0, i) };
+  const earlier = new EarlierFiles();
+  const context: LintContext = { pluginDirectories, earlier };
+  const problems = files.flatMap((file) => {
     const off = new Set([...disabled, ...disabledRules(file.source).map(({ rule }) => rule)]);
     const found = LINT_RULES.flatMap((rule) => rule.find(file, context).map((finding) => toProblem(finding, rule)));
+    earlier.add(file);
     return withoutRepetition(found).filter(({ rule }) => !off.has(rule)).sort(byPosition);
   });
   return { files: files.map(({ source }) => source.path), problems };

@@ -14,7 +14,7 @@ export interface ConfiguredRange {
   readonly set: number;
 }
 
-/** Every pair of files asks. */
+/** Several rules ask. */
 const rangesOf = new WeakMap<LintPlugin, readonly ConfiguredRange[]>();
 
 export function configuredRanges(plugin: LintPlugin): readonly ConfiguredRange[] {

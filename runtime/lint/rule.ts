@@ -1,4 +1,5 @@
 import type { SourceText } from "../../spec/source_text.ts";
+import type { EarlierFiles } from "./earlier_files.ts";
 import type { LintFile } from "./lint_file.ts";
 
 /** `error`: an ADD fails. `warning`: probably a mistake. `note`: good to know; it never changes the exit status. */
@@ -23,7 +24,7 @@ export interface LintFinding {
 export interface LintContext {
   readonly pluginDirectories: readonly string[];
   /** Files before this one. */
-  readonly earlier: readonly LintFile[];
+  readonly earlier: EarlierFiles;
 }
 
 /** Files of one directory. */

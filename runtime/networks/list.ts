@@ -41,10 +41,9 @@ export function listNetworks(
   { log, problem }: ListMessages,
 ): NetworkSummary[] {
   if (!findStat(directory)) log(`There is no directory "${directory}", so no network is configured`);
+  const attachmentsOf = Map.groupBy(attachments, ({ network }) => network);
   return findNetworks(runtime, directory, attachments, log, problem)
-    .map((network) =>
-      summarizeNetwork(network, attachments.filter((attachment) => attachment.network === network.list.name), problem)
-    );
+    .map((network) => summarizeNetwork(network, attachmentsOf.get(network.list.name) ?? [], problem));
 }
 
 /** Of files, the built-in one, and those that only attachments remember, sorted by name. */

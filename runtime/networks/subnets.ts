@@ -2,6 +2,7 @@
 import {
   type Cidr,
   containsIp,
+  familyOf,
   hostPrefix,
   type Ip,
   ipBytes,
@@ -103,15 +104,25 @@ const PREFIX_LENGTHS = { 4: 24, 6: 64 } as const;
 /** @throws {CniError} if all are in use */
 export function chooseSubnet(family: 4 | 6, uses: readonly SubnetUse[]): Cidr {
   if (family === 6) return chooseUniqueLocalSubnet(uses);
+  const isUsed = usedSubnetTest(uses);
   for (const pool of POOLS) {
     for (let ip: Ip = ipOf(pool); containsIp(pool, ip); ip = addToIpv4(ip, 2 ** (32 - PREFIX_LENGTHS[4]))) {
       const subnet = toCidr(ip, PREFIX_LENGTHS[4]);
-      if (!findSubnetUse(subnet, uses)) return subnet;
+      if (!isUsed(subnet)) return subnet;
     }
   }
   throw new CniError(Code.NotAvailable, `Cannot choose a subnet: all of ${POOLS.join(", ")} is in use`, {
     details: "name one that is free with --subnet",
   });
+}
+
+/** Whether a subnet of the chosen length overlaps one of IPv4: thousands of subnets are not compared with thousands of uses. */
+function usedSubnetTest(uses: readonly SubnetUse[]): (subnet: Cidr) => boolean {
+  const widen = (subnet: Cidr, length: number) => networkOf(toCidr(ipOf(subnet), length));
+  const used = uses.map(({ subnet }) => subnet).filter((subnet) => familyOf(subnet) === 4);
+  const networks = new Set(used.map((subnet) => widen(subnet, Math.min(prefixLengthOf(subnet), PREFIX_LENGTHS[4]))));
+  const lengths = [...new Set([...networks].map(prefixLengthOf))];
+  return (subnet) => lengths.some((length) => networks.has(widen(subnet, length)));
 }
 
 /** RFC 4193: random, so that networks of several hosts can meet. */

@@ -1,7 +1,7 @@
 /** One plugin at a time chooses routing tables in a container's namespace. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import { lockNetns } from "../../../ffi/netns_lock.ts";
-import { SystemError } from "../../../ffi/sys/error.ts";
+import { isAboutDirectory } from "../../../ffi/sys/directory_in_place.ts";
 import { LockedError } from "../../../ffi/sys/lock.ts";
 import { lockOrTryAgainLater } from "../protocol/lock_wait.ts";
 
@@ -20,7 +20,7 @@ export function tryLockRoutingTables(netns: Netns, log: (message: string) => voi
   try {
     return lockNetns(netns, "routing-tables", DEL_LOCK_TIMEOUT_MS);
   } catch (error) {
-    if (!(error instanceof LockedError || (error instanceof SystemError && error.code === "EISDIR"))) throw error;
+    if (!(error instanceof LockedError || isAboutDirectory(error))) throw error;
     log(`${error.message}; continuing without it`);
     return undefined;
   }

@@ -1,5 +1,6 @@
 /** JSON files about attachments. Their content ends with the boot, so nothing waits for the disk. @module */
 import { createFile, replaceFile } from "../../../ffi/sys/atomic_file.ts";
+import { explainDirectory } from "../../../ffi/sys/directory_in_place.ts";
 import { findEntryNames, inDirectory } from "../../../ffi/sys/directory.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { findText, NOT_A_FILE_CODES } from "../../../ffi/sys/file.ts";
@@ -29,7 +30,7 @@ export function findState<T>(path: string, parse: Parse<T>, log: (message: strin
 /** As {@linkcode findState}. @throws {CniError} code 6 for a file of a newer program, which is not to be replaced */
 export function findKnownState<T>(path: string, parse: Parse<T>, log: (message: string) => void): T | undefined {
   try {
-    const text = findText(path);
+    const text = explainDirectory(() => findText(path));
     if (text === undefined) return undefined;
     const node = parseJson(text, path);
     requireKnownVersion(node, path);

@@ -34,7 +34,7 @@ export const duplicateNameRule: LintRule = {
     },
   },
   find({ source, name }, { earlier }) {
-    const used = name === undefined ? undefined : earlier.find((other) => other.name === name);
+    const used = name === undefined ? undefined : earlier.findByName(name);
     if (!used) return [];
     const message = `network "${name}" is also in ${used.source.path}, which is used`;
     return [{ source, path: "name", message, suggestion: "rename it, or remove one of the files" }];

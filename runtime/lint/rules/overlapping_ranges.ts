@@ -1,6 +1,6 @@
 import { formatRanges, rangesOverlap } from "../../../plugins/host_local/ranges.ts";
-import { shareBridge } from "../bridges.ts";
-import { describePlace, type LintFile, type LintPlugin } from "../lint_file.ts";
+import type { EarlierFiles, RangeOwner } from "../earlier_files.ts";
+import { describePlace, type LintPlugin } from "../lint_file.ts";
 import { type ConfiguredRange, configuredRanges } from "../ranges.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 
@@ -35,7 +35,6 @@ export const overlappingRangesRule: LintRule = {
     finds: [
       "10-web.conflist:9:51 10.30.0.1-10.30.0.62 overlaps 10.30.0.1-10.30.0.254, of line 9 column 19",
       '20-shop.conflist:6:49 10.30.0.1-10.30.0.14 overlaps 10.30.0.1-10.30.0.254, of network "web" (10-web.conflist:9:19)',
-      '20-shop.conflist:6:49 10.30.0.1-10.30.0.14 overlaps 10.30.0.1-10.30.0.62, of network "web" (10-web.conflist:9:51)',
     ],
   },
   good: {
@@ -65,7 +64,7 @@ export const overlappingRangesRule: LintRule = {
   find: (file, { earlier }) =>
     file.plugins.flatMap((plugin) => [
       ...findInPlugin(plugin),
-      ...earlier.filter(({ name }) => name !== file.name).flatMap((other) => findAcross(plugin, other)),
+      ...configuredRanges(plugin).flatMap((range) => findAcross({ file, plugin, range }, earlier)),
     ]),
 };
 
@@ -79,15 +78,11 @@ function findInPlugin(plugin: LintPlugin): LintFinding[] {
   );
 }
 
-function findAcross(plugin: LintPlugin, other: LintFile): LintFinding[] {
-  return other.plugins.filter((otherPlugin) => !shareBridge(plugin, otherPlugin)).flatMap((otherPlugin) =>
-    configuredRanges(plugin).flatMap((later) =>
-      configuredRanges(otherPlugin).filter((first) => rangesOverlap(first.range, later.range)).map((first) => ({
-        ...toOverlap(plugin, later, first, describePlace(other, first.path)),
-        severity: "warning" as const,
-      }))
-    )
-  );
+function findAcross(owner: RangeOwner, earlier: EarlierFiles): LintFinding[] {
+  const other = earlier.findElsewhere(owner);
+  if (!other) return [];
+  const place = describePlace(other.file, other.range.path);
+  return [{ ...toOverlap(owner.plugin, owner.range, other.range, place), severity: "warning" }];
 }
 
 function toOverlap(plugin: LintPlugin, later: ConfiguredRange, first: ConfiguredRange, place: string): LintFinding {

@@ -1,9 +1,7 @@
-import { type Cidr, familyOf, networksOverlap } from "../../../ffi/address.ts";
-import { isGateway } from "../../../plugins/bridge/config.ts";
+import { networksOverlap } from "../../../ffi/address.ts";
 import { findKey } from "../../../spec/schema.ts";
-import { bridgeConfigOf, shareBridge } from "../bridges.ts";
+import { bridgeConfigOf, gatewaySubnetsOf } from "../bridges.ts";
 import { describePlace, type LintPlugin, pathIn } from "../lint_file.ts";
-import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
 
 export const sharedBridgeRule: LintRule = {
@@ -61,36 +59,22 @@ export const sharedBridgeRule: LintRule = {
     },
   },
   find: (file, { earlier }) =>
-    file.plugins.flatMap((plugin) =>
-      earlier.filter(({ name }) => name !== file.name).flatMap((other) =>
-        other.plugins.filter((otherPlugin) => shareBridge(plugin, otherPlugin) && conflict(plugin, otherPlugin))
-          .map((otherPlugin) => ({
-            source: plugin.source,
-            path: bridgePath(plugin),
-            message: `bridge "${bridgeConfigOf(plugin)!.bridge}" already has the gateway address of ${
-              describePlace(other, bridgePath(otherPlugin))
-            }`,
-            suggestion: 'name another "bridge"',
-          }))
-      )
-    ),
+    file.plugins.flatMap((plugin) => {
+      const other = earlier.findGateway({ file, plugin }, (candidate) => hasOtherSubnets(plugin, candidate));
+      if (!other) return [];
+      const place = describePlace(other.file, bridgePath(other.plugin));
+      return [{
+        source: plugin.source,
+        path: bridgePath(plugin),
+        message: `bridge "${bridgeConfigOf(plugin)!.bridge}" already has the gateway address of ${place}`,
+        suggestion: 'name another "bridge"',
+      }];
+    }),
 };
 
 const bridgePath = (plugin: LintPlugin): string => pathIn(plugin, findKey(plugin.raw, "bridge") ?? "bridge");
 
-/** Bridges that replace a gateway address of others want that. */
-function hasGatewayAddress(plugin: LintPlugin): boolean {
-  const config = bridgeConfigOf(plugin);
-  return config !== undefined && isGateway(config) && !config.forceAddress;
-}
-
-function ipv4Subnets(plugin: LintPlugin): Cidr[] {
-  return configuredRanges(plugin).map(({ range }) => range.subnet).filter((subnet) => familyOf(subnet) === 4);
-}
-
-function conflict(plugin: LintPlugin, other: LintPlugin): boolean {
-  if (!hasGatewayAddress(plugin) || !hasGatewayAddress(other)) return false;
-  const [subnets, otherSubnets] = [ipv4Subnets(plugin), ipv4Subnets(other)];
-  const isShared = subnets.some((subnet) => otherSubnets.some((first) => networksOverlap(first, subnet)));
-  return subnets.length > 0 && otherSubnets.length > 0 && !isShared;
+function hasOtherSubnets(plugin: LintPlugin, other: LintPlugin): boolean {
+  const [subnets, otherSubnets] = [gatewaySubnetsOf(plugin), gatewaySubnetsOf(other)];
+  return subnets.length > 0 && !subnets.some((subnet) => otherSubnets.some((first) => networksOverlap(first, subnet)));
 }

@@ -1,5 +1,5 @@
-import { formatRanges, rangesOverlap } from "../../../plugins/host_local/ranges.ts";
-import { bridgeConfigOf, shareBridge } from "../bridges.ts";
+import { formatRanges } from "../../../plugins/host_local/ranges.ts";
+import { bridgeConfigOf } from "../bridges.ts";
 import { describePlace } from "../lint_file.ts";
 import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
@@ -54,19 +54,17 @@ export const sharedSubnetRule: LintRule = {
   },
   find: (file, { earlier }) =>
     file.plugins.flatMap((plugin) =>
-      earlier.filter(({ name }) => name !== file.name).flatMap((other) =>
-        other.plugins.filter((otherPlugin) => shareBridge(plugin, otherPlugin)).flatMap((otherPlugin) =>
-          configuredRanges(plugin).flatMap(({ path, range }) =>
-            configuredRanges(otherPlugin).filter((first) => rangesOverlap(first.range, range)).map((first) => ({
-              source: plugin.source,
-              path,
-              message: `${formatRanges([range])} on bridge "${bridgeConfigOf(plugin)!.bridge}" is also given out by ${
-                describePlace(other, first.path)
-              }`,
-              suggestion: 'give each network a "bridge" and subnet of its own, or part the subnet with "rangeStart"',
-            }))
-          )
-        )
-      )
+      configuredRanges(plugin).flatMap((range) => {
+        const bridge = bridgeConfigOf(plugin)?.bridge;
+        const other = bridge === undefined ? undefined : earlier.findOnSegment({ file, plugin, range });
+        if (!other) return [];
+        const place = describePlace(other.file, other.range.path);
+        return [{
+          source: plugin.source,
+          path: range.path,
+          message: `${formatRanges([range.range])} on bridge "${bridge}" is also given out by ${place}`,
+          suggestion: 'give each network a "bridge" and subnet of its own, or part the subnet with "rangeStart"',
+        }];
+      })
     ),
 };
