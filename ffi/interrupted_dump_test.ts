@@ -16,6 +16,7 @@ import * as filter from "./route/filter.ts";
 import * as link from "./route/link.ts";
 import * as route from "./route/route.ts";
 import * as rule from "./route/rule.ts";
+import { listRoutingRules } from "./route/routing_policy.ts";
 import * as wholeRoute from "./route/raw_route.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "./sys/uapi.ts";
 import { newNamespaces, runInNetns } from "../testing/netns.ts";
@@ -83,6 +84,7 @@ const ROUTE_LISTS: Readonly<Record<string, (nl: Netlink) => readonly unknown[]>>
   "route.list": (nl) => route.list(nl, 2),
   "wholeRoute.list": (nl) => wholeRoute.list(nl),
   "rule.list": (nl) => rule.list(nl),
+  listRoutingRules: (nl) => listRoutingRules(nl),
   "filter.listRedirects": (nl) => filter.listRedirects(nl, 2),
   "bridgeVlan.list": (nl) => bridgeVlan.list(nl, 2),
 };

@@ -22,6 +22,7 @@ import * as neighbour from "./neighbour.ts";
 import * as qdisc from "./qdisc.ts";
 import * as route from "./route.ts";
 import * as rule from "./rule.ts";
+import { listRoutingRules } from "./routing_policy.ts";
 import * as wholeRoute from "./raw_route.ts";
 
 /** A namespace that has one of everything that this kernel knows. */
@@ -88,6 +89,7 @@ const QUESTIONS: Readonly<Record<string, (nl: Netlink, v0: number) => unknown>> 
       wholeRoute.destinationOf(each),
     ]),
   "rule.list": (nl) => rule.list(nl),
+  listRoutingRules: (nl) => listRoutingRules(nl),
   "neighbour.list": (nl) => [neighbour.list(nl, 2), neighbour.list(nl, 10)],
   // The number of entries changes with other namespaces.
   "neighbour.findTableUse": (nl) => neighbour.findTableUse(nl, 2)?.limit,
