@@ -28,10 +28,10 @@ const NAME = "chain";
 /** The most that each may cost. Answers differ in length between kernels; requests do not. */
 const BUDGET: Readonly<Record<string, NetlinkCounts>> = {
   "first DEL": { sends: 24, messages: 54, dumps: 3, received: 6_000 },
-  // Three of the questions are who listens on the ports.
-  "second ADD": { sends: 30, messages: 67, dumps: 11, received: 16_000 },
+  // Three of the questions are who listens on the ports, and one is who else has the address.
+  "second ADD": { sends: 31, messages: 68, dumps: 11, received: 16_000 },
   "second DEL": { sends: 24, messages: 54, dumps: 3, received: 6_000 },
-  "portless ADD": { sends: 20, messages: 44, dumps: 6, received: 12_000 },
+  "portless ADD": { sends: 21, messages: 45, dumps: 6, received: 12_000 },
   "portless DEL": { sends: 22, messages: 42, dumps: 2, received: 5_000 },
 };
 

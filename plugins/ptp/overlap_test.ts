@@ -1,9 +1,13 @@
 /** A ptp network whose subnet is the host's own network, or looks like it. */
 import { expect } from "bun:test";
+import { parseCidr, parseIp } from "../../ffi/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import { countingNetns } from "../../testing/netlink_counts.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 import { ipamOf, OVERLAP_CASES, uplinkTest } from "../../testing/host_with_uplink.ts";
 import { Code } from "../../spec/error.ts";
+import { refuseOverlapOnce } from "./overlap.ts";
 import ptp from "./plugin.ts";
 
 const UPLINK_SUBNET = { ipam: ipamOf("192.168.1.7/24", "192.168.1.1") };
@@ -53,4 +57,16 @@ uplinkTest("STATUS says that a first ADD of ptp will be refused", ({ call }) => 
       'Cannot attach containers: subnet 192.168.0.0/16 overlaps address 192.168.1.5/24 of the host\'s link "eth0"',
   });
   call(ptp, "STATUS", { ...config, allowRouteOverlap: true });
+});
+
+uplinkTest("only the first container of a network makes ptp look at all links", ({ call, host }) => {
+  const ips = [{ address: parseCidr("10.9.0.8/16"), gateway: parseIp("10.9.0.1") }];
+  const countDumps = () => {
+    const counts = { sends: 0, messages: 0, dumps: 0, received: 0 };
+    refuseOverlapOnce(countingNetns(host, counts), link.get(host.route, "eth0"), ips);
+    return counts.dumps;
+  };
+  expect(countDumps()).toBe(2);
+  call(ptp, "ADD", { ipam: ipamOf("10.9.0.7/16", "10.9.0.1") });
+  expect(countDumps()).toBe(0);
 });
