@@ -85,6 +85,7 @@ export type {
   PluginLocation,
   PluginProgram,
 } from "./plugins/lib/protocol/context.ts";
+export type { RememberedAdd } from "./plugins/lib/protocol/remembered_add.ts";
 export type { ProgramCall } from "./plugins/lib/protocol/exec.ts";
 export type { ProgramOutput } from "./plugins/lib/protocol/response.ts";
 export type { DelBatchRequest, PluginCommand, PluginRequest, PluginResponse } from "./plugins/lib/protocol/request.ts";

@@ -11,6 +11,8 @@ export interface HostContextOptions {
   readonly plugins?: readonly AnyPlugin[];
   /** Time limit of a program in milliseconds; default: 15 minutes. */
   readonly timeoutMs?: number;
+  /** Of attachments that may have what the ruleset forgot; default: where libcni has it. */
+  readonly cacheDirectory?: string;
   /** Takes messages of built-in plugins; default: standard error. */
   readonly log?: (message: string) => void;
 }
@@ -31,7 +33,7 @@ export interface HostContextOptions {
  * @throws {SystemError} without /proc
  */
 export function createHostContext(
-  { plugins = [], timeoutMs, log = printStderr }: HostContextOptions = {},
+  { plugins = [], timeoutMs, cacheDirectory, log = printStderr }: HostContextOptions = {},
 ): HostContext {
   const host = currentNetns();
   const context: HostContext = {
@@ -47,6 +49,7 @@ export function createHostContext(
         ? handle(location.plugin, request, context)
         : callProgram(location, request, (path, call, options) =>
           execPlugin(path, call, { ...timeoutMs !== undefined && { timeoutMs }, ...options })),
+    rememberedAdds: (type) => loadRememberedAdds().listRememberedAdds(context, type, cacheDirectory),
     log,
   };
   return context;
@@ -61,6 +64,11 @@ export function withLog(context: HostContext, log: (message: string) => void): H
       "plugin" in location ? handle(location.plugin, request, heard) : context.invoke(location, request),
   };
   return heard;
+}
+
+/** Rarely needed: not loaded at start-up. */
+function loadRememberedAdds(): typeof import("./remembered_adds.ts") {
+  return require("./remembered_adds.ts");
 }
 
 function locate(type: string, directories: readonly string[], given: readonly AnyPlugin[]): PluginLocation {

@@ -271,9 +271,6 @@ restoreTest(
     attach(web, "c1");
     del(web, "c1");
     nft("flush", "table", "inet", "cni");
-    expect(() => attach(web, "c2")).toThrow(
-      /Cannot use the ruleset: its chain "loopback_calls" has 0 rules, expected 2/,
-    );
     const { tables, attachments } = restore();
     expect([tables.length, attachments]).toEqual([14, []]);
     expect(log).toContain('Restored chain "postrouting" of table "inet cni"');

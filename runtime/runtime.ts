@@ -263,7 +263,7 @@ export class Runtime {
 export function withRuntimeContext<T>(options: RuntimeOptions, call: (runtime: RuntimeContext) => T): T {
   const { pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES, cacheDirectory = DEFAULT_CACHE_DIRECTORY } = options;
   const { env, findCallerPid, rollback = true, log = printStderr, pluginLog = log } = options;
-  const hostContext = createHostContext({ ...options, log: pluginLog });
+  const hostContext = createHostContext({ ...options, cacheDirectory, log: pluginLog });
   using _ = hostContext.host;
   return call({
     hostContext,

@@ -22,8 +22,8 @@ export interface HealedHost {
   readonly directory: string;
   readonly log: string[];
   readonly counts: HealingCounter[];
-  /** @param cache a path, or a name in the directory of the test */
-  runtime(cache?: string): Runtime;
+  /** @param cache a path, or a name in the directory of the test @param messages takes what it says */
+  runtime(cache?: string, messages?: string[]): Runtime;
   network(name?: string): NetworkConfigList;
   attach(containerId: string, list?: NetworkConfigList, cache?: string, protocol?: "tcp" | "udp"): Netns;
   newHealer(
@@ -48,8 +48,11 @@ export function newHealedHost(
   resources.defer(() => rmSync(directory, { recursive: true }));
   const [log, counts]: [string[], HealingCounter[]] = [[], []];
   const cachePath = (name: string) => resolve(directory, name);
-  const runtime = (cache = "cache") =>
-    new Runtime({ env, cacheDirectory: cachePath(cache), pluginDirectories: [], log: () => {} });
+  const runtime = (cache = "cache", messages: string[] = []) =>
+    new Runtime({
+      ...{ env, cacheDirectory: cachePath(cache), pluginDirectories: [] },
+      log: (message) => void messages.push(message),
+    });
   let networks = 0;
   const network = (name = "web") => {
     const n = networks++;

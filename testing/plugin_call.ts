@@ -31,6 +31,8 @@ export interface HostContextParts {
   readonly missing?: readonly string[];
   /** Opens the namespaces of containers; the real ones unless told. */
   readonly openNetns?: HostContext["openNetns"];
+  /** Lists what caches have; without this, there are none. */
+  readonly rememberedAdds?: HostContext["rememberedAdds"];
   /** Takes the lines that plugins log, `bridge: …`. */
   readonly log?: string[];
 }
@@ -55,6 +57,7 @@ export function newHostContext(parts: HostContextParts): HostContext {
         (path, call) =>
           programs!(path.slice("/programs/".length), { ...call, env: { CNI_COMMAND: call.command, ...call.env } }),
       ),
+    ...parts.rememberedAdds && { rememberedAdds: parts.rememberedAdds },
     log: (message) => void log.push(message),
   };
   return context;

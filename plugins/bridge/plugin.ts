@@ -171,9 +171,9 @@ function checkGatewayDevice(
   checkForwarding(host, distinctFamilies(ips.flatMap(({ gateway }) => gateway ?? [])));
 }
 
-function enableMacSpoofCheck({ host, owner, undo }: AddCall<BridgeConfig>, port: string, mac: Mac): void {
+function enableMacSpoofCheck({ host, owner, undo, log }: AddCall<BridgeConfig>, port: string, mac: Mac): void {
   undo.defer(() => removeSpoofCheck(host.nft, owner));
-  addSpoofCheck(host.nft, owner, port, mac);
+  addSpoofCheck(host.nft, owner, port, mac, { log });
 }
 
 /** @throws {CniError} if the container changed its address during the ADD */

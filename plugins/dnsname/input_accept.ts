@@ -39,9 +39,8 @@ import {
 import { FORWARD_MARK, FORWARD_MARK_PRIORITY } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { acceptMarked, acceptsMarked } from "../lib/ruleset/marked_accept.ts";
-import { repairTable } from "../lib/ruleset/repair.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
-import { ensureTable } from "../lib/ruleset/table.ts";
+import { createTable } from "../lib/ruleset/table.ts";
 import { DNS_PORT } from "./protocol.ts";
 import type { NameServer } from "./record.ts";
 
@@ -72,9 +71,8 @@ export function addInputAccept(nl: Netlink, servers: readonly NameServer[]): str
     const missing = listMissing(nl, servers, restrictive);
     if (missing.length === 0) return [];
     forgetRuleset(nl);
-    // It changes the generation, if there is no table: then the next attempt goes on.
-    const sentinel = nft.findChain(nl, inetTable, inetTable.sentinel.chain);
-    ensureTable(nl, inetTable, sentinel, () => void repairTable(nl, inetTable));
+    // It changes the generation: then the next attempt goes on.
+    if (!nft.findTable(nl, inetTable)) createTable(nl, inetTable);
     const tx = transaction(nl);
     addMarkRules(tx, nl, servers);
     for (const chain of restrictive.filter(({ isServed }) => !isServed)) addAcceptRule(tx, nl, chain);

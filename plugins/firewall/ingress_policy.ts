@@ -5,6 +5,7 @@ import { findChain, listElements } from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import {
+  type ApplyOptions,
   checkElements,
   ensureElements,
   removeElements,
@@ -70,9 +71,10 @@ export function addIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,
   restriction: IngressRestriction | undefined,
+  options: ApplyOptions,
 ): void {
-  ensureElements(nl, inetTable, owner, addressElements(addresses, restriction));
-  ensureElements(nl, bridgeTable, owner, isolatedPortElements(restriction));
+  ensureElements(nl, inetTable, owner, addressElements(addresses, restriction), options);
+  ensureElements(nl, bridgeTable, owner, isolatedPortElements(restriction), options);
 }
 
 /** @returns what was missing, as text @throws {ElementInUseError} */

@@ -63,7 +63,7 @@ export default plugin({
     if (request.addresses.length === 0) return request.result;
     using firewalld = requiredFirewalld(call, request.config);
     call.undo.defer(() => removeAttachment(call, undefined));
-    addIngressElements(call.host.nft, endpointOf(call, request), request.restriction);
+    addIngressElements(call.host.nft, endpointOf(call, request), request.restriction, call);
     allowForwarding(call, request, firewalld);
     return request.result;
   },

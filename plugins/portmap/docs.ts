@@ -112,6 +112,7 @@ export default {
     "A range of ports takes 0.1 ms or less for each port.",
     "Masquerading uses no bit of the packet mark: one rule matches the packet and masquerades it.",
     "ADD refuses a host port that another container publishes, or on which a program listens. The error names the container or program.",
+    "After `nft flush ruleset`, the ports of containers in `/var/lib/cni/results` stay theirs.",
     "The calling engine and podman's conmon may listen on the port: they reserve it for the container.",
     "A UDP socket on a multicast or broadcast address does not count: a published port takes no packets from it.",
     "ADD publishes a port of `ip_local_port_range` on which a UDP socket is open, and names the program on stderr.",

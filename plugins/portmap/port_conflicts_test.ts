@@ -157,7 +157,7 @@ bridgeNetworkTest("of two that come at the same time one is refused", (network) 
     if (looks++ === 0) call(portmap, "ADD", on("127.0.0.1"), { container: b, containerId: "b" });
   };
   const error = errorOfCall(() =>
-    ensureElements(host.nft, inetTable, owner, publishedElements(config, a.addresses), look)
+    ensureElements(host.nft, inetTable, owner, publishedElements(config, a.addresses), { checkConflicts: look })
   );
   expect(error.message).toEndWith("has host port 127.0.0.1:8080/tcp");
   expect(nftElements(host).filter((each) => each.includes("web a "))).toEqual([]);

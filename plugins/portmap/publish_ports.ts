@@ -17,6 +17,7 @@ import { parsePortElement, publishedElements } from "./elements.ts";
 import { portFailover } from "./failover.ts";
 import { findLoopbackSource } from "./loopback.ts";
 import { refuseListeners } from "./listeners.ts";
+import { ForgottenPortError, markComplete, refuseForgottenPorts } from "./remembered_ports.ts";
 import { HOST_PORT_TAKEN, HostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
 
 const PURPOSE = "ports";
@@ -43,9 +44,18 @@ export function publishPorts(
   const { host, owner, log } = call;
   const { mappings } = config;
   // Restored ports never ceased to be the container's.
-  let areListenersChecked = applyElements === restoreElements;
+  const isRestore = applyElements === restoreElements;
+  let areListenersChecked = isRestore;
+  let completeAt: number | undefined;
   const checkConflicts = () => {
-    unlessPortInUseAllowed(call, config, () => refusePortConflicts(host.nft, owner, mappings, addresses));
+    unlessPortInUseAllowed(call, config, () => {
+      refusePortConflicts(host.nft, owner, mappings, addresses);
+      completeAt = undefined;
+      if (isRestore) return;
+      attemptOrLog(log, "ask which ports cached attachments have", () => {
+        completeAt = refuseForgottenPorts(call, elements);
+      });
+    });
     if (areListenersChecked) return;
     areListenersChecked = true;
     const refuse = () => refuseListeners(host.diag, call, mappings, addresses);
@@ -62,17 +72,21 @@ export function publishPorts(
   );
   for (;;) {
     try {
-      return applyElements(host.nft, inetTable, owner, elements, checkConflicts);
+      const changed = applyElements(host.nft, inetTable, owner, elements, { checkConflicts, log });
+      if (completeAt !== undefined) markComplete(host.nft, completeAt + 1);
+      return changed;
     } catch (error) {
       const taken = error instanceof ElementInUseError
         ? new HostPortTakenError(error.element.title, error.found, "it", error)
         : error;
-      if (!(taken instanceof HostPortTakenError)) throw taken;
+      if (!(taken instanceof HostPortTakenError) || taken instanceof ForgottenPortError) throw taken;
       const { occupant } = taken;
       const reason = occupantGoneReason(call, occupant);
       if (reason === undefined) throw taken;
       log(`Withdrawing the ports of ${describeOwner(occupant.owner!)}, which is gone: ${reason}`);
-      removePublishedPorts(host, occupant.owner!, log);
+      // Its record may be lost, so search.
+      const gone = occupant.owner!;
+      removePublishedPortsOfNetwork(host, gone.network, (owner) => sameOwner(owner, gone), log);
     }
   }
 }

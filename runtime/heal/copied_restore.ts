@@ -90,16 +90,19 @@ function firstOwners(
   lost: LostElements,
   mayRestore: (entry: CacheEntry) => boolean,
 ): ReadonlySet<string> {
-  const makers = new Map<string, { readonly owner: string; readonly query: nft.Query<nft.Chain> }>();
+  const makers = new Map<string, { readonly owner: string; readonly query: nft.Query<unknown> }>();
   for (const entry of entries) {
     const owner = ownerText(entry);
-    const chains = lost.get(owner)!.flatMap(({ table, element }) =>
-      [table.sentinel.chain, element.data?.verdict?.chain].flatMap((chain) =>
-        chain === undefined ? [] : { id: `${table.family} ${chain}`, query: nft.chainQuery(table, chain) }
-      )
-    ).filter(({ id }) => !makers.has(id));
-    if (chains.length === 0 || !mayRestore(entry)) continue;
-    for (const { id, query } of chains) makers.set(id, { owner, query });
+    const needed = lost.get(owner)!.flatMap(({ table, element }): { id: string; query: nft.Query<unknown> }[] => {
+      const { family } = table;
+      const chain = element.data?.verdict?.chain;
+      return [
+        { id: `${family}`, query: nft.tableQuery(table) },
+        ...chain === undefined ? [] : [{ id: `${family} ${chain}`, query: nft.chainQuery(table, chain) }],
+      ];
+    }).filter(({ id }) => !makers.has(id));
+    if (needed.length === 0 || !mayRestore(entry)) continue;
+    for (const { id, query } of needed) makers.set(id, { owner, query });
   }
   const all = [...makers.values()];
   const found = nft.getAll(nl, all.map(({ query }) => query));

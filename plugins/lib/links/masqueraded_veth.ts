@@ -47,14 +47,14 @@ const addressesOf = (ips: readonly IpConfig[]): Cidr[] => ips.map(({ address }) 
 
 /** @throws {CniError} if another container has one of the addresses */
 export function masqueradeAddresses(
-  { config, host, owner, undo }: AddCall<MasqueradeConfig>,
+  { config, host, owner, undo, log }: AddCall<MasqueradeConfig>,
   scope: AddressScope,
   ips: readonly IpConfig[],
 ): void {
   if (!config.ipMasq) return;
   const addresses = addressesOf(ips);
   undo.defer(() => removeMasquerade(host.nft, owner, addresses));
-  addMasquerade(host.nft, owner, addresses, livesElsewhere(host, owner, scope));
+  addMasquerade(host.nft, owner, addresses, livesElsewhere(host, owner, scope), { log });
 }
 
 /** @throws {CniError} if configured masquerading is missing */

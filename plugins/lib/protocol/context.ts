@@ -1,6 +1,7 @@
 import type { Netns } from "../../../ffi/netns.ts";
 import type { Owner } from "./owner.ts";
 import type { Plugin } from "./plugin.ts";
+import type { RememberedAdd } from "./remembered_add.ts";
 import type { DelBatchRequest, PluginRequest, PluginResponse } from "./request.ts";
 
 /** A plugin of any configuration. */
@@ -38,6 +39,8 @@ export interface HostContext {
   invoke(location: PluginLocation, request: PluginRequest | DelBatchRequest): PluginResponse;
   /** Why an attachment must be dead, if this program remembers a reason. */
   goneReason?(owner: Owner): string | undefined;
+  /** Lists the ADDs of a plugin in the caches of engines and of this program. It reads each file: rarely needed. */
+  rememberedAdds?(type: string): readonly RememberedAdd[];
   /** Takes messages of plugins: `bridge: …`. */
   log(message: string): void;
 }

@@ -97,7 +97,7 @@ function buildCall(
   undo?: DisposableStack,
 ): PluginCall<unknown> {
   const { config, command, env, findCallerPid, undoesAdd } = request;
-  const { host, log, goneReason } = context;
+  const { host, log, goneReason, rememberedAdds } = context;
   return {
     // Unusable keys must not keep a container attached.
     config: command === "DEL"
@@ -110,6 +110,7 @@ function buildCall(
     findCallerPid,
     host,
     ...goneReason && { goneReason },
+    ...rememberedAdds && { rememberedAdds },
     ipam: ipam && ipamDelegate(ipam, request, context, command === "ADD" ? undo : undefined),
     log,
   };

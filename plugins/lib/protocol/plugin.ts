@@ -4,6 +4,7 @@ import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
 import type { Schema } from "../../../spec/schema.ts";
 import type { Owner } from "./owner.ts";
+import type { RememberedAdd } from "./remembered_add.ts";
 
 /** What every command gets. `C` is the type of the plugin's own keys. */
 export interface PluginCall<C> {
@@ -21,6 +22,8 @@ export interface PluginCall<C> {
   readonly ipam: IpamDelegate | undefined;
   /** Why an attachment must be dead, if this program remembers a reason. */
   goneReason?(owner: Owner): string | undefined;
+  /** Lists the ADDs of a plugin in the caches of engines and of this program. It reads each file: rarely needed. */
+  rememberedAdds?(type: string): readonly RememberedAdd[];
   /** Writes to stderr. */
   log(message: string): void;
 }

@@ -32,7 +32,7 @@ export const bridgeTable: TableDefinition = {
     ],
   }),
   purposes: { "spoof-check": ["guarded", "allowed"], isolation: ["isolated"] },
-  sentinel: { chain: "prerouting", rules: 1 },
+  uses: { "spoof-check": { prerouting: 1 }, isolation: { forward: 2 } },
   rules: () => [
     {
       chain: "prerouting",

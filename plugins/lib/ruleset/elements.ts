@@ -8,12 +8,12 @@
  * Reads come before changes: a refused transaction waits some 8 ms for RCU, a query takes 0.03 ms.
  */
 import { checkFailedError } from "../protocol/check_failed.ts";
-import type * as nft from "../../../ffi/nft/objects.ts";
+import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { findMissingRules } from "./chain_rules.ts";
-import { checkStaticRules, ensureTable, missingRulesError } from "./table.ts";
+import { checkStaticRules, createTable, isOfEarlierRelease, isOwnTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table.ts";
 import {
   describeOwner,
@@ -49,36 +49,40 @@ import {
   type WantedElement,
 } from "./wanted_elements.ts";
 
+/** How an ADD applies elements. */
+export interface ApplyOptions {
+  /** Throws on other conflicts; what it reads still holds at the commit. */
+  checkConflicts?(missing: number): void;
+  /** Told of rules that were missing. */
+  log?(message: string): void;
+}
+
 /**
- * Makes these elements the owner's, all or none, and repairs their chains.
+ * Makes these elements the owner's, all or none. Creates and repairs the table and the chains that they need.
  *
- * @param checkConflicts throws on other conflicts; what it reads still holds at the commit
  * @returns the titles of what was changed
  * @throws {ElementInUseError} if another owner has an exclusive one
- * @throws {CniError} if the table has lost rules
+ * @throws {CniError} if the table is another program's
  */
 export function ensureElements(
   nl: Netlink,
   table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  checkConflicts?: (missing: number) => void,
+  { checkConflicts, log }: ApplyOptions = {},
 ): string[] {
   if (wanted.length === 0) return [];
-  const record = recordKey(owner, purposeOf(table, wanted[0]!.set));
-  const look = () => takeSnapshotFor(nl, table, wanted, [record]);
+  const purpose = purposeOf(table, wanted[0]!.set);
+  const record = recordKey(owner, purpose);
+  const look = () => takeSnapshotFor(nl, table, wanted, purpose, [record]);
   let attempts = 0;
   return retryOnConflict(() => {
     const isRetry = attempts++ > 0;
     if (isRetry) forgetRuleset(nl);
     let snapshot = look();
-    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain), () => loadRepair().repairTable(nl, table))) {
+    if (isRetry || !hasNeededChains(snapshot, purpose)) {
       forgetRuleset(nl);
-      snapshot = look();
-    } else if (isRetry) {
-      // A table of an earlier release has fewer sets.
-      if (!keepsRecords(nl, table)) addRecords(nl, table);
-      loadRepair().repairTable(nl, table);
+      createOrRepair(nl, table, log);
       snapshot = look();
     }
     const { matches, kept } = matchWanted(snapshot, owner, wanted);
@@ -109,13 +113,32 @@ export function restoreElements(
   table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  checkConflicts?: (missing: number) => void,
+  { checkConflicts, log }: ApplyOptions = {},
 ): string[] {
   const exclusive = wanted.map((element) => ({ ...element, exclusive: true }));
   const checkIfMissing = (missing: number) => {
     if (missing > 0) checkConflicts?.(missing);
   };
-  return ensureElements(nl, table, owner, exclusive, checkConflicts && checkIfMissing);
+  return ensureElements(nl, table, owner, exclusive, {
+    ...checkConflicts && { checkConflicts: checkIfMissing },
+    ...log && { log },
+  });
+}
+
+/** False without a table. */
+function hasNeededChains(snapshot: RulesetSnapshot, purpose: string): boolean {
+  return Object.entries(snapshot.table.uses[purpose]!).every(([name, use]) => (snapshot.chain(name)?.use ?? 0) >= use);
+}
+
+function createOrRepair(nl: Netlink, table: TableDefinition, log: ApplyOptions["log"]): void {
+  const present = nft.findTable(nl, table);
+  if (!present) return createTable(nl, table);
+  // A table of an earlier release has fewer sets.
+  if (isOwnTable(table, present) && !keepsRecords(nl, table)) addRecords(nl, table);
+  const isUpgrade = isOfEarlierRelease(nl, table);
+  const restored = loadRepair().repairTable(nl, table);
+  if (isUpgrade || restored.length === 0) return;
+  log?.(`Restored ${restored.join(", ")}; for other containers, put back what is missing: cni run restore`);
 }
 
 /** A failover element, and the map elements that it becomes. */
@@ -234,7 +257,12 @@ export function checkElements(
   wanted: readonly WantedElement[],
 ): void {
   if (wanted.length === 0) return;
-  const snapshot = takeSnapshotFor(nl, table, wanted);
+  const snapshot = takeSnapshot(
+    nl,
+    table,
+    elementKeysOf(selectorsFor(wanted)),
+    [...sharedChainsOf(wanted).keys()],
+  );
   const { matches } = matchWanted(snapshot, owner, wanted);
   for (const { element, found } of matches) {
     const ownedByOther = found !== undefined && !sameOwner(found.owner, owner);
@@ -270,10 +298,11 @@ function takeSnapshotFor(
   nl: Netlink,
   table: TableDefinition,
   wanted: readonly WantedElement[],
-  moreKeys: readonly ElementKey[] = [],
+  purpose: string,
+  moreKeys: readonly ElementKey[],
 ): RulesetSnapshot {
   const keys = [...elementKeysOf(selectorsFor(wanted)), ...moreKeys];
-  return takeSnapshot(nl, table, keys, [table.sentinel.chain, ...sharedChainsOf(wanted).keys()]);
+  return takeSnapshot(nl, table, keys, [...Object.keys(table.uses[purpose]!), ...sharedChainsOf(wanted).keys()]);
 }
 
 function deleteElements(tx: Transaction, table: TableDefinition, found: readonly ElementKey[]): void {

@@ -2,6 +2,7 @@
 import { type Cidr, familyOf, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import {
+  type ApplyOptions,
   checkElements,
   ensureElements,
   type Failover,
@@ -65,10 +66,16 @@ const failover: Failover = {
     }),
 };
 
-const masqueradeFunction =
-  <R>(apply: (nl: Netlink, table: TableDefinition, owner: Owner, wanted: WantedElement[]) => R) =>
-  (nl: Netlink, owner: Owner, addresses: readonly Cidr[], livesElsewhere: FindHolder = () =>
-    false): R => apply(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
+const masqueradeFunction = <R>(
+  apply: (nl: Netlink, table: TableDefinition, owner: Owner, wanted: WantedElement[], options: ApplyOptions) => R,
+) =>
+(
+  nl: Netlink,
+  owner: Owner,
+  addresses: readonly Cidr[],
+  livesElsewhere: FindHolder = () => false,
+  options: ApplyOptions = {},
+): R => apply(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere), options);
 
 /** Takes an address over from another attachment, unless that lives. @throws {CniError} what `livesElsewhere` throws */
 export const addMasquerade = masqueradeFunction(ensureElements);

@@ -1,11 +1,18 @@
 import * as nft from "../../../ffi/nft/objects.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
-import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { repairChain } from "./chain_rules.ts";
-import { addObjects, listFormerRules, listMissingRules, type TableDefinition } from "./table.ts";
+import {
+  addObjects,
+  describeTable,
+  foreignTableHint,
+  isOwnTable,
+  listFormerRules,
+  listMissingRules,
+  type TableDefinition,
+} from "./table.ts";
 import { retryOnConflict } from "./retry.ts";
 import { inetTable } from "./inet_table.ts";
 
@@ -23,9 +30,9 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
     const present = nft.findTable(nl, table);
     const missing = present ? listMissingRules(nl, table) : [];
     const tx = transaction(nl);
-    if (present && present.comment !== table.comment) {
+    if (present && missing.length > 0 && !isOwnTable(table, present)) {
       throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
-        details: `it has no comment "${table.comment}"; this program makes one where there is none`,
+        details: foreignTableHint(table),
       });
     }
     for (const { chain, handles, isWholeChain } of present ? listFormerRules(nl, table) : []) {
@@ -41,7 +48,3 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
     return missing.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
   });
 }
-
-/** `table "inet cni"` */
-const describeTable = ({ family, table }: nft.TableKey): string =>
-  `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;

@@ -6,7 +6,14 @@ import type { Netns } from "../../../ffi/netns.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { bridgeTable } from "./bridge_table.ts";
-import { checkElements, ensureElements, removeElements, removeElementsOf, restoreElements } from "./elements.ts";
+import {
+  type ApplyOptions,
+  checkElements,
+  ensureElements,
+  removeElements,
+  removeElementsOf,
+  restoreElements,
+} from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
 import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
 import { runAllSteps } from "../protocol/plugin.ts";
@@ -28,8 +35,14 @@ function spoofCheckElements(hostIfname: string, mac: Mac): WantedElement[] {
 }
 
 /** Drops frames from port `hostIfname` whose source is not `mac`. */
-export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
-  ensureElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
+export function addSpoofCheck(
+  nl: Netlink,
+  owner: Owner,
+  hostIfname: string,
+  mac: Mac,
+  options: ApplyOptions = {},
+): void {
+  ensureElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac), options);
 }
 
 /** No other address stays allowed. @returns what was missing, as text @throws {ElementInUseError} */

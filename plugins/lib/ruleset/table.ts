@@ -3,6 +3,7 @@ import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { describeMissingRules, isSameRule, type MissingRules } from "./chain_rules.ts";
@@ -16,13 +17,13 @@ export interface TableDefinition extends nft.TableKey {
   rules(): readonly StaticRule[];
   /** What earlier releases had, and this one must not have. */
   readonly former?: { readonly chains: readonly string[]; rules(): readonly StaticRule[] };
-  /**
-   * A base chain and its number of rules: one query tells an ADD whether the table exists, is whole, and is of this
-   * release.
-   */
-  readonly sentinel: { readonly chain: string; readonly rules: number };
   /** Purposes of elements, and their sets. Records store a set's position: append new sets. */
   readonly purposes: Readonly<Record<string, readonly string[]>>;
+  /**
+   * By purpose: chains without which its elements do nothing, and the `use` that the kernel counts at least. It counts a
+   * chain's rules and what leads there, so a few queries tell an ADD whether the table is whole.
+   */
+  readonly uses: Readonly<Record<string, Readonly<Record<string, number>>>>;
   /** Elements that exist as long as a shared chain does. */
   chainElementsOf?(chain: string): readonly ChainElement[];
 }
@@ -45,41 +46,11 @@ export interface ChainElement {
   readonly comment: string;
 }
 
-/**
- * Creates a missing table, and upgrades one of an earlier release. It does not repair one: shared chains lost their
- * rules too, and only the runtime knows those.
- *
- * @param upgrade puts this release's static rules in the place of the earlier one's
- * @returns true if the table is new or upgraded
- * @throws {CniError} if rules were removed
- * @throws {NetlinkError} `EEXIST` if another process created it meanwhile
- */
-export function ensureTable(
-  nl: Netlink,
-  table: TableDefinition,
-  sentinelChain: nft.Chain | undefined,
-  upgrade: () => void,
-): boolean {
-  const { chain, rules: expected } = table.sentinel;
-  // A table is created with its chains, so if it exists by now, the second answer is right.
-  const presentChain = sentinelChain ?? (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
-  if (!presentChain) {
-    const tx = transaction(nl);
-    addTableWithRules(tx, table);
-    tx.commit();
-  } else if ((presentChain.use ?? 0) < expected && isOfEarlierRelease(nl, table)) {
-    upgrade();
-    return true;
-  } else if ((presentChain.use ?? 0) < expected) {
-    throw new CniError(
-      Code.Internal,
-      `Cannot use the ruleset: its ${describeMissingRules({ chain, present: presentChain.use ?? 0, expected })}`,
-      {
-        details: restoreHint(table),
-      },
-    );
-  }
-  return !sentinelChain;
+/** @throws {NetlinkError} `EEXIST` if another process created it meanwhile */
+export function createTable(nl: Netlink, table: TableDefinition): void {
+  const tx = transaction(nl);
+  addTableWithRules(tx, table);
+  tx.commit();
 }
 
 /** @throws {CniError} if a rule was removed: elements do nothing without rules */
@@ -92,22 +63,14 @@ export function missingRulesError(table: TableDefinition, missing: MissingRules)
   return checkFailedError(`the ruleset's ${describeMissingRules(missing)}`, restoreHint(table));
 }
 
-/** @throws {CniError} code 50 if the table is damaged, or the kernel would refuse it */
+/** @throws {CniError} code 50 if it can neither be created nor repaired */
 export function requireTable(nl: Netlink, table: TableDefinition): void {
-  const missing = verifyTable(nl, table);
-  if (!missing) return;
-  throw new CniError(Code.NotAvailable, `Cannot use the ruleset: its ${describeMissingRules(missing)}`, {
-    details: restoreHint(table),
-  });
-}
-
-function verifyTable(nl: Netlink, table: TableDefinition): MissingRules | undefined {
   try {
-    if (nft.findTable(nl, table)) return findDamage(nl, table);
+    const present = nft.findTable(nl, table);
+    if (present) return requireRepairable(nl, table, present);
     const tx = transaction(nl);
     addTableWithRules(tx, table);
     tx.check();
-    return undefined;
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     throw new CniError(Code.NotAvailable, "Cannot use nf_tables of this kernel", {
@@ -116,6 +79,29 @@ function verifyTable(nl: Netlink, table: TableDefinition): MissingRules | undefi
     });
   }
 }
+
+function requireRepairable(nl: Netlink, table: TableDefinition, present: nft.Table): void {
+  if (isOwnTable(table, present)) return;
+  const missing = findDamage(nl, table);
+  if (!missing) return;
+  throw new CniError(
+    Code.NotAvailable,
+    `Cannot use the ruleset: its ${describeMissingRules(missing)}, and ${
+      describeTable(table)
+    } was not made by this program`,
+    { details: foreignTableHint(table) },
+  );
+}
+
+/** Not every version of nft(8) brings a comment back. */
+export const isOwnTable = ({ comment }: TableDefinition, present: nft.Table): boolean => present.comment === comment;
+
+export const foreignTableHint = ({ comment }: TableDefinition): string =>
+  `it has no comment "${comment}"; this program makes one where there is none`;
+
+/** `table "inet cni"` */
+export const describeTable = ({ family, table }: nft.TableKey): string =>
+  `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;
 
 function addTableWithRules(tx: Transaction, definition: TableDefinition): void {
   const { family, table, comment } = definition;
@@ -173,7 +159,8 @@ export function listFormerRules(nl: Netlink, table: TableDefinition): FormerRule
   });
 }
 
-const isOfEarlierRelease = (nl: Netlink, table: TableDefinition): boolean => listFormerRules(nl, table).length > 0;
+export const isOfEarlierRelease = (nl: Netlink, table: TableDefinition): boolean =>
+  listFormerRules(nl, table).length > 0;
 
 function ruleMatcher(rules: readonly StaticRule[]): (candidate: nft.LazyRule) => boolean {
   return (candidate) => rules.some(({ expressions }) => isSameRule(candidate, expressions));

@@ -1,0 +1,113 @@
+/**
+ * Ports that the ruleset forgot, as after `nft flush ruleset`: they stay those of the attachments that published them.
+ *
+ * Only their cached results tell of them, and to read all takes long. So an element marks a ruleset that has what all of
+ * them had. It goes with the others, and only those that nothing is missing for make it anew.
+ */
+import * as nft from "../../ffi/nft/objects.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { transaction } from "../../ffi/nft/transaction.ts";
+import { ConfigError } from "../../spec/error.ts";
+import type { RememberedAdd } from "../lib/protocol/remembered_add.ts";
+import { describeOwner, type Owner, sameOwner } from "../lib/protocol/owner.ts";
+import type { AttachmentCall } from "../lib/protocol/plugin.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { RECORD_SET } from "../lib/ruleset/owner_records.ts";
+import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
+import { parsePortmapConfig } from "./config.ts";
+import { parsePortElement, publishedElements } from "./elements.ts";
+import { HostPortTakenError } from "./port_conflicts.ts";
+import { targetAddresses } from "./target_addresses.ts";
+
+type Call = Pick<AttachmentCall<unknown>, "host" | "owner" | "log" | "rememberedAdds">;
+
+const MARK_COMMENT = "published-ports-are-complete";
+const markKey = (): Uint8Array => {
+  const digest = new Bun.CryptoHasher("sha256").update(MARK_COMMENT).digest();
+  return Uint8Array.of(...digest.subarray(0, 16), 0, 0, 0, 0);
+};
+
+/** Its container lives, and there is nothing to withdraw. */
+export class ForgottenPortError extends HostPortTakenError {}
+
+/** An attachment's port that is in no map. */
+interface ForgottenPort {
+  readonly owner: Owner;
+  readonly element: WantedElement;
+}
+
+/**
+ * Refuses ports that another container has, although the ruleset does not say so.
+ *
+ * @returns the generation at which the ruleset had the ports of all; `undefined` if it lacks some, or bears the mark
+ * @throws {ForgottenPortError} naming the container
+ */
+export function refuseForgottenPorts(call: Call, wanted: readonly WantedElement[]): number | undefined {
+  const { host: { nft: nl }, owner, log, rememberedAdds } = call;
+  if (!rememberedAdds || isMarked(nl)) return undefined;
+  const generation = nft.getGenerationId(nl);
+  const forgotten = listForgottenPorts(nl, rememberedAdds("portmap").filter((add) => !sameOwner(add.owner, owner)));
+  if (forgotten.length === 0) return generation;
+  for (const element of wanted) {
+    const other = forgotten.find((port) =>
+      port.owner.containerId !== owner.containerId && sharesPackets(element, port.element)
+    );
+    if (!other) continue;
+    const occupied = other.element.title === element.title ? "it" : other.element.title;
+    throw new ForgottenPortError(element.title, { owner: other.owner, note: undefined }, occupied);
+  }
+  const [{ owner: first }] = forgotten as [ForgottenPort];
+  log(`The ruleset lacks published ports, such as those of ${describeOwner(first)}; put them back: cni run restore`);
+  return undefined;
+}
+
+/** Call it after a commit at the generation of {@linkcode refuseForgottenPorts}: that ADD changed nothing else. */
+export function markComplete(nl: Netlink, generation: number): void {
+  const tx = transaction(nl);
+  // nft(8) does not save the reference: a ruleset that it loads may be an older one.
+  tx.addElements(inetTable, RECORD_SET, [{ key: markKey(), comment: MARK_COMMENT, references: Uint8Array.of(1) }]);
+  try {
+    tx.commit(generation);
+  } catch (error) {
+    // Another change came first. The next ADD looks again.
+    if (!(error instanceof NetlinkError)) throw error;
+  }
+}
+
+function isMarked(nl: Netlink): boolean {
+  const [mark] = nft.getAll(nl, [nft.elementQuery(inetTable, RECORD_SET, markKey())]);
+  return mark?.references !== undefined;
+}
+
+function listForgottenPorts(nl: Netlink, adds: readonly RememberedAdd[]): ForgottenPort[] {
+  const ports = adds.flatMap((add) => {
+    const elements = portElementsOf(add);
+    return elements.length > 0 && add.lives() ? elements.map((element) => ({ owner: add.owner, element })) : [];
+  });
+  const found = nft.getAll(nl, ports.map(({ element: { set, key } }) => nft.elementQuery(inetTable, set, key)));
+  return ports.filter((_, i) => found[i] === undefined);
+}
+
+function portElementsOf({ owner, pluginConfig: { raw, prevResult } }: RememberedAdd): WantedElement[] {
+  try {
+    const addresses = prevResult ? targetAddresses(prevResult, owner.ifname) : [];
+    return publishedElements(parsePortmapConfig(raw), addresses).filter((element) => parsePort(element));
+  } catch (error) {
+    // An earlier release may have accepted it.
+    if (error instanceof ConfigError) return [];
+    throw error;
+  }
+}
+
+const parsePort = ({ set, key, value }: WantedElement) =>
+  parsePortElement({ set, key, ...value && { data: { value } } });
+
+/** Whether packets to one may be packets to the other. */
+function sharesPackets(a: WantedElement, b: WantedElement): boolean {
+  const [one, other] = [parsePort(a), parsePort(b)];
+  if (!one || !other || a.set.at(-1) !== b.set.at(-1)) return false;
+  const isSamePort = one.protocol === other.protocol && one.hostPort === other.hostPort;
+  const isOnAll = one.hostAddress === undefined || other.hostAddress === undefined;
+  return isSamePort && (isOnAll || one.hostAddress === other.hostAddress);
+}
