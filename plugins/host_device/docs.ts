@@ -59,7 +59,7 @@ export default {
   absent: { DPDKMode: "the device's driver shows whether DPDK uses it" },
   differences: [
     "A container can replace the host's device by one of its own. So DEL compares kind, other end and lower device.",
-    "If the device is another one, DEL leaves it in the container and says so. A virtual device without other end and lower device also stays, unless it is a `dummy`.",
+    "If the device is another one, DEL leaves it in the container and says so.",
     "DEL gives the device its old name, state, MTU, MAC address and alias. The Go plugin restores only the name.",
     "DEL does this also if the namespace is gone and the kernel has moved the device to the host.",
     "`deviceID` of the runtime overrides `device`.",

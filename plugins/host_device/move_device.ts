@@ -163,22 +163,21 @@ function isSameDevice({ info, permanentMac, parentDevice }: link.Link, saved: Sa
     (saved.parentDevice === undefined || parentDevice === saved.parentDevice);
 }
 
-/** The container may replace such a device by an equivalent one, as it has no link below. */
-const INTERCHANGEABLE_KINDS = ["dummy"];
-
 /**
- * The links that the container cannot have made itself. It chooses name, alias, address and index of its own links. It cannot make hardware,
- * nor a link whose peer or lower device is in a namespace where it has no rights.
+ * The links that agree with the record about their peer or lower device. The container chooses name, alias, address and index of its own
+ * links. It cannot make hardware, nor a link whose peer or lower device is in a namespace where it has no rights.
+ *
+ * A device with neither, such as a dummy or an ifb, may have been replaced by an equivalent one.
  */
 function listGenuine(host: Netns, netns: Netns, saved: SavedDevice, links: readonly link.Link[]): readonly link.Link[] {
-  const { kind } = saved;
-  if (kind === undefined || INTERCHANGEABLE_KINDS.includes(kind)) return links;
+  if (saved.kind === undefined) return links;
   const netnsId = linkNetnsIdInContainer(host, netns, saved);
-  return netnsId === undefined
-    ? []
-    : links.filter(({ linkIndex, linkNetnsId }) =>
-      linkNetnsId === netnsId && (saved.link === undefined || linkIndex === saved.link.index)
-    );
+  return links.filter(({ linkIndex, linkNetnsId }) => {
+    if (!linkIndex) return saved.link === undefined;
+    // The first records have no link: it was on the host.
+    return netnsId !== undefined && linkNetnsId === netnsId &&
+      (saved.link === undefined || linkIndex === saved.link.index);
+  });
 }
 
 /** The container's id for the namespace of the recorded link, else of the host. */

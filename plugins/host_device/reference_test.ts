@@ -68,3 +68,20 @@ peerTest("with IPAM the reference leaves the same addresses", (bench) => {
   expect(own as unknown).toEqual(theirs);
   expect(picture(bench)).toEqual(after);
 });
+
+peerTest("the reference and this program give back a device that depends on no other, whoever took it", (bench) => {
+  const { host, container, callPlugin } = bench;
+  runIp(host, "link add d0 type ifb");
+  const config = { device: "d0", cniVersion: "1.0.0" };
+  const reference = (verb: "ADD" | "DEL") => callReference(bench, "host-device", verb, config, { ifname: "net1" });
+  const own = (verb: "ADD" | "DEL") => void callPlugin(verb, config);
+  for (const [add, del] of [[reference, reference], [reference, own], [own, reference], [own, own]] as const) {
+    add("ADD");
+    expect(linkNames(container)).toEqual(["lo", "net1"]);
+    del("DEL");
+    expect([linkNames(host), linkNames(container)]).toEqual([["d0", "lo", "nic0"], ["lo"]]);
+    // What the reference gave back is still in our records.
+    own("DEL");
+    expect(linkNames(host)).toEqual(["d0", "lo", "nic0"]);
+  }
+});

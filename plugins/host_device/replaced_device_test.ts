@@ -83,14 +83,21 @@ deviceTest("a macvlan on a device of the host comes back, and one on a device of
   expect(log).toEqual([expect.stringContaining('Device "mac0" is not given back')]);
 });
 
-deviceTest("a kind of which nothing is out of the container's hands stays there, and this is said", (bench) => {
-  const { callPlugin, host, container, dataDir, log } = bench;
-  runIp(host, "link add ifb7 type ifb");
-  callPlugin("ADD", { device: "ifb7" });
-  callPlugin("DEL", { device: "ifb7" });
-  expect([linkNames(host), linkNames(container)]).toEqual([["lo", "nic0"], ["lo", "net1"]]);
-  expect(log).toEqual([
-    expect.stringContaining('Device "ifb7" is not given back: container "c1" has a device of kind "ifb"'),
-  ]);
-  expect(filesIn(dataDir)).toEqual([]);
-});
+// Without a peer and a lower device.
+for (
+  const [kind, words] of [["ifb", "type ifb"], ["tun", ""], ["vxlan", "type vxlan id 5 dstport 4789"]] as const
+) {
+  for (const [how, end] of Object.entries(ENDINGS)) {
+    deviceTest(`${how} gives back a device of kind ${kind}, which depends on no other`, (bench) => {
+      const { host, container, dataDir, log } = bench;
+      if (kind === "tun") runIp(host, "tuntap add d0 mode tap");
+      else runIp(host, `link add d0 ${words}`);
+      const config = { device: "d0" };
+      bench.callPlugin("ADD", config);
+      expect(linkNames(container)).toEqual(["lo", "net1"]);
+      end({ ...bench, callPlugin: (verb, more, options) => bench.callPlugin(verb, { ...config, ...more }, options) });
+      expect([linkNames(host), linkNames(container)]).toEqual([["d0", "lo", "nic0"], ["lo"]]);
+      expect([filesIn(dataDir), log]).toEqual([[], []]);
+    });
+  }
+}
