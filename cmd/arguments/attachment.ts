@@ -16,6 +16,9 @@ export const NETNS_ARGUMENT: ArgumentSpec = {
   help: 'a network namespace: a name under /run/netns, or a path (with a "/")',
 };
 
+/** Behind what else an argument may be. */
+export const OR_CONTAINER = "Or a container, by name, id or begin of the id";
+
 /** cnitool requires it for every command. */
 export const IGNORED_NETNS_ARGUMENT: ArgumentSpec = {
   name: "NETNS",

@@ -149,19 +149,19 @@ test("runtimeArguments() of every kind are heard by the default network", () => 
   expect(Object.keys(capabilityArgs).sort()).toEqual(["ips", "mac", "portMappings"]);
 });
 
-const valid = (...argv: string[]) => {
+const valid = async (...argv: string[]) => {
   const options = parseOptions(argv, [VALID_OPTION, ALL_OPTION, IFNAME_OPTION], {});
   refuseValidAndAll(options);
-  return parseValid(options, () => []);
+  return await parseValid(options, { attachments: () => [] }, "web");
 };
 
-test("parseValid() reads the attachments that stay", () => {
-  expect(valid("--valid", "c1/eth1", "--valid", "c2")).toEqual([
+test("parseValid() reads the attachments that stay", async () => {
+  expect(await valid("--valid", "c1/eth1", "--valid", "c2")).toEqual([
     { containerId: "c1", ifname: "eth1" },
     { containerId: "c2", ifname: "eth0" },
   ]);
-  expect(valid("--valid", "c1", "-i", "net1")).toEqual([{ containerId: "c1", ifname: "net1" }]);
-  expect(valid("--all")).toEqual([]);
+  expect(await valid("--valid", "c1", "-i", "net1")).toEqual([{ containerId: "c1", ifname: "net1" }]);
+  expect(await valid("--all")).toEqual([]);
 });
 
 test.each([
@@ -171,7 +171,8 @@ test.each([
   [["--valid", "c1/"], 'got "c1/", whose interface name is empty'],
   [["--valid", "c1", "--valid", "a/b/c"], 'got "a/b/c", whose interface name "b/c" has a /'],
   [["--valid", "/run/netns/web"], "ID or ID/IFNAME"],
-])("parseValid() refuses %j", (argv, message) => {
-  expect(() => valid(...argv)).toThrow(UsageError);
-  expect(() => valid(...argv)).toThrow(message);
+])("parseValid() refuses %j", async (argv, message) => {
+  const error = await valid(...argv).then(() => undefined, (thrown) => thrown);
+  expect(error).toBeInstanceOf(UsageError);
+  expect(error.message).toContain(message);
 });

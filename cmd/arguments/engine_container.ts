@@ -1,4 +1,4 @@
-/** Arguments by which commands accept what an engine calls a container. @module */
+/** Arguments by which commands accept what an engine calls a container. Calls with ids need not load it. @module */
 import { nameOfNetnsPath } from "../../ffi/named_netns.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { describeContainerId, EngineNames, type NamedAttachment } from "../../runtime/containers/engine_names.ts";
@@ -9,13 +9,14 @@ import { type ParsedOptions, UsageError } from "../options.ts";
 import type { AttachmentRequest } from "./attachment.ts";
 import { netnsPath } from "./path.ts";
 
-/** Behind what else an argument may be. */
-export const OR_CONTAINER = "Or a container, by name, id or begin of the id";
-
 export type AttachmentLister = () => readonly NamedAttachment[];
 
 /** Reads the names once, and only if they are needed. */
-export function namedAttachments(runtime: Runtime, network?: string, names = new EngineNames()): AttachmentLister {
+export function namedAttachments(
+  runtime: Pick<Runtime, "attachments">,
+  network?: string,
+  names = new EngineNames(),
+): AttachmentLister {
   let all: readonly NamedAttachment[] | undefined;
   return () => all ??= names.addTo(runtime.attachments(network));
 }

@@ -1,11 +1,9 @@
 /** The attachments that GC keeps. @module */
-import type { NamedAttachment } from "../../runtime/containers/engine_names.ts";
-import { UnknownAttachmentError } from "../../runtime/runtime.ts";
+import { type Runtime, UnknownAttachmentError } from "../../runtime/runtime.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
 import { parseIfname } from "./attachment.ts";
-import { type AttachmentLister, findIdByEngineName } from "./engine_container.ts";
 
 export const VALID_OPTION: OptionSpec = {
   name: "valid",
@@ -28,10 +26,18 @@ export function refuseValidAndAll(options: ParsedOptions): void {
 }
 
 /** The interface defaults to `--ifname`. @throws {UsageError} */
-export function parseValid(options: ParsedOptions, attachments: AttachmentLister): Attachment[] {
-  return options.list(VALID_OPTION.name).map((text) =>
-    findNamedAttachment(text, attachments(), parseIfname(options)) ?? parseAttachmentName(text, parseIfname(options))
-  );
+export async function parseValid(
+  options: ParsedOptions,
+  runtime: Pick<Runtime, "attachments">,
+  network: string,
+): Promise<Attachment[]> {
+  const texts = options.list(VALID_OPTION.name);
+  if (texts.length === 0) return [];
+  const { findIdByEngineName, namedAttachments } = await import("./engine_container.ts");
+  const attachments = namedAttachments(runtime, network)();
+  const findId = (name: string) => findIdByEngineName(name, attachments);
+  const ifname = parseIfname(options);
+  return texts.map((text) => findNamedAttachment(text, findId, ifname) ?? parseAttachmentName(text, ifname));
 }
 
 /** @throws {UsageError} for an unknown name of `--valid` */
@@ -47,13 +53,13 @@ export function refuseUnknownNames<T>(call: () => T): T {
 /** By what an engine calls the container. A pod's name has a slash, too. */
 function findNamedAttachment(
   text: string,
-  attachments: readonly NamedAttachment[],
+  findId: (name: string) => string | undefined,
   defaultIfname: string,
 ): Attachment | undefined {
   const slash = text.lastIndexOf("/");
-  const whole = findIdByEngineName(text, attachments);
+  const whole = findId(text);
   if (whole !== undefined) return { containerId: whole, ifname: defaultIfname };
-  const containerId = slash < 0 ? undefined : findIdByEngineName(text.slice(0, slash), attachments);
+  const containerId = slash < 0 ? undefined : findId(text.slice(0, slash));
   return containerId === undefined ? undefined : { containerId, ifname: text.slice(slash + 1) };
 }
 

@@ -9,8 +9,8 @@ import { withoutLoopbacks } from "../../runtime/networks/loopbacks.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { findContainerOrThrow } from "../../runtime/containers/find_container.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
-import { NETNS_ARGUMENT } from "../arguments/attachment.ts";
-import { namedAttachments, netnsOrContainer, OR_CONTAINER } from "../arguments/engine_container.ts";
+import { NETNS_ARGUMENT, OR_CONTAINER } from "../arguments/attachment.ts";
+import { namedAttachments, netnsOrContainer } from "../arguments/engine_container.ts";
 import { absolutePath } from "../arguments/path.ts";
 import {
   confDirectory,

@@ -1,11 +1,14 @@
+import { findStat } from "../../../ffi/sys/stat.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
+import type { Runtime } from "../../../runtime/runtime.ts";
 import {
   ATTACHMENT_OPTIONS,
+  type AttachmentRequest,
   explicitRuntimeArguments,
   NETNS_ARGUMENT,
+  OR_CONTAINER,
   parseAttachment,
 } from "../../arguments/attachment.ts";
-import { OR_CONTAINER, resolveEngineName } from "../../arguments/engine_container.ts";
 import {
   DOCUMENT_OPTION,
   isNetworkName,
@@ -16,7 +19,8 @@ import {
   openRuntime,
   RUNTIME_OPTIONS,
 } from "../../arguments/runtime.ts";
-import type { Command } from "../../command.ts";
+import type { CliContext, Command } from "../../command.ts";
+import type { ParsedOptions } from "../../options.ts";
 import { printAttachmentReport } from "../../output/report.ts";
 
 const check: Command = {
@@ -37,8 +41,7 @@ const check: Command = {
     const [word = "", netnsWord] = input.words;
     const sink = keepMessages();
     const runtime = openRuntime(input, context, sink);
-    const name = isNetworkName(word) ? word : loadRequested(word, input, context).name;
-    const request = resolveEngineName(parseAttachment(input, netnsWord, context), name, runtime, input);
+    const request = await findRequested(parseAttachment(input, netnsWord, context), runtime, input, context);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const { containerId, ifname, netns = "" } = request;
@@ -47,3 +50,17 @@ const check: Command = {
   },
 };
 export default check;
+
+/** Without a namespace, the word may be what an engine calls the container. */
+async function findRequested(
+  request: AttachmentRequest,
+  runtime: Runtime,
+  input: ParsedOptions,
+  context: CliContext,
+): Promise<AttachmentRequest> {
+  if (request.netns !== undefined && findStat(request.netns)) return request;
+  const [word = ""] = input.words;
+  const network = isNetworkName(word) ? word : loadRequested(word, input, context).name;
+  const { resolveEngineName } = await import("../../arguments/engine_container.ts");
+  return resolveEngineName(request, network, runtime, input);
+}

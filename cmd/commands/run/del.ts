@@ -1,17 +1,20 @@
 import { loadPlugins } from "../../../plugins/registry.ts";
+import type { Runtime } from "../../../runtime/runtime.ts";
+import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
   ATTACHMENT_OPTIONS,
+  type AttachmentRequest,
   NETNS_ARGUMENT,
   parseAttachment,
   runtimeArgumentsForDel,
 } from "../../arguments/attachment.ts";
-import { findIdsOfName } from "../../arguments/engine_container.ts";
 import {
   DOCUMENT_OPTION,
   DRY_RUN_OPTION,
   DRY_RUN_OPTIONS,
   keepMessages,
   loadAttachedNetwork,
+  type MessageSink,
   NETWORK_ARGUMENT,
   openRuntime,
   RUNTIME_OPTIONS,
@@ -41,10 +44,7 @@ const del: Command = {
     const sink = keepMessages();
     const runtime = openRuntime(input, context, sink);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
-    const networkName = typeof network === "string" ? network : network.name;
-    for (const id of findIdsOfName(request, networkName, runtime)) {
-      sink.log(`"${containerId}" is the name of a container, and DEL goes by the id: --container-id ${id}`);
-    }
+    if (netns === undefined) await logIdsOfName(request, network, runtime, sink);
     await loadPlugins();
     const args = runtimeArgumentsForDel(network, request);
     const detach = () => runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });
@@ -57,3 +57,16 @@ const del: Command = {
   },
 };
 export default del;
+
+async function logIdsOfName(
+  request: AttachmentRequest,
+  network: NetworkConfigList | string,
+  runtime: Runtime,
+  { log }: MessageSink,
+): Promise<void> {
+  const { findIdsOfName } = await import("../../arguments/engine_container.ts");
+  const { containerId } = request;
+  for (const id of findIdsOfName(request, typeof network === "string" ? network : network.name, runtime)) {
+    log(`"${containerId}" is the name of a container, and DEL goes by the id: --container-id ${id}`);
+  }
+}

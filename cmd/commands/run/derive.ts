@@ -11,7 +11,6 @@ import {
   parseAttachment,
   runtimeArgumentsForDel,
 } from "../../arguments/attachment.ts";
-import { namedAttachments } from "../../arguments/engine_container.ts";
 import {
   ALL_OPTION,
   IGNORE_UNKNOWN_OPTION,
@@ -57,7 +56,7 @@ const derive: Command = {
       about: "one JSON document, a request for each plugin in the order of the calls",
     },
   ],
-  run(input, context) {
+  async run(input, context) {
     const [word = "", netnsWord] = input.words;
     const verb = COMMANDS.find((command) => command === input.find(COMMAND_OPTION.name)) ?? "ADD";
     const gcOption = [VALID_OPTION, ALL_OPTION, IGNORE_UNKNOWN_OPTION].find(({ name }) => input.has(name));
@@ -71,7 +70,7 @@ const derive: Command = {
       ? loadAttachedNetwork(word, request, runtime, input, context)
       : loadRequested(word, input, context);
     const networkName = typeof network === "string" ? network : network.name;
-    const valid = parseValid(input, namedAttachments(runtime, networkName));
+    const valid = await parseValid(input, runtime, networkName);
     const parameters = parametersOf(verb, network, request);
     const ignoreUnknown = input.has(IGNORE_UNKNOWN_OPTION.name);
     const requests = refuseUnknownNames(() =>

@@ -12,7 +12,6 @@ import {
   refuseValidAndAll,
   VALID_OPTION,
 } from "../../arguments/valid.ts";
-import { namedAttachments } from "../../arguments/engine_container.ts";
 import {
   DOCUMENT_OPTION,
   DRY_RUN_OPTION,
@@ -58,7 +57,7 @@ Containers that were attached after the command began stay too. Removed ones are
     using progress = openProgressLine("Detaching", context.env);
     const runtime = openRuntime(input, context, progress.above(STDERR));
     const network = loadRequested(word, input, context);
-    const valid = parseValid(input, namedAttachments(runtime, network.name));
+    const valid = await parseValid(input, runtime, network.name);
     await loadPlugins();
     const collect = () =>
       runtime.gc(network, valid, {

@@ -15,7 +15,7 @@ import {
   NETWORK_ARGUMENT,
   openRuntime,
 } from "../../arguments/runtime.ts";
-import { OR_CONTAINER } from "../../arguments/engine_container.ts";
+import { OR_CONTAINER } from "../../arguments/attachment.ts";
 import { isQuiet, printNames, QUIET_OPTION } from "../../arguments/quiet.ts";
 import type { CliContext, Command } from "../../command.ts";
 import type { ParsedOptions } from "../../options.ts";
