@@ -95,7 +95,7 @@ export function startNameServer(
     for await (const chunk of child.stderr) log += decoder.decode(chunk);
   })();
   const deadline = performance.now() + START_TIMEOUT_MS;
-  while (!askNameServer(host, paths.socket, { command: "look" })) {
+  while (!askNameServer(host, { daemonSocketPath: paths.socket, dataDir: paths.state }, { command: "look" })) {
     if (performance.now() > deadline) throw new Error("The server of names did not start");
     Bun.sleepSync(2);
   }

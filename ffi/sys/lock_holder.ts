@@ -45,6 +45,11 @@ export function isHeldByOrphansOnly(identity: string, minAgeMs: number): boolean
   return ages.length > 0 && ages.every((age) => age === undefined || age > BigInt(minAgeMs) * 1_000_000n);
 }
 
+/** Whether the process that locked the file works: it has its turn, or waits for a processor or for the kernel. */
+export function isHeldByWorking(identity: string): boolean {
+  return lockOwners(identity).some((pid) => /\) [RD] /.test(readTextOrEmpty(`/proc/${pid}/stat`)));
+}
+
 function lockHolders(identity: string): number[] {
   const owners = lockOwners(identity);
   // Processes that inherited the file hold the lock too.

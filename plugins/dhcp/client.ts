@@ -10,11 +10,13 @@ import type { Descriptor } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
-import { answerTimeoutMs, LOOK_MS, noteSilence } from "../lib/protocol/silent_servers.ts";
+import { answerTimeoutMs, isServerBusy, MAX_BUSY_WAITS, noteSilence } from "../lib/protocol/silent_servers.ts";
 import { newLineBuffer } from "./lines.ts";
-import { dhcpAnswer, type DhcpQuestion, type DhcpServerAnswer } from "./protocol.ts";
+import { dhcpAnswer, type DhcpQuestion, type DhcpServerAnswer, stateDirectoryOf } from "./protocol.ts";
 import { describeRequest, rehearseRequest } from "./rehearse.ts";
 
+/** Interval of checks for a blocked signal. */
+const SIGNAL_POLL_MS = 50;
 /** A server that is replaced is back within this time. */
 const RECONNECT_MS = 5000;
 const RECONNECT_POLL_MS = 20;
@@ -24,8 +26,7 @@ const MAX_SERVERS = 5;
 const ANSWER_TIMEOUT_MS = 2000;
 /** While an ADD waits, the server is asked this often whether it works. */
 const LIVENESS_INTERVAL_MS = 2000;
-/** Longer than a busy server needs, which looks for questions between a few leases. */
-const LIVENESS_TIMEOUT_MS = 5000;
+const LIVENESS_TIMEOUT_MS = 2000;
 
 /** No server listens. */
 export class NoDhcpServerError extends CniError {}
@@ -53,7 +54,9 @@ export function askDhcpServer(
   const ask = () => {
     const limitMs = answerTimeoutMs(host, path, timeoutMs);
     const livenessTimeoutMs = answerTimeoutMs(host, path, LIVENESS_TIMEOUT_MS);
-    const onSilence = request.command === "add" ? () => requireLiveServer(path, livenessTimeoutMs) : failSilently;
+    const onSilence = request.command === "add"
+      ? () => requireLiveServer(path, livenessTimeoutMs)
+      : failUnlessBusy(path);
     try {
       return exchange(path, request, limitMs, onSilence);
     } catch (error) {
@@ -102,9 +105,16 @@ function failSilently(): never {
   });
 }
 
+function failUnlessBusy(path: string): () => void {
+  let waits = 0;
+  return () => {
+    if (waits++ === MAX_BUSY_WAITS || !isServerBusy(stateDirectoryOf(path))) failSilently();
+  };
+}
+
 function requireLiveServer(path: string, timeoutMs: number): void {
   try {
-    exchange(path, { command: "status" }, timeoutMs, failSilently);
+    exchange(path, { command: "status" }, timeoutMs, failUnlessBusy(path));
   } catch (error) {
     // It has ended, which the connection that waits tells too: the next server gets the request.
     if (!(error instanceof NoDhcpServerError)) throw error;
@@ -143,8 +153,8 @@ function exchangeLines(
       leftMs = timeoutMs;
     }
     const awaited = unsent.length > 0 ? POLLIN | POLLOUT : POLLIN;
-    if (!pollFor(connection.fd, awaited, LOOK_MS)) {
-      leftMs -= LOOK_MS;
+    if (!pollFor(connection.fd, awaited, SIGNAL_POLL_MS)) {
+      leftMs -= SIGNAL_POLL_MS;
       continue;
     }
     const piece = receiveAvailable(connection.fd);

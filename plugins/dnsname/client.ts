@@ -3,28 +3,34 @@ import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import type { Descriptor } from "../../ffi/sys/file.ts";
 import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { SOCK_NONBLOCK, SOCK_SEQPACKET } from "../../ffi/sys/uapi.ts";
 import { connectTo, receivePacket, sendPacket } from "../../ffi/sys/unix_socket.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
-import { answerTimeoutMs, awaitAnswer, noteSilence } from "../lib/protocol/silent_servers.ts";
+import { answerTimeoutMs, isServerBusy, MAX_BUSY_WAITS, noteSilence } from "../lib/protocol/silent_servers.ts";
+import type { DnsnameConfig } from "./config.ts";
 import { MAX_MESSAGE_BYTES, PROTOCOL_VERSION, replySchema, type ServerReply, type ServerRequest } from "./protocol.ts";
 
 /** A server that has just been started reads the records of all containers first: 5,000 in half a second. */
 const REPLY_TIMEOUT_MS = 2000;
 
+/** Where the server listens, and where it keeps its records. */
+export type NameServerPlace = Pick<DnsnameConfig, "daemonSocketPath" | "dataDir">;
+
 /** `undefined` if no server runs. @throws {CniError} code 11 if it does not answer */
 export function askNameServer(
   host: Netns,
-  socketPath: string,
+  place: NameServerPlace,
   request: Omit<ServerRequest, "version">,
   timeoutMs = REPLY_TIMEOUT_MS,
 ): ServerReply | undefined {
   const { command, file } = request;
+  const { daemonSocketPath: socketPath } = place;
   const ask = () => {
     const limitMs = answerTimeoutMs(host, socketPath, timeoutMs);
     try {
-      return exchange(socketPath, request, limitMs);
+      return exchange(place, request, limitMs);
     } catch (error) {
       if (error instanceof SilentServerError) noteSilence(host, socketPath);
       throw error;
@@ -35,7 +41,7 @@ export function askNameServer(
   const sentence = `read the names of "${file}" again`;
   const rehearse = ({ tell }: ServerRehearsal) => {
     // It would look for a record that a dry run does not write.
-    const reply = askNameServer(host, socketPath, { command: "look" }, timeoutMs);
+    const reply = askNameServer(host, place, { command: "look" }, timeoutMs);
     if (reply) tell(sentence);
     return reply;
   };
@@ -47,15 +53,16 @@ const MAX_SERVERS = 2;
 
 /** Without a time limit, the server reads the request once it goes on. */
 function exchange(
-  socketPath: string,
+  place: NameServerPlace,
   request: Omit<ServerRequest, "version">,
   timeoutMs: number,
 ): ServerReply | undefined {
+  const { daemonSocketPath: socketPath } = place;
   const message = new TextEncoder().encode(JSON.stringify({ version: PROTOCOL_VERSION, ...request }));
   for (let servers = 0; servers < MAX_SERVERS; servers++) {
     using connection = connect(socketPath);
     if (!connection) return undefined;
-    const reply = sendPacket(connection.fd, message) && receiveReply(connection, socketPath, timeoutMs);
+    const reply = sendPacket(connection.fd, message) && receiveReply(connection, place, timeoutMs);
     if (reply) return reply;
   }
   throw silentError(socketPath, "it hung up");
@@ -72,8 +79,12 @@ function connect(socketPath: string): Descriptor | undefined {
 }
 
 /** `undefined` if the server has hung up. */
-function receiveReply({ fd }: Descriptor, socketPath: string, timeoutMs: number): ServerReply | undefined {
-  if (!awaitAnswer(fd, timeoutMs)) {
+function receiveReply(
+  { fd }: Descriptor,
+  { daemonSocketPath: socketPath, dataDir }: NameServerPlace,
+  timeoutMs: number,
+): ServerReply | undefined {
+  if (!awaitReply(fd, dataDir, timeoutMs)) {
     throw silentError(socketPath, timeoutMs === 0 ? "as to an earlier question" : `for ${timeoutMs / 1000} s`);
   }
   const { bytes } = receivePacket(fd, new Uint8Array(MAX_MESSAGE_BYTES));
@@ -86,6 +97,14 @@ function receiveReply({ fd }: Descriptor, socketPath: string, timeoutMs: number)
       details: `${error.message}; a server of another version runs: cni serve --replace`,
     });
   }
+}
+
+function awaitReply(fd: number, stateDirectory: string, timeoutMs: number): boolean {
+  for (let waits = 0; !awaitReadable(fd, timeoutMs); waits++) {
+    // It may have answered meanwhile.
+    if (waits === MAX_BUSY_WAITS || !isServerBusy(stateDirectory)) return awaitReadable(fd, 0);
+  }
+  return true;
 }
 
 class SilentServerError extends CniError {}

@@ -5,7 +5,7 @@ import { currentNetns } from "../../ffi/netns.ts";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
 import { newNameSite } from "../../testing/dnsname.ts";
 import { until } from "../../testing/netns.ts";
-import { askNameServer } from "./client.ts";
+import { askNameServer, type NameServerPlace } from "./client.ts";
 
 /** Answers after it has hung up so many times, as servers do that end. */
 async function startServer(socket: string, hangUps: number): Promise<void> {
@@ -25,8 +25,12 @@ async function startServer(socket: string, hangUps: number): Promise<void> {
 test("the server after one that ends gets the question, and no third one", async () => {
   using site = newNameSite();
   using host = currentNetns();
-  const paths = [1, 2].map((hangUps) => join(site.directory, `${hangUps}.sock`)) as [string, string];
-  for (const [i, path] of paths.entries()) await startServer(path, i + 1);
-  expect(askNameServer(host, paths[0], { command: "look" })).toEqual({ version: 1, problems: [] });
-  expect(() => askNameServer(host, paths[1], { command: "look" })).toThrow("gives no answer: it hung up");
+  const [first, second] = [1, 2].map((hangUps) => ({
+    daemonSocketPath: join(site.directory, `${hangUps}.sock`),
+    dataDir: site.paths.state,
+  })) as [NameServerPlace, NameServerPlace];
+  await startServer(first.daemonSocketPath, 1);
+  await startServer(second.daemonSocketPath, 2);
+  expect(askNameServer(host, first, { command: "look" })).toEqual({ version: 1, problems: [] });
+  expect(() => askNameServer(host, second, { command: "look" })).toThrow("gives no answer: it hung up");
 });

@@ -60,11 +60,7 @@ export default plugin({
       expectEqual(`"${key}" in "${path}"`, JSON.stringify(written[key]), JSON.stringify(wanted[key]));
     }
     checkQuestionsComeIn(call, wanted.servers, ownerRestoreHint(call.owner));
-    const { daemonSocketPath } = call.config;
-    requireServed(
-      call,
-      askNameServer(call.host, daemonSocketPath, { command: "look", file: recordFileName(call.owner) }),
-    );
+    requireServed(call, askNameServer(call.host, call.config, { command: "look", file: recordFileName(call.owner) }));
   },
 
   restore(call) {
@@ -74,7 +70,7 @@ export default plugin({
 
   gc(call) {
     const { config, pluginConfig, validAttachments, snapshotTime, log } = call;
-    const { dataDir, daemonSocketPath } = config;
+    const { dataDir } = config;
     const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "names"));
     const isNewer = modifiedSince(snapshotTime);
     const removed = new Map<string, NameRecord>();
@@ -84,7 +80,7 @@ export default plugin({
       if (!record || !isStale(record.owner) || isNewer(findStat(path)?.mtime ?? 0n)) continue;
       removeWithTemporary(path, log);
       removed.set(JSON.stringify(record.servers), record);
-      attemptOrLog(log, () => askNameServer(call.host, daemonSocketPath, { command: "changed", file }));
+      attemptOrLog(log, () => askNameServer(call.host, config, { command: "changed", file }));
     }
     // One for each set of servers is enough.
     for (const record of removed.values()) keepQuestionsOutAfter(call, record);
@@ -96,7 +92,7 @@ export default plugin({
     loadWritableState().requireWritableState("keep names", config.dataDir);
     if (findReferenceDnsmasq(call.pluginConfig.name)) return;
     requireAvailable(() => {
-      if (!askNameServer(host, config.daemonSocketPath, { command: "look" })) warnUnserved(call);
+      if (!askNameServer(host, config, { command: "look" })) warnUnserved(call);
     });
   },
 });
@@ -161,7 +157,7 @@ function warnUnserved({ pluginConfig, config, log }: PluginCall<DnsnameConfig>):
 }
 
 const tellChanged = ({ host, config, owner }: DnsnameCall): ServerReply | undefined =>
-  askNameServer(host, config.daemonSocketPath, { command: "changed", file: recordFileName(owner) });
+  askNameServer(host, config, { command: "changed", file: recordFileName(owner) });
 
 /** Succeeds without a server: the next one does not find the file. */
 function removeRecord(call: DnsnameCall): void {

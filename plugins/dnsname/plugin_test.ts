@@ -322,7 +322,8 @@ nameServerTest(
     // It takes connections, and does no more.
     rmSync(site.paths.socket);
     using _listener = listenAt(site.paths.socket);
-    expect(() => askNameServer(network.host, site.paths.socket, { command: "look" }, 1)).toThrow("for 0.001 s");
+    const place = { daemonSocketPath: site.paths.socket, dataDir: site.paths.state };
+    expect(() => askNameServer(network.host, place, { command: "look" }, 1)).toThrow("for 0.001 s");
     const silent = `The server at "${site.paths.socket}" gives no answer: as to an earlier question`;
     const check = () => network.call(tested, "CHECK", site.config, { container: one, containerId: "one" });
     expect(errorOfCall(check)).toMatchObject({ code: 11, message: silent });

@@ -1,10 +1,13 @@
 /** A server that runs and takes no requests costs a call two seconds, and gets them later. */
 import { expect } from "bun:test";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
 import { ENGINE_ENV, type FinishedProcess, runPlugin } from "../../testing/binary.ts";
 import type { BridgeContainer, BridgeNetwork } from "../../testing/bridge_network.ts";
 import { digValues, nameServerTest, type NameSite, newNameSite, startNameServer } from "../../testing/dnsname.ts";
 import { until } from "../../testing/netns.ts";
+import { askNameServer } from "./client.ts";
 import tested from "./plugin.ts";
 
 /** Two seconds, and a start on a machine with much to do. */
@@ -77,3 +80,39 @@ for (const [state, { begin, end }] of Object.entries(SILENCES)) {
     expect(digValues(two.netns, "@10.88.0.1", "two")).toEqual(["10.88.0.3"]);
   }, ["prlimit"]);
 }
+
+const MODULES = ["ffi/sys/lock.ts", "ffi/sys/unix_socket.ts"].map((path) =>
+  JSON.stringify(join(REPOSITORY_ROOT, path))
+);
+const REPLY = '{"version":1,"problems":[]}';
+
+/** A server that answers the first question after three seconds, and does this meanwhile. */
+async function startSlowServer({ paths }: NameSite, meanwhile: string): Promise<Disposable> {
+  mkdirSync(paths.state);
+  const script = `const { lockFile } = await import(${MODULES[0]});
+    const { acceptConnection, listenAt, sendPacket } = await import(${MODULES[1]});
+    const lock = lockFile(${JSON.stringify(join(paths.state, "lock"))}, { timeoutMs: 0 });
+    const { fd: listener } = listenAt(${JSON.stringify(paths.socket)});
+    console.log("ready");
+    const { fd } = acceptConnection(listener);
+    ${meanwhile};
+    sendPacket(fd, new TextEncoder().encode('${REPLY}'));`;
+  const child = Bun.spawn([process.execPath, "-e", script], { stdin: "ignore", stdout: "pipe", stderr: "ignore" });
+  await child.stdout.getReader().read();
+  return { [Symbol.dispose]: () => child.kill("SIGKILL") };
+}
+
+const MEANWHILE = {
+  works: "for (const end = performance.now() + 3000; performance.now() < end;);",
+  sleeps: "Bun.sleepSync(3000)",
+};
+
+nameServerTest("a server that works has more time than one that sleeps", async ({ host }) => {
+  const ask = async (meanwhile: string): Promise<unknown> => {
+    using site = newNameSite();
+    using _server = await startSlowServer(site, meanwhile);
+    return askNameServer(host, { daemonSocketPath: site.paths.socket, dataDir: site.paths.state }, { command: "look" });
+  };
+  expect(await ask(MEANWHILE.works)).toEqual(JSON.parse(REPLY));
+  await expect(ask(MEANWHILE.sleeps)).rejects.toThrow("gives no answer: for 2 s");
+});

@@ -1,6 +1,6 @@
 /** One question that a server leaves unanswered is enough: a GC asks for each attachment, while all ADDs wait. @module */
 import type { Netns } from "../../../ffi/netns.ts";
-import { awaitReadable } from "../../../ffi/sys/poll.ts";
+import { findStat } from "../../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
 /** A program may use its handle of the host for days. */
@@ -20,17 +20,18 @@ export function noteSilence(host: Netns, socketPath: string): void {
   silences.set(host, known.set(socketPath, performance.now()));
 }
 
-/**
- * A machine without a free processor delays this process as it does the server. So what counts is how often this one
- * looked.
- */
-export const LOOK_MS = 50;
+/** With 150 calls at once on two processors, a server waits for its turn for ten seconds. */
+export const MAX_BUSY_WAITS = 6;
 
-/** False if nothing came. */
-export function awaitAnswer(fd: number, timeoutMs: number): boolean {
-  let leftMs = timeoutMs;
-  for (; leftMs > LOOK_MS; leftMs -= LOOK_MS) if (awaitReadable(fd, LOOK_MS)) return true;
-  return awaitReadable(fd, leftMs);
+/** Whether a server that gives no answer works. One that is stopped, hangs, or waits for a descriptor, does not. */
+export function isServerBusy(stateDirectory: string): boolean {
+  const identity = findStat(`${stateDirectory}/lock`)?.identity;
+  return identity !== undefined && loadLockHolder().isHeldByWorking(identity);
+}
+
+/** Rarely needed: not loaded at start-up. */
+function loadLockHolder(): typeof import("../../../ffi/sys/lock_holder.ts") {
+  return require("../../../ffi/sys/lock_holder.ts");
 }
 
 /** For STATUS, which has a code of its own for a server that is missing or hangs. */

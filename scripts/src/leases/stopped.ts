@@ -2,8 +2,8 @@ import { createNetns } from "../../../ffi/netns.ts";
 import { newDhcpNetwork, startDhcpDnsmasq, startLeaseServer } from "../../../testing/dhcp.ts";
 import { attachMany, callBridge, requireBridgeSuccess, requireNothingRemembered } from "./calls.ts";
 
-/** An ADD asks after 2 s whether the server works, and waits 5 s for the answer. */
-const ADD_LIMIT_S = 12;
+/** An ADD asks after 2 s whether the server works, and waits 2 s for the answer. */
+const ADD_LIMIT_S = 8;
 const DEL_LIMIT_S = 5;
 
 /** Stops the server of leases without an end of its process. */
