@@ -100,7 +100,7 @@ test("the complete network of docs/operations.md works when pasted", () => {
 
 test("the complete removal of docs/operations.md leaves nothing", () => {
   const removal = commandsOf(readSection("docs/operations.md", "Complete removal"));
-  expect(removal).toHaveLength(6);
+  expect(removal).toHaveLength(4);
   const printed = runOnNewHost(
     "dist/cni install --copy /opt/cni/bin >/dev/null && export PATH=$PATH:/opt/cni/bin",
     "cni network create web && cni netns add c1",

@@ -19,7 +19,7 @@ import type { Effect } from "../../runtime/effects/effect.ts";
 import { dryRun } from "../../runtime/effects/dry_run.ts";
 import { CNI_UNDER_TEST } from "../../testing/binary.ts";
 import { install, type InstallOptions, removeFullProgram } from "./install.ts";
-import { uninstall } from "./uninstall.ts";
+import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-dry-")));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -42,7 +42,10 @@ function put(options: Partial<InstallOptions> = {}): void {
   if (!options.shim) removeFullProgram(bin, program);
 }
 
-const takeOut = () => void uninstall({ directory: realpathSync(bin), program, names });
+function takeOut(): void {
+  const directory = realpathSync(bin);
+  uninstall(planUninstall({ directory, program, names }), directory);
+}
 
 /** Of all below a directory: what each path is. */
 function snapshot(directory = home): ReadonlyMap<string, string> {

@@ -1,9 +1,6 @@
 import { enterHostMounts } from "../../ffi/mounts.ts";
-import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
-import { removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
-import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
-import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
+import { printStdout } from "../../ffi/sys/stdio.ts";
 import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import type { RemovalReport } from "../../runtime/networks/remove.ts";
@@ -24,15 +21,8 @@ import {
   runtimeOptions,
 } from "../arguments/runtime.ts";
 import type { CliContext, Command } from "../command.ts";
-import {
-  backupDirectory,
-  canonicalPath,
-  COMMAND_NAME,
-  FULL_PROGRAM_NAME,
-  isForeignFile,
-  replacedFilePath,
-  runningProgram,
-} from "../installed_file.ts";
+import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
+import { canonicalPath, runningProgram } from "../installed_file.ts";
 import type { ParsedOptions } from "../options.ts";
 import { formatRemoved } from "../output/network.ts";
 
@@ -40,11 +30,13 @@ const command: Command = {
   name: "uninstall",
   summary: 'remove the plugins, and put back what "install --force" replaced',
   description:
-    `Files of other programs stay. With --network, a network is removed first; it stays if a container uses it,
-and then the plugins stay too.`,
+    `Files of other programs stay. Plugins that an attached container needs stay too, unless what "install --force"
+replaced takes over. Tables of nf_tables are removed when nothing is attached. With --network, a network is removed
+first; it stays if a container uses it, and then the plugins stay too.`,
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [
     { name: "network", value: "NAME", help: 'remove this network too, as "cni network rm" does' },
+    { name: "force", short: "f", help: "also if containers are attached, which nobody detaches then" },
     { name: "host", help: "in the mounts of process 1: for a container that has the host's processes" },
     { name: "wait", help: "then wait for SIGTERM, as the pod of a DaemonSet has to" },
     CONF_DIR_OPTION,
@@ -68,22 +60,24 @@ and then the plugins stay too.`,
       : await prepareNetworkRemoval(network, directory, input, context);
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
-    const options = { directory, program, names: pluginNames() };
+    const steps = planUninstall({ directory, program, names: pluginNames() });
+    const { refuseAttached, removeTables } = await import("../install/attached.ts");
+    const removeAll = (say: (line: string) => void) => {
+      removeOwnNetwork((removed) => say(formatRemoved([removed])));
+      if (!input.has("force")) refuseAttached(steps, directory, runtimeOptions(input, context));
+      uninstall(steps, directory);
+      for (const { path, outcome, reason } of steps) {
+        if (outcome === "stays") log(`${path} stays: ${reason}`);
+        else say(`${path}: ${outcome}\n`);
+      }
+      removeTables((table) => say(`table ${table}: removed\n`), log);
+    };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");
-      return await printDryRun(input, context, () => {
-        removeOwnNetwork(() => {});
-        uninstall(options);
-      });
+      return await printDryRun(input, context, () => removeAll(() => {}));
     }
-    removeOwnNetwork((removed) => printStdout(formatRemoved([removed])));
-    const uninstalled = uninstall(options);
-    for (const { path, outcome } of uninstalled) {
-      if (outcome === "foreign") printStderr(`cni: ${path} is of another program: it stays, and so does the backup`);
-      else if (outcome === "running") printStderr(`cni: ${path} is this program itself: it stays`);
-      else printStdout(`${path}: ${outcome}\n`);
-    }
-    if (uninstalled.length === 0) printStderr(`cni: Nothing in "${directory}" is of this program`);
+    removeAll(printStdout);
+    if (steps.every(({ outcome }) => outcome === "stays")) log(`Nothing in "${directory}" is of this program`);
     else for (const text of await describeForwarding()) log(text);
     if (input.has("wait")) awaitEnd();
   },
@@ -151,47 +145,4 @@ function awaitEnd(): void {
   using signals = openSignals([SIGINT, SIGTERM]);
   log("Waiting for SIGTERM");
   signals.read();
-}
-
-interface UninstallOptions {
-  /** Canonical. */
-  readonly directory: string;
-  /** This binary; canonical. */
-  readonly program: string;
-  /** Of the plugins. */
-  readonly names: readonly string[];
-}
-
-interface UninstalledFile {
-  readonly path: string;
-  /** `foreign`: another program has replaced our file, so its backup stays. `running`: this program. */
-  readonly outcome: "removed" | "put back" | "foreign" | "running";
-}
-
-/**
- * Removes our files, and puts backups back. The running program stays: it may be the last to call.
- *
- * @throws {SystemError} if the directory cannot be written
- */
-export function uninstall({ directory, program, names }: UninstallOptions): UninstalledFile[] {
-  const backups = findEntryNames(backupDirectory(directory)) ?? [];
-  // Backups may be of another version's plugins.
-  const allNames = [...new Set([COMMAND_NAME, ...names, FULL_PROGRAM_NAME, ...backups])];
-  // Before any change: other links may lead to a file that is put back.
-  const foreignNames = allNames.filter((name) => isForeignFile(`${directory}/${name}`, program));
-  const uninstalled = allNames.flatMap((name): UninstalledFile[] => {
-    const path = `${directory}/${name}`;
-    if (foreignNames.includes(name)) return backups.includes(name) ? [{ path, outcome: "foreign" }] : [];
-    if (backups.includes(name)) {
-      renameFile(replacedFilePath(directory, name), path);
-      return [{ path, outcome: "put back" }];
-    }
-    const isThere = findSymlinkTarget(path) !== undefined || findStat(path) !== undefined;
-    if (!isThere) return [];
-    if (path === program) return [{ path, outcome: "running" }];
-    removeFile(path);
-    return [{ path, outcome: "removed" }];
-  });
-  removeEmptyDirectory(backupDirectory(directory));
-  return uninstalled;
 }

@@ -19,7 +19,7 @@ import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { newCliSandboxes } from "../../testing/cli.ts";
 import { netnsTest, runShellInNetns } from "../../testing/netns.ts";
 import { install } from "./install.ts";
-import { uninstall } from "./uninstall.ts";
+import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-uninstall-")));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -35,10 +35,11 @@ beforeEach(() => {
 
 const names = ["bridge", "portmap"];
 const put = (copy = false) => install({ directory: bin, program, names, force: true, copy });
-const takeOut = (running = program) =>
-  uninstall({ directory: bin, program: running, names }).map(({ path, outcome }) =>
-    `${path.slice(bin.length + 1)}: ${outcome}`
-  );
+const takeOut = (running = program) => {
+  const steps = planUninstall({ directory: bin, program: running, names });
+  uninstall(steps, bin);
+  return steps.map(({ path, outcome }) => `${path.slice(bin.length + 1)}: ${outcome}`);
+};
 /** All that is in the directory. */
 const contents = () =>
   Object.fromEntries(
@@ -69,7 +70,7 @@ test("uninstall() leaves alone what somebody else has put over ours, and the bac
   put();
   rmSync(join(bin, "portmap"));
   writeFileSync(join(bin, "portmap"), "new");
-  expect(takeOut().sort()).toEqual(["bridge: removed", "cni: removed", "portmap: foreign"]);
+  expect(takeOut().sort()).toEqual(["bridge: removed", "cni: removed", "portmap: stays"]);
   expect(contents()).toEqual({ ".cni-backup": "", portmap: "new" });
   rmSync(join(bin, "portmap"));
   expect(takeOut()).toEqual(["portmap: put back"]);
@@ -109,17 +110,64 @@ test.each([false, true])(
   },
 );
 
-test("uninstall() removes shims, but not the program beside them that runs", () => {
+test("uninstall() removes shims, those of an archive, and the program that runs; licences stay", () => {
   install({ directory: bin, program, names, force: false, copy: true, shim: Buffer.from(`shim${PROGRAM_MARK}`) });
-  expect(takeOut(join(bin, "cni-full")).at(-1)).toBe("cni-full: running");
-  expect(readdirSync(bin)).toEqual(["cni-full"]);
+  install({ directory: join(bin, "shim"), program, names, force: false, copy: true });
+  for (const name of ["LICENSE", "LICENSE.third-party"]) writeFileSync(join(bin, name), "");
+  const outcomes = takeOut(join(bin, "cni-full"));
+  expect(outcomes).toContain("cni-full: removed");
+  expect(outcomes).toContain("shim/bridge: removed");
+  expect(outcomes.slice(-2)).toEqual(["LICENSE: stays", "LICENSE.third-party: stays"]);
+  expect(readdirSync(bin).sort()).toEqual(["LICENSE", "LICENSE.third-party"]);
 });
 
-test("uninstall() does not remove the program that runs", () => {
-  put(true);
-  expect(takeOut(join(bin, "cni")).sort()).toEqual(["bridge: removed", "cni: running", "portmap: removed"]);
-  expect(readdirSync(bin)).toEqual(["cni"]);
-});
+netnsTest(
+  "cni uninstall refuses while containers need what it removes, and takes the tables away",
+  ({ host, container }) => {
+    const sandboxes = newCliSandboxes();
+    const { run, network, conf, cache } = sandboxes.bench(host);
+    const uninstallWith = (...options: string[]) =>
+      host.run(() => sandboxes.cni(["uninstall", "--conf-dir", conf, "--cache-dir", cache, ...options, bin]));
+    const tables = () => host.run(() => Bun.spawnSync(["nft", "list", "tables"])).stdout.toString();
+    network("web");
+    const file = join(conf, "web.conflist");
+    writeFileSync(file, readFileSync(file, "utf8").replace('"bridge":"br9"', '"bridge":"br9","ipMasq":true'));
+    put(true);
+    const before = contents();
+    expect(run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
+    const refused = uninstallWith();
+    expect([refused.exitCode, refused.stderr]).toEqual([
+      1,
+      expect.stringContaining('"eth0" of container "c1" on network "web"'),
+    ]);
+    expect(refused.stderr).toContain("--force");
+    expect([contents(), tables()]).toEqual([before, "table inet cni\n"]);
+
+    const forced = uninstallWith("--force");
+    expect([forced.exitCode, forced.stderr]).toEqual([
+      0,
+      expect.stringContaining("Table inet cni stays: it has rules"),
+    ]);
+    expect([contents(), tables()]).toEqual([{}, "table inet cni\n"]);
+
+    // What was there before detaches them.
+    for (const name of ["bridge", "host-local"]) writeFileSync(join(bin, name), "of another");
+    install({ directory: bin, program, names: ["bridge", "host-local"], force: true, copy: true });
+    expect(uninstallWith()).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("bridge: put back") });
+
+    expect(run(`del web ${container.path} --container-id c1`).exitCode).toBe(0);
+    rmSync(bin, { recursive: true });
+    mkdirSync(bin);
+    put(true);
+    expect(uninstallWith()).toMatchObject({
+      exitCode: 0,
+      stderr: "",
+      stdout: expect.stringContaining("table inet cni: removed\n"),
+    });
+    expect([contents(), tables()]).toEqual([{}, ""]);
+    rmSync(sandboxes.root, { recursive: true });
+  },
+);
 
 test("cni uninstall --network removes nothing if the name is misspelt or the file broken, and goes on if the network is gone", () => {
   const sandboxes = newCliSandboxes();

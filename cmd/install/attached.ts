@@ -1,0 +1,64 @@
+/** What an uninstall leaves behind in the kernel: attached containers, and the tables of rules. */
+import { currentNetns } from "../../ffi/netns.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import { transaction } from "../../ffi/nft/transaction.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
+import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
+import type { NetworkAttachment } from "../../runtime/attachments.ts";
+import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import type { UninstallStep } from "./uninstall_steps.ts";
+
+const MAX_NAMED = 10;
+
+/** @throws {CniError} if a container is attached by plugins that go, and no others take over */
+export function refuseAttached(steps: readonly UninstallStep[], directory: string, options: RuntimeOptions): void {
+  const removed = new Set(steps.flatMap(({ name, outcome }) => outcome === "removed" ? [name] : []));
+  if (removed.size === 0) return;
+  const runtime = new Runtime(options);
+  const attached = runtime.attachments().filter((attachment) =>
+    attachment.state !== "gone" && needsOneOf(runtime, attachment, removed)
+  );
+  if (attached.length === 0) return;
+  const named = attached.slice(0, MAX_NAMED).map(({ network, containerId, ifname }) =>
+    `"${ifname}" of container "${containerId}" on network "${network}"`
+  );
+  const more = attached.length > MAX_NAMED ? [`${attached.length - MAX_NAMED} more`] : [];
+  throw new CniError(
+    Code.InvalidEnvironment,
+    `Cannot uninstall the plugins in "${directory}": they are needed to detach ${[...named, ...more].join(", ")}`,
+    { details: 'remove the containers first; "cni run list" shows them; --force leaves them as they are' },
+  );
+}
+
+/** Without its configuration, an attachment may need any. */
+function needsOneOf(runtime: Runtime, attachment: NetworkAttachment, removed: ReadonlySet<string>): boolean {
+  const text = runtime.attachedConfiguration(attachment.network, attachment);
+  if (text === undefined) return true;
+  const types = parseNetworkConfigList(text).plugins.flatMap(({ type, ipamType }) => [type, ipamType ?? type]);
+  return types.some((type) => removed.has(type));
+}
+
+/** Removes tables in which no attachment has anything. */
+export function removeTables(report: (table: string) => void, log: (message: string) => void): void {
+  using host = currentNetns();
+  for (const [family, table] of [["inet", inetTable], ["bridge", bridgeTable]] as const) {
+    const name = `${family} ${table.table}`;
+    try {
+      if (!nft.findTable(host.nft, table)) continue;
+      const count = nft.listElements(host.nft, table, RECORD_SET).length;
+      if (count > 0) {
+        log(`Table ${name} stays: it has rules of attached containers`);
+        continue;
+      }
+      transaction(host.nft).deleteTable(table).commit();
+      report(name);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      log(`Table ${name} stays: ${error.message}`);
+    }
+  }
+}

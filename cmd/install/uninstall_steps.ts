@@ -1,0 +1,77 @@
+/** Which files an uninstall removes or puts back, as a list; and that done. */
+import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
+import { removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import {
+  backupDirectory,
+  COMMAND_NAME,
+  FULL_PROGRAM_NAME,
+  isForeignFile,
+  replacedFilePath,
+} from "../installed_file.ts";
+
+interface UninstallOptions {
+  /** Canonical. */
+  readonly directory: string;
+  /** This binary; canonical. */
+  readonly program: string;
+  /** Of the plugins. */
+  readonly names: readonly string[];
+}
+
+/** What happens to one file. */
+export interface UninstallStep {
+  readonly name: string;
+  readonly path: string;
+  readonly outcome: "removed" | "put back" | "stays";
+  /** Why it stays. */
+  readonly reason?: string;
+}
+
+/** Beside the plugins of an archive. */
+const SHIM_DIRECTORY_NAME = "shim";
+const LICENCE_NAMES = ["LICENSE", "LICENSE.third-party"];
+
+/** Our files go, and backups are put back. Changes nothing. @throws {SystemError} */
+export function planUninstall(options: UninstallOptions): UninstallStep[] {
+  const { directory } = options;
+  const shims = planFiles({ ...options, directory: `${directory}/${SHIM_DIRECTORY_NAME}` });
+  const files = planFiles(options);
+  const isArchive = [...shims, ...files].some(({ outcome }) => outcome === "removed");
+  const licences = isArchive ? LICENCE_NAMES.filter((name) => findStat(`${directory}/${name}`)) : [];
+  return [
+    ...shims,
+    ...files,
+    ...licences.map((name): UninstallStep => ({
+      ...{ name, path: `${directory}/${name}`, outcome: "stays" },
+      reason: "plugins of others may have a file of this name",
+    })),
+  ];
+}
+
+function planFiles({ directory, program, names }: UninstallOptions): UninstallStep[] {
+  const backups = findEntryNames(backupDirectory(directory)) ?? [];
+  // Backups may be of another version's plugins.
+  const allNames = [...new Set([COMMAND_NAME, ...names, FULL_PROGRAM_NAME, ...backups])];
+  return allNames.flatMap((name): UninstallStep[] => {
+    const path = `${directory}/${name}`;
+    if (isForeignFile(path, program)) {
+      const reason = "it is of another program, and so the backup stays too";
+      return backups.includes(name) ? [{ name, path, outcome: "stays", reason }] : [];
+    }
+    if (backups.includes(name)) return [{ name, path, outcome: "put back" }];
+    const isThere = findSymlinkTarget(path) !== undefined || findStat(path) !== undefined;
+    return isThere ? [{ name, path, outcome: "removed" }] : [];
+  });
+}
+
+/** Also removes the program that runs. @throws {SystemError} if the directory cannot be written */
+export function uninstall(steps: readonly UninstallStep[], directory: string): void {
+  for (const { name, path, outcome } of steps) {
+    const parent = path.slice(0, -name.length - 1);
+    if (outcome === "put back") renameFile(replacedFilePath(parent, name), path);
+    if (outcome === "removed") removeFile(path);
+  }
+  removeEmptyDirectory(backupDirectory(directory));
+  removeEmptyDirectory(`${directory}/${SHIM_DIRECTORY_NAME}`);
+}
