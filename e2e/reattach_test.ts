@@ -219,7 +219,7 @@ netnsTest(
     });
     expect(run(`add web ${root} --container-id c1`)).toMatchObject({
       exitCode: 1,
-      stderr: expect.stringContaining("not a namespace"),
+      stderr: expect.stringContaining("this is no namespace"),
     });
     expect(entries()).toEqual(["web-c1-eth0"]);
     expect(reservations("web")).toEqual(addressesOf(container));

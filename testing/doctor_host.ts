@@ -147,7 +147,7 @@ export function newDoctorHost(
 /** Nothing is left for a person to fill in, and its first word is a program or begins a loop. */
 function expectPasteable(command: string): void {
   const program = /^[\w./-]+/.exec(command)?.[0] ?? "";
-  expect(`${command}: ${Bun.which(program) ?? program}`).toMatch(/: (\/.*|cni|for)$/);
+  expect(`${command}: ${Bun.which(program) ?? program}`).toMatch(/: (\/.*|cni|kubectl|for)$/);
   expect(command).not.toMatch(/\b(ADDRESS|NETWORK|NAME|ID|NETNS|FILE|DIR|LINK)\b|…|\.\.\./);
   const { exitCode, stderr } = Bun.spawnSync(["sh", "-n", "-c", command], { stderr: "pipe" });
   expect([command, exitCode, `${stderr}`]).toEqual([command, 0, ""]);

@@ -60,8 +60,7 @@ const command: Command = {
     {
       ...{ name: "node", value: "NAME" },
       help:
-        "of Kubernetes, for --conflist in a pod: gives a host-local without ranges those of this node, and a bridge " +
-        "the kernel parameter that Services need",
+        "of Kubernetes, for --conflist in a pod: gives host-local the ranges of this node, and a bridge what Services need",
     },
     CONF_DIR_OPTION,
     ...DRY_RUN_OPTIONS,

@@ -69,7 +69,9 @@ test("a server takes the sockets of systemd, which keeps them for the next one",
   expect(await early).toMatchObject(SUCCESS);
   await until(() => site.status().parts.some(({ name, pid }) => name === "dnsname" && pid !== undefined));
   question[Symbol.dispose]();
-  expect(askNameServer(host, join(directory, "dnsname.sock"), { command: "look" })).toMatchObject({ problems: [] });
+  expect(
+    askNameServer(host, { daemonSocketPath: join(directory, "dnsname.sock"), dataDir: directory }, { command: "look" }),
+  ).toMatchObject({ problems: [] });
   expect(askDhcpServer(host, join(directory, "dhcp.sock"), { command: "status" })).toEqual({ states: {} });
   // A busy machine may not serve a call, and a worker counts it after its answer.
   while (site.status().served === 0) expect(await site.callVersion()).toMatchObject(SUCCESS);

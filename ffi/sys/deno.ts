@@ -3,7 +3,7 @@ import { SYS_getdents64 } from "./directory.ts";
 import { EBADF, findErrno } from "./errno.ts";
 import { SystemError } from "./error.ts";
 import { sys, type SystemCall } from "./libc.ts";
-import { SYS_newfstatat } from "./stat.ts";
+import { SYS_fstat, SYS_newfstatat } from "./stat.ts";
 import { O_DIRECTORY, O_RDWR, O_WRONLY } from "./uapi.ts";
 
 /** The part of the global `Deno` that is used here. */
@@ -22,6 +22,7 @@ interface DenoStream {
   writeSync?(bytes: Uint8Array): number;
 }
 interface DenoFile extends DenoStream {
+  statSync(): DenoFileInfo;
   close(): void;
 }
 interface DenoFileInfo {
@@ -34,7 +35,7 @@ interface DenoFileInfo {
 }
 
 /** What a descriptor stands for: a stream, the entries of a directory that are left, or a namespace. */
-type OpenFile = DenoStream & { readonly entries?: DirectoryEntries; close?(): void };
+type OpenFile = DenoStream & Partial<DenoFile> & { readonly entries?: DirectoryEntries };
 type DirectoryEntries = { readonly name: string; readonly isFile: boolean }[];
 /** The arguments have the types of the table in libc.ts, which the callers saw. */
 // deno-lint-ignore no-explicit-any
@@ -81,6 +82,11 @@ function fileCalls(deno: DenoFiles): Partial<Record<SystemCall, Call>> {
     readlink: (path, buffer) => new TextEncoder().encodeInto(deno.readLinkSync(path), buffer).written,
     syscall(number, first, second, third, fourth) {
       if (number === SYS_getdents64) return takeEntries(find(first).entries ?? [], second);
+      const file = number === SYS_fstat ? find(first) : undefined;
+      if (file?.statSync) {
+        writeStat(second, file.statSync());
+        return 0;
+      }
       if (number !== SYS_newfstatat) throw needsBun(`syscall ${number}`);
       const path = new TextDecoder().decode((second as Uint8Array).subarray(0, -1));
       writeStat(third, fourth === 0 ? deno.statSync(path) : deno.lstatSync(path));
