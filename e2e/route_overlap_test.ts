@@ -92,6 +92,7 @@ testWith(["ip"], "the default route that a router announces stays when the first
   const { cni, container, host, router } = node;
   const route = () => runInNetns(host, "ip", "-6", "route", "show", "default").trim();
   runShellInNetns(router, "ip addr add fe80::1/64 dev lan0 nodad");
+  runShellInNetns(host, "echo 1 >/proc/sys/net/ipv6/conf/eth0/accept_ra");
   await until(() => {
     advertiseRouter(router, "lan0", "fe80::1", "2001:db8:7::");
     return route() !== "";

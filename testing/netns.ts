@@ -15,10 +15,16 @@ export interface Namespaces extends Disposable {
   readonly container: Netns;
 }
 
-/** A fresh namespace, which forwards nothing: the kernel would give it what the machine does, and Docker has that forward. */
+/**
+ * A fresh namespace. It forwards nothing: the kernel would give it what the machine does, and Docker has that forward. It
+ * waits for no router, so that nothing has to be done before it forwards.
+ */
 export function newNetns(): Netns {
   const netns = createNetns();
-  netns.run(() => writeFileSync("/proc/sys/net/ipv4/ip_forward", "0"));
+  netns.run(() => {
+    writeFileSync("/proc/sys/net/ipv4/ip_forward", "0");
+    writeFileSync("/proc/sys/net/ipv6/conf/default/accept_ra", "0");
+  });
   return netns;
 }
 

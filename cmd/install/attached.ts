@@ -5,6 +5,7 @@ import { transaction } from "../../ffi/nft/transaction.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { parseOwner } from "../../plugins/lib/protocol/owner.ts";
 import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
 import type { NetworkAttachment } from "../../runtime/attachments.ts";
 import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
@@ -49,8 +50,8 @@ export function removeTables(report: (table: string) => void, log: (message: str
     const name = `${family} ${table.table}`;
     try {
       if (!nft.findTable(host.nft, table)) continue;
-      const count = nft.listElements(host.nft, table, RECORD_SET).length;
-      if (count > 0) {
+      const records = nft.listElements(host.nft, table, RECORD_SET);
+      if (records.some(({ comment = "" }) => parseOwner(comment))) {
         log(`Table ${name} stays: it has rules of attached containers`);
         continue;
       }

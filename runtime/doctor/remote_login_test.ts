@@ -64,6 +64,8 @@ test("a link that lost the route of its router is named, and mended", async () =
   } as const;
   runIp(outside, "addr add fe80::1 dev eth0 nodad");
   runIp(host, "-6 route del default");
+  // The first ADD is over: the host forwards.
+  shell("echo 2 >/proc/sys/net/ipv6/conf/up0/accept_ra");
   const advertise = () => advertiseRouter(outside, "eth0", "fe80::1", "2001:db8:7::");
   await until(() => (advertise(), hasRoute()));
   // As a link that came after the first ADD.

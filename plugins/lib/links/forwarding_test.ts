@@ -30,7 +30,14 @@ async function newAdvertisedHost(sandbox: Sandbox): Promise<AdvertisedSandbox> {
   const router = sandbox.newContainer();
   const quiet = "for each in /proc/sys/net/ipv6/conf/*/router_solicitations; do echo 0 >$each; done";
   runShellInNetns(router, WITHOUT_DAD);
-  runShellInNetns(host, WITHOUT_DAD, quiet, `ip link add eth0 up type veth peer name lan0 netns ${router.path}`);
+  const accepting = "echo 1 >/proc/sys/net/ipv6/conf/default/accept_ra";
+  runShellInNetns(
+    host,
+    accepting,
+    WITHOUT_DAD,
+    quiet,
+    `ip link add eth0 up type veth peer name lan0 netns ${router.path}`,
+  );
   runIp(router, "link set lan0 up", "addr add fe80::1/64 dev lan0 nodad");
   const defaultRoute = () => runInNetns(host, "ip", "-6", "route", "show", "default").trim();
   await until(() => {
