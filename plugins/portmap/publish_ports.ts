@@ -17,7 +17,7 @@ import { parsePortElement, publishedElements } from "./elements.ts";
 import { portFailover } from "./failover.ts";
 import { findLoopbackSource } from "./loopback.ts";
 import { refuseListeners } from "./listeners.ts";
-import { ForgottenPortError, markComplete, refuseForgottenPorts } from "./remembered_ports.ts";
+import { ForgottenPortError, ForgottenPorts, markComplete } from "./remembered_ports.ts";
 import { HOST_PORT_TAKEN, HostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
 
 const PURPOSE = "ports";
@@ -46,6 +46,7 @@ export function publishPorts(
   // Restored ports never ceased to be the container's.
   const isRestore = applyElements === restoreElements;
   let areListenersChecked = isRestore;
+  const forgottenPorts = new ForgottenPorts(call);
   let completeAt: number | undefined;
   const checkConflicts = () => {
     unlessPortInUseAllowed(call, config, () => {
@@ -53,7 +54,7 @@ export function publishPorts(
       completeAt = undefined;
       if (isRestore) return;
       attemptOrLog(log, "ask which ports cached attachments have", () => {
-        completeAt = refuseForgottenPorts(call, elements);
+        completeAt = forgottenPorts.refuse(elements);
       });
     });
     if (areListenersChecked) return;

@@ -10,7 +10,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
 import { ConfigError } from "../../spec/error.ts";
 import type { RememberedAdd } from "../lib/protocol/remembered_add.ts";
-import { describeOwner, type Owner, sameOwner } from "../lib/protocol/owner.ts";
+import { describeOwner, sameOwner } from "../lib/protocol/owner.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { RECORD_SET } from "../lib/ruleset/owner_records.ts";
@@ -31,38 +31,55 @@ const markKey = (): Uint8Array => {
 /** Its container lives, and there is nothing to withdraw. */
 export class ForgottenPortError extends HostPortTakenError {}
 
-/** An attachment's port that is in no map. */
-interface ForgottenPort {
-  readonly owner: Owner;
+interface RememberedPort {
+  readonly add: RememberedAdd;
   readonly element: WantedElement;
 }
 
 /**
  * Refuses ports that another container has, although the ruleset does not say so.
  *
- * @returns the generation at which the ruleset had the ports of all; `undefined` if it lacks some, or bears the mark
- * @throws {ForgottenPortError} naming the container
+ * An ADD asks again at each attempt. To read the caches takes longer than others need for a commit, so it is done once.
  */
-export function refuseForgottenPorts(call: Call, wanted: readonly WantedElement[]): number | undefined {
-  const { host: { nft: nl }, owner, log, rememberedAdds } = call;
-  if (!rememberedAdds || isMarked(nl)) return undefined;
-  const generation = nft.getGenerationId(nl);
-  const forgotten = listForgottenPorts(nl, rememberedAdds("portmap").filter((add) => !sameOwner(add.owner, owner)));
-  if (forgotten.length === 0) return generation;
-  for (const element of wanted) {
-    const other = forgotten.find((port) =>
-      port.owner.containerId !== owner.containerId && sharesPackets(element, port.element)
-    );
-    if (!other) continue;
-    const occupied = other.element.title === element.title ? "it" : other.element.title;
-    throw new ForgottenPortError(element.title, { owner: other.owner, note: undefined }, occupied);
+export class ForgottenPorts {
+  readonly #call: Call;
+  #remembered: readonly RememberedPort[] | undefined;
+
+  constructor(call: Call) {
+    this.#call = call;
   }
-  const [{ owner: first }] = forgotten as [ForgottenPort];
-  log(`The ruleset lacks published ports, such as those of ${describeOwner(first)}; put them back: cni run restore`);
-  return undefined;
+
+  /**
+   * @returns the generation at which the ruleset had the ports of all; `undefined` if that is unknown, or known already
+   * @throws {ForgottenPortError} naming the container
+   */
+  refuse(wanted: readonly WantedElement[]): number | undefined {
+    const { host: { nft: nl }, owner, log, rememberedAdds } = this.#call;
+    if (!rememberedAdds || isMarked(nl)) return undefined;
+    const generation = nft.getGenerationId(nl);
+    // Attachments that came since are not among them.
+    const isOutdated = this.#remembered !== undefined;
+    this.#remembered ??= rememberedAdds("portmap").filter((add) => !sameOwner(add.owner, owner))
+      .flatMap((add) => portElementsOf(add).map((element) => ({ add, element })));
+    const missing = listMissing(nl, this.#remembered);
+    for (const element of wanted) {
+      const other = missing.find(({ add, element: theirs }) =>
+        add.owner.containerId !== owner.containerId && sharesPackets(element, theirs) && add.lives()
+      );
+      if (!other) continue;
+      const occupied = other.element.title === element.title ? "it" : other.element.title;
+      throw new ForgottenPortError(element.title, { owner: other.add.owner, note: undefined }, occupied);
+    }
+    if (isOutdated) return undefined;
+    const first = missing.find(({ add }) => add.lives());
+    if (!first) return generation;
+    const name = describeOwner(first.add.owner);
+    log(`The ruleset lacks published ports, such as those of ${name}; put them back: cni run restore`);
+    return undefined;
+  }
 }
 
-/** Call it after a commit at the generation of {@linkcode refuseForgottenPorts}: that ADD changed nothing else. */
+/** Call it after a commit at the generation of {@linkcode ForgottenPorts}: that ADD changed nothing else. */
 export function markComplete(nl: Netlink, generation: number): void {
   const tx = transaction(nl);
   // nft(8) does not save the reference: a ruleset that it loads may be an older one.
@@ -80,11 +97,7 @@ function isMarked(nl: Netlink): boolean {
   return mark?.references !== undefined;
 }
 
-function listForgottenPorts(nl: Netlink, adds: readonly RememberedAdd[]): ForgottenPort[] {
-  const ports = adds.flatMap((add) => {
-    const elements = portElementsOf(add);
-    return elements.length > 0 && add.lives() ? elements.map((element) => ({ owner: add.owner, element })) : [];
-  });
+function listMissing(nl: Netlink, ports: readonly RememberedPort[]): RememberedPort[] {
   const found = nft.getAll(nl, ports.map(({ element: { set, key } }) => nft.elementQuery(inetTable, set, key)));
   return ports.filter((_, i) => found[i] === undefined);
 }

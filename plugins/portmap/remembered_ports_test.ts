@@ -61,3 +61,31 @@ bridgeNetworkTest("caches are asked once, and again after a table that is new", 
   expect(questions).toBe(12);
   return Promise.resolve();
 });
+
+bridgeNetworkTest("caches are read once, also if the ruleset changes each time that they are read", (network) => {
+  const { host, container } = network;
+  const { result, netns } = container(2);
+  const other = container(3).result;
+  let [questions, looks] = [0, 0];
+  const rememberedAdds = (): RememberedAdd[] => {
+    runInNetns(host, "nft", "add table inet other; delete table inet other");
+    questions++;
+    return [8081, 8082].map((hostPort) => ({
+      owner: { network: "web", containerId: `c${hostPort}`, ifname: "eth0" },
+      pluginConfig: {
+        ...{ name: "web", cniVersion: "1.1.0", type: "portmap", prevResult: other },
+        raw: portMappingConfig([{ hostPort, containerPort: 80 }]),
+      } as unknown as RememberedAdd["pluginConfig"],
+      lives: () => ++looks > 0,
+    }));
+  };
+  const request = newRequest("portmap", "ADD", {
+    ...{ name: "web", prevResult: { cniVersion: "1.1.0", ...result } },
+    ...portMappingConfig([{ hostPort: 8080, containerPort: 80 }]),
+  }, { netns, containerId: "a" });
+  const log: string[] = [];
+  invokePlugin(portmap, request, newHostContext({ host, rememberedAdds, log }));
+  // One that lives is enough.
+  expect([questions, looks, log.length]).toEqual([1, 1, 1]);
+  return Promise.resolve();
+});
