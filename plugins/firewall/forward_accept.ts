@@ -16,6 +16,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { EARLY_CHAIN, earlyRule, FORWARD_MARK_PRIORITY } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { requireTakenByKernel } from "../lib/ruleset/kernel_support.ts";
 import { acceptMarked, acceptsMarked } from "../lib/ruleset/marked_accept.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
 import { forgetRuleset, whileUnchanged } from "../lib/protocol/shared_reads.ts";
@@ -123,13 +124,14 @@ export function hasIptablesRules(nl: Netlink): boolean {
 
 /** Whether the kernel takes iptables' rules; changes nothing. */
 export function takesIptablesRules(nl: Netlink): boolean {
-  const tx = transaction(nl);
   // Never committed, so the name cannot clash.
   const probe = { family: NFPROTO_IPV4, table: "cni-probe" };
-  tx.addTable({ family: probe.family, name: probe.table }).addChain({ ...probe, name: FORWARD_CHAIN });
-  tx.addRule({ ...probe, chain: FORWARD_CHAIN, expressions: acceptMarked(true) });
   try {
-    tx.check();
+    requireTakenByKernel(nl, "rules of iptables", () => {
+      const tx = transaction(nl);
+      tx.addTable({ family: probe.family, name: probe.table }).addChain({ ...probe, name: FORWARD_CHAIN });
+      return tx.addRule({ ...probe, chain: FORWARD_CHAIN, expressions: acceptMarked(true) });
+    });
     return true;
   } catch (error) {
     if (error instanceof NetlinkError && error.code === "ENOENT") return false;

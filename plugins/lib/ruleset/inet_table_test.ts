@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
+import { countingNetns } from "../../../testing/netlink_counts.ts";
 import { netnsTest, runInNetns } from "../../../testing/netns.ts";
 import { parseCidr, parseMac } from "../../../ffi/address.ts";
 import { CniError } from "../../../spec/error.ts";
@@ -18,6 +19,20 @@ netnsTest("requireTable() tries the rules and changes nothing", ({ host }) => {
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
   addMasquerade(host.nft, owner, addresses);
   requireTable(host.nft, inetTable);
+});
+
+netnsTest("what the kernel took is not tried again: each try waits for RCU", ({ host }) => {
+  const counts = { sends: 0, messages: 0, dumps: 0, received: 0 };
+  const { nft } = countingNetns(host, counts);
+  const countSends = (run: () => void) => {
+    const before = counts.sends;
+    run();
+    return counts.sends - before;
+  };
+  const lookup = 1;
+  expect(countSends(() => requireTable(nft, inetTable))).toBeGreaterThan(lookup);
+  expect(countSends(() => requireTable(nft, inetTable))).toBe(lookup);
+  expect(countSends(() => requireTable(nft, bridgeTable))).toBeGreaterThan(lookup);
 });
 
 test("requireTable() answers with code 50 where nf_tables cannot be used", () => {

@@ -7,6 +7,7 @@ import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { describeMissingRules, isSameRule, type MissingRules } from "./chain_rules.ts";
+import { requireTakenByKernel } from "./kernel_support.ts";
 
 /** A table of ours: created on demand, then kept. */
 export interface TableDefinition extends nft.TableKey {
@@ -68,9 +69,11 @@ export function requireTable(nl: Netlink, table: TableDefinition): void {
   try {
     const present = nft.findTable(nl, table);
     if (present) return requireRepairable(nl, table, present);
-    const tx = transaction(nl);
-    addTableWithRules(tx, table);
-    tx.check();
+    requireTakenByKernel(nl, describeTable(table), () => {
+      const tx = transaction(nl);
+      addTableWithRules(tx, table);
+      return tx;
+    });
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     throw new CniError(Code.NotAvailable, "Cannot use nf_tables of this kernel", {
