@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { runInNetns, runShellInNetns } from "../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
-import { foreignRuleset, iptablesSave } from "../testing/ruleset.ts";
+import { foreignRuleset, iptablesSave, withoutMark } from "../testing/ruleset.ts";
 import { testWith } from "../testing/binary.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
 
@@ -177,7 +177,9 @@ function once(call: () => void): () => void {
 
 /** Elements of our own tables. */
 const ownElements = (host: Netns): string[] =>
-  [...runShellInNetns(host, "nft list ruleset").matchAll(/elements = \{([^}]*)\}/g)].map(([, all]) => all!.trim());
+  [...withoutMark(runShellInNetns(host, "nft list ruleset")).matchAll(/elements = \{([^}]*)\}/g)].map(([, all]) =>
+    all!.trim()
+  );
 
 /** What a container has beyond loopback and what it was born with. */
 const inside = (netns: Netns) => ({

@@ -235,6 +235,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/netlink/socket.ts": "a deadline: see the test below",
     "cmd/serve/call.ts": "a deadline",
     "cmd/serve/sockets.ts": "a deadline",
+    "cmd/serve/supervisor.ts": "a look, without a wait",
     "cmd/serve/worker.ts": "no time",
     "plugins/dnsname/client.ts": "a deadline",
   }],

@@ -52,7 +52,7 @@ test("addNamedNetns() makes what ip(8) knows and can remove", () => {
   using _ = cleaningUp(name);
   addNamedNetns(name, refuse);
   expect(ipNames()).toContain(name);
-  expect(run("ip", "-n", name, "-o", "link").stdout).toMatch(/^1: lo: <LOOPBACK> [^\n]*\n$/);
+  expect(run("ip", "-n", name, "-o", "link").stdout).toMatch(/^1: lo: <LOOPBACK,UP,LOWER_UP> [^\n]*\n$/);
   expect(run("ip", "netns", "del", name).exitCode).toBe(0);
   expect(listNamedNetns()).not.toContain(name);
 });

@@ -25,6 +25,7 @@ import { type Netns, openNetns } from "../ffi/netns.ts";
 import { newNetns, runInNetns, runShellInNetns, until } from "./netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, SHIM_DIRECTORY } from "./binary.ts";
 import { reportServer } from "./server.ts";
+import { withoutMark } from "./ruleset.ts";
 
 /** Programs without which there is no node. */
 export const NODE_PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "busybox"];
@@ -196,9 +197,7 @@ export function nodeState({ host, run }: TestNode): object {
   const ruleset = run("nft", "list", "ruleset");
   return {
     links: runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm),
-    // A mark of the whole ruleset goes with it.
-    rules: ruleset.replace(/elements = \{ [^,}]* comment "published-ports-are-complete" \}/, "")
-      .match(/elements = \{[^}]*\}|chain \S+-\S+|^table (?!(inet|bridge) cni ).*/gm) ?? [],
+    rules: withoutMark(ruleset).match(/elements = \{[^}]*\}|chain \S+-\S+|^table (?!(inet|bridge) cni ).*/gm) ?? [],
     iptables: run("sh", "-c", "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]"),
     state: lines(run("find", NODE_PATHS.state, "-type", "f", ...NETWORK_FILES.flatMap((name) => ["!", "-name", name]))),
     backups: lines(run("sh", "-c", "find /run/cni -type f ! -name 'cni.sock.*' 2>/dev/null || :")),

@@ -40,3 +40,7 @@ export function iptablesSave(host: Netns): string {
 export function iptablesCniRules(host: Netns): string[] {
   return runShellInNetns(host, "iptables -S; ip6tables -S").split("\n").filter((line) => line.includes("CNI"));
 }
+
+/** Leaves out the element that is of no attachment: see plugins/portmap/remembered_ports.ts. */
+export const withoutMark = (ruleset: string): string =>
+  ruleset.replace(/elements = \{ [^,}]* comment "published-ports-are-complete" \}/, "");

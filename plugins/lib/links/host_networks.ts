@@ -182,7 +182,8 @@ export function describeHostNetwork({ kind, prefix, device: { name } }: HostNetw
 /** @param subnets of the network */
 export function describeOverlap(found: HostNetwork, subnets: readonly Cidr[]): string {
   const subnet = subnets.find((each) => networksOverlap(each, found.prefix));
-  return `subnet ${subnet} overlaps ${describeHostNetwork(found)}`;
+  // A gateway of ptp may be outside.
+  return `${subnet ? `subnet ${subnet}` : "the gateway"} overlaps ${describeHostNetwork(found)}`;
 }
 
 const REMEDY = 'choose another subnet; "allowRouteOverlap": true lets the network have it all the same';
