@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import { createNetns, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import { RTM_DELLINK } from "../ffi/route/uapi.ts";
-import { runInNetns } from "../testing/netns.ts";
+import { newNetns, runInNetns } from "../testing/netns.ts";
 import bandwidth from "../plugins/bandwidth/plugin.ts";
 import bridge from "../plugins/bridge/plugin.ts";
 import firewall from "../plugins/firewall/plugin.ts";
@@ -56,7 +56,7 @@ const NETFILTER = 0x10000;
 function newBench(scope: DisposableStack): Bench {
   const directory = mkdtempSync(join(tmpdir(), "cni-gc-"));
   scope.defer(() => rmSync(directory, { recursive: true }));
-  const host = scope.use(createNetns());
+  const host = scope.use(newNetns());
   runInNetns(host, "sh", "-e", "-c", "ip link set lo up; ip link add up0 type bridge; nft add table inet mine");
   const [log, programs, sent]: [string[], string[], number[]] = [[], [], []];
   const answers: Bench["answers"] = {};

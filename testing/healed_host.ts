@@ -110,7 +110,10 @@ export function healTest(name: string, body: (host: HealedHost) => void | Promis
 
 /** Elements of a set come in no particular order. */
 export const sortedListing = (listing: string): string[] =>
-  listing.replace(/elements = \{ ([^}]*) \}/g, (_, all) => all.split(/,\s+/).sort().join()).split("\n").sort();
+  // The mark comes back with the next ADD that finds no port missing.
+  listing.replace(/elements = \{ ([^}]*) \}/g, (_, all) =>
+    all.split(/,\s+/).filter((each: string) => !each.includes("published-ports-are-complete")).sort().join())
+    .split("\n").sort();
 
 export const byProgram = (name: string) =>
   expect.stringMatching(

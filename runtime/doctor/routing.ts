@@ -11,7 +11,7 @@ import type { Link } from "../../ffi/route/link.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { listRoutingRules, type RoutingRule } from "../../ffi/route/routing_policy.ts";
 import * as uapi from "../../ffi/route/uapi.ts";
-import { advise, type Remedy } from "./finding.ts";
+import { advise, careful, type Remedy } from "./finding.ts";
 import { ipCommand, type NetnsSnapshot } from "./subject.ts";
 
 /** A packet, and the name of the link by which it came in. */
@@ -152,7 +152,11 @@ export class Routing {
     }
     if (isUsualTable) return undefined;
     const command = this.#command(rule.family, ["rule", "del", "priority", `${rule.priority}`, ...words]);
-    return { what: `${by}${this.#place}`, remedy: advise("unless somebody means this rule, remove it", command) };
+    const isHost = this.#place === "";
+    return {
+      what: `${by}${this.#place}`,
+      remedy: careful(advise("unless somebody means this rule, remove it", command), isHost),
+    };
   }
 
   describeBlockingRoute(route: rawRoute.RawRoute): Cause {
@@ -168,7 +172,7 @@ export class Routing {
     const command = this.#command(familyOf(destination), ["route", "del", type, destination, ...selectors]);
     return {
       what: `${type} route ${destination} of table ${tableName(table)}${this.#place}`,
-      remedy: advise("unless somebody means this route, remove it", command),
+      remedy: careful(advise("unless somebody means this route, remove it", command), this.#place === ""),
     };
   }
 
