@@ -1,3 +1,4 @@
+import { withoutMark } from "../../../testing/ruleset.ts";
 import { existsSync, lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { stateFiles } from "../harness/node_state.ts";
@@ -35,7 +36,7 @@ export function listRemainingState(): readonly string[] {
 /** Elements and chains of containers, and rules for containers in the tables of others. */
 function remainingRules(text: string): string[] {
   return text.split(/^(?=table )/m).flatMap((table) => {
-    const found = table.match(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g) ?? [];
+    const found = withoutMark(table).match(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g) ?? [];
     if (/^table (inet|bridge) cni /.test(table)) return found;
     // A table that we made stays once another firewall drops in it.
     const ofOthers = table.includes("policy drop") ? table.replace(/^\tcomment .*\n/m, "") : table;

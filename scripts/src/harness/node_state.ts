@@ -1,4 +1,5 @@
 /** Everything that a command could leave on a node, as lines that can be compared. @module */
+import { withoutMark } from "../../../testing/ruleset.ts";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { runShell } from "./process.ts";
@@ -75,7 +76,7 @@ export function containerState(lines: readonly string[]): readonly string[] {
   const text = lines.join("\n");
   return [
     ...text.matchAll(/^\d+: (?!lo\b|br0\b)[^:@ ]+/gm),
-    ...text.matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g),
+    ...withoutMark(text).matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g),
     ...text.matchAll(/^file \S+/gm),
   ].map(([line]) => line.replace(/^\d+: /, "link "));
 }
