@@ -2,10 +2,10 @@
 import { ipBytes, macBytes, parseIp, parseMac } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { openPacketSocket } from "../ffi/packet/packet_socket.ts";
+import { IPPROTO_ICMPV6 } from "../ffi/sys/uapi.ts";
 import * as link from "../ffi/route/link.ts";
 
 const ALL_NODES = { mac: parseMac("33:33:00:00:00:01"), ip: parseIp("ff02::1") };
-const IPPROTO_ICMPV6 = 58;
 
 /**
  * Sends a router advertisement (RFC 4861 §4.2) with a default route for half an hour and the prefix of SLAAC.

@@ -1,3 +1,4 @@
+import { withoutMark } from "../../testing/ruleset.ts";
 import { beforeAll, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -11,7 +12,8 @@ import { netnsTest, runInNetns, runShellInNetns } from "../../testing/netns.ts";
 beforeAll(() => loadPlugins());
 
 const linksOf = (host: Netns) => runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm);
-const elementsOf = (host: Netns) => runInNetns(host, "nft", "list", "ruleset").match(/elements = .*/g) ?? [];
+const elementsOf = (host: Netns) =>
+  withoutMark(runInNetns(host, "nft", "list", "ruleset")).match(/elements = .*/g) ?? [];
 
 function addressesOf(host: Netns, name: string): string[] {
   return runInNetns(host, "ip", "-o", "-4", "addr", "show", "dev", name).match(/(?<=inet )\S+/g) ?? [];
