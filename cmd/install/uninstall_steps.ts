@@ -10,12 +10,10 @@ import {
   replacedFilePath,
 } from "../installed_file.ts";
 
+/** Both paths are canonical; `program` is this binary. */
 interface UninstallOptions {
-  /** Canonical. */
   readonly directory: string;
-  /** This binary; canonical. */
   readonly program: string;
-  /** Of the plugins. */
   readonly names: readonly string[];
 }
 
@@ -24,7 +22,6 @@ export interface UninstallStep {
   readonly name: string;
   readonly path: string;
   readonly outcome: "removed" | "put back" | "stays";
-  /** Why it stays. */
   readonly reason?: string;
 }
 

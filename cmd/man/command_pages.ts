@@ -8,7 +8,6 @@ interface NamedCommand {
   /** `["cni", "run", "add"]` */
   readonly path: readonly string[];
   readonly command: Command;
-  /** Its other names. */
   readonly aliases: readonly string[];
 }
 
