@@ -42,5 +42,7 @@ export function iptablesCniRules(host: Netns): string[] {
 }
 
 /** Leaves out the element that is of no attachment: see plugins/portmap/remembered_ports.ts. */
-export const withoutMark = (ruleset: string): string =>
-  ruleset.replace(/elements = \{ [^,}]* comment "published-ports-are-complete" \}/, "");
+export function withoutMark(ruleset: string): string {
+  const mark = String.raw`[^\s,{}][^,{}]* comment "published-ports-are-complete"`;
+  return ruleset.replace(new RegExp(String.raw`elements = \{ ${mark} \}|${mark},\s*|,\s*${mark}`), "");
+}

@@ -36,7 +36,7 @@ export function snapshotNode(namespaces: readonly string[]): readonly string[] {
   // Timers run, and the kernel adds and checks link-local addresses with a delay.
   const volatile = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
   const lines = runShell(snapshotCommands(namespaces).join("\n")).replace(volatile, "").split("\n");
-  return [...lines, ...withChainNames(readRuleset().split("\n")), ...sysctlLines(), ...stateFiles()];
+  return [...lines, ...withChainNames(withoutMark(readRuleset()).split("\n")), ...sysctlLines(), ...stateFiles()];
 }
 
 /** Each rule and element with the names of its table and chain or set before it. */
@@ -76,7 +76,7 @@ export function containerState(lines: readonly string[]): readonly string[] {
   const text = lines.join("\n");
   return [
     ...text.matchAll(/^\d+: (?!lo\b|br0\b)[^:@ ]+/gm),
-    ...withoutMark(text).matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g),
+    ...text.matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g),
     ...text.matchAll(/^file \S+/gm),
   ].map(([line]) => line.replace(/^\d+: /, "link "));
 }
