@@ -125,7 +125,7 @@ testWith(["unshare", "mount"], "in a process namespace of its own, it knows what
   expect([await node.exited, trace, read("log")]).toEqual([0, expect.anything(), expect.anything()]);
   const told = read("log").split("\n").filter((line) => /^cni: (?!Listening|heal)/.test(line));
   // The first time, the process may only start.
-  // On a busy machine, a later look may meet a DEL of portmap alone, which leaves the cached result.
+  // A later look that reads before a DEL of portmap alone may commit after it: the cached result is still there.
   const looked = told.filter((line) => !line.includes("after a command that ran meanwhile"));
   const causes = looked.map((line) =>
     /^cni: Restored .* after ("nft"|changes by "nft"|a time)/.exec(line)?.[1] ?? line
