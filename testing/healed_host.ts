@@ -1,4 +1,5 @@
 /** A host with attachments and a healer, both of the test's own. Each round of the healer is one call. @module */
+import { withoutMark } from "./ruleset.ts";
 import { expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -108,11 +109,9 @@ export function healTest(name: string, body: (host: HealedHost) => void | Promis
   });
 }
 
-/** Elements of a set come in no particular order. */
+/** Elements of a set come in no particular order. The mark comes back with the next ADD that finds no port missing. */
 export const sortedListing = (listing: string): string[] =>
-  // The mark comes back with the next ADD that finds no port missing.
-  listing.replace(/elements = \{ ([^}]*) \}/g, (_, all) =>
-    all.split(/,\s+/).filter((each: string) => !each.includes("published-ports-are-complete")).sort().join())
+  withoutMark(listing).replace(/elements = \{ ([^}]*) \}/g, (_, all) => all.split(/,\s+/).sort().join())
     .split("\n").sort();
 
 export const byProgram = (name: string) =>

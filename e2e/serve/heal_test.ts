@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { finishedProcess, testWith } from "../../testing/binary.ts";
 import { addDefaultRoute, newNamespaces, runInNetns, until } from "../../testing/netns.ts";
+import { withoutMark } from "../../testing/ruleset.ts";
 import { newServerSite } from "../../testing/server_site.ts";
 
 const MARK = '"published-ports-are-complete"';
@@ -31,10 +32,9 @@ test("rules that are flushed come back, and those of a container that is detache
   };
   // Chains and elements may come back in another order. The mark comes back with the next ADD that found no port missing.
   const ruleset = () =>
-    runInNetns(host, "nft", "list", "ruleset").split("\n").map((line) =>
+    withoutMark(runInNetns(host, "nft", "list", "ruleset")).split("\n").map((line) =>
       line.replace(/elements = \{|,$| \}$/g, "").trim()
-    )
-      .filter((line) => !line.includes(MARK)).sort().join("\n");
+    ).sort().join("\n");
   run("add", "-p", "8080:80");
   const before = ruleset();
   expect(before).toContain("8080");

@@ -41,8 +41,7 @@ export const chainMessage = message("chain", nfgenmsg, () => ({
         uapi.NFTA_HOOK_DEVS,
         attrs(() => ({
           names: [uapi.NFTA_DEVICE_NAME, cstr, "repeated"],
-          // NFTA_DEVICE_PREFIX, since Linux 6.16.
-          prefixes: [2, cstr, "repeated"],
+          prefixes: [uapi.NFTA_DEVICE_PREFIX, cstr, "repeated"],
         })),
       ],
     })),

@@ -69,6 +69,7 @@ export const NFTA_HOOK_PRIORITY = 2;
 export const NFTA_HOOK_DEV = 3;
 export const NFTA_HOOK_DEVS = 4;
 export const NFTA_DEVICE_NAME = 1;
+export const NFTA_DEVICE_PREFIX = 2;
 
 export const NFTA_RULE_TABLE = 1;
 export const NFTA_RULE_CHAIN = 2;
