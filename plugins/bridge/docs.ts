@@ -70,8 +70,7 @@ export default {
     allowRouteOverlap: {
       type: "boolean",
       default: "false",
-      meaning:
-        "Lets the subnet overlap an address or a connected route of another link of the host. Without it, ADD refuses that.",
+      meaning: "Lets the subnet overlap an address or a connected route of another link. Without it, ADD refuses that.",
       example: true,
       parity: "not known to the Go plugin, which does not look",
       tests: ["overlap_test.ts"],
@@ -175,7 +174,7 @@ export default {
     "ADD refuses an address of another container on the bridge or in the same routing table. The error names that container.",
     "If the first ADDs of a bridge fail, the bridge is removed. If a later plugin fails, the bridge stays: DEL cannot tell this from the end of a container.",
     "With `isGateway`, a gateway outside its subnet is refused.",
-    "With `isGateway`, ADD refuses a subnet that overlaps an address or a connected route of another link: the host would lose its own network. The error names the link. Routes by a gateway or into a tunnel are a warning of `cni run status`.",
+    "With `isGateway`, ADD refuses a subnet that overlaps an address or a connected route of another link. Otherwise, the host would lose its own network. The error names the link. If a route by a gateway or into a tunnel overlaps, `cni run status` warns.",
     "If the configured subnet changes, the next ADD replaces the bridge's old gateway address. While a container uses the old IPv4 address, ADD fails and names that container.",
     "ADD removes no address that another program gave to the bridge. If such an address is in the way, ADD fails. The error names the address and the command that removes it.",
     "Kernels before 5.18 do not record which program added an address. There, ADD replaces a gateway address only with `forceAddress`.",

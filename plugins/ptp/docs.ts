@@ -28,8 +28,7 @@ export default {
     allowRouteOverlap: {
       type: "boolean",
       default: "false",
-      meaning:
-        "Lets the subnet overlap an address or a connected route of another link of the host. Without it, ADD refuses that.",
+      meaning: "Lets the subnet overlap an address or a connected route of another link. Without it, ADD refuses that.",
       example: true,
       parity: "not known to the Go plugin, which does not look",
       tests: ["overlap_test.ts"],
@@ -47,7 +46,7 @@ export default {
     "ADD does no duplicate address detection, because only the host is at the other end.",
     "Addresses with prefix length `/32` or `/128` work, and several addresses of one subnet.",
     "ADD refuses an address that the host routes elsewhere. The error names the host's interface and its container.",
-    "ADD refuses a subnet that overlaps an address or a connected route of another link: the host would lose its own network. The error names the link. Routes by a gateway or into a tunnel are a warning of `cni run status`.",
+    "ADD refuses a subnet that overlaps an address or a connected route of another link. Otherwise, the host would lose its own network. The error names the link. If a route by a gateway or into a tunnel overlaps, `cni run status` warns.",
     "CHECK also compares the host's end: its addresses and its routes to the container.",
   ],
 } satisfies PluginDocs;
