@@ -5,15 +5,20 @@
  * @module
  */
 import type { Cidr } from "../address.ts";
-import { bytes, cstr, ipCodec, u32, u8 } from "../netlink/codec.ts";
+import { be32, be64, cstr, ipCodec, struct, u16, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageOut } from "../netlink/message.ts";
 import { dump, type Netlink } from "../netlink/socket.ts";
 import { withPurpose } from "../sys/error.ts";
-import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
+import { AF_INET, AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP, IPPROTO_UDP } from "../sys/uapi.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import { prefixOf } from "./route.ts";
 import { fibRuleHdr } from "./rule.ts";
 import * as uapi from "./uapi.ts";
+
+/** struct fib_rule_port_range */
+const portRange = struct({ start: u16, end: u16 });
+/** struct fib_rule_uid_range */
+const uidRange = struct({ start: u32, end: u32 });
 
 const policyMessage = message("rule", fibRuleHdr, () => ({
   src: [uapi.FRA_SRC, ipCodec],
@@ -28,11 +33,13 @@ const policyMessage = message("rule", fibRuleHdr, () => ({
   suppressPrefixLength: [uapi.FRA_SUPPRESS_PREFIXLEN, u32],
   suppressGroup: [uapi.FRA_SUPPRESS_IFGROUP, u32],
   l3mdev: [uapi.FRA_L3MDEV, u8],
-  tunId: [uapi.FRA_TUN_ID, bytes],
-  uidRange: [uapi.FRA_UID_RANGE, bytes],
+  tunId: [uapi.FRA_TUN_ID, be64],
+  uidRange: [uapi.FRA_UID_RANGE, uidRange],
   ipProto: [uapi.FRA_IP_PROTO, u8],
-  sportRange: [uapi.FRA_SPORT_RANGE, bytes],
-  dportRange: [uapi.FRA_DPORT_RANGE, bytes],
+  sportRange: [uapi.FRA_SPORT_RANGE, portRange],
+  dportRange: [uapi.FRA_DPORT_RANGE, portRange],
+  dscp: [uapi.FRA_DSCP, u8],
+  flowLabel: [uapi.FRA_FLOWLABEL, be32],
 }));
 const RULE = /* @__PURE__ */ rtnetlinkOperations("RULE", uapi.RTM_NEWRULE, policyMessage);
 
@@ -54,8 +61,8 @@ export interface RoutingRule {
   readonly goto?: number;
   /** It looks up the table of the packet's VRF. */
   readonly isL3mdev: boolean;
-  /** It selects by what is not listed here, such as ports. */
-  readonly hasOtherSelectors: boolean;
+  /** What else it selects by, in words of ip-rule(8): `ipproto`, `tcp`, `dport`, `80-90`. */
+  readonly otherSelectors: readonly string[];
 }
 
 /** In the order in which the kernel asks them. */
@@ -68,8 +75,7 @@ export function listRoutingRules(nl: Netlink): RoutingRule[] {
 const ABSENT = 0xffff_ffff;
 
 function toRoutingRule(reply: MessageOut<typeof policyMessage>): RoutingRule {
-  const { fwmark = 0, fwmask = ABSENT, suppressPrefixLength = ABSENT, suppressGroup = ABSENT } = reply;
-  const others = [reply.tunId, reply.uidRange, reply.sportRange, reply.dportRange];
+  const { fwmark = 0, fwmask = ABSENT, suppressPrefixLength = ABSENT } = reply;
   return {
     family: reply.family === AF_INET ? 4 : 6,
     priority: reply.priority ?? 0,
@@ -84,7 +90,37 @@ function toRoutingRule(reply: MessageOut<typeof policyMessage>): RoutingRule {
     ...suppressPrefixLength !== ABSENT && { suppressPrefixLength },
     ...reply.goto !== undefined && { goto: reply.goto },
     isL3mdev: (reply.l3mdev ?? 0) !== 0,
-    hasOtherSelectors: reply.tos !== 0 || (reply.ipProto ?? 0) !== 0 || suppressGroup !== ABSENT ||
-      others.some((each) => each !== undefined),
+    otherSelectors: describeOtherSelectors(reply),
   };
+}
+
+const PROTOCOL_NAMES: Readonly<Record<number, string>> = {
+  [IPPROTO_ICMP]: "icmp",
+  [IPPROTO_TCP]: "tcp",
+  [IPPROTO_UDP]: "udp",
+  [IPPROTO_ICMPV6]: "ipv6-icmp",
+};
+
+function describeOtherSelectors(reply: MessageOut<typeof policyMessage>): string[] {
+  const { tos, ipProto = 0, sportRange, dportRange, dscp, flowLabel, tunId, uidRange } = reply;
+  const { suppressGroup = ABSENT } = reply;
+  const values: Readonly<Record<string, string | undefined>> = {
+    tos: tos === 0 ? undefined : formatHex(tos),
+    dscp: dscp === undefined ? undefined : formatHex(dscp),
+    flowlabel: flowLabel === undefined ? undefined : formatHex(flowLabel),
+    tun_id: tunId === undefined ? undefined : `${tunId}`,
+    uidrange: uidRange === undefined ? undefined : `${uidRange.start}-${uidRange.end}`,
+    ipproto: ipProto === 0 ? undefined : PROTOCOL_NAMES[ipProto] ?? `${ipProto}`,
+    sport: formatPorts(sportRange),
+    dport: formatPorts(dportRange),
+    suppress_ifgroup: suppressGroup === ABSENT ? undefined : `${suppressGroup}`,
+  };
+  return Object.entries(values).flatMap(([word, value]) => value === undefined ? [] : [word, value]);
+}
+
+const formatHex = (value: number): string => `0x${value.toString(16)}`;
+
+function formatPorts(range: { readonly start: number; readonly end: number } | undefined): string | undefined {
+  if (range === undefined) return undefined;
+  return range.start === range.end ? `${range.start}` : `${range.start}-${range.end}`;
 }

@@ -38,6 +38,8 @@ const otherSelectors = {
   ipProto: [uapi.FRA_IP_PROTO, u8],
   sportRange: [uapi.FRA_SPORT_RANGE, bytes],
   dportRange: [uapi.FRA_DPORT_RANGE, bytes],
+  dscp: [uapi.FRA_DSCP, u8],
+  flowLabel: [uapi.FRA_FLOWLABEL, bytes],
 } as const;
 
 export const fibRuleMessage = message("rule", fibRuleHdr, () => ({
@@ -99,7 +101,7 @@ function fields({ from, table, priority }: SourceRule): MessageIn<typeof fibRule
 }
 
 function toFibRule(reply: MessageOut<typeof fibRuleMessage>): FibRule {
-  const hasOtherSelectors = reply.dstLen > 0 || reply.tos !== 0 ||
+  const hasOtherSelectors = reply.dstLen > 0 || reply.tos !== 0 || (reply.flags & uapi.FIB_RULE_INVERT) !== 0 ||
     (Object.keys(otherSelectors) as (keyof typeof otherSelectors)[]).some((name) =>
       reply[name] !== undefined && reply[name] !== 0
     );

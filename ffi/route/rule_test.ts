@@ -41,6 +41,7 @@ netnsTest("rules that are added are those that ip(8) lists, newest first, and th
   runInNetns(host, "ip", "rule", "add", "from", "10.0.0.0/8", "fwmark", "1", "lookup", "9", "pref", "6");
   runInNetns(host, "ip", "rule", "add", "to", "10.0.0.0/8", "lookup", "9", "pref", "7");
   runInNetns(host, "ip", "rule", "add", "from", "10.0.0.0/8", "unreachable", "pref", "8");
+  runInNetns(host, "ip", "rule", "add", "not", "from", "10.0.0.0/8", "lookup", "9", "pref", "10");
   runInNetns(
     host,
     "ip",
@@ -65,6 +66,7 @@ netnsTest("rules that are added are those that ip(8) lists, newest first, and th
     { family: 4, priority: 7, table: 9, isSourceOnly: false },
     { family: 4, priority: 8, from, isSourceOnly: true },
     { family: 4, priority: 9, table: 9, from, isSourceOnly: false },
+    { family: 4, priority: 10, table: 9, from, isSourceOnly: false },
     { family: 4, priority: 32764, from: FOUR.from, table: 101, isSourceOnly: true },
     { family: 4, priority: 32765, from: FOUR.from, table: 100, isSourceOnly: true },
     { family: 4, priority: 32766, table: 254, isSourceOnly: true },

@@ -23,6 +23,8 @@ export interface RoutedPacket extends Pick<LookedUpPacket, "destination" | "sour
 export interface Way extends FoundWay {
   /** What decides that, if it is more than a route of the usual tables. */
   cause(): Cause | undefined;
+  /** What sends some such packets another way, by ports or protocols. */
+  causesForSome(): Cause[];
 }
 
 export interface Cause {
@@ -58,11 +60,22 @@ export class Routing {
 
   find(packet: RoutedPacket): Way {
     const way = this.#ask(packet);
-    return { ...way, cause: () => this.#findCause(packet, way) };
+    return {
+      ...way,
+      cause: () => this.#findCause(packet, way),
+      causesForSome: () => this.#findCausesForSome(packet, way),
+    };
+  }
+
+  #findCausesForSome(packet: RoutedPacket, { oif }: FoundWay): Cause[] {
+    // Where no packet goes, none goes astray.
+    if (oif === undefined) return [];
+    return this.#follow(packet).forSome.filter((decision) => !leadsTo(decision, oif))
+      .flatMap((decision) => this.#describe(decision) ?? []);
   }
 
   #findCause(packet: RoutedPacket, { oif }: FoundWay): Cause | undefined {
-    const decision = this.#follow(packet);
+    const { decision } = this.#follow(packet);
     const isConfirmed = decision && (oif === undefined ? isBlocked(decision) : leadsTo(decision, oif));
     return isConfirmed ? this.#describe(decision) : undefined;
   }
@@ -111,27 +124,35 @@ export class Routing {
     }
   }
 
-  #follow(packet: RoutedPacket): Decision | undefined {
+  #follow(packet: RoutedPacket): Decisions {
     const family = familyOf(packet.destination);
     const rules = this.#rules.filter((rule) => rule.family === family);
+    const forSome: Decision[] = [];
     let from = 0;
     for (const rule of rules) {
       if (rule.priority < from) continue;
-      const matches = matchRule(rule, packet);
+      const matched = matchRule(rule, packet);
       // What cannot be judged leaves the rest open.
-      if (matches === undefined) return undefined;
-      if (!matches || rule.action === uapi.FR_ACT_NOP) continue;
+      if (matched === undefined) return { forSome };
+      if (matched === "none" || rule.action === uapi.FR_ACT_NOP) continue;
       if (rule.action === uapi.FR_ACT_GOTO) {
-        from = rule.goto ?? 0;
+        if (matched === "all") from = rule.goto ?? 0;
         continue;
       }
-      if (rule.action !== uapi.FR_ACT_TO_TBL) return { rule };
-      const route = this.#bestRoute(rule, packet);
-      if (route && route.type !== uapi.RTN_THROW && route.dstLen > (rule.suppressPrefixLength ?? -1)) {
-        return { rule, route };
-      }
+      const decision = this.#decide(rule, packet);
+      if (!decision) continue;
+      if (matched === "all") return { decision, forSome };
+      forSome.push(decision);
     }
-    return undefined;
+    return { forSome };
+  }
+
+  /** `undefined`: the rule leaves it to the next one. */
+  #decide(rule: RoutingRule, packet: RoutedPacket): Decision | undefined {
+    if (rule.action !== uapi.FR_ACT_TO_TBL) return { rule };
+    const route = this.#bestRoute(rule, packet);
+    const decides = route && route.type !== uapi.RTN_THROW && route.dstLen > (rule.suppressPrefixLength ?? -1);
+    return decides ? { rule, route } : undefined;
   }
 
   #bestRoute({ table }: RoutingRule, { destination, source }: RoutedPacket): rawRoute.RawRoute | undefined {
@@ -191,6 +212,13 @@ interface Decision {
   readonly route?: rawRoute.RawRoute;
 }
 
+interface Decisions {
+  /** Of packets that no rule selects by more than is known of them. */
+  readonly decision?: Decision;
+  /** Of others. */
+  readonly forSome: readonly Decision[];
+}
+
 /** Older kernels have a route of their own that says so where there is none. */
 function isBlocking({ type, protocol }: rawRoute.RawRoute): boolean {
   return type in ROUTE_TYPES && protocol !== uapi.RTPROT_KERNEL;
@@ -201,20 +229,24 @@ const isBlocked = ({ route }: Decision): boolean => !route || route.type in ROUT
 const leadsTo = ({ route }: Decision, oif: number): boolean =>
   route !== undefined && rawRoute.linksOf(route).includes(oif);
 
-/** `undefined`: it cannot be told. */
-function matchRule(rule: RoutingRule, { source, destination, mark = 0, inLink }: RoutedPacket): boolean | undefined {
-  if (rule.isL3mdev) return inLink?.master === undefined ? false : undefined;
+/** Which packets a rule selects, of those that differ in ports, protocols and the like. `undefined`: it cannot be told. */
+function matchRule(
+  rule: RoutingRule,
+  { source, destination, mark = 0, inLink }: RoutedPacket,
+): "all" | "some" | "none" | undefined {
+  if (rule.isL3mdev) return inLink?.master === undefined ? "none" : undefined;
   const { from, to, iif, oif } = rule;
   const matches = (!from || source !== undefined && containsIp(from, source)) && (!to || containsIp(to, destination)) &&
     // A packet of the namespace itself comes from "lo".
     (iif === undefined || iif === (inLink?.name ?? "lo")) && oif === undefined &&
     (!rule.mark || (mark & rule.mark.mask) >>> 0 === rule.mark.value);
-  if (matches === rule.isInverted) return false;
-  return rule.hasOtherSelectors ? undefined : true;
+  if (matches && rule.otherSelectors.length > 0) return "some";
+  return matches === rule.isInverted ? "none" : "all";
 }
 
 /** In the words of ip-rule(8), without the priority. */
-function describeRule({ isInverted, from, to, iif, oif, mark, action, table }: RoutingRule): string[] {
+function describeRule(rule: RoutingRule): string[] {
+  const { isInverted, from, to, iif, oif, mark, otherSelectors, action, table } = rule;
   const marked = mark && `0x${mark.value.toString(16)}/0x${mark.mask.toString(16)}`;
   return [
     ...isInverted ? ["not"] : [],
@@ -223,6 +255,7 @@ function describeRule({ isInverted, from, to, iif, oif, mark, action, table }: R
     ...iif === undefined ? [] : ["iif", iif],
     ...oif === undefined ? [] : ["oif", oif],
     ...marked === undefined ? [] : ["fwmark", marked],
+    ...otherSelectors,
     ...action === uapi.FR_ACT_TO_TBL ? ["lookup", tableName(table)] : [RULE_ACTIONS[action] ?? `action ${action}`],
   ];
 }

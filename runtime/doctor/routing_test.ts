@@ -81,6 +81,37 @@ const CAUSES: Readonly<Record<string, Cause>> = {
     ],
     found: () => [`${FROM_6} are stopped by routing rule 77 (from all fwmark 0x100/0xffffffff blackhole)`],
   },
+  "a rule drops what pods send by TCP": {
+    lines: ["ip route add blackhole default table 100; ip rule add iif br9 ipproto tcp lookup 100 priority 77"],
+    severity: "warning",
+    found: () => [
+      `some ${FROM} are stopped or sent elsewhere by blackhole route 0.0.0.0/0 of table 100, ` +
+      `by routing rule 77 (from all iif br9 ipproto tcp lookup 100)`,
+    ],
+  },
+  "a rule refuses what pods send to ports, with a TOS": {
+    lines: ["ip rule add iif br9 tos 0x10 ipproto udp sport 5 dport 80-90 prohibit priority 77"],
+    severity: "warning",
+    found: () => [
+      `some ${FROM} are stopped or sent elsewhere by routing rule 77 ` +
+      `(from all iif br9 tos 0x10 ipproto udp sport 5 dport 80-90 prohibit)`,
+    ],
+  },
+  "a rule of a tunnel's packets drops behind them": {
+    lines: [
+      "ip rule add from 10.9.0.0/29 tun_id 7 lookup main priority 76; ip rule add from 10.9.0.0/29 prohibit priority 77",
+    ],
+    found: () => [`${FROM} are stopped by routing rule 77 (from 10.9.0.0/29 prohibit)`],
+  },
+  "a rule of the container refuses one protocol": {
+    inContainer: true,
+    severity: "warning",
+    lines: ["ip rule add ipproto udp dport 53 unreachable priority 77"],
+    found: ofC1(
+      'some packets of "eth0" of C1 to 198.41.0.4 are stopped or sent elsewhere by routing rule 77 ' +
+        "(from all ipproto udp dport 53 unreachable) in C1",
+    ),
+  },
   "a route drops what is for a pod": {
     lines: ["ip route add blackhole 10.9.0.2"],
     found: () => [`${TO_ALL} are stopped by blackhole route 10.9.0.2/32 of table main`],
@@ -187,6 +218,9 @@ describe("each cause is named, and its line removes it", () => {
       // Networks that are elsewhere.
       "ip route add blackhole 10.244.7.0/26; ip -6 route add unreachable fd12:3456::/48; ip rule add goto 70 priority 59",
       "ip rule add nop priority 70",
+      // It selects by more, and leads where all else goes.
+      "ip route add default via 192.0.2.2 table 97; ip rule add ipproto tcp dport 443 iif br9 lookup 97 priority 71",
+      "ip rule add from 10.9.0.0/29 uidrange 1000-1000 lookup main priority 72",
     ];
     runShellInNetns(host, ...HARMLESS);
     expect(problems()).toEqual([]);

@@ -47,12 +47,16 @@ function checkBlocking(container: ExaminedContainer, wanted: readonly RouteConfi
     (destination) => {
       const way = routing.find({ source: sources.get(familyOf(destination))!, destination });
       const cause = way.oif === device!.index ? undefined : way.cause();
-      return cause ? [{ destination, way, cause }] : [];
+      return [
+        ...cause ? [{ destination, way, cause, isOfSome: false }] : [],
+        ...way.causesForSome().map((cause) => ({ destination, way, cause, isOfSome: true })),
+      ];
     },
   );
   const first = [...Map.groupBy(stopped, ({ cause }) => cause.what).values()].map((all) => all[0]!);
-  const findings = first.map(({ destination, way, cause }) => {
+  const findings = first.map(({ destination, way, cause, isOfSome }) => {
     const whose = `packets of ${describeContainer(container)} to ${destination}`;
+    if (isOfSome) return warning(`some ${whose} are stopped or sent elsewhere by ${cause.what}`, cause.remedy);
     if (way.oif === undefined) return broken(`${whose} are stopped by ${cause.what}`, cause.remedy);
     const other = container.state.links.find(({ index }) => index === way.oif)?.name;
     return warning(`${whose} are sent to "${other}" by ${cause.what}`, cause.remedy);

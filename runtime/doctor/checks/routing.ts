@@ -46,6 +46,8 @@ interface Diversion {
   readonly ip: Ip;
   readonly way: Way;
   readonly cause: Cause;
+  /** Only of packets with certain ports, protocols and the like. */
+  readonly isOfSome: boolean;
 }
 
 /** What the container sends to outside, unlike what the host itself sends. */
@@ -61,9 +63,11 @@ function divertedFrom(
   const inLink = gatewayLink(subject, container)!;
   const mark = routing.selectsByMark ? markOf(marking, inLink, ip, destination) : 0;
   const way = routing.find({ source: ip, destination, inLink, mark });
-  if (way.oif === own.oif && way.gateway === own.gateway) return [];
+  const ofSome = way.causesForSome().map((cause): Diversion => ({ direction: "from", ip, way, cause, isOfSome: true }));
+  if (way.oif === own.oif && way.gateway === own.gateway) return ofSome;
   const cause = way.cause();
-  return cause && cause.what !== own.cause()?.what ? [{ direction: "from", ip, way, cause }] : [];
+  const isOwn = !cause || cause.what === own.cause()?.what;
+  return [...ofSome, ...isOwn ? [] : [{ direction: "from", ip, way, cause, isOfSome: false } as const]];
 }
 
 interface Marking {
@@ -114,14 +118,18 @@ function divertedTo(
   return packets.flatMap((packet): Diversion[] => {
     const way = routing.find(packet);
     const cause = way.oif === device.index ? undefined : way.cause();
-    return cause ? [{ direction: "to", ip, way, cause }] : [];
+    return [
+      ...cause ? [{ direction: "to", ip, way, cause, isOfSome: false } as const] : [],
+      ...way.causesForSome().map((cause) => ({ direction: "to", ip, way, cause, isOfSome: true } as const)),
+    ];
   }).slice(0, 1);
 }
 
 function describeDiversion({ host }: Subject, all: readonly Diversion[]): Finding {
-  const [{ direction, ip, way, cause }] = all as [Diversion, ...Diversion[]];
+  const [{ direction, ip, way, cause, isOfSome }] = all as [Diversion, ...Diversion[]];
   const others = new Set(all.map((each) => each.ip)).size - 1;
   const whose = `packets ${direction} ${ip}${others > 0 ? ` and ${others} more` : ""}`;
+  if (isOfSome) return warning(`some ${whose} are stopped or sent elsewhere by ${cause.what}`, cause.remedy);
   if (way.oif === undefined) return broken(`${whose} are stopped by ${cause.what}`, cause.remedy);
   const device: Link | undefined = host.links.find(({ index }) => index === way.oif);
   const what = `${whose} are sent to "${device?.name}" by ${cause.what}`;
