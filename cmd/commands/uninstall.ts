@@ -63,8 +63,8 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     const steps = planUninstall({ directory, program, names: pluginNames() });
     const { refuseAttached, removeTables } = await import("../install/attached.ts");
     const removeAll = (say: (line: string) => void) => {
+      if (!input.has("force")) refuseAttached(steps, directory, runtimeOptions(input, context), network);
       removeOwnNetwork((removed) => say(formatRemoved([removed])));
-      if (!input.has("force")) refuseAttached(steps, directory, runtimeOptions(input, context));
       uninstall(steps, directory);
       for (const { path, outcome, reason } of steps) {
         if (outcome === "stays") log(`${path} stays: ${reason}`);

@@ -142,6 +142,11 @@ netnsTest(
     ]);
     expect(refused.stderr).toContain("--force");
     expect([contents(), tables()]).toEqual([before, "table inet cni\n"]);
+    expect(uninstallWith("--dry-run")).toMatchObject({ exitCode: 1, stdout: "", stderr: refused.stderr });
+    network("unused");
+    expect(uninstallWith("--network", "unused")).toMatchObject({ exitCode: 1, stdout: "", stderr: refused.stderr });
+    expect(readdirSync(conf).sort()).toEqual(["unused.conflist", "web.conflist"]);
+    rmSync(join(conf, "unused.conflist"));
 
     const forced = uninstallWith("--force");
     expect([forced.exitCode, forced.stderr]).toEqual([

@@ -15,13 +15,21 @@ import type { UninstallStep } from "./uninstall_steps.ts";
 
 const MAX_NAMED = 10;
 
-/** @throws {CniError} if a container is attached by plugins that go, and no others take over */
-export function refuseAttached(steps: readonly UninstallStep[], directory: string, options: RuntimeOptions): void {
+/**
+ * @param network a network whose own removal asks for its attachments
+ * @throws {CniError} if a container is attached by plugins that go, and no others take over
+ */
+export function refuseAttached(
+  steps: readonly UninstallStep[],
+  directory: string,
+  options: RuntimeOptions,
+  network?: string,
+): void {
   const removed = new Set(steps.flatMap(({ name, outcome }) => outcome === "removed" ? [name] : []));
   if (removed.size === 0) return;
   const runtime = new Runtime(options);
   const attached = runtime.attachments().filter((attachment) =>
-    attachment.state !== "gone" && needsOneOf(runtime, attachment, removed)
+    attachment.network !== network && attachment.state !== "gone" && needsOneOf(runtime, attachment, removed)
   );
   if (attached.length === 0) return;
   const named = attached.slice(0, MAX_NAMED).map(({ network, containerId, ifname }) =>
