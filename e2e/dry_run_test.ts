@@ -228,7 +228,7 @@ testWith(["ip", "nft", "tc"], "add says with --dry-run which address it will giv
     ]);
   }
   const again = node.run("add", "dry", node.containers[0].path, "--container-id", "c0", "--dry-run");
-  expect(again).toMatchObject({ exitCode: 1, stdout: "Nothing would be changed.\n" });
+  expect(again).toMatchObject({ exitCode: 1, stdout: "" });
   expect(again.stderr).toContain("it is attached already");
   const taken = node.run("add", "dry", node.containers[0].path, "--container-id", "c2", "--ifname", "lo", "--dry-run");
   expect(taken.exitCode).toBe(1);
@@ -331,7 +331,7 @@ testWith(
     rmSync(join(node.directory, "bin"), { recursive: true });
     const before = node.snapshot();
     const failed = node.run("gc", "dry", "--valid", "absent", "--dry-run");
-    expect(failed).toMatchObject({ exitCode: 2, stdout: "Nothing would be changed.\n" });
+    expect(failed).toMatchObject({ exitCode: 2, stdout: "" });
     expect(failed.stderr).toContain('"absent/eth0"');
     expect(node.run("check", "dry", netns, "--dry-run").exitCode).toBe(2);
     expect(node.snapshot()).toBe(before);

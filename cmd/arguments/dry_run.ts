@@ -66,7 +66,8 @@ function printFound(
 ): number {
   if (!options.has(JSON_OPTION.name)) {
     const format = options.has(VERBOSE_OPTION.name) ? formatEffects : formatEffectSummary;
-    printStdout(format(found.effects, openScreen(1, env)));
+    // Of a command that is refused at once, only the reason tells anything.
+    if (failure === undefined || found.effects.length > 0) printStdout(format(found.effects, openScreen(1, env)));
     for (const note of found.notes) log(note);
     if (failure !== undefined) throw failure;
     return 0;

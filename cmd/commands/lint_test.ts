@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { newCliSandboxes } from "../../testing/cli.ts";
 import { formatLintReport } from "../output/lint_report.ts";
@@ -34,6 +34,16 @@ test("lint ends with 1 after a warning only if it is strict, and never after a d
   expect(lint(plugin, "--strict").exitCode).toBe(1);
   const { stdout, exitCode } = lint(plugin, "--strict", "--disable", "unknown-key");
   expect([stdout, exitCode]).toEqual(["No problem in 1 file\n", 0]);
+});
+
+test("lint shows no source of a file that cannot be read", () => {
+  const directory = join(root, "unreadable");
+  mkdirSync(directory);
+  symlinkSync(join(root, "absent"), join(directory, "20-gone.conflist"));
+  const { stdout, exitCode } = cni(["lint", "--conf-dir", directory]);
+  expect(stdout).toMatch(/^[^\n]*20-gone\.conflist:1:1 error [^\n]+\n(?: {4}\S[^\n]*\n)*\n1 error in 1 file\n$/);
+  expect(stdout).not.toContain("^");
+  expect(exitCode).toBe(1);
 });
 
 test("lint - reads standard input", () => {

@@ -26,15 +26,16 @@ function problemLines(
   const width = (screen.columns ?? MAX_SHOWN + INDENT.length) - INDENT.length - 1;
   const shown = excerptAround(text, column - 1, width);
   const marked = Math.max(1, Math.min(length, shown.text.length - shown.offset));
+  const caret = padding(shown.text.slice(0, shown.offset)) +
+    screen.style(COLOURS[severity], `^${"~".repeat(marked - 1)}`);
+  // A file that cannot be read has none.
+  const hasSource = text !== "";
   const head = `${screen.style("bold", `${file}:${line}:${column}`)} ${screen.style(COLOURS[severity], severity)} ${
     withoutTabs(message)
   } ${screen.style("dim", `[${rule}]`)}`;
   return [
     ...fitted(head, screen.columns),
-    `${INDENT}${shown.text}`.trimEnd(),
-    `${INDENT}${padding(shown.text.slice(0, shown.offset))}${
-      screen.style(COLOURS[severity], `^${"~".repeat(marked - 1)}`)
-    }`,
+    ...hasSource ? [`${INDENT}${shown.text}`.trimEnd(), `${INDENT}${caret}`] : [],
     ...suggestion === undefined
       ? []
       : fitted(withoutTabs(suggestion), screen.columns && screen.columns - INDENT.length).map((text) => INDENT + text),
