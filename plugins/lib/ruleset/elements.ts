@@ -136,9 +136,10 @@ function createOrRepair(nl: Netlink, table: TableDefinition, log: ApplyOptions["
   // A table of an earlier release has fewer sets.
   if (isOwnTable(table, present) && !keepsRecords(nl, table)) addRecords(nl, table);
   const isUpgrade = isOfEarlierRelease(nl, table);
-  const restored = loadRepair().repairTable(nl, table);
+  const { describeRestoredChains, repairTable } = loadRepair();
+  const restored = repairTable(nl, table);
   if (isUpgrade || restored.length === 0) return;
-  log?.(`Restored ${restored.join(", ")}; for other containers, put back what is missing: cni run restore`);
+  log?.(`${describeRestoredChains(restored)}; for other containers, put back what is missing: cni run restore`);
 }
 
 /** A failover element, and the map elements that it becomes. */

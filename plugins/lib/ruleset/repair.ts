@@ -18,6 +18,15 @@ import { inetTable } from "./inet_table.ts";
 
 export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
 
+const MAX_NAMED_CHAINS = 3;
+
+/** What {@linkcode repairTable} put back: a line for a log. A table of a whole release has 14 chains. */
+export function describeRestoredChains(chains: readonly string[]): string {
+  const named = chains.slice(0, MAX_NAMED_CHAINS).join(", ");
+  const others = chains.length - MAX_NAMED_CHAINS;
+  return others > 0 ? `Restored ${named} and ${others} more` : `Restored ${named}`;
+}
+
 /**
  * Restores a table's static chains, sets and rules, and removes those of earlier releases. Its elements stay.
  *
