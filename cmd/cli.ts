@@ -2,17 +2,12 @@ import { formatErrorObject } from "../plugins/lib/protocol/serve.ts";
 import { hasPlugin, pluginNames } from "../plugins/registry.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { CNI } from "./commands/registry.ts";
-import type { CliContext, Command, CommandContext, CommandGroup } from "./command.ts";
-import {
-  HELP_OPTION,
-  type OptionSpec,
-  type ParsedOptions,
-  parseOptions,
-  UnknownOptionError,
-  UsageError,
-} from "./options.ts";
+import type { Command, CommandContext, CommandGroup } from "./command.ts";
+import type { CliContext } from "../program/start.ts";
+import { HELP_OPTION, type OptionSpec, type ParsedOptions, parseOptions, UnknownOptionError } from "./options.ts";
+import { UsageError } from "../program/usage_error.ts";
 import { MESSAGE_INDENT, printMessage } from "./output/message.ts";
-import { escapeUnprintable, printableJson } from "./output/printable.ts";
+import { escapeUnprintable, printableJson } from "../spec/printable.ts";
 import { openScreen, type Screen } from "./output/screen.ts";
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";

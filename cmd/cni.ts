@@ -1,6 +1,6 @@
 import { unblockSignals } from "../ffi/sys/signals.ts";
 import { printUncaughtError, runProgram } from "./program.ts";
-import { findWorkingDirectory } from "./working_directory.ts";
+import { findWorkingDirectory } from "../program/working_directory.ts";
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 

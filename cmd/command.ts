@@ -1,24 +1,6 @@
 /** Commands are data: the command line, help and docs read the same object. */
+import type { CliContext, ProgramStart } from "../program/start.ts";
 import type { CompletionKind, OptionSpec, ParsedOptions, ValueName } from "./options.ts";
-
-export interface CliContext {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly programName: string;
-  /** `undefined` if it was removed. */
-  findWorkingDirectory(): string | undefined;
-  /** The process that started the program. */
-  findParentPid(): number;
-  /** When the program was started, in nanoseconds since 1970. */
-  readonly startTime: bigint;
-  /** Told of the code of an error (SPEC, section Error). */
-  onFailure?(code: number): void;
-}
-
-/** A start by the kernel in this process, or by a shim in another. Standard streams are descriptors 0 to 2. */
-export interface ProgramStart extends CliContext {
-  /** Without the name of the program. */
-  readonly argv: readonly string[];
-}
 
 export interface CommandContext extends CliContext {
   /** Runs the program again in this process, for a server's worker. @returns the exit status */

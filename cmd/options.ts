@@ -1,3 +1,4 @@
+import { UsageError } from "../program/usage_error.ts";
 /**
  * Small libraries guess wrong: `mri` loses the NETNS of `add - NETNS`, reads six options in `-p80:80`, and makes a word
  * of the value in `--json=yes`.
@@ -61,16 +62,6 @@ export interface OptionSpec {
 }
 
 export const HELP_OPTION: OptionSpec = { name: "help", short: "h", help: "print this help" };
-
-/** The exit status is 2. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
-
-  /** @param hints what to type instead, a line each */
-  constructor(message: string, readonly hints: readonly string[] = []) {
-    super(message);
-  }
-}
 
 /** @throws {UsageError} the parser's message after `subject`, and an example if there is one */
 export function parseOrUsageError<T>(

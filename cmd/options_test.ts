@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { type OptionSpec, parseOptions, UsageError } from "./options.ts";
+import { type OptionSpec, parseOptions } from "./options.ts";
+import { UsageError } from "../program/usage_error.ts";
 
 const SPECS: readonly OptionSpec[] = [
   { name: "conf-dir", value: "DIR", env: "NETCONFPATH", help: "where" },

@@ -1,12 +1,12 @@
 import { hasPlugin } from "../plugins/registry.ts";
-import type { ProgramStart } from "./command.ts";
+import type { ProgramStart } from "../program/start.ts";
 import { servePlugin } from "./serve_plugin.ts";
 
 /** The program's name decides what it is. Modules load on demand: start-up is most of a call. @returns the exit status */
 export async function runProgram(start: ProgramStart): Promise<number> {
   try {
     if (start.programName === "dhcp" && start.argv[0] === "daemon" && !start.env["CNI_COMMAND"]) {
-      const { runDhcpDaemon } = await import("./serve/dhcp_daemon.ts");
+      const { runDhcpDaemon } = await import("../server/dhcp_daemon.ts");
       return runDhcpDaemon(start.argv.slice(1), start.env);
     }
     if (hasPlugin(start.programName)) {

@@ -1,10 +1,10 @@
 import { blockSignals, withSignalsUnblocked } from "../ffi/sys/signals.ts";
-import type { CliContext } from "./command.ts";
+import type { CliContext } from "../program/start.ts";
 import { versionResponse } from "../plugins/lib/protocol/version.ts";
 import { findPlugin, loadPlugins, pluginsMentionedIn } from "../plugins/registry.ts";
 import { VERSIONS } from "../spec/version.ts";
 import { printStderr, printStdout, readAvailableStdin, readStdin } from "../ffi/sys/stdio.ts";
-import { programVersion } from "./version.ts";
+import { programVersion } from "../program/version.ts";
 
 /** Serves the call in the environment and on stdin (SPEC §2). @returns the exit status */
 export async function servePlugin(start: CliContext): Promise<number> {

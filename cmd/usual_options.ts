@@ -1,5 +1,6 @@
 /** Options that people know from other programs: one meaning everywhere, or the right word. @module */
-import { type OptionSpec, type ParsedOptions, type UnknownOptionError, UsageError } from "./options.ts";
+import type { OptionSpec, ParsedOptions, UnknownOptionError } from "./options.ts";
+import { UsageError } from "../program/usage_error.ts";
 
 /** Where a command has `--json`. It is not in help, which has the shorter one. */
 const JSON_FORMAT_OPTION: OptionSpec = {

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { DoctorReport } from "../runtime/doctor/doctor.ts";
+import type { DoctorReport } from "../inspect/doctor/doctor.ts";
 import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
 import { type Cri, CRI_PROGRAMS, newCri, POD_NETWORK } from "../testing/cri.ts";
 import { newTestNode, type TestNode } from "../testing/node.ts";

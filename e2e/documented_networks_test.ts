@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DEFAULT_NETWORK } from "../runtime/default_network.ts";
-import { NETWORK_DRIVERS } from "../runtime/networks/new_network.ts";
+import { NETWORK_DRIVERS } from "../networks/new_network.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
 import { ENGINE_PROGRAMS, useEngines } from "../testing/engines.ts";

@@ -6,7 +6,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { CliContext } from "../cmd/command.ts";
+import type { CliContext } from "../program/start.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 

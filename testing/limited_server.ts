@@ -1,8 +1,8 @@
 /** A server with two to four workers and limits of a test: `bun limited_server.ts SOCKET LIMITS`. @module */
-import { SERVER_LIMITS } from "../cmd/serve/limits.ts";
+import { SERVER_LIMITS } from "../server/limits.ts";
 import { dirname } from "node:path";
-import { openSockets } from "../cmd/serve/sockets.ts";
-import { supervise } from "../cmd/serve/supervisor.ts";
+import { openSockets } from "../server/sockets.ts";
+import { supervise } from "../server/supervisor.ts";
 import { cStringArray, sys } from "../ffi/sys/libc.ts";
 import { blockForGood } from "../ffi/sys/signals.ts";
 import { SIGCHLD, SIGTERM } from "../ffi/sys/uapi.ts";

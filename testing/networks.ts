@@ -7,14 +7,14 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
-import { EngineNames } from "../runtime/containers/engine_names.ts";
-import { type CreatedNetwork, createNetwork } from "../runtime/networks/create.ts";
-import { findNetwork } from "../runtime/networks/find.ts";
-import { inspectNetwork } from "../runtime/networks/inspect.ts";
-import { listNetworks } from "../runtime/networks/list.ts";
-import type { NetworkRequest } from "../runtime/networks/new_network.ts";
-import { findUnusedNetworks, pruneNetworks } from "../runtime/networks/prune.ts";
-import { type RemovedNetwork, removeNetworks } from "../runtime/networks/remove.ts";
+import { EngineNames } from "../containers/engine_names.ts";
+import { type CreatedNetwork, createNetwork } from "../networks/create.ts";
+import { findNetwork } from "../networks/find.ts";
+import { inspectNetwork } from "../networks/inspect.ts";
+import { listNetworks } from "../networks/list.ts";
+import type { NetworkRequest } from "../networks/new_network.ts";
+import { findUnusedNetworks, pruneNetworks } from "../networks/prune.ts";
+import { type RemovedNetwork, removeNetworks } from "../networks/remove.ts";
 import { loadNetwork } from "../runtime/load.ts";
 import { Runtime } from "../runtime/runtime.ts";
 

@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ServerStatus } from "../cmd/serve/status.ts";
+import type { ServerStatus } from "../server/status.ts";
 import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 import { until } from "./netns.ts";
 

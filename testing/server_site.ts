@@ -2,9 +2,9 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ServerLimits } from "../cmd/serve/limits.ts";
-import { askServer, QUESTIONS } from "../cmd/serve/sockets.ts";
-import type { ServerStatus } from "../cmd/serve/status.ts";
+import type { ServerLimits } from "../server/limits.ts";
+import { askServer, QUESTIONS } from "../server/sockets.ts";
+import type { ServerStatus } from "../server/status.ts";
 import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess } from "./binary.ts";
 import { until } from "./netns.ts";
 

@@ -2,7 +2,8 @@ import { expect, test } from "bun:test";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { containerIdOfNetns } from "../../runtime/container_id.ts";
 import { DEFAULT_NETWORK } from "../../runtime/default_network.ts";
-import { parseOptions, UsageError } from "../options.ts";
+import { parseOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import {
   ATTACHMENT_OPTIONS,
   IFNAME_OPTION,

@@ -1,14 +1,14 @@
 /** Loaded for dry runs only. @module */
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
-import type { DryRun } from "../../runtime/effects/dry_run.ts";
+import type { DryRun } from "../../inspect/effects/dry_run.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
 import { formatDocument } from "../output/document.ts";
 import { CniError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { formatResult } from "../../spec/result.ts";
 import { LATEST } from "../../spec/version.ts";
-import type { CliContext } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import type { ParsedOptions } from "../options.ts";
 import { formatEffects, formatEffectSummary } from "../output/effects.ts";
 import { openScreen } from "../output/screen.ts";
@@ -36,7 +36,7 @@ export async function printDryRun(
   command: () => unknown,
   known: Pick<DryRunDocument, "networks"> = {},
 ): Promise<number> {
-  const { dryRun } = await import("../../runtime/effects/dry_run.ts");
+  const { dryRun } = await import("../../inspect/effects/dry_run.ts");
   return printFound({ ...dryRun(command), ...known }, options, env);
 }
 
@@ -48,7 +48,7 @@ export async function printDryRunOfAdd(
   network: NetworkConfigList,
   parameters: AddRuntimeConf,
 ): Promise<number> {
-  const { dryRunOfAdd } = await import("../../runtime/effects/dry_run_add.ts");
+  const { dryRunOfAdd } = await import("../../inspect/effects/dry_run_add.ts");
   const { result, ...found } = dryRunOfAdd(runtime, network, parameters);
   if (result && !options.has(JSON_OPTION.name)) {
     const addresses = (result.ips ?? []).map(({ address, gateway }) =>

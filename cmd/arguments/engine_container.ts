@@ -1,11 +1,12 @@
 /** Arguments by which commands accept what an engine calls a container. Calls with ids need not load it. @module */
 import { nameOfNetnsPath } from "../../ffi/named_netns.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import { describeContainerId, EngineNames, type NamedAttachment } from "../../runtime/containers/engine_names.ts";
-import { findByName, findContainer } from "../../runtime/containers/find_container.ts";
+import { describeContainerId, EngineNames, type NamedAttachment } from "../../containers/engine_names.ts";
+import { findByName, findContainer } from "../../containers/find_container.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
-import type { CliContext } from "../command.ts";
-import { type ParsedOptions, UsageError } from "../options.ts";
+import type { CliContext } from "../../program/start.ts";
+import type { ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import type { AttachmentRequest } from "./attachment.ts";
 import { netnsPath } from "./path.ts";
 

@@ -1,7 +1,8 @@
 import { namedNetnsPath } from "../../ffi/named_netns.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import type { CliContext } from "../command.ts";
-import { parseOrUsageError, UsageError } from "../options.ts";
+import type { CliContext } from "../../program/start.ts";
+import { parseOrUsageError } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 
 type PathContext = Pick<CliContext, "findWorkingDirectory">;
 

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { UsageError } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { absolutePath, netnsPath } from "./path.ts";
 
 const inDirectory = (directory: string | undefined) => ({ findWorkingDirectory: () => directory });

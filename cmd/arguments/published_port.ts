@@ -1,5 +1,5 @@
 import { type Ip, parseIp } from "../../ffi/address.ts";
-import { UsageError } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 
 /** An entry of the capability `portMappings` (CONVENTIONS.md). */
 export interface PublishOption {

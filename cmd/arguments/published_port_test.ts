@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { UsageError } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { parsePublishedPort, type PublishOption } from "./published_port.ts";
 
 test.each<[string, object]>([

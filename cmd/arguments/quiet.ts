@@ -1,6 +1,7 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
-import { printableLines } from "../output/printable.ts";
+import type { OptionSpec, ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
+import { printableLines } from "../../spec/printable.ts";
 
 export const QUIET_OPTION: OptionSpec = { name: "quiet", short: "q", help: "print names or ids only, one per line" };
 

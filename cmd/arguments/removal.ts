@@ -1,5 +1,5 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { failureOf, type RemovalReport, type RemovedNetwork } from "../../runtime/networks/remove.ts";
+import { failureOf, type RemovalReport, type RemovedNetwork } from "../../networks/remove.ts";
 import { formatDocument } from "../output/document.ts";
 import { LATEST } from "../../spec/version.ts";
 import type { ParsedOptions } from "../options.ts";

@@ -3,10 +3,12 @@ import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
-import type { ArgumentSpec, CliContext } from "../command.ts";
-import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import type { ArgumentSpec } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
+import type { OptionSpec, ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { printMessage } from "../output/message.ts";
-import { printableLines } from "../output/printable.ts";
+import { printableLines } from "../../spec/printable.ts";
 import { TRACE_OPTIONS } from "../trace/options.ts";
 import { absolutePath } from "./path.ts";
 

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { parseOptions, UsageError } from "../options.ts";
+import { parseOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { RUNTIME_OPTIONS, runtimeOptions } from "./runtime.ts";
 import { cliContext } from "../../testing/cli.ts";
 

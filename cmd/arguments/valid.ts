@@ -2,7 +2,8 @@
 import { type Runtime, UnknownAttachmentError } from "../../runtime/runtime.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
-import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import type { OptionSpec, ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { parseIfname } from "./attachment.ts";
 
 export const VALID_OPTION: OptionSpec = {

@@ -3,7 +3,7 @@ import type { Command } from "../command.ts";
 import { completeWords } from "../completion/complete.ts";
 import { SHELLS } from "../completion/scripts.ts";
 import { bashReplacement, parseShellLine } from "../completion/shell_line.ts";
-import { printable } from "../output/printable.ts";
+import { printable } from "../../spec/printable.ts";
 
 const completeWordsCommand: Command = {
   name: "complete-words",

@@ -1,13 +1,13 @@
 import { findStat } from "../../ffi/sys/stat.ts";
 import { createFile } from "../../ffi/sys/atomic_file.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import type { DoctorReport } from "../../runtime/doctor/doctor.ts";
-import type { CheckFinding } from "../../runtime/doctor/examine.ts";
-import { EngineNames } from "../../runtime/containers/engine_names.ts";
-import type { UnusableFile } from "../../runtime/doctor/networks_to_examine.ts";
-import { withoutLoopbacks } from "../../runtime/networks/loopbacks.ts";
+import type { DoctorReport } from "../../inspect/doctor/doctor.ts";
+import type { CheckFinding } from "../../inspect/doctor/examine.ts";
+import { EngineNames } from "../../containers/engine_names.ts";
+import type { UnusableFile } from "../../inspect/doctor/networks_to_examine.ts";
+import { withoutLoopbacks } from "../../networks/loopbacks.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
-import { findContainerOrThrow } from "../../runtime/containers/find_container.ts";
+import { findContainerOrThrow } from "../../containers/find_container.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import { NETNS_ARGUMENT, OR_CONTAINER } from "../arguments/attachment.ts";
 import { namedAttachments, netnsOrContainer } from "../arguments/engine_container.ts";
@@ -22,15 +22,17 @@ import {
   RUNTIME_OPTIONS,
   runtimeOptions,
 } from "../arguments/runtime.ts";
-import type { CliContext, Command } from "../command.ts";
+import type { Command } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
-import { type ParsedOptions, UsageError } from "../options.ts";
+import type { ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { confirm } from "../output/confirm.ts";
 import { formatDocument } from "../output/document.ts";
 import { formatDoctorReport, formatRepairOutcome } from "../output/findings.ts";
 import { openProgressLine } from "../output/progress.ts";
 import { openScreen } from "../output/screen.ts";
-import { programVersion } from "../version.ts";
+import { programVersion } from "../../program/version.ts";
 
 const FIX = "fix";
 const YES = "yes";
@@ -74,8 +76,8 @@ is examined.`,
     const bundlePath = input.find(BUNDLE);
     // Before the examination, which takes a while.
     if (bundlePath !== undefined && findStat(absolutePath(bundlePath, context))) throw bundleExists(bundlePath);
-    const { repairAll, runDoctor } = await import("../../runtime/doctor/doctor.ts");
-    const { listNetworksToExamine } = await import("../../runtime/doctor/networks_to_examine.ts");
+    const { repairAll, runDoctor } = await import("../../inspect/doctor/doctor.ts");
+    const { listNetworksToExamine } = await import("../../inspect/doctor/networks_to_examine.ts");
     const names = new EngineNames();
     const { networks, netns } = findTarget(
       input,
@@ -97,7 +99,7 @@ is examined.`,
       : examine();
     for (const outcome of report.repairs ?? []) log(formatRepairOutcome(outcome));
     if (bundlePath !== undefined) {
-      const { collectBundle } = await import("../../runtime/doctor/bundle.ts");
+      const { collectBundle } = await import("../../inspect/doctor/bundle.ts");
       const bundle = collectBundle(options, networks, report, `cni ${programVersion()}`);
       if (!createFile(absolutePath(bundlePath, context), `${stringifyJson(bundle, 4)}\n`)) {
         throw bundleExists(bundlePath);

@@ -21,7 +21,7 @@ const explain: Command = {
   details: formatPluginList,
   async run(input, context) {
     await loadDocumentedBuiltins();
-    const { explainKey, explainPlugin } = await import("../../runtime/schema/explain.ts");
+    const { explainKey, explainPlugin } = await import("../../networks/schema/explain.ts");
     const { formatExplainedKeys, formatExplainedPlugin } = await import("../output/explained.ts");
     const [, name = "", key] = /^([^.]*)(?:\.(.*))?$/s.exec(input.words[0]!)!;
     const directories = pluginDirectories(input, context);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { builtinDocs, loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { loadPlugins, pluginNames } from "../../plugins/registry.ts";
-import { explainKey, explainPlugin } from "../../runtime/schema/explain.ts";
+import { explainKey, explainPlugin } from "../../networks/schema/explain.ts";
 import { newCliSandboxes } from "../../testing/cli.ts";
 import { formatExplainedKeys, formatExplainedPlugin } from "../output/explained.ts";
 import type { Screen } from "../output/screen.ts";

@@ -14,11 +14,13 @@ import {
   isDryRun,
   log,
 } from "../arguments/runtime.ts";
-import type { CliContext, Command } from "../command.ts";
+import type { Command } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
-import { type ParsedOptions, UsageError } from "../options.ts";
+import type { ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { openProgressLine } from "../output/progress.ts";
-import { shimProgram } from "../shim/shim.ts";
+import { shimProgram } from "../../server/shim/shim.ts";
 import {
   canonicalPath,
   COMMAND_NAME,
@@ -30,7 +32,7 @@ import {
   keepBackup,
   replacedFilePath,
   runningProgram,
-} from "../installed_file.ts";
+} from "../../program/installed_file.ts";
 
 const command: Command = {
   name: "install",

@@ -15,8 +15,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
-import type { Effect } from "../../runtime/effects/effect.ts";
-import { dryRun } from "../../runtime/effects/dry_run.ts";
+import type { Effect } from "../../inspect/effects/effect.ts";
+import { dryRun } from "../../inspect/effects/dry_run.ts";
 import { CNI_UNDER_TEST } from "../../testing/binary.ts";
 import { install, type InstallOptions, removeFullProgram } from "./install.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";

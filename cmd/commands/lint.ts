@@ -11,7 +11,8 @@ import {
 } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
-import { type ParsedOptions, UsageError } from "../options.ts";
+import type { ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { openScreen } from "../output/screen.ts";
 
 const lint: Command = {
@@ -40,7 +41,7 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
     { command: "cni lint --strict --disable comments ./web.conflist", about: "check one file, before a deployment" },
   ],
   async run(input, context) {
-    const { lintFiles, lintRuleNames } = await import("../../runtime/lint/lint.ts");
+    const { lintFiles, lintRuleNames } = await import("../../networks/lint/lint.ts");
     const disabled = disabledRuleNames(input, lintRuleNames());
     const words = input.words.length > 0 ? input.words : [input.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d"];
     const paths = words.map((word) => word.includes("/") ? absolutePath(word, context) : word);

@@ -3,7 +3,7 @@ import { suggestion } from "../../spec/suggest.ts";
 import { log } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import { formatManPage, listManPages, type ManPage } from "../man/pages.ts";
-import { UsageError } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { openScreen } from "../output/screen.ts";
 
 const LIST_OPTION = { name: "list", help: "print the names of all pages, one per line" };

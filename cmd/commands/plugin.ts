@@ -2,9 +2,10 @@ import { printStderr } from "../../ffi/sys/stdio.ts";
 import type { AnyPlugin } from "../../plugins/lib/protocol/context.ts";
 import { findPlugin, hasPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import { suggestion } from "../../spec/suggest.ts";
-import type { CliContext, Command } from "../command.ts";
+import type { Command } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import { formatRows } from "../help.ts";
-import { UsageError } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { servePlugin } from "../serve_plugin.ts";
 
 const plugin: Command = {

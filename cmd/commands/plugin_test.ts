@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { plugin, schema } from "../../mod.ts";
-import { UsageError } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { describePlugin, runService } from "./plugin.ts";
 
 const definition = {

@@ -17,8 +17,8 @@ Write "$schema": "./cni.schema" into a configuration. "cni lint" finds more.`,
   async run(input, context) {
     const [name] = input.words;
     await loadDocumentedBuiltins();
-    const { conflistSchema, pluginObjectSchema } = await import("../../runtime/schema/conflist_schema.ts");
-    const { requireBuiltin } = await import("../../runtime/schema/explain.ts");
+    const { conflistSchema, pluginObjectSchema } = await import("../../networks/schema/conflist_schema.ts");
+    const { requireBuiltin } = await import("../../networks/schema/explain.ts");
     const document = name === undefined
       ? conflistSchema()
       : pluginObjectSchema(requireBuiltin(name, pluginDirectories(input, context)).name);

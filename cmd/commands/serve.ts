@@ -10,19 +10,21 @@ import {
   PLUGIN_DIR_OPTION,
   pluginDirectories,
 } from "../arguments/runtime.ts";
-import type { CliContext, Command } from "../command.ts";
-import { type ParsedOptions, UsageError } from "../options.ts";
+import type { Command } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
+import type { ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 import { openScreen, type Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
-import { MIN_WORKERS, SERVER_LIMITS } from "../serve/limits.ts";
-import { logMessage } from "../serve/call_log.ts";
-import { parseMetricsAddress, requireSocketPath } from "../serve/metrics/address.ts";
-import { directoryOf } from "../serve/part_definitions.ts";
-import type { PartStatus } from "../serve/parts.ts";
-import type { PartSettings } from "../serve/part_settings.ts";
-import { askServer, DEFAULT_SOCKET, isServerReady, openSockets, QUESTIONS } from "../serve/sockets.ts";
-import type { ServerStatus } from "../serve/status.ts";
-import { supervise } from "../serve/supervisor.ts";
+import { MIN_WORKERS, SERVER_LIMITS } from "../../server/limits.ts";
+import { logMessage } from "../../server/call_log.ts";
+import { parseMetricsAddress, requireSocketPath } from "../../server/metrics/address.ts";
+import { directoryOf } from "../../server/part_definitions.ts";
+import type { PartStatus } from "../../server/parts.ts";
+import type { PartSettings } from "../../server/part_settings.ts";
+import { askServer, DEFAULT_SOCKET, isServerReady, openSockets, QUESTIONS } from "../../server/sockets.ts";
+import type { ServerStatus } from "../../server/status.ts";
+import { supervise } from "../../server/supervisor.ts";
 
 const WORKERS_PER_PROCESSOR = 4;
 

@@ -1,10 +1,10 @@
 import { limitSystemCalls } from "../../ffi/sys/confinement.ts";
 import { setProcessName } from "../../ffi/sys/process_name.ts";
 import type { Command } from "../command.ts";
-import { becomeConfined, CONFINED } from "../serve/confine.ts";
-import { findPart } from "../serve/part_definitions.ts";
-import { PART_PROGRAMS } from "../serve/part_programs.ts";
-import type { PartSettings } from "../serve/part_settings.ts";
+import { becomeConfined, CONFINED } from "../../server/confine.ts";
+import { findPart } from "../../server/part_definitions.ts";
+import { PART_PROGRAMS } from "../../server/part_programs.ts";
+import type { PartSettings } from "../../server/part_settings.ts";
 
 const servePart: Command = {
   name: "serve-part",

@@ -1,5 +1,5 @@
 import type { Command } from "../command.ts";
-import { serveCalls } from "../serve/worker.ts";
+import { serveCalls } from "../../server/worker.ts";
 
 const serveWorker: Command = {
   name: "serve-worker",

@@ -1,11 +1,12 @@
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { EngineNames, type NamedAttachment } from "../../runtime/containers/engine_names.ts";
-import { withoutLoopbacks } from "../../runtime/networks/loopbacks.ts";
-import type { NodeTree } from "../../runtime/show/node_tree.ts";
+import { EngineNames, type NamedAttachment } from "../../containers/engine_names.ts";
+import { withoutLoopbacks } from "../../networks/loopbacks.ts";
+import type { NodeTree } from "../../inspect/show/node_tree.ts";
 import { formatDocument } from "../output/document.ts";
 import { netnsPath } from "../arguments/path.ts";
 import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../arguments/runtime.ts";
-import type { CliContext, Command } from "../command.ts";
+import type { Command } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import type { OptionSpec, ParsedOptions } from "../options.ts";
 import { openScreen } from "../output/screen.ts";
 
@@ -55,12 +56,12 @@ Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptabl
 export default show;
 
 async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTree> {
-  const { gatherNodeTree } = await import("../../runtime/show/gather.ts");
+  const { gatherNodeTree } = await import("../../inspect/show/gather.ts");
   const attachments = new EngineNames().addTo(openRuntime(input, context).attachments());
   const forPeople = wantedFormat(input) === "json" ? (all: readonly NamedAttachment[]) => all : withoutLoopbacks;
   const [word] = input.words;
   if (word === undefined) return gatherNodeTree(forPeople(attachments), { showsOtherPorts: true });
-  const { selectShown } = await import("../../runtime/show/select.ts");
+  const { selectShown } = await import("../../inspect/show/select.ts");
   const options = { netnsPath: netnsPath(word, context), confDirectory: confDirectory(input, context) };
   const selection = selectShown(word, attachments, options);
   return gatherNodeTree(forPeople(selection.attachments), selection);

@@ -3,7 +3,7 @@ import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import { pluginNames } from "../../plugins/registry.ts";
-import type { RemovalReport } from "../../runtime/networks/remove.ts";
+import type { RemovalReport } from "../../networks/remove.ts";
 import { Runtime } from "../../runtime/runtime.ts";
 import { sysctlWord } from "../../ffi/sysctl.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -20,9 +20,10 @@ import {
   log,
   runtimeOptions,
 } from "../arguments/runtime.ts";
-import type { CliContext, Command } from "../command.ts";
+import type { Command } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
-import { canonicalPath, runningProgram } from "../installed_file.ts";
+import { canonicalPath, runningProgram } from "../../program/installed_file.ts";
 import type { ParsedOptions } from "../options.ts";
 import { formatRemoved } from "../output/network.ts";
 
@@ -106,9 +107,9 @@ async function prepareNetworkRemoval(
 ): Promise<(report: RemovalReport) => void> {
   const [{ loadPlugins }, { findNetwork }, { findNameIn, readNetworkFiles }, { removeNetworks }] = await Promise.all([
     import("../../plugins/registry.ts"),
-    import("../../runtime/networks/find.ts"),
-    import("../../runtime/networks/network_files.ts"),
-    import("../../runtime/networks/remove.ts"),
+    import("../../networks/find.ts"),
+    import("../../networks/network_files.ts"),
+    import("../../networks/remove.ts"),
   ]);
   const runtime = new Runtime({ ...runtimeOptions(input, context), pluginDirectories: [pluginDirectory] });
   const directory = confDirectory(input, context);

@@ -4,7 +4,7 @@ import { formatDocument } from "../output/document.ts";
 import { VERSIONS } from "../../spec/version.ts";
 import type { Command } from "../command.ts";
 import type { OptionSpec } from "../options.ts";
-import { programCommit, programVersion } from "../version.ts";
+import { programCommit, programVersion } from "../../program/version.ts";
 
 const JSON_OPTION: OptionSpec = { name: "json", help: "print JSON, as with --format json" };
 

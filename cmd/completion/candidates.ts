@@ -1,9 +1,9 @@
 /** What shells offer for a word: names on this machine, and of what is built in. @module */
 import { listNamedNetns } from "../../ffi/named_netns.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
-import { EngineNames, shortContainerId } from "../../runtime/containers/engine_names.ts";
+import { EngineNames, shortContainerId } from "../../containers/engine_names.ts";
 import { listNetworkNames } from "../../runtime/load.ts";
-import { listRememberedAttachments } from "../../runtime/remembered_attachments.ts";
+import { listRememberedAttachments } from "./remembered_attachments.ts";
 import { CACHE_DIR_OPTION, CONF_DIR_OPTION } from "../arguments/runtime.ts";
 import type { CommandGroup } from "../command.ts";
 import type { CompletionKind, OptionSpec, ValueName } from "../options.ts";
@@ -51,7 +51,7 @@ const SOURCES: Readonly<Partial<Record<CompletionKind, Source>>> = {
     return (await listManPages(root)).map(({ name, summary }) => ({ word: name, about: summary }));
   },
   plugin: listPlugins,
-  rule: async () => (await import("../../runtime/lint/lint.ts")).lintRuleNames().map((word) => ({ word })),
+  rule: async () => (await import("../../networks/lint/lint.ts")).lintRuleNames().map((word) => ({ word })),
   key: ({ current }) => current.includes(".") ? listKeys(current) : listPlugins(),
 };
 

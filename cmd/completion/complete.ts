@@ -1,6 +1,7 @@
 /** Finds what may follow on a command line, from the same objects as help. @module */
 import { absolutePath } from "../arguments/path.ts";
-import type { ArgumentSpec, CliContext, Command, CommandGroup } from "../command.ts";
+import type { ArgumentSpec, Command, CommandGroup } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import { formatUsage } from "../help.ts";
 import { type CompletionKind, HELP_OPTION, type OptionSpec, type ValueName } from "../options.ts";
 import { withUsualOptions } from "../usual_options.ts";

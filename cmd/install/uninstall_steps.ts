@@ -8,7 +8,7 @@ import {
   FULL_PROGRAM_NAME,
   isForeignFile,
   replacedFilePath,
-} from "../installed_file.ts";
+} from "../../program/installed_file.ts";
 
 /** Both paths are canonical; `program` is this binary. */
 interface UninstallOptions {

@@ -2,7 +2,7 @@
 import { builtinDocs, loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import type { CommandGroup } from "../command.ts";
-import { programVersion } from "../version.ts";
+import { programVersion } from "../../program/version.ts";
 import {
   commandOverview,
   commandSections,

@@ -1,6 +1,6 @@
 import { readAvailable } from "../../ffi/sys/file.ts";
 import { printMessage } from "./message.ts";
-import { printable } from "./printable.ts";
+import { printable } from "../../spec/printable.ts";
 import { openScreen } from "./screen.ts";
 
 /** Asks on a terminal. @returns `undefined` if standard input is none, so that nobody can answer */

@@ -1,5 +1,5 @@
 import { stringifyJson } from "../../spec/jsonc.ts";
-import { printableJson } from "./printable.ts";
+import { printableJson } from "../../spec/printable.ts";
 
 /** What a command prints with `--json`. */
 export function formatDocument(document: unknown): string {

@@ -1,6 +1,6 @@
-import { printable } from "./printable.ts";
-import { type Effect, isLockFile } from "../../runtime/effects/effect.ts";
-import { summarizeEffects } from "../../runtime/effects/summarize_effects.ts";
+import { printable } from "../../spec/printable.ts";
+import { type Effect, isLockFile } from "../../inspect/effects/effect.ts";
+import { summarizeEffects } from "../../inspect/effects/summarize_effects.ts";
 import type { Screen } from "./screen.ts";
 
 const NO_EFFECT = "Nothing would be changed.\n";

@@ -1,4 +1,4 @@
-import type { ExplainedKey, ExplainedPlugin } from "../../runtime/schema/explain.ts";
+import type { ExplainedKey, ExplainedPlugin } from "../../networks/schema/explain.ts";
 import type { Screen } from "./screen.ts";
 import { formatPairs, formatTable } from "./table.ts";
 

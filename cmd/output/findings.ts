@@ -1,6 +1,6 @@
-import type { DoctorReport, RepairOutcome } from "../../runtime/doctor/doctor.ts";
-import type { CheckFinding, NetworkDiagnosis } from "../../runtime/doctor/examine.ts";
-import { printable } from "./printable.ts";
+import type { DoctorReport, RepairOutcome } from "../../inspect/doctor/doctor.ts";
+import type { CheckFinding, NetworkDiagnosis } from "../../inspect/doctor/examine.ts";
+import { printable } from "../../spec/printable.ts";
 import type { Screen, Style } from "./screen.ts";
 
 const SIGNS: Readonly<Record<CheckFinding["severity"], readonly [sign: string, style: Style]>> = {

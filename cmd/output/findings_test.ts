@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { stripVTControlCharacters } from "node:util";
-import type { DoctorReport } from "../../runtime/doctor/doctor.ts";
+import type { DoctorReport } from "../../inspect/doctor/doctor.ts";
 import { formatDoctorReport } from "./findings.ts";
 import type { Screen } from "./screen.ts";
 

@@ -1,5 +1,5 @@
-import { printable } from "./printable.ts";
-import type { LintProblem, LintReport } from "../../runtime/lint/lint.ts";
+import { printable } from "../../spec/printable.ts";
+import type { LintProblem, LintReport } from "../../networks/lint/lint.ts";
 import type { Screen, Style } from "./screen.ts";
 
 const COLOURS: Readonly<Record<LintProblem["severity"], Style>> = { error: "red", warning: "yellow", note: "cyan" };

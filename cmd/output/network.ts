@@ -1,5 +1,5 @@
-import type { NetworkSummary } from "../../runtime/networks/list.ts";
-import type { RemovedNetwork } from "../../runtime/networks/remove.ts";
+import type { NetworkSummary } from "../../networks/list.ts";
+import type { RemovedNetwork } from "../../networks/remove.ts";
 import type { AddressPool } from "../../plugins/host_local/network_directory.ts";
 
 /** Its path, or why it has none. */

@@ -1,5 +1,5 @@
-import { printable } from "./printable.ts";
-import type { AttachmentSummary } from "../../runtime/attachment_summary.ts";
+import { printable } from "../../spec/printable.ts";
+import type { AttachmentSummary } from "../../inspect/attachment_summary.ts";
 import type { Screen } from "./screen.ts";
 
 /** Lines for people, without the last one's end. */

@@ -1,4 +1,4 @@
-import { printable } from "./printable.ts";
+import { printable } from "../../spec/printable.ts";
 import type { Screen, Style } from "./screen.ts";
 
 const GAP = 2;

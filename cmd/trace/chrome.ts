@@ -1,5 +1,5 @@
 /** Traces for viewers such as Perfetto. @see "Trace Event Format", the JSON array format and complete events @module */
-import type { TraceEvent } from "../../runtime/effects/trace_event.ts";
+import type { TraceEvent } from "../../inspect/effects/trace_event.ts";
 
 interface ChromeEvent {
   readonly name: string;

@@ -1,5 +1,6 @@
-import type { CliContext } from "../command.ts";
-import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import type { CliContext } from "../../program/start.ts";
+import type { OptionSpec, ParsedOptions } from "../options.ts";
+import { UsageError } from "../../program/usage_error.ts";
 
 const FORMATS = ["text", "chrome"] as const;
 type TraceFormat = typeof FORMATS[number];

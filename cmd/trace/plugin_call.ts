@@ -1,4 +1,4 @@
-import type { CliContext } from "../command.ts";
+import type { CliContext } from "../../program/start.ts";
 import { traceRequestOf } from "./options.ts";
 import { runTraced } from "./traced_call.ts";
 

@@ -1,5 +1,5 @@
-import { printable } from "../output/printable.ts";
-import type { TraceEvent } from "../../runtime/effects/trace_event.ts";
+import { printable } from "../../spec/printable.ts";
+import type { TraceEvent } from "../../inspect/effects/trace_event.ts";
 import type { Screen } from "../output/screen.ts";
 
 const TIME_WIDTH = 9;

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { TraceEvent } from "../../runtime/effects/trace_event.ts";
+import type { TraceEvent } from "../../inspect/effects/trace_event.ts";
 import { formatTimeline } from "./timeline.ts";
 
 const event = (more: Partial<TraceEvent>): TraceEvent => ({

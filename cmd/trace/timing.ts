@@ -1,4 +1,4 @@
-import type { TraceEvent, TraceKind } from "../../runtime/effects/trace_event.ts";
+import type { TraceEvent, TraceKind } from "../../inspect/effects/trace_event.ts";
 import type { Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
 

@@ -81,7 +81,7 @@ test("a caller with another root directory may not", async () => {
 /** A caller without rights ends while it waits, and a process with all rights gets its number. */
 const REUSED_NUMBER = `
 import { writeFileSync } from "node:fs";
-import { isAllowed, namespacesOf } from "${REPOSITORY_ROOT}/cmd/serve/caller.ts";
+import { isAllowed, namespacesOf } from "${REPOSITORY_ROOT}/server/caller.ts";
 import { acceptConnection, listenAt, peerCredentials } from "${REPOSITORY_ROOT}/ffi/sys/unix_socket.ts";
 const [socket, program] = process.argv.slice(-2);
 using listener = listenAt(socket + ".control");
@@ -125,7 +125,7 @@ test("a user without rights does not reach the socket", async () => {
 
 testWith(["cc"], "a shim of another version is told apart from other callers", async () => {
   const { otherVersion } = site.status().fellBack;
-  const text = readFileSync(join(import.meta.dir, "../../cmd/shim/shim.c"), "utf8");
+  const text = readFileSync(join(import.meta.dir, "../../server/shim/shim.c"), "utf8");
   const [source, program] = ["shim.c", "bin/older"].map((name) => join(site.directory, name)) as [string, string];
   writeFileSync(source, text.replace("#define PROTOCOL_VERSION 1", "#define PROTOCOL_VERSION 1000"));
   const compiled = Bun.spawnSync([

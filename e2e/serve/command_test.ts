@@ -16,9 +16,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { MAX_ANSWER_BYTES } from "../../cmd/serve/sockets.ts";
-import { formatStatus, type ServerStatus } from "../../cmd/serve/status.ts";
-import { newWorkerRecord } from "../../cmd/serve/worker_table.ts";
+import { MAX_ANSWER_BYTES } from "../../server/sockets.ts";
+import { formatStatus, type ServerStatus } from "../../server/status.ts";
+import { newWorkerRecord } from "../../server/worker_table.ts";
 import { CNI_PROGRAM, finishedProcess } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite } from "../../testing/server_site.ts";

@@ -1,4 +1,4 @@
-/** The server's part that puts rules back, as the compiled binary starts it. What it does is in runtime/heal. */
+/** The server's part that puts rules back, as the compiled binary starts it. What it does is in heal. */
 import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

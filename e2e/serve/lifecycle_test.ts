@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openSockets } from "../../cmd/serve/sockets.ts";
+import { openSockets } from "../../server/sockets.ts";
 import { acceptConnection } from "../../ffi/sys/unix_socket.ts";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
 import { CNI_PROGRAM } from "../../testing/binary.ts";
@@ -199,7 +199,7 @@ test("a server goes on without its lock file", async () => {
 });
 
 const WARM_UP = `
-import { warmUp } from "${REPOSITORY_ROOT}/cmd/serve/warm_up.ts";
+import { warmUp } from "${REPOSITORY_ROOT}/server/warm_up.ts";
 process.kill(process.pid, "SIGTERM");
 await warmUp(async () => console.log("a call"));
 `;

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ServerStatus } from "../../cmd/serve/status.ts";
+import type { ServerStatus } from "../../server/status.ts";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
 import { CNI_PROGRAM, testWith } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { formatRequest } from "../../cmd/serve/call.ts";
+import { formatRequest } from "../../server/call.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";

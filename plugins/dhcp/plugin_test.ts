@@ -13,7 +13,7 @@ import { receiveAvailable } from "../../ffi/sys/stream_socket.ts";
 import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import { acceptConnection, listenAt } from "../../ffi/sys/unix_socket.ts";
 import { askDhcpServer } from "./client.ts";
-import { dryRun } from "../../runtime/effects/dry_run.ts";
+import { dryRun } from "../../inspect/effects/dry_run.ts";
 
 const lanTest = (name: string, body: (lan: DhcpLan) => void | Promise<void>) => dhcpLanTest(name, body);
 

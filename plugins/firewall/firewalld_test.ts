@@ -25,7 +25,7 @@ import firewall from "./plugin.ts";
 import { type BridgeNetwork, bridgeNetworkTest, reachesOutside, serveOutside } from "../../testing/bridge_network.ts";
 import { BUS_OBJECT, DbusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { findFirewalld } from "./firewalld.ts";
-import { FirewalldWatch } from "../../runtime/heal/firewalld_watch.ts";
+import { FirewalldWatch } from "../../heal/firewalld_watch.ts";
 import { pollAny } from "../../ffi/sys/poll.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 

@@ -23,6 +23,7 @@ export function listSources(): readonly string[] {
 /** The source files that the binary is made of: no tests, and nothing that only tests load. */
 export function productSources(): readonly string[] {
   return listSources().filter((path) =>
-    /^(cmd|runtime|plugins|spec|ffi)\//.test(path) && !/(_test|\/fixture)\.ts$/.test(path)
+    /^(cmd|server|heal|inspect|networks|containers|program|runtime|plugins|spec|ffi)\//.test(path) &&
+    !/(_test|\/fixture)\.ts$/.test(path)
   );
 }

@@ -2,7 +2,7 @@ import { addNamedNetns } from "../../../ffi/named_netns.ts";
 import { refuseNamedNetns } from "../../arguments/netns_name.ts";
 import { log } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
-import { UsageError } from "../../options.ts";
+import { UsageError } from "../../../program/usage_error.ts";
 
 const add: Command = {
   name: "add",

@@ -1,20 +1,21 @@
 import { type Cidr, networkOf, parseCidr, parseIp } from "../../../ffi/address.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import type { LintReport } from "../../../runtime/lint/lint.ts";
-import { type CreatedNetwork, createNetwork, networkFileText } from "../../../runtime/networks/create.ts";
+import type { LintReport } from "../../../networks/lint/lint.ts";
+import { type CreatedNetwork, createNetwork, networkFileText } from "../../../networks/create.ts";
 import {
   NETWORK_DRIVERS,
   type NetworkDriver,
   type NetworkRequest,
   NetworkRequestError,
-} from "../../../runtime/networks/new_network.ts";
+} from "../../../networks/new_network.ts";
 import { formatDocument } from "../../output/document.ts";
 import { DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, DRY_RUN_OPTION, log, openRuntime, runtimeOptions } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { loadDocumentedBuiltins } from "../../documented_builtins.ts";
-import { type ParsedOptions, parseOrUsageError, UsageError } from "../../options.ts";
+import { type ParsedOptions, parseOrUsageError } from "../../options.ts";
+import { UsageError } from "../../../program/usage_error.ts";
 
 const create: Command = {
   name: "create",
@@ -61,7 +62,7 @@ so engines that use the first file keep their network. Until a container is atta
     const runtime = openRuntime(input, context);
     await loadPlugins([request.driver, "host-local", "portmap", "firewall", "dnsname"]);
     await loadDocumentedBuiltins();
-    const { lintFiles } = await import("../../../runtime/lint/lint.ts");
+    const { lintFiles } = await import("../../../networks/lint/lint.ts");
     const directory = confDirectory(input, context);
     const { pluginDirectories = [] } = runtimeOptions(input, context);
     const createAndLint = (): Created => {
@@ -86,7 +87,7 @@ interface Created {
 
 /** @returns carries out `run` without its changes */
 async function inDryRun<T>(run: () => T): Promise<() => T> {
-  const { dryRun } = await import("../../../runtime/effects/dry_run.ts");
+  const { dryRun } = await import("../../../inspect/effects/dry_run.ts");
   return () => {
     const results: T[] = [];
     const { failure } = dryRun(() => results.push(run()));

@@ -1,14 +1,14 @@
-import { printable, printableLines } from "../../output/printable.ts";
+import { printable, printableLines } from "../../../spec/printable.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { describeContainerId, EngineNames, shortContainerId } from "../../../runtime/containers/engine_names.ts";
-import { findNetwork } from "../../../runtime/networks/find.ts";
+import { describeContainerId, EngineNames, shortContainerId } from "../../../containers/engine_names.ts";
+import { findNetwork } from "../../../networks/find.ts";
 import {
   type DerivedPluginRequest,
   type InspectedAttachment,
   type InspectedNetwork,
   inspectNetwork,
-} from "../../../runtime/networks/inspect.ts";
+} from "../../../networks/inspect.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { formatDocument } from "../../output/document.ts";
 import { countProblems, DIRECTORY_OPTIONS, NETWORKS_ARGUMENT, PRINT_JSON_OPTION } from "../../arguments/network.ts";

@@ -1,7 +1,7 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { listNetworks, type NetworkSummary } from "../../../runtime/networks/list.ts";
-import { withoutLoopbacks } from "../../../runtime/networks/loopbacks.ts";
+import { listNetworks, type NetworkSummary } from "../../../networks/list.ts";
+import { withoutLoopbacks } from "../../../networks/loopbacks.ts";
 import { formatDocument } from "../../output/document.ts";
 import { countProblems, DIRECTORY_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { confDirectory, log, openRuntime } from "../../arguments/runtime.ts";

@@ -1,13 +1,13 @@
 import { printStderr, printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { findUnusedNetworks, pruneNetworks, type UnusedNetwork } from "../../../runtime/networks/prune.ts";
-import type { RemovalReport } from "../../../runtime/networks/remove.ts";
-import { subnetsOfConfiguration } from "../../../runtime/networks/subnets.ts";
+import { findUnusedNetworks, pruneNetworks, type UnusedNetwork } from "../../../networks/prune.ts";
+import type { RemovalReport } from "../../../networks/remove.ts";
+import { subnetsOfConfiguration } from "../../../networks/subnets.ts";
 import { PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { printRemoval } from "../../arguments/removal.ts";
 import { confDirectory, DRY_RUN_OPTION, DRY_RUN_OPTIONS, log, openRuntime } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
-import { UsageError } from "../../options.ts";
+import { UsageError } from "../../../program/usage_error.ts";
 import { confirm } from "../../output/confirm.ts";
 import { openScreen } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";

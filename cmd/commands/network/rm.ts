@@ -1,6 +1,6 @@
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { findNetwork } from "../../../runtime/networks/find.ts";
-import { type RemovalReport, removeNetworks } from "../../../runtime/networks/remove.ts";
+import { findNetwork } from "../../../networks/find.ts";
+import { type RemovalReport, removeNetworks } from "../../../networks/remove.ts";
 import { NETWORKS_ARGUMENT, PLUGIN_CALL_OPTIONS, PRINT_JSON_OPTION } from "../../arguments/network.ts";
 import { printRemoval } from "../../arguments/removal.ts";
 import { absolutePath } from "../../arguments/path.ts";

@@ -23,7 +23,8 @@ import {
   openRuntime,
   RUNTIME_OPTIONS,
 } from "../../arguments/runtime.ts";
-import type { CliContext, Command } from "../../command.ts";
+import type { Command } from "../../command.ts";
+import type { CliContext } from "../../../program/start.ts";
 import { printMessage } from "../../output/message.ts";
 import { openScreen, type Screen } from "../../output/screen.ts";
 
@@ -84,7 +85,7 @@ interface Added {
 /** For people. The container is attached, whatever happens here. */
 async function printSummary(screen: Screen, { network, request, result, parameters, context }: Added): Promise<void> {
   const milliseconds = Date.now() - Number(context.startTime / 1_000_000n);
-  const { summarizeAttachment } = await import("../../../runtime/attachment_summary.ts");
+  const { summarizeAttachment } = await import("../../../inspect/attachment_summary.ts");
   const { formatSummary } = await import("../../output/summary.ts");
   try {
     const summary = summarizeAttachment(network, request, result, parameters.capabilityArgs ?? {});

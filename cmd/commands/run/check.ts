@@ -19,7 +19,8 @@ import {
   openRuntime,
   RUNTIME_OPTIONS,
 } from "../../arguments/runtime.ts";
-import type { CliContext, Command } from "../../command.ts";
+import type { Command } from "../../command.ts";
+import type { CliContext } from "../../../program/start.ts";
 import type { ParsedOptions } from "../../options.ts";
 import { printAttachmentReport } from "../../output/report.ts";
 

@@ -21,7 +21,7 @@ import {
 } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { printAttachmentReport } from "../../output/report.ts";
-import { UsageError } from "../../options.ts";
+import { UsageError } from "../../../program/usage_error.ts";
 
 const del: Command = {
   name: "del",

@@ -27,7 +27,8 @@ import {
   RUNTIME_OPTIONS,
 } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
-import { type OptionSpec, UsageError } from "../../options.ts";
+import type { OptionSpec } from "../../options.ts";
+import { UsageError } from "../../../program/usage_error.ts";
 
 const COMMANDS: readonly DeriveOptions["verb"][] = ["ADD", "CHECK", "DEL", "GC", "STATUS"];
 const COMMAND_OPTION: OptionSpec = {

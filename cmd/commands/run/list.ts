@@ -1,8 +1,8 @@
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
-import { EngineNames, type NamedAttachment, shortContainerId } from "../../../runtime/containers/engine_names.ts";
-import { findByName, findContainerOrThrow } from "../../../runtime/containers/find_container.ts";
-import { withoutLoopbacks } from "../../../runtime/networks/loopbacks.ts";
+import { EngineNames, type NamedAttachment, shortContainerId } from "../../../containers/engine_names.ts";
+import { findByName, findContainerOrThrow } from "../../../containers/find_container.ts";
+import { withoutLoopbacks } from "../../../networks/loopbacks.ts";
 import { formatDocument } from "../../output/document.ts";
 import { formatResult } from "../../../spec/result.ts";
 import { LATEST } from "../../../spec/version.ts";
@@ -17,7 +17,8 @@ import {
 } from "../../arguments/runtime.ts";
 import { OR_CONTAINER } from "../../arguments/attachment.ts";
 import { isQuiet, printNames, QUIET_OPTION } from "../../arguments/quiet.ts";
-import type { CliContext, Command } from "../../command.ts";
+import type { Command } from "../../command.ts";
+import type { CliContext } from "../../../program/start.ts";
 import type { ParsedOptions } from "../../options.ts";
 import { openScreen, type Style } from "../../output/screen.ts";
 import { formatTable } from "../../output/table.ts";

@@ -14,9 +14,11 @@ import {
   RUNTIME_OPTIONS,
   STDERR,
 } from "../../arguments/runtime.ts";
-import type { CliContext, Command } from "../../command.ts";
+import type { Command } from "../../command.ts";
+import type { CliContext } from "../../../program/start.ts";
 import { openProgressLine } from "../../output/progress.ts";
-import { type ParsedOptions, UsageError } from "../../options.ts";
+import type { ParsedOptions } from "../../options.ts";
+import { UsageError } from "../../../program/usage_error.ts";
 
 const restore: Command = {
   name: "restore",

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import type { Cidr, Ip } from "../../../ffi/address.ts";
 import { testWith } from "../../../testing/binary.ts";
-import type { NodeTree, Port, ShownLink } from "../../../runtime/show/node_tree.ts";
+import type { NodeTree, Port, ShownLink } from "../../../inspect/show/node_tree.ts";
 import type { Screen } from "../screen.ts";
 import { formatDot } from "./dot.ts";
 import { layoutOf } from "./layout.ts";

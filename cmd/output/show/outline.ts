@@ -1,7 +1,7 @@
 /** What text, Graphviz and SVG show of a node: the same boxes and lines. @module */
 import { networkOf } from "../../../ffi/address.ts";
-import { describeContainerId } from "../../../runtime/containers/engine_names.ts";
-import { formatEndpoint } from "../../../runtime/endpoint.ts";
+import { describeContainerId } from "../../../containers/engine_names.ts";
+import { formatEndpoint } from "../../../inspect/endpoint.ts";
 import type {
   ContainerInterface,
   Device,
@@ -15,7 +15,7 @@ import type {
   ShownPublishedPort,
   ShownRoute,
   Uplink,
-} from "../../../runtime/show/node_tree.ts";
+} from "../../../inspect/show/node_tree.ts";
 
 /** Boxes are drawn with their lines inside; lines have no children that are boxes. */
 export type OutlineRole = "host" | "uplink" | "device" | "port" | "container" | "table" | "line";

@@ -1,5 +1,5 @@
 /** What the graph and the picture show: boxes, and the wires between them. @module */
-import { formatEndpoint } from "../../../runtime/endpoint.ts";
+import { formatEndpoint } from "../../../inspect/endpoint.ts";
 import type {
   Device,
   NodeTree,
@@ -8,7 +8,7 @@ import type {
   ShownLink,
   ShownPublishedPort,
   Uplink,
-} from "../../../runtime/show/node_tree.ts";
+} from "../../../inspect/show/node_tree.ts";
 import {
   isWorking,
   outlineAttachment,

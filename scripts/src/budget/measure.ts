@@ -91,7 +91,8 @@ function runFromSources(state: string, call: MeasuredCall): readonly [string, Pa
   const found = readFileSync(file, "utf8").split("\n");
   // The build puts the numbers of a uapi.ts in the place of their names.
   const ownModules = found.filter((path) =>
-    /\/(ffi|spec|plugins|runtime|cmd)\/[^:]*\.ts$/.test(path) && path.startsWith(REPOSITORY_ROOT) &&
+    /\/(ffi|spec|plugins|program|runtime|containers|networks|inspect|heal|server|cmd)\/[^:]*\.ts$/.test(path) &&
+    path.startsWith(REPOSITORY_ROOT) &&
     !path.endsWith("/uapi.ts")
   );
   const packages = found.filter((path) => path.includes("/node_modules/")).length;

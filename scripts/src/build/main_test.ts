@@ -25,7 +25,23 @@ test("build gives the same bytes from another directory and another checkout", (
   const { packages: locked } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package-lock.json"), "utf8"));
   const packages = Object.keys(locked).filter((path) => path !== "" && !locked[path].dev);
   for (
-    const name of ["cmd", "runtime", "plugins", "spec", "ffi", "scripts", "package.json", "deno.json", ...packages]
+    const name of [
+      "cmd",
+      "server",
+      "heal",
+      "inspect",
+      "networks",
+      "containers",
+      "program",
+      "runtime",
+      "plugins",
+      "spec",
+      "ffi",
+      "scripts",
+      "package.json",
+      "deno.json",
+      ...packages,
+    ]
   ) {
     cpSync(join(REPOSITORY_ROOT, name), join(checkout, name), { recursive: true });
   }

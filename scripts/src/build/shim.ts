@@ -4,7 +4,7 @@ import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { Processor } from "./runtime_patch.ts";
 
-export const SHIM_SOURCE = join(REPOSITORY_ROOT, "cmd/shim/shim.c");
+export const SHIM_SOURCE = join(REPOSITORY_ROOT, "server/shim/shim.c");
 
 /** Debian's cross compilers have these names too; the first is the machine's own. */
 const COMPILERS: Readonly<Record<Processor, readonly string[]>> = {

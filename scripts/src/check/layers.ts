@@ -43,23 +43,8 @@ const PLUGIN_LIB = [
 const DOCS_REGISTRY = "plugins/docs_registry.ts";
 const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
 
-/** What the command line calls beyond the public runtime, each loaded by its command alone. */
-const TOOLS = [
-  ...["runtime/doctor/", "runtime/heal/", "runtime/networks/", "runtime/show/", "runtime/lint/", "runtime/schema/"],
-  ...[
-    "runtime/metrics/",
-    "runtime/attachment_summary.ts",
-    "runtime/containers/",
-    "runtime/endpoint.ts",
-    "runtime/remembered_attachments.ts",
-    "runtime/default_network.ts",
-  ],
-];
-
-/** The modules that `mod.ts` exports: the command line is made of the same. */
-const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts", "effects/"].map((file) =>
-  `runtime/${file}`
-);
+/** What is made of plugins, and knows some of them by name. */
+const TOOL = [...PLUGIN_LIB, "plugins/*", "runtime/"];
 
 /** The layers, lowest first: each row names rows above it only. This is the one place that says which import is allowed. */
 export const LAYERS: readonly Layer[] = [
@@ -92,38 +77,26 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/*", imports: PLUGIN_LIB },
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: DOCS_REGISTRY, imports: ["plugins/*/docs.ts", "plugins/lib/docs/", "plugins/registry.ts"] },
+  { path: "program/", imports: ["ffi/sys/"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
   // What only mod.ts loads.
   { path: "runtime/deno.ts", imports: ["ffi/sys/", "spec/"], packages: ["jsonc-parser"] },
-  { path: "runtime/lint_networks.ts", imports: ["runtime/lint/", DOCS_REGISTRY] },
-  { path: "runtime/attachment_summary.ts", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
-  { path: "runtime/effects/", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
-  { path: "runtime/show/", imports: [...PLUGIN_LIB, "plugins/*", "runtime/"] },
+  { path: "containers/", imports: [...PLUGIN_LIB, "runtime/"] },
+  { path: "networks/", imports: [...TOOL, ...REGISTRIES, "plugins/lib/docs/", "containers/"] },
+  { path: "inspect/", imports: [...TOOL, "plugins/registry.ts", "containers/", "networks/"] },
+  { path: "heal/", imports: [...TOOL, "plugins/registry.ts", "inspect/"] },
   {
-    path: "runtime/networks/",
-    imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"],
-  },
-  { path: "runtime/metrics/", imports: [...PLUGIN_LIB, "runtime/", "runtime/networks/"] },
-  { path: "runtime/doctor/", imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/"] },
-  {
-    path: "runtime/heal/",
-    imports: [...PLUGIN_LIB, "plugins/registry.ts", "plugins/*", "runtime/", "runtime/doctor/"],
-  },
-  {
-    path: "runtime/lint/",
-    imports: [...PLUGIN_LIB, "plugins/*", ...REGISTRIES, "plugins/lib/docs/", "runtime/"],
-  },
-  {
-    path: "runtime/schema/",
-    imports: [...PLUGIN_LIB, "plugins/registry.ts", DOCS_REGISTRY, "plugins/lib/docs/", "runtime/lint/"],
+    path: "server/",
+    imports: [...TOOL, "plugins/registry.ts", "program/", "networks/", "heal/"],
+    packages: ["bun", "prom-client"],
   },
   {
     path: "cmd/",
     imports: [
-      ...[...PLUGIN_LIB, "plugins/*", "plugins/lib/docs/", ...REGISTRIES],
-      ...[...PUBLIC_RUNTIME, ...TOOLS, "type:runtime/"],
+      ...[...TOOL, ...REGISTRIES, "plugins/lib/docs/"],
+      ...["program/", "containers/", "networks/", "inspect/", "heal/", "server/"],
     ],
-    packages: ["bun", "prom-client"],
+    packages: ["bun"],
   },
 ];
 
@@ -173,7 +146,8 @@ function importedFiles(path: string, source: string, sources: ReadonlyMap<string
 export function fileProblems(path: string, source: string): readonly string[] {
   const lines = source.split("\n");
   const layer = layerOf(path);
-  const isProduct = /^(ffi|spec|plugins|runtime|cmd)\//.test(path) && !isForTests(path);
+  const isProduct = /^(ffi|spec|plugins|program|runtime|containers|networks|inspect|heal|server|cmd)\//.test(path) &&
+    !isForTests(path);
   const imports = importsOf(source).flatMap((found) => {
     const problem = isProduct ? layer && importProblem(path, layer, found) : otherPluginProblem(path, layer, found);
     return problem ? [`${path}:${found.line}: ${problem}`] : [];

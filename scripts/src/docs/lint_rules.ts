@@ -1,4 +1,4 @@
-import type { LintExample, LintRule } from "../../../runtime/lint/rule.ts";
+import type { LintExample, LintRule } from "../../../networks/lint/rule.ts";
 import { findSyntaxProblems } from "../../../spec/source_text.ts";
 import { markdownTable } from "../harness/markdown.ts";
 

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
-import { LINT_RULES } from "../../../runtime/lint/rules.ts";
+import { LINT_RULES } from "../../../networks/lint/rules.ts";
 import { operatorTable } from "../bench/operator_table.ts";
 import { type BenchFigures, formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";

@@ -1,6 +1,6 @@
 /** `cni serve` on a node, whose process 1 belongs to the node: a server enters the mounts of that one. @module */
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
-import type { ServerStatus } from "../../../cmd/serve/status.ts";
+import type { ServerStatus } from "../../../server/status.ts";
 import { CNI_PROGRAM } from "../repository.ts";
 import { WITHOUT_SYSTEM_BUS } from "./node.ts";
 import { runProcess, runSuccessfully } from "./process.ts";

@@ -1,7 +1,7 @@
 /** A server and its shims, beside the programs that start anew for each call. @module */
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ServerStatus } from "../../../cmd/serve/status.ts";
+import type { ServerStatus } from "../../../server/status.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
 import { execInvocation, type Invocation, type ProgramSequence, runInvocation } from "./invocation.ts";
 import { type ProcessCommand, runSuccessfully, startProcess, waitForAny } from "./process.ts";

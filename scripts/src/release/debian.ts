@@ -1,7 +1,7 @@
 /** Debian packages, written without tools that ask the clock or the user. @see deb(5) @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../cmd/installed_file.ts";
+import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { type Binaries, gzip, type TextFiles } from "./plugin_archive.ts";

@@ -1,5 +1,5 @@
 /** The container image of a release: nothing but the program, its links, and the files of glibc that it is linked with. @module */
-import { COMMAND_NAME } from "../../../cmd/installed_file.ts";
+import { COMMAND_NAME } from "../../../program/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import type { Processor } from "../build/runtime_patch.ts";
 import { type Image, ociLayout } from "./oci.ts";

@@ -1,5 +1,5 @@
 /** The archive to unpack into /opt/cni/bin, named like the one of the reference plugins. @module */
-import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../cmd/installed_file.ts";
+import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { tar, type TarEntry } from "./tar.ts";
 

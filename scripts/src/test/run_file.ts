@@ -2,7 +2,7 @@
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ServerStatus } from "../../../cmd/serve/status.ts";
+import type { ServerStatus } from "../../../server/status.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { readCases, type TestCase } from "./junit.ts";
 import { areServed } from "./served_files.ts";

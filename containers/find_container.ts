@@ -1,0 +1,48 @@
+import { CniError, Code } from "../spec/error.ts";
+import { describeContainerId, type NamedAttachment } from "./engine_names.ts";
+
+type Candidate = Pick<NamedAttachment, "containerId" | "name">;
+
+/** Those whose container has this id or name. The pod of a `namespace/pod` is a name too. @throws {CniError} if several have it */
+export function findByName<A extends Candidate>(word: string, attachments: readonly A[]): readonly A[] {
+  const byId = attachments.filter(({ containerId }) => containerId === word);
+  if (byId.length > 0) return byId;
+  const byName = attachments.filter(({ name }) => name === word);
+  const found = byName.length > 0 ? byName : attachments.filter(({ name = "" }) => name.endsWith(`/${word}`));
+  return requireOne(found, word, "containers have this name");
+}
+
+/** As {@linkcode findByName}, or by the begin of the id. @throws {CniError} if several fit */
+export function findContainer<A extends Candidate>(word: string, attachments: readonly A[]): readonly A[] {
+  const found = findByName(word, attachments);
+  if (found.length > 0) return found;
+  const byPrefix = attachments.filter(({ containerId }) => beginsWith(containerId, word));
+  return requireOne(byPrefix, word, "container ids begin with it");
+}
+
+/** Of a word that may have been meant for something else. @throws {unknown} `error` unless exactly one container fits */
+export function findContainerOrThrow<A extends Candidate>(
+  word: string,
+  attachments: readonly A[],
+  error: unknown,
+): readonly A[] {
+  const found = findByName(word, attachments);
+  const fitting = found.length > 0 ? found : attachments.filter(({ containerId }) => beginsWith(containerId, word));
+  if (new Set(fitting.map(({ containerId }) => containerId)).size !== 1) throw error;
+  return fitting;
+}
+
+/** With or without containerd's namespace before it. */
+function beginsWith(containerId: string, prefix: string): boolean {
+  return containerId.startsWith(prefix) || containerId.replace(/^.*-(?=[0-9a-f]{64}$)/s, "").startsWith(prefix);
+}
+
+function requireOne<A extends Candidate>(found: readonly A[], word: string, what: string): readonly A[] {
+  const names = new Map(found.map(({ containerId, name }) => [containerId, name]));
+  if (names.size <= 1) return found;
+  throw new CniError(
+    Code.InvalidConfig,
+    `Cannot tell which container ${JSON.stringify(word)} is: ${names.size} ${what}`,
+    { details: [...names].map(([id, name]) => describeContainerId(id, name)).sort().join("; ") },
+  );
+}

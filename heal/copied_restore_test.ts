@@ -1,0 +1,90 @@
+/** Elements of many attachments that come back from the copy. Others come back as their plugins restore them. */
+import { expect } from "bun:test";
+import { loadPlugins } from "../plugins/registry.ts";
+import {
+  byProgram,
+  callAsEngine,
+  changeResult,
+  type HealedHost,
+  healTest,
+  removeResult,
+  sortedListing,
+} from "../testing/healed_host.ts";
+
+await loadPlugins();
+
+const MANY = { minCopied: 2 };
+
+function attachMany({ attach }: HealedHost): void {
+  for (const id of ["c1", "c2", "c3", "c4"]) attach(id);
+}
+
+for (
+  const command of [
+    "flush ruleset",
+    "delete table inet cni",
+    "flush map inet cni hostports4",
+    "flush set inet cni owners",
+  ]
+) {
+  healTest(`after "${command}", many attachments have what they had`, (healed) => {
+    const { newHealer, round, nft, log, check } = healed;
+    attachMany(healed);
+    const healer = newHealer(MANY);
+    round(healer);
+    const before = sortedListing(nft("-s", "list", "ruleset"));
+    nft(command);
+    round(healer);
+    expect(sortedListing(nft("-s", "list", "ruleset"))).toEqual(before);
+    expect(["c1", "c4"].map(check)).toEqual(["", ""]);
+    expect(log).toEqual([
+      expect.stringMatching(/^Restored rules of 4 attachments after changes by "nft".*(elements of "| and 7 more)/),
+    ]);
+  });
+}
+
+healTest("the copy brings nothing back of what ended or changed since the loss", (healed) => {
+  const { newHealer, round, nft, log, attach } = healed;
+  for (const id of ["c1", "c2", "c3", "c4", "c5", "c6"]) attach(id);
+  const healer = newHealer(MANY);
+  round(healer);
+  // A DEL that has begun.
+  callAsEngine(healed, "portmap", "DEL", "c2");
+  nft("flush ruleset");
+  // A DEL that is over, and found nothing.
+  removeResult(healed, "c3");
+  // An ADD after a DEL that found nothing.
+  callAsEngine(healed, "firewall", "ADD", "c4");
+  changeResult(healed, "c4", { capabilityArgs: {} });
+  // A container that is gone.
+  changeResult(healed, "c6", { netns: "/nonexistent" });
+  round(healer);
+  const ruleset = nft("list", "ruleset");
+  expect(ruleset).not.toMatch(/web c[236] eth0/);
+  expect(nft("list", "map", "inet", "cni", "masquerade4")).toContain("web c4 eth0");
+  const ports = nft("list", "map", "inet", "cni", "hostports4");
+  expect(["c1", "c4", "c5"].filter((id) => ports.includes(`web ${id} eth0`))).toEqual(["c1", "c5"]);
+  expect(log).toEqual([
+    expect.stringMatching(/^Restored rules of 3 attachments .* and 7 more$/),
+  ]);
+});
+
+healTest("after changes that the kernel could not report, and for UDP, plugins are called", (healed) => {
+  const { newHealer, round, nft, log, attach, shell, check } = healed;
+  for (const id of ["c1", "c2", "c3"]) attach(id, undefined, undefined, "udp");
+  const healer = newHealer(MANY);
+  round(healer);
+  nft("flush map inet cni hostports4");
+  round(healer);
+  const tcp = newHealer({ ...MANY, bufferBytes: 4096 });
+  attach("c4");
+  attach("c5");
+  round(tcp);
+  const rules = Array.from({ length: 1000 }, (_, i) => `add rule ip t c ip saddr 10.0.${i >> 8}.${i & 255} drop`);
+  shell(`nft -f - <<'END'\nadd table ip t\nadd chain ip t c\n${rules.join("\n")}\nEND`);
+  nft("flush map inet cni hostports4");
+  round(tcp);
+  expect(["c1", "c2", "c3", "c4", "c5"].map(check)).toEqual(["", "", "", "", ""]);
+  expect(log).toEqual([byProgram("nft"), expect.stringMatching(/more changes than the kernel could report/)]);
+  expect(log.join()).not.toContain("elements of");
+});

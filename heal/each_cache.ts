@@ -1,0 +1,11 @@
+import type { RuntimeContext } from "../runtime/context.ts";
+
+/** What was done in each cache that can be read. */
+export interface CacheResults<T> {
+  readonly results: readonly T[];
+  /** Whether something is to be done again. */
+  readonly hasFailed: boolean;
+}
+
+/** Calls for each cache that is looked after. Failures are logged. */
+export type WithEachCache = <T>(call: (runtime: RuntimeContext) => T) => CacheResults<T>;

@@ -1,0 +1,97 @@
+import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
+import { NFT_MSG_NEWSETELEM } from "../ffi/nft/uapi.ts";
+import { elementQuery, getAll } from "../ffi/nft/objects.ts";
+import { RECORD_SET, recordKey } from "../plugins/lib/ruleset/owner_records.ts";
+import { TABLES } from "../plugins/lib/ruleset/repair.ts";
+import type { Owner } from "../plugins/lib/protocol/owner.ts";
+import { runAllSteps } from "../plugins/lib/protocol/plugin.ts";
+import { removeMasquerade } from "../plugins/lib/ruleset/masquerade.ts";
+import { hasSpoofChecks, removeSpoofCheck } from "../plugins/lib/ruleset/spoof_check.ts";
+import { CniError } from "../spec/error.ts";
+import { type CacheEntry, findEntryAgain } from "../runtime/cache.ts";
+import { callPlugin, locatePlugin } from "../runtime/call_plugin.ts";
+import type { RuntimeContext } from "../runtime/context.ts";
+import { lockContainer } from "../runtime/lock.ts";
+import { findCachedResult, resolveAttachment } from "../runtime/resolve_attachment.ts";
+import { recordIds, recordIdsOf } from "./record_id.ts";
+
+/**
+ * Attachments that got rules back while an engine's DEL ran: it had found nothing to remove.
+ *
+ * An engine takes none of our locks. Its result goes when its DEL has ended, so that is looked for later.
+ */
+export class RevivedAttachments {
+  readonly #entries = new Map<string, { readonly entry: CacheEntry; readonly directory: string }>();
+
+  add(entry: CacheEntry, directory: string): void {
+    for (const id of recordIdsOf(entry)) this.#entries.set(id, { entry, directory });
+  }
+
+  /** Tells of a change by another process of this program: the rules of an ADD stay. */
+  note(change: RulesetChange): void {
+    if (change.operation !== NFT_MSG_NEWSETELEM) return;
+    for (const id of recordIds(change)) {
+      const found = this.#entries.get(id);
+      if (found) { for (const other of recordIdsOf(found.entry)) this.#entries.delete(other); }
+    }
+  }
+
+  get isEmpty(): boolean {
+    return this.#entries.size === 0;
+  }
+
+  clear(): void {
+    this.#entries.clear();
+  }
+
+  /**
+   * Removes the rules of those whose DEL has ended, and tells whose they were.
+   *
+   * @throws {CniError} if it must be called again
+   */
+  removeEnded(runtime: RuntimeContext, maxWaitMs: number, onRemoved: (owner: Owner) => void): void {
+    const entries = [...this.#entries.values()].filter(({ directory }) => directory === runtime.cacheDirectory);
+    const ended = [...new Set(entries.map(({ entry }) => entry))].filter((entry) => hasEnded(runtime, entry));
+    runAllSteps(...ended.map((entry) => () => {
+      using _ = lockContainer(runtime.cacheDirectory, entry.containerId, { maxWaitMs });
+      // Else its DEL came later, or a new ADD.
+      if (!hasEnded(runtime, entry) || !hasRecords(runtime, entry)) return;
+      removeRules(runtime, entry);
+      for (const id of recordIdsOf(entry)) this.#entries.delete(id);
+      onRemoved(entry);
+    }));
+  }
+}
+
+function hasRecords({ hostContext: { host } }: RuntimeContext, owner: Owner): boolean {
+  const queries = TABLES.flatMap((table) =>
+    Object.keys(table.purposes).map((purpose) => elementQuery(table, RECORD_SET, recordKey(owner, purpose).key))
+  );
+  return getAll(host.nft, queries).some((record) => record !== undefined);
+}
+
+function hasEnded({ cacheDirectory }: RuntimeContext, entry: CacheEntry): boolean {
+  try {
+    return findEntryAgain(cacheDirectory, entry) === undefined;
+  } catch (error) {
+    // A damaged result ends nothing.
+    if (error instanceof CniError) return false;
+    throw error;
+  }
+}
+
+/** Only rules: an ADD of the same name may have its address and its links by now. */
+function removeRules(runtime: RuntimeContext, entry: CacheEntry): void {
+  const attachment = resolveAttachment(runtime, entry.network, entry, "remove", entry);
+  const { list, entry: parameters } = attachment;
+  const prevResult = findCachedResult(runtime, attachment);
+  for (const plugin of list.plugins.toReversed()) {
+    const location = locatePlugin(runtime, list, plugin);
+    if ("plugin" in location && location.plugin.hasRulesOnly) {
+      callPlugin(runtime, list, plugin, { command: "DEL", parameters, prevResult });
+    }
+  }
+  const { nft } = runtime.hostContext.host;
+  removeMasquerade(nft, entry);
+  if (hasSpoofChecks(nft)) removeSpoofCheck(nft, entry);
+}

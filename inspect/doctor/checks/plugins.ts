@@ -1,0 +1,142 @@
+import { CniError } from "../../../spec/error.ts";
+import { callPlugin, locatePlugin, MissingPluginError } from "../../../runtime/call_plugin.ts";
+import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { containerPlace, describeContainer, type Subject } from "../subject.ts";
+import { pluginNames } from "../../../plugins/registry.ts";
+import { suggestion } from "../../../spec/suggest.ts";
+import { remedyForInconclusive } from "../inconclusive.ts";
+import { atLeast, introducedIn } from "../../../spec/version.ts";
+import { lintFiles } from "../../../networks/lint/lint.ts";
+import { reattach } from "../reattach.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
+import type { PluginEntry } from "../../../spec/network_config_list.ts";
+
+/** Whether every plugin of the network and its IPAM plugin can be called. */
+export function checkPlugins({ runtime, network }: Subject): Finding[] {
+  const types = network.plugins.flatMap(({ type, ipamType }) => ipamType ? [type, ipamType] : [type]);
+  const found = types.map((type) => {
+    try {
+      const location = locatePlugin(runtime, network, { type } as PluginEntry);
+      return "program" in location
+        ? { type, at: location.program, isShadow: location.shadowsBuiltin }
+        : { type, at: "built in", isShadow: false };
+    } catch (error) {
+      const { message, details } = CniError.from(error);
+      return {
+        type,
+        problem: broken(`plugin "${type}": ${message}`, advise(missingPluginMend(network, type, details))),
+      };
+    }
+  });
+  const problems = found.flatMap(({ problem }) => problem ?? []);
+  const shadows = describeShadows(found.flatMap(({ at, isShadow }) => isShadow && at !== undefined ? [at] : []));
+  if (problems.length + shadows.length > 0) return [...problems, ...shadows];
+  return [ok(`plugins: ${found.map(({ type, at }) => `${type} (${at})`).join(", ")}`)];
+}
+
+function describeShadows(programs: readonly string[]): Finding[] {
+  const byDirectory = Map.groupBy(new Set(programs), (path) => path.slice(0, path.lastIndexOf("/")));
+  return [...byDirectory].map(([directory, paths]) => {
+    const names = paths.map((path) => `"${path.slice(directory.length + 1)}"`).join(", ");
+    const what = `programs in ${directory} are called for ${names}, not the built-in plugins`;
+    return warning(what, advise("to use the built-in plugins", shellCommand(["cni", "install", directory, "--force"])));
+  });
+}
+
+function isBuiltin(runtime: Subject["runtime"], network: Subject["network"], plugin: PluginEntry): boolean {
+  try {
+    return "plugin" in locatePlugin(runtime, network, plugin);
+  } catch (error) {
+    // Reported by another check.
+    if (error instanceof MissingPluginError) return false;
+    throw error;
+  }
+}
+
+function missingPluginMend({ source = "the configuration" }: Subject["network"], type: string, details = ""): string {
+  const hint = suggestion(type, pluginNames());
+  const found = details && `; ${details}`;
+  return `correct "type" in ${source}, or install the plugin${found.endsWith(hint) ? found : hint + found}`;
+}
+
+/** What `cni lint` finds in the file, and containers that have not got what changed. */
+export function checkConfiguration(subject: Subject): Finding[] {
+  const old = subject.containers.filter(({ hasOldConfiguration }) => hasOldConfiguration);
+  return [
+    ...lintSource(subject),
+    ...old.map((container) =>
+      warning(
+        `the configuration has changed since ${describeContainer(container)} was attached`,
+        reattach(container.attachment),
+      )
+    ),
+  ];
+}
+
+/** Rules whose subjects have checks of their own. */
+const EXAMINED_RULES = ["unknown-plugin", "route-overlap", "foreign-route"];
+
+/** Without a file, such as for standard input, nothing. */
+export function lintSource({ runtime: { pluginDirectories }, network: { source = "" } }: Subject): Finding[] {
+  if (!source.startsWith("/")) return [];
+  return lintFiles([source], { pluginDirectories, disabled: EXAMINED_RULES }).problems.filter(({ severity }) =>
+    severity !== "note"
+  )
+    .map(({ line, column, message, suggestion, severity }) =>
+      (severity === "error" ? broken : warning)(
+        `${source}:${line}:${column} ${message}`,
+        suggestion === undefined ? shellCommand(["cni", "lint", source]) : advise(suggestion),
+      )
+    );
+}
+
+/** Plugins whose links have checks of their own. */
+const EXAMINED_TYPES = ["bridge", "ptp"];
+
+/** What other plugins report of links below them, such as a master that is down. */
+export function checkDiagnoses({ runtime, network, containers }: Subject): Finding[] {
+  return network.plugins.filter(({ type }) => !EXAMINED_TYPES.includes(type)).flatMap((plugin) => {
+    if (!isBuiltin(runtime, network, plugin)) return [];
+    const parameters = containers.length > 0 ? containers.map(({ attachment }) => attachment) : [undefined];
+    const problems = parameters.flatMap((attachment) =>
+      callPlugin(runtime, network, plugin, { command: "DIAGNOSE", ...attachment && { parameters: attachment } })
+        .problems ?? []
+    );
+    return [...new Set(problems)].map((problem) =>
+      broken(`plugin "${plugin.type}": ${problem}`, advise("see what it names"))
+    );
+  });
+}
+
+/** What the plugins' CHECK finds: a net below the checks with names. Programs are not run. */
+export function checkByPlugins({ runtime, network, containers }: Subject): Finding[] {
+  if (network.disableCheck || !atLeast(network.cniVersion, introducedIn.CHECK)) return [];
+  const succeeded: string[] = [];
+  const problems = containers.flatMap(({ attachment }) => {
+    if (!attachment.result) return [];
+    try {
+      for (const plugin of network.plugins) {
+        if (!isBuiltin(runtime, network, plugin)) continue;
+        callPlugin(runtime, network, plugin, {
+          command: "CHECK",
+          parameters: attachment,
+          prevResult: attachment.result,
+        });
+      }
+      succeeded.push(containerPlace(attachment));
+      return [];
+    } catch (error) {
+      const { message, details } = CniError.from(error);
+      const what = details ? `${message} (${details})` : message;
+      const remedy = remedyForInconclusive(error, network.name);
+      if (remedy !== undefined) {
+        return [warning(`CHECK was not possible for ${containerPlace(attachment)}: ${what}`, remedy)];
+      }
+      const restore = `cni run restore ${network.name}`;
+      if (details?.includes(restore)) return [broken(what, restore, { kind: "restore", network: network.name })];
+      return [broken(what, reattach(attachment))];
+    }
+  });
+  const success = `CHECK of all built-in plugins succeeds for ${abbreviate(succeeded)}`;
+  return succeeded.length === 0 ? problems : [ok(success), ...problems];
+}

@@ -1,0 +1,323 @@
+/** What all checks of a network get, looked up once. */
+import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
+import { nameOfNetnsPath } from "../../ffi/named_netns.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { type Netns, NetnsError } from "../../ffi/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import * as route from "../../ffi/route/route.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
+import { findSysctl } from "../../ffi/sysctl.ts";
+import { type BridgeConfig, isGateway, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
+import { parseFirewallConfig } from "../../plugins/firewall/config.ts";
+import { parsePortmapConfig, type PortmapConfig } from "../../plugins/portmap/config.ts";
+import { targetAddresses } from "../../plugins/portmap/target_addresses.ts";
+import { containerIps } from "../../plugins/lib/links/container_ips.ts";
+import { configuredNetworks, findOverlap, type HostNetwork } from "../../plugins/lib/links/host_networks.ts";
+import { configuredSubnets, distinctFamilies, PUBLIC_ADDRESS } from "../../plugins/lib/links/reachability.ts";
+import type { Owner } from "../../plugins/lib/protocol/owner.ts";
+import { findPlugin } from "../../plugins/registry.ts";
+import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
+import type { IpConfig } from "../../spec/result.ts";
+import { listAttachments, type NetworkAttachment } from "../../runtime/attachments.ts";
+import { describeContainerId, type EngineNames, type NamedAttachment } from "../../containers/engine_names.ts";
+import { findEntry } from "../../runtime/cache.ts";
+import { locatePlugin, MissingPluginError } from "../../runtime/call_plugin.ts";
+import type { RuntimeContext } from "../../runtime/context.ts";
+import { ContainerNetnsOpener } from "./container_netns.ts";
+import { shellCommand } from "../../spec/shell_command.ts";
+
+/** The state of a namespace. */
+export interface NetnsSnapshot {
+  /** Of a container: usable until another container's is looked up. */
+  readonly netns: Netns;
+  readonly links: readonly link.Link[];
+  readonly addresses: readonly address.InterfaceAddress[];
+  /** Of all tables but `local`. */
+  readonly routes: readonly route.UnicastRoute[];
+  /** `undefined` if the kernel lacks it. */
+  sysctl(name: string): string | undefined;
+}
+
+/** An attached container whose namespace can be opened. */
+export interface ExaminedContainer {
+  readonly attachment: NamedAttachment & { readonly netns: string };
+  readonly owner: Owner;
+  readonly state: NetnsSnapshot;
+  /** Its interface. */
+  readonly device: link.Link | undefined;
+  /** The other end of its veth pair. */
+  readonly hostVeth: link.Link | undefined;
+  /** Of its interface, by the ADD's result. */
+  readonly ips: readonly IpConfig[];
+  /** What its published ports lead to. */
+  readonly portTargets: readonly Cidr[];
+  readonly portmap: PortmapConfig | undefined;
+  /** The configuration has changed since its ADD. */
+  readonly hasOldConfiguration: boolean;
+}
+
+/** A network with its containers. */
+export interface Subject {
+  readonly runtime: RuntimeContext;
+  /** What engines call containers; absent if nobody reads it. */
+  readonly names: EngineNames | undefined;
+  readonly network: NetworkConfigList;
+  readonly host: NetnsSnapshot;
+  /** In the cache: all, or those in the namespace that was asked for. */
+  readonly attachments: readonly NamedAttachment[];
+  /** The namespace that was asked for. */
+  readonly netnsPath: string | undefined;
+  /** Of `attachments`. */
+  readonly containers: readonly ExaminedContainer[];
+  /** All of the network. */
+  readonly neighbours: readonly ExaminedContainer[];
+  /** The configuration of the bridge plugin. */
+  readonly bridge: BridgeConfig | undefined;
+  /** The link with the containers' gateway addresses: the bridge or a VLAN of it. */
+  readonly gatewayDevice: link.Link | undefined;
+  /** Whether the host forwards the containers' packets. */
+  readonly isRouted: boolean;
+  readonly masquerades: boolean;
+  /** Whether the host's own networks may be the containers' too. */
+  readonly allowsRouteOverlap: boolean;
+  readonly hasFirewall: boolean;
+  /** The chain in which administrators override the plugin `firewall`. */
+  readonly adminChain: string;
+  readonly subnets: readonly Cidr[];
+  readonly families: readonly (4 | 6)[];
+}
+
+/** Call it with all plugins loaded. @param netnsPath limits it to the containers in this namespace */
+export function lookUpSubject(
+  runtime: RuntimeContext,
+  network: NetworkConfigList,
+  netnsPath: string | undefined,
+  resources: DisposableStack,
+  names?: EngineNames,
+): Subject {
+  const host = takeNetnsSnapshot(runtime.hostContext.host);
+  const opener = resources.use(new ContainerNetnsOpener(runtime.hostContext.openNetns));
+  const listed = listAttachments(runtime.cacheDirectory, runtime.hostContext, network.name, runtime.log);
+  const allAttachments: readonly NamedAttachment[] = names?.addTo(listed) ?? listed;
+  const neighbours = allAttachments.flatMap((attachment) =>
+    examineContainer(runtime, network, attachment, host, opener) ?? []
+  );
+  const isWanted = ({ netns = "" }: NetworkAttachment) => netnsPath === undefined || isSameNetns(netns, netnsPath);
+  const containers = neighbours.filter(({ attachment }) => isWanted(attachment));
+  const bridge = parseEntry<BridgeConfig>(network, "bridge");
+  const ptp = parseEntry<{ readonly ipMasq: boolean; readonly allowRouteOverlap: boolean }>(network, "ptp");
+  const gatewayName = bridge && (needsVlanGateway(bridge) ? vlanGatewayName(bridge) : bridge.bridge);
+  const subnets = [...new Set(network.plugins.flatMap(({ raw }) => configuredSubnets(raw)))];
+  const addresses = containers.flatMap(({ ips }) => ips.map((ip) => ip.address));
+  return {
+    runtime,
+    names,
+    network,
+    host,
+    attachments: allAttachments.filter(isWanted),
+    netnsPath,
+    containers,
+    neighbours,
+    bridge,
+    gatewayDevice: host.links.find(({ name }) => name === gatewayName),
+    isRouted: (bridge !== undefined && isGateway(bridge)) || ptp !== undefined,
+    masquerades: (bridge ?? ptp)?.ipMasq === true,
+    allowsRouteOverlap: (bridge ?? ptp)?.allowRouteOverlap === true,
+    adminChain: findAdminChain(network),
+    hasFirewall: network.plugins.some(({ type }) => type === "firewall"),
+    subnets,
+    families: distinctFamilies([...subnets, ...addresses]),
+  };
+}
+
+export function takeNetnsSnapshot(netns: Netns): NetnsSnapshot {
+  return {
+    netns,
+    links: link.list(netns.route),
+    addresses: address.list(netns.route),
+    routes: [AF_INET, AF_INET6].flatMap((family) => route.list(netns.route, family)),
+    sysctl: (name) => netns.run(() => findSysctl(name)),
+  };
+}
+
+function takeContainerSnapshot(path: string, opener: ContainerNetnsOpener): NetnsSnapshot {
+  return {
+    ...takeNetnsSnapshot(opener.open(path)),
+    get netns() {
+      return opener.open(path);
+    },
+    sysctl: (name) => opener.open(path).run(() => findSysctl(name)),
+  };
+}
+
+/** The namespace may be well. */
+function lacksDescriptors({ cause }: NetnsError): boolean {
+  return cause instanceof SystemError && ["EMFILE", "ENFILE"].includes(cause.code);
+}
+
+function examineContainer(
+  runtime: RuntimeContext,
+  network: NetworkConfigList,
+  attachment: NamedAttachment,
+  host: NetnsSnapshot,
+  opener: ContainerNetnsOpener,
+): ExaminedContainer | undefined {
+  const { netns: path, state: attachmentState, ifname, containerId, result } = attachment;
+  if (!path || !result || attachmentState === "gone") return undefined;
+  try {
+    const state = takeContainerSnapshot(path, opener);
+    const device = findDevice(state, attachment);
+    const peer = device?.info?.kind === "veth" ? host.links.find(({ index }) => index === device.linkIndex) : undefined;
+    return {
+      attachment: { ...attachment, netns: path },
+      owner: { network: network.name, containerId, ifname },
+      state,
+      device,
+      hostVeth: peer?.info?.kind === "veth" && peer.linkIndex === device?.index ? peer : undefined,
+      ips: containerIps(result, ifname),
+      portTargets: targetAddresses(result, ifname),
+      portmap: findPortmapConfig(network, attachment),
+      hasOldConfiguration: isOldConfiguration(runtime, network, attachment),
+    };
+  } catch (error) {
+    if (!(error instanceof NetnsError) || lacksDescriptors(error)) throw error;
+    runtime.log(error.message);
+    return undefined;
+  }
+}
+
+function isOldConfiguration(
+  { cacheDirectory }: RuntimeContext,
+  { text }: NetworkConfigList,
+  attachment: NetworkAttachment,
+): boolean {
+  const { config = "" } = findEntry(cacheDirectory, attachment) ?? {};
+  // Results of older programs hold no configuration.
+  return config !== "" && config !== text;
+}
+
+/** `/var/run` is a link to `/run`. */
+export function isSameNetns(path: string, other: string): boolean {
+  const identity = path === other ? undefined : findStat(path)?.identity;
+  return path === other || (identity !== undefined && identity === findStat(other)?.identity);
+}
+
+/** Containers rename interfaces, but keep the hardware address. */
+function findDevice({ links }: NetnsSnapshot, { ifname, result }: NetworkAttachment): link.Link | undefined {
+  const reported = result?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox);
+  return links.find(({ name }) => name === ifname) ??
+    links.find(({ mac }) => mac !== undefined && mac === reported?.mac?.toLowerCase());
+}
+
+/** The keys of a built-in plugin; `undefined` if the network does not use it. */
+function parseEntry<C>(network: NetworkConfigList, type: string): C | undefined {
+  const entry = network.plugins.find((candidate) => candidate.type === type);
+  return entry && findPlugin(type)?.config.parse(deriveConfig(network, entry, undefined).raw) as C;
+}
+
+function findAdminChain(network: NetworkConfigList): string {
+  const entry = network.plugins.find(({ type }) => type === "firewall");
+  const raw = entry && deriveConfig(network, entry, undefined).raw;
+  return parseFirewallConfig(raw ?? {}, network.name).iptablesAdminChainName;
+}
+
+export function deriveConfig(
+  network: NetworkConfigList,
+  entry: PluginEntry,
+  attachment: Pick<NetworkAttachment, "capabilityArgs"> | undefined,
+) {
+  const { capabilityArgs } = attachment ?? {};
+  return derivePluginConfig(network, entry, { command: "ADD", ...capabilityArgs && { capabilityArgs } });
+}
+
+function findPortmapConfig(network: NetworkConfigList, attachment: NetworkAttachment): PortmapConfig | undefined {
+  const entry = network.plugins.find(({ type }) => type === "portmap");
+  return entry && parsePortmapConfig(deriveConfig(network, entry, attachment).raw);
+}
+
+/** The program that is called for a plugin of the network; `undefined` if it is built in or missing. */
+export function programOfPlugin({ runtime, network }: Subject, type: string): string | undefined {
+  const plugin = network.plugins.find((candidate) => candidate.type === type);
+  try {
+    const location = plugin && locatePlugin(runtime, network, plugin);
+    return location && "program" in location ? location.program : undefined;
+  } catch (error) {
+    // Reported by another check.
+    if (error instanceof MissingPluginError) return undefined;
+    throw error;
+  }
+}
+
+/** The link by which the host sends packets to `destination`. */
+export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: Ip): link.Link | undefined {
+  try {
+    const { oif } = route.outgoingRoute(netns.route, destination);
+    return links.find(({ index }) => index === oif);
+  } catch (error) {
+    // Unreachable, prohibited or blackhole.
+    if (error instanceof NetlinkError) return undefined;
+    throw error;
+  }
+}
+
+/** The host's own network that the subnets overlap, as an ADD would find it. */
+export function findSubjectOverlap({ host, network, gatewayDevice, isRouted }: Subject): HostNetwork | undefined {
+  if (!isRouted) return undefined;
+  const wanted = network.plugins.flatMap(({ raw }) => configuredNetworks(raw));
+  const state = {
+    addresses: host.addresses,
+    routes: host.routes,
+    findLink: (index: number) => host.links.find((each) => each.index === index),
+    hasPorts: ({ index }: link.Link) => host.links.some(({ master }) => master === index),
+  };
+  return findOverlap(state, gatewayDevice, wanted);
+}
+
+/** Whether the host sends everything else by this link. */
+export function isUplink({ host }: Subject, { index }: link.Link): boolean {
+  return ([4, 6] as const).some((family) => findOutgoingLink(host, PUBLIC_ADDRESS[family])?.index === index);
+}
+
+/** The host's link with the gateway address of a container. */
+export function gatewayLink(
+  { bridge, gatewayDevice }: Pick<Subject, "bridge" | "gatewayDevice">,
+  { hostVeth }: ExaminedContainer,
+): link.Link | undefined {
+  return bridge ? gatewayDevice : hostVeth;
+}
+
+/** `"eth0" of web (0123456789ab)`, `"eth0" of /run/netns/web` */
+export function describeContainer({ attachment }: ExaminedContainer): string {
+  return `"${attachment.ifname}" of ${containerPlace(attachment)}`;
+}
+
+/** `web (0123456789ab)`, or the path of its namespace if no engine has named it. */
+export function containerPlace({ containerId, name, netns }: ExaminedContainer["attachment"]): string {
+  return name === undefined ? netns : describeContainerId(containerId, name);
+}
+
+/** A command of `ip` in a container's namespace, or on the host. */
+export function ipCommand(netns: string | undefined, ...words: readonly string[]): string {
+  if (netns === undefined) return shellCommand(["ip", ...words]);
+  const name = nameOfNetnsPath(netns);
+  return shellCommand([...name === undefined ? ["nsenter", `--net=${netns}`, "ip"] : ["ip", "-n", name], ...words]);
+}
+
+export function hasAddress({ addresses }: NetnsSnapshot, device: link.Link, wanted: Cidr | Ip): boolean {
+  return addresses.some((found) =>
+    found.index === device.index && (found.address === wanted || ipOf(found.address) === wanted)
+  );
+}
+
+/** What its published ports of this family lead to. */
+export function findPortTarget({ portTargets }: ExaminedContainer, family: 4 | 6): Ip | undefined {
+  const target = portTargets.find((address) => familyOf(address) === family);
+  return target && ipOf(target);
+}
+
+export function addressesOfFamily(container: ExaminedContainer, family: 4 | 6): Ip[] {
+  return container.ips.map((ip) => ipOf(ip.address)).filter((ip) => familyOf(ip) === family);
+}

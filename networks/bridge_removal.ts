@@ -1,0 +1,232 @@
+import { type Cidr, containsIp, ipOf, networksOverlap } from "../ffi/address.ts";
+import { currentNetns, type Netns } from "../ffi/netns.ts";
+import * as address from "../ffi/route/address.ts";
+import * as link from "../ffi/route/link.ts";
+import { bridge as bridgeKind, veth } from "../ffi/route/link_kinds.ts";
+import * as rawRoute from "../ffi/route/raw_route.ts";
+import { RT_SCOPE_LINK, RT_TABLE_LOCAL, RTPROT_KERNEL, RTPROT_RA, RTPROT_REDIRECT } from "../ffi/route/uapi.ts";
+import { ignoreErrors } from "../ffi/sys/error.ts";
+import {
+  type BridgeConfig,
+  bridgeConfig,
+  isGateway,
+  needsVlanGateway,
+  vlanGatewayName,
+} from "../plugins/bridge/config.ts";
+import { findGatewayUser, GATEWAY_PROTOCOL } from "../plugins/bridge/gateway.ts";
+import { isCreatedHere } from "../plugins/lib/links/created_link.ts";
+import { readAddressPools } from "../plugins/host_local/network_directory.ts";
+import { removeLinkIfPresent } from "../plugins/lib/links/container_link.ts";
+import { parseAlias } from "../plugins/lib/protocol/owner.ts";
+import { CniError } from "../spec/error.ts";
+import { derivePluginConfig, type NetworkConfigList } from "../spec/network_config_list.ts";
+import { findValue, type JsonObject } from "../spec/schema.ts";
+import type { ConfiguredNetwork, NetworkFile } from "./network_files.ts";
+import type { RemovalEffect } from "./removal_effect.ts";
+import { hostLocalConfigs } from "./users.ts";
+
+type Log = (message: string) => void;
+
+/** Routes of the kernel come and go with addresses and router advertisements. */
+const KERNEL_PROTOCOLS: readonly number[] = [RTPROT_REDIRECT, RTPROT_KERNEL, RTPROT_RA];
+
+/**
+ * Bridges that nothing but this network uses. Another one loses its gateway address; why it stays is logged.
+ *
+ * @param readOthers called only if there is a bridge
+ */
+export function planBridgeRemoval(
+  { list }: ConfiguredNetwork,
+  readOthers: () => readonly NetworkFile[],
+  log: Log,
+): RemovalEffect[] {
+  using host = currentNetns();
+  return bridgeConfigsOf(list).flatMap((config) => {
+    const device = link.find(host.route, config.bridge);
+    if (!device || !bridgeKind.of(device)) return [];
+    const others = readOthers();
+    const reason = findReasonToKeep(host, device, config, list, others) ?? findMissingMark(device);
+    if (reason !== undefined) {
+      log(`The bridge "${config.bridge}" stays: ${reason}`);
+      return planGatewayRemoval(host, { device, config, list, others, log });
+    }
+    const gateway = needsVlanGateway(config) ? [vlanGatewayName(config)] : [];
+    return [...gateway, config.bridge].map((name) => removeLinkEffect(name, list, config, log));
+  });
+}
+
+function bridgeConfigsOf(list: NetworkConfigList): BridgeConfig[] {
+  return list.plugins.filter(({ type }) => type === "bridge")
+    .map((entry) => bridgeConfig.parse(derivePluginConfig(list, entry, { command: "ADD" }).raw));
+}
+
+function findReasonToKeep(
+  host: Netns,
+  device: link.Link,
+  config: BridgeConfig,
+  list: NetworkConfigList,
+  others: readonly NetworkFile[],
+): string | undefined {
+  const sharing = others.find((other) => other.list && usesBridge(other.list, config.bridge));
+  if (sharing) return `network "${sharing.list?.name}" in "${sharing.file}" uses it too`;
+  const port = link.list(host.route, { master: device.index }).find((candidate) =>
+    parseAlias(candidate.alias)?.network !== list.name && !isVlanGatewayPort(host, candidate, config)
+  );
+  if (port) return `it has the port "${port.name}", which is not of this network`;
+  const foreign = address.list(host.route, { index: device.index }).find((entry) =>
+    entry.scope !== RT_SCOPE_LINK && !gatewaysOfNetwork(list).includes(ipOf(entry.address))
+  );
+  if (foreign) return `it has the address ${foreign.address}, which is no gateway of this network`;
+  return findUpperLink(host, device, config) ?? findForeignRoute(host, device, config);
+}
+
+function findMissingMark(device: link.Link): string | undefined {
+  if (isCreatedHere(device)) return undefined;
+  return `cni did not create it, or was older and left no mark; "ip link delete ${device.name}" removes it`;
+}
+
+/** Also as the lower device of macvlan, ipvlan and VLANs, which may be in containers. */
+function usesBridge({ plugins }: NetworkConfigList, bridge: string): boolean {
+  return plugins.some(({ type, raw }) => (type === "bridge" ? bridgeNameOf(raw) : findValue(raw, "master")) === bridge);
+}
+
+function bridgeNameOf(raw: JsonObject): unknown {
+  return findValue(raw, "bridge") ?? bridgeConfig.parse({}).bridge;
+}
+
+/** The kernel removes a link together with its lower device. */
+function findUpperLink(host: Netns, device: link.Link, config: BridgeConfig): string | undefined {
+  const lower = indicesToRemove(host, device, config);
+  // A veth's index there is its peer's, and with a number of a namespace it is another namespace's.
+  const upper = link.list(host.route).find((candidate) =>
+    !veth.of(candidate) && candidate.linkNetnsId === undefined && lower.includes(candidate.linkIndex ?? 0)
+  );
+  return upper && `the ${upper.info?.kind ?? "interface"} "${upper.name}" is on top of it`;
+}
+
+function findForeignRoute(host: Netns, device: link.Link, config: BridgeConfig): string | undefined {
+  const removed = indicesToRemove(host, device, config);
+  const foreign = rawRoute.list(host.route).find((route) =>
+    rawRoute.linksOf(route).some((index) => removed.includes(index)) && !isKernelRoute(route)
+  );
+  return foreign && `the route to ${rawRoute.destinationOf(foreign)}, which cni did not add, uses it`;
+}
+
+/** Old kernels give their own multicast routes in the table local another protocol. */
+function isKernelRoute(route: rawRoute.RawRoute): boolean {
+  return KERNEL_PROTOCOLS.includes(route.protocol) || rawRoute.tableOf(route) === RT_TABLE_LOCAL;
+}
+
+/** Of the bridge, and of the host's interface in the VLAN. */
+function indicesToRemove(host: Netns, device: link.Link, config: BridgeConfig): number[] {
+  const gateway = needsVlanGateway(config) ? link.find(host.route, vlanGatewayName(config)) : undefined;
+  return [device.index, ...gateway ? [gateway.index] : []];
+}
+
+/** The other end is the host's interface in the VLAN. */
+function isVlanGatewayPort(host: Netns, port: link.Link, config: BridgeConfig): boolean {
+  if (!needsVlanGateway(config) || !veth.of(port) || port.linkIndex === undefined) return false;
+  return link.find(host.route, port.linkIndex)?.name === vlanGatewayName(config);
+}
+
+interface StayingBridge {
+  readonly device: link.Link;
+  readonly config: BridgeConfig;
+  readonly list: NetworkConfigList;
+  readonly others: readonly NetworkFile[];
+  readonly log: Log;
+}
+
+/** The network's gateway addresses that nobody else needs. */
+function planGatewayRemoval(host: Netns, bridge: StayingBridge): RemovalEffect[] {
+  const { device, config, list, others } = bridge;
+  const holder = needsVlanGateway(config) ? link.find(host.route, vlanGatewayName(config)) : device;
+  if (!holder || !isGateway(config)) return [];
+  const gateways = gatewaysOfNetwork(list);
+  const shared = others.flatMap((other) =>
+    other.list && usesBridge(other.list, config.bridge) ? tryGateways(other.list) : []
+  );
+  const present = address.list(host.route, { index: holder.index });
+  return present.filter((entry) =>
+    gateways.includes(ipOf(entry.address)) && !shared.includes(ipOf(entry.address)) && isOwnAddress(entry, device) &&
+    !hasNeighbour(entry, present) && !isUsedByRoute(host, entry)
+  ).map((entry) => removeGatewayEffect(bridge, holder, entry.address));
+}
+
+/** Before Linux 5.18, addresses tell nothing of who added them. */
+function isOwnAddress({ protocol }: address.InterfaceAddress, device: link.Link): boolean {
+  return protocol === GATEWAY_PROTOCOL || (protocol === 0 && isCreatedHere(device));
+}
+
+/** The kernel removes the other addresses of a subnet together with the first one. */
+function hasNeighbour(entry: address.InterfaceAddress, present: readonly address.InterfaceAddress[]): boolean {
+  return present.some((other) => other !== entry && networksOverlap(other.address, entry.address));
+}
+
+/** The kernel removes routes with such a source, and next hops become unreachable. */
+function isUsedByRoute(host: Netns, entry: address.InterfaceAddress): boolean {
+  return rawRoute.list(host.route).some((route) =>
+    !isKernelRoute(route) &&
+    (route.prefsrc === ipOf(entry.address) ||
+      rawRoute.nextHopGateways(route).some((gateway) => containsIp(entry.address, gateway)))
+  );
+}
+
+/** A container that was attached meanwhile, or one of another program, keeps the address. */
+function removeGatewayEffect({ device, log }: StayingBridge, holder: link.Link, cidr: Cidr): RemovalEffect {
+  return {
+    action: "remove-address",
+    target: cidr,
+    description: `remove the gateway address ${cidr} from "${holder.name}"`,
+    carryOut() {
+      using host = currentNetns();
+      const user = findGatewayUser(host, { bridge: device, port: "", device: holder }, cidr);
+      if (user) log(`The gateway address ${cidr} stays: a container behind "${user.name}" is in its subnet`);
+      else ignoreErrors(["EADDRNOTAVAIL", "ENODEV"], () => address.remove(host.route, holder.index, cidr));
+      return user === undefined;
+    },
+  };
+}
+
+/** A network whose configuration is wrong has no gateway. */
+function tryGateways(list: NetworkConfigList): string[] {
+  try {
+    return gatewaysOfNetwork(list);
+  } catch (error) {
+    if (error instanceof CniError) return [];
+    throw error;
+  }
+}
+
+function gatewaysOfNetwork(list: NetworkConfigList): string[] {
+  return hostLocalConfigs(list).flatMap(readAddressPools).flatMap(({ gateways }) => gateways);
+}
+
+/** A container that was attached meanwhile keeps the bridge. */
+function removeLinkEffect(name: string, list: NetworkConfigList, config: BridgeConfig, log: Log): RemovalEffect {
+  const kind = name === config.bridge ? "bridge" : "interface";
+  return {
+    action: "remove-link",
+    target: name,
+    description: `remove the ${kind} "${name}"`,
+    carryOut() {
+      using host = currentNetns();
+      const bridge = link.find(host.route, config.bridge);
+      const port = bridge &&
+        link.list(host.route, { master: bridge.index }).find((candidate) =>
+          !isVlanGatewayPort(host, candidate, config)
+        );
+      if (!port) {
+        removeLinkIfPresent(host, name);
+        return true;
+      }
+      const owner = parseAlias(port.alias);
+      log(
+        `The ${kind} "${name}" stays: ${
+          owner?.network === list.name ? "a container was attached meanwhile" : "it has ports"
+        }`,
+      );
+      return false;
+    },
+  };
+}

@@ -1,0 +1,116 @@
+/** Finds problems of configurations without running a plugin or changing anything. @module */
+import { findEntryNames } from "../../ffi/sys/directory.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import { suggestion } from "../../spec/suggest.ts";
+import { listConfFiles } from "../../runtime/load.ts";
+import { EarlierFiles } from "./earlier_files.ts";
+import { disabledRules } from "./disable_comment.ts";
+import { attempt, readLintFile, STANDARD_INPUT } from "./lint_file.ts";
+import type { LintContext, LintFinding, LintRule, Severity } from "./rule.ts";
+import { LINT_RULES } from "./rules.ts";
+
+/** What is wrong, and where. */
+export interface LintProblem {
+  /** Its path. */
+  readonly file: string;
+  /** From 1. */
+  readonly line: number;
+  /** From 1, in characters. */
+  readonly column: number;
+  /** In characters, in this line. */
+  readonly length: number;
+  /** Errors stop an ADD, or make it wrong. */
+  readonly severity: Severity;
+  /** `unknown-key` */
+  readonly rule: string;
+  /** In the document: `plugins[0].mtu`; empty for the whole text. */
+  readonly path: string;
+  /** One sentence without a full stop. */
+  readonly message: string;
+  /** What to write instead, or to do. */
+  readonly suggestion?: string;
+  /** The line of the text. */
+  readonly text: string;
+}
+
+/** What was found in the files of networks. */
+export interface LintReport {
+  /** The files, in the order in which they are loaded. */
+  readonly files: readonly string[];
+  /** By file, line and column. */
+  readonly problems: readonly LintProblem[];
+}
+
+interface LintOptions {
+  /** Where plugins are that are not built in. */
+  readonly pluginDirectories: readonly string[];
+  /** Names of rules that find nothing. */
+  readonly disabled?: readonly string[];
+}
+
+export const lintRuleNames = (): string[] => LINT_RULES.map(({ name }) => name);
+
+/**
+ * Checks files, also against each other and against the routes of this thread's namespace.
+ *
+ * `loadPlugins()` and `loadPluginDocs()` come first.
+ *
+ * @param paths files, directories of networks, and `-` for standard input
+ * @throws {CniError} code 7 if there is no such file or directory
+ * @throws {SystemError} if a directory cannot be read
+ */
+export function lintFiles(paths: readonly string[], { pluginDirectories, disabled = [] }: LintOptions): LintReport {
+  const files = [...new Set(paths.flatMap(confFilesAt))].map((path) =>
+    readLintFile(path, pluginDirectories, paths.includes(path))
+  );
+  const earlier = new EarlierFiles();
+  const context: LintContext = { pluginDirectories, earlier };
+  const problems = files.flatMap((file) => {
+    const off = new Set([...disabled, ...disabledRules(file.source).map(({ rule }) => rule)]);
+    const found = LINT_RULES.flatMap((rule) => rule.find(file, context).map((finding) => toProblem(finding, rule)));
+    earlier.add(file);
+    return withoutRepetition(found).filter(({ rule }) => !off.has(rule)).sort(byPosition);
+  });
+  return { files: files.map(({ source }) => source.path), problems };
+}
+
+function confFilesAt(path: string): string[] {
+  if (path === "-") return [STANDARD_INPUT];
+  const status = findStat(path);
+  if (status?.isDirectory) return listConfFiles(path).filter((file) => !isDirectory(file));
+  if (status) return [path];
+  const [, directory = "", name = ""] = /^(.*?)([^/]*)$/.exec(path) ?? [];
+  const hint = suggestion(name, findEntryNames(directory || ".") ?? []);
+  throw new CniError(Code.InvalidConfig, `Cannot find "${path}": there is no such file or directory${hint}`, {
+    details: "expected the path of a network's file, or of a directory of such files",
+  });
+}
+
+/** Of links to nowhere and to themselves, reading tells what is wrong. */
+const isDirectory = (path: string): boolean => attempt(() => findStat(path)?.isDirectory) === true;
+
+function toProblem(finding: LintFinding, rule: LintRule): LintProblem {
+  const { source, path, part = "value", offset, message, severity = rule.severity } = finding;
+  const span = offset === undefined ? source.span(path, part) : source.spanAt(offset);
+  return {
+    ...{ file: source.path, ...span, severity, rule: rule.name, path, message },
+    ...finding.suggestion !== undefined && { suggestion: finding.suggestion },
+    text: source.lineText(span.line),
+  };
+}
+
+/** Other rules say better what is wrong with a value. */
+function withoutRepetition(problems: readonly LintProblem[]): LintProblem[] {
+  const isWithin = (inner: string, path: string) => inner === path || /^[.[]/.test(inner.slice(path.length));
+  return problems.filter(({ rule, path }) =>
+    rule !== "invalid-value" || path === "" ||
+    !problems.some((other) =>
+      other.rule !== rule && other.severity === "error" && other.path.startsWith(path) && isWithin(other.path, path)
+    )
+  );
+}
+
+function byPosition(a: LintProblem, b: LintProblem): number {
+  return a.file === b.file ? a.line - b.line || a.column - b.column : a.file < b.file ? -1 : 1;
+}

@@ -1,0 +1,67 @@
+/** Networks on one parent interface: containers of both are on one segment, so they must not have one address. */
+import type { Netns } from "../ffi/netns.ts";
+import { parseHostLocalConfig } from "../plugins/host_local/config.ts";
+import { type AddressRange, formatRanges, rangesOverlap } from "../plugins/host_local/ranges.ts";
+import { findDefaultRouteDevice } from "../plugins/lib/links/lower_device.ts";
+import { CniError, Code } from "../spec/error.ts";
+import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../spec/network_config_list.ts";
+import { findValue } from "../spec/schema.ts";
+import type { NetworkFile } from "./network_files.ts";
+
+/** Plugins that connect containers to the network of their `master`. */
+const UPPER_PLUGINS = ["macvlan", "ipvlan"];
+
+/** What a plugin gives out, and where. */
+interface AssignedRanges {
+  /** `""` for the default route's, if the host has none. */
+  readonly parent: string;
+  readonly ranges: readonly AddressRange[];
+}
+
+/** @throws {CniError} if another network gives out the same addresses on the same parent */
+export function refuseUsedRanges(host: Netns, created: NetworkConfigList, files: readonly NetworkFile[]): void {
+  const own = assignedRanges(host, created);
+  if (own.length === 0) return;
+  for (const { list, file } of files) {
+    const others = list ? tryAssignedRanges(host, list) : [];
+    for (const { parent, ranges } of own) {
+      const sameParent = others.filter((other) => other.parent === parent).flatMap((other) => other.ranges);
+      const used = sameParent.find((range) => ranges.some((wanted) => rangesOverlap(range, wanted)));
+      if (used) throw usedRangeError(created.name, parent, used, `network "${list?.name}" in "${file}"`);
+    }
+  }
+}
+
+function usedRangeError(network: string, parent: string, range: AddressRange, user: string): CniError {
+  const place = parent === "" ? "the parent interface" : `"${parent}"`;
+  return new CniError(
+    Code.InvalidConfig,
+    `Cannot create network "${network}": ${user} gives out ${formatRanges([range])} on ${place}`,
+    { details: "give this one another part of the subnet with --ip-range" },
+  );
+}
+
+function assignedRanges(host: Netns, list: NetworkConfigList): AssignedRanges[] {
+  return list.plugins.filter(({ type, ipamType }) => UPPER_PLUGINS.includes(type) && ipamType === "host-local")
+    .map((entry) => ({
+      parent: parentOf(host, entry),
+      ranges: parseHostLocalConfig(derivePluginConfig(list, entry, { command: "ADD" })).sets.flatMap((set) =>
+        set.ranges
+      ),
+    }));
+}
+
+/** A network whose configuration is wrong gives out nothing. */
+function tryAssignedRanges(host: Netns, list: NetworkConfigList): AssignedRanges[] {
+  try {
+    return assignedRanges(host, list);
+  } catch (error) {
+    if (error instanceof CniError) return [];
+    throw error;
+  }
+}
+
+function parentOf(host: Netns, { raw }: PluginEntry): string {
+  const master = findValue(raw, "master");
+  return typeof master === "string" && master !== "" ? master : findDefaultRouteDevice(host)?.name ?? "";
+}

@@ -1,0 +1,89 @@
+/** Who uses a network: attachments of this runtime and of engines, also of programs that keep no cache. */
+import { currentNetns } from "../ffi/netns.ts";
+import * as link from "../ffi/route/link.ts";
+import { listHolders, networkDirectoryOf } from "../plugins/host_local/network_directory.ts";
+import { parseAlias } from "../plugins/lib/protocol/owner.ts";
+import { ConfigError } from "../spec/error.ts";
+import { derivePluginConfig, type NetworkConfigList } from "../spec/network_config_list.ts";
+import type { PluginConfig } from "../spec/plugin_config.ts";
+import type { NetworkAttachment } from "../runtime/attachments.ts";
+
+/** One container on a network. */
+export interface NetworkUser {
+  readonly containerId: string;
+  /** Absent from reservations of old versions of host-local. */
+  readonly ifname?: string;
+  /** Why it counts: `attached`, `a link of the host`, `a reserved address`. */
+  readonly evidence: string;
+}
+
+/** Configurations of the plugins that use host-local. */
+export function hostLocalConfigs(list: NetworkConfigList): PluginConfig[] {
+  return list.plugins.filter(({ ipamType }) => ipamType === "host-local")
+    .map((entry) => derivePluginConfig(list, entry, { command: "ADD" }));
+}
+
+/** Where host-local keeps the network's state. @throws {ConfigError} with the file */
+export function stateDirectoriesOf(list: NetworkConfigList): string[] {
+  try {
+    return hostLocalConfigs(list).map(networkDirectoryOf);
+  } catch (error) {
+    const location = { network: list.name, ...list.source !== undefined && { file: list.source } };
+    throw error instanceof ConfigError ? error.withLocation(location) : error;
+  }
+}
+
+/** Without attachments whose container is gone. @throws {ConfigError} of {@linkcode stateDirectoriesOf} @param attachments of the network */
+export function listNetworkUsers(
+  list: NetworkConfigList,
+  attachments: readonly NetworkAttachment[],
+): NetworkUser[] {
+  return [...listAttachedUsers(attachments), ...listOtherUsers(list, attachments)];
+}
+
+/** Those of which the cache knows nothing. @throws {ConfigError} of {@linkcode stateDirectoriesOf} */
+export function listOtherUsers(
+  list: NetworkConfigList,
+  attachments: readonly NetworkAttachment[],
+): NetworkUser[] {
+  const users = [
+    ...listLinkOwners(list.name).map((owner) => ({ ...owner, evidence: "a link of the host" })),
+    ...stateDirectoriesOf(list).flatMap(listHolders)
+      .map((holder) => ({ ...holder, evidence: "a reserved address" })),
+  ];
+  return findUncachedUsers(users, attachments);
+}
+
+/** Each once. A user without interface is cached if its container is. */
+export function findUncachedUsers(
+  users: readonly NetworkUser[],
+  attachments: readonly Pick<NetworkAttachment, "containerId" | "ifname">[],
+): NetworkUser[] {
+  // Large nodes have tens of thousands: every user is compared with sets, not with all others.
+  const seen = new Set(attachments.flatMap(({ containerId, ifname }) => [
+    keyOf({ containerId, ifname }),
+    keyOf({ containerId }),
+  ]));
+  return users.filter((user) => {
+    const key = keyOf(user);
+    return !seen.has(key) && seen.add(key);
+  });
+}
+
+function keyOf({ containerId, ifname }: Pick<NetworkUser, "containerId" | "ifname">): string {
+  return JSON.stringify([containerId, ifname]);
+}
+
+/** Those in the cache whose container is there. */
+export function listAttachedUsers(attachments: readonly NetworkAttachment[]): NetworkUser[] {
+  return attachments.filter(({ state }) => state !== "gone")
+    .map(({ containerId, ifname, state }) => ({ containerId, ifname, evidence: state }));
+}
+
+function listLinkOwners(network: string): Pick<NetworkUser, "containerId" | "ifname">[] {
+  using host = currentNetns();
+  return link.list(host.route).flatMap(({ alias }) => {
+    const owner = parseAlias(alias);
+    return owner?.network === network ? [{ containerId: owner.containerId, ifname: owner.ifname }] : [];
+  });
+}

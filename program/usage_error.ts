@@ -1,0 +1,9 @@
+/** The exit status is 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+
+  /** @param hints what to type instead, a line each */
+  constructor(message: string, readonly hints: readonly string[] = []) {
+    super(message);
+  }
+}

@@ -1,0 +1,65 @@
+/** What the machine tells when somebody asks for metrics, without a look into containers. @module */
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
+import { listElements } from "../../ffi/nft/objects.ts";
+import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
+import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { listCacheEntries } from "../../runtime/cache.ts";
+import { findNetworks, summarizeNetwork } from "../../networks/list.ts";
+import type { Runtime } from "../../runtime/runtime.ts";
+
+/** Addresses that host-local can give to containers of a network. */
+export interface PoolMeasure {
+  readonly network: string;
+  /** Its subnets, a comma between them. */
+  readonly pool: string;
+  readonly used: number;
+  readonly free: number;
+}
+
+/** Elements of a set or map of our tables. */
+export interface SetMeasure {
+  /** `inet cni` */
+  readonly table: string;
+  readonly set: string;
+  readonly elements: number;
+}
+
+/** @param log told of files that are no networks */
+export function measurePools(runtime: Runtime, confDirectory: string, log: (message: string) => void): PoolMeasure[] {
+  return findNetworks(runtime, confDirectory, [], log).flatMap((network) =>
+    summarizeNetwork(network, [], log).pools.map(({ subnets, used, free }) => ({
+      network: network.list.name,
+      pool: subnets.join(","),
+      ...{ used, free: Number(free) },
+    }))
+  );
+}
+
+/** Remembered attachments by network. @throws {SystemError} */
+export function countAttachments(cacheDirectories: readonly string[]): ReadonlyMap<string, number> {
+  const entries = cacheDirectories.flatMap((directory) => listCacheEntries(directory));
+  return new Map([...Map.groupBy(entries, ({ network }) => network)].map(([network, { length }]) => [network, length]));
+}
+
+/** Empty on a kernel without nf_tables. */
+export function measureSets(nl: Netlink): SetMeasure[] {
+  return [inetTable, bridgeTable].flatMap((table) =>
+    table.objects().sets.map(({ name }) => ({
+      table: `${FAMILY_NAMES[table.family]} ${table.table}`,
+      set: name,
+      elements: countElements(nl, table, name),
+    }))
+  ).filter(({ elements }) => elements > 0);
+}
+
+function countElements(nl: Netlink, table: typeof inetTable, set: string): number {
+  try {
+    return listElements(nl, table, set).length;
+  } catch (error) {
+    // Without nf_tables in the kernel.
+    if (error instanceof NetlinkError) return 0;
+    throw error;
+  }
+}

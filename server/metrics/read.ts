@@ -1,0 +1,87 @@
+import { findEntryNames } from "../../ffi/sys/directory.ts";
+import { findText } from "../../ffi/sys/file.ts";
+import { currentNetns } from "../../ffi/netns.ts";
+import { countAttachments, measurePools, measureSets } from "./measure.ts";
+import { Runtime } from "../../runtime/runtime.ts";
+import { programVersion } from "../../program/version.ts";
+import { partPaths } from "../part_definitions.ts";
+import type { PartSettings } from "../part_settings.ts";
+import { askServer, QUESTIONS } from "../sockets.ts";
+import type { ServerStatus } from "../status.ts";
+import type { MetricsRegistry, ReadMetric, Sample } from "./registry.ts";
+
+type Log = (message: string) => void;
+
+/** Asks the kernel, the server and the files. */
+export function readMetrics(registry: MetricsRegistry, settings: PartSettings, log: Log): void {
+  const read = (name: ReadMetric, samples: () => readonly Sample[]) => {
+    try {
+      registry.set(name, samples());
+    } catch (error) {
+      log(`${name}: ${error instanceof Error ? error.message : error}`);
+    }
+  };
+  const { cacheDirectories, confDirectory, directory, socket } = settings;
+  const status = findServerStatus(socket);
+  read("cni_build_info", () => [{ labels: { version: programVersion() }, value: 1 }]);
+  read("cni_addresses", () => poolSamples(cacheDirectories, confDirectory, log));
+  read(
+    "cni_attachments",
+    () => [...countAttachments(cacheDirectories)].map(([network, value]) => ({ labels: { network }, value })),
+  );
+  read("cni_dhcp_leases", () => leaseSamples(partPaths(directory, "dhcp").state));
+  read("cni_set_elements", () => {
+    using host = currentNetns();
+    return measureSets(host.nft).map(({ table, set, elements }) => ({ labels: { table, set }, value: elements }));
+  });
+  if (!status) return;
+  read("cni_workers", () => countBy(status.workers.map(({ state }) => state), "state"));
+  read(
+    "cni_fallbacks_total",
+    () => Object.entries(status.fellBack).map(([reason, value]) => ({ labels: { reason: snakeCase(reason) }, value })),
+  );
+  read(
+    "cni_process_starts_total",
+    () => Object.entries(status.starts).map(([process, value]) => ({ labels: { process }, value })),
+  );
+  read("cni_private_memory_bytes", () => memorySamples(status));
+}
+
+const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+function findServerStatus(socket: string): ServerStatus | undefined {
+  const answer = askServer(socket, QUESTIONS.status);
+  return answer === undefined ? undefined : JSON.parse(answer);
+}
+
+function poolSamples(cacheDirectories: readonly string[], confDirectory: string, log: Log): Sample[] {
+  const runtime = new Runtime({ cacheDirectory: cacheDirectories[0]!, pluginDirectories: [], env: {}, log });
+  return measurePools(runtime, confDirectory, log).flatMap(({ network, pool, used, free }) => [
+    { labels: { network, pool, state: "used" }, value: used },
+    { labels: { network, pool, state: "free" }, value: free },
+  ]);
+}
+
+/** Of files that the DHCP client keeps. */
+function leaseSamples(directory: string): Sample[] {
+  const names = (findEntryNames(directory) ?? []).filter((name) => name.endsWith(".json"));
+  const texts = names.map((name) => findText(`${directory}/${name}`)).filter((text) => text !== undefined);
+  return countBy(texts.map((text) => JSON.parse(text).state), "state");
+}
+
+function countBy(values: readonly string[], label: string): Sample[] {
+  return [...Map.groupBy(values, (value) => value)].map(([value, { length }]) => ({
+    labels: { [label]: value },
+    value: length,
+  }));
+}
+
+function memorySamples({ workers, parts, privateBytes }: ServerStatus): Sample[] {
+  const sum = (processes: readonly { readonly privateBytes: number }[]) =>
+    processes.reduce((total, each) => total + each.privateBytes, 0);
+  return [
+    { labels: { process: "supervisor" }, value: privateBytes - sum(workers) - sum(parts) },
+    { labels: { process: "worker" }, value: sum(workers) },
+    ...parts.map(({ name, privateBytes }) => ({ labels: { process: name }, value: privateBytes })),
+  ];
+}

@@ -1,0 +1,100 @@
+import { removeFile } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { logMessage } from "../call_log.ts";
+import type { PartDescriptors, PartSettings } from "../part_settings.ts";
+import type { Report } from "../reports.ts";
+import { isServerReady } from "../sockets.ts";
+import { type ListenAddress, parseMetricsAddress } from "./address.ts";
+import { readMetrics } from "./read.ts";
+import { type MetricsRegistry, newMetricsRegistry } from "./registry.ts";
+
+/** Answers `/metrics`, `/healthz` and `/readyz` until the server ends. */
+export async function serveMetrics(settings: PartSettings, { lifetime, reports }: PartDescriptors): Promise<void> {
+  const registry = newMetricsRegistry();
+  const log = onceEach((message) => logMessage(settings.logFormat, `metrics: ${message}`));
+  const address = parseMetricsAddress(settings.metricsAddress!);
+  // Who may not use the server's socket may not use this one.
+  sys.umask(0o177);
+  if ("unix" in address) removeFile(address.unix);
+  const listener = listen(address, (request) => answer(request, registry, settings, log), log);
+  void readReports(reports, registry);
+  await untilClosed(lifetime);
+  await listener.stop(true);
+}
+
+/** @throws {RangeError} */
+function listen(
+  address: ListenAddress,
+  fetch: (request: Request) => Promise<Response>,
+  log: (message: string) => void,
+) {
+  const error = ({ message }: Error) => {
+    log(message);
+    return new Response("failed\n", { status: 500 });
+  };
+  try {
+    return Bun.serve({ ...address, development: false, fetch, error });
+  } catch (error) {
+    const place = "unix" in address ? address.unix : `${address.hostname} port ${address.port}`;
+    throw new RangeError(`Cannot serve metrics on "${place}": ${(error as Error).message}`);
+  }
+}
+
+async function answer(
+  request: Request,
+  registry: MetricsRegistry,
+  settings: PartSettings,
+  log: (message: string) => void,
+): Promise<Response> {
+  const { pathname } = new URL(request.url);
+  if (pathname === "/healthz") return new Response("ok\n");
+  if (pathname === "/readyz") {
+    const isReady = isServerReady(settings.socket);
+    return new Response(isReady ? "ok\n" : "not ready\n", { status: isReady ? 200 : 503 });
+  }
+  if (pathname !== "/metrics") return new Response("not found\n", { status: 404 });
+  readMetrics(registry, settings, log);
+  const { contentType, text } = await registry.format(request.headers.get("accept") ?? "");
+  return new Response(text, { headers: { "content-type": contentType } });
+}
+
+/** Until all writers are gone. */
+export async function readReports(pipe: number, registry: MetricsRegistry): Promise<void> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of Bun.file(pipe).stream()) {
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+    rest = lines.pop()!;
+    for (const line of lines) countReport(registry, line);
+  }
+}
+
+function countReport(registry: MetricsRegistry, line: string): void {
+  const report = parseReport(line);
+  if (!report) return;
+  if ("program" in report) registry.countCall(report);
+  else registry.count(report);
+}
+
+/** `undefined` for the end of a line, whose beginning a killed process has taken. */
+function parseReport(line: string): Report | undefined {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
+async function untilClosed(pipe: number): Promise<void> {
+  for await (const _ of Bun.file(pipe).stream());
+}
+
+/** The same problem is seen at each request. */
+function onceEach(log: (message: string) => void): (message: string) => void {
+  const seen = new Set<string>();
+  return (message) => {
+    if (seen.has(message)) return;
+    seen.add(message);
+    log(message);
+  };
+}

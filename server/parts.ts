@@ -1,0 +1,255 @@
+/** Parts of the server, which do what outlives a call: each is a process, started when something needs it. @module */
+import { listDirectory } from "../ffi/sys/directory.ts";
+import { ignoreSystemErrors, SystemError } from "../ffi/sys/error.ts";
+import { type Descriptor, descriptor, openFile } from "../ffi/sys/file.ts";
+import { sys } from "../ffi/sys/libc.ts";
+import { type ExitStatus, startWithDescriptors } from "../ffi/sys/process.ts";
+import { O_CLOEXEC, O_NONBLOCK, SOCK_NONBLOCK } from "../ffi/sys/uapi.ts";
+import { connectTo, listenAt } from "../ffi/sys/unix_socket.ts";
+import { privateBytes } from "./memory.ts";
+import { partCommand, type PartDefinition, partPaths, PARTS } from "./part_definitions.ts";
+import type { PartSettings } from "./part_settings.ts";
+import { forgetWork, hasSaidNoWork, WORK_FILE_BYTES } from "./part_work.ts";
+import { openSharedFile } from "./shared_file.ts";
+import { removeSocketName, type SocketName, socketName } from "./sockets.ts";
+
+/** What `cni serve --status --json` says of a part. */
+export interface PartStatus {
+  readonly name: string;
+  /** Of its process; absent while nothing needs it. */
+  readonly pid?: number;
+  /** After how many milliseconds it starts again, if it has ended. */
+  readonly startsInMs?: number;
+  /** Whether its process has said that it has no work. */
+  readonly isIdle: boolean;
+  /** How often it was started. */
+  readonly starts: number;
+  readonly privateBytes: number;
+}
+
+export interface Parts extends Disposable {
+  /** A pipe to the metrics, see reports.ts. */
+  readonly reports: number;
+  /** What parts that do not run wait for. */
+  listeners(): Descriptor[];
+  /** Starts parts that clients wait for. */
+  startAsked(ready: readonly number[]): void;
+  /** Starts parts that are needed. @returns after how many milliseconds to look again */
+  start(ready: readonly number[]): number;
+  /** @returns whether it was a part's process */
+  forget(pid: number, exitStatus: ExitStatus): boolean;
+  /** Whether a process runs. */
+  isRunning(): boolean;
+  /** Whether one has work, is about to start, or has said nothing. */
+  hasWork(): boolean;
+  status(): PartStatus[];
+  /** For the server that takes over: the sockets' names, in the order of their descriptors. */
+  share(): { readonly names: readonly string[]; readonly fds: readonly number[] };
+  /** Where clients find them. */
+  socketNames(): SocketName[];
+  /** Asks the processes to end. `isShared`: another server has the sockets. */
+  end(isShared: boolean): void;
+}
+
+interface Part {
+  readonly definition: PartDefinition;
+  /** Absent while another program has the socket, and for a part without one. */
+  listener: Descriptor | undefined;
+  socketName: SocketName | undefined;
+  pid: number | undefined;
+  /** By `performance.now()`; `Infinity`: when a client connects. Without its socket: when to look for that again. */
+  nextStart: number;
+  starts: number;
+  /** By `performance.now()`. */
+  startedAt: number;
+  /** The pause before the next start; a part that cannot start has growing ones. */
+  pauseMs: number;
+}
+
+export interface PartsOptions {
+  readonly settings: PartSettings;
+  /** Sockets of systemd, or of the server that this one replaces, by name of the part. */
+  readonly inherited: ReadonlyMap<string, Descriptor>;
+  readonly program: string;
+  log(message: string): void;
+}
+
+const RESTART_DELAY_MS = 1000;
+const MAX_RESTART_DELAY_MS = 60_000;
+/** The parts of a killed server have their sockets until they have ended. */
+const CLAIM_MS = 30_000;
+
+export function openParts(options: PartsOptions): Parts {
+  const { settings, log } = options;
+  using resources = new DisposableStack();
+  // Nobody writes: its end tells processes that this one ended, also if it was killed.
+  const lifetime = openPipe(resources);
+  const reports = openPipe(resources, O_NONBLOCK);
+  const work = resources.use(openSharedFile(`${settings.socket}.parts.${process.pid}`, WORK_FILE_BYTES)).fd;
+  const parts = PARTS.filter(({ name }) => settings.parts.includes(name)).map((definition): Part => ({
+    ...{ definition, listener: undefined, socketName: undefined, pid: undefined, nextStart: 0, starts: 0 },
+    ...{ startedAt: 0, pauseMs: RESTART_DELAY_MS },
+  }));
+  const claimUntil = performance.now() + CLAIM_MS;
+  for (const part of parts) if (!hasSocket(part)) claimSocket(part, options, claimUntil, resources);
+  const owned = resources.move();
+  let isEnding = false;
+  const waiting = () => parts.filter(({ pid }) => pid === undefined);
+  const isAsked = ({ listener }: Part, ready: readonly number[]) => !!listener && ready.includes(listener.fd);
+  const start = (part: Part) => startPart(part, { lifetime: lifetime.reader.fd, reports, work }, options);
+  return {
+    reports: reports.writer.fd,
+    listeners() {
+      const now = performance.now();
+      const mayStart = ({ nextStart }: Part) => nextStart === Infinity || nextStart <= now;
+      return waiting().filter(mayStart).flatMap(({ listener }) => listener ?? []);
+    },
+    startAsked(ready) {
+      for (const part of waiting()) if (isAsked(part, ready)) start(part);
+    },
+    start(ready) {
+      const now = performance.now();
+      for (const part of waiting()) {
+        if (!hasSocket(part) && part.nextStart <= now) claimSocket(part, options, claimUntil, owned);
+        if (hasSocket(part) && (part.nextStart <= now || isAsked(part, ready))) start(part);
+      }
+      return Math.min(...waiting().map(({ nextStart }) => nextStart - now), Infinity);
+    },
+    forget(pid, exitStatus) {
+      const part = parts.find((candidate) => candidate.pid === pid);
+      if (!part) return false;
+      part.pid = undefined;
+      if (isEnding) return true;
+      const pauseMs = delayStart(part);
+      const pause = `${pauseMs / 1000} s`;
+      log(`${part.definition.name} (process ${pid}) ended with ${formatExit(exitStatus)}: it starts again in ${pause}`);
+      return true;
+    },
+    isRunning: () => parts.some(({ pid }) => pid !== undefined),
+    hasWork: () =>
+      parts.some((part) => part.pid === undefined ? isToStart(part) : !hasSaidNoWork(work, part.definition.name)),
+    status: () =>
+      parts.filter(hasSocket).map(({ definition: { name }, pid, starts, nextStart }) => ({
+        ...{ name, starts, privateBytes: pid === undefined ? 0 : privateBytes(pid) },
+        isIdle: pid !== undefined && hasSaidNoWork(work, name),
+        ...pid !== undefined && { pid },
+        ...pid === undefined && nextStart !== Infinity &&
+          { startsInMs: Math.max(0, Math.round(nextStart - performance.now())) },
+      })),
+    share() {
+      const shared = parts.filter(({ listener }) => listener !== undefined);
+      return {
+        names: shared.map(({ definition }) => definition.name),
+        fds: shared.map(({ listener }) => listener!.fd),
+      };
+    },
+    socketNames: () => parts.flatMap(({ socketName }) => socketName ?? []),
+    end(isShared) {
+      isEnding = true;
+      for (const { socketName } of parts) if (socketName && !isShared) removeSocketName(socketName);
+      owned.dispose();
+    },
+    [Symbol.dispose]: () => owned.dispose(),
+  };
+}
+
+export const formatExit = (exitStatus: ExitStatus): string =>
+  "status" in exitStatus ? `status ${exitStatus.status}` : `signal ${exitStatus.signal}`;
+
+interface Pipe {
+  readonly reader: Descriptor;
+  readonly writer: Descriptor;
+}
+
+function openPipe(resources: DisposableStack, flags = 0): Pipe {
+  const ends = new Int32Array(2);
+  sys.pipe2(ends, O_CLOEXEC | flags);
+  return { reader: resources.use(descriptor(ends[0]!)), writer: resources.use(descriptor(ends[1]!)) };
+}
+
+/** Whether nothing keeps the part from its clients. */
+const hasSocket = ({ definition, listener }: Part): boolean =>
+  definition.socketType === undefined || listener !== undefined;
+
+/** Not one that waits for clients, and not one whose clients another program serves. */
+const isToStart = (part: Part): boolean => hasSocket(part) && part.nextStart !== Infinity;
+
+/** Does nothing while another program serves the part's clients. */
+function claimSocket(
+  part: Part,
+  { settings, inherited, log }: PartsOptions,
+  claimUntil: number,
+  resources: DisposableStack,
+): void {
+  const { name, socketType } = part.definition;
+  const { socket, state } = partPaths(settings.directory, name);
+  const given = inherited.get(name);
+  if (!given && hasListener(socket, socketType!)) {
+    const now = performance.now();
+    part.nextStart = now < claimUntil ? now + RESTART_DELAY_MS : Infinity;
+    if (part.nextStart === Infinity) log(`Another program serves "${socket}": this server does not`);
+    return;
+  }
+  const hasState = (ignoreSystemErrors(() => listDirectory(state)) ?? []).some((entry) => entry.name.endsWith(".json"));
+  part.listener = resources.use(given ?? listenAt(socket, socketType));
+  part.socketName = socketName(socket, part.listener);
+  part.nextStart = hasState ? 0 : Infinity;
+}
+
+function hasListener(path: string, type: number): boolean {
+  try {
+    const connection = connectTo(path, type | SOCK_NONBLOCK);
+    connection?.[Symbol.dispose]();
+    return connection !== undefined;
+  } catch (error) {
+    // A socket of another type, or a full queue: EPROTOTYPE, EAGAIN.
+    if (error instanceof SystemError) return true;
+    throw error;
+  }
+}
+
+/** What all processes of parts have open. */
+interface PartFiles {
+  readonly lifetime: number;
+  readonly reports: Pipe;
+  readonly work: number;
+}
+
+function startPart(part: Part, files: PartFiles, { settings, program, log }: PartsOptions): void {
+  const { definition: { name }, listener } = part;
+  const { lifetime, reports, work } = files;
+  try {
+    forgetWork(work, name);
+    using nothing = openFile("/dev/null");
+    const fds = [
+      0,
+      1,
+      2,
+      (listener ?? nothing).fd,
+      lifetime,
+      (name === "metrics" ? reports.reader : reports.writer).fd,
+      work,
+    ];
+    part.pid = startWithDescriptors(
+      program,
+      [partCommand(name), "serve-part", name, JSON.stringify(settings)],
+      [],
+      fds,
+    );
+    part.starts++;
+    part.startedAt = performance.now();
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    part.startedAt = performance.now();
+    log(`${error.withPurpose(`start ${name}`).message}; the next attempt follows in ${delayStart(part) / 1000} s`);
+  }
+}
+
+/** @returns the pause: twice the last one, unless the part has run longer than that */
+function delayStart(part: Part): number {
+  const now = performance.now();
+  const pauseMs = now - part.startedAt > part.pauseMs ? RESTART_DELAY_MS : part.pauseMs;
+  part.nextStart = now + pauseMs;
+  part.pauseMs = Math.min(2 * pauseMs, MAX_RESTART_DELAY_MS);
+  return pauseMs;
+}

@@ -1,0 +1,88 @@
+import { onScratchHost } from "../ffi/mounts.ts";
+import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { replaceFile } from "../ffi/sys/atomic_file.ts";
+import { type Descriptor, openFile, openReadWrite, readText } from "../ffi/sys/file.ts";
+import { interruptedBy } from "../ffi/sys/signals.ts";
+import { SIGTERM } from "../ffi/sys/uapi.ts";
+import { LATEST } from "../spec/version.ts";
+import { packetSocketPair, sendDescriptors, sendPacket } from "../ffi/sys/unix_socket.ts";
+import { COMMIT_MESSAGE, formatRequest } from "./call.ts";
+
+const DIRECTORY = "/run/warm-up";
+const STDIN = `${DIRECTORY}/stdin`;
+const STDOUT = `${DIRECTORY}/stdout`;
+/** More rounds make no call faster. */
+const ROUNDS = 8;
+
+const PORT_MAPPINGS = ["tcp", "udp"].map((protocol) => ({ hostPort: 8080, containerPort: 80, protocol }));
+const PLUGINS = [
+  {
+    ...{ type: "bridge", bridge: "cni0", isGateway: true, ipMasq: true },
+    ipam: { type: "host-local", dataDir: `${DIRECTORY}/ipam`, ranges: [[{ subnet: "10.1.0.0/24" }]] },
+  },
+  { type: "tuning", sysctl: { "net.ipv4.conf.IFNAME.arp_filter": "1" } },
+  { type: "portmap", capabilities: { portMappings: true } },
+  { type: "firewall" },
+];
+const OPTIONS = ["--cache-dir", DIRECTORY, "--plugin-dir", ":", "-p", "8080:80"];
+const NETWORK = { cniVersion: "1.0.0", name: "warm-up" };
+
+/** Serves calls of the common kinds, as a shim sends them, on a host that ends with them. */
+export async function warmUp(serve: (connection: Descriptor) => Promise<void>): Promise<void> {
+  await onScratchHost(async (container) => {
+    ensureDirectory(DIRECTORY);
+    const runCall = async (words: readonly string[], env: Readonly<Record<string, string>>, stdin: object) => {
+      // Ends this process if it was told to: a server that ends does not wait for a warm-up.
+      interruptedBy([SIGTERM], () => {});
+      replaceFile(STDIN, JSON.stringify(stdin));
+      replaceFile(STDOUT, "");
+      using shim = sendCall(words, env);
+      await serve(shim.server);
+      return readText(STDOUT);
+    };
+    const env = { CNI_CONTAINERID: "warm-up", CNI_NETNS: container.path, CNI_IFNAME: "eth0", CNI_PATH: "/" };
+    const callPlugin = (
+      plugin: { readonly type: string },
+      command: string,
+      prevResult?: unknown,
+      cniVersion = NETWORK.cniVersion,
+    ) =>
+      runCall([plugin.type], { ...env, CNI_COMMAND: command }, {
+        ...{ ...NETWORK, cniVersion, ...plugin, runtimeConfig: { portMappings: PORT_MAPPINGS } },
+        ...prevResult !== undefined && { prevResult },
+      });
+    const runNetwork = (command: string) =>
+      runCall(
+        ["cni", "run", command, "-", container.path, ...OPTIONS],
+        {},
+        { ...NETWORK, plugins: PLUGINS },
+      );
+    for (let round = 0; round < ROUNDS; round++) {
+      let result: unknown;
+      for (const plugin of PLUGINS) result = JSON.parse(await callPlugin(plugin, "ADD", result));
+      for (const plugin of PLUGINS.toReversed()) await callPlugin(plugin, "DEL", result);
+      // Older versions have no STATUS.
+      for (const command of ["VERSION", "STATUS"]) await callPlugin(PLUGINS[0]!, command, undefined, LATEST);
+      for (const command of ["add", "check", "del"]) await runNetwork(command);
+    }
+  });
+}
+
+/** Plays the shim, whose commit is sent before the offer. */
+function sendCall(
+  words: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Disposable & { server: Descriptor } {
+  using resources = new DisposableStack();
+  const [shim, server] = packetSocketPair();
+  resources.use(shim);
+  const stdout = resources.use(openReadWrite(STDOUT));
+  const fds = [
+    ...[resources.use(openFile(STDIN)), stdout, stdout],
+    ...[resources.use(openFile("/")), resources.use(openFile("/proc/thread-self/ns/net"))],
+  ];
+  sendPacket(shim.fd, formatRequest(words, env));
+  sendDescriptors(shim.fd, COMMIT_MESSAGE, fds.map(({ fd }) => fd));
+  const owned = resources.move();
+  return { server, [Symbol.dispose]: () => owned.dispose() };
+}
