@@ -154,7 +154,12 @@ function startServer(
 }
 
 async function finish(call: Bun.Subprocess<"pipe", "pipe", "pipe">): Promise<FinishedProcess> {
-  call.stdin.end();
+  try {
+    call.stdin.end();
+  } catch (error) {
+    // The caller of a worker that was killed ends by itself.
+    if ((error as NodeJS.ErrnoException).code !== "EPIPE") throw error;
+  }
   const [stdout, stderr, exitCode] = await Promise.all([call.stdout.text(), call.stderr.text(), call.exited]);
   return { exitCode, stdout, stderr };
 }

@@ -5,6 +5,9 @@ import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { loadFixtures } from "../../../testing/fixture.ts";
 import { kernelHasLinkKind, runIp } from "../../../testing/netns.ts";
 
+/** Where firewalld runs, calls ask it more. */
+const NO_FIREWALLD = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
+
 export interface MeasuredCall {
   /** The name that it is called by. */
   readonly name: string;
@@ -49,7 +52,7 @@ export function pluginRounds(scope: DisposableStack, state: string, name: string
     const call = (type: string, verb: string, config: object): MeasuredCall => ({
       name: type,
       argv: [],
-      env: { CNI_COMMAND: verb, ...attachment, CNI_PATH: "/nonexistent" },
+      env: { ...NO_FIREWALLD, CNI_COMMAND: verb, ...attachment, CNI_PATH: "/nonexistent" },
       stdin: JSON.stringify({ cniVersion: "1.1.0", name: `budget-${name}`, type, ...config }),
       host,
     });
@@ -83,7 +86,7 @@ export function chainRounds(scope: DisposableStack, state: string): CostRound {
     const attachment = [container.path, "--container-id", containerId(rounds++)];
     const callOf = (verb: string, ...more: readonly string[]) => {
       const argv = ["run", verb.toLowerCase(), file, ...more, ...directories];
-      counted(verb, { name: "cni", argv, env: {}, stdin: "", host });
+      counted(verb, { name: "cni", argv, env: NO_FIREWALLD, stdin: "", host });
     };
     callOf("STATUS");
     const capabilities = ["--cap-args", JSON.stringify(capabilityArgs)];

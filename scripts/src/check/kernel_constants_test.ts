@@ -55,6 +55,8 @@ const EXCEPTIONS: Readonly<Record<string, string>> = {
   CTA_FILTER_F_CTA_PROTO_NUM: "the same",
   CTA_FILTER_F_CTA_PROTO_DST_PORT: "the same",
   NFTA_DEVICE_PREFIX: "in Linux 6.16 and later: Debian 12's headers are older",
+  FRA_DSCP: "in Linux 6.13 and later: Debian 12's headers are older",
+  FRA_FLOWLABEL: "the same",
   LITTLE_ENDIAN: "D-Bus's",
   LOCK_TIMEOUT_MS: "ours",
   PIPE_SIZE: "ours: what a pipe holds unless told otherwise",
