@@ -14,8 +14,8 @@ await loadPlugins();
 
 const SCRIPT = `
   const [cacheDirectory] = process.argv.slice(-1);
-  const { loadPlugins } = await import("${import.meta.dir}/../../plugins/registry.ts");
-  const { printStderr } = await import("${import.meta.dir}/../../ffi/sys/stdio.ts");
+  const { loadPlugins } = await import("${import.meta.dir}/../plugins/registry.ts");
+  const { printStderr } = await import("${import.meta.dir}/../ffi/sys/stdio.ts");
   const { serveHealing } = await import("${import.meta.dir}/serve_healing.ts");
   await loadPlugins();
   const env = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
@@ -56,7 +56,7 @@ testWith(["prlimit"], "a process that can open nothing at first watches as soon 
   const script = SCRIPT.replace("lifetime: 0,", `lifetime: 0, limits: ${limits},`).replace(
     "serveHealing({",
     `const { HEALING_LIMITS } = await import("${import.meta.dir}/limits.ts");
-  const { forbidDescriptors } = await import("${import.meta.dir}/../../testing/descriptor_limit.ts");
+  const { forbidDescriptors } = await import("${import.meta.dir}/../testing/descriptor_limit.ts");
   // The descriptor for signals comes first.
   forbidDescriptors(1);
   serveHealing({`,

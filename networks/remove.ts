@@ -51,7 +51,7 @@ export function removeNetworks(
   force: boolean,
   report: RemovalReport,
 ): void {
-  if (!force) { for (const network of networks) requireUnused(network, attachmentsOf(network, context)); }
+  if (!force) { for (const network of networks) requireUnusedNetwork(network, context); }
   const failures: CniError[] = [];
   for (const network of networks) {
     const { failure } = removeNetwork(network, context, force, report);
@@ -106,6 +106,11 @@ function carryOutPlan(
 
 function attachmentsOf({ list }: ConfiguredNetwork, { runtime }: RemovalContext): NetworkAttachment[] {
   return runtime.attachments(list.name);
+}
+
+/** @throws {NetworkInUseError} if a container uses it */
+export function requireUnusedNetwork(network: ConfiguredNetwork, context: RemovalContext): void {
+  requireUnused(network, attachmentsOf(network, context));
 }
 
 function requireUnused({ list }: ConfiguredNetwork, attachments: readonly NetworkAttachment[]): void {

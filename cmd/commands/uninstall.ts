@@ -56,16 +56,15 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     const [word = ""] = input.words;
     const network = input.find("network");
     const directory = canonicalPath(absolutePath(word, context));
-    const removeOwnNetwork = network === undefined
-      ? () => {}
-      : await prepareNetworkRemoval(network, directory, input, context);
+    const own = network === undefined ? undefined : await findRemoval(network, directory, input, context);
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
     const steps = planUninstall({ directory, program, names: pluginNames() });
     const { refuseAttached, removeTables } = await import("../install/attached.ts");
     const removeAll = (say: (line: string) => void) => {
+      own?.requireUnused();
       if (!input.has("force")) refuseAttached(steps, directory, runtimeOptions(input, context), network);
-      removeOwnNetwork((removed) => say(formatRemoved([removed])));
+      own?.remove((removed) => say(formatRemoved([removed])));
       uninstall(steps, directory);
       for (const { path, outcome, reason } of steps) {
         if (outcome === "stays") log(`${path} stays: ${reason}`);
@@ -98,14 +97,21 @@ function enterHost(): void {
   );
 }
 
-/** The network may be gone: an uninstall can be repeated. @throws {CniError} if a container uses it */
-async function prepareNetworkRemoval(
+interface NetworkRemoval {
+  /** @throws {CniError} if a container uses it */
+  requireUnused(): void;
+  /** @throws {CniError} at the first failure */
+  remove(report: RemovalReport): void;
+}
+
+/** `undefined` if the network is gone: an uninstall can be repeated. @throws {CniError} if the name seems mistyped */
+async function findRemoval(
   name: string,
   pluginDirectory: string,
   input: ParsedOptions,
   context: CliContext,
-): Promise<(report: RemovalReport) => void> {
-  const [{ loadPlugins }, { findNetwork }, { findNameIn, readNetworkFiles }, { removeNetworks }] = await Promise.all([
+): Promise<NetworkRemoval | undefined> {
+  const [{ loadPlugins }, { findNetwork }, { findNameIn, readNetworkFiles }, removal] = await Promise.all([
     import("../../plugins/registry.ts"),
     import("../../networks/find.ts"),
     import("../../networks/network_files.ts"),
@@ -119,10 +125,15 @@ async function prepareNetworkRemoval(
     const message = `No file in "${directory}" has a network "${name}"`;
     const hint = suggestion(name, names);
     if (hint !== "") throw new CniError(Code.InvalidConfig, `${message}${hint}`, { details: "nothing was removed" });
-    return () => log(message);
+    log(message);
+    return undefined;
   }
   const network = findNetwork(runtime, directory, name, log);
-  return (report) => removeNetworks([network], { runtime, directory, log }, false, report);
+  const removalContext = { runtime, directory, log };
+  return {
+    requireUnused: () => removal.requireUnusedNetwork(network, removalContext),
+    remove: (report) => removal.removeNetworks([network], removalContext, false, report),
+  };
 }
 
 /** The host goes on forwarding, since other programs may need it. */
