@@ -6,7 +6,7 @@ import { IPPROTO_UDP } from "../ffi/sys/uapi.ts";
 import { ownerText } from "../plugins/lib/protocol/owner.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 import { retryOnConflict } from "../plugins/lib/ruleset/retry.ts";
-import { parsePortElement } from "../plugins/portmap/elements.ts";
+import { parsePortElement } from "../plugins/lib/ruleset/port_elements.ts";
 import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import { type CacheEntry, findEntryAgain, listCacheEntries } from "../runtime/cache.ts";

@@ -9,7 +9,13 @@ import { ownerText } from "../plugins/lib/protocol/owner.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 import { currentNetns } from "../ffi/netns.ts";
 import { ignoreSystemErrors } from "../ffi/sys/error.ts";
-import { type Committer, findOwnPid, openRulesetMonitor, type RulesetCommit } from "../ffi/nft/ruleset_monitor.ts";
+import {
+  type Committer,
+  findOwnPid,
+  openRulesetMonitor,
+  type RulesetChange,
+  type RulesetCommit,
+} from "../ffi/nft/ruleset_monitor.ts";
 import type { Result } from "../spec/result.ts";
 import type { CacheResults } from "./each_cache.ts";
 import { restoreCopied } from "./copied_restore.ts";
@@ -23,7 +29,7 @@ import { isOwnProgram } from "./own_program.ts";
 import { ReleasedAttachments } from "./released_attachments.ts";
 import { RevivedAttachments } from "./revived_attachments.ts";
 import { RulesetCopy } from "./ruleset_copy.ts";
-import { isInOurTable, mayBeLoss } from "./ruleset_losses.ts";
+import { isInOurTable, listForeignChains, mayBeLoss } from "./ruleset_losses.ts";
 
 /** What is counted: rules put back, pauses in a fight, bridges and ports that lost something. */
 export type HealingCounter = "restores" | "backoffs" | "linkProblems";
@@ -60,6 +66,7 @@ export class Healer implements Disposable {
   readonly #copy = new RulesetCopy();
   readonly #released = new ReleasedAttachments();
   readonly #revived = new RevivedAttachments();
+  readonly #foreignChains = listForeignChains();
   readonly #fight: Fight;
   /** Causes of the next look. Times are those of `performance.now()`. */
   #causes: (string | Committer)[] = [UNWATCHED];
@@ -89,7 +96,7 @@ export class Healer implements Disposable {
     this.#pid = ignoreSystemErrors(() => findOwnPid(host.nft)) ?? process.pid;
     this.#ruleset = resources.use(openRulesetMonitor(
       this.#limits.bufferBytes,
-      (change) => isInOurTable(change) || mayBeLoss(change),
+      (change) => isInOurTable(change) || this.#mayBeLoss(change),
     ));
     this.#links = resources.use(
       new LinkCare({
@@ -169,8 +176,12 @@ export class Healer implements Disposable {
       }
     } else {
       this.#firewalld.connect();
-      if (changes.some(mayBeLoss)) this.#noteLoss(committer);
+      if (changes.some((change) => this.#mayBeLoss(change))) this.#noteLoss(committer);
     }
+  }
+
+  #mayBeLoss(change: RulesetChange): boolean {
+    return mayBeLoss(change, this.#foreignChains);
   }
 
   #noteLoss(cause: string | Committer): void {

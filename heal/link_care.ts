@@ -220,8 +220,8 @@ function listProblems(runtime: RuntimeContext): LinkProblem[] {
 
 /** Nothing but new ADDs can mend it. */
 function missingBridge({ bridge, containers, host }: Subject): Pick<Finding, "what" | "repair">[] {
-  if (!bridge || containers.length === 0 || host.links.some(({ name }) => name === bridge.bridge)) return [];
-  return [{ what: `bridge "${bridge.bridge}" is missing` }];
+  if (!bridge || containers.length === 0 || host.links.some(({ name }) => name === bridge.name)) return [];
+  return [{ what: `bridge "${bridge.name}" is missing` }];
 }
 
 /** Of the host, which others change. What is in containers is theirs. */

@@ -14,10 +14,12 @@ await loadPlugins();
 
 const SCRIPT = `
   const [cacheDirectory] = process.argv.slice(-1);
-  const { loadPlugins } = await import("${import.meta.dir}/../plugins/registry.ts");
+  const { findModel, loadPlugins, pluginNames } = await import("${import.meta.dir}/../plugins/registry.ts");
   const { printStderr } = await import("${import.meta.dir}/../ffi/sys/stdio.ts");
   const { serveHealing } = await import("${import.meta.dir}/serve_healing.ts");
   await loadPlugins();
+  // Their files are open already when there are no more descriptors: a compiled program has them in its memory.
+  pluginNames().forEach(findModel);
   const env = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
   const options = { env, cacheDirectories: [cacheDirectory], pluginDirectories: [], healLinks: false };
   serveHealing({ ...options, lifetime: 0, tellWork() {}, log: printStderr, count: () => {} });

@@ -4,10 +4,8 @@ import * as link from "../ffi/route/link.ts";
 import { createFile } from "../ffi/sys/atomic_file.ts";
 import { ensureDirectory, findEntryNames } from "../ffi/sys/directory.ts";
 import { lockTemporaryFile } from "../ffi/sys/lock.ts";
-import { bridgeConfig, refuseContradictions } from "../plugins/bridge/config.ts";
-import { isDnsName } from "../plugins/dnsname/names.ts";
-import { parseHostLocalConfig } from "../plugins/host_local/config.ts";
 import { findPlugin } from "../plugins/registry.ts";
+import { isDnsName } from "../spec/dns_name.ts";
 import { networkNameProblem } from "../spec/env.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { stringifyJson } from "../spec/jsonc.ts";
@@ -199,9 +197,11 @@ function refuseOtherKind(host: Netns, bridge: unknown): void {
 /** @throws {ConfigError} what the plugins would say at the first ADD */
 function refuseUnusable(list: NetworkConfigList): void {
   for (const entry of list.plugins) {
-    const config = derivePluginConfig(list, entry, { command: "ADD" });
-    findPlugin(entry.type)?.config.parse(config.raw);
-    if (entry.type === "bridge") refuseContradictions(bridgeConfig.parse(config.raw), true);
-    if (entry.ipamType !== undefined) parseHostLocalConfig(config);
+    const pluginConfig = derivePluginConfig(list, entry, { command: "ADD" });
+    for (const type of [entry.type, entry.ipamType ?? entry.type]) {
+      const plugin = findPlugin(type);
+      const config: unknown = plugin?.config.parse(pluginConfig.raw);
+      plugin?.validate?.({ config, pluginConfig });
+    }
   }
 }

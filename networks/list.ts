@@ -1,4 +1,4 @@
-import { type AddressPool, readAddressPools } from "../plugins/host_local/network_directory.ts";
+import type { AddressPool } from "../plugins/lib/model/reservations.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import { CniError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -8,7 +8,7 @@ import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "../runtime/default_networ
 import type { Runtime } from "../runtime/runtime.ts";
 import { type ConfiguredNetwork, type NetworkFile, readNetworkFiles } from "./network_files.ts";
 import { subnetsOfConfiguration } from "./subnets.ts";
-import { hostLocalConfigs } from "./users.ts";
+import { reservationsOf } from "./reservations.ts";
 
 type Log = (message: string) => void;
 
@@ -104,9 +104,9 @@ export function summarizeNetwork(
 }
 
 /** A mistake in one network must not hide the others. */
-function tryReadPools(list: NetworkConfigList, log: Log): AddressPool[] {
+function tryReadPools(list: NetworkConfigList, log: Log): readonly AddressPool[] {
   try {
-    return hostLocalConfigs(list).flatMap(readAddressPools);
+    return reservationsOf(list).flatMap((reservations) => reservations.pools());
   } catch (error) {
     const { message, details } = CniError.from(error);
     log(`network "${list.name}": ${message}${details ? ` (${details})` : ""}`);

@@ -1,14 +1,21 @@
 /** Removes a network, as a list of small effects. */
 import { removeFile } from "../ffi/sys/file.ts";
 import { findStat } from "../ffi/sys/stat.ts";
-import { removeNetworkDirectory } from "../plugins/host_local/network_directory.ts";
+import type {
+  NetworkOfFile,
+  NetworkRemoval,
+  OtherNetwork,
+  RemovalEffect,
+  RemovalStep,
+} from "../plugins/lib/model/removal.ts";
+import { findModel } from "../plugins/registry.ts";
 import { CniError, Code } from "../spec/error.ts";
+import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { NetworkAttachment } from "../runtime/attachments.ts";
 import type { Runtime } from "../runtime/runtime.ts";
-import { planBridgeRemoval } from "./bridge_removal.ts";
-import { type ConfiguredNetwork, type NetworkFile, readNetworkFiles } from "./network_files.ts";
-import type { RemovalEffect, RemovalStep } from "./removal_effect.ts";
-import { listAttachedUsers, listNetworkUsers, type NetworkUser, stateDirectoriesOf } from "./users.ts";
+import { type ConfiguredNetwork, readNetworkFiles } from "./network_files.ts";
+import { reservationsOf } from "./reservations.ts";
+import { listAttachedUsers, listNetworkUsers, type NetworkUser } from "./users.ts";
 
 /** What a network's removal depends on. */
 export interface RemovalContext {
@@ -155,32 +162,49 @@ function planNetworkRemoval(
   context: RemovalContext,
   force: boolean,
 ): RemovalEffect[] {
-  let others: NetworkFile[] | undefined;
-  // Many networks are often removed at once, most of them never used: those share nothing.
-  const readOthers = () => others ??= readOtherNetworks(network, context);
+  let others: OtherNetwork[] | undefined;
+  const removal: NetworkRemoval = {
+    ...describeNetwork(network.list),
+    // Many networks are often removed at once, most of them never used: those share nothing.
+    readOthers: () => others ??= readOtherNetworks(network, context),
+    log: context.log,
+  };
   return [
     ...attachments.map((attachment) => detachEffect(network, attachment, context)),
     cleanEffect(network, context, force),
-    ...planOrKeep("bridge", () => planBridgeRemoval(network, readOthers, context.log), context),
-    ...planOrKeep("state of host-local", () => planStateRemoval(network, readOthers, context.log), context),
+    ...pluginTypesOf(network.list).flatMap((type) => planPluginRemoval(type, removal)),
     ...network.file === undefined ? [] : [removeFileEffect(network.file)],
   ];
 }
 
 /** What two networks share stays. */
-function readOtherNetworks(network: ConfiguredNetwork, { directory }: RemovalContext): NetworkFile[] {
+function readOtherNetworks(network: ConfiguredNetwork, { directory }: RemovalContext): OtherNetwork[] {
   const identity = network.file === undefined ? undefined : findStat(network.file)?.identity;
-  return readNetworkFiles(directory).filter(({ file }) =>
+  const files = readNetworkFiles(directory).filter(({ file }) =>
     identity === undefined || findStat(file)?.identity !== identity
   );
+  return files.flatMap(({ file, list }) => list ? [{ ...describeNetwork(list), file }] : []);
+}
+
+function describeNetwork(list: NetworkConfigList): NetworkOfFile {
+  return {
+    list,
+    gateways: () => reservationsOf(list).flatMap((each) => each.pools()).flatMap(({ gateways }) => gateways),
+  };
+}
+
+/** Each once, in the order of the list. */
+function pluginTypesOf({ plugins }: NetworkConfigList): readonly string[] {
+  const delegates = plugins.flatMap(({ ipamType }) => ipamType ?? []);
+  return [...new Set([...plugins.map(({ type }) => type), ...delegates])];
 }
 
 /** A mistake in the configuration must not keep the rest. */
-function planOrKeep(subject: string, plan: () => RemovalEffect[], { log }: RemovalContext): RemovalEffect[] {
+function planPluginRemoval(type: string, removal: NetworkRemoval): readonly RemovalEffect[] {
   try {
-    return plan();
+    return findModel(type)?.planRemoval?.(removal) ?? [];
   } catch (error) {
-    log(`The ${subject} stays: ${CniError.from(error).message}`);
+    removal.log(`What plugin "${type}" made stays: ${CniError.from(error).message}`);
     return [];
   }
 }
@@ -217,32 +241,6 @@ function cleanEffect(network: ConfiguredNetwork, context: RemovalContext, force:
       return true;
     },
   };
-}
-
-function planStateRemoval(
-  { list }: ConfiguredNetwork,
-  readOthers: () => readonly NetworkFile[],
-  log: (message: string) => void,
-): RemovalEffect[] {
-  const own = [...new Set(stateDirectoriesOf(list))].filter((directory) => findStat(directory));
-  if (own.length === 0) return [];
-  const shared = new Set(readOthers().flatMap((other) => usableStateDirectoriesOf(other, log)));
-  return own.filter((directory) => !shared.has(directory)).map((directory) => ({
-    action: "remove-directory",
-    target: directory,
-    description: `remove the directory "${directory}" with the state of host-local`,
-    carryOut: () => removeNetworkDirectory(directory, log),
-  }));
-}
-
-/** A network whose configuration is wrong gets no addresses, so it has no state to share. */
-function usableStateDirectoriesOf({ file, list }: NetworkFile, log: (message: string) => void): string[] {
-  try {
-    return list ? stateDirectoriesOf(list) : [];
-  } catch (error) {
-    log(`Ignoring configuration file "${file}": ${CniError.from(error).message}`);
-    return [];
-  }
 }
 
 function removeFileEffect(file: string): RemovalEffect {

@@ -206,7 +206,7 @@ netnsTest("without force a failure stops the removal, with it the rest is remove
   const plugins = [{ type: "bridge", mtu: -1, ipam: { type: "host-local", dataDir: site.state, subnet: "wrong" } }];
   site.write("10-wrong.conflist", { cniVersion: "1.0.0", name: "wrong", plugins });
   expect(problemOf(() => rm(["wrong"], true))).toContain("mtu must be");
-  expect(site.log).toContainEqual(expect.stringMatching(/^The bridge stays: .*mtu/));
+  expect(site.log).toContainEqual(expect.stringMatching(/^What plugin "bridge" made stays: .*mtu/));
   expect(ls().map(({ name }) => name)).toEqual(["default"]);
   rmSync(site.conf, { recursive: true });
   expect(ls().map(({ name }) => name)).toEqual(["default"]);

@@ -1,12 +1,12 @@
 /** Networks on one parent interface: containers of both are on one segment, so they must not have one address. */
 import type { Netns } from "../ffi/netns.ts";
-import { parseHostLocalConfig } from "../plugins/host_local/config.ts";
-import { type AddressRange, formatRanges, rangesOverlap } from "../plugins/host_local/ranges.ts";
+import { type AddressRange, formatRanges, rangesOverlap } from "../plugins/lib/model/address_ranges.ts";
 import { findDefaultRouteDevice } from "../plugins/lib/links/lower_device.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../spec/network_config_list.ts";
+import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { findValue } from "../spec/schema.ts";
 import type { NetworkFile } from "./network_files.ts";
+import { reservationsOfEntry } from "./reservations.ts";
 
 /** Plugins that connect containers to the network of their `master`. */
 const UPPER_PLUGINS = ["macvlan", "ipvlan"];
@@ -42,12 +42,10 @@ function usedRangeError(network: string, parent: string, range: AddressRange, us
 }
 
 function assignedRanges(host: Netns, list: NetworkConfigList): AssignedRanges[] {
-  return list.plugins.filter(({ type, ipamType }) => UPPER_PLUGINS.includes(type) && ipamType === "host-local")
+  return list.plugins.filter(({ type }) => UPPER_PLUGINS.includes(type))
     .map((entry) => ({
       parent: parentOf(host, entry),
-      ranges: parseHostLocalConfig(derivePluginConfig(list, entry, { command: "ADD" })).sets.flatMap((set) =>
-        set.ranges
-      ),
+      ranges: (reservationsOfEntry(list, entry)?.rangeSets() ?? []).flatMap(({ ranges }) => ranges),
     }));
 }
 

@@ -20,7 +20,7 @@ import * as link from "../ffi/route/link.ts";
 import * as rawRoute from "../ffi/route/raw_route.ts";
 import { ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { readText } from "../ffi/sys/file.ts";
-import { parseResolvConf } from "../plugins/host_local/resolv_conf.ts";
+import { parseResolvConf } from "../spec/resolv_conf.ts";
 import { configuredSubnets } from "../plugins/lib/links/reachability.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";

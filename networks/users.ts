@@ -1,11 +1,9 @@
 /** Who uses a network: attachments of this runtime and of engines, also of programs that keep no cache. */
 import { currentNetns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
-import { listHolders, networkDirectoryOf } from "../plugins/host_local/network_directory.ts";
 import { parseAlias } from "../plugins/lib/protocol/owner.ts";
-import { ConfigError } from "../spec/error.ts";
-import { derivePluginConfig, type NetworkConfigList } from "../spec/network_config_list.ts";
-import type { PluginConfig } from "../spec/plugin_config.ts";
+import type { NetworkConfigList } from "../spec/network_config_list.ts";
+import { reservationsOf } from "./reservations.ts";
 import type { NetworkAttachment } from "../runtime/attachments.ts";
 
 /** One container on a network. */
@@ -17,23 +15,7 @@ export interface NetworkUser {
   readonly evidence: string;
 }
 
-/** Configurations of the plugins that use host-local. */
-export function hostLocalConfigs(list: NetworkConfigList): PluginConfig[] {
-  return list.plugins.filter(({ ipamType }) => ipamType === "host-local")
-    .map((entry) => derivePluginConfig(list, entry, { command: "ADD" }));
-}
-
-/** Where host-local keeps the network's state. @throws {ConfigError} with the file */
-export function stateDirectoriesOf(list: NetworkConfigList): string[] {
-  try {
-    return hostLocalConfigs(list).map(networkDirectoryOf);
-  } catch (error) {
-    const location = { network: list.name, ...list.source !== undefined && { file: list.source } };
-    throw error instanceof ConfigError ? error.withLocation(location) : error;
-  }
-}
-
-/** Without attachments whose container is gone. @throws {ConfigError} of {@linkcode stateDirectoriesOf} @param attachments of the network */
+/** Without attachments whose container is gone. @throws {ConfigError} of {@linkcode reservationsOf} @param attachments of the network */
 export function listNetworkUsers(
   list: NetworkConfigList,
   attachments: readonly NetworkAttachment[],
@@ -41,14 +23,14 @@ export function listNetworkUsers(
   return [...listAttachedUsers(attachments), ...listOtherUsers(list, attachments)];
 }
 
-/** Those of which the cache knows nothing. @throws {ConfigError} of {@linkcode stateDirectoriesOf} */
+/** Those of which the cache knows nothing. @throws {ConfigError} of {@linkcode reservationsOf} */
 export function listOtherUsers(
   list: NetworkConfigList,
   attachments: readonly NetworkAttachment[],
 ): NetworkUser[] {
   const users = [
     ...listLinkOwners(list.name).map((owner) => ({ ...owner, evidence: "a link of the host" })),
-    ...stateDirectoriesOf(list).flatMap(listHolders)
+    ...reservationsOf(list).flatMap((reservations) => reservations.currentHolders())
       .map((holder) => ({ ...holder, evidence: "a reserved address" })),
   ];
   return findUncachedUsers(users, attachments);

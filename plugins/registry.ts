@@ -1,4 +1,5 @@
 /** Plugins are loaded on demand: loading all would double a call's start-up time. */
+import type { PluginModel } from "./lib/model/plugin_model.ts";
 import type { AnyPlugin } from "./lib/protocol/context.ts";
 
 const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
@@ -72,4 +73,9 @@ export async function loadPlugins(names: readonly string[] = pluginNames()): Pro
  */
 export function findPlugin(name: string): AnyPlugin | undefined {
   return loadedPlugins[name];
+}
+
+/** What the plugin of this name tells of its networks, if it is loaded and tells something. */
+export function findModel(name: string): PluginModel | undefined {
+  return loadedPlugins[name]?.model?.();
 }

@@ -81,6 +81,15 @@ export class ConfigError extends Error {
   }
 }
 
+/** Tells where the configuration that a failed `call` reads comes from. */
+export function withLocation<T>(location: SourceLocation, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw error instanceof ConfigError ? error.withLocation(location) : error;
+  }
+}
+
 function quoteName(name: string): string {
   return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }

@@ -33,6 +33,8 @@ export function uplinkTest(name: string, body: (sandbox: UplinkSandbox) => void)
       "ip addr add 192.168.1.1/24 dev lan0; ip addr add 192.168.1.77/24 dev lan0; ip link set lan0 up",
     );
     runShellInNetns(host, "ip route add default via 192.168.1.1");
+    // The first frames of a new link may be lost.
+    runInNetns(router, "busybox", "ping", "-c", "1", "-w", "10", "192.168.1.5");
     body({
       ...sandbox,
       router,

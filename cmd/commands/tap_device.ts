@@ -1,6 +1,6 @@
 /** The plugin `tap` starts it: a tap has the SELinux context of the process that makes it. */
 import { createTap, persistTap } from "../../ffi/route/tap.ts";
-import { tapDeviceOptions } from "../../plugins/tap/tap_device_options.ts";
+import { tapDeviceOptions } from "../../plugins/lib/links/tap_device_options.ts";
 import type { Command } from "../command.ts";
 
 const command: Command = {

@@ -1,6 +1,6 @@
 import type { NetworkSummary } from "../../networks/list.ts";
 import type { RemovedNetwork } from "../../networks/remove.ts";
-import type { AddressPool } from "../../plugins/host_local/network_directory.ts";
+import type { AddressPool } from "../../plugins/lib/model/reservations.ts";
 
 /** Its path, or why it has none. */
 export function formatFile({ origin, file = "" }: Pick<NetworkSummary, "origin" | "file">): string {

@@ -226,7 +226,11 @@ test("--replace goes on with another binary, and no call of a storm is lost, ref
   let isOver = false;
   let count = 0;
   const callers = Array.from({ length: 4 }, async () => {
-    for (; !isOver; count++) expect(await site.callVersion()).toMatchObject(SUCCESS);
+    for (; !isOver; count++) {
+      expect(await site.callVersion()).toMatchObject(SUCCESS);
+      // The servers that start need the processors too.
+      await Bun.sleep(5);
+    }
   });
   const newer = join(site.directory, "newer");
   copyFileSync(CNI_PROGRAM, newer);

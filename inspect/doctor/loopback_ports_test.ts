@@ -51,10 +51,11 @@ test("without snat, a port on 127.0.0.1 gets no answers", () => {
   const check = (hostIP?: string) =>
     doctorHost.withSubject((subject) => {
       const [container] = subject.containers;
-      const [mapping] = container!.portmap!.mappings;
+      const published = container!.publishedPorts!;
+      const [mapping] = published.mappings;
       const mappings = [{ ...mapping!, ...hostIP !== undefined && { hostIP: parseIp(hostIP) } }];
-      const portmap = { ...container!.portmap!, snat: false, mappings };
-      return checkLoopbackPorts({ ...subject, containers: [{ ...container!, portmap }] });
+      const publishedPorts = { ...published, masqueradesCallers: false, mappings };
+      return checkLoopbackPorts({ ...subject, containers: [{ ...container!, publishedPorts }] });
     });
   expect(check("127.0.0.1")).toEqual([{
     severity: "broken",

@@ -4,7 +4,7 @@ import type { TableKey } from "../../ffi/nft/objects.ts";
 import { FORWARD_MARK } from "../../plugins/lib/ruleset/forward_mark.ts";
 import { NFPROTO_INET, NFPROTO_IPV4 } from "../../ffi/nft/uapi.ts";
 import { IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../../ffi/sys/uapi.ts";
-import { PROTOCOLS } from "../../plugins/portmap/config.ts";
+import { PROTOCOLS } from "../../spec/port_mapping.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
 

@@ -1,6 +1,6 @@
 import { familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import { PUBLIC_ADDRESS } from "../../plugins/lib/links/reachability.ts";
-import { hostAddressOf, type PortMapping } from "../../plugins/portmap/config.ts";
+import { hostAddressOf, type PortMapping } from "../../spec/port_mapping.ts";
 import { findOutgoingLink, type Subject } from "./subject.ts";
 
 /** An address of the host at which others call the port; `undefined` without an uplink. */

@@ -1,19 +1,16 @@
 import type { Ip } from "../../ffi/address.ts";
-import { parseHostLocalConfig } from "../../plugins/host_local/config.ts";
-import { describeHolder, type Holder, readInventory } from "../../plugins/host_local/inventory.ts";
-import { networkDirectoryOf } from "../../plugins/host_local/network_directory.ts";
-import { findRangeOf, type RangeSet } from "../../plugins/host_local/ranges.ts";
+import { type AddressHolder, type AddressReservations, describeHolder } from "../../plugins/lib/model/reservations.ts";
+import { findRangeOf, type RangeSet } from "../../plugins/lib/model/address_ranges.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
-import type { PluginConfig } from "../../spec/plugin_config.ts";
-import { hostLocalConfigs } from "../../networks/users.ts";
+import { reservationsOf } from "../../networks/reservations.ts";
 
-/** Says in words why an address is not its container's, by the present reservations of host-local. */
+/** Says in words why an address is not its container's, by the present reservations. */
 export function openReservations(network: NetworkConfigList): (owner: Owner, ip: Ip) => string | undefined {
-  const all = hostLocalConfigs(network).map((config) => ({
-    sets: findRangeSets(config),
-    holders: readInventory(networkDirectoryOf(config)).holders,
+  const all = reservationsOf(network).map((reservations) => ({
+    sets: findRangeSets(reservations),
+    holders: reservations.holders(),
   }));
   return (owner, ip) => {
     const found = all.find(({ sets }) => sets.some((set) => findRangeOf(set, ip)));
@@ -29,9 +26,9 @@ export function openReservations(network: NetworkConfigList): (owner: Owner, ip:
 }
 
 /** Another check says what is wrong with the configuration. */
-function findRangeSets(config: PluginConfig): readonly RangeSet[] {
+function findRangeSets(reservations: AddressReservations): readonly RangeSet[] {
   try {
-    return parseHostLocalConfig(config).sets;
+    return reservations.rangeSets();
   } catch (error) {
     if (error instanceof ConfigError || error instanceof CniError) return [];
     throw error;
@@ -39,6 +36,6 @@ function findRangeSets(config: PluginConfig): readonly RangeSet[] {
 }
 
 /** Old reservations name no interface. */
-function isHeldBy({ containerId, ifname }: Holder, owner: Holder): boolean {
+function isHeldBy({ containerId, ifname }: AddressHolder, owner: AddressHolder): boolean {
   return containerId === owner.containerId && (ifname === undefined || ifname === owner.ifname);
 }

@@ -10,17 +10,18 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
-import { type BridgeConfig, isGateway, needsVlanGateway, vlanGatewayName } from "../../plugins/bridge/config.ts";
-import { parseFirewallConfig } from "../../plugins/firewall/config.ts";
-import { parsePortmapConfig, type PortmapConfig } from "../../plugins/portmap/config.ts";
-import { targetAddresses } from "../../plugins/portmap/target_addresses.ts";
+import type { BridgeModel } from "../../plugins/lib/model/network_model.ts";
+import type { ForwardAccept, PluginModel } from "../../plugins/lib/model/plugin_model.ts";
+import type { PublishedPorts } from "../../plugins/lib/model/published_ports.ts";
 import { containerIps } from "../../plugins/lib/links/container_ips.ts";
 import { configuredNetworks, findOverlap, type HostNetwork } from "../../plugins/lib/links/host_networks.ts";
 import { configuredSubnets, distinctFamilies, PUBLIC_ADDRESS } from "../../plugins/lib/links/reachability.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
-import { findPlugin } from "../../plugins/registry.ts";
+import { findModel } from "../../plugins/registry.ts";
+import { withLocation } from "../../spec/error.ts";
 import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
-import type { IpConfig } from "../../spec/result.ts";
+import type { PluginConfig } from "../../spec/plugin_config.ts";
+import type { IpConfig, Result } from "../../spec/result.ts";
 import { listAttachments, type NetworkAttachment } from "../../runtime/attachments.ts";
 import { describeContainerId, type EngineNames, type NamedAttachment } from "../../containers/engine_names.ts";
 import { findEntry } from "../../runtime/cache.ts";
@@ -52,9 +53,8 @@ export interface ExaminedContainer {
   readonly hostVeth: link.Link | undefined;
   /** Of its interface, by the ADD's result. */
   readonly ips: readonly IpConfig[];
-  /** What its published ports lead to. */
-  readonly portTargets: readonly Cidr[];
-  readonly portmap: PortmapConfig | undefined;
+  /** `undefined` if no plugin of the network publishes ports. */
+  readonly publishedPorts: PublishedPorts | undefined;
   /** The configuration has changed since its ADD. */
   readonly hasOldConfiguration: boolean;
 }
@@ -74,8 +74,7 @@ export interface Subject {
   readonly containers: readonly ExaminedContainer[];
   /** All of the network. */
   readonly neighbours: readonly ExaminedContainer[];
-  /** The configuration of the bridge plugin. */
-  readonly bridge: BridgeConfig | undefined;
+  readonly bridge: BridgeModel | undefined;
   /** The link with the containers' gateway addresses: the bridge or a VLAN of it. */
   readonly gatewayDevice: link.Link | undefined;
   /** Whether the host forwards the containers' packets. */
@@ -83,9 +82,10 @@ export interface Subject {
   readonly masquerades: boolean;
   /** Whether the host's own networks may be the containers' too. */
   readonly allowsRouteOverlap: boolean;
-  readonly hasFirewall: boolean;
-  /** The chain in which administrators override the plugin `firewall`. */
-  readonly adminChain: string;
+  /** `undefined` if no plugin of the network lets its containers through other programs' chains. */
+  readonly forwardAccept: ForwardAccept | undefined;
+  /** The gateways that the host must have for a container. */
+  gateways(container: ExaminedContainer): readonly Cidr[];
   readonly subnets: readonly Cidr[];
   readonly families: readonly (4 | 6)[];
 }
@@ -107,9 +107,8 @@ export function lookUpSubject(
   );
   const isWanted = ({ netns = "" }: NetworkAttachment) => netnsPath === undefined || isSameNetns(netns, netnsPath);
   const containers = neighbours.filter(({ attachment }) => isWanted(attachment));
-  const bridge = parseEntry<BridgeConfig>(network, "bridge");
-  const ptp = parseEntry<{ readonly ipMasq: boolean; readonly allowRouteOverlap: boolean }>(network, "ptp");
-  const gatewayName = bridge && (needsVlanGateway(bridge) ? vlanGatewayName(bridge) : bridge.bridge);
+  const models = askModels(network, (model, config) => model.network?.(config.raw));
+  const bridge = models.find((model) => model.bridge)?.bridge;
   const subnets = [...new Set(network.plugins.flatMap(({ raw }) => configuredSubnets(raw)))];
   const addresses = containers.flatMap(({ ips }) => ips.map((ip) => ip.address));
   return {
@@ -122,12 +121,12 @@ export function lookUpSubject(
     containers,
     neighbours,
     bridge,
-    gatewayDevice: host.links.find(({ name }) => name === gatewayName),
-    isRouted: (bridge !== undefined && isGateway(bridge)) || ptp !== undefined,
-    masquerades: (bridge ?? ptp)?.ipMasq === true,
-    allowsRouteOverlap: (bridge ?? ptp)?.allowRouteOverlap === true,
-    adminChain: findAdminChain(network),
-    hasFirewall: network.plugins.some(({ type }) => type === "firewall"),
+    gatewayDevice: host.links.find(({ name }) => name === bridge?.gatewayDevice),
+    isRouted: models.some(({ isRouted }) => isRouted),
+    masquerades: models.some(({ masquerades }) => masquerades),
+    allowsRouteOverlap: models.some(({ allowsRouteOverlap }) => allowsRouteOverlap),
+    gateways: ({ ips }) => models.flatMap((model) => model.gateways(ips)),
+    forwardAccept: askModels(network, (model, config) => model.forwardAccept?.(config))[0],
     subnets,
     families: distinctFamilies([...subnets, ...addresses]),
   };
@@ -178,8 +177,7 @@ function examineContainer(
       device,
       hostVeth: peer?.info?.kind === "veth" && peer.linkIndex === device?.index ? peer : undefined,
       ips: containerIps(result, ifname),
-      portTargets: targetAddresses(result, ifname),
-      portmap: findPortmapConfig(network, attachment),
+      publishedPorts: findPublishedPorts(network, attachment, result),
       hasOldConfiguration: isOldConfiguration(runtime, network, attachment),
     };
   } catch (error) {
@@ -212,16 +210,17 @@ function findDevice({ links }: NetnsSnapshot, { ifname, result }: NetworkAttachm
     links.find(({ mac }) => mac !== undefined && mac === reported?.mac?.toLowerCase());
 }
 
-/** The keys of a built-in plugin; `undefined` if the network does not use it. */
-function parseEntry<C>(network: NetworkConfigList, type: string): C | undefined {
-  const entry = network.plugins.find((candidate) => candidate.type === type);
-  return entry && findPlugin(type)?.config.parse(deriveConfig(network, entry, undefined).raw) as C;
-}
-
-function findAdminChain(network: NetworkConfigList): string {
-  const entry = network.plugins.find(({ type }) => type === "firewall");
-  const raw = entry && deriveConfig(network, entry, undefined).raw;
-  return parseFirewallConfig(raw ?? {}, network.name).iptablesAdminChainName;
+/** What the models of the network's plugins tell, in the order of the plugins. */
+function askModels<T>(
+  network: NetworkConfigList,
+  ask: (model: PluginModel, config: PluginConfig) => T | undefined,
+): T[] {
+  return network.plugins.flatMap((entry) => {
+    const model = findModel(entry.type);
+    const answer = model &&
+      withLocation({ network: network.name }, () => ask(model, deriveConfig(network, entry, undefined)));
+    return answer ?? [];
+  });
 }
 
 export function deriveConfig(
@@ -233,14 +232,23 @@ export function deriveConfig(
   return derivePluginConfig(network, entry, { command: "ADD", ...capabilityArgs && { capabilityArgs } });
 }
 
-function findPortmapConfig(network: NetworkConfigList, attachment: NetworkAttachment): PortmapConfig | undefined {
-  const entry = network.plugins.find(({ type }) => type === "portmap");
-  return entry && parsePortmapConfig(deriveConfig(network, entry, attachment).raw);
+function findPublishedPorts(
+  network: NetworkConfigList,
+  attachment: NetworkAttachment,
+  result: Result,
+): PublishedPorts | undefined {
+  const entry = findPublisher(network);
+  return entry &&
+    findModel(entry.type)!.publishedPorts!(deriveConfig(network, entry, attachment), attachment.ifname, result);
 }
 
-/** The program that is called for a plugin of the network; `undefined` if it is built in or missing. */
-export function programOfPlugin({ runtime, network }: Subject, type: string): string | undefined {
-  const plugin = network.plugins.find((candidate) => candidate.type === type);
+function findPublisher({ plugins }: NetworkConfigList): PluginEntry | undefined {
+  return plugins.find(({ type }) => findModel(type)?.publishedPorts !== undefined);
+}
+
+/** The program that is called to publish ports; `undefined` if that is built in or missing. */
+export function programOfPublisher({ runtime, network }: Subject): string | undefined {
+  const plugin = findPublisher(network);
   try {
     const location = plugin && locatePlugin(runtime, network, plugin);
     return location && "program" in location ? location.program : undefined;
@@ -313,8 +321,8 @@ export function hasAddress({ addresses }: NetnsSnapshot, device: link.Link, want
 }
 
 /** What its published ports of this family lead to. */
-export function findPortTarget({ portTargets }: ExaminedContainer, family: 4 | 6): Ip | undefined {
-  const target = portTargets.find((address) => familyOf(address) === family);
+export function findPortTarget({ publishedPorts }: ExaminedContainer, family: 4 | 6): Ip | undefined {
+  const target = publishedPorts?.targets.find((address) => familyOf(address) === family);
   return target && ipOf(target);
 }
 

@@ -4,8 +4,8 @@ import { formatHex } from "../../ffi/nft/objects.ts";
 import type { ObservedRequest } from "../../ffi/sys/observer.ts";
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
-import { PROTOCOLS } from "../../plugins/portmap/config.ts";
-import { parsePortElement } from "../../plugins/portmap/elements.ts";
+import { PROTOCOLS } from "../../spec/port_mapping.ts";
+import { parsePortElement } from "../../plugins/lib/ruleset/port_elements.ts";
 import type { Effect, EffectList } from "./effect.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
 

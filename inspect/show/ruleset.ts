@@ -5,7 +5,7 @@ import * as nft from "../../ffi/nft/objects.ts";
 import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
 import { type Owner, ownerText, parseOwner } from "../../plugins/lib/protocol/owner.ts";
-import { parsePortElement } from "../../plugins/portmap/elements.ts";
+import { parsePortElement } from "../../plugins/lib/ruleset/port_elements.ts";
 import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";

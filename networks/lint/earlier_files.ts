@@ -1,5 +1,5 @@
 /** What the files before one have, found by what it may collide with. */
-import { bridgeConfigOf, gatewaySubnetsOf } from "./bridges.ts";
+import { gatewaySubnetsOf, networkModelOf } from "./network_models.ts";
 import type { LintFile, LintPlugin } from "./lint_file.ts";
 import { type ConfiguredRange, configuredRanges } from "./ranges.ts";
 import { RangeMap } from "./range_map.ts";
@@ -83,8 +83,8 @@ const segments = new WeakMap<LintPlugin, Segment>();
 function segmentOf(plugin: LintPlugin): Segment {
   const known = segments.get(plugin);
   if (known !== undefined) return known;
-  const config = bridgeConfigOf(plugin);
-  const segment = config ? JSON.stringify([config.bridge, config.vlan]) : plugin;
+  const bridge = networkModelOf(plugin)?.bridge;
+  const segment = bridge ? JSON.stringify([bridge.name, bridge.vlan]) : plugin;
   segments.set(plugin, segment);
   return segment;
 }

@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseCidr, parseIp, toCidr } from "../../ffi/address.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
 import { loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { newNetns } from "../../testing/netns.ts";
 import { createNetwork } from "../create.ts";
@@ -14,7 +15,7 @@ import { lintFiles } from "./lint.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-many-"));
 afterAll(() => rmSync(root, { recursive: true }));
-beforeAll(() => loadPluginDocs());
+beforeAll(() => Promise.all([loadPlugins(), loadPluginDocs()]));
 
 /** In pairs, these took more than 200 s of a processor, and in order 7 s. */
 const COUNT = 10_000;

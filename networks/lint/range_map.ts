@@ -1,6 +1,6 @@
 /** Which addresses somebody gives out, in pieces that are sorted and do not overlap: so 10,000 networks are not compared in pairs. */
 import { familyOf, type Ip, ipBytes } from "../../ffi/address.ts";
-import type { AddressRange } from "../../plugins/host_local/ranges.ts";
+import type { AddressRange } from "../../plugins/lib/model/address_ranges.ts";
 
 interface Piece<T> {
   readonly start: bigint;

@@ -1,4 +1,4 @@
-import { type AddressRange, addressRange } from "../../plugins/host_local/ranges.ts";
+import { type AddressRange, addressRange } from "../../plugins/lib/model/address_ranges.ts";
 import { findKey, findValue, isJsonObject, type JsonObject, memberPath } from "../../spec/schema.ts";
 import { attempt, type LintPlugin, pathIn } from "./lint_file.ts";
 

@@ -42,6 +42,7 @@ import {
   masqueradeAddresses,
   restoreMasqueraded,
 } from "../lib/links/masqueraded_veth.ts";
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import { type AddCall, type CheckCall, plugin, requirePrevResult, type RestoreCall } from "../lib/protocol/plugin.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
@@ -69,6 +70,7 @@ export default plugin({
   name: "bridge",
   about: "Connects the container to a bridge of the host",
   config: bridgeConfig,
+  model: (): PluginModel => require("./model.ts").default,
   args: ["MAC"],
 
   validate: ({ config, pluginConfig }) => refuseContradictions(config, pluginConfig.ipamType !== undefined),

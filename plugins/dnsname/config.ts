@@ -14,7 +14,7 @@ import {
   string,
   withDefault,
 } from "../../spec/schema.ts";
-import { isDnsName } from "./names.ts";
+import { isDnsName } from "../../spec/dns_name.ts";
 
 const dnsName = refine(
   string,

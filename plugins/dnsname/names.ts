@@ -1,14 +1,8 @@
 /** Names as DNS compares them. @see RFC 1035 §2.3.1, RFC 4343 */
 
-const LABEL = /^[a-z0-9_-]{1,63}$/i;
-const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
 /** As engines shorten a container id. */
 const SHORT_ID_LENGTH = 12;
-
-export function isDnsName(text: string): boolean {
-  return text.length <= MAX_NAME_LENGTH && text.split(".").every((label) => LABEL.test(label));
-}
 
 /** Ids of engines have 64 digits, and a part of a name has at most 63 characters. */
 export function containerIdName(containerId: string): string {

@@ -1,4 +1,5 @@
 /** The `dnsname` plugin: containers of a network find each other by name. The server answers them. */
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
@@ -20,7 +21,8 @@ import { findState, writeState } from "../lib/protocol/state_file.ts";
 import { askNameServer } from "./client.ts";
 import { aliasesIn, type DnsnameConfig, dnsnameConfig } from "./config.ts";
 import { checkQuestionsComeIn, keepQuestionsOut, keepQuestionsOutAfter, letQuestionsIn } from "./firewalls.ts";
-import { containerIdName, isDnsName, netnsName } from "./names.ts";
+import { containerIdName, netnsName } from "./names.ts";
+import { isDnsName } from "../../spec/dns_name.ts";
 import { mayBelongTo, type NameRecord, newRecord, parseRecord, recordAddresses, recordFileName } from "./record.ts";
 import type { LineOwner } from "./dnsmasq_names.ts";
 import { findReferenceDnsmasq } from "./reference_dnsmasq.ts";
@@ -33,6 +35,7 @@ export default plugin({
   name: "dnsname",
   about: "Lets containers find each other by name",
   config: dnsnameConfig,
+  model: (): PluginModel => require("./model.ts").default,
   args: ["K8S_POD_NAME"],
 
   needsPrevResult: () => true,

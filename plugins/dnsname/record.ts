@@ -19,7 +19,7 @@ import {
   string,
 } from "../../spec/schema.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
-import { isDnsName } from "./names.ts";
+import { isDnsName } from "../../spec/dns_name.ts";
 
 const name = refine(string, "a name for DNS", isDnsName);
 

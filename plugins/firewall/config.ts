@@ -1,14 +1,4 @@
-import { ConfigError } from "../../spec/error.ts";
-import {
-  type JsonObject,
-  lazy,
-  nonEmptyString,
-  object,
-  oneOf,
-  optional,
-  refine,
-  withDefault,
-} from "../../spec/schema.ts";
+import { lazy, nonEmptyString, object, oneOf, optional, refine, withDefault } from "../../spec/schema.ts";
 
 export interface FirewallConfig {
   /** If absent, firewalld is used if it runs. */
@@ -51,12 +41,3 @@ export const firewallConfigSchema = lazy(() =>
     ),
   })
 );
-
-/** @throws {ConfigError} naming the network */
-export function parseFirewallConfig(raw: JsonObject, network: string): FirewallConfig {
-  try {
-    return firewallConfigSchema.parse(raw);
-  } catch (error) {
-    throw error instanceof ConfigError ? error.withLocation({ network }) : error;
-  }
-}

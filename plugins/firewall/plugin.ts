@@ -6,7 +6,7 @@
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import type { Ip } from "../../ffi/address.ts";
-import { type FirewallConfig, firewallConfigSchema, parseFirewallConfig } from "./config.ts";
+import { type FirewallConfig, firewallConfigSchema } from "./config.ts";
 import { findFirewalld, type Firewalld } from "./firewalld.ts";
 import {
   addIngressElements,
@@ -27,7 +27,8 @@ import {
   takesIptablesRules,
 } from "./forward_accept.ts";
 import { type RemovalFilter, removeForwardAccept } from "./forward_removal.ts";
-import { describeLegacyFilters } from "./iptables_legacy.ts";
+import { describeLegacyFilters } from "../lib/ruleset/iptables_legacy.ts";
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import { lendOnce, readOnce } from "../lib/protocol/shared_reads.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
@@ -55,6 +56,7 @@ export default plugin({
   hasRulesOnly: true,
   // Each command parses it itself: an invalid value fails ADD, but must not fail DEL.
   config: { ...jsonObject, inner: firewallConfigSchema },
+  model: (): PluginModel => require("./model.ts").default,
 
   needsPrevResult: () => true,
 
@@ -114,8 +116,8 @@ export default plugin({
   },
 
   status(call) {
-    const { config: raw, pluginConfig, host, log } = call;
-    const config = parseFirewallConfig(raw, pluginConfig.name);
+    const { host, log } = call;
+    const config = firewallConfigSchema.parse(call.config);
     requireTable(host.nft, inetTable);
     if (config.ingressPolicy === "isolated") requireTable(host.nft, bridgeTable);
     using _ = requiredFirewalld(call, config, Code.NotAvailable);
@@ -151,29 +153,29 @@ function requiredFirewalld(
 }
 
 /** The zone that ADD used, if any. An invalid configuration yields the default. */
-function configuredZone({ config, pluginConfig }: Pick<FirewallCall, "config" | "pluginConfig">): string | undefined {
+function configuredZone(config: JsonObject): string | undefined {
   try {
-    const { backend, firewalldZone } = parseFirewallConfig(config, pluginConfig.name);
+    const { backend, firewalldZone } = firewallConfigSchema.parse(config);
     return backend === undefined || backend === "firewalld" ? firewalldZone : undefined;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return configuredZone({ config: {}, pluginConfig });
+    return configuredZone({});
   }
 }
 
 function removeAttachments(
-  { config, pluginConfig, env, host }: PluginCall<JsonObject>,
+  { config, env, host }: PluginCall<JsonObject>,
   removal: RemovalFilter,
 ): RemovedAddress[] {
   const removed = removeIngressElements(host.nft, removal);
   runAllSteps(
     () => removeForwardAccept(host.nft, removal, () => isUnused(host.nft, removed)),
-    () => removeFromZone(env, configuredZone({ config, pluginConfig }), removed.map(({ address }) => address)),
+    () => removeFromZone(env, configuredZone(config), removed.map(({ address }) => address)),
   );
   return removed;
 }
 
-function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCall, result: Result | undefined): void {
+function removeAttachment({ config, env, host, owner }: FirewallCall, result: Result | undefined): void {
   const reported = result ? reportedAddresses(result) : [];
   const removal = { commented: ownerText(owner), isOwned: (candidate: Owner) => sameOwner(candidate, owner) };
   const removed = removeIngressElements(host.nft, owner);
@@ -184,7 +186,7 @@ function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCa
   runAllSteps(
     () => removeForwardAccept(host.nft, { ...removal, addresses }, () => isUnused(host.nft, removed)),
     () =>
-      removeFromZone(env, configuredZone({ config, pluginConfig }), [
+      removeFromZone(env, configuredZone(config), [
         ...removed.map(({ address }) => address),
         ...addresses,
       ]),

@@ -5,7 +5,7 @@ import type { JsonObject } from "../../spec/schema.ts";
 import type { Result } from "../../spec/result.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { type FirewallConfig, parseFirewallConfig } from "./config.ts";
+import { type FirewallConfig, firewallConfigSchema } from "./config.ts";
 import type { IngressRestriction } from "./ingress_policy.ts";
 
 export type FirewallCall = AttachmentCall<JsonObject>;
@@ -17,7 +17,7 @@ export interface FirewallRequest {
 }
 
 export function readRequest(call: FirewallCall): FirewallRequest {
-  const config = parseFirewallConfig(call.config, call.pluginConfig.name);
+  const config = firewallConfigSchema.parse(call.config);
   const result = requirePrevResult(call, "firewall");
   const { ingressPolicy: policy } = config;
   const restriction = policy === "open"

@@ -1,6 +1,6 @@
 import { type Ip, nextIp } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { describeHolder, type Holder } from "./inventory.ts";
+import { type AddressHolder, describeHolder } from "../lib/model/reservations.ts";
 import {
   type AddressRange,
   capacityOf,
@@ -9,12 +9,12 @@ import {
   isBetween,
   rangeIncludes,
   type RangeSet,
-} from "./ranges.ts";
+} from "../lib/model/address_ranges.ts";
 
 export interface AddressUsage {
   isAllocated(address: Ip): boolean;
   /** `undefined` if something else has the address as its name. */
-  findHolder(address: Ip): Holder | undefined;
+  findHolder(address: Ip): AddressHolder | undefined;
   findFree(from: Ip): Ip | undefined;
   findLastReserved(set: number): Ip | undefined;
 }

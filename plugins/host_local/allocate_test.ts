@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { type Ip, nextIp, parseIp } from "../../ffi/address.ts";
 import { CniError } from "../../spec/error.ts";
 import { type AddressUsage, allocate } from "./allocate.ts";
-import { rangeSet } from "./ranges.ts";
+import { rangeSet } from "../lib/model/address_ranges.ts";
 
 const set = (...subnets: string[]) => rangeSet.parse(subnets.map((subnet) => ({ subnet })), "r");
 const ips = (...texts: string[]) => texts.map(parseIp);

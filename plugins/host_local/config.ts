@@ -5,6 +5,7 @@ import {
   array,
   cidr,
   findValue,
+  type Infer,
   ipOrCidr,
   jsonObject,
   knownKeys,
@@ -26,7 +27,7 @@ import {
   refuseRangeOverlaps,
   resolveRange,
   resolveRangeSet,
-} from "./ranges.ts";
+} from "../lib/model/address_ranges.ts";
 
 interface HostLocalConfig {
   /** One address each. The index is the N of `last_reserved_ip.N`. */
@@ -55,6 +56,19 @@ const ipam = lazy(() =>
     resolvConf: optional(pathWithoutNul),
   })
 );
+const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
+
+/** DEL must work with invalid ranges, so each command reads other keys only as needed. */
+export const dataDirConfig = lazy(() =>
+  knownKeys({
+    ipam: withDefault(knownKeys({ dataDir: withDefault(pathWithoutNul, DEFAULT_DATA_DIR) }), {
+      dataDir: DEFAULT_DATA_DIR,
+    }),
+  })
+);
+
+export type DataDirConfig = Infer<typeof dataDirConfig>;
+
 const ipRanges = lazy(() => withDefault(array(rangeOrSet), []));
 const ips = lazy(() => withDefault(array(ipOrCidr), []));
 

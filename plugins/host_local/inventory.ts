@@ -12,6 +12,7 @@ import { type DirectoryEntry, listDirectory } from "../../ffi/sys/directory.ts";
 import { findText } from "../../ffi/sys/file.ts";
 import { hasUniqueInodes } from "../../ffi/sys/stat.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
+import type { AddressHolder } from "../lib/model/reservations.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 
 export interface ReservedAddress {
@@ -20,19 +21,13 @@ export interface ReservedAddress {
   readonly bootTag: number;
 }
 
-export interface Holder {
-  readonly containerId: string;
-  /** Absent from old versions' reservations. */
-  readonly ifname?: string;
-}
-
 export interface HeldAddress extends ReservedAddress {
-  readonly holder: Holder;
+  readonly holder: AddressHolder;
 }
 
 export interface Inventory {
   /** All allocated addresses. There is no holder if something else has the address as its name. */
-  readonly holders: ReadonlyMap<Ip, Holder | undefined>;
+  readonly holders: ReadonlyMap<Ip, AddressHolder | undefined>;
   readonly bootTags: ReadonlyMap<Ip, number>;
   /** Files that name no holder, left by crashes. */
   readonly corrupt: readonly { readonly name: Ip; readonly content: string }[];
@@ -58,7 +53,7 @@ export function readInventory(directory: string): Inventory {
     for (const link of links) usedLinks.add(link);
     return links.length > 1 ? links.find(({ bootTag }) => bootTag === currentBootTag()) ?? links[0] : links[0];
   };
-  const holders = new Map<Ip, Holder | undefined>();
+  const holders = new Map<Ip, AddressHolder | undefined>();
   const bootTags = new Map<Ip, number>();
   const corrupt: { name: Ip; content: string }[] = [];
   const temporaryFiles: string[] = [];
@@ -104,18 +99,13 @@ export function addressesHeldBy({ holders }: Inventory, { containerId, ifname }:
   return byInterface.length > 0 ? byInterface : legacy;
 }
 
-export function formatHolder({ containerId, ifname }: Holder): string {
+export function formatHolder({ containerId, ifname }: AddressHolder): string {
   return ifname === undefined ? containerId : `${containerId}\r\n${ifname}`;
 }
 
-export function readHolderFile(path: string): Holder | undefined {
+export function readHolderFile(path: string): AddressHolder | undefined {
   const content = findText(path);
   return content === undefined ? undefined : parseHolder(content);
-}
-
-/** `container "c1", interface "eth0"` */
-export function describeHolder({ containerId, ifname }: Holder): string {
-  return `container "${containerId}"${ifname === undefined ? "" : `, interface "${ifname}"`}`;
 }
 
 /** 32 bits of the boot id; 0 if not known. */
@@ -124,7 +114,7 @@ export function currentBootTag(): number {
 }
 
 /** The second name of a reservation; `undefined` if too long for a file. */
-export function holderLinkName({ containerId, ifname }: Holder, bootTag: number): string | undefined {
+export function holderLinkName({ containerId, ifname }: AddressHolder, bootTag: number): string | undefined {
   // The limit is 255 bytes. An interface name takes 15, the boot 9.
   if (ifname === undefined || containerId.length > 200) return undefined;
   return `.${containerId}:${ifname}${bootTag === 0 ? "" : `:${bootTag.toString(16).padStart(8, "0")}`}`;
@@ -149,7 +139,10 @@ function isCanonicalIp(name: string): name is Ip {
 }
 
 /** `undefined` for an unreadable entry, `null` for a missing one, the content if it names no holder. */
-function readEntryHolder(directory: string, { name, isFile }: DirectoryEntry): Holder | string | null | undefined {
+function readEntryHolder(
+  directory: string,
+  { name, isFile }: DirectoryEntry,
+): AddressHolder | string | null | undefined {
   if (!isFile) return undefined;
   try {
     const content = findText(`${directory}/${name}`);
@@ -161,7 +154,7 @@ function readEntryHolder(directory: string, { name, isFile }: DirectoryEntry): H
   }
 }
 
-function parseHolder(content: string): Holder | undefined {
+function parseHolder(content: string): AddressHolder | undefined {
   const [containerId = "", ifname, ...surplus] = content.trim().split(/\r?\n/);
   if (containerIdProblem(containerId) || surplus.length > 0) return undefined;
   if (ifname === undefined) return { containerId };

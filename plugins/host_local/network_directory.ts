@@ -1,27 +1,17 @@
 /** What host-local keeps for a network, for commands that show and remove networks. */
-import type { Cidr, Ip } from "../../ffi/address.ts";
+import type { Ip } from "../../ffi/address.ts";
 import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { removeFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
-import { parseHostLocalConfig } from "./config.ts";
-import { type Holder, type Inventory, listHeldAddresses, readInventory } from "./inventory.ts";
-import { dataDirConfig } from "./plugin.ts";
-import { capacityOf, findRangeOf, type RangeSet } from "./ranges.ts";
+import type { AddressPool } from "../lib/model/reservations.ts";
+import { dataDirConfig, parseHostLocalConfig } from "./config.ts";
+import { type Inventory, listHeldAddresses, readInventory } from "./inventory.ts";
+import type { AddressHolder } from "../lib/model/reservations.ts";
+import { capacityOf, findRangeOf, type RangeSet } from "../lib/model/address_ranges.ts";
 import { findEarlierBootAddresses } from "./recovery.ts";
 import { indexPath } from "./reservation_index.ts";
 import { isNetworkDirectory, lockStore } from "./reservation_store.ts";
-
-/** Ranges that together give a container one address. */
-export interface AddressPool {
-  readonly subnets: readonly Cidr[];
-  /** One for each subnet. */
-  readonly gateways: readonly Ip[];
-  /** Reserved addresses. */
-  readonly used: number;
-  /** Addresses that a container can still get. Beyond 2^53, JSON numbers are not exact: it is a decimal string. */
-  readonly free: number | string;
-}
 
 /** @throws {ConfigError} if it has no usable data directory */
 export function networkDirectoryOf({ raw, name }: PluginConfig): string {
@@ -50,7 +40,7 @@ function exactNumber(count: bigint): number | string {
 }
 
 /** Holders of addresses that were reserved in this boot. */
-export function listHolders(directory: string): Holder[] {
+export function listHolders(directory: string): AddressHolder[] {
   const inventory = readInventory(directory);
   const earlier = new Set(findEarlierBootAddresses(directory, inventory).map(({ address }) => address));
   return listHeldAddresses(inventory).filter(({ address }) => !earlier.has(address)).map(({ holder }) => holder);

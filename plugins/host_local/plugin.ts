@@ -1,3 +1,4 @@
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { type Ip, ipOf, prefixLengthOf, toCidr } from "../../ffi/address.ts";
 import { inDirectory } from "../../ffi/sys/directory.ts";
 import { readText } from "../../ffi/sys/file.ts";
@@ -6,41 +7,35 @@ import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import { allocate, type Allocation, exhaustedError } from "./allocate.ts";
 import {
   addressesHeldBy,
-  describeHolder,
   type HeldAddress,
   type Inventory,
   listHeldAddresses,
   readInventory,
   validHolderFilter,
 } from "./inventory.ts";
+import { describeHolder } from "../lib/model/reservations.ts";
 import { findEarlierBootAddresses, isOfEarlierBoot } from "./recovery.ts";
-import { capacityOf, findRangeOf, type RangeSet } from "./ranges.ts";
+import { capacityOf, findRangeOf, type RangeSet } from "../lib/model/address_ranges.ts";
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
-import { parseResolvConf } from "./resolv_conf.ts";
-import { hostLocalConfigSchema, parseHostLocalConfig, parseRequestedIps, pathWithoutNul } from "./config.ts";
+import { parseResolvConf } from "../../spec/resolv_conf.ts";
+import {
+  type DataDirConfig,
+  dataDirConfig,
+  hostLocalConfigSchema,
+  parseHostLocalConfig,
+  parseRequestedIps,
+} from "./config.ts";
 import { isNetworkDirectory, lockStore, prepareReservation, requireWritableReservations } from "./reservation_store.ts";
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import type { Attachment, PluginConfig } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import { findKey, type Infer, isJsonObject, type JsonObject, knownKeys, lazy, withDefault } from "../../spec/schema.ts";
-
-const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
-
-/** DEL must work with invalid ranges, so each command reads other keys only as needed. */
-export const dataDirConfig = lazy(() =>
-  knownKeys({
-    ipam: withDefault(knownKeys({ dataDir: withDefault(pathWithoutNul, DEFAULT_DATA_DIR) }), {
-      dataDir: DEFAULT_DATA_DIR,
-    }),
-  })
-);
-
-type DataDirConfig = Infer<typeof dataDirConfig>;
+import { findKey, isJsonObject, type JsonObject } from "../../spec/schema.ts";
 
 export default plugin<DataDirConfig>({
   name: "host-local",
   about: "Assigns addresses from ranges that only this host uses",
   config: { ...dataDirConfig, inner: hostLocalConfigSchema },
+  model: (): PluginModel => require("./model.ts").default,
   args: ["IP"],
   ignoresNetns: true,
 

@@ -9,14 +9,8 @@ import { explainDirectory } from "../../ffi/sys/directory_in_place.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findText, NOT_A_FILE_CODES, removeFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import {
-  currentBootTag,
-  describeHolder,
-  formatHolder,
-  type HeldAddress,
-  type Inventory,
-  listHeldAddresses,
-} from "./inventory.ts";
+import { currentBootTag, formatHolder, type HeldAddress, type Inventory, listHeldAddresses } from "./inventory.ts";
+import { describeHolder } from "../lib/model/reservations.ts";
 
 /** No writer waits for the lock this long: an older temporary file is a crash's. */
 const TEMPORARY_FILE_MAX_AGE_MS = 5 * 60_000;

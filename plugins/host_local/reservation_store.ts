@@ -16,12 +16,12 @@ import {
   currentBootTag,
   formatHolder,
   type HeldAddress,
-  type Holder,
   holderLinkName,
   type Inventory,
   readHolderFile,
   readInventory,
 } from "./inventory.ts";
+import type { AddressHolder } from "../lib/model/reservations.ts";
 import { describeReclaimed, findEarlierBootAddresses, recoverDirectory } from "./recovery.ts";
 
 /** Longer than any queue that moves, and below the kubelet's two minutes for ADD. */
@@ -183,7 +183,7 @@ function reclaimEarlierBoots(directory: string, view: DirectoryView, log: (messa
 }
 
 /** What the index says and the directory confirms. */
-function findAddressesOf(directory: string, view: DirectoryView, holder: Holder): HeldAddress[] {
+function findAddressesOf(directory: string, view: DirectoryView, holder: AddressHolder): HeldAddress[] {
   const found = view.index.table.findByHolder(holder);
   const { inventory } = view;
   const held = found.filter(({ address }) => {
@@ -196,7 +196,7 @@ function findAddressesOf(directory: string, view: DirectoryView, holder: Holder)
   return findAddressesOf(directory, view, holder);
 }
 
-function tryReadHolder(directory: string, address: Ip): Holder | undefined {
+function tryReadHolder(directory: string, address: Ip): AddressHolder | undefined {
   return ignoreSystemErrors(() => readHolderFile(`${directory}/${address}`));
 }
 

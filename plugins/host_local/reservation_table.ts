@@ -4,7 +4,8 @@
  * A record holds a hash of the holder, the boot tag, and the address in 16 bytes, IPv4 as IPv4-mapped. Records are unordered.
  */
 import { type Ip, ipBytes, ipFromBytes, nextIp } from "../../ffi/address.ts";
-import { formatHolder, type Holder, type ReservedAddress } from "./inventory.ts";
+import { formatHolder, type ReservedAddress } from "./inventory.ts";
+import type { AddressHolder } from "../lib/model/reservations.ts";
 
 export const RECORD_BYTES = 24;
 const RECORD_WORDS = RECORD_BYTES / 4;
@@ -47,7 +48,7 @@ export class ReservationTable {
   }
 
   /** @param holder absent if something else has the address as its name @param bootTag 0 if not known */
-  add(address: Ip, holder: Holder | undefined, bootTag: number): void {
+  add(address: Ip, holder: AddressHolder | undefined, bootTag: number): void {
     const number = this.#count++;
     if (this.#count * RECORD_WORDS > this.#words.length) {
       const larger = new Uint32Array(this.#words.length * 2);
@@ -72,7 +73,7 @@ export class ReservationTable {
   }
 
   /** Other holders may have the same hash. */
-  findByHolder(holder: Holder): ReservedAddress[] {
+  findByHolder(holder: AddressHolder): ReservedAddress[] {
     return this.#numbersOf(HASH, hashOf(holder)).map((number) => ({
       address: ipFromBytes(this.bytes(number, 1).subarray(ADDRESS * 4)),
       bootTag: this.#words[number * RECORD_WORDS + BOOT_TAG]!,
@@ -123,7 +124,7 @@ export class ReservationTable {
   }
 }
 
-function hashOf(holder: Holder): number {
+function hashOf(holder: AddressHolder): number {
   return Bun.hash.xxHash32(formatHolder(holder));
 }
 

@@ -1,10 +1,8 @@
-import { familyOf, type Ip } from "../../ffi/address.ts";
 import { ConfigError } from "../../spec/error.ts";
 import {
   array,
   boolean,
   int,
-  ipAddress,
   type JsonObject,
   knownKeys,
   lazy,
@@ -12,24 +10,11 @@ import {
   object,
   oneOf,
   optional,
-  refine,
-  type Schema,
   string,
   withDefault,
 } from "../../spec/schema.ts";
+import { describeHostPort, familiesOf, hostAddressOf, type PortMapping, portMapping } from "../../spec/port_mapping.ts";
 import { type Conditions, parseConditions } from "./conditions.ts";
-
-/** Protocols with ports that the kernel translates (RFC 5237). */
-export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
-export type Protocol = keyof typeof PROTOCOLS;
-
-export interface PortMapping {
-  readonly hostPort: number;
-  readonly containerPort: number;
-  readonly protocol: Protocol;
-  /** 0.0.0.0 and :: mean all host addresses of their family. */
-  readonly hostIP?: Ip;
-}
 
 export interface PortmapConfig {
   readonly mappings: readonly PortMapping[];
@@ -43,24 +28,6 @@ export interface PortmapConfig {
   readonly hostPortInUse: "refuse" | "warn" | "ignore";
 }
 
-const portNumber = int({ min: 1, max: 65535 });
-const protocol: Schema<Protocol> = {
-  parse(node, path) {
-    const names = Object.keys(PROTOCOLS) as Protocol[];
-    const expected = `"tcp", "udp" or "sctp"`;
-    const known = refine(string, expected, (text) => names.includes(text.toLowerCase() as Protocol));
-    return known.parse(node, path).toLowerCase() as Protocol;
-  },
-  emptyIsUnset: true,
-};
-export const portMapping = lazy(() =>
-  knownKeys({
-    hostPort: portNumber,
-    containerPort: portNumber,
-    protocol: withDefault<Protocol>(protocol, "tcp"),
-    hostIP: optional(ipAddress),
-  })
-);
 const tokens = withDefault(array(string), []);
 
 export const portmapConfigSchema = lazy(() =>
@@ -128,19 +95,4 @@ function mergeDuplicates(mappings: readonly PortMapping[]): PortMapping[] {
 function hostPortKeys(mapping: PortMapping): string[] {
   const { protocol, hostPort } = mapping;
   return familiesOf(mapping).map((family) => `${family} ${hostAddressOf(mapping) ?? "all"} ${hostPort}/${protocol}`);
-}
-
-export function familiesOf({ hostIP }: PortMapping): readonly (4 | 6)[] {
-  return hostIP === undefined ? [4, 6] : [familyOf(hostIP)];
-}
-
-/** `undefined` for all addresses. */
-export function hostAddressOf({ hostIP }: PortMapping): Ip | undefined {
-  return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
-}
-
-/** `host port 8080/tcp`, `host port [fd00::1]:53/udp` */
-export function describeHostPort({ hostIP, hostPort, protocol }: PortMapping): string {
-  const address = hostIP === undefined ? "" : hostIP.includes(":") ? `[${hostIP}]:` : `${hostIP}:`;
-  return `host port ${address}${hostPort}/${protocol}`;
 }

@@ -10,8 +10,9 @@ import { mayHaveEntriesFor } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
-import { hostAddressOf, type PortMapping } from "./config.ts";
-import { mappingsForFamily, type PublishedPort } from "./elements.ts";
+import { hostAddressOf, type PortMapping } from "../../spec/port_mapping.ts";
+import { mappingsForFamily } from "./elements.ts";
+import type { PublishedPort } from "../lib/ruleset/port_elements.ts";
 
 /** Flushes UDP flows to the ports that go elsewhere than to `containers`. */
 export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], containers: readonly Cidr[]): void {

@@ -1,21 +1,15 @@
-import { type Cidr, familyOf, type Ip, ipBytes, ipFromBytes, ipOf } from "../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../ffi/address.ts";
 import { concatenation, daddr, dnatMap, dport, gotoChain, l4proto, portField, rule } from "../../ffi/nft/statements.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
-import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
+
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import { ANY_ADDRESS_CHAIN } from "../lib/ruleset/inet_table.ts";
 import { hairpinAllChain, hairpinChain } from "../lib/ruleset/inet_shared_chains.ts";
 import type { SharedChain } from "../lib/ruleset/shared_chains.ts";
 import type { Conditions } from "./conditions.ts";
-import {
-  describeHostPort,
-  familiesOf,
-  hostAddressOf,
-  type PortmapConfig,
-  type PortMapping,
-  PROTOCOLS,
-} from "./config.ts";
-import { failoverKey } from "./failover.ts";
+import type { PortmapConfig } from "./config.ts";
+import { describeHostPort, familiesOf, hostAddressOf, type PortMapping } from "../../spec/port_mapping.ts";
+import { failoverKey, portMapKey } from "../lib/ruleset/port_elements.ts";
 
 /** @param addresses the container's, at most one per family @param loopbackSource the source address for calls from 127.0.0.0/8 */
 export function publishedElements(
@@ -50,7 +44,7 @@ function portElements(
   conditions: Conditions | undefined,
 ): WantedElement[] {
   const title = describeHostPort(mapping);
-  const { prefix, key, port } = mapKeyOf(mapping);
+  const { prefix, key, port } = portMapKey(mapping);
   const value = concatenation(target, portField(mapping.containerPort));
   const element = { set: `${prefix}hostports${family}`, key, value, title, exclusive: true };
   if (!conditions) {
@@ -68,7 +62,7 @@ function portElements(
 
 /** Only the interface that has the port gets this element. */
 function loopbackElement(mapping: PortMapping, source: Uint8Array): WantedElement {
-  const { prefix, key } = mapKeyOf(mapping);
+  const { prefix, key } = portMapKey(mapping);
   return {
     set: `${prefix}loopback4`,
     key,
@@ -81,19 +75,6 @@ function loopbackElement(mapping: PortMapping, source: Uint8Array): WantedElemen
 
 /** Another interface of the same container already has the port. */
 const yieldsTo = (holder: Owner, owner: Owner): boolean => holder.containerId === owner.containerId;
-
-function mapKeyOf(mapping: PortMapping) {
-  const hostAddress = hostAddressOf(mapping);
-  const port = portKeyOf(mapping);
-  return hostAddress === undefined
-    ? { prefix: "", key: port, port } as const
-    : { prefix: "hostip_", key: concatenation(ipBytes(hostAddress), port), port } as const;
-}
-
-/** Protocol and host port: the key for all addresses, and the end of the key for one address. */
-export function portKeyOf({ protocol, hostPort }: PortMapping): Uint8Array {
-  return concatenation(Uint8Array.of(PROTOCOLS[protocol]), portField(hostPort));
-}
 
 /**
  * Translates packets that fulfil the conditions. Other packets pass as if the port were not published.
@@ -117,36 +98,5 @@ function hairpinElement(address: Cidr, allSources: boolean): WantedElement {
     key: ipBytes(ipOf(address)),
     chain: allSources ? hairpinAllChain() : hairpinChain(address),
     title: `masquerading of what reaches ${ipOf(address)} by a published port`,
-  };
-}
-
-export interface PublishedPort {
-  readonly protocol: number;
-  /** Absent for all addresses. */
-  readonly hostAddress?: Ip;
-  readonly hostPort: number;
-  readonly address: Ip;
-  readonly containerPort: number;
-}
-
-/** `undefined` for elements of other maps. */
-export function parsePortElement(
-  { set, key, data }: Pick<FoundElement, "set" | "key" | "data">,
-): PublishedPort | undefined {
-  const [, prefix, family] = /^(hostip_)?hostports([46])$/.exec(set) ?? [];
-  const value = data?.value;
-  if (!family || !value) return undefined;
-  const addressSize = family === "4" ? 4 : 16;
-  const portOffset = prefix ? addressSize : 0;
-  const portAt = (bytes: Uint8Array, offset: number) => bytes[offset]! << 8 | bytes[offset + 1]!;
-  return {
-    protocol: key[portOffset]!,
-    ...prefix && { hostAddress: ipFromBytes(key.subarray(0, addressSize)) },
-    hostPort: portAt(key, portOffset + 4),
-    // Decoded on demand: DEL needs it only if conntrack has flows to the port.
-    get address() {
-      return ipFromBytes(value.subarray(0, addressSize));
-    },
-    containerPort: portAt(value, addressSize),
   };
 }

@@ -4,35 +4,15 @@
  *
  * Ports with conditions have no failover, since each network may have other conditions.
  */
-import { type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
-import { concatenation } from "../../ffi/nft/statements.ts";
+import { ipBytes, ipFromBytes } from "../../ffi/address.ts";
+
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { type Failover, isAwaited, type PromotedElement } from "../lib/ruleset/elements.ts";
+import { failoverSet, parseFailoverElement } from "../lib/ruleset/port_elements.ts";
 import { elementId, type ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { findSource } from "./loopback.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
-
-function failoverSet(family: 4 | 6): string {
-  return `hostports_standby${family}`;
-}
-
-/**
- * The key holds the whole future element, so several elements can wait for one port.
- *
- * @param hostAddress absent for all addresses
- * @param port host port with protocol
- * @param target container address and port
- */
-export function failoverKey(
-  family: 4 | 6,
-  hostAddress: Ip | undefined,
-  port: Uint8Array,
-  target: Uint8Array,
-): ElementKey {
-  const address = hostAddress === undefined ? new Uint8Array(family === 4 ? 4 : 16) : ipBytes(hostAddress);
-  return { set: failoverSet(family), key: concatenation(address, port, target) };
-}
 
 /** @param containerId limits the removal to this container's ports */
 export function portFailover(host: Netns, containerId?: string): Failover {
@@ -49,7 +29,7 @@ export function portFailover(host: Netns, containerId?: string): Failover {
     promotions(removed, others) {
       const promotions = new Map<string, { from: FoundElement; to: PromotedElement }>();
       for (const from of others) {
-        const to = promotionTarget(from);
+        const to = parseFailoverElement(from);
         const id = to && containerPortId(to, from.owner);
         if (id !== undefined && !promotions.has(id)) promotions.set(id, { from, to: to! });
       }
@@ -78,16 +58,4 @@ function loopbackElement(
     ? findSource(host, ipFromBytes(data.value.subarray(0, 4)))
     : undefined;
   return source ? [{ ...loopback, data: { value: ipBytes(source) } }] : [];
-}
-
-function promotionTarget({ set, key }: FoundElement): PromotedElement | undefined {
-  const family = ([4, 6] as const).find((candidate) => set === failoverSet(candidate));
-  if (!family) return undefined;
-  const addressSize = family === 4 ? 4 : 16;
-  const valueAt = key.length - addressSize - 4;
-  const value = key.subarray(valueAt);
-  if (key.subarray(0, addressSize).some((byte) => byte !== 0)) {
-    return { set: `hostip_hostports${family}`, key: key.subarray(0, valueAt), data: { value } };
-  }
-  return { set: `hostports${family}`, key: key.subarray(addressSize, valueAt), data: { value } };
 }

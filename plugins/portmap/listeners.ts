@@ -18,7 +18,14 @@ import { findKernelText } from "../../ffi/sys/file.ts";
 import { AF_INET } from "../../ffi/sys/uapi.ts";
 import { CniError } from "../../spec/error.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
-import { describeHostPort, familiesOf, hostAddressOf, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
+import {
+  describeHostPort,
+  familiesOf,
+  hostAddressOf,
+  type PortMapping,
+  type Protocol,
+  PROTOCOLS,
+} from "../../spec/port_mapping.ts";
 import { mappingsForFamily } from "./elements.ts";
 import type { SocketOwner } from "../../ffi/diag/socket_owners.ts";
 import { HOST_PORT_TAKEN } from "./port_conflicts.ts";

@@ -2,7 +2,8 @@ import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import { outgoingRoute } from "../../ffi/route/route.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { familiesOf, hostAddressOf, type PortmapConfig, type PortMapping } from "./config.ts";
+import type { PortmapConfig } from "./config.ts";
+import { familiesOf } from "../../spec/port_mapping.ts";
 
 /**
  * The host's address towards the container, as source for calls from 127.0.0.0/8: the kernel sends nothing from there over a link.
@@ -22,8 +23,4 @@ export function findLoopbackSource(
 /** `undefined` without a route. */
 export function findSource(host: Netns, address: Ip): Ip | undefined {
   return ignoreErrors(["ENETUNREACH", "EHOSTUNREACH"], () => outgoingRoute(host.route, address).source);
-}
-
-export function reachesLoopback(mapping: PortMapping): boolean {
-  return hostAddressOf(mapping)?.startsWith("127.") ?? true;
 }

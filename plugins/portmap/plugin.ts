@@ -1,21 +1,17 @@
 /** A published port is a map element (plugins/lib/ruleset/inet_table.ts): packets and ADDs cost the same for any number of ports. */
 import { type Cidr, ipOf } from "../../ffi/address.ts";
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
 import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
-import { type AttachmentCall, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
+import { plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
-import {
-  describeHostPort,
-  parsePortmapConfig,
-  type PortmapConfig,
-  portmapConfigSchema,
-  type PortMapping,
-} from "./config.ts";
+import { parsePortmapConfig, portmapConfigSchema } from "./config.ts";
+import { describeHostPort, type PortMapping } from "../../spec/port_mapping.ts";
 import { mappingsForFamily, publishedElements } from "./elements.ts";
 import { gcReferencePorts, ownersWithReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
-import { ConfigError } from "../../spec/error.ts";
-import { type JsonObject, jsonObject } from "../../spec/schema.ts";
+
+import { jsonObject } from "../../spec/schema.ts";
 import {
   flushEarlierFlows,
   publishPorts,
@@ -23,7 +19,7 @@ import {
   removePublishedPortsOfNetwork,
 } from "./publish_ports.ts";
 import { findLoopbackSource } from "./loopback.ts";
-import { targetAddresses } from "./target_addresses.ts";
+import { targetAddresses } from "../lib/links/container_ips.ts";
 
 export default plugin({
   name: "portmap",
@@ -31,14 +27,15 @@ export default plugin({
   hasRulesOnly: true,
   // Commands parse the keys themselves: DEL must not fail where ADD fails.
   config: { ...jsonObject, inner: portmapConfigSchema },
+  model: (): PluginModel => require("./model.ts").default,
 
   needsPrevResult: () => true,
 
-  validate: (call) => void parseConfig(call),
+  validate: ({ config }) => void parsePortmapConfig(config),
 
   add(call) {
     const { host, owner, undo, log } = call;
-    const config = parseConfig(call);
+    const config = parsePortmapConfig(call.config);
     const result = requirePrevResult(call, "portmap");
     if (config.mappings.length === 0) return result;
     if (config.backend === "iptables") {
@@ -70,14 +67,14 @@ export default plugin({
   },
 
   check(call) {
-    const config = parseConfig(call);
+    const config = parsePortmapConfig(call.config);
     const addresses = targetAddresses(requirePrevResult(call, "portmap"), call.ifname);
     const source = findLoopbackSource(call.host, config, addresses);
     checkElements(call.host.nft, inetTable, call.owner, publishedElements(config, addresses, source));
   },
 
   restore(call) {
-    const config = parseConfig(call);
+    const config = parsePortmapConfig(call.config);
     const addresses = targetAddresses(requirePrevResult(call, "portmap"), call.ifname);
     const restored = publishPorts(call, config, addresses, restoreElements);
     if (restored.length > 0) flushEarlierFlows(call, config, addresses);
@@ -91,20 +88,10 @@ export default plugin({
   },
 
   status(call) {
-    parseConfig(call);
+    parsePortmapConfig(call.config);
     requireTable(call.host.nft, inetTable);
   },
 });
-
-type ConfiguredCall = Pick<AttachmentCall<JsonObject>, "config" | "pluginConfig">;
-
-function parseConfig({ config, pluginConfig }: ConfiguredCall): PortmapConfig {
-  try {
-    return parsePortmapConfig(config);
-  } catch (error) {
-    throw error instanceof ConfigError ? error.withLocation({ network: pluginConfig.name }) : error;
-  }
-}
 
 /** A runtime may offer all of its host addresses, so mappings of other families are skipped. */
 function logUnreachable(

@@ -4,15 +4,16 @@
  * The kernel refuses only equal keys, and these are in different maps. For a port on one address, one lookup in the other map suffices. For
  * a port on all addresses, the other map is listed, since its keys begin with the address. Few hosts publish many ports on single addresses.
  */
-import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
+import { type Cidr, familyOf } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { describeOwner, type Owner, ownerDetachHint, parseNote, parseOwner } from "../lib/protocol/owner.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError } from "../../spec/error.ts";
-import { describeHostPort, hostAddressOf, type PortMapping } from "./config.ts";
-import { mappingsForFamily, portKeyOf } from "./elements.ts";
+import { describeHostPort, hostAddressOf, type PortMapping, PROTOCOLS } from "../../spec/port_mapping.ts";
+import { mappingsForFamily } from "./elements.ts";
+import { parsePortElement, portKey } from "../lib/ruleset/port_elements.ts";
 
 /** Another container or a host program has the port. Plugin-specific codes begin at 100 (SPEC §Error). */
 export const HOST_PORT_TAKEN = 100;
@@ -67,7 +68,7 @@ function refuseSingleAddressConflicts(
 ): void {
   const elements = nft.getAll(
     nl,
-    mappings.map((candidate) => nft.elementQuery(inetTable, `hostports${family}`, portKeyOf(candidate))),
+    mappings.map((candidate) => nft.elementQuery(inetTable, `hostports${family}`, portKey(candidate))),
   );
   for (const [i, mapping] of mappings.entries()) {
     const element = elements[i];
@@ -78,16 +79,15 @@ function refuseSingleAddressConflicts(
 }
 
 function refuseAllAddressConflicts(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
-  const addressSize = family === 4 ? 4 : 16;
-  const elements = nft.listElements(nl, inetTable, `hostip_hostports${family}`);
-  if (elements.length === 0) return;
-  const mappingByKey = new Map(mappings.map((candidate) => [nft.formatHex(portKeyOf(candidate)), candidate]));
-  for (const element of elements) {
-    const { key } = element;
-    const mapping = mappingByKey.get(nft.formatHex(key.subarray(addressSize)));
+  const set = `hostip_hostports${family}`;
+  for (const element of nft.listElements(nl, inetTable, set)) {
+    const taken = parsePortElement({ ...element, set });
+    const mapping = mappings.find(({ protocol, hostPort }) =>
+      PROTOCOLS[protocol] === taken?.protocol && hostPort === taken.hostPort
+    );
     const occupant = occupantOf(element);
-    if (!mapping || occupant.owner?.containerId === owner.containerId) continue;
-    const occupied = describeHostPort({ ...mapping, hostIP: ipFromBytes(key.subarray(0, addressSize)) });
+    if (!mapping || !taken?.hostAddress || occupant.owner?.containerId === owner.containerId) continue;
+    const occupied = describeHostPort({ ...mapping, hostIP: taken.hostAddress });
     throw new HostPortTakenError(describeHostPort(mapping), occupant, occupied);
   }
 }

@@ -16,9 +16,10 @@ import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { RECORD_SET } from "../lib/ruleset/owner_records.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import { parsePortmapConfig } from "./config.ts";
-import { parsePortElement, publishedElements } from "./elements.ts";
+import { publishedElements } from "./elements.ts";
+import { parsePortElement } from "../lib/ruleset/port_elements.ts";
 import { HostPortTakenError } from "./port_conflicts.ts";
-import { targetAddresses } from "./target_addresses.ts";
+import { targetAddresses } from "../lib/links/container_ips.ts";
 
 type Call = Pick<AttachmentCall<unknown>, "host" | "owner" | "log" | "rememberedAdds">;
 

@@ -1,6 +1,5 @@
 /** The `ptp` plugin, point to point: a veth pair to the host, which routes the packets. */
 import * as link from "../../ffi/route/link.ts";
-import { lazy, object } from "../../spec/schema.ts";
 import { checkVethPair, createVethPair } from "../lib/links/veth_pair.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
 import { claimAddresses, routingTableOf } from "../lib/links/address_claim.ts";
@@ -15,15 +14,8 @@ import {
   gcVeths,
   masqueradeAddresses,
   restoreMasqueraded,
-  vethKeys,
 } from "../lib/links/masqueraded_veth.ts";
-import {
-  configuredNetworks,
-  describeOverlap,
-  findOverlap,
-  readHostNetworks,
-  routeOverlapKeys,
-} from "../lib/links/host_networks.ts";
+import { configuredNetworks, describeOverlap, findOverlap, readHostNetworks } from "../lib/links/host_networks.ts";
 import { formatAlias, parseAlias } from "../lib/protocol/owner.ts";
 import { type AddCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam, requireIpamType } from "../lib/protocol/require_ipam.ts";
@@ -39,6 +31,8 @@ import {
   describeUnforwardedLink,
   distinctFamilies,
 } from "../lib/links/reachability.ts";
+import type { PluginModel } from "../lib/model/plugin_model.ts";
+import { ptpConfig } from "./config.ts";
 import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
 import { refuseConfiguredOverlap, refuseOverlapOnce } from "./overlap.ts";
 import { connectedRoutes, requireHostGateways, resultRoutes } from "./routes.ts";
@@ -49,7 +43,8 @@ const CONTAINER_INTERFACE_INDEX = 1;
 export default plugin({
   name: "ptp",
   about: "Connects the container to the host, and routes its packets",
-  config: lazy(() => object({ ...vethKeys(), ...routeOverlapKeys() })),
+  config: ptpConfig,
+  model: (): PluginModel => require("./model.ts").default,
   validate: ({ pluginConfig }) => requireIpamType(pluginConfig),
 
   add(call) {

@@ -1,4 +1,4 @@
-import { userOrGroupId } from "./tap_device_options.ts";
+import { userOrGroupId } from "../lib/links/tap_device_options.ts";
 import {
   boolean,
   type Infer,

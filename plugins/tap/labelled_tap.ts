@@ -10,7 +10,7 @@ import { overwrite } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { startProgram } from "../../ffi/sys/process.ts";
 import { O_CLOEXEC, O_WRONLY } from "../../ffi/sys/uapi.ts";
-import type { TapDeviceOptions } from "./tap_device_options.ts";
+import type { TapDeviceOptions } from "../lib/links/tap_device_options.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
 /** The context of this thread's next program. */

@@ -1,10 +1,7 @@
 import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
-import { GATEWAY_PROTOCOL, gatewayAddresses } from "../../../plugins/bridge/gateway.ts";
-import { gatewayPrefixes, type IpWithGateway } from "../../../plugins/ptp/routes.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
-import type { IpConfig } from "../../../spec/result.ts";
 import { abbreviate, advise, broken, careful, type Finding, ok } from "../finding.ts";
 import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";
@@ -14,6 +11,7 @@ import {
   describeContainer,
   type ExaminedContainer,
   findSubjectOverlap,
+  gatewayLink,
   hasAddress,
   ipCommand,
   type Subject,
@@ -82,19 +80,14 @@ function findOtherHolder(
 
 /** The gateways that the host must have, with the link that has them. */
 function expectedGateways(
-  { bridge, isRouted, gatewayDevice, containers }: Subject,
+  subject: Subject,
 ): { readonly device: link.Link | undefined; readonly gateway: Cidr }[] {
-  if (!isRouted) return [];
-  const all = containers.flatMap(({ ips, hostVeth }) =>
-    bridge
-      ? gatewayAddresses(ips).map((gateway) => ({ device: gatewayDevice, gateway }))
-      : gatewayPrefixes(ips.filter(hasGateway)).map((gateway) => ({ device: hostVeth, gateway }))
+  const all = subject.containers.flatMap((container) =>
+    subject.gateways(container).map((gateway) => ({ device: gatewayLink(subject, container), gateway }))
   );
   const keyOf = ({ device, gateway }: (typeof all)[number]) => `${device?.index} ${gateway}`;
   return [...new Map(all.map((expected) => [keyOf(expected), expected])).values()];
 }
-
-const hasGateway = (ip: IpConfig): ip is IpWithGateway => ip.gateway !== undefined;
 
 function checkGatewayAddresses(subject: Subject): Finding[] {
   return expectedGateways(subject).flatMap(({ device, gateway }) => {
@@ -110,15 +103,15 @@ function checkGatewayAddresses(subject: Subject): Finding[] {
 function checkForeignAddresses(subject: Subject): Finding[] {
   const { bridge, gatewayDevice, isRouted, host, network } = subject;
   const subnets = subject.subnets.filter((subnet) => familyOf(subnet) === 4);
-  if (!bridge || !gatewayDevice || !isRouted || bridge.forceAddress || subnets.length === 0) return [];
+  if (!bridge || !gatewayDevice || !isRouted || bridge.replacesAddresses || subnets.length === 0) return [];
   const users = host.links.filter(({ master }) => master === gatewayDevice.index)
     .flatMap(({ alias }) => parseAlias(alias) ?? []);
   // A former gateway that nobody uses is replaced.
-  const isReplaced = (protocol: number) =>
-    protocol === GATEWAY_PROTOCOL && users.every((user) => user.network === network.name);
-  return host.addresses.filter(({ index, address, protocol }) =>
-    index === gatewayDevice.index && familyOf(address) === 4 && !isReplaced(protocol) &&
-    !subnets.some((subnet) => containsIp(subnet, ipOf(address)))
+  const isOnlyUser = users.every((user) => user.network === network.name);
+  return host.addresses.filter((entry) =>
+    entry.index === gatewayDevice.index && familyOf(entry.address) === 4 &&
+    !(isOnlyUser && bridge.isFormerGateway(entry)) &&
+    !subnets.some((subnet) => containsIp(subnet, ipOf(entry.address)))
   ).map(({ address }) =>
     broken(
       `bridge "${gatewayDevice.name}" has ${address} already, which is in no subnet of this network (${

@@ -11,7 +11,7 @@ import {
 } from "../../../ffi/nft/uapi.ts";
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
-import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../plugins/portmap/config.ts";
+import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../spec/port_mapping.ts";
 import { advise, broken, careful, type Finding, warning } from "../finding.ts";
 import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
 import { deleteRuleCommand } from "../nft_command.ts";
@@ -44,7 +44,7 @@ interface PublishedCall extends WalkedPacket {
 /** From outside, and from the host. */
 function callsOf(subject: Subject, container: ExaminedContainer): PublishedCall[] {
   const { host } = subject;
-  return (container.portmap?.mappings ?? []).flatMap((mapping) =>
+  return (container.publishedPorts?.mappings ?? []).flatMap((mapping) =>
     familiesOf(mapping).flatMap((family) => {
       const destination = publishedAddress(subject, mapping, family);
       if (destination === undefined || addressesOfFamily(container, family).length === 0) return [];

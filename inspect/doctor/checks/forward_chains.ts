@@ -5,7 +5,7 @@ import * as nft from "../../../ffi/nft/objects.ts";
 import { NF_INET_FORWARD, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Link } from "../../../ffi/route/link.ts";
 import { IPPROTO_TCP } from "../../../ffi/sys/uapi.ts";
-import { describeLegacyFilters } from "../../../plugins/firewall/iptables_legacy.ts";
+import { describeLegacyFilters } from "../../../plugins/lib/ruleset/iptables_legacy.ts";
 import { bridgeNetfilterSysctl } from "../../../plugins/lib/links/bridge_netfilter.ts";
 import {
   EARLY_CHAIN,
@@ -14,7 +14,7 @@ import {
   forwardSetName,
 } from "../../../plugins/lib/ruleset/forward_mark.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
-import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
+import { familiesOf, PROTOCOLS } from "../../../spec/port_mapping.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
 import { reattach } from "../reattach.ts";
@@ -38,7 +38,7 @@ export function checkForwardChains(subject: Subject): Finding[] {
   const { host, containers, families } = subject;
   const packets = containers.flatMap((container) => packetsOf(subject, container));
   // Without our own table nobody has the mark: that is reported elsewhere.
-  if (packets.length === 0 || subject.hasFirewall && !hasTable(subject)) return [];
+  if (packets.length === 0 || subject.forwardAccept && !hasTable(subject)) return [];
   const chains = listForeignBaseChains(host.netns.nft, [NF_INET_FORWARD]);
   const ruleset = new RulesetReader(host.netns.nft);
   const drops = chains.flatMap((chain) => findDrops(ruleset, chain, packets));
@@ -79,7 +79,7 @@ function packetsOf(subject: Subject, container: ExaminedContainer): ExaminedPack
   const inner = bridge ? gatewayDevice ?? findBridge(subject) : container.hostVeth;
   if (!inner?.name) return [];
   const innerName = inner.name;
-  const mappings = container.portmap?.mappings ?? [];
+  const mappings = container.publishedPorts?.mappings ?? [];
   return container.ips.flatMap(({ address }) => {
     const ip = ipOf(address);
     const family = familyOf(ip);
@@ -107,7 +107,7 @@ function packetsOf(subject: Subject, container: ExaminedContainer): ExaminedPack
 }
 
 const findBridge = ({ host, bridge }: Subject): Link | undefined =>
-  host.links.find(({ name }) => name === bridge?.bridge);
+  host.links.find(({ name }) => name === bridge?.name);
 
 /** With br_netfilter, packets between containers of one bridge pass the forward chains too. */
 function bridgedPackets(
@@ -169,21 +169,21 @@ function dropRemedy(
   subject: Subject,
   drops: readonly Drop[],
 ): { readonly remedy: Remedy; readonly repair?: Repair } {
-  const { network, hasFirewall, host: { netns: { nft: nl } } } = subject;
+  const { network, forwardAccept, host: { netns: { nft: nl } } } = subject;
   const [{ packet: { container, address }, found: { chain: dropping, rule }, chain: base }] = drops as [
     Drop,
     ...Drop[],
   ];
   if (base.table === "firewalld") return { remedy: trustCommand(drops) };
-  if (!hasFirewall) {
+  if (!forwardAccept) {
     const file = network.source ?? "the configuration";
     return { remedy: reattach(container.attachment, `append { "type": "firewall" } to "plugins" in ${file}`) };
   }
   if (container.hasOldConfiguration) return { remedy: reattach(container.attachment) };
-  if (drops.every(({ packet }) => acceptsAfterRestore(nl, base, subject.adminChain, packet))) {
+  if (drops.every(({ packet }) => acceptsAfterRestore(nl, base, forwardAccept, packet))) {
     return { remedy: `cni run restore ${network.name}`, repair: { kind: "restore", network: network.name } };
   }
-  const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base, subject.adminChain);
+  const isAcceptable = markOf(nl, base, address) !== 0 && takesAcceptRule(nl, base, forwardAccept);
   const table = { family: base.family, table: base.table };
   if (rule && !isAcceptable) {
     const command = deleteRuleCommand({ ...table, chain: dropping }, rule.handle);

@@ -12,7 +12,7 @@ import {
 } from "../../../ffi/nft/uapi.ts";
 import { IPPROTO_ICMPV6, IPPROTO_TCP } from "../../../ffi/sys/uapi.ts";
 import { findSourceAddress, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
-import { familiesOf, PROTOCOLS } from "../../../plugins/portmap/config.ts";
+import { familiesOf, PROTOCOLS } from "../../../spec/port_mapping.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
 import { type ForeignChain, listFrameChains } from "../foreign_chains.ts";
@@ -66,7 +66,7 @@ interface FramePacket extends WalkedPacket {
 function passagesOnHost(subject: Subject, container: ExaminedContainer): Passage[] {
   const port = container.hostVeth?.name;
   if (port === undefined) return [];
-  const bridge = subject.bridge?.bridge;
+  const bridge = subject.bridge?.name;
   const gateway = gatewayLink(subject, container)?.name;
   const upper = [...new Set([bridge, gateway])].filter((name) => name !== undefined && name !== port) as string[];
   const arriving: Passage[] = packetsFrom(container).flatMap((packet) => [
@@ -103,7 +103,7 @@ function passagesOfUplink({ host, masquerades }: Subject, container: ExaminedCon
 function passagesBetween({ bridge, neighbours }: Subject, container: ExaminedContainer): Passage[] {
   const port = container.hostVeth?.name;
   const other = neighbours.find((each) => each !== container && each.hostVeth !== undefined);
-  if (!bridge || bridge.portIsolation || !port || !other) return [];
+  if (!bridge || bridge.isolatesPorts || !port || !other) return [];
   return packetsFrom(container).flatMap((packet) => {
     const [destination] = addressesOfFamily(other, familyOf(packet.source));
     if (destination === undefined) return [];
@@ -114,7 +114,7 @@ function passagesBetween({ bridge, neighbours }: Subject, container: ExaminedCon
       iifname: port,
       oifname: other.hostVeth!.name!,
     };
-    return onBridge(bridge.bridge, [NF_INET_FORWARD], port, frame);
+    return onBridge(bridge.name, [NF_INET_FORWARD], port, frame);
   });
 }
 
@@ -136,7 +136,7 @@ function packetsTo(container: ExaminedContainer): FramePacket[] {
     const family = familyOf(destination);
     const base = { ...frameBase("to", destination), source: PUBLIC_ADDRESS[family], destination };
     const EPHEMERAL_PORT = 40_000;
-    const calls = (container.portmap?.mappings ?? []).filter((mapping) =>
+    const calls = (container.publishedPorts?.mappings ?? []).filter((mapping) =>
       findPortTarget(container, family) === destination && familiesOf(mapping).includes(family)
     ).map(({ protocol, containerPort }) => ({
       ...base,

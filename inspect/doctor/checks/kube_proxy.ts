@@ -9,11 +9,10 @@ import {
 } from "../../../ffi/address.ts";
 import { runningPrograms } from "../../../ffi/sys/running_programs.ts";
 import { sysctlWord } from "../../../ffi/sysctl.ts";
-import { formatHolder, readInventory } from "../../../plugins/host_local/inventory.ts";
-import { networkDirectoryOf } from "../../../plugins/host_local/network_directory.ts";
+import { holderKey } from "../../../plugins/lib/model/reservations.ts";
 import { bridgeNetfilterSysctl } from "../../../plugins/lib/links/bridge_netfilter.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { hostLocalConfigs } from "../../../networks/users.ts";
+import { reservationsOf } from "../../../networks/reservations.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { type KubeProxyRules, readKubeProxyRules, type ServiceEndpoint } from "../kube_proxy_rules.ts";
@@ -64,15 +63,13 @@ function checkStaleEndpoints(subject: Subject, endpoints: readonly ServiceEndpoi
 
 /** Of attached containers, of ADDs that run, and of the host. */
 function podAddresses({ network, host, attachments, neighbours }: Subject): ReadonlySet<Ip> {
-  const gone = new Set(attachments.filter(({ state }) => state === "gone").map(formatHolder));
-  const reserved = hostLocalConfigs(network).flatMap((config) => [
-    ...readInventory(networkDirectoryOf(config)).holders,
-  ]);
+  const gone = new Set(attachments.filter(({ state }) => state === "gone").map(holderKey));
+  const reserved = reservationsOf(network).flatMap((reservations) => [...reservations.holders()]);
   return new Set([
     ...neighbours.flatMap(({ ips }) => ips.map(({ address }) => ipOf(address))),
     ...attachments.filter(({ state }) => state !== "gone")
       .flatMap(({ result }) => (result?.ips ?? []).map(({ address }) => ipOf(address))),
-    ...reserved.filter(([, holder]) => holder === undefined || !gone.has(formatHolder(holder))).map(([ip]) => ip),
+    ...reserved.filter(([, holder]) => holder === undefined || !gone.has(holderKey(holder))).map(([ip]) => ip),
     ...host.addresses.map(({ address }) => ipOf(address)),
   ]);
 }

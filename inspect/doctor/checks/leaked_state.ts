@@ -1,4 +1,3 @@
-import { formatHolder, listHeldAddresses, readInventory } from "../../../plugins/host_local/inventory.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, advise, broken, type Finding, MAX_LISTED, ok, type Remedy, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
@@ -7,8 +6,8 @@ import { openReservations } from "../reservations.ts";
 import type { Subject } from "../subject.ts";
 import { ipOf } from "../../../ffi/address.ts";
 import { describeContainerId, type NamedAttachment } from "../../../containers/engine_names.ts";
-import { networkDirectoryOf } from "../../../plugins/host_local/network_directory.ts";
-import { hostLocalConfigs } from "../../../networks/users.ts";
+import { holderKey } from "../../../plugins/lib/model/reservations.ts";
+import { reservationsOf } from "../../../networks/reservations.ts";
 
 /** Attachments, their namespaces, their reservations and their links: each without another. */
 export function checkLeakedState(subject: Subject): Finding[] {
@@ -86,9 +85,9 @@ function checkReserved({ network, containers }: Subject): Finding[] {
 function checkUnknownLinks(subject: Subject): Finding[] {
   const { network, host, netnsPath, attachments, names: engineNames, runtime: { cacheDirectory } } = subject;
   if (netnsPath !== undefined) return [];
-  const known = new Set(attachments.map(formatHolder));
+  const known = new Set(attachments.map(holderKey));
   const unknown = host.links.flatMap(({ alias }) => parseAlias(alias) ?? []).filter((owner) =>
-    owner.network === network.name && !known.has(formatHolder(owner))
+    owner.network === network.name && !known.has(holderKey(owner))
   );
   const [first] = unknown;
   if (!first) return [];
@@ -113,19 +112,19 @@ function checkReservations(subject: Subject): Finding[] {
   const owners = host.links.flatMap(({ alias }) => parseAlias(alias) ?? []).filter((owner) =>
     owner.network === network.name
   );
-  const known = new Set([...subject.attachments, ...owners].map(formatHolder));
-  const held = hostLocalConfigs(network).flatMap((config) =>
-    listHeldAddresses(readInventory(networkDirectoryOf(config)))
+  const known = new Set([...subject.attachments, ...owners].map(holderKey));
+  const held = reservationsOf(network).flatMap((reservations) => [...reservations.holders()]);
+  const leaked = held.flatMap(([address, holder]) =>
+    holder?.ifname !== undefined && !known.has(holderKey(holder)) ? [{ address, ...holder, ifname: holder.ifname }] : []
   );
-  const leaked = held.filter(({ holder }) => holder.ifname !== undefined && !known.has(formatHolder(holder)));
-  const remainders = leaked.map(({ address, holder: { containerId, ifname } }) => {
+  const remainders = leaked.map(({ address, containerId, ifname }) => {
     const whose = `"${ifname}" of container "${
       describeContainerId(containerId, subject.names?.findById(containerId))
     }"`;
     return {
       what: `address ${address} is reserved for ${whose}, which is not attached`,
       short: `${address} (${whose})`,
-      mend: detachCommand(network.name, containerId, ifname!),
+      mend: detachCommand(network.name, containerId, ifname),
     };
   });
   return describeRemainders(subject, remainders, "addresses are reserved for what is not attached");

@@ -1,11 +1,8 @@
 import type { Ip } from "../../../ffi/address.ts";
 import { CniError, ConfigError } from "../../../spec/error.ts";
-import type { PluginConfig } from "../../../spec/plugin_config.ts";
-import { networkDirectoryOf } from "../../../plugins/host_local/network_directory.ts";
-import { hostLocalConfigs } from "../../../networks/users.ts";
-import { parseHostLocalConfig } from "../../../plugins/host_local/config.ts";
-import { readInventory } from "../../../plugins/host_local/inventory.ts";
-import { capacityOf, findRangeOf, formatRanges } from "../../../plugins/host_local/ranges.ts";
+import type { AddressReservations } from "../../../plugins/lib/model/reservations.ts";
+import { reservationsOf } from "../../../networks/reservations.ts";
+import { capacityOf, findRangeOf, formatRanges } from "../../../plugins/lib/model/address_ranges.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import type { Subject } from "../subject.ts";
@@ -24,7 +21,7 @@ const MANY = 4_000_000_000n;
 function checkRanges(subject: Subject): Finding[] {
   const { network } = subject;
   try {
-    return hostLocalConfigs(network).flatMap((config) => describeRanges(subject, config));
+    return reservationsOf(network).flatMap((reservations) => describeRanges(subject, reservations));
   } catch (error) {
     if (!(error instanceof ConfigError) && !(error instanceof CniError)) throw error;
     // A check of the file names the place too.
@@ -33,9 +30,9 @@ function checkRanges(subject: Subject): Finding[] {
   }
 }
 
-function describeRanges({ network }: Subject, config: PluginConfig): Finding[] {
-  const reserved = [...readInventory(networkDirectoryOf(config)).holders.keys()];
-  return parseHostLocalConfig(config).sets.map((set) => {
+function describeRanges({ network }: Subject, reservations: AddressReservations): Finding[] {
+  const reserved = [...reservations.holders().keys()];
+  return reservations.rangeSets().map((set) => {
     const isAllocatable = (address: Ip) => (findRangeOf(set, address)?.gateway ?? address) !== address;
     const used = BigInt(reserved.filter(isAllocatable).length);
     const capacity = capacityOf(set);
@@ -56,7 +53,7 @@ function describeRanges({ network }: Subject, config: PluginConfig): Finding[] {
 const MAX_PORTS = 1023;
 
 function checkBridgePorts({ bridge, host }: Subject): Finding[] {
-  const device = bridge && host.links.find(({ name }) => name === bridge.bridge);
+  const device = bridge && host.links.find(({ name }) => name === bridge.name);
   if (!device) return [];
   const { length } = host.links.filter(({ master }) => master === device.index);
   const mend = advise("use another bridge for further containers");

@@ -30,9 +30,7 @@ export function checkLinks(subject: Subject): Finding[] {
 /** A link that is down keeps its IPv4 addresses and loses its routes: often it was the uplink. */
 function checkHostLinks({ host, isRouted, bridge, gatewayDevice, containers }: Subject): Finding[] {
   if (!isRouted || containers.length === 0) return [];
-  return host.links.filter((device) =>
-    !link.isUp(device) && ![bridge?.bridge, gatewayDevice?.name].includes(device.name)
-  )
+  return host.links.filter((device) => !link.isUp(device) && ![bridge?.name, gatewayDevice?.name].includes(device.name))
     .flatMap(({ name, index }) => {
       const found = host.addresses.find((address) => address.index === index);
       if (!found) return [];
@@ -44,7 +42,7 @@ function checkHostLinks({ host, isRouted, bridge, gatewayDevice, containers }: S
 function checkBridgeLink(subject: Subject): Finding[] {
   const { bridge, host, containers } = subject;
   if (!bridge || containers.length === 0) return [];
-  const name = bridge.bridge;
+  const name = bridge.name;
   const device = host.links.find((candidate) => candidate.name === name);
   if (!device) {
     const [{ attachment }] = containers as [ExaminedContainer, ...ExaminedContainer[]];
@@ -63,7 +61,7 @@ function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {
     const what = `interface "${ifname}" is missing in ${containerPlace(container.attachment)}`;
     return [broken(what, reattach(container.attachment))];
   }
-  const isDown = !link.isUp(device) && !subject.bridge?.disableContainerInterface;
+  const isDown = !link.isUp(device) && !subject.bridge?.leavesLinksDown;
   const down = isDown
     ? [broken(`${describeContainer(container)} is down`, ipCommand(netns, "link", "set", device.name, "up"), {
       kind: "link-up",
@@ -87,11 +85,11 @@ function checkHostVeth({ bridge, host }: Subject, container: ExaminedContainer):
     const repair = { kind: "link-up", link: name } as const;
     problems.push(broken(`"${name}", ${whose}, is down`, shellCommand(["ip", "link", "set", name, "up"]), repair));
   }
-  const device = bridge && host.links.find((candidate) => candidate.name === bridge.bridge);
+  const device = bridge && host.links.find((candidate) => candidate.name === bridge.name);
   if (device && hostVeth.master !== device.index) {
-    const repair = { kind: "bridge-port", link: name, bridge: bridge.bridge } as const;
-    const what = `"${name}", ${whose}, is no port of bridge "${bridge.bridge}"`;
-    problems.push(broken(what, shellCommand(["ip", "link", "set", name, "master", bridge.bridge]), repair));
+    const repair = { kind: "bridge-port", link: name, bridge: bridge.name } as const;
+    const what = `"${name}", ${whose}, is no port of bridge "${bridge.name}"`;
+    problems.push(broken(what, shellCommand(["ip", "link", "set", name, "master", bridge.name]), repair));
   }
   return problems;
 }

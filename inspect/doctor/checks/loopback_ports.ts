@@ -1,5 +1,5 @@
-import { describeHostPort, familiesOf, hostAddressOf, type PortMapping } from "../../../plugins/portmap/config.ts";
-import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
+import { describeHostPort, familiesOf, hostAddressOf, type PortMapping } from "../../../spec/port_mapping.ts";
+import { reachesLoopback } from "../../../spec/port_mapping.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
 import { broken, type Finding } from "../finding.ts";
 import { reattach } from "../reattach.ts";
@@ -9,7 +9,7 @@ import {
   describeContainer,
   type ExaminedContainer,
   findOutgoingLink,
-  programOfPlugin,
+  programOfPublisher,
   type Subject,
 } from "../subject.ts";
 
@@ -19,22 +19,22 @@ import {
  * Our plugin gives them another source, if `snat` allows. The reference plugin sets `route_localnet` for that.
  */
 export function checkLoopbackPorts(subject: Subject): Finding[] {
-  const program = programOfPlugin(subject, "portmap");
+  const program = programOfPublisher(subject);
   return subject.containers.flatMap((container) => {
-    const mappings = (container.portmap?.mappings ?? []).filter((mapping) =>
+    const mappings = (container.publishedPorts?.mappings ?? []).filter((mapping) =>
       familiesOf(mapping).includes(4) && reachesLoopback(mapping)
     );
     if (mappings.length === 0 || addressesOfFamily(container, 4).length === 0) return [];
     // Another build of this program puts the same elements.
     const isOwn = program === undefined || hasPublishedElements(subject, container);
     if (isOwn) return checkSource(subject, container, mappings);
-    return container.portmap!.snat ? checkRouteLocalnet(subject, container, program) : [];
+    return container.publishedPorts!.masqueradesCallers ? checkRouteLocalnet(subject, container, program) : [];
   });
 }
 
 /** For all addresses, `"snat": false` may be wanted. */
 function checkSource({ network }: Subject, container: ExaminedContainer, mappings: readonly PortMapping[]): Finding[] {
-  if (container.portmap!.snat) return [];
+  if (container.publishedPorts!.masqueradesCallers) return [];
   const file = network.source ?? "the configuration";
   return mappings.filter((mapping) => hostAddressOf(mapping) !== undefined).map((mapping) => {
     const what = `${describeHostPort(mapping)} of ${describeContainer(container)} gets no answers: "snat" is false, ` +

@@ -35,7 +35,7 @@ function checkPairMtu(subject: Subject, container: ExaminedContainer): Finding[]
   const { host, bridge, network } = subject;
   const { device, hostVeth, attachment: { netns } } = container;
   if (!device?.name || !device.mtu || !hostVeth?.mtu) return [];
-  const bridgeDevice = bridge && host.links.find(({ name }) => name === bridge.bridge);
+  const bridgeDevice = bridge && host.links.find(({ name }) => name === bridge.name);
   const smaller = [hostVeth, bridgeDevice].find((other) => other?.mtu !== undefined && other.mtu < device.mtu!);
   const other = smaller ?? (hostVeth.mtu > device.mtu ? hostVeth : undefined);
   if (!other?.name || !other.mtu) return [];

@@ -1,8 +1,8 @@
 import { familyOf, type Ip } from "../../../ffi/address.ts";
 import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING } from "../../../ffi/nft/uapi.ts";
 import { type ConnectionOutcome, type DatagramOutcome, tryTcpConnection, tryUdpDatagram } from "../../../ffi/probe.ts";
-import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../plugins/portmap/config.ts";
-import { reachesLoopback } from "../../../plugins/portmap/loopback.ts";
+import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../spec/port_mapping.ts";
+import { reachesLoopback } from "../../../spec/port_mapping.ts";
 import { advise, type Finding, ok } from "../finding.ts";
 import { findContainerDrop, findLocalDrop, type LocalDrop, stoppedBy } from "../local_filters.ts";
 import { publishedAddress } from "../published_address.ts";
@@ -18,14 +18,14 @@ const DATAGRAM_TIMEOUT_MS = 200;
 /** Whether published ports answer, from the host by its own address and by 127.0.0.1. */
 export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
   const tries = subject.containers.flatMap((container) => {
-    const { portmap } = container;
-    return (portmap?.mappings ?? []).filter(({ protocol }) => protocol !== "sctp").flatMap((mapping) =>
+    const { publishedPorts } = container;
+    return (publishedPorts?.mappings ?? []).filter(({ protocol }) => protocol !== "sctp").flatMap((mapping) =>
       familiesOf(mapping).filter((family) =>
         // A service may listen for one family only, which is reported elsewhere.
-        addressesOfFamily(container, family).length > 0 && !portmap!.conditions[family] &&
+        addressesOfFamily(container, family).length > 0 && !publishedPorts!.hasConditions(family) &&
         hasListener(container, mapping, family)
       )
-        .flatMap((family) => portTargets(subject, mapping, family, portmap!.snat))
+        .flatMap((family) => portTargets(subject, mapping, family, publishedPorts!.masqueradesCallers))
         .map((target) => ({ container, mapping, target }))
     );
   });

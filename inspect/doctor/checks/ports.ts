@@ -5,17 +5,13 @@ import type { Netns } from "../../../ffi/netns.ts";
 import { isUp } from "../../../ffi/route/link.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { IPPROTO_UDP } from "../../../ffi/sys/uapi.ts";
-import { checkElements } from "../../../plugins/lib/ruleset/elements.ts";
-import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import {
   describeHostPort,
   familiesOf,
   hostAddressOf,
   type PortMapping,
   PROTOCOLS,
-} from "../../../plugins/portmap/config.ts";
-import { publishedElements } from "../../../plugins/portmap/elements.ts";
-import { listRobbedListeners } from "../../../plugins/portmap/listeners.ts";
+} from "../../../spec/port_mapping.ts";
 import { describeSocketOwners } from "../../../ffi/diag/socket_owners.ts";
 import { CniError } from "../../../spec/error.ts";
 import { formatEndpoint } from "../../endpoint.ts";
@@ -28,7 +24,7 @@ import {
   findPortTarget,
   hasAddress,
   ipCommand,
-  programOfPlugin,
+  programOfPublisher,
   type Subject,
 } from "../subject.ts";
 import { hasTable, missingRule } from "./ruleset.ts";
@@ -36,9 +32,9 @@ import { hasTable, missingRule } from "./ruleset.ts";
 /** Published ports: the map element, the listener in the container, and what takes calls away. */
 export function checkPorts(subject: Subject): Finding[] {
   // Another program's plugin has rules of its own.
-  const hasElements = hasTable(subject) && programOfPlugin(subject, "portmap") === undefined;
+  const hasElements = hasTable(subject) && programOfPublisher(subject) === undefined;
   return subject.containers.flatMap((container) => {
-    const mappings = container.portmap?.mappings ?? [];
+    const mappings = container.publishedPorts?.mappings ?? [];
     const problems = [
       ...hasElements ? checkMapElements(subject, container) : [],
       ...checkHostListeners(subject, container),
@@ -69,11 +65,10 @@ export function hasPublishedElements(subject: Subject, container: ExaminedContai
 }
 
 /** Without elements for 127.0.0.1: those depend on the routes, which have a check of their own. */
-function checkMapElements(subject: Subject, { portmap, owner, portTargets }: ExaminedContainer): Finding[] {
-  if (!portmap || portmap.mappings.length === 0) return [];
+function checkMapElements(subject: Subject, { publishedPorts, owner }: ExaminedContainer): Finding[] {
+  if (!publishedPorts || publishedPorts.mappings.length === 0) return [];
   try {
-    const elements = publishedElements(portmap, portTargets);
-    checkElements(subject.host.netns.nft, inetTable, owner, elements);
+    publishedPorts.checkRules(subject.host.netns, owner);
     return [];
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
@@ -148,12 +143,10 @@ const ENGINE_PROGRAMS = [
 ];
 
 /** The published port takes its calls; ADD refuses it, but a program may have started later. */
-function checkHostListeners({ host }: Subject, { owner, portmap, portTargets }: ExaminedContainer): Finding[] {
-  const robbed = listRobbedListeners(
-    { containerId: owner.containerId, host: host.netns },
-    portmap?.mappings ?? [],
-    portTargets,
-  ).filter(({ owners }) => !owners.some(({ name }) => ENGINE_PROGRAMS.includes(name)));
+function checkHostListeners({ host }: Subject, { owner, publishedPorts }: ExaminedContainer): Finding[] {
+  const robbed = (publishedPorts?.listRobbedListeners(host.netns, owner.containerId) ?? []).filter(({ owners }) =>
+    !owners.some(({ name }) => ENGINE_PROGRAMS.includes(name))
+  );
   return robbed.map(({ mapping, listener, owners }) => {
     const program = describeSocketOwners(owners, listener.uid);
     const what = `${program} listens on ${describeHostPort(mapping)} too: calls go to the container, not to it`;

@@ -2,7 +2,7 @@ import { nameOfNetnsPath } from "../../../ffi/named_netns.ts";
 import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import { readText } from "../../../ffi/sys/file.ts";
 import { findStat } from "../../../ffi/sys/stat.ts";
-import { parseResolvConf } from "../../../plugins/host_local/resolv_conf.ts";
+import { parseResolvConf } from "../../../spec/resolv_conf.ts";
 import { advise, type Finding, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import type { Subject } from "../subject.ts";

@@ -84,7 +84,7 @@ function listForeignRoutes(subject: Subject): ForeignRoute[] {
 }
 
 function isOwnLink({ bridge, gatewayDevice, network }: Subject, { name, index, alias }: link.Link): boolean {
-  return name === bridge?.bridge || index === gatewayDevice?.index || parseAlias(alias)?.network === network.name;
+  return name === bridge?.name || index === gatewayDevice?.index || parseAlias(alias)?.network === network.name;
 }
 
 function describeForeignRoute({ network, containers }: Subject, { subnet, dst, device }: ForeignRoute): Finding[] {

@@ -27,8 +27,8 @@ export function hasTable({ host }: Subject): boolean {
   return findTable(host.netns.nft, inetTable) !== undefined;
 }
 
-function needsRules({ masquerades, hasFirewall }: Subject, { portmap }: ExaminedContainer): boolean {
-  return masquerades || hasFirewall || (portmap?.mappings.length ?? 0) > 0;
+function needsRules({ masquerades, forwardAccept }: Subject, { publishedPorts }: ExaminedContainer): boolean {
+  return masquerades || forwardAccept !== undefined || (publishedPorts?.mappings.length ?? 0) > 0;
 }
 
 function checkTable(subject: Subject): Finding[] {

@@ -158,7 +158,7 @@ export function tryDuplicates(subject: Subject, budget: TryBudget): Finding[] {
 /** Whether one container reaches another of the network. */
 export function tryNeighbour(subject: Subject, budget: TryBudget): Finding[] {
   const { containers: [container], neighbours, bridge, families } = subject;
-  if (!bridge || bridge.portIsolation || !container?.device?.mac) return [];
+  if (!bridge || bridge.isolatesPorts || !container?.device?.mac) return [];
   const other = neighbours.find((candidate) => candidate.attachment.netns !== container.attachment.netns);
   if (!other) return [];
   const tries = families.flatMap((family) =>

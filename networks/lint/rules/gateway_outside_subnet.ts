@@ -1,7 +1,6 @@
 import { type Cidr, containsIp, familyOf, type Ip, networkOf, parseCidr, parseIp } from "../../../ffi/address.ts";
-import { isGateway } from "../../../plugins/bridge/config.ts";
 import { findKey, findValue, isJsonObject, type JsonObject, memberPath } from "../../../spec/schema.ts";
-import { bridgeConfigOf } from "../bridges.ts";
+import { networkModelOf } from "../network_models.ts";
 import { attempt, type LintPlugin, pathIn } from "../lint_file.ts";
 import { configuredRanges } from "../ranges.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
@@ -51,8 +50,8 @@ export const gatewayOutsideSubnetRule: LintRule = {
   },
   find: ({ plugins }) =>
     plugins.flatMap((plugin) => {
-      const config = bridgeConfigOf(plugin);
-      const isRefused = config !== undefined && isGateway(config);
+      const { bridge, isRouted } = networkModelOf(plugin) ?? {};
+      const isRefused = bridge !== undefined && isRouted;
       const { source } = plugin;
       const ofSubnets = [...rangeGateways(plugin), ...staticGateways(plugin)].filter(isOutside).map(
         ({ path, gateway, subnet }) => ({

@@ -1,6 +1,5 @@
-import { isGateway } from "../../../plugins/bridge/config.ts";
 import { findKey, findValue, isJsonObject } from "../../../spec/schema.ts";
-import { bridgeConfigOf } from "../bridges.ts";
+import { networkModelOf } from "../network_models.ts";
 import { pathIn } from "../lint_file.ts";
 import type { LintRule } from "../rule.ts";
 
@@ -33,11 +32,11 @@ export const missingIpamRule: LintRule = {
   },
   find: ({ plugins }) =>
     plugins.flatMap((plugin) => {
-      const config = bridgeConfigOf(plugin);
+      const { bridge, isRouted } = networkModelOf(plugin) ?? {};
       const ipam = findValue(plugin.raw, "ipam");
       // Rule unknown-key tells of the keys of an object without a type.
       const isAbsent = ipam === undefined || ipam === null || (isJsonObject(ipam) && Object.keys(ipam).length === 0);
-      if (!config || !isGateway(config) || !isAbsent) return [];
+      if (!bridge || !isRouted || !isAbsent) return [];
       const key = ["isGateway", "isDefaultGateway"].flatMap((name) => findKey(plugin.raw, name) ?? [])[0]!;
       return [{
         ...{ source: plugin.source, path: pathIn(plugin, key), part: "key" as const },

@@ -1,6 +1,6 @@
 import { familyOf } from "../../../ffi/address.ts";
 import { findKey, findValue, isJsonObject } from "../../../spec/schema.ts";
-import { bridgeConfigOf } from "../bridges.ts";
+import { networkModelOf } from "../network_models.ts";
 import { builtinOf, type LintFile, type LintPlugin, pathIn } from "../lint_file.ts";
 import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
@@ -62,7 +62,7 @@ function lacksRoute(plugin: LintPlugin, { plugins }: LintFile): boolean {
   const ipam = findValue(raw, "ipam");
   const routes = isJsonObject(ipam) ? findValue(ipam, "routes") : undefined;
   const hasRoutes = Array.isArray(routes) && routes.length > 0;
-  return !hasRoutes && !bridgeConfigOf(plugin)?.isDefaultGateway;
+  return !hasRoutes && !networkModelOf(plugin)?.addsDefaultRoutes;
 }
 
 function defaultDestinationOf(plugin: LintPlugin): string {

@@ -1,4 +1,4 @@
-import { formatRanges, rangesOverlap } from "../../../plugins/host_local/ranges.ts";
+import { formatRanges, rangesOverlap } from "../../../plugins/lib/model/address_ranges.ts";
 import type { EarlierFiles, RangeOwner } from "../earlier_files.ts";
 import { describePlace, type LintPlugin } from "../lint_file.ts";
 import { type ConfiguredRange, configuredRanges } from "../ranges.ts";

@@ -1,6 +1,6 @@
 import { networksOverlap } from "../../../ffi/address.ts";
 import { findKey } from "../../../spec/schema.ts";
-import { bridgeConfigOf, gatewaySubnetsOf } from "../bridges.ts";
+import { gatewaySubnetsOf, networkModelOf } from "../network_models.ts";
 import { describePlace, type LintPlugin, pathIn } from "../lint_file.ts";
 import type { LintRule } from "../rule.ts";
 
@@ -66,7 +66,7 @@ export const sharedBridgeRule: LintRule = {
       return [{
         source: plugin.source,
         path: bridgePath(plugin),
-        message: `bridge "${bridgeConfigOf(plugin)!.bridge}" already has the gateway address of ${place}`,
+        message: `bridge "${networkModelOf(plugin)!.bridge!.name}" already has the gateway address of ${place}`,
         suggestion: 'name another "bridge"',
       }];
     }),

@@ -1,5 +1,5 @@
-import { formatRanges } from "../../../plugins/host_local/ranges.ts";
-import { bridgeConfigOf } from "../bridges.ts";
+import { formatRanges } from "../../../plugins/lib/model/address_ranges.ts";
+import { networkModelOf } from "../network_models.ts";
 import { describePlace } from "../lint_file.ts";
 import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
@@ -55,7 +55,7 @@ export const sharedSubnetRule: LintRule = {
   find: (file, { earlier }) =>
     file.plugins.flatMap((plugin) =>
       configuredRanges(plugin).flatMap((range) => {
-        const bridge = bridgeConfigOf(plugin)?.bridge;
+        const bridge = networkModelOf(plugin)?.bridge?.name;
         const other = bridge === undefined ? undefined : earlier.findOnSegment({ file, plugin, range });
         if (!other) return [];
         const place = describePlace(other.file, other.range.path);

@@ -3,7 +3,7 @@ import { nowCeil } from "../../../ffi/sys/mtime.ts";
 import { observer, type PluginActivity } from "../../../ffi/sys/observer.ts";
 import { stopReportingSignals } from "../../../ffi/sys/signals.ts";
 import { parseArgs, parsePairs, requireParameters } from "../../../spec/env.ts";
-import { ConfigError } from "../../../spec/error.ts";
+import { withLocation } from "../../../spec/error.ts";
 import { parseUsableKeys } from "../../../spec/plugin_config.ts";
 import { requireExpressible, type Result } from "../../../spec/result.ts";
 import { findContainerNetns, openContainerNetns } from "./container_netns.ts";
@@ -46,11 +46,7 @@ function handleUnobserved(
   if (request.command === "RESTORE" && !plugin.restore) return { restored: [] };
   if (request.command === "DIAGNOSE" && !plugin.diagnose) return {};
   requireParameters(request);
-  try {
-    return dispatch(plugin, request, pluginContext, deliver);
-  } catch (error) {
-    throw error instanceof ConfigError ? error.withLocation({ network: request.config.name }) : error;
-  }
+  return withLocation({ network: request.config.name }, () => dispatch(plugin, request, pluginContext, deliver));
 }
 
 function dispatch(plugin: AnyPlugin, request: PluginRequest, context: HostContext, deliver?: Deliver): PluginResponse {

@@ -3,6 +3,7 @@ import type { Attachment, PluginConfig } from "../../../spec/plugin_config.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
 import type { Schema } from "../../../spec/schema.ts";
+import type { PluginModel } from "../model/plugin_model.ts";
 import type { Owner } from "./owner.ts";
 import type { RememberedAdd } from "./remembered_add.ts";
 
@@ -177,6 +178,13 @@ export interface Plugin<C = unknown> {
   diagnose?(call: DiagnoseCall<C>): readonly string[];
   /** What it does between calls; no call starts it. */
   readonly service?: PluginService;
+  /**
+   * What it tells `cni lint`, `doctor` and the like of its networks; no call of a plugin asks. Only built-in plugins
+   * have one.
+   *
+   * @internal
+   */
+  readonly model?: () => PluginModel;
 }
 
 /**

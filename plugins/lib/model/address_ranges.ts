@@ -12,9 +12,9 @@ import {
   nextIp,
   prefixLengthOf,
   previousIp,
-} from "../../ffi/address.ts";
-import { ConfigError } from "../../spec/error.ts";
-import { array, cidr, type Infer, ipAddress, knownKeys, lazy, optional, type Schema } from "../../spec/schema.ts";
+} from "../../../ffi/address.ts";
+import { ConfigError } from "../../../spec/error.ts";
+import { array, cidr, type Infer, ipAddress, knownKeys, lazy, optional, type Schema } from "../../../spec/schema.ts";
 
 /** `end` is included. `gateway` is never allocated. */
 export interface AddressRange {

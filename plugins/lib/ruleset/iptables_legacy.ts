@@ -1,7 +1,7 @@
 /** iptables-legacy's tables take no rules from us, so we report that they filter. */
-import type { Netns } from "../../ffi/netns.ts";
-import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { openFile, readAvailable } from "../../ffi/sys/file.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { openFile, readAvailable } from "../../../ffi/sys/file.ts";
 
 const NAMES_FILES = { 4: "ip_tables_names", 6: "ip6_tables_names" } as const;
 const PROGRAMS = { 4: "iptables-legacy", 6: "ip6tables-legacy" } as const;

@@ -1,4 +1,4 @@
-import type { Dns } from "../../spec/result.ts";
+import type { Dns } from "./result.ts";
 
 /** Ignores unknown keywords of resolv.conf(5). Lines with `search` or `options` add up. */
 export function parseResolvConf(text: string): Dns {

@@ -1,4 +1,4 @@
-import { boolean, type Infer, int, knownKeys, lazy, nonEmptyString, optional } from "../../spec/schema.ts";
+import { boolean, type Infer, int, knownKeys, lazy, nonEmptyString, optional } from "../../../spec/schema.ts";
 
 /** The largest number would mean none. */
 export const userOrGroupId = int({ min: 0, max: 0xffff_fffe });

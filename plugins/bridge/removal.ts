@@ -1,54 +1,38 @@
-import { type Cidr, containsIp, ipOf, networksOverlap } from "../ffi/address.ts";
-import { currentNetns, type Netns } from "../ffi/netns.ts";
-import * as address from "../ffi/route/address.ts";
-import * as link from "../ffi/route/link.ts";
-import { bridge as bridgeKind, veth } from "../ffi/route/link_kinds.ts";
-import * as rawRoute from "../ffi/route/raw_route.ts";
-import { RT_SCOPE_LINK, RT_TABLE_LOCAL, RTPROT_KERNEL, RTPROT_RA, RTPROT_REDIRECT } from "../ffi/route/uapi.ts";
-import { ignoreErrors } from "../ffi/sys/error.ts";
-import {
-  type BridgeConfig,
-  bridgeConfig,
-  isGateway,
-  needsVlanGateway,
-  vlanGatewayName,
-} from "../plugins/bridge/config.ts";
-import { findGatewayUser, GATEWAY_PROTOCOL } from "../plugins/bridge/gateway.ts";
-import { isCreatedHere } from "../plugins/lib/links/created_link.ts";
-import { readAddressPools } from "../plugins/host_local/network_directory.ts";
-import { removeLinkIfPresent } from "../plugins/lib/links/container_link.ts";
-import { parseAlias } from "../plugins/lib/protocol/owner.ts";
-import { CniError } from "../spec/error.ts";
-import { derivePluginConfig, type NetworkConfigList } from "../spec/network_config_list.ts";
-import { findValue, type JsonObject } from "../spec/schema.ts";
-import type { ConfiguredNetwork, NetworkFile } from "./network_files.ts";
-import type { RemovalEffect } from "./removal_effect.ts";
-import { hostLocalConfigs } from "./users.ts";
+import { type Cidr, containsIp, type Ip, ipOf, networksOverlap } from "../../ffi/address.ts";
+import { currentNetns, type Netns } from "../../ffi/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import { RT_SCOPE_LINK, RT_TABLE_LOCAL, RTPROT_KERNEL, RTPROT_RA, RTPROT_REDIRECT } from "../../ffi/route/uapi.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { type BridgeConfig, bridgeConfig, isGateway, needsVlanGateway, vlanGatewayName } from "./config.ts";
+import { findGatewayUser, GATEWAY_PROTOCOL } from "./gateway.ts";
+import { isCreatedHere } from "../lib/links/created_link.ts";
+import { removeLinkIfPresent } from "../lib/links/container_link.ts";
+import { parseAlias } from "../lib/protocol/owner.ts";
+import { CniError } from "../../spec/error.ts";
+import { derivePluginConfig, type NetworkConfigList } from "../../spec/network_config_list.ts";
+import { findValue, type JsonObject } from "../../spec/schema.ts";
+import type { NetworkOfFile, NetworkRemoval, OtherNetwork, RemovalEffect } from "../lib/model/removal.ts";
 
-type Log = (message: string) => void;
+type Log = NetworkRemoval["log"];
 
 /** Routes of the kernel come and go with addresses and router advertisements. */
 const KERNEL_PROTOCOLS: readonly number[] = [RTPROT_REDIRECT, RTPROT_KERNEL, RTPROT_RA];
 
-/**
- * Bridges that nothing but this network uses. Another one loses its gateway address; why it stays is logged.
- *
- * @param readOthers called only if there is a bridge
- */
-export function planBridgeRemoval(
-  { list }: ConfiguredNetwork,
-  readOthers: () => readonly NetworkFile[],
-  log: Log,
-): RemovalEffect[] {
+/** Bridges that nothing but this network uses. Another one loses its gateway address; why it stays is logged. */
+export function planBridgeRemoval(network: NetworkRemoval): RemovalEffect[] {
+  const { list, readOthers, log } = network;
   using host = currentNetns();
   return bridgeConfigsOf(list).flatMap((config) => {
     const device = link.find(host.route, config.bridge);
     if (!device || !bridgeKind.of(device)) return [];
     const others = readOthers();
-    const reason = findReasonToKeep(host, device, config, list, others) ?? findMissingMark(device);
+    const reason = findReasonToKeep(host, device, config, network, others) ?? findMissingMark(device);
     if (reason !== undefined) {
       log(`The bridge "${config.bridge}" stays: ${reason}`);
-      return planGatewayRemoval(host, { device, config, list, others, log });
+      return planGatewayRemoval(host, { device, config, network, others });
     }
     const gateway = needsVlanGateway(config) ? [vlanGatewayName(config)] : [];
     return [...gateway, config.bridge].map((name) => removeLinkEffect(name, list, config, log));
@@ -64,17 +48,18 @@ function findReasonToKeep(
   host: Netns,
   device: link.Link,
   config: BridgeConfig,
-  list: NetworkConfigList,
-  others: readonly NetworkFile[],
+  network: NetworkOfFile,
+  others: readonly OtherNetwork[],
 ): string | undefined {
-  const sharing = others.find((other) => other.list && usesBridge(other.list, config.bridge));
-  if (sharing) return `network "${sharing.list?.name}" in "${sharing.file}" uses it too`;
+  const { list } = network;
+  const sharing = others.find((other) => usesBridge(other.list, config.bridge));
+  if (sharing) return `network "${sharing.list.name}" in "${sharing.file}" uses it too`;
   const port = link.list(host.route, { master: device.index }).find((candidate) =>
     parseAlias(candidate.alias)?.network !== list.name && !isVlanGatewayPort(host, candidate, config)
   );
   if (port) return `it has the port "${port.name}", which is not of this network`;
   const foreign = address.list(host.route, { index: device.index }).find((entry) =>
-    entry.scope !== RT_SCOPE_LINK && !gatewaysOfNetwork(list).includes(ipOf(entry.address))
+    entry.scope !== RT_SCOPE_LINK && !network.gateways().includes(ipOf(entry.address))
   );
   if (foreign) return `it has the address ${foreign.address}, which is no gateway of this network`;
   return findUpperLink(host, device, config) ?? findForeignRoute(host, device, config);
@@ -132,20 +117,17 @@ function isVlanGatewayPort(host: Netns, port: link.Link, config: BridgeConfig): 
 interface StayingBridge {
   readonly device: link.Link;
   readonly config: BridgeConfig;
-  readonly list: NetworkConfigList;
-  readonly others: readonly NetworkFile[];
-  readonly log: Log;
+  readonly network: NetworkRemoval;
+  readonly others: readonly OtherNetwork[];
 }
 
 /** The network's gateway addresses that nobody else needs. */
 function planGatewayRemoval(host: Netns, bridge: StayingBridge): RemovalEffect[] {
-  const { device, config, list, others } = bridge;
+  const { device, config, network, others } = bridge;
   const holder = needsVlanGateway(config) ? link.find(host.route, vlanGatewayName(config)) : device;
   if (!holder || !isGateway(config)) return [];
-  const gateways = gatewaysOfNetwork(list);
-  const shared = others.flatMap((other) =>
-    other.list && usesBridge(other.list, config.bridge) ? tryGateways(other.list) : []
-  );
+  const gateways = network.gateways();
+  const shared = others.filter(({ list }) => usesBridge(list, config.bridge)).flatMap(tryGateways);
   const present = address.list(host.route, { index: holder.index });
   return present.filter((entry) =>
     gateways.includes(ipOf(entry.address)) && !shared.includes(ipOf(entry.address)) && isOwnAddress(entry, device) &&
@@ -173,7 +155,11 @@ function isUsedByRoute(host: Netns, entry: address.InterfaceAddress): boolean {
 }
 
 /** A container that was attached meanwhile, or one of another program, keeps the address. */
-function removeGatewayEffect({ device, log }: StayingBridge, holder: link.Link, cidr: Cidr): RemovalEffect {
+function removeGatewayEffect(
+  { device, network: { log } }: StayingBridge,
+  holder: link.Link,
+  cidr: Cidr,
+): RemovalEffect {
   return {
     action: "remove-address",
     target: cidr,
@@ -189,17 +175,13 @@ function removeGatewayEffect({ device, log }: StayingBridge, holder: link.Link, 
 }
 
 /** A network whose configuration is wrong has no gateway. */
-function tryGateways(list: NetworkConfigList): string[] {
+function tryGateways(network: NetworkOfFile): readonly Ip[] {
   try {
-    return gatewaysOfNetwork(list);
+    return network.gateways();
   } catch (error) {
     if (error instanceof CniError) return [];
     throw error;
   }
-}
-
-function gatewaysOfNetwork(list: NetworkConfigList): string[] {
-  return hostLocalConfigs(list).flatMap(readAddressPools).flatMap(({ gateways }) => gateways);
 }
 
 /** A container that was attached meanwhile keeps the bridge. */

@@ -1,0 +1,30 @@
+import type { PluginModel } from "../lib/model/plugin_model.ts";
+import { bridgeConfig, gatewayDeviceName, isGateway, vlanGatewayName } from "./config.ts";
+import { GATEWAY_PROTOCOL, gatewayAddresses } from "./gateway.ts";
+import { planBridgeRemoval } from "./removal.ts";
+
+const model: PluginModel = {
+  network(raw) {
+    const config = bridgeConfig.parse(raw);
+    return {
+      bridge: {
+        name: config.bridge,
+        gatewayDevice: gatewayDeviceName(config),
+        vlan: config.vlan,
+        mtu: config.mtu,
+        links: [config.bridge, vlanGatewayName(config)],
+        leavesLinksDown: config.disableContainerInterface,
+        isolatesPorts: config.portIsolation,
+        replacesAddresses: config.forceAddress,
+        isFormerGateway: ({ protocol }) => protocol === GATEWAY_PROTOCOL,
+      },
+      isRouted: isGateway(config),
+      masquerades: config.ipMasq,
+      addsDefaultRoutes: config.isDefaultGateway,
+      allowsRouteOverlap: config.allowRouteOverlap,
+      gateways: (ips) => isGateway(config) ? gatewayAddresses(ips) : [],
+    };
+  },
+  planRemoval: planBridgeRemoval,
+};
+export default model;

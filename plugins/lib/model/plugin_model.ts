@@ -1,0 +1,43 @@
+/** What plugins tell the commands that look at networks: lint, doctor, show, dry run, heal, `cni network`. @module */
+import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import type { PluginConfig } from "../../../spec/plugin_config.ts";
+import type { JsonObject } from "../../../spec/schema.ts";
+import type { Result } from "../../../spec/result.ts";
+import type { NetworkModel } from "./network_model.ts";
+import type { PublishedPorts } from "./published_ports.ts";
+import type { NetworkRemoval, RemovalEffect } from "./removal.ts";
+import type { AddressReservations } from "./reservations.ts";
+
+/** Those commands ask this interface, and know no plugin by name. Calls of plugins do not load it. */
+export interface PluginModel {
+  /** What the network's containers share. @param raw the plugin's object @throws {ConfigError} */
+  network?(raw: JsonObject): NetworkModel;
+  /** The host's ports that lead to a container. @throws {ConfigError} */
+  publishedPorts?(config: PluginConfig, ifname: string, result: Result): PublishedPorts;
+  /** Where an IPAM plugin keeps its addresses. @throws {ConfigError} if that cannot be told */
+  reservations?(config: PluginConfig): AddressReservations;
+  /** How containers get through chains of other programs. @throws {ConfigError} */
+  forwardAccept?(config: PluginConfig): ForwardAccept;
+  /** Its chains in tables of other programs, by name. */
+  readonly foreignChains?: readonly string[];
+  /** What goes when its network is removed. By then, nothing is attached. @throws {ConfigError} */
+  planRemoval?(removal: NetworkRemoval): readonly RemovalEffect[];
+}
+
+/** A chain of ours that chains of other programs call for forwarded packets. */
+export interface ForwardAccept {
+  /** Its name. */
+  readonly chain: string;
+  /** Whether an ADD has this base chain call it. */
+  serves(nl: Netlink, base: BaseChainKey): boolean;
+}
+
+/** A base chain of another program. */
+export interface BaseChainKey {
+  /** NFPROTO_… */
+  readonly family: number;
+  /** Its table's name. */
+  readonly table: string;
+  /** Its name. */
+  readonly name?: string | undefined;
+}
