@@ -5,8 +5,7 @@ import { RECORD_SET, recordKey } from "../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 import type { Owner } from "../plugins/lib/protocol/owner.ts";
 import { runAllSteps } from "../plugins/lib/protocol/plugin.ts";
-import { removeMasquerade } from "../plugins/lib/ruleset/masquerade.ts";
-import { hasSpoofChecks, removeSpoofCheck } from "../plugins/lib/ruleset/spoof_check.ts";
+
 import { CniError } from "../spec/error.ts";
 import { type CacheEntry, findEntryAgain } from "../runtime/cache.ts";
 import { callPlugin, locatePlugin } from "../runtime/call_plugin.ts";
@@ -87,11 +86,8 @@ function removeRules(runtime: RuntimeContext, entry: CacheEntry): void {
   const prevResult = findCachedResult(runtime, attachment);
   for (const plugin of list.plugins.toReversed()) {
     const location = locatePlugin(runtime, list, plugin);
-    if ("plugin" in location && location.plugin.hasRulesOnly) {
-      callPlugin(runtime, list, plugin, { command: "DEL", parameters, prevResult });
-    }
+    if (!("plugin" in location)) continue;
+    if (location.plugin.hasRulesOnly) callPlugin(runtime, list, plugin, { command: "DEL", parameters, prevResult });
+    else location.plugin.model?.().removeRules?.(runtime.hostContext.host, entry);
   }
-  const { nft } = runtime.hostContext.host;
-  removeMasquerade(nft, entry);
-  if (hasSpoofChecks(nft)) removeSpoofCheck(nft, entry);
 }

@@ -6,6 +6,7 @@ import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
+import * as rule from "../../ffi/route/rule.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
@@ -15,6 +16,7 @@ import type { ForwardAccept, PluginModel } from "../../plugins/lib/model/plugin_
 import type { PublishedPorts } from "../../plugins/lib/model/published_ports.ts";
 import { containerIps } from "../../plugins/lib/links/container_ips.ts";
 import { configuredNetworks, findOverlap, type HostNetwork } from "../../plugins/lib/links/host_networks.ts";
+import type { InterfaceState } from "../../plugins/lib/links/interface_differences.ts";
 import { configuredSubnets, distinctFamilies, PUBLIC_ADDRESS } from "../../plugins/lib/links/reachability.ts";
 import type { Owner } from "../../plugins/lib/protocol/owner.ts";
 import { findModel } from "../../plugins/registry.ts";
@@ -312,6 +314,16 @@ export function ipCommand(netns: string | undefined, ...words: readonly string[]
   if (netns === undefined) return shellCommand(["ip", ...words]);
   const name = nameOfNetnsPath(netns);
   return shellCommand([...name === undefined ? ["nsenter", `--net=${netns}`, "ip"] : ["ip", "-n", name], ...words]);
+}
+
+/** For {@linkcode interfaceDifferences}. */
+export function interfaceState({ netns, links, addresses, routes }: NetnsSnapshot): InterfaceState {
+  return {
+    findLink: (index) => links.find((device) => device.index === index),
+    addressesOf: (index) => addresses.filter((address) => address.index === index),
+    routes: (family, table) => routes.filter((route) => familyOf(route.dst) === family && route.table === table),
+    rules: () => rule.list(netns.route),
+  };
 }
 
 export function hasAddress({ addresses }: NetnsSnapshot, device: link.Link, wanted: Cidr | Ip): boolean {

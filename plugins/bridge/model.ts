@@ -1,4 +1,6 @@
 import type { PluginModel } from "../lib/model/plugin_model.ts";
+import { removeMasquerade } from "../lib/ruleset/masquerade.ts";
+import { hasSpoofChecks, removeSpoofCheck } from "../lib/ruleset/spoof_check.ts";
 import { bridgeConfig, gatewayDeviceName, isGateway, vlanGatewayName } from "./config.ts";
 import { GATEWAY_PROTOCOL, gatewayAddresses } from "./gateway.ts";
 import { planBridgeRemoval } from "./removal.ts";
@@ -24,6 +26,10 @@ const model: PluginModel = {
       allowsRouteOverlap: config.allowRouteOverlap,
       gateways: (ips) => isGateway(config) ? gatewayAddresses(ips) : [],
     };
+  },
+  removeRules({ nft }, owner) {
+    removeMasquerade(nft, owner);
+    if (hasSpoofChecks(nft)) removeSpoofCheck(nft, owner);
   },
   planRemoval: planBridgeRemoval,
 };

@@ -1,7 +1,8 @@
 /** Other firewalls of the host: open for the server's addresses as long as a record needs them. */
+import type { Owner } from "../lib/protocol/owner.ts";
 import { inDirectory, walkDirectory } from "../../ffi/sys/directory.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
-import { checkFailedError } from "../lib/protocol/check_failed.ts";
+import { missingRulesOf } from "../lib/protocol/check_failed.ts";
 import { type PluginCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import { findState, listStates } from "../lib/protocol/state_file.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
@@ -56,10 +57,10 @@ export function keepQuestionsOutAfter(call: HostCall, { owner, servers }: NameRe
 }
 
 /** @throws {CniError} if a rule is missing */
-export function checkQuestionsComeIn({ env, host }: HostCall, servers: readonly NameServer[], hint: string): void {
-  removeRulesIfSupported(host, false, (nl) => checkInputAccept(nl, servers, hint));
+export function checkQuestionsComeIn({ env, host }: HostCall, servers: readonly NameServer[], owner: Owner): void {
+  removeRulesIfSupported(host, false, (nl) => checkInputAccept(nl, servers, owner));
   const [missing] = listMissingRichRules(env, servers);
-  if (missing !== undefined) throw checkFailedError(`there is no ${missing}`, hint);
+  if (missing !== undefined) throw missingRulesOf(owner, `there is no ${missing}`);
 }
 
 function mayBeUsedByOthers({ config, log }: HostCall, network: string, servers: readonly NameServer[]): boolean {

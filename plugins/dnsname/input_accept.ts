@@ -4,6 +4,7 @@
  * A chain of `inet cni` marks packets to port 53 of the server's addresses. One rule in each input chain of other
  * programs accepts the mark, as the plugin `firewall` does it for forwarded packets.
  */
+import type { Owner } from "../lib/protocol/owner.ts";
 import { familyOf, hostPrefix } from "../../ffi/address.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -26,7 +27,7 @@ import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import { NF_INET_LOCAL_IN } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
-import { checkFailedError } from "../lib/protocol/check_failed.ts";
+import { missingRulesOf } from "../lib/protocol/check_failed.ts";
 import { forgetRuleset } from "../lib/protocol/shared_reads.ts";
 import {
   describeForeignChain,
@@ -87,9 +88,9 @@ export function hasInputAccept(nl: Netlink): boolean {
 }
 
 /** @throws {CniError} if rules of {@linkcode addInputAccept} are missing */
-export function checkInputAccept(nl: Netlink, servers: readonly NameServer[], hint: string): void {
+export function checkInputAccept(nl: Netlink, servers: readonly NameServer[], owner: Owner): void {
   const [missing] = listMissing(nl, servers, listRestrictiveChains(nl, servers));
-  if (missing !== undefined) throw checkFailedError(`the ruleset has no ${missing}`, hint);
+  if (missing !== undefined) throw missingRulesOf(owner, `the ruleset has no ${missing}`);
 }
 
 /** Removes rules for addresses that no network uses any more, and with the last one all others. */

@@ -7,7 +7,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import { logRemoval, ownerRestoreHint, staleOwnerFilter } from "../lib/protocol/owner.ts";
+import { logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
 import {
   type AttachmentCall,
   attemptOrLog,
@@ -62,7 +62,7 @@ export default plugin({
     for (const key of ["domain", "names", "addresses", "servers"] as const) {
       expectEqual(`"${key}" in "${path}"`, JSON.stringify(written[key]), JSON.stringify(wanted[key]));
     }
-    checkQuestionsComeIn(call, wanted.servers, ownerRestoreHint(call.owner));
+    checkQuestionsComeIn(call, wanted.servers, call.owner);
     requireServed(call, askNameServer(call.host, call.config, { command: "look", file: recordFileName(call.owner) }));
   },
 

@@ -6,7 +6,8 @@
  * it, first: they may start dropping at any time, and their rules are opaque. Native chains get it if their policy or
  * last rule drops; their other drops are an administrator's intent.
  */
-import { checkFailedError } from "../lib/protocol/check_failed.ts";
+import { missingRulesOf } from "../lib/protocol/check_failed.ts";
+import type { Owner } from "../lib/protocol/owner.ts";
 import { familyOf, type Ip } from "../../ffi/address.ts";
 import { counter, jump } from "../../ffi/nft/statements.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -220,13 +221,13 @@ const lacksAdminJump = (state: TableState, adminChain: string): boolean =>
   !(state.chainRules ?? []).some((rule) => jumpsUnconditionallyTo(rule, adminChain));
 
 /** @throws {CniError} if rules of {@linkcode addForwardAccept} are missing */
-export function checkForwardAccept(nl: Netlink, addresses: readonly Ip[], adminChain: string, hint: string): void {
+export function checkForwardAccept(nl: Netlink, addresses: readonly Ip[], adminChain: string, owner: Owner): void {
   const states = listRestrictiveTables(nl, addressFamilies(addresses), adminChain);
   const hasEarlyChain = marksEarly(nl, states);
   for (const state of states.filter(({ foreignTable }) => !foreignTable.hasOwner)) {
     const [fault] = listFaults(state, adminChain, hasEarlyChain);
     if (!fault || state.foreignTable.isIptables && !takesIptablesRules(nl)) continue;
-    throw checkFailedError(`${fault.chain} ${fault.problem}`, hint);
+    throw missingRulesOf(owner, `${fault.chain} ${fault.problem}`);
   }
 }
 

@@ -4,7 +4,7 @@
  * Ruleset elements say whose packets are marked and who may call a container. iptables and other dropping chains accept
  * the mark (forward_accept.ts). firewalld is configured over D-Bus.
  */
-import { checkFailedError } from "../lib/protocol/check_failed.ts";
+import { missingRulesOf } from "../lib/protocol/check_failed.ts";
 import type { Ip } from "../../ffi/address.ts";
 import { type FirewallConfig, firewallConfigSchema } from "./config.ts";
 import { findFirewalld, type Firewalld } from "./firewalld.ts";
@@ -37,11 +37,11 @@ import {
   logRemoval,
   type Owner,
   ownerPrefix,
-  ownerRestoreHint,
   ownerText,
   sameOwner,
   staleOwnerFilter,
 } from "../lib/protocol/owner.ts";
+
 import { plugin, type PluginCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import { listReferenceMasquerade } from "../lib/compat/masquerade.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
@@ -90,11 +90,10 @@ export default plugin({
     const { config, addresses, restriction } = readRequest(call);
     const endpoint = { owner, addresses };
     checkIngressElements(host.nft, endpoint, restriction);
-    const hint = ownerRestoreHint(owner);
     using firewalld = requiredFirewalld(call, config);
     const missing = firewalld && addresses.find((address) => !firewalld.has(config.firewalldZone, address));
-    if (missing) throw checkFailedError(`firewalld does not have ${missing} in zone "${config.firewalldZone}"`, hint);
-    checkForwardAccept(host.nft, addresses, config.iptablesAdminChainName, hint);
+    if (missing) throw missingRulesOf(owner, `firewalld does not have ${missing} in zone "${config.firewalldZone}"`);
+    checkForwardAccept(host.nft, addresses, config.iptablesAdminChainName, owner);
   },
 
   restore(call) {

@@ -1,7 +1,7 @@
 /** A published port is a map element (plugins/lib/ruleset/inet_table.ts): packets and ADDs cost the same for any number of ports. */
 import { type Cidr, ipOf } from "../../ffi/address.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
-import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
+import { checkElements } from "../lib/ruleset/elements.ts";
 import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
 import { plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
@@ -43,7 +43,7 @@ export default plugin({
     }
     const addresses = targetAddresses(result, call.ifname);
     logUnreachable(config.mappings, addresses, log);
-    publishPorts(call, config, addresses, ensureElements);
+    publishPorts(call, config, addresses, "add");
     undo.defer(() => removePublishedPorts(host, owner));
     flushEarlierFlows(call, config, addresses);
     return result;
@@ -76,7 +76,7 @@ export default plugin({
   restore(call) {
     const config = parsePortmapConfig(call.config);
     const addresses = targetAddresses(requirePrevResult(call, "portmap"), call.ifname);
-    const restored = publishPorts(call, config, addresses, restoreElements);
+    const restored = publishPorts(call, config, addresses, "restore");
     if (restored.length > 0) flushEarlierFlows(call, config, addresses);
     return restored;
   },

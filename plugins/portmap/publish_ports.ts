@@ -8,7 +8,7 @@ import { findHostLink } from "../lib/links/host_links.ts";
 import { describeOwner, type Owner, ownerPrefix, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { type ensureElements, removeElements, removeElementsOf, restoreElements } from "../lib/ruleset/elements.ts";
+import { ensureElements, removeElements, removeElementsOf, restoreElements } from "../lib/ruleset/elements.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { ElementInUseError } from "../lib/ruleset/wanted_elements.ts";
 import type { PortmapConfig } from "./config.ts";
@@ -40,12 +40,13 @@ export function publishPorts(
   call: PortmapCall,
   config: PortmapConfig,
   addresses: readonly Cidr[],
-  applyElements: typeof ensureElements,
+  mode: "add" | "restore",
 ): string[] {
   const { host, owner, log } = call;
   const { mappings } = config;
   // Restored ports never ceased to be the container's.
-  const isRestore = applyElements === restoreElements;
+  const isRestore = mode === "restore";
+  const applyElements = isRestore ? restoreElements : ensureElements;
   let areListenersChecked = isRestore;
   const forgottenPorts = new ForgottenPorts(call);
   let completeAt: number | undefined;

@@ -1,5 +1,6 @@
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import type { IpConfig } from "../../spec/result.ts";
+import { removeMasquerade } from "../lib/ruleset/masquerade.ts";
 import { ptpConfig } from "./config.ts";
 import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
 
@@ -16,5 +17,6 @@ const model: PluginModel = {
       gateways: (ips) => gatewayPrefixes(ips.filter(hasGateway)),
     };
   },
+  removeRules: ({ nft }, owner) => removeMasquerade(nft, owner),
 };
 export default model;

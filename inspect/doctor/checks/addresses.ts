@@ -1,6 +1,7 @@
 import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
+import { interfaceDifferences } from "../../../plugins/lib/links/interface_differences.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { abbreviate, advise, broken, careful, type Finding, ok } from "../finding.ts";
 import { reattach } from "../reattach.ts";
@@ -13,6 +14,7 @@ import {
   findSubjectOverlap,
   gatewayLink,
   hasAddress,
+  interfaceState,
   ipCommand,
   type Subject,
 } from "../subject.ts";
@@ -39,10 +41,12 @@ function canHaveAddress(device: link.Link | undefined, address: Cidr | Ip): devi
 }
 
 function checkContainerAddresses(subject: Subject, container: ExaminedContainer): Finding[] {
-  const { device, state, ips } = container;
+  const { device, state, ips, attachment: { result } } = container;
+  if (!device) return [];
+  const differences = [...interfaceDifferences(interfaceState(state), device, result!, ips)];
   return ips.flatMap(({ address }) => {
     if (!canHaveAddress(device, address)) return [];
-    if (!hasAddress(state, device, ipOf(address))) {
+    if (differences.some(({ kind, missing }) => kind === "address" && missing === address)) {
       return [describeMissing(subject, container, device.name!, address)];
     }
     const isRefused = state.addresses.some((found) => found.address === address && found.flags & IFA_F_DADFAILED);

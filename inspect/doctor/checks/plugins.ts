@@ -7,6 +7,8 @@ import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
 import { atLeast, introducedIn } from "../../../spec/version.ts";
 import { lintFiles } from "../../../networks/lint/lint.ts";
+import { missingRule } from "../missing_rule.ts";
+import { CheckFailedError } from "../../../plugins/lib/protocol/check_failed.ts";
 import { reattach } from "../reattach.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import type { PluginEntry } from "../../../spec/network_config_list.ts";
@@ -132,8 +134,7 @@ export function checkByPlugins({ runtime, network, containers }: Subject): Findi
       if (remedy !== undefined) {
         return [warning(`CHECK was not possible for ${containerPlace(attachment)}: ${what}`, remedy)];
       }
-      const restore = `cni run restore ${network.name}`;
-      if (details?.includes(restore)) return [broken(what, restore, { kind: "restore", network: network.name })];
+      if (error instanceof CheckFailedError && error.isRestorable) return [missingRule(network, what)];
       return [broken(what, reattach(attachment))];
     }
   });

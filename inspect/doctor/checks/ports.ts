@@ -13,7 +13,7 @@ import {
   PROTOCOLS,
 } from "../../../spec/port_mapping.ts";
 import { describeSocketOwners } from "../../../ffi/diag/socket_owners.ts";
-import { CniError } from "../../../spec/error.ts";
+import { CheckFailedError } from "../../../plugins/lib/protocol/check_failed.ts";
 import { formatEndpoint } from "../../endpoint.ts";
 import { advise, broken, careful, type Finding, ok, type StaleFlowsRepair, warning } from "../finding.ts";
 import { listFlowsElsewhere } from "../stale_flows.ts";
@@ -27,7 +27,8 @@ import {
   programOfPublisher,
   type Subject,
 } from "../subject.ts";
-import { hasTable, missingRule } from "./ruleset.ts";
+import { missingRule } from "../missing_rule.ts";
+import { hasTable } from "./ruleset.ts";
 
 /** Published ports: the map element, the listener in the container, and what takes calls away. */
 export function checkPorts(subject: Subject): Finding[] {
@@ -71,8 +72,8 @@ function checkMapElements(subject: Subject, { publishedPorts, owner }: ExaminedC
     publishedPorts.checkRules(subject.host.netns, owner);
     return [];
   } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-    return [missingRule(subject, `${error.message.replace("Check failed: ", "")} (${error.details})`)];
+    if (!(error instanceof CheckFailedError)) throw error;
+    return [missingRule(subject.network, `${error.difference} (${error.details})`)];
   }
 }
 

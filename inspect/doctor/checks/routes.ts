@@ -4,6 +4,7 @@ import { isDefaultRoute } from "../../../networks/subnets.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
+import { hasRoute } from "../../../plugins/lib/links/interface_differences.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
 import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair, warning } from "../finding.ts";
 import { reattach } from "../reattach.ts";
@@ -14,6 +15,7 @@ import {
   describeContainer,
   type ExaminedContainer,
   hasAddress,
+  interfaceState,
   ipCommand,
   type Subject,
 } from "../subject.ts";
@@ -100,8 +102,8 @@ function checkRoute(
   const ofDevice = toDestination.filter((route) =>
     route.oif === device.index && (table === undefined || route.table === table)
   );
+  if (hasRoute(interfaceState(state), device, wanted)) return [];
   const candidates = ofDevice.filter((route) => !priority || route.priority === priority);
-  if (candidates.some(({ gateway }) => gateway === gw)) return [];
   const name = describeRoute(dst);
   const via = gw === undefined ? "" : ` via ${gw}`;
   const { remedy, repair } = routeRemedy(subject, container, device.name!, wanted);

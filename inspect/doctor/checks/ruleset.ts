@@ -4,7 +4,8 @@ import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { checkMasquerade } from "../../../plugins/lib/ruleset/masquerade.ts";
 import { listMissingRules } from "../../../plugins/lib/ruleset/table.ts";
 import { CniError } from "../../../spec/error.ts";
-import { broken, type Finding, ok } from "../finding.ts";
+import { type Finding, ok } from "../finding.ts";
+import { missingRule } from "../missing_rule.ts";
 import type { ExaminedContainer, Subject } from "../subject.ts";
 
 /** The table `inet cni` and its masquerading. Ports have a check of their own. */
@@ -18,11 +19,6 @@ export function checkRuleset(subject: Subject): Finding[] {
   return missing.length > 0 ? missing : [ok('table "inet cni" is whole, and masquerades the containers')];
 }
 
-/** What a restore puts back. */
-export function missingRule({ network }: Subject, what: string): Finding {
-  return broken(what, `cni run restore ${network.name}`, { kind: "restore", network: network.name });
-}
-
 export function hasTable({ host }: Subject): boolean {
   return findTable(host.netns.nft, inetTable) !== undefined;
 }
@@ -34,10 +30,10 @@ function needsRules({ masquerades, forwardAccept }: Subject, { publishedPorts }:
 function checkTable(subject: Subject): Finding[] {
   if (!hasTable(subject)) {
     const lost = "masquerading, published ports and accept rules are lost";
-    return [missingRule(subject, `rules flushed: table "inet cni" is missing, so ${lost}`)];
+    return [missingRule(subject.network, `rules flushed: table "inet cni" is missing, so ${lost}`)];
   }
   return listMissingRules(subject.host.netns.nft, inetTable).map(({ chain }) =>
-    missingRule(subject, `rules are missing in chain "${chain}" of table "inet cni"`)
+    missingRule(subject.network, `rules are missing in chain "${chain}" of table "inet cni"`)
   );
 }
 
@@ -49,7 +45,7 @@ function checkMasqueraded(subject: Subject, { owner, ips }: ExaminedContainer): 
       return [];
     } catch (error) {
       if (!(error instanceof CniError)) throw error;
-      return [missingRule(subject, `no masquerade of ${address}: ${error.message}`)];
+      return [missingRule(subject.network, `no masquerade of ${address}: ${error.message}`)];
     }
   });
 }

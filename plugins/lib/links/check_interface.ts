@@ -1,16 +1,20 @@
-import { containsIp, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../../ffi/address.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { vrf } from "../../../ffi/route/link_kinds.ts";
 import * as route from "../../../ffi/route/route.ts";
 import * as rule from "../../../ffi/route/rule.ts";
-import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
+import type { CniError } from "../../../spec/error.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import type { Interface, Result } from "../../../spec/result.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
-import { ipsOf, routesWithGateways } from "./configure_interface.ts";
+import { ipsOf } from "./configure_interface.ts";
+import {
+  hasRoute,
+  type InterfaceDifference,
+  interfaceDifferences,
+  type InterfaceState,
+} from "./interface_differences.ts";
 
 /** @throws {CniError} if `prevResult` has no such interface */
 export function requireContainerInterface(result: Result, ifname: string, sandbox: string): Interface {
@@ -30,44 +34,35 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
   if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);
   const mac = findContainerInterface(result, ifname)?.mac?.toLowerCase();
   if (mac) expectEqual<string | undefined>(`MAC address of "${ifname}"`, device.mac, mac);
-  const ips = ipsOf(result, ifname);
-  if (ips.length > 0) expectEqual(`administrative state of "${ifname}"`, link.isUp(device) ? "up" : "down", "up");
-  const present = new Set(address.list(netns.route, { index: device.index }).map((element) => element.address));
-  const missing = ips.find((ip) => !present.has(ip.address));
-  if (missing) throw checkFailedError(`"${ifname}" lacks address ${missing.address}`);
-  for (const wanted of routesWithGateways(result, ips)) expectRoute(netns, device, wanted);
+  for (const difference of interfaceDifferences(readState(netns), device, result, ipsOf(result, ifname))) {
+    throw interfaceError(device, difference);
+  }
   return device;
 }
 
-/** Checks for a route, also where a later plugin may have moved it. @throws {CniError} */
+/** @throws {CniError} */
 export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
-  const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
-  const isIn = (table: number, gateway: Ip | undefined) =>
-    route.list(netns.route, family, table).some((candidate) =>
-      candidate.oif === device.index && candidate.dst === networkOf(wanted.dst) &&
-      (gateway === undefined || candidate.gateway === gateway)
-    );
-  if (isIn(wanted.table ?? RT_TABLE_MAIN, wanted.gw)) return;
-  // sbr may change the default gateway; its own CHECK compares that.
-  const isMoved = (table: number) => isIn(table, prefixLengthOf(wanted.dst) === 0 ? undefined : wanted.gw);
-  const otherTables = wanted.table === undefined
-    ? [...vrfTablesOf(netns, device), ...sourceRuleTablesOf(netns, device)]
-    : [];
-  if (otherTables.some(isMoved)) return;
-  const via = wanted.gw ? ` via ${wanted.gw}` : "";
-  throw checkFailedError(`"${device.name}" lacks the route to ${wanted.dst}${via}`);
+  if (!hasRoute(readState(netns), device, wanted)) throw interfaceError(device, { kind: "route", missing: wanted });
 }
 
-function vrfTablesOf(netns: Netns, { master }: link.Link): number[] {
-  const vrfLink = master === undefined ? undefined : link.find(netns.route, master);
-  const table = vrfLink && vrf.of(vrfLink)?.table;
-  return table === undefined ? [] : [table];
+function interfaceError({ name }: link.Link, difference: InterfaceDifference): CniError {
+  switch (difference.kind) {
+    case "down":
+      return checkFailedError(`administrative state of "${name}" is "down", expected "up"`);
+    case "address":
+      return checkFailedError(`"${name}" lacks address ${difference.missing}`);
+    case "route": {
+      const { dst, gw } = difference.missing;
+      return checkFailedError(`"${name}" lacks the route to ${dst}${gw ? ` via ${gw}` : ""}`);
+    }
+  }
 }
 
-/** sbr moves routes to these tables. */
-function sourceRuleTablesOf(netns: Netns, { index }: link.Link): number[] {
-  const ips = address.list(netns.route, { index }).map((entry) => ipOf(entry.address));
-  return rule.list(netns.route).flatMap(({ from, isSourceOnly, table = RT_TABLE_MAIN }) =>
-    from && isSourceOnly && ips.some((ip) => containsIp(from, ip)) ? [table] : []
-  );
+function readState({ route: nl }: Netns): InterfaceState {
+  return {
+    findLink: (index) => link.find(nl, index),
+    addressesOf: (index) => address.list(nl, { index }),
+    routes: (family, table) => route.list(nl, family === 4 ? AF_INET : AF_INET6, table),
+    rules: () => rule.list(nl),
+  };
 }

@@ -1,8 +1,10 @@
 /** What plugins tell the commands that look at networks: lint, doctor, show, dry run, heal, `cni network`. @module */
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import type { Netns } from "../../../ffi/netns.ts";
 import type { PluginConfig } from "../../../spec/plugin_config.ts";
 import type { JsonObject } from "../../../spec/schema.ts";
 import type { Result } from "../../../spec/result.ts";
+import type { Owner } from "../protocol/owner.ts";
 import type { NetworkModel } from "./network_model.ts";
 import type { PublishedPorts } from "./published_ports.ts";
 import type { NetworkRemoval, RemovalEffect } from "./removal.ts";
@@ -18,6 +20,8 @@ export interface PluginModel {
   reservations?(config: PluginConfig): AddressReservations;
   /** How containers get through chains of other programs. @throws {ConfigError} */
   forwardAccept?(config: PluginConfig): ForwardAccept;
+  /** Removes an attachment's rules alone: its links and addresses may be another's by now. @throws {Error} */
+  removeRules?(host: Netns, owner: Owner): void;
   /** Its chains in tables of other programs, by name. */
   readonly foreignChains?: readonly string[];
   /** What goes when its network is removed. By then, nothing is attached. @throws {ConfigError} */

@@ -1,11 +1,32 @@
 import { CniError, Code } from "../../../spec/error.ts";
+import { type Owner, ownerRestoreHint } from "./owner.ts";
 
-/** `Check failed: interface "eth0" is missing`. */
-export function checkFailedError(what: string, details?: string): CniError {
-  return new CniError(Code.Internal, `Check failed: ${what}`, details === undefined ? {} : { details });
+/** What CHECK throws. */
+export class CheckFailedError extends CniError {
+  /** What differs: `interface "eth0" is missing`. */
+  readonly difference: string;
+  /** Whether `restore` puts it back. */
+  readonly isRestorable: boolean;
+
+  constructor(difference: string, details: string | undefined, isRestorable: boolean) {
+    super(Code.Internal, `Check failed: ${difference}`, details === undefined ? {} : { details });
+    this.difference = difference;
+    this.isRestorable = isRestorable;
+  }
 }
 
-/** @throws {CniError} naming both values */
+/** `Check failed: interface "eth0" is missing`. */
+export function checkFailedError(difference: string, details?: string): CheckFailedError {
+  return new CheckFailedError(difference, details, false);
+}
+
+/** Of rules, which `restore` puts back. @param place `set "hostports4" of table "cni"` */
+export function missingRulesOf(owner: Owner, difference: string, place?: string): CheckFailedError {
+  const hint = ownerRestoreHint(owner);
+  return new CheckFailedError(difference, place === undefined ? hint : `${place}; ${hint}`, true);
+}
+
+/** @throws {CheckFailedError} naming both values */
 export function expectEqual<T>(what: string, actual: T, wanted: T): void {
   if (actual === wanted) return;
   throw checkFailedError(`${what} is ${formatValue(actual)}, expected ${formatValue(wanted)}`);

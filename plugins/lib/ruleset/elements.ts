@@ -7,7 +7,7 @@
  *
  * Reads come before changes: a refused transaction waits some 8 ms for RCU, a query takes 0.03 ms.
  */
-import { checkFailedError } from "../protocol/check_failed.ts";
+import { checkFailedError, missingRulesOf } from "../protocol/check_failed.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
@@ -15,14 +15,8 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { findMissingRules } from "./chain_rules.ts";
 import { checkStaticRules, createTable, isOfEarlierRelease, isOwnTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table.ts";
-import {
-  describeOwner,
-  formatOwnerWithNote,
-  type Owner,
-  ownerRestoreHint,
-  ownerText,
-  sameOwner,
-} from "../protocol/owner.ts";
+import { describeOwner, formatOwnerWithNote, type Owner, ownerText, sameOwner } from "../protocol/owner.ts";
+
 import { ensureChains, listMissingChainElements, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 import {
   addRecords,
@@ -277,10 +271,9 @@ export function checkElements(
       ? "jumps to a chain that lost elements of its own"
       : undefined;
     if (fault) {
-      throw checkFailedError(
-        `the ruleset's element for ${element.title} ${fault}`,
-        `set "${element.set}" of table "${table.table}"${ownedByOther ? "" : `; ${ownerRestoreHint(owner)}`}`,
-      );
+      const difference = `the ruleset's element for ${element.title} ${fault}`;
+      const place = `set "${element.set}" of table "${table.table}"`;
+      throw ownedByOther ? checkFailedError(difference, place) : missingRulesOf(owner, difference, place);
     }
   }
   checkStaticRules(nl, table);
