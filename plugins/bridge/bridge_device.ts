@@ -8,6 +8,7 @@ import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { randomVethName, removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { randomMac } from "../lib/links/veth_pair.ts";
+import { hasRouter } from "../lib/links/forwarding.ts";
 import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -45,7 +46,7 @@ export function connectToBridge(
       explainMissingVlans(config, () => adjustBridge(host, bridge, config));
       // Also for an existing bridge: the ADD that created it may not have got this far.
       const sysctls = {
-        ...disableRouterAdvertisements(config.bridge),
+        ...!hasRouter(host, bridge) && disableRouterAdvertisements(config.bridge),
         ...isNew && skipDuplicateDetection(config.bridge),
       };
       host.run(() => trySysctls(sysctls, log));

@@ -177,6 +177,7 @@ export default {
     "With `isGateway`, ADD refuses a subnet that overlaps an address or a connected route of another link. Otherwise, the host would lose its own network. The error names the link. If a route by a gateway or into a tunnel overlaps, `cni run status` warns.",
     "If the configured subnet changes, the next ADD replaces the bridge's old gateway address. While a container uses the old IPv4 address, ADD fails and names that container.",
     "ADD removes no address that another program gave to the bridge. If such an address is in the way, ADD fails. The error names the address and the command that removes it.",
+    "A bridge that was there keeps `accept_ra` if the host has its IPv6 router or address by it. The Go plugin sets 0: the host loses both.",
     "Kernels before 5.18 do not record which program added an address. There, ADD replaces a gateway address only with `forceAddress`.",
   ],
 } satisfies PluginDocs;

@@ -1,9 +1,14 @@
 import { familyOf, prefixLengthOf } from "../../../ffi/address.ts";
 import type * as link from "../../../ffi/route/link.ts";
-import { IFA_F_PERMANENT, RT_SCOPE_UNIVERSE } from "../../../ffi/route/uapi.ts";
 import { sysctlWord } from "../../../ffi/sysctl.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { acceptRa, FORWARDING, forwardingCommand, mayHaveRouter } from "../../../plugins/lib/links/forwarding.ts";
+import {
+  acceptRa,
+  FORWARDING,
+  forwardingCommand,
+  isAdvertised,
+  mayHaveRouter,
+} from "../../../plugins/lib/links/forwarding.ts";
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
@@ -45,17 +50,11 @@ function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
   });
 }
 
-/**
- * Routes of routers that the kernel removed when the host began to forward, or does not renew. An address with a
- * lifetime shows that a router is there.
- */
+/** Routes of routers that the kernel removed when the host began to forward, or does not renew. */
 function checkAdvertisedRoutes({ host }: Subject): Finding[] {
   return host.links.filter(mayHaveRouter).flatMap(({ index, name = "" }) => {
-    const isAdvertised = host.addresses.some((entry) =>
-      entry.index === index && familyOf(entry.address) === 6 && entry.scope === RT_SCOPE_UNIVERSE &&
-      !(entry.flags & IFA_F_PERMANENT)
-    );
-    if (!isAdvertised || host.sysctl(acceptRa(name)) !== "1") return [];
+    const addresses = host.addresses.filter((entry) => entry.index === index);
+    if (!addresses.some(isAdvertised) || host.sysctl(acceptRa(name)) !== "1") return [];
     if (host.sysctl(`net/ipv6/conf/${name}/forwarding`) !== "1") return [];
     const hasDefault = host.routes.some(({ dst, oif }) =>
       oif === index && familyOf(dst) === 6 && prefixLengthOf(dst) === 0

@@ -1,7 +1,12 @@
 /** Whether the host forwards packets between its links. @module */
+import { familyOf, prefixLengthOf } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
+import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
+import * as route from "../../../ffi/route/route.ts";
+import { IFA_F_PERMANENT, RT_SCOPE_UNIVERSE, RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { parseAlias } from "../protocol/owner.ts";
@@ -59,6 +64,20 @@ const CONTAINER_VETH = /^veth[0-9a-f]{8}$/;
 export function mayHaveRouter(device: link.Link): boolean {
   const isOwn = isNewLink(device) || isCreatedHere(device) || parseAlias(device.alias) !== undefined;
   return device.name !== "lo" && !isOwn && !(device.info?.kind === "veth" && CONTAINER_VETH.test(device.name ?? ""));
+}
+
+/** Whether the host has its IPv6 by a bridge of others, as where the uplink is a port of it. */
+export function hasRouter(host: Netns, bridge: link.Link): boolean {
+  if (!mayHaveRouter(bridge) || host.run(() => findSysctl(acceptRa(bridge.name!))) === "0") return false;
+  const { index } = bridge;
+  return route.list(host.route, AF_INET6, RT_TABLE_MAIN).some(({ oif, dst }) =>
+    oif === index && prefixLengthOf(dst) === 0
+  ) || address.list(host.route, { index, family: AF_INET6 }).some(isAdvertised);
+}
+
+/** An address with a lifetime shows that a router is there. */
+export function isAdvertised({ address, scope, flags }: address.InterfaceAddress): boolean {
+  return familyOf(address) === 6 && scope === RT_SCOPE_UNIVERSE && !(flags & IFA_F_PERMANENT);
 }
 
 /** A command that turns forwarding on, and keeps the host's routes. */

@@ -24,8 +24,8 @@ interface AdvertisedSandbox extends Sandbox {
   readonly setting: (name: string) => string | undefined;
 }
 
-/** The router is behind `eth0`. */
-async function newAdvertisedHost(sandbox: Sandbox): Promise<AdvertisedSandbox> {
+/** The router is behind `eth0`. @param lines of the shell that make the link that takes the routes */
+async function newAdvertisedHost(sandbox: Sandbox, uplink = "eth0", ...lines: string[]): Promise<AdvertisedSandbox> {
   const { host } = sandbox;
   const router = sandbox.newContainer();
   const quiet = "for each in /proc/sys/net/ipv6/conf/*/router_solicitations; do echo 0 >$each; done";
@@ -37,6 +37,7 @@ async function newAdvertisedHost(sandbox: Sandbox): Promise<AdvertisedSandbox> {
     WITHOUT_DAD,
     quiet,
     `ip link add eth0 up type veth peer name lan0 netns ${router.path}`,
+    ...lines,
   );
   runIp(router, "link set lan0 up", "addr add fe80::1/64 dev lan0 nodad");
   const defaultRoute = () => runInNetns(host, "ip", "-6", "route", "show", "default").trim();
@@ -44,7 +45,7 @@ async function newAdvertisedHost(sandbox: Sandbox): Promise<AdvertisedSandbox> {
     advertiseRouter(router, "lan0", "fe80::1", "2001:db8:7::");
     return defaultRoute() !== "";
   });
-  expect(defaultRoute()).toStartWith("default via fe80::1 dev eth0 proto ra");
+  expect(defaultRoute()).toStartWith(`default via fe80::1 dev ${uplink} proto ra`);
   return { ...sandbox, router, defaultRoute, setting: (name) => host.run(() => findSysctl(name)) };
 }
 
@@ -77,6 +78,27 @@ for (const [plugin, config] of [[bridge, { isGateway: true, ipam }], [ptp, { ipa
     },
   );
 }
+
+sandboxTest("a bridge of the administrator by which the host has its router keeps it", [fixed], async (sandbox) => {
+  const uplink = ["ip link add br0 up type bridge; ip link set eth0 master br0"];
+  const { call, defaultRoute, setting, router, host } = await newAdvertisedHost(sandbox, "br0", ...uplink);
+  const kept = () => [setting(acceptRa("br0")), defaultRoute().slice(0, 27)];
+  const isKept = (acceptRa: string) => [acceptRa, "default via fe80::1 dev br0"];
+  call(bridge, "ADD", { bridge: "br0", ipam });
+  expect(kept()).toEqual(isKept("1"));
+  const second = { containerId: "c2", netns: sandbox.newContainer() };
+  const gateway = { address: parseCidr("fd00:9::3/64"), gateway: parseIp("fd00:9::1") };
+  const config = { bridge: "br0", isGateway: true, ipam: { ...ipam, result: { ips: [gateway] } } };
+  call(bridge, "ADD", config, second);
+  expect(kept()).toEqual(isKept("2"));
+  // The router restarts: only its prefix is left.
+  runInNetns(host, "ip", "-6", "route", "del", "default");
+  call(bridge, "DEL", config, second);
+  call(bridge, "ADD", config, second);
+  advertiseRouter(router, "lan0", "fe80::1", "2001:db8:7::");
+  await until(() => defaultRoute() !== "");
+  expect(kept()).toEqual(isKept("2"));
+});
 
 advertisedTest("links that take no routes keep their setting", ({ host, setting }) => {
   runIp(
