@@ -12,7 +12,10 @@ import type { NetworkFileInstall } from "./network_file.ts";
 export function prepareBridgedServices({ text, path }: NetworkFileInstall): () => void {
   const names = familiesOnBridges(parseNetworkConfigList(text, path)).map(bridgeNetfilterSysctl);
   const unset = names.filter((name) => findSysctl(name) !== "1");
-  for (const name of unset) requireWritable(name, path);
+  const missing = unset.filter((name) => findSysctl(name) === undefined);
+  if (missing.length > 0) throw missingError(missing, path);
+  const closed = unset.filter((name) => !isWritable(name));
+  if (closed.length > 0) throw closedError(closed, path);
   return () => {
     for (const name of unset) ensureSysctl(name, "1");
   };
@@ -22,22 +25,29 @@ function familiesOnBridges({ plugins }: NetworkConfigList): (4 | 6)[] {
   return distinctFamilies(plugins.filter(({ type }) => type === "bridge").flatMap(({ raw }) => configuredSubnets(raw)));
 }
 
-function requireWritable(name: string, path: string): void {
-  const value = findSysctl(name);
-  using file = value === undefined
-    ? undefined
-    : ignoreErrors(["EROFS", "EACCES", "EPERM"], () => openReadWrite(`/proc/sys/${name}`));
-  if (file) return;
-  const word = sysctlWord(name);
-  const problem = value === undefined ? `has no ${word}` : `has ${word} = ${value}, which cannot be set here`;
-  const consequence = "so pods would not reach Services whose endpoint is on their own node";
-  throw new CniError(
+function isWritable(name: string): boolean {
+  using file = ignoreErrors(["EROFS", "EACCES", "EPERM"], () => openReadWrite(`/proc/sys/${name}`));
+  return file !== undefined;
+}
+
+function missingError(names: readonly string[], path: string): CniError {
+  const advice = "load the module: echo br_netfilter >/etc/modules-load.d/br_netfilter.conf; modprobe br_netfilter";
+  return unreachedError(path, `has no ${names.map(sysctlWord).join(" and no ")}`, advice);
+}
+
+function closedError(names: readonly string[], path: string): CniError {
+  const values = names.map((name) => `${sysctlWord(name)} = ${findSysctl(name)}`);
+  const settings = names.map((name) => `${sysctlWord(name)}=1`);
+  // sysctl prints lines that it reads at boot.
+  const advice = `set it, also for the next boot: sysctl -w ${settings.join(" ")} | tee /etc/sysctl.d/99-cni.conf`;
+  return unreachedError(path, `has ${values.join(" and ")}, which cannot be set here`, advice);
+}
+
+function unreachedError(path: string, problem: string, advice: string): CniError {
+  return new CniError(
     Code.TryAgainLater,
-    `Cannot install the network "${path}": the node ${problem}, ${consequence}`,
-    {
-      details: value === undefined
-        ? "on the node, load the module: echo br_netfilter >/etc/modules-load.d/cni.conf; modprobe br_netfilter"
-        : `on the node, set it: echo ${word}=1 >/etc/sysctl.d/99-cni.conf; sysctl -w ${word}=1`,
-    },
+    `Cannot install the network "${path}": the node ${problem}, ` +
+      "so pods would not reach Services whose endpoint is on their own node",
+    { details: `on the node, ${advice}` },
   );
 }
