@@ -1,5 +1,6 @@
 import { getGenerationId } from "../ffi/nft/objects.ts";
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
+import { describeTable, isOfEarlierRelease } from "../plugins/lib/ruleset/table.ts";
 import { type SharedReads, shareReads } from "../plugins/lib/protocol/shared_reads.ts";
 import { listHostLinks } from "../plugins/lib/links/host_links.ts";
 import type { HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
@@ -75,7 +76,11 @@ export function restoreAttachments(
     .filter((entry) => options.isWanted?.(entry) ?? true).sort(compareByInterface);
   const tables = TABLES.flatMap((table) => {
     try {
-      return repairTable(runtime.hostContext.host.nft, table);
+      const { nft: nl } = runtime.hostContext.host;
+      const isUpgrade = isOfEarlierRelease(nl, table);
+      const repaired = repairTable(nl, table);
+      if (isUpgrade) runtime.log(`Upgraded ${describeTable(table)}, which had the rules of an earlier release`);
+      return repaired;
     } catch (error) {
       problems.push(describeFailure(error));
       return [];

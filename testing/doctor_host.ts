@@ -20,6 +20,8 @@ export interface DoctorHost extends Disposable {
   readonly outside: Netns;
   /** For state. */
   readonly directory: string;
+  /** What repairs said. */
+  readonly log: readonly string[];
   /** Services in c1 on the published ports. */
   serve(): Promise<Disposable>;
   add(netns: Netns, containerId: string): void;
@@ -85,7 +87,13 @@ export function newDoctorHost(
     ],
   });
   const network = parseNetworkConfigList(text);
-  const options = { env: {}, pluginDirectories: [], cacheDirectory: directory, log: () => {} };
+  const log: string[] = [];
+  const options = {
+    env: {},
+    pluginDirectories: [],
+    cacheDirectory: directory,
+    log: (line: string) => void log.push(line),
+  };
   const runtime = new Runtime(options);
   const portMappings = [
     { hostPort: 8080, containerPort: 80, protocol: "tcp" },
@@ -115,6 +123,7 @@ export function newDoctorHost(
       c2,
       outside,
       directory,
+      log,
       serve: () => serveTcpAndUdp(c1, "c1"),
       add,
       port: result.interfaces!.findLast(({ sandbox }) => !sandbox)!.name,

@@ -8,9 +8,13 @@ import { runInNetns } from "../../testing/netns.ts";
 import { portMappingConfig } from "../../testing/portmap.ts";
 import { nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcpAndUdp } from "../../testing/traffic.ts";
+import { ensureElements } from "../lib/ruleset/elements.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { repairTable } from "../lib/ruleset/repair.ts";
 import { listFormerRules, requireTable } from "../lib/ruleset/table.ts";
+import { parsePortmapConfig } from "./config.ts";
+import { publishedElements } from "./elements.ts";
+import { findLoopbackSource } from "./loopback.ts";
 import portmap from "./plugin.ts";
 
 const RECORDED = new URL("../../testdata/rulesets/cni-loopback-output.nft", import.meta.url).pathname;
@@ -118,7 +122,9 @@ bridgeNetworkTest(
       host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(earlier) }));
       runInNetns(host, "nft", 'add element inet cni hostports4 { tcp . 8181 comment "web c1 eth0" : 10.88.0.2 . 81 }');
     }
-    expect(repairTable(host.nft, inetTable)).not.toEqual([]);
+    expect(listFormerRules(host.nft, inetTable)).not.toEqual([]);
+    expect(repairTable(host.nft, inetTable)).toEqual([]);
+    expect(listFormerRules(host.nft, inetTable)).toEqual([]);
     for (const { end } of callers) {
       const { answered, lost } = await end();
       expect(answered).toBeGreaterThan(10);
@@ -137,8 +143,7 @@ bridgeNetworkTest("an upgraded table is as a new one, and what others added to i
   const { c1 } = startWithEarlierTable(network);
   runInNetns(host, "nft", 'add rule inet cni loopback_output counter comment "mine"');
   runInNetns(host, "nft", 'add rule inet cni loopback_input counter comment "mine"');
-  const upgraded = repairTable(host.nft, inetTable);
-  expect(upgraded).toContain('chain "loopback_calls" of table "inet cni"');
+  // Nothing was lost, so nothing is called restored.
   expect(repairTable(host.nft, inetTable)).toEqual([]);
   const listed = nftListRuleset(host);
   expect(listed.match(/comment "mine"/g)).toHaveLength(2);
@@ -159,4 +164,27 @@ bridgeNetworkTest("an upgraded table is as a new one, and what others added to i
   call(portmap, "ADD", PUBLISHED, { container: c1, containerId: "c1" });
   expect(nftElements(host)).toEqual(elements);
   expect(withoutComments(host)).toEqual(whole);
+});
+
+bridgeNetworkTest("CHECK demands of an earlier attachment what the earlier ADD made", (network) => {
+  const { host, call } = network;
+  const { c1 } = startWithEarlierTable(network);
+  const check = () => call(portmap, "CHECK", PUBLISHED, { container: c1, containerId: "c1" });
+  check();
+  repairTable(host.nft, inetTable);
+  check();
+  // nft(8) has not saved the keys in records.
+  runInNetns(host, "nft", "flush set inet cni owners");
+  const config = parsePortmapConfig(PUBLISHED);
+  const later = "hostip_loopback4 host port 192.0.2.1:8082/tcp";
+  const earlier = publishedElements(config, c1.addresses, findLoopbackSource(host, config, c1.addresses))
+    .filter(({ set, title }) => `${set} ${title}` !== later);
+  expect(ensureElements(host.nft, inetTable, { network: "web", containerId: "c1", ifname: "eth0" }, earlier))
+    .toEqual([]);
+  check();
+  // Restored, it has what attachments of this release have.
+  network.restore(portmap, PUBLISHED, { container: c1, containerId: "c1" });
+  check();
+  runInNetns(host, "nft", "delete element inet cni hostip_loopback4 { 192.0.2.1 . tcp . 8082 }");
+  expect(check).toThrow("the ruleset's element for host port 192.0.2.1:8082/tcp is missing");
 });

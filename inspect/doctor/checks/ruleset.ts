@@ -2,10 +2,10 @@ import { findTable } from "../../../ffi/nft/objects.ts";
 import { lives } from "../../../plugins/lib/links/address_claim.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { checkMasquerade } from "../../../plugins/lib/ruleset/masquerade.ts";
-import { listMissingRules } from "../../../plugins/lib/ruleset/table.ts";
+import { isOfEarlierRelease, listMissingRules } from "../../../plugins/lib/ruleset/table.ts";
 import { CniError } from "../../../spec/error.ts";
-import { type Finding, ok } from "../finding.ts";
-import { missingRule } from "../missing_rule.ts";
+import { type Finding, ok, warning } from "../finding.ts";
+import { missingRule, restoreOf } from "../missing_rule.ts";
 import type { ExaminedContainer, Subject } from "../subject.ts";
 
 /** The table `inet cni` and its masquerading. Ports have a check of their own. */
@@ -13,10 +13,10 @@ export function checkRuleset(subject: Subject): Finding[] {
   const { containers, masquerades } = subject;
   if (!containers.some((container) => needsRules(subject, container))) return [];
   const problems = checkTable(subject);
-  if (problems.length > 0) return problems;
-  if (!masquerades) return [ok('table "inet cni" is whole')];
-  const missing = containers.flatMap((container) => checkMasqueraded(subject, container));
-  return missing.length > 0 ? missing : [ok('table "inet cni" is whole, and masquerades the containers')];
+  if (problems.some(({ severity }) => severity === "broken")) return problems;
+  const missing = masquerades ? containers.flatMap((container) => checkMasqueraded(subject, container)) : [];
+  if (problems.length > 0 || missing.length > 0) return [...problems, ...missing];
+  return [ok(`table "inet cni" is whole${masquerades ? ", and masquerades the containers" : ""}`)];
 }
 
 export function hasTable({ host }: Subject): boolean {
@@ -32,7 +32,12 @@ function checkTable(subject: Subject): Finding[] {
     const lost = "masquerading, published ports and accept rules are lost";
     return [missingRule(subject.network, `rules flushed: table "inet cni" is missing, so ${lost}`)];
   }
-  return listMissingRules(subject.host.netns.nft, inetTable).map(({ chain }) =>
+  const { nft } = subject.host.netns;
+  if (isOfEarlierRelease(nft, inetTable)) {
+    const what = 'table "inet cni" has the rules of an earlier release, which the next ADD upgrades';
+    return [warning(what, ...restoreOf(subject.network))];
+  }
+  return listMissingRules(nft, inetTable).map(({ chain }) =>
     missingRule(subject.network, `rules are missing in chain "${chain}" of table "inet cni"`)
   );
 }

@@ -13,7 +13,7 @@ import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { findMissingRules } from "./chain_rules.ts";
-import { checkStaticRules, createTable, isOfEarlierRelease, isOwnTable, missingRulesError } from "./table.ts";
+import { checkStaticRules, createTable, isOwnTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table.ts";
 import { describeOwner, formatOwnerWithNote, type Owner, ownerText, sameOwner } from "../protocol/owner.ts";
 
@@ -129,10 +129,9 @@ function createOrRepair(nl: Netlink, table: TableDefinition, log: ApplyOptions["
   if (!present) return createTable(nl, table);
   // A table of an earlier release has fewer sets.
   if (isOwnTable(table, present) && !keepsRecords(nl, table)) addRecords(nl, table);
-  const isUpgrade = isOfEarlierRelease(nl, table);
   const { describeRestoredChains, repairTable } = loadRepair();
   const restored = repairTable(nl, table);
-  if (isUpgrade || restored.length === 0) return;
+  if (restored.length === 0) return;
   log?.(`${describeRestoredChains(restored)}; for other containers, put back what is missing: cni run restore`);
 }
 
@@ -260,6 +259,7 @@ export function checkElements(
   );
   const { matches } = matchWanted(snapshot, owner, wanted);
   for (const { element, found } of matches) {
+    if (!found && element.isNew && !hasRecorded(snapshot, owner, element)) continue;
     const ownedByOther = found !== undefined && !sameOwner(found.owner, owner);
     const fault = !found
       ? "is missing"
@@ -281,6 +281,12 @@ export function checkElements(
     const loss = findMissingRules(nl, table, name, rules.length);
     if (loss) throw missingRulesError(table, loss);
   }
+}
+
+/** False if it is unknown. */
+function hasRecorded(snapshot: RulesetSnapshot, owner: Owner, element: WantedElement): boolean {
+  const record = readRecord(snapshot, owner, purposeOf(snapshot.table, element.set));
+  return record?.selectors !== undefined && coversAll(record, [element]);
 }
 
 /** Rarely needed: not loaded at start-up. */

@@ -30,7 +30,7 @@ export function describeRestoredChains(chains: readonly string[]): string {
 /**
  * Restores a table's static chains, sets and rules, and removes those of earlier releases. Its elements stay.
  *
- * @returns the chains that had lost rules: `chain "forward" of table "inet cni"`
+ * @returns the chains that had lost rules: `chain "forward" of table "inet cni"`; none for a table of an earlier release
  * @throws {CniError} if the table is another program's
  */
 export function repairTable(nl: Netlink, table: TableDefinition): string[] {
@@ -44,7 +44,8 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
         details: foreignTableHint(table),
       });
     }
-    for (const { chain, handles, isWholeChain } of present ? listFormerRules(nl, table) : []) {
+    const former = present ? listFormerRules(nl, table) : [];
+    for (const { chain, handles, isWholeChain } of former) {
       for (const handle of handles) tx.deleteRule(table, chain, handle);
       if (isWholeChain) tx.deleteChain(table, chain);
     }
@@ -54,6 +55,7 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
       repairChain(tx, nl, table, chain, rules.map(({ expressions }) => expressions));
     }
     tx.commit(generation);
-    return missing.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
+    const isUpgrade = former.length > 0;
+    return isUpgrade ? [] : missing.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
   });
 }

@@ -15,6 +15,8 @@ export interface WantedElement {
   readonly alternativeChain?: (name: string) => SharedChain | undefined;
   /** Names it in errors: `host port 8080/tcp`. */
   readonly title: string;
+  /** Attachments of earlier releases may lack it: their records tell. */
+  readonly isNew?: boolean;
   /** If true, another owner keeps it. Else it is taken over: that owner's DEL is late. */
   readonly exclusive?: boolean;
   /** One word after the owner. */
