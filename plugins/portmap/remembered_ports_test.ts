@@ -59,6 +59,8 @@ bridgeNetworkTest("caches are asked once, and again after a table that is new", 
   runInNetns(host, "sh", "-c", "nft list ruleset >/tmp/$$ && nft flush ruleset && nft -f /tmp/$$; rm /tmp/$$");
   add(b, "g", 8085);
   expect(questions).toBe(12);
+  add(b, "h", 8086);
+  expect(questions).toBe(12);
   return Promise.resolve();
 });
 
