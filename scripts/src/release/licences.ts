@@ -22,13 +22,32 @@ export function packagedFolders(): readonly string[] {
   return Object.keys(packages).filter((path) => path !== "" && !packages[path]!.dev).sort();
 }
 
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly description?: string;
+  readonly license: string;
+  readonly homepage?: string;
+  readonly dependencies?: Readonly<Record<string, string>>;
+}
+
+/** @param folder below the root of the repository */
+export const readPackage = (folder: string): Manifest => JSON.parse(read(join(folder, "package.json")));
+
+/** The file with the licence of a package. @throws {Error} if there is none */
+export function packageLicence(folder: string): { readonly file: string; readonly text: string } {
+  const file = readdirSync(join(REPOSITORY_ROOT, folder)).sort().find((entry) => /^licen[cs]e/i.test(entry));
+  if (file === undefined) {
+    throw new Error(`Cannot find the licence of ${readPackage(folder).name}: it has no such file`);
+  }
+  return { file, text: read(join(folder, file)) };
+}
+
 /** Files for each release: the licence of the project, and those of its parts. */
 export function licenceTexts(): Readonly<Record<string, string>> {
   const parts = packagedFolders().map((folder) => {
-    const { name, version } = JSON.parse(read(`${folder}/package.json`));
-    const file = readdirSync(join(REPOSITORY_ROOT, folder)).sort().find((entry) => /^licen[cs]e/i.test(entry));
-    if (file === undefined) throw new Error(`Cannot find the licence of ${name}: it has no such file`);
-    return section(`${name} ${version}`, read(`${folder}/${file}`));
+    const { name, version } = readPackage(folder);
+    return section(`${name} ${version}`, packageLicence(folder).text);
   });
   const runtime = section(`Bun ${PATCHED_RUNTIME}`, runtimeLicencePage());
   return { LICENSE: read("LICENSE"), "LICENSE.third-party": [runtime, ...parts].join("\n") };

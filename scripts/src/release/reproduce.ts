@@ -23,7 +23,7 @@ export function reproduceRelease(): string {
   run(["cp", "-R", join(REPOSITORY_ROOT, "node_modules"), clone]);
   // With a shifted clock, nothing can be downloaded: certificates would have expired.
   run(["mkdir", join(clone, "dist")]);
-  for (const name of ["runtime", "sbom", "glibc"]) {
+  for (const name of ["packages", "glibc"]) {
     run(["cp", "-R", join(REPOSITORY_ROOT, "dist", name), join(clone, "dist")]);
   }
   run(["chown", "-R", "65534:65534", scratch.path]);

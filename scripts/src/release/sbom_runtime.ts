@@ -6,13 +6,16 @@ import { PATCHED_RUNTIME } from "../build/runtime_patch.ts";
 export interface Component {
   readonly type: "application" | "library" | "platform";
   readonly "bom-ref": string;
+  readonly group?: string;
   readonly name: string;
   readonly version?: string;
+  readonly description?: string;
   readonly purl?: string;
   readonly licenses?: readonly { readonly license: { readonly id: string } | { readonly name: string } }[];
   readonly hashes?: readonly { readonly alg: string; readonly content: string }[];
   readonly externalReferences?: readonly { readonly type: string; readonly url: string }[];
   readonly components?: readonly Component[];
+  readonly evidence?: object;
 }
 
 /** Entries of process.versions that are no parts: interfaces that Bun imitates, itself, and what is for another system. */

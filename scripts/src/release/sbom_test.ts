@@ -2,14 +2,21 @@ import { Ajv } from "ajv";
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { ensureNpmPackage } from "../harness/npm_package.ts";
 import { glibcComponent } from "./glibc.ts";
 import { licenceTexts, packagedFolders, runtimeLicencePage } from "./licences.ts";
-import { ensureSbomTools, softwareBillOfMaterials } from "./sbom.ts";
+import { softwareBillOfMaterials } from "./sbom.ts";
 import { type Component, runtimeComponents } from "./sbom_runtime.ts";
 
-/** The schema of CycloneDX, as the generator's library ships it. */
+/** Has the schema of CycloneDX. */
+const SCHEMA_PACKAGE = [
+  "@cyclonedx/cyclonedx-library",
+  "10.3.0",
+  "sha512-RIT28sp1U0PCHaaeF3yNRwk6Jig/XJ8UsYAVOMYaHQ+0VVOvsjcp0PTWQFLUqJFF8XMud+Kdq6G+wtDAh+QJFA==",
+] as const;
+
 function validator() {
-  const directory = join(ensureSbomTools(), "node_modules/@cyclonedx/cyclonedx-library/res/schema");
+  const directory = join(ensureNpmPackage(...SCHEMA_PACKAGE), "res/schema");
   const schema = (name: string) => JSON.parse(readFileSync(join(directory, `${name}.SNAPSHOT.schema.json`), "utf8"));
   const ajv = new Ajv({ strict: false, validateFormats: false });
   for (const name of ["spdx", "jsf-0.82", "cryptography-defs"]) {
@@ -35,6 +42,24 @@ test("the list of materials is valid, and names each package and Bun with its pa
   expect(names.sort()).toEqual([...packages, "bun", "glibc"].sort());
   expect(packages).toContain("prom-client");
   for (const component of bom.components) expect(component.licenses).not.toEqual([]);
+  const neededBy = Object.fromEntries(
+    bom.dependencies.map(({ ref, dependsOn }: { ref: string; dependsOn?: string[] }) => [ref, dependsOn]),
+  );
+  expect(Object.keys(neededBy).sort()).toEqual(
+    [bom.metadata.component, ...bom.components].map((component) => component["bom-ref"]).sort(),
+  );
+  const [program] = Object.keys(neededBy).filter((ref) => ref.startsWith("pkg:npm/%40cni/cni@"));
+  expect(neededBy[program!]).toEqual([
+    expect.stringMatching(/^pkg:npm\/jsonc-parser@/),
+    expect.stringMatching(/^pkg:npm\/prom-client@/),
+    expect.stringMatching(/^bun@/),
+    glibc.purl,
+  ]);
+  const [client] = Object.keys(neededBy).filter((ref) => ref.startsWith("pkg:npm/prom-client@"));
+  expect(neededBy[client!]).toEqual([
+    expect.stringMatching(/^pkg:npm\/%40opentelemetry\/api@/),
+    expect.stringMatching(/^pkg:npm\/tdigest@/),
+  ]);
 }, 60_000);
 
 test("parts of Bun have the versions and licences that it declares", () => {
