@@ -1,11 +1,11 @@
-/** Debian packages, written without tools that ask the clock or the user. @see deb(5) @module */
+/** Debian packages. @see deb(5) @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { type Binaries, gzip, type TextFiles } from "./plugin_archive.ts";
-import { tar, type TarEntry } from "./tar.ts";
+import { pack, type TarEntry, withParents, writeTree } from "./tar.ts";
 
 export interface DebianRelease {
   readonly version: string;
@@ -42,13 +42,16 @@ export function debianPackage(
   isCompressed = true,
 ): Buffer {
   const files = packageFiles(release, binaries, texts, documentation);
-  const control = controlFiles(release, files);
-  const data = tar(underRoot(files), release.time);
-  return ar([
-    ["debian-binary", Buffer.from("2.0\n")],
-    ["control.tar.gz", gzip(tar(underRoot(control), release.time))],
-    isCompressed ? ["data.tar.xz", xz(data)] : ["data.tar", data],
-  ], release.time);
+  const control = controlFiles(release, files).map((file) => ({ ...file, path: `DEBIAN/${file.path}` }));
+  using scratch = newScratchDirectory();
+  const [tree, file] = [join(scratch.path, "tree"), join(scratch.path, "deb")];
+  writeTree([{ path: ".", isDirectory: true }, ...withParents([...files, ...control])], tree);
+  // With more threads, the bytes would be others.
+  const options = ["--root-owner-group", "--threads-max=1", isCompressed ? "-Zxz" : "-Znone"];
+  // The time of all files: they are newer.
+  const env = { ...process.env, SOURCE_DATE_EPOCH: `${release.time}` };
+  pack(["dpkg-deb", ...options, "--build", tree, file], { env });
+  return readFileSync(file);
 }
 
 function packageFiles(
@@ -124,37 +127,4 @@ function debianChangelog({ version, maintainer, time }: DebianRelease): string {
   });
   const date = new Date(time * 1000).toUTCString().replace("GMT", "+0000");
   return [`cni (${version}) unstable; urgency=medium`, "", ...items, "", ` -- ${maintainer}  ${date}`, ""].join("\n");
-}
-
-/** With the folders of all entries, below `./` as dpkg-deb(1) writes them. */
-function underRoot(entries: readonly TarEntry[]): readonly TarEntry[] {
-  const folders = new Set<string>();
-  for (const { path } of entries) {
-    const names = path.split("/").slice(0, -1);
-    names.forEach((_, i) => folders.add(names.slice(0, i + 1).join("/")));
-  }
-  const all: readonly TarEntry[] = [...[...folders].map((path) => ({ path, isDirectory: true }) as const), ...entries];
-  const sorted = all.toSorted((a, b) => a.path < b.path ? -1 : 1);
-  return [{ path: ".", isDirectory: true }, ...sorted.map((entry) => ({ ...entry, path: `./${entry.path}` }))];
-}
-
-function xz(data: Uint8Array): Uint8Array {
-  // With more threads, the bytes would be others.
-  const { success, stdout } = Bun.spawnSync(["xz", "-c", "-T1", "-6"], {
-    stdin: data as Uint8Array<ArrayBuffer>,
-  });
-  if (!success) throw new Error("Cannot compress the package: xz failed");
-  return stdout;
-}
-
-type Member = readonly [name: string, data: Uint8Array];
-
-/** @see ar(5) */
-export function ar(members: readonly Member[], time: number): Buffer {
-  const parts = members.flatMap(([name, data]) => {
-    const fields = [[name, 16], [time, 12], [0, 6], [0, 6], [100644, 8], [data.length, 10]] as const;
-    const header = `${fields.map(([value, width]) => `${value}`.padEnd(width)).join("")}\`\n`;
-    return [Buffer.from(header), data, Buffer.alloc(data.length % 2, "\n")];
-  });
-  return Buffer.concat([Buffer.from("!<arch>\n"), ...parts]);
 }

@@ -6,7 +6,7 @@ import { testWith } from "../../../testing/binary.ts";
 import { debianPackage } from "./debian.ts";
 
 testWith(
-  ["dpkg-deb", "dpkg-parsechangelog", "xz"],
+  ["dpkg-deb", "dpkg-parsechangelog"],
   "dpkg-deb(1) reads the package, whose sums are those of its files",
   () => {
     const scratch = mkdtempSync(join(tmpdir(), "cni-deb-"));

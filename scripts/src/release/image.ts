@@ -5,7 +5,7 @@ import type { Processor } from "../build/runtime_patch.ts";
 import { type Image, ociLayout } from "./oci.ts";
 import type { TextFiles } from "./plugin_archive.ts";
 import type { ReleaseSource } from "./source.ts";
-import { tar, type TarEntry } from "./tar.ts";
+import { tar, type TarEntry, withParents } from "./tar.ts";
 
 /** The names that other projects give to processors. */
 export const ARCHITECTURES: Readonly<Record<Processor, string>> = { x64: "amd64", arm64: "arm64" };
@@ -62,18 +62,4 @@ function releaseImage({ processor, program, libraries }: ImageParts, texts: Text
       ...source.commit !== undefined && { "org.opencontainers.image.revision": source.commit },
     },
   };
-}
-
-/** With the folders that entries are in, each before what it holds. */
-function withParents(entries: readonly TarEntry[]): readonly TarEntry[] {
-  const found = new Map<string, TarEntry>();
-  for (const entry of entries) {
-    const names = entry.path.split("/");
-    for (let length = 1; length < names.length; length++) {
-      const path = names.slice(0, length).join("/");
-      if (!found.has(path)) found.set(path, { path, isDirectory: true });
-    }
-    found.set(entry.path, entry);
-  }
-  return [...found.values()];
 }

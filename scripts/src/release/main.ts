@@ -1,4 +1,4 @@
-/** Makes everything that users install into `dist/release/`. The bytes depend on the commit, the C compilers and Debian's glibc. @module */
+/** Makes everything that users install into `dist/release/`. The bytes depend on the commit, the C compilers, tar, dpkg and Debian's glibc. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";

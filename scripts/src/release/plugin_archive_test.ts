@@ -39,21 +39,26 @@ testWith(["cc"], "the archive, unpacked, is a directory of plugins for engines, 
   expect([installed.exitCode, installed.stderr.toString()]).toEqual([0, ""]);
 }, 60_000);
 
-/** Prints the digest of an archive that a process makes with these first words, as another user elsewhere would. */
-function digestOfArchive(...wrapper: readonly string[]): string {
+/** Prints the digests of archives that a process makes with these first words, as another user elsewhere would. */
+function digestsOfArchives(...wrapper: readonly string[]): string {
   const script = `
     const { pluginArchive, gzip } = await import(${JSON.stringify(join(import.meta.dir, "plugin_archive.ts"))});
+    const { debianPackage } = await import(${JSON.stringify(join(import.meta.dir, "debian.ts"))});
     const binaries = { program: Buffer.alloc(1e6, "program"), shim: Buffer.from("shim") };
-    const archive = gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9));
-    console.log(new Bun.CryptoHasher("sha256").update(archive).digest("hex"));`;
+    const release = { version: "0.1.0", architecture: "arm64", maintainer: "A B <a@example.org>", time: 1e9 };
+    const archives = [
+      gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9)),
+      debianPackage(release, binaries, { "LICENSE.third-party": "text" }, { "man/man8/cni.8": ".TH CNI 8\\n" }),
+    ];
+    for (const archive of archives) console.log(new Bun.CryptoHasher("sha256").update(archive).digest("hex"));`;
   const child = Bun.spawnSync([...wrapper, process.execPath, "-e", script], { cwd: scratch, stderr: "pipe" });
   expect(child.stderr.toString()).toBe("");
   return child.stdout.toString();
 }
 
-testWith(["faketime"], "a process elsewhere on another day makes the same bytes", () => {
-  const here = digestOfArchive();
-  expect(here).toMatch(/^[\da-f]{64}\n$/);
+testWith(["faketime", "dpkg-deb"], "a process elsewhere on another day makes the same bytes", () => {
+  const here = digestsOfArchives();
+  expect(here).toMatch(/^([\da-f]{64}\n){2}$/);
   const elsewhere = [
     "sh",
     "-c",
@@ -63,7 +68,7 @@ testWith(["faketime"], "a process elsewhere on another day makes the same bytes"
     "-f",
     "+400d",
   ];
-  expect(digestOfArchive(...elsewhere)).toBe(here);
+  expect(digestsOfArchives(...elsewhere)).toBe(here);
 });
 
 test("the licences of all packages in the program are there, and of the parts of the runtime", () => {

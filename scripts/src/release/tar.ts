@@ -1,9 +1,12 @@
-/** Writes tar archives whose bytes depend on the arguments only: no clock, no user and no file system is asked. @see tar(5) @module */
+/** Trees of files as archives of tar(1), whose bytes depend on the arguments only: no clock, user or umask changes them. @module */
+import { chmodSync, linkSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { newScratchDirectory } from "../repository.ts";
 
 interface Named {
-  /** Relative, with at most 100 bytes. */
+  /** Relative. */
   readonly path: string;
-  /** By default 0o755. */
+  /** By default 0o755; links have none of their own. */
   readonly mode?: number;
 }
 
@@ -13,49 +16,51 @@ export type TarEntry =
     readonly isDirectory: true;
   });
 
-const BLOCK = 512;
-/** Archives end with two empty blocks, and are filled up to this size. */
-const RECORD = 20 * BLOCK;
-
-/** All entries belong to root. @param time of all entries, in seconds @throws {RangeError} if a path is too long */
+/** All entries in this order, and nothing else. All belong to root. @param time of all entries, in seconds */
 export function tar(entries: readonly TarEntry[], time: number): Buffer {
-  const parts = entries.flatMap((entry) => {
-    const data = "data" in entry ? entry.data : Buffer.alloc(0);
-    return [header(entry, data.length, time), data, Buffer.alloc(padding(data.length, BLOCK))];
+  using scratch = newScratchDirectory();
+  const [tree, archive] = [join(scratch.path, "tree"), join(scratch.path, "archive")];
+  writeTree(entries, tree);
+  const options = ["--format=ustar", `--mtime=@${time}`, "--owner=root:0", "--group=root:0"];
+  const names = ["--no-recursion", "--null", "--files-from=-"];
+  pack(["tar", "--create", `--file=${archive}`, `--directory=${tree}`, ...options, ...names], {
+    stdin: Buffer.from(entries.map(({ path }) => `${path}\0`).join("")),
   });
-  const length = parts.reduce((sum, part) => sum + part.length, 2 * BLOCK);
-  return Buffer.concat([...parts, Buffer.alloc(2 * BLOCK + padding(length, RECORD))]);
+  return readFileSync(archive);
 }
 
-const padding = (length: number, size: number): number => (size - length % size) % size;
+/** @param root a directory that is made */
+export function writeTree(entries: readonly TarEntry[], root: string): void {
+  for (const entry of entries) {
+    const path = join(root, entry.path);
+    mkdirSync(dirname(path), { recursive: true });
+    if ("symlink" in entry) symlinkSync(entry.symlink, path);
+    else if ("hardLink" in entry) linkSync(join(root, entry.hardLink), path);
+    else if ("isDirectory" in entry) mkdirSync(path, { recursive: true });
+    else writeFileSync(path, entry.data);
+    if ("data" in entry || "isDirectory" in entry) chmodSync(path, entry.mode ?? 0o755);
+  }
+}
 
-function header(entry: TarEntry, size: number, time: number): Buffer {
-  const isDirectory = "isDirectory" in entry;
-  const target = "hardLink" in entry ? entry.hardLink : "symlink" in entry ? entry.symlink : "";
-  const type = "hardLink" in entry ? "1" : "symlink" in entry ? "2" : isDirectory ? "5" : "0";
-  const block = Buffer.alloc(BLOCK);
-  const text = (value: string, offset: number, length: number) => {
-    if (Buffer.byteLength(value) > length) throw new RangeError(`Cannot archive "${value}": more than ${length} bytes`);
-    block.write(value, offset);
-  };
-  const octal = (value: number, offset: number, length: number) =>
-    text(`${value.toString(8).padStart(length - 1, "0")}\0`, offset, length);
-  text(isDirectory ? `${entry.path}/` : entry.path, 0, 100);
-  octal(entry.mode ?? 0o755, 100, 8);
-  octal(0, 108, 8);
-  octal(0, 116, 8);
-  octal(size, 124, 12);
-  octal(time, 136, 12);
-  text(type, 156, 1);
-  text(target, 157, 100);
-  text("ustar\u000000", 257, 8);
-  text("root", 265, 32);
-  text("root", 297, 32);
-  octal(0, 329, 8);
-  octal(0, 337, 8);
-  // The sum counts its own field as spaces.
-  block.fill(" ", 148, 156);
-  const sum = block.reduce((total, byte) => total + byte, 0);
-  text(`${sum.toString(8).padStart(6, "0")}\0 `, 148, 8);
-  return block;
+/** With the folders that entries are in, each before what it holds. */
+export function withParents(entries: readonly TarEntry[]): readonly TarEntry[] {
+  const found = new Map<string, TarEntry>();
+  for (const entry of entries) {
+    const names = entry.path.split("/");
+    for (let length = 1; length < names.length; length++) {
+      const path = names.slice(0, length).join("/");
+      if (!found.has(path)) found.set(path, { path, isDirectory: true });
+    }
+    found.set(entry.path, entry);
+  }
+  return [...found.values()];
+}
+
+/** Runs a program that packs. @throws {Error} with what it said, if it fails */
+export function pack(
+  command: readonly string[],
+  options: { readonly stdin?: Buffer; readonly env?: Readonly<Record<string, string | undefined>> } = {},
+): void {
+  const { success, stderr } = Bun.spawnSync([...command], { ...options, stderr: "pipe" });
+  if (!success) throw new Error(`Cannot pack the release: "${command.join(" ")}" failed: ${`${stderr}`.trim()}`);
 }
