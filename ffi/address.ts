@@ -14,7 +14,10 @@ export type Cidr = string & { readonly "~": "Cidr" };
 /** A 48-bit hardware address: `0a:58:0a:01:00:02`. */
 export type Mac = string & { readonly "~": "Mac" };
 
-const DOT = 0x2e, COLON = 0x3a, DASH = 0x2d, ZERO = 0x30;
+const DOT = 0x2e;
+const COLON = 0x3a;
+const DASH = 0x2d;
+const ZERO = 0x30;
 
 /**
  * Reads an IPv4 or IPv6 address.
@@ -38,12 +41,10 @@ export function isIp(text: string): boolean {
   return decodeIp(text) !== undefined;
 }
 
-/** 4 or 16 bytes in network order. */
 export function ipBytes(ip: Ip): Uint8Array {
   return decodeIp(ip)!;
 }
 
-/** The address of 4 or 16 bytes in network order. @throws RangeError */
 export function ipFromBytes(bytes: Uint8Array): Ip {
   if (bytes.length !== 4 && bytes.length !== 16) {
     throw new RangeError(`Cannot read an IP address: expected 4 or 16 bytes, got "${bytes.length}"`);
@@ -55,17 +56,16 @@ export function familyOf(address: Ip | Cidr): 4 | 6 {
   return address.includes(":") ? 6 : 4;
 }
 
-/** Orders by value, IPv4 first. */
 export function compareIps(a: Ip, b: Ip): number {
   return compareBytes(ipBytes(a), ipBytes(b));
 }
 
-/** Undefined after the last address of its family. */
+/** Returns `undefined` after the last address of its family. */
 export function nextIp(ip: Ip): Ip | undefined {
   return addToIp(ip, 1);
 }
 
-/** Undefined before the first address of its family. */
+/** Returns `undefined` before the first address of its family. */
 export function previousIp(ip: Ip): Ip | undefined {
   return addToIp(ip, -1);
 }
@@ -94,7 +94,6 @@ export function parseCidr(text: string): Cidr {
   return `${encodeIp(bytes)}/${length}` as Cidr;
 }
 
-/** @throws RangeError if the family has fewer bits */
 export function toCidr(ip: Ip, prefixLength: number): Cidr {
   if (!Number.isInteger(prefixLength) || prefixLength < 0 || prefixLength > (familyOf(ip) === 4 ? 32 : 128)) {
     throw new RangeError(`Cannot use prefix length "${prefixLength}" with "${ip}": out of range`);
@@ -102,7 +101,6 @@ export function toCidr(ip: Ip, prefixLength: number): Cidr {
   return `${ip}/${prefixLength}` as Cidr;
 }
 
-/** `10.1.0.2/32` */
 export function hostPrefix(ip: Ip): Cidr {
   return toCidr(ip, familyOf(ip) === 4 ? 32 : 128);
 }
@@ -125,23 +123,20 @@ export function networkOf(network: Cidr): Cidr {
   return `${encodeIp(setHostBits(ipBytes(ipOf(network)), length, 0))}/${length}` as Cidr;
 }
 
-/** 224.0.0.0/4, ff00::/8 */
+// 224.0.0.0/4, ff00::/8
 export function isMulticast(address: Ip): boolean {
   const [first = 0] = ipBytes(address);
   return familyOf(address) === 4 ? first >> 4 === 0xe : first === 0xff;
 }
 
-/** All host bits are set. */
 export function broadcastOf(network: Cidr): Ip {
   return encodeIp(setHostBits(ipBytes(ipOf(network)), prefixLengthOf(network), 0xff));
 }
 
-/** Never across families. */
 export function containsIp(network: Cidr, ip: Ip): boolean {
   return samePrefix(ipBytes(ipOf(network)), ipBytes(ip), prefixLengthOf(network));
 }
 
-/** Never across families. */
 export function networksOverlap(a: Cidr, b: Cidr): boolean {
   return samePrefix(ipBytes(ipOf(a)), ipBytes(ipOf(b)), Math.min(prefixLengthOf(a), prefixLengthOf(b)));
 }
@@ -168,7 +163,6 @@ export function macBytes(mac: Mac): Uint8Array {
   return decodeMac(mac)!;
 }
 
-/** @throws RangeError unless there are 6 bytes */
 export function macFromBytes(bytes: Uint8Array): Mac {
   if (bytes.length !== 6) throw new RangeError(`Cannot read a MAC address: expected 6 bytes, got "${bytes.length}"`);
   let text = "";
@@ -188,7 +182,7 @@ function decodeIp(text: string): Uint8Array | undefined {
 /** Reads dotted decimal from `text[from]` to the end into `out`, from `at` on. */
 function decodeIpv4(text: string, from: number, out: Uint8Array, at: number): boolean {
   const last = at + 3;
-  let value = -1; // no digit yet
+  let value = -1;
   for (let i = from; i < text.length; i++) {
     const char = text.charCodeAt(i);
     if (char === DOT) {
@@ -198,7 +192,7 @@ function decodeIpv4(text: string, from: number, out: Uint8Array, at: number): bo
       continue;
     }
     const digit = char - ZERO;
-    if (!(digit >= 0 && digit <= 9) || value === 0) return false; // leading zero
+    if (!(digit >= 0 && digit <= 9) || value === 0) return false;
     value = value < 0 ? digit : value * 10 + digit;
     if (value > 255) return false;
   }
@@ -283,7 +277,7 @@ function isIpv4Mapped(bytes: Uint8Array): boolean {
   return true;
 }
 
-/** The number that ends the text, or NaN. */
+/** Returns NaN unless a number ends the text. */
 function parsePrefixLength(text: string, from: number): number {
   let value = NaN;
   for (let i = from; i < text.length && i < from + 4; i++) {
@@ -327,7 +321,7 @@ function addToIp(ip: Ip, by: 1 | -1): Ip | undefined {
 }
 
 function decodeMac(text: string): Uint8Array | undefined {
-  const separator = text.charCodeAt(2) === COLON ? COLON : text.charCodeAt(2) === DASH ? DASH : DOT;
+  const separator = [COLON, DASH].find((char) => char === text.charCodeAt(2)) ?? DOT;
   const group = separator === DOT ? 4 : 2;
   if (text.length !== 12 + 12 / group - 1) return undefined;
   const out = new Uint8Array(6);

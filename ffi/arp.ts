@@ -20,13 +20,12 @@ export interface AddressClaimant {
 }
 
 export interface ArpSocket extends Descriptor {
-  /** For callers with a loop of their own, which also wait for {@linkcode receiveClaim}. */
+  /** For callers with a loop of their own, see {@linkcode receiveClaim}. */
   sendProbe(addresses: readonly Ip[]): void;
   /** A claim of one of these addresses, if the next frame is one. */
   receiveClaim(addresses: readonly Ip[]): AddressClaimant | undefined;
-  /** Takes a fifth of a second in all. @returns the first claim */
+  /** Takes a fifth of a second. @returns the first claim */
   probe(addresses: readonly Ip[]): AddressClaimant | undefined;
-  /** Updates neighbours' caches. */
   announce(addresses: readonly Ip[]): void;
 }
 
@@ -86,7 +85,8 @@ function receiveClaimant(fd: number, ownMac: Uint8Array, addresses: readonly Ip[
   const frame = new Uint8Array(FRAME_LENGTH);
   const length = ignoreErrors(["EAGAIN", "ENETDOWN"], () => sys.recv(fd, frame, frame.length, MSG_DONTWAIT));
   if (length !== FRAME_LENGTH || equalBytes(frame.subarray(22, 28), ownMac)) return undefined;
-  const [sender, target] = [frame.subarray(28, 32), frame.subarray(38, 42)];
+  const sender = frame.subarray(28, 32);
+  const target = frame.subarray(38, 42);
   // A probe by a host that is about to take the address.
   const claimed = equalBytes(sender, UNSPECIFIED) && frame[21] === ARPOP_REQUEST ? target : sender;
   const address = addresses.find((ip) => equalBytes(ipBytes(ip), claimed));
@@ -97,7 +97,7 @@ function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.every((byte, i) => byte === b[i]);
 }
 
-/** In a broadcast Ethernet frame. @see RFC 826 */
+/** @see RFC 826 */
 function newArpRequest(mac: Uint8Array, sender: Uint8Array, target: Uint8Array): Uint8Array {
   const frame = new Uint8Array(FRAME_LENGTH);
   const view = new DataView(frame.buffer);

@@ -10,8 +10,9 @@ const CLONE_FS = 0x200;
 const MS_PRIVATE = 1 << 18;
 
 /**
- * Runs `call` on a host that ends with it: a network namespace, and mounts with an empty /run. What `call` starts must be
- * done when it returns: other threads stay on the host.
+ * Runs `call` on a host that ends with it: a network namespace, and mounts with an empty /run. Other threads stay on
+ * the
+ * host, so what `call` starts must be done when it returns.
  */
 export async function onScratchHost(call: (container: Netns) => Promise<void>): Promise<void> {
   using netns = openFile("/proc/thread-self/ns/net");
@@ -31,8 +32,8 @@ export async function onScratchHost(call: (container: Netns) => Promise<void>): 
 }
 
 /**
- * Enters the mounts of process 1, as a container that serves its host needs: paths of engines are the host's. Does nothing
- * elsewhere. Only before this process has other threads.
+ * Enters the mounts of process 1, as a container that serves its host needs: engines' paths are the host's. Only before
+ * this process has other threads.
  *
  * @returns whether they are others
  */

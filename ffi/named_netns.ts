@@ -23,7 +23,6 @@ const MS_SLAVE = 1 << 19;
 const MS_SHARED = 1 << 20;
 const MNT_DETACH = 2;
 
-/** @throws {RangeError} if `name` cannot be a file name */
 export function namedNetnsPath(name: string): string {
   if (name === "" || name === "." || name === ".." || /[/\0]/.test(name)) {
     throw new RangeError(`Cannot use namespace name ${JSON.stringify(name)}: it must be a file name`);
@@ -31,7 +30,7 @@ export function namedNetnsPath(name: string): string {
   return `${NETNS_DIRECTORY}/${name}`;
 }
 
-/** Both paths of a name: `/var/run` is a link to `/run`. @throws as {@linkcode namedNetnsPath} */
+/** Both paths of a name: `/var/run` is a link to `/run`. */
 export function namedNetnsPaths(name: string): string[] {
   const path = namedNetnsPath(name);
   return [path, `/var${path}`];
@@ -42,7 +41,6 @@ export function nameOfNetnsPath(path: string): string | undefined {
   return /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(path)?.[1];
 }
 
-/** Sorted bytewise. */
 export function listNamedNetns(): string[] {
   return (findEntryNames(NETNS_DIRECTORY) ?? []).sort();
 }
@@ -81,8 +79,6 @@ export function removeNamedNetns(name: string): void {
  * Replaces this process by `argv[0]` in the namespace, with its /sys, and files of /etc/netns/NAME in /etc.
  *
  * @param warn told of each file that cannot be mounted
- * @throws {NetnsError}
- * @throws {SystemError} if the program cannot be started
  */
 export function execInNamedNetns(
   name: string,
@@ -128,7 +124,7 @@ function tryLockDirectory(fd: number, warn: (message: string) => void): Disposab
   }
 }
 
-/** False if nothing is mounted there. */
+/** Returns false if nothing is mounted there. */
 function tryShareDirectory(): boolean {
   return ignoreErrors(["EINVAL"], () => {
     shareDirectory();

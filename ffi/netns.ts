@@ -30,23 +30,23 @@ const NS_GET_NSTYPE = 0xb703;
 /** A result that is no promise. */
 export type Sync<T> = T extends PromiseLike<unknown> ? never : T;
 
-/** An open network namespace. */
+/** A network namespace that is kept open. */
 export interface Netns extends Disposable {
-  /** The path it was opened by: `/run/netns/web`. */
+  /** The path that opened it, such as `/run/netns/web`. */
   readonly path: string;
-  /** Closed with the handle. */
+  /** Ends with the handle; do not close it. */
   readonly fd: number;
   /** Equal for two handles of one namespace. The kernel reuses it. */
   readonly identity: string;
   /** The kernel's number, unique in this boot; absent before Linux 5.14 (SO_NETNS_COOKIE). */
   readonly cookie: string | undefined;
-  /** The rtnetlink socket. */
+  /** The rtnetlink socket in the namespace. */
   readonly route: Netlink;
-  /** The netfilter socket. */
+  /** The netfilter socket in the namespace. */
   readonly nft: Netlink;
-  /** The sock_diag socket. */
+  /** The sock_diag socket in the namespace. */
   readonly diag: Netlink;
-  /** Whether a link has this name. Names beyond 15 bytes have none. @throws {SystemError} */
+  /** Names beyond 15 bytes have no link. */
   hasLink(name: string): boolean;
   /** Runs `call` inside the namespace and always returns, see {@linkcode openNetns}. */
   run<T>(call: () => Sync<T>): T;
@@ -67,12 +67,12 @@ export interface Netns extends Disposable {
  * ```
  */
 export class NetnsError extends Error {
-  /** Always `NetnsError`. */
+  /** Distinguishes it from other errors: `NetnsError`. */
   override readonly name: string = "NetnsError";
   /** Whether nothing is at the path, rather than something else. */
   readonly absent: boolean;
 
-  /** `reason` follows the path in the message. */
+  /** Makes a message in which `reason` follows the path. */
   constructor(path: string, reason: string, absent: boolean, cause?: unknown) {
     super(`Cannot open network namespace "${path}": ${reason}`, { cause });
     this.absent = absent;
@@ -155,7 +155,6 @@ function openCurrentNetnsFile(): Descriptor {
   return openFile(CURRENT_NETNS_PATH);
 }
 
-/** Disposing leaves it open. */
 const borrow = ({ fd }: { readonly fd: number }): Descriptor => ({ fd, [Symbol.dispose]() {} });
 
 function openNetnsFile(path: string): Descriptor {
@@ -216,7 +215,7 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
 /** Where the thread is during {@linkcode Netns.run}, possibly nested. */
 let entered: { readonly fd: number; readonly path: string } | undefined;
 
-/** The path of the namespace that {@linkcode Netns.run} has brought the thread to; `undefined` outside of it. */
+/** Returns `undefined` outside of {@linkcode Netns.run}. */
 export const enteredNetnsPath = (): string | undefined => entered?.path;
 
 function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, call: () => Sync<T>): T {
@@ -240,7 +239,7 @@ function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, 
 }
 
 /**
- * Retries, since memory may be short for a moment. In the wrong namespace, the host's changes would hit the container.
+ * Retries, since memory may be short for a moment: in the wrong namespace, the host's changes would hit the container.
  */
 function returnTo(fd: number): void {
   for (let attempts = 1000; attempts > 0; attempts--) {

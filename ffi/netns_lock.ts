@@ -11,7 +11,7 @@ import { fstat } from "./sys/stat.ts";
 
 const LOCK_DIRECTORY = "/run/cni/lock";
 const UNWRITABLE_ERRORS = ["EROFS", "EACCES", "EPERM", "ENOSPC", "EDQUOT", "ENOTDIR"];
-/** For the namespace's own lock, whose holder need not be ours. */
+/** The holder of the namespace's own lock need not be ours. */
 const SHARED_LOCK_TIMEOUT_MS = 1000;
 
 export type NetnsWork = "routing-tables" | "ruleset";
@@ -20,11 +20,7 @@ export function netnsLockPath(identity: string, work: NetnsWork): string {
   return `${LOCK_DIRECTORY}/${work}-${identity}`;
 }
 
-/**
- * Lets one process at a time do this work. Where no file can be made, it locks the namespace itself.
- *
- * @throws as {@linkcode lockFile}
- */
+/** Lets one process at a time do this work. Where no file can be made, it locks the namespace itself. */
 export function lockNetns(
   netns: { readonly fd: number; readonly path: string },
   work: NetnsWork,

@@ -1,6 +1,5 @@
 import type { Netns } from "./netns.ts";
 
-/** Identifies a namespace in files. */
 export interface NetnsRecord {
   readonly identity: string;
   readonly cookie?: string | undefined;
@@ -15,7 +14,7 @@ export function matchesNetnsRecord(netns: Netns, { identity, cookie }: NetnsReco
   return netns.identity === identity && hasNetnsCookie(netns, cookie) !== false;
 }
 
-/** `undefined` if either has no cookie. */
+/** Returns `undefined` if either has no cookie. */
 export function hasNetnsCookie(netns: Netns, cookie: string | undefined): boolean | undefined {
   const netnsCookie = cookie === undefined ? undefined : netns.cookie;
   return netnsCookie === undefined ? undefined : netnsCookie === cookie;

@@ -21,7 +21,7 @@ import {
 
 export const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
 
-/** Whether an ICMP echo request is answered in time. @throws {SystemError} `EPERM` without CAP_NET_RAW */
+/** @throws {SystemError} `EPERM` without CAP_NET_RAW */
 export function isPingAnswered(address: Ip, timeoutMs: number): boolean {
   const family = familyOf(address);
   using socket = openSocket(address, SOCK_RAW, family === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
@@ -60,7 +60,6 @@ function checksum(bytes: Uint8Array): number {
 /** How a TCP connection began. `blocked`: a blackhole or prohibit route leads there. */
 export type ConnectionOutcome = "connected" | "refused" | "timed out" | "unreachable" | "blocked";
 
-/** Closes it at once. */
 export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): ConnectionOutcome {
   using socket = openSocket(address, SOCK_STREAM | O_NONBLOCK, 0);
   try {
@@ -75,7 +74,7 @@ export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): 
   return error ? outcomeOf(error) : "connected";
 }
 
-/** What answers a datagram. Most services are silent, since it means nothing to them. */
+/** Most services are silent, since the datagram means nothing to them. */
 export type DatagramOutcome = Exclude<ConnectionOutcome, "connected"> | "answered" | "silent";
 
 /** Sends one byte. `refused`: an ICMP message says that nobody takes it. */

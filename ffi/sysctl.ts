@@ -8,7 +8,7 @@
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
 import { findKernelText, openReadWrite, overwrite, pwrite, readKernelText } from "./sys/file.ts";
 
-/** Such parameters may be only readable. */
+// Such parameters may be only readable.
 const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];
 
 /** The name as people and sysctl(8) know it: with dots, unless the name of a link holds one. */
@@ -16,7 +16,7 @@ export function sysctlWord(name: string): string {
   return name.includes(".") ? name : name.replaceAll("/", ".");
 }
 
-/** `undefined` if the kernel lacks it. */
+/** Returns `undefined` if the kernel lacks it. */
 export function findSysctl(name: string): string | undefined {
   return findKernelText(`/proc/sys/${name}`)?.trim();
 }

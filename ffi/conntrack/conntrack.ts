@@ -1,6 +1,6 @@
 /**
- * Tracked connections, over ctnetlink. Until its entry is deleted, a peer that keeps sending reaches a container that
- * is gone.
+ * Tracked connections, over ctnetlink. While its entry exists, a peer that keeps sending reaches a container that is
+ * gone.
  *
  * @see linux/netfilter/nfnetlink_conntrack.h
  * @module
@@ -78,7 +78,6 @@ const ctOperation = (name: string, type: number): FlowOp => ({
 const GET = ctOperation("GET", IPCTNL_MSG_CT_GET);
 const DELETE = ctOperation("DELETE", IPCTNL_MSG_CT_DELETE);
 
-/** Addresses of a connection's first packet, and of translated answers. */
 export interface Flow {
   readonly protocol: number;
   readonly source: Ip;
@@ -89,16 +88,11 @@ export interface Flow {
   readonly replySourcePort: number;
 }
 
-/** A connection must match all. */
 export interface FlowFilter {
   readonly family: 4 | 6;
-  /** IPPROTO_UDP, … */
   readonly protocol: number;
-  /** The first packet's destination. */
   readonly originalPort?: number;
-  /** The first packet's destination. */
   readonly originalAddress?: Ip;
-  /** The container. */
   readonly replySource?: Ip;
 }
 
@@ -113,7 +107,6 @@ export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flo
   const requests = accepted.map(({ raw: { family, original, id, zone } }) =>
     request(DELETE, { family, original, id, zone }, NLM_F_ACK)
   );
-  // Ignores ended connections.
   queryAllIfPresent(nl, requests);
   return requests.length;
 }
@@ -121,7 +114,7 @@ export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flo
 type RawFlow = MessageOut<typeof flowMessage>;
 
 function dumpMatching(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: RawFlow }[] {
-  // Old kernels do not filter.
+  // Kernels before 5.8 do not filter.
   return dump(nl, GET, dumpRequest(filter)).flatMap((raw) => {
     const flow = flowOf(raw);
     return flow && matches(flow, filter) ? [{ flow, raw }] : [];

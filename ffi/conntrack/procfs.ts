@@ -11,11 +11,7 @@ const PROCFS_PATH = "/proc/thread-self/net/nf_conntrack";
 /** Each gives some 20 connections; old kernels rescan their table for it. */
 const MAX_READS = 8;
 
-/**
- * In the thread's namespace.
- *
- * @returns true also for many connections, or without the file
- */
+/** @returns true also for many connections, or without the file */
 export function mayHaveEntriesFor(ports: readonly number[]): boolean {
   try {
     const text = readIfShort();

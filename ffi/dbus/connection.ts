@@ -1,4 +1,3 @@
-/** A client for calls with text, see message.ts. @module */
 import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/poll.ts";
@@ -9,7 +8,6 @@ import { decodeMethodReply, encodeMethodCall, messageLength, type MethodCall, ty
 
 const SO_SNDTIMEO = 21;
 
-/** The default of DBUS_SYSTEM_BUS_ADDRESS. */
 const SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket";
 /** A firewall answers after rebuilding its rules. */
 const REPLY_TIMEOUT_MS = 20_000;
@@ -19,13 +17,12 @@ export interface DbusConnection extends Disposable {
   readonly fd: number;
   /** Returns the answer's text or boolean, if any. @throws {DbusError} */
   call(call: MethodCall): string | boolean | undefined;
-  /** Messages that wait, without waiting for more. @throws {SystemError} `ECONNRESET` if the bus is gone */
+  /** Does not wait for more. @throws {SystemError} `ECONNRESET` if the bus is gone */
   takeWaiting(): Uint8Array[];
 }
 
 export class DbusError extends Error {
   override readonly name: string = "DbusError";
-  /** `org.freedesktop.DBus.Error.ServiceUnknown` */
   readonly errorName: string;
 
   constructor(call: MethodCall, errorName: string, text: string) {
@@ -39,9 +36,8 @@ export class DbusError extends Error {
 }
 
 /**
- * @param timeoutMs for each answer
  * @returns `undefined` if nobody listens
- * @throws {SystemError} `ETIMEDOUT` if a listener does not answer
+ * @throws {SystemError} `ETIMEDOUT` if a listener does not answer in `timeoutMs`
  */
 export function findSystemBus(
   address: string = SYSTEM_BUS,
@@ -113,7 +109,6 @@ export const BUS_OBJECT = {
   interface: "org.freedesktop.DBus",
 } as const;
 
-/** Skips signals. */
 function receiveReply(stream: ByteStream, serial: number): MethodReply {
   for (;;) {
     const length = messageLength(stream.peek(16));
@@ -127,10 +122,8 @@ function receiveReply(stream: ByteStream, serial: number): MethodReply {
 interface ByteStream {
   send(bytes: Uint8Array): void;
   receiveLine(): string;
-  /** Leaves the bytes in place. */
   peek(length: number): Uint8Array;
   take(length: number): Uint8Array;
-  /** Whole messages, without waiting. */
   takeWaiting(): Uint8Array[];
 }
 

@@ -4,21 +4,16 @@
  */
 
 export interface MethodCall {
-  /** `org.fedoraproject.FirewallD1` */
   readonly destination: string;
   readonly path: string;
   readonly interface: string;
   readonly member: string;
-  /** Strings, and 32-bit integers. */
   readonly args: readonly (string | number)[];
 }
 
 export interface MethodReply {
-  /** The call's serial. */
   readonly replySerial: number;
-  /** Its name; `value` explains it. */
   readonly error?: string;
-  /** The first value. */
   readonly value?: string | boolean;
 }
 
@@ -34,12 +29,11 @@ const REPLY_SERIAL = 5;
 const DESTINATION = 6;
 export const SIGNATURE_FIELD = 8;
 const LITTLE_ENDIAN = "l".charCodeAt(0);
-/** With the length of the fields that follow. */
+/** Includes the length of the fields that follow. */
 export const FIXED_HEADER_BYTES = 16;
 
 export const alignUp = (at: number, alignment: number): number => Math.ceil(at / alignment) * alignment;
 
-/** Aligns each value to its size. */
 class Marshaller {
   readonly bytes: number[] = [];
 
@@ -99,7 +93,7 @@ export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
 
 const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
-/** Of the message that starts with these 16 bytes. @throws {RangeError} if it cannot be read */
+/** @throws {RangeError} if it cannot be read */
 export function messageLength(start: Uint8Array): number {
   // The sender chooses the byte order: on one machine, the same.
   if (start[0] !== LITTLE_ENDIAN) throw new RangeError("Cannot read a D-Bus message: it is not little-endian");
@@ -121,7 +115,7 @@ export function decodeMethodReply(message: Uint8Array): MethodReply | undefined 
   };
 }
 
-/** Each is a code, a signature of one type, the value. */
+/** Each field is a code, a signature of one type, and the value. */
 export function readFields(message: Uint8Array, end: number): Map<number, string | number> {
   const fields = new Map<number, string | number>();
   for (let at = FIXED_HEADER_BYTES; at < end;) {

@@ -1,14 +1,12 @@
-/** The D-Bus messages of signals with text. No call of a plugin loads this. @module */
+/** Signals with text. No call of a plugin loads this. @module */
 import { alignUp, FIXED_HEADER_BYTES, MEMBER_FIELD, readFields, SIGNATURE_FIELD, stringAt, u32At } from "./message.ts";
 
 const SIGNAL = 4;
 const SENDER_FIELD = 7;
 
 export interface DbusSignal {
-  /** Its unique name: `:1.42`. */
   readonly sender: string;
   readonly member: string;
-  /** Leading values that are texts. */
   readonly args: readonly string[];
 }
 

@@ -25,8 +25,14 @@ const TCP_LISTEN = 10;
 const inetDiagSockid = {
   sport: be16,
   dport: be16,
-  ...{ src0: be32, src1: be32, src2: be32, src3: be32 },
-  ...{ dst0: be32, dst1: be32, dst2: be32, dst3: be32 },
+  src0: be32,
+  src1: be32,
+  src2: be32,
+  src3: be32,
+  dst0: be32,
+  dst1: be32,
+  dst2: be32,
+  dst3: be32,
   iface: u32,
   cookie0: u32,
   cookie1: u32,
@@ -45,9 +51,16 @@ const inetDiagReq = message(
 const inetDiagMsg = message(
   "socket",
   struct({
-    ...{ family: u8, state: u8, timer: u8, retrans: u8 },
+    family: u8,
+    state: u8,
+    timer: u8,
+    retrans: u8,
     ...inetDiagSockid,
-    ...{ expires: u32, rqueue: u32, wqueue: u32, uid: u32, inode: u32 },
+    expires: u32,
+    rqueue: u32,
+    wqueue: u32,
+    uid: u32,
+    inode: u32,
   }),
   () => ({ v6Only: [INET_DIAG_SKV6ONLY, u8] }),
 );
@@ -59,20 +72,16 @@ const GET_BY_FAMILY: Operation<typeof inetDiagReqV2> = {
 const GET_TCP: Operation<typeof inetDiagReq> = { name: "TCPDIAG_GETSOCK", type: TCPDIAG_GETSOCK, spec: inetDiagReq };
 
 export interface Listener {
-  /** Unspecified (0.0.0.0, ::): all of the host's. */
+  /** The unspecified address (0.0.0.0, ::) is any of the host's. */
   readonly address: Ip;
   readonly port: number;
-  /** IPv4 does not reach it. */
   readonly v6Only: boolean;
-  /** The owner's. */
   readonly uid: number;
-  /** As in /proc/PID/fd: `socket:[inode]`. */
+  /** As /proc/PID/fd shows it: `socket:[inode]`. */
   readonly inode: number;
 }
 
 /**
- * Over IPv4 and IPv6.
- *
  * @param protocol IPPROTO_TCP, IPPROTO_UDP, …
  * @throws {NetlinkError} `ENOENT` if the kernel cannot list the protocol's sockets
  */

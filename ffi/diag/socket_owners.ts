@@ -1,4 +1,3 @@
-/** Programs that have a socket open. @see proc(5) */
 import { findEntryNames } from "../sys/directory.ts";
 import { ignoreErrors } from "../sys/error.ts";
 import { readText } from "../sys/file.ts";
@@ -6,12 +5,12 @@ import { findSymlinkTarget } from "../sys/stat.ts";
 
 export interface SocketOwner {
   readonly pid: number;
-  /** The kernel's name of the program: at most 15 bytes. */
+  /** The kernel keeps at most 15 bytes of it. */
   readonly name: string;
   readonly cmdline: readonly string[];
 }
 
-/** For programs of other users or programs that end meanwhile. */
+/** Programs of other users refuse, and programs may end meanwhile. */
 const IGNORED_ERRORS = ["ENOENT", "ESRCH", "EACCES", "EPERM"];
 
 /** The oldest programs first. Reads every descriptor of every program. */

@@ -17,10 +17,8 @@ const NLA_TYPE_MASK = 0x3fff;
 const NLA_HDRLEN = 4;
 
 export type Attr<C extends AnyCodec> = readonly [type: number, codec: C];
-/** May occur several times; its value is an array. */
 export type RepeatedAttr<C extends AnyCodec> = readonly [type: number, codec: C, repeated: "repeated"];
 export type AttrTable = Readonly<Record<string, Attr<AnyCodec> | RepeatedAttr<AnyCodec>>>;
-/** Any attribute may be missing. */
 export type AttrsOut<T extends AttrTable> = {
   readonly [K in keyof T]?: T[K] extends RepeatedAttr<infer C> ? readonly Out<C>[] : Out<T[K][1]>;
 };
@@ -119,7 +117,6 @@ function locateAttribute(r: Reader, offset: number, table: AttrTable, names: rea
   return undefined;
 }
 
-/** A list of attributes of one type (NFTA_LIST_ELEM). */
 export function attrList<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<C>[], readonly In<C>[]> {
   return {
     nested: true,

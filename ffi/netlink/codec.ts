@@ -8,12 +8,10 @@
 import { type Ip, ipBytes, ipFromBytes, type Mac, macBytes, macFromBytes } from "../address.ts";
 
 export interface Codec<Out, In = Out> {
-  /** In bytes, if fixed. */
   readonly size?: number;
   /** A nest of attributes has NLA_F_NESTED in its header. */
   readonly nested?: boolean;
   write(writer: Writer, value: In): void;
-  /** @throws {RangeError} past the end */
   read(reader: Reader): Out;
   /** The path of the attribute whose header starts at `offset`, for the kernel's errors. */
   locate?(reader: Reader, offset: number): string[] | undefined;
@@ -41,7 +39,6 @@ export class Writer {
     return at;
   }
 
-  /** Pads with zeros to a multiple of four. */
   align(): void {
     this.reserve(-this.length & 3);
   }
@@ -73,7 +70,7 @@ export class Reader {
     return new Reader(this.bytes, at, end, this.view);
   }
 
-  /** Returns where the skipped bytes start. @throws {RangeError} past the end */
+  /** Returns where the skipped bytes start. */
   skip(size: number): number {
     const at = this.offset;
     if (at + size > this.end) throw new RangeError(`Cannot read ${size} bytes at ${at}: the value ends at ${this.end}`);
@@ -125,7 +122,6 @@ export const u64 = fixed(
 );
 export const be64 = fixed(8, (view, at) => view.getBigUint64(at), (view, at, value) => view.setBigUint64(at, value));
 
-/** UTF-8, ended by a NUL. */
 export const cstr: Codec<string> = {
   write(w, value) {
     if (value.includes("\0")) throw new RangeError(`Cannot send ${JSON.stringify(value)}: it holds a NUL`);
@@ -162,11 +158,9 @@ export const macCodec: Codec<Mac | undefined, Mac> = {
 export type Fields = Readonly<Record<string, Codec<number>>>;
 type Named<F extends Fields> = Exclude<keyof F, `pad${string}`>;
 export type StructOut<F extends Fields> = { readonly [K in Named<F>]: number };
-/** Missing fields are 0. */
 export type StructIn<F extends Fields> = { readonly [K in Named<F>]?: number };
 export type Struct<F extends Fields> = Codec<StructOut<F>, StructIn<F>> & { readonly size: number; readonly fields: F };
 
-/** Declare gaps as `pad…`. */
 export function struct<const F extends Fields>(fields: F): Struct<F> {
   return {
     fields,

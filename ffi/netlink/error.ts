@@ -1,14 +1,12 @@
 import { SystemError } from "../sys/error.ts";
 
 export interface NetlinkErrorFields {
-  /** `RTM_NEWLINK` */
   readonly request: string;
   readonly errno: number;
-  /** Path of the refused attribute: `info.data.id`. */
+  /** The path of the refused attribute: `info.data.id`. */
   readonly attribute?: string | undefined;
-  /** The sentence in the extended acknowledgement. */
   readonly extack?: string | undefined;
-  /** Position in the batch, from 0. */
+  /** The position in the batch, from 0. */
   readonly index?: number | undefined;
 }
 

@@ -2,7 +2,7 @@
 import { type Attrs, attrs, type AttrsIn, type AttrsOut, type AttrTable } from "./attrs.ts";
 import { type Fields, Reader, type Struct, type StructIn, type StructOut, type Writer } from "./codec.ts";
 
-/** Bytes of struct nlmsghdr. */
+// sizeof(struct nlmsghdr)
 export const NLMSG_HDRLEN = 16;
 
 export const NLMSG_ERROR = 2;
@@ -33,7 +33,6 @@ export type MessageOut<S> = S extends MessageSpec<infer H, infer T> ? StructOut<
 export type MessageIn<S> = S extends MessageSpec<infer H, infer T> ? StructIn<H> & AttrsIn<T> : never;
 
 export interface Operation<S extends AnyMessageSpec = AnyMessageSpec> {
-  /** `RTM_NEWLINK` */
   readonly name: string;
   readonly type: number;
   readonly spec: S;
@@ -62,7 +61,6 @@ export function writeMessage<S extends AnyMessageSpec>(
   w.view.setUint32(start + 8, sequence, true);
 }
 
-/** What follows struct nlmsghdr. */
 export function writePayload<S extends AnyMessageSpec>(w: Writer, spec: S, value: MessageIn<S>): void {
   spec.header.write(w, value as StructIn<Fields>);
   w.align();
@@ -75,14 +73,13 @@ function withoutHeader(spec: AnyMessageSpec, value: Readonly<Record<string, unkn
   return rest;
 }
 
-/** @throws {RangeError} if the payload is cut short */
 export function readMessage<S extends AnyMessageSpec>(spec: S, payload: Reader): MessageOut<S> {
   const header = spec.header.read(payload);
   payload.offset = Math.min(payload.end, (payload.offset + 3) & ~3);
   return { ...spec.attributes.read(payload), ...header } as MessageOut<S>;
 }
 
-/** `info.data.id`, whose header is at `offset`. */
+/** Finds `info.data.id`, whose header is at `offset`. */
 export function attributePath(spec: AnyMessageSpec, request: Uint8Array, offset: number): string | undefined {
   const reader = new Reader(request, NLMSG_HDRLEN + ((spec.header.size + 3) & ~3));
   return spec.attributes.locate?.(reader, offset)?.join(".");

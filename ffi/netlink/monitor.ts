@@ -1,4 +1,4 @@
-/** What the kernel tells of changes, read without waiting: for processes that poll. @module */
+/** What the kernel tells of changes, for processes that poll. @module */
 import { ignoreErrors, SystemError } from "../sys/error.ts";
 import { sys } from "../sys/libc.ts";
 import { SOL_SOCKET } from "../sys/uapi.ts";
@@ -10,7 +10,7 @@ const SO_RCVBUFFORCE = 33;
 export interface NetlinkMonitor extends Disposable {
   readonly fd: number;
   /**
-   * Calls `onMessage` with all messages that wait.
+   * Reads all messages that wait.
    *
    * @returns false if the kernel dropped messages: the state must be read
    */
@@ -42,7 +42,7 @@ export function openMonitor(family: number, groups: readonly number[], bufferByt
   };
 }
 
-/** `undefined` if nothing waits. */
+/** Returns `undefined` if nothing waits. */
 function receiveOrLose(fd: number): Uint8Array | "lost" | undefined {
   try {
     return receiveDatagrams(fd, 1)[0];

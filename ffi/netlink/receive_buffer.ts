@@ -7,19 +7,18 @@ import { MSG_DONTWAIT } from "../sys/uapi.ts";
 
 const MSG_TRUNC = 0x20;
 
-/** Per system call. Untouched pages cost nothing. */
+// Untouched pages cost nothing.
 const PARTS = 8;
-/** A link with all VLANs takes 36 KiB. */
+// A link with all VLANs takes 36 KiB.
 const PART_BYTES = 64 * 1024;
 
 let buffer = new Uint8Array(0);
 let vector: MessageVector | undefined;
 let receiver = -1;
 
-/** Whose datagrams are in the buffer. */
 export const bufferedSocketFd = (): number => receiver;
 
-/** Without waiting. @throws {SystemError} `EMSGSIZE` for one too large; the next of its size fits */
+/** Does not wait. @throws {SystemError} `EMSGSIZE` for one too large; the next of its size fits */
 export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
   if (buffer.length === 0) resizeBuffer(PARTS * PART_BYTES);
   receiver = fd;

@@ -38,9 +38,9 @@ import { bufferedSocketFd, receiveDatagrams } from "./receive_buffer.ts";
 
 const SO_SNDBUFFORCE = 32;
 const SO_NETNS_COOKIE = 71;
-/** linux/sockios.h. Finds a name without the rtnl lock. */
+// linux/sockios.h. Finds a name without the rtnl lock.
 const SIOCGIFINDEX = 0x8933;
-/** linux/if.h struct ifreq */
+// sizeof(struct ifreq), linux/if.h
 const IFREQ_BYTES = 40;
 const SOL_NETLINK = 270;
 const NETLINK_CAP_ACK = 10;
@@ -56,14 +56,14 @@ export const NETLINK_NETFILTER = 12;
 
 /** A socket of one netlink family in one network namespace. */
 export interface Netlink extends Disposable {
-  /** The number of the next request. */
+  /** The number that the next request gets. */
   sequence: number;
-  /** The path by which its namespace was opened, where known. */
+  /** The path that opened its namespace, for traces. */
   readonly netns?: string;
   /** Sends one datagram of one or more requests. */
   send(request: Uint8Array): void;
   /**
-   * The next datagram, or `undefined`: at once, or after some seconds with `wait`.
+   * Returns `undefined` if no datagram comes: at once, or after some seconds with `wait`.
    *
    * @param expected how many are on their way; the next `send` discards the rest
    */
@@ -73,9 +73,7 @@ export interface Netlink extends Disposable {
 }
 
 export interface NetlinkSocket extends Netlink {
-  /** See {@linkcode Netns.cookie}. */
   netnsCookie(): string | undefined;
-  /** See {@linkcode Netns.hasLink}. */
   hasLink(name: string): boolean;
 }
 
@@ -88,7 +86,7 @@ const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
   [NETLINK_NETFILTER]: [NETLINK_EXT_ACK, NETLINK_CAP_ACK],
 };
 
-/** In the thread's network namespace. @param netns its path, for traces */
+/** @param netns the path of the thread's namespace, for traces */
 export function openNetlink(family: number, netns = ""): NetlinkSocket {
   const fd = newNetlinkFd(family);
   const enabled = new Uint32Array([1]);
@@ -98,14 +96,13 @@ export function openNetlink(family: number, netns = ""): NetlinkSocket {
   return newNetlinkSocket(fd, netns);
 }
 
-/** In the thread's network namespace. `group` is 1 to 32. */
+/** @param group 1 to 32 */
 export function openEvents(family: number, group: number): NetlinkSocket {
   const fd = newNetlinkFd(family);
   joinGroups(fd, [group]);
   return newNetlinkSocket(fd);
 }
 
-/** Groups are 1 to 32. */
 export function joinGroups(fd: number, groups: readonly number[]): void {
   const mask = groups.reduce((joined, group) => joined | 1 << group - 1, 0);
   // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
@@ -166,20 +163,17 @@ export interface NetlinkRequest<S extends AnyMessageSpec = AnyMessageSpec> {
   readonly flags?: number;
 }
 
-/** Checks the value's type. */
 export function request<S extends AnyMessageSpec>(op: Operation<S>, value: MessageIn<S>, flags = 0): NetlinkRequest {
   return { op, value, flags } as NetlinkRequest;
 }
 
-/** Awaits the acknowledgement. */
 export function execute<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>, flags = 0): void {
   executeAll(nl, [request(op, value, flags)]);
 }
 
-/** A receive buffer holds this many answers. */
 const MAX_PENDING = 64;
 
-/** Sends batches and awaits success. A refusal does not stop later ones. @throws {NetlinkError} the first refusal */
+/** A refusal does not stop later requests. @throws {NetlinkError} the first refusal */
 export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): void {
   // The kernel answers in order, and refuses without NLM_F_ACK too.
   const needsAck = (i: number) => i === requests.length - 1 || i % MAX_PENDING === MAX_PENDING - 1;
@@ -191,7 +185,7 @@ export function query<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, v
   return queryAll(nl, op, [value])[0]!;
 }
 
-/** Sends batches of requests that have one answer each. @throws {NetlinkError} the first refusal */
+/** Each request has one answer. @throws {NetlinkError} the first refusal */
 export function queryAll<S extends AnyMessageSpec>(
   nl: Netlink,
   op: Operation<S>,
@@ -200,7 +194,7 @@ export function queryAll<S extends AnyMessageSpec>(
   return collectReplies(nl, values.map((value) => request(op, value))) as MessageOut<S>[];
 }
 
-/** As {@linkcode queryAll}; `undefined` for `absent`. */
+/** Returns `undefined` for objects that are `absent`. */
 export function queryAllIfPresent(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
@@ -222,7 +216,7 @@ function collectReplies(
   return replies;
 }
 
-/** Lists all objects; again if they changed meanwhile. */
+/** Lists again if objects changed meanwhile. */
 export function dump<S extends AnyMessageSpec>(
   nl: Netlink,
   op: Operation<S>,
@@ -270,16 +264,16 @@ type MessageHandler = (payload: Reader, index: number) => void;
 interface ExchangeOptions {
   /** Each request has one answer, and no other follows. */
   readonly hasOneReply?: boolean;
-  /** This error is no refusal. */
+  /** An answer with this error is no refusal. */
   readonly expectedErrno?: number | undefined;
-  /** Requests per datagram; answers are read before the next datagram. Default: all. */
+  /** Answers are read before the next datagram of so many requests. Default: all in one. */
   readonly batchSize?: number;
 }
 
 interface ExchangeState extends ExchangeOptions {
   readonly requests: readonly NetlinkRequest[];
   readonly firstSequence: number;
-  /** Sequence numbers of requests without their last answer. */
+  /** Sequence numbers of requests that wait for an answer. */
   readonly pending: Set<number>;
   readonly isDumping: boolean;
   error?: NetlinkError;
@@ -290,7 +284,7 @@ interface ExchangeState extends ExchangeOptions {
 /**
  * Sends requests and reads all answers.
  *
- * Without `hasOneReply`, requests need NLM_F_ACK or NLM_F_DUMP to be waited for; other refusals are still noticed.
+ * Without `hasOneReply`, only requests with NLM_F_ACK or NLM_F_DUMP are waited for. Refusals are noticed always.
  *
  * @param onMessage takes all but acknowledgements and errors, with the request's position
  * @throws {NetlinkError} the first refusal; `ENOBUFS` if answers were lost
@@ -377,10 +371,7 @@ function readReplies(
   throw new NetlinkError({ request: requests[index]!.op.name, errno, extack, index });
 }
 
-/**
- * Waits for answers that are late because memory was short. Does not wait for lost answers. A refused batch has no other
- * answer.
- */
+/** Waits for answers that are late because memory was short, not for lost ones. A refused batch has no other answer. */
 function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefined {
   try {
     // A dump ends in a datagram of its own.
@@ -434,7 +425,7 @@ function readReply(state: ExchangeState, index: number, received: KernelMessage,
   if (!state.error || index < state.error.index) state.error = netlinkErrorOf(state, index, errno, received);
 }
 
-/** Follows struct nlmsgerr { int error; struct nlmsghdr msg; }. */
+// struct nlmsgerr { int error; struct nlmsghdr msg; } comes first.
 const extackAttrs = attrs(() => ({ message: [1, cstr], offset: [2, u32] }));
 
 function netlinkErrorOf(

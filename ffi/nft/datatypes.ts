@@ -10,7 +10,7 @@ import { BYTEORDER_HOST_ENDIAN } from "./userdata.ts";
 export interface Datatype {
   readonly id: number;
   readonly size: number;
-  /** Not in network order. */
+  /** The host's byte order, not the network's. */
   readonly hostOrder?: true;
 }
 
@@ -24,13 +24,12 @@ export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
 type SetDefinition = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;
 
-/** Several types are a concatenation. */
+/** Several types make a concatenation. */
 export function setOf(key: readonly Datatype[]): SetDefinition {
   const userdata = key.length === 1 && key[0]!.hostOrder ? { userdata: { keyByteOrder: BYTEORDER_HOST_ENDIAN } } : {};
   return { flags: 0, keyType: concatenatedType(key), keyLength: concatenatedLength(key), ...userdata };
 }
 
-/** nft(8) shows the comment. */
 export function namedSet<D extends SetDefinition>(name: string, definition: D, comment: string) {
   return { ...definition, name, userdata: { ...definition.userdata, comment } };
 }
@@ -42,7 +41,7 @@ export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "ver
   return { ...setOf(key), ...values, flags: NFT_SET_MAP };
 }
 
-/** Six bits for each type. */
+// Six bits for each type.
 function concatenatedType(types: readonly Datatype[]): number {
   return types.reduce((id, type) => id << 6 | type.id, 0);
 }

@@ -81,7 +81,7 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
   },
   counter: { packets: [uapi.NFTA_COUNTER_PACKETS, be64], bytes: [uapi.NFTA_COUNTER_BYTES, be64] },
   notrack: {},
-  // Extensions of iptables and their structs (nft_compat).
+  // Extensions of iptables (nft_compat) with their structs.
   match: {
     name: [uapi.NFTA_MATCH_NAME, cstr],
     revision: [uapi.NFTA_MATCH_REV, be32],

@@ -1,6 +1,5 @@
 import { NFPROTO_BRIDGE, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV } from "./uapi.ts";
 
-/** The names of tables' families in nft(8). */
 export const FAMILY_NAMES: Readonly<Record<number, string>> = {
   [NFPROTO_INET]: "inet",
   [NFPROTO_IPV4]: "ip",

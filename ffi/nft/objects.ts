@@ -1,8 +1,4 @@
-/**
- * Layouts and queries of tables, chains, rules, sets and elements. For changes, see transaction.ts.
- *
- * @see linux/netfilter/nf_tables.h
- */
+/** Layouts and queries of tables, chains, rules, sets and elements. @see linux/netfilter/nf_tables.h */
 import { attrList, attrs } from "../netlink/attrs.ts";
 import { be16, be32, be64, bei32, bytes, cstr, type Out, Reader, struct, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
@@ -13,13 +9,12 @@ import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
 import { CHAIN_COMMENT, comment, elementUserdata, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
 
-/** `resource` is for batches. */
+// Only batches use `resource`.
 export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
 
 export const tableMessage = message("table", nfgenmsg, () => ({
   name: [uapi.NFTA_TABLE_NAME, cstr],
   flags: [uapi.NFTA_TABLE_FLAGS, be32],
-  /** Counts the objects in it. */
   use: [uapi.NFTA_TABLE_USE, be32],
   handle: [uapi.NFTA_TABLE_HANDLE, be64],
   comment: [uapi.NFTA_TABLE_USERDATA, comment(TABLE_COMMENT)],
@@ -29,13 +24,12 @@ export const chainMessage = message("chain", nfgenmsg, () => ({
   table: [uapi.NFTA_CHAIN_TABLE, cstr],
   handle: [uapi.NFTA_CHAIN_HANDLE, be64],
   name: [uapi.NFTA_CHAIN_NAME, cstr],
-  /** Of a base chain. Lower priorities run first. */
+  /** Base chains have one. Lower priorities run first. */
   hook: [
     uapi.NFTA_CHAIN_HOOK,
     attrs(() => ({
       number: [uapi.NFTA_HOOK_HOOKNUM, be32],
       priority: [uapi.NFTA_HOOK_PRIORITY, bei32],
-      /** Of hooks at links. */
       device: [uapi.NFTA_HOOK_DEV, cstr],
       devices: [
         uapi.NFTA_HOOK_DEVS,
@@ -49,7 +43,6 @@ export const chainMessage = message("chain", nfgenmsg, () => ({
   policy: [uapi.NFTA_CHAIN_POLICY, be32],
   /** Counts its own rules, and the rules and map elements that lead to it. */
   use: [uapi.NFTA_CHAIN_USE, be32],
-  /** `filter`, `nat` or `route`. */
   type: [uapi.NFTA_CHAIN_TYPE, cstr],
   comment: [uapi.NFTA_CHAIN_USERDATA, comment(CHAIN_COMMENT)],
 }));
@@ -59,7 +52,6 @@ export const ruleMessage = message("rule", nfgenmsg, () => ({
   chain: [uapi.NFTA_RULE_CHAIN, cstr],
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, attrList(expression)],
-  /** Handle of the rule before it. */
   position: [uapi.NFTA_RULE_POSITION, be64],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
@@ -71,7 +63,6 @@ export const setMessage = message("set", nfgenmsg, () => ({
   /** Only nft(8) understands it, see datatypes.ts. */
   keyType: [uapi.NFTA_SET_KEY_TYPE, be32],
   keyLength: [uapi.NFTA_SET_KEY_LEN, be32],
-  /** As `keyType`, or NFT_DATA_VERDICT. */
   dataType: [uapi.NFTA_SET_DATA_TYPE, be32],
   dataLength: [uapi.NFTA_SET_DATA_LEN, be32],
   description: [
@@ -101,12 +92,12 @@ export const elementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(elementAttrs)],
 }));
 
-/** With undecoded elements, to decode few of many. */
+/** Few elements of many are decoded. */
 const rawElementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(bytes)],
 }));
 
-/** With undecoded expressions. */
+/** Few rules of many are decoded. */
 const rawRuleMessage = message("rule", nfgenmsg, () => ({
   chain: [uapi.NFTA_RULE_CHAIN, cstr],
   handle: [uapi.NFTA_RULE_HANDLE, be64],
@@ -134,13 +125,11 @@ export interface Element {
   readonly key: Uint8Array;
   readonly data?: Data;
   readonly comment?: string;
-  /** nft(8) does not keep this userdata. */
   readonly references?: Uint8Array;
   /** NFT_SET_ELEM_INTERVAL_END: the key is just past an interval. */
   readonly flags?: number;
 }
 
-/** `family`: NFPROTO_INET, …. */
 export interface TableKey {
   readonly family: number;
   readonly table: string;
@@ -160,7 +149,6 @@ const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationMes
 /** The kernel looks up one object by name or key, however many there are. */
 export interface Query<T> {
   readonly request: NetlinkRequest;
-  /** For errors. */
   purpose(): string;
   read(answer: MessageOut<AnyMessageSpec>): T | undefined;
 }
@@ -181,7 +169,6 @@ export function chainQuery({ family, table }: TableKey, name: string): Query<Cha
   };
 }
 
-/** Without elements. */
 export function setQuery({ family, table }: TableKey, name: string): Query<Set> {
   return {
     request: request(GET_SET, { family, table, name }),
@@ -207,7 +194,7 @@ export function generationQuery(): Query<number> {
   };
 }
 
-/** Asks several queries in one send; `undefined` for what does not exist. @throws {NetlinkError} */
+/** Asks in one send; `undefined` for what does not exist. */
 export function getAll<T>(nl: Netlink, queries: readonly Query<T>[]): (T | undefined)[] {
   try {
     const replies = queryAllIfPresent(nl, queries.map((query) => query.request));
@@ -229,12 +216,12 @@ export function findSet(nl: Netlink, key: TableKey, name: string): Set | undefin
   return getAll(nl, [setQuery(key, name)])[0];
 }
 
-/** Grows with every change in the namespace. @throws {NetlinkError} */
+/** Grows with every change in the namespace. */
 export function getGenerationId(nl: Netlink): number {
   return getAll(nl, [generationQuery()])[0] ?? 0;
 }
 
-/** Empty if the table, chain or set does not exist. */
+/** Returns an empty list if the table, chain or set does not exist. */
 function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
   nl: Netlink,
   what: string,
@@ -260,23 +247,21 @@ export function listChains(nl: Netlink, { family, table }: TableKey): Chain[] {
     .filter((chain) => chain.table === table);
 }
 
-/** From all tables of a family. */
 export function listBaseChains(nl: Netlink, family: number): Chain[] {
   return list(nl, "chains", GET_CHAIN, { family }, baseChainMessage).filter(({ hook }) => hook !== undefined);
 }
 
-/** Its expressions are decoded on demand. */
 export interface LazyRule {
   readonly chain: string;
   readonly handle: bigint;
-  /** For nft(8); iptables has others. */
+  /** Only nft(8) writes it; iptables has comments elsewhere. */
   readonly comment: string;
-  /** Undecoded. Contains names and comments of iptables as text. */
+  /** Contains names and comments of iptables as text. */
   readonly raw: Uint8Array;
   expressions(): readonly Expression[];
 }
 
-/** In order; empty if there is no such chain. @param chain absent for all of the table */
+/** Returns an empty list if there is no such chain. */
 export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain?: string): LazyRule[] {
   const place = chain === undefined ? `table "${table}"` : `chain "${chain}" of table "${table}"`;
   return list(nl, `rules of ${place}`, GET_RULE, { family, table, ...chain && { chain } }, rawRuleMessage)
@@ -294,7 +279,7 @@ export function listRules(nl: Netlink, { family, table }: TableKey, chain?: stri
 }
 
 /**
- * Empty if there is no such set.
+ * Returns an empty list if there is no such set.
  *
  * @param commentPart text in the comments of all wanted elements: decoding the others takes most of the time
  */
@@ -322,7 +307,6 @@ export function toElement(
   };
 }
 
-/** For error messages: `0x0a580002`. */
 export function formatHex(value: Uint8Array): string {
   return `0x${value.toHex()}`;
 }

@@ -1,10 +1,8 @@
-/** Reads rules of nft(8) and iptables. */
 import { type Ip, ipFromBytes } from "../address.ts";
 import type { Expression } from "./expressions.ts";
 import { formatHex, type LazyRule } from "./objects.ts";
 import { NFT_CMP_EQ, NFT_JUMP } from "./uapi.ts";
 
-/** From nft(8), or else from iptables. */
 export function ruleComment(rule: LazyRule): string {
   if (rule.comment !== "") return rule.comment;
   for (const expression of rule.expressions()) {
@@ -16,7 +14,6 @@ export function ruleComment(rule: LazyRule): string {
   return "";
 }
 
-/** Needs no decoding. */
 export function containsText(rule: LazyRule, text: string): boolean {
   return rule.comment.includes(text) ||
     Buffer.from(rule.raw.buffer, rule.raw.byteOffset, rule.raw.length).includes(text);
@@ -62,7 +59,6 @@ export function unconditionalJumpTarget(rule: LazyRule): string | undefined {
   return /^verdict -3 (\S+)$/.exec(normalizedText(rule.expressions()))?.[1];
 }
 
-/** The chain that receives some packets from the rule. */
 export function jumpTarget(rule: LazyRule): string | undefined {
   for (const expression of rule.expressions()) {
     if (expression.kind === "immediate" && expression.data?.verdict?.chain) return expression.data.verdict.chain;
@@ -70,7 +66,7 @@ export function jumpTarget(rule: LazyRule): string | undefined {
   return undefined;
 }
 
-/** Addresses that the rule matches or translates to, without networks. */
+/** Addresses that the rule matches or translates to, but no networks. */
 export function addressesIn(rule: LazyRule): Ip[] {
   return rule.expressions().flatMap((expression, i, expressions) => {
     const value = expression.kind === "cmp" || expression.kind === "immediate" ? expression.data?.value : undefined;

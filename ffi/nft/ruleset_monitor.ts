@@ -18,7 +18,6 @@ const NFTA_GEN_PROC_PID = 2;
 const NFTA_GEN_PROC_NAME = 3;
 export const NFT_MSG_DELSET = 11;
 
-/** A process that committed. */
 export interface Committer {
   /** As the initial process namespace numbers it. */
   readonly pid: number;
@@ -28,28 +27,24 @@ export interface Committer {
 
 export interface RulesetCommit {
   readonly committer: Committer;
-  /** Of those, the ones that matter. */
   readonly changes: readonly RulesetChange[];
 }
 
 export interface RulesetChange {
-  /** NFT_MSG_…, of those that were asked for. */
   readonly operation: number;
   readonly family: number;
   readonly table: string;
   /** The chain, of chains and rules; the set, of sets and elements. */
   readonly name: string;
-  /** Of a base chain: NF_INET_…. */
+  /** Base chains have one: NF_INET_…. */
   readonly hook: number | undefined;
-  /** Of a set. */
   elements(): readonly Element[];
-  /** Whether a rule contains the text, such as a chain's name. */
   mentions(text: string): boolean;
 }
 
 export interface RulesetMonitor extends Disposable {
   readonly fd: number;
-  /** Without waiting. Calls `onCommit` for each that is known whole; false if the kernel dropped some. */
+  /** Calls `onCommit` for each commit that is known whole; false if the kernel dropped some. */
   read(onCommit: (commit: RulesetCommit) => void): boolean;
 }
 
@@ -60,11 +55,7 @@ const generationEvent = message("generation", nfgenmsg, () => ({
 
 const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationEvent);
 
-/**
- * This process as its commits name it: `process.pid` is its number in its own process namespace.
- *
- * @throws {NetlinkError}
- */
+/** The number by which commits name this process: `process.pid` is that in its own process namespace. */
 export function findOwnPid(nl: Netlink): number {
   const [pid] = getAll(nl, [{
     request: request(GET_GENERATION, {}),
@@ -103,12 +94,7 @@ const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
   [uapi.NFT_MSG_DELSETELEM]: elementsEvent,
 };
 
-/**
- * In the thread's network namespace.
- *
- * @param bufferBytes as of {@linkcode openMonitor}
- * @param matters whether to keep a change until its commit: one commit may add a million elements
- */
+/** @param matters whether to keep a change until its commit: one commit may add a million elements */
 export function openRulesetMonitor(bufferBytes: number, matters: (change: RulesetChange) => boolean): RulesetMonitor {
   const monitor = openMonitor(NETLINK_NETFILTER, [NFNLGRP_NFTABLES], bufferBytes);
   let changes: RulesetChange[] = [];
@@ -150,7 +136,11 @@ function readChange(operation: number, payload: Reader): RulesetChange {
   const { family, table = "", name = "", hook } = readMessage(EVENTS[operation]!, copy()) as unknown as ChangeFields;
   let elements: readonly Element[] | undefined;
   return {
-    ...{ operation, family, table, name, hook: hook?.number },
+    operation,
+    family,
+    table,
+    name,
+    hook: hook?.number,
     elements: () => elements ??= readMessage(elementsMessage, copy()).elements?.map(toElement) ?? [],
     mentions: (text) => Buffer.from(copy().rest()).includes(text),
   };

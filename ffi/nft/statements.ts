@@ -11,16 +11,13 @@ import * as uapi from "./uapi.ts";
 
 export type RuleStatement = readonly ExpressionIn[];
 
-/** A packet's field that can be loaded into registers. */
 export interface Selector {
-  /** In bytes. */
   readonly size: number;
   load(slot: number): RuleStatement;
   /** NFPROTO_IPV4 or NFPROTO_IPV6 if only its packets have the field. */
   readonly family?: number;
 }
 
-/** Joins statements and checks the family once. */
 export function rule(...parts: readonly RuleStatement[]): ExpressionIn[] {
   const expressions = parts.flat();
   const isNfprotoLoad = (candidate: ExpressionIn | undefined) =>
@@ -45,7 +42,6 @@ const payload = (base: number, offset: number, size: number, family?: number): S
   load: (slot) => [{ kind: "payload", dreg: register(slot), base, offset, length: size }],
   ...family === undefined ? {} : { family },
 });
-/** Where an address begins in the headers of both families. */
 type AddressOffset = { readonly [family in 4 | 6]: number };
 const SADDR_OFFSET: AddressOffset = { 4: 12, 6: 8 };
 const DADDR_OFFSET: AddressOffset = { 4: 16, 6: 24 };
@@ -98,9 +94,9 @@ function maskRegister(length: number, mask: Uint8Array): RuleStatement {
   return [{ kind: "bitwise", sreg: register(0), dreg: register(0), length, mask: { value: mask }, xor }];
 }
 
-/** `ip saddr 10.1.0.0/16`, `ip saddr != 10.1.0.0/16` */
+/** `ip saddr 10.1.0.0/16` */
 export const saddrIn = (cidr: Cidr, not = false): RuleStatement => addressIn(saddr, cidr, not);
-/** `ip daddr 10.1.0.0/16`, `ip daddr != 10.1.0.0/16` */
+/** `ip daddr 10.1.0.0/16` */
 export const daddrIn = (cidr: Cidr, not = false): RuleStatement => addressIn(daddr, cidr, not);
 /** `iifname "eth0"`, `iifname "eth*"` */
 export function iifnameIs(name: string, not = false): RuleStatement {
@@ -109,7 +105,7 @@ export function iifnameIs(name: string, not = false): RuleStatement {
   if (text.length > 15) throw new RangeError(`Cannot match interface "${name}": names have 15 bytes at most`);
   return equals(iifname(), prefix ? text : padTo(text, 16), not);
 }
-/** `oifname "lo"`, `oifname != "lo"` */
+/** `oifname "lo"` */
 export const oifnameIs = (name: string, not = false): RuleStatement => equals(oifname(), ifnameField(name), not);
 export function fibDaddrLocal(): RuleStatement {
   const result = uapi.NFT_FIB_RESULT_ADDRTYPE;
@@ -186,7 +182,6 @@ function changeMark(mask: number, xor: number): RuleStatement {
 }
 export const counter = (): RuleStatement => [{ kind: "counter", bytes: 0n, packets: 0n }];
 
-/** Loads fields in order and looks them up. */
 function lookupIn(
   fields: readonly Selector[],
   set: string,
@@ -202,7 +197,7 @@ function lookupIn(
   return [...nfprotoCheck(family), ...loads, { kind: "lookup", set, sreg: register(0), ...result }];
 }
 
-/** `ip saddr . th dport @set`, `ip saddr . th dport != @set` */
+/** `ip saddr . th dport @set` */
 export function inSet(fields: readonly Selector[], set: string, not = false): RuleStatement {
   return lookupIn(fields, set, not ? { flags: uapi.NFT_LOOKUP_F_INV } : {});
 }

@@ -43,37 +43,35 @@ const NEW_SET = nftOperation("NEWSET", uapi.NFT_MSG_NEWSET, setMessage);
 const NEW_ELEMENTS = nftOperation("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, elementsMessage);
 const DEL_ELEMENTS = nftOperation("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
 
-/** Added objects must not exist yet. */
 export interface Transaction {
   readonly isEmpty: boolean;
   addTable(table: TableIn): Transaction;
   deleteTable(key: TableKey): Transaction;
   addChain(chain: ChainIn): Transaction;
-  /** With its rules; `EBUSY` if something jumps to it. */
+  /** `EBUSY` if something jumps to it. */
   deleteChain(key: TableKey, name: string): Transaction;
   addRule(rule: RuleIn): Transaction;
-  /** Before the other rules of its chain. */
+  /** Puts it before the other rules of its chain. */
   insertRule(rule: RuleIn): Transaction;
   deleteRule(key: TableKey, chain: string, handle: bigint): Transaction;
   addSet(set: SetIn): Transaction;
   addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
   deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key">[]): Transaction;
   /**
-   * Sends the changes, for this generation of the ruleset or for any.
-   *
+   * @param generation of the ruleset; default: any
    * @throws {NetlinkError} names the object; nothing was changed. `ERESTART`: another generation
    */
   commit(generation?: number): void;
-  /** The kernel tries the changes and reverts them, as with `nft --check`. @throws {NetlinkError} */
+  /** The kernel tries the changes and reverts them, as with `nft --check`. */
   check(): void;
 }
 
-/** `purpose` is for errors. */
 interface Change {
   readonly request: NetlinkRequest;
   readonly purpose: string;
-  /** For errors about one of them. */
-  readonly elements?: readonly Pick<Element, "key">[];
+  readonly elements?: readonly Element[];
+  /** The purpose as far as it is about one of the elements. */
+  purposeOf?(element: Element): string;
 }
 
 /** An attribute holds 64 KiB, an element with a long comment takes some 400 bytes. */
@@ -144,10 +142,12 @@ function elementChanges(
   for (let at = 0; at < elementList.length; at += ELEMENTS_PER_MESSAGE) {
     const elements = elementList.slice(at, at + ELEMENTS_PER_MESSAGE);
     const value = { family, table, set, elements: elements.map(toAttributes) };
+    const ofSet = `of set "${set}" of table "${table}"`;
     changes.push({
       request: verb === "add" ? request(NEW_ELEMENTS, value, NLM_F_CREATE | NLM_F_EXCL) : request(DEL_ELEMENTS, value),
-      purpose: `${verb} element of set "${set}" of table "${table}"`,
+      purpose: `${verb} element ${ofSet}`,
       elements,
+      purposeOf: ({ key }) => `${verb} element ${formatHex(key)} ${ofSet}`,
     });
   }
   return changes;
@@ -184,10 +184,8 @@ function failedPurpose(changes: readonly Change[], { index, attribute }: Netlink
   const change = changes[index - 1];
   if (!change) return "change the ruleset";
   const [name, position] = attribute?.split(".") ?? [];
-  const refused = name === "elements"
-    ? change.elements?.[Number(position)]
-    : change.elements?.length === 1
-    ? change.elements[0]
-    : undefined;
-  return refused ? change.purpose.replace("element", `element ${formatHex(refused.key)}`) : change.purpose;
+  const { elements = [], purpose, purposeOf } = change;
+  let refused = elements.length === 1 ? elements[0] : undefined;
+  if (name === "elements") refused = elements[Number(position)];
+  return refused && purposeOf ? purposeOf(refused) : purpose;
 }

@@ -109,7 +109,7 @@ export const NFTA_DATA_VALUE = 1;
 export const NFTA_DATA_VERDICT = 2;
 export const NFTA_VERDICT_CODE = 1;
 export const NFTA_VERDICT_CHAIN = 2;
-/** In verdict maps. */
+// In verdict maps.
 export const NFT_DATA_VERDICT = 0xffffff00;
 export const NF_DROP = 0;
 export const NF_ACCEPT = 1;
@@ -185,7 +185,7 @@ export const NFTA_FIB_RESULT = 2;
 export const NFTA_FIB_FLAGS = 3;
 export const NFT_FIB_RESULT_ADDRTYPE = 3;
 export const NFTA_FIB_F_DADDR = 0x2;
-/** This host's address (linux/rtnetlink.h). */
+// linux/rtnetlink.h: this host's address
 export const RTN_LOCAL = 2;
 
 export const NFTA_CT_DREG = 1;
@@ -198,14 +198,14 @@ export const NFT_CT_SRC_IP = 19;
 export const NFT_CT_DST_IP = 20;
 export const NFT_CT_SRC_IP6 = 21;
 export const NFT_CT_DST_IP6 = 22;
-/** linux/netfilter/nf_conntrack_tuple_common.h */
+// linux/netfilter/nf_conntrack_tuple_common.h
 export const IP_CT_DIR_ORIGINAL = 0;
 export const IP_CT_DIR_REPLY = 1;
-/** linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT */
+// linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT
 export const NF_CT_STATE_ESTABLISHED = 0x2;
 export const NF_CT_STATE_RELATED = 0x4;
 export const NF_CT_STATE_NEW = 0x8;
-/** linux/netfilter/nf_conntrack_common.h */
+// linux/netfilter/nf_conntrack_common.h
 export const IPS_DST_NAT = 0x20;
 
 export const NFTA_NAT_TYPE = 1;

@@ -12,13 +12,13 @@ export const TABLE_COMMENT = 0;
 export const CHAIN_COMMENT = 0;
 
 /**
- * The kernel takes 256 bytes (NFT_USERDATA_MAXLEN). With an element, it refuses 255 and silently drops 256, since it
- * stores the length in one byte (Linux 6.18). A comment takes two more bytes and a NUL. nft(8) reads back at most 127
- * bytes.
+ * The kernel takes 256 bytes (NFT_USERDATA_MAXLEN). With an element, it refuses 255 and silently drops 256 (Linux
+ * 6.18).
+ * A comment takes two more bytes and a NUL. nft(8) reads back at most 127 bytes.
  */
 export const COMMENT_MAX_BYTES = 251;
 
-/** Empty if there is none. @throws {RangeError} if it is too long */
+/** An absent comment is empty text. @throws {RangeError} if it is too long */
 export function comment(type: number): Codec<string> {
   return {
     write: (w, text) => writeComment(w, type, text),
@@ -26,7 +26,7 @@ export function comment(type: number): Codec<string> {
   };
 }
 
-/** A type that nft(8) ignores. */
+// A type that nft(8) ignores.
 const ELEMENT_REFERENCES = 128;
 const ELEMENT_USERDATA_MAX_BYTES = 254;
 
@@ -48,7 +48,6 @@ export const elementUserdata: Codec<ElementUserdata> = {
   },
 };
 
-/** In bytes, besides this comment. */
 export function elementReferencesRoom(comment: string): number {
   return ELEMENT_USERDATA_MAX_BYTES - 5 - new TextEncoder().encode(comment).length;
 }
@@ -97,7 +96,6 @@ function writeTlv(w: Writer, type: number, value: Uint8Array): void {
   w.append(value);
 }
 
-/** Indexed by type. @throws {RangeError} if a value is cut short */
 function readTlvs(r: Reader): readonly (Uint8Array | undefined)[] {
   const values: Uint8Array[] = [];
   while (r.end - r.offset >= 2) {

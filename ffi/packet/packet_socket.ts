@@ -1,34 +1,36 @@
-/** Whole frames of one link. @see packet(7) @module */
 import { ignoreErrors, withPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { newSockFprog, sys } from "../sys/libc.ts";
 import { AF_PACKET, ETH_P_IP, IPPROTO_UDP, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
 
 const SO_ATTACH_FILTER = 26;
-/** The filter's offsets begin with the Ethernet header. */
+// The filter's offsets begin with the Ethernet header.
 const NETWORK_AT = 14;
-/** More than an Ethernet frame. */
+// More than an Ethernet frame.
 const MAX_FRAME_BYTES = 2048;
 
 export interface PacketSocket extends Descriptor {
-  /** False if the link is down or its queue is full: then the frame is lost. */
+  /** A link that is down or has a full queue loses the frame: false. */
   send(frame: Uint8Array): boolean;
-  /** The next frame; `undefined` if there is none. @throws {SystemError} `ENETDOWN` once after the link went down */
+  /** Returns `undefined` if there is none. @throws {SystemError} `ENETDOWN` once after the link went down */
   receive(): Uint8Array | undefined;
 }
 
-/** Which datagrams a socket receives, without fragments. */
 export interface UdpFilter {
   readonly destinationPort: number;
-  /** A 32-bit number in the payload. */
   readonly word: { readonly offset: number; readonly value: number };
 }
 
-/** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; }. @see linux/filter.h */
+// Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; }, linux/filter.h
 function filterProgram({ destinationPort, word }: UdpFilter): number[] {
-  const [LOAD_HALF, LOAD_BYTE, LOAD_HEADER_LENGTH] = [0x28, 0x30, 0xb1];
-  const [LOAD_HALF_BEHIND, LOAD_WORD_BEHIND] = [0x48, 0x40];
-  const [IF_EQUAL, IF_SET, RETURN] = [0x15, 0x45, 0x06];
+  const LOAD_HALF = 0x28;
+  const LOAD_BYTE = 0x30;
+  const LOAD_HEADER_LENGTH = 0xb1;
+  const LOAD_HALF_BEHIND = 0x48;
+  const LOAD_WORD_BEHIND = 0x40;
+  const IF_EQUAL = 0x15;
+  const IF_SET = 0x45;
+  const RETURN = 0x06;
   const FRAGMENT_BITS = 0x3fff;
   const steps = [
     [LOAD_HALF, 12],
@@ -49,13 +51,15 @@ function filterProgram({ destinationPort, word }: UdpFilter): number[] {
   return steps.flatMap(([code, k], at) => {
     const distance = reject - at - 1;
     // The third byte counts instructions to skip if true, the fourth if false.
-    const jump = code === IF_EQUAL ? distance << 24 : code === IF_SET ? distance << 16 : 0;
+    let jump = 0;
+    if (code === IF_EQUAL) jump = distance << 24;
+    if (code === IF_SET) jump = distance << 16;
     return [code | jump, k];
   });
 }
 
 /**
- * Opens a socket in the thread's namespace, of which it stays.
+ * The socket stays in the thread's namespace.
  *
  * @param filter without it, the socket only sends
  * @throws {SystemError} `ENODEV` if there is no such link, `EPERM` without CAP_NET_RAW

@@ -24,7 +24,6 @@ const TIME_TO_LIVE = 64;
 const FRAGMENT_MASK = 0x3fff;
 export const BROADCAST_MAC = "ff:ff:ff:ff:ff:ff" as Mac;
 
-/** The payload must fit into one frame. */
 export function encodeUdpFrame({ source, destination, payload }: UdpFrame): Uint8Array {
   const frame = new Uint8Array(PAYLOAD_AT + payload.length);
   const view = new DataView(frame.buffer);
@@ -45,7 +44,7 @@ export function encodeUdpFrame({ source, destination, payload }: UdpFrame): Uint
   return frame;
 }
 
-/** The addresses and protocol count too (RFC 768, pseudo header). */
+// The addresses and protocol count too (RFC 768, pseudo header).
 function udpChecksum(frame: Uint8Array): number {
   const datagram = frame.subarray(UDP_AT);
   const pseudo = new Uint8Array(12 + datagram.length);
@@ -64,8 +63,9 @@ function checksumOf(bytes: Uint8Array): number {
 }
 
 /**
- * `undefined` for everything else, for fragments, and for what is cut short. Checksums are not compared: between links
- * of one machine, the kernel leaves them out.
+ * Returns `undefined` for everything else, for fragments, and for what is cut short. Checksums are not compared:
+ * between
+ * links of one machine, the kernel leaves them out.
  */
 export function decodeUdpFrame(frame: Uint8Array): UdpFrame | undefined {
   if (frame.length < PAYLOAD_AT) return undefined;

@@ -1,4 +1,3 @@
-/** Addresses of links. @see linux/if_addr.h @module */
 import { broadcastOf, type Cidr, familyOf, type Ip, ipOf, prefixLengthOf, toCidr } from "../address.ts";
 import { i32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL } from "../netlink/message.ts";
@@ -25,17 +24,13 @@ const ADDRESS = /* @__PURE__ */ rtnetlinkOperations("ADDR", uapi.RTM_NEWADDR, ad
 
 export interface InterfaceAddress {
   readonly address: Cidr;
-  /** The link's. */
   readonly index: number;
-  /** IFA_F_… */
   readonly flags: number;
-  /** RT_SCOPE_… */
   readonly scope: number;
   /** Who added it: IFAPROT_… or higher; 0 if unknown, and before Linux 5.18. */
   readonly protocol: number;
 }
 
-/** AF_INET or AF_INET6. */
 export function addressFamily(address: Ip | Cidr): number {
   return familyOf(address) === 4 ? AF_INET : AF_INET6;
 }
@@ -46,11 +41,8 @@ function fields(index: number, address: Cidr): MessageIn<typeof addressMessage> 
 }
 
 export interface AddressOptions {
-  /** Skips duplicate address detection. */
   readonly noDad?: boolean;
-  /** Adds no route to the subnet. */
   readonly noPrefixRoute?: boolean;
-  /** See {@linkcode InterfaceAddress.protocol}. */
   readonly protocol?: number;
 }
 
@@ -69,7 +61,6 @@ export function remove(nl: Netlink, index: number, address: Cidr): void {
   withPurpose(`remove address ${address} from link ${index}`, () => execute(nl, ADDRESS.DEL, fields(index, address)));
 }
 
-/** Default: all. */
 export interface AddressFilter {
   readonly index?: number;
   readonly family?: number;
@@ -100,7 +91,7 @@ function toInterfaceAddress(reply: MessageOut<typeof addressMessage>): Interface
   };
 }
 
-/** Detection takes two seconds by default, far longer during mass changes of links. */
+// Detection takes two seconds by default, far longer during mass changes of links.
 const DAD_TIMEOUT_MS = 60_000;
 
 /**

@@ -16,11 +16,10 @@ const vlanMessage = message("bridge vlan", ifinfomsg, () => ({
 const VLAN = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, vlanMessage);
 
 export interface Vlan {
-  /** 1 to 4094. */
   readonly vid: number;
-  /** Incoming untagged frames belong to it. */
+  /** Untagged frames that come in belong to it. */
   readonly pvid?: boolean;
-  /** Its frames leave untagged. */
+  /** Its frames leave without a tag. */
   readonly untagged?: boolean;
 }
 
@@ -36,7 +35,7 @@ export function remove(nl: Netlink, port: number, vids: readonly number[]): void
   execute(nl, VLAN.DEL, { family: AF_BRIDGE, index: port, vlans: { info: vids.map((vid) => ({ vid })) } });
 }
 
-/** `port` is a link's index. Ascending. */
+/** @param port the index of a link */
 export function list(nl: Netlink, port: number): Vlan[] {
   const ports = dump(nl, VLAN.GET, { family: AF_BRIDGE, extMask: uapi.RTEXT_FILTER_BRVLAN });
   const vlans: Vlan[] = [];

@@ -23,7 +23,7 @@ const ROUTE = /* @__PURE__ */ rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, lo
 export interface LookedUpPacket {
   readonly destination: Ip;
   readonly source?: Ip;
-  /** The link by which it came in; absent for the host's own packets. */
+  /** The host's own packets have none. */
   readonly iif?: number;
   readonly mark?: number;
 }

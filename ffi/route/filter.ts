@@ -14,7 +14,6 @@ import { rtnetlinkOperations } from "./operations.ts";
 import { INGRESS_HANDLE, tcmsg } from "./qdisc.ts";
 import * as uapi from "./uapi.ts";
 
-/** `kind` decides the layout of `options`. */
 export const filterMessage = message("filter", tcmsg, () => ({
   kind: [uapi.TCA_KIND, cstr],
   options: [uapi.TCA_OPTIONS, bytes],
@@ -22,7 +21,7 @@ export const filterMessage = message("filter", tcmsg, () => ({
 export type Filter = MessageOut<typeof filterMessage>;
 const FILTER = /* @__PURE__ */ rtnetlinkOperations("TFILTER", uapi.RTM_NEWTFILTER, filterMessage);
 
-/** struct tc_u32_sel with one struct tc_u32_key. */
+// struct tc_u32_sel with one struct tc_u32_key
 const u32Selector = struct({
   flags: u8,
   shift: u8,
@@ -53,12 +52,11 @@ export const u32Options = attrs(() => ({
 }));
 
 const PRIORITY = 1;
-/** The lower half: the protocol in network order. */
+// The lower half: the protocol in network order.
 const PRIORITY_AND_PROTOCOL = PRIORITY << 16 | (uapi.ETH_P_ALL << 8);
-/** `1:1`, as in the reference plugin. */
+// `1:1`, as in the reference plugin.
 const CLASS_ID = 0x1_0001;
 
-/** Link `to` sends the packets. */
 export function addRedirect(nl: Netlink, from: number, to: number): void {
   const options = writeRedirect(to);
   const value = { index: from, parent: INGRESS_HANDLE, info: PRIORITY_AND_PROTOCOL, kind: "u32", options };
@@ -81,7 +79,6 @@ function writeRedirect(to: number): Uint8Array {
   return w.written();
 }
 
-/** The links that get all incoming packets of link `from`. */
 export function listRedirects(nl: Netlink, from: number): number[] {
   const value = { index: from, parent: INGRESS_HANDLE };
   return withPurpose(`list filters of link ${from}`, () => dump(nl, FILTER.GET, value)).flatMap(redirectTargets);

@@ -25,26 +25,22 @@ export const ifinfomsg = struct({ family: u8, pad1: u8, type: u16, index: i32, f
 export const linkMessage = message("link", ifinfomsg, () => ({
   mac: [uapi.IFLA_ADDRESS, macCodec],
   name: [uapi.IFLA_IFNAME, cstr],
-  /** Bytes. */
   mtu: [uapi.IFLA_MTU, u32],
-  /** The lower device's or veth peer's index. */
   linkIndex: [uapi.IFLA_LINK, u32],
   /** This namespace's number for that of `linkIndex`, if different. */
   linkNetnsId: [uapi.IFLA_LINK_NETNSID, i32],
   /** In queries: this namespace's number for the one in question. */
   targetNetnsId: [uapi.IFLA_TARGET_NETNSID, i32],
-  /** Index of the bridge or VRF with this port. */
   master: [uapi.IFLA_MASTER, u32],
   txQLen: [uapi.IFLA_TXQLEN, u32],
   operstate: [uapi.IFLA_OPERSTATE, u8],
-  /** Counts users of promiscuous mode. */
   promiscuity: [uapi.IFLA_PROMISCUITY, u32],
   alias: [uapi.IFLA_IFALIAS, cstr],
   group: [uapi.IFLA_GROUP, u32],
   /** Where to create the link or find its lower device. */
   netnsFd: [uapi.IFLA_NET_NS_FD, u32],
   altName: [uapi.IFLA_ALT_IFNAME, cstr],
-  /** The hardware's. Absent before Linux 5.6. */
+  /** Absent before Linux 5.6, and without hardware. */
   permanentMac: [uapi.IFLA_PERM_ADDRESS, macCodec],
   /** In sysfs: `0000:00:1f.6`. Absent before Linux 5.14. */
   parentDevice: [uapi.IFLA_PARENT_DEV_NAME, cstr],
@@ -63,7 +59,6 @@ const LINK = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, linkM
 const EXT_MASK = { extMask: uapi.RTEXT_FILTER_SKIP_STATS };
 
 export type Link = MessageOut<typeof linkMessage>;
-/** A new link, or changes. */
 export type LinkIn = MessageIn<typeof linkMessage>;
 
 const propertyMessage = message("link", ifinfomsg, () => ({
@@ -82,17 +77,14 @@ function selector(key: string | number): LinkIn {
   return length < IFNAMSIZ ? { name: key } : { altName: key };
 }
 
-/** @throws {NetlinkError} `EEXIST` if the name is taken */
 export function add(nl: Netlink, spec: LinkIn): void {
   withPurpose(`add link "${spec.name}"`, () => execute(nl, LINK.NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
 }
 
-/** By name or index. @throws {NetlinkError} `ENODEV` */
 export function get(nl: Netlink, key: string | number): Link {
   return withPurpose(`find link "${key}"`, () => query(nl, LINK.GET, { ...selector(key), ...EXT_MASK }));
 }
 
-/** By names or indices. @throws {NetlinkError} `ENODEV` */
 export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] {
   return withPurpose(
     () => `find links ${quoted(keys)}`,
@@ -106,7 +98,7 @@ export function find(nl: Netlink, key: string | number): Link | undefined {
   return ignoreErrors(["ENODEV"], () => get(nl, key));
 }
 
-/** All links, or the ports of the bridge or VRF with index `master`. */
+/** @param master index of a bridge or VRF, to list its ports */
 export function list(nl: Netlink, { master }: { readonly master?: number } = {}): Link[] {
   const links = withPurpose("list links", () => dump(nl, LINK.GET, { master, ...EXT_MASK }));
   // Kernels before 4.6 do not filter.
@@ -125,7 +117,7 @@ export function addAltNames(nl: Netlink, name: string, altNames: readonly string
   );
 }
 
-/** True if the peer's namespace is gone: the kernel is about to remove both ends. */
+/** The kernel is about to remove both ends then. */
 export function isPeerNetnsGone(nl: Netlink, { linkIndex, linkNetnsId }: Link): boolean {
   if (linkIndex === undefined || linkNetnsId === undefined) return false;
   try {
@@ -146,7 +138,6 @@ export function setUp(nl: Netlink, index: number): void {
   withPurpose(`set link ${index} up`, () => executeAll(nl, [setUpRequest(index)]));
 }
 
-/** @throws {NetlinkError} `ENODEV` */
 export function remove(nl: Netlink, key: string | number): void {
   withPurpose(`remove link "${key}"`, () => execute(nl, LINK.DEL, selector(key)));
 }
@@ -156,7 +147,7 @@ export function removeGroup(nl: Netlink, group: number): void {
   withPurpose(`remove the links of group ${group}`, () => execute(nl, LINK.DEL, { group }));
 }
 
-/** An attempt fails if a listed link is gone. */
+// An attempt fails if a listed link is gone.
 const REMOVAL_ATTEMPTS = 20;
 
 /**
@@ -179,7 +170,7 @@ export function removeSelected(nl: Netlink, select: (all: readonly Link[]) => re
   }
 }
 
-/** False if links were gone or answers lost; the other links are in the group. */
+/** Returns false if links were gone or answers lost; the other links are in the group. */
 function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
   const requests = links.map(({ index }) => request(LINK.NEW, { index, group }));
   return ignoreErrors(["ENODEV", "ENOBUFS"], () => {
@@ -188,7 +179,6 @@ function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
   }) ?? false;
 }
 
-/** By default, links are in group 0. */
 function unusedGroup(all: readonly Link[]): number {
   const used = new Set(all.map((entry) => entry.group));
   for (;;) {
@@ -201,12 +191,11 @@ export function isUp(link: Link): boolean {
   return (link.flags & uapi.IFF_UP) !== 0;
 }
 
-/** Set up and with a carrier. */
 export function isRunning(link: Link): boolean {
   return (link.flags & uapi.IFF_RUNNING) !== 0;
 }
 
-/** In the kernel's word (RFC 2863): `lowerlayerdown`. */
+/** The word of RFC 2863, as the kernel has it: `lowerlayerdown`. */
 export function operationalState({ operstate = 0 }: Link): string {
   const states = ["unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"];
   return states[operstate] ?? String(operstate);
@@ -234,11 +223,7 @@ export function awaitOperational(nl: Netlink, device: Link, openEvents: () => Ne
   );
 }
 
-/**
- * Waits some seconds until `select` finds a link.
- *
- * @param openEvents as for {@linkcode awaitOperational}
- */
+/** @param openEvents as for {@linkcode awaitOperational} */
 export function awaitLink(
   nl: Netlink,
   select: (all: readonly Link[]) => Link | undefined,

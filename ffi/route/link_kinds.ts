@@ -13,7 +13,7 @@ import * as uapi from "./uapi.ts";
 /** Called, it makes the `info` that creates a link. */
 export interface LinkKind<T extends AttrTable> {
   (value: AttrsIn<T>): { readonly kind: string; readonly data: Uint8Array };
-  /** Undefined if `link` is of another kind. */
+  /** Returns `undefined` if `link` is of another kind. */
   of(link: Link): AttrsOut<T> | undefined;
 }
 
@@ -52,14 +52,11 @@ export const dummy = /* @__PURE__ */ linkKind("dummy", () => ({}));
 export const vrf = /* @__PURE__ */ linkKind("vrf", () => ({ table: [uapi.IFLA_VRF_TABLE, u32] }));
 
 export const macvlan = /* @__PURE__ */ linkKind("macvlan", () => ({
-  /** MACVLAN_MODE_… */
   mode: [uapi.IFLA_MACVLAN_MODE, u32],
-  /** Queue limit for broadcast packets. */
   bcQueueLen: [uapi.IFLA_MACVLAN_BC_QUEUE_LEN, u32],
 }));
 
 export const ipvlan = /* @__PURE__ */ linkKind("ipvlan", () => ({
-  /** IPVLAN_MODE_… */
   mode: [uapi.IFLA_IPVLAN_MODE, u16],
 }));
 
@@ -69,13 +66,12 @@ export const vlan = /* @__PURE__ */ linkKind("vlan", () => ({ id: [uapi.IFLA_VLA
 export const tun = /* @__PURE__ */ linkKind("tun", () => ({
   owner: [uapi.IFLA_TUN_OWNER, u32],
   group: [uapi.IFLA_TUN_GROUP, u32],
-  /** IFF_TUN or {@linkcode IFF_TAP}. */
   type: [uapi.IFLA_TUN_TYPE, u8],
   multiQueue: [uapi.IFLA_TUN_MULTI_QUEUE, u8],
 }));
 
 const bridgePortAttrs = /* @__PURE__ */ attrs(() => ({
-  /** Frames may leave by their incoming port. */
+  /** Lets frames leave by their incoming port. */
   hairpin: [uapi.IFLA_BRPORT_MODE, u8],
   /** Isolated ports exchange no frames. */
   isolated: [uapi.IFLA_BRPORT_ISOLATED, u8],
@@ -89,7 +85,7 @@ export function bridgePortInfo(
   return { portKind: "bridge", portData: w.written() };
 }
 
-/** `undefined` if `link` is no port. */
+/** Returns `undefined` if `link` is no port. */
 export function bridgePortOf(link: Link): Out<typeof bridgePortAttrs> | undefined {
   const { portKind, portData } = link.info ?? {};
   return portKind === "bridge" && portData ? bridgePortAttrs.read(new Reader(portData)) : undefined;

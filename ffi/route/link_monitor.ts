@@ -1,4 +1,3 @@
-/** What links lose, as the kernel tells it. */
 import { openMonitor } from "../netlink/monitor.ts";
 import { NETLINK_ROUTE } from "../netlink/socket.ts";
 import { AF_BRIDGE } from "../sys/uapi.ts";
@@ -10,7 +9,7 @@ import { RT_SCOPE_LINK, RTM_DELLINK, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK } from ".
 const RTNLGRP_IPV4_IFADDR = 5;
 const RTM_DELADDR = 21;
 
-/** `index` is the link's. `left-bridge`: of a port. Link-local addresses are left out. */
+/** A port loses its bridge: `left-bridge`. Link-local addresses are left out. */
 export interface LinkLoss {
   readonly kind: "address" | "left-bridge" | "removed";
   readonly index: number;
@@ -18,11 +17,10 @@ export interface LinkLoss {
 
 export interface LinkMonitor extends Disposable {
   readonly fd: number;
-  /** Without waiting; false if the kernel dropped messages. */
+  /** Returns false if the kernel dropped messages. */
   read(onLoss: (loss: LinkLoss) => void): boolean;
 }
 
-/** In the thread's network namespace. @param bufferBytes as of {@linkcode openMonitor} */
 export function openLinkMonitor(bufferBytes: number): LinkMonitor {
   const groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
   const monitor = openMonitor(NETLINK_ROUTE, groups, bufferBytes);

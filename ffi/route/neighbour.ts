@@ -1,4 +1,3 @@
-/** What the kernel knows of neighbours' hardware addresses. @see linux/neighbour.h, ip-neighbour(8) @module */
 import type { Ip, Mac } from "../address.ts";
 import {
   bytes,
@@ -30,29 +29,25 @@ const NEIGHBOUR = /* @__PURE__ */ rtnetlinkOperations("NEIGH", uapi.RTM_NEWNEIGH
 
 export interface Neighbour {
   readonly address: Ip;
-  /** The link's. */
   readonly index: number;
-  /** NUD_… */
   readonly state: number;
   /** Absent until the neighbour has answered. */
   readonly mac?: Mac;
 }
 
-/** Of one family. */
 export function list(nl: Netlink, family: number): Neighbour[] {
   return dump(nl, NEIGHBOUR.GET, { family }).flatMap(({ dst, mac, index, state }) =>
     dst === undefined ? [] : [{ address: dst, index, state, ...mac !== undefined && { mac } }]
   );
 }
 
-/** @throws {NetlinkError} */
 export function find(nl: Netlink, index: number, address: Ip): Neighbour | undefined {
   const family = addressFamily(address);
   const found = ignoreErrors(["ENOENT"], () => query(nl, NEIGHBOUR.GET, { family, index, dst: address }));
   return found && { address, index, state: found.state, ...found.mac !== undefined && { mac: found.mac } };
 }
 
-/** The kernel asks again with the next packet. @throws {NetlinkError} */
+/** The kernel asks again with the next packet. */
 export function remove(nl: Netlink, index: number, address: Ip): void {
   execute(nl, NEIGHBOUR.DEL, { family: addressFamily(address), index, dst: address });
 }
@@ -66,16 +61,16 @@ const tableMessage = message("neighbour table", ndtmsg, () => ({
 }));
 const TABLE = /* @__PURE__ */ rtnetlinkOperations("NEIGHTBL", uapi.RTM_NEWNEIGHTBL, tableMessage);
 
-/** All namespaces share it. */
+/** All network namespaces share one table. */
 export interface NeighbourTableUse {
   readonly entries: number;
   /** `gc_thresh3`: beyond it, the kernel refuses new entries. Some entries do not count. */
   readonly limit: number;
-  /** How many entries were refused since the host started. */
+  /** Counts since the host started. */
   readonly refused: bigint;
 }
 
-/** `undefined` if the kernel tells nothing. */
+/** Returns `undefined` if the kernel tells nothing. */
 export function findTableUse(nl: Netlink, family: number): NeighbourTableUse | undefined {
   // Each link has a part of its own, without these.
   const table = dump(nl, TABLE.GET, { family }).find(({ thresh3 }) => thresh3 !== undefined);

@@ -18,7 +18,6 @@ const nsidMessage = message("nsid", struct({ family: u8, pad1: u8, pad2: u8, pad
 }));
 const NSID = /* @__PURE__ */ rtnetlinkOperations("NSID", uapi.RTM_NEWNSID, nsidMessage);
 
-/** The number of the open namespace `fd` in that of `nl`, if any. */
 export function findNsid(nl: Netlink, fd: number): number | undefined {
   return queryNsid(nl, { fd });
 }
@@ -29,11 +28,7 @@ export function ensureNsid(nl: Netlink, fd: number): void {
   ignoreErrors(["EEXIST"], () => execute(nl, NSID.NEW, { nsid: NEXT_FREE, fd }));
 }
 
-/**
- * The number by which namespace `target` knows `nsid`, if any. Both are numbers in the namespace of `nl`.
- *
- * @throws {NetlinkError} `EINVAL` for an unknown `target`
- */
+/** Both are numbers in the namespace of `nl`. @throws {NetlinkError} `EINVAL` for an unknown `target` */
 export function translateNsid(nl: Netlink, target: number, nsid: number): number | undefined {
   return queryNsid(nl, { nsid, target });
 }

@@ -6,7 +6,6 @@ import { AF_NETLINK, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "../sys/uapi.ts
 import { RTNLGRP_NSID } from "./uapi.ts";
 
 export interface NsidEvents extends Descriptor {
-  /** Discards what has come. */
   drain(): void;
 }
 

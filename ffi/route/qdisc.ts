@@ -22,7 +22,6 @@ import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
 
 export const tcmsg = struct({ family: u8, pad1: u8, pad2: u16, index: i32, handle: u32, parent: u32, info: u32 });
-/** `kind` decides the layout of `options`. */
 export const qdiscMessage = message("qdisc", tcmsg, () => ({
   kind: [uapi.TCA_KIND, cstr],
   options: [uapi.TCA_OPTIONS, bytes],
@@ -30,7 +29,7 @@ export const qdiscMessage = message("qdisc", tcmsg, () => ({
 export type Qdisc = MessageOut<typeof qdiscMessage>;
 const QDISC = /* @__PURE__ */ rtnetlinkOperations("QDISC", uapi.RTM_NEWQDISC, qdiscMessage);
 
-/** struct tc_tbf_qopt with two struct tc_ratespec. */
+// struct tc_tbf_qopt with two struct tc_ratespec
 const tbfQopt = struct({
   padCellLog: u8,
   linkLayer: u8,
@@ -52,7 +51,7 @@ const tbfOptions = attrs(() => ({
 }));
 
 export interface TokenBucket {
-  /** Bytes per second, from 1. */
+  /** In bytes per second, from 1. */
   readonly rate: bigint;
   /** Bytes that may leave at once after a silence. Larger packets are dropped. */
   readonly burst: number;
@@ -63,7 +62,7 @@ export interface TokenBucket {
 /** The kernel's unit of fill times (PSCHED_SHIFT; second number of /proc/net/psched). */
 export const TICK_NS = 64;
 const U32_MAX = 0xffff_ffff;
-/** Beyond this, fractions of a microsecond do not matter. */
+// Beyond this, fractions of a microsecond do not matter.
 const LARGE_BURST_US = 1000;
 
 /** Equal to the options of tc(8) and the reference plugin, which count whole microseconds. */
@@ -88,15 +87,13 @@ function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
 }
 
 export interface ReportedTokenBucket {
-  /** Bytes per second. */
   readonly rate: bigint;
-  /** Bytes that may wait. */
   readonly limit: number;
-  /** Lower 32 bits of the fill time, in ticks. */
+  /** The lower 32 bits of the fill time, in ticks. */
   readonly buffer: number;
 }
 
-/** `undefined` for other kinds. */
+/** Returns `undefined` for other kinds. */
 export function tokenBucketOf({ kind, options }: Qdisc): ReportedTokenBucket | undefined {
   if (kind !== "tbf" || !options) return undefined;
   const { parameters: reported, rate64 } = tbfOptions.read(new Reader(options));
@@ -115,13 +112,12 @@ const ROOT_HANDLE = 0x1_0000;
 /** `ffff:` */
 export const INGRESS_HANDLE = 0xffff_0000;
 
-/** As the link's root. @throws {NetlinkError} `EEXIST` if there is one */
 export function addTokenBucket(nl: Netlink, index: number, bucket: TokenBucket): void {
   const options = writeTokenBucket(bucket);
   add(nl, { index, handle: ROOT_HANDLE, parent: uapi.TC_H_ROOT, kind: "tbf", options });
 }
 
-/** Incoming packets then pass filters. @throws {NetlinkError} `EEXIST` */
+/** Incoming packets then pass filters. */
 export function addIngress(nl: Netlink, index: number): void {
   add(nl, { index, handle: INGRESS_HANDLE, parent: uapi.TC_H_INGRESS, kind: "ingress" });
 }
@@ -133,12 +129,11 @@ function add(nl: Netlink, spec: MessageIn<typeof qdiscMessage>): void {
   );
 }
 
-/** `undefined` for the kernel's default or a missing link. */
+/** The kernel's default counts as none. */
 export function findRoot(nl: Netlink, index: number): Qdisc | undefined {
   return find(nl, index, uapi.TC_H_ROOT);
 }
 
-/** The place of filters for incoming packets, if any. */
 export function findIngress(nl: Netlink, index: number): Qdisc | undefined {
   return find(nl, index, uapi.TC_H_INGRESS);
 }
@@ -163,12 +158,11 @@ export function removeRoot(nl: Netlink, index: number): boolean {
   return remove(nl, index, uapi.TC_H_ROOT);
 }
 
-/** With its filters; false if there was none. */
 export function removeIngress(nl: Netlink, index: number): boolean {
   return remove(nl, index, uapi.TC_H_INGRESS);
 }
 
-/** No such discipline, the default, no such link. */
+// No such discipline, the default, no such link.
 const ABSENT_CODES = ["ENOENT", "EINVAL", "ENODEV"];
 
 function remove(nl: Netlink, index: number, parent: number): boolean {

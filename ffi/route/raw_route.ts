@@ -42,7 +42,6 @@ const ROUTE = /* @__PURE__ */ rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, ra
 
 export type RawRoute = MessageOut<typeof rawRouteMessage>;
 
-/** Of all kinds and tables, IPv4 and IPv6. */
 export function list(nl: Netlink): RawRoute[] {
   return [AF_INET, AF_INET6]
     .flatMap((family) => withPurpose("list routes", () => dump(nl, ROUTE.GET, { family })))
@@ -57,12 +56,11 @@ function splitMultipath(route: RawRoute): RawRoute[] {
   return nextHopsOf(route).map((hop) => ({ ...shared, ...hop }));
 }
 
-/** Goes behind routes of equal destination and metric. @throws {NetlinkError} `EEXIST` */
+/** Goes behind routes of equal destination and metric. */
 export function append(nl: Netlink, route: RawRoute): void {
   add(nl, route, NLM_F_APPEND);
 }
 
-/** Instead of one of equal destination and metric. */
 export function replace(nl: Netlink, route: RawRoute): void {
   add(nl, route, NLM_F_REPLACE);
 }
@@ -71,7 +69,6 @@ function add(nl: Netlink, route: RawRoute, flag: number): void {
   withPurpose(() => `add ${describe(route)}`, () => execute(nl, ROUTE.NEW, fields(route), NLM_F_CREATE | flag));
 }
 
-/** @throws {NetlinkError} `ESRCH` */
 export function remove(nl: Netlink, route: RawRoute): void {
   withPurpose(() => `remove ${describe(route)}`, () => execute(nl, ROUTE.DEL, fields(route)));
 }
@@ -88,7 +85,7 @@ export function destinationOf({ family, dst, dstLen }: RawRoute): Cidr {
   return prefixOf(family, dst, dstLen);
 }
 
-/** Indexes; empty for a route that ends here. */
+/** Returns no index for a route that ends here. */
 export function linksOf(route: RawRoute): number[] {
   return nextHopsOf(route).flatMap(({ oif }) => oif ?? []);
 }

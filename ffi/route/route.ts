@@ -1,4 +1,3 @@
-/** Routes. @see linux/rtnetlink.h struct rtmsg @module */
 import { type Cidr, type Ip, ipOf, networkOf, prefixLengthOf, toCidr } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
 import { type Codec, ipCodec, Reader, struct, u32, u8 } from "../netlink/codec.ts";
@@ -35,7 +34,7 @@ export interface NextHop {
   readonly gateway?: Ip;
 }
 const nextHopAttrs = attrs(() => ({ gateway: [uapi.RTA_GATEWAY, ipCodec] }));
-/** struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; } and attributes, repeated. */
+// struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; } and attributes, repeated.
 export const nextHops: Codec<readonly NextHop[]> = {
   write() {
     throw new TypeError("Cannot send several next hops: the kernel joins routes that are added one by one");
@@ -73,19 +72,13 @@ export interface UnicastRoute {
   readonly dst: Cidr;
   readonly oif?: number | undefined;
   readonly gateway?: Ip | undefined;
-  /** Default source address. */
   readonly prefsrc?: Ip | undefined;
-  /** The gateway is on the link, whatever routes say. */
   readonly onlink?: boolean | undefined;
-  /** The metric: lower wins. */
   readonly priority?: number | undefined;
-  /** Default: 254 (main). */
   readonly table?: number | undefined;
-  /** RT_SCOPE_…; by default the kernel's. */
   readonly scope?: number | undefined;
-  /** Bytes. */
   readonly mtu?: number | undefined;
-  /** Largest TCP segment, in bytes. */
+  /** The largest TCP segment, in bytes. */
   readonly advmss?: number | undefined;
 }
 
@@ -94,7 +87,6 @@ export function appendRequest(route: UnicastRoute): NetlinkRequest {
   return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
 }
 
-/** Instead of one of equal destination and metric. */
 export function replaceRequest(route: UnicastRoute): NetlinkRequest {
   return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_REPLACE);
 }
@@ -130,7 +122,7 @@ export function tableFields(table: number): { readonly shortTable: number; reado
   return table < 256 ? { shortTable: table } : { shortTable: uapi.RT_TABLE_UNSPEC, table };
 }
 
-/** Without `ip`, all of the family. */
+/** Without `ip`, the network is all of the family. */
 export function prefixOf(family: number, ip: Ip | undefined, length: number): Cidr {
   return toCidr(ip ?? (family === AF_INET ? "0.0.0.0" : "::") as Ip, length);
 }
@@ -143,7 +135,6 @@ export function list(nl: Netlink, family: number, table?: number): UnicastRoute[
     .filter((route) => table === undefined || route.table === table);
 }
 
-/** For packets to `destination`. */
 export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {
   const family = addressFamily(destination);
   const { oif, prefsrc } = query(nl, ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });
@@ -153,14 +144,12 @@ export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: nu
 /** The route by which the kernel chooses, of any type. */
 export interface RouteMatch {
   readonly dst: Cidr;
-  /** RTN_… */
   readonly type: number;
   readonly oif?: number | undefined;
-  /** Whether packets go to a router, or to one of several. */
   readonly hasGateway: boolean;
 }
 
-/** The routes for packets to `destinations`; `undefined` where there is none. @throws {NetlinkError} for a prohibit route */
+/** Returns `undefined` where there is none. @throws {NetlinkError} for a prohibit route */
 export function matchAll(nl: Netlink, destinations: readonly Ip[]): (RouteMatch | undefined)[] {
   const requests = destinations.map((dst) => {
     const family = addressFamily(dst);

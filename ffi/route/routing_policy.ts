@@ -15,9 +15,9 @@ import { prefixOf } from "./route.ts";
 import { fibRuleHdr } from "./rule.ts";
 import * as uapi from "./uapi.ts";
 
-/** struct fib_rule_port_range */
+// struct fib_rule_port_range
 const portRange = struct({ start: u16, end: u16 });
-/** struct fib_rule_uid_range */
+// struct fib_rule_uid_range
 const uidRange = struct({ start: u32, end: u32 });
 
 const policyMessage = message("rule", fibRuleHdr, () => ({
@@ -46,7 +46,6 @@ const RULE = /* @__PURE__ */ rtnetlinkOperations("RULE", uapi.RTM_NEWRULE, polic
 export interface RoutingRule {
   readonly family: 4 | 6;
   readonly priority: number;
-  /** FR_ACT_… */
   readonly action: number;
   readonly table: number;
   readonly from?: Cidr;

@@ -27,7 +27,6 @@ export const fibRuleHdr = struct({
   flags: u32,
 });
 
-/** Besides addresses. */
 const otherSelectors = {
   iif: [uapi.FRA_IIFNAME, cstr],
   oif: [uapi.FRA_OIFNAME, cstr],
@@ -51,7 +50,6 @@ export const fibRuleMessage = message("rule", fibRuleHdr, () => ({
 }));
 const RULE = /* @__PURE__ */ rtnetlinkOperations("RULE", uapi.RTM_NEWRULE, fibRuleMessage);
 
-/** Routes packets from these addresses by this table. */
 export interface SourceRule {
   readonly from: Cidr;
   readonly table: number;
@@ -64,12 +62,10 @@ export interface FibRule {
   readonly priority: number;
   /** Absent for rules that look up no table. */
   readonly table?: number;
-  /** Absent for any source. */
   readonly from?: Cidr;
   readonly isSourceOnly: boolean;
 }
 
-/** Equal rules may differ in priority. @throws {NetlinkError} `EEXIST` */
 export function add(nl: Netlink, rule: SourceRule): void {
   withPurpose(
     `add rule from ${rule.from} to table ${rule.table}`,
@@ -77,12 +73,10 @@ export function add(nl: Netlink, rule: SourceRule): void {
   );
 }
 
-/** @throws {NetlinkError} `ENOENT` */
 export function remove(nl: Netlink, rule: SourceRule): void {
   withPurpose(`remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, RULE.DEL, fields(rule)));
 }
 
-/** IPv4 and IPv6, each in order. */
 export function list(nl: Netlink): FibRule[] {
   return [AF_INET, AF_INET6].flatMap((family) =>
     withPurpose("list rules", () => dump(nl, RULE.GET, { family })).map(toFibRule)

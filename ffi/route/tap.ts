@@ -20,21 +20,17 @@ const TUNSETGROUP = 0x400454ce;
 const IFF_VNET_HDR = 0x4000;
 const IFF_TUN_EXCL = 0x8000;
 
-/** linux/if.h struct ifreq */
+// sizeof(struct ifreq), linux/if.h
 const IFREQ_BYTES = 40;
 
-/** Fixed when the tap is made. */
 export interface TapOptions {
-  /** Several threads may open it. */
   readonly multiQueue?: boolean;
-  /** A user who may open it; default root. */
   readonly owner?: number;
-  /** A group that may open it. */
   readonly group?: number;
 }
 
 /**
- * In the thread's namespace. By default, frames have virtio's header and not the tun driver's.
+ * By default, frames have virtio's header and not the tun driver's.
  *
  * @returns closing it removes the tap, unless {@linkcode persistTap} was called
  * @throws {SystemError} `EBUSY` if the name is taken
@@ -56,7 +52,7 @@ export function createTap(name: string, { multiQueue = false, owner, group }: Ta
   }
 }
 
-/** struct ifreq { char name[16]; short flags; … } */
+// struct ifreq { char name[16]; short flags; … }
 function newIfreq(name: string, multiQueue: boolean): Uint8Array {
   const request = new Uint8Array(IFREQ_BYTES);
   const encoded = new TextEncoder().encode(name);

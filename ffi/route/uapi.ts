@@ -67,7 +67,6 @@ export const NETNSA_TARGET_NSID = 4;
 
 // linux/if_link.h: tun and tap
 export const TUNSETIFF = 0x400454ca;
-// For Ethernet frames.
 export const IFF_TAP = 2;
 export const IFF_MULTI_QUEUE = 0x100;
 export const IFF_NO_PI = 0x1000;

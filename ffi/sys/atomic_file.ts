@@ -29,7 +29,6 @@ function writeNewFile(path: string, text: string, mode: number): void {
 
 /** Closing removes it, unless {@linkcode hardLink} named it. */
 export interface UnnamedFile extends Descriptor {
-  /** Valid while open. */
   readonly path: string;
 }
 
@@ -70,16 +69,16 @@ export function replaceFile(path: string, text: string, mode = 0o600): void {
     const replace = () => {
       explainDirectory(() => publishAs(path, temporary, text, mode));
       explainDirectory(() => renameOrRemove(temporary, path));
+      return true;
     };
     // Another writer may have taken the temporary name. The last one wins.
     for (let attempts = 10; attempts > 0; attempts--) {
-      if (ignoreErrors(["ENOENT"], () => (replace(), true))) return;
+      if (ignoreErrors(["ENOENT"], replace)) return;
     }
     replace();
   });
 }
 
-/** Creates `temporary` in one step, in place of any other. */
 function publishAs(path: string, temporary: string, text: string, mode: number): void {
   using unnamed = writeUnnamed(directoryOf(path), text, mode);
   if (unnamed === undefined) {
@@ -111,7 +110,6 @@ function temporaryName(path: string): string {
   return `${directoryOf(path)}.${name.slice(0, 100)}.${Bun.hash.wyhash(name).toString(36)}.tmp`;
 }
 
-/** With the slash. */
 const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/") + 1);
 
 /**

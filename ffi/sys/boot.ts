@@ -13,14 +13,14 @@ import { ignoreSystemErrors, SystemError } from "./error.ts";
 import { findKernelText, readText } from "./file.ts";
 import { type FileStat, findStat } from "./stat.ts";
 
-/** A clock may err by this much for a while, without a trace. */
+// A clock may err by this much for a while, without a trace.
 const MARGIN_NS = 3_600_000_000_000n;
-/** A machine makes its devices within this time after booting. */
+// A machine makes its devices within this time after booting.
 const DEVICE_SETUP_NS = 120_000_000_000n;
 
 let cachedBootId: string | undefined;
 
-/** A UUID. @throws {SystemError} `EIO` if the kernel's file holds something else */
+/** @throws {SystemError} `EIO` if the kernel's file holds something else */
 export function bootId(): string {
   return cachedBootId ??= readBootId("/proc/sys/kernel/random/boot_id");
 }
@@ -35,7 +35,7 @@ export function findBootId(): string | undefined {
   return ignoreSystemErrors(bootId);
 }
 
-/** Nanoseconds since 1970. */
+/** Both are in nanoseconds since 1970. */
 export type FileTimes = Pick<FileStat, "mtime" | "ctime">;
 
 /**

@@ -5,8 +5,8 @@ export const CLOCK_BOOTTIME = 7;
 
 /** Nanoseconds since the boot. Runs during suspension, and nobody sets it. @see clock_gettime(2) */
 export function bootTime(): bigint {
-  const [seconds, nanoseconds] = [0, 1];
+  // struct timespec { time_t tv_sec; long tv_nsec; }
   const now = new BigInt64Array(2);
   sys.syscall(SYS_clock_gettime, CLOCK_BOOTTIME, new Uint8Array(now.buffer), 0, 0);
-  return now[seconds]! * 1_000_000_000n + now[nanoseconds]!;
+  return now[0]! * 1_000_000_000n + now[1]!;
 }

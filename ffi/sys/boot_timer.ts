@@ -8,7 +8,7 @@ const SYS_timerfd_create = arm ? 85 : 283;
 const SYS_timerfd_settime = arm ? 86 : 286;
 const TFD_TIMER_ABSTIME = 1;
 
-/** Readable from a moment on. The timeout of poll() would begin anew where a suspension has stopped it. */
+/** Poll() has a timeout that begins anew where a suspension has stopped it; this timer does not. */
 export interface BootTimer extends Descriptor {
   /** @param ms since the boot; infinite: never */
   set(ms: number): void;

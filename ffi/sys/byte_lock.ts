@@ -33,7 +33,7 @@ export function lockByte(
 const tryLock = (fd: number, offset: bigint): boolean =>
   ignoreErrors(["EAGAIN", "EACCES"], () => sys.fcntl(fd, F_OFD_SETLK, newFlock(F_WRLCK, offset))) !== undefined;
 
-/** struct flock { short l_type, l_whence; off_t l_start, l_len; pid_t l_pid; } */
+// struct flock { short l_type, l_whence; off_t l_start, l_len; pid_t l_pid; }
 function newFlock(type: bigint, offset: bigint): BigInt64Array {
   return new BigInt64Array([type, offset, 1n, 0n]);
 }

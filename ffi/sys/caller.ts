@@ -4,7 +4,7 @@ export interface RemoteCaller {
   readonly signal: number;
   /** What ends the call: a signal that the caller passed on, or that it is gone. */
   readSignal(): string | undefined;
-  /** Call it before a write to standard output: after it, the caller prints no error document of its own. */
+  /** Must come before a write to standard output: after it, the caller prints no error document of its own. */
   announceOutput(): void;
   /** Waits until a pipe takes 4 KiB. @throws {SystemError} `EINTR` if the caller ends meanwhile */
   awaitWritable(fd: number): void;
@@ -12,7 +12,7 @@ export interface RemoteCaller {
 
 let caller: RemoteCaller | undefined;
 
-/** `undefined` in a process that was called itself. */
+/** Returns `undefined` in a process that was called itself. */
 export function findCaller(): RemoteCaller | undefined {
   return caller;
 }

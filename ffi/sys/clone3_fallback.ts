@@ -18,14 +18,14 @@ const PR_GET_SECCOMP = 21;
 const SECCOMP_MODE_FILTER = 2;
 export const SECCOMP_SET_MODE_FILTER = 1;
 
-/** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; } */
+// Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; }
 const SECCOMP_PROGRAM = [
   // Load the call's number from struct seccomp_data.
-  ...[0x20, 0],
+  [0x20, 0],
   // Skip one instruction for other calls.
-  ...[0x15 | 1 << 24, SYS_clone3],
-  ...[0x06, 0x0005_0000 | ENOSYS],
-  ...[0x06, 0x7fff_0000],
+  [0x15 | 1 << 24, SYS_clone3],
+  [0x06, 0x0005_0000 | ENOSYS],
+  [0x06, 0x7fff_0000],
 ];
 
 /**
@@ -37,7 +37,7 @@ export function allowClone3Fallback(): void {
   if (resultOrErrorCode(() => sys.syscall(SYS_prctl, PR_GET_SECCOMP, null, 0, 0)) !== SECCOMP_MODE_FILTER) return;
   // Without arguments, clone3 starts nothing.
   if (resultOrErrorCode(() => sys.syscall(SYS_clone3, 0, null, 0, 0)) !== "EPERM") return;
-  const { memory, address } = newSockFprog(SECCOMP_PROGRAM);
+  const { memory, address } = newSockFprog(SECCOMP_PROGRAM.flat());
   resultOrErrorCode(() => sys.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, null, address, 0) + memory.length);
 }
 

@@ -42,10 +42,10 @@ const LANDLOCK_ACCESS_FS_WRITE_FILE = 1 << 1;
 const LANDLOCK_ACCESS_FS_READ_FILE = 1 << 2;
 const LANDLOCK_ACCESS_FS_READ_DIR = 1 << 3;
 const LANDLOCK_ACCESS_FS_MAKE_SYM = 1 << 12;
-/** Of the first version, Linux 5.13: reading, writing, executing, making and removing. */
+// The first version's, Linux 5.13: reading, writing, executing, making and removing.
 const ALL_ACCESS = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
 const READ_ACCESS = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-/** The others are for directories. */
+// The others are for directories.
 const FILE_ACCESS = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_FILE;
 // asm-generic/fcntl.h
 const O_PATH = 0o10000000;
@@ -55,7 +55,6 @@ export interface AllowedFiles {
   /** A file to execute, which may be in other mounts than this process. */
   readonly program: string;
   readonly readable: readonly string[];
-  /** To do everything with. */
   readonly writable: readonly string[];
 }
 
@@ -86,27 +85,32 @@ function allow(ruleset: number, path: string, access: number): void {
   sys.syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, addressOf(rule), 0);
 }
 
-/** Struct sock_filter as words: { u16 code; u8 jt; u8 jf; u32 k; } */
+// struct sock_filter as words: { u16 code; u8 jt; u8 jf; u32 k; }
 type Instruction = readonly [number, number];
 
 // linux/bpf_common.h: BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ, BPF_JGE or BPF_JSET | BPF_K, BPF_RET | BPF_K
-const LOAD = 0x20, JUMP_IF_EQUAL = 0x15, JUMP_IF_AT_LEAST = 0x35, JUMP_IF_ANY_BIT = 0x45, RETURN = 0x06;
+const LOAD = 0x20;
+const JUMP_IF_EQUAL = 0x15;
+const JUMP_IF_AT_LEAST = 0x35;
+const JUMP_IF_ANY_BIT = 0x45;
+const RETURN = 0x06;
 // linux/seccomp.h: struct seccomp_data { int nr; u32 arch; u64 instruction_pointer; u64 args[6]; }
-const NUMBER_OFFSET = 0, PROCESSOR_OFFSET = 4, FIRST_ARGUMENT_OFFSET = 16;
+const NUMBER_OFFSET = 0;
+const PROCESSOR_OFFSET = 4;
+const FIRST_ARGUMENT_OFFSET = 16;
 const SECCOMP_RET_ALLOW = 0x7fff0000;
 const SECCOMP_RET_ERRNO = 0x00050000;
 const SECCOMP_FILTER_FLAG_TSYNC = 1;
 // linux/audit.h
 const AUDIT_ARCH_X86_64 = 0xc000003e;
 const AUDIT_ARCH_AARCH64 = 0xc00000b7;
-/** Numbers from here on are of the other ABI of x86_64. */
+// Numbers from here on are of the other ABI of x86_64.
 const X32_SYSCALL_BIT = 0x40000000;
-/** CLONE_NEWNS, …CGROUP, …UTS, …IPC, …USER, …PID and …NET of linux/sched.h. */
+// CLONE_NEWNS, …CGROUP, …UTS, …IPC, …USER, …PID and …NET of linux/sched.h.
 const NEW_NAMESPACES = 0x7e02_0000;
 
 const load = (offset: number): Instruction => [LOAD, offset];
 const result = (value: number): Instruction => [RETURN, value >>> 0];
-/** Jumps over so many instructions. */
 const jump = (code: number, k: number, ifTrue: number, ifFalse: number): Instruction => [
   (code | ifTrue << 16 | ifFalse << 24) >>> 0,
   k >>> 0,
@@ -115,7 +119,7 @@ const jump = (code: number, k: number, ifTrue: number, ifFalse: number): Instruc
 const ALLOW = result(SECCOMP_RET_ALLOW);
 const REFUSE = result(SECCOMP_RET_ERRNO | EPERM);
 
-/** For one system call; the last of `fate` are returns. */
+/** The last instructions of `fate` are returns. */
 const onCall = (number: number, ...fate: readonly Instruction[]): Instruction[] => [
   jump(JUMP_IF_EQUAL, number, 0, fate.length),
   ...fate,
@@ -189,34 +193,75 @@ const SYS_fsetxattr = arm ? 7 : 190;
 const SYS_removexattr = arm ? 14 : 197;
 const SYS_lremovexattr = arm ? 15 : 198;
 const SYS_fremovexattr = arm ? 16 : 199;
-/** Newer than Debian's headers: fchmodat2, setxattrat, removexattrat and file_setattr. */
+// Newer than Debian's headers: fchmodat2, setxattrat, removexattrat and file_setattr.
 const NEW_FILE_CALLS = [452, 463, 466, 469];
-/** On x86_64 only: chmod, chown and lchown. */
+// On x86_64 only: chmod, chown and lchown.
 const OLD_FILE_CALLS = arm ? [] : [90, 92, 94];
 
 /** What no network service needs. */
 const FORBIDDEN_SYSTEM_CALLS: readonly number[] = [
   // Other programs, and other processes.
-  ...[SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd],
-  ...[SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_send_signal],
-  // Mounts.
-  ...[SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsconfig],
-  ...[SYS_fsmount, SYS_fspick, SYS_mount_setattr, SYS_unshare],
+  SYS_execve,
+  SYS_execveat,
+  SYS_ptrace,
+  SYS_process_vm_readv,
+  SYS_process_vm_writev,
+  SYS_pidfd_getfd,
+  SYS_tkill,
+  SYS_rt_sigqueueinfo,
+  SYS_rt_tgsigqueueinfo,
+  SYS_pidfd_send_signal,
+  SYS_mount,
+  SYS_umount2,
+  SYS_pivot_root,
+  SYS_chroot,
+  SYS_open_tree,
+  SYS_move_mount,
+  SYS_fsopen,
+  SYS_fsconfig,
+  SYS_fsmount,
+  SYS_fspick,
+  SYS_mount_setattr,
+  SYS_unshare,
   // Files: their owner needs no capability, and Landlock says nothing of their attributes.
-  ...[SYS_truncate, SYS_fchmod, SYS_fchmodat, SYS_fchown, SYS_fchownat, SYS_setxattr, SYS_lsetxattr],
-  ...[SYS_fsetxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_open_by_handle_at],
-  ...[...NEW_FILE_CALLS, ...OLD_FILE_CALLS],
-  // The kernel itself.
-  ...[SYS_swapon, SYS_swapoff, SYS_reboot, SYS_kexec_load, SYS_kexec_file_load, SYS_init_module, SYS_delete_module],
-  ...[SYS_finit_module, SYS_bpf, SYS_perf_event_open, SYS_keyctl, SYS_add_key, SYS_request_key, SYS_userfaultfd],
-  ...[SYS_clock_settime, SYS_settimeofday, SYS_io_uring_setup],
+  SYS_truncate,
+  SYS_fchmod,
+  SYS_fchmodat,
+  SYS_fchown,
+  SYS_fchownat,
+  SYS_setxattr,
+  SYS_lsetxattr,
+  SYS_fsetxattr,
+  SYS_removexattr,
+  SYS_lremovexattr,
+  SYS_fremovexattr,
+  SYS_open_by_handle_at,
+  ...NEW_FILE_CALLS,
+  ...OLD_FILE_CALLS,
+  // The kernel as a whole: swap, its modules, programs and keys, and the clock.
+  SYS_swapon,
+  SYS_swapoff,
+  SYS_reboot,
+  SYS_kexec_load,
+  SYS_kexec_file_load,
+  SYS_init_module,
+  SYS_delete_module,
+  SYS_finit_module,
+  SYS_bpf,
+  SYS_perf_event_open,
+  SYS_keyctl,
+  SYS_add_key,
+  SYS_request_key,
+  SYS_userfaultfd,
+  SYS_clock_settime,
+  SYS_settimeofday,
+  SYS_io_uring_setup,
 ];
 
 /** What a process needs of the system calls that others may not make at all. */
 export interface SystemCallNeeds {
-  /** Of its sockets: `AF_INET`. */
+  /** Its sockets have these: `AF_INET`. */
   readonly addressFamilies: readonly number[];
-  /** Whether it enters namespaces of others. */
   readonly entersNamespaces: boolean;
 }
 

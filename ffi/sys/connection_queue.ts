@@ -11,7 +11,6 @@ const EPOLLEXCLUSIVE = 1 << 28;
 
 /** A listening socket that several processes accept from. */
 export interface ConnectionQueue extends Disposable {
-  /** Waits for a connection. */
   accept(): Descriptor;
 }
 

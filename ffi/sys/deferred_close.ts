@@ -12,7 +12,6 @@ import { sys } from "./libc.ts";
 import { scmRightsMessage } from "./msghdr.ts";
 import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM } from "./uapi.ts";
 
-/** In a kernel thread where possible. */
 export function closeDeferred(fd: number): void {
   // Released last: then only the reference in flight is left.
   using _inFlight = ignoreSystemErrors(() => holdInFlight(fd));

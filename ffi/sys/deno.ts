@@ -1,4 +1,4 @@
-/** Files under Deno, which has no `bun:ffi`: by its own functions. Every other system call throws. @module */
+/** Files under Deno, which has no `bun:ffi`, by its own functions. Every other system call throws. @module */
 import { SYS_getdents64 } from "./directory.ts";
 import { EBADF, findErrno } from "./errno.ts";
 import { SystemError } from "./error.ts";
@@ -6,7 +6,6 @@ import { sys, type SystemCall } from "./libc.ts";
 import { SYS_fstat, SYS_newfstatat } from "./stat.ts";
 import { O_DIRECTORY, O_RDWR, O_WRONLY } from "./uapi.ts";
 
-/** The part of the global `Deno` that is used here. */
 interface DenoFiles {
   readonly stdin: DenoStream;
   readonly stdout: DenoStream;

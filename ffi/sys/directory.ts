@@ -1,4 +1,3 @@
-/** Creates directories, and lists them without opening their files. @module */
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
@@ -42,7 +41,7 @@ function makeDirectory(path: string, mode: number): number {
   return ignoreErrors(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
 }
 
-/** As {@linkcode listDirectory}; `undefined` if there is no directory. */
+/** Returns `undefined` if there is no directory. */
 export function findEntryNames(path: string): string[] | undefined {
   return ignoreErrors(["ENOENT"], () => listDirectory(path).map(({ name }) => name));
 }
@@ -56,7 +55,7 @@ export interface DirectoryEntry {
 }
 
 /**
- * The entries except `.` and `..`, by name: each file system has another order, and people read what is made of them.
+ * Sorted by name: each file system has another order, and people read what is made of them.
  *
  * @throws {SystemError} `ENOTDIR` for a link that is not followed
  */
@@ -64,7 +63,7 @@ export function listDirectory(path: string, follow = true): DirectoryEntry[] {
   return [...readPages(path, follow)].flat().sort((a, b) => a.name < b.name ? -1 : 1);
 }
 
-/** As {@linkcode listDirectory}, but in the file system's order, and reads no further than the caller goes. */
+/** Keeps the file system's order, and reads no further than the caller goes. */
 export function* walkDirectory(path: string): Generator<DirectoryEntry> {
   for (const page of readPages(path, true)) yield* page;
 }
@@ -81,7 +80,7 @@ function* readPages(path: string, follow: boolean): Generator<DirectoryEntry[]> 
   }
 }
 
-/** struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; } */
+// struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; }
 function readEntries(bytes: Uint8Array): DirectoryEntry[] {
   const entries: DirectoryEntry[] = [];
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);

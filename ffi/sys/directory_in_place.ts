@@ -11,7 +11,7 @@ export function explainDirectory<T>(call: () => T): T {
   }
 }
 
-/** As {@linkcode removeFile}, but a directory in the file's place stays, and `log` gets that. */
+/** A directory in the file's place stays, and `log` gets that. */
 export function removeFileOrLog(path: string, log: (message: string) => void): boolean {
   try {
     return explainDirectory(() => removeFile(path));

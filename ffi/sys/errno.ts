@@ -92,7 +92,6 @@ const TABLE = `
 122 EDQUOT Disk quota exceeded
 `;
 
-/** `ENOENT` is 2; `undefined` for another text. */
 export function findErrno(code: string): number | undefined {
   const line = TABLE.split("\n").find((entry) => entry.split(" ")[1] === code);
   return line === undefined ? undefined : Number(line.split(" ")[0]);

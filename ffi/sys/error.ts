@@ -16,13 +16,13 @@ import { observer } from "./observer.ts";
  * ```
  */
 export class SystemError extends Error {
-  /** `SystemError`, or the name of a class that extends it. */
+  /** A class that extends it has another name. */
   override readonly name: string = "SystemError";
-  /** The system call: `openat`. */
+  /** The system call that failed: `openat`. */
   readonly syscall: string;
   /** The kernel's error number, positive: 2. */
   readonly errno: number;
-  /** Its name: `ENOENT`. */
+  /** The name of the error number: `ENOENT`. */
   readonly code: string;
   readonly #purpose: string;
   readonly #remark: string;
@@ -38,18 +38,18 @@ export class SystemError extends Error {
     this.#remark = remark;
   }
 
-  /** The same failure with another purpose: `open "/x"`. */
+  /** Describes the same failure by another purpose: `open "/x"`. */
   withPurpose(purpose: string): SystemError {
     return new SystemError(this.syscall, this.errno, purpose, this.#remark);
   }
 
-  /** The same failure with another remark. */
+  /** Adds another remark to the same failure. */
   withRemark(remark: string): SystemError {
     return new SystemError(this.syscall, this.errno, this.#purpose, remark);
   }
 }
 
-/** Runs `call`; its {@linkcode SystemError} names `purpose`: `open "/x"`. A function is called on failure only. */
+/** Errors of `call` name `purpose`: `open "/x"`. A function is called on failure only. */
 export function withPurpose<T>(purpose: string | (() => string), call: () => T): T {
   try {
     return observer ? observer({ kind: "step", purpose }, call) : call();
@@ -59,7 +59,7 @@ export function withPurpose<T>(purpose: string | (() => string), call: () => T):
   }
 }
 
-/** `undefined` if a system call fails. */
+/** Returns `undefined` if a system call fails. */
 export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   try {
     return call();
@@ -69,7 +69,7 @@ export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   }
 }
 
-/** `undefined` if `call` fails with one of `codes`. */
+/** Returns `undefined` if `call` fails with one of `codes`. */
 export function ignoreErrors<T>(codes: readonly string[], call: () => T): T | undefined {
   try {
     return call();

@@ -8,13 +8,12 @@ const EPOLL_CTL_DEL = 2;
 
 const MAX_EVENTS = 64;
 
-/** Many descriptors, each with what to do when it is ready. The cost of a wait does not depend on their number. */
+/** The cost of a wait does not depend on the number of descriptors. */
 export interface EventPoll extends Disposable {
   /** `onReady` runs whenever there is something to read, or the other side is gone. */
   onReadable(fd: number, onReady: () => void): void;
-  /** As {@linkcode onReadable}, whenever the descriptor takes bytes. */
   onWritable(fd: number, onReady: () => void): void;
-  /** Before the descriptor is closed. */
+  /** Must come before the descriptor is closed. */
   forget(fd: number): void;
   /** Waits at most this long; a negative time never ends. */
   wait(timeoutMs: number): void;

@@ -31,7 +31,7 @@ export interface Descriptor extends Disposable {
 // linux/fcntl.h
 const F_DUPFD_CLOEXEC = 1030;
 
-/** Another descriptor of the same open file, from 10 on. */
+/** Its number is 10 or higher. */
 export function copyDescriptor(fd: number): Descriptor {
   return descriptor(sys.fcntl(fd, F_DUPFD_CLOEXEC, 10));
 }
@@ -51,10 +51,10 @@ export function readAvailable(fd: number): Uint8Array {
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
-/** Limits endless files such as /dev/zero. */
+// Limits endless files such as /dev/zero.
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** Reads to the end, blocking or not. @throws {SystemError} `EFBIG` beyond 16 MiB */
+/** @throws {SystemError} `EFBIG` beyond 16 MiB */
 export function readAll(fd: number): Uint8Array<ArrayBuffer> {
   return readToEnd(fd, () => void pollFor(fd, POLLIN));
 }
@@ -80,7 +80,6 @@ function readToEnd(
   }
 }
 
-/** Blocking or not. */
 export function writeAll(fd: number, bytes: Uint8Array): void {
   for (let written = 0; written < bytes.length;) {
     const count = ignoreErrors(["EAGAIN"], () => sys.write(fd, bytes.subarray(written), bytes.length - written));
@@ -123,7 +122,7 @@ export function findText(path: string): string | undefined {
   return findTextWith(path, readOrdinaryText);
 }
 
-/** As {@linkcode findText} for files below /proc, where the kernel has no others. */
+/** The kernel has no others than ordinary files below /proc. */
 export function findKernelText(path: string): string | undefined {
   return findTextWith(path, readKernelText);
 }
@@ -136,7 +135,7 @@ function findTextWith(path: string, read: (fd: number) => string): string | unde
   });
 }
 
-/** From the descriptor's position on. @throws as {@linkcode findText} */
+/** Reads from the descriptor's position on. */
 export function readOrdinaryText(fd: number): string {
   requireOrdinaryFile(fd);
   return readKernelText(fd);
@@ -154,7 +153,7 @@ function requireOrdinaryFile(fd: number): void {
   if (!isFile) throw new SystemError("read", EINVAL, undefined, "it is no ordinary file");
 }
 
-/** The page cache reads at least this much. */
+// The page cache reads at least this much.
 const PAGE_BYTES = 4096;
 
 /**
@@ -169,7 +168,7 @@ function throwWouldBlock(): never {
   throw new SystemError("read", EAGAIN);
 }
 
-/** {@linkcode findText}'s errors for everything but ordinary files. */
+/** {@linkcode findText} throws these for everything but ordinary files. */
 export const NOT_A_FILE_CODES: readonly string[] = [
   "ELOOP",
   "EISDIR",
@@ -197,7 +196,6 @@ export function createReadWrite(path: string, mode = 0o600): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 }
 
-/** @throws {SystemError} `EIO` if the file is too short */
 export function pread(fd: number, offset: number, buffer: Uint8Array): void {
   const count = sys.syscall(SYS_pread64, fd, buffer, buffer.length, offset);
   if (count !== buffer.length) throw new SystemError("pread", EIO);
@@ -209,14 +207,14 @@ export function pwrite(fd: number, offset: number, bytes: Uint8Array): void {
   }
 }
 
-/** `mtime` in nanoseconds since 1970. */
+/** @param mtime in nanoseconds since 1970 */
 export function setMtime(fd: number, mtime: bigint): void {
   // struct timespec times[2]: access, modification
   const UTIME_OMIT = 0x3ffffffen;
   sys.futimens(fd, new BigInt64Array([0n, UTIME_OMIT, mtime / 1_000_000_000n, mtime % 1_000_000_000n]));
 }
 
-/** False if `name` exists. */
+/** Returns false if `name` exists. */
 export function hardLink(path: string, name: string): boolean {
   return withPurpose(
     `create "${name}"`,
@@ -224,12 +222,11 @@ export function hardLink(path: string, name: string): boolean {
   );
 }
 
-/** Replaces any other file of that name. */
 export function renameFile(path: string, name: string): void {
   withPurpose(`rename "${path}" to "${name}"`, () => sys.rename(path, name));
 }
 
-/** False if there was none. */
+/** Returns false if there was none. */
 export function removeFile(path: string): boolean {
   return withPurpose(
     `remove "${path}"`,

@@ -23,36 +23,35 @@ const SO_ERROR = 4;
 const SO_RCVBUF = 8;
 const SO_BINDTODEVICE = 25;
 const SO_MEMINFO = 55;
-/** linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC, and the number of words. */
-const [WMEM_ALLOC, MEMINFO_WORDS] = [2, 9];
+// linux/sock_diag.h
+const SK_MEMINFO_WMEM_ALLOC = 2;
+const SK_MEMINFO_VARS = 9;
 const IPPROTO_IP = 0;
 const IPPROTO_IPV6 = 41;
 const IP_FREEBIND = 15;
-/** IPV6_V6ONLY and IPV6_FREEBIND. */
+// IPV6_V6ONLY and IPV6_FREEBIND.
 const V6ONLY = 26;
 const V6_FREEBIND = 78;
 
 const MAX_WAITING_CONNECTIONS = 128;
-/** Holds a burst of short questions; the kernel limits it by net.core.rmem_max. */
+// Holds a burst of short questions; the kernel limits it by net.core.rmem_max.
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
-/** struct sockaddr_in6 */
+// sizeof(struct sockaddr_in6)
 export const MAX_SOCKADDR_BYTES = 28;
 
-/** An address and port. */
 export interface SocketEndpoint {
   readonly address: Ip;
   readonly port: number;
-  /** Index of the link of a link-local address. */
+  /** The index of a link, for link-local addresses. */
   readonly scopeId?: number;
 }
 
-/** Where to listen. */
 export interface ListenEndpoint extends SocketEndpoint {
   /** Only packets that come in by this link. */
   readonly device: string;
 }
 
-/** struct sockaddr_in or sockaddr_in6 */
+/** Makes struct sockaddr_in or sockaddr_in6. */
 export function toSockaddr({ address, port, scopeId = 0 }: SocketEndpoint): Uint8Array {
   const isV4 = familyOf(address) === 4;
   const bytes = new Uint8Array(isV4 ? 16 : MAX_SOCKADDR_BYTES);
@@ -69,7 +68,7 @@ export function sockaddrIp(sockaddr: Uint8Array): Ip {
 }
 
 /**
- * A UDP socket for questions of others. The link must have the address by the time of the first packet, not now.
+ * The link must have the address by the time of the first packet, not now.
  *
  * @throws {SystemError} `EADDRINUSE`; `ENODEV` without the link
  */
@@ -79,7 +78,6 @@ export function listenUdp(endpoint: ListenEndpoint): Descriptor {
   });
 }
 
-/** As {@linkcode listenUdp}, for connections. */
 export function listenTcp(endpoint: ListenEndpoint): Descriptor {
   const socket = bindToDevice(endpoint, SOCK_STREAM, ({ fd }) => setOption({ fd }, SOL_SOCKET, SO_REUSEADDR, 1));
   try {
@@ -111,7 +109,7 @@ function bindToDevice(endpoint: ListenEndpoint, type: number, setOptions: (socke
   }
 }
 
-/** An IPv6 address cannot be bound normally during duplicate address detection. */
+// An IPv6 address cannot be bound normally during duplicate address detection.
 const FREEBIND = { 4: [IPPROTO_IP, IP_FREEBIND], 6: [IPPROTO_IPV6, V6_FREEBIND] } as const;
 
 const describeListening = ({ address, port, device }: ListenEndpoint): string =>
@@ -158,11 +156,9 @@ export function takeSocketError(fd: number): SystemError | undefined {
   return value[0] === 0 ? undefined : new SystemError("connect", value[0]!);
 }
 
-/** Receives packets with their senders, one at a time. */
 export interface PacketReceiver {
-  /** The next packet, valid until the next call; `undefined` if there is none. */
+  /** Valid until the next call; `undefined` if there is none. */
   receive(fd: number): Uint8Array | undefined;
-  /** The last packet's sender, a copy. */
   sender(): Uint8Array;
 }
 
@@ -183,7 +179,7 @@ export function newPacketReceiver(maxBytes: number): PacketReceiver {
   };
 }
 
-/** Sends a packet. What the kernel cannot send is lost, as on the wire. */
+/** What the kernel cannot send is lost, as on the wire. */
 export function sendPacketTo(fd: number, packet: Uint8Array, sockaddr: Uint8Array): void {
   ignoreSystemErrors(() =>
     sys.sendto(fd, packet, packet.length, MSG_DONTWAIT | MSG_NOSIGNAL, sockaddr, sockaddr.length)
@@ -192,12 +188,12 @@ export function sendPacketTo(fd: number, packet: Uint8Array, sockaddr: Uint8Arra
 
 /** What the socket has sent and the kernel still keeps, with the kernel's own share. */
 export function unsentBytes(fd: number): number {
-  const words = new Uint32Array(MEMINFO_WORDS);
+  const words = new Uint32Array(SK_MEMINFO_VARS);
   sys.getsockopt(fd, SOL_SOCKET, SO_MEMINFO, words, new Uint32Array([words.byteLength]));
-  return words[WMEM_ALLOC]!;
+  return words[SK_MEMINFO_WMEM_ALLOC]!;
 }
 
-/** The next connection and its peer; `undefined` if there is none. @throws {SystemError} without a free descriptor or memory */
+/** Returns `undefined` if there is none. @throws {SystemError} without a free descriptor or memory */
 export function acceptFrom(
   listener: number,
 ): { readonly socket: Descriptor; readonly sockaddr: Uint8Array } | undefined {
@@ -210,12 +206,12 @@ export function acceptFrom(
   return fd === undefined ? undefined : { socket: descriptor(fd), sockaddr: sockaddr.slice(0, length[0]) };
 }
 
-/** How many bytes a connection took or gave; `undefined` if it cannot now, 0 if its other side is gone. */
+/** Returns `undefined` if the connection takes nothing now, 0 if its other side is gone. */
 export function sendBytes(fd: number, bytes: Uint8Array): number | undefined {
   return unlessGone(() => sys.send(fd, bytes, bytes.length, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
-/** As {@linkcode sendBytes}. */
+/** Returns what {@linkcode sendBytes} does. */
 export function receiveBytes(fd: number, buffer: Uint8Array): number | undefined {
   return unlessGone(() => sys.recv(fd, buffer, buffer.length, MSG_DONTWAIT));
 }

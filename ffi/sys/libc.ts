@@ -10,17 +10,20 @@ interface BunWithFfi {
 /** Deno has none: see `deno.ts`. */
 const { Bun: BUN } = globalThis as unknown as { readonly Bun: BunWithFfi };
 
-type CType = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
 type CBuffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
-/** `pointer`, an alias of `ptr`, marks a buffer or a number. */
-type CArgument<T extends CType> = T extends "ptr" ? CBuffer
-  : T extends "pointer" ? CBuffer | number
-  : T extends "cstring" ? string
-  : number;
+interface CArguments {
+  readonly i32: number;
+  readonly i64_fast: number;
+  readonly cstring: string;
+  readonly ptr: CBuffer;
+  /** An alias of `ptr` that marks a buffer or a number. */
+  readonly pointer: CBuffer | number;
+}
+type CType = keyof CArguments;
 /** Short, since every call of the binary makes the table. */
 type Signature = readonly [returns: "i32" | "i64_fast" | "ptr", ...args: CType[]];
 type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly CType[]]
-  ? { -readonly [I in keyof A]: CArgument<A[I]> }
+  ? { -readonly [I in keyof A]: CArguments[A[I]] }
   : never;
 
 /** Functions of glibc 2.17 and musl; others go through `syscall`. */
@@ -146,7 +149,6 @@ function bindFunction(name: keyof Signatures): Call {
   };
 }
 
-/** For a signal that only interrupts. */
 export function noopFunctionAddress(): number {
   return openFunction("getppid").ptr;
 }
@@ -169,13 +171,14 @@ function openFailure({ message }: Error): string {
 /** bun:ffi makes `undefined` 0 (`close(undefined)` would close standard input) and cuts strings at a NUL. */
 function requireSafeArguments(name: string, args: readonly unknown[]): void {
   for (const arg of args) {
-    const safe = typeof arg === "number"
-      ? Number.isSafeInteger(arg)
-      : typeof arg === "string"
-      ? !arg.includes("\0")
-      : arg === null || ArrayBuffer.isView(arg);
-    if (!safe) throw new TypeError(`Cannot call ${name}: unusable argument ${JSON.stringify(arg)}`);
+    if (!isSafeArgument(arg)) throw new TypeError(`Cannot call ${name}: unusable argument ${JSON.stringify(arg)}`);
   }
+}
+
+function isSafeArgument(arg: unknown): boolean {
+  if (typeof arg === "number") return Number.isSafeInteger(arg);
+  if (typeof arg === "string") return !arg.includes("\0");
+  return arg === null || ArrayBuffer.isView(arg);
 }
 
 /** Replaces this process by a program, found in PATH. @see execvp(3) */

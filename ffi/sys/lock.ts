@@ -1,5 +1,6 @@
 /**
  * Locks between processes, held through a file until the process ends at the latest. Waiters queue in the kernel.
+ *
  * @module
  */
 import { EAGAIN, EINTR } from "./errno.ts";
@@ -21,7 +22,6 @@ const REPLACE_TIMEOUT_MS = 1000;
 
 export interface FileLockOptions {
   readonly timeoutMs: number;
-  /** Default: exclusive. */
   readonly shared?: boolean;
   /** Child programs hold it too: until its scope ends or, if this process is killed, until they end. */
   readonly inherited?: boolean;
@@ -33,10 +33,9 @@ export interface FileLockOptions {
 export class LockedError extends SystemError {
   override readonly name: string = "LockedError";
   readonly advice: string;
-  /** See {@linkcode FileStat.identity}. */
   readonly identity: string;
 
-  /** `what` is locked: `"/run/lock"`. */
+  /** @param what is locked: `"/run/lock"` */
   constructor(what: string, identity: string) {
     super("flock", EAGAIN);
     this.identity = identity;
@@ -64,7 +63,7 @@ export function lockFile(path: string, options: FileLockOptions): Disposable {
   return options.inherited ? releaseAndClose(file) : file;
 }
 
-/** As {@linkcode lockFile}, but removes the file afterwards. */
+/** Removes the file afterwards, otherwise as {@linkcode lockFile}. */
 export function lockTemporaryFile(path: string, options: FileLockOptions): Disposable {
   const deadline = performance.now() + options.timeoutMs;
   for (;;) {
@@ -82,7 +81,7 @@ export function lockTemporaryFile(path: string, options: FileLockOptions): Dispo
  * Replaces the file of a lock that only orphans hold, see isHeldByOrphansOnly(). Waiters for the old file must ask
  * again.
  *
- * @returns true if there is a new file
+ * @returns whether there is a new file
  */
 export function replaceOrphanedLock(path: string, identity: string, minAgeMs: number): boolean {
   using directory = openFile(path.slice(0, path.lastIndexOf("/") + 1));
@@ -104,7 +103,7 @@ function releaseAndClose(file: Descriptor): Disposable {
   };
 }
 
-/** Of a symbolic link, a socket, and a device without a driver. */
+// A symbolic link, a socket, and a device without a driver give these.
 const UNUSABLE_CODES = ["ELOOP", "ENXIO", "ENODEV"];
 
 function openLock(path: string, options: FileLockOptions): Descriptor {
@@ -120,7 +119,7 @@ function openLock(path: string, options: FileLockOptions): Descriptor {
   }
 }
 
-/** Under the directory's lock, see {@linkcode replaceOrphanedLock}. */
+/** Needs the directory's lock, see {@linkcode replaceOrphanedLock}. */
 function replaceUnusable(path: string, options: FileLockOptions, open: () => number): number {
   const name = path.slice(0, path.lastIndexOf("/") + 1);
   using directory = openFile(name);
@@ -129,7 +128,7 @@ function replaceUnusable(path: string, options: FileLockOptions, open: () => num
   return open();
 }
 
-/** Takes the lock of an open file, called `what` in errors. @throws as {@linkcode lockFile} */
+/** @param what is locked, for errors */
 export function lockOpenFile(fd: number, what: string, options: FileLockOptions): Disposable {
   acquire(fd, what, options);
   return { [Symbol.dispose]: () => release(fd) };
@@ -150,12 +149,11 @@ function acquire(fd: number, what: string, { timeoutMs, shared = false }: FileLo
   if (!isHeld) throw new LockedError(what, fstat(fd).identity);
 }
 
-/** False if others have it or a signal came. */
+/** Returns false if others have it or a signal came. */
 function tryFlock(fd: number, operation: number): boolean {
   return ignoreErrors(["EAGAIN", "EINTR"], () => sys.flock(fd, operation)) !== undefined;
 }
 
-/** False after the timeout. */
 function waitForLock(fd: number, operation: number, timeoutMs: number): boolean {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
@@ -165,7 +163,6 @@ function waitForLock(fd: number, operation: number, timeoutMs: number): boolean 
   }
 }
 
-/** Queues in the kernel until the deadline or a signal. */
 function flockUntil(fd: number, operation: number, deadline: number): boolean {
   using limit = ignoreErrors(NO_TIMER_CODES, () => timeLimitModule().interruptAfter(deadline - performance.now()));
   if (limit) return !limit.isTerminationRequested() && tryFlock(fd, operation);
@@ -173,7 +170,7 @@ function flockUntil(fd: number, operation: number, deadline: number): boolean {
   return tryFlock(fd, operation | LOCK_NB);
 }
 
-/** Without timers, it polls. */
+// Without timers, it polls.
 const NO_TIMER_CODES = ["EAGAIN", "ENOMEM", "EPERM", "ENOSYS"];
 
 /** Only contended locks need these modules. */

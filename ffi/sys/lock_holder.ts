@@ -1,4 +1,4 @@
-/** For a waiter's error. @see proc_locks(5) @module */
+/** @see proc_locks(5) */
 import { findEntryNames } from "./directory.ts";
 import { ignoreSystemErrors } from "./error.ts";
 import { readText } from "./file.ts";
@@ -7,15 +7,15 @@ import { processAge } from "./process_age.ts";
 const MAX_NAMED = 3;
 
 /** Processes of the server begin so. SIGTERM ends no worker during a call; the end of its caller does. */
-const [SERVER_PROCESS, WORKER] = ["cni serve: ", "cni serve: worker"];
+const SERVER_PROCESS = "cni serve: ";
+const WORKER = "cni serve: worker";
 
 export interface LockHolders {
-  /** For a sentence: `process 4711 ("cni run add")`. */
   readonly description: string;
   readonly advice: string;
 }
 
-/** Finds the holders by their file's {@linkcode FileStat.identity}. Other PID namespaces stay hidden. */
+/** Other PID namespaces stay hidden. @param identity the file's {@linkcode FileStat.identity} */
 export function describeLockHolders(identity: string): LockHolders {
   const pids = lockHolders(identity);
   if (pids.length === 0) {
@@ -26,16 +26,20 @@ export function describeLockHolders(identity: string): LockHolders {
   }
   const stopped = pids.filter(isStopped);
   const names = pids.slice(0, MAX_NAMED).map((pid) => describe(pid, stopped.includes(pid)));
-  const endable = pids.filter((pid) => commandOf(pid) !== WORKER).slice(0, MAX_NAMED);
   const rest = pids.length > MAX_NAMED ? ` and ${pids.length - MAX_NAMED} more` : "";
   return {
     description: `${names.join(", ")}${rest}`,
-    advice: stopped.length > 0
-      ? `let it go on (kill -CONT ${stopped.join(" ")}) or end it (kill -KILL ${stopped.join(" ")})`
-      : endable.length > 0
-      ? `wait for it, or end it if it hangs (kill ${endable.join(" ")})`
-      : "wait for it, or end the program that called the worker",
+    advice: adviceFor(pids, stopped),
   };
+}
+
+function adviceFor(pids: readonly number[], stopped: readonly number[]): string {
+  if (stopped.length > 0) {
+    return `let it go on (kill -CONT ${stopped.join(" ")}) or end it (kill -KILL ${stopped.join(" ")})`;
+  }
+  const endable = pids.filter((pid) => commandOf(pid) !== WORKER).slice(0, MAX_NAMED);
+  if (endable.length > 0) return `wait for it, or end it if it hangs (kill ${endable.join(" ")})`;
+  return "wait for it, or end the program that called the worker";
 }
 
 /** True if the owner has ended and all inheritors have run for `minAgeMs`: then their work for the owner is over. */
@@ -77,11 +81,10 @@ function lockInheritors(identity: string): number[] {
 interface LockLine {
   /** The taker, 0 if hidden; or a process that has the file open. */
   readonly pid: number;
-  /** `fe:00:264194` */
   readonly file: string;
 }
 
-/** `1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF`; waiters have `->` in the second place. */
+/** A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF`; waiters have `->` in the second place. */
 function parseLock(line: string): LockLine[] {
   const [, kind, , , pid, file = ""] = line.trim().split(/\s+/);
   return kind === "FLOCK" ? [{ pid: Number(pid), file }] : [];

@@ -2,9 +2,10 @@
 import { addressOf, putPointer } from "./libc.ts";
 import { SOL_SOCKET } from "./uapi.ts";
 
-/** A struct msghdr. Its memory refers to that of `payload`, which must live as long. */
+/** Its memory refers to that of `payload`, which must live as long. */
 function newMessageHeader(payload: Uint8Array, controlWords: number): { header: Uint32Array; control: Uint32Array } {
-  const [vectorAt, controlAt] = [14, 18];
+  const vectorAt = 14;
+  const controlAt = 18;
   // On an explicit buffer: a small array's memory moves when its buffer is made later.
   const header = new Uint32Array(new ArrayBuffer((controlAt + controlWords) * 4));
   const address = addressOf(header);
@@ -17,13 +18,12 @@ function newMessageHeader(payload: Uint8Array, controlWords: number): { header: 
   return { header, control: header.subarray(controlAt) };
 }
 
-/** struct cmsghdr { size_t cmsg_len; int cmsg_level, cmsg_type; } */
+// struct cmsghdr { size_t cmsg_len; int cmsg_level, cmsg_type; }
 const CMSGHDR_BYTES = 16;
 const SCM_RIGHTS = 1;
 
 const rightsWords = (count: number): number => CMSGHDR_BYTES / 4 + count + (count & 1);
 
-/** A struct msghdr with descriptors. `payload` must live as long. @see unix(7) SCM_RIGHTS */
 export function scmRightsMessage(fds: readonly number[], payload: Uint8Array): Uint32Array {
   const { header, control } = newMessageHeader(payload, rightsWords(fds.length));
   control.set([CMSGHDR_BYTES + fds.length * 4, 0, SOL_SOCKET, SCM_RIGHTS, ...fds]);
@@ -31,13 +31,11 @@ export function scmRightsMessage(fds: readonly number[], payload: Uint8Array): U
 }
 
 export interface ReceivedMessage {
-  /** A struct msghdr, for recvmsg(2). */
   readonly header: Uint32Array;
-  /** The descriptors that came with the message. */
   fds(): number[];
 }
 
-/** Receives a message into `buffer`, which must live as long, with at most `maxFds` descriptors. */
+/** `buffer` must live as long as the message. */
 export function newReceivedMessage(buffer: Uint8Array, maxFds: number): ReceivedMessage {
   const { header, control } = newMessageHeader(buffer, rightsWords(maxFds));
   return {
@@ -50,15 +48,17 @@ export function newReceivedMessage(buffer: Uint8Array, maxFds: number): Received
 }
 
 export interface MessageVector {
-  /** An array of struct mmsghdr and what they point to, except the buffer. */
   readonly headers: Uint32Array;
   lengthOf(index: number): number;
 }
 
-/** Divides `buffer`, which must live as long, into equal parts. @see recvmmsg(2) */
+/** Divides `buffer`, which must live as long, into equal parts. */
 export function newMessageVector(buffer: Uint8Array, count: number): MessageVector {
-  const [headerWords, vectorWords] = [16, 4];
-  const [vectorAt, vectorCountAt, lengthAt] = [4, 6, 14];
+  const headerWords = 16;
+  const vectorWords = 4;
+  const vectorAt = 4;
+  const vectorCountAt = 6;
+  const lengthAt = 14;
   // On an explicit buffer: a small array's memory moves when its buffer is made later.
   const headers = new Uint32Array(new ArrayBuffer(count * (headerWords + vectorWords) * 4));
   const headersAddress = addressOf(headers);

@@ -1,4 +1,4 @@
-/** Nanoseconds since 1970, rounded up: older files must not look newer. */
+/** In nanoseconds since 1970, rounded up: older files must not look newer. */
 export function nowCeil(): bigint {
   return BigInt(Date.now() + 1) * 1_000_000n;
 }

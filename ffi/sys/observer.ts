@@ -14,7 +14,6 @@ export type Activity =
 export interface PluginActivity {
   readonly kind: "plugin";
   readonly plugin: string;
-  /** `ADD` */
   readonly command: string;
   readonly network: string;
   readonly containerId: string;
@@ -26,7 +25,6 @@ export interface PluginActivity {
 export interface ProgramActivity {
   readonly kind: "program";
   readonly path: string;
-  /** `ADD` */
   readonly command: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly stdin: string;
@@ -34,23 +32,20 @@ export interface ProgramActivity {
 
 export interface StepActivity {
   readonly kind: "step";
-  /** As in errors: `add link "cni0"`. */
+  /** In the words of errors: `add link "cni0"`. */
   readonly purpose: string | (() => string);
 }
 
-/** Requests in one socket, sent and answered. */
 export interface RequestsActivity {
   readonly kind: "requests";
   /** The netlink socket. An observer may give another one of the same kind. */
   socket: object;
-  /** The path by which the namespace was opened. */
   readonly netns: string;
   readonly requests: readonly ObservedRequest[];
   /** Takes answers, but no acknowledgements. An observer may put another function in its place. */
   onMessage(payload: AnswerPayload, index: number): void;
 }
 
-/** A message without struct nlmsghdr. */
 export interface AnswerPayload {
   readonly bytes: Uint8Array;
   readonly view: DataView;
@@ -58,7 +53,6 @@ export interface AnswerPayload {
   end: number;
 }
 
-/** A call of another program over D-Bus. */
 export interface DbusActivity {
   readonly kind: "dbus";
   readonly interface: string;
@@ -90,9 +84,7 @@ export interface QueryActivity {
 }
 
 export interface ObservedRequest {
-  /** `name` is `RTM_NEWLINK`. */
   readonly op: { readonly name: string; readonly type: number };
-  /** By the names of the attributes. */
   readonly value: object;
   readonly flags?: number;
 }

@@ -5,7 +5,7 @@ export function sleep(ms: number): void {
   sys.poll(null, 0, ms);
 }
 
-/** False after `timeoutMs`; a negative one never ends. */
+/** Returns false after `timeoutMs`; a negative one never ends. */
 export function pollFor(fd: number, events: number, timeoutMs = -1): boolean {
   // struct pollfd { int fd; short events; short revents; }
   return sys.poll(new Int32Array([fd, events]), 1, timeoutMs) > 0;

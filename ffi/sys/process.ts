@@ -21,7 +21,7 @@ const POSIX_SPAWN_SETSIGMASK = 0x08;
 const SIGPIPE = 13;
 const SIGXFSZ = 25;
 
-/** Before Linux 5.3, in sandboxes, or with too many open files: then the exit is polled for. */
+// Before Linux 5.3, in sandboxes, or with too many open files: then the exit is polled for.
 const NO_PIDFD_CODES = ["ENOSYS", "EPERM", "EINVAL", "ENODEV", "EMFILE", "ENFILE", "ENOMEM"];
 
 /** The caller closes the descriptors and reaps it. */
@@ -85,7 +85,7 @@ export function startWithDescriptors(
   return posixSpawn(path, argv, env, streams, POSIX_SPAWN_SETSID);
 }
 
-/** The end of any child, which is reaped; `undefined` if none has ended. @throws {SystemError} `ECHILD` */
+/** Reaps the child; `undefined` if none has ended. @throws {SystemError} `ECHILD` */
 export function reapAnyChild(): { readonly pid: number; readonly exitStatus: ExitStatus } | undefined {
   return reapChild(P_ALL, 0, 0);
 }
@@ -132,12 +132,12 @@ function spawnAttributes(flags: number): Uint8Array {
   return attributes;
 }
 
-/** `undefined` while the program runs. */
+/** Returns `undefined` while the program runs. */
 export function findExitStatus(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, WNOWAIT);
 }
 
-/** Frees the process number of an ended program. @returns as {@linkcode findExitStatus} */
+/** Frees the process number of an ended program. */
 export function reap(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, 0);
 }
@@ -146,7 +146,7 @@ function waitForExit({ pid }: ChildProcess, flags: number): ExitStatus | undefin
   return reapChild(P_PID, pid, flags)?.exitStatus;
 }
 
-/** siginfo_t of SIGCHLD: { i32 signo, errno, code, padding; i32 pid; u32 uid; i32 status; … } of 128 bytes */
+// siginfo_t of SIGCHLD: { i32 signo, errno, code, padding; i32 pid; u32 uid; i32 status; … } of 128 bytes
 function reapChild(
   kind: number,
   id: number,

@@ -1,7 +1,7 @@
 import { bootTime } from "./boot_clock.ts";
 import { readText } from "./file.ts";
 
-/** The kernel's unit for process starts. */
+// The kernel's unit for process starts.
 const TICK_NS = 10_000_000n;
 
 /** In nanoseconds, at most 10 ms too little. @see proc_pid_stat(5) */

@@ -2,7 +2,7 @@ import { addressOf, sys } from "./libc.ts";
 
 // linux/prctl.h
 const PR_SET_NAME = 15;
-/** TASK_COMM_LEN of linux/sched.h, without the NUL. */
+// TASK_COMM_LEN of linux/sched.h, without the NUL.
 const MAX_BYTES = 15;
 
 /** What ps(1) and top(1) call this thread, which has the name of its file otherwise. */

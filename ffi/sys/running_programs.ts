@@ -2,7 +2,7 @@ import { findEntryNames } from "./directory.ts";
 import { ignoreErrors } from "./error.ts";
 import { readText } from "./file.ts";
 
-/** For processes of others, or that end meanwhile. */
+// Processes of others refuse, and processes may end meanwhile.
 const IGNORED_ERRORS = ["ENOENT", "ESRCH", "EACCES", "EPERM"];
 
 /** The kernel's names of all visible processes: at most 15 bytes each. @see proc(5) */

@@ -4,7 +4,6 @@ import { blockForGood, newSigset } from "./signals.ts";
 import { O_CLOEXEC } from "./uapi.ts";
 
 export interface SignalDescriptor extends Descriptor {
-  /** The next signal's number. */
   read(): number;
 }
 

@@ -10,15 +10,14 @@ export const SIG_UNBLOCK = 1;
 export const SIG_SETMASK = 2;
 const SIG_DFL = 0;
 const SIG_IGN = 1;
-/** sigset_t: one bit for each signal, from 1. */
+// sigset_t: one bit for each signal, from 1.
 const SIGSET_WORDS = 32;
-/** More than struct sigaction, of 152 bytes. */
+// More than struct sigaction, of 152 bytes.
 const SIGACTION_WORDS = 64;
 
 let blocked = false;
 let reported = false;
 
-/** Starts the next call of a worker as a process starts. */
 export function resetSignals(): void {
   blocked = false;
   reported = false;
@@ -29,7 +28,6 @@ export const terminationSignals = (): number[] =>
 
 export const terminationSignalName = (signal: number): string => TERMINATION_SIGNALS[signal] ?? `signal ${signal}`;
 
-/** Lets blocked signals through, but only while `call` runs. */
 export function interruptedBy<T>(signals: readonly number[], call: () => T): T {
   const set = newSigset(signals);
   sys.sigprocmask(SIG_UNBLOCK, set, null);
@@ -40,7 +38,6 @@ export function interruptedBy<T>(signals: readonly number[], call: () => T): T {
   }
 }
 
-/** Forgets a pending signal. */
 export function discardSignal(signal: number): void {
   sys.sigaction(signal, newSigaction(SIG_IGN), null);
   sys.sigaction(signal, newSigaction(SIG_DFL), null);
@@ -61,7 +58,7 @@ export function blockSignals(): void {
   blockForGood(terminationSignals());
 }
 
-/** For a call that may wait forever. */
+/** Needed where a call may wait forever. */
 export function withSignalsUnblocked<T>(call: () => T): T {
   return blocked || findCaller() ? interruptedBy(terminationSignals(), call) : call();
 }

@@ -6,7 +6,7 @@ const arm = process.arch === "arm64";
 export const SYS_fstat = arm ? 80 : 5;
 export const SYS_newfstatat = arm ? 79 : 262;
 export const STATFS_BYTES = 120;
-/** struct stat; x86-64 and arm64 differ only in st_mode's place. */
+// struct stat; x86-64 and arm64 differ only in st_mode's place.
 const STAT_BYTES = 144;
 
 export interface FileStat {
@@ -17,10 +17,8 @@ export interface FileStat {
   readonly isCharacterDevice: boolean;
   readonly isPipe: boolean;
   readonly isSocket: boolean;
-  /** Permission bits: 0o755. */
   readonly mode: number;
   readonly size: number;
-  /** In nanoseconds since 1970. */
   readonly mtime: bigint;
   /** Last change of content or status, in nanoseconds since 1970; cannot be set. */
   readonly ctime: bigint;
@@ -60,11 +58,7 @@ function readTimespec(view: DataView, at: number): bigint {
   return view.getBigInt64(at, true) * 1_000_000_000n + view.getBigInt64(at + 8, true);
 }
 
-/**
- * `undefined` if there is no file.
- *
- * @param follow whether to follow a final link
- */
+/** @param follow whether to follow a final link */
 export function findStat(path: string, follow = true): FileStat | undefined {
   if (path.includes("\0")) throw new TypeError(`Cannot find ${JSON.stringify(path)}: it holds a NUL`);
   const bytes = new Uint8Array(STAT_BYTES);
@@ -80,11 +74,7 @@ export function findStat(path: string, follow = true): FileStat | undefined {
   return found === undefined ? undefined : parseStat(bytes);
 }
 
-/**
- * ext4, XFS, Btrfs, tmpfs, F2FS, ZFS. Layered and remote file systems may repeat numbers.
- *
- * @see linux/magic.h, Documentation/filesystems/overlayfs.rst "Inode properties"
- */
+// ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, linux/magic.h. Layered and remote file systems may repeat numbers.
 const UNIQUE_INODE_TYPES = [0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1];
 
 export function hasUniqueInodes(directory: string): boolean {
@@ -93,7 +83,7 @@ export function hasUniqueInodes(directory: string): boolean {
   return UNIQUE_INODE_TYPES.includes(new DataView(bytes.buffer).getUint32(0, true));
 }
 
-/** `undefined` if `path` is no symbolic link. */
+/** Returns `undefined` if `path` is no symbolic link. */
 export function findSymlinkTarget(path: string): string | undefined {
   const buffer = new Uint8Array(4096);
   const length = ignoreErrors(

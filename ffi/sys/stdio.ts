@@ -1,4 +1,3 @@
-/** Standard streams by system calls, without loading anything. @module */
 import { ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
 import { readAll, readAvailable, writeAll } from "./file.ts";
 import { awaitReadable } from "./poll.ts";
@@ -17,9 +16,9 @@ export function readStdin(): string {
   }
 }
 
-/** VERSION waits this long for a slow writer. */
+// VERSION waits this long for a slow writer.
 const STDIN_WAIT_MS = 50;
-/** Characters. Only its `cniVersion` counts. */
+// Characters. Only its `cniVersion` counts.
 const MAX_VERSION_REQUEST = 1024 * 1024;
 
 /** May be empty. A terminal is not read. */
@@ -35,7 +34,7 @@ export function readAvailableStdin(): string {
       if (text.trimEnd().endsWith("}") || text.length > MAX_VERSION_REQUEST) break;
     }
   } catch {
-    // Closed or unreadable.
+    // It is closed or unreadable.
   }
   return text;
 }
@@ -56,7 +55,6 @@ export function printStderr(line: string): void {
   writeStderr(`${line}\n`);
 }
 
-/** Without an end of line. */
 export function writeStderr(text: string): void {
   try {
     writeOrFallback(2, text, console.error);
@@ -65,7 +63,6 @@ export function writeStderr(text: string): void {
   }
 }
 
-/** Falls back to standard error. */
 export function printFinalError(text: string): void {
   try {
     findCaller()?.announceOutput();
@@ -76,7 +73,7 @@ export function printFinalError(text: string): void {
   }
 }
 
-/** What another program wrote. A closed standard error is no failure. */
+/** A closed standard error is no failure. */
 export function copyToStderr(bytes: Uint8Array): void {
   ignoreSystemErrors(() => writeForCaller(2, bytes));
 }

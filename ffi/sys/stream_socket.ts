@@ -3,7 +3,7 @@ import { ignoreErrors, SystemError } from "./error.ts";
 import { sys } from "./libc.ts";
 import { MSG_DONTWAIT, MSG_NOSIGNAL } from "./uapi.ts";
 
-/** What has come; empty at the end. `undefined` if nothing has. */
+/** Returns nothing at the end, `undefined` if nothing has come. */
 export function receiveAvailable(fd: number): Uint8Array | undefined {
   const buffer = new Uint8Array(4096);
   try {
@@ -16,7 +16,7 @@ export function receiveAvailable(fd: number): Uint8Array | undefined {
   }
 }
 
-/** How many bytes the connection took at once; `undefined` if the other side is gone. */
+/** Returns how many bytes the connection took; `undefined` if the other side is gone. */
 export function sendAvailable(fd: number, bytes: Uint8Array): number | undefined {
   return ignoreErrors(
     ["EPIPE", "ECONNRESET"],

@@ -8,19 +8,18 @@ import { PIPE_BUF, POLLIN, POLLOUT, SIGKILL, SIGTERM } from "./uapi.ts";
 const POLLHUP = 16;
 const PIPE_SIZE = 64 * 1024;
 
-/** Background children may keep the pipes open after the exit. */
+// Background children may keep the pipes open after the exit.
 const GRACE_MS = 100;
-/** Between SIGTERM and SIGKILL. */
+// Between SIGTERM and SIGKILL.
 const TERM_GRACE_MS = 250;
-/** After SIGKILL. A program that waits for a broken device never ends. */
+// After SIGKILL. A program that waits for a broken device never ends.
 const KILL_GRACE_MS = 1000;
-/** Interval of checks for the exit, without a pidfd. */
+// Without a pidfd.
 const EXIT_POLL_MS = 5;
-/** Interval of checks for a blocked signal. */
 const SIGNAL_POLL_MS = 50;
 
 export interface SubprocessLimits {
-  /** By `performance.now()`; `Infinity` for never. */
+  /** The clock is `performance.now()`; `Infinity` means never. */
   readonly deadline: number;
   /** A program that prints more is ended. */
   readonly maxOutputBytes: number;
@@ -35,7 +34,7 @@ export interface SubprocessResult {
   readonly stopReason?: StopReason;
 }
 
-/** `signal`: this process is asked to end. */
+/** A `signal` asks this process to end. */
 type StopReason = "time" | "output" | "signal";
 
 interface CommunicationState {
@@ -46,12 +45,11 @@ interface CommunicationState {
   outputBytes: number;
   stopReason?: StopReason;
   hasExited: boolean;
-  /** When to act if nothing happens. */
   nextDeadline: number;
   signalsSent: number;
 }
 
-/** Handles a ready descriptor; false if it can be closed. */
+/** Returns false if the descriptor can be closed. */
 type ReadyHandler = () => boolean;
 
 /** @param onStderr gets standard error at once; the bytes are valid during the call only */
@@ -94,7 +92,6 @@ export function communicate(
   };
 }
 
-/** False when done. */
 function continueCommunication(state: CommunicationState, handlers: Map<number, ReadyHandler>): boolean {
   // Checked first, so that the pipes are read once more.
   const isLate = performance.now() >= state.nextDeadline;
@@ -131,9 +128,10 @@ function pollOnce(handlers: Map<number, ReadyHandler>, { child, nextDeadline, ha
     pollfds[index++] = fd === child.stdin ? POLLOUT : POLLIN;
   }
   const remainingMs = Math.max(0, Math.min(nextDeadline - performance.now(), 2 ** 30));
-  const lacksPidfd = child.pidfd < 0 && !hasExited;
-  const intervalMs = lacksPidfd ? EXIT_POLL_MS : areSignalsBlocked() ? SIGNAL_POLL_MS : Infinity;
-  const poll = () => sys.poll(pollfds, handlers.size, Math.ceil(Math.min(remainingMs, intervalMs)));
+  const exitPollMs = child.pidfd < 0 && !hasExited ? EXIT_POLL_MS : Infinity;
+  const signalPollMs = areSignalsBlocked() ? SIGNAL_POLL_MS : Infinity;
+  const timeoutMs = Math.ceil(Math.min(remainingMs, exitPollMs, signalPollMs));
+  const poll = () => sys.poll(pollfds, handlers.size, timeoutMs);
   // Where nothing is to be undone, a signal ends this process, also if it serves the caller of another.
   if (areSignalsBlocked()) poll();
   else withSignalsUnblocked(poll);
@@ -177,7 +175,6 @@ function readStderr(state: CommunicationState, onStderr: (bytes: Uint8Array) => 
   return chunk.length > 0;
 }
 
-/** Valid until the next read. */
 function readChunk({ buffer }: CommunicationState, fd: number): Uint8Array {
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }

@@ -1,4 +1,4 @@
-/** A time limit for system calls without one: a signal interrupts them. @module */
+/** A signal interrupts system calls without a time limit. @module */
 import { noopFunctionAddress, sys } from "./libc.ts";
 import {
   hasDefaultHandler,
@@ -22,7 +22,7 @@ const SIGALRM = 14;
 // The flags follow the handler and 128 bytes of signals in glibc's and musl's struct sigaction.
 const FLAGS_INDEX = 34;
 const SA_RESETHAND = 0x8000_0000;
-/** A signal may come just before the call. */
+// A signal may come just before the call.
 const REPEAT_MS = 20;
 
 export interface TimeLimit extends Disposable {
@@ -78,8 +78,10 @@ function startTimer(timer: number, timeoutMs: number): void {
   // struct itimerspec { struct timespec it_interval; struct timespec it_value; }; zero would disarm it.
   const nanoseconds = BigInt(Math.max(1, Math.ceil(timeoutMs))) * 1_000_000n;
   const spec = new BigInt64Array([
-    ...[0n, BigInt(REPEAT_MS) * 1_000_000n],
-    ...[nanoseconds / 1_000_000_000n, nanoseconds % 1_000_000_000n],
+    0n,
+    BigInt(REPEAT_MS) * 1_000_000n,
+    nanoseconds / 1_000_000_000n,
+    nanoseconds % 1_000_000_000n,
   ]);
   sys.syscall(SYS_timer_settime, timer, null, spec, 0);
 }

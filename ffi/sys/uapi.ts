@@ -20,7 +20,7 @@ export const AT_FDCWD = -100;
 export const AT_SYMLINK_NOFOLLOW = 0x100;
 export const AT_SYMLINK_FOLLOW = 0x400;
 
-/** A pipe that poll(2) calls writable takes so much without waiting. */
+// A pipe that poll(2) calls writable takes so much without waiting.
 export const PIPE_BUF = 4096;
 export const POLLIN = 1;
 export const POLLOUT = 4;
@@ -59,5 +59,5 @@ export const CLONE_NEWNS = 0x20000;
 export const CLONE_NEWNET = 0x40000000;
 export const MS_REC = 16384;
 
-/** With the final NUL. @see linux/if.h */
+// linux/if.h, with the final NUL
 export const IFNAMSIZ = 16;

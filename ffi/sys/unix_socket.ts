@@ -10,12 +10,12 @@ const SYS_shutdown = process.arch === "arm64" ? 210 : 48;
 // asm-generic/socket.h, linux/socket.h
 const SO_TYPE = 3;
 const SO_PEERCRED = 17;
-/** SO_PEERPIDFD, since Linux 6.5: the headers of Debian 12 are older. */
+// SO_PEERPIDFD, since Linux 6.5: the headers of Debian 12 are older.
 const PEER_PIDFD = 77;
 const MSG_CMSG_CLOEXEC = 0x40000000;
-/** The kernel lowers it to net.core.somaxconn. */
+// The kernel lowers it to net.core.somaxconn.
 const BACKLOG = 65_535;
-/** struct sockaddr_un */
+// struct sockaddr_un
 const MAX_PATH_BYTES = 107;
 
 export interface Message {
@@ -23,7 +23,6 @@ export interface Message {
   readonly fds: readonly number[];
 }
 
-/** Who connected, when it did. */
 export interface PeerCredentials {
   readonly pid: number;
   readonly uid: number;
@@ -31,10 +30,7 @@ export interface PeerCredentials {
   hasEnded(): boolean;
 }
 
-/**
- * A socket at `path`, which root alone may use and which refuses connections until {@linkcode listenOn}. Replaces a
- * file there.
- */
+/** Only root may use it, and it refuses connections until {@linkcode listenOn}. Replaces a file at `path`. */
 export function bindSocket(path: string, type = SOCK_SEQPACKET): Descriptor {
   const socket = newSocket(type);
   // Nobody connects before it has its mode.
@@ -66,7 +62,7 @@ export function listenOn(fd: number): void {
   sys.listen(fd, BACKLOG);
 }
 
-/** `undefined` if nobody listens at `path`. @throws {SystemError} `EPROTOTYPE` if its type is another */
+/** Returns `undefined` if nobody listens. @throws {SystemError} `EPROTOTYPE` if its type is another */
 export function connectTo(path: string, type = SOCK_SEQPACKET): Descriptor | undefined {
   const address = socketAddress(path);
   using resources = new DisposableStack();
@@ -94,12 +90,12 @@ export function socketAddress(path: string): Uint8Array {
   return Uint8Array.of(AF_UNIX, 0, ...bytes, 0);
 }
 
-/** SOCK_…; `undefined` for what is no socket. */
+/** Returns SOCK_…; `undefined` for what is no socket. */
 export function findSocketType(fd: number): number | undefined {
   return ignoreErrors(["ENOTSOCK", "EBADF"], () => socketOption(fd, SO_TYPE, 1)[0]);
 }
 
-/** To what it was bound, wherever that file is now; `undefined` for what is no socket of a file. */
+/** Returns what it was bound to, wherever that file is now; `undefined` for what is no socket of a file. */
 export function boundPath(fd: number): string | undefined {
   const address = new Uint8Array(MAX_PATH_BYTES + 3);
   const length = new Uint32Array([address.length]);
@@ -148,19 +144,18 @@ function socketOption(fd: number, option: number, words: number): Uint32Array {
   return value;
 }
 
-/** Waits for a message; empty if the other side is gone. */
+/** Returns an empty message if the other side is gone. */
 export function receivePacket(fd: number, buffer: Uint8Array, maxFds = 0): Message {
   const message = newReceivedMessage(buffer, maxFds);
   const length = ignoreErrors(["ECONNRESET"], () => sys.recvmsg(fd, message.header, MSG_CMSG_CLOEXEC)) ?? 0;
   return { bytes: buffer.subarray(0, length), fds: message.fds() };
 }
 
-/** False if the other side is gone. */
+/** Returns false if the other side is gone. */
 export function sendPacket(fd: number, bytes: Uint8Array): boolean {
   return isSent(() => sys.send(fd, bytes, bytes.length, MSG_NOSIGNAL));
 }
 
-/** As {@linkcode sendPacket}, with descriptors. */
 export function sendDescriptors(fd: number, bytes: Uint8Array, fds: readonly number[]): boolean {
   return isSent(() => sys.sendmsg(fd, scmRightsMessage(fds, bytes), MSG_NOSIGNAL));
 }

@@ -1,4 +1,3 @@
-/** Whether files can be written. Only STATUS asks. */
 import { parentOf } from "./directory.ts";
 import { ENOSPC } from "./errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
