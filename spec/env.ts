@@ -3,15 +3,15 @@ import { CniError, Code } from "./error.ts";
 import { excerpt } from "./jsonc.ts";
 import { type CniCommand, introducedIn } from "./version.ts";
 
-/** Parameters of a call, without CNI_COMMAND. */
+/** The parameters that follow CNI_COMMAND. */
 export interface Parameters {
   /** Empty for GC, STATUS and VERSION. */
   readonly containerId: string;
-  /** Empty as `containerId`. */
+  /** Empty for the same commands as `containerId`. */
   readonly ifname: string;
-  /** Path of the namespace; set for ADD and CHECK. */
+  /** The namespace's path; ADD and CHECK need it. */
   readonly netns?: string;
-  /** CNI_ARGS, for {@linkcode parseArgs}. */
+  /** CNI_ARGS as text, for {@linkcode parseArgs}. */
   readonly args: string;
   /** Plugin directories for delegation; may be empty. */
   readonly path: readonly string[];
@@ -57,7 +57,7 @@ export function parseEnvironment(env: Readonly<Record<string, string | undefined
   return environment;
 }
 
-/** What is wrong with a container id (SPEC §Parameters), or nothing. */
+/** Returns `undefined` if the id is right (SPEC §Parameters). */
 export function containerIdProblem(id: string): string | undefined {
   if (id === "") return "is empty";
   if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(id)) return undefined;

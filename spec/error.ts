@@ -17,7 +17,7 @@ import type { Version } from "./version.ts";
 export const Code = {
   IncompatibleVersion: 1,
   UnsupportedField: 2,
-  /** The runtime owes no DEL. */
+  /** The runtime owes no DEL then. */
   UnknownContainer: 3,
   /** A CNI_* variable is missing or wrong. */
   InvalidEnvironment: 4,
@@ -25,15 +25,15 @@ export const Code = {
   DecodeFailure: 6,
   InvalidConfig: 7,
   InvalidNetns: 8,
-  /** The cause will pass. */
+  /** The cause of the failure will pass. */
   TryAgainLater: 11,
-  /** STATUS: an ADD would fail. */
+  /** In answer to STATUS: an ADD would fail. */
   NotAvailable: 50,
-  /** STATUS: attached containers may be cut off too. */
+  /** In answer to STATUS: attached containers may be cut off too. */
   LimitedConnectivity: 51,
   Internal: 999,
 } as const;
-/** One of these codes. */
+/** The number of one of these codes. */
 export type Code = (typeof Code)[keyof typeof Code];
 
 /**
@@ -51,30 +51,30 @@ export type Code = (typeof Code)[keyof typeof Code];
  * ```
  */
 export class ConfigError extends Error {
-  /** Always `ConfigError`. */
+  /** Distinguishes it from other errors: `ConfigError`. */
   override readonly name = "ConfigError";
 
-  /** `got` is shortened already. */
+  /** Takes `got` in a shortened form. */
   constructor(
     /** Where in the document: `plugins[0].ipam.subnet`; empty for all of it. */
     readonly path: string,
     /** What belongs there: `a CIDR such as "10.1.0.0/16"`. */
     readonly expected: string,
-    /** The value there as JSON, shortened; `nothing` if absent. */
+    /** The value there as shortened JSON; `nothing` if absent. */
     readonly got: string,
-    /** As far as known. */
+    /** Only as far as it is known. */
     readonly location: SourceLocation = {},
   ) {
     const subject = location.network === undefined ? "configuration" : `network ${quoteName(location.network)}`;
     super(`Cannot use ${subject}: ${path || "the document"} must be ${expected}: got ${got}`);
   }
 
-  /** Adds to the location. */
+  /** Makes an error that knows the location better. */
   withLocation(location: SourceLocation): ConfigError {
     return new ConfigError(this.path, this.expected, this.got, { ...this.location, ...location });
   }
 
-  /** `file:line:column`, as far as known. */
+  /** The location as `file:line:column`, as far as known. */
   get locationText(): string {
     const { file, line, column } = this.location;
     return [file, line, column].filter((part) => part !== undefined).join(":");
@@ -96,13 +96,13 @@ function quoteName(name: string): string {
 
 /** Where a configuration comes from; `line` and `column` come together. */
 export interface SourceLocation {
-  /** Its name. */
+  /** The name of the network there. */
   readonly network?: string;
   /** Its path, or words such as `standard input`. */
   readonly file?: string;
-  /** From 1. */
+  /** Counts from 1, as editors do. */
   readonly line?: number;
-  /** From 1. */
+  /** Counts from 1, as editors do. */
   readonly column?: number;
 }
 
@@ -122,7 +122,7 @@ export interface SourceLocation {
  * ```
  */
 export class CniError extends Error {
-  /** Always `CniError`. */
+  /** Distinguishes it from other errors: `CniError`. */
   override readonly name = "CniError";
   /** One of {@linkcode Code}; from 100 up, a plugin's own. */
   readonly code: number;
@@ -142,11 +142,11 @@ export class CniError extends Error {
   }
 
   /**
-   * The CNI error for anything thrown; never throws.
+   * Makes a CNI error of anything thrown; never throws.
    *
    * The first known error along `cause` gives the code: ConfigError 7, SyntaxError 6, an interrupted wait or list 11, a
-   * failed system call on a file 5, all else 999. A SuppressedError has the message of the error thrown first; `details` names
-   * those of clean-up. An AggregateError keeps its own message, if any.
+   * failed system call on a file 5, all else 999. A SuppressedError has the message of the error thrown first;
+   * `details` names those of clean-up. An AggregateError keeps its own message, if any.
    */
   static from(error: unknown): CniError {
     try {
@@ -158,9 +158,9 @@ export class CniError extends Error {
 }
 
 const PERMISSION_HINT = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
-/** Root meets EPERM for a file that nobody may change. */
+// Root meets EPERM for a file that nobody may change.
 const IMMUTABLE_HINT = "the file or its directory may be immutable, see lsattr";
-/** For EINTR: on any other signal the call is repeated. */
+// On any signal but these, the call is repeated after EINTR.
 const SIGNAL_HINT = "the process was asked to end";
 
 function toCniError(error: unknown): CniError {
@@ -182,27 +182,30 @@ function toCniError(error: unknown): CniError {
 
 interface CombinedError {
   readonly error: unknown;
-  /** Thrown by clean-up after the first. */
   readonly fromCleanup: boolean;
 }
 
-/** In the order in which they were thrown. */
+/** Keeps the order in which they were thrown. */
 function flatten(
   error: unknown,
   fromCleanup = false,
   visited: Set<unknown> = new Set(),
 ): [CombinedError, ...CombinedError[]] {
-  const inner: CombinedError[] = error instanceof SuppressedError
-    ? [{ error: error.suppressed, fromCleanup }, { error: error.error, fromCleanup: true }]
-    : error instanceof AggregateError
-    ? error.errors.map((innerError) => ({ error: innerError, fromCleanup }))
-    : [];
+  const inner = innerErrors(error, fromCleanup);
   if (inner.length === 0 || visited.has(error)) return [{ error, fromCleanup }];
   visited.add(error);
   return inner.flatMap((innerError) => flatten(innerError.error, innerError.fromCleanup, visited)) as [
     CombinedError,
     ...CombinedError[],
   ];
+}
+
+function innerErrors(error: unknown, fromCleanup: boolean): CombinedError[] {
+  if (error instanceof SuppressedError) {
+    return [{ error: error.suppressed, fromCleanup }, { error: error.error, fromCleanup: true }];
+  }
+  if (error instanceof AggregateError) return error.errors.map((innerError) => ({ error: innerError, fromCleanup }));
+  return [];
 }
 
 function describeFurther({ error, fromCleanup }: CombinedError, first: unknown): string {
@@ -222,14 +225,14 @@ function codeOf(error: unknown): number {
   return Code.Internal;
 }
 
-/** Limited: causes may form a ring. */
+/** Stops at a limit: causes may form a ring. */
 function causeChain(error: unknown): SystemErrorLike[] {
   const chain: SystemErrorLike[] = [];
   for (let next = error; next instanceof Error && chain.length < 10; next = next.cause) chain.push(next);
   return chain;
 }
 
-/** By shape: the class is in a layer above this one. */
+/** The class is in a layer above this one. */
 type SystemErrorLike = Error & { syscall?: unknown; errno?: unknown; code?: unknown };
 
 function isFileError(error: SystemErrorLike): boolean {
@@ -242,7 +245,6 @@ function isInterrupted({ name, code }: SystemErrorLike): boolean {
   return name === "SystemError" && code === "EINTR";
 }
 
-/** The kernel could not list all objects between two changes. */
 function hasListChanged({ name, code }: SystemErrorLike): boolean {
   return name === "NetlinkError" && code === "ERESTART";
 }

@@ -1,4 +1,4 @@
-/** Deepest nesting: far below where printing overflows the stack. */
+// Far below the depth where printing overflows the stack.
 export const MAX_DEPTH = 1000;
 
 /** Functions of JSON that the type library lacks (ECMA-262 proposal "JSON.parse source text access"). */
@@ -62,13 +62,13 @@ export function excerpt(node: unknown): string {
   return json.length > 80 ? `${json.slice(0, 79)}…` : json;
 }
 
-/** `ipam.ranges`, or `["cni.dev/attachments"]`. */
+/** Makes `ipam.ranges`, or `["cni.dev/attachments"]` for a key with a dot. */
 export function memberPath(path: string, key: string): string {
   if (!/^[A-Za-z_][\w-]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
   return path === "" ? key : `${path}.${key}`;
 }
 
-/** Line and column, from 1, of a path such as `plugins[0].ipam` or its nearest parent. */
+/** Line and column count from 1. @param path such as `plugins[0].ipam`; an absent one counts as its nearest parent */
 export function locate(text: string, path: string): { line: number; column: number } | undefined {
   try {
     let node = loadJsoncParser().parseTree(text);
@@ -90,7 +90,7 @@ type Node = import("jsonc-parser").Node;
 
 let loadedParser: JsoncParser | undefined;
 
-/** For Deno, which has no `require()`. */
+/** Deno has no `require()` to load it. */
 export function setJsoncParser(parser: JsoncParser): void {
   loadedParser = parser;
 }
@@ -100,7 +100,7 @@ export function loadJsoncParser(): JsoncParser {
   return loadedParser ?? require("jsonc-parser/lib/esm/impl/parser.js");
 }
 
-/** In the order of the parser's codes, from 1 (ParseErrorCode of jsonc-parser). */
+// In the order of the parser's codes, from 1 (ParseErrorCode of jsonc-parser).
 export const parseErrorMessages = () => [
   "invalid symbol",
   "invalid number format",
@@ -151,7 +151,7 @@ function isClosedComment(comment: string): boolean {
   return comment[1] === "/" || (comment.length > 3 && comment.endsWith("*/"));
 }
 
-/** `:3:7, in plugins[0].ipam: comma expected`, or the parser's message alone. */
+/** Makes `:3:7, in plugins[0].ipam: comma expected`, or returns the parser's message alone. */
 function describeSyntaxError(text: string, error: unknown): string {
   try {
     const errors: import("jsonc-parser").ParseError[] = [];
@@ -167,15 +167,18 @@ function describeSyntaxError(text: string, error: unknown): string {
   }
 }
 
-/** The last of that name, as in parsing. */
+/** Finds the last of that name, as parsing does. */
 function findMember(node: Node | undefined, name: string): Node | undefined {
   return node?.children?.findLast((property) => property.children?.[0].value === name)?.children?.[1];
 }
 
-/** Splits a path: `plugins[0].ipam` has three segments. */
+/** Splits `plugins[0].ipam` into three segments. */
 export function pathSegments(path: string): (string | number)[] {
   const parts = path.matchAll(/\[([0-9]+)\]|\[("(?:\\.|[^"\\])*")\]|([^.[\]]+)/g);
-  return Array.from(parts, ([, index, quoted, name]) => index ? Number(index) : quoted ? JSON.parse(quoted) : name);
+  return Array.from(parts, ([, index, quoted, name]) => {
+    if (index) return Number(index);
+    return quoted ? JSON.parse(quoted) : name;
+  });
 }
 
 function formatPath(segments: readonly (string | number)[]): string {

@@ -3,9 +3,9 @@
 interface Level {
   readonly path: readonly string[];
   readonly isObject: boolean;
-  /** Array: index of the next element. */
+  /** The next element, in an array. */
   index: number;
-  /** Object: the current key; without one, the next string is a key. */
+  /** The current key, in an object; without one, the next string is a key. */
   key: string | undefined;
 }
 

@@ -21,36 +21,36 @@ export interface NetworkConfigList {
   readonly name: string;
   /** The newest listed version that this program speaks. */
   readonly cniVersion: Version;
-  /** CHECK succeeds without a plugin. */
+  /** CHECK succeeds without asking a plugin. */
   readonly disableCheck: boolean;
   /** GC does nothing: for lists that share a name. */
   readonly disableGC: boolean;
-  /** Ignores plugins in files of their own. */
+  /** Plugins in files of their own are ignored. */
   readonly loadOnlyInlinedPlugins: boolean;
   /** May be empty: plugins can be in files of their own. */
   readonly plugins: readonly PluginEntry[];
-  /** As written. */
+  /** The text as somebody wrote it. */
   readonly text: string;
-  /** Its path. */
+  /** The path of the file, if it came from one. */
   readonly source?: string;
 }
 
-/** One plugin of a network. */
+/** An object of the list's `plugins`. */
 export interface PluginEntry {
-  /** Its name, without a directory. */
+  /** Names a program, without a directory. */
   readonly type: string;
-  /** `ipam.type`, if any. */
+  /** The `ipam.type` of the object, if any. */
   readonly ipamType?: string;
-  /** Declared ones. */
+  /** Those that the object declares with `true`. */
   readonly capabilities: readonly string[];
-  /** As written. */
+  /** The object as somebody wrote it. */
   readonly raw: schema.JsonObject;
 }
 
 export interface PluginRequestOptions {
   readonly command: CniCommand;
   readonly prevResult?: Result;
-  /** By capability; plugins get those that they declare. */
+  /** Plugins get those that they declare. */
   readonly capabilityArgs?: schema.JsonObject;
   readonly validAttachments?: readonly Attachment[];
 }
@@ -72,11 +72,11 @@ export const pluginEntrySchema = schema.lazy(() =>
   })
 );
 
-/** Far above any need: a wrong file could take minutes otherwise. */
+// Far above any need: a wrong file could take minutes otherwise.
 const MAX_PLUGINS = 1000;
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
-/** Text in 0.4.0. */
+// Version 0.4.0 has it as text.
 const booleanOrText: schema.Schema<boolean> = {
   parse: (node, path) =>
     typeof node === "string" && /^(true|false)$/i.test(node)
@@ -122,7 +122,6 @@ export function parseNetworkConfigList(text: string, source?: string): NetworkCo
   });
 }
 
-/** Whether a file holds one plugin's object, and no list. */
 export function isSinglePluginDocument(document: schema.JsonObject): boolean {
   return !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
 }
@@ -139,13 +138,12 @@ export const listReaders = {
   loadOnlyInlinedPlugins: readFlag("loadOnlyInlinedPlugins"),
 };
 
-/** For a plugin in a file of its own. @throws {SyntaxError} @throws {ConfigError} */
 export function parsePluginEntry(text: string, source?: string): PluginEntry {
   return parseLocated(text, source, (node) => parseEntry(node, ""));
 }
 
 /**
- * For a plugin of this process. Unknown keys pass unchanged, numbers included.
+ * Unknown keys pass unchanged, numbers included.
  *
  * @param warn gets what a DEL continues without
  * @throws {CniError} if the list's version cannot express `prevResult`
@@ -167,7 +165,7 @@ export function derivePluginConfig(
   });
 }
 
-/** For a program, which checks its configuration itself. */
+/** A program checks its configuration itself. */
 export function deriveProgramConfig(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -179,14 +177,15 @@ export function deriveProgramConfig(
     cniVersion: list.cniVersion,
     type: plugin.type,
     ...prevResult && takesPrevResult(command) && { prevResult },
-    ...{ runtimeConfig: {}, args: {}, capabilities: {} },
+    runtimeConfig: {},
+    args: {},
+    capabilities: {},
     raw: deriveDocument(list, plugin, options),
   };
 }
 
 const takesPrevResult = (command: CniCommand): boolean => command === "ADD" || command === "DEL" || command === "CHECK";
 
-/** Leaves out `prevResult` (SPEC §Deriving). */
 function deriveDocument(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -204,7 +203,8 @@ function deriveDocument(
   }
   if (command === "GC") {
     const attachments = validAttachments.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
-    derivedKeys["cni.dev/valid-attachments"] = derivedKeys["cni.dev/attachments"] = attachments;
+    derivedKeys["cni.dev/valid-attachments"] = attachments;
+    derivedKeys["cni.dev/attachments"] = attachments;
   }
   removedKeys.push(...Object.keys(derivedKeys).map((key) => key.toLowerCase()));
   const passedOn = Object.entries(plugin.raw).filter(([key]) => !removedKeys.includes(key.toLowerCase()));
@@ -216,7 +216,7 @@ export function deriveRequest(list: NetworkConfigList, plugin: PluginEntry, opti
   return formatPluginConfig(deriveProgramConfig(list, plugin, options), options.command);
 }
 
-/** The newest offered version that this program speaks. */
+/** Chooses the newest offered version that this program speaks. */
 function chooseVersion(list: schema.JsonObject): Version {
   const listVersion = parseMember(list, "cniVersion", schema.string, undefined);
   const offeredVersions = parseMember(list, "cniVersions", schema.array(schema.string), []);
@@ -249,7 +249,6 @@ function parseEntries(list: schema.JsonObject): readonly PluginEntry[] {
   return readEntryNodes(list).map((node, i) => parseEntry(node, `plugins[${i}]`));
 }
 
-/** @throws {ConfigError} */
 export function readEntryNodes(list: schema.JsonObject): readonly unknown[] {
   if (!Object.hasOwn(list, "plugins")) {
     if (!parseMember(list, "loadOnlyInlinedPlugins", booleanOrText, false)) return [];
@@ -270,7 +269,6 @@ function parseEntry(node: unknown, path: string): PluginEntry {
   return { type, ...(ipam?.type && { ipamType: ipam.type }), capabilities: declared, raw };
 }
 
-/** @throws {SyntaxError} */
 export function parseConfigurationText(text: string, source?: string): unknown {
   if (text.length <= MAX_TEXT_LENGTH) return parseJson(text, source);
   throw new SyntaxError(
@@ -278,7 +276,6 @@ export function parseConfigurationText(text: string, source?: string): unknown {
   );
 }
 
-/** Adds network and position to a ConfigError. */
 function parseLocated<T>(text: string, source: string | undefined, parse: (node: unknown) => T): T {
   const node = parseConfigurationText(text, source);
   try {
@@ -295,7 +292,7 @@ function parseLocated<T>(text: string, source: string | undefined, parse: (node:
   }
 }
 
-/** `; Name is not read; did you mean "name"?`, if a key similar to the missing one is there. */
+/** Makes `; Name is not read; did you mean "name"?` where a similar key is there. */
 function misspeltKeyHint(node: unknown, path: string): string {
   const segments = pathSegments(path);
   const missingKey = String(segments.pop());

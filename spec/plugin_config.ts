@@ -7,25 +7,25 @@ import { atLeast, type CniCommand, introducedIn, LATEST, parseVersion, type Vers
 
 /** The keys that the specification defines for all plugins (SPEC §Network configuration). */
 export interface PluginConfig {
-  /** Of the network. */
+  /** The name of the network, not the plugin. */
   readonly name: string;
-  /** Of the answer. */
+  /** The version that the answer must have. */
   readonly cniVersion: Version;
-  /** Of the plugin; empty if absent. */
+  /** The plugin's name; empty if absent. */
   readonly type: string;
-  /** `ipam.type`, if any. */
+  /** The `ipam.type` of the object, if any. */
   readonly ipamType?: string;
-  /** For the result. */
+  /** The result may take these settings. */
   readonly dns?: Dns;
-  /** Absent for GC and STATUS. */
+  /** Absent for GC and STATUS calls. */
   readonly prevResult?: Result;
-  /** From the runtime, for declared capabilities. */
+  /** Arguments from the runtime, for declared capabilities. */
   readonly runtimeConfig: schema.JsonObject;
-  /** `args.cni`: optional hints. */
+  /** Optional hints, which are in `args.cni`. */
   readonly args: schema.JsonObject;
-  /** Only the runtime uses them. */
+  /** Only the runtime reads what is declared here. */
   readonly capabilities: Readonly<Record<string, boolean>>;
-  /** GC only: what to keep; absent if the runtime does not say. */
+  /** What GC must keep; absent if the runtime does not say. */
   readonly validAttachments?: readonly Attachment[];
   /** The whole document, with the plugin's own keys; for DEL without unusable standard keys. */
   readonly raw: schema.JsonObject;
@@ -35,13 +35,12 @@ export interface PluginConfig {
 
 /** One interface of one container. */
 export interface Attachment {
-  /** CNI_CONTAINERID. */
+  /** The value of the variable CNI_CONTAINERID. */
   readonly containerId: string;
-  /** CNI_IFNAME. */
+  /** The value of the variable CNI_IFNAME. */
   readonly ifname: string;
 }
 
-/** A file name in CNI_PATH, never a path. */
 export const pluginTypeSchema: schema.Schema<string> = schema.refine(
   schema.nonEmptyString,
   "the name of a plugin, without a directory",
@@ -65,13 +64,10 @@ export const attachmentsSchema = schema.lazy(() =>
 );
 
 interface ReadOptions {
-  /** If the caller has it already. */
   readonly prevResult?: Result | undefined;
-  /** Gets why each key is left out. */
   warn?(problem: string): void;
 }
 
-/** As {@linkcode readPluginConfig}, from text. @throws {SyntaxError} */
 export function parsePluginConfig(text: string, command: CniCommand, options: ReadOptions = {}): PluginConfig {
   return { ...readPluginConfig(parseObject(text), command, options), text };
 }
@@ -110,7 +106,7 @@ export function readPluginConfig(
   }
 }
 
-/** For a program: the text unchanged, if there is one. @throws {CniError} if the version cannot express `prevResult` */
+/** Keeps the text unchanged, if there is one. @throws {CniError} if the version cannot express `prevResult` */
 export function formatPluginConfig(config: PluginConfig, command: CniCommand): string {
   if (config.text !== undefined) return config.text;
   const { raw: { cniVersion, name, ...rest }, cniVersion: version, prevResult } = config;
@@ -211,7 +207,7 @@ function parseAttachments(raw: schema.JsonObject): readonly Attachment[] | undef
   return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
 }
 
-/** Only hints: another shape than that of CONVENTIONS.md counts as absent. */
+/** Another shape than that of CONVENTIONS.md counts as absent: these are hints. */
 function parseArgsCni(raw: schema.JsonObject): schema.JsonObject {
   const args = schema.findValue(raw, "args");
   const cni = schema.isJsonObject(args) ? schema.findValue(args, "cni") : undefined;

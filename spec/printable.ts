@@ -6,7 +6,6 @@ export function printable(text: string): string {
   return text.replace(UNPRINTABLE, "?");
 }
 
-/** Of several lines. */
 export function printableLines(text: string): string {
   return text.split("\n").map(printable).join("\n");
 }
@@ -19,7 +18,7 @@ export function escapeUnprintable(text: string): string {
   });
 }
 
-/** The same JSON, which may have these characters as they are. */
+/** The JSON stays the same: it may hold these characters as they are. */
 export function printableJson(json: string): string {
   return json.replace(
     /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu,

@@ -7,51 +7,51 @@ import { LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
 /** What an ADD made (SPEC §ADD Success); no list is empty. */
 export interface Result {
-  /** On the host and in the container. */
+  /** Interfaces on the host and in the container. */
   readonly interfaces?: readonly Interface[];
-  /** Of the container. */
+  /** Addresses that the container has got. */
   readonly ips?: readonly IpConfig[];
-  /** Of the container. */
+  /** Routes that the container has got. */
   readonly routes?: readonly schema.RouteConfig[];
-  /** For the container. */
+  /** Settings for the resolver of the container. */
   readonly dns?: Dns;
 }
 
 /** An interface that a plugin made or moved. */
 export interface Interface {
-  /** In its namespace: `eth0`. */
+  /** The name in its namespace: `eth0`. */
   readonly name: string;
-  /** `0a:58:0a:01:00:02`, as the plugin wrote it. */
+  /** As the plugin wrote it: `0a:58:0a:01:00:02`. */
   readonly mac?: string;
-  /** Path of its namespace; absent on the host. */
+  /** The path of its namespace; absent on the host. */
   readonly sandbox?: string;
-  /** In bytes. */
+  /** The largest packet, in bytes. */
   readonly mtu?: number;
-  /** Absolute path of a vhost-user socket in its place. */
+  /** A vhost-user socket in its place, as an absolute path. */
   readonly socketPath?: string;
-  /** PCI device in its place: `0000:3b:02.1`. */
+  /** A PCI device in its place: `0000:3b:02.1`. */
   readonly pciID?: string;
 }
 
-/** An address of the container. */
+/** An address that the container has got. */
 export interface IpConfig {
-  /** With its network's prefix length: `10.1.0.2/16`. */
+  /** Has the prefix length of its network: `10.1.0.2/16`. */
   readonly address: Cidr;
-  /** Default gateway. */
+  /** The default gateway of the container. */
   readonly gateway?: Ip;
   /** Index into `interfaces`; others also write -1 or one beyond the end. */
   readonly interface?: number;
 }
 
-/** Resolver settings; see resolv.conf(5). */
+/** Settings of a resolver, see resolv.conf(5). */
 export interface Dns {
-  /** Preferred first. */
+  /** The preferred server comes first. */
   readonly nameservers?: readonly string[];
-  /** Appended to short names. */
+  /** The resolver appends it to short names. */
   readonly domain?: string;
-  /** Tried for short names, preferred first. */
+  /** Domains to try for short names, the preferred first. */
   readonly search?: readonly string[];
-  /** Such as `ndots:2`. */
+  /** Options of resolv.conf(5), such as `ndots:2`. */
   readonly options?: readonly string[];
 }
 
@@ -116,16 +116,14 @@ const headerSchema = schema.lazy(() =>
 /** Results read in the oldest form. Printed in it again, they may lack an address and keep all keys of routes. */
 const parsedFrom020 = new WeakSet<Result>();
 
-/** One printed form; fields that it lacks are lost. */
+/** The fields that a form lacks are lost. */
 interface ResultFormat {
-  /** @throws {ConfigError} */
   parse(json: unknown, path?: string): Result;
-  /** Keys in the specification's order, without `cniVersion`. @throws {CniError} if the form cannot express it */
+  /** Keys are in the specification's order, without `cniVersion`. @throws {CniError} if the form cannot express it */
   format(result: Result): object;
 }
 
 const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
-  /** One address per family. */
   "0.2": {
     parse(json, path) {
       const { ip4, ip6, dns } = schema020.parse(json, path);
@@ -147,7 +145,6 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
       return { ...omitEmpty(families), dns: formatDns(result.dns) };
     },
   },
-  /** Every address says its family. */
   "0.4": {
     parse: (json, path) => omitEmptyMembers(schema040.parse(json, path)),
     format: (result) => ({
@@ -159,7 +156,6 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
       dns: formatDns(result.dns),
     }),
   },
-  /** An empty `dns` is left out. */
   "1.0": {
     parse: (json, path) => omitEmptyMembers(schema100.parse(json, path)),
     format: (result) =>
@@ -263,7 +259,7 @@ export function convertResult(result: unknown, version: Version): schema.JsonObj
   return formatResult(parseResult(result, LATEST), version) as schema.JsonObject;
 }
 
-/** What a plugin prints, without a line end. @throws {CniError} as {@linkcode formatResult} */
+/** @throws {CniError} as {@linkcode formatResult} */
 export function stringifyResult(result: Result, version: Version): string {
   return stringifyJson(formatResult(result, version), 4);
 }

@@ -27,42 +27,42 @@ export { excerpt, memberPath };
 
 /** Reads a JSON node as a `T`. */
 export interface Schema<T> {
-  /** Reads `node`. @throws {ConfigError} naming `path`, the expected and the found value */
+  /** Reads a node. @throws {ConfigError} naming `path`, the expected and the found value */
   parse(node: unknown, path?: string): T;
   /** Where optional, an empty string means "not set". */
   readonly emptyIsUnset?: boolean;
-  /** The keys of an object. */
+  /** The schemas of an object's keys. */
   readonly shape?: Readonly<Record<string, Schema<unknown>>>;
-  /** Of a list's elements or the wrapped value; a function if made later. */
+  /** The schema of a list's elements or of the wrapped value. */
   readonly inner?: Schema<unknown> | (() => Schema<unknown>);
-  /** `inner` is for the elements. */
+  /** Marks that `inner` is for the elements. */
   readonly isList?: true;
 }
 
 /** A schema whose key may be missing. */
 export interface Optional<T> extends Schema<T | undefined> {
-  /** For {@linkcode ObjectOf}. */
+  /** Marks the key for {@linkcode ObjectOf}. */
   readonly optional: true;
 }
 
-/** `Infer<typeof string>` is `string`. */
+/** What a schema reads: `Infer<typeof string>` is `string`. */
 export type Infer<S> = S extends Schema<infer T> ? T : never;
 
-/** The keys of an object. */
+/** Names the keys of an object. */
 export type Shape = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<S extends Shape> = { [K in keyof S]: S[K] extends Optional<unknown> ? K : never }[keyof S];
 
-/** The object a shape describes. */
+/** What an object of this shape holds. */
 export type ObjectOf<S extends Shape> = Simplify<
   & { readonly [K in Exclude<keyof S, OptionalKeys<S>>]: Infer<S[K]> }
   & { readonly [K in OptionalKeys<S>]?: Exclude<Infer<S[K]>, undefined> }
 >;
 type Simplify<T> = { [K in keyof T]: T[K] };
 
-/** A JSON object. */
+/** A JSON object, as it was read. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** A string, also empty. */
+/** Reads any string, also an empty one. */
 export const string: Schema<string> = primitive("a string", isString);
 
 /** A string; where optional, an empty one means "not set". */
@@ -71,25 +71,25 @@ export const nonEmptyString: Schema<string> = {
   emptyIsUnset: true,
 };
 
-/** `true` or `false`, not text. */
+/** Reads `true` or `false`, but no text. */
 export const boolean: Schema<boolean> = primitive("true or false", (node) => typeof node === "boolean");
 
-/** Any object. */
+/** Reads any object with any keys. */
 export const jsonObject: Schema<JsonObject> = primitive("an object", isJsonObject);
 
-/** Anything, unchanged. */
+/** Reads anything, and leaves it unchanged. */
 export const anything: Schema<unknown> = { parse: (node) => node };
 
-/** An address with prefix length, canonical; host bits are kept. */
+/** Reads an address with prefix length; host bits are kept. */
 export const cidr: Schema<Cidr> = parsedString('a CIDR such as "10.1.0.0/16"', parseCidr);
 
-/** An IP address, canonical. An empty one counts as in {@linkcode nonEmptyString}. */
+/** Reads an IP address. An empty one counts as in {@linkcode nonEmptyString}. */
 export const ipAddress: Schema<Ip> = {
   ...parsedString('an IP address such as "10.1.0.2"', parseIp),
   emptyIsUnset: true,
 };
 
-/** An {@linkcode ipAddress}, also with prefix length. */
+/** Reads an {@linkcode ipAddress}, also with prefix length. */
 export const ipOrCidr: Schema<Ip | Cidr> = {
   ...parsedString(
     'an IP address such as "10.1.0.2" or "10.1.0.2/16"',
@@ -98,7 +98,7 @@ export const ipOrCidr: Schema<Ip | Cidr> = {
   emptyIsUnset: true,
 };
 
-/** A 48-bit address of one interface, canonical. An empty one counts as in {@linkcode nonEmptyString}. */
+/** Reads a 48-bit address of one interface. An empty one counts as in {@linkcode nonEmptyString}. */
 export const mac: Schema<Mac> = {
   ...refine(
     parsedString('a MAC address such as "0a:58:0a:01:00:02"', parseMac),
@@ -109,21 +109,19 @@ export const mac: Schema<Mac> = {
   emptyIsUnset: true,
 };
 
-/** A whole number up to 2^53, beyond which digits are lost. */
+/** Reads a whole number up to 2^53, beyond which digits are lost. */
 export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = {}): Schema<number> {
-  const range = () =>
-    max < Number.MAX_SAFE_INTEGER
-      ? ` from ${min} to ${max}`
-      : min > Number.MIN_SAFE_INTEGER
-      ? ` of at least ${min}`
-      : "";
+  const range = () => {
+    if (max < Number.MAX_SAFE_INTEGER) return ` from ${min} to ${max}`;
+    return min > Number.MIN_SAFE_INTEGER ? ` of at least ${min}` : "";
+  };
   return primitive(
     () => `a whole number${range()}`,
     (node): node is number => Number.isSafeInteger(node) && (node as number) >= min && (node as number) <= max,
   );
 }
 
-/** A whole number from 0 to 2^64-1. */
+/** Reads a whole number from 0 to 2^64-1. */
 export const uint64: Schema<bigint> = {
   parse(node, path = "") {
     const value = toUnsignedBigInt(node);
@@ -134,7 +132,7 @@ export const uint64: Schema<bigint> = {
   },
 };
 
-/** One of these strings. */
+/** Reads one of these strings. */
 export function oneOf<const V extends readonly string[]>(...values: V): Schema<V[number]> {
   return primitive(
     () => {
@@ -146,7 +144,7 @@ export function oneOf<const V extends readonly string[]>(...values: V): Schema<V
   );
 }
 
-/** A list; errors name the element: `routes[0]`. */
+/** Reads a list; errors name the element: `routes[0]`. */
 export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   return {
     inner: item,
@@ -158,7 +156,7 @@ export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   };
 }
 
-/** A map whose keys are data: `A` and `a` are two entries. */
+/** Reads a map whose keys are data: `A` and `a` are two entries. */
 export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>> {
   return {
     parse(node, path = "") {
@@ -168,17 +166,17 @@ export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>>
   };
 }
 
-/** An object; unknown keys are kept. */
+/** Reads an object; unknown keys are kept. */
 export function object<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, true) };
 }
 
-/** An object without unknown keys. */
+/** Reads an object that has no unknown keys. */
 export function knownKeys<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, false) };
 }
 
-/** May be missing or `null`; see {@linkcode Schema.emptyIsUnset}. */
+/** Its key may be missing or `null`; see {@linkcode Schema.emptyIsUnset}. */
 export function optional<T>(inner: Schema<T>): Optional<T> {
   return {
     optional: true,
@@ -187,7 +185,7 @@ export function optional<T>(inner: Schema<T>): Optional<T> {
   };
 }
 
-/** As {@linkcode optional}, with a default. */
+/** Its key may be missing, and has a default then. */
 export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
   return { inner, parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
 }
@@ -199,7 +197,7 @@ export function lazy<T>(make: () => Schema<T>): Schema<T> {
   return { inner: get, parse: (node, path) => get().parse(node, path) };
 }
 
-/** What `inner` accepts, if `predicate` holds. */
+/** Reads what `inner` accepts, if `predicate` holds. */
 export function refine<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
   return {
     emptyIsUnset: inner.emptyIsUnset,
@@ -216,23 +214,23 @@ const u32 = int({ min: 0, max: 0xffff_ffff });
 
 /** A route (SPEC §ADD Success). */
 export interface RouteConfig {
-  /** `0.0.0.0/0` is the default route. */
+  /** The destination; `0.0.0.0/0` is the default route. */
   readonly dst: Cidr;
-  /** Next hop; without it a plugin may use an address's gateway. */
+  /** The next hop; without it a plugin may use an address's gateway. */
   readonly gw?: Ip;
-  /** Path MTU in bytes. */
+  /** The largest packet on this path, in bytes. */
   readonly mtu?: number;
-  /** Advertised TCP segment size in bytes. */
+  /** The advertised size of TCP segments, in bytes. */
   readonly advmss?: number;
-  /** Lower wins. */
+  /** The metric: the lowest route wins. */
   readonly priority?: number;
-  /** 254 is `main`. */
+  /** The number of a table; 254 is `main`. */
   readonly table?: number;
-  /** 0 global, 253 link, 254 host. */
+  /** The scope: 0 global, 253 link, 254 host. */
   readonly scope?: number;
 }
 
-/** Reads a {@linkcode RouteConfig}. */
+/** Reads a route, with all its keys. */
 export const route: Schema<RouteConfig> = lazy(() =>
   knownKeys({
     dst: cidr,
@@ -245,7 +243,7 @@ export const route: Schema<RouteConfig> = lazy(() =>
   })
 );
 
-/** A {@linkcode route} whose gateway has the destination's family, as the kernel demands. */
+/** Reads a route whose gateway has the destination's family, as the kernel demands. */
 export const routeOfOneFamily: Schema<RouteConfig> = lazy(() =>
   refine(
     route,
@@ -254,7 +252,7 @@ export const routeOfOneFamily: Schema<RouteConfig> = lazy(() =>
   )
 );
 
-/** The exact spelling of `key` if present, else the last in another case. */
+/** Finds the exact spelling of `key`, else the last in another case. */
 export function findKey(node: JsonObject, key: string): string | undefined {
   if (Object.hasOwn(node, key)) return key;
   const lowerCaseKey = key.toLowerCase();
@@ -265,13 +263,13 @@ export function findKey(node: JsonObject, key: string): string | undefined {
   return lastMatch;
 }
 
-/** The value at {@linkcode findKey}. */
+/** Finds the value that {@linkcode findKey} names. */
 export function findValue(node: JsonObject, key: string): unknown {
   const spelling = findKey(node, key);
   return spelling === undefined ? undefined : node[spelling];
 }
 
-/** Whether `node` is an object; numbers kept as text are not. */
+/** Tells whether `node` is an object; numbers kept as text are not. */
 export function isJsonObject(node: unknown): node is JsonObject {
   return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON_TEXT.isRawJSON(node);
 }
@@ -282,7 +280,6 @@ function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keep
   const parsedObject: Record<string, unknown> = keepUnknown ? { ...source } : {};
   for (const key in shape) {
     const matchingKeys = keysInLowerCase[key.toLowerCase()];
-    // As findKey() does.
     const sourceKey = matchingKeys && !Object.hasOwn(source, key) ? matchingKeys[matchingKeys.length - 1]! : key;
     if (keepUnknown && matchingKeys) { for (const foundKey of matchingKeys) delete parsedObject[foundKey]; }
     const parsed = shape[key].parse(matchingKeys && (source[sourceKey] ?? undefined), memberPath(path, sourceKey));
@@ -291,7 +288,6 @@ function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keep
   return parsedObject as ObjectOf<S>;
 }
 
-/** One pass for all keys of a shape. */
 function keysByLowerCase(node: JsonObject): Readonly<Record<string, string[]>> {
   const byLowerCase: Record<string, string[]> = Object.create(null);
   for (const key in node) (byLowerCase[key.toLowerCase()] ??= []).push(key);

@@ -2,7 +2,7 @@ import { ConfigError } from "./error.ts";
 import { findKey, isJsonObject, memberPath, type Schema, type Shape } from "./schema.ts";
 
 /**
- * Every problem of `node`, where `schema.parse()` throws the first: tries each key and element on its own.
+ * Tries each key and element on its own; `schema.parse()` throws the first problem alone.
  *
  * A schema may refuse what all its parts accept; then its own error is the only one.
  */
@@ -13,7 +13,7 @@ export function schemaProblems(schema: Schema<unknown>, node: unknown, path = ""
   return ofParts.some((problem) => problem.message === first.message) ? ofParts : [first];
 }
 
-/** As {@linkcode schemaProblems}, also of the schemas inside: some plugins parse a part of their keys later. */
+/** Tries the schemas inside, too: some plugins parse a part of their keys later. */
 export function configurationProblems(schema: Schema<unknown>, node: unknown, path = ""): readonly ConfigError[] {
   const ofSchema = schemaProblems(schema, node, path);
   const inner = innerOf(schema);

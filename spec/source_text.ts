@@ -1,10 +1,9 @@
 import { loadJsoncParser, MAX_DEPTH, parseErrorMessages, pathSegments } from "./jsonc.ts";
 
-/** A part of a text; line and column count from 1. */
+/** Line and column count from 1. */
 export interface SourceSpan {
   readonly line: number;
   readonly column: number;
-  /** In characters of the first line. */
   readonly length: number;
 }
 
@@ -13,12 +12,12 @@ export interface SyntaxProblem {
   readonly offset: number;
 }
 
-/** A text of JSON with comments, and where everything is in it. */
 export interface SourceText {
-  /** Its file. */
   readonly path: string;
   readonly text: string;
-  /** Of a value, or of a key with its value: `plugins[0].ipam`; the nearest parent's if it is absent. */
+  /**
+   * @param path of a value, or of a key with its value: `plugins[0].ipam`; an absent one counts as its nearest parent
+   */
   span(path: string, part: "key" | "value"): SourceSpan;
   spanAt(offset: number, length?: number): SourceSpan;
   /** @param line from 1 */
@@ -57,7 +56,7 @@ export function createSourceText(path: string, text: string): SourceText {
 
 const findLineStarts = (text: string): number[] => [0, ...Array.from(text.matchAll(/\n/g), ({ index }) => index + 1)];
 
-/** From 1: the last line that does not start behind the offset. */
+/** Finds the last line that does not start behind the offset, from 1. */
 function lineOf(lineStarts: readonly number[], offset: number): number {
   let first = 0;
   let end = lineStarts.length;
@@ -71,7 +70,7 @@ function lineOf(lineStarts: readonly number[], offset: number): number {
 
 type MemberIndex = (node: Node) => ReadonlyMap<unknown, Node>;
 
-/** Properties of objects by their names. Members are found as in parsing: the last of a name counts. */
+/** Members are found as in parsing: the last of a name counts. */
 function newMemberIndex(): MemberIndex {
   const indexes = new WeakMap<Node, ReadonlyMap<unknown, Node>>();
   return (node) => {
@@ -81,7 +80,7 @@ function newMemberIndex(): MemberIndex {
   };
 }
 
-/** What a strict or a tolerant reader refuses; none if it accepts the text. */
+/** Returns nothing if the reader accepts the text. */
 export function findSyntaxProblems(text: string, { strict = false } = {}): SyntaxProblem[] {
   const tooDeep = findTooDeep(text);
   // The parser is recursive: it would overflow the stack.
@@ -92,7 +91,7 @@ export function findSyntaxProblems(text: string, { strict = false } = {}): Synta
   return errors.map(({ error, offset }) => ({ message: parseErrorMessages()[error - 1]!, offset }));
 }
 
-/** Where the nesting goes beyond the deepest level; strings and comments do not count. */
+/** Strings and comments do not count. */
 function findTooDeep(text: string): number | undefined {
   let depth = 0;
   for (
@@ -105,7 +104,7 @@ function findTooDeep(text: string): number | undefined {
   return undefined;
 }
 
-/** `undefined` if it is nested too deep. */
+/** Returns `undefined` if it is nested too deep. */
 function parseTreeOf(text: string): Node | undefined {
   try {
     return loadJsoncParser().parseTree(text);
@@ -125,7 +124,7 @@ function findNode(
   for (const segment of pathSegments(path)) {
     const property = typeof segment === "string" && node ? members(node).get(segment) : undefined;
     const child = typeof segment === "number" ? node?.children?.[segment] : property?.children?.[1];
-    // An absent key: the brace of its object.
+    // An absent key gets the brace of its object.
     if (!child) return node && { ...node, length: 1 };
     node = child;
     key = property?.children?.[0];

@@ -1,10 +1,10 @@
-/** `; did you mean "X"?` for the nearest known word, in any case; else empty. */
+/** Makes `; did you mean "X"?` for the nearest known word, in any case; else empty. */
 export function suggestion(word: string, known: readonly string[]): string {
   const nearest = nearestWord(word, known);
   return nearest === undefined ? "" : `; did you mean "${nearest}"?`;
 }
 
-/** `undefined` if all are too far. */
+/** Returns `undefined` if all are too far. */
 export function nearestWord(word: string, known: readonly string[]): string | undefined {
   const maxDistance = Math.max(1, Math.floor(word.length / 3));
   const [nearest] = known
@@ -14,7 +14,7 @@ export function nearestWord(word: string, known: readonly string[]): string | un
   return nearest?.candidate;
 }
 
-/** Letters to insert, remove, replace or swap with a neighbor. */
+/** Counts letters to insert, remove, replace or swap with a neighbour. */
 export function editDistance(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, i) => i)];
   for (let i = 1; i <= a.length; i++) {

@@ -6,23 +6,21 @@ import { anything, findKey, isJsonObject, knownKeys, type Schema, type Shape } f
 import { suggestion } from "./suggest.ts";
 
 export interface UnknownKey {
-  /** `plugins[0].isGatway` */
+  /** The place of the key: `plugins[0].isGatway`. */
   readonly path: string;
-  /** `; did you mean "isGateway"?`, or empty. */
+  /** Holds `; did you mean "isGateway"?`, or nothing. */
   readonly hint: string;
 }
 
-/** `isGatway is not read; did you mean "isGateway"?` */
+/** Makes `isGatway is not read; did you mean "isGateway"?` */
 export function describeUnknownKey({ path, hint }: UnknownKey): string {
   return `${path} is not read${hint}`;
 }
 
-/** `undefined` for unknown plugins. */
+/** Returns `undefined` for unknown plugins. */
 export type FindConfigSchema = (type: string) => Schema<unknown> | undefined;
 
 /**
- * Keys of a plugin's object that neither plugin nor runtime reads.
- *
  * @param path of the object: `plugins[0]`
  * @param isProgram whether a program is called, which may read other keys than the built-in plugin
  */
@@ -61,7 +59,6 @@ export function findUnknownArgumentKeys(
   return searchNode(value, shape, capability, types.some((type) => isProgram(type) || !findConfigSchema(type)));
 }
 
-/** Matches exactly. */
 export function findUnknownKeysAmong(keys: readonly string[], known: readonly string[]): UnknownKey[] {
   return keys.filter((key) => !known.includes(key) && !isForPeople(key)).map((key) => ({
     path: memberPath("", key),
@@ -69,31 +66,38 @@ export function findUnknownKeysAmong(keys: readonly string[], known: readonly st
   }));
 }
 
-/** Whether a key is a comment. */
 export function isForPeople(key: string): boolean {
   return key.startsWith("_") || key.startsWith("x-") || key === "$schema";
 }
 
-/** Of a list, the keys of its elements. */
+/** A list has the keys of its elements. */
 export function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined {
   const inner = schema?.inner;
   return schema?.shape ?? (inner && shapeOf(typeof inner === "function" ? inner() : inner));
 }
 
-/** Keys of every plugin (SPEC §Configuration format, CONVENTIONS.md). */
+/** Every plugin has these (SPEC §Configuration format, CONVENTIONS.md). */
 export function commonConfigShape(): Shape {
   return {
-    ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything },
-    ...{ dns: dnsSchema, ipam: knownKeys({ type: anything }) },
-    ...{ capabilities: anything, runtimeConfig: knownKeys({}), args: anything },
-    ...{ "cni.dev/valid-attachments": anything, "cni.dev/attachments": anything },
+    cniVersion: anything,
+    cniVersions: anything,
+    name: anything,
+    type: anything,
+    prevResult: anything,
+    dns: dnsSchema,
+    ipam: knownKeys({ type: anything }),
+    capabilities: anything,
+    runtimeConfig: knownKeys({}),
+    args: anything,
+    "cni.dev/valid-attachments": anything,
+    "cni.dev/attachments": anything,
   };
 }
 
 /** Multus writes both for the first plugin of any network. */
 const MULTUS_KEYS: Shape = { deviceID: anything, pciBusID: anything };
 
-/** For unknown plugins. Short words resemble too many others. */
+/** Short words resemble too many keys of unknown plugins. */
 function longCommonKeys(): Shape {
   return Object.fromEntries(
     Object.keys(commonConfigShape()).filter((key) => key.length > 6).map((key) => [key, anything]),
@@ -102,11 +106,11 @@ function longCommonKeys(): Shape {
 
 const KEYS_OF_ANY_IPAM: Shape = { ipam: anything, runtimeConfig: anything };
 
-/** Merges common keys in turn. */
 function mergeShapes(first: Shape, second: Shape): Shape {
   const merged: Record<string, Schema<unknown>> = { ...first };
   for (const key in second) {
-    const [firstChild, secondChild] = [shapeOf(first[key]), shapeOf(second[key])];
+    const firstChild = shapeOf(first[key]);
+    const secondChild = shapeOf(second[key]);
     merged[key] = firstChild && secondChild ? knownKeys(mergeShapes(firstChild, secondChild)) : second[key]!;
   }
   return merged;

@@ -11,7 +11,7 @@ import { excerpt } from "./jsonc.ts";
  * ```
  */
 export const VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const;
-/** A released version: `1.1.0`. */
+/** A version that was released: `1.1.0`. */
 export type Version = (typeof VERSIONS)[number];
 /**
  * The newest version: the form of everything in memory.
@@ -43,19 +43,18 @@ export function parseVersion(text: string): Version | undefined {
   return text === "" ? "0.1.0" : VERSIONS.find((version) => version === text);
 }
 
-/** @throws {SyntaxError} as {@linkcode compareVersions} */
 export function atLeast(a: string, b: string): boolean {
   return compareVersions(a, b) >= 0;
 }
 
-/** Negative if `a` is older. @throws {SyntaxError} if one is not numeric */
+/** Returns a negative number if `a` is older. @throws {SyntaxError} if one is not numeric */
 export function compareVersions(a: string, b: string): number {
   const left = parseVersionNumbers(a);
   const right = parseVersionNumbers(b);
   return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];
 }
 
-/** One to three numbers; missing ones are 0. Not semver: `1.1` is fine and `1.1.0-rc1` is not. */
+/** Missing numbers are 0. Not semver: `1.1` is fine and `1.1.0-rc1` is not. */
 function parseVersionNumbers(text: string): [number, number, number] {
   const parts = (text || "0.1.0").split(".");
   const invalidPart = parts.find((part) => !/^[+-]?[0-9]+$/.test(part));
