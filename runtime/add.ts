@@ -21,13 +21,13 @@ import { lockContainer } from "./lock.ts";
 import { attachmentKey, describeAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 import { isNetnsOf, netnsGoneReason } from "./netns_gone.ts";
 
-/** What to attach. */
+/** Says what container to attach. */
 export interface AddRuntimeConf extends RuntimeConf {
-  /** Path of the container's namespace. */
+  /** The path of the container's namespace. */
   readonly netns: string;
 }
 
-/** ADD (SPEC §3, §Lifecycle & Ordering), see {@linkcode Runtime.add}. */
+/** Does ADD (SPEC §3, §Lifecycle & Ordering), see {@linkcode Runtime.add}. */
 export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): Result {
   validateRuntimeConf(list, parameters);
   const key = attachmentKey(list.name, parameters);
@@ -47,7 +47,6 @@ export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList,
   return addPlugins({ ...runtime, hostContext }, list, entryWithCookie);
 }
 
-/** Why another attachment is stale, if its entry can be read. */
 function goneReason({ cacheDirectory, hostContext }: RuntimeContext, owner: Owner): string | undefined {
   try {
     const entry = cache.findEntry(cacheDirectory, owner);
@@ -97,7 +96,7 @@ function validateRuntimeConf(
     ["container id", containerIdProblem(containerId)],
     ["network name", networkNameProblem(list.name)],
     ["interface name", ifname.includes("\0") ? "has a NUL" : newIfnameProblem(ifname)],
-    ["network namespace", netns === "" ? "is missing" : netns.includes("\0") ? "has a NUL" : undefined],
+    ["network namespace", netnsPathProblem(netns)],
     ...args.map(([key, value]) => [
       `argument ${JSON.stringify(key)}`,
       key === "" || value === "" || /[=;\0]/.test(key + value)
@@ -108,6 +107,11 @@ function validateRuntimeConf(
   const messages = problems.filter(([, problem]) => problem !== undefined).map((pair) => pair.join(" "));
   if (messages.length === 0) return;
   throw new CniError(Code.InvalidEnvironment, `Cannot attach to network "${list.name}": ${messages.join("; ")}`);
+}
+
+function netnsPathProblem(path: string): string | undefined {
+  if (path === "") return "is missing";
+  return path.includes("\0") ? "has a NUL" : undefined;
 }
 
 function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.CacheEntry): CniError {
@@ -131,18 +135,24 @@ function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.C
       },
     );
   }
-  const detach = detachHint(cacheDirectory, entry);
-  const [reason, advice] = !occupant
-    ? ["it may be attached already", `"${path}" cannot be understood; remove it first: ${detach}`]
-    : occupant.result === undefined
-    ? ["an ADD of it has not ended", `"${path}" says so; if that ADD has ended, remove what it left: ${detach}`]
-    : ["it is attached already", `"${path}" says so; remove it first: ${detach}`];
+  const [reason, advice] = attachedReason(occupant, path, detachHint(cacheDirectory, entry));
   return new CniError(Code.InvalidEnvironment, `Cannot attach ${describeAttachment(entry)}: ${reason}`, {
     details: advice,
   });
 }
 
-/** A DEL of the same attachment, to paste. */
+function attachedReason(
+  occupant: cache.CacheEntry | undefined,
+  path: string,
+  detach: string,
+): readonly [reason: string, advice: string] {
+  if (!occupant) return ["it may be attached already", `"${path}" cannot be understood; remove it first: ${detach}`];
+  if (occupant.result === undefined) {
+    return ["an ADD of it has not ended", `"${path}" says so; if that ADD has ended, remove what it left: ${detach}`];
+  }
+  return ["it is attached already", `"${path}" says so; remove it first: ${detach}`];
+}
+
 function detachHint(cacheDirectory: string, entry: cache.AttachmentKey): string {
   return detachCommand(
     entry,
@@ -182,7 +192,7 @@ function rollbackAdd(
   return new CniError(code, message, { details: [...(details ? [details] : []), ...notes].join("; "), cause: error });
 }
 
-/** `undefined` if the attachment is cached: then ADD has a better error. */
+/** Returns `undefined` if the attachment is cached: then ADD has a better error. */
 function openUnlessAttached(
   runtime: RuntimeContext,
   parameters: AddRuntimeConf,
@@ -230,7 +240,7 @@ function newNetnsName(path: string): string | undefined {
   return name !== "" && path === namedNetnsPath(name) ? name : undefined;
 }
 
-/** Rollback removes interfaces by name, and would remove another's. @throws {CniError} */
+/** Rollback removes interfaces by name, and would remove another's. */
 function requireNoInterface({ rollback }: RuntimeContext, { netns: path, ifname }: AddRuntimeConf, netns: Netns): void {
   // Every namespace has "lo", and the loopback plugin works on it.
   if (rollback === false || ifname === "lo" || !link.find(netns.route, ifname)) return;

@@ -26,7 +26,6 @@ export function elsewhereTest(
   };
 }
 
-/** Not sockets and PCI devices. */
 function isHostLink({ name, sandbox, socketPath, pciID }: Interface): boolean {
   return name !== "" && !sandbox && !socketPath && !pciID;
 }

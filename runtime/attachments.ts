@@ -1,34 +1,34 @@
 import type { Result } from "../spec/result.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { JsonObject } from "../spec/schema.ts";
-import { type Args, type AttachmentKey, listCacheEntries } from "./cache.ts";
+import { type Args, type AttachmentKey, type CacheEntry, listCacheEntries } from "./cache.ts";
 import { parseCachedResult } from "./cached_result.ts";
 import { holdNetns } from "./held_netns.ts";
 import { describeMissingParts, findMissingParts, linkFinder, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 
-/** An attachment in the cache. */
+/** An attachment in the cache, as it is now. */
 export interface NetworkAttachment extends AttachmentKey {
   /**
    * `incomplete`: an interface or address is missing. `unfinished`: its ADD runs or was killed. `gone`: it is stale.
    * For rules, see {@linkcode Runtime.restore} and {@linkcode Runtime.check}.
    */
   readonly state: "attached" | "incomplete" | "unfinished" | "gone";
-  /** Why it is incomplete or gone. */
+  /** Says why it is incomplete or gone. */
   readonly reason?: string;
-  /** What makes it incomplete. */
+  /** Says what makes it incomplete. */
   readonly missing?: MissingParts;
-  /** Path of the container's namespace. */
+  /** The path of the container's namespace. */
   readonly netns?: string;
-  /** CNI_ARGS of its ADD. */
+  /** CNI_ARGS of the ADD that made it. */
   readonly args: Args;
-  /** By capability. */
+  /** The ADD's arguments by capability. */
   readonly capabilityArgs: JsonObject;
-  /** Of its ADD; absent if unfinished or unreadable. */
+  /** What its ADD made; absent if unfinished or unreadable. */
   readonly result?: Result;
 }
 
-/** @param log told of damaged files @throws {SystemError} */
+/** @param log told of damaged files */
 export function listAttachments(
   directory: string,
   context: HostContext,
@@ -49,13 +49,7 @@ export function listAttachments(
       network,
       containerId,
       ifname,
-      state: goneReason !== undefined
-        ? "gone"
-        : entry.result === undefined
-        ? "unfinished"
-        : missing
-        ? "incomplete"
-        : "attached",
+      state: stateOf(entry, goneReason, missing),
       ...(reason !== undefined && { reason }),
       ...(missing && { missing }),
       ...(netns && { netns }),
@@ -64,4 +58,14 @@ export function listAttachments(
       ...(result && { result }),
     };
   });
+}
+
+function stateOf(
+  { result }: CacheEntry,
+  goneReason: string | undefined,
+  missing: MissingParts | undefined,
+): NetworkAttachment["state"] {
+  if (goneReason !== undefined) return "gone";
+  if (result === undefined) return "unfinished";
+  return missing ? "incomplete" : "attached";
 }

@@ -15,26 +15,24 @@ import { parseJson, stringifyJson } from "../spec/jsonc.ts";
 import * as schema from "../spec/schema.ts";
 import { sortedByBytes } from "./sort_by_bytes.ts";
 
-/** Where libcni keeps it, too. */
 export const DEFAULT_CACHE_DIRECTORY = "/var/lib/cni";
 
-/** The text makes no sense, as after a power cut. Not for directories and other formats. */
+/** The text makes no sense, as after a power cut. Directories and other formats have other errors. */
 export class DamagedEntryError extends CniError {}
 
-/** Tells attachments apart. */
+/** Tells an attachment from all others. */
 export interface AttachmentKey {
-  /** The network's name. */
+  /** The name of its network. */
   readonly network: string;
-  /** CNI_CONTAINERID. */
+  /** The value of the variable CNI_CONTAINERID. */
   readonly containerId: string;
-  /** CNI_IFNAME. */
+  /** The value of the variable CNI_IFNAME. */
   readonly ifname: string;
 }
 
 /** CNI_ARGS in the order given. */
 export type Args = readonly (readonly [key: string, value: string])[];
 
-/** When an entry's file was written. */
 export interface EntryOrigin {
   /** Absent if another program wrote it. */
   readonly boot?: string;
@@ -42,18 +40,17 @@ export interface EntryOrigin {
   readonly times?: FileTimes;
 }
 
-/** What CHECK and DEL need. */
 export interface CacheEntry extends AttachmentKey {
-  /** Of its ADD; empty in files with a result only. */
+  /** The ADD's; empty in files with a result only. */
   readonly config: string;
   readonly netns?: string;
   /** Unique in a boot; absent if the kernel or the writing program has none. */
   readonly netnsCookie?: string;
   readonly args: Args;
   readonly capabilityArgs: schema.JsonObject;
-  /** Document of the final result; absent until the ADD has ended. */
+  /** The final result's document; absent until the ADD has ended. */
   readonly result?: unknown;
-  /** Of an entry that was read. */
+  /** Only entries that were read have it. */
   readonly written?: EntryOrigin;
 }
 
@@ -98,7 +95,7 @@ export function cachePath(directory: string, { network, containerId, ifname }: A
   );
 }
 
-/** Also for damaged files. @throws {SystemError} */
+/** Damaged files count as well. */
 export function hasCacheFile(directory: string, key: AttachmentKey): boolean {
   try {
     return findStat(cachePath(directory, key)) !== undefined;
@@ -109,14 +106,13 @@ export function hasCacheFile(directory: string, key: AttachmentKey): boolean {
   }
 }
 
-/** False if there is one. @throws {CniError} @throws {SystemError} */
+/** Returns false if there is one. */
 export function createEntry(directory: string, entry: CacheEntry): boolean {
   const path = cachePath(directory, entry);
   requireNoSymlink(directory);
   return inDirectory(`${directory}/results`, 0o700, () => createFile(path, formatEntry(entry)));
 }
 
-/** @throws {CniError} @throws {SystemError} */
 export function replaceEntry(directory: string, entry: CacheEntry): void {
   replaceFile(cachePath(directory, entry), formatEntry(entry));
 }
@@ -125,7 +121,6 @@ export function replaceEntry(directory: string, entry: CacheEntry): void {
  * The oldest format is a bare result: then the rest is empty.
  *
  * @throws {CniError} code 6 if the file cannot be understood
- * @throws {SystemError} if it cannot be read
  */
 export function findEntry(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
@@ -139,13 +134,12 @@ export function findEntry(directory: string, key: AttachmentKey): CacheEntry | u
 /** Inode, size and change time of listed entries' files. */
 const fileStates = new WeakMap<CacheEntry, string | undefined>();
 
-/** Reads a listed entry's file again only if it has changed. */
 export function findEntryAgain(directory: string, listed: CacheEntry): CacheEntry | undefined {
   const state = findFileState(cachePath(directory, listed));
   return state !== undefined && state === fileStates.get(listed) ? listed : findEntry(directory, listed);
 }
 
-/** Also if damaged, but never another's. @param log gets that a directory stays in its place @throws {SystemError} */
+/** Removes damaged files, but never another's. @param log gets that a directory stays in its place */
 export function removeEntry(directory: string, key: AttachmentKey, log: (message: string) => void): void {
   const path = cachePath(directory, key);
   if (isSymlink(directory)) return;
@@ -153,7 +147,6 @@ export function removeEntry(directory: string, key: AttachmentKey, log: (message
   if (other === undefined || isSameAttachment(other, key)) removeWithTemporary(path, log);
 }
 
-/** The attachment that the file of `key` names, if readable. @throws {SystemError} */
 export function findOccupant(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
   try {
@@ -165,12 +158,7 @@ export function findOccupant(directory: string, key: AttachmentKey): CacheEntry 
   }
 }
 
-/**
- * Sorted by file name.
- *
- * @param log gets the name of each damaged file, which is left out
- * @throws {SystemError}
- */
+/** Sorted by file name. @param log gets the name of each damaged file, which is left out */
 export function listCacheEntries(
   directory: string,
   network?: string,
@@ -209,7 +197,7 @@ export function isSameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
-/** As libcni writes it: its order of keys, no empty ones, results and capability arguments sorted. */
+/** Writes it as libcni does: its order of keys, no empty ones, results and capability arguments sorted. */
 function formatEntry(entry: CacheEntry): string {
   const { network, containerId, ifname, config, netns, netnsCookie, args, capabilityArgs, result } = entry;
   const bootId = findBootId();
@@ -253,7 +241,6 @@ function symlinkError(directory: string): CniError {
   );
 }
 
-/** Anything else in a file's place counts as damaged. */
 function readEntryText(path: string): string | undefined {
   try {
     return findText(path);

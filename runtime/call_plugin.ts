@@ -26,13 +26,13 @@ export interface ResolvedRuntimeConf extends Attachment {
 
 export interface PluginCallOptions {
   readonly command: PluginCommand;
-  /** Absent for GC and STATUS. */
+  /** Absent for GC and STATUS calls. */
   readonly parameters?: ResolvedRuntimeConf;
   readonly prevResult?: Result | undefined;
   readonly validAttachments?: readonly Attachment[];
   /** When `validAttachments` was made, in nanoseconds since 1970. */
   readonly snapshotTime?: bigint;
-  /** For DEL after a failed ADD, whose error names unusable keys. */
+  /** The error of the failed ADD named unusable keys already. */
   readonly undoesAdd?: true;
 }
 
@@ -62,7 +62,6 @@ export function logProblems(runtime: RuntimeContext, list: NetworkConfigList, pa
   }
 }
 
-/** @throws {CniError} as {@linkcode callPlugin} */
 export function callAdd(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -109,7 +108,7 @@ export function callDelBatch<O extends PluginCallOptions>(
   }
 }
 
-/** The built-in network uses only built-in plugins: others may not speak its version. @throws {MissingPluginError} */
+/** The built-in network uses only built-in plugins: others may not speak its version. */
 export function locatePlugin(
   { hostContext, pluginDirectories }: RuntimeContext,
   list: NetworkConfigList,
@@ -137,11 +136,17 @@ function buildRequest(
 ): PluginRequest {
   const { containerId = "", ifname = "", netns, args = [], capabilityArgs } = parameters ?? {};
   const options: PluginRequestOptions = {
-    // Restore needs what ADD got.
-    command: command === "RESTORE" ? "ADD" : command === "DIAGNOSE" ? "STATUS" : command,
+    command: configuredCommand(command),
     ...(prevResult && { prevResult }),
     ...(capabilityArgs && { capabilityArgs }),
     ...(validAttachments && { validAttachments }),
+  };
+  const deriveConfig = (): PluginConfig => {
+    if (!("plugin" in location)) return deriveProgramConfig(list, plugin, options);
+    if (command === "RESTORE") return deriveRestoreConfig(list, plugin, options);
+    return derivePluginConfig(list, plugin, options, (problem) => {
+      if (!undoesAdd) hostContext.log(`${plugin.type}: ${problem}`);
+    });
   };
   return {
     command,
@@ -151,13 +156,7 @@ function buildRequest(
     args: args.map((pair) => pair.join("=")).join(";"),
     path: isDefaultNetwork(list) ? [] : pluginDirectories,
     netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
-    config: !("plugin" in location)
-      ? deriveProgramConfig(list, plugin, options)
-      : command === "RESTORE"
-      ? deriveRestoreConfig(list, plugin, options)
-      : derivePluginConfig(list, plugin, options, (problem) => {
-        if (!undoesAdd) hostContext.log(`${plugin.type}: ${problem}`);
-      }),
+    config: deriveConfig(),
     env,
     ...undoesAdd && { undoesAdd },
     ...findCallerPid !== undefined && { findCallerPid },
@@ -165,7 +164,13 @@ function buildRequest(
   };
 }
 
-/** Of plugins without capability arguments. */
+/** Restore needs what ADD got. */
+function configuredCommand(command: PluginCommand): PluginRequestOptions["command"] {
+  if (command === "RESTORE") return "ADD";
+  return command === "DIAGNOSE" ? "STATUS" : command;
+}
+
+/** Plugins without capability arguments have one for all attachments. */
 const restoreConfigs = new WeakMap<PluginEntry, PluginConfig>();
 
 /** Without capability arguments, attachments differ only in the result. */
@@ -188,7 +193,8 @@ export function describeFailure(error: unknown): string {
   return details ? `${message}; ${details}` : message;
 }
 
-/** @throws {CniError} naming plugin and command */
+const COMMAND_NAMES: Partial<Record<PluginCommand, string>> = { RESTORE: "restore", DIAGNOSE: "diagnosis" };
+
 export function withPluginName<T>(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -200,8 +206,7 @@ export function withPluginName<T>(
   } catch (error) {
     const { code, message, details } = CniError.from(error);
     const ErrorClass = error instanceof MissingPluginError ? MissingPluginError : CniError;
-    const name = command === "RESTORE" ? "restore" : command === "DIAGNOSE" ? "diagnosis" : command;
-    throw new ErrorClass(code, `plugin "${plugin.type}" (${name}): ${message}`, {
+    throw new ErrorClass(code, `plugin "${plugin.type}" (${COMMAND_NAMES[command] ?? command}): ${message}`, {
       details: [findSourceLocation(list, plugin, error), details].filter((part) => part).join("; "),
       cause: error,
     });

@@ -10,7 +10,7 @@ import { lockContainer } from "./lock.ts";
 import { suggestRemembered } from "./named_attachments.ts";
 import { describeAttachment, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
-/** CHECK (SPEC §CHECK), see {@linkcode Runtime.check}. Also logs what stops packets. */
+/** Does CHECK (SPEC §CHECK), see {@linkcode Runtime.check}. Also logs what stops packets. */
 export function checkNetworkList(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
@@ -40,7 +40,6 @@ export function checkNetworkList(
   logProblems(context, list, entry);
 }
 
-/** @throws {CniError} code 1 if the network's version has no such command */
 export function requireVersion({ name, cniVersion }: NetworkConfigList, verb: CniCommand): void {
   if (atLeast(cniVersion, introducedIn[verb])) return;
   throw new CniError(

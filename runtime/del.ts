@@ -8,7 +8,7 @@ import { suggestRemembered } from "./named_attachments.ts";
 import { describeAttachment, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
- * DEL (SPEC §DEL), see {@linkcode Runtime.del}.
+ * Does DEL (SPEC §DEL), see {@linkcode Runtime.del}.
  *
  * @param isStillWanted asked under the container's lock; if false, nothing is detached
  */

@@ -7,25 +7,25 @@ import type { RuntimeContext } from "./context.ts";
 import { requireVersion } from "./check.ts";
 import { resolveValidAttachments } from "./named_attachments.ts";
 
-/** The request for one plugin. */
+/** What one plugin would be asked. */
 export interface DerivedRequest {
-  /** The plugin. */
+  /** The name of the plugin. */
   readonly type: string;
-  /** Its stdin: a JSON document. */
+  /** A JSON document for its standard input. */
   readonly request: string;
 }
 
-/** What to derive. */
+/** Says what requests to derive. */
 export interface DeriveOptions {
-  /** The command. */
+  /** The command that is not called. */
   readonly verb: Exclude<CniCommand, "VERSION">;
   /** DEL and CHECK read its cache entry, and have no prevResult without it. */
   readonly parameters?: RuntimeConf;
-  /** GC: what is to stay. */
+  /** What GC is to keep. */
   readonly valid?: readonly Attachment[];
-  /** As {@linkcode GcOptions.resolveNames}. */
+  /** The same as {@linkcode GcOptions.resolveNames}. */
   readonly resolveNames?: boolean;
-  /** As {@linkcode GcOptions.ignoreUnknown}. */
+  /** The same as {@linkcode GcOptions.ignoreUnknown}. */
   readonly ignoreUnknown?: boolean;
 }
 

@@ -3,7 +3,7 @@ import { keyPaths } from "../spec/key_paths.ts";
 import { memberPath } from "../spec/schema.ts";
 import { isForPeople } from "../spec/unknown_keys.ts";
 
-/** `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)` */
+/** Makes `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)`. */
 export function describeDuplicateKeys(text: string, source: string): string[] {
   return findDuplicateKeys(text).map((path) => {
     const { line, column } = locate(text, path) ?? {};
@@ -12,7 +12,6 @@ export function describeDuplicateKeys(text: string, source: string): string[] {
   });
 }
 
-/** Their paths. */
 export function findDuplicateKeys(text: string): string[] {
   const seen = new Set<string>();
   const duplicates = new Map<string, readonly string[]>();

@@ -27,7 +27,7 @@ import { countSteps, type Progress } from "./progress.ts";
 /** A kill loses at most one batch of progress. */
 const BATCH_SIZE = 512;
 
-/** GC (SPEC §GC), see {@linkcode Runtime.gc}. The last two parameters are those of {@linkcode GcOptions}. */
+/** Does GC (SPEC §GC), see {@linkcode Runtime.gc}. The last two parameters are those of {@linkcode GcOptions}. */
 export function gcNetworkList(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -75,7 +75,7 @@ function gcPlugin(
   }
 }
 
-/** False if missing: versions without GC need it only for DEL. */
+/** Returns false if it is missing: versions without GC need it only for DEL. */
 function isBuiltin(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): boolean {
   try {
     return "plugin" in locatePlugin(runtime, list, plugin);
@@ -166,7 +166,7 @@ function possibleAttachments(name: string, network: string): Attachment[] {
 const isPossible = ({ containerId, ifname }: Attachment): boolean =>
   containerIdProblem(containerId) === undefined && ifnameProblem(ifname) === undefined;
 
-/** `undefined` if ambiguous: networks, ids and interfaces may have dashes. */
+/** Returns `undefined` if ambiguous: networks, ids and interfaces may have dashes. */
 function attachmentOfFileName(name: string, network: string): Attachment | undefined {
   // The second form is containerIdOfNetns()'s.
   const match = /^([^-]+|cnitool-[0-9a-f]{20})-([^-]+)$/.exec(name.slice(network.length + 1));

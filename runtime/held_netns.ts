@@ -3,7 +3,7 @@ import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { handle } from "../plugins/lib/protocol/handle.ts";
 
 export interface HeldNetnsContext extends HostContext, Disposable {
-  /** Programs open namespaces anew. */
+  /** Programs open namespaces anew, by path. */
   readonly hasRunProgram: boolean;
 }
 
@@ -36,7 +36,7 @@ export function holdNetns(context: HostContext): HeldNetnsContext {
   return held;
 }
 
-/** Closing it does nothing. */
+/** The borrower must not close it. */
 function lend(netns: Netns): Netns {
   return Object.create(netns, { [Symbol.dispose]: { value() {} } });
 }

@@ -5,13 +5,13 @@ import { callProgram, execPlugin, findPluginProgram, missingPluginError } from "
 import { handle } from "../plugins/lib/protocol/handle.ts";
 import { findPlugin, hasPlugin, isIpamPlugin, pluginNames } from "../plugins/registry.ts";
 
-/** How plugins are called. */
+/** Says how plugins are called. */
 export interface HostContextOptions {
   /** Your own plugins, which win over others of their names. */
   readonly plugins?: readonly AnyPlugin[];
-  /** Time limit of a program in milliseconds; default: 15 minutes. */
+  /** The time limit of a program, in milliseconds; default: 15 minutes. */
   readonly timeoutMs?: number;
-  /** Of attachments that may have what the ruleset forgot; default: where libcni has it. */
+  /** Where attachments are that may have what the ruleset forgot; default: where libcni has it. */
   readonly cacheDirectory?: string;
   /** Takes messages of built-in plugins; default: standard error. */
   readonly log?: (message: string) => void;
@@ -55,7 +55,6 @@ export function createHostContext(
   return context;
 }
 
-/** The same for one who wants to hear what built-in plugins log. */
 export function withLog(context: HostContext, log: (message: string) => void): HostContext {
   const heard: HostContext = {
     ...context,
@@ -66,7 +65,7 @@ export function withLog(context: HostContext, log: (message: string) => void): H
   return heard;
 }
 
-/** Rarely needed: not loaded at start-up. */
+// Rarely needed: not loaded at start-up.
 function loadRememberedAdds(): typeof import("./remembered_adds.ts") {
   return require("./remembered_adds.ts");
 }

@@ -20,11 +20,11 @@ import { describeDuplicateKeys } from "./duplicate_keys.ts";
 import { findUnknownListKeys } from "./unknown_keys.ts";
 import { sortedByBytes } from "./sort_by_bytes.ts";
 
-/** Where to look, and whom to tell. */
+/** Says where to look, and whom to tell. */
 export interface LoadOptions {
-  /** For names; default: `/etc/cni/net.d`. */
+  /** Where to look for names; default: `/etc/cni/net.d`. */
   readonly directory?: string;
-  /** Text of the network `-`; default: standard input. */
+  /** Reads the network `-`; default: standard input. */
   readonly readStdin?: () => string;
   /** Told of unusable files, and of duplicate names and keys. */
   readonly log?: (message: string) => void;
@@ -70,7 +70,7 @@ function loadFromFile(path: string, log?: Log): NetworkConfigList {
   return complete(parseNetworkConfigList(readConfiguration(path, true), path), path, log);
 }
 
-/** As {@linkcode loadNetwork} for a file that a directory has: waits for no pipe. */
+/** Waits for no pipe, otherwise as {@linkcode loadNetwork}. */
 export function loadListedNetwork(path: string, log?: Log): NetworkConfigList {
   return complete(parseNetworkConfigList(readConfiguration(path), path), path, log);
 }
@@ -80,7 +80,6 @@ function complete(list: NetworkConfigList, path: string, log?: Log): NetworkConf
   return requirePlugins(withPluginDirectory(list, path, log));
 }
 
-/** @throws {SyntaxError} if it is not UTF-8 */
 export function readConfigurationFromStdin(): string {
   return decodeUtf8Configuration(
     withPurpose("read standard input", () => withSignalsUnblocked(() => readAll(0))),
@@ -102,22 +101,18 @@ export function decodeUtf8Configuration(bytes: Uint8Array, source: string): stri
   }
 }
 
-/** Of the usable files in a directory. @throws {SystemError} */
 export function listNetworkNames(directory: string): string[] {
   return [...new Set(searchDirectory(directory, undefined).names)];
 }
 
 interface SearchResult {
   readonly list: NetworkConfigList | undefined;
-  /** Names of other networks. */
   readonly names: readonly string[];
-  /** Of unusable files. */
   readonly problems: readonly string[];
-  /** Problems of files that name no network, so may configure any. */
+  /** Files that name no network may configure any. */
   readonly possibleMatches: readonly string[];
 }
 
-/** Unusable files hide none behind them. */
 function searchDirectory(directory: string, name: string | undefined, log?: Log): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
@@ -179,7 +174,7 @@ export function isConfFileName(name: string): boolean {
   return /\.(conflist|conf|json|jsonc)$/.test(name);
 }
 
-/** Of `DIR/NAME/*.conf` (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
+/** Adds the plugins of `DIR/NAME/*.conf` (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
 function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   const document = parseJson(list.text) as JsonObject;
   if (list.loadOnlyInlinedPlugins || isSinglePluginDocument(document)) return list;
@@ -201,7 +196,6 @@ function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): 
   return { ...rest, plugins, text: stringifyJson(mergedDocument) };
 }
 
-/** Of the network's plugins in files of their own. @param path of its list */
 export function findPluginFiles(path: string, network: string): string[] {
   const slash = path.lastIndexOf("/");
   const directory = `${slash < 0 ? "." : path.slice(0, slash)}/${network}`;
@@ -236,7 +230,7 @@ function hasName(document: unknown, name: string | undefined): boolean {
   return isJsonObject(document) && Object.hasOwn(document, "name") && document.name === name;
 }
 
-/** Not a plugin without a name, as in older guides for loopback. */
+/** Older guides for loopback have a plugin without a name. */
 function isNameless(document: unknown): boolean {
   if (document === undefined) return true;
   return isJsonObject(document) && Object.hasOwn(document, "plugins") && !Object.hasOwn(document, "name");
@@ -254,18 +248,20 @@ function networkNotFound(
   problems: readonly string[],
 ): CniError {
   const hint = suggestion(name, [...names, DEFAULT_NETWORK_NAME]);
-  const available = names.length > 0
-    ? `the networks there are ${[...new Set(names)].map((networkName) => JSON.stringify(networkName)).join(", ")}`
-    : findStat(directory)
-    ? "there is no configuration of another network either"
-    : "the directory does not exist";
   const builtIn = names.includes(DEFAULT_NETWORK_NAME) ? [] : [`"${DEFAULT_NETWORK_NAME}" is built in`];
   return new CniError(Code.InvalidConfig, `Cannot find network ${JSON.stringify(name)} in "${directory}"${hint}`, {
-    details: [available, ...builtIn, ...problems].join("; "),
+    details: [describeNetworksIn(directory, names), ...builtIn, ...problems].join("; "),
   });
 }
 
-/** It has other addresses than the administrator's. */
+function describeNetworksIn(directory: string, names: readonly string[]): string {
+  if (names.length > 0) {
+    return `the networks there are ${[...new Set(names)].map((name) => JSON.stringify(name)).join(", ")}`;
+  }
+  return findStat(directory) ? "there is no configuration of another network either" : "the directory does not exist";
+}
+
+/** The built-in network has other addresses than the administrator's. */
 function defaultNetworkUnreadable(name: string, directory: string, possibleMatches: readonly string[]): CniError {
   return new CniError(
     Code.InvalidConfig,

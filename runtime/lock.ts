@@ -11,7 +11,7 @@ import { LockedError, lockFile, replaceOrphanedLock } from "../ffi/sys/lock.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import { lockOrTryAgainLater } from "../plugins/lib/protocol/lock_wait.ts";
 
-/** Longer than any healthy command, shorter than an engine waits. */
+// Longer than any healthy command, shorter than an engine waits.
 const LOCK_TIMEOUT_MS = 60_000;
 /**
  * While GC waits, it blocks others for this time, then lets them pass for as long. The time doubles: slow ADDs must not
@@ -20,22 +20,20 @@ const LOCK_TIMEOUT_MS = 60_000;
 const FIRST_GC_WAIT_MS = 1000;
 const LONGEST_GC_WAIT_MS = 8000;
 
-/** Programs of a killed runtime may go on so long. */
+// Programs of a killed runtime may go on so long.
 const ORPHAN_GRACE_MS = 30_000;
-/** Interval of the search for orphaned holders. */
 const RECHECK_INTERVAL_MS = 10_000;
 
-/** Containers that share a lock file work in turn. */
+// Containers that share a lock file work in turn.
 const CONTAINER_LOCK_COUNT = 256n;
 
 interface NodeLockOptions {
-  /** In milliseconds. */
   readonly maxWaitMs?: number;
-  /** Whether programs that are started meanwhile hold it too. */
+  /** Programs that are started meanwhile hold it too. */
   readonly inherited?: boolean;
-  /** Age in milliseconds from which orphans count as left running. */
+  /** Older orphans count as left running. */
   readonly orphanGraceMs?: number;
-  /** See {@linkcode lockFile}: an ADD refuses such a directory, a DEL goes on. */
+  /** An ADD refuses such a directory, a DEL goes on, see {@linkcode lockFile}. */
   readonly onDirectory?: (message: string) => void;
   readonly firstGcWaitMs?: number;
   readonly longestGcWaitMs?: number;
@@ -73,7 +71,7 @@ export function lockNode(directory: string, options: NodeLockOptions = {}): Disp
   });
 }
 
-/** Where no file can be made, no ADD gets through: it writes its entry first. */
+// Where no file can be made, no ADD gets through: it writes its entry first.
 const UNWRITABLE_ERRORS = ["EROFS", "EACCES", "ENOSPC", "EDQUOT"];
 const NO_LOCK: Disposable = { [Symbol.dispose]() {} };
 
@@ -116,7 +114,6 @@ function takeTurnLock(
   }
 }
 
-/** Without a lock file, nobody holds it. */
 function takeLock(
   path: string,
   deadline: number,

@@ -7,15 +7,13 @@ import type { Interface, Result } from "../spec/result.ts";
 
 /** What an attachment has lost; only an ADD makes it. */
 export interface MissingParts {
-  /** On the host and in the container. */
+  /** Names on the host and in the container. */
   readonly links: readonly string[];
-  /** Without those of missing interfaces. */
+  /** Leaves out those of missing interfaces. */
   readonly addresses: readonly Cidr[];
 }
 
 /**
- * Compares an ADD's result with the machine.
- *
  * @param isOnHost see {@linkcode linkFinder}
  * @returns `undefined` if nothing is missing, or if it cannot be told
  */
@@ -26,7 +24,8 @@ export function findMissingParts(
   isOnHost: (iface: Interface) => boolean,
 ): MissingParts | undefined {
   const interfaces = (result.interfaces ?? []).filter(isKernelLink);
-  const [inContainer, onHost] = [interfaces.filter(isInContainer), interfaces.filter((iface) => !isInContainer(iface))];
+  const inContainer = interfaces.filter(isInContainer);
+  const onHost = interfaces.filter((iface) => !isInContainer(iface));
   if (inContainer.length === 0) return undefined;
   try {
     using netns = openNetns(netnsPath);
@@ -43,7 +42,6 @@ export function findMissingParts(
   }
 }
 
-/** `interface "eth0" is missing` */
 export function describeMissingParts({ links, addresses }: MissingParts): string {
   return [
     ...links.map((name) => `interface "${name}" is missing`),
@@ -51,7 +49,7 @@ export function describeMissingParts({ links, addresses }: MissingParts): string
   ].join(", ");
 }
 
-/** By name or hardware address: containers rename interfaces. Lists links once, when needed. */
+/** Looks by name or hardware address: containers rename interfaces. Lists links once, when needed. */
 export function linkFinder(
   { route }: Pick<Netns, "route">,
   listLinks: () => readonly link.Link[] = () => link.list(route),
@@ -63,7 +61,6 @@ export function linkFinder(
   };
 }
 
-/** Not sockets and PCI devices. */
 function isKernelLink({ name, socketPath, pciID }: Interface): boolean {
   return name !== "" && !socketPath && !pciID;
 }

@@ -12,7 +12,7 @@ import { attachedSinceFilter } from "./gc.ts";
 import { attachmentKey, type RuntimeConf } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 
-/** By container id or namespace; an unknown name stays as given. @throws {SystemError} */
+/** An unknown name stays as given. */
 function resolveAttachmentNames(
   cacheDirectory: string,
   network: string,
@@ -53,9 +53,7 @@ function resolveAttachmentNames(
 export class UnknownAttachmentError extends CniError {}
 
 interface ValidNamesOptions {
-  /** As {@linkcode GcOptions.snapshotTime}. */
   readonly snapshotTime: bigint;
-  /** As {@linkcode GcOptions.ignoreUnknown}. */
   readonly ignoreUnknown: boolean;
 }
 
@@ -99,12 +97,11 @@ export function resolveValidAttachments(
   );
 }
 
-/** As `ip netns` shows. */
 function isNamedNetns(name: string): boolean {
   return listNamedNetns().includes(name);
 }
 
-/** `; did you mean "web"?`, for an attachment that is not in the cache. */
+/** Makes `; did you mean "web"?` for an attachment that is not in the cache. */
 export function suggestRemembered(
   { cacheDirectory }: RuntimeContext,
   { network, containerId, ifname }: AttachmentKey,
@@ -117,7 +114,7 @@ export function suggestRemembered(
   return hints.find((hint) => hint !== "") ?? "";
 }
 
-/** Empty if none is similar. @param isNetnsThere its namespace exists: no other container was meant */
+/** Returns nothing if none is similar. @param isNetnsThere its namespace exists: no other container was meant */
 function suggestAttachment(
   entries: readonly CacheEntry[],
   { containerId: name, ifname }: Attachment,
@@ -131,7 +128,6 @@ function suggestAttachment(
   return correction || `; "${name}" has ${ifnames.map((each) => JSON.stringify(each)).join(", ")} there`;
 }
 
-/** People know containers by either. */
 function attachmentNames({ containerId, netns = "" }: CacheEntry): string[] {
   const name = nameOfNetnsPath(netns);
   return name === undefined ? [containerId] : [containerId, name];

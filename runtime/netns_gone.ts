@@ -15,16 +15,16 @@ import type { Interface } from "../spec/result.ts";
 import type { CacheEntry } from "./cache.ts";
 import { parseCachedResult } from "./cached_result.ts";
 
-/** Links of these kinds belong to one container; bridges and VLANs are shared. */
+// Links of these kinds belong to one container; bridges and VLANs are shared.
 const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
 
 /**
- * Why an attachment is stale; `undefined` if it may live.
+ * Returns `undefined` if an attachment may live.
  *
  * The cookie tells whether the path leads to the same namespace. Without a cookie, it is another one if it is younger
  * than the entry, and has none of the ADD's interfaces, by name or hardware address. While a host end is there, the
- * container may live elsewhere. Without a result, only the cookie counts. Callers ask again under the container's lock, so that no running ADD is
- * hit.
+ * container may live elsewhere. Without a result, only the cookie counts. Callers ask again under the container's lock,
+ * so that no running ADD is hit.
  */
 export function netnsGoneReason(
   entry: CacheEntry,
@@ -59,7 +59,7 @@ function isBeforeBoot(times: FileTimes): boolean {
   return bootTest.isBeforeBoot(times);
 }
 
-/** `undefined` if nothing tells. @throws {SystemError} */
+/** Returns `undefined` if nothing tells. */
 export function isNetnsOf(
   entry: CacheEntry,
   path: string,
@@ -97,7 +97,7 @@ function isOlderThanEntry(netns: Netns, { written }: CacheEntry): boolean {
   return since <= times.mtime || since <= times.ctime;
 }
 
-/** Since when the namespace is surely there, in nanoseconds since 1970. */
+/** The time is in nanoseconds since 1970. */
 function knownSince({ path, fd }: Netns): bigint {
   const pid = /^\/proc\/(\d+)\/ns\/net$/.exec(path)?.[1];
   // The kernel makes the inode when somebody asks for it, and keeps it for a mount or an open file only.

@@ -1,5 +1,3 @@
-/** Told how far work has come, which may last seconds. @module */
-
 /** @param done of `total` parts, whatever these are */
 export type Progress = (done: number, total: number) => void;
 

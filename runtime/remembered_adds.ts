@@ -7,7 +7,7 @@ import { DEFAULT_CACHE_DIRECTORY, listCacheEntries } from "./cache.ts";
 import { parseCachedResult } from "./cached_result.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 
-/** ADDs of a plugin that have ended. Engines and this program may have different caches: both count. */
+/** Engines and this program may have different caches: both count. */
 export function listRememberedAdds(
   context: HostContext,
   type: string,

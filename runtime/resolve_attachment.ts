@@ -10,11 +10,11 @@ import { isNetnsOf } from "./netns_gone.ts";
 
 /** An attachment as the caller describes it. The cache completes it, and gives DEL's arguments. */
 export interface RuntimeConf extends Attachment {
-  /** Path of the container's namespace. */
+  /** The path of the container's namespace. */
   readonly netns?: string;
-  /** CNI_ARGS for every plugin. */
+  /** CNI_ARGS that every plugin gets. */
   readonly args?: cache.Args;
-  /** By capability; plugins get those that they declare. */
+  /** Plugins get those capabilities that they declare. */
   readonly capabilityArgs?: JsonObject;
 }
 
@@ -73,9 +73,7 @@ export function resolveAttachment(
   };
 }
 
-/**
- * The attachment's own namespace; empty if unknown. Another may be at the cached path, and the given path may be wrong.
- */
+/** Returns nothing if unknown. Another may be at the cached path, and the given path may be wrong. */
 function netnsForDel(
   { hostContext: { openNetns }, log }: RuntimeContext,
   cached: cache.CacheEntry,
@@ -98,7 +96,6 @@ function netnsForDel(
   return "";
 }
 
-/** The ADD's arguments say what to remove. */
 function argumentsForDel(
   { log }: RuntimeContext,
   { args, capabilityArgs, ...key }: cache.CacheEntry,
@@ -118,7 +115,6 @@ function isDeepEqual(a: unknown, b: unknown): boolean {
   return Bun.deepEquals(a, b);
 }
 
-/** A damaged file must not stop a DEL. */
 function findUsableEntry(
   { cacheDirectory, log }: RuntimeContext,
   key: cache.AttachmentKey,
@@ -151,7 +147,7 @@ function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): Ne
   }
 }
 
-/** `undefined` if unreadable. */
+/** Returns `undefined` if it is unreadable. */
 export function findCachedResult({ log }: RuntimeContext, { list, entry }: ResolvedAttachment): Result | undefined {
   try {
     return entry.result === undefined ? undefined : parseResult(entry.result, list.cniVersion, "result");

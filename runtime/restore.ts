@@ -19,44 +19,46 @@ import { holdNetns } from "./held_netns.ts";
 
 /** What was found and put back. */
 export interface RestoreReport {
-  /** Missing static rules: `chain "forward" of table "inet cni"`. */
+  /** Static rules that were missing: `chain "forward" of table "inet cni"`. */
   readonly tables: readonly string[];
-  /** All in the cache. */
+  /** Has an outcome for each attachment in the cache. */
   readonly attachments: readonly RestoredAttachment[];
   /** Other failures, such as a damaged file. */
   readonly problems: readonly string[];
 }
 
-/** One attachment's outcome. */
+/** What became of one attachment. */
 export interface RestoredAttachment extends cache.AttachmentKey {
-  /** `incomplete`: an interface or address is missing, which only an ADD makes. `skipped`: its container or its host is not here. */
+  /**
+   * `incomplete`: an interface or address is missing, which only an ADD makes. `skipped`: its container or its host is
+   * not
+   * here.
+   */
   readonly state: "whole" | "restored" | "incomplete" | "skipped" | "failed";
-  /** Why it is incomplete, skipped or failed. */
+  /** Says why it is incomplete, skipped or failed. */
   readonly reason?: string;
-  /** What makes it incomplete. */
+  /** Says what makes it incomplete. */
   readonly missing?: MissingParts;
-  /** By plugin; empty if none was called. */
+  /** Empty if no plugin was called. */
   readonly plugins: readonly RestoredPlugin[];
 }
 
-/** What one plugin did. */
+/** What one plugin put back. */
 export interface RestoredPlugin {
-  /** As in the configuration. */
+  /** The name that the configuration has. */
   readonly type: string;
-  /** In words: `host port 8080/tcp`. */
+  /** A list of words: `host port 8080/tcp`. */
   readonly restored: readonly string[];
-  /** Why it was not called: only built-in plugins can restore. */
+  /** Says why it was not called: only built-in plugins can restore. */
   readonly skipped?: string;
-  /** What it failed with. */
+  /** The message of its failure. */
   readonly failed?: string;
 }
 
-/** How a caller that nobody waits for restores. */
 export interface RestoreOptions {
   readonly progress?: Progress | undefined;
-  /** In milliseconds: how long to wait for another command for the same container. */
+  /** How long to wait for another command for the same container. */
   readonly maxWaitMs?: number;
-  /** Whether to look at an attachment at all. */
   isWanted?(entry: cache.CacheEntry): boolean;
   /** Asked before each attachment. If true, the rest is left out. */
   isStopped?(): boolean;
@@ -64,7 +66,7 @@ export interface RestoreOptions {
   findSkipReason?(entry: cache.CacheEntry, prevResult: Result): string | undefined;
 }
 
-/** See {@linkcode Runtime.restore}. Links, addresses and kernel parameters are only compared. */
+/** Links, addresses and kernel parameters are only compared, see {@linkcode Runtime.restore}. */
 export function restoreAttachments(
   runtime: RuntimeContext,
   network?: NetworkConfigList | string,
@@ -126,18 +128,16 @@ function locateOnce(context: HostContext): HostContext {
 
 /** `eth2` before `eth10`: if two networks publish a port, the first attached keeps it. */
 function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: cache.AttachmentKey): number {
-  return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
+  return a.length - b.length || Number(a > b) - Number(a < b);
 }
 
 interface AttachmentOptions extends RestoreOptions {
-  /** See {@linkcode linkFinder}. */
   isOnHost(iface: Interface): boolean;
-  /** See {@linkcode elsewhereTest}. */
   isElsewhere(result: Result): boolean;
   readonly sharedReads: SharedReads;
 }
 
-/** `undefined` if detached meanwhile. */
+/** Returns `undefined` if detached meanwhile. */
 function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,

@@ -26,11 +26,11 @@ export { UnknownAttachmentError } from "./named_attachments.ts";
 
 const DEFAULT_PLUGIN_DIRECTORIES = ["/opt/cni/bin"];
 
-/** How a {@linkcode Runtime} works. */
+/** Says how a {@linkcode Runtime} works. */
 export interface RuntimeOptions extends HostContextOptions {
-  /** What programs inherit: `process.env`. */
+  /** The environment that programs inherit: `process.env`. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The engine: `process.ppid`. Its listeners for a container are no port conflict. */
+  /** Finds the engine: `process.ppid`. Its listeners for a container are no port conflict. */
   readonly findCallerPid?: () => number;
   /** Where programs are, absolute; default: `["/opt/cni/bin"]`. */
   readonly pluginDirectories?: readonly string[];
@@ -42,7 +42,7 @@ export interface RuntimeOptions extends HostContextOptions {
   readonly pluginLog?: (message: string) => void;
 }
 
-/** How {@linkcode Runtime.gc} reads its list. */
+/** Says how {@linkcode Runtime.gc} reads its list. */
 export interface GcOptions {
   /** When the list was made, in nanoseconds since 1970; younger attachments stay. Default: now. */
   readonly snapshotTime?: bigint;
@@ -140,7 +140,7 @@ export interface GcOptions {
 export class Runtime {
   readonly #options: RuntimeOptions;
 
-  /** Opens, reads and starts nothing. */
+  /** Opens, reads and starts nothing yet. */
   constructor(options: RuntimeOptions) {
     this.#options = options;
   }
@@ -211,14 +211,14 @@ export class Runtime {
     return this.#withContext((runtime) => restoreAttachments(runtime, network, { progress }));
   }
 
-  /** Attachments to a network, or all; damaged files are logged and left out. @throws {SystemError} */
+  /** Lists attachments to a network, or all; damaged files are logged and left out. */
   attachments(network?: string): NetworkAttachment[] {
     return this.#withContext(({ cacheDirectory, hostContext, log }) =>
       listAttachments(cacheDirectory, hostContext, network, log)
     );
   }
 
-  /** The configuration of an attachment's ADD, for CHECK and DEL; `undefined` if unreadable. */
+  /** The configuration that ADD had, for CHECK and DEL; `undefined` if unreadable. */
   attachedConfiguration(network: string, { containerId, ifname }: Attachment): string | undefined {
     const { cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
     const key = { network, containerId, ifname };
@@ -230,12 +230,12 @@ export class Runtime {
     }
   }
 
-  /** Keys that nobody reads, in words. Of programs, only some keys are known. */
+  /** Describes keys that nobody reads. Of programs, only some keys are known. */
   unknownKeys(network: NetworkConfigList): string[] {
     return findUnknownKeys(network, ...this.#pluginFinders());
   }
 
-  /** In words: arguments for capabilities that no plugin declares, and unknown keys in arguments. */
+  /** Describes arguments for capabilities that no plugin declares, and unknown keys in arguments. */
   unknownCapabilities(network: NetworkConfigList, capabilityArgs: JsonObject): string[] {
     return findUnknownCapabilities(network, capabilityArgs, ...this.#pluginFinders());
   }
@@ -249,7 +249,7 @@ export class Runtime {
     ] as const;
   }
 
-  /** What each plugin would read from stdin. @throws {CniError} as the command before its first call */
+  /** Returns what each plugin would read from stdin. @throws {CniError} as the command before its first call */
   deriveRequests(network: NetworkConfigList | string, options: DeriveOptions): DerivedRequest[] {
     return this.#withContext((runtime) => deriveRequests(runtime, network, options));
   }

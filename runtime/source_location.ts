@@ -4,7 +4,7 @@ import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list
 import type { JsonObject } from "../spec/schema.ts";
 
 /**
- * Where a refused value stands: `web.conflist:4:12, plugins[0].ipam.subnet`.
+ * Makes `web.conflist:4:12, plugins[0].ipam.subnet`.
  *
  * @returns `undefined` for other errors, values of the runtime, and plugins in files of their own
  */
@@ -22,7 +22,7 @@ export function findSourceLocation(
   return `${[source, line, column].filter((part) => part !== undefined).join(":")}, ${fullPath}`;
 }
 
-/** Not one of the plugin's clean-up. */
+/** Leaves out errors of the plugin's clean-up. */
 function findConfigError(error: unknown): ConfigError | undefined {
   for (let cause = error; cause instanceof Error;) {
     if (cause instanceof ConfigError) return cause;

@@ -9,7 +9,7 @@ import { callPlugin, locatePlugin, logProblems, withPluginName } from "./call_pl
 import type { RuntimeContext } from "./context.ts";
 
 /**
- * STATUS (SPEC §STATUS). Asks built-in plugins in every version, also for what stops packets.
+ * Does STATUS (SPEC §STATUS). Asks built-in plugins in every version, also for what stops packets.
  *
  * @throws {CniError} code 50 or 51 if an ADD would fail, code 7 for an unusable configuration
  */
@@ -48,7 +48,6 @@ export function requireAddable(runtime: RuntimeContext, list: NetworkConfigList)
   }
 }
 
-/** For built-in plugins; `loopback` works on "lo", not on CNI_IFNAME. */
 function makesInterface(plugin: AnyPlugin, entry: PluginEntry): boolean {
   const isBuiltin = plugin === findPlugin(plugin.name) && plugin.name !== "loopback" && !isIpamPlugin(plugin.name);
   return isBuiltin && plugin.needsPrevResult?.(entry) !== true;

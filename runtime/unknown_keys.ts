@@ -11,16 +11,21 @@ import {
   type UnknownKey,
 } from "../spec/unknown_keys.ts";
 
-/** Of a list itself (SPEC §Configuration format), matched exactly. */
+/** Keys of a list itself (SPEC §Configuration format), matched exactly. */
 const LIST_KEYS = [
-  ...["cniVersion", "cniVersions", "name", "plugins"],
-  ...["disableCheck", "disableGC", "loadOnlyInlinedPlugins"],
+  "cniVersion",
+  "cniVersions",
+  "name",
+  "plugins",
+  "disableCheck",
+  "disableGC",
+  "loadOnlyInlinedPlugins",
 ];
 /** podman and nerdctl keep their data there. */
 const ENGINE_KEYS = ["args", "nerdctlID", "nerdctlLabels"];
 
 /**
- * `network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (web.conflist:4:7)`
+ * Makes `network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (web.conflist:4:7)`.
  *
  * @param isProgram whether a program is called, which may have other keys
  */
