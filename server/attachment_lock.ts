@@ -9,9 +9,9 @@ import type { ShimCall } from "./call.ts";
 const LOCK_TIMEOUT_MS = 30_000;
 
 /**
- * Lets a DEL wait while the ADD of a killed caller is undone, also a DEL that runs without the server: its shim looks at
- * this lock. A call that has waited for long goes on without the lock, as without a server: the other one may wait for
- * it. Other plugins of the attachment are other locks: a plugin may start a program that calls another.
+ * Lets a DEL wait while the ADD of a killed caller is undone, also a DEL that runs without the server: its shim looks
+ * at this lock. A call that has waited for long goes on without the lock: the other one may wait for it. Other plugins
+ * of the attachment are other locks: a plugin may start a program that calls another.
  */
 export function lockAttachment({ programName, env }: ShimCall, locks: number): Disposable | undefined {
   const { CNI_COMMAND, CNI_CONTAINERID = "", CNI_IFNAME = "" } = env;
@@ -21,7 +21,7 @@ export function lockAttachment({ programName, env }: ShimCall, locks: number): D
   return lockByte(locks, BigInt(hash), LOCK_TIMEOUT_MS, (ms) => interruptedBy([SIGUSR2], () => sleep(ms)));
 }
 
-/** A hash that the shim computes too. */
+/** The shim computes it, too. */
 function fnv1a(text: string): number {
   let hash = 2166136261;
   for (const byte of new TextEncoder().encode(text)) hash = Math.imul(hash ^ byte, 16777619);

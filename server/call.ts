@@ -12,15 +12,18 @@ import { isAllowed } from "./caller.ts";
 import type { Refusal } from "./worker_table.ts";
 
 const PROTOCOL_VERSION = 1;
-/** struct request */
+// sizeof(struct request)
 const HEADER_BYTES = 24;
 const FD_COUNT = 5;
-/** Letters, as in `enum message` of the shim. */
-const OFFER = 0x4f, COMMIT = 0x43, SIGNAL = 0x53, OUTPUT = 0x57, END = 0x45;
-/** A shim sends its request at once, and its answer to an offer too. */
+// Letters, as in `enum message` of the shim.
+const OFFER = 0x4f;
+const COMMIT = 0x43;
+const SIGNAL = 0x53;
+const OUTPUT = 0x57;
+const END = 0x45;
 const ANSWER_TIMEOUT_MS = 1000;
 export const COMMIT_MESSAGE = Uint8Array.of(COMMIT);
-/** More than the longest environment that fits into a packet. */
+// More than the longest environment that fits into a packet.
 const buffer = new Uint8Array(256 * 1024);
 
 interface CallDescriptors {
@@ -31,7 +34,7 @@ interface CallDescriptors {
   readonly netns: number;
 }
 
-/** A call that its shim has left to this process. Its scope closes its descriptors and the connection. */
+/** Its scope closes its descriptors and the connection. */
 export interface ShimCall extends Disposable {
   readonly programName: string;
   readonly argv: readonly string[];
@@ -40,9 +43,8 @@ export interface ShimCall extends Disposable {
   readonly parentPid: number;
   readonly startTime: bigint;
   readonly descriptors: CallDescriptors;
-  /** The socket of the shim. */
   readonly connection: number;
-  /** The number of a signal that the shim was sent; 0 if the shim is gone; `undefined` if there is neither. */
+  /** Returns 0 if the shim is gone, `undefined` if it was sent no signal. */
   readSignal(): number | undefined;
   announceOutput(): void;
   /** @throws {SystemError} `EINTR` if the shim ends meanwhile */
@@ -50,7 +52,7 @@ export interface ShimCall extends Disposable {
   end(status: number): void;
 }
 
-/** Takes the call of a connection, which is closed if the call is not taken. */
+/** Closes the connection if the call is not taken. */
 export function takeCall(connection: Descriptor, serverNamespaces: string): ShimCall | Refusal {
   const call = receiveCall(connection, serverNamespaces);
   if (typeof call === "string") connection[Symbol.dispose]();
@@ -92,7 +94,8 @@ function newCall(request: ShimRequest, connection: Descriptor, fds: readonly num
   const [stdin, stdout, stderr, workingDirectory, netns] = fds as readonly [number, number, number, number, number];
   const { fd } = connection;
   return {
-    ...{ ...request, connection: fd },
+    ...request,
+    connection: fd,
     descriptors: { stdin, stdout, stderr, workingDirectory, netns },
     readSignal: () => readSignal(fd),
     announceOutput: () => void sendPacket(fd, Uint8Array.of(OUTPUT)),
@@ -105,7 +108,6 @@ function newCall(request: ShimRequest, connection: Descriptor, fds: readonly num
   };
 }
 
-/** A request of this process. */
 export function formatRequest(words: readonly string[], env: Readonly<Record<string, string>>): Uint8Array {
   const strings = [...words, ...Object.entries(env).map(([name, value]) => `${name}=${value}`)];
   const text = new TextEncoder().encode(strings.map((string) => `${string}\0`).join(""));

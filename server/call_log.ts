@@ -9,15 +9,14 @@ import { printable } from "../spec/printable.ts";
 import type { ShimCall } from "./call.ts";
 
 /**
- * Another descriptor of standard error. A pipe is opened anew: two processes may both see that it has room for a line, and
- * the second must not wait. The mode of the server's own descriptor is that of its starter's, too.
+ * A pipe is opened anew: two processes may both see that it has room for a line, and the second must not wait. The mode
+ * of the server's own descriptor is that of its starter's, too.
  */
 export function openLog(): Descriptor {
   const open = () => descriptor(sys.open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0));
   return (fstat(2).isPipe ? ignoreSystemErrors(open) : undefined) ?? copyDescriptor(2);
 }
 
-/** Writes one line for a call. */
 export function logCall(fd: number, format: "text" | "json", call: ShimCall, status: number, ms: number): void {
   const entry = describeCall(call, status, ms);
   writeLine(fd, format === "json" ? formatJson(entry) : formatText(entry));
@@ -25,7 +24,6 @@ export function logCall(fd: number, format: "text" | "json", call: ShimCall, sta
 
 let standardError: Descriptor | undefined;
 
-/** Writes one line about the server itself to standard error. */
 export function logMessage(format: "text" | "json", message: string): void {
   standardError ??= openLog();
   writeLine(standardError.fd, format === "json" ? formatJson({ message }) : `cni: ${message}`);
@@ -45,14 +43,11 @@ function writeLine(fd: number, line: string): void {
 
 interface CallEntry {
   readonly program: string;
-  /** Of the command line. */
   readonly arguments?: readonly string[];
-  /** Of a plugin. */
   readonly command?: string;
   readonly containerId?: string;
   readonly ifname?: string;
   readonly netns?: string;
-  /** The process that started the shim. */
   readonly caller: number;
   readonly status: number;
   readonly ms: number;

@@ -10,13 +10,12 @@ const SHARED_FILES = ["ns/mnt", "ns/user", "ns/pid", "root"];
 const CAP_NET_ADMIN = 12;
 const CAP_SYS_ADMIN = 21;
 
-/** The namespaces and the root directory of a process, to compare with another. */
 export function namespacesOf(pid: number | "self"): string {
   return SHARED_FILES.map((name) => ignoreSystemErrors(() => findStat(`/proc/${pid}/${name}`)?.identity)).join();
 }
 
 /**
- * Whether a caller could do the same as the server: it is root, has the capabilities, and is where the server is;
+ * A caller could do the same as the server if it is root, has the capabilities, and is where the server is. Returns
  * `undefined` if it has ended.
  */
 export function isAllowed({ pid, uid, hasEnded }: PeerCredentials, serverNamespaces: string): boolean | undefined {

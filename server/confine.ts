@@ -4,11 +4,10 @@ import { F_SETFD } from "../ffi/sys/uapi.ts";
 import { partCommand, type PartDefinition, type PartRights } from "./part_definitions.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
 
-/** The last argument of a process that has given up its rights. */
 export const CONFINED = "confined";
 
 const PROGRAM = "/proc/self/exe";
-/** Of the C library, and what that reads. */
+// The C library, and what that reads.
 const LIBRARY_FILES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev/null", "/dev/urandom"];
 
 /**

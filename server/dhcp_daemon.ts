@@ -22,7 +22,8 @@ interface DaemonOptions {
   readonly resendtimeout: number;
 }
 
-const [FAILURE, USAGE_ERROR] = [1, 2];
+const FAILURE = 1;
+const USAGE_ERROR = 2;
 
 const USAGE = `Usage: dhcp daemon [OPTIONS]
   -pidfile PATH            write the process number there
@@ -84,7 +85,7 @@ function writePidfile(path: string, resources: DisposableStack): void {
   resources.defer(() => void ignoreSystemErrors(() => removeFile(path)));
 }
 
-/** systemd's, if it passes one. @see sd_listen_fds(3) */
+/** Takes systemd's, if it passes one. @see sd_listen_fds(3) */
 function openListener(path: string, { LISTEN_PID, LISTEN_FDS = "0" }: Env, resources: DisposableStack): Descriptor {
   const count = LISTEN_PID === String(process.pid) ? Number(LISTEN_FDS) : 0;
   if (count > 1) {
@@ -103,11 +104,16 @@ function openListener(path: string, { LISTEN_PID, LISTEN_FDS = "0" }: Env, resou
   return listener;
 }
 
-/** As Go's flag package reads them: `-name value`, `-name=value`, with one dash or two. @throws {RangeError} */
+/** Reads them as Go's flag package does: `-name value`, `-name=value`, with one dash or two. @throws {RangeError} */
 export function parseDaemonOptions(argv: readonly string[]): DaemonOptions {
   const options: Record<string, string> = {
-    ...{ pidfile: "", hostprefix: "", socketpath: DEFAULT_SOCKET_PATH, broadcast: "false" },
-    ...{ timeout: "10s", resendmax: "62s", resendtimeout: "208s" },
+    pidfile: "",
+    hostprefix: "",
+    socketpath: DEFAULT_SOCKET_PATH,
+    broadcast: "false",
+    timeout: "10s",
+    resendmax: "62s",
+    resendtimeout: "208s",
   };
   const words = [...argv];
   for (let word = words.shift(); word !== undefined; word = words.shift()) {
@@ -125,7 +131,9 @@ export function parseDaemonOptions(argv: readonly string[]): DaemonOptions {
   }
   const durationOf = (name: string) => parseDuration(`-${name}`, options[name]!);
   return {
-    ...{ pidfile, hostprefix, socketpath: socketpath || DEFAULT_SOCKET_PATH },
+    pidfile,
+    hostprefix,
+    socketpath: socketpath || DEFAULT_SOCKET_PATH,
     broadcast: /^[1tT]/.test(broadcast),
     timeout: durationOf("timeout"),
     resendmax: durationOf("resendmax"),
@@ -134,10 +142,17 @@ export function parseDaemonOptions(argv: readonly string[]): DaemonOptions {
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = {
-  ...{ ns: 1e-6, us: 1e-3, "µs": 1e-3, "μs": 1e-3, ms: 1, s: 1000, m: 60_000, h: 3_600_000 },
+  ns: 1e-6,
+  us: 1e-3,
+  "µs": 1e-3,
+  "μs": 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
 };
 
-/** As Go writes them: `1m30s`. @returns milliseconds @throws {RangeError} */
+/** Reads what Go writes: `1m30s`. @returns milliseconds */
 function parseDuration(name: string, text: string): number {
   const part = /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/y;
   let total = 0;

@@ -1,7 +1,7 @@
 import { ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { readText } from "../ffi/sys/file.ts";
 
-/** The memory that a process shares with no other; 0 if it has ended, or where the kernel does not say. */
+/** Shared memory does not count. Returns 0 if the process has ended, or where the kernel does not say. */
 export function privateBytes(pid: number): number {
   const text = ignoreSystemErrors(() => readText(`/proc/${pid}/smaps_rollup`)) ?? "";
   return [...text.matchAll(/^Private_(?:Clean|Dirty): +(\d+) kB$/gm)].reduce(

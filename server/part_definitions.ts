@@ -13,13 +13,12 @@ const CAP_NET_RAW = 13;
 const CAP_SYS_PTRACE = 19;
 const CAP_SYS_ADMIN = 21;
 
-/** What the process of a part may do. */
 export interface PartRights extends SystemCallNeeds {
-  /** Of linux/capability.h. */
+  /** Their numbers are those of linux/capability.h. */
   readonly capabilities: readonly number[];
   /** Absent for one that opens namespaces of other processes, which Landlock refuses altogether. */
   readonly files?: {
-    /** Files and directories that it reads, besides those of its program. */
+    /** Its program's files are readable anyway. */
     readable(settings: PartSettings): readonly string[];
     writable(settings: PartSettings): readonly string[];
   };
@@ -29,7 +28,7 @@ export interface PartDefinition {
   readonly name: string;
   /** Absent for one that needs all that a plugin needs. */
   readonly rights?: PartRights;
-  /** SOCK_STREAM or SOCK_SEQPACKET: its clients connect to a socket. Without one, the part starts with the server. */
+  /** SOCK_STREAM or SOCK_SEQPACKET, for its clients. Without one, the part starts with the server. */
   readonly socketType?: number;
 }
 
@@ -76,12 +75,12 @@ export const PARTS: readonly PartDefinition[] = [
   },
 ];
 
-/** `argv[0]` of its process. */
+// This is `argv[0]` of its process.
 export const partCommand = (name: string): string => `cni serve: ${name}`;
 
 export const findPart = (name: string): PartDefinition => PARTS.find((part) => part.name === name)!;
 
-/** `directory`: that of the server's socket. */
+/** @param directory that of the server's socket */
 export function partPaths(directory: string, name: string): { readonly socket: string; readonly state: string } {
   return { socket: `${directory}/${name}.sock`, state: `${directory}/${name}` };
 }
@@ -92,14 +91,14 @@ function newDirectory(path: string): string {
   return path;
 }
 
-/** With its lock, which a part that writes nothing cannot make. */
+/** Makes its lock, too, which a part that writes nothing cannot make. */
 function newStateDirectory(directory: string, name: string): string {
   const state = newDirectory(partPaths(directory, name).state);
   createFile(`${state}/lock`, "");
   return state;
 }
 
-/** Where the file of the host's resolvers leads: to /run, or to /mnt/wsl. */
+/** Leads where the file of the host's resolvers is: to /run, or to /mnt/wsl. */
 function resolverDirectories(): string[] {
   const path = ignoreSystemErrors(() => canonicalPath("/etc/resolv.conf"));
   return path === undefined ? [] : [directoryOf(path)];

@@ -1,4 +1,4 @@
-/** What each part runs, loaded by its process alone. @module */
+/** Each part's process loads this alone. @module */
 import { logMessage } from "./call_log.ts";
 import { partPaths } from "./part_definitions.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
@@ -18,7 +18,9 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
     const { serveDhcp } = await import("../plugins/dhcp/server/serve.ts");
     const { listener, lifetime, reports, work } = PART_DESCRIPTORS;
     serveDhcp({
-      ...{ listener, lifetime, stateDirectory: partPaths(directory, "dhcp").state },
+      listener,
+      lifetime,
+      stateDirectory: partPaths(directory, "dhcp").state,
       log: (message) => logMessage(logFormat, message),
       tellWork: workTeller(work, "dhcp"),
       countMessage: (type) => sendReport(reports, { counter: "cni_dhcp_messages_total", labels: { type }, count: 1 }),
@@ -28,7 +30,9 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
     const { serveNames } = await import("../plugins/dnsname/server/serve_names.ts");
     const { listener, lifetime, reports, work } = PART_DESCRIPTORS;
     serveNames({
-      ...{ listener, lifetime, stateDirectory: partPaths(directory, "dnsname").state },
+      listener,
+      lifetime,
+      stateDirectory: partPaths(directory, "dnsname").state,
       log: (message) => logMessage(logFormat, message),
       tellWork: workTeller(work, "dnsname"),
       count: (answer, count) => sendReport(reports, { counter: "cni_dns_questions_total", labels: { answer }, count }),
@@ -41,7 +45,11 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
     ];
     await loadPlugins();
     serveHealing({
-      ...{ env: process.env, cacheDirectories, pluginDirectories, healLinks, lifetime: PART_DESCRIPTORS.lifetime },
+      env: process.env,
+      cacheDirectories,
+      pluginDirectories,
+      healLinks,
+      lifetime: PART_DESCRIPTORS.lifetime,
       log: (message) => logMessage(logFormat, message),
       tellWork: workTeller(PART_DESCRIPTORS.work, "heal"),
       count: (counter) => sendReport(PART_DESCRIPTORS.reports, { counter: HEALING_METRICS[counter], count: 1 }),

@@ -2,7 +2,7 @@
 import { pread, pwrite } from "../ffi/sys/file.ts";
 import { PARTS } from "./part_definitions.ts";
 
-/** Also what is assumed of a part that has said nothing. */
+// Also what is assumed of a part that has said nothing.
 const WORK = 0;
 const NO_WORK = 1;
 
@@ -10,7 +10,7 @@ export const WORK_FILE_BYTES = PARTS.length;
 
 const slotOf = (name: string): number => PARTS.findIndex((part) => part.name === name);
 
-/** Before a part starts: what an earlier process said counts no more. */
+/** Must come before a part starts: what an earlier process said counts no more. */
 export function forgetWork(file: number, name: string): void {
   pwrite(file, slotOf(name), Uint8Array.of(WORK));
 }
@@ -21,7 +21,7 @@ export function hasSaidNoWork(file: number, name: string): boolean {
   return state[0] === NO_WORK;
 }
 
-/** For the process of a part. @returns tells the supervisor whether there is work, where that has changed */
+/** @returns tells the supervisor whether there is work, where that has changed */
 export function workTeller(file: number, name: string): (hasWork: boolean) => void {
   let told = true;
   return (hasWork) => {

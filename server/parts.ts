@@ -1,4 +1,4 @@
-/** Parts of the server, which do what outlives a call: each is a process, started when something needs it. @module */
+/** Parts of the server do what outlives a call: each is a process, started when something needs it. @module */
 import { listDirectory } from "../ffi/sys/directory.ts";
 import { ignoreSystemErrors, SystemError } from "../ffi/sys/error.ts";
 import { type Descriptor, descriptor, openFile } from "../ffi/sys/file.ts";
@@ -13,41 +13,33 @@ import { forgetWork, hasSaidNoWork, WORK_FILE_BYTES } from "./part_work.ts";
 import { openSharedFile } from "./shared_file.ts";
 import { removeSocketName, type SocketName, socketName } from "./sockets.ts";
 
-/** What `cni serve --status --json` says of a part. */
 export interface PartStatus {
   readonly name: string;
-  /** Of its process; absent while nothing needs it. */
+  /** Absent while nothing needs its process. */
   readonly pid?: number;
-  /** After how many milliseconds it starts again, if it has ended. */
+  /** Milliseconds until it starts again, if it has ended. */
   readonly startsInMs?: number;
-  /** Whether its process has said that it has no work. */
   readonly isIdle: boolean;
-  /** How often it was started. */
   readonly starts: number;
   readonly privateBytes: number;
 }
 
 export interface Parts extends Disposable {
-  /** A pipe to the metrics, see reports.ts. */
   readonly reports: number;
-  /** What parts that do not run wait for. */
   listeners(): Descriptor[];
-  /** Starts parts that clients wait for. */
   startAsked(ready: readonly number[]): void;
-  /** Starts parts that are needed. @returns after how many milliseconds to look again */
+  /** @returns after how many milliseconds to look again */
   start(ready: readonly number[]): number;
   /** @returns whether it was a part's process */
   forget(pid: number, exitStatus: ExitStatus): boolean;
-  /** Whether a process runs. */
   isRunning(): boolean;
-  /** Whether one has work, is about to start, or has said nothing. */
+  /** A part that has said nothing counts as having work. */
   hasWork(): boolean;
   status(): PartStatus[];
-  /** For the server that takes over: the sockets' names, in the order of their descriptors. */
+  /** Gives them to the server that takes over: names are in the order of descriptors. */
   share(): { readonly names: readonly string[]; readonly fds: readonly number[] };
-  /** Where clients find them. */
   socketNames(): SocketName[];
-  /** Asks the processes to end. `isShared`: another server has the sockets. */
+  /** @param isShared another server has the sockets */
   end(isShared: boolean): void;
 }
 
@@ -60,15 +52,14 @@ interface Part {
   /** By `performance.now()`; `Infinity`: when a client connects. Without its socket: when to look for that again. */
   nextStart: number;
   starts: number;
-  /** By `performance.now()`. */
   startedAt: number;
-  /** The pause before the next start; a part that cannot start has growing ones. */
+  /** A part that cannot start has growing pauses. */
   pauseMs: number;
 }
 
 export interface PartsOptions {
   readonly settings: PartSettings;
-  /** Sockets of systemd, or of the server that this one replaces, by name of the part. */
+  /** From systemd, or from the server that this one replaces. */
   readonly inherited: ReadonlyMap<string, Descriptor>;
   readonly program: string;
   log(message: string): void;
@@ -76,7 +67,7 @@ export interface PartsOptions {
 
 const RESTART_DELAY_MS = 1000;
 const MAX_RESTART_DELAY_MS = 60_000;
-/** The parts of a killed server have their sockets until they have ended. */
+// The parts of a killed server have their sockets until they have ended.
 const CLAIM_MS = 30_000;
 
 export function openParts(options: PartsOptions): Parts {
@@ -87,8 +78,14 @@ export function openParts(options: PartsOptions): Parts {
   const reports = openPipe(resources, O_NONBLOCK);
   const work = resources.use(openSharedFile(`${settings.socket}.parts.${process.pid}`, WORK_FILE_BYTES)).fd;
   const parts = PARTS.filter(({ name }) => settings.parts.includes(name)).map((definition): Part => ({
-    ...{ definition, listener: undefined, socketName: undefined, pid: undefined, nextStart: 0, starts: 0 },
-    ...{ startedAt: 0, pauseMs: RESTART_DELAY_MS },
+    definition,
+    listener: undefined,
+    socketName: undefined,
+    pid: undefined,
+    nextStart: 0,
+    starts: 0,
+    startedAt: 0,
+    pauseMs: RESTART_DELAY_MS,
   }));
   const claimUntil = performance.now() + CLAIM_MS;
   for (const part of parts) if (!hasSocket(part)) claimSocket(part, options, claimUntil, resources);
@@ -130,7 +127,9 @@ export function openParts(options: PartsOptions): Parts {
       parts.some((part) => part.pid === undefined ? isToStart(part) : !hasSaidNoWork(work, part.definition.name)),
     status: () =>
       parts.filter(hasSocket).map(({ definition: { name }, pid, starts, nextStart }) => ({
-        ...{ name, starts, privateBytes: pid === undefined ? 0 : privateBytes(pid) },
+        name,
+        starts,
+        privateBytes: pid === undefined ? 0 : privateBytes(pid),
         isIdle: pid !== undefined && hasSaidNoWork(work, name),
         ...pid !== undefined && { pid },
         ...pid === undefined && nextStart !== Infinity &&
@@ -167,11 +166,10 @@ function openPipe(resources: DisposableStack, flags = 0): Pipe {
   return { reader: resources.use(descriptor(ends[0]!)), writer: resources.use(descriptor(ends[1]!)) };
 }
 
-/** Whether nothing keeps the part from its clients. */
 const hasSocket = ({ definition, listener }: Part): boolean =>
   definition.socketType === undefined || listener !== undefined;
 
-/** Not one that waits for clients, and not one whose clients another program serves. */
+/** False for one that waits for clients, and for one whose clients another program serves. */
 const isToStart = (part: Part): boolean => hasSocket(part) && part.nextStart !== Infinity;
 
 /** Does nothing while another program serves the part's clients. */
@@ -208,7 +206,6 @@ function hasListener(path: string, type: number): boolean {
   }
 }
 
-/** What all processes of parts have open. */
 interface PartFiles {
   readonly lifetime: number;
   readonly reports: Pipe;

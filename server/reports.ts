@@ -2,22 +2,18 @@
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { sys } from "../ffi/sys/libc.ts";
 
-/** One call that a worker has done. */
 export interface CallReport {
-  /** A plugin, or `cni`. */
+  /** A plugin's name, or `cni`. */
   readonly program: string;
-  /** `ADD`, or `run add` */
   readonly command: string;
-  /** Of the error (SPEC, section Error); 0 after success. */
+  /** The error's code (SPEC §Error); 0 after success. */
   readonly code: number;
   readonly seconds: number;
-  /** Of these: not on a processor, such as in kernel waits. */
+  /** The part without a processor, such as in kernel waits. */
   readonly waitSeconds: number;
 }
 
-/** Something that a part has done `count` times. */
 export interface CountReport {
-  /** `cni_restores_total` */
   readonly counter: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly count: number;
@@ -25,7 +21,7 @@ export interface CountReport {
 
 export type Report = CallReport | CountReport;
 
-/** Writes it, unless the pipe is full: nobody waits for metrics. */
+/** Drops it if the pipe is full: nobody waits for metrics. */
 export function sendReport(pipe: number, report: Report): void {
   const bytes = new TextEncoder().encode(`${JSON.stringify(report)}\n`);
   ignoreErrors(["EAGAIN", "EPIPE"], () => sys.write(pipe, bytes, bytes.length));

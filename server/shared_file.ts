@@ -1,6 +1,6 @@
 import { createReadWrite, type Descriptor, pwrite, removeFile } from "../ffi/sys/file.ts";
 
-/** A file of zeros for processes that get its descriptor: the name `path` is removed at once. */
+/** The file holds zeros. Its name is removed at once: processes get its descriptor. */
 export function openSharedFile(path: string, bytes: number): Descriptor {
   // A killed server may have left one.
   removeFile(path);

@@ -26,15 +26,13 @@ export interface ServerSockets {
   readonly listener: Descriptor;
   /** `cni serve --status` and `--replace` connect to it; the supervisor accepts. */
   readonly control: Descriptor;
-  /** The connection to the server that gave the sockets, and waits for a word to end. */
+  /** Leads to the server that gave the sockets, and waits for a word to end. */
   readonly predecessor?: Descriptor;
-  /** Those of parts that systemd or the predecessor gave, by name. */
+  /** From systemd or the predecessor, by the part's name. */
   readonly ofParts: ReadonlyMap<string, Descriptor>;
-  /** Files in which shims and commands find the sockets. */
   readonly names: readonly SocketName[];
 }
 
-/** A socket's file, as it was made. */
 export interface SocketName {
   readonly path: string;
   /** Absent if it was removed at once. */
@@ -52,7 +50,7 @@ export const socketName = (path: string, { fd }: Descriptor): SocketName => ({
 
 const findIdentity = (path: string): string | undefined => ignoreSystemErrors(() => findStat(path)?.identity);
 
-/** Whether somebody removed it, or put another file in its place: then nobody reaches the socket by it. */
+/** True if somebody removed it, or put another file in its place: nobody reaches the socket by it. */
 export const isLost = ({ path, identity }: SocketName): boolean =>
   identity === undefined || findIdentity(path) !== identity;
 
@@ -64,7 +62,7 @@ export function removeSocketName(name: SocketName): void {
 const LOCK_TIMEOUT_MS = 5000;
 const ANSWER_TIMEOUT_MS = 5000;
 
-/** What the kernel allows, without the longest name that is made of it: `….control.4194304.tmp`. */
+// What the kernel allows, without the longest name that is made of it: `….control.4194304.tmp`.
 const MAX_PATH_BYTES = 87;
 
 export const lockPath = (path: string): string => `${path}.lock`;
@@ -105,7 +103,10 @@ export function openSockets(
     return found ? [[name, found] as const] : [];
   });
   return withoutWaiting({
-    ...{ path, listener, control, ofParts: new Map(ofParts) },
+    path,
+    listener,
+    control,
+    ofParts: new Map(ofParts),
     names: socketNames(path, listener, control),
   });
 }
@@ -122,9 +123,7 @@ function withoutWaiting(sockets: ServerSockets): ServerSockets {
 }
 
 /**
- * Asks a server a question.
- *
- * @returns its answer; `undefined` if there is no server
+ * @returns `undefined` if there is no server
  * @throws {RangeError} if it does not answer
  */
 export function askServer(path: string, question: string): string | undefined {
@@ -133,7 +132,7 @@ export function askServer(path: string, question: string): string | undefined {
   return new TextDecoder().decode(ask(connection, question, MAX_ANSWER_BYTES).bytes);
 }
 
-/** Whether a server listens whose workers are warm. */
+/** A server is ready when its workers are warm. */
 export function isServerReady(path: string): boolean {
   return JSON.parse(askServer(path, QUESTIONS.status) ?? "{}").isReady === true;
 }
@@ -148,10 +147,11 @@ function ask(connection: Descriptor, question: string, maxBytes: number, maxFds 
   throw new RangeError(`Cannot ask the server for "${question}": it does not answer`);
 }
 
-/** Of 1,024 workers; the kernel's buffer takes 208 KiB. */
+// 1,024 workers need so much; the kernel's buffer takes 208 KiB.
 export const MAX_ANSWER_BYTES = 192 * 1024;
-/** The first byte of the answer to `replace`. After the first one, names of parts follow, a blank between them. */
-export const REPLACE_ACCEPTED = 0, REPLACE_REFUSED = 2;
+// The first byte of the answer to `replace`. After the first one, names of parts follow, a blank between them.
+export const REPLACE_ACCEPTED = 0;
+export const REPLACE_REFUSED = 2;
 export const QUESTIONS = { status: "status", replace: "replace", ready: "ready" } as const;
 
 const MAX_NAMES_BYTES = 256;
@@ -173,13 +173,14 @@ function takeOver(path: string, predecessor: Descriptor): ServerSockets {
   const names = new TextDecoder().decode(bytes.subarray(1)).split(" ");
   const sockets = { listener: descriptor(listener), control: descriptor(control) };
   return {
-    ...{ path, predecessor, ...sockets },
+    path,
+    predecessor,
+    ...sockets,
     ofParts: new Map(ofParts.map((fd, i) => [names[i]!, descriptor(fd)])),
     names: socketNames(path, sockets.listener, sockets.control),
   };
 }
 
-/** Parts whose clients connect to a socket. */
 function partSockets(path: string): { readonly name: string; readonly socket: string; readonly type: number }[] {
   const directory = directoryOf(path);
   return PARTS.flatMap(({ name, socketType }) =>
@@ -187,14 +188,14 @@ function partSockets(path: string): { readonly name: string; readonly socket: st
   );
 }
 
-/** The words of systemd.socket(5). */
+// The words of systemd.socket(5).
 const LISTEN_WORDS: Readonly<Record<number, string>> = {
   [SOCK_SEQPACKET]: "ListenSequentialPacket=",
   [SOCK_STREAM]: "ListenStream=",
 };
 
 /**
- * By path: all sockets of a unit have one name in LISTEN_FDNAMES.
+ * Goes by path: all sockets of a unit have one name in LISTEN_FDNAMES.
  *
  * @see sd_listen_fds(3)
  * @throws {RangeError} if one is none of this server's, or if the listener is not among them
@@ -229,10 +230,9 @@ function activatedSockets(
 const describe = (path: string, type: number | undefined): string =>
   type === undefined ? "no socket" : `${LISTEN_WORDS[type] ?? `a socket of type ${type}, `}${path || "no file"}`;
 
-/** Whether systemd keeps it for the next server. */
 export const hasActivatedListener = ({ names }: ServerSockets): boolean => names.some((name) => name.isActivated);
 
-/** So that no shim connects. */
+/** No shim connects any more. */
 export function unlinkSockets({ names }: ServerSockets): void {
   names.forEach(removeSocketName);
 }

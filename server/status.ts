@@ -3,16 +3,14 @@ import { privateBytes } from "./memory.ts";
 import type { PartStatus } from "./parts.ts";
 import type { WorkerRecord } from "./worker_table.ts";
 
-/** What `cni serve --status --json` prints. */
 export interface ServerStatus {
   readonly version: string;
-  /** Of the supervisor. */
   readonly pid: number;
   /** Whether its first workers are warm. */
   readonly isReady: boolean;
-  /** Calls since the server started. */
+  /** Counts calls since the server started. */
   readonly served: number;
-  /** Calls that ran without the server, by reason. Calls that did not reach it are not counted. */
+  /** Counts calls that ran without the server. Calls that did not reach it are not counted. */
   readonly fellBack: {
     /** The caller is not root in the namespaces of the server. */
     readonly notAllowed: number;
@@ -31,15 +29,13 @@ export interface ServerStatus {
     readonly served: number;
     readonly privateBytes: number;
   }[];
-  /** What does more than answer calls. */
   readonly parts: readonly PartStatus[];
-  /** How many processes were started since the server started, by kind. */
+  /** Counts processes since the server started, by kind. */
   readonly starts: Readonly<Record<string, number>>;
-  /** Of the supervisor, its workers and parts. */
+  /** The sum for the supervisor, its workers and parts. */
   readonly privateBytes: number;
 }
 
-/** By number, see {@linkcode WorkerRecord}. */
 const STATES = ["starting", "idle", "busy", "ending"] as const;
 
 export function formatStatus(
@@ -61,7 +57,8 @@ export function formatStatus(
   }));
   const status: ServerStatus = {
     version: programVersion(),
-    ...{ pid: process.pid, isReady },
+    pid: process.pid,
+    isReady,
     served: sum("served"),
     fellBack: {
       notAllowed: sum("notAllowed"),
@@ -70,7 +67,8 @@ export function formatStatus(
       tooLong: sum("tooLong"),
       withdrawn: sum("withdrawn"),
     },
-    ...{ workers, parts },
+    workers,
+    parts,
     starts: { worker: workerStarts, ...Object.fromEntries(parts.map(({ name, starts }) => [name, starts])) },
     privateBytes: [...workers, ...parts].reduce((total, each) => total + each.privateBytes, privateBytes(process.pid)),
   };

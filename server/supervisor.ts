@@ -50,34 +50,31 @@ export interface ServerOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly limits: ServerLimits;
   readonly parts: PartSettings;
-  /** Of workers: this one. */
   readonly program: string;
   log(message: string): void;
 }
 
-/** Another worker starts when all were busy for this long. */
+// Another worker starts when all were busy for this long.
 const BUSY_MS = 20;
-/** Beyond one worker for each processor, another helps only if the calls wait for something else. */
+// Beyond one worker for each processor, another helps only if the calls wait for something else.
 const MAX_ACTIVE_SHARE = 0.6;
-/** After a worker that ended before it was warm, and after a refusal of the kernel. */
+// After a worker that ended before it was warm, and after a refusal of the kernel.
 const RESTART_DELAY_MS = 1000;
-/** How often to look whether others find the sockets. */
 const SOCKET_CHECK_MS = 5000;
 const ROUNDS_PER_COLLECTION = 200;
-/** The oldest leaves when more connect and ask nothing. */
+// The oldest leaves when more connect and ask nothing.
 const MAX_CLIENTS = 16;
 
 interface Server {
   readonly options: ServerOptions;
   readonly table: Descriptor;
-  /** Of this process, see {@linkcode isAllowed}. */
+  /** See {@linkcode isAllowed} for what this says of this process. */
   readonly namespaces: string;
   /** The workers' end of a pipe that wakes the supervisor. */
   readonly notifier: number;
-  /** Slots by process number. */
+  /** Has slots by process number. */
   readonly workers: Map<number, number>;
   readonly parts: Parts;
-  /** What ended workers counted. */
   readonly endedWorkers: WorkerRecord;
   /** Since when all workers are busy. Times are those of `performance.now()`. */
   busy: { readonly since: number; readonly activeMs: number } | undefined;
@@ -85,24 +82,21 @@ interface Server {
   workerStarts: number;
   nextStart: number;
   nextAccept: number;
-  /** What the kernel refused the last time: it is logged once. */
+  /** What the kernel refused the last time is logged once. */
   readonly refused: Set<string>;
   /** When a worker had a call the last time, or a part had work. */
   lastUse: number;
-  /** When to look for the files of the sockets. */
   nextCheck: number;
   isReady: boolean;
   isStopping: boolean;
-  /** A file of a socket was removed. */
   isLost: boolean;
   /** Connections that have not asked yet: the supervisor never waits for them. */
   readonly clients: Set<Descriptor>;
-  /** The connection of a server that takes over. */
   successor: Descriptor | undefined;
 }
 
 /**
- * Serves until a signal ends it or another server takes over: it starts workers, which take the calls.
+ * Starts workers, which take the calls, until a signal ends it or another server takes over.
  *
  * @returns the exit status
  */
@@ -115,20 +109,26 @@ export function supervise(options: ServerOptions): number {
   const signals = resources.use(openSignals([...endingSignals, SIGCHLD]));
   const [notified, notifier] = openNotifier(resources);
   const server: Server = {
-    ...{ options, namespaces: namespacesOf("self"), notifier: notifier.fd },
-    ...{ workers: new Map(), endedWorkers: newWorkerRecord(0) },
+    options,
+    namespaces: namespacesOf("self"),
+    notifier: notifier.fd,
+    workers: new Map(),
+    endedWorkers: newWorkerRecord(0),
     parts: resources.use(openParts({ ...options, settings: options.parts, inherited: sockets.ofParts })),
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
-    ...{ busy: undefined, lastAllBusy: -Infinity, workerStarts: 0, nextStart: 0, nextAccept: 0, refused: new Set() },
-    ...{
-      lastUse: performance.now(),
-      nextCheck: 0,
-      isReady: false,
-      isStopping: false,
-      isLost: false,
-      clients: new Set(),
-      successor: undefined,
-    },
+    busy: undefined,
+    lastAllBusy: -Infinity,
+    workerStarts: 0,
+    nextStart: 0,
+    nextAccept: 0,
+    refused: new Set(),
+    lastUse: performance.now(),
+    nextCheck: 0,
+    isReady: false,
+    isStopping: false,
+    isLost: false,
+    clients: new Set(),
+    successor: undefined,
   };
   const watchdogMs = watchdogIntervalMs(env);
   let readyFds: readonly number[] = [];
@@ -178,7 +178,7 @@ function checkSocketNames(server: Server): void {
   stop(server);
 }
 
-/** So that a node without containers has no server. Whoever connects makes systemd start the next one. */
+/** A node without containers has no server then. Whoever connects makes systemd start the next one. */
 function endIfIdle(server: Server): void {
   const { options: { sockets, limits, log, maxWorkers }, parts, successor } = server;
   const isStartedAgain = hasActivatedListener(sockets) && parts.socketNames().every(({ isActivated }) => isActivated);
@@ -205,7 +205,7 @@ function openNotifier(resources: DisposableStack): readonly [Descriptor, Descrip
   return [resources.use(descriptor(ends[0]!)), resources.use(descriptor(ends[1]!))];
 }
 
-/** Starts and ends workers as they are needed. @returns after how many milliseconds to look again */
+/** @returns after how many milliseconds to look again */
 function adjustWorkers(server: Server): number {
   const { workers, options: { maxWorkers, limits } } = server;
   const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => workers.has(pid));
@@ -243,7 +243,7 @@ function adjustWorkers(server: Server): number {
   return limits.extraWorkerIdleMs;
 }
 
-/** How long workers have run or waited for a processor, together. @see Documentation/scheduler/sched-stats.rst */
+/** Sums up how long workers have run or waited for a processor. @see Documentation/scheduler/sched-stats.rst */
 function activeMs(records: readonly WorkerRecord[]): number {
   return records.reduce((total, { pid }) => {
     const [runNs = 0, waitNs = 0] = (ignoreSystemErrors(() => readText(`/proc/${pid}/schedstat`)) ?? "").split(" ").map(
@@ -277,7 +277,7 @@ function attempt({ refused, options }: Server, purpose: string, action: () => vo
   }
 }
 
-/** False if the kernel refuses: then another attempt follows later. */
+/** Returns false if the kernel refuses: another attempt follows later. */
 function startWorker(server: Server): boolean {
   const isStarted = attempt(server, "start a worker", () => spawnWorker(server));
   if (!isStarted) server.nextStart = performance.now() + RESTART_DELAY_MS;
@@ -289,11 +289,14 @@ function spawnWorker(server: Server): void {
   const used = new Set(workers.values());
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
   const workerOptions: WorkerOptions = {
-    ...{ serverPid: process.pid, slot, slots: maxWorkers, lockPath: lockPath(sockets.path), logFormat, limits },
-    ...{
-      warmUp: workers.size < MIN_WORKERS && !isAwaited(server),
-      hasMetrics: server.options.parts.metricsAddress !== undefined,
-    },
+    serverPid: process.pid,
+    slot,
+    slots: maxWorkers,
+    lockPath: lockPath(sockets.path),
+    logFormat,
+    limits,
+    warmUp: workers.size < MIN_WORKERS && !isAwaited(server),
+    hasMetrics: server.options.parts.metricsAddress !== undefined,
   };
   // Somebody may have removed it.
   ignoreErrors(["EEXIST"], () => createReadWrite(workerOptions.lockPath)[Symbol.dispose]());
@@ -410,7 +413,7 @@ function answerClient(server: Server, connection: Descriptor): void {
   connection[Symbol.dispose]();
 }
 
-/** Ends this server once the other one is ready. If that has failed, this one goes on. */
+/** If the other server does not get ready, this one goes on. */
 function finishTakeover(server: Server, successor: Descriptor): void {
   const { bytes } = receivePacket(successor.fd, new Uint8Array(64));
   successor[Symbol.dispose]();

@@ -4,7 +4,7 @@ import { sys } from "../ffi/sys/libc.ts";
 import { AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_DGRAM } from "../ffi/sys/uapi.ts";
 import { socketAddress } from "../ffi/sys/unix_socket.ts";
 
-/** Tells systemd about this service; does nothing without it. @see sd_notify(3) */
+/** Does nothing without systemd. @see sd_notify(3) */
 export function notifySystemd(env: Readonly<Record<string, string | undefined>>, message: string): void {
   const { NOTIFY_SOCKET } = env;
   if (!NOTIFY_SOCKET) return;
@@ -18,11 +18,7 @@ export function notifySystemd(env: Readonly<Record<string, string | undefined>>,
   });
 }
 
-/**
- * How often systemd wants to hear of this service, in milliseconds: half its limit; `undefined` for never.
- *
- * @see sd_watchdog_enabled(3)
- */
+/** Half of systemd's limit, in milliseconds; `undefined` for never. @see sd_watchdog_enabled(3) */
 export function watchdogIntervalMs(
   { WATCHDOG_USEC, WATCHDOG_PID }: Readonly<Record<string, string | undefined>>,
 ): number | undefined {

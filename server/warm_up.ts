@@ -11,13 +11,16 @@ import { COMMIT_MESSAGE, formatRequest } from "./call.ts";
 const DIRECTORY = "/run/warm-up";
 const STDIN = `${DIRECTORY}/stdin`;
 const STDOUT = `${DIRECTORY}/stdout`;
-/** More rounds make no call faster. */
+// More rounds make no call faster.
 const ROUNDS = 8;
 
 const PORT_MAPPINGS = ["tcp", "udp"].map((protocol) => ({ hostPort: 8080, containerPort: 80, protocol }));
 const PLUGINS = [
   {
-    ...{ type: "bridge", bridge: "cni0", isGateway: true, ipMasq: true },
+    type: "bridge",
+    bridge: "cni0",
+    isGateway: true,
+    ipMasq: true,
     ipam: { type: "host-local", dataDir: `${DIRECTORY}/ipam`, ranges: [[{ subnet: "10.1.0.0/24" }]] },
   },
   { type: "tuning", sysctl: { "net.ipv4.conf.IFNAME.arp_filter": "1" } },
@@ -48,7 +51,10 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
       cniVersion = NETWORK.cniVersion,
     ) =>
       runCall([plugin.type], { ...env, CNI_COMMAND: command }, {
-        ...{ ...NETWORK, cniVersion, ...plugin, runtimeConfig: { portMappings: PORT_MAPPINGS } },
+        ...NETWORK,
+        cniVersion,
+        ...plugin,
+        runtimeConfig: { portMappings: PORT_MAPPINGS },
         ...prevResult !== undefined && { prevResult },
       });
     const runNetwork = (command: string) =>
@@ -68,7 +74,7 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>): 
   });
 }
 
-/** Plays the shim, whose commit is sent before the offer. */
+/** Sends the shim's commit before the offer. */
 function sendCall(
   words: readonly string[],
   env: Readonly<Record<string, string>>,
@@ -78,8 +84,11 @@ function sendCall(
   resources.use(shim);
   const stdout = resources.use(openReadWrite(STDOUT));
   const fds = [
-    ...[resources.use(openFile(STDIN)), stdout, stdout],
-    ...[resources.use(openFile("/")), resources.use(openFile("/proc/thread-self/ns/net"))],
+    resources.use(openFile(STDIN)),
+    stdout,
+    stdout,
+    resources.use(openFile("/")),
+    resources.use(openFile("/proc/thread-self/ns/net")),
   ];
   sendPacket(shim.fd, formatRequest(words, env));
   sendDescriptors(shim.fd, COMMIT_MESSAGE, fds.map(({ fd }) => fd));

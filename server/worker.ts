@@ -34,8 +34,10 @@ import {
   writeWorkerRecord,
 } from "./worker_table.ts";
 
-/** Descriptors that the server gives. */
-const LISTENER = 3, TABLE = 4, NOTIFIER = 5, REPORTS = 6;
+const LISTENER = 3;
+const TABLE = 4;
+const NOTIFIER = 5;
+const REPORTS = 6;
 
 // linux/prctl.h
 const PR_SET_PDEATHSIG = 1;
@@ -43,7 +45,7 @@ const PR_SET_PDEATHSIG = 1;
 /** @returns the exit status */
 type RunProgram = (start: ProgramStart) => Promise<number>;
 
-/** Serves calls until SIGTERM, which never interrupts a call. */
+/** SIGTERM ends it, but never interrupts a call. */
 export async function serveCalls(options: WorkerOptions, runProgram: RunProgram): Promise<number> {
   // Before any thread starts: threads inherit it. A terminal's signals go to the server.
   blockForGood([SIGHUP, SIGINT, SIGTERM, SIGUSR2]);
@@ -95,7 +97,7 @@ function collectGarbage(warmBytes: number): void {
   if (privateBytes(process.pid) > warmBytes * ALLOWED_GROWTH) Bun.gc(true);
 }
 
-/** Whether the supervisor is to start another worker in the place of this, while all others are warm. */
+/** Another worker takes the place of this, while all others are warm. */
 function isUsedUp(record: WorkerRecord, options: WorkerOptions): boolean {
   const { pid, served } = record;
   const { slots, limits } = options;
@@ -115,13 +117,12 @@ function setState(record: WorkerRecord, state: number, { slot }: WorkerOptions):
   writeWorkerRecord(TABLE, slot, record);
 }
 
-/** Wakes the server, which starts another worker if no worker is idle for long. */
+/** The server starts another worker then, if no worker is idle for long. */
 function notify(): void {
   // Of a full pipe, the supervisor reads enough.
   ignoreErrors(["EAGAIN"], () => sys.write(NOTIFIER, Uint8Array.of(1), 1));
 }
 
-/** How long this process has run. */
 function cpuMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
@@ -131,11 +132,13 @@ function callReport({ programName, argv, env }: ShimCall, code: number, ms: numb
   return {
     program: programName,
     command: programName === COMMAND_NAME ? argv.slice(0, 2).join(" ") : env.CNI_COMMAND ?? "",
-    ...{ code, seconds: ms / 1000, waitSeconds: Math.max(0, ms - busyMs) / 1000 },
+    code,
+    seconds: ms / 1000,
+    waitSeconds: Math.max(0, ms - busyMs) / 1000,
   };
 }
 
-/** What a worker has open, and returns to after a call. */
+/** A worker returns to these after a call. */
 interface WorkerContext extends Disposable {
   /** Descriptors of the root directory, the server's network namespace and /dev/null. */
   readonly root: number;
@@ -143,7 +146,6 @@ interface WorkerContext extends Disposable {
   readonly nullDevice: number;
   /** A file whose bytes are locks of attachments. Other servers at this socket use it too. */
   readonly locks: number;
-  /** Standard error of the server. */
   readonly log: number;
   readonly netnsIdentity: string;
   readonly namespaces: string;
@@ -153,7 +155,13 @@ function openWorkerContext(locks: number): WorkerContext {
   const files = [...["/", "/proc/thread-self/ns/net", "/dev/null"].map(openFile), openLog()];
   const [root, netns, nullDevice, log] = files.map(({ fd }) => fd) as [number, number, number, number];
   return {
-    ...{ root, netns, nullDevice, locks, log, netnsIdentity: fstat(netns).identity, namespaces: namespacesOf("self") },
+    root,
+    netns,
+    nullDevice,
+    locks,
+    log,
+    netnsIdentity: fstat(netns).identity,
+    namespaces: namespacesOf("self"),
     [Symbol.dispose]: () => files.forEach((file) => file[Symbol.dispose]()),
   };
 }
@@ -174,7 +182,9 @@ async function serveCall(
   if (isElsewhere) enterNetns(netns);
   resetSignals();
   setCaller({
-    ...{ signal: SIGUSR2, announceOutput: call.announceOutput, awaitWritable: call.awaitWritable },
+    signal: SIGUSR2,
+    announceOutput: call.announceOutput,
+    awaitWritable: call.awaitWritable,
     readSignal: () => readSignalName(call),
   });
   signalOnInput(call.connection, SIGUSR2);
@@ -204,5 +214,6 @@ async function serveCall(
 /** A caller that is gone counts like one that is told to end. */
 function readSignalName(call: ShimCall): string | undefined {
   const signal = call.readSignal();
-  return signal === undefined ? undefined : signal === 0 ? "its caller, which is gone" : terminationSignalName(signal);
+  if (signal === 0) return "its caller, which is gone";
+  return signal === undefined ? undefined : terminationSignalName(signal);
 }

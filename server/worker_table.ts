@@ -1,23 +1,19 @@
 import { type Descriptor, pread, pwrite } from "../ffi/sys/file.ts";
 import { openSharedFile } from "./shared_file.ts";
 
-/** Why a call is not served; its shim executes the full binary. Counters of calls have these names. */
+/** Counters of calls have these names. The shim executes the full binary instead. */
 export const REFUSALS = ["notAllowed", "otherVersion", "notServed", "tooLong", "withdrawn"] as const;
 export type Refusal = (typeof REFUSALS)[number];
 
-/** Doubles, in this order. */
+// Doubles, in this order.
 const FIELDS = ["pid", "state", "since", "served", ...REFUSALS] as const;
 const RECORD_BYTES = FIELDS.length * 8;
 
-/** A file with empty slots. */
 export const openWorkerTable = (path: string, slots: number): Descriptor => openSharedFile(path, slots * RECORD_BYTES);
 
 export const STARTING = 0, IDLE = 1, BUSY = 2, ENDING = 3;
 
-/**
- * What a worker says of itself, in a file that the supervisor and its workers have open. `since`: when the state began,
- * in milliseconds since 1970. The others count calls.
- */
+/** What a worker says of itself. `since`: when the state began, in milliseconds since 1970. The others count calls. */
 export type WorkerRecord = Record<(typeof FIELDS)[number], number>;
 
 export function newWorkerRecord(pid: number): WorkerRecord {
@@ -30,7 +26,7 @@ export function writeWorkerRecord(table: number, slot: number, record: WorkerRec
   pwrite(table, slot * RECORD_BYTES, new Uint8Array(values.buffer));
 }
 
-/** The records of the first `count` slots. An empty slot has the process number 0. */
+/** An empty slot has the process number 0. */
 export function readWorkerRecords(table: number, count: number): WorkerRecord[] {
   const values = new Float64Array(count * FIELDS.length);
   pread(table, 0, new Uint8Array(values.buffer));

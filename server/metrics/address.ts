@@ -2,7 +2,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { socketAddress } from "../../ffi/sys/unix_socket.ts";
 import { UsageError } from "../../program/usage_error.ts";
 
-/** Where Bun listens. A server that takes over listens on a port while the other one still answers. */
+/** A server that takes over listens on a port while the other one still answers. */
 export type ListenAddress = { readonly unix: string } | {
   readonly hostname: string;
   readonly port: number;
@@ -24,7 +24,7 @@ export function parseMetricsAddress(text: string): ListenAddress {
   );
 }
 
-/** A socket there is replaced. @throws {UsageError} for another file @throws {RangeError} for too long a path */
+/** @throws {UsageError} for a file that is no socket @throws {RangeError} for too long a path */
 export function requireSocketPath(path: string): void {
   socketAddress(path);
   const existing = findStat(path, false);

@@ -1,4 +1,3 @@
-/** What the machine tells when somebody asks for metrics, without a look into containers. @module */
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
@@ -9,18 +8,15 @@ import { listCacheEntries } from "../../runtime/cache.ts";
 import { findNetworks, summarizeNetwork } from "../../networks/list.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
 
-/** Addresses that host-local can give to containers of a network. */
 export interface PoolMeasure {
   readonly network: string;
-  /** Its subnets, a comma between them. */
+  /** The subnets, a comma between them. */
   readonly pool: string;
   readonly used: number;
   readonly free: number;
 }
 
-/** Elements of a set or map of our tables. */
 export interface SetMeasure {
-  /** `inet cni` */
   readonly table: string;
   readonly set: string;
   readonly elements: number;
@@ -32,18 +28,18 @@ export function measurePools(runtime: Runtime, confDirectory: string, log: (mess
     summarizeNetwork(network, [], log).pools.map(({ subnets, used, free }) => ({
       network: network.list.name,
       pool: subnets.join(","),
-      ...{ used, free: Number(free) },
+      used,
+      free: Number(free),
     }))
   );
 }
 
-/** Remembered attachments by network. @throws {SystemError} */
 export function countAttachments(cacheDirectories: readonly string[]): ReadonlyMap<string, number> {
   const entries = cacheDirectories.flatMap((directory) => listCacheEntries(directory));
   return new Map([...Map.groupBy(entries, ({ network }) => network)].map(([network, { length }]) => [network, length]));
 }
 
-/** Empty on a kernel without nf_tables. */
+/** Returns nothing on a kernel without nf_tables. */
 export function measureSets(nl: Netlink): SetMeasure[] {
   return [inetTable, bridgeTable].flatMap((table) =>
     table.objects().sets.map(({ name }) => ({

@@ -12,7 +12,6 @@ import type { MetricsRegistry, ReadMetric, Sample } from "./registry.ts";
 
 type Log = (message: string) => void;
 
-/** Asks the kernel, the server and the files. */
 export function readMetrics(registry: MetricsRegistry, settings: PartSettings, log: Log): void {
   const read = (name: ReadMetric, samples: () => readonly Sample[]) => {
     try {
@@ -62,7 +61,6 @@ function poolSamples(cacheDirectories: readonly string[], confDirectory: string,
   ]);
 }
 
-/** Of files that the DHCP client keeps. */
 function leaseSamples(directory: string): Sample[] {
   const names = (findEntryNames(directory) ?? []).filter((name) => name.endsWith(".json"));
   const texts = names.map((name) => findText(`${directory}/${name}`)).filter((text) => text !== undefined);

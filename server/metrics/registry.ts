@@ -1,4 +1,4 @@
-/** The names of the metrics, see docs/metrics.md. @module */
+/** @see docs/metrics.md @module */
 import {
   Counter,
   Gauge,
@@ -10,10 +10,9 @@ import {
 } from "prom-client";
 import type { CallReport, CountReport } from "../reports.ts";
 
-/** From the fastest served call to one that waits for a lock. */
+// From the fastest served call to one that waits for a lock.
 const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
-/** What a gauge or a counter is now, replacing what it was. */
 export interface Sample {
   readonly labels?: Readonly<Record<string, string>>;
   readonly value: number;
@@ -32,13 +31,13 @@ const GAUGES = {
   cni_workers: { help: "Workers of the server by state", labels: ["state"] },
 } as const;
 
-/** Counted elsewhere. */
+// Counted elsewhere.
 const READ_COUNTERS = {
   cni_fallbacks_total: { help: "Calls that shims did by themselves, by reason", labels: ["reason"] },
   cni_process_starts_total: { help: "Processes that the server started", labels: ["process"] },
 } as const;
 
-/** Counted here, by reports of parts. */
+// Counted here, by reports of parts.
 const REPORTED_COUNTERS = {
   cni_dns_questions_total: { help: "Questions to the name server by answer", labels: ["answer"] },
   cni_dhcp_messages_total: { help: "Messages of DHCP, sent and received, by type", labels: ["type"] },
@@ -55,27 +54,34 @@ export type ReadMetric = keyof typeof GAUGES | keyof typeof READ_COUNTERS;
 export interface MetricsRegistry {
   countCall(report: CallReport): void;
   count(report: CountReport): void;
-  /** Replaces all samples of a metric. */
   set(name: ReadMetric, samples: readonly Sample[]): void;
   /** @param accept the header of the request */
   format(accept: string): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
 export function newMetricsRegistry(): MetricsRegistry {
-  const [text, openMetrics] = [new Registry(), new Registry<OpenMetricsContentType>()];
+  const text = new Registry();
+  const openMetrics = new Registry<OpenMetricsContentType>();
   openMetrics.setContentType(openMetricsContentType);
   const registers = [text, openMetrics];
   const calls = new Counter({
-    ...{ name: "cni_calls_total", help: "Calls that the server did, by program, command and code of the error" },
-    ...{ labelNames: ["program", "command", "code"], registers },
+    name: "cni_calls_total",
+    help: "Calls that the server did, by program, command and code of the error",
+    labelNames: ["program", "command", "code"],
+    registers,
   });
   const durations = new Histogram({
-    ...{ name: "cni_call_duration_seconds", help: "How long calls took", buckets: DURATION_BUCKETS },
-    ...{ labelNames: ["program", "command"], registers },
+    name: "cni_call_duration_seconds",
+    help: "How long calls took",
+    buckets: DURATION_BUCKETS,
+    labelNames: ["program", "command"],
+    registers,
   });
   const waits = new Counter({
-    ...{ name: "cni_call_wait_seconds_total", help: "How long calls waited, mostly for the kernel" },
-    ...{ labelNames: ["program", "command"], registers },
+    name: "cni_call_wait_seconds_total",
+    help: "How long calls waited, mostly for the kernel",
+    labelNames: ["program", "command"],
+    registers,
   });
   const gauges = mapMetrics(GAUGES, (options) => new Gauge({ ...options, registers }));
   const readCounters = mapMetrics(READ_COUNTERS, (options) => new Counter({ ...options, registers }));
@@ -88,7 +94,8 @@ export function newMetricsRegistry(): MetricsRegistry {
     },
     count: ({ counter, labels = {}, count }) => reportedCounters.get(counter)?.inc(labels, count),
     set(name, samples) {
-      const [gauge, counter] = [gauges.get(name), readCounters.get(name)];
+      const gauge = gauges.get(name);
+      const counter = readCounters.get(name);
       gauge?.reset();
       counter?.reset();
       for (const { labels = {}, value } of samples) {

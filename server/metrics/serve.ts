@@ -8,7 +8,6 @@ import { type ListenAddress, parseMetricsAddress } from "./address.ts";
 import { readMetrics } from "./read.ts";
 import { type MetricsRegistry, newMetricsRegistry } from "./registry.ts";
 
-/** Answers `/metrics`, `/healthz` and `/readyz` until the server ends. */
 export async function serveMetrics(settings: PartSettings, { lifetime, reports }: PartDescriptors): Promise<void> {
   const registry = newMetricsRegistry();
   const log = onceEach((message) => logMessage(settings.logFormat, `metrics: ${message}`));
@@ -22,7 +21,6 @@ export async function serveMetrics(settings: PartSettings, { lifetime, reports }
   await listener.stop(true);
 }
 
-/** @throws {RangeError} */
 function listen(
   address: ListenAddress,
   fetch: (request: Request) => Promise<Response>,
@@ -58,7 +56,7 @@ async function answer(
   return new Response(text, { headers: { "content-type": contentType } });
 }
 
-/** Until all writers are gone. */
+/** Reads until all writers are gone. */
 export async function readReports(pipe: number, registry: MetricsRegistry): Promise<void> {
   const decoder = new TextDecoder();
   let rest = "";
@@ -76,7 +74,7 @@ function countReport(registry: MetricsRegistry, line: string): void {
   else registry.count(report);
 }
 
-/** `undefined` for the end of a line, whose beginning a killed process has taken. */
+/** Returns `undefined` for the end of a line, whose beginning a killed process has taken. */
 function parseReport(line: string): Report | undefined {
   try {
     return JSON.parse(line);
