@@ -16,16 +16,17 @@ import { explainUnknownOption, resolveFormat, withUsualOptions } from "./usual_o
 
 const MAX_LINE_LENGTH = 160;
 const MAX_DETAIL_LINES = 20;
-const SUCCESS = 0, FAILURE = 1, USAGE_ERROR = 2;
+const SUCCESS = 0;
+const FAILURE = 1;
+const USAGE_ERROR = 2;
 
 interface CommandLine {
-  /** `["run", "add"]` */
   readonly path: string[];
-  /** Outermost first. */
+  /** The outermost group comes first. */
   readonly groups: CommandGroup[];
 }
 
-/** Never throws. @returns the exit status: 0 success, 1 failure, 2 wrong command line */
+/** Never throws. @returns the exit status */
 export async function runCommandLine(
   argv: readonly string[],
   context: Omit<CommandContext, "formatHelp" | "root">,
@@ -73,7 +74,6 @@ async function runInGroup(
   return "commands" in command ? runInGroup(command, rest, line, context) : runCommand(command, rest, line, context);
 }
 
-/** Options may stand before the command. */
 async function splitAtCommand(group: CommandGroup, argv: readonly string[]) {
   const [first = "", ...rest] = argv;
   const isKnown = Object.hasOwn({ ...group.commands, ...group.aliases }, first);
@@ -182,7 +182,7 @@ async function commandsWithOption(option: string, group: CommandGroup): Promise<
   return commands.filter((_, i) => accepts[i]);
 }
 
-/** For a group, whether one of its commands accepts it. */
+/** A group accepts what one of its commands accepts. */
 async function acceptsOption(command: Command | CommandGroup, option: string): Promise<boolean> {
   const { options = [] } = command;
   if (options.some(({ name, short }) => option === `--${name}` || option === `-${short}`)) return true;
@@ -217,13 +217,12 @@ async function commandWords(
   throw new UsageError(`"${name}" takes ${usage}: got "${words.join(" ")}"`);
 }
 
-/** As wide as the terminal. @throws {UsageError} if there is no such command */
 async function formatHelp(words: readonly string[]): Promise<string> {
   const { fitHelp } = await import("./output/fit_help.ts");
   return fitHelp(await formatWholeHelp(words), openScreen(1, {}).columns);
 }
 
-/** @param words path and arguments of a command @throws {UsageError} if there is none */
+/** @param words path and arguments of a command */
 async function formatWholeHelp(words: readonly string[]): Promise<string> {
   const { aliasesOf, formatCommandHelp, formatGroupHelp } = await import("./help.ts");
   const path: string[] = [];
@@ -244,7 +243,7 @@ function printHelp(text: string): number {
   return SUCCESS;
 }
 
-/** Whether the line asks for it, as far as a wrong line can be understood. */
+/** Understands a wrong line as far as that is possible. */
 function asksForJson(argv: readonly string[]): boolean {
   const end = argv.indexOf("--");
   const line = argv.slice(0, end < 0 ? undefined : end).join("\n");
@@ -279,7 +278,6 @@ function printError(message: string, details: readonly string[], { style }: Scre
   printMessage([`${style("red", "cni:")} ${oneLine(message)}`, ...details].join(`\n${MESSAGE_INDENT}`));
 }
 
-/** Long details get a line for each part. */
 function detailLines(details = ""): string[] {
   if (details === "") return [];
   if (details.length <= MAX_LINE_LENGTH) return [oneLine(details)];

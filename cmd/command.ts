@@ -3,24 +3,21 @@ import type { CliContext, ProgramStart } from "../program/start.ts";
 import type { CompletionKind, OptionSpec, ParsedOptions, ValueName } from "./options.ts";
 
 export interface CommandContext extends CliContext {
-  /** Runs the program again in this process, for a server's worker. @returns the exit status */
+  /** A worker of the server calls it in its own process. @returns the exit status */
   runProgram(start: ProgramStart): Promise<number>;
-  /** All commands. */
   readonly root: CommandGroup;
-  /** @throws {UsageError} if there is no such command */
   formatHelp(words: readonly string[]): Promise<string>;
 }
 
 export interface ArgumentSpec {
-  /** `NETWORK` */
   readonly name: ValueName;
   readonly help: string;
   readonly choices?: readonly string[];
   readonly completion?: CompletionKind;
   readonly optional?: true;
-  /** Only the last: it takes all further words, also options, for another program. */
+  /** Only the last may: it takes all further words, also options, for another program. */
   readonly repeated?: true;
-  /** Only the last: any number of words. */
+  /** Only the last may: it takes any number of words. */
   readonly several?: true;
 }
 
@@ -31,9 +28,7 @@ export interface Example {
 
 interface CommandInfo {
   readonly name: string;
-  /** `attach a container` */
   readonly summary: string;
-  /** In sentences. */
   readonly description?: string;
   readonly examples?: readonly Example[];
   /** The end of its help, such as the list of plugins. */
@@ -43,13 +38,13 @@ interface CommandInfo {
 export interface Command extends CommandInfo {
   readonly arguments: readonly ArgumentSpec[];
   readonly options: readonly OptionSpec[];
-  /** For programs; not in help. */
+  /** Help leaves out what only programs call. */
   readonly hidden?: true;
-  /** Required words are present. @returns the exit status; 0 for none */
+  /** Required words are present. @returns the exit status; nothing for 0 */
   run(input: ParsedOptions, context: CommandContext): number | void | Promise<number | void>;
 }
 
-/** Loaded on demand, for a fast start. */
+/** Commands load on demand, for a fast start. */
 type CommandTable = Readonly<Record<string, () => Promise<{ readonly default: Command | CommandGroup }>>>;
 
 export interface CommandGroup extends CommandInfo {
@@ -58,6 +53,6 @@ export interface CommandGroup extends CommandInfo {
   readonly defaultCommand?: string;
   /** Every command accepts them: a script may give all commands the same. */
   readonly options?: readonly OptionSpec[];
-  /** As in cnitool: surplus words are logged, and no error. */
+  /** Surplus words are logged, as in cnitool, and no error. */
   readonly ignoresSurplus?: true;
 }

@@ -1,4 +1,4 @@
-/** Loads the plugins and their docs.ts. Help loads every command, and needs neither. */
+/** Help loads every command, and needs neither plugins nor their docs.ts. */
 export async function loadDocumentedBuiltins(): Promise<void> {
   const [{ loadPlugins }, { loadPluginDocs }] = await Promise.all([
     import("../plugins/registry.ts"),

@@ -4,7 +4,6 @@ import { HELP_OPTION, type OptionSpec } from "./options.ts";
 
 export const EXIT_STATUS = "exit status: 0 success, 1 failure, 2 wrong command line";
 
-/** `NETWORK [NETNS]` */
 export function formatUsage(specs: readonly ArgumentSpec[]): string {
   return specs.map(({ name, optional, repeated, several }) => {
     const text = repeated || several ? `${name}…` : name;
@@ -12,7 +11,6 @@ export function formatUsage(specs: readonly ArgumentSpec[]): string {
   }).join(" ");
 }
 
-/** @param path `["run", "add"]` */
 export async function formatCommandHelp(
   command: Command,
   path: readonly string[],
@@ -59,14 +57,12 @@ async function usageRows(group: CommandGroup, path: readonly string[]): Promise<
   return rows;
 }
 
-/** Other names of a command. */
 export function aliasesOf({ aliases = {} }: CommandGroup, name: string): string[] {
   return Object.keys(aliases).filter((alias) => aliases[alias] === name);
 }
 
 type Row = readonly [left: string, right: string];
 
-/** Two columns, indented. */
 export function formatRows(rows: readonly Row[]): string {
   return alignColumns(rows).map((line) => `  ${line}`).join("\n");
 }

@@ -29,7 +29,7 @@ export type ValueName =
   | ("RULE" | "SUBNET" | "TIME" | "NETWORK|CONTAINER" | "NETNS|CONTAINER" | "NETWORK|NETNS|CONTAINER")
   | ("PAGE" | "SHELL" | "WHAT" | "WORD");
 
-/** What a shell offers for a word; by default, the name of the value decides. */
+/** By default, the name of the value decides what a shell offers. */
 export type CompletionKind =
   | (
     | "attachment"
@@ -47,13 +47,10 @@ export type CompletionKind =
   | ("rule" | "nothing");
 
 export interface OptionSpec {
-  /** `conf-dir` */
   readonly name: string;
-  /** `p` for `-p`. */
   readonly short?: string;
-  /** `DIR`; without it, the option is a switch. */
+  /** Without a value, the option is a switch. */
   readonly value?: ValueName;
-  /** In any case. */
   readonly choices?: readonly string[];
   /** The variable with its default; an empty one does not count. */
   readonly env?: string;
@@ -86,13 +83,13 @@ export class UnknownOptionError extends UsageError {
 }
 
 export interface ParsedOptions {
-  /** All but options; `-` is a word. */
+  /** A single `-` is a word. */
   readonly words: readonly string[];
   /** The environment does not count. */
   has(name: string): boolean;
-  /** The last, or the environment's. */
+  /** Finds the last value, or the environment's. */
   find(name: string): string | undefined;
-  /** Without the environment's. */
+  /** The environment's value is left out. */
   list(name: string): readonly string[];
 }
 

@@ -2,7 +2,9 @@ import { hasPlugin } from "../plugins/registry.ts";
 import type { ProgramStart } from "../program/start.ts";
 import { servePlugin } from "./serve_plugin.ts";
 
-/** The program's name decides what it is. Modules load on demand: start-up is most of a call. @returns the exit status */
+/**
+ * The program's name decides what it is. Modules load on demand: start-up is most of a call. @returns the exit status
+ */
 export async function runProgram(start: ProgramStart): Promise<number> {
   try {
     if (start.programName === "dhcp" && start.argv[0] === "daemon" && !start.env["CNI_COMMAND"]) {

@@ -6,7 +6,7 @@ import { VERSIONS } from "../spec/version.ts";
 import { printStderr, printStdout, readAvailableStdin, readStdin } from "../ffi/sys/stdio.ts";
 import { programVersion } from "../program/version.ts";
 
-/** Serves the call in the environment and on stdin (SPEC §2). @returns the exit status */
+/** The call is in the environment and on stdin (SPEC §2). @returns the exit status */
 export async function servePlugin(start: CliContext): Promise<number> {
   const { programName: name, env, startTime, findParentPid } = start;
   const command = env.CNI_COMMAND ?? "";

@@ -2,7 +2,7 @@
 import type { OptionSpec, ParsedOptions, UnknownOptionError } from "./options.ts";
 import { UsageError } from "../program/usage_error.ts";
 
-/** Where a command has `--json`. It is not in help, which has the shorter one. */
+/** Help does not have it where a command has `--json`, which is shorter. */
 const JSON_FORMAT_OPTION: OptionSpec = {
   name: "format",
   value: "FORMAT",
@@ -10,7 +10,7 @@ const JSON_FORMAT_OPTION: OptionSpec = {
   help: "json: the same as --json",
 };
 
-/** What an unknown option may stand for, the best word first. */
+/** The best word comes first. */
 const OWN_WORDS: Readonly<Record<string, readonly string[]>> = {
   "-f": ["force", "yes", "fix", "json"],
   "--force": ["yes", "fix"],
@@ -27,13 +27,13 @@ const WITHOUT_OWN_WORD: Readonly<Record<string, string>> = {
   "--quiet": "results go to stdout, and messages to stderr: >/dev/null or 2>/dev/null leaves one out",
 };
 
-/** With those that need no line of their own in help. */
+/** Adds those that need no line of their own in help. */
 export function withUsualOptions(specs: readonly OptionSpec[]): readonly OptionSpec[] {
   const has = (name: string) => specs.some((spec) => spec.name === name);
   return has("json") && !has(JSON_FORMAT_OPTION.name) ? [...specs, JSON_FORMAT_OPTION] : specs;
 }
 
-/** With `--format json` as `--json`. @throws {UsageError} if both are there, and differ */
+/** Treats `--format json` as `--json`. @throws {UsageError} if both are there, and differ */
 export function resolveFormat(options: ParsedOptions): ParsedOptions {
   const format = options.find(JSON_FORMAT_OPTION.name);
   if (options.has("json") && format !== undefined && format !== "json") {

@@ -18,7 +18,6 @@ export const NETNS_ARGUMENT: ArgumentSpec = {
   help: 'a network namespace: a name under /run/netns, or a path (with a "/")',
 };
 
-/** Behind what else an argument may be. */
 export const OR_CONTAINER = "Or a container, by name, id or begin of the id";
 
 /** cnitool requires it for every command. */
@@ -55,7 +54,6 @@ export interface AttachmentRequest {
   /** Empty without an id and a namespace. */
   readonly containerId: string;
   readonly ifname: string;
-  /** Absolute. */
   readonly netns?: string;
   /** CNI_ARGS; if absent, those of the ADD. */
   readonly args?: Args;
@@ -65,7 +63,6 @@ export interface AttachmentRequest {
   readonly mac?: string;
 }
 
-/** @throws {UsageError} */
 export function parseAttachment(
   options: ParsedOptions,
   netnsWord: string | undefined,
@@ -96,7 +93,10 @@ interface RuntimeArguments {
   readonly capabilityArgs: JsonObject;
 }
 
-/** By capability if a plugin declares it, else in CNI_ARGS. @throws {CniError} code 7 if no plugin would read one */
+/**
+ * Arguments go by capability if a plugin declares it, else into CNI_ARGS. @throws {CniError} code 7 if no plugin would
+ * read one
+ */
 export function runtimeArguments(list: NetworkConfigList, request: AttachmentRequest): RuntimeArguments {
   const declared = new Set(list.plugins.flatMap((plugin) => plugin.capabilities));
   const capabilityArgs: Record<string, unknown> = { ...request.capabilityArgs };
@@ -117,7 +117,7 @@ export function runtimeArguments(list: NetworkConfigList, request: AttachmentReq
   return { args, capabilityArgs };
 }
 
-/** For an existing attachment: absent arguments stay as for its ADD. @throws {CniError} */
+/** For an existing attachment, absent arguments stay as for its ADD. */
 export function explicitRuntimeArguments(
   network: NetworkConfigList | string,
   request: AttachmentRequest,

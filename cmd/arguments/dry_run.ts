@@ -1,4 +1,4 @@
-/** Loaded for dry runs only. @module */
+/** Only dry runs load this. @module */
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
 import type { DryRun } from "../../inspect/effects/dry_run.ts";
@@ -14,19 +14,15 @@ import { formatEffects, formatEffectSummary } from "../output/effects.ts";
 import { openScreen } from "../output/screen.ts";
 import { JSON_OPTION, log, VERBOSE_OPTION } from "./runtime.ts";
 
-/** What `--dry-run --json` prints. */
 export type DryRunDocument = Omit<DryRun, "failure"> & {
-  /** What an ADD would answer. */
   readonly result?: object;
-  /** Those that `network prune` would remove. */
+  /** `network prune` would remove these. */
   readonly networks?: readonly { readonly name: string; readonly file: string }[];
   /** The specification's error object, if the command would fail after these effects. */
   readonly failure?: object;
 };
 
 /**
- * Runs `command` without its changes and prints them.
- *
  * @param known what `--json` says of the command besides
  * @throws {Error} the command's failure, after the effects
  */
@@ -40,7 +36,7 @@ export async function printDryRun(
   return printFound({ ...dryRun(command), ...known }, options, env);
 }
 
-/** As {@linkcode printDryRun}, in copies of the host and the container. */
+/** Works in copies of the host and the container. */
 export async function printDryRunOfAdd(
   options: ParsedOptions,
   { env }: CliContext,

@@ -30,9 +30,9 @@ export function netnsOrContainer(word: string, attachments: AttachmentLister, co
 }
 
 /**
- * For commands that change nothing. A DEL goes by the id alone: of a container that is gone, another may have the name.
+ * Only for commands that change nothing. A DEL goes by the id alone: of a container that is gone, another may have the
+ * name.
  *
- * @param network its name
  * @throws {CniError} if several containers have the name
  */
 export function resolveEngineName(
@@ -49,14 +49,14 @@ export function resolveEngineName(
   return { ...request, containerId, ...netns !== undefined && { netns } };
 }
 
-/** For a DEL that found nothing: the ids of containers that engines call so. */
+/** A DEL that found nothing tells the ids of containers that engines call so. */
 export function findIdsOfName(request: AttachmentRequest, network: string, runtime: Runtime): readonly string[] {
   if (runtime.attachedConfiguration(network, request) !== undefined) return [];
   return namedAttachments(runtime, network)().filter(({ name }) => name === request.containerId)
     .map(({ containerId }) => containerId);
 }
 
-/** The id of the container with this name. @throws {UsageError} if a namespace of the network has the name too */
+/** @throws {UsageError} if a namespace of the network has the name too */
 export function findIdByEngineName(name: string, attachments: readonly NamedAttachment[]): string | undefined {
   const [found] = findByName(name, attachments);
   const ofNetns = attachments.find(({ containerId, netns = "" }) =>

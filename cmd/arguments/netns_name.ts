@@ -13,7 +13,6 @@ export function requireNamedNetns(name: string): void {
   });
 }
 
-/** @throws {CniError} code 8 */
 export function refuseNamedNetns(name: string): void {
   if (!listNamedNetns().includes(name)) return;
   throw new CniError(Code.InvalidNetns, `There is a network namespace ${JSON.stringify(name)} in /run/netns already`, {

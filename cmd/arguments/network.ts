@@ -13,15 +13,14 @@ export const PRINT_JSON_OPTION: OptionSpec = {
   help: `print JSON, as with --format json; ${JSON_OPTION.help}`,
 };
 
-/** For commands that call no plugin. */
+/** Commands with these call no plugin. */
 export const DIRECTORY_OPTIONS: readonly OptionSpec[] = [CONF_DIR_OPTION, PLUGIN_DIR_OPTION, CACHE_DIR_OPTION];
 
-/** Those of `run`, without its `--json`. */
 export const PLUGIN_CALL_OPTIONS: readonly OptionSpec[] = RUNTIME_OPTIONS.filter(({ name }) =>
   name !== JSON_OPTION.name
 );
 
-/** For commands that list what they can, and fail afterwards. */
+/** Commands list what they can, and fail afterwards. */
 export function countProblems(): { report(message: string): void; exitStatus(): number } {
   let count = 0;
   return {

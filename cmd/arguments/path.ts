@@ -6,7 +6,10 @@ import { UsageError } from "../../program/usage_error.ts";
 
 type PathContext = Pick<CliContext, "findWorkingDirectory">;
 
-/** Without `.`, `..` and doubled slashes, textually. @throws {UsageError} if the working directory was removed */
+/**
+ * Goes by the text alone: without `.`, `..` and doubled slashes. @throws {UsageError} if the working directory was
+ * removed
+ */
 export function absolutePath(path: string, { findWorkingDirectory }: PathContext): string {
   const base = path.startsWith("/") ? "" : findWorkingDirectory();
   if (base === undefined) {
@@ -23,8 +26,6 @@ export function absolutePath(path: string, { findWorkingDirectory }: PathContext
 /**
  * Text with a slash is a path. Other text is a name under /run/netns, or else, as in cnitool, a file in the working
  * directory.
- *
- * @throws {UsageError}
  */
 export function netnsPath(text: string, context: PathContext): string {
   if (text.includes("/")) return absolutePath(text, context);

@@ -6,13 +6,12 @@ export interface PublishOption {
   readonly hostPort: number;
   readonly containerPort: number;
   readonly protocol: "tcp" | "udp" | "sctp";
-  /** Default: all addresses. */
   readonly hostIP?: Ip;
 }
 
 const PUBLISH_PATTERN = /^(?:(?:\[([^\]]*)\]|([^:[\]]*)):)?([0-9]+):([0-9]+)(?:\/([A-Za-z]+))?$/;
 
-/** `[hostIP:]hostPort:containerPort[/protocol]`, IPv6 in brackets. @throws {UsageError} */
+/** Reads `[hostIP:]hostPort:containerPort[/protocol]`, IPv6 in brackets. */
 export function parsePublishedPort(text: string): PublishOption {
   const usageError = (reason: string) => new UsageError(`cannot publish ${JSON.stringify(text)}: ${reason}`);
   const match = PUBLISH_PATTERN.exec(text);

@@ -13,7 +13,6 @@ export function isQuiet(options: ParsedOptions): boolean {
   return options.has(QUIET_OPTION.name);
 }
 
-/** Each once. */
 export function printNames(names: readonly string[]): void {
   printStdout(printableLines([...new Set(names)].map((name) => `${name}\n`).join("")));
 }

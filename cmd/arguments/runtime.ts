@@ -39,13 +39,13 @@ export const PLUGIN_DIR_OPTION: OptionSpec = {
 
 export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
 
-/** For every command that has a document to print. */
+/** Every command that has a document to print accepts it. */
 export const DOCUMENT_OPTION: OptionSpec = {
   ...JSON_OPTION,
   help: `print JSON, as with --format json; ${JSON_OPTION.help}`,
 };
 
-/** For every command that calls plugins. */
+/** Every command that calls plugins accepts these. */
 export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   CONF_DIR_OPTION,
   PLUGIN_DIR_OPTION,
@@ -57,15 +57,12 @@ export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
 
 /** Takes what people should know, a line each. */
 export interface MessageSink {
-  /** From the runtime. */
   log(message: string): void;
-  /** From a plugin, with its name. */
   pluginLog(message: string): void;
 }
 
 export const STDERR: MessageSink = { log, pluginLog };
 
-/** Prints messages, and keeps them for a document. */
 export function keepMessages(): MessageSink & { readonly messages: readonly string[] } {
   const messages: string[] = [];
   return {
@@ -102,12 +99,10 @@ export function isDryRun(options: ParsedOptions): boolean {
   return options.has(DRY_RUN_OPTION.name);
 }
 
-/** @throws {UsageError} */
 export function openRuntime(options: ParsedOptions, context: CliContext, sink: MessageSink = STDERR): Runtime {
   return new Runtime(runtimeOptions(options, context, sink));
 }
 
-/** @throws {UsageError} */
 export function runtimeOptions(
   options: ParsedOptions,
   context: CliContext,
@@ -131,7 +126,6 @@ export function cacheDirectory(options: ParsedOptions, context: CliContext): str
   return absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context);
 }
 
-/** @throws {UsageError} */
 export function pluginDirectories(options: ParsedOptions, context: CliContext): string[] {
   return (options.find(PLUGIN_DIR_OPTION.name) ?? "/opt/cni/bin").split(":").filter((path) => path !== "")
     .map((path) => absolutePath(path, context));
@@ -146,7 +140,7 @@ function pluginLog(message: string): void {
   printMessage(printableLines(message));
 }
 
-/** @param logDuplicates for commands that judge a configuration @throws as {@linkcode loadNetwork} */
+/** @param logDuplicates for commands that judge a configuration */
 export function loadRequested(
   word: string,
   options: ParsedOptions,
@@ -157,17 +151,15 @@ export function loadRequested(
   return loadNetwork(word, { directory: confDirectory(options, context), log: sink.log, logDuplicates });
 }
 
-/** Absolute. @throws {UsageError} */
 export function confDirectory(options: ParsedOptions, context: CliContext): string {
   return absolutePath(options.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d", context);
 }
 
-/** Not a path or `-`. */
 export function isNetworkName(word: string): boolean {
   return word !== "-" && !word.includes("/");
 }
 
-/** The name, if only the attachment's copy of the configuration can be read. */
+/** Returns the name, if only the attachment's copy of the configuration can be read. */
 export function loadAttachedNetwork(
   word: string,
   attachment: Attachment,
@@ -189,7 +181,7 @@ export function loadAttachedNetwork(
   }
 }
 
-/** Seconds, unless a unit follows. */
+/** The unit is a second, unless another follows. */
 function parseTimeout(text: string): number {
   const [, digits, unit = "s"] = /^([0-9]+(?:\.[0-9]+)?)(ms|s|m)?$/.exec(text) ?? [];
   const ms = Number(digits) * { ms: 1, s: 1000, m: 60_000 }[unit as "ms" | "s" | "m"];

@@ -1,4 +1,3 @@
-/** The attachments that GC keeps. @module */
 import { type Runtime, UnknownAttachmentError } from "../../runtime/runtime.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
@@ -14,7 +13,7 @@ export const VALID_OPTION: OptionSpec = {
 
 export const ALL_OPTION: OptionSpec = { name: "all", help: "keep nothing" };
 
-/** For attachments of engines, or detached ones. */
+/** Attachments of engines, and detached ones, are unknown. */
 export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
   name: "ignore-unknown",
   help: "accept a --valid that is not remembered, and keep it too",
@@ -26,7 +25,7 @@ export function refuseValidAndAll(options: ParsedOptions): void {
   throw new UsageError("--all keeps nothing, and --valid names what to keep: leave out one of the two");
 }
 
-/** The interface defaults to `--ifname`. @throws {UsageError} */
+/** The interface defaults to `--ifname`. */
 export async function parseValid(
   options: ParsedOptions,
   runtime: Pick<Runtime, "attachments">,
@@ -51,7 +50,7 @@ export function refuseUnknownNames<T>(call: () => T): T {
   }
 }
 
-/** By what an engine calls the container. A pod's name has a slash, too. */
+/** A pod's name has a slash, too. */
 function findNamedAttachment(
   text: string,
   findId: (name: string) => string | undefined,

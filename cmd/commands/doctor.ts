@@ -116,7 +116,6 @@ export default doctor;
 
 interface Target {
   readonly networks: readonly (NetworkConfigList | UnusableFile)[];
-  /** The namespace that was asked for. */
   readonly netns?: string;
 }
 

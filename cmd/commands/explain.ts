@@ -27,13 +27,9 @@ const explain: Command = {
     const directories = pluginDirectories(input, context);
     const explained = key === undefined ? explainPlugin(name, directories) : explainKey(name, key, directories);
     const screen = openScreen(1, context.env);
-    printStdout(
-      input.has(DOCUMENT_OPTION.name)
-        ? formatDocument(explained)
-        : "plugin" in explained
-        ? formatExplainedPlugin(explained, screen)
-        : formatExplainedKeys(name, explained, screen),
-    );
+    const format = () =>
+      "plugin" in explained ? formatExplainedPlugin(explained, screen) : formatExplainedKeys(name, explained, screen);
+    printStdout(input.has(DOCUMENT_OPTION.name) ? formatDocument(explained) : format());
   },
 };
 export default explain;

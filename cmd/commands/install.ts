@@ -56,11 +56,13 @@ const command: Command = {
       help: 'replace files of other programs; "cni uninstall" puts them back',
     },
     {
-      ...{ name: "conflist", value: "FILE" },
+      name: "conflist",
+      value: "FILE",
       help: "copy this .conflist file into the directory of network configurations",
     },
     {
-      ...{ name: "node", value: "NAME" },
+      name: "node",
+      value: "NAME",
       help:
         "of Kubernetes, for --conflist in a pod: gives host-local the ranges of this node, and a bridge what Services need",
     },
@@ -120,7 +122,8 @@ async function prepareNetwork(
   input: ParsedOptions,
   context: CliContext,
 ): Promise<(() => InstalledFile) | undefined> {
-  const [file, node] = [input.find("conflist"), input.find("node")];
+  const file = input.find("conflist");
+  const node = input.find("node");
   if (file === undefined && node !== undefined) {
     throw new UsageError("--node is for the network of --conflist: give both");
   }
@@ -131,7 +134,10 @@ async function prepareNetwork(
   const { prepareBridgedServices } = await import("../install/bridged_services.ts");
   await loadDocumentedBuiltins();
   const prepared = await prepareNetworkFile({
-    ...{ source, directory: confDirectory(input, context), pluginDirectories: [pluginDirectory], log },
+    source,
+    directory: confDirectory(input, context),
+    pluginDirectories: [pluginDirectory],
+    log,
     ...node !== undefined && { findRanges: () => findPodCidrs(node, context.env) },
   });
   const setParameters = node === undefined ? undefined : prepareBridgedServices(prepared);
@@ -142,10 +148,9 @@ async function prepareNetwork(
   };
 }
 
-/** `cni install --json` prints it. */
 interface InstallReport {
   readonly installed: readonly InstalledFile[];
-  /** Paths of files that no installed file needs any more. */
+  /** No installed file needs these any more. */
   readonly removed: readonly string[];
 }
 
@@ -160,7 +165,6 @@ function formatInstalled({ path, target, changed, backup }: InstalledFile): stri
 
 export interface InstallOptions {
   readonly directory: string;
-  /** Absolute. */
   readonly program: string;
   readonly names: readonly string[];
   /** Replaces files of other programs, with backups. */
@@ -178,12 +182,11 @@ interface InstalledFile {
   /** The link's target, or a copy's description. */
   readonly target: string;
   readonly changed: boolean;
-  /** Path of the replaced file. */
   readonly backup?: string;
 }
 
 /**
- * Atomic, and only where something changes. A foreign file stops it before the first change.
+ * Changes files in one step each, and only where something differs. A foreign file stops it before the first change.
  *
  * @throws {RangeError} naming the files in the way, or backups that would be lost
  * @throws {SystemError} if the directory cannot be written
@@ -197,12 +200,11 @@ export function install(options: InstallOptions): InstalledFile[] {
   const allNames = [COMMAND_NAME, ...options.names];
   const names = shim ? [FULL_PROGRAM_NAME, ...allNames] : allNames.filter((name) => `${directory}/${name}` !== program);
   const backups = backUpForeignFiles(plan, names);
-  const installed = shim
-    ? [installFullProgram(plan), ...installShims(plan, allNames, shim)]
-    : options.copy
-    ? installCopies(plan, names)
-    : names.map((name) => installLink(plan, name));
-  return installed.map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
+  const installAll = (): InstalledFile[] => {
+    if (shim) return [installFullProgram(plan), ...installShims(plan, allNames, shim)];
+    return options.copy ? installCopies(plan, names) : names.map((name) => installLink(plan, name));
+  };
+  return installAll().map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
 }
 
 /** @returns backups by original path @throws {RangeError} if files may not be replaced */
@@ -241,7 +243,7 @@ function installLink({ directory, program }: InstallOptions, name: string): Inst
   return { path, target, changed: true };
 }
 
-/** It works also where the tree is mounted elsewhere. Both paths are canonical. */
+/** The link works also where the tree is mounted elsewhere. Both paths are canonical. */
 export function relativePath(directory: string, path: string): string {
   const from = directory.split("/").filter((part) => part !== "");
   const to = path.split("/").filter((part) => part !== "");
@@ -282,7 +284,6 @@ function installFullProgram(plan: InstallOptions): InstalledFile {
   return { path, target, changed: true };
 }
 
-/** One file with many names. */
 function installShims({ directory }: InstallOptions, names: readonly string[], shim: Uint8Array): InstalledFile[] {
   const source = `${directory}/${COMMAND_NAME}`;
   const isCurrent = (path: string) =>
@@ -298,7 +299,7 @@ function installShims({ directory }: InstallOptions, names: readonly string[], s
   });
 }
 
-/** After shims have been replaced by the program itself. @returns its path if it was there */
+/** Shims must have been replaced by the program itself. @returns its path if it was there */
 export function removeFullProgram(directory: string, program: string): string | undefined {
   const path = `${canonicalPath(directory)}/${FULL_PROGRAM_NAME}`;
   const isOurs = path !== canonicalPath(program) && !isForeignFile(path, program);

@@ -59,7 +59,6 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
 };
 export default lint;
 
-/** @throws {UsageError} */
 function disabledRuleNames(input: ParsedOptions, ruleNames: readonly string[]): readonly string[] {
   const disabled = input.list("disable").flatMap((text) => text.split(","));
   const unknown = disabled.find((name) => !ruleNames.includes(name));

@@ -38,7 +38,6 @@ const man: Command = {
 };
 export default man;
 
-/** `cni-run.8` */
 const fileName = ({ name, section }: ManPage): string => `${name}.${section}`;
 
 function namesOf(page: ManPage): string[] {

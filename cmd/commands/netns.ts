@@ -1,4 +1,4 @@
-/** For hosts without iproute2. */
+/** These are for hosts without iproute2. */
 import type { CommandGroup } from "../command.ts";
 
 const netns: CommandGroup = {

@@ -123,7 +123,9 @@ function partSettings(
       ...input.has("no-restore") ? [] : ["heal"],
       ...metricsAddress === undefined ? [] : ["metrics"],
     ],
-    ...{ socket, directory: directoryOf(socket), logFormat },
+    socket,
+    directory: directoryOf(socket),
+    logFormat,
     confDirectory: confDirectory(input, context),
     healLinks: input.has("heal"),
     pluginDirectories: pluginDirectories(input, context),
@@ -178,7 +180,11 @@ function formatStatus(status: ServerStatus, screen: Screen): string {
   ];
   const rows = [
     ...workers.map(({ pid, state, served, privateBytes }) => [
-      ...["worker", String(pid), state, String(served), megabytes(privateBytes)],
+      "worker",
+      String(pid),
+      state,
+      String(served),
+      megabytes(privateBytes),
     ]),
     ...parts.map((part) =>
       part.pid === undefined

@@ -4,7 +4,8 @@ import { withoutLoopbacks } from "../../networks/loopbacks.ts";
 import type { NodeTree } from "../../inspect/show/node_tree.ts";
 import { formatDocument } from "../output/document.ts";
 import { netnsPath } from "../arguments/path.ts";
-import { confDirectory, JSON_OPTION, log, openRuntime, RUNTIME_OPTIONS } from "../arguments/runtime.ts";
+import { DIRECTORY_OPTIONS } from "../arguments/network.ts";
+import { confDirectory, JSON_OPTION, log, openRuntime } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import type { OptionSpec, ParsedOptions } from "../options.ts";
@@ -38,7 +39,7 @@ Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptabl
     FORMAT_OPTION,
     { ...JSON_OPTION, help: `the same as --format json; ${JSON_OPTION.help}` },
     RULES_OPTION,
-    ...RUNTIME_OPTIONS.filter(({ name }) => name.endsWith("-dir")),
+    ...DIRECTORY_OPTIONS,
   ],
   examples: [
     { command: "cni show web", about: 'what belongs to the network, namespace or container "web"' },

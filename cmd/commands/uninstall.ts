@@ -84,7 +84,7 @@ first; it stays if a container uses it, and then the plugins stay too.`,
 };
 export default command;
 
-/** Otherwise it would take the container's own directory for the host's. @throws {CniError} */
+/** Otherwise it would take the container's own directory for the host's. */
 function enterHost(): void {
   if (enterHostMounts()) return;
   throw new CniError(
@@ -104,7 +104,10 @@ interface NetworkRemoval {
   remove(report: RemovalReport): void;
 }
 
-/** `undefined` if the network is gone: an uninstall can be repeated. @throws {CniError} if the name seems mistyped */
+/**
+ * Returns `undefined` if the network is gone: an uninstall can be repeated. @throws {CniError} if the name seems
+ * mistyped
+ */
 async function findRemoval(
   name: string,
   pluginDirectory: string,

@@ -1,4 +1,3 @@
-/** What shells offer for a word: names on this machine, and of what is built in. @module */
 import { listNamedNetns } from "../../ffi/named_netns.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import { EngineNames, shortContainerId } from "../../containers/engine_names.ts";
@@ -10,18 +9,17 @@ import type { CompletionKind, OptionSpec, ValueName } from "../options.ts";
 
 export interface Candidate {
   readonly word: string;
-  /** For people; shells show it beside the word. */
+  /** Shells show it beside the word. */
   readonly about?: string;
 }
 
-/** What is known of the line. */
 export interface CandidateRequest {
-  /** What is typed of the word. */
+  /** The typed part of the word. */
   readonly current: string;
   readonly root: CommandGroup;
-  /** Of the line, if it is typed already. */
+  /** The line's, if it is typed already. */
   readonly network?: string;
-  /** The last value on the line, or the environment's; absolute. */
+  /** Finds the last value on the line, or the environment's; absolute. */
   findDirectory(option: OptionSpec, byDefault: string): string;
 }
 
@@ -55,7 +53,7 @@ const SOURCES: Readonly<Partial<Record<CompletionKind, Source>>> = {
   key: ({ current }) => current.includes(".") ? listKeys(current) : listPlugins(),
 };
 
-/** Each once, in no order. */
+/** Each comes once, in no order. */
 export async function findCandidates(kind: CompletionKind, request: CandidateRequest): Promise<readonly Candidate[]> {
   const all = await SOURCES[kind]?.(request) ?? [];
   return all.filter(({ word }, i) => all.findIndex((other) => other.word === word) === i);
@@ -74,7 +72,7 @@ async function listPlugins(): Promise<readonly Candidate[]> {
   return pluginNames().map((word) => ({ word, about: findPlugin(word)!.about }));
 }
 
-/** `bridge.mtu`, without the marks of lists: shells would quote them. */
+/** Makes `bridge.mtu`, without the marks of lists: shells would quote them. */
 async function listKeys(current: string): Promise<readonly Candidate[]> {
   const { builtinDocs, loadPluginDocs } = await import("../../plugins/docs_registry.ts");
   await loadPluginDocs();

@@ -2,30 +2,24 @@
 import { absolutePath } from "../arguments/path.ts";
 import type { ArgumentSpec, Command, CommandGroup } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
-import { formatUsage } from "../help.ts";
 import { type CompletionKind, HELP_OPTION, type OptionSpec, type ValueName } from "../options.ts";
 import { withUsualOptions } from "../usual_options.ts";
 import { type Candidate, type CandidateRequest, findCandidates, kindsOf } from "./candidates.ts";
 
 export interface Completion {
   readonly candidates: readonly Candidate[];
-  /** What the shell itself offers. */
+  /** The shell itself offers these. */
   readonly paths: "none" | "files" | "directories";
 }
 
 const NOTHING: Completion = { candidates: [], paths: "none" };
 
-/** Where the cursor is. */
 interface Position {
-  /** `undefined` behind an unknown command. */
   readonly command: Command | CommandGroup | undefined;
-  /** That may stand there. */
   readonly options: readonly OptionSpec[];
-  /** Arguments before it. */
   readonly words: readonly string[];
-  /** The option whose value it is. */
   readonly option: OptionSpec | undefined;
-  /** Behind `--`, or in another program's words. */
+  /** True behind `--`, and in another program's words. */
   readonly isBehindOptions: boolean;
   readonly values: ReadonlyMap<string, string>;
 }
@@ -76,7 +70,7 @@ function hasOption(command: Command | CommandGroup | undefined, name: string): b
   return command?.options?.some((option) => option.name === name) === true;
 }
 
-/** As {@linkcode parseOptions} reads it; `undefined` if there is no such option. */
+/** Reads it as {@linkcode parseOptions} does; `undefined` if there is no such option. */
 function parseOption(word: string, options: readonly OptionSpec[]) {
   const [, long, value] = /^--([^=]*)(?:=([^]*))?$/.exec(word) ?? [];
   const spec = options.find(({ name, short }) => long === undefined ? short === word[1] : name === long);
@@ -115,9 +109,9 @@ function optionCandidate({ name, help }: OptionSpec): Candidate {
   return { word: `--${name}`, about: help };
 }
 
-/** `…` marks those that take further words. */
 function lastIfRepeated({ arguments: specs }: Command): ArgumentSpec | undefined {
-  return formatUsage(specs.slice(-1)).includes("…") ? specs.at(-1) : undefined;
+  const last = specs.at(-1);
+  return last?.repeated || last?.several ? last : undefined;
 }
 
 async function completeCommand({ commands }: CommandGroup): Promise<Completion> {
@@ -126,7 +120,6 @@ async function completeCommand({ commands }: CommandGroup): Promise<Completion> 
   return { candidates: shown.map(({ name, summary }) => ({ word: name, about: summary })), paths: "none" };
 }
 
-/** `--conf-dir=/etc` */
 async function completeInline(
   root: CommandGroup,
   spec: OptionSpec,
@@ -168,7 +161,6 @@ async function completeValue(
   return { candidates: found, paths: "none" };
 }
 
-/** For `cni help run add`. */
 async function completeCommandPath(root: CommandGroup, words: readonly string[]): Promise<Completion> {
   const { command } = await findPosition(root, words);
   return command && "commands" in command ? completeCommand(command) : NOTHING;

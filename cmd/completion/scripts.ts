@@ -1,4 +1,7 @@
-/** They only ask the program, which knows the words. The first line of its answer says whether paths fit too. @module */
+/**
+ * The scripts only ask the program, which knows the words. The first line of its answer says whether paths fit too.
+ * @module
+ */
 
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 export type Shell = typeof SHELLS[number];

@@ -1,9 +1,7 @@
-/** Words as bash reads and writes them. @module */
-
 export interface ShellLine {
-  /** Without quotes. The last is being typed, and may be empty. */
+  /** Has no quotes. The last word is being typed, and may be empty. */
   readonly words: readonly string[];
-  /** What the last has before its quote that is still open. */
+  /** The begin of the last word, before its quote that is still open. */
   readonly beforeQuote: string;
   readonly quote: "" | "'" | '"';
 }
@@ -28,7 +26,7 @@ export function parseShellLine(line: string): ShellLine {
   return { words, beforeQuote, quote };
 }
 
-/** What bash puts behind the open quote, or else in the place of the part that follows the last `=` or `:`. */
+/** bash puts it behind the open quote, or else in the place of the part that follows the last `=` or `:`. */
 export function bashReplacement(word: string, { words, beforeQuote, quote }: ShellLine): string {
   const current = words.at(-1)!;
   const breakIndex = Math.max(current.lastIndexOf("="), current.lastIndexOf(":")) + 1;

@@ -1,4 +1,3 @@
-/** What an uninstall leaves behind in the kernel: attached containers, and the tables of rules. */
 import { currentNetns } from "../../ffi/netns.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
@@ -51,7 +50,7 @@ function needsOneOf(runtime: Runtime, attachment: NetworkAttachment, removed: Re
   return types.some((type) => removed.has(type));
 }
 
-/** Removes tables in which no attachment has anything. */
+/** A table stays in which an attachment has something. */
 export function removeTables(report: (table: string) => void, log: (message: string) => void): void {
   using host = currentNetns();
   for (const [family, table] of [["inet", inetTable], ["bridge", bridgeTable]] as const) {

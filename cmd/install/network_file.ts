@@ -1,4 +1,3 @@
-/** The network that `cni install --conflist` gives to the node's engines. @module */
 import type { Cidr } from "../../ffi/address.ts";
 import { installBytes } from "../../ffi/sys/atomic_install.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
@@ -17,9 +16,9 @@ import { findSyntaxProblems } from "../../spec/source_text.ts";
 export interface NetworkFileOptions {
   /** A .conflist file; its name is kept. */
   readonly source: string;
-  /** Of configurations, where engines look. */
+  /** Engines look there for configurations. */
   readonly directory: string;
-  /** Where plugins are that are not built in. */
+  /** Plugins are there that are not built in. */
   readonly pluginDirectories: readonly string[];
   /** Tells the ranges for a host-local without any; absent if nothing tells them. */
   findRanges?(): Promise<readonly Cidr[]>;
@@ -28,11 +27,10 @@ export interface NetworkFileOptions {
 
 export interface NetworkFileInstall {
   readonly path: string;
-  /** What the file is to hold. */
   readonly text: string;
 }
 
-/** Reads and checks the file; changes nothing. @throws {CniError} if engines could not use it */
+/** Changes nothing. @throws {CniError} if engines could not use it */
 export async function prepareNetworkFile(options: NetworkFileOptions): Promise<NetworkFileInstall> {
   const { source, directory } = options;
   const name = source.slice(source.lastIndexOf("/") + 1);
@@ -52,7 +50,7 @@ export async function prepareNetworkFile(options: NetworkFileOptions): Promise<N
   return { path, text: withRanges(list, without, await options.findRanges()) };
 }
 
-/** @returns whether the file was another before @throws {SystemError} if it cannot be written */
+/** @returns whether the file was another before */
 export function installNetworkFile({ path, text }: NetworkFileInstall): boolean {
   if (ignoreErrors(["ENOENT"], () => readText(path)) === text) return false;
   ensureDirectory(path.slice(0, path.lastIndexOf("/")));
@@ -70,7 +68,7 @@ function needsRanges({ raw, ipamType }: PluginEntry): boolean {
   return ipamType === "host-local" && isJsonObject(ipam) && !findValue(ipam, "ranges") && !findValue(ipam, "subnet");
 }
 
-/** Errors are refused; warnings are the user's to judge. @param without plugins that get their ranges later */
+/** Warnings are the user's to judge. @param without plugins that get their ranges later */
 function refuseProblems({ source, pluginDirectories, log }: NetworkFileOptions, without: readonly number[]): void {
   const isExpected = ({ path }: LintProblem) => without.some((i) => path === `plugins[${i}].ipam.ranges`);
   const { problems } = lintFiles([source], { pluginDirectories });
@@ -88,7 +86,7 @@ function refuseSecondFile({ name }: NetworkConfigList, path: string, { source, d
   if (other) throw unusable(source, `"${other.file}" has a network "${name}" too`, "remove one of the files");
 }
 
-/** The file as it stands, unless engines could not read it. */
+/** Leaves the file as it stands, unless engines could not read it. */
 function withoutComments(text: string): string {
   const isJson = findSyntaxProblems(text, { strict: true }).length === 0;
   return isJson ? text : networkFileText(parseJson(text) as JsonObject);

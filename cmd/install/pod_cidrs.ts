@@ -1,18 +1,17 @@
-/** The addresses that Kubernetes has given to the pods of a node. @module */
 import { type Cidr, parseCidr } from "../../ffi/address.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { excerpt } from "../../spec/schema.ts";
 
-/** Where a pod finds its token, and the certificate of the API server. */
+// Where a pod finds its token, and the certificate of the API server.
 const SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const TIMEOUT_MS = 10_000;
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** `spec.podCIDRs` of a node, by one question to the API server. @throws {CniError} if there is none, with what to do */
+/** Reads `spec.podCIDRs` by one question to the API server. @throws {CniError} if there is none, with what to do */
 export async function findPodCidrs(node: string, env: Env, account = SERVICE_ACCOUNT_DIRECTORY): Promise<Cidr[]> {
   const refuse = (problem: string, details: string, code: Code = Code.TryAgainLater) =>
     new CniError(code, `Cannot read the pod ranges of node "${node}": ${problem}`, { details });
@@ -59,7 +58,7 @@ async function get(
   return { status: response.status, text: await response.text() };
 }
 
-/** `undefined` for what is no node, such as the page of a proxy. */
+/** Returns `undefined` for what is no node, such as the page of a proxy. */
 function parsePodCidrs(text: string): Cidr[] | undefined {
   try {
     const { spec } = JSON.parse(text) as { readonly spec: { readonly podCIDRs?: readonly string[] } };

@@ -1,4 +1,3 @@
-/** Which files an uninstall removes or puts back, as a list; and that done. */
 import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
@@ -17,7 +16,6 @@ interface UninstallOptions {
   readonly names: readonly string[];
 }
 
-/** What happens to one file. */
 export interface UninstallStep {
   readonly name: string;
   readonly path: string;
@@ -25,11 +23,10 @@ export interface UninstallStep {
   readonly reason?: string;
 }
 
-/** Beside the plugins of an archive. */
 const SHIM_DIRECTORY_NAME = "shim";
 const LICENCE_NAMES = ["LICENSE", "LICENSE.third-party"];
 
-/** Our files go, and backups are put back. Changes nothing. @throws {SystemError} */
+/** Our files go, and backups are put back. Changes nothing. */
 export function planUninstall(options: UninstallOptions): UninstallStep[] {
   const { directory } = options;
   const shims = planFiles({ ...options, directory: `${directory}/${SHIM_DIRECTORY_NAME}` });
@@ -40,7 +37,9 @@ export function planUninstall(options: UninstallOptions): UninstallStep[] {
     ...shims,
     ...files,
     ...licences.map((name): UninstallStep => ({
-      ...{ name, path: `${directory}/${name}`, outcome: "stays" },
+      name,
+      path: `${directory}/${name}`,
+      outcome: "stays",
       reason: "plugins of others may have a file of this name",
     })),
   ];
@@ -62,7 +61,7 @@ function planFiles({ directory, program, names }: UninstallOptions): UninstallSt
   });
 }
 
-/** Also removes the program that runs. @throws {SystemError} if the directory cannot be written */
+/** Also removes the program that runs. */
 export function uninstall(steps: readonly UninstallStep[], directory: string): void {
   for (const { name, path, outcome } of steps) {
     const parent = path.slice(0, -name.length - 1);

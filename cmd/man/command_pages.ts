@@ -1,17 +1,16 @@
-/** Man pages of commands, from the objects that help is made of. @module */
+/** Uses the objects that help is made of. @module */
 import type { ArgumentSpec, Command, CommandGroup, Example } from "../command.ts";
 import { aliasesOf, EXIT_STATUS, formatUsage } from "../help.ts";
 import { HELP_OPTION, type OptionSpec } from "../options.ts";
 import { bold, escapeRoff, italic, paragraph, section, subsection, tagged, verbatim } from "./roff.ts";
 
 interface NamedCommand {
-  /** `["cni", "run", "add"]` */
   readonly path: readonly string[];
   readonly command: Command;
   readonly aliases: readonly string[];
 }
 
-/** Also those of groups inside, without hidden ones. */
+/** Has those of groups inside, too, without hidden ones. */
 export async function listCommands(
   command: Command | CommandGroup,
   path: readonly string[],
@@ -25,7 +24,6 @@ export async function listCommands(
   return (await Promise.all(listed)).flat();
 }
 
-/** Sections of `cni-run(8)`. @param path `["cni", "run"]` */
 export async function commandSections(command: Command | CommandGroup, path: readonly string[]): Promise<string[]> {
   const commands = await listCommands(command, path);
   const shared = "commands" in command ? command.options ?? [] : [];
@@ -42,7 +40,6 @@ export async function commandSections(command: Command | CommandGroup, path: rea
   ];
 }
 
-/** For `cni(8)`. */
 export async function commandOverview(root: CommandGroup): Promise<string> {
   const commands = await listCommands(root, [root.name]);
   return section(
@@ -51,7 +48,6 @@ export async function commandOverview(root: CommandGroup): Promise<string> {
   );
 }
 
-/** For `cni(8)`: variables of options, each once. */
 export async function environmentSection(root: CommandGroup): Promise<string> {
   const commands = await listCommands(root, [root.name]);
   const options = commands.flatMap(({ command }) => command.options).filter(({ env }) => env !== undefined);

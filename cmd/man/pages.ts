@@ -1,4 +1,3 @@
-/** All man pages: of the program, its commands, its plugins, and network configurations. @module */
 import { builtinDocs, loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import type { CommandGroup } from "../command.ts";
@@ -14,12 +13,9 @@ import { networkSections, pluginSections } from "./plugin_pages.ts";
 import { bold, escapeRoff, header, paragraph, section, tagged } from "./roff.ts";
 
 export interface ManPage {
-  /** `cni-run` */
   readonly name: string;
   readonly section: 5 | 8;
-  /** `attach containers to networks` */
   readonly summary: string;
-  /** In roff. */
   sections(): Promise<readonly string[]>;
 }
 
@@ -30,13 +26,13 @@ const CONFLIST_PAGE: ManPage = {
   sections: () => Promise.resolve(networkSections()),
 };
 
-/** The page of the program first. */
+/** The page of the program comes first. */
 export async function listManPages(root: CommandGroup): Promise<readonly ManPage[]> {
   await Promise.all([loadPlugins(), loadPluginDocs()]);
   return [programPage(root), ...await commandPages(root), CONFLIST_PAGE, ...pluginNames().map(pluginPage)];
 }
 
-/** The whole text, which names the other pages. */
+/** The text names the other pages. */
 export async function formatManPage(page: ManPage, all: readonly ManPage[]): Promise<string> {
   const { name, summary } = page;
   const others = all.filter((other) => other !== page).map((other) => `${bold(other.name)}(${other.section})`);

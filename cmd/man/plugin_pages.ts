@@ -1,4 +1,3 @@
-/** Man pages of plugins and of network configurations, from the documentation of plugins. @module */
 import { commonDifferences, commonKeys } from "../../plugins/lib/docs/common_docs.ts";
 import { formatJson, formatKeyExample, isKeyFromCaller } from "../../plugins/lib/docs/format_json.ts";
 import { listKeys } from "../../plugins/lib/docs/list_docs.ts";
@@ -6,7 +5,7 @@ import type { KeyDocs, PluginDocs } from "../../plugins/lib/docs/plugin_docs.ts"
 import { DEFAULT_NETWORK } from "../../runtime/default_network.ts";
 import { bold, bulleted, escapeRoff, markdownToRoff, paragraph, section, tagged, verbatim } from "./roff.ts";
 
-/** Wide enough for 80 columns with two indentations. */
+// Wide enough for 80 columns with two indentations.
 const MAX_COLUMNS = 66;
 
 type Keys = Readonly<Record<string, KeyDocs>>;
@@ -31,7 +30,6 @@ export function pluginSections(about: string, { example, keys, absent = {}, diff
   ];
 }
 
-/** Of `cni.conflist(5)`. */
 export function networkSections(): string[] {
   return [
     section("SYNOPSIS", paragraph(escapeRoff("/etc/cni/net.d/*.conflist"))),

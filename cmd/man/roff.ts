@@ -1,6 +1,6 @@
-/** Requests and macros of man pages. @see groff_man(7) @module */
+/** @see groff_man(7) @module */
 
-/** Plain in roff, but not shown as ASCII. @see groff_char(7) */
+// Plain in roff, but not shown as ASCII. @see groff_char(7)
 const SPECIAL: Readonly<Record<string, string>> = {
   "\\": "\\e",
   "-": "\\-",
@@ -11,7 +11,6 @@ const SPECIAL: Readonly<Record<string, string>> = {
   "~": "\\(ti",
 };
 
-/** Text that roff shows as it is. */
 export function escapeRoff(text: string): string {
   return text.replace(/[\\\-'"`^~]|\P{ASCII}/gu, (char) => SPECIAL[char] ?? unicodeEscape(char))
     .replace(/^\./gm, "\\&.");
@@ -21,7 +20,7 @@ function unicodeEscape(char: string): string {
   return `\\[u${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}]`;
 }
 
-/** The Markdown of our documentation: `code` and links. */
+/** Reads the Markdown of our documentation: `code` and links. */
 export function markdownToRoff(text: string): string {
   const parts = text.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").split(/`([^`]*)`/);
   return parts.map((part, i) => i % 2 === 1 ? bold(part) : escapeRoff(part)).join("");
@@ -31,7 +30,7 @@ export function bold(text: string): string {
   return `\\fB${escapeRoff(text)}\\fR`;
 }
 
-/** For words that the reader replaces. */
+/** Marks words that the reader replaces. */
 export function italic(text: string): string {
   return `\\fI${escapeRoff(text)}\\fR`;
 }
@@ -41,7 +40,7 @@ export function header(name: string, section: number, version: string): string {
   return `.TH ${parts.map((part) => `"${escapeRoff(part)}"`).join(" ")}\n.ad l\n.nh`;
 }
 
-/** Empty without a body. */
+/** Returns nothing without a body. */
 export function section(title: string, ...body: readonly string[]): string {
   return joinBlocks(".SH", title, body);
 }
@@ -55,12 +54,10 @@ function joinBlocks(macro: string, title: string, body: readonly string[]): stri
   return blocks.length === 0 ? "" : [`${macro} "${escapeRoff(title)}"`, ...blocks].join("\n");
 }
 
-/** @param text in roff */
 export function paragraph(text: string): string {
   return text === "" ? "" : `.PP\n${text}`;
 }
 
-/** @param tag in roff @param text in roff */
 export function tagged(tag: string, text: string): string {
   return `.TP\n${tag}\n${text}`;
 }
@@ -69,7 +66,6 @@ export function bulleted(text: string): string {
   return `.IP \\(bu 2\n${text}`;
 }
 
-/** Lines that stay as they are. */
 export function verbatim(text: string): string {
   return `.PP\n.RS 4\n.nf\n${escapeRoff(text)}\n.fi\n.RE`;
 }

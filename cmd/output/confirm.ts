@@ -3,7 +3,7 @@ import { printMessage } from "./message.ts";
 import { printable } from "../../spec/printable.ts";
 import { openScreen } from "./screen.ts";
 
-/** Asks on a terminal. @returns `undefined` if standard input is none, so that nobody can answer */
+/** @returns `undefined` if standard input is no terminal, so that nobody can answer */
 export function confirm(question: string): boolean | undefined {
   if (!openScreen(0, {}).isTerminal) return undefined;
   printMessage(`${printable(question)} [y/N]`);

@@ -5,7 +5,6 @@ import type { Screen } from "./screen.ts";
 
 const NO_EFFECT = "Nothing would be changed.\n";
 
-/** What the effects come to, for people who want to know what happens. */
 export function formatEffectSummary(effects: readonly Effect[], screen: Screen): string {
   const lines = summarizeEffects(effects).map(({ sentence, action }) =>
     formatEffect(`would ${sentence}`, action, screen)
@@ -13,7 +12,7 @@ export function formatEffectSummary(effects: readonly Effect[], screen: Screen):
   return lines.length === 0 ? NO_EFFECT : lines.map((line) => `${line}\n`).join("");
 }
 
-/** A line for each effect, below the plugin that has it. */
+/** A line stands below the plugin that has the effect. */
 export function formatEffects(all: readonly Effect[], screen: Screen): string {
   const effects = all.filter((effect) => !isLockFile(effect));
   if (effects.length === 0) return NO_EFFECT;

@@ -3,7 +3,7 @@ import type { Screen } from "./screen.ts";
 import { formatPairs, formatTable } from "./table.ts";
 
 const INDENT = "  ";
-/** Of lines in a file or a pipe. */
+// For lines in a file or a pipe.
 const MAX_COLUMNS = 100;
 
 export function formatExplainedPlugin({ plugin, about, example, keys }: ExplainedPlugin, screen: Screen): string {
@@ -18,7 +18,6 @@ export function formatExplainedPlugin({ plugin, about, example, keys }: Explaine
   ].join("\n");
 }
 
-/** A key, and the keys in it. */
 export function formatExplainedKeys(plugin: string, keys: readonly ExplainedKey[], screen: Screen): string {
   return keys.map((explained) => `${keyLines(plugin, explained, screen).join("\n")}\n`).join("\n");
 }

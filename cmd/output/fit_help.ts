@@ -1,7 +1,7 @@
-/** As deep as the texts below examples. */
+// As deep as the texts below examples.
 const STACKED_INDENT = 6;
 
-/** Wraps help for a narrow terminal. Usage and examples stay whole: people copy them. */
+/** Usage and examples stay whole: people copy them. */
 export function fitHelp(text: string, columns = Infinity): string {
   return text.trimEnd().split("\n\n").map((section) => fitSection(section, columns)).join("\n\n") + "\n";
 }

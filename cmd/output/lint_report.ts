@@ -4,14 +4,13 @@ import type { Screen, Style } from "./screen.ts";
 
 const COLOURS: Readonly<Record<LintProblem["severity"], Style>> = { error: "red", warning: "yellow", note: "cyan" };
 
-/** Of a line of the file, for a file or a pipe. */
+// For a line of the file, in a file or a pipe.
 const MAX_SHOWN = 120;
 const INDENT = "    ";
 
 /**
- * As a compiler's: `FILE:LINE:COLUMN severity message [rule]`, the line, a caret, a suggestion; at last a count.
- *
- * @param paths where was looked
+ * Looks like a compiler's: `FILE:LINE:COLUMN severity message [rule]`, the line, a caret, a suggestion; at last a
+ * count.
  */
 export function formatLintReport({ files, problems }: LintReport, paths: readonly string[], screen: Screen): string {
   if (files.length === 0) return `There is no network configuration in ${paths.join(", ")}\n`;
@@ -45,16 +44,14 @@ function problemLines(
 const fitted = (text: string, columns: number | undefined): string[] =>
   (columns === undefined ? text : Bun.wrapAnsi(text, columns)).split("\n");
 
-/** As wide as the text, as the terminal shows it. */
 const padding = (text: string): string => " ".repeat(Bun.stringWidth(text));
 
-/** The part of a long line that has the position. Tabs have the width of one character. */
+/** Tabs have the width of one character. */
 function excerptAround(line: string, index: number, width: number): { text: string; offset: number } {
   const start = line.length <= width ? 0 : Math.max(0, Math.min(index - Math.floor(width / 3), line.length - width));
   return { text: withoutTabs(line.slice(start, start + width)), offset: index - start };
 }
 
-/** Each as wide as a column of the caret's line. */
 const withoutTabs = (text: string): string => printable(text.replace(/\t/g, " "));
 
 function countLine({ files, problems }: LintReport): string {

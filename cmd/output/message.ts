@@ -1,11 +1,10 @@
-/** Messages for people, on standard error. @module */
 import { printStderr } from "../../ffi/sys/stdio.ts";
 import { openScreen } from "./screen.ts";
 
-/** As wide as `cni: `, which most messages begin with. */
+// As wide as `cni: `, which most messages begin with.
 export const MESSAGE_INDENT = "     ";
 
-/** Lines as wide as the terminal: it would break words. */
+/** Lines are as wide as the terminal: it would break words. */
 export function printMessage(text: string): void {
   const { columns } = openScreen(2, {});
   printStderr(columns === undefined ? text : fitMessage(text, columns));

@@ -2,7 +2,6 @@ import type { NetworkSummary } from "../../networks/list.ts";
 import type { RemovedNetwork } from "../../networks/remove.ts";
 import type { AddressPool } from "../../plugins/lib/model/reservations.ts";
 
-/** Its path, or why it has none. */
 export function formatFile({ origin, file = "" }: Pick<NetworkSummary, "origin" | "file">): string {
   return { file, "built-in": "(built in)", attachment: "(removed)" }[origin];
 }
@@ -12,12 +11,10 @@ export function formatCount(count: number | string): string {
   return Number(count) < 1e9 ? String(count) : `2^${Math.round(Math.log2(Number(count)))}`;
 }
 
-/** `250, 2^64` */
 export function formatPools(pools: readonly AddressPool[], numberOf: (pool: AddressPool) => number | string): string {
   return pools.map((pool) => formatCount(numberOf(pool))).join(", ");
 }
 
-/** `web: removed the bridge "cni-web"` */
 export function formatRemoved(networks: readonly RemovedNetwork[]): string {
   return networks.flatMap(({ name, steps }) =>
     steps.map(({ description }) =>

@@ -1,22 +1,21 @@
-/** How far long work has come, on the last line of a terminal's standard error. @module */
+/** The line is the last one of a terminal's standard error. @module */
 import { writeStderr } from "../../ffi/sys/stdio.ts";
 import type { MessageSink } from "../arguments/runtime.ts";
 import { openScreen } from "./screen.ts";
 
-/** Shorter work shows none. */
+// Shorter work shows none.
 const DELAY_MS = 1000;
 const INTERVAL_MS = 100;
-/** To the line's first column, and the line empty (ECMA-48, EL). */
+// To the line's first column, and the line empty (ECMA-48, EL).
 const CLEAR_LINE = "\r\u001b[K";
 
 /** On anything but a terminal, it writes nothing. */
 export interface ProgressLine extends Disposable {
   report(done: number, total: number): void;
-  /** Prints messages above the line. */
   above(sink: MessageSink): MessageSink;
 }
 
-/** @param title `Detaching` @param now in milliseconds */
+/** @param now in milliseconds */
 export function openProgressLine(
   title: string,
   env: Readonly<Record<string, string | undefined>>,

@@ -4,20 +4,16 @@ import { formatDocument } from "./document.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 
-/** `cni run status --json` prints it. */
 interface NetworkReport {
   readonly network: string;
-  /** Of the runtime and the plugins, as on standard error; empty if all is well. */
+  /** Has what standard error has; empty if all is well. */
   readonly warnings: readonly string[];
 }
 
-/** `cni run check --json` and `cni run del --json` print it. */
 interface AttachmentReport extends NetworkReport, Attachment {}
 
-/** `cni run gc --json` prints it. */
 interface GcReport {
   readonly network: string;
-  /** Attachments that were detached. */
   readonly removed: readonly Attachment[];
 }
 

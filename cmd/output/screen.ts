@@ -1,11 +1,11 @@
-/** What a terminal shows: colour, and lines as wide as it is. A pipe or a file gets neither. @module */
+/** A terminal has colour and a width. A pipe or a file has neither. @module */
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 
 // asm-generic/ioctls.h
 const TIOCGWINSZ = 0x5413;
 
-/** Numbers that turn a style on and off. @see ECMA-48, SGR */
+// Numbers that turn a style on and off. @see ECMA-48, SGR
 const STYLES = {
   bold: [1, 22],
   dim: [2, 22],
@@ -19,13 +19,13 @@ export type Style = keyof typeof STYLES;
 
 export interface Screen {
   readonly isTerminal: boolean;
-  /** `undefined` if lines may have any length. */
+  /** Lines may have any length if `undefined`. */
   readonly columns: number | undefined;
   style(style: Style, text: string): string;
 }
 
 /**
- * The screen behind standard output (1) or standard error (2), or the terminal that standard input (0) is.
+ * Opens the screen behind standard output (1) or standard error (2), or the terminal that standard input (0) is.
  *
  * @param env `NO_COLOR` and `TERM=dumb` turn colour off, see https://no-color.org
  */

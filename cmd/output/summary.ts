@@ -2,7 +2,7 @@ import { printable } from "../../spec/printable.ts";
 import type { AttachmentSummary } from "../../inspect/attachment_summary.ts";
 import type { Screen } from "./screen.ts";
 
-/** Lines for people, without the last one's end. */
+/** The last line has no end. */
 export function formatSummary(
   { network, interfaces, ports }: AttachmentSummary,
   milliseconds: number,

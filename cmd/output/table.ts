@@ -2,13 +2,13 @@ import { printable } from "../../spec/printable.ts";
 import type { Screen, Style } from "./screen.ts";
 
 const GAP = 2;
-/** Enough of an id to name it. */
+// So much of an id names it.
 const SHORT_WIDTH = 12;
 
-/** Columns whose cells may be cut, and the part that stays: the begin of an id names it, and the end of a path. */
+// Columns whose cells may be cut, and the part that stays: the begin of an id names it, and the end of a path.
 const KEPT_PARTS: Readonly<Record<string, "begin" | "end">> = { CONTAINER: "begin", FILE: "end", NAMESPACE: "end" };
 
-/** Left out where no row has a value: only engines name containers. */
+// Left out where no row has a value: only engines name containers.
 const OPTIONAL_COLUMN = "NAME";
 
 /** @param styled shown in place of a cell, and as wide */
@@ -26,10 +26,10 @@ export function alignColumns(
 type CellStyle = (cell: string, column: number) => Style | undefined;
 
 /**
- * For people: `-` for an empty cell, and no control characters of other programs.
+ * Shows `-` for an empty cell, and no control characters of other programs. Until lines fit, ids and paths are cut,
+ * then cells go on in a further line, then empty columns are left out, then those of paths, and at last rows become
+ * blocks.
  *
- * @param screen where it is shown: until lines fit, ids and paths are cut, then cells go on in a further line, then empty
- * columns are left out, then those of paths, and at last rows become blocks
  * @param styleOfCell for cells below the header
  */
 export function formatTable(
@@ -55,13 +55,12 @@ export function formatTable(
 
 interface Column {
   readonly title: string;
-  /** Of each row. */
   readonly cells: readonly string[];
   style(cell: string): string;
   titleStyle(text: string): string;
 }
 
-/** `undefined` if lines cannot be so short. */
+/** Returns `undefined` if lines cannot be so short. */
 function tableLines(columns: readonly Column[], width: number): string[] | undefined {
   if (columns.length === 0) return undefined;
   const titles = columns.map(({ title }) => title);
@@ -139,7 +138,6 @@ function cutText(cell: string, width: number, kept: "begin" | "end"): string {
   return kept === "begin" ? `${characters.join("")}…` : `…${characters.join("")}`;
 }
 
-/** `NAME  value` for each cell that is not empty. */
 function blockLines(columns: readonly Column[], width: number): string[] {
   if (columns[0]!.cells.length === 0) return [columns.map(({ title, titleStyle }) => titleStyle(title)).join(" ")];
   const nameWidth = Math.max(...columns.map(({ title }) => Bun.stringWidth(title)));
@@ -153,7 +151,7 @@ function blockLines(columns: readonly Column[], width: number): string[] {
 
 type TextStyle = (text: string) => string;
 
-/** `name  value`. A value that does not fit goes on below; a long word stays whole, for copying. */
+/** A value that does not fit goes on below; a long word stays whole, for copying. */
 function pairLines(
   name: string,
   value: string,
@@ -170,7 +168,6 @@ function pairLines(
   });
 }
 
-/** Names and values in two columns, which lines of this width can hold. */
 export function formatPairs(pairs: readonly (readonly [name: string, value: string])[], width = Infinity): string[] {
   const nameWidth = Math.max(0, ...pairs.map(([name]) => Bun.stringWidth(name)));
   return pairs.flatMap(([name, value]) => pairLines(name, value, nameWidth, width));

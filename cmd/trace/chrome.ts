@@ -1,11 +1,13 @@
-/** Traces for viewers such as Perfetto. @see "Trace Event Format", the JSON array format and complete events @module */
+/**
+ * Viewers such as Perfetto read these traces. @see "Trace Event Format", the JSON array format and complete events
+ * @module
+ */
 import type { TraceEvent } from "../../inspect/effects/trace_event.ts";
 
 interface ChromeEvent {
   readonly name: string;
   readonly cat: string;
   readonly ph: "X" | "M";
-  /** In microseconds. */
   readonly ts: number;
   readonly dur?: number;
   readonly pid: number;
@@ -17,14 +19,12 @@ interface ChromeEvent {
 export function toChromeEvents(root: TraceEvent, startTime: number, startUpMs: number, pid: number): ChromeEvent[] {
   const ids = { pid, tid: pid };
   const complete = (event: Omit<TraceEvent, "children">): ChromeEvent => ({
-    ...{
-      name: event.name,
-      cat: event.kind,
-      ph: "X",
-      ts: (startTime + event.start) * 1000,
-      dur: event.ms * 1000,
-      ...ids,
-    },
+    name: event.name,
+    cat: event.kind,
+    ph: "X",
+    ts: (startTime + event.start) * 1000,
+    dur: event.ms * 1000,
+    ...ids,
     args: {
       ...event.netns && { netns: event.netns },
       ...event.details.length > 0 && { details: event.details },
@@ -46,12 +46,11 @@ export function toChromeEvents(root: TraceEvent, startTime: number, startUpMs: n
   ];
 }
 
-/** A file of its own. */
 export function formatChromeFile(events: readonly ChromeEvent[]): string {
   return `[\n${events.map((event) => JSON.stringify(event)).join(",\n")}\n]\n`;
 }
 
-/** To append to a file: the format makes the final bracket optional, so that more can follow. */
+/** The format makes the final bracket optional, so that more can follow. */
 export function formatChromePart(events: readonly ChromeEvent[], isFirst: boolean): string {
   return `${isFirst ? "[\n" : ",\n"}${events.map((event) => JSON.stringify(event)).join(",\n")}`;
 }

@@ -1,12 +1,16 @@
 import { printable } from "../../spec/printable.ts";
-import type { TraceEvent } from "../../inspect/effects/trace_event.ts";
-import type { Screen } from "../output/screen.ts";
+import type { TraceEvent, TraceKind } from "../../inspect/effects/trace_event.ts";
+import type { Screen, Style } from "../output/screen.ts";
 
 const TIME_WIDTH = 9;
-/** Such a line is never shortened. */
-const FAILED = "failed: ";
+const STYLES: Partial<Record<TraceKind, Style>> = { plugin: "bold", program: "bold", undo: "yellow" };
 
-/** A line for each event, with its begin and its time in milliseconds. */
+interface EventLine {
+  readonly text: string;
+  /** It says why the event failed, and is never shortened. */
+  readonly isFailure?: true;
+}
+
 export function formatTimeline(root: TraceEvent, startUpMs: number, screen: Screen): string {
   const title = `trace of ${root.name}: ${formatMs(root.ms)} ms, after ${formatMs(startUpMs)} ms of start-up`;
   const header = `${"at ms".padStart(TIME_WIDTH)}${"took ms".padStart(TIME_WIDTH)}`;
@@ -18,36 +22,41 @@ const formatMs = (ms: number): string => ms.toFixed(2);
 
 function* screenLines(events: readonly TraceEvent[], depth: number, screen: Screen): Generator<string> {
   for (const event of events) {
-    for (const [i, text] of eventTexts(event).entries()) {
+    for (const [i, { text, isFailure }] of eventLines(event).entries()) {
       const times = i > 0
         ? ""
         : `${formatMs(event.start).padStart(TIME_WIDTH)}${formatMs(event.ms).padStart(TIME_WIDTH)}`;
       const line = `${times.padEnd(TIME_WIDTH * 2 + 2 + depth * 2)}${printable(text)}`;
-      yield styleLine(text.startsWith(FAILED) ? line : shorten(line, screen.columns), event, i, screen);
+      yield isFailure ? screen.style("red", line) : styleLine(shorten(line, screen.columns), event, i, screen);
     }
     yield* screenLines(event.children, depth + 1, screen);
   }
 }
 
-/** The first line and those that continue it. */
-function eventTexts(event: TraceEvent): string[] {
-  const { kind, name, details, netns, error } = event;
-  const failure = error === undefined || hasFailedStep(event) ? [] : [`${FAILED}${error}`];
+function eventLines(event: TraceEvent): EventLine[] {
+  const { kind, error } = event;
+  const lines = eventTexts(event).map((text) => ({ text }));
+  const isSilent = kind === "file" || kind === "sysctl" || kind === "socket";
+  if (error === undefined || isSilent || hasFailedStep(event)) return lines;
+  return [...lines, { text: `failed: ${error}`, isFailure: true }];
+}
+
+function eventTexts({ kind, name, details, netns }: TraceEvent): string[] {
   switch (kind) {
     case "netlink": {
       const [first = name, ...others] = details;
-      return [`${first}${inNetns(netns)}`, ...others.map((text) => `  ${text}`), ...failure];
+      return [`${first}${inNetns(netns)}`, ...others.map((text) => `  ${text}`)];
     }
     case "nft":
-      return [`nft ${name}${inNetns(netns)}`, ...details.map((text) => `  ${text}`), ...failure];
+      return [`nft ${name}${inNetns(netns)}`, ...details.map((text) => `  ${text}`)];
     case "file":
     case "sysctl":
     case "socket":
       return [`${kind} ${name}: ${details.join(", ")}`];
     case "undo":
-      return [[`undo: ${name}`, ...details].join(" "), ...failure];
+      return [[`undo: ${name}`, ...details].join(" ")];
     default:
-      return [[name, ...details].join(" "), ...failure];
+      return [[name, ...details].join(" ")];
   }
 }
 
@@ -62,11 +71,7 @@ function shorten(line: string, columns = Infinity): string {
 }
 
 function styleLine(line: string, { kind }: TraceEvent, index: number, screen: Screen): string {
-  if (line.trimStart().startsWith(FAILED)) return screen.style("red", line);
   if (index > 0) return screen.style("dim", line);
-  return kind === "plugin" || kind === "program"
-    ? screen.style("bold", line)
-    : kind === "undo"
-    ? screen.style("yellow", line)
-    : line;
+  const style = STYLES[kind];
+  return style ? screen.style(style, line) : line;
 }

@@ -2,7 +2,7 @@ import type { TraceEvent, TraceKind } from "../../inspect/effects/trace_event.ts
 import type { Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
 
-/** Where time goes: columns of the table. What is left is the program's own work. */
+// Columns of the table. What is left is the program's own work.
 const KINDS: readonly TraceKind[] = ["netlink", "nft", "file", "sysctl", "dbus", "socket", "program", "wait"];
 
 interface Sums {
@@ -10,7 +10,7 @@ interface Sums {
   readonly byKind: Map<TraceKind, number>;
 }
 
-/** A row for each plugin and command, without the plugins that it calls; their sum is the time of the call. */
+/** A row leaves out the plugins that its plugin calls; the sum of rows is the time of the call. */
 export function formatTiming(root: TraceEvent, startUpMs: number, screen: Screen): string {
   const rows = new Map<string, Sums>();
   addTimes(rows, root, sumsOf(rows, "runtime"));
@@ -41,7 +41,7 @@ function sumsOf(rows: Map<string, Sums>, name: string): Sums {
 
 const add = (sums: Map<TraceKind, number>, kind: TraceKind, ms: number) => sums.set(kind, (sums.get(kind) ?? 0) + ms);
 
-/** Adds the event's time to `sums`, except that of plugins inside it, which have their own. */
+/** Plugins inside the event have times of their own. */
 function addTimes(rows: Map<string, Sums>, event: TraceEvent, sums: Sums): void {
   sums.total += event.ms;
   addChildren(rows, event, sums, false);
@@ -61,7 +61,7 @@ function addChildren(rows: Map<string, Sums>, { children }: TraceEvent, sums: Su
   }
 }
 
-/** Also a DEL that undoes an ADD, which has parameters. */
+/** A DEL that undoes an ADD counts too, and has parameters. */
 function isPlugin({ kind, details }: TraceEvent): boolean {
   return kind === "plugin" || (kind === "undo" && details.length > 0);
 }

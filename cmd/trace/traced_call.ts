@@ -1,4 +1,4 @@
-/** Runs a call with a trace, and writes it. Loaded only then. @module */
+/** Only a call with a trace loads this. @module */
 import { SystemError, withPurpose } from "../../ffi/sys/error.ts";
 import { ENXIO } from "../../ffi/sys/errno.ts";
 import { type Descriptor, descriptor, writeAll } from "../../ffi/sys/file.ts";
@@ -16,7 +16,7 @@ import type { TraceRequest } from "./options.ts";
 import { formatTimeline } from "./timeline.ts";
 import { formatTiming } from "./timing.ts";
 
-/** Other traces hold the file's lock for milliseconds. Any reader may hold it for long. */
+// Other traces hold the file's lock for milliseconds. Any reader may hold it for long.
 const LOCK_TIMEOUT_MS = 100;
 
 /**
@@ -52,7 +52,7 @@ export async function runTraced<T>(
 
 const isOfEnvironment = ({ target }: TraceRequest): boolean => typeof target === "object" && target.append;
 
-/** An ordinary file or a device: the call would wait for the reader of a pipe. */
+/** Takes an ordinary file or a device: the call would wait for the reader of a pipe. */
 function openTarget(target: TraceRequest["target"], context: CliContext): Descriptor | undefined {
   if (target === undefined || target === "stderr") return undefined;
   const flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (target.append ? O_APPEND : O_TRUNC);

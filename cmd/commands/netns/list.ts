@@ -5,11 +5,8 @@ import { DOCUMENT_OPTION } from "../../arguments/runtime.ts";
 import { isQuiet, QUIET_OPTION } from "../../arguments/quiet.ts";
 import type { Command } from "../../command.ts";
 
-/** Of the array that `cni netns list --json` prints. */
 interface NamedNetns {
-  /** As `ip netns` has it. */
   readonly name: string;
-  /** `/run/netns/NAME`, for CNI_NETNS. */
   readonly path: string;
 }
 

@@ -26,7 +26,10 @@ so engines that use the first file keep their network. Until a container is atta
   arguments: [{ name: "NAME", help: "a letter or digit, then letters, digits, _ . and -" }],
   options: [
     {
-      ...{ name: "driver", short: "d", value: "DRIVER", choices: NETWORK_DRIVERS },
+      name: "driver",
+      short: "d",
+      value: "DRIVER",
+      choices: NETWORK_DRIVERS,
       help: `the plugin that connects containers: ${NETWORK_DRIVERS.join(", ")} (bridge)`,
     },
     { name: "subnet", value: "SUBNET", help: "its addresses: 10.5.0.0/24; one of IPv4 and one of IPv6" },
@@ -38,7 +41,9 @@ so engines that use the first file keep their network. Until a container is atta
     { name: "mtu", value: "NUMBER", help: "bytes of the largest packet" },
     { name: "vlan", value: "NUMBER", help: "with driver bridge: the VLAN of the containers' ports" },
     {
-      ...{ name: "option", short: "o", value: "K=V" },
+      name: "option",
+      short: "o",
+      value: "K=V",
       help: 'a key of the driver\'s plugin, see "cni plugin DRIVER"; also parent=IFNAME, isolate=true',
     },
     { ...DRY_RUN_OPTION, help: "write nothing; print the file's content, and its path on stderr" },
@@ -96,7 +101,7 @@ async function inDryRun<T>(run: () => T): Promise<() => T> {
   };
 }
 
-/** What would be an error was refused; warnings are the user's to judge. */
+/** An error would have been refused; warnings are the user's to judge. */
 function logProblems(file: string, { problems }: LintReport): void {
   const own = problems.filter((problem) => problem.file === file && problem.severity !== "note");
   for (const { path, message } of own) log(`${file}: ${path}: ${message}`);
@@ -104,7 +109,8 @@ function logProblems(file: string, { problems }: LintReport): void {
 
 function parseRequest(input: ParsedOptions): NetworkRequest {
   const [name = ""] = input.words;
-  const [mtu, vlan] = [parseNumber(input, "mtu", 65535), parseNumber(input, "vlan", 4094)];
+  const mtu = parseNumber(input, "mtu", 65535);
+  const vlan = parseNumber(input, "vlan", 4094);
   return {
     name,
     driver: (input.find("driver") ?? "bridge") as NetworkDriver,

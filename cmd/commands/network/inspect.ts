@@ -73,7 +73,7 @@ function formatNetwork(network: InspectedNetwork, screen: Screen): string {
   ].join("\n");
 }
 
-/** Whole: people copy it. */
+/** Breaks no line: people copy it. */
 function formatRequest({ type, request }: DerivedPluginRequest, { style }: Screen): string {
   return `${style("bold", printable(`${type} gets at ADD`))}\n${printableLines(stringifyJson(request, 2))}\n`;
 }

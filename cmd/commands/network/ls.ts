@@ -41,8 +41,12 @@ export default ls;
 function tableRow(network: NetworkSummary): string[] {
   const { name, driver, subnets, pools, attachments } = network;
   return [
-    ...[name, driver, subnets.join(", ")],
-    ...[formatPools(pools, ({ used }) => used), formatPools(pools, ({ free }) => free)],
-    ...[String(attachments), formatFile(network)],
+    name,
+    driver,
+    subnets.join(", "),
+    formatPools(pools, ({ used }) => used),
+    formatPools(pools, ({ free }) => free),
+    String(attachments),
+    formatFile(network),
   ];
 }

@@ -82,7 +82,7 @@ interface Added {
   readonly context: CliContext;
 }
 
-/** For people. The container is attached, whatever happens here. */
+/** The container is attached, whatever happens here. */
 async function printSummary(screen: Screen, { network, request, result, parameters, context }: Added): Promise<void> {
   const milliseconds = Date.now() - Number(context.startTime / 1_000_000n);
   const { summarizeAttachment } = await import("../../../inspect/attachment_summary.ts");

@@ -4,6 +4,7 @@ import type { NetworkAttachment } from "../../../runtime/attachments.ts";
 import { containerIdOfNetns } from "../../../runtime/container_id.ts";
 import { containerIdProblem } from "../../../spec/env.ts";
 import { IFNAME_OPTION, IGNORED_NETNS_ARGUMENT } from "../../arguments/attachment.ts";
+import { DIRECTORY_OPTIONS } from "../../arguments/network.ts";
 import {
   ALL_OPTION,
   IGNORE_UNKNOWN_OPTION,
@@ -79,15 +80,15 @@ Containers that were attached after the command began stay too. Removed ones are
 };
 export default gc;
 
-/** More would be no command to read before it is typed. */
+// More would be no command to read before it is typed.
 const MAX_NAMED = 10;
 
-/** One for what is alive, one for nothing. */
+/** One command keeps what is alive, one nothing. */
 async function suggestCommands(network: string, input: ParsedOptions, context: CliContext): Promise<string[]> {
   const { shellCommand } = await import("../../../spec/shell_command.ts");
   const all = openRuntime(input, context).attachments(network);
   const alive = all.filter(({ state }) => state !== "gone");
-  const directories = RUNTIME_OPTIONS.filter(({ name }) => name.endsWith("-dir") && input.has(name))
+  const directories = DIRECTORY_OPTIONS.filter(({ name }) => input.has(name))
     .flatMap(({ name }) => [`--${name}`, input.find(name)!]);
   const command = (...words: string[]) => shellCommand(["cni", "run", "gc", network, ...words, ...directories]);
   const ids = new Set(all.map(({ containerId }) => containerId));
@@ -98,7 +99,7 @@ async function suggestCommands(network: string, input: ParsedOptions, context: C
   ];
 }
 
-/** The name of the namespace that the id was made from, if that is clear. */
+/** Returns the name of the namespace that the id was made from, if that is clear. */
 function shortName({ containerId, netns = "" }: NetworkAttachment, ids: ReadonlySet<string>): string {
   const name = nameOfNetnsPath(netns) ?? "";
   const isClear = containerIdProblem(name) === undefined && !ids.has(name);

@@ -90,7 +90,7 @@ function styleOfCell(cell: string, column: number): Style | undefined {
   return HEADER[column] === "STATE" ? STATE_STYLES[cell as NetworkAttachment["state"]] : undefined;
 }
 
-/** The newest form, whatever version the network has. */
+/** The result has the newest form, whatever version the network has. */
 function jsonDocument({ result, ...rest }: NamedAttachment): object {
   return { ...rest, ...(result && { result: formatResult(result, LATEST) }) };
 }

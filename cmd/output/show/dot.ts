@@ -1,7 +1,7 @@
 import type { BoxRole, Topology, TopologyBox, Wire } from "./topology.ts";
 import { wrapWords } from "./wrap.ts";
 
-/** In characters. */
+// In characters.
 const LABEL_WIDTH = 60;
 
 const FILLS: Readonly<Record<BoxRole, string>> = {
@@ -15,7 +15,7 @@ const PUBLISHED = "#c2410c";
 const WIRE = "#5b6572";
 
 /**
- * A graph for Graphviz: boxes are nodes, wires are edges.
+ * Makes a graph for Graphviz: boxes are nodes, wires are edges.
  *
  * @see https://graphviz.org/doc/info/lang.html
  */

@@ -9,7 +9,7 @@ import { wrapWords } from "./wrap.ts";
 
 export const FONT_SIZE = 12;
 export const LABEL_FONT_SIZE = 10;
-/** Of a monospaced font, in parts of its size. */
+// A monospaced font has it in parts of its size.
 export const CHARACTER_WIDTH = 0.6;
 export const LINE_HEIGHT = 16;
 export const PADDING = 10;
@@ -17,11 +17,13 @@ const MARGIN = 16;
 const GAP = 16;
 const LANE = 10;
 const MAX_CHARACTERS = 40;
-/** Width by height of common screens and pages. */
+// Common screens and pages are so many times as wide as high.
 const BEST_RATIO = 1.4;
-/** From the top of a device to the wire of published ports, to its own, and to its containers. */
-const [PUBLISHED_TOP, WIRE_TOP, CARDS_TOP] = [8, 18, 28];
-/** An arrow's head, and what is left free around a label. */
+// From the top of a device to the wire of published ports, to its own, and to its containers.
+const PUBLISHED_TOP = 8;
+const WIRE_TOP = 18;
+const CARDS_TOP = 28;
+// An arrow's head, and what is left free around a label.
 const LABEL_MARGIN = 14;
 
 interface Rectangle {
@@ -53,7 +55,7 @@ export interface Layout {
   readonly height: number;
   readonly frame: Rectangle;
   readonly uplinks: readonly PlacedBox[];
-  /** As in {@linkcode Topology.devices}. */
+  /** The order is that of {@linkcode Topology.devices}. */
   readonly devices: readonly PlacedBox[];
   readonly containers: readonly PlacedBox[];
   readonly tables: readonly PlacedBox[];
@@ -88,7 +90,7 @@ export function layoutOf(topology: Topology): Layout {
   };
 }
 
-/** As many as make the page about as wide as screens are. */
+/** Makes the page about as wide as screens are. */
 function columnCount({ containers }: Topology, frameWidth: number): number {
   const cardWidth = boxWidth(containers) + CARDS_TOP + 10 * LANE;
   const cardHeight = 2 * PADDING + GAP + mean(containers.map(({ rows }) => rows.length)) * LINE_HEIGHT;
@@ -100,7 +102,7 @@ function columnCount({ containers }: Topology, frameWidth: number): number {
 const mean = (numbers: readonly number[]): number =>
   numbers.reduce((sum, each) => sum + each, 0) / (numbers.length || 1);
 
-/** A device, and the containers whose first network it is. */
+/** The device is that of the containers' first network. */
 interface Section {
   readonly device?: TopologyBox;
   readonly cards: readonly TopologyBox[];
@@ -119,7 +121,7 @@ const firstDevice = (card: TopologyBox): Wire["from"] | undefined => linksOf(car
 const wiresOf = ({ rows }: TopologyBox): Wire[] => rows.flatMap(({ wire }) => wire ?? []);
 const linksOf = (card: TopologyBox): Wire[] => wiresOf(card).filter(({ from }) => from !== "outside");
 
-/** One of the containers' columns, with the gutter on its left. */
+/** The gutter is on its left. */
 interface Column {
   readonly cardX: number;
   readonly cardWidth: number;
@@ -139,7 +141,8 @@ function columnsOf(sections: readonly Section[], count: number, left: number): C
     const cardX = gutter + (1 + others.length) * LANE + labelWidth;
     x = cardX + cardWidth;
     return {
-      ...{ cardX, cardWidth },
+      cardX,
+      cardWidth,
       laneX(card, from) {
         if (from === "outside") return gutter;
         return gutter + LANE * (from === firstDevice(card) ? 1 : 2 + others.indexOf(from));
@@ -200,11 +203,9 @@ function placeBox(box: TopologyBox, x: number, y: number, width: number): Placed
   return { x, y, width, height: lines.length * LINE_HEIGHT + 2 * PADDING, box, lines };
 }
 
-/** Where the next box below may begin. */
 const bottomOf = (boxes: readonly Rectangle[], otherwise: number): number =>
   Math.max(otherwise, ...boxes.map(({ y, height }) => y + height + GAP));
 
-/** Of the longest line. */
 function boxWidth(boxes: readonly TopologyBox[]): number {
   const lines = boxes.flatMap((box) => linesOf(box, MAX_CHARACTERS));
   const characters = Math.max(12, ...lines.map(({ text }) => Bun.stringWidth(text)));
@@ -217,7 +218,6 @@ function linesOf({ rows }: TopologyBox, characters: number): TextLine[] {
   );
 }
 
-/** The middle of a line of a box. */
 export const lineY = ({ y }: Rectangle, line: number): number => y + PADDING + (line + 0.5) * LINE_HEIGHT;
 
 function wiresTo(
@@ -231,7 +231,8 @@ function wiresTo(
     if (!wire) return [];
     const isOutside = wire.from === "outside";
     const start = isOutside ? entrance : devices[wire.from as number];
-    const [x, y] = [column.laneX(card.box, wire.from), lineY(card, i)];
+    const x = column.laneX(card.box, wire.from);
+    const y = lineY(card, i);
     // Without an uplink or a device, a short arrow.
     if (!start) return [{ wire, points: [[x, y], [card.x, y]] }];
     const startY = start.y + (isOutside ? PUBLISHED_TOP : WIRE_TOP);

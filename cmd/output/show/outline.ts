@@ -1,4 +1,4 @@
-/** What text, Graphviz and SVG show of a node: the same boxes and lines. @module */
+/** Text, Graphviz and SVG show the same boxes and lines of a node. @module */
 import { networkOf } from "../../../ffi/address.ts";
 import { describeContainerId } from "../../../containers/engine_names.ts";
 import { formatEndpoint } from "../../../inspect/endpoint.ts";
@@ -22,11 +22,10 @@ export type OutlineRole = "host" | "uplink" | "device" | "port" | "container" | 
 
 export interface OutlineNode {
   readonly role: OutlineRole;
-  /** `bridge`, `port`, `address` */
   readonly kind: string;
   readonly name: string;
   readonly details: readonly string[];
-  /** Works, or not; absent where that makes no sense. */
+  /** Absent where it makes no sense. */
   readonly health?: "good" | "bad";
   readonly children: readonly OutlineNode[];
 }
@@ -114,7 +113,6 @@ export function outlineAttachment(attachment: ShownAttachment): OutlineNode {
   ], health);
 }
 
-/** Most sets come in pairs: `masquerade4` and `masquerade6`. */
 const withoutFamily = (set: string): string => set.replace(/[46]$/, "");
 
 export function outlineInterface(shown: ContainerInterface): OutlineNode {
@@ -131,7 +129,7 @@ function isConnected({ dst, gateway, table }: ShownRoute, { addresses }: Contain
   return gateway === undefined && table === undefined && addresses.some((address) => networkOf(address) === dst);
 }
 
-/** The kernel's default: IP6_RT_PRIO_USER of net/ipv6_route.h. */
+// The kernel's default: IP6_RT_PRIO_USER of net/ipv6_route.h.
 const DEFAULT_IPV6_METRIC = 1024;
 
 function outlineRoute({ dst, gateway, table, metric, mtu }: ShownRoute): OutlineNode {

@@ -1,4 +1,4 @@
-/** The picture of a topology. Each text tells its length, so that no font makes it wider than its box. @module */
+/** Each text tells its length, so that no font makes it wider than its box. @module */
 import {
   CHARACTER_WIDTH,
   FONT_SIZE,
@@ -17,7 +17,7 @@ const FRAME = { fill: "#f3f4f6", stroke: "#9aa5b1" };
 const UPLINK = { fill: "#fdf1de", stroke: "#b7791f" };
 const CONTAINER = { fill: "#ffffff", stroke: "#9aa5b1" };
 const TABLE = { fill: "#f7f5fb", stroke: "#b9afd0" };
-/** One for each device, then again from the first. */
+// One for each device, then again from the first.
 const DEVICES = [
   { fill: "#e3effc", stroke: "#2b6cb0" },
   { fill: "#e2f5f0", stroke: "#23806c" },
@@ -58,7 +58,6 @@ export function formatSvg(topology: Topology): string {
   ]);
 }
 
-/** Joins those that the host routes between. */
 function routingLine({ frame, uplinks, devices }: Layout): string {
   const routed = [...uplinks, ...devices].filter(({ box }) => box.isRouted);
   if (routed.length < 2) return "";

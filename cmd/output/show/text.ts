@@ -2,12 +2,12 @@ import type { Screen, Style } from "../screen.ts";
 import type { OutlineNode } from "./outline.ts";
 import { wrapWords } from "./wrap.ts";
 
-/** Width where lines are not wrapped any more: a deep tree needs room for text. */
+// Narrower lines are not wrapped any more: a deep tree needs room for text.
 const MIN_TEXT_WIDTH = 12;
 
 const NAME_STYLES: Readonly<Record<string, Style>> = { published: "cyan", address: "green" };
 
-/** A tree, as tree(1) draws it. What does not fit a line goes on in the next. */
+/** Draws a tree as tree(1) does. What does not fit a line goes on in the next. */
 export function formatTextTree(root: OutlineNode, screen: Screen): string {
   return [...textLines(root, screen, "", "")].map((line) => `${line}\n`).join("");
 }

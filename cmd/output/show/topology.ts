@@ -1,4 +1,3 @@
-/** What the graph and the picture show: boxes, and the wires between them. @module */
 import { formatEndpoint } from "../../../inspect/endpoint.ts";
 import type {
   Device,
@@ -21,11 +20,10 @@ import {
 } from "./outline.ts";
 
 export interface Topology {
-  /** Those that no container shares. */
   readonly uplinks: readonly TopologyBox[];
   /** Bridges, VRFs, lower devices, and one box for links that the host routes. */
   readonly devices: readonly TopologyBox[];
-  /** A box for each container, whatever the number of its networks. */
+  /** A container has one box, whatever the number of its networks. */
   readonly containers: readonly TopologyBox[];
   readonly tables: readonly TopologyBox[];
 }
@@ -41,10 +39,9 @@ export interface TopologyBox {
 }
 
 export interface BoxRow {
-  /** Joined by commas where a line has room for more than one. */
+  /** Commas join them where a line has room for more than one. */
   readonly texts: readonly string[];
   readonly tone: "title" | "plain" | "address" | "published" | "faint" | "bad";
-  /** What ends at this row. */
   readonly wire?: Wire;
 }
 
@@ -134,13 +131,10 @@ function boxOf(outline: OutlineNode): TopologyBox {
 
 function rowsOf({ kind, name, details, health, children }: OutlineNode): BoxRow[] {
   const texts = [kind === "address" ? name : `${kind} ${name}`, ...details];
-  return [
-    { texts, tone: health === "bad" ? "bad" : kind === "address" ? "address" : "faint" },
-    ...children.flatMap(rowsOf),
-  ];
+  const tone = kind === "address" ? "address" : "faint";
+  return [{ texts, tone: health === "bad" ? "bad" : tone }, ...children.flatMap(rowsOf)];
 }
 
-/** @param ports of one container */
 function containerBox(ports: readonly PlacedPort[]): TopologyBox {
   const sorted = ports.toSorted((a, b) => Number(hasDefaultRoute(b)) - Number(hasDefaultRoute(a)));
   const isBroken = sorted.some(({ attachment }) => attachment.state !== "attached");

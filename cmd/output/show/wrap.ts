@@ -2,7 +2,7 @@ import type { OutlineNode } from "./outline.ts";
 
 const INDENT = "  ";
 
-/** A line and those below it, indented, none wider than `width`. */
+/** Lines below the first are indented, none wider than `width`. */
 export function lineTexts(outline: OutlineNode, width: number): string[] {
   const { kind, name, details, children } = outline;
   const [first = "", ...more] = wrapWords([`${kind} ${name}`, ...details], width - INDENT.length);
@@ -29,7 +29,7 @@ export function wrapWords(parts: readonly string[], width: number): string[] {
   return [...lines, line];
 }
 
-/** At blanks if possible. */
+/** Breaks at blanks if possible. */
 function brokenText(text: string, width: number): string[] {
   return Bun.wrapAnsi(text, width, { hard: true, trim: true }).split("\n");
 }
