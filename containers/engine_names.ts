@@ -1,4 +1,4 @@
-/** What engines call containers. They leave it in arguments and files, and are never asked. @module */
+/** Engines leave these names in arguments and files, and are never asked. @module */
 import { findEntryNames } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
@@ -6,14 +6,11 @@ import { isJsonObject } from "../spec/schema.ts";
 import type { NetworkAttachment } from "../runtime/attachments.ts";
 import type { Args } from "../runtime/cache.ts";
 
-/** What tells the name of a container. */
 export interface NamelessContainer {
   readonly containerId: string;
-  /** CNI_ARGS of its ADD. */
   readonly args: Args;
 }
 
-/** An attachment with the name of its container. */
 export interface NamedAttachment extends NetworkAttachment {
   /** `web`, or `namespace/pod` of Kubernetes; absent if no engine has left one. */
   readonly name?: string;
@@ -22,13 +19,13 @@ export interface NamedAttachment extends NetworkAttachment {
 type NameById = readonly [containerId: string, name: string];
 
 interface StateFiles {
-  /** `*` is one part of the path. */
+  /** A `*` is one part of the path. */
   readonly pattern: string;
-  /** @param parts what stands for each `*` @throws {SyntaxError} */
+  /** @param parts what stands for each `*` */
   parse(text: string, parts: readonly string[]): readonly NameById[];
 }
 
-/** Containers of podman's and CRI-O's storage. Those that do not outlive a reboot may lie in /run. */
+/** Containers that do not outlive a reboot may lie in /run. */
 const STORAGE_FILES = ["/var/lib/containers/storage", "/run/containers/storage"].flatMap((root) =>
   ["containers.json", "volatile-containers.json"].map((file) => `${root}/*-containers/${file}`)
 );
@@ -49,13 +46,14 @@ export class EngineNames {
   /** @returns `undefined` if no engine has left one */
   find({ containerId, args }: NamelessContainer): string | undefined {
     const argument = new Map(args);
-    const [namespace, pod] = [argument.get("K8S_POD_NAMESPACE"), argument.get("K8S_POD_NAME")];
+    const namespace = argument.get("K8S_POD_NAMESPACE");
+    const pod = argument.get("K8S_POD_NAME");
     if (namespace && pod) return `${namespace}/${pod}`;
     // podman gives the name of the ADD as that of a pod, and may have renamed the container.
     return this.findById(containerId) ?? (pod || undefined);
   }
 
-  /** Of a container of which nothing else is known. */
+  /** Needs nothing else of the container. */
   findById(containerId: string): string | undefined {
     this.#byId ??= new Map(STATE_FILES.flatMap(readStateFiles));
     return this.#byId.get(containerId);
@@ -69,7 +67,7 @@ export class EngineNames {
   }
 }
 
-/** Without those that are missing, unreadable or broken: a container keeps its id. */
+/** Leaves out what is missing, unreadable or broken: a container keeps its id. */
 function readStateFiles({ pattern, parse }: StateFiles): NameById[] {
   return matchingPaths(pattern).flatMap(({ path, parts }) => {
     try {
@@ -113,7 +111,7 @@ function listNames(directory: string): string[] {
   }
 }
 
-/** `[{"id": …, "names": […]}…]` */
+/** Reads `[{"id": …, "names": […]}…]`. */
 function parseStorage(text: string): NameById[] {
   const containers: unknown = JSON.parse(text);
   if (!Array.isArray(containers)) return [];
@@ -123,13 +121,13 @@ function parseStorage(text: string): NameById[] {
   });
 }
 
-/** As engines print it: the first digits. Ids of containerd's containers have a namespace before them. */
+/** Engines print the first digits. Ids of containerd's containers have a namespace before them. */
 export function shortContainerId(containerId: string): string {
   const [, digits] = /^(?:.*-)?([0-9a-f]{12})[0-9a-f]{52}$/s.exec(containerId) ?? [];
   return digits ?? containerId;
 }
 
-/** `web (0123456789ab)`, or the whole id. */
+/** Makes `web (0123456789ab)`, or the whole id. */
 export function describeContainerId(containerId: string, name: string | undefined): string {
   return name === undefined ? containerId : `${name} (${shortContainerId(containerId)})`;
 }

@@ -3,7 +3,7 @@ import { describeContainerId, type NamedAttachment } from "./engine_names.ts";
 
 type Candidate = Pick<NamedAttachment, "containerId" | "name">;
 
-/** Those whose container has this id or name. The pod of a `namespace/pod` is a name too. @throws {CniError} if several have it */
+/** The pod of a `namespace/pod` is a name too. @throws {CniError} if several containers have it */
 export function findByName<A extends Candidate>(word: string, attachments: readonly A[]): readonly A[] {
   const byId = attachments.filter(({ containerId }) => containerId === word);
   if (byId.length > 0) return byId;
@@ -12,7 +12,7 @@ export function findByName<A extends Candidate>(word: string, attachments: reado
   return requireOne(found, word, "containers have this name");
 }
 
-/** As {@linkcode findByName}, or by the begin of the id. @throws {CniError} if several fit */
+/** Also takes the begin of an id, otherwise as {@linkcode findByName}. @throws {CniError} if several fit */
 export function findContainer<A extends Candidate>(word: string, attachments: readonly A[]): readonly A[] {
   const found = findByName(word, attachments);
   if (found.length > 0) return found;
@@ -20,7 +20,7 @@ export function findContainer<A extends Candidate>(word: string, attachments: re
   return requireOne(byPrefix, word, "container ids begin with it");
 }
 
-/** Of a word that may have been meant for something else. @throws {unknown} `error` unless exactly one container fits */
+/** The word may have been meant for something else. @throws {unknown} `error` unless exactly one container fits */
 export function findContainerOrThrow<A extends Candidate>(
   word: string,
   attachments: readonly A[],
@@ -32,7 +32,7 @@ export function findContainerOrThrow<A extends Candidate>(
   return fitting;
 }
 
-/** With or without containerd's namespace before it. */
+/** Containerd's namespace may stand before it. */
 function beginsWith(containerId: string, prefix: string): boolean {
   return containerId.startsWith(prefix) || containerId.replace(/^.*-(?=[0-9a-f]{64}$)/s, "").startsWith(prefix);
 }

@@ -5,10 +5,9 @@ import { hasProgramMark } from "../ffi/sys/program_mark.ts";
 import { openFile } from "../ffi/sys/file.ts";
 import { type FileStat, findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
 
-/** Installed beside the plugins. */
 export const COMMAND_NAME = "cni";
 
-/** The program beside shims, which execute it. The shim has the same name of it. */
+/** Shims beside it execute it by this name. */
 export const FULL_PROGRAM_NAME = "cni-full";
 
 /** @throws {RangeError} if it was replaced meanwhile */
@@ -18,7 +17,7 @@ export function runningProgram(): string {
   throw new RangeError(`Cannot use "${path}": it was replaced after this process started`);
 }
 
-/** Without links. @throws {SystemError} if it does not exist */
+/** Follows links. @throws {SystemError} if it does not exist */
 export function canonicalPath(path: string): string {
   using file = openFile(path);
   return findSymlinkTarget(`/proc/self/fd/${file.fd}`)!;
@@ -49,7 +48,7 @@ export function replacedFilePath(directory: string, name: string): string {
   return `${backupDirectory(directory)}/${name}`;
 }
 
-/** Whether the backup's name is in use for another file, which has no other copy. */
+/** A file that has no other copy may have the backup's name. */
 export function hasOtherBackup(directory: string, name: string): boolean {
   const path = `${directory}/${name}`;
   const backup = replacedFilePath(directory, name);
@@ -59,7 +58,7 @@ export function hasOtherBackup(directory: string, name: string): boolean {
   return backupStatus !== undefined && !isSameFile(findStat(path)!, backupStatus);
 }
 
-/** The file stays in place until it is replaced. @throws {SystemError} */
+/** The file stays in place until it is replaced. */
 export function keepBackup(directory: string, name: string): void {
   const path = `${directory}/${name}`;
   const backup = replacedFilePath(directory, name);
@@ -69,12 +68,15 @@ export function keepBackup(directory: string, name: string): void {
   else installLinkOrCopy(path, backup);
 }
 
-/** Copies where the file system has no hard links. @throws {SystemError} */
+/** Copies where the file system has no hard links. */
 export function installLinkOrCopy(
   source: string,
   path: string,
   progress?: (done: number, total: number) => void,
 ): void {
-  const link = () => (installHardLink(source, path), true);
-  if (ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], link) === undefined) installCopy(source, path, progress);
+  const link = () => {
+    installHardLink(source, path);
+    return true;
+  };
+  if (!ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], link)) installCopy(source, path, progress);
 }

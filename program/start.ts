@@ -1,18 +1,16 @@
 export interface CliContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly programName: string;
-  /** `undefined` if it was removed. */
+  /** Returns `undefined` if it was removed. */
   findWorkingDirectory(): string | undefined;
-  /** The process that started the program. */
   findParentPid(): number;
-  /** When the program was started, in nanoseconds since 1970. */
+  /** The unit is nanoseconds since 1970. */
   readonly startTime: bigint;
-  /** Told of the code of an error (SPEC, section Error). */
+  /** Told of the code of an error (SPEC §Error). */
   onFailure?(code: number): void;
 }
 
-/** A start by the kernel in this process, or by a shim in another. Standard streams are descriptors 0 to 2. */
+/** The kernel starts it in this process, or a shim in another. Standard streams are descriptors 0 to 2. */
 export interface ProgramStart extends CliContext {
-  /** Without the name of the program. */
   readonly argv: readonly string[];
 }

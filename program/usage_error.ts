@@ -1,4 +1,3 @@
-/** The exit status is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 

@@ -1,14 +1,13 @@
-/** Defined by the build. */
 declare const BUILD_VERSION: string | undefined;
 /** Empty unless the build is part of a release. */
 declare const BUILD_COMMIT: string | undefined;
 
-/** From package.json, or `development` when run from sources. */
+/** Taken from package.json, or `development` when run from sources. */
 export function programVersion(): string {
   return typeof BUILD_VERSION === "string" ? `v${BUILD_VERSION}` : "development";
 }
 
-/** Of the sources; known in releases only. */
+/** Known in releases only, of the sources. */
 export function programCommit(): string | undefined {
   return typeof BUILD_COMMIT === "string" && BUILD_COMMIT !== "" ? BUILD_COMMIT : undefined;
 }
