@@ -62,7 +62,11 @@ async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTr
   const forPeople = wantedFormat(input) === "json" ? (all: readonly NamedAttachment[]) => all : withoutLoopbacks;
   const [word] = input.words;
   if (word === undefined) return gatherNodeTree(forPeople(attachments), { showsOtherPorts: true });
-  const { selectShown } = await import("../../inspect/show/select.ts");
+  const [{ selectShown }, { loadPlugins }] = await Promise.all([
+    import("../../inspect/show/select.ts"),
+    import("../../plugins/registry.ts"),
+  ]);
+  await loadPlugins();
   const options = { netnsPath: netnsPath(word, context), confDirectory: confDirectory(input, context) };
   const selection = selectShown(word, attachments, options);
   return gatherNodeTree(forPeople(selection.attachments), selection);

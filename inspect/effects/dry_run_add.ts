@@ -1,5 +1,6 @@
 import { currentNetns, openNetns } from "../../ffi/netns.ts";
 import { CniError, Code } from "../../spec/error.ts";
+import { findModel } from "../../plugins/registry.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { Result } from "../../spec/result.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
@@ -13,16 +14,13 @@ export interface DryRunOfAdd extends DryRun {
   readonly result?: Result;
 }
 
-/** Plugins that move a device into the container: no copy has it. */
-const DEVICE_PLUGINS = ["host-device"];
-
 /**
  * Carries out an ADD in copies of the host and of the container, see {@linkcode dryRun}.
  *
  * @throws {CniError} if it needs a device of the host
  */
 export function dryRunOfAdd(runtime: Runtime, network: NetworkConfigList, parameters: AddRuntimeConf): DryRunOfAdd {
-  const plugin = network.plugins.find(({ type }) => DEVICE_PLUGINS.includes(type));
+  const plugin = network.plugins.find(({ type }) => findModel(type)?.takesDevice);
   if (plugin) {
     throw new CniError(Code.NotAvailable, `Cannot do a dry run of an ADD by plugin "${plugin.type}"`, {
       details: "it moves a device of the host, and a copy of the host does not have the device",

@@ -1,3 +1,4 @@
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { writeState } from "../lib/protocol/state_file.ts";
 import { netnsRecordOf } from "../../ffi/netns_record.ts";
@@ -27,6 +28,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     name: "host-device",
     about: "Moves a device of the host into the container",
     config: hostDeviceConfig,
+    model: (): PluginModel => require("./model.ts").default,
 
     validate({ config, pluginConfig }) {
       // The runtime chooses the device.

@@ -8,7 +8,13 @@ import { hairpinAllChain, hairpinChain } from "../lib/ruleset/inet_shared_chains
 import type { SharedChain } from "../lib/ruleset/shared_chains.ts";
 import type { Conditions } from "./conditions.ts";
 import type { PortmapConfig } from "./config.ts";
-import { describeHostPort, familiesOf, hostAddressOf, type PortMapping, reachesLoopback } from "../../spec/port_mapping.ts";
+import {
+  describeHostPort,
+  familiesOf,
+  hostAddressOf,
+  type PortMapping,
+  reachesLoopback,
+} from "../../spec/port_mapping.ts";
 import { failoverKey, portMapKey } from "../lib/ruleset/port_elements.ts";
 
 /** @param addresses the container's, at most one per family @param loopbackSource the source address for calls from 127.0.0.0/8 */

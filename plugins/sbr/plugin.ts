@@ -3,6 +3,7 @@
  *
  * Each address gets a rule and a table, which takes the interface's routes.
  */
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { hostPrefix, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
@@ -22,6 +23,7 @@ export default plugin<SbrConfig>({
   name: "sbr",
   about: "Routes packets by their source address",
   config: sbrConfig,
+  model: (): PluginModel => require("./model.ts").default,
 
   needsPrevResult: () => true,
 

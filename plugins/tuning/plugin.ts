@@ -1,3 +1,4 @@
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { hasSettings } from "./link_state.ts";
 import type { Mac } from "../../ffi/address.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
@@ -23,6 +24,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
     name: "tuning",
     about: "Sets kernel parameters, MAC address, MTU and flags",
     config: tuningConfig,
+    model: (): PluginModel => require("./model.ts").default,
     args: ["MAC"],
 
     needsPrevResult: () => true,

@@ -1,4 +1,5 @@
 /** The `vrf` plugin, virtual routing and forwarding: gives the container's interface its own routing table. */
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
@@ -17,6 +18,7 @@ export default plugin({
   name: "vrf",
   about: "Puts the interface into a VRF with its own routing table",
   config: vrfConfig,
+  model: (): PluginModel => require("./model.ts").default,
 
   needsPrevResult: () => true,
 

@@ -1,3 +1,4 @@
+import { findModel } from "../../../plugins/registry.ts";
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { reattach } from "../reattach.ts";
@@ -42,7 +43,7 @@ function checkPairMtu(subject: Subject, container: ExaminedContainer): Finding[]
   const what = `MTU mismatch: ${describeContainer(container)} has ${device.mtu}, "${other.name}" on the host has ` +
     `${other.mtu}, so larger packets are lost`;
   // A plugin may have lowered it: TCP tells the peer, UDP does not.
-  if (!smaller && network.plugins.some(({ type }) => type === "tuning")) {
+  if (!smaller && network.plugins.some(({ type }) => findModel(type)?.changes === "mtu")) {
     return [warning(what, shellCommand(["ip", "link", "set", other.name, "mtu", `${device.mtu}`]))];
   }
   // If both ends agree, the bridge is what differs.

@@ -2,7 +2,7 @@ import { CniError } from "../../../spec/error.ts";
 import { callPlugin, locatePlugin, MissingPluginError } from "../../../runtime/call_plugin.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { containerPlace, describeContainer, type Subject } from "../subject.ts";
-import { pluginNames } from "../../../plugins/registry.ts";
+import { findModel, pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
 import { atLeast, introducedIn } from "../../../spec/version.ts";
@@ -92,12 +92,9 @@ export function lintSource({ runtime: { pluginDirectories }, network: { source =
     );
 }
 
-/** Plugins whose links have checks of their own. */
-const EXAMINED_TYPES = ["bridge", "ptp"];
-
-/** What other plugins report of links below them, such as a master that is down. */
+/** What plugins report of links below them, such as a master that is down. Networks of the host have checks of their own. */
 export function checkDiagnoses({ runtime, network, containers }: Subject): Finding[] {
-  return network.plugins.filter(({ type }) => !EXAMINED_TYPES.includes(type)).flatMap((plugin) => {
+  return network.plugins.filter(({ type }) => !findModel(type)?.network).flatMap((plugin) => {
     if (!isBuiltin(runtime, network, plugin)) return [];
     const parameters = containers.length > 0 ? containers.map(({ attachment }) => attachment) : [undefined];
     const problems = parameters.flatMap((attachment) =>

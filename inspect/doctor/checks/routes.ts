@@ -4,6 +4,7 @@ import { isDefaultRoute } from "../../../networks/subnets.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
+import { findModel } from "../../../plugins/registry.ts";
 import { hasRoute } from "../../../plugins/lib/links/interface_differences.ts";
 import { routesWithGateways } from "../../../plugins/lib/links/configure_interface.ts";
 import { abbreviate, advise, broken, type Finding, ok, type Remedy, type Repair, warning } from "../finding.ts";
@@ -145,16 +146,15 @@ const IPV6_METRIC = 1024;
 
 const metricOf = ({ dst, priority }: RouteConfig): number => priority || (familyOf(dst) === 4 ? 0 : IPV6_METRIC);
 
-/** They move routes to tables of their own. */
-const MOVERS = ["sbr", "vrf"];
-
 function routeRemedy(
   { network }: Subject,
   { attachment }: ExaminedContainer,
   link: string,
   { gw, ...wanted }: RouteConfig,
 ): { readonly remedy: Remedy; readonly repair?: Repair } {
-  if (network.plugins.some(({ type }) => MOVERS.includes(type))) return { remedy: reattach(attachment) };
+  if (network.plugins.some(({ type }) => findModel(type)?.changes === "routing tables")) {
+    return { remedy: reattach(attachment) };
+  }
   const { dst, table, priority, mtu, advmss, scope } = wanted;
   const words = Object.entries({ via: gw, dev: link, table, metric: priority, mtu, advmss, scope })
     .flatMap(([word, value]) => value === undefined ? [] : [word, `${value}`]);

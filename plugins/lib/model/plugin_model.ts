@@ -20,6 +20,10 @@ export interface PluginModel {
   reservations?(config: PluginConfig): AddressReservations;
   /** How containers get through chains of other programs. @throws {ConfigError} */
   forwardAccept?(config: PluginConfig): ForwardAccept;
+  /** What an earlier plugin has made and it changes: a difference there is no mistake. */
+  readonly changes?: "mtu" | "routing tables";
+  /** Whether it moves a device of the host into the container, which no copy of the host has. */
+  readonly takesDevice?: true;
   /** Removes an attachment's rules alone: its links and addresses may be another's by now. @throws {Error} */
   removeRules?(host: Netns, owner: Owner): void;
   /** Its chains in tables of other programs, by name. */
