@@ -1,3 +1,4 @@
+import { SystemError } from "../ffi/sys/error.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { describeContainerId, type NamedAttachment } from "./engine_names.ts";
 
@@ -28,8 +29,11 @@ export function findContainerOrThrow<A extends Candidate>(
 ): readonly A[] {
   const found = findByName(word, attachments);
   const fitting = found.length > 0 ? found : attachments.filter(({ containerId }) => beginsWith(containerId, word));
-  if (new Set(fitting.map(({ containerId }) => containerId)).size !== 1) throw error;
-  return fitting;
+  if (new Set(fitting.map(({ containerId }) => containerId)).size === 1) return fitting;
+  // A word with a slash is also the path of a configuration.
+  if (!(error instanceof SystemError) || error.code !== "ENOENT") throw error;
+  const what = `Cannot find ${JSON.stringify(word)}: there is no such file, and no container has this name`;
+  throw new CniError(Code.InvalidConfig, what, { details: '"cni run list" lists containers', cause: error });
 }
 
 /** Containerd's namespace may stand before it. */

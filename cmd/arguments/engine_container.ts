@@ -50,9 +50,15 @@ export function resolveEngineName(
 }
 
 /** A DEL that found nothing tells the ids of containers that engines call so. */
-export function findIdsOfName(request: AttachmentRequest, network: string, runtime: Runtime): readonly string[] {
+export function findIdsOfName(
+  word: string,
+  request: AttachmentRequest,
+  network: string,
+  runtime: Runtime,
+): readonly string[] {
   if (runtime.attachedConfiguration(network, request) !== undefined) return [];
-  return namedAttachments(runtime, network)().filter(({ name }) => name === request.containerId)
+  return namedAttachments(runtime, network)()
+    .filter(({ name }) => name === word || name?.endsWith(`/${word}`))
     .map(({ containerId }) => containerId);
 }
 

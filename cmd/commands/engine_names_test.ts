@@ -114,6 +114,14 @@ test("a name of several containers is refused with the candidates", () => {
   // Two ids begin with it, but a network may have been meant.
   expect(run("run", "list", "f").stderr).toStartWith('cni: Cannot find network "f"');
   expect(run("doctor", "f").stderr).toStartWith('cni: Cannot find network "f"');
+  for (const command of [["run", "list"], ["doctor"]]) {
+    const { exitCode, stderr } = run(...command, "shop/nobody");
+    expect([exitCode, stderr]).toEqual([
+      1,
+      'cni: Cannot find "shop/nobody": there is no such file, and no container has this name\n' +
+      '     "cni run list" lists containers\n',
+    ]);
+  }
 });
 
 test("cni network inspect and doctor name containers too", () => {
@@ -133,6 +141,12 @@ test("cni run check and gc take names, and del goes by the id", () => {
   const del = run("run", "del", "lan", "--container-id", "web2", "--dry-run");
   expect(del.stdout).not.toContain(WEB2);
   expect(del.stderr).toContain(`"web2" is the name of a container, and DEL goes by the id: --container-id ${WEB2}`);
+  // A word without an option is a namespace, which has another id.
+  for (const [word, id] of [["web2", WEB2], ["shop/web", POD], ["web", POD]] as const) {
+    const { stdout, stderr } = run("run", "del", "lan", word, "--dry-run");
+    expect(stdout).not.toContain(id);
+    expect(stderr).toContain(`"${word}" is the name of a container, and DEL goes by the id: --container-id ${id}`);
+  }
 });
 
 test("a missing or broken state file is no error", () => {

@@ -1,3 +1,4 @@
+import { findStat } from "../../../ffi/sys/stat.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
@@ -44,7 +45,10 @@ const del: Command = {
     const sink = keepMessages();
     const runtime = openRuntime(input, context, sink);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
-    if (netns === undefined) await logIdsOfName(request, network, runtime, sink);
+    const name = input.find("container-id") ?? netnsWord;
+    if (name !== undefined && (netns === undefined || !findStat(netns))) {
+      await logIdsOfName(name, request, network, runtime, sink);
+    }
     await loadPlugins();
     const args = runtimeArgumentsForDel(network, request);
     const detach = () => runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });
@@ -59,14 +63,14 @@ const del: Command = {
 export default del;
 
 async function logIdsOfName(
+  name: string,
   request: AttachmentRequest,
   network: NetworkConfigList | string,
   runtime: Runtime,
   { log }: MessageSink,
 ): Promise<void> {
   const { findIdsOfName } = await import("../../arguments/engine_container.ts");
-  const { containerId } = request;
-  for (const id of findIdsOfName(request, typeof network === "string" ? network : network.name, runtime)) {
-    log(`"${containerId}" is the name of a container, and DEL goes by the id: --container-id ${id}`);
+  for (const id of findIdsOfName(name, request, typeof network === "string" ? network : network.name, runtime)) {
+    log(`"${name}" is the name of a container, and DEL goes by the id: --container-id ${id}`);
   }
 }
