@@ -123,6 +123,18 @@ test("without br_netfilter, its module is named", () => {
   });
 });
 
+test("bridge-nf-call-ip6tables says nothing of a network without IPv6", () => {
+  using doctorHost = newDoctorHost();
+  loadKubeProxyRules(doctorHost.host, { mode: "nftables", services: [WEB] });
+  const missing = (families: readonly (4 | 6)[]) =>
+    doctorHost.withSubject((subject) =>
+      checkKubeProxy({ ...subject, families, host: { ...subject.host, sysctl: () => undefined } })
+    ).flatMap(({ what }) => /^net\.bridge\.\S+(?= is missing)/.exec(what) ?? []);
+  const [ipv4, ipv6] = ["net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"];
+  expect(missing([4])).toEqual([ipv4!]);
+  expect(missing([4, 6])).toEqual([ipv4!, ipv6!]);
+});
+
 test("a network that holds no pods is not that of kube-proxy", async () => {
   using doctorHost = newDoctorHost();
   using _ = await doctorHost.serve();

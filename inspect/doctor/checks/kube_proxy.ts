@@ -97,10 +97,11 @@ function checkClusterCidr({ subnets }: Subject, { family, clusterCidr }: KubePro
   return [warning(what, advise(advice, `kubectl -n kube-system edit configmap kube-proxy && ${RESTART}`))];
 }
 
-function checkBridgeNetfilter({ bridge, host }: Subject, { family }: KubeProxyRules): Finding[] {
+function checkBridgeNetfilter({ bridge, families, host }: Subject, { family }: KubeProxyRules): Finding[] {
   const name = bridgeNetfilterSysctl(family);
   const value = host.sysctl(name);
-  if (!bridge || value === "1") return [];
+  // kube-proxy has rules of both families also where pods have one.
+  if (!bridge || !families.includes(family) || value === "1") return [];
   const consequence = "a pod does not reach a Service whose endpoint is on its own node";
   if (value !== undefined) return [closedSysctl(name, consequence)];
   const word = sysctlWord(name);
