@@ -36,9 +36,10 @@ export function findContainerOrThrow<A extends Candidate>(
   throw new CniError(Code.InvalidConfig, what, { details: '"cni run list" lists containers', cause: error });
 }
 
-/** Containerd's namespace may stand before it. */
+/** With or without containerd's namespace before it. An id of `ctr` is a name, and counts as a whole. */
 function beginsWith(containerId: string, prefix: string): boolean {
-  return containerId.startsWith(prefix) || containerId.replace(/^.*-(?=[0-9a-f]{64}$)/s, "").startsWith(prefix);
+  return containerId.startsWith(prefix) || containerId.endsWith(`-${prefix}`) ||
+    containerId.replace(/^.*-(?=[0-9a-f]{64}$)/s, "").startsWith(prefix);
 }
 
 function requireOne<A extends Candidate>(found: readonly A[], word: string, what: string): readonly A[] {

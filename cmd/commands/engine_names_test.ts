@@ -15,6 +15,7 @@ const NERDCTL = "0123456789abcdef".repeat(4);
 const POD = "fedcba9876543210".repeat(4);
 const SECOND_POD = "f0".repeat(32);
 const HOSTILE = "ab".repeat(32);
+const CTR = "my-team-web9";
 
 const files = join(root, "files");
 const [conf, cache] = [join(root, "net.d"), join(root, "cache")];
@@ -60,6 +61,7 @@ beforeAll(() => {
   attach(SECOND_POD, podArgs("shop", "cart"));
   attach(HOSTILE, podArgs("shop", "\u001b[2Jx\ny"));
   attach("c1");
+  attach(CTR);
 });
 
 const listed = (...words: string[]): [name: string | undefined, id: string][] =>
@@ -72,6 +74,7 @@ test("cni run list shows names beside short ids, and both as JSON", () => {
     ["renamed", RENAMED],
     ["web2", WEB2],
     [undefined, "c1"],
+    [undefined, CTR],
     ["db", `default-${NERDCTL}`],
     ["shop/cart", SECOND_POD],
     ["shop/web", POD],
@@ -92,6 +95,8 @@ test.each([
   ["shop/web", POD],
   ["cart", SECOND_POD],
   ["fedcba98", POD],
+  ["web9", CTR],
+  ["my-team-w", CTR],
 ])("cni run list and show take %j for one container", (word, id) => {
   expect(listed(word).map(([, containerId]) => containerId)).toEqual([id]);
   const { separate } = JSON.parse(run("show", word, "--json").stdout);
