@@ -51,6 +51,16 @@ const CAUSES: Readonly<Record<string, Cause>> = {
       "frames from 10.9.0.2 and 1 more are dropped by RULE(1, ip saddr 192.0.2.1 meta l4proto 6 th dport 443 drop) " +
       'of chain "c" of table "netdev t"',
   },
+  "a rule at the uplink for a published port": {
+    lines: [chain("netdev t", "ingress device up0 priority 0", "tcp dport 8080 drop")],
+    found: "frames to 10.9.0.2 and 1 more are dropped by RULE(1, meta l4proto 6 th dport 8080 drop) " +
+      'of chain "c" of table "netdev t"',
+  },
+  "a rule of inet at the uplink for answers": {
+    lines: [chain("inet t", "ingress device up0 priority 0", "ip saddr != 192.0.2.2 ip daddr 192.0.2.1 drop")],
+    found: "frames to 10.9.0.2 and 1 more are dropped by RULE(1, ip saddr != 192.0.2.2 ip daddr 192.0.2.1 drop) " +
+      'of chain "c" of table "inet t"',
+  },
   "a chain of the bridge": {
     lines: [
       'nft "table bridge t { chain u { ip daddr 10.9.0.2 drop; }; chain c { type filter hook postrouting priority 0; ' +
@@ -147,6 +157,7 @@ describe("each is named, and its line ends it", () => {
         "ip saddr { 203.0.113.0/24, 100.64.0.0/10 } drop",
         "tcp flags syn limit rate over 10/second drop",
         "udp dport 53 drop",
+        "ip daddr 127.0.0.0/8 drop",
       ),
       chain("netdev b", "ingress device lo priority 0; policy drop", "accept"),
       chain("bridge c", "forward priority 0", 'iifname \\"tap*\\" drop', "ether saddr 0a:00:00:00:00:01 drop"),

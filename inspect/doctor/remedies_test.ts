@@ -10,6 +10,7 @@ import { transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_INET } from "../../ffi/nft/uapi.ts";
 import { type ConnectionOutcome, tryTcpConnection } from "../../ffi/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
+import { testWith } from "../../testing/binary.ts";
 import { handleOfDrop, newDoctorHost } from "../../testing/doctor_host.ts";
 import { runInNetns, runIp, runShellInNetns } from "../../testing/netns.ts";
 import { ruleText } from "../show/rule_text.ts";
@@ -271,4 +272,16 @@ test("a container whose loopback interface is down", () => {
   expect(finding?.what).toEndWith('leads to; "lo" is down there, so 127.0.0.1 fails');
   expect(finding?.mend).toEndWith(" link set lo up");
   expect(finding?.advice).toStartWith('set "lo" up, then have the service listen on [::]:80');
+});
+
+testWith(["iptables-legacy"], "what is offered for rules that cannot be read is a command", () => {
+  using doctorHost = newDoctorHost();
+  doctorHost.shell("iptables-legacy -P FORWARD DROP");
+  const [finding, ...others] = doctorHost.examine().findings.filter(({ severity }) => severity !== "ok");
+  expect(others).toEqual([]);
+  expect(finding!.advice).toBe("if iptables-legacy -S FORWARD shows that it drops");
+  doctorHost.shell(finding!.mend!);
+  expect(runInNetns(doctorHost.host, "iptables-legacy", "-S", "FORWARD")).toContain(
+    "-A FORWARD -s 10.9.0.0/29 -j ACCEPT",
+  );
 });

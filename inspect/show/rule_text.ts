@@ -254,8 +254,10 @@ const CT_BIT_NAMES: Readonly<Record<string, Readonly<Record<number, string>>>> =
 
 /** `undefined` for fields without names, and bits without one. */
 function ctBitNames(text: string, mask: Uint8Array): string | undefined {
+  const names = CT_BIT_NAMES[text];
+  if (!names) return undefined;
   const bits = new DataView(mask.buffer, mask.byteOffset, mask.byteLength).getUint32(0, true);
-  const named = Object.entries(CT_BIT_NAMES[text] ?? {}).filter(([bit]) => bits & Number(bit));
+  const named = Object.entries(names).filter(([bit]) => bits & Number(bit));
   const isComplete = named.reduce((sum, [bit]) => sum | Number(bit), 0) === bits;
   return isComplete ? named.map(([, name]) => name).join(",") : undefined;
 }

@@ -136,6 +136,7 @@ test("showRuleset() writes rules of others as nft(8) does", () => {
   const unknown = [
     ["limit rate 5/second accept", "[limit] accept"],
     ["@nh,96,64 0x0a0000010a000002 accept", "[bytes 1+12] 0x0a0000010a000002 accept"],
+    ["tcp flags syn accept", "meta l4proto 6 [bytes 2+13] & 0x02 != 0x00 accept"],
     ["ct status snat accept", "ct status & 0x00000010 != 0x00000000 accept"],
     ["ip saddr & 255.0.255.0 == 10.0.1.0 accept", "ip saddr & 0xff00ff00 == 10.0.1.0 accept"],
   ];

@@ -55,7 +55,7 @@ export function checkForwardChains(subject: Subject): Finding[] {
 }
 
 /** Its rules cannot be read here. */
-function legacyMend({ subnets, containers }: Subject, family: 4 | 6): string {
+function legacyMend({ subnets, containers }: Subject, family: 4 | 6): Remedy {
   const addresses = containers.flatMap((container) => addressesOfFamily(container, family));
   const own = [...subnets.filter((subnet) => familyOf(subnet) === family), ...addresses][0]!;
   const program = family === 4 ? "iptables-legacy" : "ip6tables-legacy";
@@ -64,7 +64,7 @@ function legacyMend({ subnets, containers }: Subject, family: 4 | 6): string {
     [program, "-I", "FORWARD", "-s", own, "-j", "ACCEPT"],
     [program, "-I", "FORWARD", "-d", own, ...answers, "-j", "ACCEPT"],
   ];
-  return `see whether it drops: ${program} -S FORWARD; if so: ${commands.map(shellCommand).join(" && ")}`;
+  return advise(`if ${program} -S FORWARD shows that it drops`, commands.map(shellCommand).join(" && "));
 }
 
 interface ExaminedPacket extends WalkedPacket {

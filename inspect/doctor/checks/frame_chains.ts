@@ -12,12 +12,13 @@ import {
 } from "../../../ffi/nft/uapi.ts";
 import { IPPROTO_ICMPV6, IPPROTO_TCP } from "../../../ffi/sys/uapi.ts";
 import { findSourceAddress, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
-import { familiesOf, PROTOCOLS } from "../../../spec/port_mapping.ts";
+import { familiesOf, type PortMapping, PROTOCOLS } from "../../../spec/port_mapping.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { abbreviate, advise, broken, type Finding, ok } from "../finding.ts";
 import { type ForeignChain, listFrameChains } from "../foreign_chains.ts";
 import { acceptPolicyCommand, deleteRuleCommand } from "../nft_command.ts";
 import { findDrop, type RulePlace, RulesetReader } from "../packet_walk.ts";
+import { publishedAddress } from "../published_address.ts";
 import { describeRulePlace } from "../rule_place_text.ts";
 import {
   addressesOfFamily,
@@ -45,6 +46,8 @@ export function checkFrameChains(subject: Subject): Finding[] {
   if (names.length === 0 || containers.length === 0) return [];
   return [ok(`frames are accepted by ${names.length === 1 ? "chain" : "chains"} ${abbreviate(names)}`)];
 }
+
+const EPHEMERAL_PORT = 40_000;
 
 type Direction = "from" | "to" | "between";
 
@@ -88,14 +91,39 @@ function onBridge(bridge: string | undefined, hooks: readonly number[], link: st
 }
 
 /** There, packets have the host's address if they are masqueraded. */
-function passagesOfUplink({ host, masquerades }: Subject, container: ExaminedContainer): Passage[] {
+function passagesOfUplink(subject: Subject, container: ExaminedContainer): Passage[] {
+  const { host, masquerades } = subject;
   const calls = packetsFrom(container).filter(({ protocol, isArp }) => protocol === IPPROTO_TCP && !isArp);
   return calls.flatMap(({ sourceMac: _, ...packet }): Passage[] => {
-    const uplink = findOutgoingLink(host, packet.destination)?.name;
-    const source = masquerades ? findSourceAddress(host.netns, packet.destination) : packet.source;
-    return uplink === undefined || source === undefined
-      ? []
-      : [{ hook: "egress", link: uplink, packet: { ...packet, source } }];
+    const { source: address, destination } = packet;
+    const uplink = findOutgoingLink(host, destination)?.name;
+    const source = masquerades ? findSourceAddress(host.netns, destination) : address;
+    if (uplink === undefined || source === undefined) return [];
+    const base = { ...frameBase("to", address), source: destination };
+    const answer = { ...base, destination: source, destinationPort: EPHEMERAL_PORT, isReply: true };
+    return [
+      { hook: "egress", link: uplink, packet: { ...packet, source } },
+      ...[answer, ...callsFromOutside(subject, container, base)].map((arriving): Passage => ({
+        hook: "ingress",
+        link: uplink,
+        packet: arriving,
+      })),
+    ];
+  });
+}
+
+/** Of the ports that the address has, before their translation. */
+function callsFromOutside(
+  subject: Subject,
+  container: ExaminedContainer,
+  base: Omit<FramePacket, "destination">,
+): FramePacket[] {
+  const family = familyOf(base.address);
+  return publishedMappings(container, base.address).flatMap((mapping): FramePacket[] => {
+    const { protocol, hostPort: destinationPort } = mapping;
+    const destination = publishedAddress(subject, mapping, family);
+    if (destination === undefined || isLoopback(destination)) return [];
+    return [{ ...base, destination, protocol: PROTOCOLS[protocol], destinationPort, isToHost: true }];
   });
 }
 
@@ -135,10 +163,7 @@ function packetsTo(container: ExaminedContainer): FramePacket[] {
     const destination = ipOf(address);
     const family = familyOf(destination);
     const base = { ...frameBase("to", destination), source: PUBLIC_ADDRESS[family], destination };
-    const EPHEMERAL_PORT = 40_000;
-    const calls = (container.publishedPorts?.mappings ?? []).filter((mapping) =>
-      findPortTarget(container, family) === destination && familiesOf(mapping).includes(family)
-    ).map(({ protocol, containerPort }) => ({
+    const calls = publishedMappings(container, destination).map(({ protocol, containerPort }) => ({
       ...base,
       protocol: PROTOCOLS[protocol],
       destinationPort: containerPort,
@@ -147,6 +172,15 @@ function packetsTo(container: ExaminedContainer): FramePacket[] {
     const answer = { ...base, destinationPort: EPHEMERAL_PORT, isReply: true };
     return [answer, ...calls, ...gateway === undefined ? [] : [{ ...base, ...resolution(gateway, destination) }]];
   });
+}
+
+const isLoopback = (ip: Ip): boolean => ip.startsWith("127.") || ip === "::1";
+
+function publishedMappings(container: ExaminedContainer, target: Ip): PortMapping[] {
+  const family = familyOf(target);
+  return (container.publishedPorts?.mappings ?? []).filter((mapping) =>
+    findPortTarget(container, family) === target && familiesOf(mapping).includes(family)
+  );
 }
 
 function frameBase(direction: Direction, address: Ip) {
