@@ -13,31 +13,26 @@ const HEALING_METRICS = {
   linkProblems: "cni_link_problems_total",
 } as const;
 
+/** @param label of the counter, for what the plugin counts */
+function pluginPart(name: string, counter: string, label: string): PartProgram {
+  return async ({ directory, logFormat }) => {
+    const { findModel, loadPlugins } = await import("../plugins/registry.ts");
+    await loadPlugins([name]);
+    const { listener, lifetime, reports, work } = PART_DESCRIPTORS;
+    await findModel(name)!.serve!({
+      listener,
+      lifetime,
+      stateDirectory: partPaths(directory, name).state,
+      log: (message) => logMessage(logFormat, message),
+      tellWork: workTeller(work, name),
+      count: (kind, count) => sendReport(reports, { counter, labels: { [label]: kind }, count }),
+    });
+  };
+}
+
 export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
-  async dhcp({ directory, logFormat }) {
-    const { serveDhcp } = await import("../plugins/dhcp/server/serve.ts");
-    const { listener, lifetime, reports, work } = PART_DESCRIPTORS;
-    serveDhcp({
-      listener,
-      lifetime,
-      stateDirectory: partPaths(directory, "dhcp").state,
-      log: (message) => logMessage(logFormat, message),
-      tellWork: workTeller(work, "dhcp"),
-      countMessage: (type) => sendReport(reports, { counter: "cni_dhcp_messages_total", labels: { type }, count: 1 }),
-    });
-  },
-  async dnsname({ directory, logFormat }) {
-    const { serveNames } = await import("../plugins/dnsname/server/serve_names.ts");
-    const { listener, lifetime, reports, work } = PART_DESCRIPTORS;
-    serveNames({
-      listener,
-      lifetime,
-      stateDirectory: partPaths(directory, "dnsname").state,
-      log: (message) => logMessage(logFormat, message),
-      tellWork: workTeller(work, "dnsname"),
-      count: (answer, count) => sendReport(reports, { counter: "cni_dns_questions_total", labels: { answer }, count }),
-    });
-  },
+  dhcp: pluginPart("dhcp", "cni_dhcp_messages_total", "type"),
+  dnsname: pluginPart("dnsname", "cni_dns_questions_total", "answer"),
   async heal({ cacheDirectories, pluginDirectories, healLinks, logFormat }) {
     const [{ serveHealing }, { loadPlugins }] = [
       await import("../heal/serve_healing.ts"),

@@ -5,6 +5,7 @@ import { netnsRecordOf } from "../../ffi/netns_record.ts";
 import * as link from "../../ffi/route/link.ts";
 import { findNsid } from "../../ffi/route/nsid.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { awaitLinkOperational } from "../lib/links/configure_interface.ts";
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
@@ -21,6 +22,7 @@ export default plugin<DaemonConfig>({
   name: "dhcp",
   about: "Leases an address from a DHCP server of the network",
   config: { ...daemonConfig, inner: dhcpConfigSchema },
+  model: (): PluginModel => require("./model.ts").default,
   args: "all",
 
   validate: ({ pluginConfig }) => void parseLeaseOptions(pluginConfig, {}),

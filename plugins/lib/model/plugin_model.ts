@@ -6,6 +6,7 @@ import type { JsonObject } from "../../../spec/schema.ts";
 import type { Result } from "../../../spec/result.ts";
 import type { Owner } from "../protocol/owner.ts";
 import type { NetworkModel } from "./network_model.ts";
+import type { PartContext } from "./part.ts";
 import type { PublishedPorts } from "./published_ports.ts";
 import type { NetworkRemoval, RemovalEffect } from "./removal.ts";
 import type { AddressReservations } from "./reservations.ts";
@@ -28,6 +29,8 @@ export interface PluginModel {
   removeRules?(host: Netns, owner: Owner): void;
   /** Its chains in tables of other programs, by name. */
   readonly foreignChains?: readonly string[];
+  /** What it does between calls, as a part of `cni serve`. Returns when the part is to end. */
+  serve?(context: PartContext): Promise<void>;
   /** What goes when its network is removed. By then, nothing is attached. @throws {ConfigError} */
   planRemoval?(removal: NetworkRemoval): readonly RemovalEffect[];
 }

@@ -1,0 +1,9 @@
+import type { PluginModel } from "../lib/model/plugin_model.ts";
+
+const model: PluginModel = {
+  async serve({ count, ...options }) {
+    const { serveDhcp } = await import("./server/serve.ts");
+    serveDhcp({ ...options, countMessage: (type) => count(type, 1) });
+  },
+};
+export default model;
