@@ -274,8 +274,9 @@ test("a container whose loopback interface is down", () => {
   expect(finding?.advice).toStartWith('set "lo" up, then have the service listen on [::]:80');
 });
 
-testWith(["iptables-legacy"], "what is offered for rules that cannot be read is a command", () => {
+testWith(["iptables-legacy"], "what is offered for rules that cannot be read is a command", async () => {
   using doctorHost = newDoctorHost();
+  using _ = await doctorHost.serve();
   doctorHost.shell("iptables-legacy -P FORWARD DROP");
   const [finding, ...others] = doctorHost.examine().findings.filter(({ severity }) => severity !== "ok");
   expect(others).toEqual([]);
