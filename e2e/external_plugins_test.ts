@@ -1,11 +1,10 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../testing/directory.ts";
 import { CNI_UNDER_TEST, finishedProcess, SERVER_ENV } from "../testing/binary.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-foreign-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-foreign-");
 const programs = join(root, "bin");
 const networks = join(root, "net.d");
 mkdirSync(programs);

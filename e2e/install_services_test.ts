@@ -1,12 +1,11 @@
 /** `cni install` on a node of Kubernetes: without a parameter of bridges, pods do not reach all Services. */
-import { afterAll, beforeEach, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeEach, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../testing/directory.ts";
 import { CNI_PROGRAM, ENGINE_ENV, finishedProcess } from "../testing/binary.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-install-services-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-install-services-");
 let home = "";
 beforeEach(() => void (home = mkdtempSync(join(root, "node-"))));
 

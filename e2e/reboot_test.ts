@@ -2,7 +2,7 @@
  * The compiled binary after a restart of the machine: another boot id, none of the links and rules, and of the namespaces their paths at
  * most. What the boot before left is told from what lives, and goes; what lives stays.
  */
-import { afterAll, describe, expect } from "bun:test";
+import { describe, expect } from "bun:test";
 import {
   existsSync,
   mkdirSync,
@@ -13,14 +13,13 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { addDefaultRoute, runInNetns } from "../testing/netns.ts";
 import { CNI_UNDER_TEST, ENGINE_ENV, type FinishedProcess, pluginLink, testWith } from "../testing/binary.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-reboot-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-reboot-");
 
 const PROGRAMS = ["unshare", "mount", "ip", "nft"];
 const BIND = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"';

@@ -1,12 +1,11 @@
 /** Where no ADD can write its state, STATUS fails and doctor says so. */
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../testing/directory.ts";
 import { CNI_PROGRAM } from "../testing/binary.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-unwritable-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-unwritable-");
 const state = join(root, "state");
 const file = join(root, "10-web.conflist");
 const plugins = [{

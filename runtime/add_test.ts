@@ -1,8 +1,8 @@
-import { afterAll, beforeEach, expect } from "bun:test";
+import { beforeEach, expect } from "bun:test";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { netnsTest } from "../testing/netns.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -13,8 +13,7 @@ import { addNetworkList } from "./add.ts";
 import type { RuntimeContext } from "./context.ts";
 import { delNetworkList } from "./del.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-attach-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-attach-");
 
 const list = parseNetworkConfigList('{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"a"}]}');
 const who = { containerId: "c1", ifname: "eth0" };

@@ -1,10 +1,10 @@
 /** What cannot be used is one clear error, and nothing is done; what is left of an attachment can be removed all the same. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { newRuntimeContext } from "../testing/plugin_call.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -15,8 +15,7 @@ import { checkNetworkList } from "./check.ts";
 import { delNetworkList } from "./del.ts";
 import { placesIn, replaceAt } from "../testing/fuzz_documents.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-bad-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-bad-");
 
 const calls: (ProgramCall & { readonly type: string })[] = [];
 const directory = join(root, "cache");

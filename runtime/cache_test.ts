@@ -1,16 +1,6 @@
-import { afterAll, beforeEach, expect, spyOn, test } from "bun:test";
+import { beforeEach, expect, spyOn, test } from "bun:test";
 import fc from "fast-check";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { SystemError } from "../ffi/sys/error.ts";
 import * as status from "../ffi/sys/stat.ts";
@@ -26,10 +16,10 @@ import {
   removeEntry,
   replaceEntry,
 } from "./cache.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { errorOfCall } from "../testing/plugin_call.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-cache-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-cache-");
 
 let directory = "";
 let directories = 0;

@@ -1,9 +1,9 @@
-import { afterAll, beforeEach, expect, test } from "bun:test";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeEach, expect, test } from "bun:test";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
 import type { ProgramOutput } from "../plugins/lib/protocol/response.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { type AnswerAsProgram, errorOfCall, newRuntimeContext } from "../testing/plugin_call.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { gcNetworkList } from "./gc.ts";
@@ -13,8 +13,7 @@ import type { RuntimeContext } from "./context.ts";
 import { delNetworkList } from "./del.ts";
 import { getNetworkListStatus } from "./status.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-runtime-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-runtime-");
 
 /** A call as a plugin saw it. */
 interface Call {

@@ -1,14 +1,11 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { expect, test } from "bun:test";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { createEntry } from "./cache.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { newRuntimeContext } from "../testing/plugin_call.ts";
 import { type DeriveOptions, deriveRequests } from "./derive.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "cni-derive-"));
-afterAll(() => rmSync(directory, { recursive: true }));
+const directory = useDirectory("cni-derive-");
 
 const list = (options: object = {}): NetworkConfigList =>
   parseNetworkConfigList(JSON.stringify({

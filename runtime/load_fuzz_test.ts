@@ -1,15 +1,14 @@
 /** Directories of configurations that hold all sorts of things: a network that is whole is found among them, or the error is ours. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../testing/directory.ts";
 import { checkProperty, outcomeOf } from "../testing/fuzz.ts";
 import { documentText } from "../testing/fuzz_documents.ts";
 import { loadNetwork } from "./load.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-load-fuzz-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-load-fuzz-");
 let directories = 0;
 
 function newDirectory(): string {

@@ -1,13 +1,12 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { useDirectory } from "../testing/directory.ts";
 import { type CniError, ConfigError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { decodeUtf8Configuration, loadNetwork } from "./load.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-load-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-load-");
 
 interface Loaded {
   readonly source: string | undefined;

@@ -1,15 +1,14 @@
-import { afterAll, beforeEach, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { beforeEach, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readFileSync, statSync } from "node:fs";
+import { basename } from "node:path";
+import { useDirectory } from "../testing/directory.ts";
 import { until } from "../testing/netns.ts";
 import { CniError } from "../spec/error.ts";
 import { lockContainer, lockNode } from "./lock.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-lock-"));
+const root = useDirectory("cni-lock-");
 let directory: string;
 beforeEach(() => void (directory = mkdtempSync(`${root}/`)));
-afterAll(() => rmSync(root, { recursive: true }));
 
 /** Of garbage collection. */
 const TURN_MS = 500;

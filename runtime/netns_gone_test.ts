@@ -1,15 +1,14 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { modifiedBeforeBoot } from "../ffi/sys/boot.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
 import type { CacheEntry } from "./cache.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "cni-ended-"));
-afterAll(() => rmSync(directory, { recursive: true }));
+const directory = useDirectory("cni-ended-");
 
 const MAC = { inside: "0a:58:00:00:00:02", outside: "0a:58:00:00:00:03", bridge: "0a:58:00:00:00:04" };
 

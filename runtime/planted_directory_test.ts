@@ -2,14 +2,14 @@
  * Directories that somebody made in the place of files of ours, and files of other kinds in the place of the container's
  * namespace. DEL and GC go on and say what stays; ADD has one error.
  */
-import { afterAll, beforeAll, expect, test } from "bun:test";
-import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, expect, test } from "bun:test";
+import { lstatSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { netnsLockPath } from "../ffi/netns_lock.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { nameServerPaths, startNameServer } from "../testing/dnsname.ts";
 import { newNamespaces, newNetns, runInNetns, runIp } from "../testing/netns.ts";
 import { PLANTED_NETNS, type PlantedNetns, plantInsteadOfNetns } from "../testing/planted_paths.ts";
@@ -18,8 +18,7 @@ import { addNetworkList } from "./add.ts";
 import { delNetworkList } from "./del.ts";
 import { gcNetworkList } from "./gc.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-directories-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-directories-");
 beforeAll(() => loadPlugins());
 
 /** The plugins of a network whose state is in a directory. */

@@ -1,10 +1,9 @@
 /** What somebody put into the state directory in the place of files and directories of ours: nothing is done through it, and DEL goes on. */
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { beforeEach, expect, test } from "bun:test";
 import {
   existsSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -12,11 +11,11 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EIO } from "../ffi/sys/errno.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { interceptSystemCalls } from "../ffi/sys/intercept.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { PLANTED_KINDS, type PlantedKind, plantPath } from "../testing/planted_paths.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { type AnswerAsProgram, newRuntimeContext } from "../testing/plugin_call.ts";
@@ -26,11 +25,10 @@ import { addNetworkList, type AddRuntimeConf } from "./add.ts";
 import { checkNetworkList } from "./check.ts";
 import { delNetworkList } from "./del.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-planted-"));
+const root = useDirectory("cni-planted-");
 const directory = join(root, "cache");
 const outside = join(root, "outside");
 const file = join(directory, "results/web-c1-eth0");
-afterAll(() => rmSync(root, { recursive: true }));
 
 const calls: string[] = [];
 const said: string[] = [];

@@ -1,19 +1,17 @@
 /** What check and status say where packets of containers cannot flow. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
 import { object } from "../spec/schema.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { type Namespaces, newNamespaces, runInNetns, runIp } from "../testing/netns.ts";
 import { Runtime } from "./runtime.ts";
 
 beforeAll(() => loadPlugins());
-const root = mkdtempSync(join(tmpdir(), "cni-reachability-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-reachability-");
 
 interface Sandbox extends Namespaces {
   add(): void;

@@ -1,19 +1,18 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, expect, test } from "bun:test";
+import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { VERSIONS } from "../spec/version.ts";
+import { useDirectory } from "../testing/directory.ts";
 import { loadFixtures } from "../testing/fixture.ts";
 import { netnsTest } from "../testing/netns.ts";
 import { Runtime } from "./runtime.ts";
 
 beforeAll(() => loadPlugins());
-const root = mkdtempSync(join(tmpdir(), "cni-status-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-status-");
 
 const IPAM = { type: "host-local", dataDir: join(root, "networks"), ranges: [[{ subnet: "10.9.0.0/24" }]] };
 const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipam: IPAM };

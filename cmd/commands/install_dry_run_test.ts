@@ -1,5 +1,5 @@
 /** What a dry run of install and uninstall says is what they do. */
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { beforeEach, expect, test } from "bun:test";
 import {
   lstatSync,
   mkdirSync,
@@ -8,21 +8,19 @@ import {
   readFileSync,
   readlinkSync,
   realpathSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import type { Effect } from "../../inspect/effects/effect.ts";
 import { dryRun } from "../../inspect/effects/dry_run.ts";
+import { useDirectory } from "../../testing/directory.ts";
 import { CNI_UNDER_TEST } from "../../testing/binary.ts";
 import { install, type InstallOptions, removeFullProgram } from "./install.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 
-const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-dry-")));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-install-dry-");
 
 let home = "";
 let bin = "";

@@ -1,28 +1,25 @@
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { beforeEach, expect, test } from "bun:test";
 import {
   chmodSync,
   existsSync,
   linkSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
-  realpathSync,
   rmSync,
   statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { useDirectory } from "../../testing/directory.ts";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { install, type InstallOptions, relativePath, removeFullProgram } from "./install.ts";
 
-const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-")));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-install-");
 
 let home = "";
 let homes = 0;

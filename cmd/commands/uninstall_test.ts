@@ -1,4 +1,4 @@
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { beforeEach, expect, test } from "bun:test";
 import {
   existsSync,
   linkSync,
@@ -8,21 +8,19 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
-  realpathSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
+import { useDirectory } from "../../testing/directory.ts";
 import { newCliSandboxes } from "../../testing/cli.ts";
 import { netnsTest, runShellInNetns } from "../../testing/netns.ts";
 import { install } from "./install.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 
-const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-uninstall-")));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-uninstall-");
 
 let bin = "";
 let program = "";

@@ -1,8 +1,8 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createEntry } from "../../runtime/cache.ts";
+import { useDirectory } from "../../testing/directory.ts";
 import { cliContext } from "../../testing/cli.ts";
 import type { Command, CommandGroup } from "../command.ts";
 import { CNI } from "../commands/registry.ts";
@@ -11,8 +11,7 @@ import { withUsualOptions } from "../usual_options.ts";
 import { findCandidates, kindsOf } from "./candidates.ts";
 import { completeWords } from "./complete.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-complete-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-complete-");
 const [conf, cache] = [join(root, "conf"), join(root, "cache")];
 mkdirSync(conf);
 for (const name of ["web", "db"]) {

@@ -1,14 +1,13 @@
 /** Types into real shells. `cni` there prints the words that it gets, and completes as the program does. */
-import { afterAll, expect, test } from "bun:test";
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../../testing/directory.ts";
 import { testWith } from "../../testing/binary.ts";
 import { runInTerminal } from "../../testing/terminal.ts";
 import { COMPLETION_SCRIPTS, SHELLS } from "./scripts.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-completion-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-completion-");
 
 const network = { cniVersion: "1.0.0", name: "web-net", plugins: [{ type: "bridge" }] };
 mkdirSync(join(root, "conf"));

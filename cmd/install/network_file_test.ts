@@ -1,14 +1,13 @@
-import { afterAll, beforeEach, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeEach, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../../testing/directory.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import { interceptSystemCalls } from "../../ffi/sys/intercept.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { installNetworkFile, type NetworkFileOptions, prepareNetworkFile } from "./network_file.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-network-file-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-network-file-");
 await loadDocumentedBuiltins();
 
 const NODE_RANGES = ["10.244.3.0/24", "fd44::/64"] as Cidr[];

@@ -1,16 +1,15 @@
 /** What a terminal shows, at each width. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../../testing/directory.ts";
 import { runInTerminal } from "../../testing/terminal.ts";
 
 const CLI = [process.execPath, join(import.meta.dir, "../cni.ts")];
 const WIDTHS = [80, 68, 60, 40];
 
-const root = mkdtempSync(join(tmpdir(), "cni-widths-"));
+const root = useDirectory("cni-widths-");
 const conf = join(root, "net.d");
-afterAll(() => rmSync(root, { recursive: true }));
 
 beforeAll(() => {
   mkdirSync(conf);

@@ -1,19 +1,18 @@
 /** Lint says something of every text that no command can use, and stumbles over none. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { beforeAll, expect, test } from "bun:test";
 import fc from "fast-check";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
+import { useDirectory } from "../../testing/directory.ts";
 import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
 import { documentTextOf } from "../../testing/fuzz_documents.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import { lintFiles } from "./lint.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-lint-fuzz-"));
+const root = useDirectory("cni-lint-fuzz-");
 beforeAll(() => Promise.all([loadPlugins(), loadPluginDocs()]));
-afterAll(() => rmSync(root, { recursive: true }));
 
 test("a file that cannot be loaded has an error, and a position in its text", () => {
   const path = join(root, "10-web.conflist");

@@ -1,19 +1,18 @@
-import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, expect, spyOn, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { createNetns } from "../../ffi/netns.ts";
 import { loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
+import { useDirectory } from "../../testing/directory.ts";
 import { runIp } from "../../testing/netns.ts";
 import { DEFAULT_NETWORK } from "../../runtime/default_network.ts";
 import { lintFiles, type LintProblem } from "./lint.ts";
 import type { LintExample } from "./rule.ts";
 import { LINT_RULES } from "./rules.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-lint-"));
+const root = useDirectory("cni-lint-");
 beforeAll(() => Promise.all([loadPlugins(), loadPluginDocs()]));
-afterAll(() => rmSync(root, { recursive: true }));
 
 let directories = 0;
 

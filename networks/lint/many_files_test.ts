@@ -1,11 +1,11 @@
 /** Thousands of networks: what takes twice as many more than twice as long would take minutes. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, expect, test } from "bun:test";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseCidr, parseIp, toCidr } from "../../ffi/address.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { loadPluginDocs } from "../../plugins/docs_registry.ts";
+import { useDirectory } from "../../testing/directory.ts";
 import { newNetns } from "../../testing/netns.ts";
 import { createNetwork } from "../create.ts";
 import { listNetworks } from "../list.ts";
@@ -13,8 +13,7 @@ import { chooseSubnet } from "../subnets.ts";
 import { Runtime } from "../../runtime/runtime.ts";
 import { lintFiles } from "./lint.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-many-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-many-");
 beforeAll(() => Promise.all([loadPlugins(), loadPluginDocs()]));
 
 /** In pairs, these took more than 200 s of a processor, and in order 7 s. */

@@ -1,7 +1,6 @@
 /** The JSON Schema and lint say the same, as a validator reads the schema. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { builtinDocs, loadPluginDocs } from "../../plugins/docs_registry.ts";
@@ -10,6 +9,7 @@ import type { JsonObject, Schema } from "../../spec/schema.ts";
 import { shapeOf } from "../../spec/unknown_keys.ts";
 import examples from "../../testdata/spec/examples.json";
 import foreignSchema from "../../testdata/spec/network-config.schema.json";
+import { useDirectory } from "../../testing/directory.ts";
 import { loadFixtures, type PluginFixture } from "../../testing/fixture.ts";
 import { lintFiles } from "../lint/lint.ts";
 import { LINT_RULES } from "../lint/rules.ts";
@@ -17,7 +17,7 @@ import { conflistSchema, pluginObjectSchema } from "./conflist_schema.ts";
 import { jsonSchemaOf } from "./json_schema.ts";
 import { VALUE_DEFINITIONS } from "./value_schemas.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-schema-"));
+const root = useDirectory("cni-schema-");
 const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false, validateFormats: false });
 let validate: ValidateFunction;
 let fixtures: Readonly<Record<string, PluginFixture>>;
@@ -27,7 +27,6 @@ beforeAll(async () => {
   fixtures = await loadFixtures();
   validate = ajv.compile(conflistSchema());
 });
-afterAll(() => rmSync(root, { recursive: true }));
 
 /** Whether lint finds values that no ADD accepts: the order of plugins, for example, is none. */
 function isLinted(document: unknown): boolean {

@@ -1,13 +1,11 @@
 /** Whatever a kill interrupts, the next DEL gives the device back. */
-import { afterAll, expect } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { expect } from "bun:test";
+import { existsSync, readdirSync } from "node:fs";
+import { useDirectory } from "../../testing/directory.ts";
 import { pluginLink, testWith } from "../../testing/binary.ts";
 import { type Namespaces, newNamespaces, runInNetns } from "../../testing/netns.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
-afterAll(() => rmSync(directory, { recursive: true }));
+const directory = useDirectory("cni-test-");
 
 const MAC = "0a:00:00:00:00:11";
 /** All that changes something. */

@@ -1,20 +1,19 @@
 /** What is remembered of devices, as somebody else may have written it or put it there. */
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { writeState } from "../lib/protocol/state_file.ts";
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { beforeEach, expect, test } from "bun:test";
 import fc from "fast-check";
-import { lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { lstatSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../../testing/directory.ts";
 import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
 import { findSavedDevice, isLinkName, listSavedDevices, type SavedDevice, savedDevicePath } from "./saved_device.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-saved-"));
+const root = useDirectory("cni-saved-");
 const dataDir = join(root, "host-device");
 const path = savedDevicePath(dataDir, { containerId: "c1", ifname: "net1" });
 const said: string[] = [];
 const log = (message: string) => void said.push(message);
-afterAll(() => rmSync(root, { recursive: true }));
 beforeEach(() => {
   rmSync(dataDir, { recursive: true, force: true });
   mkdirSync(dataDir);

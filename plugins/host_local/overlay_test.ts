@@ -1,11 +1,10 @@
 /** Reservations where inode numbers are not unique: on an overlay of two file systems. */
-import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { useDirectory } from "../../testing/directory.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-test-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-test-");
 
 /** In a mount namespace of its own. $1 runs $2 on the lower layer, and then $3 on the overlay. */
 const OVERLAY = `

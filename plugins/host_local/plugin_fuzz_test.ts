@@ -2,22 +2,21 @@
  * What others may have left among the reservations, called as the plugin is called: whatever it is, the answer is a result or an error
  * object, no address is given twice, and nothing outside of the directory changes.
  */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { currentNetns } from "../../ffi/netns.ts";
+import { useDirectory } from "../../testing/directory.ts";
 import { checkProperty } from "../../testing/fuzz.ts";
 import { PLANTED_KINDS, type PlantedKind, plantPath } from "../../testing/planted_paths.ts";
 import hostLocal from "./plugin.ts";
 import { newHostContext, newRequest, respond } from "../../testing/plugin_call.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-reservations-"));
+const root = useDirectory("cni-reservations-");
 const outside = join(root, "outside");
 const dataDir = join(root, "networks");
 const network = join(dataDir, "net");
-afterAll(() => rmSync(root, { recursive: true }));
 
 const said: string[] = [];
 const context = newHostContext({ host: currentNetns(), log: said });

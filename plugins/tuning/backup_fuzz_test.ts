@@ -1,19 +1,18 @@
 /** Files of state that somebody else wrote or put there: what they name is not touched. */
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { beforeEach, expect, test } from "bun:test";
 import fc from "fast-check";
-import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { lstatSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { useDirectory } from "../../testing/directory.ts";
 import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
 import { type Backup, backupPath, findBackup, gcBackups, listOtherBackups, writeBackup } from "./backup.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-backup-"));
+const root = useDirectory("cni-backup-");
 const dataDir = join(root, "tuning");
 const attachment = { containerId: "c1", ifname: "eth0" };
 const path = backupPath(dataDir, attachment);
 const said: string[] = [];
 const log = (message: string) => void said.push(message);
-afterAll(() => rmSync(root, { recursive: true }));
 beforeEach(() => {
   rmSync(dataDir, { recursive: true, force: true });
   mkdirSync(dataDir);

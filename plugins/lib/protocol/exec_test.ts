@@ -1,28 +1,25 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import {
   closeSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../../../ffi/netns.ts";
 import { parsePluginConfig } from "../../../spec/plugin_config.ts";
+import { useDirectory } from "../../../testing/directory.ts";
 import { errorOfCall, newHostContext } from "../../../testing/plugin_call.ts";
 import { NotRunError, type ProgramOutput } from "./response.ts";
 import { findIpam, ipamDelegate } from "./delegate.ts";
 import type { PluginRequest } from "./request.ts";
 import { callProgram, type ExecOptions, execPlugin, findPluginProgram, missingPluginError } from "./exec.ts";
 
-const root = mkdtempSync(join(tmpdir(), "cni-executable-"));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = useDirectory("cni-executable-");
 let directories = 0;
 
 /** A directory with one program, which is a shell script. */

@@ -1,8 +1,6 @@
 /** ADD undoes what it did whatever it fails at, and a DEL cleans up where nobody knows what was done. */
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { expect, test } from "bun:test";
+import { useDirectory } from "../../../testing/directory.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import bridge from "../../bridge/plugin.ts";
 import hostDevice from "../../host_device/plugin.ts";
@@ -17,8 +15,7 @@ import macvlan from "../../macvlan/plugin.ts";
 import ptp from "../../ptp/plugin.ts";
 import tap from "../../tap/plugin.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "cni-rollback-"));
-afterAll(() => rmSync(directory, { recursive: true }));
+const directory = useDirectory("cni-rollback-");
 
 /** Links whose state changes no more: nobody is at the other end. */
 const cable = (name: string) => `ip link add ${name} type veth peer name far`;
