@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { processorMs } from "../../../testing/fuzz.ts";
-import { ipFromBytes, parseIp } from "../../../ffi/address.ts";
-import { ConfigError } from "../../../spec/error.ts";
+import { processorMs } from "../../testing/fuzz.ts";
+import { ipFromBytes, parseIp } from "../../ffi/address.ts";
+import { ConfigError } from "../../spec/error.ts";
 import {
   capacityOf,
   findRangeOf,
@@ -11,7 +11,7 @@ import {
   rangeSet,
   rangesOverlap,
   refuseRangeOverlaps,
-} from "./address_ranges.ts";
+} from "../lib/model/address_ranges.ts";
 
 const set = (...ranges: object[]) => rangeSet.parse(ranges, "r");
 const range = (subnet: string, rangeStart?: string, rangeEnd?: string, gateway?: string) =>
