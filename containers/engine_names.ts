@@ -111,7 +111,7 @@ function listNames(directory: string): string[] {
   }
 }
 
-/** Reads `[{"id": …, "names": […]}…]`. */
+/** The text is `[{"id": …, "names": […]}…]`. */
 function parseStorage(text: string): NameById[] {
   const containers: unknown = JSON.parse(text);
   if (!Array.isArray(containers)) return [];

@@ -98,7 +98,7 @@ function locksOf(locks: readonly LockLine[], identity: string): readonly LockLin
   return ofDevice.length > 0 ? ofDevice : ofInode;
 }
 
-/** `fe:00`. @see sys/sysmacros.h */
+/** Makes `fe:00` of the numbers. @see sys/sysmacros.h */
 function formatDevice(device: bigint): string {
   const major = (device >> 8n & 0xfffn) | (device >> 32n & ~0xfffn);
   const minor = (device & 0xffn) | (device >> 12n & ~0xffn);

@@ -16,17 +16,16 @@ const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/", "ffi/diag/"];
 const FFI = [
   ...KERNEL,
   ...FAMILIES,
-  ...[
-    "ffi/dbus/",
-    "ffi/packet/",
-    "ffi/arp.ts",
-    "ffi/probe.ts",
-    "ffi/netns.ts",
-    "ffi/netns_record.ts",
-    "ffi/netns_lock.ts",
-    "ffi/named_netns.ts",
-  ],
-  ...["ffi/mounts.ts", "ffi/sysctl.ts"],
+  "ffi/dbus/",
+  "ffi/packet/",
+  "ffi/arp.ts",
+  "ffi/probe.ts",
+  "ffi/netns.ts",
+  "ffi/netns_record.ts",
+  "ffi/netns_lock.ts",
+  "ffi/named_netns.ts",
+  "ffi/mounts.ts",
+  "ffi/sysctl.ts",
 ];
 /** Below the rest of its folder: models name owners. */
 const OWNER = "plugins/lib/protocol/owner.ts";
@@ -39,8 +38,15 @@ const RETRY = "plugins/lib/ruleset/retry.ts";
 /** Above the rest of its folder: it gives veth pairs masquerading. */
 const MASQUERADED_VETH = "plugins/lib/links/masqueraded_veth.ts";
 const PLUGIN_LIB = [
-  ...[...FFI, "spec/", OWNER, MODEL, PROTOCOL, RETRY],
-  ...["plugins/lib/compat/", "plugins/lib/ruleset/", "plugins/lib/links/"],
+  ...FFI,
+  "spec/",
+  OWNER,
+  MODEL,
+  PROTOCOL,
+  RETRY,
+  "plugins/lib/compat/",
+  "plugins/lib/ruleset/",
+  "plugins/lib/links/",
 ];
 
 /** Only this file loads the plugins' docs.ts: no call of a plugin needs them. */
@@ -100,8 +106,15 @@ export const LAYERS: readonly Layer[] = [
   {
     path: "cmd/",
     imports: [
-      ...[...TOOL, ...REGISTRIES, "plugins/lib/docs/"],
-      ...["program/", "containers/", "networks/", "inspect/", "heal/", "server/"],
+      ...TOOL,
+      ...REGISTRIES,
+      "plugins/lib/docs/",
+      "program/",
+      "containers/",
+      "networks/",
+      "inspect/",
+      "heal/",
+      "server/",
     ],
     packages: ["bun"],
   },
@@ -212,11 +225,13 @@ export function importsOf(source: string): readonly Import[] {
     }));
   return [
     ...find(/^(?:import|export)\s+(type\b)?[\w\s{},*$]*?\bfrom\s+"([^"]+)"/gm, ([, type, specifier = ""]) => ({
-      ...{ form: type ? "import type" : "import", specifier },
+      form: type ? "import type" : "import",
+      specifier,
     })),
     ...find(/^import\s+"([^"]+)"/gm, ([, specifier = ""]) => ({ form: "import", specifier })),
     ...find(/^(?!\s*(?:\*|\/[/*])).*?\b(?:import|require)\(\s*(?:"([^"]*)")?/gm, ([, specifier = ""]) => ({
-      ...{ form: "import()", specifier },
+      form: "import()",
+      specifier,
     })),
   ].sort((a, b) => a.line - b.line);
 }

@@ -1,9 +1,10 @@
-/** The checks without a test run: format, lint, types, documentation, layers, names, glossary. @module */
+/** The checks without a test run. @module */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 import { exportProblems } from "./exports.ts";
 import { glossaryProblems } from "./glossary.ts";
+import { habitProblems } from "./habits.ts";
 import { importProblems } from "./layers.ts";
 
 export interface CheckStep {
@@ -48,6 +49,7 @@ export const CHECKS: readonly CheckStep[] = [
   { name: "deno doc --lint mod.ts", run: () => runCommandStep(deno, "doc", "--quiet", "--lint", "mod.ts") },
   { name: "layers", run: () => importProblems(readSources()).join("\n") },
   { name: "exported names", run: () => exportProblems(readSources()).join("\n") },
+  { name: "habits", run: () => habitProblems(readSources()).join("\n") },
   { name: "glossary", run: () => glossaryProblems(read("docs/glossary.md"), isFile).join("\n") },
 ];
 

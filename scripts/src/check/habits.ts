@@ -1,0 +1,60 @@
+/** Checks for two habits: documentation that only leans on a name, and spreading a literal to save lines. @module */
+import { lineAt } from "./layers.ts";
+
+const MIN_WORDS = 5;
+
+/** Folders whose files have these habits still. */
+export const NOT_DONE = ["e2e/", "heal/", "inspect/", "networks/", "plugins/", "scripts/", "testing/"];
+
+/** Problems of the given sources (by path) as `file:line: text`, in order. Tests have none. */
+export function habitProblems(
+  sources: ReadonlyMap<string, string>,
+  notDone: readonly string[] = NOT_DONE,
+): readonly string[] {
+  return [...sources].flatMap(([path, source]) =>
+    isTest(path) || notDone.some((folder) => path.startsWith(folder)) ? [] : fileHabits(path, source)
+  );
+}
+
+const isTest = (path: string): boolean => /(_test|\/fixture)\.ts$/.test(path);
+
+function fileHabits(path: string, source: string): readonly string[] {
+  const documentation = [...source.matchAll(/^ *\/\*\*(.*?)\*\//gms)].filter(([, text = ""]) => leansOnName(text));
+  const spreads = [...withoutTexts(source).matchAll(/\.\.\.(?=[[{])/g)].filter(({ index, input }) =>
+    isSpreadAlone(input, index + "...".length)
+  );
+  return [
+    ...documentation.map(({ index, 1: text = "" }) =>
+      `${path}:${lineAt(source, index)}: "${proseOf(text)}": write a whole sentence, or leave it out`
+    ),
+    ...spreads.map(({ index }) =>
+      `${path}:${lineAt(source, index)}: spreads a literal: write a property or element a line`
+    ),
+  ];
+}
+
+const proseOf = (text: string): string =>
+  text.replace(/^ *\*/gm, "").replace("@module", "").replace(/\s+/g, " ").trim();
+
+/** Tags such as `@see` and examples in backticks need no sentence. */
+function leansOnName(text: string): boolean {
+  const prose = proseOf(text);
+  if (/^@|^(`[^`]+`[,.]? ?)*$/.test(prose)) return false;
+  return prose.split(" ").filter((word) => /\w/.test(word)).length < MIN_WORDS;
+}
+
+/** The same length, with blanks for what comments and texts of a line hold. */
+function withoutTexts(source: string): string {
+  return source.replace(/\/\*.*?\*\/|(?<=^|\s)\/\/[^\n]*|"(?:\\.|[^"\\\n])*"/gs, (text) => text.replace(/[^\n]/g, " "));
+}
+
+/** Whether nothing is done with the literal at `start`: of `...[a, b].map(f)`, the result is spread. */
+function isSpreadAlone(source: string, start: number): boolean {
+  let depth = 0;
+  for (let at = start; at < source.length; at++) {
+    if (/[[({]/.test(source[at]!)) depth++;
+    if (/[\])}]/.test(source[at]!)) depth--;
+    if (depth === 0) return /^\s*[,\])}]/.test(source.slice(at + 1, at + 100));
+  }
+  return false;
+}
