@@ -28,22 +28,22 @@ function filterProgram({ destinationPort, word }: UdpFilter): number[] {
   const LOAD_HEADER_LENGTH = 0xb1;
   const LOAD_HALF_BEHIND = 0x48;
   const LOAD_WORD_BEHIND = 0x40;
-  const IF_EQUAL = 0x15;
-  const IF_SET = 0x45;
+  const JUMP_IF_EQUAL = 0x15;
+  const JUMP_IF_SET = 0x45;
   const RETURN = 0x06;
   const FRAGMENT_BITS = 0x3fff;
   const steps = [
     [LOAD_HALF, 12],
-    [IF_EQUAL, ETH_P_IP],
+    [JUMP_IF_EQUAL, ETH_P_IP],
     [LOAD_BYTE, NETWORK_AT + 9],
-    [IF_EQUAL, IPPROTO_UDP],
+    [JUMP_IF_EQUAL, IPPROTO_UDP],
     [LOAD_HALF, NETWORK_AT + 6],
-    [IF_SET, FRAGMENT_BITS],
+    [JUMP_IF_SET, FRAGMENT_BITS],
     [LOAD_HEADER_LENGTH, NETWORK_AT],
     [LOAD_HALF_BEHIND, NETWORK_AT + 2],
-    [IF_EQUAL, destinationPort],
+    [JUMP_IF_EQUAL, destinationPort],
     [LOAD_WORD_BEHIND, NETWORK_AT + 8 + word.offset],
-    [IF_EQUAL, word.value],
+    [JUMP_IF_EQUAL, word.value],
     [RETURN, MAX_FRAME_BYTES],
     [RETURN, 0],
   ] as const;
@@ -52,8 +52,8 @@ function filterProgram({ destinationPort, word }: UdpFilter): number[] {
     const distance = reject - at - 1;
     // The third byte counts instructions to skip if true, the fourth if false.
     let jump = 0;
-    if (code === IF_EQUAL) jump = distance << 24;
-    if (code === IF_SET) jump = distance << 16;
+    if (code === JUMP_IF_EQUAL) jump = distance << 24;
+    if (code === JUMP_IF_SET) jump = distance << 16;
     return [code | jump, k];
   });
 }
