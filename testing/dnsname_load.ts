@@ -9,6 +9,7 @@ import { type Cidr, parseCidr, parseIp } from "../ffi/address.ts";
 import tested from "../plugins/dnsname/plugin.ts";
 import { newRecord, recordFileName } from "../plugins/dnsname/record.ts";
 import { newBridgeNetwork } from "./bridge_network.ts";
+import { askWithoutPause } from "./dns_questions.ts";
 import { newNameSite, startNameServer } from "./dnsname.ts";
 
 /** How much. */
@@ -30,10 +31,7 @@ export interface NameLoadResult {
   readonly seconds: number;
 }
 
-/** As many questions are on their way at a time: fewer than a socket's buffer takes. */
 const WINDOW = 64;
-/** Then, the missing answers are lost. */
-const PATIENCE_MS = 20_000;
 
 /** Attaches, asks, and detaches again. */
 export async function runNameLoad({ names, questions, attachments }: NameLoad): Promise<NameLoadResult> {
@@ -62,47 +60,10 @@ export async function runNameLoad({ names, questions, attachments }: NameLoad): 
   });
   network.call(tested, "ADD", site.config, { container, containerId: "more" });
   const asked = performance.now();
-  const answered = await askWithoutPause(() => container.netns, questions, names);
-  return { startMs, addMs, answered, seconds: (performance.now() - asked) / 1000 };
-}
-
-/** @returns how many questions were answered with an address */
-async function askWithoutPause(
-  netnsOf: () => { run<T>(call: () => T): T },
-  questions: number,
-  names: number,
-): Promise<number> {
-  const done = Promise.withResolvers<void>();
-  const isAnswered = new Uint8Array(questions);
-  let [sent, received] = [0, 0];
-  let send = (_question: Uint8Array) => {};
-  const { pending } = netnsOf().run(() => ({
-    pending: Bun.udpSocket({
-      connect: { hostname: "10.88.0.1", port: 53 },
-      socket: {
-        error() {},
-        data(_, answer) {
-          // The id has 16 bits only: the round is the one that is under way.
-          const id = answer[0]! << 8 | answer[1]!;
-          const round = Math.floor((sent - 1) / 65_536) * 65_536;
-          const index = round + id < sent ? round + id : round + id - 65_536;
-          if (answer[7] === 1 && isAnswered[index] === 0) isAnswered[index] = 1;
-          if (++received === questions) done.resolve();
-          if (sent < questions) send(questionFor(sent % names, sent++ & 0xffff));
-        },
-      },
-    }),
-  }));
-  const socket = await pending;
-  send = (question) => void socket.send(question);
-  while (sent < Math.min(WINDOW, questions)) send(questionFor(sent % names, sent++ & 0xffff));
-  await Promise.race([done.promise, Bun.sleep(PATIENCE_MS)]);
-  socket.close();
-  return isAnswered.reduce((sum, each) => sum + each, 0);
-}
-
-function questionFor(index: number, id: number): Uint8Array {
-  const labels = [`name${index}`, "dns", "test"].map((label) => Buffer.from(label));
-  const name = labels.flatMap((label) => [label.length, ...label]);
-  return Uint8Array.from([id >> 8, id & 255, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, ...name, 0, 0, 1, 0, 1]);
+  const durations = await askWithoutPause(container.netns, {
+    count: questions,
+    window: WINDOW,
+    names: Array.from({ length: names }, (_, i) => `name${i}.dns.test`),
+  });
+  return { startMs, addMs, answered: durations.length, seconds: (performance.now() - asked) / 1000 };
 }

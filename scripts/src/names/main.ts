@@ -1,5 +1,6 @@
 /** The body of `scripts/names`, see its usage. @module */
 import { formatTable } from "../../../cmd/output/table.ts";
+import { runForwardLoad } from "../../../testing/dnsname_forward_load.ts";
 import { runNameLoad } from "../../../testing/dnsname_load.ts";
 import type { FaultReport } from "../faults/experiment.ts";
 import { markdownTable } from "../harness/markdown.ts";
@@ -9,6 +10,7 @@ import { median } from "../harness/statistics.ts";
 import { runNameFaults } from "./faults.ts";
 
 const USAGE = `usage: scripts/names [--names N] [--questions N]
+       scripts/names forward [--questions N]
        scripts/names faults [--sample N] [--seed N] [WORD…]
   --names N      containers with a name; default: 10000
   --questions N  how many are asked; default: 100000
@@ -17,7 +19,8 @@ const USAGE = `usage: scripts/names [--names N] [--questions N]
   WORD           faults whose names have all these words: plugin, server; ADD, CHECK, DEL, GC; sendto, 12; KILL, EIO, …`;
 
 const { words: [section, ...words], values, count } = parseScriptOptions(USAGE);
-await (section === "faults" ? testFaults() : measureLoad());
+const SECTIONS: Readonly<Record<string, () => Promise<void>>> = { faults: testFaults, forward: measureForwarding };
+await (SECTIONS[section ?? ""] ?? measureLoad)();
 
 async function measureLoad(): Promise<void> {
   const questions = count("questions", 100_000);
@@ -31,6 +34,26 @@ async function measureLoad(): Promise<void> {
     ]);
   }
   console.log(markdownTable(["names", "start of the server, ms", "ADD, ms", "questions a second", "lost"], rows));
+}
+
+/** What it saves to keep answers of resolvers: with TTL 0, none is kept. */
+async function measureForwarding(): Promise<void> {
+  const questions = count("questions", 10_000);
+  const rows: string[][] = [];
+  for (const delayMs of [0, 1, 20]) {
+    for (const ttl of [0, 60]) {
+      const alone = await runForwardLoad({ questions: Math.min(questions, 500), window: 1, delayMs, ttl });
+      const many = await runForwardLoad({ questions, window: 64, delayMs, ttl });
+      if (many.answered < questions) process.exitCode = 1;
+      rows.push([
+        ...[`${delayMs}`, ttl === 0 ? "no" : "yes", median(alone.latencyMs).toFixed(2)],
+        ...[(many.answered / many.seconds).toFixed(0), (many.serverSeconds / many.answered * 1e6).toFixed(0)],
+        `${questions - many.answered}`,
+      ]);
+    }
+  }
+  const columns = ["resolver, ms", "kept", "one question, ms", "questions a second", "processor, µs each", "lost"];
+  console.log(markdownTable(columns, rows));
 }
 
 async function testFaults(): Promise<void> {
