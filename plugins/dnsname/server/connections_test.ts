@@ -8,7 +8,7 @@ import { POLLOUT } from "../../../ffi/sys/uapi.ts";
 import { forbidDescriptors } from "../../../testing/descriptor_limit.ts";
 import { runShellInNetns, until } from "../../../testing/netns.ts";
 import { newAcceptor } from "./acceptor.ts";
-import { newConnections } from "./connections.ts";
+import { Connections } from "./connections.ts";
 
 test("without a free descriptor, a connection waits, and nothing wakes the server meanwhile", async () => {
   using resources = new DisposableStack();
@@ -19,7 +19,7 @@ test("without a free descriptor, a connection waits, and nothing wakes the serve
   const poll = resources.use(openEventPoll());
   const log: string[] = [];
   const acceptor = newAcceptor(poll, (message) => log.push(message));
-  const connections = newConnections(poll, acceptor);
+  const connections = new Connections(poll, acceptor);
   const questions: string[] = [];
   resources.use(connections.serve(listener, {
     link: "lo",

@@ -1,41 +1,15 @@
-/** Asks the host's resolvers what no network knows. */
-import { SystemError } from "../../../ffi/sys/error.ts";
+/** Asks the host's resolvers what no network knows: a question of several clients once, and no sooner than needed. */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
-import type { Descriptor } from "../../../ffi/sys/file.ts";
-import {
-  connectTcp,
-  connectUdp,
-  receiveBytes,
-  sendBytes,
-  type SocketEndpoint,
-  takeSocketError,
-} from "../../../ffi/sys/inet_socket.ts";
+import type { SocketEndpoint } from "../../../ffi/sys/inet_socket.ts";
 import type { AnswerKind } from "./answer_counters.ts";
 import { newAnswerCache } from "./cache.ts";
+import { ResolverQuery } from "./resolver_query.ts";
+import { ResolverSockets } from "./resolver_sockets.ts";
 import type { Resolvers } from "./resolvers.ts";
 import { type Asker, newShares } from "./shares.ts";
-import {
-  addressAnswer,
-  answersQuery,
-  HEADER_BYTES,
-  isTruncatedAnswer,
-  MAX_TCP_BYTES,
-  queryKey,
-  type Question,
-  RCODE,
-  rcodeOf,
-  read16,
-  write16,
-  writeAnswer,
-  writeQuery,
-} from "./wire.ts";
+import { SilentResolvers } from "./silent_resolvers.ts";
+import { addressAnswer, HEADER_BYTES, queryKey, type Question, RCODE, writeAnswer } from "./wire.ts";
 
-/** The C library's resolver waits for 5 s. */
-const MAX_ATTEMPT_MS = 2000;
-const MAX_TOTAL_MS = 8000;
-const ROUNDS = 2;
-/** For so long, a resolver that was silent is asked last. */
-const SILENCE_MS = 30_000;
 /** Each of those who wait may need a socket. */
 const LIMITS = { total: 2000, ofContainer: 200, ofStrangers: 50 };
 
@@ -44,30 +18,6 @@ export interface Client extends Asker {
   readonly question: Question;
   readonly maxBytes: number;
   send(message: Uint8Array): void;
-}
-
-export interface Forwarder {
-  /** Answers at once where it can. */
-  ask(client: Client): void;
-  /** By `performance.now()`; `Infinity` if nothing is due. */
-  deadline(): number;
-  /** Gives up what is overdue. */
-  expire(): void;
-}
-
-interface Pending {
-  readonly key: string;
-  /** Of the first client. */
-  readonly question: Question;
-  readonly clients: Set<Client>;
-  /** Resolvers to ask, the next one first. */
-  readonly queue: SocketEndpoint[];
-  readonly attemptMs: number;
-  resolver: SocketEndpoint | undefined;
-  socket: Descriptor | undefined;
-  deadline: number;
-  /** An error of a resolver, for the case that the others say no more. */
-  lastAnswer: Uint8Array | undefined;
 }
 
 export interface ForwarderOptions {
@@ -80,195 +30,107 @@ export interface ForwarderOptions {
   count(answer: AnswerKind): void;
 }
 
-export function newForwarder({ poll, resolvers, isOwn, count: countAnswer }: ForwarderOptions): Forwarder {
-  const cache = newAnswerCache();
-  const pendings = new Map<string, Pending>();
-  const pendingOf = new Map<Client, Pending>();
-  const shares = newShares<Client>(LIMITS);
-  const silentUntil = new Map<string, number>();
-  const buffer = new Uint8Array(MAX_TCP_BYTES + 2);
+interface Pending {
+  readonly query: ResolverQuery;
+  readonly clients: Set<Client>;
+}
 
-  const closeSocket = (pending: Pending) => {
-    if (!pending.socket) return;
-    poll.forget(pending.socket.fd);
-    pending.socket[Symbol.dispose]();
-    pending.socket = undefined;
-  };
-  const forget = (pending: Pending) => {
-    closeSocket(pending);
-    pendings.delete(pending.key);
-  };
-  const finish = (pending: Pending, answer: Uint8Array | undefined) => {
-    forget(pending);
-    if (answer) cache.store(pending.key, pending.question, answer, performance.now());
-    for (const client of pending.clients) {
-      shares.leave(client);
-      pendingOf.delete(client);
-      countAnswer(answer ? "resolver" : "failure");
-      answer ? sendAnswer(client, answer) : sendFailure(client);
-    }
-  };
-  const fail = (client: Client) => {
-    countAnswer("failure");
-    sendFailure(client);
-  };
-  const giveWay = (client: Client) => {
-    const pending = pendingOf.get(client);
-    fail(client);
-    if (!pending) return;
-    pendingOf.delete(client);
-    pending.clients.delete(client);
-    if (pending.clients.size === 0) forget(pending);
-  };
-  let known: readonly SocketEndpoint[] | undefined;
-  const listResolvers = (): SocketEndpoint[] => {
+export class Forwarder {
+  readonly #options: ForwarderOptions;
+  readonly #sockets: ResolverSockets;
+  readonly #cache = newAnswerCache();
+  /** By {@linkcode queryKey}. */
+  readonly #pendings = new Map<string, Pending>();
+  readonly #shares = newShares<Client>(LIMITS);
+  readonly #silent = new SilentResolvers();
+  /** Those whose answers the cache has. */
+  #known: readonly SocketEndpoint[] | undefined;
+
+  constructor(options: ForwarderOptions) {
+    this.#options = options;
+    this.#sockets = new ResolverSockets(options.poll);
+  }
+
+  /** Answers at once where it can. */
+  ask(client: Client): void {
+    const resolvers = this.#listResolvers();
+    const cached = this.#cache.find(queryKey(client.question), performance.now());
+    if (cached) return this.#answer(client, "cache", cached);
+    if (resolvers.length === 0) return this.#fail(client);
+    const leaver = this.#shares.enter(client);
+    if (leaver) this.#giveWay(leaver);
+    if (leaver !== client) this.#wait(client, resolvers);
+  }
+
+  /** By `performance.now()`; `Infinity` if nothing is due. */
+  deadline(): number {
+    let earliest = Infinity;
+    for (const { query } of this.#pendings.values()) earliest = Math.min(earliest, query.deadline);
+    return earliest;
+  }
+
+  /** Gives up what is overdue. */
+  expire(): void {
     const now = performance.now();
+    for (const { query } of [...this.#pendings.values()]) if (query.deadline <= now) query.expire();
+  }
+
+  #listResolvers(): SocketEndpoint[] {
+    const { resolvers, isOwn } = this.#options;
     const all = resolvers.list();
     // Others may give other answers.
-    if (known !== all) cache.clear();
-    known = all;
-    const usable = all.filter((resolver) => !isOwn(resolver));
-    const isSilent = ({ address }: SocketEndpoint) => (silentUntil.get(address) ?? 0) > now;
-    return [...usable.filter((resolver) => !isSilent(resolver)), ...usable.filter(isSilent)];
-  };
+    if (this.#known !== all) this.#cache.clear();
+    this.#known = all;
+    return this.#silent.sortLast(all.filter((resolver) => !isOwn(resolver)));
+  }
 
-  const askNext = (pending: Pending) => {
-    closeSocket(pending);
-    for (;;) {
-      const resolver = pending.queue.shift();
-      pending.resolver = resolver;
-      if (!resolver) return finish(pending, pending.lastAnswer);
-      try {
-        return askOverUdp(pending, resolver);
-      } catch (error) {
-        // No route, or a firewall.
-        if (!(error instanceof SystemError)) throw error;
-        closeSocket(pending);
-      }
-    }
-  };
-  const askOverUdp = (pending: Pending, resolver: SocketEndpoint) => {
-    const query = writeQuery(pending.question, randomId());
-    const socket = connectUdp(resolver);
-    pending.socket = socket;
-    pending.deadline = performance.now() + pending.attemptMs;
-    poll.onReadable(socket.fd, () => {
-      const length = receiveBytes(socket.fd, buffer);
-      if (length === undefined) return;
-      // Refused, or unreachable.
-      if (length === 0) return askNext(pending);
-      const answer = buffer.subarray(0, length);
-      if (!answersQuery(answer, query, pending.question)) return;
-      if (isTruncatedAnswer(answer)) return askOverTcp(pending, resolver, answer.slice());
-      takeAnswer(pending, resolver, answer);
+  #wait(client: Client, resolvers: readonly SocketEndpoint[]): void {
+    const existing = this.#pendings.get(queryKey(client.question));
+    existing ? existing.clients.add(client) : this.#startQuery(client, resolvers);
+  }
+
+  #startQuery(client: Client, resolvers: readonly SocketEndpoint[]): void {
+    const { question } = client;
+    const key = queryKey(question);
+    const clients = new Set([client]);
+    const query = new ResolverQuery({
+      sockets: this.#sockets,
+      question,
+      resolvers,
+      silent: this.#silent,
+      onEnd: (answer) => {
+        this.#pendings.delete(key);
+        if (answer) this.#cache.store(key, question, answer, performance.now());
+        this.#endWait(clients, answer);
+      },
     });
-    sendBytes(socket.fd, query);
-  };
-  const takeAnswer = (pending: Pending, resolver: SocketEndpoint, answer: Uint8Array) => {
-    silentUntil.delete(resolver.address);
-    const rcode = rcodeOf(answer);
-    if (rcode === RCODE.NOERROR || rcode === RCODE.NXDOMAIN) return finish(pending, answer);
-    pending.lastAnswer = answer.slice();
-    // It has said all that it will say.
-    const others = pending.queue.filter(({ address }) => address !== resolver.address);
-    pending.queue.splice(0, pending.queue.length, ...others);
-    askNext(pending);
-  };
-  /** @param truncated is better than nothing */
-  const askOverTcp = (pending: Pending, resolver: SocketEndpoint, truncated: Uint8Array) => {
-    closeSocket(pending);
-    const query = writeQuery(pending.question, randomId());
-    const message = new Uint8Array(query.length + 2);
-    write16(message, 0, query.length);
-    message.set(query, 2);
-    const giveUp = () => finish(pending, truncated);
-    let socket: Descriptor;
-    try {
-      socket = connectTcp(resolver);
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      return giveUp();
+    this.#pendings.set(key, { query, clients });
+    query.askNext();
+  }
+
+  #endWait(clients: ReadonlySet<Client>, answer: Uint8Array | undefined): void {
+    for (const client of clients) {
+      this.#shares.leave(client);
+      answer ? this.#answer(client, "resolver", answer) : this.#fail(client);
     }
-    pending.socket = socket;
-    pending.lastAnswer = truncated;
-    pending.queue.length = 0;
-    pending.deadline = performance.now() + pending.attemptMs;
-    const received = new Uint8Array(MAX_TCP_BYTES + 2);
-    let length = 0;
-    poll.onWritable(socket.fd, () => {
-      // So few bytes go at once or never.
-      if (takeSocketError(socket.fd) || sendBytes(socket.fd, message) !== message.length) return giveUp();
-      poll.forget(socket.fd);
-      poll.onReadable(socket.fd, () => {
-        const count = receiveBytes(socket.fd, received.subarray(length));
-        if (count === undefined) return;
-        if (count === 0) return giveUp();
-        length += count;
-        if (length < 2 || length < 2 + read16(received, 0)) return;
-        const answer = received.subarray(2, 2 + read16(received, 0));
-        answersQuery(answer, query, pending.question) ? takeAnswer(pending, resolver, answer) : giveUp();
-      });
-    });
-  };
+  }
 
-  return {
-    ask(client) {
-      const queue = listResolvers();
-      const key = queryKey(client.question);
-      const cached = cache.find(key, performance.now());
-      if (cached) {
-        countAnswer("cache");
-        return sendAnswer(client, cached);
-      }
-      if (queue.length === 0) return fail(client);
-      const leaver = shares.enter(client);
-      if (leaver) giveWay(leaver);
-      if (leaver === client) return;
-      const existing = pendings.get(key);
-      if (existing) {
-        existing.clients.add(client);
-        pendingOf.set(client, existing);
-        return;
-      }
-      const attempts = Array.from({ length: ROUNDS }, () => queue).flat();
-      const attemptMs = Math.min(MAX_ATTEMPT_MS, MAX_TOTAL_MS / attempts.length);
-      const pending: Pending = {
-        key,
-        question: client.question,
-        clients: new Set([client]),
-        queue: attempts,
-        attemptMs,
-        resolver: undefined,
-        socket: undefined,
-        deadline: Infinity,
-        lastAnswer: undefined,
-      };
-      pendings.set(key, pending);
-      pendingOf.set(client, pending);
-      askNext(pending);
-    },
-    deadline() {
-      let earliest = Infinity;
-      for (const { deadline } of pendings.values()) if (deadline < earliest) earliest = deadline;
-      return earliest;
-    },
-    expire() {
-      const now = performance.now();
-      for (const pending of [...pendings.values()]) {
-        if (pending.deadline > now) continue;
-        if (pending.resolver) silentUntil.set(pending.resolver.address, now + SILENCE_MS);
-        askNext(pending);
-      }
-    },
-  };
+  #giveWay(client: Client): void {
+    const key = queryKey(client.question);
+    const pending = this.#pendings.get(key);
+    this.#fail(client);
+    if (!pending?.clients.delete(client) || pending.clients.size > 0) return;
+    pending.query[Symbol.dispose]();
+    this.#pendings.delete(key);
+  }
+
+  #answer({ question, maxBytes, send }: Client, kind: AnswerKind, answer: Uint8Array): void {
+    this.#options.count(kind);
+    send(addressAnswer(answer, question, maxBytes));
+  }
+
+  #fail({ question, maxBytes, send }: Client): void {
+    this.#options.count("failure");
+    send(writeAnswer(question, RCODE.SERVFAIL, [], Math.max(maxBytes, HEADER_BYTES)));
+  }
 }
-
-function sendAnswer({ question, maxBytes, send }: Client, answer: Uint8Array): void {
-  send(addressAnswer(answer, question, maxBytes));
-}
-
-function sendFailure({ question, maxBytes, send }: Client): void {
-  send(writeAnswer(question, RCODE.SERVFAIL, [], Math.max(maxBytes, HEADER_BYTES)));
-}
-
-const randomId = (): number => crypto.getRandomValues(new Uint16Array(1))[0]!;

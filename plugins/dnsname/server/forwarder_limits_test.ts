@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { parseIp } from "../../../ffi/address.ts";
 import { openEventPoll } from "../../../ffi/sys/event_poll.ts";
 import { until } from "../../../testing/netns.ts";
-import { type Client, newForwarder } from "./forwarder.ts";
+import { type Client, Forwarder } from "./forwarder.ts";
 import { type Question, readQuestion } from "./wire.ts";
 
 /** For a name of one letter. */
@@ -19,7 +19,7 @@ test("so many wait for a silent resolver, and questions that nobody waits for ar
     socket: { data: (_, query) => void queries.push(query[13]!) },
   });
   const resolvers = [{ address: parseIp("127.0.0.1"), port: silent.port }];
-  const forwarder = newForwarder({ poll, resolvers: { list: () => resolvers }, isOwn: () => false, count: () => {} });
+  const forwarder = new Forwarder({ poll, resolvers: { list: () => resolvers }, isOwn: () => false, count: () => {} });
   let failures = 0;
   const ask = (n: number, { question = SHARED, isContainer = true } = {}) => {
     const source = parseIp(`10.88.${n >> 8}.${n & 255}`);

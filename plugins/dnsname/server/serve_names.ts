@@ -1,28 +1,22 @@
 /** Answers containers' questions about names. One thread: what a plugin told it holds from its answer on. */
-import type { Ip } from "../../../ffi/address.ts";
-import { currentNetns, type Netns } from "../../../ffi/netns.ts";
+import { currentNetns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
-import * as neighbour from "../../../ffi/route/neighbour.ts";
-import { NUD_INCOMPLETE } from "../../../ffi/route/uapi.ts";
 import { ensureDirectory } from "../../../ffi/sys/directory.ts";
-import { type EventPoll, openEventPoll } from "../../../ffi/sys/event_poll.ts";
-import { newPacketReceiver, sockaddrIp } from "../../../ffi/sys/inet_socket.ts";
-import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
+import { openEventPoll } from "../../../ffi/sys/event_poll.ts";
 import { lockFile } from "../../../ffi/sys/lock.ts";
 import { openSignals } from "../../../ffi/sys/signal_descriptor.ts";
 import { SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
+import { type AnswerKind, newAnswerCounters } from "./answer_counters.ts";
 import { newAcceptor } from "./acceptor.ts";
-import { type Connections, newConnections } from "./connections.ts";
+import type { Responder } from "./answer_arrival.ts";
+import { Arrivals } from "./arrivals.ts";
+import { Connections } from "./connections.ts";
 import { serveControl } from "./control.ts";
 import { newNameDirectory } from "./directory.ts";
-import { newForwarder } from "./forwarder.ts";
-import { openListeners, type SocketHandlers } from "./listeners.ts";
+import { Forwarder } from "./forwarder.ts";
+import { Listeners } from "./listeners.ts";
 import { newRecordStore } from "./record_store.ts";
 import { followResolvers } from "./resolvers.ts";
-import { answerArrival, type Responder } from "./answer_arrival.ts";
-import { type AnswerKind, newAnswerCounters } from "./answer_counters.ts";
-import { newAnswerSender } from "./answer_sender.ts";
-import { MAX_UDP_BYTES } from "./wire.ts";
 
 export interface NamesOptions {
   /** A listening socket, to which plugins connect. */
@@ -54,15 +48,16 @@ export function serveNames(options: NamesOptions): void {
 
   const names = newNameDirectory();
   const counters = newAnswerCounters((answer, count) => options.count?.(answer, count));
-  const forwarder = newForwarder({
+  const forwarder = new Forwarder({
     poll,
     resolvers: followResolvers(resolvConf, (name) => link.find(host.route, name)?.index),
     isOwn: (resolver) => listeners.isListening(resolver.address),
     count: (answer) => counters.add(answer),
   });
   const acceptor = newAcceptor(poll, log);
-  const connections = newConnections(poll, acceptor);
-  const listeners = openListeners(host, newSocketHandlers(host, poll, connections, { names, forwarder, counters }));
+  const connections = new Connections(poll, acceptor);
+  const responder: Responder = { names, forwarder, counters };
+  const listeners: Listeners = new Listeners(host, new Arrivals({ host, poll, connections, responder }));
   const store = newRecordStore({ directory: stateDirectory, host, names, listeners, log });
   store.loadAll();
   serveControl(poll, acceptor, listener, store.answer);
@@ -80,60 +75,3 @@ export function serveNames(options: NamesOptions): void {
   }
   counters.flush();
 }
-
-function newSocketHandlers(
-  host: Netns,
-  poll: EventPoll,
-  connections: Connections,
-  responder: Responder,
-): SocketHandlers {
-  const receiver = newPacketReceiver(MAX_UDP_BYTES);
-  return {
-    serveUdp({ fd }, { networks, device, linkIndex }) {
-      const sender = newAnswerSender({
-        fd,
-        isContainer: (address) => responder.names.isContainer(address, networks.keys()),
-        isSought: (address) => linkIndex !== undefined && findState(host, linkIndex, address) === NUD_INCOMPLETE,
-      });
-      let isOpen = true;
-      poll.onReadable(fd, () => {
-        const message = receiver.receive(fd);
-        if (!message) return;
-        const sockaddr = receiver.sender();
-        // Another socket may have the number by the time that a resolver answers.
-        const send = (answer: Uint8Array) => void (isOpen && sender.send(answer, sockaddr));
-        answerArrival(responder, {
-          message,
-          sockaddr,
-          networks: [...networks.keys()],
-          link: device,
-          isTcp: false,
-          send,
-        });
-      });
-      return {
-        [Symbol.dispose]() {
-          isOpen = false;
-          poll.forget(fd);
-        },
-      };
-    },
-    serveTcp: (socket, { networks, device }) =>
-      connections.serve(socket, {
-        link: device,
-        isContainer: (sockaddr) => responder.names.isContainer(sockaddrIp(sockaddr), networks.keys()),
-        onQuestion: (message, sockaddr, send) =>
-          answerArrival(responder, {
-            message,
-            sockaddr,
-            networks: [...networks.keys()],
-            link: device,
-            isTcp: true,
-            send,
-          }),
-      }),
-  };
-}
-
-const findState = (host: Netns, linkIndex: number, address: Ip): number | undefined =>
-  ignoreSystemErrors(() => neighbour.find(host.route, linkIndex, address))?.state;

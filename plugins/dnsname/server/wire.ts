@@ -288,6 +288,14 @@ export function addressAnswer(
   return answer;
 }
 
+/** As messages go over TCP (RFC 1035 §4.2.2). */
+export function withLengthPrefix(message: Uint8Array): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(message.length + 2);
+  write16(bytes, 0, message.length);
+  bytes.set(message, 2);
+  return bytes;
+}
+
 export const read16 = (bytes: Uint8Array, at: number): number => bytes[at]! << 8 | bytes[at + 1]!;
 export const read32 = (bytes: Uint8Array, at: number): number => read16(bytes, at) * 2 ** 16 + read16(bytes, at + 2);
 
