@@ -12,15 +12,18 @@ import { connectTo, findSocketType, listenAt } from "../ffi/sys/unix_socket.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-interface DaemonOptions {
-  readonly pidfile: string;
-  readonly hostprefix: string;
-  readonly socketpath: string;
-  readonly broadcast: boolean;
-  readonly timeout: number;
-  readonly resendmax: number;
-  readonly resendtimeout: number;
-}
+/** As text, as they would be given. */
+const DEFAULTS = {
+  pidfile: "",
+  hostprefix: "",
+  socketpath: DEFAULT_SOCKET_PATH,
+  broadcast: "false",
+  timeout: "10s",
+  resendmax: "1m2s",
+  resendtimeout: "3m28s",
+};
+
+type DaemonOptions = ReturnType<typeof parseDaemonOptions>;
 
 const FAILURE = 1;
 const USAGE_ERROR = 2;
@@ -28,11 +31,11 @@ const USAGE_ERROR = 2;
 const USAGE = `Usage: dhcp daemon [OPTIONS]
   -pidfile PATH            write the process number there
   -hostprefix PATH         where the host's file system is mounted
-  -socketpath PATH         where to listen (${DEFAULT_SOCKET_PATH})
+  -socketpath PATH         where to listen (${DEFAULTS.socketpath})
   -broadcast               ask DHCP servers to answer by broadcast
-  -timeout DURATION        for so long, send about every second (10s)
-  -resendmax DURATION      send at least so often after that (1m2s)
-  -resendtimeout DURATION  give up an ADD after so long (3m28s)
+  -timeout DURATION        for so long, send about every second (${DEFAULTS.timeout})
+  -resendmax DURATION      send at least so often after that (${DEFAULTS.resendmax})
+  -resendtimeout DURATION  give up an ADD after so long (${DEFAULTS.resendtimeout})
 `;
 
 /** @returns the exit status */
@@ -55,7 +58,7 @@ export function runDhcpDaemon(argv: readonly string[], env: Env): number {
   }
 }
 
-function run({ pidfile, hostprefix, socketpath, broadcast, ...durations }: DaemonOptions, env: Env): void {
+function run({ pidfile, hostprefix, socketpath, broadcast, timing }: DaemonOptions, env: Env): void {
   using resources = new DisposableStack();
   if (pidfile !== "") writePidfile(pidfile, resources);
   const path = `${hostprefix}${socketpath}`;
@@ -70,11 +73,7 @@ function run({ pidfile, hostprefix, socketpath, broadcast, ...durations }: Daemo
     stateDirectory: stateDirectoryOf(path),
     hostPrefix: hostprefix,
     broadcast,
-    timing: {
-      timeoutMs: durations.timeout,
-      resendMaxMs: durations.resendmax,
-      resendTimeoutMs: durations.resendtimeout,
-    },
+    timing,
     log: printStderr,
   });
 }
@@ -85,7 +84,7 @@ function writePidfile(path: string, resources: DisposableStack): void {
   resources.defer(() => void ignoreSystemErrors(() => removeFile(path)));
 }
 
-/** Takes systemd's, if it passes one. @see sd_listen_fds(3) */
+/** systemd's, if it passes one. @see sd_listen_fds(3) */
 function openListener(path: string, { LISTEN_PID, LISTEN_FDS = "0" }: Env, resources: DisposableStack): Descriptor {
   const count = LISTEN_PID === String(process.pid) ? Number(LISTEN_FDS) : 0;
   if (count > 1) {
@@ -104,61 +103,59 @@ function openListener(path: string, { LISTEN_PID, LISTEN_FDS = "0" }: Env, resou
   return listener;
 }
 
-/** Reads them as Go's flag package does: `-name value`, `-name=value`, with one dash or two. @throws {RangeError} */
-export function parseDaemonOptions(argv: readonly string[]): DaemonOptions {
-  const options: Record<string, string> = {
-    pidfile: "",
-    hostprefix: "",
-    socketpath: DEFAULT_SOCKET_PATH,
-    broadcast: "false",
-    timeout: "10s",
-    resendmax: "62s",
-    resendtimeout: "208s",
-  };
-  const words = [...argv];
-  for (let word = words.shift(); word !== undefined; word = words.shift()) {
-    const [, name, given] = /^--?([a-z]+)(?:=(.*))?$/s.exec(word) ?? [];
-    if (name === undefined || !Object.hasOwn(options, name)) {
-      throw new RangeError(`Cannot use the option ${JSON.stringify(word)}: "dhcp daemon" has no such option`);
-    }
-    const value = given ?? (name === "broadcast" ? "true" : words.shift());
-    if (value === undefined) throw new RangeError(`Cannot use the option "-${name}": its value is missing`);
-    options[name] = value;
-  }
-  const { pidfile = "", hostprefix = "", socketpath = "", broadcast = "" } = options;
+/** @throws {RangeError} */
+export function parseDaemonOptions(argv: readonly string[]) {
+  const { pidfile, hostprefix, socketpath, broadcast, ...durations } = readFlags(argv);
   if (!/^(true|false|[01tfTF]|TRUE|FALSE|True|False)$/.test(broadcast)) {
     throw new RangeError(`Cannot use -broadcast=${JSON.stringify(broadcast)}: expected true or false`);
   }
-  const durationOf = (name: string) => parseDuration(`-${name}`, options[name]!);
   return {
     pidfile,
     hostprefix,
     socketpath: socketpath || DEFAULT_SOCKET_PATH,
     broadcast: /^[1tT]/.test(broadcast),
-    timeout: durationOf("timeout"),
-    resendmax: durationOf("resendmax"),
-    resendtimeout: durationOf("resendtimeout"),
+    timing: {
+      timeoutMs: parseDuration("-timeout", durations.timeout),
+      resendMaxMs: parseDuration("-resendmax", durations.resendmax),
+      resendTimeoutMs: parseDuration("-resendtimeout", durations.resendtimeout),
+    },
   };
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = {
-  ns: 1e-6,
-  us: 1e-3,
-  "µs": 1e-3,
-  "μs": 1e-3,
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-};
+/** As Go's flag package reads them: `-name value`, `-name=value`, with one dash or two. */
+function readFlags(argv: readonly string[]): typeof DEFAULTS {
+  const flags: Record<string, string> & typeof DEFAULTS = { ...DEFAULTS };
+  const words = argv.values();
+  for (const word of words) {
+    const [, name, given] = /^--?([a-z]+)(?:=(.*))?$/s.exec(word) ?? [];
+    if (name === undefined || !Object.hasOwn(flags, name)) {
+      throw new RangeError(`Cannot use the option ${JSON.stringify(word)}: "dhcp daemon" has no such option`);
+    }
+    const value = given ?? (name === "broadcast" ? "true" : words.next().value);
+    if (value === undefined) throw new RangeError(`Cannot use the option "-${name}": its value is missing`);
+    flags[name] = value;
+  }
+  return flags;
+}
 
-/** Reads what Go writes: `1m30s`. @returns milliseconds */
+const UNIT_MS: ReadonlyMap<string, number> = new Map([
+  ["ns", 1e-6],
+  ["us", 1e-3],
+  ["µs", 1e-3],
+  ["μs", 1e-3],
+  ["ms", 1],
+  ["s", 1000],
+  ["m", 60_000],
+  ["h", 3_600_000],
+]);
+
+/** As Go writes them: `1m30s`. @returns milliseconds @throws {RangeError} */
 function parseDuration(name: string, text: string): number {
   const part = /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/y;
   let total = 0;
   let at = 0;
   for (let match = part.exec(text); match; match = part.exec(text)) {
-    total += Number(match[1]) * UNIT_MS[match[2]!]!;
+    total += Number(match[1]) * UNIT_MS.get(match[2]!)!;
     at = part.lastIndex;
   }
   if (text !== "" && at === text.length && total > 0) return total;

@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { DEFAULT_TIMING } from "../plugins/dhcp/server/serve.ts";
 import { receiveAvailable, sendAvailable } from "../ffi/sys/stream_socket.ts";
 import { SOCK_STREAM } from "../ffi/sys/uapi.ts";
 import { connectTo, listenAt } from "../ffi/sys/unix_socket.ts";
@@ -11,17 +12,21 @@ import { until } from "../testing/netns.ts";
 import { parseDaemonOptions } from "./dhcp_daemon.ts";
 
 const DEFAULTS = {
-  ...{ pidfile: "", hostprefix: "", socketpath: "/run/cni/dhcp.sock", broadcast: false },
-  ...{ timeout: 10_000, resendmax: 62_000, resendtimeout: 208_000 },
+  pidfile: "",
+  hostprefix: "",
+  socketpath: "/run/cni/dhcp.sock",
+  broadcast: false,
+  timing: DEFAULT_TIMING,
 };
 
 test.each<[readonly string[], object]>([
   [[], {}],
   [["-socketpath", "/x.sock", "-timeout", "2s", "-resendmax", "8s", "--resendtimeout", "10s"], {
-    ...{ socketpath: "/x.sock", timeout: 2000, resendmax: 8000, resendtimeout: 10_000 },
+    socketpath: "/x.sock",
+    timing: { timeoutMs: 2000, resendMaxMs: 8000, resendTimeoutMs: 10_000 },
   }],
   [["--timeout=1m30.5s", "-resendmax=1h", "-resendtimeout=250ms"], {
-    ...{ timeout: 90_500, resendmax: 3_600_000, resendtimeout: 250 },
+    timing: { timeoutMs: 90_500, resendMaxMs: 3_600_000, resendTimeoutMs: 250 },
   }],
   [["-broadcast", "-hostprefix=/host", "-pidfile", "/p"], { broadcast: true, hostprefix: "/host", pidfile: "/p" }],
   [["-broadcast=false"], {}],

@@ -36,7 +36,7 @@ export function familiesOf({ hostIP }: PortMapping): readonly (4 | 6)[] {
   return hostIP === undefined ? [4, 6] : [familyOf(hostIP)];
 }
 
-/** `undefined` for all addresses. */
+/** The address that callers must use; `undefined` if they may use all of the host. */
 export function hostAddressOf({ hostIP }: PortMapping): Ip | undefined {
   return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
 }
