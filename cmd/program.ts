@@ -1,4 +1,5 @@
-import { hasPlugin } from "../plugins/registry.ts";
+import type { PluginSubcommand } from "../plugins/lib/model/plugin_model.ts";
+import { findModel, hasPlugin, loadPlugins } from "../plugins/registry.ts";
 import type { ProgramStart } from "../program/start.ts";
 import { servePlugin } from "./serve_plugin.ts";
 
@@ -7,11 +8,9 @@ import { servePlugin } from "./serve_plugin.ts";
  */
 export async function runProgram(start: ProgramStart): Promise<number> {
   try {
-    if (start.programName === "dhcp" && start.argv[0] === "daemon" && !start.env["CNI_COMMAND"]) {
-      const { runDhcpDaemon } = await import("../server/dhcp_daemon.ts");
-      return runDhcpDaemon(start.argv.slice(1), start.env);
-    }
     if (hasPlugin(start.programName)) {
+      const command = await findSubcommand(start);
+      if (command) return await command(start.argv.slice(1), start.env);
       if (!start.env["CNI_TRACE"]) return await servePlugin(start);
       const { tracePlugin } = await import("./trace/plugin_call.ts");
       return await tracePlugin(start, () => servePlugin(start));
@@ -23,6 +22,14 @@ export async function runProgram(start: ProgramStart): Promise<number> {
   } catch (error) {
     return printUncaughtError(error);
   }
+}
+
+/** Engines pass no words: their calls load nothing for this. */
+async function findSubcommand({ programName, argv: [word], env }: ProgramStart): Promise<PluginSubcommand | undefined> {
+  if (word === undefined || env["CNI_COMMAND"]) return undefined;
+  await loadPlugins([programName]);
+  const { commands = {} } = findModel(programName) ?? {};
+  return Object.hasOwn(commands, word) ? commands[word] : undefined;
 }
 
 /** @returns the exit status */

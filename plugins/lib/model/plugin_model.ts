@@ -29,11 +29,19 @@ export interface PluginModel {
   removeRules?(host: Netns, owner: Owner): void;
   /** Its chains in tables of other programs, by name. */
   readonly foreignChains?: readonly string[];
+  /** Words after the program's name that are no call of a plugin: `dhcp daemon`. They return the exit status. */
+  readonly commands?: Readonly<Record<string, PluginSubcommand>>;
   /** What it does between calls, as a part of `cni serve`. Returns when the part is to end. */
   serve?(context: PartContext): Promise<void>;
   /** What goes when its network is removed. By then, nothing is attached. @throws {ConfigError} */
   planRemoval?(removal: NetworkRemoval): readonly RemovalEffect[];
 }
+
+/** What a word after the name of a plugin's program does. */
+export type PluginSubcommand = (
+  argv: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+) => Promise<number>;
 
 /** A chain of ours that chains of other programs call for forwarded packets. */
 export interface ForwardAccept {

@@ -99,8 +99,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "heal/", imports: [...TOOL, "plugins/registry.ts", "inspect/"] },
   {
     path: "server/",
-    // Its parts are servers of plugins.
-    imports: [...TOOL, "plugins/*", "plugins/registry.ts", "program/", "networks/", "heal/"],
+    imports: [...TOOL, "plugins/registry.ts", "program/", "networks/", "heal/"],
     packages: ["bun", "prom-client"],
   },
   {

@@ -21,7 +21,7 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "cmd/install/pod_cidrs_test.ts": "calls no plugin",
   "cmd/man/pages_test.ts": "makes pages in its own process",
   "cmd/man/roff_test.ts": "calls groff alone",
-  "server/dhcp_daemon_test.ts": "starts servers of leases alone",
+  "plugins/dhcp/daemon_test.ts": "starts servers of leases alone",
   "e2e/budget_test.ts": "counts what a process of its own costs",
   "e2e/conformance/configuration_test.ts": "calls plugins in its own process",
   "e2e/conformance/conventions_test.ts": "calls plugins in its own process",

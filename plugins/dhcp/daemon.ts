@@ -1,14 +1,14 @@
 /** `dhcp daemon`, with the reference plugin's options: a server of leases in the foreground. @module */
-import { serveDhcp } from "../plugins/dhcp/server/serve.ts";
-import { DEFAULT_SOCKET_PATH, stateDirectoryOf } from "../plugins/dhcp/protocol.ts";
-import { replaceFile } from "../ffi/sys/atomic_file.ts";
-import { ensureDirectory } from "../ffi/sys/directory.ts";
-import { ignoreSystemErrors } from "../ffi/sys/error.ts";
-import { type Descriptor, descriptor, removeFile } from "../ffi/sys/file.ts";
-import { sys } from "../ffi/sys/libc.ts";
-import { printStderr } from "../ffi/sys/stdio.ts";
-import { O_CLOEXEC, SOCK_STREAM } from "../ffi/sys/uapi.ts";
-import { connectTo, findSocketType, listenAt } from "../ffi/sys/unix_socket.ts";
+import { serveDhcp } from "./server/serve.ts";
+import { DEFAULT_SOCKET_PATH, stateDirectoryOf } from "./protocol.ts";
+import { replaceFile } from "../../ffi/sys/atomic_file.ts";
+import { ensureDirectory } from "../../ffi/sys/directory.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
+import { type Descriptor, descriptor, removeFile } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { printStderr } from "../../ffi/sys/stdio.ts";
+import { O_CLOEXEC, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { connectTo, findSocketType, listenAt } from "../../ffi/sys/unix_socket.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -2,14 +2,14 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { DEFAULT_TIMING } from "../plugins/dhcp/server/serve.ts";
-import { receiveAvailable, sendAvailable } from "../ffi/sys/stream_socket.ts";
-import { SOCK_STREAM } from "../ffi/sys/uapi.ts";
-import { connectTo, listenAt } from "../ffi/sys/unix_socket.ts";
-import { fullProgramLink } from "../testing/binary.ts";
-import { newDhcpDirectory } from "../testing/dhcp.ts";
-import { until } from "../testing/netns.ts";
-import { parseDaemonOptions } from "./dhcp_daemon.ts";
+import { DEFAULT_TIMING } from "./server/serve.ts";
+import { receiveAvailable, sendAvailable } from "../../ffi/sys/stream_socket.ts";
+import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
+import { connectTo, listenAt } from "../../ffi/sys/unix_socket.ts";
+import { fullProgramLink } from "../../testing/binary.ts";
+import { newDhcpDirectory } from "../../testing/dhcp.ts";
+import { until } from "../../testing/netns.ts";
+import { parseDaemonOptions } from "./daemon.ts";
 
 const DEFAULTS = {
   pidfile: "",
