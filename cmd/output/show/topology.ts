@@ -176,19 +176,23 @@ function linkWire(device: number, link: ShownLink | undefined, { state, interfac
   return { from: device, label: visibleText(link?.name ?? ""), isBroken: state !== "attached" || !isWhole };
 }
 
-/** Addresses are told where they are not those of the container, or not one of each family. */
 function publishedRow(port: ShownPublishedPort, known: ReadonlySet<string | undefined>): BoxRow {
   const { protocol, hostAddress, hostPort, containerPort, containerAddresses } = port;
   const isBroken = containerAddresses.length === 0;
-  const isAll = containerAddresses.length === known.size && containerAddresses.every((address) => known.has(address));
   const from = hostAddress === undefined ? hostPort : formatEndpoint(hostAddress, hostPort);
   return {
-    texts: isBroken
-      ? [`port ${containerPort}`, "not in table inet cni"]
-      : isAll
-      ? [`port ${containerPort}`]
-      : containerAddresses.map((address) => formatEndpoint(address, containerPort)),
+    texts: isBroken ? [`port ${containerPort}`, "not in table inet cni"] : publishedTexts(port, known),
     tone: isBroken ? "bad" : "published",
     wire: { from: "outside", label: visibleText(`${from}/${protocol}`), isBroken },
   };
+}
+
+/** Addresses are told where they are not those of the container, or not one of each family. */
+function publishedTexts(
+  { containerPort, containerAddresses }: ShownPublishedPort,
+  known: ReadonlySet<string | undefined>,
+): readonly string[] {
+  const isAll = containerAddresses.length === known.size && containerAddresses.every((address) => known.has(address));
+  if (isAll) return [`port ${containerPort}`];
+  return containerAddresses.map((address) => formatEndpoint(address, containerPort));
 }
