@@ -11,14 +11,12 @@ export interface Arrival {
   readonly sockaddr: Uint8Array;
   /** The networks that the address serves. */
   readonly networks: readonly string[];
-  /** By which it came. */
   readonly link: string;
   readonly isTcp: boolean;
   /** Takes the answer, now or later. */
   send(message: Uint8Array): void;
 }
 
-/** What answers take. */
 export interface Responder {
   readonly names: NameDirectory;
   readonly forwarder: Forwarder;

@@ -7,7 +7,6 @@ export interface AnswerCounters {
   deadline(): number;
   /** Reports if it is time. */
   expire(): void;
-  /** Reports now. */
   flush(): void;
 }
 

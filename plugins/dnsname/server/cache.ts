@@ -17,7 +17,7 @@ const MAX_TTL_S = 3600;
 
 interface Entry {
   readonly message: Uint8Array;
-  /** Where lifetimes are. */
+  /** Offsets of lifetimes, which shrink while the message is kept. */
   readonly ttlsAt: readonly number[];
   readonly storedAt: number;
   readonly expiresAt: number;

@@ -1,16 +1,15 @@
-/** Who asks over TCP. */
+/** All TCP connections: how many a client may have, and when one is given up. */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { acceptFrom } from "../../../ffi/sys/inet_socket.ts";
 import type { Acceptor } from "./acceptor.ts";
 import { type OnQuestion, TcpConnection } from "./tcp_connection.ts";
-import { newShares } from "./shares.ts";
+import { Shares } from "./shares.ts";
 
 const LIMITS = { total: 200, ofContainer: 20, ofStrangers: 20 };
 
 /** Who connects to a listener. */
 export interface Clients {
-  /** By which they come. */
   readonly link: string;
   isContainer(sockaddr: Uint8Array): boolean;
   readonly onQuestion: OnQuestion;
@@ -20,7 +19,7 @@ export class Connections {
   readonly #poll: EventPoll;
   readonly #acceptor: Acceptor;
   readonly #open = new Set<TcpConnection>();
-  readonly #shares = newShares<TcpConnection>(LIMITS);
+  readonly #shares = new Shares<TcpConnection>(LIMITS);
 
   constructor(poll: EventPoll, acceptor: Acceptor) {
     this.#poll = poll;

@@ -7,7 +7,7 @@ import { pollFor } from "../../../ffi/sys/poll.ts";
 import { POLLOUT } from "../../../ffi/sys/uapi.ts";
 import { forbidDescriptors } from "../../../testing/descriptor_limit.ts";
 import { runShellInNetns, until } from "../../../testing/netns.ts";
-import { newAcceptor } from "./acceptor.ts";
+import { Acceptor } from "./acceptor.ts";
 import { Connections } from "./connections.ts";
 
 test("without a free descriptor, a connection waits, and nothing wakes the server meanwhile", async () => {
@@ -18,7 +18,7 @@ test("without a free descriptor, a connection waits, and nothing wakes the serve
   const listener = resources.use(host.run(() => listenTcp({ address, port: 53, device: "lo" })));
   const poll = resources.use(openEventPoll());
   const log: string[] = [];
-  const acceptor = newAcceptor(poll, (message) => log.push(message));
+  const acceptor = new Acceptor(poll, (message) => log.push(message));
   const connections = new Connections(poll, acceptor);
   const questions: string[] = [];
   resources.use(connections.serve(listener, {

@@ -1,6 +1,6 @@
 /** What plugins tell the server. */
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
-import { ignoreErrors, ignoreSystemErrors } from "../../../ffi/sys/error.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { F_SETFL, O_NONBLOCK } from "../../../ffi/sys/uapi.ts";
@@ -31,7 +31,12 @@ export function serveControl(poll: EventPoll, acceptor: Acceptor, listener: numb
     };
     // Without memory, the client has to try again.
     const answerOrHangUp = () => ignoreSystemErrors(() => answerNext(connection, answer)) || hangUp();
-    ignoreSystemErrors(() => (poll.onReadable(connection.fd, answerOrHangUp), true)) ?? hangUp();
+    try {
+      poll.onReadable(connection.fd, answerOrHangUp);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      hangUp();
+    }
   });
 }
 

@@ -15,61 +15,57 @@ export interface NetworkNames {
 /** What is known of a name; `undefined`: nothing, so that resolvers are to be asked. */
 export type Lookup = { readonly rcode: number; readonly records: readonly OwnRecord[] } | undefined;
 
-export interface NameDirectory {
-  add(record: NameRecord): void;
-  remove(record: NameRecord): void;
+export class NameDirectory {
+  readonly #byNetwork = new Map<string, NetworkNames>();
+  readonly #byContainer = new Map<string, Set<NameRecord>>();
+
+  add(record: NameRecord): void {
+    const { network, containerId } = record.owner;
+    const names = this.#byNetwork.get(network) ?? newNetworkNames(network);
+    this.#byNetwork.set(network, names);
+    addTo(this.#byContainer, containerId, record);
+    for (const name of namesOf(record)) addTo(names.byName, name, record);
+    for (const address of recordAddresses(record)) addTo(names.byAddress, address, record);
+    for (const subnet of recordSubnets(record)) count(names.subnets, subnet, 1);
+    count(names.domains, normalizeName(record.domain), 1);
+  }
+
+  remove(record: NameRecord): void {
+    const { network, containerId } = record.owner;
+    const names = this.#byNetwork.get(network);
+    if (!names) return;
+    removeFrom(this.#byContainer, containerId, record);
+    for (const name of namesOf(record)) removeFrom(names.byName, name, record);
+    for (const address of recordAddresses(record)) removeFrom(names.byAddress, address, record);
+    for (const subnet of recordSubnets(record)) count(names.subnets, subnet, -1);
+    count(names.domains, normalizeName(record.domain), -1);
+    if (names.domains.size === 0) this.#byNetwork.delete(network);
+  }
+
   /**
    * The networks whose names the asking container may know, that of the question first; empty for strangers.
    *
    * @param networks those that the asked address serves
    */
-  visibleTo(source: Ip, networks: Iterable<string>): readonly NetworkNames[];
-  /** Whether a container of these networks has the address. */
-  isContainer(address: Ip, networks: Iterable<string>): boolean;
-}
+  visibleTo(source: Ip, networks: Iterable<string>): readonly NetworkNames[] {
+    const asked = [...networks].flatMap((network) => this.#byNetwork.get(network) ?? []);
+    const own = asked.filter(({ byAddress }) => byAddress.has(source));
+    // Networks of one bridge may share a subnet. Which is that of a machine without a name, nobody knows.
+    const first = own.length > 0 ? own : asked.filter((names) => isInSubnets(names, source));
+    const records = first.flatMap(({ byAddress }) => [...byAddress.get(source) ?? []]);
+    return [...new Set([...first, ...records.flatMap((record) => this.#networksOf(record))])];
+  }
 
-export function newNameDirectory(): NameDirectory {
-  const byNetwork = new Map<string, NetworkNames>();
-  const byContainer = new Map<string, Set<NameRecord>>();
-  return {
-    add(record) {
-      const { network, containerId } = record.owner;
-      const names = byNetwork.get(network) ?? newNetworkNames(network);
-      byNetwork.set(network, names);
-      addTo(byContainer, containerId, record);
-      for (const name of namesOf(record)) addTo(names.byName, name, record);
-      for (const address of recordAddresses(record)) addTo(names.byAddress, address, record);
-      for (const subnet of recordSubnets(record)) count(names.subnets, subnet, 1);
-      count(names.domains, normalizeName(record.domain), 1);
-    },
-    remove(record) {
-      const { network, containerId } = record.owner;
-      const names = byNetwork.get(network);
-      if (!names) return;
-      removeFrom(byContainer, containerId, record);
-      for (const name of namesOf(record)) removeFrom(names.byName, name, record);
-      for (const address of recordAddresses(record)) removeFrom(names.byAddress, address, record);
-      for (const subnet of recordSubnets(record)) count(names.subnets, subnet, -1);
-      count(names.domains, normalizeName(record.domain), -1);
-      if (names.domains.size === 0) byNetwork.delete(network);
-    },
-    visibleTo(source, networks) {
-      const asked = [...networks].flatMap((network) => byNetwork.get(network) ?? []);
-      const own = asked.filter(({ byAddress }) => byAddress.has(source));
-      // Networks of one bridge may share a subnet. Which is that of a machine without a name, nobody knows.
-      const visible = new Set(own.length > 0 ? own : asked.filter((names) => isInSubnets(names, source)));
-      for (const { byAddress } of [...visible]) {
-        for (const { owner } of byAddress.get(source) ?? []) {
-          for (const other of byContainer.get(owner.containerId) ?? []) {
-            visible.add(byNetwork.get(other.owner.network)!);
-          }
-        }
-      }
-      return [...visible];
-    },
-    isContainer: (address, networks) =>
-      [...networks].some((network) => byNetwork.get(network)?.byAddress.has(address) ?? false),
-  };
+  /** Whether a container of these networks has the address. */
+  isContainer(address: Ip, networks: Iterable<string>): boolean {
+    return [...networks].some((network) => this.#byNetwork.get(network)?.byAddress.has(address) ?? false);
+  }
+
+  /** Those of the record's container. */
+  #networksOf({ owner: { containerId } }: NameRecord): NetworkNames[] {
+    const records = [...this.#byContainer.get(containerId) ?? []];
+    return records.map(({ owner }) => this.#byNetwork.get(owner.network)!);
+  }
 }
 
 const newNetworkNames = (network: string): NetworkNames => ({
@@ -131,12 +127,11 @@ function findByName({ byName, domains }: NetworkNames, name: string): ReadonlySe
 }
 
 function addressRecords(records: ReadonlySet<NameRecord>, type: number): OwnRecord[] {
-  const families = type === TYPE.A ? [4] : type === TYPE.AAAA ? [6] : type === TYPE.ANY ? [4, 6] : [];
-  const addresses = [...records].flatMap(recordAddresses).filter((address) => families.includes(familyOf(address)));
-  return [...new Set(addresses)].map((address) => ({
+  const all = [...new Set([...records].flatMap(recordAddresses))].map((address) => ({
     type: familyOf(address) === 4 ? TYPE.A : TYPE.AAAA,
     data: ipBytes(address),
   }));
+  return all.filter((each) => type === TYPE.ANY || each.type === type);
 }
 
 function lookUpAddress(networks: readonly NetworkNames[], address: Ip, type: number): Lookup {

@@ -6,7 +6,7 @@ import { newAnswerCache } from "./cache.ts";
 import { ResolverQuery } from "./resolver_query.ts";
 import { ResolverSockets } from "./resolver_sockets.ts";
 import type { Resolvers } from "./resolvers.ts";
-import { type Asker, newShares } from "./shares.ts";
+import { type Asker, Shares } from "./shares.ts";
 import { SilentResolvers } from "./silent_resolvers.ts";
 import { addressAnswer, HEADER_BYTES, queryKey, type Question, RCODE, writeAnswer } from "./wire.ts";
 
@@ -39,9 +39,9 @@ export class Forwarder {
   readonly #options: ForwarderOptions;
   readonly #sockets: ResolverSockets;
   readonly #cache = newAnswerCache();
-  /** By {@linkcode queryKey}. */
+  /** The keys are those of {@linkcode queryKey}, so equal questions wait together. */
   readonly #pendings = new Map<string, Pending>();
-  readonly #shares = newShares<Client>(LIMITS);
+  readonly #shares = new Shares<Client>(LIMITS);
   readonly #silent = new SilentResolvers();
   /** Those whose answers the cache has. */
   #known: readonly SocketEndpoint[] | undefined;

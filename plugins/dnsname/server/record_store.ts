@@ -8,12 +8,6 @@ import { isOnHost, isRecordFileName, type NameRecord, parseRecord } from "../rec
 import type { NameDirectory } from "./directory.ts";
 import type { Listeners } from "./listeners.ts";
 
-export interface RecordStore {
-  loadAll(): void;
-  hasRecords(): boolean;
-  answer(request: ServerRequest): Omit<ServerReply, "version">;
-}
-
 export interface RecordStoreOptions {
   readonly directory: string;
   readonly host: Netns;
@@ -24,27 +18,63 @@ export interface RecordStoreOptions {
 
 export const OTHER_NAMESPACE = "the server runs in another network namespace";
 
-export function newRecordStore({ directory, host, names, listeners, log }: RecordStoreOptions): RecordStore {
-  const records = new Map<string, NameRecord>();
+export class RecordStore {
+  readonly #options: RecordStoreOptions;
+  readonly #records = new Map<string, NameRecord>();
+
+  constructor(options: RecordStoreOptions) {
+    this.#options = options;
+  }
+
+  get hasRecords(): boolean {
+    return this.#records.size > 0;
+  }
+
+  loadAll(): void {
+    const { directory, listeners, log } = this.#options;
+    for (const file of (findEntryNames(directory) ?? []).filter(isRecordFileName)) this.#load(file);
+    const problems = [...this.#records.values()].flatMap((record) => listeners.problemsOf(record));
+    for (const message of new Set(problems.map((problem) => problem.message))) log(message);
+  }
+
+  answer({ command, file }: ServerRequest): Omit<ServerReply, "version"> {
+    const { listeners } = this.#options;
+    if (file === undefined) return { problems: [] };
+    if (!isRecordFileName(file)) return { problems: [], refused: `"${file}" names no record` };
+    const refused = command === "changed" ? this.#load(file) : undefined;
+    const record = this.#records.get(file);
+    if (!record) return { problems: [], refused: refused ?? "the server does not know the container" };
+    listeners.refresh(record);
+    return { problems: listeners.problemsOf(record) };
+  }
 
   /** @returns why its record is not served */
-  const load = (file: string): string | undefined => {
-    const found = readRecord(file);
-    const previous = records.get(file);
+  #load(file: string): string | undefined {
+    const { directory, host } = this.#options;
+    const found = this.#read(file);
     const record = found && isOnHost(found, host) ? found : undefined;
+    this.#replace(file, record);
+    if (record) return undefined;
+    return found ? OTHER_NAMESPACE : `there is no usable file "${directory}/${file}"`;
+  }
+
+  #replace(file: string, record: NameRecord | undefined): void {
+    const { names, listeners } = this.#options;
+    const previous = this.#records.get(file);
     if (record) {
-      records.set(file, record);
+      this.#records.set(file, record);
       names.add(record);
       listeners.acquire(record);
-    } else records.delete(file);
+    } else this.#records.delete(file);
     // Afterwards, so that no socket is closed and opened again.
     if (previous) {
       names.remove(previous);
       listeners.release(previous);
     }
-    return record ? undefined : found ? OTHER_NAMESPACE : `there is no usable file "${directory}/${file}"`;
-  };
-  const readRecord = (file: string): NameRecord | undefined => {
+  }
+
+  #read(file: string): NameRecord | undefined {
+    const { directory, log } = this.#options;
     try {
       return findState(`${directory}/${file}`, parseRecord, log);
     } catch (error) {
@@ -52,23 +82,5 @@ export function newRecordStore({ directory, host, names, listeners, log }: Recor
       log(error.message);
       return undefined;
     }
-  };
-
-  return {
-    loadAll() {
-      for (const file of (findEntryNames(directory) ?? []).filter(isRecordFileName)) load(file);
-      const problems = [...records.values()].flatMap((record) => listeners.problemsOf(record));
-      for (const message of new Set(problems.map((problem) => problem.message))) log(message);
-    },
-    hasRecords: () => records.size > 0,
-    answer({ command, file }) {
-      if (file === undefined) return { problems: [] };
-      if (!isRecordFileName(file)) return { problems: [], refused: `"${file}" names no record` };
-      const refused = command === "changed" ? load(file) : undefined;
-      const record = records.get(file);
-      if (!record) return { problems: [], refused: refused ?? "the server does not know the container" };
-      listeners.refresh(record);
-      return { problems: listeners.problemsOf(record) };
-    },
-  };
+  }
 }

@@ -2,20 +2,20 @@
 import { currentNetns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { ensureDirectory } from "../../../ffi/sys/directory.ts";
-import { openEventPoll } from "../../../ffi/sys/event_poll.ts";
+import { type EventPoll, openEventPoll } from "../../../ffi/sys/event_poll.ts";
 import { lockFile } from "../../../ffi/sys/lock.ts";
 import { openSignals } from "../../../ffi/sys/signal_descriptor.ts";
 import { SIGINT, SIGTERM } from "../../../ffi/sys/uapi.ts";
 import { type AnswerKind, newAnswerCounters } from "./answer_counters.ts";
-import { newAcceptor } from "./acceptor.ts";
+import { Acceptor } from "./acceptor.ts";
 import type { Responder } from "./answer_arrival.ts";
 import { Arrivals } from "./arrivals.ts";
 import { Connections } from "./connections.ts";
 import { serveControl } from "./control.ts";
-import { newNameDirectory } from "./directory.ts";
+import { NameDirectory } from "./directory.ts";
 import { Forwarder } from "./forwarder.ts";
 import { Listeners } from "./listeners.ts";
-import { newRecordStore } from "./record_store.ts";
+import { RecordStore } from "./record_store.ts";
 import { followResolvers } from "./resolvers.ts";
 
 export interface NamesOptions {
@@ -23,9 +23,9 @@ export interface NamesOptions {
   readonly listener: number;
   /** The end of a pipe. The server ends when nobody has the other end. */
   readonly lifetime: number;
-  /** Of the records. */
+  /** Has a file for each record, and the lock of the server. */
   readonly stateDirectory?: string;
-  /** Names the host's resolvers. */
+  /** The host's file of resolvers, which is read again when it changes. */
   readonly resolvConf?: string;
   log(message: string): void;
   /** Told after each round whether it has names to answer for. */
@@ -46,7 +46,7 @@ export function serveNames(options: NamesOptions): void {
   const host = resources.use(currentNetns());
   const poll = resources.use(openEventPoll());
 
-  const names = newNameDirectory();
+  const names = new NameDirectory();
   const counters = newAnswerCounters((answer, count) => options.count?.(answer, count));
   const forwarder = new Forwarder({
     poll,
@@ -54,24 +54,40 @@ export function serveNames(options: NamesOptions): void {
     isOwn: (resolver) => listeners.isListening(resolver.address),
     count: (answer) => counters.add(answer),
   });
-  const acceptor = newAcceptor(poll, log);
+  const acceptor = new Acceptor(poll, log);
   const connections = new Connections(poll, acceptor);
   const responder: Responder = { names, forwarder, counters };
   const listeners: Listeners = new Listeners(host, new Arrivals({ host, poll, connections, responder }));
-  const store = newRecordStore({ directory: stateDirectory, host, names, listeners, log });
+  const store = new RecordStore({ directory: stateDirectory, host, names, listeners, log });
   store.loadAll();
-  serveControl(poll, acceptor, listener, store.answer);
+  serveControl(poll, acceptor, listener, (request) => store.answer(request));
 
+  const signals = resources.use(openSignals([SIGTERM, SIGINT]));
+  serveUntilReadable([lifetime, signals.fd], poll, [acceptor, forwarder, connections, listeners, counters], () => {
+    options.tellWork?.(store.hasRecords);
+  });
+  counters.flush();
+}
+
+/** What has something to do at a time, by `performance.now()`. */
+interface Timed {
+  deadline(): number;
+  expire(): void;
+}
+
+/** @param ends descriptors, one of which ends it */
+function serveUntilReadable(
+  ends: readonly number[],
+  poll: EventPoll,
+  timed: readonly Timed[],
+  beforeWait: () => void,
+): void {
   let isEnding = false;
-  for (const { fd } of [{ fd: lifetime }, resources.use(openSignals([SIGTERM, SIGINT]))]) {
-    poll.onReadable(fd, () => void (isEnding = true));
-  }
-  const timed = [acceptor, forwarder, connections, listeners, counters];
+  for (const fd of ends) poll.onReadable(fd, () => void (isEnding = true));
   while (!isEnding) {
-    options.tellWork?.(store.hasRecords());
+    beforeWait();
     const deadline = Math.min(...timed.map((each) => each.deadline()));
     poll.wait(deadline === Infinity ? -1 : Math.max(0, Math.ceil(deadline - performance.now())));
     for (const each of timed) each.expire();
   }
-  counters.flush();
 }

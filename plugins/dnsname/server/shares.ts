@@ -21,63 +21,67 @@ export interface ShareLimits {
   readonly ofStrangers: number;
 }
 
-export interface Shares<T extends Asker> {
-  /**
-   * Gives it a place.
-   *
-   * @returns who has none for that reason: the oldest of those who have the most, or itself if it is a stranger
-   */
-  enter(asker: T): T | undefined;
-  leave(asker: T): void;
-}
-
 interface LinkShare<T> {
   count: number;
-  /** The oldest first. */
+  /** Sets keep an order: the oldest place of each source is the first. */
   readonly bySource: Map<string, Set<T>>;
 }
 
 const STRANGERS = "";
 
-export function newShares<T extends Asker>({ total, ofContainer, ofStrangers }: ShareLimits): Shares<T> {
-  const byLink = new Map<string, LinkShare<T>>();
-  let count = 0;
+export class Shares<T extends Asker> {
+  readonly #limits: ShareLimits;
+  readonly #byLink = new Map<string, LinkShare<T>>();
+  #count = 0;
 
-  const sourceOf = ({ source, isContainer }: T) => isContainer ? source : STRANGERS;
-  const leave = (asker: T) => {
-    const share = byLink.get(asker.link);
+  constructor(limits: ShareLimits) {
+    this.#limits = limits;
+  }
+
+  /**
+   * Gives it a place.
+   *
+   * @returns who has none for that reason: the oldest of those who have the most, or itself if it is a stranger
+   */
+  enter(asker: T): T | undefined {
+    const { total, ofContainer, ofStrangers } = this.#limits;
+    const held = this.#byLink.get(asker.link)?.bySource.get(sourceOf(asker)) ?? new Set<T>();
+    // To refuse costs less than to begin anew.
+    if (!asker.isContainer && held.size >= ofStrangers) return asker;
+    const [oldest] = held.size >= ofContainer ? held : [];
+    const leaver = oldest ?? (this.#count >= total ? this.#findOldestOfMost() : undefined);
+    if (leaver) this.leave(leaver);
+    this.#add(asker);
+    return leaver;
+  }
+
+  leave(asker: T): void {
+    const share = this.#byLink.get(asker.link);
     const held = share?.bySource.get(sourceOf(asker));
     if (!share || !held?.delete(asker)) return;
-    count--;
+    this.#count--;
     share.count--;
     if (held.size === 0) share.bySource.delete(sourceOf(asker));
-    if (share.count === 0) byLink.delete(asker.link);
-  };
-  const findOldestOfMost = (): T | undefined => {
-    const share = largest(byLink.values(), (each) => each.count);
+    if (share.count === 0) this.#byLink.delete(asker.link);
+  }
+
+  #add(asker: T): void {
+    const share = this.#byLink.get(asker.link) ?? { count: 0, bySource: new Map<string, Set<T>>() };
+    this.#byLink.set(asker.link, share);
+    const places = share.bySource.get(sourceOf(asker)) ?? new Set<T>();
+    share.bySource.set(sourceOf(asker), places.add(asker));
+    share.count++;
+    this.#count++;
+  }
+
+  #findOldestOfMost(): T | undefined {
+    const share = largest(this.#byLink.values(), (each) => each.count);
     const [oldest] = largest(share?.bySource.values() ?? [], (each) => each.size) ?? [];
     return oldest;
-  };
-
-  return {
-    enter(asker) {
-      const held = byLink.get(asker.link)?.bySource.get(sourceOf(asker)) ?? new Set<T>();
-      // To refuse costs less than to begin anew.
-      if (!asker.isContainer && held.size >= ofStrangers) return asker;
-      const [oldest] = held.size >= ofContainer ? held : [];
-      const leaver = oldest ?? (count >= total ? findOldestOfMost() : undefined);
-      if (leaver) leave(leaver);
-      const share = byLink.get(asker.link) ?? { count: 0, bySource: new Map<string, Set<T>>() };
-      byLink.set(asker.link, share);
-      const places = share.bySource.get(sourceOf(asker)) ?? new Set<T>();
-      share.bySource.set(sourceOf(asker), places.add(asker));
-      share.count++;
-      count++;
-      return leaver;
-    },
-    leave,
-  };
+  }
 }
+
+const sourceOf = ({ source, isContainer }: Asker): string => isContainer ? source : STRANGERS;
 
 function largest<T>(values: Iterable<T>, sizeOf: (value: T) => number): T | undefined {
   let found: T | undefined;

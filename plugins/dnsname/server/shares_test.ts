@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
 import { parseIp } from "../../../ffi/address.ts";
-import { type Asker, newShares } from "./shares.ts";
+import { type Asker, Shares } from "./shares.ts";
 
 const LIMITS = { total: 6, ofContainer: 4, ofStrangers: 2 };
 
 /** `br0 10.0.0.1`; a question mark after it: no container has the address. */
 function newTable(): { enter(...texts: string[]): (string | undefined)[]; leave(index: number): void } {
-  const shares = newShares<Asker>(LIMITS);
+  const shares = new Shares<Asker>(LIMITS);
   const entered: Asker[] = [];
   const indexOf = (asker: Asker | undefined) => asker && `${entered.indexOf(asker)}`;
   return {

@@ -11,7 +11,6 @@ export class SilentResolvers {
     this.#until.set(address, performance.now() + SILENCE_MS);
   }
 
-  /** It has answered. */
   remove({ address }: SocketEndpoint): void {
     this.#until.delete(address);
   }

@@ -1,6 +1,6 @@
 /** A client's TCP connection: its questions, one after another, and their answers. @see RFC 7766 */
 import type { Ip } from "../../../ffi/address.ts";
-import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
+import { SystemError } from "../../../ffi/sys/error.ts";
 import type { EventPoll } from "../../../ffi/sys/event_poll.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { receiveBytes, sendBytes, sockaddrIp } from "../../../ffi/sys/inet_socket.ts";
@@ -18,7 +18,7 @@ export type OnQuestion = (message: Uint8Array, sockaddr: Uint8Array, send: (mess
 export interface TcpConnectionOptions {
   readonly poll: EventPoll;
   readonly socket: Descriptor;
-  /** The client's. */
+  /** Whence the client connected. */
   readonly sockaddr: Uint8Array;
   readonly link: string;
   readonly isContainer: boolean;
@@ -52,7 +52,12 @@ export class TcpConnection implements Asker {
 
   /** Waits for questions, if there is memory for that. */
   start(): void {
-    ignoreSystemErrors(() => (this.#waitForQuestions(), true)) ?? this.hangUp();
+    try {
+      this.#waitForQuestions();
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      this.hangUp();
+    }
   }
 
   hangUp(): void {

@@ -33,7 +33,7 @@ const OPCODE_SHIFT = 11;
 const FLAG_DO = 0x8000;
 /** A pointer to the name of the question. */
 const QUESTION_NAME = 0xc00c;
-/** Without EDNS. */
+/** What a client without EDNS takes over UDP. */
 const MIN_UDP_BYTES = 512;
 /** Fits into one packet everywhere (DNS flag day 2020). */
 export const MAX_UDP_BYTES = 1232;
@@ -42,7 +42,6 @@ export const MAX_TCP_BYTES = 65_535;
 /** What the client can, and asks of the resolver. */
 export interface Edns {
   readonly version: number;
-  /** Wants DNSSEC records. */
   readonly dnssecOk: boolean;
 }
 
@@ -86,7 +85,9 @@ export function readQuestion(message: Uint8Array): Question | Malformed | undefi
   if (options.length > 1) return malformed;
   const [option] = options;
   return {
-    ...{ id, flags, name: name.text },
+    id,
+    flags,
+    name: name.text,
     type: read16(message, name.end),
     class: read16(message, name.end + 2),
     bytes: message.slice(HEADER_BYTES, end),
@@ -106,7 +107,7 @@ export function refusalOf({ type, class: questionClass, edns }: Question): numbe
   return questionClass !== CLASS_IN || TRANSFER_TYPES.includes(type) ? RCODE.REFUSED : undefined;
 }
 
-/** A name without pointers. */
+/** A question comes first in its message, so its name has no pointers. */
 function readPlainName(
   message: Uint8Array,
   start: number,
