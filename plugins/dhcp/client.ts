@@ -28,7 +28,6 @@ const ANSWER_TIMEOUT_MS = 2000;
 const LIVENESS_INTERVAL_MS = 2000;
 const LIVENESS_TIMEOUT_MS = 2000;
 
-/** No server listens. */
 export class NoDhcpServerError extends CniError {}
 
 class SilentDhcpServerError extends CniError {}
@@ -75,7 +74,7 @@ export function askDhcpServer(
   return observer({ kind: "server", socketPath: path, sentence: describeRequest(request), rehearse }, ask);
 }
 
-/** Requests that only read. */
+/** A rehearsal sends these requests, since they change nothing. */
 const CHANGELESS: readonly DhcpQuestion["command"][] = ["check", "stale", "status"];
 
 /** @param onSilence is called each time that no answer has come for so long; throws to give up */

@@ -73,7 +73,9 @@ export default plugin<DaemonConfig>({
 const socketOf = ({ config }: PluginCall<DaemonConfig>): string => config.ipam.daemonSocketPath;
 
 const attachmentOf = ({ pluginConfig: { name: network }, containerId, ifname }: AttachmentCall<DaemonConfig>) => ({
-  ...{ network, containerId, ifname },
+  network,
+  containerId,
+  ifname,
 });
 
 function ask(call: CheckCall<DaemonConfig>, request: Parameters<typeof askDhcpServer>[2], purpose: string) {

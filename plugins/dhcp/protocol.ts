@@ -36,14 +36,13 @@ const attachmentKeys = () => ({ network: nonEmptyString, containerId: nonEmptySt
 export const leaseSettings = lazy(() =>
   knownKeys({
     ...attachmentKeys(),
-    /** Absolute. */
     netns: nonEmptyString,
     netnsRecord: knownKeys({ identity: nonEmptyString, cookie: optional(nonEmptyString) }),
-    /** Option 61. */
+    /** Option 61 of DHCP, in hexadecimal digits. */
     clientId: hex,
     /** Sent in all messages but RELEASE and DECLINE. */
     provided: array(knownKeys({ code: byte, value: hex })),
-    /** Option 55. */
+    /** Option 55 of DHCP: the options that a server is asked for. */
     requested: array(byte),
     /** Of all routes; 0: the kernel's. */
     priority: int({ min: 0, max: 0xffff_ffff }),
@@ -65,7 +64,6 @@ export const dhcpRequest = lazy(() =>
   })
 );
 export type DhcpServerRequest = Infer<typeof dhcpRequest>;
-/** What the plugin asks. */
 export type DhcpQuestion = { readonly command: DhcpServerRequest["command"] } & Partial<DhcpServerRequest>;
 
 /** What the container gets from a lease. */
@@ -79,7 +77,7 @@ export interface LeaseAnswer {
 export const dhcpAnswer = lazy(() =>
   knownKeys({
     error: optional(knownKeys({ code: int(), message: string, details: optional(string) })),
-    /** For `add` and `check`. */
+    /** Answers `add` and `check`. The others have none. */
     lease: optional(knownKeys({ address: cidr, gateway: optional(ipAddress), routes: array(route), dns: dnsSchema })),
     /** For `gc`: the leases that ended; for `stale`: those that would. */
     released: optional(array(string)),

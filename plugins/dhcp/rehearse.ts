@@ -38,7 +38,7 @@ function findLeasedAddress(check: () => DhcpServerAnswer): string | undefined {
   try {
     return ipOf(check().lease!.address);
   } catch (error) {
-    // It has none.
+    // DEL of an attachment without a lease releases nothing.
     if (error instanceof CniError && error.code === Code.Internal) return undefined;
     throw error;
   }

@@ -11,9 +11,9 @@ import { CLIENT_PORT, type DhcpRequest, encodeRequest, SERVER_PORT, XID_OFFSET }
 import { UNSPECIFIED } from "./options.ts";
 import type { LeaseTerms } from "./terms.ts";
 
-/** Messages with one number. */
+/** Messages that share a transaction id, and the sockets for their answers. */
 export interface Exchange {
-  /** Receives answers to that number only. */
+  /** Receives answers with that id only. */
   readonly socket: PacketSocket;
   readonly arp?: ArpSocket;
   readonly xid: number;

@@ -29,8 +29,14 @@ interface Scene extends Disposable {
 }
 
 const terms = (serverMac: LeaseTerms["serverMac"]): LeaseTerms => ({
-  ...{ address: ADDRESS, cidr: "10.7.0.10/24" as LeaseTerms["cidr"] & string, routes: [], dns: {}, ntpServers: [] },
-  ...{ serverId: SERVER, serverMac, duration: { renewMs: 10_000, rebindMs: 20_000, expiryMs: 30_000 } },
+  address: ADDRESS,
+  cidr: "10.7.0.10/24" as LeaseTerms["cidr"] & string,
+  routes: [],
+  dns: {},
+  ntpServers: [],
+  serverId: SERVER,
+  serverMac,
+  duration: { renewMs: 10_000, rebindMs: 20_000, expiryMs: 30_000 },
 });
 
 /** A lease that is renewed, of a server with the other end of a veth pair. */
@@ -43,9 +49,15 @@ function newScene(store: Partial<LeaseContext["store"]> = {}): Scene {
   runIp(machine, "link set eth0 up");
   const { index, mac } = link.get(machine.route, "eth0");
   const settings = {
-    ...{ network: "lan", containerId: "c1", ifname: "eth0", netns: container.path },
+    network: "lan",
+    containerId: "c1",
+    ifname: "eth0",
+    netns: container.path,
     netnsRecord: netnsRecordOf(container),
-    ...{ clientId: "0063", provided: [], requested: [1], priority: 0 },
+    clientId: "0063",
+    provided: [],
+    requested: [1],
+    priority: 0,
   };
   const lease = newLease(settings, 0);
   const { exchange, device } = openExchange(host, settings, "", undefined);
@@ -54,7 +66,10 @@ function newScene(store: Partial<LeaseContext["store"]> = {}): Scene {
   Object.assign(lease, state);
   const [log, errors]: [string[], (Error | undefined)[]] = [[], []];
   const context: LeaseContext = {
-    ...{ host, hostPrefix: "", broadcast: false, timing: DEFAULT_TIMING },
+    host,
+    hostPrefix: "",
+    broadcast: false,
+    timing: DEFAULT_TIMING,
     store: { list: () => [], write() {}, remove() {}, ...store },
     now: () => 1000,
     log: (message) => log.push(message),
@@ -65,10 +80,17 @@ function newScene(store: Partial<LeaseContext["store"]> = {}): Scene {
   };
   const owned = resources.move();
   return {
-    ...{ lease, context, log, errors },
+    lease,
+    context,
+    log,
+    errors,
     flood(type) {
       const answer = encodeRequest({
-        ...{ type, xid: exchange.xid, secs: 0, broadcast: false, chaddr: device.mac },
+        type,
+        xid: exchange.xid,
+        secs: 0,
+        broadcast: false,
+        chaddr: device.mac,
         options: new Map([[OPTION.serverId, ipBytes(SERVER)]]),
       });
       answer[0] = 2;

@@ -41,7 +41,6 @@ const RETRY_MS = 10_000;
 const MAX_FRAMES_PER_TURN = 32;
 const MAX_MESSAGE_BYTES = [5, 220];
 
-/** Does what is due. */
 export function wakeLease(lease: Lease, context: LeaseContext): void {
   attempt(lease, context, () => {
     const now = context.now();
@@ -132,7 +131,8 @@ function attempt(lease: Lease, context: LeaseContext, action: () => void): void 
     context.log(`${describeLease(lease)}: ${error.message}; trying again in ${RETRY_MS / 1000} s`);
     closeExchange(lease);
     if (isAcquiring(lease)) lease.state = "pausing";
-    lease.nextSendAt = lease.wakeAt = context.now() + RETRY_MS;
+    lease.nextSendAt = context.now() + RETRY_MS;
+    lease.wakeAt = lease.nextSendAt;
   }
 }
 
@@ -192,7 +192,7 @@ interface SendOptions {
   readonly ciaddr?: Ip;
   readonly isUnicast?: boolean;
   readonly options?: readonly RawOption[];
-  /** When another state begins. */
+  /** When another state begins: no message of this one is sent later. */
   readonly until?: number;
 }
 
@@ -269,7 +269,9 @@ function messageOf(
   context.countMessage(type);
   const clientId: RawOption = [OPTION.clientId, Uint8Array.fromHex(settings.clientId)];
   return {
-    ...{ type, xid, chaddr: mac },
+    type,
+    xid,
+    chaddr: mac,
     secs: ciaddr ? 0 : Math.floor((context.now() - acquiringSince) / 1000),
     broadcast: ciaddr === undefined && (broadcast || context.broadcast),
     ...ciaddr && { ciaddr },
@@ -356,7 +358,8 @@ function continueProbing(lease: Lease, context: LeaseContext): void {
   if (lease.sends === PROBE_COUNT) return bind(lease, context);
   lease.exchange!.arp!.sendProbe([lease.terms!.address]);
   lease.sends++;
-  lease.nextSendAt = lease.wakeAt = context.now() + PROBE_WAIT_MS;
+  lease.nextSendAt = context.now() + PROBE_WAIT_MS;
+  lease.wakeAt = lease.nextSendAt;
 }
 
 function readProbes(lease: Lease, context: LeaseContext): void {

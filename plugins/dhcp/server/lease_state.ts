@@ -15,7 +15,7 @@ type LeaseState =
 /** Times are milliseconds since the boot. */
 export interface Lease {
   readonly settings: LeaseSettings;
-  /** Milliseconds since 1970. */
+  /** In milliseconds since 1970, as GC compares it with the time at which a runtime listed attachments. */
   readonly createdAt: number;
   state: LeaseState;
   device: LeaseDevice | undefined;
@@ -65,9 +65,20 @@ export interface LeaseContext {
 
 export function newLease(settings: LeaseSettings, now: number): Lease {
   return {
-    ...{ settings, createdAt: Date.now(), state: "pausing", device: undefined, terms: undefined },
-    ...{ requestedAt: 0, isGranted: false, isWithdrawn: false, acquiringSince: now, declines: 0 },
-    ...{ exchange: undefined, sends: 0, nextSendAt: now, wakeAt: now },
+    settings,
+    createdAt: Date.now(),
+    state: "pausing",
+    device: undefined,
+    terms: undefined,
+    requestedAt: 0,
+    isGranted: false,
+    isWithdrawn: false,
+    acquiringSince: now,
+    declines: 0,
+    exchange: undefined,
+    sends: 0,
+    nextSendAt: now,
+    wakeAt: now,
   };
 }
 

@@ -25,7 +25,7 @@ export interface DhcpRequest {
   readonly type: MessageType;
   readonly xid: number;
   readonly secs: number;
-  /** Asks for broadcast answers. */
+  /** Whether the server is to answer by broadcast, for a link that takes no frames to an address it has not. */
   readonly broadcast: boolean;
   /** The client's address, if it is usable. */
   readonly ciaddr?: Ip;

@@ -32,7 +32,11 @@ function ack(change: Readonly<Record<number, readonly number[]>> = {}): Uint8Arr
     [Number(code), Uint8Array.from(value)] as const
   );
   const bytes = encodeRequest({
-    ...{ type: "ack", xid: 7, secs: 0, broadcast: false, chaddr: MAC },
+    type: "ack",
+    xid: 7,
+    secs: 0,
+    broadcast: false,
+    chaddr: MAC,
     options: new Map(options),
   });
   bytes[0] = 2;

@@ -50,7 +50,10 @@ lanTest("the end of its lifetime pipe ends the server, and leaves the leases", a
     const { serveDhcp } = await import(${JSON.stringify(join(import.meta.dir, "serve.ts"))});
     const counts = {};
     serveDhcp({
-      ...{ listener: 3, lifetime: 0, stateDirectory: ${JSON.stringify(stateDirectory(lan))}, log() {} },
+      listener: 3,
+      lifetime: 0,
+      stateDirectory: ${JSON.stringify(stateDirectory(lan))},
+      log() {},
       countMessage: (type) => counts[type] = (counts[type] ?? 0) + 1,
     });
     console.log(JSON.stringify(counts));`;
@@ -146,9 +149,15 @@ lanTest("an ADD that the server's end interrupts is carried out by the next serv
   );
   lan.container.run(() => Bun.spawnSync(["ip", "link", "set", "eth0", "up"]));
   const settings = {
-    ...{ network: "lan", containerId: "c1", ifname: "eth0", netns: lan.container.path },
+    network: "lan",
+    containerId: "c1",
+    ifname: "eth0",
+    netns: lan.container.path,
     netnsRecord: { identity: lan.container.identity, cookie: lan.container.cookie },
-    ...{ clientId: "0063", provided: [], requested: [1, 3], priority: 0 },
+    clientId: "0063",
+    provided: [],
+    requested: [1, 3],
+    priority: 0,
   };
   const client = Bun.spawn([process.execPath, "-e", script, JSON.stringify(settings)], { stderr: "inherit" });
   await until(() => first.log().includes("asks for an address"));

@@ -69,7 +69,7 @@ const FULL_PAUSE_MS = 1000;
 interface Server {
   readonly leases: Map<string, Lease>;
   readonly connections: Set<Connection>;
-  /** ADDs that wait. */
+  /** The lease for which the ADD of a connection waits. */
   readonly waiting: Map<Connection, Lease>;
   /** Until then, nobody is accepted. By `performance.now()`. */
   fullUntil: number;
@@ -114,9 +114,16 @@ export function serveDhcp(options: DhcpServerOptions): void {
 function newServer(options: DhcpServerOptions, stateDirectory: string, resources: DisposableStack): Server {
   const { hostPrefix = "", broadcast = false, timing = DEFAULT_TIMING, log, countMessage = () => {} } = options;
   const server: Server = {
-    ...{ leases: new Map(), connections: new Set(), waiting: new Map(), fullUntil: -Infinity },
+    leases: new Map(),
+    connections: new Set(),
+    waiting: new Map(),
+    fullUntil: -Infinity,
     context: {
-      ...{ hostPrefix, broadcast, timing, log, countMessage },
+      hostPrefix,
+      broadcast,
+      timing,
+      log,
+      countMessage,
       host: resources.use(currentNetns()),
       store: openLeaseStore(stateDirectory, log),
       now: () => Number(bootTime() / 1000n) / 1000,

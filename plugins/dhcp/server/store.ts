@@ -50,7 +50,7 @@ const leaseRecord = lazy(() =>
     }),
     /** When the REQUEST was sent that the server granted. */
     requestedAt: int({ min: 0 }),
-    /** Milliseconds since 1970. */
+    /** In milliseconds since 1970: it survives a boot. */
     createdAt: int({ min: 0 }),
   })
 );

@@ -24,7 +24,6 @@ export interface LeaseTerms {
   readonly gateway?: Ip;
   readonly routes: readonly OptionRoute[];
   readonly dns: Dns;
-  /** Bytes. */
   readonly mtu?: number;
   readonly ntpServers: readonly Ip[];
   readonly serverId: Ip;
@@ -68,7 +67,8 @@ export function termsOf({ yiaddr, options }: DhcpReply, serverMac: Mac): LeaseTe
     dns: dnsOf(options),
     ...mtu !== undefined && mtu >= MIN_MTU && { mtu },
     ntpServers: findOption(options, "ntpServers") ?? [],
-    ...{ serverId, serverMac },
+    serverId,
+    serverMac,
     ...durationOf(options),
   };
 }

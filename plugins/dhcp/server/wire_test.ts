@@ -98,8 +98,13 @@ lanTest("an ADD that waits fails once another one of the attachment begins", asy
   const server = await lan.startLeaseServer();
   const child = await startAdd(lan, server.log);
   const settings = {
-    ...{ ...ATTACHMENT, netns: lan.container.path, netnsRecord: { identity: lan.container.identity } },
-    ...{ clientId: "0063", provided: [], requested: [], priority: 7 },
+    ...ATTACHMENT,
+    netns: lan.container.path,
+    netnsRecord: { identity: lan.container.identity },
+    clientId: "0063",
+    provided: [],
+    requested: [],
+    priority: 7,
   };
   using connection = connectTo(lan.socket, SOCK_STREAM)!;
   sendRequest(connection, { command: "add", settings });
