@@ -2,7 +2,8 @@
 import { writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
-import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
+import { chooseParts } from "../harness/campaign.ts";
+import { parseScriptOptions } from "../harness/options.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
@@ -45,15 +46,14 @@ const { words, count } = parseScriptOptions(USAGE);
 const quick = words.includes("quick");
 const rounds = count("runs", quick ? 3 : 30);
 const wanted = words.filter((word) => word !== "quick");
-const unknown = wanted.find((name) => !(name in SECTIONS));
-if (unknown !== undefined) exitWithUsage(`There is no section "${unknown}"`, USAGE);
+const sections = chooseParts(Object.keys(SECTIONS), wanted, USAGE);
 
 const processors = `${cpus().length} × ${cpus()[0]!.model.trim()}`;
 const machine = `${processors}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
 const about = `${new Date().toISOString().slice(0, 10)}, ${machine}, median of ${rounds} interleaved runs`;
 let figures: BenchFigures = { about, rows: [], lines: [], remarks: [], times: [] };
 using bench = prepareBench(rounds, quick);
-for (const name of wanted.length > 0 ? wanted : Object.keys(SECTIONS)) {
+for (const name of sections) {
   console.error(`Measuring ${name}`);
   {
     using scope = new DisposableStack();

@@ -1,7 +1,7 @@
-/** The body of `scripts/cri`, see its usage. It has process numbers of its own, so that an interruption ends all pods. @module */
+/** The body of `scripts/cri`, see its usage. @module */
 import { SHIM_DIRECTORY } from "../../../testing/binary.ts";
-import { startOnNewNode } from "../harness/node.ts";
-import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
+import { chooseParts, runCampaign, tryStep } from "../harness/campaign.ts";
+import { parseScriptOptions } from "../harness/options.ts";
 import { newPodNode } from "./pods.ts";
 import { POD_SCENARIOS } from "./scenarios.ts";
 
@@ -16,32 +16,19 @@ const USAGE = `usage: scripts/cri [--pods N] [--rounds N] [SCENARIO…] [served]
     change    the configuration of the network changes under them
 CNI_BINARY names another program than dist/cni.`;
 
-const { values, words, count } = parseScriptOptions(USAGE, "inside");
+const { values, words, count } = parseScriptOptions(USAGE, "part");
 const wanted = words.filter((word) => word !== "served");
-const unknown = wanted.find((name) => !(name in POD_SCENARIOS));
-if (unknown !== undefined) exitWithUsage(`There is no scenario "${unknown}"`, USAGE);
+const isServed = words.includes("served") || SHIM_DIRECTORY !== undefined;
 const [pods, rounds] = [count("pods", 30), count("rounds", 3)];
 
-async function work(): Promise<number> {
-  let problems = 0;
-  for (const name of wanted.length > 0 ? wanted : Object.keys(POD_SCENARIOS)) {
-    for (let round = 1; round <= rounds; round++) if (!await run(name)) problems++;
-  }
-  console.log(problems === 0 ? "nothing left behind" : `${problems} problems`);
-  return problems === 0 ? 0 : 1;
+/** On a node of its own. */
+async function runScenario(name: string): Promise<string> {
+  using host = await newPodNode(isServed);
+  return await POD_SCENARIOS[name]!(host, pods);
 }
 
-/** On a node of its own. @returns whether all was as it should be */
-async function run(name: string): Promise<boolean> {
-  using host = await newPodNode(words.includes("served") || SHIM_DIRECTORY !== undefined);
-  try {
-    console.log(`${name}: ${await POD_SCENARIOS[name]!(host, pods)}`);
-    return true;
-  } catch (error) {
-    console.log(`FAILED ${name}: ${(error as Error).message}`);
-    return false;
-  }
-}
-
-process.exitCode =
-  await (values.inside ? work() : startOnNewNode("inherit", ...process.argv.slice(2), "--inside=yes").exited);
+await runCampaign({
+  part: values.part,
+  parts: chooseParts(Object.keys(POD_SCENARIOS), wanted, USAGE),
+  work: (name) => tryStep(name, () => runScenario(name), rounds),
+});

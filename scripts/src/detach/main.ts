@@ -1,6 +1,7 @@
-/** The body of `scripts/detach`, see its usage. Each job has a process and a node of its own. @module */
+/** The body of `scripts/detach`, see its usage. @module */
 import fc from "fast-check";
-import { prepareNode, startOnNewNode } from "../harness/node.ts";
+import { countFailed, runCampaign, type TrialReport } from "../harness/campaign.ts";
+import { prepareNode } from "../harness/node.ts";
 import { parseScriptOptions } from "../harness/options.ts";
 import { seedOf } from "../harness/random.ts";
 import { libraryDriver, processDriver } from "./drivers.ts";
@@ -15,13 +16,12 @@ const USAGE = `usage: scripts/detach [--runs N] [--seed N] [--jobs N]
   --jobs N    so many at a time, which mostly wait for the kernel; default: 4
 CNI_BINARY names another program than dist/cni.`;
 
-// The process of a job is started with its number.
-const { values, count } = parseScriptOptions(USAGE, "job");
+const { values, count } = parseScriptOptions(USAGE, "part");
 const runs = count("runs", 1000);
 const jobs = Math.min(count("jobs", 4), runs);
 const seed = seedOf(values.seed);
 
-function work(job: number): void {
+function* work(part: string): Generator<TrialReport> {
   rememberHostNetns();
   prepareNode();
   hookSyscalls();
@@ -29,28 +29,24 @@ function work(job: number): void {
   // Most in this process: it is quick there, and events can happen between any two system calls.
   const driverName = fc.constantFrom(...["library", "library", "library", "library", "run", "exec"] as const);
   const property = fc.property(driverName, sequence, (name, steps) => runSequence(steps, drivers[name]));
+  const job = Number(part);
   const { failed, counterexample, errorInstance } = fc.check(property, {
     ...{ numRuns: Math.ceil((runs - job) / jobs), seed: seed + job },
   });
-  if (!failed) return;
-  const [name, { kind, first, rest, netns }] = counterexample!;
+  if (!failed) return yield { name: `job ${part}` };
+  const [driver, { kind, first, rest, netns }] = counterexample!;
   const steps = [...[first, ...rest].map((step) => JSON.stringify(step)), `in the end DEL with namespace: ${netns}`];
-  console.log(`FAILED by ${name} on ${kind}: ${steps.map((step) => `\n    ${step}`).join("")}\n  ${errorInstance}`);
-  process.exitCode = 1;
+  yield { name: `by ${driver} on ${kind}`, problem: [...steps, `${errorInstance}`].join("\n  ") };
 }
 
-async function startAll(): Promise<void> {
-  // The last of two options counts: all jobs have the same seed.
-  const options = [...process.argv.slice(2), "--seed", `${seed}`];
-  const children = Array.from({ length: jobs }, (_, job) => startOnNewNode("inherit", ...options, "--job", `${job}`));
-  const failed = (await Promise.all(children.map(({ exited }) => exited))).filter((status) => status !== 0).length;
-  console.log(
-    failed === 0
-      ? `${runs} sequences with seed ${seed}: every DEL succeeded, nothing was left, and a fresh ADD worked`
-      : `${failed} of ${jobs} jobs failed with seed ${seed}`,
-  );
-  process.exitCode = failed === 0 ? 0 : 1;
-}
-
-if (values.job) work(Number(values.job));
-else await startAll();
+await runCampaign({
+  part: values.part,
+  parts: Array.from({ length: jobs }, (_, job) => `${job}`),
+  lanes: jobs,
+  seed,
+  work,
+  summary: (reports) =>
+    countFailed(reports) === 0
+      ? `${runs} sequences: every DEL succeeded, nothing was left, and a fresh ADD worked`
+      : `${countFailed(reports)} of ${jobs} jobs failed with seed ${seed}`,
+});

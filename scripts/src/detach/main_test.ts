@@ -6,7 +6,7 @@ test("a container can be detached, whatever happened before and meanwhile: a sam
   const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/detach/main.ts`, ...options];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
   expect(stdout.toString()).toBe(
-    "16 sequences with seed 20261121: every DEL succeeded, nothing was left, and a fresh ADD worked\n",
+    "seed 20261121\n16 sequences: every DEL succeeded, nothing was left, and a fresh ADD worked\n",
   );
   expect(exitCode).toBe(0);
 }, 120_000);

@@ -2,6 +2,7 @@ import type { Caller, RunProgram } from "../harness/invocation.ts";
 import { requireSameState } from "../harness/node_state.ts";
 import type { ProcessResult } from "../harness/process.ts";
 import { type Fault, isSignal } from "./fault.ts";
+import { failedOutcome, type FaultOutcome } from "./fault_case.ts";
 import { findFaultInTrace } from "./plan.ts";
 import {
   attachAndDetach,
@@ -12,29 +13,6 @@ import {
   type Scenario,
   TEST_CONTAINER,
 } from "./scenario.ts";
-
-/** How a command ended: by a signal, well in spite of the error, or with an error; or it did not make that system call. */
-type FaultResult = "ended" | "succeeded" | "refused" | "not reached" | "FAILED";
-
-export interface FaultOutcome {
-  readonly result: FaultResult;
-  readonly problem?: string;
-  readonly output?: string;
-}
-
-export const failedOutcome = (error: unknown): FaultOutcome => ({
-  result: "FAILED",
-  problem: error instanceof Error ? error.message : String(error),
-});
-
-/** A fault that can be tried: `run add sendto#12 ENOBUFS`. */
-export interface FaultCase {
-  readonly name: string;
-  readonly kind: string;
-  run(): FaultOutcome;
-}
-
-export type FaultReport = FaultOutcome & Omit<FaultCase, "run">;
 
 const SLOW_MS = 10_000;
 
@@ -114,7 +92,7 @@ function runWithFault({ caller, scenario, program, run }: Experiment, before: re
 function resultOf(
   { scenario, fault, isServed, isAttached, log }: Experiment,
   { exitCode, signal, stdout }: ProcessResult,
-): FaultResult {
+): FaultOutcome["result"] {
   const { kind } = fault;
   if (!isSignal(kind)) {
     if (!log().includes("INJECTED")) return "not reached";
@@ -131,7 +109,10 @@ function resultOf(
 
 const isError = (stdout: string): boolean => stdout !== "" && typeof JSON.parse(stdout).code === "number";
 
-function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: ProcessResult, result: FaultResult): void {
+function requireWellFormedAnswer(
+  { exitCode, signal, stdout, stderr, ms }: ProcessResult,
+  result: FaultOutcome["result"],
+): void {
   if (ms > SLOW_MS) throw new Error(`It took ${Math.round(ms)} ms`);
   if (result === "ended" || exitCode === 0 || (exitCode === 1 || signal === "SIGTERM") && isError(stdout)) return;
   throw new Error(`It ended with ${exitCode ?? signal}: ${stdout}${stderr}`);

@@ -1,7 +1,7 @@
 /** Files as a power cut, a full disk or a person leaves them, in every directory of state. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { failedOutcome, type FaultCase, type FaultOutcome } from "./experiment.ts";
+import { failedOutcome, type FaultCase, type FaultOutcome } from "./fault_case.ts";
 import { attachAndDetach, mustSucceed, RESIDENT_CONTAINER, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
 import type { Caller } from "../harness/invocation.ts";
 import { newContainer } from "../harness/networks.ts";

@@ -5,9 +5,9 @@ import { requireSameState } from "../harness/node_state.ts";
 import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { CNI_PROGRAM } from "../repository.ts";
 import { type ProcessResult, requireSuccess, runLimited, runShell } from "../harness/process.ts";
-import { failedOutcome, type FaultCase, type FaultOutcome } from "./experiment.ts";
-import { type Fault, isSignal } from "./fault.ts";
-import { faultsOfTrace, findFaultInTrace } from "./plan.ts";
+import type { Fault } from "./fault.ts";
+import { casesOfFaults, failedOutcome, type FaultCase, type FaultOutcome } from "./fault_case.ts";
+import { faultsOfTrace, wasReached } from "./plan.ts";
 import { mustSucceed, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
 import { straceCommand } from "./strace.ts";
 
@@ -54,16 +54,11 @@ export function healingCases(caller: Caller, file: string): readonly FaultCase[]
       return { ...failedOutcome(error), output };
     }
   };
-  return faultsOfTrace(log()).map((fault) => ({
-    name: `${fault.syscall}#${fault.occurrence} ${fault.kind}`,
-    kind: fault.kind,
-    run: () => tryFault(fault),
-  }));
+  return casesOfFaults(faultsOfTrace(log()), "", tryFault);
 }
 
 function resultOf(fault: Fault, { exitCode, signal }: ProcessResult, log: string): FaultOutcome["result"] {
-  const isReached = isSignal(fault.kind) ? findFaultInTrace(log, fault) : log.includes("INJECTED");
-  if (!isReached) return "not reached";
+  if (!wasReached(log, fault)) return "not reached";
   if (signal !== null) return "ended";
   return exitCode === 0 ? "succeeded" : "refused";
 }

@@ -54,6 +54,10 @@ export function findFaultInTrace(trace: string, { syscall, occurrence }: Fault, 
   return index < 0 ? undefined : { answered: calls.slice(0, index + 1).some(isAnswer) };
 }
 
+/** Whether the command of this trace made the system call of a fault. */
+export const wasReached = (trace: string, fault: Fault, isAttached = false): boolean =>
+  isSignal(fault.kind) ? findFaultInTrace(trace, fault, isAttached) !== undefined : trace.includes("INJECTED");
+
 /** So many of them at random, and of each kind as many as of any other while there are so many; all if there are no more. */
 export function sampleByKind<T extends { readonly kind: string }>(
   all: readonly T[],

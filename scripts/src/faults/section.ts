@@ -3,16 +3,16 @@ import { join } from "node:path";
 import { Caller, execInvocation, type ProgramCommand, runInvocation } from "../harness/invocation.ts";
 import { PLUGIN_DIRECTORY, prepareNode, resetNode } from "../harness/node.ts";
 import { NODE_SHIM_DIRECTORY, type NodeServer, startNodeServer } from "../harness/node_server.ts";
-import { type ProcessCommand, requireSuccess, runLimited, startProcess, waitForAny } from "../harness/process.ts";
-import { newRandomSource } from "../harness/random.ts";
+import { type ProcessCommand, requireSuccess, runLimited } from "../harness/process.ts";
 import { newScratchDirectory } from "../repository.ts";
-import { type FaultCase, type FaultReport, runExperiment } from "./experiment.ts";
+import { runExperiment } from "./experiment.ts";
 import type { Fault } from "./fault.ts";
+import { casesOfFaults, type FaultCase, type FaultReport, type FaultSelection, tryCases } from "./fault_case.ts";
 import { fileDamageCases } from "./file_damage.ts";
 import { healingCases } from "./healing.ts";
-import { faultsOfTrace, sampleByKind } from "./plan.ts";
+import { faultsOfTrace } from "./plan.ts";
 import { callChain, FAULTS_NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
-import { isTraced, straceCommand } from "./strace.ts";
+import { runBesideTracer, straceCommand } from "./strace.ts";
 
 /** Which process of a served call has the fault. */
 const SERVED_PROCESSES = ["shim", "worker", "server"] as const;
@@ -35,17 +35,7 @@ export const FAULT_SECTIONS: readonly string[] = [
   HEAL,
 ];
 
-export interface FaultSelection {
-  /** So many, chosen at random by this seed, whose names have all words. */
-  readonly sample: number;
-  readonly seed: number;
-  readonly words: readonly string[];
-}
-
-export async function* runSection(
-  section: string,
-  { sample, seed, words }: FaultSelection,
-): AsyncGenerator<FaultReport> {
+export async function* runSection(section: string, selection: FaultSelection): AsyncGenerator<FaultReport> {
   prepareNode();
   using scratch = newScratchDirectory();
   const parts = section.split(" ");
@@ -63,17 +53,9 @@ export async function* runSection(
     : scenario === "damage"
     ? fileDamageCases(caller)
     : faultCases(caller, SCENARIOS[scenario as keyof typeof SCENARIOS], trace, server && { server, process: served });
-  const chosen = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }))
-    .filter(({ name }) => words.every((word) => matchesWord(name, word)));
-  const selected = sampleByKind(chosen, sample, newRandomSource(seed));
-  for (const { name, kind, run } of selected) {
-    await server?.restart();
-    yield { name, kind, ...run() };
-  }
+  const named = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }));
+  yield* tryCases(named, selection, async () => await server?.restart());
 }
-
-/** `sendto` matches all faults of the call, `sendto#12` those of one. */
-const matchesWord = (name: string, word: string): boolean => [...name.split(" "), ...name.split(/[ #]/)].includes(word);
 
 /** Faults at all system calls of a command, found by running each of its programs once without a fault. */
 function faultCases(
@@ -85,7 +67,7 @@ function faultCases(
   const run = (command: ProcessCommand, fault?: Fault) =>
     !served || served.process === "shim"
       ? runLimited({ ...command, argv: [...straceCommand(file, fault, true), ...command.argv] })
-      : runBesideTraced(command, served.server, served.process, straceCommand(file, fault, false));
+      : runBesideServer(command, served.server, served.process, straceCommand(file, fault, false));
   const log = () => readFileSync(file, "utf8");
   const [isServed, isAttached] = [served !== undefined, served !== undefined && served.process !== "shim"];
   const { verb, container } = scenario;
@@ -94,29 +76,27 @@ function faultCases(
     const runOne = (fault?: Fault) => (command: ProgramCommand) =>
       command.program === program ? run(command, fault) : runLimited(command);
     requireSuccess({ argv: [verb, "without any fault"] }, callChain(caller, verb, container, runOne()));
-    return faultsOfTrace(log(), isAttached).map((fault) => ({
-      name: `${program === "cni" ? "" : `${program} `}${fault.syscall}#${fault.occurrence} ${fault.kind}`,
-      kind: fault.kind,
-      run: () => runExperiment({ caller, scenario, program, fault, isServed, isAttached, log, run: runOne(fault) }),
-    }));
+    const prefix = program === "cni" ? "" : `${program} `;
+    return casesOfFaults(
+      faultsOfTrace(log(), isAttached),
+      prefix,
+      (fault) => runExperiment({ caller, scenario, program, fault, isServed, isAttached, log, run: runOne(fault) }),
+    );
   });
   resetNode([]);
   return cases;
 }
 
 /** Traces all workers, or the server while it replaces a worker. */
-function runBesideTraced(
+function runBesideServer(
   command: ProcessCommand,
   server: NodeServer,
   process: "worker" | "server",
   strace: readonly string[],
 ) {
   const pids = process === "worker" ? server.workers() : [server.pid];
-  const tracer = startProcess({ argv: [...strace, ...pids.flatMap((pid) => ["-p", `${pid}`])] });
-  while (!pids.every(isTraced)) Bun.sleepSync(5);
-  if (process === "server") globalThis.process.kill(server.workers()[0]!, "SIGKILL");
-  const ended = runLimited(command);
-  globalThis.process.kill(tracer.pid, "SIGINT");
-  waitForAny(new Map([[tracer.pid, tracer]]));
-  return ended;
+  return runBesideTracer(strace, pids, () => {
+    if (process === "server") globalThis.process.kill(server.workers()[0]!, "SIGKILL");
+    return runLimited(command);
+  });
 }

@@ -9,12 +9,12 @@ export const WITHOUT_SYSTEM_BUS = {
   ...{ DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent", CNI_SOCKET: "/run/serve/cni.sock" },
 };
 
-/** Starts this script once more as a new node, which ends with it. Its process is to call {@linkcode prepareNode}. */
-export function startOnNewNode(stdout: "inherit" | "pipe", ...options: readonly string[]) {
+/** Starts this script once more as a new node, which ends with either. Its process is to call {@linkcode prepareNode}. */
+export function startOnNewNode(...options: readonly string[]) {
   // A shell as process 1 takes in orphans.
   const script = ["sh", "-c", '"$@" & wait $!', "sh", process.execPath, process.argv[1]!, ...options];
-  const unshare = ["unshare", "-mnpf", "--mount-proc", "--kill-child"];
-  return Bun.spawn([...unshare, ...script], { stdin: "ignore", stdout, stderr: "inherit" });
+  const unshare = ["setpriv", "--pdeathsig", "KILL", "unshare", "-mnpf", "--mount-proc", "--kill-child"];
+  return Bun.spawn([...unshare, ...script], { stdin: "ignore", stdout: "pipe", stderr: "inherit" });
 }
 
 /** Hides the machine's state from this process and installs the program. @throws {Error} where this is not permitted */

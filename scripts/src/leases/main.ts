@@ -10,7 +10,8 @@ import {
   stopAll,
 } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
-import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
+import { chooseParts, runCampaign, tryStep } from "../harness/campaign.ts";
+import { parseScriptOptions } from "../harness/options.ts";
 import { testBurst } from "./burst.ts";
 import {
   attachMany,
@@ -108,7 +109,7 @@ async function testMinute(): Promise<string> {
   return "a lease of 10 s was renewed for a minute, and the address never left the interface";
 }
 
-const { words, count } = parseScriptOptions(USAGE);
+const { values, words, count } = parseScriptOptions(USAGE, "part");
 const SECTIONS: Readonly<Record<string, () => Promise<string>>> = {
   many: () => testMany(count("containers", 100)),
   kills: () => testKills(count("from", 1), count("to", 150)),
@@ -118,15 +119,10 @@ const SECTIONS: Readonly<Record<string, () => Promise<string>>> = {
   burst: () => testBurst(count("containers", 200)),
   stopped: testStopped,
 };
-const unknown = words.find((word) => !Object.hasOwn(SECTIONS, word));
-if (unknown !== undefined) exitWithUsage(`there is no section ${JSON.stringify(unknown)}`, USAGE);
-try {
-  for (const [name, run] of Object.entries(SECTIONS)) {
-    if (words.length === 0 || words.includes(name)) console.log(`${name}: ${await run()}`);
-  }
-} catch (error) {
-  console.error((error as Error).message);
-  process.exitCode = 1;
-} finally {
-  stopAll();
-}
+await runCampaign({
+  part: values.part,
+  parts: chooseParts(Object.keys(SECTIONS), words, USAGE),
+  work: (name) => tryStep(name, SECTIONS[name]!),
+});
+// For a part that has failed, too.
+stopAll();

@@ -12,12 +12,19 @@ import { startDnsmasq } from "../../../testing/dnsmasq.ts";
 import { runShellInNetns } from "../../../testing/netns.ts";
 import { nftListRuleset } from "../../../testing/ruleset.ts";
 import plugin from "../../../plugins/dnsname/plugin.ts";
-import type { FaultOutcome, FaultReport } from "../faults/experiment.ts";
 import { type Fault, isSignal } from "../faults/fault.ts";
-import { faultsOfTrace, findFaultInTrace, sampleByKind } from "../faults/plan.ts";
-import { isTraced, straceCommand } from "../faults/strace.ts";
+import {
+  casesOfFaults,
+  failedOutcome,
+  type FaultCase,
+  type FaultOutcome,
+  type FaultReport,
+  type FaultSelection,
+  tryCases,
+} from "../faults/fault_case.ts";
+import { faultsOfTrace, wasReached } from "../faults/plan.ts";
+import { runBesideTracer, straceCommand } from "../faults/strace.ts";
 import { requireSameState } from "../harness/node_state.ts";
-import { newRandomSource } from "../harness/random.ts";
 
 /** Other machines' names all have this address. */
 const OUTSIDE_ADDRESS = "198.51.100.7";
@@ -31,44 +38,31 @@ const END_TIMEOUT_MS = 20_000;
 const VERBS = ["ADD", "CHECK", "DEL", "GC"] as const;
 type FaultyVerb = (typeof VERBS)[number];
 
-export interface NameFaultSelection {
-  /** So many, chosen at random by this seed, whose names have all words. */
-  readonly sample: number;
-  readonly seed: number;
-  readonly words: readonly string[];
-}
-
-export async function* runNameFaults({ sample, seed, words }: NameFaultSelection): AsyncGenerator<FaultReport> {
+export async function* runNameFaults(selection: FaultSelection): AsyncGenerator<FaultReport> {
+  const { words } = selection;
   using resources = new DisposableStack();
   const node = await newNode(resources);
   const verbs = words.includes("server") ? [] : VERBS.filter((verb) => !isOther(verb, VERBS, words));
   const cases = verbs.flatMap((verb) => pluginCases(node, verb));
-  if (!isOther("server", ["server", "plugin", ...VERBS], words)) cases.push(...await serverCases(node));
-  const chosen = cases.filter(({ name }) => words.every((word) => name.split(/[ #]/).includes(word)));
-  for (const { name, kind, run } of sampleByKind(chosen, sample, newRandomSource(seed))) {
-    let outcome: FaultOutcome;
-    // Reads what the resolver logs, which would wait for that.
-    await Bun.sleep(0);
-    try {
-      outcome = await run();
-    } catch (error) {
-      outcome = { result: "FAILED", problem: (error as Error).message };
-      await node.startAgain();
-      node.run("DEL");
-    }
-    yield { name, kind, ...outcome };
+  if (!isOther("server", ["server", "plugin", ...VERBS], words)) cases.push(...serverCases(node));
+  const recovering = cases.map((faultCase) => ({ ...faultCase, run: () => runOrStartAgain(node, faultCase) }));
+  // Reads what the resolver logs, which would wait for that.
+  yield* tryCases(recovering, selection, () => Bun.sleep(0));
+}
+
+async function runOrStartAgain(node: Node, { run }: FaultCase): Promise<FaultOutcome> {
+  try {
+    return await run();
+  } catch (error) {
+    await node.startAgain();
+    node.run("DEL");
+    return failedOutcome(error);
   }
 }
 
 /** Whether the words ask for another one of all. */
 const isOther = (name: string, all: readonly string[], words: readonly string[]): boolean =>
   !words.includes(name) && words.some((word) => all.includes(word));
-
-interface FaultyCase {
-  readonly name: string;
-  readonly kind: string;
-  run(): FaultOutcome | Promise<FaultOutcome>;
-}
 
 /** A host with one container that stays, and one that comes and goes. */
 interface Node {
@@ -150,28 +144,20 @@ let outsideNames = 0;
 /** One that no cache has. */
 const nextOutsideName = (): string => `name${++outsideNames}.example.test`;
 
-const nameOf = (section: string, { syscall, occurrence, kind }: Fault): string =>
-  `${section} ${syscall}#${occurrence} ${kind}`;
-
-function pluginCases(node: Node, verb: FaultyVerb): FaultyCase[] {
+function pluginCases(node: Node, verb: FaultyVerb): readonly FaultCase[] {
   if (verb !== "ADD") mustSucceed(node, "ADD");
   const { exitCode, stdout } = node.run(verb, straceCommand(node.log, undefined, true));
   if (exitCode !== 0) throw new Error(`${verb} without any fault: ${stdout}`);
   const faults = faultsOfTrace(readFileSync(node.log, "utf8"));
   mustSucceed(node, "DEL");
-  return faults.map((fault) => ({
-    ...{ name: nameOf(`plugin ${verb}`, fault), kind: fault.kind },
-    run: () => tryPluginFault(node, verb, fault),
-  }));
+  return casesOfFaults(faults, `plugin ${verb} `, (fault) => tryPluginFault(node, verb, fault));
 }
 
 function tryPluginFault(node: Node, verb: FaultyVerb, fault: Fault): FaultOutcome {
   const before = node.snapshot();
   if (verb !== "ADD") mustSucceed(node, "ADD");
   const { exitCode, stdout, stderr } = node.run(verb, straceCommand(node.log, fault, true));
-  const isReached = isSignal(fault.kind)
-    ? findFaultInTrace(readFileSync(node.log, "utf8"), fault) !== undefined
-    : readFileSync(node.log, "utf8").includes("INJECTED");
+  const isReached = wasReached(readFileSync(node.log, "utf8"), fault);
   const isSuccess = exitCode === 0;
   const isRefusal = exitCode === 1 && typeof JSON.parse(stdout).code === "number";
   if (!isSuccess && !isRefusal && !isSignal(fault.kind)) {
@@ -184,12 +170,9 @@ function tryPluginFault(node: Node, verb: FaultyVerb, fault: Fault): FaultOutcom
   return { result: !isReached ? "not reached" : isSuccess ? "succeeded" : isRefusal ? "refused" : "ended" };
 }
 
-async function serverCases(node: Node): Promise<FaultyCase[]> {
-  await runBesideTracer(node, () => useServer(node));
-  return faultsOfTrace(readFileSync(node.log, "utf8"), true).map((fault) => ({
-    ...{ name: nameOf("server", fault), kind: fault.kind },
-    run: () => tryServerFault(node, fault),
-  }));
+function serverCases(node: Node): readonly FaultCase[] {
+  const faults = faultsOfTrace(traceOfServer(node), true);
+  return casesOfFaults(faults, "server ", (fault) => tryServerFault(node, fault));
 }
 
 /** All that the server does: records that come and go, its own names over UDP and TCP, and names of others. */
@@ -204,24 +187,14 @@ function useServer(node: Node): void {
   node.run("DEL");
 }
 
-async function runBesideTracer(node: Node, use: () => void, fault?: Fault): Promise<void> {
-  const { pid } = node.server();
-  const command = [...straceCommand(node.log, fault, false), "-p", `${pid}`];
-  const strace = Bun.spawn(command, { stdio: ["ignore", "ignore", "ignore"] });
-  while (!isTraced(pid)) await Bun.sleep(5);
-  try {
-    use();
-  } finally {
-    strace.kill("SIGINT");
-    await strace.exited;
-  }
+function traceOfServer(node: Node, fault?: Fault): string {
+  runBesideTracer(straceCommand(node.log, fault, false), [node.server().pid], () => useServer(node));
+  return readFileSync(node.log, "utf8");
 }
 
 async function tryServerFault(node: Node, fault: Fault): Promise<FaultOutcome> {
   const before = node.snapshot();
-  await runBesideTracer(node, () => useServer(node), fault);
-  const log = readFileSync(node.log, "utf8");
-  const isReached = isSignal(fault.kind) ? findFaultInTrace(log, fault, true) !== undefined : log.includes("INJECTED");
+  const isReached = wasReached(traceOfServer(node, fault), fault, true);
   const isLost = isSignal(fault.kind) ? isReached : node.ask("resident") === undefined;
   const hasEnded = isLost && await hasEndedInTime(node.server());
   if (isLost && !hasEnded) throw new Error("The server neither answers nor ends");

@@ -1,8 +1,8 @@
 /** The body of `scripts/names`, see its usage. @module */
-import { formatTable } from "../../../cmd/output/table.ts";
 import { runForwardLoad } from "../../../testing/dnsname_forward_load.ts";
 import { runNameLoad } from "../../../testing/dnsname_load.ts";
-import type { FaultReport } from "../faults/experiment.ts";
+import { formatFaults } from "../faults/report.ts";
+import { runCampaign } from "../harness/campaign.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { parseScriptOptions } from "../harness/options.ts";
 import { seedOf } from "../harness/random.ts";
@@ -18,7 +18,7 @@ const USAGE = `usage: scripts/names [--names N] [--questions N]
   --seed N       chooses them; default: another one each time
   WORD           faults whose names have all these words: plugin, server; ADD, CHECK, DEL, GC; sendto, 12; KILL, EIO, …`;
 
-const { words: [section, ...words], values, count } = parseScriptOptions(USAGE);
+const { words: [section, ...words], values, count } = parseScriptOptions(USAGE, "part");
 const SECTIONS: Readonly<Record<string, () => Promise<void>>> = { faults: testFaults, forward: measureForwarding };
 await (SECTIONS[section ?? ""] ?? measureLoad)();
 
@@ -57,19 +57,13 @@ async function measureForwarding(): Promise<void> {
 }
 
 async function testFaults(): Promise<void> {
-  const seed = seedOf(values.seed);
-  console.log(`seed ${seed}`);
-  const all: FaultReport[] = [];
   const sample = values.sample ? count("sample", 1) : Infinity;
-  for await (const report of runNameFaults({ sample, seed, words })) {
-    all.push(report);
-    if (report.result === "FAILED") console.log(`FAILED ${report.name}\n  ${report.problem}`);
-  }
-  const results = ["ended", "succeeded", "refused", "not reached", "FAILED"];
-  const rows = [...Map.groupBy(all, ({ name }) => name.replace(/ \w+#.*/, ""))].map(([name, reports]) => [
-    name,
-    ...results.map((result) => `${reports.filter((report) => report.result === result).length}`),
-  ]);
-  console.log(formatTable(["faults in", ...results], rows));
-  if (all.length === 0 || all.some(({ result }) => result === "FAILED")) process.exitCode = 1;
+  const seed = seedOf(values.seed);
+  await runCampaign({
+    part: values.part,
+    parts: ["faults"],
+    seed,
+    work: () => runNameFaults({ sample, seed, words }),
+    summary: (reports) => formatFaults(reports, ({ name }) => name.replace(/ \w+#.*/, "")),
+  });
 }

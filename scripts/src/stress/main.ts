@@ -1,5 +1,6 @@
-/** The body of `scripts/stress`, see its usage. Each part has a process and a node of its own. @module */
-import { prepareNode, startOnNewNode } from "../harness/node.ts";
+/** The body of `scripts/stress`, see its usage. @module */
+import { runCampaign, type TrialReport } from "../harness/campaign.ts";
+import { prepareNode } from "../harness/node.ts";
 import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
 import { seedOf } from "../harness/random.ts";
 import { runRandom } from "./random.ts";
@@ -16,25 +17,25 @@ const USAGE = `usage: scripts/stress start [--count N] [--rounds N]
            end where they began
 CNI_BINARY names another program than dist/cni.`;
 
-const { values, words: [part], count } = parseScriptOptions(USAGE, "inside");
-
-async function work(): Promise<number> {
-  prepareNode();
-  const seed = seedOf(values.seed);
-  if (part !== "start") console.log(`seed ${seed}`);
-  const problems = part === "start"
-    ? await runStart(count("count", 200), count("rounds", 50))
-    : part === "serve"
-    ? await runServe({
+const { values, words: [wanted = ""], count } = parseScriptOptions(USAGE, "part");
+const seed = seedOf(values.seed);
+/** Each gives its problems. */
+const PARTS: Readonly<Record<string, () => Promise<readonly string[]>>> = {
+  start: () => runStart(count("count", 200), count("rounds", 50)),
+  random: () => runRandom(count("workers", 64), count("operations", 1000), seed),
+  serve: () =>
+    runServe({
       ...{ count: count("count", 200), rounds: count("rounds", 2), seed, minutes: Number(values.minutes ?? 0) },
       ...{ workers: count("workers", 64), operations: count("operations", 160) },
-    })
-    : await runRandom(count("workers", 64), count("operations", 1000), seed);
-  for (const problem of problems.slice(0, 20)) console.log(`FAILED ${problem}`);
-  console.log(problems.length === 0 ? "nothing lost" : `${problems.length} problems`);
-  return problems.length === 0 ? 0 : 1;
+    }),
+};
+if (!Object.hasOwn(PARTS, wanted)) exitWithUsage("Which part?", USAGE);
+
+async function* work(name: string): AsyncGenerator<TrialReport> {
+  prepareNode();
+  const problems = await PARTS[name]!();
+  if (problems.length === 0) yield { name, said: "nothing lost" };
+  for (const problem of problems.slice(0, 20)) yield { name, problem };
 }
 
-if (!["start", "random", "serve"].includes(part ?? "")) exitWithUsage("Which part?", USAGE);
-process.exitCode =
-  await (values.inside ? work() : startOnNewNode("inherit", ...process.argv.slice(2), "--inside=yes").exited);
+await runCampaign({ part: values.part, parts: [wanted], seed, work });
