@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
-import { runSuccessfully } from "./process.ts";
+import { runIn } from "./process.ts";
 
 /** The directory of an unpacked package, below `dist/packages/`. @throws {Error} if it has not these bytes */
 export function ensureNpmPackage(name: string, version: string, integrity: string): string {
@@ -12,7 +12,7 @@ export function ensureNpmPackage(name: string, version: string, integrity: strin
   using scratch = newScratchDirectory(dirname(directory));
   const archive = download(`${name}@${version}`, scratch.path);
   requireIntegrity(name, readFileSync(archive), integrity);
-  runSuccessfully({ argv: ["tar", "-xzf", archive, "-C", scratch.path, "--no-same-owner"] });
+  runIn(scratch.path, "tar", "-xzf", archive, "--no-same-owner");
   try {
     renameSync(join(scratch.path, "package"), directory);
   } catch (error) {
@@ -30,8 +30,6 @@ export function requireIntegrity(name: string, archive: Uint8Array, expected: st
 
 function download(specifier: string, directory: string): string {
   const flags = ["--prefer-offline", "--loglevel=error", `--pack-destination=${directory}`];
-  // With this environment, in which a proxy may be named.
-  const env = process.env as Record<string, string>;
-  runSuccessfully({ argv: ["env", "-C", REPOSITORY_ROOT, "npm", "pack", specifier, ...flags], env });
+  runIn(REPOSITORY_ROOT, "npm", "pack", specifier, ...flags);
   return join(directory, readdirSync(directory)[0]!);
 }

@@ -134,6 +134,13 @@ export function runShell(script: string): string {
   return runSuccessfully({ argv: ["sh", "-ec", script], timeoutMs: 30_000 }).stdout;
 }
 
+/** Runs a program in a directory; it prints this. @throws {Error} if it fails */
+export function runIn(cwd: string, ...argv: readonly string[]): string {
+  // With this environment, in which a proxy may be named.
+  const env = process.env as Record<string, string>;
+  return runSuccessfully({ argv: ["env", "-C", cwd, ...argv], env }).stdout;
+}
+
 /** Runs a program beside others. @param onStart is called with the process, to send it signals */
 export async function runInBackground(
   { argv, env, stdin, timeoutMs }: ProcessCommand,

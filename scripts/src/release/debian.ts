@@ -3,9 +3,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
+import { runSuccessfully } from "../harness/process.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { type Binaries, gzip, type TextFiles } from "./plugin_archive.ts";
-import { pack, type TarEntry, withParents, writeTree } from "./tar.ts";
+import { type TarEntry, withParents, writeTree } from "./tar.ts";
 
 export interface DebianRelease {
   readonly version: string;
@@ -49,8 +50,8 @@ export function debianPackage(
   // With more threads, the bytes would be others.
   const options = ["--root-owner-group", "--threads-max=1", isCompressed ? "-Zxz" : "-Znone"];
   // The time of all files: they are newer.
-  const env = { ...process.env, SOURCE_DATE_EPOCH: `${release.time}` };
-  pack(["dpkg-deb", ...options, "--build", tree, file], { env });
+  const env = { SOURCE_DATE_EPOCH: `${release.time}` };
+  runSuccessfully({ argv: ["dpkg-deb", ...options, "--build", tree, file], env });
   return readFileSync(file);
 }
 

@@ -1,4 +1,5 @@
 /** Man pages and completions, as the program prints them. @module */
+import { runSuccessfully } from "../harness/process.ts";
 import type { Documentation } from "./debian.ts";
 
 const COMPLETIONS = {
@@ -9,11 +10,7 @@ const COMPLETIONS = {
 
 /** @param program one that runs here @returns texts by their paths below /usr/share */
 export function programDocumentation(program: string): Documentation {
-  const print = (...words: readonly string[]): string => {
-    const { success, stdout, stderr } = Bun.spawnSync([program, ...words], { stderr: "pipe" });
-    if (!success) throw new Error(`Cannot print the documentation: "cni ${words.join(" ")}" failed: ${stderr}`);
-    return stdout.toString();
-  };
+  const print = (...words: readonly string[]): string => runSuccessfully({ argv: [program, ...words] }).stdout;
   const pages = print("man", "--list").trim().split("\n");
   return {
     ...Object.fromEntries(pages.map((page) => [`man/man${page.split(".").at(-1)}/${page}`, print("man", page)])),

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameS
 import { join } from "node:path";
 import type { Processor } from "../build/runtime_patch.ts";
 import { separateAptOptions } from "../harness/apt.ts";
+import { runIn } from "../harness/process.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { Component } from "./sbom_runtime.ts";
 import type { TarEntry } from "./tar.ts";
@@ -53,17 +54,10 @@ function ensurePackage(architecture: string): string {
   const options = separateAptOptions(scratch.path, architecture);
   const packageDirectory = join(scratch.path, "package");
   mkdirSync(packageDirectory);
-  run(["apt-get", "-qq", ...options, "update"], packageDirectory);
-  run(["apt-get", "-qq", ...options, "download", PACKAGE], packageDirectory);
+  runIn(packageDirectory, "apt-get", "-qq", ...options, "update");
+  runIn(packageDirectory, "apt-get", "-qq", ...options, "download", PACKAGE);
   const unpacked = join(scratch.path, "unpacked");
-  run(["dpkg-deb", "-x", join(packageDirectory, readdirSync(packageDirectory)[0]!), unpacked], packageDirectory);
+  runIn(packageDirectory, "dpkg-deb", "-x", readdirSync(packageDirectory)[0]!, unpacked);
   renameSync(unpacked, directory);
   return directory;
-}
-
-function run(command: readonly string[], cwd: string): void {
-  const { success, stderr } = Bun.spawnSync([...command], { cwd, stderr: "pipe" });
-  if (!success) {
-    throw new Error(`Cannot get glibc for the image: "${command.join(" ")}" failed:\n${`${stderr}`.trim()}`);
-  }
 }

@@ -1,6 +1,7 @@
 /** Trees of files as archives of tar(1), whose bytes depend on the arguments only: no clock, user or umask changes them. @module */
 import { chmodSync, linkSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { runSuccessfully } from "../harness/process.ts";
 import { newScratchDirectory } from "../repository.ts";
 
 interface Named {
@@ -23,8 +24,9 @@ export function tar(entries: readonly TarEntry[], time: number): Buffer {
   writeTree(entries, tree);
   const options = ["--format=ustar", `--mtime=@${time}`, "--owner=root:0", "--group=root:0"];
   const names = ["--no-recursion", "--null", "--files-from=-"];
-  pack(["tar", "--create", `--file=${archive}`, `--directory=${tree}`, ...options, ...names], {
-    stdin: Buffer.from(entries.map(({ path }) => `${path}\0`).join("")),
+  runSuccessfully({
+    argv: ["tar", "--create", `--file=${archive}`, `--directory=${tree}`, ...options, ...names],
+    stdin: entries.map(({ path }) => `${path}\0`).join(""),
   });
   return readFileSync(archive);
 }
@@ -54,13 +56,4 @@ export function withParents(entries: readonly TarEntry[]): readonly TarEntry[] {
     found.set(entry.path, entry);
   }
   return [...found.values()];
-}
-
-/** Runs a program that packs. @throws {Error} with what it said, if it fails */
-export function pack(
-  command: readonly string[],
-  options: { readonly stdin?: Buffer; readonly env?: Readonly<Record<string, string | undefined>> } = {},
-): void {
-  const { success, stderr } = Bun.spawnSync([...command], { ...options, stderr: "pipe" });
-  if (!success) throw new Error(`Cannot pack the release: "${command.join(" ")}" failed: ${`${stderr}`.trim()}`);
 }

@@ -1,9 +1,10 @@
 /** The kernels of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. @module */
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { runIn } from "../harness/process.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { type Machine, type MachineName, MACHINES, OLDEST } from "./machine.ts";
-import { afterUpdate, aptOptions, runIn } from "./packages.ts";
+import { afterUpdate, aptOptions } from "./packages.ts";
 
 /** Modules to take along, as folders or files under `kernel/`; what these depend on follows by itself. */
 const MODULES = `

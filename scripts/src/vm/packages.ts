@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { separateAptOptions } from "../harness/apt.ts";
-import { runSuccessfully } from "../harness/process.ts";
+import { runIn } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import type { Machine } from "./machine.ts";
 
@@ -37,11 +37,4 @@ export function afterUpdate(options: readonly string[], wanted: string, ask: () 
   const answer = ask();
   if (!answer) throw new Error(`Cannot prepare the virtual machine: this machine's archives of Debian lack ${wanted}`);
   return answer;
-}
-
-/** Runs a program in a directory; it prints this. @throws {Error} if it fails */
-export function runIn(cwd: string, ...argv: string[]): string {
-  // With this environment, in which a proxy may be named.
-  const env = process.env as Record<string, string>;
-  return runSuccessfully({ argv: ["env", "-C", cwd, ...argv], env }).stdout;
 }

@@ -2,10 +2,11 @@
 import { existsSync, mkdirSync, readdirSync, realpathSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { ensureRuntime } from "../build/runtime_package.ts";
+import { runIn } from "../harness/process.ts";
 import { sharedLibraries } from "../image/main.ts";
 import { CNI_PROGRAM, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { Machine } from "./machine.ts";
-import { afterUpdate, aptOptions, runIn } from "./packages.ts";
+import { afterUpdate, aptOptions } from "./packages.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
 const INSPECTORS = [
