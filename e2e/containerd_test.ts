@@ -1,11 +1,12 @@
 /** containerd 1.6 with `ctr run --cni`, as a real client of the links. */
-import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { describe, expect } from "bun:test";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { requestTcp, requestUdp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { testWith } from "../testing/binary.ts";
-import { type Containerd, CONTAINERD_PROGRAMS, newContainerd } from "../testing/containerd.ts";
-import { cleanNodeState, newTestNode, nodeState, type TestNode } from "../testing/node.ts";
+import { CONTAINERD_PROGRAMS } from "../testing/containerd.ts";
+import { useContainerd } from "../testing/engines.ts";
+import { cleanNodeState, nodeState } from "../testing/node.ts";
 
 const NETWORK = {
   cniVersion: "1.0.0",
@@ -25,21 +26,13 @@ const NETWORK = {
 };
 
 describe("containerd", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let containerd: Containerd;
-  beforeAll(async () => {
-    if (!CONTAINERD_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    writeFileSync(join(node.networks, "50-ctrtest.conflist"), JSON.stringify(NETWORK));
-    containerd = resources.use(await newContainerd(node));
-  });
-  afterAll(() => resources.dispose());
+  const used = useContainerd(NETWORK);
 
   testWith(
     CONTAINERD_PROGRAMS,
     "attaches containers that reach each other and the world, and detaches them",
     async () => {
+      const { node, containerd } = used;
       const { outside, host } = node;
       expect(nodeState(node)).toEqual(cleanNodeState());
       {
@@ -71,6 +64,7 @@ describe("containerd", () => {
   );
 
   testWith(CONTAINERD_PROGRAMS, "shows why it cannot run a container, of which nothing is left", async () => {
+    const { node, containerd } = used;
     const network = structuredClone(NETWORK);
     const tiny = { subnet: "10.93.0.0/24", rangeStart: "10.93.0.9", rangeEnd: "10.93.0.9" };
     Object.assign(network, { name: "tiny" });
@@ -96,6 +90,7 @@ describe("containerd", () => {
     isOld ? CONTAINERD_PROGRAMS : ["ctr of containerd 1.6"],
     "forgets whom it detached from itself: cni run finds them",
     async () => {
+      const { node, containerd } = used;
       const cni = (...words: string[]) => node.run("/opt/cni/bin/cni", "run", ...words);
       using kept = containerd.runDetached("kept");
       {

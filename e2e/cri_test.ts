@@ -1,28 +1,19 @@
 /** Pods of containerd's CRI plugin, as a kubelet starts and stops them, with our plugins where it looks for any. */
-import { afterAll, beforeAll, describe, expect } from "bun:test";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { describe, expect } from "bun:test";
 import { testWith } from "../testing/binary.ts";
-import { type Cri, CRI_PROGRAMS, newCri, POD_NETWORK } from "../testing/cri.ts";
-import { cleanNodeState, newTestNode, nodeState, type TestNode } from "../testing/node.ts";
+import { CRI_PROGRAMS } from "../testing/cri.ts";
+import { useCri } from "../testing/engines.ts";
+import { cleanNodeState, nodeState, type TestNode } from "../testing/node.ts";
 import { until } from "../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
 
 describe("a pod of containerd's CRI", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let cri: Cri;
-  beforeAll(async () => {
-    if (!CRI_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    writeFileSync(join(node.networks, "10-pods.conflist"), JSON.stringify(POD_NETWORK));
-    cri = resources.use(await newCri(node));
-  });
-  afterAll(() => resources.dispose());
+  const used = useCri();
 
   const ports = [{ hostPort: 8080, containerPort: 80 }];
 
   testWith(CRI_PROGRAMS, "has addresses of both families, a host port and limits, until it is stopped", async () => {
+    const { node, cri } = used;
     const { host, outside } = node;
     expect(await cri.networkProblem()).toBe("");
     expect(nodeState(node)).toEqual(cleanNodeState());
@@ -54,6 +45,7 @@ describe("a pod of containerd's CRI", () => {
   });
 
   testWith(CRI_PROGRAMS, "shows why it cannot start, and nothing is left of it", async () => {
+    const { node, cri } = used;
     const id = await cri.run({ name: "first", ports });
     const before = nodeState(node);
     const message = await cri.run({ name: "second", ports, bandwidth: "8M" }).then(() => "", (error) => error.message);
@@ -65,6 +57,7 @@ describe("a pod of containerd's CRI", () => {
   });
 
   testWith(CRI_PROGRAMS, "outlives containerd, which stops it when it is back", async () => {
+    const { node, cri } = used;
     const id = await cri.run({ name: "web", ports, bandwidth: "8M" });
     using pod = await cri.container(id);
     using _server = serveTcp(pod.netns, "web", 80);

@@ -1,13 +1,27 @@
 /** What `cni doctor` and the lists say of containers of real engines. */
-import { afterAll, beforeAll, describe, expect } from "bun:test";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { describe, expect } from "bun:test";
 import type { DoctorReport } from "../inspect/doctor/doctor.ts";
 import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
-import { type Cri, CRI_PROGRAMS, newCri, POD_NETWORK } from "../testing/cri.ts";
-import { newTestNode, type TestNode } from "../testing/node.ts";
-import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
+import { CRI_PROGRAMS, POD_NETWORK } from "../testing/cri.ts";
+import { useCri, usePodman } from "../testing/engines.ts";
+import type { TestNode } from "../testing/node.ts";
+import { PODMAN_PROGRAMS } from "../testing/podman.ts";
 import { serveTcpAndUdp } from "../testing/traffic.ts";
+
+const NETWORK = {
+  cniVersion: "0.4.0",
+  name: "podtest",
+  plugins: [
+    {
+      type: "bridge",
+      bridge: "podtest0",
+      isDefaultGateway: true,
+      ipMasq: true,
+      ipam: { type: "host-local", ranges: [[{ subnet: "10.91.0.0/24" }]] },
+    },
+    { type: "portmap", capabilities: { portMappings: true } },
+  ],
+};
 
 /** Whatever its exit status. */
 const examine = ({ run }: TestNode, ...words: string[]): DoctorReport =>
@@ -17,35 +31,13 @@ const findBroken = (report: DoctorReport) =>
   report.networks.flatMap(({ findings }) => findings).filter(({ severity }) => severity === "broken");
 
 describe("podman", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let podman: Podman;
-  beforeAll(async () => {
-    if (!PODMAN_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    const network = {
-      cniVersion: "0.4.0",
-      name: "podtest",
-      plugins: [
-        {
-          type: "bridge",
-          bridge: "podtest0",
-          isDefaultGateway: true,
-          ipMasq: true,
-          ipam: { type: "host-local", ranges: [[{ subnet: "10.91.0.0/24" }]] },
-        },
-        { type: "portmap", capabilities: { portMappings: true } },
-      ],
-    };
-    writeFileSync(join(node.networks, "podtest.conflist"), JSON.stringify(network));
-    podman = resources.use(newPodman(node));
-  });
-  afterAll(() => resources.dispose());
+  const used = usePodman(NETWORK);
 
   testWith(
     PODMAN_PROGRAMS,
     "conmon's listeners on published ports are podman's",
     async () => {
+      const { node, podman } = used;
       using container = podman.start("p1", "--network", "podtest", "-p", "8081:80", "-p", "5354:53/udp");
       using _service = await serveTcpAndUdp(container.netns, "p1");
       const listeners = () =>
@@ -58,6 +50,7 @@ describe("podman", () => {
   );
 
   testWith(PODMAN_PROGRAMS, "a container that lost its interface lives, and is not to be detached", () => {
+    const { node, podman } = used;
     using container = podman.start("w1", "--network", "podtest");
     node.run("sh", "-c", "ip -o link show type veth | sed -n 's/^[0-9]*: \\(veth[^@]*\\)@.*/ip link del \\1/p' | sh");
     const [attachment] = JSON.parse(node.run(CNI_UNDER_TEST, "run", "list", "podtest", "--json"));
@@ -69,19 +62,11 @@ describe("podman", () => {
 });
 
 describe("a pod of containerd", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let cri: Cri;
-  beforeAll(async () => {
-    if (!CRI_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    // As the engine's own loopback network, a version without CHECK.
-    writeFileSync(join(node.networks, "10-pods.conflist"), JSON.stringify({ ...POD_NETWORK, cniVersion: "0.3.1" }));
-    cri = resources.use(await newCri(node));
-  });
-  afterAll(() => resources.dispose());
+  // As the engine's own loopback network, a version without CHECK.
+  const used = useCri({ ...POD_NETWORK, cniVersion: "0.3.1" });
 
   testWith(CRI_PROGRAMS, "is listed once, with its loopback interface, and nothing of it is broken", async () => {
+    const { node, cri } = used;
     const id = await cri.run({ name: "web", ports: [{ hostPort: 8080, containerPort: 80 }] });
     using pod = await cri.container(id);
     using _server = await serveTcpAndUdp(pod.netns, "web");

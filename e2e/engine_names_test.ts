@@ -1,11 +1,10 @@
 /** Containers of real engines by the names that people know. */
-import { afterAll, beforeAll, describe, expect } from "bun:test";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { describe, expect } from "bun:test";
 import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
-import { type Cri, CRI_PROGRAMS, newCri, POD_NETWORK } from "../testing/cri.ts";
-import { newTestNode, type TestNode } from "../testing/node.ts";
-import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
+import { CRI_PROGRAMS, POD_NETWORK } from "../testing/cri.ts";
+import { useCri, usePodman } from "../testing/engines.ts";
+import type { TestNode } from "../testing/node.ts";
+import { PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 const cniOn = ({ run }: TestNode) => (...words: string[]) => run(CNI_UNDER_TEST, ...words);
 /** Whatever its exit status. */
@@ -13,18 +12,10 @@ const doctorOn = ({ run }: TestNode) => (...words: string[]) =>
   run("sh", "-c", '"$0" doctor --look-only "$@" || :', CNI_UNDER_TEST, ...words);
 
 describe("podman", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let podman: Podman;
-  beforeAll(async () => {
-    if (!PODMAN_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    writeFileSync(join(node.networks, "10-pods.conflist"), JSON.stringify(POD_NETWORK));
-    podman = resources.use(newPodman(node));
-  });
-  afterAll(() => resources.dispose());
+  const used = usePodman(POD_NETWORK);
 
   testWith(PODMAN_PROGRAMS, "containers have the names of podman, also after a rename", () => {
+    const { node, podman } = used;
     const [cni, doctor] = [cniOn(node), doctorOn(node)];
     using web = podman.start("web", "--network", "pods");
     using other = podman.start("other", "--network", "pods");
@@ -58,18 +49,10 @@ function showStorage({ run, directory, state }: TestNode): void {
 }
 
 describe("a pod of containerd", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let cri: Cri;
-  beforeAll(async () => {
-    if (!CRI_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    writeFileSync(join(node.networks, "10-pods.conflist"), JSON.stringify(POD_NETWORK));
-    cri = resources.use(await newCri(node));
-  });
-  afterAll(() => resources.dispose());
+  const used = useCri();
 
   testWith(CRI_PROGRAMS, "has the name of its Kubernetes pod, with the namespace", async () => {
+    const { node, cri } = used;
     const [cni, doctor] = [cniOn(node), doctorOn(node)];
     const id = await cri.run({ name: "web" });
     const other = await cri.run({ name: "other" });

@@ -1,28 +1,24 @@
 /** Networks that `podman network create` makes contain `dnsname`: containers on them find each other by name. */
-import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { beforeAll, describe, expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { CNI_PROGRAM, CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
+import { usePodman } from "../testing/engines.ts";
 import { until } from "../testing/netns.ts";
-import { newTestNode, type TestNode } from "../testing/node.ts";
-import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
+import type { TestNode } from "../testing/node.ts";
+import { PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 describe("podman", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let podman: Podman;
+  const used = usePodman();
   beforeAll(async () => {
-    if (!PODMAN_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    podman = resources.use(newPodman(node));
-    await startServer(node);
+    if (PODMAN_PROGRAMS.every((program) => Bun.which(program))) await startServer(used.node);
   });
-  afterAll(() => resources.dispose());
 
   const ask = (container: string, name: string): string =>
-    node.run("podman", "exec", container, "/bin/busybox", "nslookup", name);
+    used.node.run("podman", "exec", container, "/bin/busybox", "nslookup", name);
 
   testWith(PODMAN_PROGRAMS, "containers of a new network find each other, and leave nothing", () => {
+    const { node, podman } = used;
     podman.podman("network", "create", "--ipv6", "--subnet", "10.93.0.0/24", "--subnet", "fd93::/64", "names");
     const file = join(node.networks, "names.conflist");
     const written = readFileSync(file, "utf8");
@@ -54,6 +50,7 @@ describe("podman", () => {
     [...PODMAN_PROGRAMS, "dig"],
     "networks of cni network create --dns have names too, those of namespaces",
     () => {
+      const { node } = used;
       const cni = (...words: string[]) => node.run(CNI_UNDER_TEST, ...words);
       for (const [driver, gateway] of [["bridge", "10.94.0.1"], ["ptp", "10.95.0.1"]] as const) {
         cni("network", "create", driver, "-d", driver, "--dns", "--subnet", `${gateway}/24`.replace(".1/", ".0/"));

@@ -1,5 +1,5 @@
 /** podman 4 with its CNI backend, as a real client of the links. */
-import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { describe, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
@@ -8,8 +8,8 @@ import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { createEntry, findEntry, removeEntry } from "../runtime/cache.ts";
 import { CNI_PROGRAM, CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
-import { newTestNode, type TestNode } from "../testing/node.ts";
-import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
+import { usePodman } from "../testing/engines.ts";
+import { PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 const NETWORK = {
   cniVersion: "0.4.0",
@@ -36,22 +36,13 @@ function shapeOf(text: string): string {
 }
 
 describe("podman", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let podman: Podman;
-  beforeAll(async () => {
-    if (!PODMAN_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newTestNode());
-    writeFileSync(join(node.networks, "podtest.conflist"), JSON.stringify(NETWORK));
-    podman = resources.use(newPodman(node));
-  });
-  afterAll(() => resources.dispose());
+  const used = usePodman(NETWORK);
 
   /** The cables to containers. */
-  const links = () => (node.run("ip", "-o", "link", "show", "type", "veth").match(/^\d+: (?!up0)/gm) ?? []).length;
+  const links = () => (used.node.run("ip", "-o", "link", "show", "type", "veth").match(/^\d+: (?!up0)/gm) ?? []).length;
   /** Starts a container with a published port. @returns its id */
   const start = (name: string, port: number): string => {
-    using container = podman.start(name, "--network", "podtest", "-p", `${port}:80`);
+    using container = used.podman.start(name, "--network", "podtest", "-p", `${port}:80`);
     return container.id;
   };
 
@@ -59,6 +50,7 @@ describe("podman", () => {
     PODMAN_PROGRAMS,
     "runs a container with a published port that answers, and leaves nothing of it",
     async () => {
+      const { node, podman } = used;
       const { run, state, host } = node;
       using container = podman.start("w1", "--network", "podtest", "-p", "8080:80");
       const { id } = container;
@@ -79,13 +71,16 @@ describe("podman", () => {
   );
 
   /** Runs the runtime where podman runs, without a configuration, as a node would after podman's was removed. */
-  const cni = (...argv: string[]) =>
-    node.run(CNI_UNDER_TEST, "run", ...argv, "--conf-dir", "/nonexistent", "--plugin-dir", join(node.directory, "bin"));
+  const cni = (...argv: string[]) => {
+    const { run, bin } = used.node;
+    return run(CNI_UNDER_TEST, "run", ...argv, "--conf-dir", "/nonexistent", "--plugin-dir", bin);
+  };
 
   testWith(
     PODMAN_PROGRAMS,
     "is followed by cni run, which reads what it remembered, byte by byte, checks it and detaches it",
     () => {
+      const { node } = used;
       const { run, directory, state } = node;
       const id = start("w2", 8082);
       const key = { network: "podtest", containerId: id, ifname: "eth0" };
@@ -121,6 +116,7 @@ describe("podman", () => {
   );
 
   testWith(PODMAN_PROGRAMS, "detaches by what cni run wrote, configuration and result included", () => {
+    const { node } = used;
     const { run, directory, state } = node;
     const id = start("w3", 8083);
     const key = { network: "podtest", containerId: id, ifname: "eth0" };
@@ -143,6 +139,7 @@ describe("podman", () => {
   });
 
   testWith(PODMAN_PROGRAMS, "remembers the same things in the same order as cni run", () => {
+    const { node } = used;
     const { run, directory, state } = node;
     const id = start("w4", 8084);
     using container = createNetns();
@@ -177,6 +174,7 @@ describe("podman", () => {
   });
 
   testWith(PODMAN_PROGRAMS, "builds the image of the Containerfile, in which the chain attaches a container", () => {
+    const { node } = used;
     const { run, directory } = node;
     buildRootFilesystem(join(directory, "context/dist/image"), CNI_PROGRAM);
     run(
