@@ -12,7 +12,8 @@
 import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { newNetns, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
+import { newNetns, runShellInNetns, WITHOUT_BRIDGE_NETFILTER, WITHOUT_DAD } from "./netns.ts";
+import { connectOutside } from "./outside.ts";
 import { requestTcp, serveTcp } from "./traffic.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
@@ -59,23 +60,15 @@ export interface BridgeNetwork {
 export function newBridgeNetwork(resources: DisposableStack): BridgeNetwork {
   const host = resources.use(newNetns());
   const outside = resources.use(newNetns());
-  runShellInNetns(outside, WITHOUT_DAD, "ip link set lo up");
   runShellInNetns(
     host,
     WITHOUT_DAD,
-    // Bridged packets pass the rules only if a test says so; the machine's default differs.
-    "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done",
-    "ip link set lo up",
+    WITHOUT_BRIDGE_NETFILTER,
     "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding",
     "ip link add br0 type bridge",
     "ip addr add 10.88.0.1/16 dev br0; ip addr add fd88::1/64 dev br0 nodad; ip link set br0 up",
-    `ip link add up0 type veth peer name eth0 netns ${outside.path}`,
-    "ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad; ip link set up0 up",
   );
-  runShellInNetns(
-    outside,
-    "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up",
-  );
+  connectOutside(host, outside);
   const log: string[] = [];
   const context = newHostContext({ host, log });
   return {

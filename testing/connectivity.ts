@@ -13,7 +13,8 @@ import { readdirSync } from "node:fs";
 import { extname, join, parse } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Netns } from "../ffi/netns.ts";
-import { runInNetns, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
+import { runInNetns, runShellInNetns, WITHOUT_BRIDGE_NETFILTER, WITHOUT_DAD } from "./netns.ts";
+import { connectOutside } from "./outside.ts";
 import { newComparisonHost, type PluginSet } from "./reference_host.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcpAndUdp } from "./traffic.ts";
 
@@ -128,19 +129,11 @@ export async function newConnectivityHost(
   const outside = building.adopt(world.newContainer(), () => {});
   runShellInNetns(
     host,
-    WITHOUT_DAD,
-    "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done",
-    "ip link set lo up",
-    `ip link add up0 type veth peer name eth0 netns ${outside.path}`,
-    "ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad; ip link set up0 up",
+    WITHOUT_BRIDGE_NETFILTER,
     "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding",
   );
-  runShellInNetns(
-    outside,
-    WITHOUT_DAD,
-    "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up",
-    "ip route add 10.1.0.0/24 via 192.0.2.1; ip route add fd01::/64 via 2001:db8::1",
-  );
+  connectOutside(host, outside);
+  runShellInNetns(outside, "ip route add 10.1.0.0/24 via 192.0.2.1; ip route add fd01::/64 via 2001:db8::1");
   runShellInNetns(container, WITHOUT_DAD);
   building.use(await serveTcpAndUdp(outside, "outside"));
   building.use(await serveTcpAndUdp(container, "container"));

@@ -10,7 +10,8 @@ import { applyRepair } from "../inspect/doctor/repair.ts";
 import { lookUpSubject, type Subject } from "../inspect/doctor/subject.ts";
 import { Runtime, withRuntimeContext } from "../runtime/runtime.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
-import { newNetns, runInNetns, runIp, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
+import { newNetns, runInNetns, runIp, runShellInNetns, WITHOUT_BRIDGE_NETFILTER } from "./netns.ts";
+import { connectOutside } from "./outside.ts";
 import { serveTcpAndUdp } from "./traffic.ts";
 
 export interface DoctorHost extends Disposable {
@@ -60,17 +61,10 @@ export function newDoctorHost(
   const [host, outside, c1, c2] = [0, 0, 0, 0].map(() => building.use(newNetns())) as [Netns, Netns, Netns, Netns];
   runShellInNetns(
     host,
-    WITHOUT_DAD,
-    "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done",
+    WITHOUT_BRIDGE_NETFILTER,
     "echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/default/rp_filter",
-    `ip link set lo up; ip link add up0 type veth peer name eth0 netns ${outside.path}`,
-    "ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad; ip link set up0 up",
   );
-  runShellInNetns(
-    outside,
-    WITHOUT_DAD,
-    "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up",
-  );
+  connectOutside(host, outside);
   runIp(c1, "link set lo up");
   runShellInNetns(host, "ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2");
   const directory = mkdtempSync(join(tmpdir(), "cni-doctor-"));

@@ -74,6 +74,10 @@ export function askOnce(netns: Netns): void {
 /** A line of the shell after which IPv6 addresses of new links are usable at once: else, nothing is sent in the first second. */
 export const WITHOUT_DAD = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
 
+/** A line of the shell after which bridged packets do not pass the rules of iptables; the machine's default differs. */
+export const WITHOUT_BRIDGE_NETFILTER =
+  "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done";
+
 /** Whether the kernel has links of this kind: `vrf`. */
 export function kernelHasLinkKind(kind: string): boolean {
   using netns = createNetns();

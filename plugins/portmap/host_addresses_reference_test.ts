@@ -7,24 +7,20 @@
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
 import type { AskedCall } from "../../testing/ask_all.ts";
-import { runInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
+import { runIp } from "../../testing/netns.ts";
+import { connectOutside } from "../../testing/outside.ts";
 import { sampleOf } from "../../testing/sample.ts";
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";
 import {
-  type ComparisonHost,
   comparisonTest,
   newComparisonHost,
   ourPlugins,
   type PluginSet,
   referencePlugins,
 } from "../../testing/reference_host.ts";
+import { dualStackIpam } from "../../testing/reference_requests.ts";
 
-const BRIDGED = {
-  isDefaultGateway: true,
-  ipMasq: true,
-  hairpinMode: true,
-  ipam: { type: "host-local", dataDir: "$DIR", ranges: [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00:1::/64" }]] },
-};
+const BRIDGED = { isDefaultGateway: true, ipMasq: true, hairpinMode: true, ipam: dualStackIpam };
 const LOOPBACK = { 4: ["127.0.0.1", "127.0.0.2"], 6: ["::1"] } as const;
 const ADDRESSES = {
   4: [...LOOPBACK[4], "192.0.2.1", "192.0.2.21", "10.1.0.1"],
@@ -41,27 +37,6 @@ const portMappings = HOST_IPS.flatMap((hostIP, at) =>
     ...hostIP !== undefined && { hostIP },
   }))
 );
-
-function run(netns: Netns, ...lines: string[]): void {
-  runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
-}
-
-/** A machine outside; the host has two addresses of each family there. */
-function connectOutside({ host, newContainer }: ComparisonHost): Netns {
-  const outside = newContainer();
-  run(host, WITHOUT_DAD, "ip link set lo up");
-  run(
-    host,
-    `ip link add up0 type veth peer name eth0 netns ${outside.path}`,
-    "for n in 1 21; do ip addr add 192.0.2.$n/24 dev up0; ip addr add 2001:db8::$n/64 dev up0 nodad; done",
-    "ip link set up0 up",
-  );
-  run(
-    outside,
-    "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up; ip link set lo up",
-  );
-  return outside;
-}
 
 /** @param sources `undefined`: the kernel chooses */
 function questionsFrom(sources: readonly (string | undefined)[]): AskedCall[] {
@@ -96,11 +71,13 @@ async function ask(place: string, netns: Netns, questions: readonly AskedCall[])
 async function answersOf(side: PluginSet, snat: boolean): Promise<{ fromHost: Answers; fromElsewhere: Answers }> {
   using world = newComparisonHost();
   const { host, container, call } = world;
-  const outside = connectOutside(world);
+  const outside = world.newContainer();
+  connectOutside(host, outside);
+  runIp(host, "addr add 192.0.2.21/24 dev up0", "addr add 2001:db8::21/64 dev up0 nodad");
   const neighbour = world.newContainer();
   const prevResult = call(side, "ADD", BRIDGED);
   call(side, "ADD", BRIDGED, { env: { CNI_CONTAINERID: "c2", CNI_NETNS: neighbour.path } });
-  for (const netns of [container, neighbour]) run(netns, "ip link set lo up");
+  for (const netns of [container, neighbour]) runIp(netns, "link set lo up");
   call(side, "ADD", { snat, runtimeConfig: { portMappings }, prevResult }, { type: "portmap" });
   using _tcp = serveTcp(container, "container", 80);
   using _udp = await serveUdp(container, "container", 80);

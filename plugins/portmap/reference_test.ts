@@ -5,48 +5,29 @@
  */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { runInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
+import { connectOutside } from "../../testing/outside.ts";
 import { requestTcp, requestUdp, serveTcp, serveUdp } from "../../testing/traffic.ts";
 import {
-  type ComparisonHost,
   comparisonTest,
   newComparisonHost,
   ourPlugins,
   type PluginSet,
   referencePlugins,
 } from "../../testing/reference_host.ts";
+import { dualStackIpam } from "../../testing/reference_requests.ts";
 
-const config = {
-  isDefaultGateway: true,
-  ipMasq: true,
-  hairpinMode: true,
-  ipam: { type: "host-local", dataDir: "$DIR", ranges: [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00:1::/64" }]] },
-};
+const config = { isDefaultGateway: true, ipMasq: true, hairpinMode: true, ipam: dualStackIpam };
 const portMappings = [
   { hostPort: 8080, containerPort: 80, protocol: "tcp" },
   { hostPort: 5353, containerPort: 53, protocol: "udp" },
 ];
 
-function run(netns: Netns, ...lines: string[]): void {
-  runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
-}
-
-/** A machine outside, at 192.0.2.2 and 2001:db8::2; the host is 192.0.2.1 and 2001:db8::1 there. */
-function connectOutside({ host, newContainer }: ComparisonHost): Netns {
-  const outside = newContainer();
-  const addresses = (n: number, name: string) =>
-    `ip addr add 192.0.2.${n}/24 dev ${name}; ip addr add 2001:db8::${n}/64 dev ${name} nodad; ip link set ${name} up`;
-  // Else the gateway of the reference does not speak IPv6 in its first seconds.
-  run(host, WITHOUT_DAD, "ip link set lo up");
-  run(host, `ip link add up0 type veth peer name eth0 netns ${outside.path}`, addresses(1, "up0"));
-  run(outside, addresses(2, "eth0"));
-  return outside;
-}
-
 async function answersOf(side: PluginSet): Promise<Record<string, string | undefined>> {
   using world = newComparisonHost();
   const { host, container, call } = world;
-  const outside = connectOutside(world);
+  const outside = world.newContainer();
+  // Without duplicate address detection: the gateway of the reference does not speak IPv6 in its first seconds else.
+  connectOutside(host, outside);
   const prevResult = call(side, "ADD", config);
   const published = { runtimeConfig: { portMappings }, prevResult };
   expect(call(side, "ADD", published, { type: "portmap" }).ips).toEqual(prevResult.ips);
