@@ -5,7 +5,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import { runInNetns, runIp } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import {
   type ComparedRequest,
   compareImplementations,
@@ -28,9 +28,9 @@ import {
   listDifferences,
   newComparisonHost,
   ourPlugins,
-  type PluginSet,
   referencePlugins,
 } from "../../testing/reference_host.ts";
+import { BOTH_ORDERS, testCheckAndRemoval, testRemovalWithoutNetns } from "../../testing/reference_removal.ts";
 import type { JsonDocument } from "../../testing/json_document.ts";
 import { sampleOf } from "../../testing/sample.ts";
 
@@ -212,51 +212,28 @@ testRequests(
   "cni0",
 );
 
-const PAIRS: readonly (readonly [first: PluginSet, second: PluginSet])[] = [[referencePlugins, ourPlugins], [
-  ourPlugins,
-  referencePlugins,
-]];
 const FULL = isDefault({ mtu: 1400, ipam: { ...dualStackIpam, routes: [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }] } });
 const GONE = { links: { host: ["cni0", "lo"], container: ["lo"] }, reserved: [] };
 
-/** What happens to the container's network, and what ip(8) is told to put it right again. */
-const DRIFT: readonly (readonly [place: "host" | "container", change: string, back: string])[] = [
-  ["container", "addr del fd00:1::2/64 dev eth0", "addr add fd00:1::2/64 dev eth0 nodad"],
-  ["container", "route del 198.51.100.0/24", "route add 198.51.100.0/24 via 10.1.0.9"],
-  ["container", "route del default", "route add default via 10.1.0.1"],
-  ["container", "link set eth0 address 0a:00:00:00:00:66", "link set eth0 address $MAC"],
-  ["host", "link set $PORT nomaster", "link set $PORT master cni0"],
-  ["host", "link set $PORT down", "link set $PORT up"],
-  ["host", "addr del 10.1.0.1/24 dev cni0", "addr add 10.1.0.1/24 dev cni0"],
-];
-/** What CHECK of the reference does not look at. */
-const MISSED_BY_THEM = ["link set $PORT down", "addr del 10.1.0.1/24 dev cni0"];
+const SHARED = { type: "bridge", config: FULL, left: GONE };
 
-for (const [first, second] of PAIRS) {
-  for (const cniVersion of ["0.4.0", "1.0.0"]) {
-    comparisonTest(`${second.name} checks and removes what ${first.name} added, version ${cniVersion}`, () => {
-      using world = newComparisonHost();
-      const prevResult = world.call(first, "ADD", { cniVersion, ...FULL });
-      const config = { cniVersion, ...FULL, prevResult };
-      const [, { name: port }, { mac }] = prevResult.interfaces;
-      const put = (place: "host" | "container", command: string) =>
-        runIp(world[place], command.replace("$PORT", port).replace("$MAC", mac));
-      world.call(second, "CHECK", config);
-      const missed = DRIFT.filter(([place, change, back]) => {
-        put(place, change);
-        const { succeeded } = world.tryCall(second, "CHECK", config);
-        put(place, back);
-        return succeeded;
-      });
-      expect(missed.map(([, change]) => change)).toEqual(second === ourPlugins ? [] : MISSED_BY_THEM);
-      world.call(second, "CHECK", config);
-      world.call(second, "DEL", config);
-      expect(leftBehind(world)).toEqual(GONE);
-      world.call(second, "DEL", config);
-      expect(world.tryCall(second, "CHECK", config).succeeded).toBe(false);
-    });
-  }
+testCheckAndRemoval(comparisonTest, SHARED, [
+  { place: "container", change: "addr del fd00:1::2/64 dev eth0", back: "addr add fd00:1::2/64 dev eth0 nodad" },
+  { place: "container", change: "route del 198.51.100.0/24", back: "route add 198.51.100.0/24 via 10.1.0.9" },
+  { place: "container", change: "route del default", back: "route add default via 10.1.0.1" },
+  { place: "container", change: "link set eth0 address 0a:00:00:00:00:66", back: "link set eth0 address $MAC" },
+  { place: "host", change: "link set $PORT nomaster", back: "link set $PORT master cni0" },
+  { place: "host", change: "link set $PORT down", back: "link set $PORT up", isMissedByThem: true },
+  {
+    place: "host",
+    change: "addr del 10.1.0.1/24 dev cni0",
+    back: "addr add 10.1.0.1/24 dev cni0",
+    isMissedByThem: true,
+  },
+]);
+testRemovalWithoutNetns(comparisonTest, SHARED);
 
+for (const [first, second] of BOTH_ORDERS) {
   comparisonTest(
     `${first.name} delegates to host-local of ${second.name}, and ${second.name} the other way round`,
     () => {
@@ -301,14 +278,5 @@ for (const config of [{}, gateway({ ipam: { ...dualStackIpam, routes: [routes[0]
         true,
       ]);
     }
-  });
-}
-
-for (const CNI_NETNS of [null, "", "/nonexistent/x"]) {
-  comparisonTest(`we remove what the reference added even if CNI_NETNS is ${JSON.stringify(CNI_NETNS)}`, () => {
-    using world = newComparisonHost();
-    const prevResult = world.call(referencePlugins, "ADD", FULL);
-    world.call(ourPlugins, "DEL", { ...FULL, prevResult }, { env: { CNI_NETNS } });
-    expect(leftBehind(world)).toEqual(GONE);
   });
 }

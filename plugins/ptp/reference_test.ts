@@ -6,7 +6,7 @@
  */
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
-import { runInNetns, runIp } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import {
   type ComparedRequest,
   compareImplementations,
@@ -24,36 +24,13 @@ import {
   rangeWithGateway,
   testRequests,
 } from "../../testing/reference_requests.ts";
-import {
-  type ComparisonCallOptions,
-  type ComparisonHost,
-  comparisonTest,
-  listDifferences,
-  newComparisonHost,
-  ourPlugins,
-  type PluginSet,
-  referencePlugins,
-} from "../../testing/reference_host.ts";
+import { comparisonTest, listDifferences, newComparisonHost, referencePlugins } from "../../testing/reference_host.ts";
+import { BOTH_ORDERS, testCheckAndRemoval, testRemovalWithoutNetns } from "../../testing/reference_removal.ts";
 import type { JsonDocument } from "../../testing/json_document.ts";
 import { sampleOf } from "../../testing/sample.ts";
 
 const ptpTest = (name: string, body: () => void | Promise<void>) =>
   existsSync(referencePlugins.path("ptp")) ? comparisonTest(name, body) : test.skip(name, () => {});
-
-const ask = (
-  world: ComparisonHost,
-  side: PluginSet,
-  verb: string,
-  config: object,
-  options: ComparisonCallOptions = {},
-) => world.tryCall(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
-const call = (
-  world: ComparisonHost,
-  side: PluginSet,
-  verb: string,
-  config: object,
-  options: ComparisonCallOptions = {},
-): JsonDocument => world.call(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
 
 const routes = [{ dst: "192.0.2.0/24" }, { dst: "2001:db8::/32" }];
 const nearby = [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }];
@@ -160,77 +137,49 @@ const ONLY_THEIRS: ComparedRequest[] = [
 testRequests(ptpTest, "ptp", { refused: REFUSED, accepted: ACCEPTED, onlyOurs: ONLY_OURS, onlyTheirs: ONLY_THEIRS });
 
 const FULL = { mtu: 1400, ipMasq: true, ipam: { ...dualStackIpam, routes: defaultRoutes } };
-/** The reference's DEL fails where another has made the rules. */
 const PLAIN = { ...FULL, ipMasq: false };
 const GONE = { links: { host: ["lo"], container: ["lo"] }, reserved: [] };
 
-/** What happens to the container's network, what ip(8) is told to put it right again, and whether the reference notices. */
-const DRIFT: readonly (readonly [place: "host" | "container", change: string, back: string, byThem: boolean])[] = [
-  ["container", "addr del fd00:1::2/64 dev eth0", "addr add fd00:1::2/64 dev eth0 nodad noprefixroute", true],
-  ["container", "route del default", "route add default via 10.1.0.1", true],
-  ["container", "link set eth0 address 0a:00:00:00:00:66", "link set eth0 address $MAC", true],
-  ["container", "link set eth0 mtu 1300", "link set eth0 mtu 1400", false],
-  ["host", "route del 10.1.0.2", "route add 10.1.0.2 dev $PORT scope host", false],
-  ["host", "-6 route del fd00:1::2", "-6 route add fd00:1::2 dev $PORT", false],
-];
+// The reference's DEL fails where another has made the rules.
+testCheckAndRemoval(ptpTest, { type: "ptp", config: PLAIN, left: GONE }, [
+  {
+    place: "container",
+    change: "addr del fd00:1::2/64 dev eth0",
+    back: "addr add fd00:1::2/64 dev eth0 nodad noprefixroute",
+  },
+  { place: "container", change: "route del default", back: "route add default via 10.1.0.1" },
+  { place: "container", change: "link set eth0 address 0a:00:00:00:00:66", back: "link set eth0 address $MAC" },
+  { place: "container", change: "link set eth0 mtu 1300", back: "link set eth0 mtu 1400", isMissedByThem: true },
+  {
+    place: "host",
+    change: "route del 10.1.0.2",
+    back: "route add 10.1.0.2 dev $PORT scope host",
+    isMissedByThem: true,
+  },
+  {
+    place: "host",
+    change: "-6 route del fd00:1::2",
+    back: "-6 route add fd00:1::2 dev $PORT",
+    isMissedByThem: true,
+  },
+]);
+testRemovalWithoutNetns(ptpTest, { type: "ptp", config: FULL, left: GONE });
 
-const PAIRS: readonly (readonly [first: PluginSet, second: PluginSet])[] = [[referencePlugins, ourPlugins], [
-  ourPlugins,
-  referencePlugins,
-]];
-for (const [first, second] of PAIRS) {
-  for (const cniVersion of ["0.4.0", "1.0.0"]) {
-    ptpTest(`${second.name} checks and removes what ${first.name} added, version ${cniVersion}`, () => {
-      using world = newComparisonHost();
-      const prevResult = call(world, first, "ADD", { cniVersion, ...PLAIN });
-      const config = { cniVersion, ...PLAIN, prevResult };
-      const [{ name: port }, { mac }] = prevResult.interfaces;
-      const put = (place: "host" | "container", command: string) =>
-        runIp(world[place], command.replace("$PORT", port).replace("$MAC", mac));
-      call(world, second, "CHECK", config);
-      for (const [place, change, back, byThem] of DRIFT) {
-        put(place, change);
-        expect([change, ask(world, second, "CHECK", config).succeeded]).toEqual([
-          change,
-          second === referencePlugins && !byThem,
-        ]);
-        put(place, back);
-      }
-      call(world, second, "CHECK", config);
-      call(world, second, "DEL", config);
-      expect(leftBehind(world)).toEqual(GONE);
-      call(world, second, "DEL", config);
-      expect(ask(world, second, "CHECK", config).succeeded).toBe(false);
-    });
-  }
-
+for (const [first, second] of BOTH_ORDERS) {
   ptpTest(`containers of ${first.name} and ${second.name} reach each other, and are removed by the other`, () => {
     using world = newComparisonHost();
     const other = world.newContainer();
     const env = { CNI_CONTAINERID: "c2", CNI_NETNS: other.path, CNI_IFNAME: "net1" };
-    call(world, first, "ADD", PLAIN);
-    call(world, second, "ADD", PLAIN, { env });
+    world.call(first, "ADD", PLAIN, { type: "ptp" });
+    world.call(second, "ADD", PLAIN, { type: "ptp", env });
     const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W20", each));
     ping("10.1.0.1", "10.1.0.2");
     // For a second the host's end of the reference's has no address to ask for neighbours from.
     runInNetns(other, "busybox", "ping", "-c3", "-W20", "fd00:1::2");
     ping("fd00:1::1");
-    call(world, second, "DEL", PLAIN);
+    world.call(second, "DEL", PLAIN, { type: "ptp" });
     ping("10.1.0.1", "fd00:1::1");
-    call(world, first, "DEL", PLAIN, { env });
+    world.call(first, "DEL", PLAIN, { type: "ptp", env });
     expect(leftBehind(world)).toEqual(GONE);
   });
-}
-
-for (const CNI_NETNS of [null, "", "/nonexistent/x"]) {
-  ptpTest(
-    `we remove what the reference added, rules and all, even if CNI_NETNS is ${JSON.stringify(CNI_NETNS)}`,
-    () => {
-      using world = newComparisonHost();
-      const prevResult = call(world, referencePlugins, "ADD", FULL);
-      call(world, ourPlugins, "DEL", { ...FULL, prevResult }, { env: { CNI_NETNS } });
-      expect(leftBehind(world)).toEqual(GONE);
-      expect(runInNetns(world.host, "iptables-save")).not.toContain("CNI-");
-    },
-  );
 }
