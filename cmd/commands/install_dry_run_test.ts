@@ -3,7 +3,6 @@ import { beforeEach, expect, test } from "bun:test";
 import {
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -12,11 +11,11 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import type { Effect } from "../../inspect/effects/effect.ts";
 import { dryRun } from "../../inspect/effects/dry_run.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { CNI_UNDER_TEST } from "../../testing/binary.ts";
+import { INSTALLED_PLUGINS, INSTALLED_SHIM, newInstallHome } from "../../testing/install_home.ts";
 import { install, type InstallOptions, removeFullProgram } from "./install.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 
@@ -26,23 +25,17 @@ let home = "";
 let bin = "";
 let program = "";
 beforeEach(() => {
-  home = mkdtempSync(join(root, "home-"));
-  [bin, program] = [join(home, "opt/bin"), join(home, "usr/cni")];
-  mkdirSync(join(home, "usr"));
-  writeFileSync(program, `program${PROGRAM_MARK}`, { mode: 0o755 });
+  ({ home, bin, program } = newInstallHome(root));
 });
 
-const names = ["bridge", "portmap"];
-const shim = new TextEncoder().encode(`shim${PROGRAM_MARK}`);
-
 function put(options: Partial<InstallOptions> = {}): void {
-  install({ directory: bin, program, names, force: true, copy: false, ...options });
+  install({ directory: bin, program, names: INSTALLED_PLUGINS, force: true, copy: false, ...options });
   if (!options.shim) removeFullProgram(bin, program);
 }
 
 function takeOut(): void {
   const directory = realpathSync(bin);
-  uninstall(planUninstall({ directory, program, names }), directory);
+  uninstall(planUninstall({ directory, program, names: INSTALLED_PLUGINS }), directory);
 }
 
 /** Of all below a directory: what each path is. */
@@ -93,8 +86,8 @@ test("links in a new directory", () => {
 test.each<[string, () => Partial<InstallOptions>]>([
   ["links", () => ({})],
   ["copies", () => ({ copy: true })],
-  ["shims", () => ({ shim })],
-  ["copies and shims", () => ({ copy: true, shim })],
+  ["shims", () => ({ shim: INSTALLED_SHIM })],
+  ["copies and shims", () => ({ copy: true, shim: INSTALLED_SHIM })],
 ])("%s in place of files of others, and back", (_, options) => {
   putForeign();
   compare(() => put(options()));
@@ -106,7 +99,7 @@ test.each<[string, () => Partial<InstallOptions>]>([
 });
 
 test("from shims to links and to copies", () => {
-  put({ shim });
+  put({ shim: INSTALLED_SHIM });
   compare(() => put());
   compare(() => put({ copy: true }));
   compare(takeOut);

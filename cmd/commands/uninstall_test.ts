@@ -16,6 +16,7 @@ import { join } from "node:path";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { newCliSandboxes } from "../../testing/cli.ts";
+import { INSTALLED_PLUGINS, INSTALLED_PROGRAM, INSTALLED_SHIM, newInstallHome } from "../../testing/install_home.ts";
 import { netnsTest, runShellInNetns } from "../../testing/netns.ts";
 import { install } from "./install.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
@@ -25,13 +26,11 @@ const root = useDirectory("cni-uninstall-");
 let bin = "";
 let program = "";
 beforeEach(() => {
-  const home = mkdtempSync(join(root, "home-"));
-  [bin, program] = [join(home, "bin"), join(home, "usr/cni")];
-  for (const path of [bin, join(home, "usr")]) mkdirSync(path);
-  writeFileSync(program, `program${PROGRAM_MARK}`, { mode: 0o755 });
+  ({ bin, program } = newInstallHome(root));
+  mkdirSync(bin, { recursive: true });
 });
 
-const names = ["bridge", "portmap"];
+const names = INSTALLED_PLUGINS;
 const put = (copy = false) => install({ directory: bin, program, names, force: true, copy });
 const takeOut = (running = program) => {
   const steps = planUninstall({ directory: bin, program: running, names });
@@ -57,7 +56,7 @@ test.each([false, true])("uninstall() leaves the directory as it was before inst
   symlinkSync("../elsewhere/bridge", join(bin, "bridge"));
   const before = contents();
   put(copy);
-  expect(readFileSync(join(bin, "portmap"), "utf8")).toBe(`program${PROGRAM_MARK}`);
+  expect(readFileSync(join(bin, "portmap"), "utf8")).toBe(INSTALLED_PROGRAM);
   expect(takeOut().sort()).toEqual(["bridge: put back", "cni: removed", "portmap: put back"]);
   expect(contents()).toEqual(before);
   expect(takeOut()).toEqual([]);
@@ -102,14 +101,14 @@ test.each([false, true])(
   (copy) => {
     writeFileSync(join(bin, "portmap"), "portmap of another");
     const before = contents();
-    install({ directory: bin, program, names, force: true, copy, shim: Buffer.from(`shim${PROGRAM_MARK}`) });
+    install({ directory: bin, program, names, force: true, copy, shim: INSTALLED_SHIM });
     expect(takeOut()).toEqual(["cni: removed", "bridge: removed", "portmap: put back", "cni-full: removed"]);
     expect(contents()).toEqual(before);
   },
 );
 
 test("uninstall() removes shims, those of an archive, and the program that runs; licences stay", () => {
-  install({ directory: bin, program, names, force: false, copy: true, shim: Buffer.from(`shim${PROGRAM_MARK}`) });
+  install({ directory: bin, program, names, force: false, copy: true, shim: INSTALLED_SHIM });
   install({ directory: join(bin, "shim"), program, names, force: false, copy: true });
   for (const name of ["LICENSE", "LICENSE.third-party"]) writeFileSync(join(bin, name), "");
   const outcomes = takeOut(join(bin, "cni-full"));
