@@ -1,17 +1,13 @@
 /** Calls through shims: the server answers as a process of its own would. @module */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runPlugin } from "../../testing/binary.ts";
 import { newNamespaces, runInNetns, until } from "../../testing/netns.ts";
-import { type CniServer, startServer } from "../../testing/server.ts";
+import { useServer } from "../../testing/used_server.ts";
 
-let server: CniServer;
-beforeAll(async () => {
-  server = await startServer();
-});
-afterAll(() => server[Symbol.dispose]());
+const server = await useServer();
 
 test("VERSION and errors are the same bytes as without the server", async () => {
   const before = server.status().served;

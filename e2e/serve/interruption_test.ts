@@ -1,17 +1,13 @@
 /** Callers and workers that end in the middle of a call: what is done half is undone, or removed by DEL. @module */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { ENGINE_ENV, runPlugin, testWith } from "../../testing/binary.ts";
 import { linkNames, type Namespaces, newNamespaces, until } from "../../testing/netns.ts";
-import { type CniServer, startServer } from "../../testing/server.ts";
+import { useServer } from "../../testing/used_server.ts";
 
-let server: CniServer;
-beforeAll(async () => {
-  server = await startServer();
-});
-afterAll(() => server[Symbol.dispose]());
+const server = await useServer();
 
 const busyWorkers = (): number[] =>
   server.status().workers.filter(({ state }) => state === "busy").map(({ pid }) => pid);
@@ -67,16 +63,30 @@ function newWorkspace(): Workspace {
   };
 }
 
+/** An ADD that waits for its IPAM plugin. */
+async function startWaitingAdd(workspace: Workspace) {
+  const add = workspace.start("ADD");
+  await until(() => workspace.log() === "ADD ");
+  return add;
+}
+
 const release = ({ directory }: Workspace): void => writeFileSync(`${directory}/go`, "");
 const expectNothingLeft = ({ host, container }: Workspace): void => {
   expect(linkNames(host).filter((name) => name.startsWith("veth"))).toEqual([]);
   expect(linkNames(container)).toEqual(["lo"]);
 };
 
+/** A DEL that has waited, and removes what the ADD leaves. */
+async function expectDelAfterAdd(workspace: Workspace, del: Bun.Subprocess): Promise<void> {
+  release(workspace);
+  expect(await del.exited).toBe(0);
+  expect(workspace.log()).toMatch(/^ADD (end )?DEL DEL $/);
+  expectNothingLeft(workspace);
+}
+
 test("an ADD whose caller is killed is undone, and the next DEL waits for that", async () => {
   using workspace = newWorkspace();
-  const add = workspace.start("ADD");
-  await until(() => workspace.log() === "ADD ");
+  const add = await startWaitingAdd(workspace);
   add.kill("SIGKILL");
   await add.exited;
   const del = workspace.start("DEL");
@@ -84,16 +94,12 @@ test("an ADD whose caller is killed is undone, and the next DEL waits for that",
   // A DEL that does not wait calls its IPAM plugin within this time.
   await Bun.sleep(100);
   expect(workspace.log()).toBe("ADD ");
-  release(workspace);
-  expect(await del.exited).toBe(0);
-  expect(workspace.log()).toMatch(/^ADD (end )?DEL DEL $/);
-  expectNothingLeft(workspace);
+  await expectDelAfterAdd(workspace, del);
 });
 
 test("a DEL that runs without the server waits for it too", async () => {
   using workspace = newWorkspace();
-  const add = workspace.start("ADD");
-  await until(() => workspace.log() === "ADD ");
+  const add = await startWaitingAdd(workspace);
   add.kill("SIGKILL");
   await add.exited;
   // A shim connects to no server if a standard stream is closed.
@@ -103,16 +109,12 @@ test("a DEL that runs without the server waits for it too", async () => {
   // One that does not wait executes the full binary within this time.
   await Bun.sleep(100);
   expect([programOf(del.pid), workspace.log()]).toEqual(["bridge", "ADD "]);
-  release(workspace);
-  expect(await del.exited).toBe(0);
-  expect(workspace.log()).toMatch(/^ADD (end )?DEL DEL $/);
-  expectNothingLeft(workspace);
+  await expectDelAfterAdd(workspace, del);
 });
 
 test("a DEL that waits for an ADD ends when its caller is told to", async () => {
   using workspace = newWorkspace();
-  const add = workspace.start("ADD");
-  await until(() => workspace.log() === "ADD ");
+  const add = await startWaitingAdd(workspace);
   const del = workspace.start("DEL");
   await until(() => busyWorkers().length === 2);
   del.kill("SIGTERM");
@@ -183,8 +185,7 @@ test("a worker whose caller is killed does not wait for the reader of a program'
 
 test("an ADD whose worker is killed ends with an error at once, and DEL removes what is there", async () => {
   using workspace = newWorkspace();
-  const add = workspace.start("ADD");
-  await until(() => workspace.log() === "ADD ");
+  const add = await startWaitingAdd(workspace);
   const [worker] = busyWorkers();
   const killedAt = performance.now();
   process.kill(worker!, "SIGKILL");
@@ -220,8 +221,7 @@ testWith(["strace"], "a worker that fails after its answer does not make the cal
 
 test("an ADD whose caller is told to end is undone before the caller ends", async () => {
   using workspace = newWorkspace();
-  const add = workspace.start("ADD");
-  await until(() => workspace.log() === "ADD ");
+  const add = await startWaitingAdd(workspace);
   add.kill("SIGTERM");
   await add.exited;
   expect(add.signalCode).toBe("SIGTERM");

@@ -1,5 +1,5 @@
 /** Shims and servers that end, stop, or say something wrong, at every step between them. @module */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,13 +17,9 @@ import {
 } from "../../ffi/sys/unix_socket.ts";
 import { ENGINE_ENV, runPlugin } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
-import { type CniServer, startServer } from "../../testing/server.ts";
+import { useServer } from "../../testing/used_server.ts";
 
-let server: CniServer;
-beforeAll(async () => {
-  server = await startServer();
-});
-afterAll(() => server[Symbol.dispose]());
+const server = await useServer();
 
 const text = (message: string): Uint8Array => new TextEncoder().encode(message);
 const receive = (connection: Descriptor): string =>

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,13 +22,9 @@ import {
   workingConfig,
 } from "../../testing/conformance.ts";
 import { until } from "../../testing/netns.ts";
-import { type CniServer, startServer } from "../../testing/server.ts";
+import { useServer } from "../../testing/used_server.ts";
 
-let server: CniServer;
-beforeAll(async () => {
-  server = await startServer();
-});
-afterAll(() => server[Symbol.dispose]());
+const server = await useServer();
 
 type Run = (type: string, start: ProcessStart) => FinishedProcess;
 const runServed: Run = (type, start) => server.runPlugin(type, start);
