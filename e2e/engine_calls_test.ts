@@ -16,6 +16,7 @@ import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { CNI_PROGRAM, CNI_UNDER_TEST, finishedProcess, pluginLink, SERVER_ENV, testWith } from "../testing/binary.ts";
+import { straced } from "../testing/strace.ts";
 
 /** A host, a container and a directory, all of the test's own. */
 interface Node extends Disposable {
@@ -243,15 +244,7 @@ testWith(
     writeFileSync(file, JSON.stringify(network(directory, { cniVersion: "1.1.0" })));
     for (const verb of ["add", "check", "del"]) {
       const trace = join(directory, `${verb}.trace`);
-      const traced = [
-        "strace",
-        "-f",
-        "-qq",
-        "-o",
-        trace,
-        "-e",
-        "trace=execve,execveat,fork,vfork,open,openat,openat2,creat",
-      ];
+      const traced = straced(trace, "trace=execve,execveat,fork,vfork,open,openat,openat2,creat");
       const more = ["--cap-args", JSON.stringify(CONTAINERD_PORTS)];
       const child = host.run(() =>
         Bun.spawnSync([...traced, CNI_PROGRAM, ...runArguments(node, verb, file).slice(1), ...more], {
@@ -372,18 +365,8 @@ testWith(["/usr/lib/cni/host-local", "strace"], "an administrator's plugin wins 
   const trace = join(directory, "trace");
   const file = join(directory, "engine.conflist");
   writeFileSync(file, JSON.stringify(network(directory)));
-  const traced = [
-    "strace",
-    "-f",
-    "-qq",
-    "-o",
-    trace,
-    "-e",
-    "trace=execve",
-    CNI_PROGRAM,
-    ...runArguments({ ...node, container }, "add", file).slice(1),
-  ];
-  const child = host.run(() => Bun.spawnSync(traced, { stdin: "ignore" }));
+  const command = [CNI_PROGRAM, ...runArguments({ ...node, container }, "add", file).slice(1)];
+  const child = host.run(() => Bun.spawnSync([...straced(trace, "trace=execve"), ...command], { stdin: "ignore" }));
   expect({ exitCode: child.exitCode, stderr: child.stderr.toString() }).toEqual({ exitCode: 0, stderr: "" });
   const programs = [...readFileSync(trace, "utf8").matchAll(/execve\("([^"]+)".* = 0$/gm)].map(([, path]) => path);
   expect(programs).toEqual([CNI_PROGRAM, join(bin, "host-local")]);

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
+import { straced } from "../testing/strace.ts";
 
 const { root, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
@@ -272,18 +273,7 @@ netnsTest(
     network("web");
     expect(run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
     const path = join(cache, "results", entries()[0]!);
-    const wrapper = [
-      "strace",
-      "-f",
-      "-o",
-      "/dev/null",
-      "-P",
-      path,
-      "-e",
-      "trace=openat",
-      "-e",
-      "inject=openat:error=EIO:when=1",
-    ];
+    const wrapper = [...straced("/dev/null", "trace=openat", "inject=openat:error=EIO:when=1"), "-P", path];
     expect(run("gc web --all", { wrapper })).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining(`"${path}"`),

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Namespaces, newNamespaces } from "../testing/netns.ts";
 import { CNI_UNDER_TEST, errorOf, finishedProcess, runPlugin, SERVER_ENV, testWith } from "../testing/binary.ts";
+import { straced } from "../testing/strace.ts";
 
 interface TraceNode extends Namespaces {
   readonly directory: string;
@@ -179,8 +180,7 @@ testWith([], "the command line takes options: a timeline, sums, or a file for vi
 
 testWith(["strace"], "what the kernel was asked is what strace sees", () => {
   using node = newTraceNode();
-  const calls = "trace=unlink,linkat,rename,mkdir,sendto,socket";
-  const strace = ["strace", "-f", "-qq", "-o", join(node.directory, "strace"), "-e", calls];
+  const strace = straced(join(node.directory, "strace"), "trace=unlink,linkat,rename,mkdir,sendto,socket");
   const env = {
     ...node.env,
     CNI_COMMAND: "ADD",

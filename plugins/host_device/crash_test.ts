@@ -4,6 +4,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { useDirectory } from "../../testing/directory.ts";
 import { pluginLink, testWith } from "../../testing/binary.ts";
 import { type Namespaces, newNamespaces, runInNetns } from "../../testing/netns.ts";
+import { straced } from "../../testing/strace.ts";
 
 const directory = useDirectory("cni-test-");
 
@@ -13,10 +14,9 @@ const CHANGES = "sendto,linkat,renameat,rename,unlink,unshare";
 
 /** Calls the plugin, killed at one of its changes. @returns its exit status, none if it was killed */
 function call({ host, container }: Namespaces, command: string, killedAt?: number): number | null {
-  const inject = killedAt === undefined ? [] : [
-    ...["strace", "-f", "-qq", "-o", "/dev/null", "-e", `trace=${CHANGES}`],
-    ...["-e", `inject=${CHANGES}:signal=KILL:when=${killedAt}`],
-  ];
+  const inject = killedAt === undefined
+    ? []
+    : straced("/dev/null", `trace=${CHANGES}`, `inject=${CHANGES}:signal=KILL:when=${killedAt}`);
   const config = { cniVersion: "1.0.0", name: "net", type: "host-device", device: "nic0", dataDir: directory };
   const { exitCode } = host.run(() =>
     Bun.spawnSync([...inject, pluginLink("host-device")], {

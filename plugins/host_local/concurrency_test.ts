@@ -7,6 +7,7 @@ import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { newHostLocalNetwork } from "../../testing/host_local.ts";
 import { expectIndexMatchesDirectory } from "../../testing/host_local_index.ts";
+import { straced } from "../../testing/strace.ts";
 
 const testing = join(import.meta.dir, "../../testing/host_local.ts");
 
@@ -56,18 +57,8 @@ for (const [call, when] of CRASHES) {
     const ipam = { ranges: [[{ subnet: "10.0.0.0/30" }], [{ subnet: "fd00::/126", rangeEnd: "fd00::2" }]] };
     using net = newHostLocalNetwork(ipam);
     const inject = `inject=/^${call}(at)?$:signal=KILL:when=${when}`;
-    const killed = Bun.spawnSync(
-      [
-        "strace",
-        "-f",
-        "-o",
-        "/dev/null",
-        "-e",
-        inject,
-        ...program(ipam, net.dataDir, `net.call("ADD"); net.call("DEL");`),
-      ],
-      { stderr: "pipe" },
-    );
+    const command = program(ipam, net.dataDir, `net.call("ADD"); net.call("DEL");`);
+    const killed = Bun.spawnSync([...straced("/dev/null", inject), ...command], { stderr: "pipe" });
     expect(`${killed.stderr}`).toBe("");
     expect(killed.signalCode).toBe("SIGKILL");
     for (const [name, content] of Object.entries(net.files())) {

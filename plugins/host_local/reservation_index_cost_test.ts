@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { newHostLocalNetwork } from "../../testing/host_local.ts";
 import { isIndexCurrent } from "../../testing/host_local_index.ts";
+import { straced } from "../../testing/strace.ts";
 
 const IPAM = { ranges: [[{ subnet: "10.0.0.0/16" }]] };
 // In memory if possible: the files are many, and what the disk does is not asked here.
@@ -41,17 +42,7 @@ function costs(dataDir: string): { calls: Record<string, number>; bytesRead: num
     existsSync(${JSON.stringify(marker)}); net.call("ADD", { id: "x" });
     net.call("DEL", { id: "x" }); existsSync(${JSON.stringify(marker)});`;
   const output = join(root, "trace");
-  const { exitCode } = Bun.spawnSync([
-    "strace",
-    "-f",
-    "-o",
-    output,
-    "-e",
-    "trace=file,desc",
-    process.execPath,
-    "-e",
-    body,
-  ]);
+  const { exitCode } = Bun.spawnSync([...straced(output, "trace=file,desc"), process.execPath, "-e", body]);
   expect(exitCode).toBe(0);
   // The runtime looks at its memory now and then: it opens a file, asks for its status, reads and closes it.
   const memoryStatus = /^.*"\/proc\/self\/statm".*\n(.*\n){3}/gm;
