@@ -5,23 +5,8 @@ import { CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
 import { CRI_PROGRAMS, POD_NETWORK } from "../testing/cri.ts";
 import { useCri, usePodman } from "../testing/engines.ts";
 import type { TestNode } from "../testing/node.ts";
-import { PODMAN_PROGRAMS } from "../testing/podman.ts";
+import { PODMAN_NETWORK, PODMAN_PROGRAMS } from "../testing/podman.ts";
 import { serveTcpAndUdp } from "../testing/traffic.ts";
-
-const NETWORK = {
-  cniVersion: "0.4.0",
-  name: "podtest",
-  plugins: [
-    {
-      type: "bridge",
-      bridge: "podtest0",
-      isDefaultGateway: true,
-      ipMasq: true,
-      ipam: { type: "host-local", ranges: [[{ subnet: "10.91.0.0/24" }]] },
-    },
-    { type: "portmap", capabilities: { portMappings: true } },
-  ],
-};
 
 /** Whatever its exit status. */
 const examine = ({ run }: TestNode, ...words: string[]): DoctorReport =>
@@ -31,7 +16,7 @@ const findBroken = (report: DoctorReport) =>
   report.networks.flatMap(({ findings }) => findings).filter(({ severity }) => severity === "broken");
 
 describe("podman", () => {
-  const used = usePodman(NETWORK);
+  const used = usePodman(PODMAN_NETWORK);
 
   testWith(
     PODMAN_PROGRAMS,

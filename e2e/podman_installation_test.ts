@@ -6,6 +6,7 @@ import { testWith } from "../testing/binary.ts";
 import { DPKG_INSTALL, newDebianPackages } from "../testing/debian_package.ts";
 import { until } from "../testing/netns.ts";
 import { newImage } from "../testing/node.ts";
+import { containersConf, storageConf } from "../testing/podman.ts";
 import {
   bootMachine,
   canBootSystemd,
@@ -18,21 +19,6 @@ const PROGRAMS = [
   ...["dpkg", "deb-systemd-helper", "cc", "ip", "nft", "iptables", "busybox", "dnsmasq", "podman", "runc"],
   "/usr/lib/cni/dnsname",
 ];
-
-/** Groups of processes are this machine's. */
-const CONTAINERS_CONF = `
-[containers]
-default_ulimits = ["nofile=20000:20000","nproc=4096:4096"]
-pids_limit = 0
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-[network]
-network_backend = "cni"
-cni_plugin_dirs = ["/usr/lib/cni"]
-`;
-const STORAGE_CONF = `[storage]\ndriver = "vfs"\ngraphroot = "/run/storage"\nrunroot = "/run/containers/storage"\n`;
 
 describe("podman's networks survive the installation", () => {
   const resources = new AsyncDisposableStack();
@@ -49,8 +35,9 @@ describe("podman's networks survive the installation", () => {
         return stdout.toString();
       },
     });
-    writeFileSync(join(directory, "containers.conf"), CONTAINERS_CONF);
-    writeFileSync(join(directory, "storage.conf"), STORAGE_CONF);
+    // Groups of processes are this machine's.
+    writeFileSync(join(directory, "containers.conf"), containersConf("/usr/lib/cni", "pids_limit = 0"));
+    writeFileSync(join(directory, "storage.conf"), storageConf("/run/storage"));
     machine = resources.use(
       await bootMachine(directory, "rm -rf /var/lib/cni /usr/sbin/policy-rc.d /var/lib/man-db/auto-update"),
     );

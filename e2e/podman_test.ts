@@ -9,22 +9,7 @@ import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { createEntry, findEntry, removeEntry } from "../runtime/cache.ts";
 import { CNI_PROGRAM, CNI_UNDER_TEST, testWith } from "../testing/binary.ts";
 import { usePodman } from "../testing/engines.ts";
-import { PODMAN_PROGRAMS } from "../testing/podman.ts";
-
-const NETWORK = {
-  cniVersion: "0.4.0",
-  name: "podtest",
-  plugins: [
-    {
-      type: "bridge",
-      bridge: "podtest0",
-      isGateway: true,
-      ipMasq: true,
-      ipam: { type: "host-local", routes: [{ dst: "0.0.0.0/0" }], ranges: [[{ subnet: "10.91.0.0/24" }]] },
-    },
-    { type: "portmap", capabilities: { portMappings: true } },
-  ],
-};
+import { PODMAN_NETWORK, PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 /** Keys in their order, and which values are text, whatever the values; without what only newer libcni writes, or none. */
 function shapeOf(text: string): string {
@@ -36,7 +21,7 @@ function shapeOf(text: string): string {
 }
 
 describe("podman", () => {
-  const used = usePodman(NETWORK);
+  const used = usePodman(PODMAN_NETWORK);
 
   /** The cables to containers. */
   const links = () => (used.node.run("ip", "-o", "link", "show", "type", "veth").match(/^\d+: (?!up0)/gm) ?? []).length;
@@ -191,7 +176,7 @@ describe("podman", () => {
 
     using container = createNetns();
     const network = join(directory, "thin.conflist");
-    writeFileSync(network, JSON.stringify({ ...NETWORK, name: "thin", cniVersion: "1.1.0" }));
+    writeFileSync(network, JSON.stringify({ ...PODMAN_NETWORK, name: "thin", cniVersion: "1.1.0" }));
     const capabilities = JSON.stringify({ portMappings: [{ hostPort: 8081, containerPort: 80, protocol: "tcp" }] });
     const cni = (verb: string) =>
       run(

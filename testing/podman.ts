@@ -10,17 +10,39 @@ import { newImage, NODE_PROGRAMS, type RunningContainer, runningContainer, type 
 /** Programs that its tests need. */
 export const PODMAN_PROGRAMS = [...NODE_PROGRAMS, "podman", "runc"];
 
-const CONTAINERS_CONF = `
+/** A network with published ports. */
+export const PODMAN_NETWORK = {
+  cniVersion: "0.4.0",
+  name: "podtest",
+  plugins: [
+    {
+      type: "bridge",
+      bridge: "podtest0",
+      isGateway: true,
+      ipMasq: true,
+      ipam: { type: "host-local", routes: [{ dst: "0.0.0.0/0" }], ranges: [[{ subnet: "10.91.0.0/24" }]] },
+    },
+    { type: "portmap", capabilities: { portMappings: true } },
+  ],
+};
+
+/** containers.conf(5) with the CNI backend. @param containers further lines of its section `containers` */
+export const containersConf = (pluginDirectory: string, ...containers: readonly string[]): string => `
 [containers]
 default_ulimits = ["nofile=20000:20000","nproc=4096:4096"]
+${containers.join("\n")}
 [engine]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 [network]
 network_backend = "cni"
-cni_plugin_dirs = ["/opt/cni/bin"]
+cni_plugin_dirs = ["${pluginDirectory}"]
 `;
+
+/** containers-storage.conf(5) with images and layers in a directory. */
+export const storageConf = (directory: string): string =>
+  `[storage]\ndriver = "vfs"\ngraphroot = "${directory}"\nrunroot = "/run/containers/storage"\n`;
 
 /** podman, whose containers are removed when it is disposed of. */
 export interface Podman extends Disposable {
@@ -40,11 +62,8 @@ export function newPodman(node: TestNode, image = newImage(node)): Podman {
     writeFileSync(join(directory, name), text);
     return join(directory, name);
   };
-  node.env["CONTAINERS_CONF"] = write("containers.conf", CONTAINERS_CONF);
-  node.env["CONTAINERS_STORAGE_CONF"] = write(
-    "storage.conf",
-    `[storage]\ndriver = "vfs"\ngraphroot = "${directory}/storage"\nrunroot = "/run/containers/storage"\n`,
-  );
+  node.env["CONTAINERS_CONF"] = write("containers.conf", containersConf("/opt/cni/bin"));
+  node.env["CONTAINERS_STORAGE_CONF"] = write("storage.conf", storageConf(`${directory}/storage`));
   const run = (...words: string[]) => node.run("podman", ...words);
   const podman = (...words: string[]) => words[0] === "rm" ? removeTwice(run, words) : run(...words);
   const container = (name: string) => {
