@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
 import type { Netns } from "../../ffi/netns.ts";
 import { type CliSandbox, newCliSandboxes } from "../../testing/cli.ts";
-import { netnsTest, newNamespaces, until } from "../../testing/netns.ts";
+import { type Namespaces, netnsTest, newNamespaces, until } from "../../testing/netns.ts";
 
 const { root, cni, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
@@ -18,17 +18,19 @@ function show(host: Netns, sandbox: CliSandbox, ...words: string[]): FinishedPro
   return host.run<FinishedProcess>(() => cni(showWords(sandbox, ...words)));
 }
 
-/** The kernel tells a little later that links are up. */
-const untilLinksAreUp = (host: Netns, sandbox: CliSandbox): Promise<void> =>
-  until(() => show(host, sandbox).stdout.match(/ up, mtu/g)?.length === 3);
+/** Attaches container `c1` to network "web". @returns once the kernel has told that the links are up */
+async function attachToWeb({ host, container }: Namespaces): Promise<CliSandbox> {
+  const sandbox = bench(host);
+  sandbox.network("web");
+  expect(sandbox.run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
+  await until(() => show(host, sandbox).stdout.match(/ up, mtu/g)?.length === 3);
+  return sandbox;
+}
 
 test("cni show prints a tree, JSON, a graph and a picture", async () => {
   using namespaces = newNamespaces();
   const { host, container } = namespaces;
-  const sandbox = bench(host);
-  sandbox.network("web");
-  expect(sandbox.run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
-  await untilLinksAreUp(host, sandbox);
+  const sandbox = await attachToWeb(namespaces);
   const text = show(host, sandbox);
   expect([text.exitCode, text.stderr]).toEqual([0, ""]);
   const tree = text.stdout.replace(/veth\w+/, "VETH").replace(container.path, "PATH").replace(/, packets.*/g, "");
@@ -50,11 +52,8 @@ test("cni show prints a tree, JSON, a graph and a picture", async () => {
 
 test("cni show fits a terminal, and colours only there", async () => {
   using namespaces = newNamespaces();
-  const { host, container } = namespaces;
-  const sandbox = bench(host);
-  sandbox.network("web");
-  expect(sandbox.run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
-  await untilLinksAreUp(host, sandbox);
+  const { host } = namespaces;
+  const sandbox = await attachToWeb(namespaces);
   const inTerminal = (env: string) => {
     const [program, entry] = sandbox.command("list");
     const command = `stty cols 40; exec env ${env} ${[program, entry, ...showWords(sandbox)].join(" ")}`;
