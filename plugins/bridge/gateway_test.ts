@@ -286,12 +286,14 @@ test("an ADD works whenever another one removes the new bridge", () => {
   }
 });
 
+/** Leaves a bridge whose gateway nobody uses. */
+const leaveUnused = (config: object) => (sandbox: Sandbox) => {
+  sandbox.call(bridge, "ADD", config);
+  sandbox.call(bridge, "DEL", config);
+};
+
 test("two first ADDs at once share one bridge, and so do two that find an unused gateway", () => {
-  const unused = (sandbox: Sandbox) => {
-    sandbox.call(bridge, "ADD", withGateway("10.9.0.2/24", "10.9.0.1"));
-    sandbox.call(bridge, "DEL", withGateway("10.9.0.2/24", "10.9.0.1"));
-  };
-  for (const prepare of [() => {}, unused]) {
+  for (const prepare of [() => {}, leaveUnused(withGateway("10.9.0.2/24", "10.9.0.1"))]) {
     const task = { first: SUBNET[0], second: SUBNET[1], prepare };
     const count = messageCount(task);
     for (let at = 1; at <= count; at++) {
@@ -303,35 +305,34 @@ test("two first ADDs at once share one bridge, and so do two that find an unused
   }
 });
 
-test("an IPv6 gateway that an ADD of another subnet is about to use is there when both are done", () => {
-  const [one, other] = [withGateway("fd00:1::2/64", "fd00:1::1"), withGateway("fd00:2::2/64", "fd00:2::1")];
-  const prepare = (sandbox: Sandbox) => {
-    sandbox.call(bridge, "ADD", one);
-    sandbox.call(bridge, "DEL", one);
-  };
+/** Runs two ADDs, the second at each message of the first, where the bridge has the gateway of one that has ended. */
+function inBothOrders(
+  one: object,
+  other: object,
+  judge: (outcome: Outcome, at: number, configs: readonly [object, object]) => void,
+): void {
   for (const [first, second] of [[one, other], [other, one]] as const) {
-    const task = { first, second, prepare };
+    const task = { first, second, prepare: leaveUnused(one) };
     for (let at = 1, count = messageCount(task); at <= count; at++) {
       using outcome = interleave(task, at);
-      expect([at, outcome.errors]).toEqual([at, [undefined, undefined]]);
-      for (const index of [0, 1] as const) outcome.check([first, second][index]!, index);
+      judge(outcome, at, [first, second]);
     }
   }
+}
+
+test("an IPv6 gateway that an ADD of another subnet is about to use is there when both are done", () => {
+  const [one, other] = [withGateway("fd00:1::2/64", "fd00:1::1"), withGateway("fd00:2::2/64", "fd00:2::1")];
+  inBothOrders(one, other, (outcome, at, configs) => {
+    expect([at, outcome.errors]).toEqual([at, [undefined, undefined]]);
+    for (const index of [0, 1] as const) outcome.check(configs[index], index);
+  });
 });
 
 test("a gateway that an ADD of the earlier configuration is about to use stays, or that ADD fails", () => {
   const [earlier, later] = [withGateway("10.1.2.2/24", "10.1.2.1"), withGateway("10.1.3.3/24", "10.1.3.1")];
-  const prepare = (sandbox: Sandbox) => {
-    sandbox.call(bridge, "ADD", earlier);
-    sandbox.call(bridge, "DEL", earlier);
-  };
-  for (const [first, second] of [[earlier, later], [later, earlier]] as const) {
-    const task = { first, second, prepare };
-    for (let at = 1, count = messageCount(task); at <= count; at++) {
-      using outcome = interleave(task, at);
-      const succeeded = ([0, 1] as const).filter((index) => outcome.errors[index] === undefined);
-      expect([at, succeeded.length]).toEqual([at, 1]);
-      for (const index of succeeded) outcome.check([first, second][index]!, index);
-    }
-  }
+  inBothOrders(earlier, later, (outcome, at, configs) => {
+    const succeeded = ([0, 1] as const).filter((index) => outcome.errors[index] === undefined);
+    expect([at, succeeded.length]).toEqual([at, 1]);
+    for (const index of succeeded) outcome.check(configs[index], index);
+  });
 });
