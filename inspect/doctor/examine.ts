@@ -22,6 +22,7 @@ import { checkPorts } from "./checks/ports.ts";
 import { checkResolver } from "./checks/resolver.ts";
 import { checkContainerRoutes } from "./checks/routes.ts";
 import { checkRoutesBack } from "./checks/routes_back.ts";
+import { checkRoutingHooks } from "./checks/routing_hooks.ts";
 import { checkRouting } from "./checks/routing.ts";
 import { checkRuleset } from "./checks/ruleset.ts";
 import { checkStatus } from "./checks/status.ts";
@@ -68,6 +69,7 @@ const LOOKS: readonly Check[] = [
   ["forwarding", checkHostForwarding],
   ["ruleset", checkRuleset],
   ["forward chains", checkForwardChains],
+  ["routing hooks", checkRoutingHooks],
   ["frame chains", checkFrameChains],
   ["ports", checkPorts],
   ["ports on 127.0.0.1", checkLoopbackPorts],

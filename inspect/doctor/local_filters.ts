@@ -19,18 +19,26 @@ export interface LocalDrop {
   readonly mend: string;
 }
 
-/** Of rules that are certain to match. @param path of the namespace; absent for the host's */
+interface LocalDropOptions {
+  /** Of the namespace; absent for the host's. */
+  readonly path?: string;
+  /** Whether a chain of this priority sees the packet so. */
+  sees?(priority: number): boolean;
+}
+
+/** Of rules that are certain to match. */
 export function findLocalDrop(
   netns: Netns,
   hook: number,
   packet: WalkedPacket,
-  path?: string,
+  { path, sees = () => true }: LocalDropOptions = {},
 ): LocalDrop | undefined {
   const ruleset = new RulesetReader(netns.nft);
   const protocol = familyOf(packet.source) === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
   for (const chain of listForeignBaseChains(netns.nft, [hook])) {
     const table = { family: chain.family, table: chain.table };
     if (chain.type === "nat" || ![NFPROTO_INET, protocol].includes(chain.family)) continue;
+    if (!sees(chain.hook?.priority ?? 0)) continue;
     const found = findDrop(ruleset, table, chain, packet);
     if (!found?.isCertain) continue;
     const prefix = path === undefined ? "" : `${shellCommand(["nsenter", `--net=${path}`])} `;
@@ -47,7 +55,7 @@ export function findContainerDrop(
   hook: number,
   packet: WalkedPacket,
 ): LocalDrop | undefined {
-  return findLocalDrop(state.netns, hook, packet, attachment.netns);
+  return findLocalDrop(state.netns, hook, packet, { path: attachment.netns });
 }
 
 /** What is broken, with the rule that stops the packets if one is found. */

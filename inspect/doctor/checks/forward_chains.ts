@@ -23,6 +23,7 @@ import { findDrop, type RulePlace, RulesetReader } from "../packet_walk.ts";
 import type { WalkedPacket } from "../walked_packet.ts";
 import { type ForeignChain, listForeignBaseChains } from "../foreign_chains.ts";
 import { describeRulePlace } from "../rule_place_text.ts";
+import { publishedAddress } from "../published_address.ts";
 import { acceptsAfterRestore, takesAcceptRule } from "../restored_ruleset.ts";
 import {
   addressesOfFamily,
@@ -36,7 +37,7 @@ import { hasTable } from "./ruleset.ts";
 /** Chains of other tables that drop what the containers send, or what published ports lead to them. */
 export function checkForwardChains(subject: Subject): Finding[] {
   const { host, containers, families } = subject;
-  const packets = containers.flatMap((container) => packetsOf(subject, container));
+  const packets = containers.flatMap((container) => forwardedPackets(subject, container));
   // Without our own table nobody has the mark: that is reported elsewhere.
   if (packets.length === 0 || subject.forwardAccept && !hasTable(subject)) return [];
   const chains = listForeignBaseChains(host.netns.nft, [NF_INET_FORWARD]);
@@ -67,14 +68,17 @@ function legacyMend({ subnets, containers }: Subject, family: 4 | 6): Remedy {
   return advise(`if ${program} -S FORWARD shows that it drops`, commands.map(shellCommand).join(" && "));
 }
 
-interface ExaminedPacket extends WalkedPacket {
+export interface ForwardedPacket extends WalkedPacket {
   readonly container: ExaminedContainer;
   readonly direction: "from" | "to";
   /** The container's. */
   readonly address: Ip;
+  /** Before the translation of a published port. */
+  readonly called?: Pick<WalkedPacket, "destination" | "destinationPort">;
 }
 
-function packetsOf(subject: Subject, container: ExaminedContainer): ExaminedPacket[] {
+/** What leaves the container for outside, and what published ports lead to it. */
+export function forwardedPackets(subject: Subject, container: ExaminedContainer): ForwardedPacket[] {
   const { host, bridge, gatewayDevice, isRouted, masquerades } = subject;
   const inner = bridge ? gatewayDevice ?? findBridge(subject) : container.hostVeth;
   if (!inner?.name) return [];
@@ -86,22 +90,34 @@ function packetsOf(subject: Subject, container: ExaminedContainer): ExaminedPack
     // Without an uplink, packets may still go to other networks of the host: an empty name matches no rule.
     const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family])?.name ?? "";
     const base = { container, address: ip, mark: 0, protocol: IPPROTO_TCP, destinationPort: 443, isDnat: false };
-    const out: ExaminedPacket[] = isRouted || masquerades
+    const out: ForwardedPacket[] = isRouted || masquerades
       ? [{
         ...base,
         direction: "from",
-        ...{ iifname: innerName, oifname: uplink, source: ip, destination: PUBLIC_ADDRESS[family] },
+        iifname: innerName,
+        oifname: uplink,
+        source: ip,
+        destination: PUBLIC_ADDRESS[family],
       }]
       : [];
     const published = mappings.filter((mapping) =>
       findPortTarget(container, family) === ip && familiesOf(mapping).includes(family)
     )
-      .map(({ protocol, containerPort }): ExaminedPacket => ({
-        ...base,
-        direction: "to",
-        ...{ iifname: uplink, oifname: innerName, source: PUBLIC_ADDRESS[family], destination: ip },
-        ...{ protocol: PROTOCOLS[protocol], destinationPort: containerPort, isDnat: true },
-      }));
+      .map((mapping): ForwardedPacket => {
+        const called = publishedAddress(subject, mapping, family);
+        return {
+          ...base,
+          direction: "to",
+          iifname: uplink,
+          oifname: innerName,
+          source: PUBLIC_ADDRESS[family],
+          destination: ip,
+          protocol: PROTOCOLS[mapping.protocol],
+          destinationPort: mapping.containerPort,
+          isDnat: true,
+          ...called && { called: { destination: called, destinationPort: mapping.hostPort } },
+        };
+      });
     return [...out, ...published, ...bridgedPackets(subject, container, ip, base)];
   });
 }
@@ -114,8 +130,8 @@ function bridgedPackets(
   subject: Subject,
   container: ExaminedContainer,
   source: Ip,
-  base: Omit<ExaminedPacket, "iifname" | "oifname" | "source" | "destination" | "direction">,
-): ExaminedPacket[] {
+  base: Omit<ForwardedPacket, "iifname" | "oifname" | "source" | "destination" | "direction">,
+): ForwardedPacket[] {
   const family = familyOf(source);
   const setting = bridgeNetfilterSysctl(family);
   const name = findBridge(subject)?.name;
@@ -126,7 +142,7 @@ function bridgedPackets(
 }
 
 interface Drop {
-  readonly packet: ExaminedPacket;
+  readonly packet: ForwardedPacket;
   /** In words; equal for equal places. */
   readonly place: string;
   readonly found: RulePlace;
@@ -136,7 +152,7 @@ interface Drop {
 function findDrops(
   ruleset: RulesetReader,
   chain: ForeignChain,
-  packets: readonly ExaminedPacket[],
+  packets: readonly ForwardedPacket[],
 ): Drop[] {
   const table = { family: chain.family, table: chain.table };
   return packets.flatMap((packet) => {

@@ -138,9 +138,15 @@ function takesCallsTo({ address, v6Only }: Listener, ip: Ip): boolean {
  * their engines translate is another check's.
  */
 const ENGINE_PROGRAMS = [
-  ...["docker-proxy", "dockerd", "containerd", "crio", "nomad"],
-  ...["rootlessport", "rootlessport-ch", "rootlesskit"],
-  ...["kube-proxy", "kubelet", "k3s-server", "k3s-agent"],
+  "docker-proxy",
+  "dockerd",
+  "containerd",
+  "crio",
+  "nomad",
+  "rootlessport",
+  "rootlessport-ch",
+  "rootlesskit",
+  "kube-proxy",
 ];
 
 /** The published port takes its calls; ADD refuses it, but a program may have started later. */

@@ -1,0 +1,41 @@
+import {
+  NF_INET_POST_ROUTING,
+  NF_INET_PRE_ROUTING,
+  NF_IP_PRI_NAT_DST,
+  NF_IP_PRI_NAT_SRC,
+} from "../../../ffi/nft/uapi.ts";
+import { broken, type Finding } from "../finding.ts";
+import { findLocalDrop } from "../local_filters.ts";
+import type { Subject } from "../subject.ts";
+import type { WalkedPacket } from "../walked_packet.ts";
+import { type ForwardedPacket, forwardedPackets } from "./forward_chains.ts";
+
+/** Chains of other tables that drop forwarded packets before or after the chains of the hook `forward` see them. */
+export function checkRoutingHooks(subject: Subject): Finding[] {
+  const stopped = subject.containers.flatMap((container) =>
+    forwardedPackets(subject, container).flatMap((packet) => {
+      const drop = findDropBeside(subject, packet);
+      return drop ? [{ packet, drop }] : [];
+    })
+  );
+  return [...Map.groupBy(stopped, ({ drop }) => drop.place)].map(([place, all]) => {
+    const [{ packet: { direction, address }, drop: { mend } }] = all as [typeof all[number]];
+    const others = new Set(all.map(({ packet }) => packet.address)).size - 1;
+    return broken(
+      `packets ${direction} ${address}${others > 0 ? ` and ${others} more` : ""} are dropped by ${place}`,
+      mend,
+    );
+  });
+}
+
+/** Without the mark of accepted packets, which nobody has there. */
+function findDropBeside({ host: { netns } }: Subject, packet: ForwardedPacket) {
+  const arriving: WalkedPacket = { ...packet, oifname: "" };
+  const called: WalkedPacket = { ...arriving, ...packet.called, isDnat: false, isToHost: packet.called !== undefined };
+  return findLocalDrop(netns, NF_INET_PRE_ROUTING, called, { sees: (priority) => priority < NF_IP_PRI_NAT_DST }) ??
+    findLocalDrop(netns, NF_INET_PRE_ROUTING, arriving, { sees: (priority) => priority > NF_IP_PRI_NAT_DST }) ??
+    // What comes later sees the address of the host as source.
+    findLocalDrop(netns, NF_INET_POST_ROUTING, { ...packet, iifname: "" }, {
+      sees: (priority) => priority < NF_IP_PRI_NAT_SRC,
+    });
+}

@@ -1,0 +1,40 @@
+/** Rules before and after forwarding that stop containers' packets, seen by their traffic too. */
+import { beforeAll, expect, test } from "bun:test";
+import { parseIp } from "../../ffi/address.ts";
+import { tryTcpConnection } from "../../ffi/probe.ts";
+import { loadPlugins } from "../../plugins/registry.ts";
+import { newDoctorHost } from "../../testing/doctor_host.ts";
+
+beforeAll(() => loadPlugins());
+
+const nft = (hook: string, priority: number, rule: string): string =>
+  `nft 'table ip site { chain c { type filter hook ${hook} priority ${priority}; ${rule}; }; }'`;
+
+test.each<[what: string, rule: string, finding: string]>([
+  [
+    "a call before its translation",
+    nft("prerouting", -300, "tcp dport 8080 drop"),
+    "packets to 10.9.0.2 are dropped by",
+  ],
+  ["a call after it", nft("prerouting", 0, "tcp dport 80 drop"), "packets to 10.9.0.2 are dropped by"],
+  ["what leaves the host", nft("postrouting", -150, "ip daddr 10.9.0.2 drop"), "packets to 10.9.0.2 are dropped by"],
+  [
+    "what containers send",
+    nft("prerouting", -150, "iifname br9 drop"),
+    "packets from 10.9.0.2 and 1 more are dropped by",
+  ],
+])("%s is stopped by a rule that doctor names, with the line that mends it", async (_, rule, finding) => {
+  using doctorHost = newDoctorHost();
+  using _services = await doctorHost.serve();
+  const isReached = () =>
+    doctorHost.outside.run(() => tryTcpConnection(parseIp("192.0.2.1"), 8080, 300)) === "connected";
+  expect([isReached(), doctorHost.broken()]).toEqual([true, []]);
+  doctorHost.shell(rule);
+  expect(isReached()).toBe(false);
+  const { findings } = doctorHost.examine();
+  const [found, ...others] = findings.filter(({ severity }) => severity === "broken");
+  expect([found?.what, others]).toEqual([expect.stringContaining(finding), []]);
+  expect(found!.what).toContain('of chain "c" of table "ip site"');
+  doctorHost.shell(found!.mend!);
+  expect([isReached(), doctorHost.broken()]).toEqual([true, []]);
+});
