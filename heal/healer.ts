@@ -29,7 +29,7 @@ import { isOwnProgram } from "./own_program.ts";
 import { ReleasedAttachments } from "./released_attachments.ts";
 import { RevivedAttachments } from "./revived_attachments.ts";
 import { RulesetCopy } from "./ruleset_copy.ts";
-import { isInOurTable, listForeignChains, mayBeLoss } from "./ruleset_losses.ts";
+import { isInOurTable, listForeignChains, mayBeLoss } from "./possible_losses.ts";
 
 /** What is counted: rules put back, pauses in a fight, bridges and ports that lost something. */
 export type HealingCounter = "restores" | "backoffs" | "linkProblems";

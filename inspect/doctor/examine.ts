@@ -31,6 +31,7 @@ import { tryPorts } from "./checks/port_tries.ts";
 import { advise, broken, type Finding, warning } from "./finding.ts";
 import { remedyForInconclusive } from "./inconclusive.ts";
 import { lookUpSubject, type Subject } from "./subject.ts";
+import { checkWantedByPlugins } from "./checks/wanted_by_plugins.ts";
 import { TryBudget } from "./try_budget.ts";
 
 /** A finding, with the name of its check. */
@@ -75,6 +76,7 @@ const LOOKS: readonly Check[] = [
   ["ports on 127.0.0.1", checkLoopbackPorts],
   ["foreign translations", checkForeignTranslations],
   ["kube-proxy", checkKubeProxy],
+  ["wanted by plugins", checkWantedByPlugins],
   ["diagnoses", checkDiagnoses],
   ["resolver", checkResolver],
   ["limits", checkLimits],

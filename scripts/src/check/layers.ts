@@ -82,7 +82,7 @@ export const LAYERS: readonly Layer[] = [
   { path: RETRY, imports: [...FFI, "spec/", PROTOCOL] },
   { path: "plugins/lib/compat/", imports: [...FFI, "spec/", PROTOCOL, RETRY] },
   { path: "plugins/lib/ruleset/", imports: [...FFI, "spec/", PROTOCOL, RETRY, "plugins/lib/compat/"] },
-  { path: "plugins/lib/links/", imports: [...FFI, "spec/", PROTOCOL] },
+  { path: "plugins/lib/links/", imports: [...FFI, "spec/", MODEL, PROTOCOL] },
   { path: MASQUERADED_VETH, imports: [...FFI, "spec/", PROTOCOL, "plugins/lib/links/", "plugins/lib/ruleset/"] },
   { path: "plugins/lib/docs/", imports: ["type:spec/"] },
   { path: "plugins/*/docs.ts", imports: ["plugins/lib/docs/"] },

@@ -17,7 +17,9 @@ import { instantiate, nameProblem, withRegistryLine } from "./main.ts";
 
 const NAME = "link-group";
 const FOLDER = "plugins/link_group";
-const FILES = ["config.ts", "docs.ts", "fixture.ts", "plugin.ts", "plugin_test.ts"].map((file) => `${FOLDER}/${file}`);
+const FILES = ["config.ts", "docs.ts", "fixture.ts", "model.ts", "plugin.ts", "plugin_test.ts", "tools_test.ts"].map((
+  file,
+) => `${FOLDER}/${file}`);
 
 let root: string;
 beforeAll(() => {
@@ -73,7 +75,7 @@ const BAD_INPUT_FILE = "e2e/conformance/bad_input_test.ts";
 
 /** The suites over every plugin, and what a new one makes them run. */
 const SUITES: Readonly<Record<string, Selection>> = {
-  "its own test": { files: [`${FOLDER}/plugin_test.ts`] },
+  "its own tests": { files: [`${FOLDER}/plugin_test.ts`, `${FOLDER}/tools_test.ts`] },
   conformance: { files: conformanceTests().filter((file) => file !== BAD_INPUT_FILE) },
   "bad input": { files: [BAD_INPUT_FILE], pattern: `^${NAME}: ` },
   "the lane in the virtual machine": { files: ["e2e/every_plugin_vm_test.ts"], pattern: `^${NAME}: ` },
@@ -83,7 +85,7 @@ const SUITES: Readonly<Record<string, Selection>> = {
 
 /** Tests that must fail when the plugin changes nothing and takes whatever it is told. */
 const FAILING: Readonly<Record<string, Selection>> = {
-  "its own test": SUITES["its own test"]!,
+  "its own tests": SUITES["its own tests"]!,
   conformance: { files: ["e2e/conformance/check_test.ts"] },
   "bad input": { files: [BAD_INPUT_FILE], pattern: `^${NAME}: what is wrong in keys of its own` },
   "the lane in the virtual machine": SUITES["the lane in the virtual machine"]!,
@@ -110,7 +112,7 @@ testWith(
 
     expect(runSuite(SUITES.documentation!).output).toContain("README.md is stale: run scripts/docs");
     expect(runBun("scripts/src/docs/main.ts")).toMatchObject({ exitCode: 0 });
-    expect(readFileSync(join(root, `docs/plugins/${NAME}.md`), "utf8")).toContain("- **`group`**: ");
+    expect(readFileSync(join(root, `docs/plugins/${NAME}.md`), "utf8")).toContain("- **`interface`**: ");
     expect(runSuite(SUITES["the cost budget"]!).output).toContain(`${NAME} ADD has no budget`);
     expect(runBun("scripts/src/budget/main.ts", "--record", NAME)).toMatchObject({ exitCode: 0 });
 
@@ -123,7 +125,7 @@ testWith(
     const file = join(root, FOLDER, "plugin.ts");
     const broken = readFileSync(file, "utf8")
       .replace("config: linkGroupConfig,", "config: anything as typeof linkGroupConfig,")
-      .replace("    link.set(netns.route, index, { group: config.group });\n", "")
+      .replace("    addMasquerade(host.nft, owner, [config.address], lives(host));\n", "")
       .replace("import * as link", 'import { anything } from "../../spec/schema.ts";\nimport * as link');
     writeFileSync(file, broken);
     expect(runBun("scripts/src/build/main.ts")).toMatchObject({ exitCode: 0 });

@@ -1,11 +1,17 @@
 /** The configuration of the `new-plugin` plugin. @module */
-import { type Infer, int, lazy, object, withDefault } from "../../../../spec/schema.ts";
+import { cidr, type Infer, lazy, object, refine, string, withDefault } from "../../../../spec/schema.ts";
+import { linkNameProblem } from "../../../../spec/env.ts";
+import { parseCidr } from "../../../../ffi/address.ts";
 
-/** The keys of the `new-plugin` plugin. */
+const linkName = refine(string, "an interface name of 1 to 15 bytes", (name) => linkNameProblem(name) === undefined);
+
+/** The keys of the `new-plugin` plugin. Each has a default: DEL must do without it. */
 export const newPluginConfig = lazy(() =>
   object({
-    /** The group that the interface is put into. A key has a default: DEL must do without it. */
-    group: withDefault(int({ min: 1, max: 0xffff_ffff }), 1),
+    /** The name of the interface that it adds to the container. */
+    interface: withDefault(linkName, "svc0"),
+    /** The address of that interface, which the host masquerades. */
+    address: withDefault(cidr, parseCidr("10.77.0.1/32")),
   })
 );
 

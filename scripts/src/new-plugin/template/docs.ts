@@ -1,14 +1,22 @@
 import type { PluginDocs } from "../../../../plugins/lib/docs/plugin_docs.ts";
 
-/** The page of `new-plugin`. */
+/** The page of `new-plugin`, from which `scripts/docs` makes it. */
 export default {
-  example: { type: "new-plugin", group: 7 },
+  example: { type: "new-plugin", interface: "svc0", address: "10.77.0.1/32" },
   keys: {
-    group: {
-      type: "number, 1 to 4294967295",
-      default: "1",
-      meaning: "Names the group that the interface is put into.",
-      example: 7,
+    interface: {
+      type: "string",
+      default: '"svc0"',
+      meaning: "Names the interface that it adds.",
+      example: "svc0",
+      parity: "added here",
+      tests: ["plugin_test.ts"],
+    },
+    address: {
+      type: "string, a CIDR",
+      default: '"10.77.0.1/32"',
+      meaning: "The address of that interface.",
+      example: "10.77.0.1/32",
       parity: "added here",
       tests: ["plugin_test.ts"],
     },

@@ -1,43 +1,74 @@
-/** The `new-plugin` plugin: puts the container's interface into a group of links, as `ip link set group` does. @module */
+/** The `new-plugin` plugin: gives the container one more interface, with an address that the host masquerades. @module */
+import * as address from "../../../../ffi/route/address.ts";
+import { executeAll } from "../../../../ffi/netlink/socket.ts";
 import * as link from "../../../../ffi/route/link.ts";
-import { expectEqual } from "../../../../plugins/lib/protocol/check_failed.ts";
-import { ownedByOtherContainer } from "../../../../plugins/lib/links/ownership.ts";
-import { plugin, requirePrevResult } from "../../../../plugins/lib/protocol/plugin.ts";
+import { bridge } from "../../../../ffi/route/link_kinds.ts";
+import { lives } from "../../../../plugins/lib/links/address_claim.ts";
+import { addContainerLink, removeLinkIfPresent } from "../../../../plugins/lib/links/container_link.ts";
+import { requireSysctl } from "../../../../plugins/lib/links/sysctls.ts";
+import { checkWanted } from "../../../../plugins/lib/links/wanted_differences.ts";
+import type { PluginModel } from "../../../../plugins/lib/model/plugin_model.ts";
+import { formatAlias, parseAlias, sameOwner } from "../../../../plugins/lib/protocol/owner.ts";
+import { plugin, requirePrevResult, runAllSteps } from "../../../../plugins/lib/protocol/plugin.ts";
+import { inetTable } from "../../../../plugins/lib/ruleset/inet_table.ts";
+import {
+  addMasquerade,
+  checkMasquerade,
+  gcMasquerade,
+  removeMasquerade,
+  restoreMasquerade,
+} from "../../../../plugins/lib/ruleset/masquerade.ts";
+import { removeRulesIfSupported } from "../../../../plugins/lib/ruleset/nf_tables_support.ts";
+import { requireTable } from "../../../../plugins/lib/ruleset/table.ts";
 import { newPluginConfig } from "./config.ts";
-
-/** The group of a link that nobody put into another. */
-const DEFAULT_GROUP = 0;
+import { wantedState } from "./model.ts";
 
 export default plugin({
   name: "new-plugin",
-  about: "Puts the interface into a group of links",
+  about: "Gives the container one more interface, for a service",
   config: newPluginConfig,
+  model: (): PluginModel => require("./model.ts").default,
+  needsPrevResult: () => true,
 
   add(call) {
-    const { config, netns, ifname, undo } = call;
+    const { config, host, netns, owner, sandbox, undo } = call;
     const result = requirePrevResult(call, "new-plugin");
-    const { index, group = DEFAULT_GROUP } = link.get(netns.route, ifname);
-    undo.defer(() => link.set(netns.route, index, { group }));
-    link.set(netns.route, index, { group: config.group });
-    return result;
+    // A failed ADD removes it, and all that is on it.
+    const { index } = addContainerLink(netns, { name: config.interface, info: bridge({}) }, undo);
+    link.set(netns.route, index, { alias: formatAlias(owner) });
+    const { sysctls = [] } = wantedState(config);
+    netns.run(() => sysctls.forEach(({ name, value }) => requireSysctl(name, value)));
+    executeAll(netns.route, [address.addRequest(index, config.address, { noDad: true })]);
+    link.setUp(netns.route, index);
+    undo.defer(() => removeMasquerade(host.nft, owner));
+    addMasquerade(host.nft, owner, [config.address], lives(host));
+    return { ...result, interfaces: [...result.interfaces ?? [], { name: config.interface, sandbox }] };
   },
 
   del(call) {
-    const { netns, ifname } = call;
-    // Both may be gone already: DEL succeeds all the same.
-    const device = netns && link.find(netns.route, ifname);
-    if (!device || ownedByOtherContainer(call, netns, device)) return;
-    link.set(netns.route, device.index, { group: DEFAULT_GROUP });
+    const { config, host, netns, owner } = call;
+    runAllSteps(
+      () => {
+        // Both may be gone already: DEL succeeds all the same.
+        const device = netns && link.find(netns.route, config.interface);
+        if (device && sameOwner(parseAlias(device.alias), owner)) removeLinkIfPresent(netns, config.interface);
+      },
+      () => removeRulesIfSupported(host, true, (nl) => removeMasquerade(nl, owner)),
+    );
   },
 
   check(call) {
-    const { config, netns, ifname } = call;
+    const { config, host, owner } = call;
     requirePrevResult(call, "new-plugin");
-    expectEqual(`group of "${ifname}"`, link.get(netns.route, ifname).group, config.group);
+    checkWanted(call, wantedState(config));
+    checkMasquerade(host.nft, owner, [config.address], lives(host));
   },
 
-  /** All there is is in the container's namespace, and goes with it. */
-  gc() {},
+  restore: ({ config, host, owner }) => restoreMasquerade(host.nft, owner, [config.address], lives(host)),
 
-  status() {},
+  gc({ host, pluginConfig, validAttachments, log }) {
+    removeRulesIfSupported(host, true, (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments, log));
+  },
+
+  status: ({ host }) => requireTable(host.nft, inetTable),
 });

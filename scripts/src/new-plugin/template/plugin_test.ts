@@ -1,18 +1,31 @@
 import { expect } from "bun:test";
-import { earlierResult, findShownLink } from "../../../../testing/fixture_configs.ts";
-import { runIp } from "../../../../testing/netns.ts";
+import { addContainerInterface, earlierResult } from "../../../../testing/fixture_configs.ts";
+import { runInNetns, runIp, runShellInNetns } from "../../../../testing/netns.ts";
 import { sandboxTest } from "../../../../testing/sandbox.ts";
 import tested from "./plugin.ts";
 
-sandboxTest("new-plugin ADD puts the interface into the group, CHECK looks, DEL takes it out", [], (sandbox) => {
-  const { call, container } = sandbox;
-  runIp(container, "link add eth0 type veth peer name peer0");
-  const config = { group: 7, prevResult: earlierResult(sandbox) };
+const SYSCTL = "/proc/sys/net/ipv4/conf/svc0/arp_ignore";
+
+sandboxTest("new-plugin ADD makes interface, address, parameter and rule, CHECK looks, DEL removes", [], (sandbox) => {
+  const { call, host, container, directory } = sandbox;
+  addContainerInterface({ host, container, directory, defer() {} });
+  const config = { interface: "svc0", address: "10.77.0.1/32", prevResult: earlierResult(sandbox) };
   call(tested, "ADD", config);
-  expect(findShownLink(container).group).toBe("7");
-  call(tested, "CHECK", config);
-  expect(() => call(tested, "CHECK", { ...config, group: 8 })).toThrow('group of "eth0" is 7, expected 8');
+  const check = () => call(tested, "CHECK", config);
+  check();
+  for (
+    const [change, back, problem] of [
+      ["ip link set svc0 down", "ip link set svc0 up", "is down"],
+      ["ip addr del 10.77.0.1/32 dev svc0", "ip addr add 10.77.0.1/32 dev svc0", "lacks address 10.77.0.1/32"],
+      [`echo 0 >${SYSCTL}`, `echo 1 >${SYSCTL}`, "is 0, expected 1"],
+    ] as const
+  ) {
+    runShellInNetns(container, change);
+    expect(check).toThrow(problem);
+    runShellInNetns(container, back);
+  }
+  runInNetns(host, "nft", "flush", "ruleset");
+  expect(check).toThrow("masquerading of 10.77.0.1");
   call(tested, "DEL", config);
-  expect(findShownLink(container).group).toBe("default");
-  expect(() => call(tested, "CHECK", config)).toThrow('group of "eth0" is 0, expected 7');
+  expect(() => runIp(container, "link show svc0")).toThrow("does not exist");
 });
