@@ -6,7 +6,8 @@ import { REPOSITORY_ROOT } from "../repository.ts";
 import { gzip } from "./plugin_archive.ts";
 import { tar, type TarEntry } from "./tar.ts";
 
-const ENTRY = "mod.ts";
+/** What programs import: the library, and what the plugin of `scripts/new-plugin` needs besides. */
+const ENTRIES = ["mod.ts", "plugins/lib/links/wanted_differences.ts"];
 const DOCUMENTS = { LICENSE: "LICENSE", "README.md": "docs/library.md" };
 
 /** The others are for work on this repository. */
@@ -28,7 +29,7 @@ export function libraryPackage(time: number): Uint8Array {
   return gzip(tar(packed, time));
 }
 
-/** The files and packages that mod.ts imports, directly or through others. */
+/** The files and packages that programs import, directly or through others. */
 export function reachable(): { readonly files: readonly string[]; readonly packages: readonly string[] } {
   const files = new Set<string>();
   const packages = new Set<string>();
@@ -40,7 +41,7 @@ export function reachable(): { readonly files: readonly string[]; readonly packa
       else if (!specifier.startsWith("bun")) packages.add(specifier);
     }
   };
-  visit(ENTRY);
+  ENTRIES.forEach(visit);
   return { files: [...files].sort(), packages: [...packages].sort() };
 }
 

@@ -4,7 +4,7 @@ import { removeMasquerade } from "../../../../plugins/lib/ruleset/masquerade.ts"
 import { type NewPluginConfig, newPluginConfig } from "./config.ts";
 
 /** What an attachment has besides its result: `cni doctor` and CHECK compare it. */
-export function wantedState({ interface: name, address }: NewPluginConfig): Wanted {
+export function newPluginWanted({ interface: name, address }: NewPluginConfig): Wanted {
   return {
     links: [{ place: "container", name }],
     addresses: [{ place: "container", link: name, address }],
@@ -14,7 +14,7 @@ export function wantedState({ interface: name, address }: NewPluginConfig): Want
 
 /** What `new-plugin` tells tools of its networks. */
 const model: PluginModel = {
-  wanted: ({ raw }) => wantedState(newPluginConfig.parse(raw)),
+  wanted: ({ raw }) => newPluginWanted(newPluginConfig.parse(raw)),
   removeRules: ({ nft }, owner) => removeMasquerade(nft, owner),
 };
 export default model;

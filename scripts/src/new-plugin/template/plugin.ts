@@ -21,7 +21,7 @@ import {
 import { removeRulesIfSupported } from "../../../../plugins/lib/ruleset/nf_tables_support.ts";
 import { requireTable } from "../../../../plugins/lib/ruleset/table.ts";
 import { newPluginConfig } from "./config.ts";
-import { wantedState } from "./model.ts";
+import { newPluginWanted } from "./model.ts";
 
 export default plugin({
   name: "new-plugin",
@@ -36,7 +36,7 @@ export default plugin({
     // A failed ADD removes it, and all that is on it.
     const { index } = addContainerLink(netns, { name: config.interface, info: bridge({}) }, undo);
     link.set(netns.route, index, { alias: formatAlias(owner) });
-    const { sysctls = [] } = wantedState(config);
+    const { sysctls = [] } = newPluginWanted(config);
     netns.run(() => sysctls.forEach(({ name, value }) => requireSysctl(name, value)));
     executeAll(netns.route, [address.addRequest(index, config.address, { noDad: true })]);
     link.setUp(netns.route, index);
@@ -60,7 +60,7 @@ export default plugin({
   check(call) {
     const { config, host, owner } = call;
     requirePrevResult(call, "new-plugin");
-    checkWanted(call, wantedState(config));
+    checkWanted(call, newPluginWanted(config));
     checkMasquerade(host.nft, owner, [config.address], lives(host));
   },
 
