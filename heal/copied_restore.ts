@@ -20,7 +20,7 @@ import type { OwnedElement, RulesetCopy } from "./ruleset_copy.ts";
 export interface CopiedRestoreOptions {
   /** With fewer, plugins are fast enough. */
   readonly minAttachments: number;
-  /** For other commands. */
+  /** How long to wait while another command holds the node's lock. */
   readonly maxWaitMs: number;
   /** Restores these as their plugins do it. */
   restoreByPlugins(isWanted: (entry: CacheEntry) => boolean): RestoreReport;
@@ -33,7 +33,6 @@ export interface CopiedRestore {
   /** Those whose plugins were called first. */
   readonly report?: RestoreReport;
   readonly entries: readonly CacheEntry[];
-  /** Names of the sets whose elements are back. */
   readonly sets: ReadonlySet<string>;
 }
 
@@ -43,9 +42,7 @@ const ATTACHMENTS_PER_COMMIT = 200;
 
 /**
  * Puts elements of many attachments back as they were, in few commits: to call the plugins of each takes ten times as
- * long. They are called afterwards, for the rest.
- *
- * @returns what came back; less if others change the same
+ * long. They are called afterwards, for the rest. Less comes back if others change the same.
  */
 export function restoreCopied(
   runtime: RuntimeContext,

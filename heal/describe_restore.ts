@@ -5,13 +5,12 @@ import type { CopiedRestore } from "./copied_restore.ts";
 
 const MAX_LISTED = 6;
 
-/** What was put back in one cache. */
 export interface Restored {
   readonly report: RestoreReport;
   readonly copied: CopiedRestore;
 }
 
-/** What was put back, in one line; `undefined` if nothing was missing. */
+/** One line; `undefined` if nothing was missing. */
 export function describeRestore(restored: readonly Restored[], causes: readonly string[]): string | undefined {
   const reports = restored.flatMap(({ report, copied }) => copied.report ? [copied.report, report] : [report]);
   const byPlugins = reports.flatMap(({ attachments }) => attachments.filter((each) => restoredItems(each).length > 0));

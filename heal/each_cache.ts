@@ -3,7 +3,6 @@ import type { RuntimeContext } from "../runtime/context.ts";
 /** What was done in each cache that can be read. */
 export interface CacheResults<T> {
   readonly results: readonly T[];
-  /** Whether something is to be done again. */
   readonly hasFailed: boolean;
 }
 

@@ -13,7 +13,6 @@ export class Fight {
     this.#limits = limits;
   }
 
-  /** How often in a row something was put back. */
   get rounds(): number {
     return this.#rounds;
   }
@@ -30,7 +29,7 @@ export class Fight {
     this.#pauseMs = 0;
   }
 
-  /** Something was put back. @returns how long to wait before it is put back again; 0 if this is no fight */
+  /** @returns how long to wait before it is put back again; 0 if this is no fight */
   noteRound(now: number): number {
     const { freeRounds, firstPauseMs, longestPauseMs } = this.#limits;
     const pauses = ++this.#rounds - freeRounds;

@@ -19,7 +19,6 @@ export class FirewalldWatch implements Disposable {
   #bus: DbusConnection | undefined;
   /** Whose signals count: any program may send some. */
   #owner: unknown;
-  /** Times of `performance.now()`. */
   #retries: number[] = [];
   #lastAttempt = -Infinity;
   #causes: string[] = [];
@@ -59,7 +58,6 @@ export class FirewalldWatch implements Disposable {
     this.#lastAttempt = performance.now();
   }
 
-  /** @returns what happened, in words */
   read(): string[] {
     const now = performance.now();
     if (this.nextRetry <= now) {

@@ -1,4 +1,4 @@
-/** Pauses between tries of what failed: each is twice as long as the one before. In milliseconds. */
+/** Pauses between tries of what failed: each is twice as long as the one before. */
 export class GrowingPause {
   readonly #firstMs: number;
   readonly #longestMs: number;
@@ -9,7 +9,6 @@ export class GrowingPause {
     this.#longestMs = longestMs;
   }
 
-  /** Whether the last try failed. */
   get isRunning(): boolean {
     return this.#lastMs > 0;
   }

@@ -57,7 +57,7 @@ const LOST = "more changes than the kernel could report";
 export class Healer implements Disposable {
   readonly #options: HealerOptions;
   readonly #limits: HealingLimits;
-  /** As commits name it. */
+  /** In a process namespace, commits have another number than `process.pid`. */
   readonly #pid: number;
   readonly #resources: DisposableStack;
   readonly #ruleset;
@@ -74,15 +74,12 @@ export class Healer implements Disposable {
   #nextLook = -Infinity;
   #laterLooks: number[] = [];
   readonly #retryPause: GrowingPause;
-  /** By {@linkcode ownerText}. */
   #failedOwners: ReadonlySet<string> = new Set();
-  /** When to see whose result is gone. */
   #resultChecks: number[] = [];
-  /** Subjects of failures that were logged, and that still last. */
+  /** Subjects of failures that were logged and last. */
   #knownFailures: ReadonlySet<string> = new Set();
-  /** Directories whose failure was logged, and that still fail. */
+  /** Directories whose failure was logged and lasts. */
   readonly #failedCaches = new Set<string>();
-  /** Networks and plugins that were named. */
   readonly #knownSkipped = new Set<string>();
 
   constructor(options: HealerOptions) {
@@ -123,7 +120,7 @@ export class Healer implements Disposable {
     );
   }
 
-  /** Reads what the kernel tells, and does what is due. */
+  /** Reads what the kernel tells, then acts. */
   round(): void {
     this.#read();
     const now = performance.now();
@@ -282,7 +279,8 @@ export class Healer implements Disposable {
   ): RestoreReport {
     const entries = new Map<string, CacheEntry>();
     const report = restoreAttachments(runtime, undefined, {
-      ...{ maxWaitMs: this.#limits.lockWaitMs, isWanted },
+      maxWaitMs: this.#limits.lockWaitMs,
+      isWanted,
       // The copy is faster.
       isStopped: () => this.#copy.size >= this.#limits.minCopied && this.#nextLook <= performance.now(),
       findSkipReason: (entry, prevResult) => {

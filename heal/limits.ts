@@ -1,4 +1,3 @@
-/** Times in milliseconds. */
 export interface HealingLimits {
   /** A storm is over after a time without a change that matters. */
   readonly quietMs: number;
@@ -22,7 +21,7 @@ export interface HealingLimits {
   readonly longestPauseMs: number;
   /** From so many attachments on, elements come back from a copy, before plugins are called. */
   readonly minCopied: number;
-  /** Of notifications that wait. */
+  /** The kernel drops notifications that do not fit. */
   readonly bufferBytes: number;
 }
 

@@ -22,9 +22,7 @@ export interface LinkCareOptions {
   readonly healLinks: boolean;
   readonly limits: HealingLimits;
   log(message: string): void;
-  /** Told of each link that goes. */
   onRemoved(): void;
-  /** Told of each new problem. */
   onProblem(): void;
   /** Told when something keeps removing what is mended. */
   onPause(): void;
@@ -44,14 +42,11 @@ export class LinkCare implements Disposable {
   readonly #losers = new Map<number, LinkLoss["kind"]>();
   #isLookNeeded = true;
   #stormSince: number | undefined;
-  /** Of `performance.now()`. */
   #nextLook = -Infinity;
   /** Something else may keep removing what is mended. */
   readonly #fight: Fight;
   readonly #retryPause: GrowingPause;
-  /** In words. */
   #knownProblems = new Set<string>();
-  /** Those that could not be mended. */
   #knownFailures = new Set<string>();
 
   constructor(options: LinkCareOptions) {
@@ -143,7 +138,6 @@ export class LinkCare implements Disposable {
     this.#stormSince = undefined;
   }
 
-  /** @returns how many */
   #mend(runtime: RuntimeContext, problems: readonly LinkProblem[]): number {
     const mended = problems.filter(({ what, repair }) => {
       if (!repair) return false;
@@ -224,7 +218,7 @@ function missingBridge({ bridge, containers, host }: Subject): Pick<Finding, "wh
   return [{ what: `bridge "${bridge.name}" is missing` }];
 }
 
-/** Of the host, which others change. What is in containers is theirs. */
+/** Only of the host: what is in containers is theirs. */
 function isLinkProblem({ severity, repair }: Finding): boolean {
   if (severity !== "broken" || !repair) return false;
   return repair.kind === "bridge-port" || (repair.kind === "address" && repair.netns === undefined);

@@ -4,14 +4,17 @@ import { findModel, pluginNames } from "../plugins/registry.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 
 const REMOVALS: readonly number[] = [
-  ...[uapi.NFT_MSG_DELTABLE, uapi.NFT_MSG_DELCHAIN, uapi.NFT_MSG_DELRULE],
-  ...[NFT_MSG_DELSET, uapi.NFT_MSG_DELSETELEM],
+  uapi.NFT_MSG_DELTABLE,
+  uapi.NFT_MSG_DELCHAIN,
+  uapi.NFT_MSG_DELRULE,
+  NFT_MSG_DELSET,
+  uapi.NFT_MSG_DELSETELEM,
 ];
 
 /** Of base chains of other programs that call chains of ours. */
 const HOOKS: readonly number[] = [uapi.NF_INET_FORWARD, uapi.NF_INET_LOCAL_IN];
 
-/** Whether attachments may lack something after another program's change. Asked for each change of the host's ruleset. @param foreignChains of {@linkcode listForeignChains} */
+/** Whether attachments may lack something after another program's change. @param foreignChains of {@linkcode listForeignChains} */
 export function mayBeLoss(change: RulesetChange, foreignChains: readonly string[]): boolean {
   const { operation, name, hook } = change;
   if (isInOurTable(change)) return REMOVALS.includes(operation);

@@ -4,14 +4,14 @@ import type { Owner } from "../plugins/lib/protocol/owner.ts";
 import { RECORD_SET, recordKey } from "../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 
-/** Of the records that a change adds or removes. */
+/** The records that a change adds or removes. */
 export function recordIds(change: RulesetChange): string[] {
   const { family, name, table } = change;
   const isRecord = name === RECORD_SET && TABLES.some((own) => own.table === table && own.family === family);
   return isRecord ? change.elements().map(({ key }) => recordId(family, key)) : [];
 }
 
-/** Of all records that an owner may have. */
+/** All records that an owner may have. */
 export function recordIdsOf(owner: Owner): string[] {
   return TABLES.flatMap(({ family, purposes }) =>
     Object.keys(purposes).map((purpose) => recordId(family, recordKey(owner, purpose).key))

@@ -6,14 +6,12 @@ import { type Owner, ownerText, parseOwner } from "../plugins/lib/protocol/owner
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 import type { TableDefinition } from "../plugins/lib/ruleset/table.ts";
 
-/** An element of an attachment. */
 export interface OwnedElement {
   readonly table: TableDefinition;
   readonly set: string;
   readonly element: nft.Element;
 }
 
-/** One set's elements by key. */
 interface CopiedSet {
   readonly table: TableDefinition;
   readonly set: string;

@@ -17,7 +17,7 @@ const ROUNDS_PER_COLLECTION = 200;
 /** Others may change the ruleset a thousand times a second. To wake up for each change takes more than to read it. */
 const REST_MS = 20;
 
-/** Watches rules until SIGTERM, SIGINT or the end of `lifetime`. Call it with all plugins loaded. */
+/** Call it with all plugins loaded. */
 export function serveHealing({ lifetime, tellWork, ...options }: HealingOptions): void {
   using signals = openSignals([SIGINT, SIGTERM]);
   const stops = [lifetime, signals.fd];
