@@ -36,9 +36,7 @@ const LOCK_TIMEOUT_MS = 10_000;
 /** What `cni network create --json` prints. */
 export interface CreatedNetwork {
   readonly name: string;
-  /** Its new file. */
   readonly file: string;
-  /** The file's content. */
   readonly configuration: JsonObject;
 }
 
@@ -74,7 +72,6 @@ export function createNetwork(runtime: Runtime, directory: string, request: Netw
   throw new CniError(Code.InvalidConfig, `Cannot create network "${request.name}": "${file}" exists`);
 }
 
-/** What the file holds. */
 export function networkFileText(configuration: JsonObject): string {
   return `${stringifyJson(configuration, 2)}\n`;
 }
@@ -113,14 +110,14 @@ function refuseImpossibleDns({ name, driver, internal }: NetworkRequest): void {
 
 function refuseUsedName(name: string, files: readonly NetworkFile[]): void {
   const present = files.find((file) => findNameIn(file) === name);
-  const place = present ? `it is in "${present.file}"` : name === DEFAULT_NETWORK_NAME ? "it is built in" : undefined;
-  if (place === undefined) return;
+  if (!present && name !== DEFAULT_NETWORK_NAME) return;
+  const place = present ? `it is in "${present.file}"` : "it is built in";
   throw new CniError(Code.InvalidConfig, `Cannot create network "${name}": there is one of this name, ${place}`, {
     details: "choose another name",
   });
 }
 
-/** Those that are asked for, and free ones for the rest. @throws {CniError} if another has one of them */
+/** @throws {CniError} if another has one of the subnets that are asked for */
 function chooseSubnets(
   { driver, subnets: requested, ipv6 }: NetworkRequest,
   listUses: () => SubnetUse[],

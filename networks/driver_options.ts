@@ -25,7 +25,6 @@ interface DriverKeys {
   readonly firewall: JsonObject;
 }
 
-/** @throws {NetworkRequestError} naming the option */
 export function driverKeysOf(driver: NetworkDriver, options: ReadonlyMap<string, string>): DriverKeys {
   const shape = settableShape(driver);
   const keys: Record<string, unknown> = {};

@@ -29,7 +29,6 @@ export function findNetwork(
   return { list: loadNetwork(network, { directory, log }), origin: "built-in" };
 }
 
-/** @param path in any spelling */
 function findConfFile(directory: string, path: string): string | undefined {
   const files = listConfFiles(directory);
   if (files.includes(path)) return path;

@@ -8,7 +8,6 @@ import { listOtherUsers, type NetworkUser } from "./users.ts";
 import { type NetworkSummary, summarizeNetwork } from "./list.ts";
 import type { ConfiguredNetwork } from "./network_files.ts";
 
-/** What a plugin would get at ADD. */
 export interface DerivedPluginRequest {
   readonly type: string;
   readonly request: unknown;
@@ -17,21 +16,19 @@ export interface DerivedPluginRequest {
 /** An attachment, without what only CHECK and DEL need. */
 export interface InspectedAttachment {
   readonly containerId: string;
-  /** That its engine gave it. */
   readonly name?: string;
   readonly ifname: string;
   readonly state: NetworkAttachment["state"];
   readonly reason?: string;
   readonly netns?: string;
   readonly addresses: readonly Cidr[];
-  /** As portmap got them. */
+  /** The objects that portmap got in `runtimeConfig`. */
   readonly portMappings: readonly JsonObject[];
 }
 
 /** One network, as `cni network inspect --json` prints it. */
 export interface InspectedNetwork extends Omit<NetworkSummary, "attachments"> {
   readonly cniVersion: string;
-  /** The file's content. */
   readonly configuration: unknown;
   readonly requests: readonly DerivedPluginRequest[];
   readonly attachments: readonly InspectedAttachment[];
@@ -65,7 +62,9 @@ function describeAttached(attachment: NamedAttachment): InspectedAttachment {
   const { containerId, name, ifname, state, reason, netns, result, capabilityArgs } = attachment;
   const { portMappings } = capabilityArgs;
   return {
-    ...{ containerId, ifname, state },
+    containerId,
+    ifname,
+    state,
     ...name !== undefined && { name },
     ...reason !== undefined && { reason },
     ...netns !== undefined && { netns },

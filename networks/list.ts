@@ -14,7 +14,6 @@ type Log = (message: string) => void;
 
 interface ListMessages {
   readonly log: Log;
-  /** Takes what is wrong with a configuration. */
   readonly problem: Log;
 }
 
@@ -22,14 +21,12 @@ interface ListMessages {
 export interface NetworkSummary {
   readonly name: string;
   readonly origin: ConfiguredNetwork["origin"];
-  /** Of origin `file`. */
+  /** Absent for other origins than `file`. */
   readonly file?: string;
-  /** The type of its first plugin. */
   readonly driver: string;
   readonly subnets: readonly Cidr[];
   /** Of host-local: a container gets one address from each pool. */
   readonly pools: readonly AddressPool[];
-  /** How many attachments the cache has. */
   readonly attachments: number;
 }
 
@@ -94,7 +91,8 @@ export function summarizeNetwork(
   log: Log,
 ): NetworkSummary {
   return {
-    ...{ name: list.name, origin },
+    name: list.name,
+    origin,
     ...file !== undefined && { file },
     driver: list.plugins[0]!.type,
     subnets: subnetsOfConfiguration(list),

@@ -15,12 +15,11 @@ export interface NetworkFile {
   readonly problem?: string;
 }
 
-/** A network, and where its configuration is. */
 export interface ConfiguredNetwork {
   readonly list: NetworkConfigList;
   /** `attachment`: there is no file, but the cache has the configuration of an ADD. */
   readonly origin: "file" | "built-in" | "attachment";
-  /** Of origin `file`. */
+  /** Absent for other origins than `file`. */
   readonly file?: string;
 }
 

@@ -1,4 +1,3 @@
-/** The configuration of a new network. */
 import {
   broadcastOf,
   type Cidr,
@@ -18,7 +17,6 @@ import type { JsonObject } from "../spec/schema.ts";
 export const NETWORK_DRIVERS = ["bridge", "macvlan", "ipvlan", "ptp"] as const;
 export type NetworkDriver = (typeof NETWORK_DRIVERS)[number];
 
-/** What a person asks for. */
 export interface NetworkRequest {
   readonly name: string;
   readonly driver: NetworkDriver;
@@ -59,13 +57,11 @@ export function hasOwnSubnet(driver: NetworkDriver): boolean {
 
 /** What a {@linkcode NetworkRequest} leaves open, and its options. */
 interface NetworkChoices {
-  /** At least one. */
+  /** At most one of a family. */
   readonly subnets: readonly Cidr[];
-  /** With driver `bridge`. */
   readonly bridge: string | undefined;
-  /** Keys of the driver's plugin, which win. */
+  /** Keys of `--option`, which win. */
   readonly driver: JsonObject;
-  /** Keys of the plugin `firewall`. */
   readonly firewall: JsonObject;
 }
 
@@ -83,9 +79,12 @@ export function networkDocument(request: NetworkRequest, choices: NetworkChoices
     [CREATOR_KEY]: CREATOR,
     plugins: [
       {
-        ...{ type: driver, ...bridge !== undefined && { bridge } },
-        ...{ ...driverKeys(request), ...choices.driver },
-        ...{ capabilities: { ips: true, ...macCapability(driver) }, ipam },
+        type: driver,
+        ...bridge !== undefined && { bridge },
+        ...driverKeys(request),
+        ...choices.driver,
+        capabilities: { ips: true, ...macCapability(driver) },
+        ipam,
       },
       ...isPublished ? [{ type: "portmap", capabilities: { portMappings: true } }] : [],
       ...hasOwnSubnet(driver) ? [{ type: "firewall", ...choices.firewall }] : [],

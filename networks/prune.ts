@@ -8,16 +8,11 @@ import { CREATOR, CREATOR_KEY } from "./new_network.ts";
 import { NetworkInUseError, type RemovalContext, type RemovalReport, removeNetwork } from "./remove.ts";
 import { listNetworkUsers } from "./users.ts";
 
-/** A network in a file. */
 export interface UnusedNetwork extends ConfiguredNetwork {
   readonly file: string;
 }
 
-/**
- * Networks that no container uses.
- *
- * @param all also those that `create` has not made: engines may rely on them
- */
+/** @param all also those that `create` has not made: engines may rely on them */
 export function findUnusedNetworks(
   runtime: Runtime,
   directory: string,

@@ -17,10 +17,8 @@ import { type ConfiguredNetwork, readNetworkFiles } from "./network_files.ts";
 import { reservationsOf } from "./reservations.ts";
 import { listAttachedUsers, listNetworkUsers, type NetworkUser } from "./users.ts";
 
-/** What a network's removal depends on. */
 export interface RemovalContext {
   readonly runtime: Runtime;
-  /** The configuration directory. */
   readonly directory: string;
   log(message: string): void;
 }
@@ -28,7 +26,6 @@ export interface RemovalContext {
 /** One network, as `cni network rm --json` prints it. */
 export interface RemovedNetwork {
   readonly name: string;
-  /** What was done, in order. */
   readonly steps: readonly RemovalStep[];
   /** Why the rest was not done, or with `force` what was not. */
   readonly failure?: CniError;
@@ -37,7 +34,6 @@ export interface RemovedNetwork {
 /** Takes each network when it is done, also if it failed halfway. */
 export type RemovalReport = (removed: RemovedNetwork) => void;
 
-/** A container uses the network. */
 export class NetworkInUseError extends CniError {
   constructor(network: string, users: readonly NetworkUser[]) {
     super(Code.InvalidConfig, `Cannot remove network "${network}": ${describeUsers(users)}`, {
@@ -89,7 +85,6 @@ export function removeNetwork(
   return removed;
 }
 
-/** `undefined` if it succeeds. */
 export function failureOf(call: () => void): CniError | undefined {
   try {
     call();
@@ -193,7 +188,6 @@ function describeNetwork(list: NetworkConfigList): NetworkOfFile {
   };
 }
 
-/** Each once, in the order of the list. */
 function pluginTypesOf({ plugins }: NetworkConfigList): readonly string[] {
   const delegates = plugins.flatMap(({ ipamType }) => ipamType ?? []);
   return [...new Set([...plugins.map(({ type }) => type), ...delegates])];

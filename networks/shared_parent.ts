@@ -11,7 +11,6 @@ import { reservationsOfEntry } from "./reservations.ts";
 /** Plugins that connect containers to the network of their `master`. */
 const UPPER_PLUGINS = ["macvlan", "ipvlan"];
 
-/** What a plugin gives out, and where. */
 interface AssignedRanges {
   /** `""` for the default route's, if the host has none. */
   readonly parent: string;

@@ -34,7 +34,6 @@ export interface SubnetUse {
   readonly user: string;
 }
 
-/** Of configurations and attachments. */
 export function subnetsOfNetworks(
   files: readonly NetworkFile[],
   attachments: readonly NetworkAttachment[],
@@ -89,7 +88,6 @@ export function nameServers(path = "/etc/resolv.conf"): SubnetUse[] {
   });
 }
 
-/** The first use that overlaps. */
 export function findSubnetUse(subnet: Cidr, uses: readonly SubnetUse[]): SubnetUse | undefined {
   return uses.find((use) => networksOverlap(use.subnet, subnet));
 }

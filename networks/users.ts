@@ -15,7 +15,7 @@ export interface NetworkUser {
   readonly evidence: string;
 }
 
-/** Without attachments whose container is gone. @throws {ConfigError} of {@linkcode reservationsOf} @param attachments of the network */
+/** Without attachments whose container is gone. @throws {ConfigError} of {@linkcode reservationsOf} */
 export function listNetworkUsers(
   list: NetworkConfigList,
   attachments: readonly NetworkAttachment[],
@@ -36,7 +36,7 @@ export function listOtherUsers(
   return findUncachedUsers(users, attachments);
 }
 
-/** Each once. A user without interface is cached if its container is. */
+/** A user without interface is cached if its container is. */
 export function findUncachedUsers(
   users: readonly NetworkUser[],
   attachments: readonly Pick<NetworkAttachment, "containerId" | "ifname">[],
@@ -56,7 +56,6 @@ function keyOf({ containerId, ifname }: Pick<NetworkUser, "containerId" | "ifnam
   return JSON.stringify([containerId, ifname]);
 }
 
-/** Those in the cache whose container is there. */
 export function listAttachedUsers(attachments: readonly NetworkAttachment[]): NetworkUser[] {
   return attachments.filter(({ state }) => state !== "gone")
     .map(({ containerId, ifname, state }) => ({ containerId, ifname, evidence: state }));

@@ -23,7 +23,10 @@ export function disabledRules({ text }: Pick<SourceText, "text">): DisabledRule[
 
 export function unknownRuleFindings(source: SourceText, ruleNames: readonly string[]): LintFinding[] {
   return disabledRules(source).filter(({ rule }) => !ruleNames.includes(rule)).map(({ rule, offset }) => ({
-    ...{ source, path: "", offset, message: `there is no rule "${rule}"` },
+    source,
+    path: "",
+    offset,
+    message: `there is no rule "${rule}"`,
     suggestion: suggestion(rule, ruleNames).replace(/^; /, "") || undefined,
   }));
 }

@@ -4,7 +4,6 @@ import type { LintFile, LintPlugin } from "./lint_file.ts";
 import { type ConfiguredRange, configuredRanges } from "./ranges.ts";
 import { RangeMap } from "./range_map.ts";
 
-/** A plugin, and whose it is. */
 export interface FilePlugin {
   readonly file: LintFile;
   readonly plugin: LintPlugin;
@@ -19,7 +18,6 @@ type Segment = string | LintPlugin;
 
 export class EarlierFiles {
   readonly #byName = new Map<string, LintFile>();
-  /** By segment and subnets. */
   readonly #gateways = new Map<Segment, Map<string, FilePlugin>>();
   readonly #segments = new Map<Segment, RangeMap<RangeOwner>>();
   readonly #everywhere = new RangeMap<RangeOwner>(2, (a, b) => segmentOf(a.plugin) !== segmentOf(b.plugin));

@@ -3,7 +3,6 @@ import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { attempt } from "./lint_file.ts";
 
-/** That of containerd, CRI-O and podman. */
 const DEFAULT_DIRECTORY = "/etc/cni/net.d";
 
 /** Files in TOML, and the keys by which engines name another directory. */

@@ -20,7 +20,6 @@ export function ownLinkFilter(plugin: LintPlugin, { name }: LintFile): ((link: l
   return (link) => bridge.links.includes(link.name ?? "");
 }
 
-/** A range, with the host's own network that it overlaps. */
 interface ExaminedRange extends ConfiguredRange {
   readonly networks: HostNetworks;
   readonly overlap: HostNetwork | undefined;

@@ -12,13 +12,13 @@ import { LINT_RULES } from "./rules.ts";
 
 /** What is wrong, and where. */
 export interface LintProblem {
-  /** Its path. */
+  /** The path of the network's file. */
   readonly file: string;
-  /** From 1. */
+  /** The number of the line, from 1. */
   readonly line: number;
-  /** From 1, in characters. */
+  /** The first character in the line, from 1. */
   readonly column: number;
-  /** In characters, in this line. */
+  /** How many characters of this line. */
   readonly length: number;
   /** Errors stop an ADD, or make it wrong. */
   readonly severity: Severity;
@@ -94,7 +94,12 @@ function toProblem(finding: LintFinding, rule: LintRule): LintProblem {
   const { source, path, part = "value", offset, message, severity = rule.severity } = finding;
   const span = offset === undefined ? source.span(path, part) : source.spanAt(offset);
   return {
-    ...{ file: source.path, ...span, severity, rule: rule.name, path, message },
+    file: source.path,
+    ...span,
+    severity,
+    rule: rule.name,
+    path,
+    message,
     ...finding.suggestion !== undefined && { suggestion: finding.suggestion },
     text: source.lineText(span.line),
   };

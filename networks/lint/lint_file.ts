@@ -29,7 +29,6 @@ export interface LintFile {
   /** Why it cannot be read, or is no JSON. */
   readonly syntaxError: string | undefined;
   readonly document: unknown;
-  /** Its list's object. */
   readonly list: JsonObject | undefined;
   /** Whether it holds one plugin's object, and no list. */
   readonly isSinglePlugin: boolean;
@@ -37,13 +36,11 @@ export interface LintFile {
   readonly name: string | undefined;
   /** The newest if it is unusable. */
   readonly cniVersion: Version;
-  /** In the list and in files of their own. */
   readonly plugins: readonly LintPlugin[];
   /** Plugins in files of their own that are no JSON. */
   readonly unreadable: readonly LintFile[];
 }
 
-/** The path of a file that standard input holds. */
 export const STANDARD_INPUT = "standard input";
 
 /** @param wait for a pipe's writer, as of `<(…)` */
@@ -75,7 +72,12 @@ export function readLintFile(path: string, pluginDirectories: readonly string[],
     ],
     unreadable: ownFiles.filter((own) => own.syntaxError !== undefined).map((own) => ({
       ...own,
-      ...{ list: undefined, isSinglePlugin: true, name: undefined, cniVersion: LATEST, plugins: [], unreadable: [] },
+      list: undefined,
+      isSinglePlugin: true,
+      name: undefined,
+      cniVersion: LATEST,
+      plugins: [],
+      unreadable: [],
     })),
   };
 }
@@ -107,7 +109,11 @@ function readLintPlugin(
   const writtenType = textOf(findValue(raw, "type"));
   const writtenIpamType = isJsonObject(ipam) ? textOf(findValue(ipam, "type")) || undefined : undefined;
   return {
-    ...{ source, path, raw, writtenType, writtenIpamType },
+    source,
+    path,
+    raw,
+    writtenType,
+    writtenIpamType,
     type: meantPlugin(writtenType, directories),
     ipamType: writtenIpamType === undefined ? undefined : meantPlugin(writtenIpamType, directories),
   };
@@ -121,7 +127,6 @@ function meantPlugin(type: string, directories: readonly string[]): string {
 
 const textOf = (node: unknown): string => typeof node === "string" ? node : "";
 
-/** `undefined` if it throws. */
 export function attempt<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -135,7 +140,7 @@ export function pathIn({ path }: LintPlugin, inner: string): string {
   return path === "" || inner === "" ? path + inner : inner.startsWith("[") ? path + inner : `${path}.${inner}`;
 }
 
-/** The built-in plugin, also if a program of that name is called: its keys and values are the same. */
+/** Also if a program of that name is called: its keys and values are the same. */
 export function builtinOf(type: string | undefined): AnyPlugin | undefined {
   return type === undefined ? undefined : findPlugin(type);
 }

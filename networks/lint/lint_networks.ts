@@ -1,6 +1,6 @@
 import type { LintReport } from "./lint.ts";
 
-/** How {@linkcode lintNetworks} checks. */
+/** Options of {@linkcode lintNetworks}, all with a default. */
 export interface LintNetworksOptions {
   /** Where programs of plugins are; default: `["/opt/cni/bin"]`. */
   readonly pluginDirectories?: readonly string[];

@@ -4,7 +4,7 @@ import { findModel } from "../../plugins/registry.ts";
 import { attempt, type LintPlugin } from "./lint_file.ts";
 import { configuredRanges } from "./ranges.ts";
 
-/** Several rules ask. */
+/** Kept because several rules ask. */
 const models = new WeakMap<LintPlugin, NetworkModel>();
 
 /** `undefined` for plugins that connect no containers to the host, and unusable keys. */

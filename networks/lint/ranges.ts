@@ -7,14 +7,12 @@ export interface ConfiguredRange {
   /** Of its object, or of the oldest form's subnet. */
   readonly path: string;
   readonly gatewayPath: string;
-  /** Whether the configuration names the gateway. */
   readonly hasGateway: boolean;
   readonly range: AddressRange;
-  /** The index of its range set. */
   readonly set: number;
 }
 
-/** Several rules ask. */
+/** Kept because several rules ask. */
 const rangesOf = new WeakMap<LintPlugin, readonly ConfiguredRange[]>();
 
 export function configuredRanges(plugin: LintPlugin): readonly ConfiguredRange[] {

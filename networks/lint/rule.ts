@@ -5,10 +5,9 @@ import type { LintFile } from "./lint_file.ts";
 /** `error`: an ADD fails. `warning`: probably a mistake. `note`: good to know; it never changes the exit status. */
 export type Severity = "error" | "warning" | "note";
 
-/** What a rule found. */
 export interface LintFinding {
   readonly source: SourceText;
-  /** In the document: `plugins[0].mtu`. */
+  /** The place in the document: `plugins[0].mtu`. */
   readonly path: string;
   /** Where the position is; default: the value. */
   readonly part?: "key" | "value";
@@ -17,19 +16,16 @@ export interface LintFinding {
   readonly message: string;
   /** What to write instead, or to do. */
   readonly suggestion?: string | undefined;
-  /** Default: the rule's. */
+  /** If it differs from the rule's. */
   readonly severity?: Severity;
 }
 
 export interface LintContext {
   readonly pluginDirectories: readonly string[];
-  /** Files before this one. */
   readonly earlier: EarlierFiles;
 }
 
-/** Files of one directory. */
 export interface LintExample {
-  /** Text by name. */
   readonly files: Readonly<Record<string, string>>;
   /** Arguments of ip(8) that make the host of the example. */
   readonly host?: readonly string[];
@@ -43,7 +39,6 @@ export interface LintRule {
   readonly about: string;
   /** This rule alone finds exactly `finds`: `web.conflist:3:5 MESSAGE`. */
   readonly bad: LintExample & { readonly finds: readonly string[] };
-  /** No rule finds anything. */
   readonly good: LintExample;
   find(file: LintFile, context: LintContext): readonly LintFinding[];
 }

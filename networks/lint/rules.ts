@@ -24,17 +24,28 @@ import { unknownPluginRule } from "./rules/unknown_plugin.ts";
 import { unknownRuleRule } from "./rules/unknown_rule.ts";
 
 const RULES_OF_FILES: readonly LintRule[] = [
-  ...[syntaxRule, invalidValueRule, unknownKeyRule, duplicateKeyRule, unknownPluginRule],
-  ...[chainOrderRule, twoInterfacesRule, missingCapabilityRule, missingIpamRule, missingRouteRule, smallMtuRule],
-  ...[
-    gatewayOutsideSubnetRule,
-    overlappingRangesRule,
-    sharedSubnetRule,
-    sharedBridgeRule,
-    routeOverlapRule,
-    foreignRouteRule,
-  ],
-  ...[duplicateNameRule, fileExtensionRule, deprecatedKeyRule, oldVersionRule, commentsRule],
+  syntaxRule,
+  invalidValueRule,
+  unknownKeyRule,
+  duplicateKeyRule,
+  unknownPluginRule,
+  chainOrderRule,
+  twoInterfacesRule,
+  missingCapabilityRule,
+  missingIpamRule,
+  missingRouteRule,
+  smallMtuRule,
+  gatewayOutsideSubnetRule,
+  overlappingRangesRule,
+  sharedSubnetRule,
+  sharedBridgeRule,
+  routeOverlapRule,
+  foreignRouteRule,
+  duplicateNameRule,
+  fileExtensionRule,
+  deprecatedKeyRule,
+  oldVersionRule,
+  commentsRule,
 ];
 
 /** In the order of the docs. */

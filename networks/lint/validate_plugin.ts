@@ -22,7 +22,12 @@ export function findContradiction(
   };
   const ipamType = findValue(objectAt(raw, "ipam"), "type");
   const pluginConfig: PluginConfig = {
-    ...{ name, cniVersion, type, raw, args: {}, runtimeConfig: objectAt(raw, "runtimeConfig") },
+    name,
+    cniVersion,
+    type,
+    raw,
+    args: {},
+    runtimeConfig: objectAt(raw, "runtimeConfig"),
     ...typeof ipamType === "string" && ipamType !== "" && { ipamType },
     capabilities: attempt(() => capabilitiesSchema.parse(objectAt(raw, "capabilities"))) ?? {},
   };

@@ -8,17 +8,14 @@ import type { JsonObject } from "../../spec/schema.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { findProgram } from "../lint/lint_file.ts";
 
-/** One key of a configuration. */
 export interface ExplainedKey {
   /** `ipam.ranges[][].subnet`; `CNI_ARGS MAC` for an argument. */
   readonly key: string;
-  /** In words. */
   readonly type: string;
   /** What counts where it is absent: JSON or words. Absent if the key is required. */
   readonly default?: string;
   readonly meaning: string;
   readonly example?: unknown;
-  /** What to do instead of using it. */
   readonly deprecated?: string;
   /** What is different from the Go plugin. */
   readonly parity?: string;
@@ -29,17 +26,11 @@ export interface ExplainedKey {
 export interface ExplainedPlugin {
   readonly plugin: string;
   readonly about: string;
-  /** Its object in a network's list. */
   readonly example: JsonObject;
   readonly keys: readonly ExplainedKey[];
 }
 
-/**
- * A plugin with its own keys.
- *
- * @param pluginDirectories where another program's plugin may be
- * @throws {CniError} code 7 if it is not built in
- */
+/** @throws {CniError} code 7 if it is not built in */
 export function explainPlugin(name: string, pluginDirectories: readonly string[] = []): ExplainedPlugin {
   const definition = findPlugin(name) ?? refuseKeyAlone(name) ?? requireBuiltin(name, pluginDirectories);
   const { example, keys } = builtinDocs(name)!;
@@ -79,7 +70,6 @@ function hintFor(key: string, keys: Readonly<Record<string, KeyDocs>>): string {
   return inner === undefined ? suggestion(key, paths) : `; did you mean "${inner}"?`;
 }
 
-/** Of all plugins that read a key. */
 function pathsOf(wanted: string): string[] {
   return pluginNames().flatMap((plugin) => {
     const { keys } = builtinDocs(plugin) ?? { keys: {} };

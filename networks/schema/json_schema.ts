@@ -4,13 +4,31 @@ import { ConfigError } from "../../spec/error.ts";
 import { memberPath, type Schema, type Shape } from "../../spec/schema.ts";
 import { type JsonSchema, schemaOfExpectation } from "./value_schemas.ts";
 
-/** By path: `ipam.ranges[][].subnet`. */
 type DocumentedKeys = Readonly<Record<string, KeyDocs>>;
 
 /** Every kind of value is refused by one of these, with what it expects. */
 const PROBES: readonly unknown[] = [
-  ...[null, 0.5, -1, 1e20, true, {}, [], [1], ["::1", "::2"]],
-  ...["", " ", "\0", "/", "..", "x", "-j", "INPUT", "eth0", "1.2.3.4", "01:00:5e:00:00:01", "x".repeat(300)],
+  null,
+  0.5,
+  -1,
+  1e20,
+  true,
+  {},
+  [],
+  [1],
+  ["::1", "::2"],
+  "",
+  " ",
+  "\0",
+  "/",
+  "..",
+  "x",
+  "-j",
+  "INPUT",
+  "eth0",
+  "1.2.3.4",
+  "01:00:5e:00:00:01",
+  "x".repeat(300),
 ];
 
 /** Adds what no schema says: descriptions, defaults and examples. */
@@ -18,7 +36,6 @@ export function jsonSchemaOf(schema: Schema<unknown>, keys: DocumentedKeys, path
   return { ...withAbsence(schema, valueSchemaOf(schema, keys, path)), ...documentationOf(keys[path]) };
 }
 
-/** The object's own keys alone. */
 export function propertiesOf(shape: Shape, keys: DocumentedKeys, path = ""): Readonly<Record<string, JsonSchema>> {
   return Object.fromEntries(
     Object.entries(shape).map(([key, member]) => [key, jsonSchemaOf(member, keys, childPath(path, key))]),
@@ -62,7 +79,7 @@ function leafSchema(schema: Schema<unknown>, exceptFor: readonly string[] = []):
   return Array.isArray(merged.enum) ? enumSchema(schema, merged.enum as readonly string[]) : withoutType(merged);
 }
 
-/** `anyOf` has the types. */
+/** Beside `anyOf`, which has types of its own. */
 function withoutType({ type, minimum, ...rest }: JsonSchema): JsonSchema {
   return rest.anyOf ? rest : { ...type !== undefined && { type }, ...minimum !== undefined && { minimum }, ...rest };
 }
@@ -122,7 +139,6 @@ function expectationOf(schema: Schema<unknown>, node: unknown): ConfigError | un
   }
 }
 
-/** What docs.ts says of a key. */
 export function documentationOf(docs: KeyDocs | undefined): JsonSchema {
   if (!docs) return {};
   const [json] = /^("[^"]*"|true|false|\d+)(?=$|,)/.exec(docs.default ?? "") ?? [];

@@ -43,7 +43,10 @@ export const deprecatedKeyRule: LintRule = {
       const keys: Readonly<Record<string, KeyDocs>> = Object.assign({}, commonKeys, ...documented);
       return Object.entries(keys).flatMap(([documentedPath, { deprecated }]) =>
         deprecated === undefined ? [] : presentPaths(plugin, documentedPath).map((path) => ({
-          ...{ source: plugin.source, path, part: "key" as const, message: `${path} is deprecated` },
+          source: plugin.source,
+          path,
+          part: "key" as const,
+          message: `${path} is deprecated`,
           suggestion: deprecated,
         }))
       );

@@ -32,7 +32,9 @@ export const duplicateKeyRule: LintRule = {
     const sources = new Set([source, ...plugins.map((plugin) => plugin.source)]);
     return syntaxError !== undefined ? [] : [...sources].flatMap((text) =>
       findDuplicateKeys(text.text).map((path) => ({
-        ...{ source: text, path, part: "key" as const },
+        source: text,
+        path,
+        part: "key" as const,
         message: `${path} is there more than once, and this last one counts`,
         suggestion: "keep one of them",
       }))

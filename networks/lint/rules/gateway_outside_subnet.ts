@@ -55,7 +55,9 @@ export const gatewayOutsideSubnetRule: LintRule = {
       const { source } = plugin;
       const ofSubnets = [...rangeGateways(plugin), ...staticGateways(plugin)].filter(isOutside).map(
         ({ path, gateway, subnet }) => ({
-          ...{ source, path, message: `gateway ${gateway} is outside its subnet ${subnet}` },
+          source,
+          path,
+          message: `gateway ${gateway} is outside its subnet ${subnet}`,
           suggestion: `name an address of ${subnet}`,
           ...isRefused && { severity: "error" as const },
         }),
@@ -134,7 +136,8 @@ function findInRoutes(plugin: LintPlugin): LintFinding[] {
     if (!isValid || gateway.startsWith("fe80:")) return [];
     if (subnets.some((subnet) => !isOutside({ path, gateway, subnet }))) return [];
     return [{
-      ...{ source: plugin.source, path: pathIn(plugin, memberPath(path, findKey(node, "gw")!)) },
+      source: plugin.source,
+      path: pathIn(plugin, memberPath(path, findKey(node, "gw")!)),
       message: `gateway ${gateway} of this route is outside ${subnets.join(", ")}`,
       suggestion: "name an address of a subnet",
       severity: "error" as const,

@@ -39,7 +39,9 @@ export const missingIpamRule: LintRule = {
       if (!bridge || !isRouted || !isAbsent) return [];
       const key = ["isGateway", "isDefaultGateway"].flatMap((name) => findKey(plugin.raw, name) ?? [])[0]!;
       return [{
-        ...{ source: plugin.source, path: pathIn(plugin, key), part: "key" as const },
+        source: plugin.source,
+        path: pathIn(plugin, key),
+        part: "key" as const,
         message: "the bridge is no gateway without an address, and there is no IPAM plugin",
         suggestion: 'add "ipam": { "type": "host-local", "ranges": [[{ "subnet": "…" }]] }',
       }];

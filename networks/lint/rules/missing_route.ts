@@ -46,7 +46,9 @@ export const missingRouteRule: LintRule = {
   },
   find: (file) =>
     file.plugins.filter((plugin) => lacksRoute(plugin, file)).map((plugin) => ({
-      ...{ source: plugin.source, path: pathIn(plugin, findKey(plugin.raw, "ipMasq")!), part: "key" as const },
+      source: plugin.source,
+      path: pathIn(plugin, findKey(plugin.raw, "ipMasq")!),
+      part: "key" as const,
       message: "nothing reaches the masquerading: the container gets no route beyond its subnet",
       suggestion: `${plugin.type === "bridge" ? 'add "isDefaultGateway": true, or add' : "add"} "routes": [{ "dst": "${
         defaultDestinationOf(plugin)

@@ -1,7 +1,6 @@
 import { compareVersions, introducedIn, LATEST, type Version } from "../../../spec/version.ts";
 import type { LintRule } from "../rule.ts";
 
-/** What came with a version. */
 const SINCE: readonly (readonly [Version, string])[] = [
   ["0.3.0", "several addresses of one family"],
   [introducedIn.CHECK, "CHECK, and the result of ADD for DEL"],

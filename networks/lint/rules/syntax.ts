@@ -42,7 +42,10 @@ function findInText({ source, syntaxError }: LintFile): LintFinding[] {
   if (isEmpty) return [{ source, path: "", offset: 0, message: "the file is empty" }];
   if (problems.length === 0) return [{ source, path: "", offset: 0, message: reason }];
   return problems.map(({ message, offset }) => ({
-    ...{ source, path: "", offset, message },
+    source,
+    path: "",
+    offset,
+    message,
     ...source.text[offset] === "'" && { suggestion: "use double quotes" },
   }));
 }

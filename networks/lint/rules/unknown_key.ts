@@ -64,7 +64,10 @@ function withIpamType(plugin: LintPlugin, { path, hint }: UnknownKey): UnknownKe
 function toUnknownKeyFinding(source: LintFinding["source"], { path, hint }: UnknownKey): LintFinding {
   const isSuggestion = hint.startsWith("; ");
   return {
-    ...{ source, path, part: "key", message: `${path} is not read${isSuggestion ? "" : hint}` },
+    source,
+    path,
+    part: "key",
+    message: `${path} is not read${isSuggestion ? "" : hint}`,
     ...isSuggestion && { suggestion: hint.slice(2) },
   };
 }
