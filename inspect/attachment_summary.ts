@@ -14,7 +14,6 @@ import { createHostContext } from "../runtime/host_context.ts";
 
 export interface AttachmentSummary {
   readonly network: string;
-  /** In the container. */
   readonly interfaces: readonly InterfaceSummary[];
   readonly ports: readonly PortSummary[];
 }
@@ -22,27 +21,21 @@ export interface AttachmentSummary {
 interface InterfaceSummary {
   readonly name: string;
   readonly addresses: readonly Cidr[];
-  /** Of the host, if there is one. */
   readonly bridge?: string;
 }
 
 interface PortSummary {
   /** `http://192.0.2.7:8080`, or `192.0.2.7:5353/udp` if it is no port of HTTP. */
   readonly address: string;
-  /** In the container: `10.63.0.2:80`. */
+  /** `10.63.0.2:80` */
   readonly target: string;
 }
 
 const portMappings = array(portMapping);
 
-/** Ports that usually speak HTTP. */
 const URL_SCHEMES: Readonly<Record<number, string>> = { 80: "http", 8080: "http", 443: "https", 8443: "https" };
 
-/**
- * @param result of its ADD
- * @param capabilityArgs of its ADD
- * @throws {ConfigError} for port mappings that only another program's plugin understands
- */
+/** @throws {ConfigError} for port mappings that only another program's plugin understands */
 export function summarizeAttachment(
   list: NetworkConfigList,
   { ifname }: Attachment,

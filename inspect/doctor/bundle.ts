@@ -20,25 +20,21 @@ import type { DoctorReport } from "./doctor.ts";
 import type { UnusableFile } from "./networks_to_examine.ts";
 import { lookUpSubject, type NetnsSnapshot, takeNetnsSnapshot } from "./subject.ts";
 
-/** The file of `cni doctor --bundle`. */
 export interface Bundle {
   readonly program: string;
   /** `/proc/version` */
   readonly kernel: string;
   readonly report: DoctorReport;
-  /** Configurations as written. */
   readonly networks: readonly { readonly source: string; readonly text: string }[];
   readonly attachments: readonly object[];
   readonly host: NetnsState;
-  /** By the path of the namespace. */
+  /** By paths of their namespaces. */
   readonly containers: Readonly<Record<string, NetnsState>>;
-  /** Tables of the host, with chains and rules. */
   readonly ruleset: readonly object[];
   /** Elements of the sets and maps of table `inet cni`. */
   readonly elements: Readonly<Record<string, readonly object[]>>;
 }
 
-/** Of one namespace. */
 export interface NetnsState {
   readonly links: readonly object[];
   readonly addresses: readonly object[];
@@ -46,7 +42,6 @@ export interface NetnsState {
   readonly rules: readonly object[];
   readonly neighbours: readonly object[];
   readonly sysctls: Readonly<Record<string, string>>;
-  /** TCP and UDP. */
   readonly listeners: readonly object[];
 }
 
@@ -96,9 +91,17 @@ function describeNetns(state: NetnsSnapshot): NetnsState {
   const { netns, links, addresses, routes } = state;
   return {
     links: links.map((device) => ({
-      ...{ index: device.index, name: device.name, kind: device.info?.kind, mac: device.mac, mtu: device.mtu },
-      ...{ isUp: link.isUp(device), isRunning: link.isRunning(device), master: device.master },
-      ...{ linkIndex: device.linkIndex, linkNetnsId: device.linkNetnsId, alias: device.alias },
+      index: device.index,
+      name: device.name,
+      kind: device.info?.kind,
+      mac: device.mac,
+      mtu: device.mtu,
+      isUp: link.isUp(device),
+      isRunning: link.isRunning(device),
+      master: device.master,
+      linkIndex: device.linkIndex,
+      linkNetnsId: device.linkNetnsId,
+      alias: device.alias,
     })),
     addresses,
     routes,
@@ -107,7 +110,8 @@ function describeNetns(state: NetnsSnapshot): NetnsState {
     sysctls: readSysctls(state),
     listeners: [IPPROTO_TCP, IPPROTO_UDP].flatMap((protocol) =>
       (ignoreSystemErrors(() => listListeners(netns.diag, protocol, 1, 65535)) ?? []).map((listener) => ({
-        ...{ protocol, ...listener },
+        protocol,
+        ...listener,
       }))
     ),
   };
@@ -116,7 +120,9 @@ function describeNetns(state: NetnsSnapshot): NetnsState {
 function readSysctls({ links, netns }: NetnsSnapshot): Record<string, string> {
   const names = ["all", "default", ...links.flatMap(({ name }) => name ?? [])];
   const settings = [
-    ...["net/ipv4/ip_forward", "net/netfilter/nf_conntrack_count", "net/netfilter/nf_conntrack_max"],
+    "net/ipv4/ip_forward",
+    "net/netfilter/nf_conntrack_count",
+    "net/netfilter/nf_conntrack_max",
     ...["iptables", "ip6tables", "arptables"].map((suffix) => `net/bridge/bridge-nf-call-${suffix}`),
     ...names.flatMap((name) => [
       ...["forwarding", "rp_filter", "route_localnet", "arp_ignore", "proxy_arp"].map((key) =>
@@ -133,9 +139,15 @@ function readSysctls({ links, netns }: NetnsSnapshot): Record<string, string> {
 
 function describeRuleset(nl: Netlink): object[] {
   return nft.listTables(nl).map(({ family, name: table = "", flags, comment }) => ({
-    ...{ family, table, flags, comment },
+    family,
+    table,
+    flags,
+    comment,
     chains: nft.listChains(nl, { family, table }).map(({ name = "", type, hook, policy }) => ({
-      ...{ name, type, hook, policy },
+      name,
+      type,
+      hook,
+      policy,
       rules: nft.listLazyRules(nl, { family, table }, name).map((found) => ({
         handle: Number(found.handle),
         text: ruleText(found.expressions(), family),

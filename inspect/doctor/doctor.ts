@@ -12,12 +12,10 @@ import { applyRepair } from "./repair.ts";
 import { isSameNetns } from "./subject.ts";
 import { TryBudget } from "./try_budget.ts";
 
-/** What `cni doctor --json` prints. */
 export interface DoctorReport {
   readonly broken: number;
   readonly warnings: number;
   readonly networks: readonly NetworkDiagnosis[];
-  /** With `--fix`, in order. */
   readonly repairs?: readonly RepairOutcome[];
 }
 
@@ -78,19 +76,13 @@ function requireAttached(
   throw new CniError(Code.UnknownContainer, message, { details });
 }
 
-/** What `cni doctor --fix` did of one finding. */
 export interface RepairOutcome {
   readonly finding: CheckFinding;
   readonly outcome: "done" | "declined" | "failed";
   readonly reason?: string;
 }
 
-/**
- * Does what findings offer, and looks again: some changes make others possible.
- *
- * @param examine gives the present state
- * @param confirm asked before each change
- */
+/** Does what findings offer, and looks again: some changes make others possible. @param confirm asked before each change */
 export function repairAll(
   options: RuntimeOptions,
   examine: () => DoctorReport,

@@ -34,7 +34,6 @@ import { lookUpSubject, type Subject } from "./subject.ts";
 import { checkWantedByPlugins } from "./checks/wanted_by_plugins.ts";
 import { TryBudget } from "./try_budget.ts";
 
-/** A finding, with the name of its check. */
 export interface CheckFinding extends Finding {
   /** `forwarding` */
   readonly check: string;
@@ -43,14 +42,11 @@ export interface CheckFinding extends Finding {
 /** One of a network, with the name that its engine gave the container. */
 export type ExaminedAttachment = Pick<NamedAttachment, "containerId" | "name" | "ifname" | "netns">;
 
-/** What was found of one network. */
 export interface NetworkDiagnosis {
   readonly network: string;
   /** Path of its configuration; absent for standard input. */
   readonly source?: string;
-  /** The namespaces of the examined containers. */
   readonly containers: readonly string[];
-  /** The attachments that were examined. */
   readonly attachments: readonly ExaminedAttachment[];
   readonly findings: readonly CheckFinding[];
 }
@@ -102,13 +98,11 @@ const TRIES: readonly Check[] = [
 export interface ExamineOptions {
   /** Limits it to the containers in this namespace. */
   readonly netnsPath?: string | undefined;
-  /** What engines call containers. */
   readonly names?: EngineNames;
-  /** Sends no packets. */
+  /** Leaves out the checks that send packets. */
   readonly looksOnly?: boolean;
-  /** Shared by all networks. */
+  /** The time for packets, which all networks share. */
   readonly tryBudget?: TryBudget;
-  /** Told before each check. */
   readonly onProgress?: (done: number, total: number) => void;
 }
 

@@ -4,7 +4,6 @@ import type { InterfaceRoute } from "../../plugins/lib/links/configure_interface
 /** `broken`: the configuration asks for it and does not get it. `warning`: worth knowing. */
 export type FindingSeverity = "ok" | "broken" | "warning";
 
-/** What one check saw. */
 export interface Finding {
   readonly severity: FindingSeverity;
   /** In words, with names: `net.ipv4.ip_forward is 0`. */
@@ -38,7 +37,7 @@ export interface StaleFlowsRepair {
   readonly kind: "conntrack";
   readonly family: 4 | 6;
   readonly protocol: number;
-  /** Of the host. */
+  /** The host's address that was called. */
   readonly destination: Ip;
   readonly hostPort: number;
   /** Entries that lead to it, and to its port, stay. */
@@ -50,14 +49,12 @@ export function ok(what: string): Finding {
   return { severity: "ok", what };
 }
 
-/** What to do about a finding: a command, or words. */
 export type Remedy = string | Pick<Finding, "advice" | "mend" | "mayDisconnect">;
 
 export function advise(advice: string, mend?: string): Remedy {
   return { advice, ...mend !== undefined && { mend } };
 }
 
-/** Marks what can cut off a remote login. */
 export function careful(remedy: Remedy, isRisky = true): Remedy {
   return isRisky ? { ...formatRemedy(remedy), mayDisconnect: true } : remedy;
 }
@@ -72,7 +69,6 @@ export function warning(what: string, remedy: Remedy, repair?: Repair): Finding 
   return { severity: "warning", what, ...formatRemedy(remedy), ...repair && { repair } };
 }
 
-/** Longer lists are cut. */
 export const MAX_LISTED = 4;
 
 /** `a, b, c, d and 96 more` */

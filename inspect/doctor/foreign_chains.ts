@@ -14,7 +14,7 @@ import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 /** A base chain of another table. */
 export type ForeignChain = nft.Chain & { readonly table: string };
 
-/** linux/netfilter/nf_tables.h */
+// linux/netfilter/nf_tables.h
 const NFT_TABLE_F_DORMANT = 1;
 
 /** Of tables that are awake. */

@@ -11,7 +11,6 @@ import { shellCommand } from "../../spec/shell_command.ts";
 import type { ExaminedContainer } from "./subject.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
 
-/** What stops a packet. */
 export interface LocalDrop {
   /** `rule 1 (…) of chain "INPUT" of table "ip filter"` */
   readonly place: string;

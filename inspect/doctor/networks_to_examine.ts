@@ -4,7 +4,6 @@ import { withoutLoopbacks } from "../../networks/loopbacks.ts";
 import { type ConfiguredNetwork, readNetworkFiles } from "../../networks/network_files.ts";
 import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
 
-/** A file that is no network, and why. */
 export interface UnusableFile {
   readonly source: string;
   readonly problem: string;

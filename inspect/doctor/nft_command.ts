@@ -8,7 +8,6 @@ import { PROTOCOLS } from "../../spec/port_mapping.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
 
-/** A chain of a table. */
 interface NftChain extends TableKey {
   readonly chain: string;
 }
@@ -29,14 +28,16 @@ export function acceptPolicyCommand({ family, table, chain }: NftChain): string 
 export function acceptMarkedCommand(chain: NftChain): string {
   const mark = `0x${FORWARD_MARK.toString(16)}`;
   const match = { op: "==", left: { "&": [{ meta: { key: "mark" } }, FORWARD_MARK] }, right: FORWARD_MARK };
-  return ruleCommand("insert", chain, { expr: [{ match }, { accept: null }] }, [
-    ...["meta", "mark", "and", mark, "==", mark, "accept"],
-  ]);
+  const words = ["meta", "mark", "and", mark, "==", mark, "accept"];
+  return ruleCommand("insert", chain, { expr: [{ match }, { accept: null }] }, words);
 }
 
 const PROTOCOL_NAMES: Readonly<Record<number, string>> = {
-  ...{ [IPPROTO_ICMP]: "icmp", [IPPROTO_ICMPV6]: "ipv6-icmp" },
-  ...{ [PROTOCOLS.tcp]: "tcp", [PROTOCOLS.udp]: "udp", [PROTOCOLS.sctp]: "sctp" },
+  [IPPROTO_ICMP]: "icmp",
+  [IPPROTO_ICMPV6]: "ipv6-icmp",
+  [PROTOCOLS.tcp]: "tcp",
+  [PROTOCOLS.udp]: "udp",
+  [PROTOCOLS.sctp]: "sctp",
 };
 
 type AcceptedPacket = Pick<WalkedPacket, "protocol" | "destinationPort" | "isReply">;
@@ -89,8 +90,6 @@ function ruleCommand(verb: string, names: NftChain, fields: object, words: reado
   if ([table, chain].every((name) => IDENTIFIER.test(name)) && !mayBeKeyword(names)) {
     return shellCommand(["nft", verb, "rule", family, table, chain, ...words]);
   }
-  return shellCommand([
-    ...["nft", "-j"],
-    JSON.stringify({ nftables: [{ [verb]: { rule: { family, table, chain, ...fields } } }] }),
-  ]);
+  const document = { nftables: [{ [verb]: { rule: { family, table, chain, ...fields } } }] };
+  return shellCommand(["nft", "-j", JSON.stringify(document)]);
 }

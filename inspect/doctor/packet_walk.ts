@@ -15,11 +15,11 @@ import { iptablesDnatTarget, judgeIptablesMatch } from "./iptables_matches.ts";
 /** Where a chain decides on the packet. */
 export interface RulePlace {
   readonly chain: string;
-  /** Absent for the policy. */
+  /** Absent if the chain's policy decides. */
   readonly rule?: {
     readonly number: number;
     readonly handle: bigint;
-    /** In nft(8)'s words. */
+    /** The rule in the words of nft(8). */
     readonly text: string;
   };
   /** False if a rule that cannot be judged may have accepted it before. */
@@ -53,7 +53,7 @@ export class RulesetReader {
     return nft.findSet(this.nl, table, name);
   }
 
-  /** Sorted by key. */
+  /** Sorted by key for the search in {@linkcode lookUp}. */
   elements(table: nft.TableKey, set: string): readonly nft.Element[] {
     const read = () => nft.listElements(this.nl, table, set).sort((a, b) => Buffer.compare(a.key, b.key));
     return remember(this.#elements, [table.family, table.table, set], read);
@@ -72,7 +72,7 @@ type Outcome = { readonly place: RulePlace } | "accept" | "continue";
 /** A chain that loops is refused by the kernel; this limits its depth, as the kernel does. */
 const MAX_DEPTH = 16;
 
-/** @returns where the chain drops the packet; `undefined` if it accepts */
+/** @returns `undefined` if the chain accepts */
 export function findDrop(
   ruleset: RulesetReader,
   table: nft.TableKey,
@@ -86,7 +86,6 @@ export function findDrop(
   return chain.policy === uapi.NF_DROP ? { chain: chain.name ?? "", isCertain: !walk.mayBeAccepted } : undefined;
 }
 
-/** @returns where the chain translates the packet's destination */
 export function findTranslation(
   ruleset: RulesetReader,
   table: nft.TableKey,
@@ -172,7 +171,6 @@ interface NewMark {
   readonly mark?: number;
 }
 
-/** What a rule does with a packet that it matches. */
 type Decision = Verdict | { readonly translation: { readonly target?: Ip } };
 
 /** By slots of 4 bytes. */
@@ -389,7 +387,6 @@ function isInRange(value: Uint8Array | undefined, { op, from, to }: Extract<Expr
   return (op ?? 0) === 0 ? isInside : !isInside;
 }
 
-/** Of a set or map. */
 function lookUp(
   registers: Registers,
   { set, sreg, dreg, flags = 0 }: Extract<Expression, { kind: "lookup" }>,

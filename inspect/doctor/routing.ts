@@ -14,7 +14,6 @@ import * as uapi from "../../ffi/route/uapi.ts";
 import { advise, careful, type Remedy } from "./finding.ts";
 import { ipCommand, type NetnsSnapshot } from "./subject.ts";
 
-/** A packet, and the name of the link by which it came in. */
 export interface RoutedPacket extends Pick<LookedUpPacket, "destination" | "source" | "mark"> {
   readonly inLink?: Link | undefined;
 }
@@ -87,12 +86,10 @@ export class Routing {
     ) && !this.#routes.some(isBlocking);
   }
 
-  /** Whether the mark of a packet may count. */
   get selectsByMark(): boolean {
     return this.#rules.some(({ mark }) => mark !== undefined);
   }
 
-  /** Routes of table `main` that drop or refuse packets. */
   blockingRoutes(): rawRoute.RawRoute[] {
     return this.#routes.filter((route) => isBlocking(route) && rawRoute.tableOf(route) === uapi.RT_TABLE_MAIN);
   }
@@ -215,7 +212,7 @@ interface Decision {
 interface Decisions {
   /** Of packets that no rule selects by more than is known of them. */
   readonly decision?: Decision;
-  /** Of others. */
+  /** Of packets that a rule selects by more, such as ports. */
   readonly forSome: readonly Decision[];
 }
 
@@ -250,7 +247,8 @@ function describeRule(rule: RoutingRule): string[] {
   const marked = mark && `0x${mark.value.toString(16)}/0x${mark.mask.toString(16)}`;
   return [
     ...isInverted ? ["not"] : [],
-    ...["from", from ?? "all"],
+    "from",
+    from ?? "all",
     ...to ? ["to", to] : [],
     ...iif === undefined ? [] : ["iif", iif],
     ...oif === undefined ? [] : ["oif", oif],

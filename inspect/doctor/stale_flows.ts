@@ -2,7 +2,6 @@ import { deleteFlows, type Flow, listFlows } from "../../ffi/conntrack/conntrack
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { StaleFlowsRepair } from "./finding.ts";
 
-/** What a published port leads to. */
 type Target = Pick<StaleFlowsRepair, "family" | "protocol" | "hostPort" | "container" | "containerPort">;
 
 /** To all destinations: other hosts' services have the same port. */

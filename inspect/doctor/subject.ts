@@ -32,7 +32,6 @@ import type { RuntimeContext } from "../../runtime/context.ts";
 import { ContainerNetnsOpener } from "./container_netns.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
 
-/** The state of a namespace. */
 export interface NetnsSnapshot {
   /** Of a container: usable until another container's is looked up. */
   readonly netns: Netns;
@@ -49,9 +48,8 @@ export interface ExaminedContainer {
   readonly attachment: NamedAttachment & { readonly netns: string };
   readonly owner: Owner;
   readonly state: NetnsSnapshot;
-  /** Its interface. */
+  /** The attachment's interface; `undefined` if it is gone. */
   readonly device: link.Link | undefined;
-  /** The other end of its veth pair. */
   readonly hostVeth: link.Link | undefined;
   /** Of its interface, by the ADD's result. */
   readonly ips: readonly IpConfig[];
@@ -61,7 +59,6 @@ export interface ExaminedContainer {
   readonly hasOldConfiguration: boolean;
 }
 
-/** A network with its containers. */
 export interface Subject {
   readonly runtime: RuntimeContext;
   /** What engines call containers; absent if nobody reads it. */
@@ -70,23 +67,19 @@ export interface Subject {
   readonly host: NetnsSnapshot;
   /** In the cache: all, or those in the namespace that was asked for. */
   readonly attachments: readonly NamedAttachment[];
-  /** The namespace that was asked for. */
   readonly netnsPath: string | undefined;
-  /** Of `attachments`. */
   readonly containers: readonly ExaminedContainer[];
-  /** All of the network. */
+  /** Also those of other namespaces than the one asked for. */
   readonly neighbours: readonly ExaminedContainer[];
   readonly bridge: BridgeModel | undefined;
   /** The link with the containers' gateway addresses: the bridge or a VLAN of it. */
   readonly gatewayDevice: link.Link | undefined;
-  /** Whether the host forwards the containers' packets. */
   readonly isRouted: boolean;
   readonly masquerades: boolean;
   /** Whether the host's own networks may be the containers' too. */
   readonly allowsRouteOverlap: boolean;
   /** `undefined` if no plugin of the network lets its containers through other programs' chains. */
   readonly forwardAccept: ForwardAccept | undefined;
-  /** The gateways that the host must have for a container. */
   gateways(container: ExaminedContainer): readonly Cidr[];
   readonly subnets: readonly Cidr[];
   readonly families: readonly (4 | 6)[];
@@ -261,7 +254,6 @@ export function programOfPublisher({ runtime, network }: Subject): string | unde
   }
 }
 
-/** The link by which the host sends packets to `destination`. */
 export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: Ip): link.Link | undefined {
   try {
     const { oif } = route.outgoingRoute(netns.route, destination);
@@ -316,7 +308,7 @@ export function ipCommand(netns: string | undefined, ...words: readonly string[]
   return shellCommand([...name === undefined ? ["nsenter", `--net=${netns}`, "ip"] : ["ip", "-n", name], ...words]);
 }
 
-/** For {@linkcode interfaceDifferences}. */
+/** What {@linkcode interfaceDifferences} compares with the result. */
 export function interfaceState({ netns, links, addresses, routes }: NetnsSnapshot): InterfaceState {
   return {
     findLink: (index) => links.find((device) => device.index === index),
@@ -332,7 +324,6 @@ export function hasAddress({ addresses }: NetnsSnapshot, device: link.Link, want
   );
 }
 
-/** What its published ports of this family lead to. */
 export function findPortTarget({ publishedPorts }: ExaminedContainer, family: 4 | 6): Ip | undefined {
   const target = publishedPorts?.targets.find((address) => familyOf(address) === family);
   return target && ipOf(target);

@@ -5,12 +5,10 @@ import type { ExaminedContainer, Subject } from "./subject.ts";
 /** Somebody waits for the answer. */
 const LIMIT_MS = 20_000;
 
-/** One packet or connection. */
 interface Try {
   readonly container: ExaminedContainer;
 }
 
-/** The time that all tries together may take. */
 export class TryBudget {
   #leftMs: number;
 

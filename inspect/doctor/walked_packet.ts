@@ -7,13 +7,12 @@ export interface WalkedPacket {
   readonly source: Ip;
   readonly destination: Ip;
   readonly mark: number;
-  /** IPPROTO_TCP, … */
+  /** `IPPROTO_TCP` */
   readonly protocol: number;
   readonly destinationPort: number;
-  /** Of ICMP and ICMPv6. */
+  /** Absent for other protocols than ICMP and ICMPv6. */
   readonly icmpType?: number;
   readonly isReply?: boolean;
-  /** Whether its destination was translated. */
   readonly isDnat: boolean;
   /** Of a frame on a bridge: the bridge's name. */
   readonly bridge?: string;
@@ -21,6 +20,5 @@ export interface WalkedPacket {
   readonly sourceMac?: Mac;
   /** A request for the destination's hardware address instead. */
   readonly isArp?: boolean;
-  /** Whether its destination is an address of the host. */
   readonly isToHost?: boolean;
 }

@@ -26,9 +26,7 @@ import { forbidConnections } from "./forbid_connections.ts";
 import { copyRuleset } from "./ruleset_copy.ts";
 import { virtualizeFiles } from "./virtual_files.ts";
 
-/** What a command would do. */
 export interface DryRun {
-  /** In order. */
   readonly effects: readonly Effect[];
   /** Why the command would fail after these effects; absent if it would succeed. */
   readonly failure?: unknown;
@@ -38,18 +36,15 @@ export interface DryRun {
 
 /** For a command that runs in copies of the host and of a container. */
 export interface DryRunInCopy {
-  /** The path of the container's copy, and that of the container. */
   readonly container: { readonly copy: string; readonly path: string };
   /** Of the host itself: programs listen there, and not in its copy. */
   readonly sockDiag: object;
 }
 
-/** What the parts of a dry run share. */
 interface Rehearsal {
   readonly list: EffectList;
   readonly state: NetlinkEffects;
   readonly rulesets: RulesetCopies;
-  /** Innermost last. */
   readonly stack: readonly Activity[];
   readonly inCopy: DryRunInCopy | undefined;
   /** An ADD ended at a program whose answer nobody knows: the runtime undoes it, which the real one need not. */
@@ -73,15 +68,17 @@ export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
   using resources = new DisposableStack();
   const stack: Activity[] = [];
   const list = newEffectList(() => pluginOf(stack), () => rehearsal.isAbandoned || stack.some(isUndo));
-  const labelOf = (path: string) =>
-    path === CURRENT_NETNS_PATH || path === ""
-      ? "host"
-      : path === inCopy?.container.copy
-      ? inCopy.container.path
-      : path;
+  const labelOf = (path: string) => {
+    if (path === CURRENT_NETNS_PATH || path === "") return "host";
+    return path === inCopy?.container.copy ? inCopy.container.path : path;
+  };
   const state: NetlinkEffects = {
-    ...{ effects: list, names: resources.use(newLinkNames(inCopy && [inCopy.container.copy])), labelOf },
-    ...{ groups: new Map(), removed: new Set(), moved: new Map() },
+    effects: list,
+    names: resources.use(newLinkNames(inCopy && [inCopy.container.copy])),
+    labelOf,
+    groups: new Map(),
+    removed: new Set(),
+    moved: new Map(),
   };
   const rulesets = resources.use(newRulesetCopies());
   const rehearsal: Rehearsal = { list, state, rulesets, stack, inCopy, isAbandoned: false };

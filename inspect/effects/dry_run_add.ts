@@ -8,7 +8,6 @@ import type { Runtime } from "../../runtime/runtime.ts";
 import { type DryRun, dryRun } from "./dry_run.ts";
 import { copyHost } from "./host_copy.ts";
 
-/** What an ADD would do, and answer. */
 export interface DryRunOfAdd extends DryRun {
   /** Addresses are those that it would get. Names of veth pairs and MAC addresses differ each time. */
   readonly result?: Result;
@@ -50,7 +49,8 @@ function withOriginalPath(dry: DryRunOfAdd, copy: string, path: string): DryRunO
   const { failure, effects, result, notes } = dry;
   const replace = <T>(value: T): T => JSON.parse(JSON.stringify(value).replaceAll(copy, path));
   return {
-    ...{ notes, effects: replace(effects) },
+    notes,
+    effects: replace(effects),
     ...result && { result: replace(result) },
     ...failure !== undefined && { failure: failure instanceof CniError ? withMessage(failure, copy, path) : failure },
   };

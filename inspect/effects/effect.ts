@@ -7,7 +7,6 @@ export type EffectKind =
 
 export type FileOperation = "create" | "replace" | "write" | "remove";
 
-/** A change that a command would make. */
 export interface Effect {
   readonly kind: EffectKind;
   readonly action: "add" | "remove" | "change" | "run";
@@ -31,7 +30,6 @@ export interface Effect {
   readonly details?: readonly string[];
 }
 
-/** Takes effects in order. */
 export interface EffectList {
   readonly effects: readonly Effect[];
   /** An effect that is listed already is not added, except rules: what was not carried out is often found again. */

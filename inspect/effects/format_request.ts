@@ -25,7 +25,6 @@ export function formatNetlinkRequest({ op, value, flags = 0 }: ObservedRequest):
   ].join(" ");
 }
 
-/** Whether the request only reads. */
 export function isGet(name: string): boolean {
   return /GET|SOCK_DIAG/.test(name);
 }
@@ -64,13 +63,10 @@ function withoutZeros(value: object): object {
 }
 
 function formatFields(value: object, prefix = ""): string[] {
-  return Object.entries(value).flatMap(([name, field]) =>
-    field === undefined
-      ? []
-      : isRecord(field)
-      ? formatFields(field, `${prefix}${name}.`)
-      : [`${prefix}${name}=${formatValue(field)}`]
-  );
+  return Object.entries(value).flatMap(([name, field]) => {
+    if (field === undefined) return [];
+    return isRecord(field) ? formatFields(field, `${prefix}${name}.`) : [`${prefix}${name}=${formatValue(field)}`];
+  });
 }
 
 function isRecord(value: unknown): value is object {

@@ -16,15 +16,18 @@ import { type AddSubject, type LinkUses, LOOPBACK_INDEX, selectVisibleLinks } fr
 export interface HostCopy extends Disposable {
   readonly host: Netns;
   readonly container: Netns;
-  /** What could not be copied, in sentences. */
   readonly notes: readonly string[];
 }
 
 /** Kernel parameters that plugins set only where needed: of the namespace, and of each link. */
 const SYSCTLS = ["net/ipv4/ip_forward", "net/ipv6/conf/default/accept_ra"];
 const LINK_SYSCTLS = [
-  ...["net/ipv6/conf/*/forwarding", "net/ipv6/conf/*/disable_ipv6", "net/ipv6/conf/*/accept_ra"],
-  ...["net/ipv6/conf/*/accept_dad", "net/ipv4/conf/*/rp_filter", "net/ipv4/conf/*/route_localnet"],
+  "net/ipv6/conf/*/forwarding",
+  "net/ipv6/conf/*/disable_ipv6",
+  "net/ipv6/conf/*/accept_ra",
+  "net/ipv6/conf/*/accept_dad",
+  "net/ipv4/conf/*/rp_filter",
+  "net/ipv4/conf/*/route_localnet",
 ];
 
 /**
@@ -93,7 +96,10 @@ function addStandIn(to: Netns, copied: link.Link, ends: Netns): void {
   const flags = copied.flags & IFF_UP | (isTunnel(copied) ? IFF_NOARP : 0);
   const end = `end${crypto.randomUUID().slice(0, 8)}`;
   link.add(to.route, {
-    ...{ name, index, flags, change: flags | IFF_UP },
+    name,
+    index,
+    flags,
+    change: flags | IFF_UP,
     info: isBridge(copied) ? bridge({}) : veth({ peer: { name: end, netnsFd: ends.fd } }),
     ...mac !== undefined && mac !== NO_MAC && { mac },
     ...mtu !== undefined && { mtu },

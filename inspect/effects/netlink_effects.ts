@@ -15,7 +15,6 @@ import { type Effect, type EffectKind, type EffectList, sysctlEffect } from "./e
 import { formatNetlinkRequest } from "./format_request.ts";
 import { PORT_PROTOCOLS } from "./nft_effects.ts";
 
-/** What is looked up to describe links. */
 export interface LinkNames extends Disposable {
   find(netns: string, key: string | number): link.Link | undefined;
   /** Of the namespace that a descriptor of the command is open for, if that was given or asked before. */
@@ -71,7 +70,6 @@ export function unobserved<T>(call: () => T): T {
   }
 }
 
-/** What is kept between requests. */
 export interface NetlinkEffects {
   readonly effects: EffectList;
   readonly names: LinkNames;
@@ -89,7 +87,7 @@ export interface NetlinkEffects {
 export interface MovedLink {
   readonly netns: string;
   readonly index: number;
-  /** After the move. */
+  /** The name that it has after the move. */
   readonly name: string;
 }
 

@@ -96,7 +96,6 @@ function formatKey(key: Uint8Array = new Uint8Array()): string {
   return addressBytes.length === 0 ? port : `${ipFromBytes(addressBytes)} ${port}`;
 }
 
-/** Names by IPPROTO_… */
 export const PORT_PROTOCOLS: Readonly<Record<number, string>> = Object.fromEntries(
   Object.entries(PROTOCOLS).map(([name, number]) => [number, name]),
 );

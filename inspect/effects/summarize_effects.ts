@@ -1,7 +1,6 @@
 /** The effects of a dry run in few sentences, for people. @module */
 import { type Effect, type EffectKind, isLockFile } from "./effect.ts";
 
-/** What many effects come to. */
 export interface EffectSummary {
   readonly action: Effect["action"];
   /** `add 34 sets and 45 rules to table "inet cni"`; follows "would". */
@@ -13,8 +12,18 @@ const MAX_NAMED = 5;
 
 /** What people look for first. */
 const ORDER: readonly EffectKind[] = [
-  ...(["link", "address", "route", "nft", "rule", "qdisc", "conntrack", "dbus", "program"] as const),
-  ...(["sysctl", "netlink", "file"] as const),
+  "link",
+  "address",
+  "route",
+  "nft",
+  "rule",
+  "qdisc",
+  "conntrack",
+  "dbus",
+  "program",
+  "sysctl",
+  "netlink",
+  "file",
 ];
 
 /** By kind. Links, addresses, published ports and files have their names. */
@@ -60,9 +69,18 @@ function summarizeGroup(group: readonly Effect[]): EffectSummary[] {
 }
 
 const NOUNS: Readonly<Record<EffectKind, string>> = {
-  ...{ link: "links", address: "addresses", route: "routes", rule: "routing rules", qdisc: "queueing disciplines" },
-  ...{ netlink: "objects of the kernel", conntrack: "tracked connections", nft: "rules", sysctl: "kernel parameters" },
-  ...{ file: "files", dbus: "things by D-Bus", program: "programs" },
+  link: "links",
+  address: "addresses",
+  route: "routes",
+  rule: "routing rules",
+  qdisc: "queueing disciplines",
+  netlink: "objects of the kernel",
+  conntrack: "tracked connections",
+  nft: "rules",
+  sysctl: "kernel parameters",
+  file: "files",
+  dbus: "things by D-Bus",
+  program: "programs",
 };
 
 function summarizePorts(group: readonly Effect[]): string {

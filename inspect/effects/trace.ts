@@ -5,11 +5,10 @@ import { formatNetlinkRequest } from "./format_request.ts";
 import type { TraceCursor, TraceEvent } from "./trace_event.ts";
 import { isSystemCallEvent, traceSystemCalls } from "./trace_system_calls.ts";
 
-/** A trace that goes on until its scope ends. */
 export interface Trace extends Disposable {
   /** The whole call; its time ends with the scope. */
   readonly root: TraceEvent;
-  /** When it began, in milliseconds since 1970. */
+  /** Milliseconds since the beginning of 1970. */
   readonly startTime: number;
 }
 

@@ -3,7 +3,6 @@ export type TraceKind =
   | ("call" | "plugin" | "program" | "step" | "undo")
   | ("netlink" | "nft" | "file" | "sysctl" | "dbus" | "socket" | "wait");
 
-/** A part of a call. */
 export interface TraceEvent {
   readonly kind: TraceKind;
   /** `bridge ADD`, `add link "cni0"`, `net/ipv4/ip_forward`. */

@@ -8,7 +8,6 @@ import { SYS_newfstatat } from "../../ffi/sys/stat.ts";
 import { AF_NETLINK, O_CREAT, O_TMPFILE } from "../../ffi/sys/uapi.ts";
 import type { TraceCursor, TraceEvent, TraceKind } from "./trace_event.ts";
 
-/** What a system call is about. */
 interface Subject {
   readonly kind: TraceKind;
   /** A path, or the kind of a socket. */
@@ -18,7 +17,6 @@ interface Subject {
 }
 
 type Arguments = readonly unknown[];
-/** What is known of descriptors. */
 type Descriptors = Map<number, Omit<Subject, "action">>;
 type Describe = (args: Arguments, descriptors: Descriptors) => Subject | undefined;
 
@@ -151,7 +149,6 @@ function recordCall(
   } else current.children.push({ kind, name, details: [text], start, ms, children: [] });
 }
 
-/** Whether an event was found at the system calls. */
 export function isSystemCallEvent({ kind }: TraceEvent): boolean {
   return ["file", "sysctl", "socket", "wait"].includes(kind);
 }

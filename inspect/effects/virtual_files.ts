@@ -38,7 +38,6 @@ interface MemoryFile {
   readonly fd: number;
 }
 
-/** A symbolic link. */
 interface VirtualLink {
   readonly target: string;
 }
@@ -53,7 +52,12 @@ type Call = (...args: Arguments) => number;
 
 /** The functions as they are before the interception. */
 const rawCalls = () => ({
-  ...{ open: sys.open, read: sys.read, write: sys.write, close: sys.close, chmod: sys.chmod, syscall: sys.syscall },
+  open: sys.open,
+  read: sys.read,
+  write: sys.write,
+  close: sys.close,
+  chmod: sys.chmod,
+  syscall: sys.syscall,
   readlink: sys.readlink,
 });
 type RawCalls = ReturnType<typeof rawCalls>;
@@ -65,7 +69,6 @@ interface FileView {
   readonly sysctls: Map<number, string>;
   /** Descriptors of {@linkcode ANY_DIRECTORY}, and the paths of directories in whose place they are. */
   readonly emptyDirectories: Map<number, string>;
-  /** Paths of open directories. */
   readonly directories: Map<number, string>;
   /** Times that directories would get, by device and inode. */
   readonly mtimes: Map<string, readonly [seconds: bigint, nanoseconds: bigint]>;
@@ -80,7 +83,6 @@ interface FileView {
  * Until the scope ends, changes of files become effects.
  *
  * @param isInCopy the thread is in a copy of the host: kernel parameters of its network namespace are written
- * @param netnsOfThread what effects call its namespace: `host`, or the path of the container
  */
 export function virtualizeFiles(
   effects: EffectList,
@@ -89,8 +91,15 @@ export function virtualizeFiles(
 ): Disposable {
   const raw = rawCalls();
   const view: FileView = {
-    ...{ raw, effects, isInCopy, netnsOfThread, stands: new Map(), sysctls: new Map() },
-    ...{ emptyDirectories: new Map(), directories: new Map(), mtimes: new Map() },
+    raw,
+    effects,
+    isInCopy,
+    netnsOfThread,
+    stands: new Map(),
+    sysctls: new Map(),
+    emptyDirectories: new Map(),
+    directories: new Map(),
+    mtimes: new Map(),
   };
   const names = Object.keys(HANDLERS) as SystemCall[];
   const interception = interceptSystemCalls(names, (name, args, call) => HANDLERS[name]!(view, args, call));
@@ -293,7 +302,6 @@ function openFile(view: FileView, key: string, flags: number, args: Arguments, c
   return reopen(view, copy.fd, flags);
 }
 
-/** The path that it leads to. */
 function followLink(key: string, { target }: VirtualLink): string {
   const parts: string[] = [];
   for (const part of (target.startsWith("/") ? target : `${key}/../${target}`).split("/")) {
@@ -406,7 +414,6 @@ function removeEntry(view: FileView, key: string, syscall: "unlink" | "rmdir"): 
   if (isReal) addOperation(view, "remove", syscall === "rmdir" ? "directory" : "file", key);
 }
 
-/** What a directory would have in it. */
 function listNames({ stands }: FileView, key: string): string[] {
   const isInside = (path: string) => path.startsWith(`${key}/`) && !path.slice(key.length + 1).includes("/");
   const added = [...stands].filter(([path, stand]) => stand !== "removed" && isInside(path)).map(([path]) => path);
@@ -414,12 +421,12 @@ function listNames({ stands }: FileView, key: string): string[] {
   return [...added, ...findEntryNames(key) ?? []];
 }
 
-/** Before the dry run. */
+/** Whether the file was there before the dry run. */
 function realExists(view: FileView, key: string): boolean {
   return exists({ ...view, stands: new Map() }, key);
 }
 
-/** Device and inode. */
+/** struct stat begins with the device and the inode. */
 const identityOf = (stat: Uint8Array): string => stat.subarray(0, 16).toHex();
 
 function withMtime({ mtimes }: FileView, stat: unknown, result: number): number {
@@ -453,7 +460,7 @@ function listEntries(view: FileView, args: Arguments, call: Call): number {
   return kept === 0 && length > 0 ? listEntries(view, args, call) : kept;
 }
 
-/** newfstatat(AT_FDCWD, path, …) */
+/** The system call is newfstatat(AT_FDCWD, path, …). */
 function findStatus(view: FileView, args: Arguments, call: Call): number {
   const [number, directory, path, ...rest] = args;
   const stand = view.stands.get(keyOf(new TextDecoder().decode(path as Uint8Array).split("\0")[0]));

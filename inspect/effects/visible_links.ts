@@ -10,17 +10,15 @@ import { ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
 
-/** Each namespace has it. */
+/** The kernel gives "lo" the first index in each namespace. */
 export const LOOPBACK_INDEX = 1;
 
-/** Links of a network namespace, and what uses them. */
 export interface LinkUses {
   readonly links: readonly Link[];
   readonly addresses: readonly InterfaceAddress[];
   readonly routes: readonly rawRoute.RawRoute[];
 }
 
-/** What an ADD is about. */
 export interface AddSubject {
   readonly network: NetworkConfigList;
   readonly parameters: AddRuntimeConf;

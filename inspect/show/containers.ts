@@ -6,10 +6,8 @@ import type { NetworkAttachment } from "../../runtime/attachments.ts";
 import { listNamespaceLinks, type NamespaceLinks } from "./links.ts";
 import type { ContainerInterface } from "./node_tree.ts";
 
-/** What an attachment has in its namespace, and the host's link behind it. */
 export interface ContainerSide {
   readonly interfaces: readonly ContainerInterface[];
-  /** The other end of a veth pair. */
   readonly hostEnd?: Link;
   /** The link below a macvlan, ipvlan or VLAN link. */
   readonly lowerDevice?: Link;

@@ -15,18 +15,15 @@ import { NF_ACCEPT, NF_DROP, NFT_DATA_VERDICT, NFT_GOTO, NFT_JUMP, NFT_RETURN } 
 
 const DATATYPES = [ipv4Addr, ipv6Addr, etherAddr, inetProto, inetService, mark, ifnameType];
 
-/** RFC 5237 */
+// RFC 5237
 export const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
 
 /** `10.88.0.2 : jump masquerade-10.88.0.0/24`, as nft(8) prints it. */
 export function elementText({ keyType, dataType }: NftSet, { key, data }: Element): string {
-  const value = data?.verdict
-    ? verdictText(data.verdict)
-    : data?.value && dataType !== undefined && dataType !== NFT_DATA_VERDICT
-    ? fieldTexts(dataType, data.value).join(" . ")
-    : undefined;
   const keyText = fieldTexts(keyType, key).join(" . ");
-  return value === undefined ? keyText : `${keyText} : ${value}`;
+  if (data?.verdict) return `${keyText} : ${verdictText(data.verdict)}`;
+  if (!data?.value || dataType === undefined || dataType === NFT_DATA_VERDICT) return keyText;
+  return `${keyText} : ${fieldTexts(dataType, data.value).join(" . ")}`;
 }
 
 /** The fields of a key or value; one in hexadecimal if its type is unknown. */

@@ -79,7 +79,10 @@ function showAttachment(
   const present = new Set(published.map(publishedPortId));
   const missing = requestedPorts(attachment).filter((port) => !present.has(publishedPortId(port)));
   return {
-    ...{ network, containerId, ifname, state },
+    network,
+    containerId,
+    ifname,
+    state,
     ...name !== undefined && { name },
     ...reason !== undefined && { reason },
     ...netns !== undefined && { netns },

@@ -18,7 +18,6 @@ export interface NodeTree {
   readonly tables: readonly RulesetTable[];
 }
 
-/** A link and its addresses. */
 export interface ShownLink {
   readonly name: string;
   /** As ip(8) calls it: `bridge`, `veth`; absent for hardware. */
@@ -37,7 +36,6 @@ export interface Uplink extends ShownLink {
 }
 
 export interface Device extends ShownLink {
-  /** Names of the networks that use it. */
   readonly networks: readonly string[];
   /** Attachments come first, by network and container. */
   readonly ports: readonly Port[];
@@ -69,7 +67,7 @@ export interface ContainerInterface extends ShownLink {
 export interface ShownRoute {
   readonly dst: Cidr;
   readonly gateway?: Ip;
-  /** Absent for table main. */
+  /** Absent for routes of table main. */
   readonly table?: number;
   readonly metric?: number;
   readonly mtu?: number;

@@ -15,7 +15,7 @@ const NO_VALUE = new Uint8Array();
 // linux/netfilter/nf_tables.h
 const NFT_CT_MARK = 3;
 
-/** Without counters. */
+/** Leaves out counters, which change all the time. */
 export function ruleText(expressions: readonly Expression[], tableFamily: number): string {
   const writer = new RuleWriter(tableFamily);
   for (const expression of expressions) writer.take(expression);
@@ -23,17 +23,15 @@ export function ruleText(expressions: readonly Expression[], tableFamily: number
 }
 
 const ETHER_TYPE = "meta protocol";
-/** By the value in hexadecimal. */
 const ETHER_TYPES: Readonly<Record<string, { readonly name: string; readonly family: number }>> = {
   "0800": { name: "ip", family: uapi.NFPROTO_IPV4 },
   "86dd": { name: "ip6", family: uapi.NFPROTO_IPV6 },
   "0806": { name: "arp", family: uapi.NFPROTO_BRIDGE },
 };
 
-/** What a register holds. */
 interface LoadedField {
   readonly text: string;
-  /** Of a constant. */
+  /** Present if a constant was loaded. */
   readonly value?: Uint8Array;
   readonly mask?: Uint8Array;
   readonly xor?: Uint8Array;
@@ -78,9 +76,9 @@ class RuleWriter {
       case "lookup":
         return this.#takeLookup(expression);
       case "immediate":
-        return expression.data?.verdict
-          ? this.#say(verdictText(expression.data.verdict))
-          : void this.#loaded.push({ text: "", value: expression.data?.value ?? NO_VALUE });
+        if (expression.data?.verdict) this.#say(verdictText(expression.data.verdict));
+        else this.#loaded.push({ text: "", value: expression.data?.value ?? NO_VALUE });
+        return;
       case "nat":
         return this.#say(
           `${expression.type === uapi.NFT_NAT_DNAT ? "dnat" : "snat"} ${
@@ -294,7 +292,7 @@ function metaText(key = -1): string {
 
 const familyWord = (family: number | undefined): string => (family === uapi.NFPROTO_IPV6 ? "ip6" : "ip");
 
-/** Of no known type. */
+/** A value whose type is not known. */
 function valueText(value: Uint8Array): string {
   if (value.length === 4 || value.length === 16) return ipFromBytes(value);
   return value.length <= 2 ? String(value.reduce((sum, byte) => sum << 8 | byte, 0)) : formatHex(value);

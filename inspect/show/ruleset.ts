@@ -30,7 +30,6 @@ interface ListedSet extends nft.Set {
   readonly elements: readonly nft.Element[];
 }
 
-/** The ruleset, as far as it is about containers. */
 export interface ShownRuleset {
   readonly tables: readonly RulesetTable[];
   elementsOf(owner: Owner): ShownElement[];

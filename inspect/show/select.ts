@@ -18,13 +18,12 @@ import { listConfFiles, loadNetwork } from "../../runtime/load.ts";
 export interface SelectOptions {
   /** Path that the word has as a namespace. */
   readonly netnsPath: string;
-  /** Of networks. */
+  /** The directory of the networks' files. */
   readonly confDirectory: string;
 }
 
 export interface ShownSelection {
   readonly attachments: readonly NamedAttachment[];
-  /** Links of the host that the network's configuration names. */
   readonly deviceNames: readonly string[];
 }
 
@@ -75,7 +74,7 @@ const isAddress = (word: string): boolean => isIp(word.replace(/\/[0-9]+$/, ""))
 
 const toIp = (word: string): Ip => parseIp(word.replace(/\/[0-9]+$/, ""));
 
-/** As of its ADD. */
+/** Only the ADD's result is asked. */
 function hasAddress({ result }: NetworkAttachment, word: string): boolean {
   return (result?.ips ?? []).some(({ address }) => ipOf(address) === toIp(word));
 }

@@ -82,7 +82,6 @@ function findOtherHolder(
   );
 }
 
-/** The gateways that the host must have, with the link that has them. */
 function expectedGateways(
   subject: Subject,
 ): { readonly device: link.Link | undefined; readonly gateway: Cidr }[] {

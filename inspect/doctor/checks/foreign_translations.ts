@@ -63,7 +63,7 @@ type TableOrder = ReadonlyMap<string, bigint>;
 
 const keyOf = (family: number, table: string): string => `${family} ${table}`;
 
-/** `undefined` without our table. */
+/** `undefined` if our own table is absent. */
 function readOrder(nl: Subject["host"]["netns"]["nft"]): TableOrder | undefined {
   const order = new Map(nft.listTables(nl).map(({ family, name = "", handle = 0n }) => [keyOf(family, name), handle]));
   return order.has(keyOf(inetTable.family, inetTable.table)) ? order : undefined;

@@ -71,7 +71,6 @@ function legacyMend({ subnets, containers }: Subject, family: 4 | 6): Remedy {
 export interface ForwardedPacket extends WalkedPacket {
   readonly container: ExaminedContainer;
   readonly direction: "from" | "to";
-  /** The container's. */
   readonly address: Ip;
   /** Before the translation of a published port. */
   readonly called?: Pick<WalkedPacket, "destination" | "destinationPort">;
@@ -143,7 +142,6 @@ function bridgedPackets(
 
 interface Drop {
   readonly packet: ForwardedPacket;
-  /** In words; equal for equal places. */
   readonly place: string;
   readonly found: RulePlace;
   readonly chain: ForeignChain;
@@ -209,7 +207,7 @@ function dropRemedy(
   return { remedy: advise(scope, acceptMarkedCommand({ ...table, chain: base.name ?? "" })) };
 }
 
-/** For now, and for good. */
+/** For now, and after the next start of firewalld. */
 function trustCommand(drops: readonly Drop[]): string {
   const sources = [...new Set(drops.map(({ packet }) => `--add-source=${packet.address}`))];
   const words = ["firewall-cmd", "--zone=trusted", ...sources];

@@ -14,7 +14,6 @@ import { closedSysctl } from "../closed_sysctl.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { findOutgoingLink, type Subject } from "../subject.ts";
 
-/** Whether the kernel forwards packets between the network and other links. */
 export function checkHostForwarding(subject: Subject): Finding[] {
   const { isRouted, masquerades, containers, host } = subject;
   // The first ADD turns it on.

@@ -51,18 +51,15 @@ const EPHEMERAL_PORT = 40_000;
 
 type Direction = "from" | "to" | "between";
 
-/** A hook that a packet passes. */
 interface Passage {
   /** `ingress` and `egress` are hooks of links. */
   readonly hook: "ingress" | "egress" | number;
-  /** By which it comes in or goes out. */
   readonly link: string;
   readonly packet: FramePacket;
 }
 
 interface FramePacket extends WalkedPacket {
   readonly direction: Direction;
-  /** The container's. */
   readonly address: Ip;
 }
 
@@ -214,9 +211,8 @@ interface FrameDrop {
   readonly packet: FramePacket;
   readonly chain: ForeignChain;
   readonly found: RulePlace;
-  /** In words; equal for equal places. */
   readonly place: string;
-  /** Of the container's namespace; absent for the host's. */
+  /** Absent for the host's namespace. */
   readonly netnsPath: string | undefined;
 }
 

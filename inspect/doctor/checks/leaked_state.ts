@@ -22,10 +22,9 @@ export function checkLeakedState(subject: Subject): Finding[] {
   return [ok("no attachment and no reservation was left behind")];
 }
 
-/** What has no container any more. */
 interface Remainder {
   readonly what: string;
-  /** In a list. */
+  /** How a list names it. */
   readonly short: string;
   readonly mend: string;
 }

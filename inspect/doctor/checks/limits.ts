@@ -8,7 +8,7 @@ import { shellCommand } from "../../../spec/shell_command.ts";
 import type { Subject } from "../subject.ts";
 import { lintSource } from "./plugins.ts";
 
-/** What the next ADD or the next connection may run out of. */
+/** What the next ADD or connection may run out of. */
 export function checkLimits(subject: Subject): Finding[] {
   return [...checkRanges(subject), ...checkBridgePorts(subject), ...checkConntrack(subject)];
 }

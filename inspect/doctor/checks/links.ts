@@ -11,7 +11,6 @@ import {
   type Subject,
 } from "../subject.ts";
 
-/** Both ends of each container's link, and the bridge between them. */
 export function checkLinks(subject: Subject): Finding[] {
   const problems = [...checkBridgeLink(subject), ...subject.containers.flatMap((each) => checkPair(subject, each))];
   const others = checkHostLinks(subject);

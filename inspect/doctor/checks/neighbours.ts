@@ -7,7 +7,6 @@ import { advise, broken, type Finding, ok, type Remedy, warning } from "../findi
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { describeContainer, type ExaminedContainer, gatewayLink, ipCommand, type Subject } from "../subject.ts";
 
-/** The hardware addresses that containers and the host hold for each other. */
 export function checkNeighbours(subject: Subject): Finding[] {
   const { containers, host, families } = subject;
   if (containers.length === 0) return [];
@@ -70,7 +69,7 @@ interface EntryContext {
   readonly holder: string;
   readonly whose: string;
   readonly expected: Mac | undefined;
-  /** A command. */
+  /** The command that removes the entry. */
   readonly removal: string;
   readonly place: { readonly netns?: string; readonly link: string };
 }

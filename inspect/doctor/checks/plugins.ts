@@ -13,7 +13,6 @@ import { reattach } from "../reattach.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import type { PluginEntry } from "../../../spec/network_config_list.ts";
 
-/** Whether every plugin of the network and its IPAM plugin can be called. */
 export function checkPlugins({ runtime, network }: Subject): Finding[] {
   const types = network.plugins.flatMap(({ type, ipamType }) => ipamType ? [type, ipamType] : [type]);
   const found = types.map((type) => {

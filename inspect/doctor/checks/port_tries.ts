@@ -81,7 +81,6 @@ const OUTCOMES: Readonly<Record<ConnectionOutcome | DatagramOutcome, string>> = 
   blocked: "ends at a blackhole or prohibit route",
 };
 
-/** The host's addresses with the published port. */
 function portTargets(subject: Subject, mapping: PortMapping, family: 4 | 6, snat: boolean): Ip[] {
   const address = publishedAddress(subject, mapping, family);
   const loopback = family === 4 && snat && reachesLoopback(mapping) ? ["127.0.0.1" as Ip] : [];

@@ -30,7 +30,6 @@ import {
 import { missingRule } from "../missing_rule.ts";
 import { hasTable } from "./ruleset.ts";
 
-/** Published ports: the map element, the listener in the container, and what takes calls away. */
 export function checkPorts(subject: Subject): Finding[] {
   // Another program's plugin has rules of its own.
   const hasElements = hasTable(subject) && programOfPublisher(subject) === undefined;

@@ -7,7 +7,6 @@ import { advise, type Finding, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import type { Subject } from "../subject.ts";
 
-/** Where resolvers are named. */
 interface ResolverPaths {
   /** `/etc` */
   readonly etc: string;

@@ -21,7 +21,6 @@ import {
   type Subject,
 } from "../subject.ts";
 
-/** Routes in the containers, as the ADD set them. */
 export function checkContainerRoutes(subject: Subject): Finding[] {
   const { containers } = subject;
   const problems = [
@@ -74,7 +73,6 @@ function checkBlocking(container: ExaminedContainer, wanted: readonly RouteConfi
   ];
 }
 
-/** An address to which the route leads. */
 function sampleOf(dst: RouteConfig["dst"]): Ip {
   if (prefixLengthOf(dst) === 0) return PUBLIC_ADDRESS[familyOf(dst)];
   const ip = ipOf(networkOf(dst));

@@ -31,7 +31,6 @@ import {
   type Subject,
 } from "../subject.ts";
 
-/** The host's routes to the containers and outside. */
 export function checkRoutesBack(subject: Subject): Finding[] {
   const routing = new Routing(subject.host);
   if (!subject.isRouted) return checkUplink(subject, routing);

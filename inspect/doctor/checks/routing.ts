@@ -42,7 +42,6 @@ function describeOwn({ masquerades }: Subject, way: Way): Finding[] {
 
 interface Diversion {
   readonly direction: "from" | "to";
-  /** The container's. */
   readonly ip: Ip;
   readonly way: Way;
   readonly cause: Cause;

@@ -6,7 +6,6 @@ import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
 import type { Subject } from "../subject.ts";
 
-/** Whether the next ADD would succeed, as the plugins' STATUS tells. */
 export function checkStatus({ runtime, network }: Subject): Finding[] {
   const warnings: Finding[] = [];
   const log = (message: string) => void warnings.push(warning(message, {}));

@@ -54,7 +54,7 @@ export function tryGateways(subject: Subject, budget: TryBudget): Finding[] {
 interface GatewayQuestion {
   readonly container: ExaminedContainer;
   readonly gateway: Ip;
-  /** How many ask. */
+  /** ` (8 of 20 containers asked)`, or empty if all are. */
   readonly asked: string;
 }
 
@@ -69,7 +69,6 @@ function tryGateway(subject: Subject, { container, gateway, asked }: GatewayQues
   return [broken(what, advise(`find the machine or container with the address ${mac}`))];
 }
 
-/** Empty if all are asked. */
 function describeSample(asked: number, all: number): string {
   return asked < all ? ` (${asked} of ${all} containers asked)` : "";
 }
@@ -134,7 +133,7 @@ function askWire({ state }: ExaminedContainer, { index, mac }: Link, address: Ip
   });
 }
 
-/** More tell little more. */
+/** The answers of more containers tell little more. */
 const MAX_ASKED = 8;
 
 /** Whether another machine has a container's address too. */
@@ -155,7 +154,6 @@ export function tryDuplicates(subject: Subject, budget: TryBudget): Finding[] {
   return [ok(`no other machine has one of the ${asked.length} addresses that were asked for, of ${all.length}`)];
 }
 
-/** Whether one container reaches another of the network. */
 export function tryNeighbour(subject: Subject, budget: TryBudget): Finding[] {
   const { containers: [container], neighbours, bridge, families } = subject;
   if (!bridge || bridge.isolatesPorts || !container?.device?.mac) return [];
@@ -229,7 +227,6 @@ function findUplinkGateway(host: NetnsSnapshot, family: 4 | 6): Ip | undefined {
   )?.gateway;
 }
 
-/** Why the host itself gets no answer. */
 function describeHostObstacle(host: NetnsSnapshot, gateway: Ip): Finding | undefined {
   const way = new Routing(host).find({ destination: gateway });
   const cause = way.oif === undefined ? way.cause() : undefined;
