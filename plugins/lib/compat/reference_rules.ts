@@ -21,12 +21,12 @@ export const NAT_TABLES: readonly nft.TableKey[] = [
 ];
 export const isNatTable = ({ table }: nft.TableKey): boolean => table === "nat";
 
-/** SHA-512 in hexadecimal. */
+/** As the Go plugins shorten names: SHA-512 in hexadecimal. */
 export function shortHash(text: string, length: number): string {
   return new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, length);
 }
 
-/** iptables' limit. */
+/** iptables refuses chains with longer names. */
 const MAX_CHAIN_LENGTH = 28;
 
 export function referenceChainName(
@@ -94,7 +94,7 @@ export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) =>
 }
 
 export interface ChainRemoval {
-  /** Callers first. */
+  /** A chain comes before those that it calls. */
   readonly chains: readonly string[];
   /** Chains that stay, but lose their jumps to `chains`. */
   readonly jumpingChains: readonly string[];

@@ -103,7 +103,6 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
   },
 };
 
-/** As {@linkcode PluginDocs.differences}. */
 export const commonDifferences: readonly string[] = [
   "If ADD fails, it undoes its steps.",
   "DEL succeeds if the namespace or the interface is gone. It still removes the rules.",

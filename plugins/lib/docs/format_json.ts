@@ -1,4 +1,4 @@
-/** How documentation writes JSON. @module */
+/** JSON as pages of documentation show it. @module */
 
 const MAX_COLUMNS = 100;
 

@@ -13,7 +13,7 @@ export interface KeyDocs {
   readonly type: string;
   /** What counts where the key is absent: words, or JSON, which a test tries. Absent where the plugin needs the key. */
   readonly default?: string;
-  /** One or two sentences. */
+  /** One or two sentences about what the key does. */
   readonly meaning: string;
   /** A value, as JSON has it. Examples of an object's keys fit into the object's own. */
   readonly example?: unknown;

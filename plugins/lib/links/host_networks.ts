@@ -76,10 +76,8 @@ export function readHostNetworks(
   };
 }
 
-/** What a network takes. */
 export interface WantedNetwork {
   readonly subnet: Cidr;
-  /** The host gets it. */
   readonly gateway: Ip | undefined;
   /** The container's; absent while nobody has one. */
   readonly address?: Ip;

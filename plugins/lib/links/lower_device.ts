@@ -146,7 +146,8 @@ export function createUpperDevice(
   const mac = spec.mac && created.mac !== spec.mac ? { mac: spec.mac } : {};
   link.set(netns.route, created.index, {
     ...name === ifname ? {} : { name: ifname },
-    ...{ alias: formatAlias(owner), ...mac },
+    alias: formatAlias(owner),
+    ...mac,
   });
   name = ifname;
   return { ...created, name, ...spec.mac ? { mac: spec.mac } : {} };

@@ -47,7 +47,7 @@ export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "
   return [`"${name}" does not forward IPv4, so no packets leave it: sysctl -w ${sysctlWord(setting)}=1`];
 }
 
-/** a.root-servers.net; nothing is sent. */
+/** The addresses of a.root-servers.net, to look up routes; nothing is sent. */
 export const PUBLIC_ADDRESS = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Record<Family, Ip>>;
 
 /** Reports only if all families lack a route: many hosts have only one of the two. */

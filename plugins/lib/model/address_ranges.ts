@@ -27,7 +27,7 @@ export interface AddressRange {
 
 /** Ranges of one family without overlaps. Together they give a container one address. */
 export interface RangeSet {
-  /** In the configuration: `ipam.ranges[0]`. */
+  /** Where the configuration has it: `ipam.ranges[0]`. */
   readonly path: string;
   readonly ranges: readonly AddressRange[];
 }
@@ -125,7 +125,6 @@ export function rangesOverlap(a: AddressRange, b: AddressRange): boolean {
     compareIps(b.start, a.end) <= 0;
 }
 
-/** Includes the gateway. */
 export function rangeIncludes({ start, end }: AddressRange, ip: Ip): boolean {
   return isBetween(start, ip, end);
 }
@@ -138,7 +137,7 @@ export function findRangeOf(set: RangeSet, ip: Ip): AddressRange | undefined {
   return set.ranges.find((candidate) => rangeIncludes(candidate, ip));
 }
 
-/** Excludes gateways. */
+/** Gateways are not counted: no container gets one. */
 export function capacityOf(set: RangeSet): bigint {
   let count = 0n;
   for (const member of set.ranges) {

@@ -20,7 +20,6 @@ export interface NetworkModel {
 
 /** A bridge, which the first ADD makes. */
 export interface BridgeModel {
-  /** Its name. */
   readonly name: string;
   /** The name of the link with the gateways: the bridge, or a VLAN interface on it. */
   readonly gatewayDevice: string;

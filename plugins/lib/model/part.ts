@@ -4,7 +4,7 @@ export interface PartContext {
   readonly listener: number;
   /** A descriptor: readable when the part is to end. */
   readonly lifetime: number;
-  /** Its own. */
+  /** A directory for this part alone. */
   readonly stateDirectory: string;
   log(message: string): void;
   /** Told in each round whether there is work: without any, the server may end. */

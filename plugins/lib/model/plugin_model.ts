@@ -48,7 +48,6 @@ export type PluginSubcommand = (
 
 /** A chain of ours that chains of other programs call for forwarded packets. */
 export interface ForwardAccept {
-  /** Its name. */
   readonly chain: string;
   /** Whether an ADD has this base chain call it. */
   serves(nl: Netlink, base: BaseChainKey): boolean;
@@ -56,10 +55,8 @@ export interface ForwardAccept {
 
 /** A base chain of another program. */
 export interface BaseChainKey {
-  /** NFPROTO_… */
+  /** One of the kernel's NFPROTO_ constants. */
   readonly family: number;
-  /** Its table's name. */
   readonly table: string;
-  /** Its name. */
   readonly name?: string | undefined;
 }

@@ -23,14 +23,12 @@ export interface NetworkRemoval extends NetworkOfFile {
   log(message: string): void;
 }
 
-/** A usable network. */
 export interface NetworkOfFile {
   readonly list: NetworkConfigList;
   /** The gateways of its address pools. @throws {CniError} if the ranges cannot be used */
   gateways(): readonly Ip[];
 }
 
-/** A network that stays. */
 export interface OtherNetwork extends NetworkOfFile {
   readonly file: string;
 }

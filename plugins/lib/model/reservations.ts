@@ -13,7 +13,6 @@ export interface AddressReservations {
   pools(): readonly AddressPool[];
 }
 
-/** Whose an address is. */
 export interface AddressHolder {
   readonly containerId: string;
   /** Absent from old versions' reservations. */
@@ -23,9 +22,8 @@ export interface AddressHolder {
 /** Ranges that together give a container one address. */
 export interface AddressPool {
   readonly subnets: readonly Cidr[];
-  /** One for each subnet. */
+  /** As many, in the same order, as `subnets`. */
   readonly gateways: readonly Ip[];
-  /** Reserved addresses. */
   readonly used: number;
   /** Addresses that a container can still get. Beyond 2^53, JSON numbers are not exact: it is a decimal string. */
   readonly free: number | string;

@@ -1,7 +1,6 @@
 import { CniError, Code } from "../../../spec/error.ts";
 import { type Owner, ownerRestoreHint } from "./owner.ts";
 
-/** What CHECK throws. */
 export class CheckFailedError extends CniError {
   /** What differs: `interface "eth0" is missing`. */
   readonly difference: string;

@@ -10,24 +10,24 @@ export type AnyPlugin = Plugin<any>;
 
 /** A plugin of this process. */
 export interface BuiltinPlugin {
-  /** Its definition. */
+  /** What the plugin's own module exports. */
   readonly plugin: AnyPlugin;
 }
 
-/** A separate program. */
+/** A plugin that is a separate program. */
 export interface PluginProgram {
-  /** Its path. */
+  /** The absolute path of the program. */
   readonly program: string;
   /** Whether it replaces a built-in plugin. */
   readonly shadowsBuiltin: boolean;
 }
 
-/** Where a plugin is. */
+/** Where a call of a plugin goes. */
 export type PluginLocation = BuiltinPlugin | PluginProgram;
 
 /** The machine, and how plugins find and call each other. */
 export interface HostContext {
-  /** The plugins' own namespace. */
+  /** The namespace in which plugins run: the host's. */
   readonly host: Netns;
   /** Opens a namespace. @param path CNI_NETNS @throws {NetnsError} */
   openNetns(path: string): Netns;

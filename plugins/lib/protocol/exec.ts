@@ -22,7 +22,6 @@ import {
   type ProgramOutput,
 } from "./response.ts";
 
-/** Far above any result. */
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 /** Longer than the slowest DHCP server; engines give up within minutes. */
 const PLUGIN_TIMEOUT_MS = 15 * 60_000;
@@ -34,16 +33,15 @@ const ETXTBSY_TIMEOUT_MS = 5000;
 
 /** A call as a program gets it. */
 export interface ProgramCall {
-  /** CNI_COMMAND: `ADD`. */
+  /** The value of CNI_COMMAND, such as `ADD`. */
   readonly command: string;
-  /** The other variables. */
+  /** The environment of the call, without CNI_COMMAND. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The configuration; usually empty for VERSION. */
   readonly stdin: string;
 }
 
 export interface ExecOptions {
-  /** 15 minutes by default. */
   readonly timeoutMs?: number;
   readonly maxTimeoutMs?: number;
   /** Takes the plugin's standard error as it comes; ours by default. */

@@ -5,11 +5,11 @@ import { shellCommand } from "../../../spec/shell_command.ts";
 
 /** One container interface on one network. No part can hold a blank (SPEC §Parameters). */
 export interface Owner {
-  /** The network's name. */
+  /** The name of the network, from the configuration. */
   readonly network: string;
-  /** CNI_CONTAINERID. */
+  /** The container's id, as CNI_CONTAINERID has it. */
   readonly containerId: string;
-  /** CNI_IFNAME. */
+  /** The interface's name, as CNI_IFNAME has it. */
   readonly ifname: string;
 }
 
@@ -99,7 +99,6 @@ export function sameOwner(a: Owner | undefined, b: Owner | undefined): boolean {
   return a?.network === b?.network && a?.containerId === b?.containerId && a?.ifname === b?.ifname;
 }
 
-/** For {@linkcode staleOwnerFilter}. */
 export function logRemoval(log: (message: string) => void, what: string): (owner: Owner) => void {
   return (owner) => log(`Removing ${what} of ${describeOwner(owner)}`);
 }

@@ -9,15 +9,15 @@ import type { RememberedAdd } from "./remembered_add.ts";
 
 /** What every command gets. `C` is the type of the plugin's own keys. */
 export interface PluginCall<C> {
-  /** The plugin's own keys. */
+  /** The plugin's own keys, as its schema reads them. */
   readonly config: C;
-  /** The specification's keys. */
+  /** The keys that the specification defines. */
   readonly pluginConfig: PluginConfig;
-  /** The caller's. */
+  /** The caller's environment, which may be another process's. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Finds the calling process, if it is known. */
   readonly findCallerPid: (() => number) | undefined;
-  /** The plugin's own namespace. */
+  /** The namespace in which the plugin runs: the host's. */
   readonly host: Netns;
   /** The configuration's IPAM plugin, if any. */
   readonly ipam: IpamDelegate | undefined;
@@ -25,7 +25,7 @@ export interface PluginCall<C> {
   goneReason?(owner: Owner): string | undefined;
   /** Lists the ADDs of a plugin in the caches of engines and of this program. It reads each file: rarely needed. */
   rememberedAdds?(type: string): readonly RememberedAdd[];
-  /** Writes to stderr. */
+  /** Writes a message of the plugin to stderr. */
   log(message: string): void;
 }
 
@@ -41,15 +41,15 @@ export interface AttachmentCall<C> extends PluginCall<C>, Attachment {
   readonly prevResult: Result | undefined;
 }
 
-/** What ADD gets. */
+/** What ADD gets, with a namespace and an undo. */
 export interface AddCall<C> extends AttachmentCall<C> {
-  /** The container's. */
+  /** The container's namespace, which is open until ADD returns. */
   readonly netns: Netns;
   /** Takes the undo of each step. If the command fails, they run backwards. */
   readonly undo: DisposableStack;
 }
 
-/** What DEL gets. */
+/** What DEL gets; the container may be gone. */
 export interface DelCall<C> extends AttachmentCall<C> {
   /** Absent if it is gone or was not given. */
   readonly netns: Netns | undefined;
@@ -86,22 +86,22 @@ export interface BatchIpamDelegate {
 /** Attachments of one network and configuration, removed together. */
 export type DelBatch<C> = readonly [DelBatchCall<C>, ...DelBatchCall<C>[]];
 
-/** What CHECK gets. */
+/** What CHECK gets, with the container's namespace. */
 export interface CheckCall<C> extends AttachmentCall<C> {
-  /** The container's. */
+  /** The container's namespace, which is open until CHECK returns. */
   readonly netns: Netns;
 }
 
 /** What `restore` gets; `prevResult` is that of the whole ADD. */
 export type RestoreCall<C> = CheckCall<C>;
 
-/** What `diagnose` gets. */
+/** What `diagnose` gets from `status` and `check`. */
 export interface DiagnoseCall<C> extends PluginCall<C> {
-  /** For `check` only. */
+  /** The attachment of `check`; absent for `status`. */
   readonly attachment?: { readonly netns: Netns; readonly ifname: string };
 }
 
-/** What GC gets. */
+/** What GC gets: the attachments that stay. */
 export interface GcCall<C> extends PluginCall<C> {
   /** The attachments of this network to keep. */
   readonly validAttachments: readonly Attachment[];
@@ -117,11 +117,11 @@ export interface PluginService {
   run(context: ServiceContext): void | Promise<void>;
 }
 
-/** What a service gets. */
+/** What a service gets from its process. */
 export interface ServiceContext {
-  /** Its process's. */
+  /** The environment of the service's process. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Writes to stderr. */
+  /** Writes a message of the service to stderr. */
   log(message: string): void;
 }
 
@@ -129,7 +129,7 @@ export interface ServiceContext {
 export interface Plugin<C = unknown> {
   /** `type` in a configuration, and the program's name. */
   readonly name: string;
-  /** One sentence. */
+  /** One sentence about the plugin, for help texts. */
   readonly about: string;
   /** Its own keys, read from the whole configuration. */
   readonly config: Schema<C>;

@@ -3,7 +3,7 @@ import type { Owner } from "./owner.ts";
 
 /** How an attachment of the cache called a plugin. */
 export interface RememberedAdd {
-  /** Whose it was. */
+  /** The attachment that the ADD made. */
   readonly owner: Owner;
   /** As the plugin got it, with the result of the whole ADD as `prevResult`. */
   readonly pluginConfig: PluginConfig;

@@ -12,7 +12,7 @@ export type PluginCommand = Exclude<CniCommand, "VERSION"> | "RESTORE" | "DIAGNO
 
 /** A call of a plugin. */
 export interface PluginRequest extends Parameters {
-  /** What to do. */
+  /** What the plugin is to do. */
   readonly command: PluginCommand;
   /** For DEL, CHECK and RESTORE, its `prevResult` is that of the whole ADD. */
   readonly config: PluginConfig;
@@ -28,21 +28,21 @@ export interface PluginRequest extends Parameters {
 
 /** DELs of one network and configuration as one call. */
 export interface DelBatchRequest {
-  /** Marks a batch. */
+  /** Tells a batch from a single request. */
   readonly command: "DEL_BATCH";
-  /** All are DELs. */
+  /** The requests of the batch, which are all DELs. */
   readonly requests: readonly PluginRequest[];
 }
 
 /** The outcome of a call. */
 export interface PluginResponse {
-  /** Of ADD. */
+  /** What ADD returns: `prevResult` with the plugin's additions. */
   readonly result?: Result;
   /** Of ADD by a program: its answer's version. */
   readonly resultVersion?: unknown;
   /** Of RESTORE: what was missing, as text; absent for programs. */
   readonly restored?: readonly string[];
-  /** Of DIAGNOSE, in sentences. */
+  /** Of DIAGNOSE: one sentence for each problem. */
   readonly problems?: readonly string[];
   /** Of a batch: requests that still need a call each; for a program, all. */
   readonly remaining?: readonly PluginRequest[];

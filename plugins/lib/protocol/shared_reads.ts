@@ -2,7 +2,6 @@
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 
-/** Disposal ends the sharing. */
 export interface SharedReads extends Disposable {
   /** Call it before each attachment: after a change of the ruleset, its reads are dropped and no longer shared. */
   refresh(): void;

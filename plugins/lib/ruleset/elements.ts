@@ -119,7 +119,6 @@ export function restoreElements(
   });
 }
 
-/** False without a table. */
 function hasNeededChains(snapshot: RulesetSnapshot, purpose: string): boolean {
   return Object.entries(snapshot.table.uses[purpose]!).every(([name, use]) => (snapshot.chain(name)?.use ?? 0) >= use);
 }

@@ -15,7 +15,7 @@ import {
 import type { SharedChain } from "./shared_chains.ts";
 import type { ChainElement } from "./table.ts";
 
-/** The strictest first. */
+/** The strictest first: what precedes a policy is stricter. */
 export const INGRESS_POLICIES = ["isolated", "same-bridge"] as const;
 
 /** nft(8) allows no colon in a chain's name. */

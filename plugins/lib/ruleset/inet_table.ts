@@ -70,7 +70,8 @@ export const inetTable: TableDefinition = {
     ports: [
       ...["hostports", "hostip_hostports", "conditions", "hostip_conditions", "hairpin", "hostports_standby"]
         .flatMap(familySets),
-      ...["loopback4", "hostip_loopback4"],
+      "loopback4",
+      "hostip_loopback4",
     ],
   },
   uses: {

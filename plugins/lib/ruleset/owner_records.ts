@@ -19,7 +19,7 @@ export const recordSet = () =>
   namedSet(RECORD_SET, setOf([mark, mark, mark, mark, inetService]), "What each attachment has in other sets");
 
 export interface OwnerRecord {
-  /** The record's own elements. */
+  /** The elements that are the record itself. */
   readonly keys: readonly ElementKey[];
   /** Where the owner's elements are; `undefined` if unknown: nft(8) does not save it. */
   readonly selectors: readonly ElementSelector[] | undefined;

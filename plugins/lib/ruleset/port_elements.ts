@@ -26,7 +26,7 @@ export function portKey({ protocol, hostPort }: PortMapping): Uint8Array {
 
 export interface PublishedPort {
   readonly protocol: number;
-  /** Absent for all addresses. */
+  /** Without it, the port is published on every address. */
   readonly hostAddress?: Ip;
   readonly hostPort: number;
   readonly address: Ip;

@@ -151,7 +151,6 @@ export interface FormerRules {
   readonly isWholeChain: boolean;
 }
 
-/** What an upgrade removes. */
 export function listFormerRules(nl: Netlink, table: TableDefinition): FormerRules[] {
   const { former } = table;
   return [...Map.groupBy(former?.rules() ?? [], ({ chain }) => chain)].flatMap(([chain, rules]) => {
