@@ -26,7 +26,6 @@ const DOCS_MODULES: Readonly<Record<string, () => Promise<{ readonly default: Pl
 
 const loadedDocs: Record<string, PluginDocs> = Object.create(null);
 
-/** Of all plugins. */
 export async function loadPluginDocs(): Promise<void> {
   for (const name of pluginNames()) loadedDocs[name] ??= (await DOCS_MODULES[name]!()).default;
 }

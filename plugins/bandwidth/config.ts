@@ -20,9 +20,9 @@ export interface Limit {
 }
 
 export interface BandwidthConfig {
-  /** What the container receives. */
+  /** Limits what the container receives. */
   readonly ingress?: Limit;
-  /** What it sends. */
+  /** Limits what the container sends. */
   readonly egress?: Limit;
 }
 

@@ -6,7 +6,6 @@ const NO_LIMIT = "0, no limit";
 const top = { default: NO_LIMIT, parity: "yes, and text with a unit", tests: ["plugin_test.ts", "config_test.ts"] };
 const capability = { default: NO_LIMIT, parity: "yes, and text with a unit", tests: ["config_test.ts"] };
 
-/** The page of `bandwidth`. */
 export default {
   example: {
     type: "bandwidth",

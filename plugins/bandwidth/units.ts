@@ -15,10 +15,8 @@ import { ConfigError } from "../../spec/error.ts";
 import { JSON_TEXT } from "../../spec/jsonc.ts";
 import { excerpt, type Schema, uint64 } from "../../spec/schema.ts";
 
-/** Bits per second. */
 export const bitRate: Schema<bigint> = amountSchema('bits per second, or text such as "15Mbit" or "2MB/s"', true);
 
-/** Bits. */
 export const bitSize: Schema<bigint> = amountSchema('bits, or text such as "512kbit" or "64KB"', false);
 
 function amountSchema(expected: string, perSecond: boolean): Schema<bigint> {

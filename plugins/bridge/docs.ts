@@ -7,7 +7,6 @@ const mac = {
   tests: ["plugin_test.ts"],
 };
 
-/** The page of `bridge`. */
 export default {
   example: {
     type: "bridge",

@@ -22,7 +22,7 @@ const dnsName = refine(
   isDnsName,
 );
 const absolutePath = refine(string, "an absolute path", (path) => /^\/[^\0]*$/.test(path));
-/** struct sockaddr_un */
+/** `sun_path` of `struct sockaddr_un` has 108 bytes, with the NUL. */
 const MAX_SOCKET_PATH_BYTES = 107;
 const socketPath = refine(
   string,

@@ -51,7 +51,7 @@ export function isInDnsmasq({ directory }: ReferenceDnsmasq, owner: LineOwner, a
   return addresses.every((address) => known.includes(address));
 }
 
-/** An address, and names. */
+/** A line of the file: an address, then names. */
 type Line = readonly string[];
 
 const isOwnedBy = ([, ...names]: Line, { name, id }: LineOwner): boolean => names[0] === name || names.includes(id);

@@ -2,7 +2,6 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const aliases = { tests: ["plugin_test.ts"] };
 
-/** The page of `dnsname`. */
 export default {
   example: { type: "dnsname", domainName: "dns.podman", capabilities: { aliases: true } },
   keys: {

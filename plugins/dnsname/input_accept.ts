@@ -187,7 +187,11 @@ function addAcceptRule(tx: Transaction, nl: Netlink, { foreignTable, chain }: Re
   if (!nft.findChain(nl, foreignTable, INPUT_ACCEPT_CHAIN)) tx.addChain({ family, table, name: INPUT_ACCEPT_CHAIN });
   if (!findAcceptRules(nl, foreignTable).some(acceptsMarked)) {
     tx.addRule({
-      ...{ family, table, chain: INPUT_ACCEPT_CHAIN, expressions: acceptMarked(isIptables), comment: ACCEPT_COMMENT },
+      family,
+      table,
+      chain: INPUT_ACCEPT_CHAIN,
+      expressions: acceptMarked(isIptables),
+      comment: ACCEPT_COMMENT,
     });
   }
   const rules = nft.listLazyRules(nl, foreignTable, chain);

@@ -14,7 +14,7 @@ export function netnsName(containerId: string, sandbox: string): string | undefi
   return /^cnitool-[0-9a-f]{20}$/.test(containerId) ? sandbox.slice(sandbox.lastIndexOf("/") + 1) : undefined;
 }
 
-/** As DNS compares them. */
+/** DNS ignores the case of names. */
 export function normalizeName(name: string): string {
   return name.toLowerCase();
 }

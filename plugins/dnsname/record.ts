@@ -26,12 +26,9 @@ const name = refine(string, "a name for DNS", isDnsName);
 const recordSchema = lazy(() =>
   knownKeys({
     owner: knownKeys({ network: nonEmptyString, containerId: nonEmptyString, ifname: nonEmptyString }),
-    /** The host's namespace. */
     host: knownKeys({ identity: nonEmptyString, cookie: optional(nonEmptyString) }),
-    /** Empty for none. */
     domain: refine(string, "a name for DNS", (text) => text === "" || isDnsName(text)),
     names: array(name),
-    /** The container's. */
     addresses: array(cidr),
     /** The host's, where containers ask. */
     servers: array(knownKeys({ address: ipAddress, device: nonEmptyString })),

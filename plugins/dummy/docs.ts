@@ -1,6 +1,5 @@
 import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
-/** The page of `dummy`. */
 export default {
   example: { type: "dummy", ipam: { type: "host-local", ranges: [[{ subnet: "10.23.0.0/16" }]] } },
   keys: {

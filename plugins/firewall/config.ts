@@ -9,12 +9,18 @@ export interface FirewallConfig {
   readonly ingressPolicy: "open" | "same-bridge" | "isolated";
 }
 
-/** iptables' limit. */
+/** iptables refuses chains with longer names. */
 const MAX_CHAIN_NAME_LENGTH = 28;
 /** Chains that lead to the admin chain, and iptables' verdicts. */
 const RESERVED_CHAINS = [
-  ...["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"],
-  ...["ACCEPT", "DROP", "QUEUE", "RETURN"],
+  "FORWARD",
+  "INPUT",
+  "OUTPUT",
+  "CNI-FORWARD",
+  "ACCEPT",
+  "DROP",
+  "QUEUE",
+  "RETURN",
 ];
 
 export const firewallConfigSchema = lazy(() =>

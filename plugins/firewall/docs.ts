@@ -1,6 +1,5 @@
 import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
-/** The page of `firewall`. */
 export default {
   example: { type: "firewall", ingressPolicy: "same-bridge" },
   keys: {

@@ -2,7 +2,6 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const ONE_OF = "none; one of `device`, `hwaddr`, `kernelpath`, `pciBusID` and `deviceID` is needed";
 
-/** The page of `host-device`. */
 export default {
   example: {
     type: "host-device",

@@ -38,7 +38,6 @@ const savedDevice = lazy(() =>
       identity: nonEmptyString,
       cookie: optional(nonEmptyString),
     }),
-    /** On the host. */
     before: knownKeys({
       name: linkName,
       isUp: boolean,
@@ -47,7 +46,7 @@ const savedDevice = lazy(() =>
       mac: optional(mac),
       alias: optional(refine(string, "text without NUL", withoutNul)),
     }),
-    /** Absent for hardware. */
+    /** Hardware has no kind in rtnetlink. */
     kind: optional(string),
     /** The hardware's: the container cannot change it. */
     permanentMac: optional(mac),

@@ -87,7 +87,7 @@ export function exhaustedError(code: number, set: RangeSet): CniError {
   );
 }
 
-/** Both ends included. */
+/** `from` and `to` belong to it. */
 interface AddressSpan {
   readonly range: AddressRange;
   readonly from: Ip;

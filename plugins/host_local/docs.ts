@@ -15,7 +15,6 @@ const ips = {
   tests: ["config_test.ts"],
 };
 
-/** The page of `host-local`. */
 export default {
   example: {
     type: "bridge",

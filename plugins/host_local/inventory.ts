@@ -17,7 +17,7 @@ import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 
 export interface ReservedAddress {
   readonly address: Ip;
-  /** 0 if not known. */
+  /** 0 where no link tells the boot. */
   readonly bootTag: number;
 }
 

@@ -23,7 +23,7 @@ const MAX_RECORDS = 2 ** 24;
 
 interface IndexContent {
   readonly table: ReservationTable;
-  /** In milliseconds since 1970. */
+  /** A time in milliseconds since 1970. */
   readonly listedAt: number;
   mayHaveEarlierBoot: boolean;
 }
@@ -38,7 +38,6 @@ export interface ReservationIndex extends IndexContent, Disposable {
 
 interface IndexTarget {
   readonly boot: string;
-  /** File descriptors. */
   readonly directory: number;
   readonly file: number;
 }
@@ -137,7 +136,7 @@ function writeContent({ boot, directory, file }: IndexTarget, time: bigint, cont
   pwrite(file, 0, header);
 }
 
-/** Detects other programs' writes. */
+/** It differs after a write of another program. */
 function checksumOf(table: ReservationTable): number {
   return Bun.hash.crc32(table.bytes());
 }

@@ -31,7 +31,6 @@ const LIST_MAX_AGE_MS = 60_000;
 
 /** Locked until the scope ends. */
 export interface ReservationStore extends AddressUsage, Disposable {
-  /** Like {@linkcode addressesHeldBy}. */
   findByAttachment(attachment: Attachment): HeldAddress[];
   list(): Inventory;
   /** If `choose` finds no address, retries with a new list, then without reservations of earlier boots. */
@@ -122,7 +121,7 @@ export function lockStore(
 
 interface DirectoryView extends Disposable {
   readonly index: ReservationIndex;
-  /** From `list`, if called. */
+  /** `undefined` until `list` was called. */
   readonly inventory: Inventory | undefined;
   /** Lists the directory once, and rebuilds the index. */
   list(): Inventory;

@@ -39,7 +39,7 @@ export class ReservationTable {
     return new Uint8Array(this.#words.buffer, first * RECORD_BYTES, count * RECORD_BYTES);
   }
 
-  /** Since the last call. */
+  /** What has changed since the last call. */
   takeChanges(): [offset: number, bytes: Uint8Array][] {
     const numbers = [...this.#changedRecords].filter((number) => number < this.#count);
     this.#changedRecords.clear();

@@ -3,7 +3,6 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const tests = ["plugin_vm_test.ts"];
 
-/** The page of `ipvlan`. */
 export default {
   example: {
     type: "ipvlan",

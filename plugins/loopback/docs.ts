@@ -1,6 +1,5 @@
 import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
-/** The page of `loopback`. */
 export default {
   example: { type: "loopback" },
   keys: {

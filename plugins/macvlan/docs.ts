@@ -5,7 +5,6 @@ const tests = ["plugin_test.ts"];
 const mac = { type: "MAC address", example: "02:00:00:00:00:0a", tests };
 const CHOSEN = "chosen by the kernel";
 
-/** The page of `macvlan`. */
 export default {
   example: {
     type: "macvlan",

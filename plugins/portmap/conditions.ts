@@ -54,7 +54,7 @@ class WordReader {
     return words.includes(this.words[this.#at] ?? "") ? this.take() : undefined;
   }
 
-  /** About the last word. */
+  /** An error about the word that was taken last. */
   errorAt(expected: string): ConfigError {
     const word = this.words[this.#at - 1];
     return new ConfigError(this.path, expected, word === undefined ? "nothing more" : JSON.stringify(word));

@@ -21,7 +21,6 @@ export interface PortmapConfig {
   /** Masquerade callers whose answers would not return: neighbours, the container itself, the host's loopback addresses. */
   readonly snat: boolean;
   readonly masqAll: boolean;
-  /** Packets must fulfil them. */
   readonly conditions: { readonly 4?: Conditions; readonly 6?: Conditions };
   readonly backend?: "nftables" | "iptables";
   /** For conflicts with a listening program, or with another container's port on some address. */

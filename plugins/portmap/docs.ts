@@ -8,7 +8,6 @@ const conditions = {
   tests: ["plugin_test.ts", "config_test.ts"],
 };
 
-/** The page of `portmap`. */
 export default {
   example: { type: "portmap", capabilities: { portMappings: true }, snat: true },
   keys: {

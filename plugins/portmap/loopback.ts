@@ -20,7 +20,6 @@ export function findLoopbackSource(
   return findSource(host, ipOf(address));
 }
 
-/** `undefined` without a route. */
 export function findSource(host: Netns, address: Ip): Ip | undefined {
   return ignoreErrors(["ENETUNREACH", "EHOSTUNREACH"], () => outgoingRoute(host.route, address).source);
 }

@@ -142,7 +142,6 @@ function flushRemoved(host: Netns, removed: readonly FoundElement[], log?: (mess
   attemptOrLog(log, "flush conntrack flows of former containers", () => flushWithdrawnFlows(host, ports));
 }
 
-/** Logs a failure. */
 function attemptOrLog(log: ((message: string) => void) | undefined, purpose: string, call: () => void): void {
   try {
     call();

@@ -2,7 +2,6 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const tests = ["plugin_test.ts"];
 
-/** The page of `ptp`. */
 export default {
   example: {
     type: "ptp",

@@ -2,7 +2,6 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const tests = ["plugin_test.ts"];
 
-/** The page of `sbr`. */
 export default {
   example: { type: "sbr", gateways: ["192.0.2.1"] },
   keys: {

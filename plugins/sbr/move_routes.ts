@@ -22,12 +22,11 @@ import type { SbrConfig } from "./config.ts";
 
 const FIRST_TABLE = 100;
 
-/** The kernel's default. */
+/** What the kernel gives a route without a metric. */
 const IPV6_METRIC = 1024;
 
 export interface RoutingContext {
   readonly netns: Netns;
-  /** The interface's. */
   readonly index: number;
   readonly undo: DisposableStack;
 }
@@ -143,7 +142,6 @@ function appendRoute({ netns, undo }: RoutingContext, route: RawRoute): void {
   });
 }
 
-/** In the main table. */
 function defaultRouteVia({ index }: RoutingContext, address: Cidr): RawRoute {
   return {
     family: addressFamily(address),

@@ -9,7 +9,7 @@ import { giveBackOrLog } from "../lib/links/container_refusal.ts";
 import { compareGatewayDependence, isCustomTable, usesOnlyLink } from "../lib/links/routes.ts";
 
 export interface RemovalScope {
-  /** Host prefixes. */
+  /** Addresses with the prefix length of a host. */
   readonly sources: ReadonlySet<Cidr>;
   /** Of the interface, unless it is gone. */
   readonly index: number | undefined;

@@ -4,7 +4,6 @@ import { routeDocs } from "../lib/docs/route_docs.ts";
 const tests = ["plugin_test.ts"];
 const ips = { type: "list of addresses with prefix length", default: "none", example: ["10.1.0.7/16"], tests };
 
-/** The page of `static`. */
 export default {
   example: {
     type: "bridge",

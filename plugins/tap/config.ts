@@ -30,7 +30,7 @@ export const tapConfig = lazy(() =>
     ),
     /** A bridge inside the container. */
     bridge: optional(refine(nonEmptyString, "the name of an interface", (text) => !text.includes("\0"))),
-    /** Accepted and ignored. */
+    /** The Go plugin accepts it, and nobody reads it. */
     args: optional(jsonObject),
     runtimeConfig: optional(knownKeys({ mac: optional(mac) })),
   })

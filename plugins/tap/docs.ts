@@ -4,7 +4,6 @@ const tests = ["plugin_test.ts"];
 const mac = { type: "MAC address", example: "02:00:00:00:00:0a", tests };
 const ID = "number, 0 to 4294967294";
 
-/** The page of `tap`. */
 export default {
   example: {
     type: "tap",

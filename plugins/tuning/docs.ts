@@ -9,7 +9,6 @@ const before: Pick<KeyDocs, "default" | "parity" | "tests"> = {
   tests,
 };
 
-/** The page of `tuning`. */
 export default {
   example: {
     type: "tuning",

@@ -29,7 +29,7 @@ const flagSetting = (bit: number) => ({
   change: (on: boolean) => ({ flags: on ? bit : 0, change: bit }),
 });
 
-/** Set in this order. */
+/** Links get their settings in this order. */
 const SETTINGS: { readonly [K in SettingKey]-?: Setting<NonNullable<LinkState[K]>> } = {
   mac: { name: "MAC address", read: (device) => device.mac, change: (mac) => ({ mac }) },
   promisc: { name: "promiscuous mode", ...flagSetting(IFF_PROMISC) },

@@ -7,9 +7,9 @@ import { memberPath } from "../../spec/schema.ts";
 import type { TuningConfig } from "./config.ts";
 
 export interface RequestedSysctl {
-  /** As in the configuration. */
+  /** The name as the configuration spells it. */
   readonly key: string;
-  /** Below /proc/sys: `net/ipv4/conf/eth0.100/forwarding`. */
+  /** The file below /proc/sys: `net/ipv4/conf/eth0.100/forwarding`. */
   readonly path: string;
   readonly value: string;
 }

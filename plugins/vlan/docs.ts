@@ -3,7 +3,6 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const tests = ["plugin_vm_test.ts"];
 
-/** The page of `vlan`. */
 export default {
   example: {
     type: "vlan",

@@ -2,7 +2,6 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const tests = ["plugin_vm_test.ts"];
 
-/** The page of `vrf`. */
 export default {
   example: { type: "vrf", vrfname: "red", table: 1001 },
   keys: {

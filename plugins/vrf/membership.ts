@@ -109,7 +109,7 @@ function saveSettings(netns: Netns, index: number): SavedSettings {
   };
 }
 
-/** Without link-local addresses. */
+/** The kernel makes link-local addresses anew by itself. */
 function listIpv6Addresses(netns: Netns, index: number): address.InterfaceAddress[] {
   return address.list(netns.route, { index, family: AF_INET6 }).filter(({ scope }) => scope !== RT_SCOPE_LINK);
 }

@@ -28,7 +28,7 @@ const STRANGERS = "";
 
 interface Held {
   count: number;
-  /** By `performance.now()`. */
+  /** A time of `performance.now()`, in milliseconds. */
   readonly until: number;
 }
 

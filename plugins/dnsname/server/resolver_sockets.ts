@@ -45,7 +45,6 @@ export class ResolverSockets {
     return resources.move();
   }
 
-  /** As {@linkcode askOverUdp}. */
   askOverTcp(exchange: ResolverExchange): Disposable {
     const query = writeQuery(exchange.question, randomId());
     const message = withLengthPrefix(query);

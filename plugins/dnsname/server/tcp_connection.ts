@@ -18,7 +18,6 @@ export type OnQuestion = (message: Uint8Array, sockaddr: Uint8Array, send: (mess
 export interface TcpConnectionOptions {
   readonly poll: EventPoll;
   readonly socket: Descriptor;
-  /** Whence the client connected. */
   readonly sockaddr: Uint8Array;
   readonly link: string;
   readonly isContainer: boolean;
