@@ -88,10 +88,16 @@ function checkVlans(host: Netns, bridge: link.Link, port: link.Link, config: Bri
 function formatVlans(vlans: readonly bridgeVlan.Vlan[]): string {
   const ranges: { first: number; last: number; mode: string }[] = [];
   for (const { vid, pvid, untagged } of vlans) {
-    const mode = pvid && untagged ? " native" : pvid ? " pvid" : untagged ? " untagged" : "";
+    const mode = vlanMode(pvid, untagged);
     const lastRange = ranges.at(-1);
     if (lastRange && lastRange.mode === mode && lastRange.last === vid - 1) lastRange.last = vid;
     else ranges.push({ first: vid, last: vid, mode });
   }
   return ranges.map(({ first, last, mode }) => `${first}${last > first ? `-${last}` : ""}${mode}`).join(", ");
+}
+
+function vlanMode(pvid: boolean, untagged: boolean): string {
+  if (pvid && untagged) return " native";
+  if (pvid) return " pvid";
+  return untagged ? " untagged" : "";
 }

@@ -232,17 +232,23 @@ export function checkForwardAccept(nl: Netlink, addresses: readonly Ip[], adminC
 }
 
 function listFaults(state: TableState, adminChain: string, hasEarlyChain: boolean): Fault[] {
-  const { foreignTable, forwardChains, chainRules = [] } = state;
-  return forwardChains.flatMap((forwardChain) => {
-    const problem = !forwardChain.rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))
-      ? `does not jump to chain "${FORWARD_CHAIN}"`
-      : lacksAdminJump(state, adminChain)
-      ? `does not jump to chain "${adminChain}"`
-      : !chainRules.some(acceptsMarked)
-      ? "does not accept packets of containers"
-      : !hasEarlyChain && forwardChain.priority <= FORWARD_MARK_PRIORITY
-      ? "runs before packets of containers are marked"
-      : undefined;
-    return problem ? [{ chain: describeForeignChain(foreignTable, forwardChain), problem }] : [];
+  return state.forwardChains.flatMap((forwardChain) => {
+    const problem = findProblem(state, forwardChain, adminChain, hasEarlyChain);
+    return problem ? [{ chain: describeForeignChain(state.foreignTable, forwardChain), problem }] : [];
   });
+}
+
+function findProblem(
+  state: TableState,
+  { rules, priority }: TableState["forwardChains"][number],
+  adminChain: string,
+  hasEarlyChain: boolean,
+): string | undefined {
+  if (!rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))) {
+    return `does not jump to chain "${FORWARD_CHAIN}"`;
+  }
+  if (lacksAdminJump(state, adminChain)) return `does not jump to chain "${adminChain}"`;
+  if (!state.chainRules?.some(acceptsMarked)) return "does not accept packets of containers";
+  if (!hasEarlyChain && priority <= FORWARD_MARK_PRIORITY) return "runs before packets of containers are marked";
+  return undefined;
 }

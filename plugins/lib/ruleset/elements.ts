@@ -260,15 +260,9 @@ export function checkElements(
   for (const { element, found } of matches) {
     if (!found && element.isNew && !hasRecorded(snapshot, owner, element)) continue;
     const ownedByOther = found !== undefined && !sameOwner(found.owner, owner);
-    const fault = !found
-      ? "is missing"
-      : ownedByOther
+    const fault = ownedByOther
       ? `belongs to ${found.owner ? describeOwner(found.owner) : "an unknown owner"}`
-      : !hasSameTarget(element, found)
-      ? "has another target"
-      : element.chain && listMissingChainElements(snapshot, element.chain.name).length > 0
-      ? "jumps to a chain that lost elements of its own"
-      : undefined;
+      : findElementFault(snapshot, element, found);
     if (fault) {
       const difference = `the ruleset's element for ${element.title} ${fault}`;
       const place = `set "${element.set}" of table "${table.table}"`;
@@ -280,6 +274,17 @@ export function checkElements(
     const loss = findMissingRules(nl, table, name, rules.length);
     if (loss) throw missingRulesError(table, loss);
   }
+}
+
+function findElementFault(
+  snapshot: RulesetSnapshot,
+  element: WantedElement,
+  found: FoundElement | undefined,
+): string | undefined {
+  if (!found) return "is missing";
+  if (!hasSameTarget(element, found)) return "has another target";
+  const lostElements = element.chain && listMissingChainElements(snapshot, element.chain.name).length > 0;
+  return lostElements ? "jumps to a chain that lost elements of its own" : undefined;
 }
 
 /** False if it is unknown. */
