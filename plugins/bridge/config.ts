@@ -107,7 +107,6 @@ export function vlanGatewayName({ bridge, vlan }: Pick<BridgeConfig, "bridge" | 
   return `${bridge}.${vlan}`;
 }
 
-/** The link with the gateway's address. */
 export function gatewayDeviceName(config: BridgeConfig): string {
   return needsVlanGateway(config) ? vlanGatewayName(config) : config.bridge;
 }

@@ -50,7 +50,6 @@ export function diagnoseBridge({ config, host, pluginConfig }: PluginCall<Bridge
   ];
 }
 
-/** @throws {CniError} if an ADD would be refused for a network that the host itself is in */
 export function refuseBridgeOverlap({ config, host, pluginConfig }: PluginCall<BridgeConfig>): void {
   if (config.allowRouteOverlap) return;
   const device = link.find(host.route, gatewayDeviceName(config));

@@ -18,7 +18,6 @@ const vlansOf = (node: FixtureNode): string[][] =>
 
 const UNTAGGED = "PVID Egress Untagged";
 
-/** `bridge` in the suites that run over every plugin. */
 export default {
   typical: {
     config: (stateDirectory) => ({

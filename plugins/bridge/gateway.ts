@@ -245,9 +245,12 @@ const NO_MAC = "00:00:00:00:00:00";
 
 /** @returns false if another ADD was faster */
 function addAddress(host: Netns, device: link.Link, cidr: Cidr, protocol: number): boolean {
-  const add = () => executeAll(host.route, [address.addRequest(device.index, cidr, { noDad: true, protocol })]);
-  const purpose = `add address ${cidr} to "${device.name}"`;
-  return ignoreErrors(["EEXIST"], () => (withPurpose(purpose, add), true)) ?? false;
+  const request = address.addRequest(device.index, cidr, { noDad: true, protocol });
+  const add = () => {
+    withPurpose(`add address ${cidr} to "${device.name}"`, () => executeAll(host.route, [request]));
+    return true;
+  };
+  return ignoreErrors(["EEXIST"], add) ?? false;
 }
 
 /** Removing an IPv4 address may remove others of its subnet. */

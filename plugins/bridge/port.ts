@@ -21,8 +21,6 @@ export interface PortOptions {
 }
 
 /**
- * Creates the container's interface and the bridge's port.
- *
  * @returns the port's name
  * @throws {CniError} if the interface name is taken, or the bridge is full
  */
@@ -87,8 +85,9 @@ function checkVlans(host: Netns, bridge: link.Link, port: link.Link, config: Bri
 /** `100 native, 101-103` for ascending VLANs. */
 function formatVlans(vlans: readonly bridgeVlan.Vlan[]): string {
   const ranges: { first: number; last: number; mode: string }[] = [];
-  for (const { vid, pvid, untagged } of vlans) {
-    const mode = vlanMode(pvid, untagged);
+  for (const vlan of vlans) {
+    const { vid } = vlan;
+    const mode = vlanMode(vlan);
     const lastRange = ranges.at(-1);
     if (lastRange && lastRange.mode === mode && lastRange.last === vid - 1) lastRange.last = vid;
     else ranges.push({ first: vid, last: vid, mode });
@@ -96,7 +95,7 @@ function formatVlans(vlans: readonly bridgeVlan.Vlan[]): string {
   return ranges.map(({ first, last, mode }) => `${first}${last > first ? `-${last}` : ""}${mode}`).join(", ");
 }
 
-function vlanMode(pvid: boolean, untagged: boolean): string {
+function vlanMode({ pvid, untagged }: bridgeVlan.Vlan): string {
   if (pvid && untagged) return " native";
   if (pvid) return " pvid";
   return untagged ? " untagged" : "";

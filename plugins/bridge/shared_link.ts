@@ -26,7 +26,11 @@ export function newLinkGroup(): number {
 export function claimLink(host: Netns, device: link.Link, group: number): boolean {
   if (!isNewLink(device)) return true;
   const change = { group, alias: CREATED_ALIAS };
-  return ignoreErrors(["ENODEV"], () => (link.set(host.route, device.index, change), true)) ?? false;
+  const set = () => {
+    link.set(host.route, device.index, change);
+    return true;
+  };
+  return ignoreErrors(["ENODEV"], set) ?? false;
 }
 
 export function removeLinkGroup(host: Netns, group: number): void {

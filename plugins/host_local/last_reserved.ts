@@ -54,7 +54,11 @@ export function openLastReserved(directory: string, log: (message: string) => vo
 /** One write within a page, which no signal interrupts. False if the end of a longer address would remain. */
 function writeOver({ fd, text }: HintFile, address: Ip): boolean {
   if (address.length < text.length) return false;
-  return ignoreSystemErrors(() => (pwrite(fd, 0, new TextEncoder().encode(address)), true)) ?? false;
+  const write = () => {
+    pwrite(fd, 0, new TextEncoder().encode(address));
+    return true;
+  };
+  return ignoreSystemErrors(write) ?? false;
 }
 
 /** A directory in the file's place must not fail an ADD. */

@@ -1,7 +1,6 @@
 import type { PluginFixture } from "../../testing/fixture.ts";
 import { addContainerInterface, earlierResult, findShownLink } from "../../testing/fixture_configs.ts";
 
-/** `vrf` in the suites that run over every plugin. */
 export default {
   linkKind: "vrf",
   typical: { config: () => ({ vrfname: "red" }), isChained: true },

@@ -73,8 +73,12 @@ function detachAndRestore(
   tableMap: TableMap,
   giveBack: (step: () => void) => void,
 ): void {
+  const detach = () => {
+    link.set(netns.route, device.index, { master: 0 });
+    return true;
+  };
   // ENODEV: the container removed the link.
-  if (!ignoreErrors(["ENODEV"], () => (link.set(netns.route, device.index, { master: 0 }), true))) return;
+  if (!ignoreErrors(["ENODEV"], detach)) return;
   runAllSteps(
     () => giveBack(() => restoreAddresses(netns, device.index, saved.addresses)),
     ...saved.routes.map((route) => () => giveBack(() => restoreRoute(netns, route, tableMap))),

@@ -9,7 +9,7 @@ import { freeTableIds } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { VrfConfig } from "./config.ts";
 
-/** Creates the VRF if it is missing. @throws {CniError} if another interface has the name */
+/** @throws {CniError} if another interface has the name */
 export function ensureVrf(netns: Netns, { vrfname, table }: VrfConfig, undo: DisposableStack): link.Link {
   const existing = link.find(netns.route, vrfname);
   if (existing) return reuseVrf(netns, existing, table);

@@ -35,7 +35,7 @@ export function interfaceExistsError(ifname: string, netns: Netns): CniError {
   );
 }
 
-/** Explains a kind that the kernel lacks; returns other errors unchanged. */
+/** Returns other errors as they are. */
 export function explainUnsupportedKind(error: NetlinkError, kind: string | undefined): Error {
   if (error.code !== "EOPNOTSUPP" || kind === undefined) return error;
   return new CniError(Code.Internal, `Cannot create an interface of kind "${kind}": this kernel has none`, {
@@ -60,5 +60,9 @@ export function randomVethName(): string {
 
 /** @returns true if it existed */
 export function removeLinkIfPresent(netns: Netns, ifname: string): boolean {
-  return ignoreErrors(["ENODEV"], () => (link.remove(netns.route, ifname), true)) ?? false;
+  const remove = () => {
+    link.remove(netns.route, ifname);
+    return true;
+  };
+  return ignoreErrors(["ENODEV"], remove) ?? false;
 }

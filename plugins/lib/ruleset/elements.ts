@@ -43,11 +43,9 @@ import {
   type WantedElement,
 } from "./wanted_elements.ts";
 
-/** How an ADD applies elements. */
 export interface ApplyOptions {
   /** Throws on other conflicts; what it reads still holds at the commit. */
   checkConflicts?(missing: number): void;
-  /** Told of rules that were missing. */
   log?(message: string): void;
 }
 
@@ -242,7 +240,6 @@ function removeSelected(
   return removed;
 }
 
-/** @throws {CniError} if an element of {@linkcode ensureElements} is missing or changed */
 export function checkElements(
   nl: Netlink,
   table: TableDefinition,
@@ -283,8 +280,8 @@ function findElementFault(
 ): string | undefined {
   if (!found) return "is missing";
   if (!hasSameTarget(element, found)) return "has another target";
-  const lostElements = element.chain && listMissingChainElements(snapshot, element.chain.name).length > 0;
-  return lostElements ? "jumps to a chain that lost elements of its own" : undefined;
+  const chainLostElements = element.chain && listMissingChainElements(snapshot, element.chain.name).length > 0;
+  return chainLostElements ? "jumps to a chain that lost elements of its own" : undefined;
 }
 
 /** False if it is unknown. */
