@@ -30,7 +30,6 @@ export async function loadPluginDocs(): Promise<void> {
   for (const name of pluginNames()) loadedDocs[name] ??= (await DOCS_MODULES[name]!()).default;
 }
 
-/** The documentation of this plugin, if it is loaded. */
 export function builtinDocs(name: string): PluginDocs | undefined {
   return loadedDocs[name];
 }

@@ -40,7 +40,6 @@ export function pluginNames(): string[] {
   return Object.keys(PLUGIN_MODULES).sort();
 }
 
-/** Whether there is a plugin of this name. */
 export function hasPlugin(name: string): boolean {
   return Object.hasOwn(PLUGIN_MODULES, name);
 }
@@ -55,7 +54,6 @@ export function pluginsMentionedIn(text: string): string[] {
   return pluginNames().filter((name) => text.includes(`"${name}"`) || text.includes("\\"));
 }
 
-/** @param names all by default */
 export async function loadPlugins(names: readonly string[] = pluginNames()): Promise<void> {
   for (const name of names) loadedPlugins[name] ??= (await PLUGIN_MODULES[name]!()).default;
 }
@@ -75,7 +73,6 @@ export function findPlugin(name: string): AnyPlugin | undefined {
   return loadedPlugins[name];
 }
 
-/** What the plugin of this name tells of its networks, if it is loaded and tells something. */
 export function findModel(name: string): PluginModel | undefined {
   return loadedPlugins[name]?.model?.();
 }

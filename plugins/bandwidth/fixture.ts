@@ -2,7 +2,6 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import type { JsonDocument } from "../../testing/json_document.ts";
 import { runInNetns } from "../../testing/netns.ts";
 
-/** `bandwidth` in the suites that run over every plugin. */
 export default {
   typical: {
     config: () => ({ ingressRate: 8e6, ingressBurst: 8e5, egressRate: 8e6, egressBurst: 8e5 }),

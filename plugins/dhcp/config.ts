@@ -91,7 +91,6 @@ export const daemonConfig = lazy(() =>
 );
 export type DaemonConfig = Infer<typeof daemonConfig>;
 
-/** How to ask for a lease. */
 export interface LeaseOptions {
   /** Replaces the default client identifier. */
   readonly clientId?: Uint8Array;

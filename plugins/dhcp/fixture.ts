@@ -4,7 +4,6 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 
 const socketIn = (directory: string): string => join(directory, "leases.sock");
 
-/** `dhcp` in the suites that run over every plugin. */
 export default {
   typical: {
     config: (stateDirectory) => ({ ipam: { type: "dhcp", daemonSocketPath: socketIn(stateDirectory) } }),

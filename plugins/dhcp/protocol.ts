@@ -66,7 +66,6 @@ export const dhcpRequest = lazy(() =>
 export type DhcpServerRequest = Infer<typeof dhcpRequest>;
 export type DhcpQuestion = { readonly command: DhcpServerRequest["command"] } & Partial<DhcpServerRequest>;
 
-/** What the container gets from a lease. */
 export interface LeaseAnswer {
   readonly address: Cidr;
   readonly gateway?: Ip | undefined;

@@ -45,7 +45,6 @@ export function removeFromDnsmasq({ directory, network, pid }: ReferenceDnsmasq,
   removeEmptyDirectory(directory);
 }
 
-/** Whether it has all these addresses of the container. */
 export function isInDnsmasq({ directory }: ReferenceDnsmasq, owner: LineOwner, addresses: readonly Ip[]): boolean {
   const known = readLines(directory).filter((line) => isOwnedBy(line, owner)).map(([address]) => address);
   return addresses.every((address) => known.includes(address));

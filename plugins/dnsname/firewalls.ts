@@ -56,7 +56,6 @@ export function keepQuestionsOutAfter(call: HostCall, { owner, servers }: NameRe
   );
 }
 
-/** @throws {CniError} if a rule is missing */
 export function checkQuestionsComeIn({ env, host }: HostCall, servers: readonly NameServer[], owner: Owner): void {
   removeRulesIfSupported(host, false, (nl) => checkInputAccept(nl, servers, owner));
   const [missing] = listMissingRichRules(env, servers);

@@ -13,7 +13,6 @@ function serve(host: Netns, directory: string): Disposable {
   return startNameServer(host, paths);
 }
 
-/** `dnsname` in the suites that run over every plugin. */
 export default {
   typical: { config: keys, isChained: true, serve },
   sharesDirectory: true,

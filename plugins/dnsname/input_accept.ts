@@ -87,7 +87,6 @@ export function hasInputAccept(nl: Netlink): boolean {
   return nft.findChain(nl, inetTable, MARK_CHAIN.name) !== undefined;
 }
 
-/** @throws {CniError} if rules of {@linkcode addInputAccept} are missing */
 export function checkInputAccept(nl: Netlink, servers: readonly NameServer[], owner: Owner): void {
   const [missing] = listMissing(nl, servers, listRestrictiveChains(nl, servers));
   if (missing !== undefined) throw missingRulesOf(owner, `the ruleset has no ${missing}`);

@@ -28,7 +28,6 @@ export const requestSchema = lazy(() =>
 );
 export type ServerRequest = Infer<typeof requestSchema>;
 
-/** What stops the server from answering at an address. */
 const problemSchema = lazy(() =>
   knownKeys({
     address: ipAddress,

@@ -1,7 +1,6 @@
 import type { PluginFixture } from "../../testing/fixture.ts";
 import { hostLocalConfig, observeKind, typicalIpam } from "../../testing/fixture_configs.ts";
 
-/** `dummy` in the suites that run over every plugin. */
 export default {
   linkKind: "dummy",
   typical: { config: (stateDirectory) => ({ ipam: typicalIpam(stateDirectory) }) },

@@ -2,7 +2,6 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import { earlierResult } from "../../testing/fixture_configs.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 
-/** `firewall` in the suites that run over every plugin. */
 export default {
   typical: { config: () => ({}), isChained: true },
   working: (node) => ({ prevResult: earlierResult(node), backend: "nftables" }),

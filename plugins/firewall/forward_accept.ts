@@ -47,7 +47,6 @@ interface TableState {
   readonly foreignTable: ForeignTable;
   /** The chains that must accept packets. */
   readonly forwardChains: readonly (ForwardChain & { readonly rules: readonly nft.LazyRule[] })[];
-  /** `undefined` if it is missing. */
   readonly chainRules: readonly nft.LazyRule[] | undefined;
   readonly adminsChain: nft.Chain | undefined;
 }
@@ -220,7 +219,6 @@ const lacksAdminJump = (state: TableState, adminChain: string): boolean =>
   (state.adminsChain !== undefined || makesAdminChain(state)) &&
   !(state.chainRules ?? []).some((rule) => jumpsUnconditionallyTo(rule, adminChain));
 
-/** @throws {CniError} if rules of {@linkcode addForwardAccept} are missing */
 export function checkForwardAccept(nl: Netlink, addresses: readonly Ip[], adminChain: string, owner: Owner): void {
   const states = listRestrictiveTables(nl, addressFamilies(addresses), adminChain);
   const hasEarlyChain = marksEarly(nl, states);

@@ -89,7 +89,6 @@ export function restoreIngressElements(
   ];
 }
 
-/** @throws {CniError} if an element is missing */
 export function checkIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,

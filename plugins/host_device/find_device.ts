@@ -35,7 +35,6 @@ export function getHostDevice(host: Netns, config: HostDeviceConfig, sysfs: stri
   throw noSelectorError();
 }
 
-/** @throws {ConfigError} if no device is configured */
 export function requireSelector({ device, hwaddr, kernelpath, pciBusID, runtimeConfig }: HostDeviceConfig): void {
   if (!runtimeConfig?.deviceID && !device && !hwaddr && !kernelpath && !pciBusID) throw noSelectorError();
 }

@@ -3,7 +3,6 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import { findShownLink, hostLocalConfig, shownAddresses, typicalIpv4Ipam } from "../../testing/fixture_configs.ts";
 import { runIp } from "../../testing/netns.ts";
 
-/** `host-device` in the suites that run over every plugin. */
 export default {
   typical: { config: (stateDirectory) => ({ device: "device0", ipam: typicalIpv4Ipam(stateDirectory) }) },
   working(node) {

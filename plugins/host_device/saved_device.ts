@@ -97,7 +97,6 @@ export function savedDevicePath(dataDir: string, { containerId, ifname }: Attach
   return `${dataDir}/${containerId}:${ifname}.json`;
 }
 
-/** `undefined` if the file is missing or invalid. */
 export function findSavedDevice(path: string, log: (message: string) => void): SavedDevice | undefined {
   return findState(path, savedDevice.parse, log);
 }

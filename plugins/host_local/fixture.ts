@@ -7,7 +7,6 @@ function reservations(directory: string): string[] {
   return existsSync(directory) ? readdirSync(directory).filter((name) => /^\d/.test(name)) : [];
 }
 
-/** `host-local` in the suites that run over every plugin. */
 export default {
   typical: { config: (stateDirectory) => ({ ipam: typicalIpam(stateDirectory) }) },
   working: (node) => ({ ipam: hostLocalConfig(node) }),

@@ -78,7 +78,6 @@ export function prepareReservation(directory: string, attachment: Attachment): P
   return { path, isNamed: true, attachment, [Symbol.dispose]: () => void removeFile(path) };
 }
 
-/** @throws {SystemError} if a reservation cannot be written */
 export function requireWritableReservations(directory: string): void {
   const unnamed = explainSymlink(directory, () => writeUnnamed(directory, ""));
   if (unnamed) unnamed[Symbol.dispose]();

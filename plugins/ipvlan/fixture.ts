@@ -7,7 +7,6 @@ import {
   typicalIpv4Ipam,
 } from "../../testing/fixture_configs.ts";
 
-/** `ipvlan` in the suites that run over every plugin. */
 export default {
   linkKind: "ipvlan",
   typical: { config: (stateDirectory) => ({ master: "wire0", ipam: typicalIpv4Ipam(stateDirectory) }) },

@@ -1,7 +1,6 @@
 import type { PluginFixture } from "../../testing/fixture.ts";
 import { findShownLink } from "../../testing/fixture_configs.ts";
 
-/** `loopback` in the suites that run over every plugin. */
 export default {
   ifname: "lo",
   typical: { config: () => ({}) },

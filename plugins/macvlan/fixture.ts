@@ -7,7 +7,6 @@ import {
   typicalIpv4Ipam,
 } from "../../testing/fixture_configs.ts";
 
-/** `macvlan` in the suites that run over every plugin. */
 export default {
   linkKind: "macvlan",
   typical: { config: (stateDirectory) => ({ master: "wire0", ipam: typicalIpv4Ipam(stateDirectory) }) },

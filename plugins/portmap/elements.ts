@@ -42,7 +42,6 @@ export function mappingsForFamily(mappings: readonly PortMapping[], address: Cid
   return mappings.filter((candidate) => familiesOf(candidate).includes(family));
 }
 
-/** @param target the container's address */
 function portElements(
   mapping: PortMapping,
   family: 4 | 6,

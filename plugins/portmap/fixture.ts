@@ -2,7 +2,6 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import { portmapConfig } from "../../testing/fixture_configs.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 
-/** `portmap` in the suites that run over every plugin. */
 export default {
   typical: {
     config: () => ({

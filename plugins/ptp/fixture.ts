@@ -3,7 +3,6 @@ import { findShownLink, hostLocalConfig, shownAddresses, typicalIpam } from "../
 import { runInNetns } from "../../testing/netns.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 
-/** `ptp` in the suites that run over every plugin. */
 export default {
   typical: { config: (stateDirectory) => ({ ipMasq: true, ipam: typicalIpam(stateDirectory) }) },
   working: (node) => ({ ipam: hostLocalConfig(node), ipMasq: true }),

@@ -62,7 +62,6 @@ function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
   return route.list(host.route, family, RT_TABLE_MAIN).filter(({ dst }) => dst === hostPrefix(container));
 }
 
-/** @throws {CniError} on the first difference in state, addresses or routes */
 export function checkHostVeth(host: Netns, hostVeth: link.Link, ips: readonly IpWithGateway[]): void {
   const { index, name } = hostVeth;
   expectEqual(`operational state of "${name}"`, link.operationalState(hostVeth), "up");

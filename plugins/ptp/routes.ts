@@ -33,7 +33,6 @@ export function requireHostGateways(ips: readonly IpConfig[], ipamType: string):
   });
 }
 
-/** The host veth's addresses, each once. */
 export function gatewayPrefixes(ips: readonly IpWithGateway[]): Cidr[] {
   return [...new Set(ips.map(({ gateway }) => hostPrefix(gateway)))];
 }

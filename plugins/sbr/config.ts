@@ -33,7 +33,6 @@ export const sbrConfig = lazy(() =>
 
 export type SbrConfig = Infer<typeof sbrConfig>;
 
-/** @throws {CniError} if there is none */
 export function requireContainerIps(result: Result, ifname: string): IpConfig[] {
   const ips = containerIps(result, ifname);
   if (ips.length > 0) return ips;

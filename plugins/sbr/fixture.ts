@@ -2,7 +2,6 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import { addContainerInterface, earlierResult } from "../../testing/fixture_configs.ts";
 import { runInNetns } from "../../testing/netns.ts";
 
-/** `sbr` in the suites that run over every plugin. */
 export default {
   typical: { config: () => ({}), isChained: true },
   working(node) {

@@ -31,7 +31,6 @@ export interface RoutingContext {
   readonly undo: DisposableStack;
 }
 
-/** Adds missing rules from these addresses to `table`. */
 export function addSourceRules(context: RoutingContext, ips: readonly IpConfig[], table: number): void {
   const present = rule.list(context.netns.route);
   for (const from of ips.map((ip) => hostPrefix(ipOf(ip.address)))) {
@@ -47,7 +46,6 @@ function addSourceRule({ netns, undo }: RoutingContext, wanted: rule.SourceRule)
   undo.defer(() => rule.remove(netns.route, wanted));
 }
 
-/** Moves the interface's routes from the main table to one table per address. */
 export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConfig[], config: SbrConfig): void {
   const { netns, index } = context;
   const routes = rawRoute.list(netns.route);
@@ -80,7 +78,6 @@ function fillTable(
   appendRoute(context, rawRoute.withTable({ ...defaultRouteVia(context, ip.address), gateway }, table));
 }
 
-/** The gateway of the address's family. */
 export function configuredGateway(ip: IpConfig, { gateways }: SbrConfig): Ip | undefined {
   return gateways.find((gateway) => familyOf(gateway) === familyOf(ip.address));
 }

@@ -1,6 +1,5 @@
 import type { PluginFixture } from "../../testing/fixture.ts";
 
-/** `static` in the suites that run over every plugin. */
 export default {
   typical: { config: () => ({ ipam: { type: "static", addresses: [{ address: "10.66.0.9/16" }] } }) },
   working: () => ({ ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }),

@@ -1,7 +1,6 @@
 import type { PluginFixture } from "../../testing/fixture.ts";
 import { findShownLink, hostLocalConfig, observeKind, typicalIpam } from "../../testing/fixture_configs.ts";
 
-/** `tap` in the suites that run over every plugin. */
 export default {
   typical: { config: (stateDirectory) => ({ ipam: typicalIpam(stateDirectory) }) },
   working: (node) => ({ mtu: 1400, mac: "0a:00:00:00:00:07", ipam: hostLocalConfig(node) }),

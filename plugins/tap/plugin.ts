@@ -100,7 +100,6 @@ function explainTapError(error: SystemError, ifname: string, netns: Netns): Erro
   return isMissing ? new CniError(Code.Internal, error.message, { details: LOAD_DRIVER, cause: error }) : error;
 }
 
-/** @throws {CniError} if the container has no such bridge */
 function getBridge(netns: Netns, name: string): link.Link {
   const found = link.find(netns.route, name);
   if (found?.info?.kind === "bridge") return found;

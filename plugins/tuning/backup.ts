@@ -106,7 +106,6 @@ export function filterWithBackup<A extends Attachment>(dataDir: string, attachme
   return attachments.filter((attachment) => names.has(backupName(attachment)) || names.has(referenceName(attachment)));
 }
 
-/** `undefined` if the file is missing or invalid. */
 export function findBackup(path: string, log: (message: string) => void): Backup | undefined {
   return findState(path, parseBackup, log);
 }

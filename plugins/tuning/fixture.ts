@@ -3,7 +3,6 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import { earlierResult, findShownLink } from "../../testing/fixture_configs.ts";
 import { runInNetns, runIp } from "../../testing/netns.ts";
 
-/** `tuning` in the suites that run over every plugin. */
 export default {
   typical: { config: () => ({ sysctl: { "net.ipv4.conf.IFNAME.arp_filter": "1" }, mtu: 1400 }), isChained: true },
   working(node) {

@@ -7,7 +7,6 @@ import {
   typicalIpv4Ipam,
 } from "../../testing/fixture_configs.ts";
 
-/** `vlan` in the suites that run over every plugin. */
 export default {
   linkKind: "vlan",
   typical: { config: (stateDirectory) => ({ master: "wire0", vlanId: 7, ipam: typicalIpv4Ipam(stateDirectory) }) },

@@ -3,7 +3,6 @@ import type { RouteConfig } from "../../../spec/schema.ts";
 import type { LeaseAnswer } from "../protocol.ts";
 import type { LeaseTerms } from "./terms.ts";
 
-/** The routes of a lease with the network's metric and the lease's MTU. */
 export function routesWithMetrics({ routes, mtu }: LeaseTerms, priority: number): RouteConfig[] {
   return routes.map(({ dst, gw }) => ({
     dst,
@@ -13,7 +12,6 @@ export function routesWithMetrics({ routes, mtu }: LeaseTerms, priority: number)
   }));
 }
 
-/** `undefined` without a subnet mask. */
 export function leaseAnswer(terms: LeaseTerms, priority: number): LeaseAnswer | undefined {
   const { cidr: address, gateway, dns } = terms;
   if (address === undefined) return undefined;

@@ -69,7 +69,6 @@ export function wakeLease(lease: Lease, context: LeaseContext): void {
   });
 }
 
-/** Reads some of what has come. */
 export function receiveForLease(lease: Lease, context: LeaseContext): void {
   attempt(lease, context, () => {
     const exchange = lease.exchange!;
@@ -196,7 +195,6 @@ interface SendOptions {
   readonly until?: number;
 }
 
-/** Sends a message of the exchange, and plans the next. */
 function send(
   lease: Lease,
   context: LeaseContext,

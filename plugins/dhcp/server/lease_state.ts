@@ -1,4 +1,3 @@
-/** What is known of a lease, and what it works with. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import { leaseKey, type LeaseSettings } from "../protocol.ts";
 import type { LeaseDevice } from "./device.ts";
@@ -90,7 +89,6 @@ export function leaseFromRecord(record: LeaseRecord): Lease {
   return state === "bound" ? { ...lease, state, wakeAt: deadlines(lease).renew } : lease;
 }
 
-/** The descriptors that may bring an answer. */
 export const leaseDescriptors = ({ exchange }: Lease): number[] =>
   exchange ? [exchange.socket.fd, ...exchange.arp ? [exchange.arp.fd] : []] : [];
 

@@ -70,7 +70,6 @@ const domainName: ReadValue<string> = (reader) => {
   }
 };
 
-/** Numbers of the options that are sent or read. */
 export const OPTION = {
   subnetMask: 1,
   routers: 3,

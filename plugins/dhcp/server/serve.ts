@@ -173,7 +173,6 @@ function pollTimeoutMs({ fullUntil }: Server, endsAt: number): number {
   return until === Infinity ? -1 : Math.max(0, Math.ceil(until - now));
 }
 
-/** Serves some of those that are due. */
 function serveLeases({ leases, context }: Server, ready: ReadonlySet<number>): void {
   const hasReceived = (lease: Lease) => leaseDescriptors(lease).some((fd) => ready.has(fd));
   const isKept = (lease: Lease) => leases.get(describeLease(lease)) === lease;

@@ -28,7 +28,6 @@ export class Acceptor {
     return { [Symbol.dispose]: () => this.#forget(listener) };
   }
 
-  /** By `performance.now()`; `Infinity` if nothing is due. */
   deadline(): number {
     return Math.min(Infinity, ...[...this.#pauses.values()].map(({ deadline }) => deadline));
   }

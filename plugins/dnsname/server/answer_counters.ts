@@ -3,9 +3,7 @@ export type AnswerKind = "own" | "cache" | "resolver" | "failure" | "refused";
 
 export interface AnswerCounters {
   add(answer: AnswerKind): void;
-  /** By `performance.now()`; `Infinity` if nothing is due. */
   deadline(): number;
-  /** Reports if it is time. */
   expire(): void;
   flush(): void;
 }

@@ -8,7 +8,6 @@ import { Shares } from "./shares.ts";
 
 const LIMITS = { total: 200, ofContainer: 20, ofStrangers: 20 };
 
-/** Who connects to a listener. */
 export interface Clients {
   readonly link: string;
   isContainer(sockaddr: Uint8Array): boolean;
@@ -31,7 +30,6 @@ export class Connections {
     return this.#acceptor.listen(fd, () => this.#accept(fd, clients));
   }
 
-  /** By `performance.now()`; `Infinity` if nothing is due. */
   deadline(): number {
     return Math.min(Infinity, ...[...this.#open].map(({ deadline }) => deadline));
   }

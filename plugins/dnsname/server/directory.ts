@@ -56,12 +56,10 @@ export class NameDirectory {
     return [...new Set([...first, ...records.flatMap((record) => this.#networksOf(record))])];
   }
 
-  /** Whether a container of these networks has the address. */
   isContainer(address: Ip, networks: Iterable<string>): boolean {
     return [...networks].some((network) => this.#byNetwork.get(network)?.byAddress.has(address) ?? false);
   }
 
-  /** Those of the record's container. */
   #networksOf({ owner: { containerId } }: NameRecord): NetworkNames[] {
     const records = [...this.#byContainer.get(containerId) ?? []];
     return records.map(({ owner }) => this.#byNetwork.get(owner.network)!);

@@ -13,7 +13,6 @@ import { addressAnswer, HEADER_BYTES, queryKey, type Question, RCODE, writeAnswe
 /** Each of those who wait may need a socket. */
 const LIMITS = { total: 2000, ofContainer: 200, ofStrangers: 50 };
 
-/** Somebody who waits for an answer. */
 export interface Client extends Asker {
   readonly question: Question;
   readonly maxBytes: number;
@@ -26,7 +25,6 @@ export interface ForwarderOptions {
   readonly resolvers: Resolvers;
   /** Whether the server itself answers there: to ask it would go on for ever. */
   isOwn(resolver: SocketEndpoint): boolean;
-  /** Takes who answered a question. */
   count(answer: AnswerKind): void;
 }
 
@@ -62,14 +60,12 @@ export class Forwarder {
     if (leaver !== client) this.#wait(client, resolvers);
   }
 
-  /** By `performance.now()`; `Infinity` if nothing is due. */
   deadline(): number {
     let earliest = Infinity;
     for (const { query } of this.#pendings.values()) earliest = Math.min(earliest, query.deadline);
     return earliest;
   }
 
-  /** Gives up what is overdue. */
   expire(): void {
     const now = performance.now();
     for (const { query } of [...this.#pendings.values()]) if (query.deadline <= now) query.expire();

@@ -48,17 +48,15 @@ export class Listeners {
     }
   }
 
-  /** What stops the server from listening where the record says. */
   problemsOf({ servers }: NameRecord): ListenProblem[] {
     return servers.flatMap((server) => this.#find(server)?.problems ?? []);
   }
 
-  /** When to try again where there is a problem, by `performance.now()`; `Infinity` if there is none. */
+  /** When to try again where there is a problem. */
   deadline(): number {
     return this.#retryAt;
   }
 
-  /** Tries again if it is time. */
   expire(): void {
     if (this.#retryAt > performance.now()) return;
     this.#retryAt = Infinity;

@@ -13,7 +13,6 @@ const ROUNDS = 2;
 export interface ResolverQueryOptions {
   readonly sockets: ResolverSockets;
   readonly question: Question;
-  /** In the order in which they are asked. */
   readonly resolvers: readonly SocketEndpoint[];
   readonly silent: SilentResolvers;
   /** Takes the answer, valid until it returns; `undefined` if no resolver gave one. */

@@ -19,7 +19,6 @@ import { RecordStore } from "./record_store.ts";
 import { followResolvers } from "./resolvers.ts";
 
 export interface NamesOptions {
-  /** A listening socket, to which plugins connect. */
   readonly listener: number;
   /** The end of a pipe. The server ends when nobody has the other end. */
   readonly lifetime: number;
@@ -69,7 +68,7 @@ export function serveNames(options: NamesOptions): void {
   counters.flush();
 }
 
-/** What has something to do at a time, by `performance.now()`. */
+/** What has something to do at a time of `performance.now()`; `Infinity` if nothing is due. */
 interface Timed {
   deadline(): number;
   expire(): void;

@@ -38,11 +38,7 @@ export class Shares<T extends Asker> {
     this.#limits = limits;
   }
 
-  /**
-   * Gives it a place.
-   *
-   * @returns who has none for that reason: the oldest of those who have the most, or itself if it is a stranger
-   */
+  /** @returns who has no place for that reason: the oldest of those who have the most, or itself if it is a stranger */
   enter(asker: T): T | undefined {
     const { total, ofContainer, ofStrangers } = this.#limits;
     const held = this.#byLink.get(asker.link)?.bySource.get(sourceOf(asker)) ?? new Set<T>();

@@ -137,7 +137,6 @@ export interface ResourceRecord {
   readonly ttlAt: number;
   readonly dataAt: number;
   readonly end: number;
-  /** Whether it is in the section of answers. */
   readonly isAnswer: boolean;
 }
 
@@ -172,7 +171,6 @@ function skipName(message: Uint8Array, start: number): number | undefined {
   }
 }
 
-/** A record of the question's name. */
 export interface OwnRecord {
   readonly type: number;
   readonly data: Uint8Array;
@@ -256,7 +254,6 @@ export function queryKey({ name, type, edns, flags }: Question): string {
   return `${name} ${type} ${edns ? edns.dnssecOk ? 2 : 1 : 0} ${flags & FLAG_CD}`;
 }
 
-/** Whether a resolver's message answers the query. */
 export function answersQuery(message: Uint8Array, query: Uint8Array, { bytes }: Question): boolean {
   if (message.length < HEADER_BYTES + bytes.length || read16(message, 0) !== read16(query, 0)) return false;
   if (!(read16(message, 2) & FLAG_QR) || read16(message, COUNTS_AT) !== 1) return false;

@@ -28,7 +28,6 @@ export function ownersWithReferenceSpoofCheck(nl: Netlink, owners: readonly Owne
   return new Set(owners.filter((owner) => chains.has(spoofChainName(owner))));
 }
 
-/** Removes the checks of missing ports. */
 export function gcReferenceSpoofChecks(nl: Netlink, linkExists: (name: string) => boolean): void {
   if (!nft.findChain(nl, TABLE, PREROUTING)) return;
   updateRuleset(nl, (tx) => {

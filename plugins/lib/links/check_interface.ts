@@ -16,7 +16,6 @@ import {
   type InterfaceState,
 } from "./interface_differences.ts";
 
-/** @throws {CniError} if `prevResult` has no such interface */
 export function requireContainerInterface(result: Result, ifname: string, sandbox: string): Interface {
   const reported = findContainerInterface(result, ifname);
   if (!reported) throw checkFailedError(`prevResult names no interface "${ifname}" in a container`);
@@ -28,7 +27,7 @@ function findContainerInterface({ interfaces }: Result, ifname: string): Interfa
   return interfaces?.find(({ name, sandbox }) => name === ifname && sandbox);
 }
 
-/** Compares the container's interface and routes with a result. @throws {CniError} on the first difference */
+/** @throws {CniError} on the first difference */
 export function expectConfigured(netns: Netns, ifname: string, result: Result): link.Link {
   const device = link.find(netns.route, ifname);
   if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);

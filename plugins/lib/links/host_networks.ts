@@ -37,7 +37,6 @@ import { boolean, findValue, isJsonObject, type JsonObject, withDefault } from "
 import { parseAlias } from "../protocol/owner.ts";
 import { isCreatedHere } from "./created_link.ts";
 
-/** Keys of plugins that give the host addresses. */
 export const routeOverlapKeys = () => ({
   /** Whether the host's own networks may be the containers' too. */
   allowRouteOverlap: withDefault(boolean, false),
@@ -51,7 +50,7 @@ export interface HostNetwork {
   readonly device: link.Link;
 }
 
-/** What the host has. Reading it takes long with a thousand links. */
+/** Reading it takes long with a thousand links. */
 export interface HostNetworks {
   readonly addresses: readonly address.InterfaceAddress[];
   readonly routes: readonly route.UnicastRoute[];
@@ -90,7 +89,6 @@ export function wantedOf(ips: readonly IpConfig[]): WantedNetwork[] {
 /** The link that gets the gateway, if it is there already. */
 export type GatewayDevice = Pick<link.Link, "index" | "master">;
 
-/** The first of the host's networks that overlaps one of `wanted`. */
 export function findOverlap(
   networks: HostNetworks,
   device: GatewayDevice | undefined,
@@ -177,7 +175,6 @@ export function describeHostNetwork({ kind, prefix, device: { name } }: HostNetw
     : `the connected route to ${prefix} by the host's link "${name}"`;
 }
 
-/** @param subnets of the network */
 export function describeOverlap(found: HostNetwork, subnets: readonly Cidr[]): string {
   const subnet = subnets.find((each) => networksOverlap(each, found.prefix));
   // A gateway of ptp may be outside.

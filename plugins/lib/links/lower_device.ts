@@ -211,7 +211,7 @@ export function lowerDeviceInUseError(
   });
 }
 
-/** @param type the plugin's name and the link's kind @throws {CniError} */
+/** @param type the plugin's name and the link's kind */
 export function checkUpperDevice(call: CheckCall<LowerDeviceConfig>, type: string): link.Link {
   const { ifname, config } = call;
   const device = checkAttachedInterface(call, type);

@@ -57,7 +57,6 @@ export function masqueradeAddresses(
   addMasquerade(host.nft, owner, addresses, livesElsewhere(host, owner, scope), { log });
 }
 
-/** @throws {CniError} if configured masquerading is missing */
 export function checkMasqueraded({ config, host, owner }: CheckCall<MasqueradeConfig>, ips: readonly IpConfig[]): void {
   if (config.ipMasq) checkMasquerade(host.nft, owner, addressesOf(ips), lives(host));
 }

@@ -20,7 +20,6 @@ function findUnforwarded(host: Netns, families: readonly Family[]): Family[] {
   return host.run(() => families.filter((family) => findSysctl(FORWARDING[family]) === "0"));
 }
 
-/** @throws {CniError} if the host does not forward a family */
 export function checkForwarding(host: Netns, families: readonly Family[]): void {
   const [family] = findUnforwarded(host, families);
   if (family === undefined) return;
@@ -39,7 +38,7 @@ export function describeUnforwarded(host: Netns, families: readonly Family[], re
   );
 }
 
-/** Reports a link that does not forward although the host does. ADD leaves that setting alone. */
+/** ADD leaves the setting of a link alone. */
 export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "name">): string[] {
   const setting = `net/ipv4/conf/${name}/forwarding`;
   const isClosed = host.run(() => findSysctl(FORWARDING[4]) === "1" && findSysctl(setting) === "0");
@@ -61,7 +60,6 @@ function hasRouteTo(host: Netns, destination: Ip): boolean {
   return findRouteTo(host, destination) !== undefined;
 }
 
-/** The host's address for packets to a destination; `undefined` without a route. */
 export function findSourceAddress(host: Netns, destination: Ip): Ip | undefined {
   return findRouteTo(host, destination)?.source;
 }
@@ -107,7 +105,6 @@ function describeForeignRoute(subnet: Cidr, dst: Cidr, { name }: link.Link): str
   return `The host routes ${part}subnet ${subnet} to "${name}": containers with such addresses cannot be reached`;
 }
 
-/** The subnets of a configuration, each once. */
 export function configuredSubnets(raw: JsonObject): Cidr[] {
   return [...new Set(configuredNetworks(raw).map(({ subnet }) => subnet))];
 }

@@ -21,7 +21,7 @@ export function describeInterface({ sandbox }: AddCall<unknown>, { name = "", ma
   return { name, ...mac ? { mac } : {}, sandbox };
 }
 
-/** The result with the interface and with IPAM's answer, if any. @throws {CniError} if IPAM gave no address */
+/** @throws {CniError} if IPAM gave no address */
 export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown>, interfaceEntry: Interface): Result {
   const hasDns = dns !== undefined && Object.keys(dns).length > 0;
   if (!ipam) return { interfaces: [interfaceEntry], ...hasDns ? { dns } : {} };
@@ -34,8 +34,6 @@ export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown
 }
 
 /**
- * Sets `device` up, with IPAM's answer if any.
- *
  * @param noDad as in {@linkcode configureInterface}
  * @throws {CniError} if IPAM gave no address, or another host has one
  */
@@ -46,7 +44,6 @@ export function attachInterface(call: AddCall<unknown>, device: link.Link, noDad
   return result;
 }
 
-/** @param type the plugin's name @throws {CniError} */
 export function checkAttachedInterface(call: CheckCall<unknown>, type: string): link.Link {
   call.ipam?.check();
   const result = requirePrevResult(call, type);

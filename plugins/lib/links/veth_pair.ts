@@ -24,9 +24,7 @@ export interface VethPairOptions {
 }
 
 /**
- * Creates both ends and sets the host veth up.
- *
- * @returns the host veth's name
+ * @returns the name of the host veth, which is up
  * @throws {CniError} if the container's interface name is taken
  */
 export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }: VethPairOptions): string {
@@ -63,7 +61,6 @@ export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVet
   throw checkFailedError(`the other end of "${ifname}" is missing on the host`);
 }
 
-/** @throws {CniError} if it is missing */
 export function getHostVeth(call: AttachmentCall<unknown>): link.Link {
   const hostVeth = findReportedHostVeth(call) ?? listOwnedHostVeths(call)[0];
   if (hostVeth) return hostVeth;

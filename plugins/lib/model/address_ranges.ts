@@ -81,7 +81,6 @@ export function resolveRange(
   return { subnet, start, end, gateway: gateway ?? first };
 }
 
-/** @throws {ConfigError} if the ranges cannot form a set */
 export function resolveRangeSet(ranges: readonly AddressRange[], path: string): RangeSet {
   const [first] = ranges;
   if (!first) throw new ConfigError(path, "a list of at least one range", "[]");
@@ -96,7 +95,6 @@ export function resolveRangeSet(ranges: readonly AddressRange[], path: string): 
   return { path, ranges };
 }
 
-/** @throws {ConfigError} if an address is in two sets */
 export function refuseRangeOverlaps(sets: readonly RangeSet[]): void {
   const setOf = new Map(sets.flatMap((set) => set.ranges.map((member) => [member, set] as const)));
   const [other, set] = findOverlap([...setOf.keys()])?.map((member) => setOf.get(member)!) ?? [];

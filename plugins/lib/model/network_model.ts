@@ -31,7 +31,6 @@ export interface BridgeModel {
   readonly links: readonly string[];
   /** Whether containers' links stay down and without addresses. */
   readonly leavesLinksDown: boolean;
-  /** Whether the bridge keeps its ports from each other. */
   readonly isolatesPorts: boolean;
   /** Whether ADD replaces whatever IPv4 address the gateway device has. */
   readonly replacesAddresses: boolean;

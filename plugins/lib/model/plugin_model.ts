@@ -40,7 +40,6 @@ export interface PluginModel {
   planRemoval?(removal: NetworkRemoval): readonly RemovalEffect[];
 }
 
-/** What a word after the name of a plugin's program does. */
 export type PluginSubcommand = (
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
@@ -53,7 +52,6 @@ export interface ForwardAccept {
   serves(nl: Netlink, base: BaseChainKey): boolean;
 }
 
-/** A base chain of another program. */
 export interface BaseChainKey {
   /** One of the kernel's NFPROTO_ constants. */
   readonly family: number;

@@ -13,7 +13,6 @@ export interface PublishedPorts {
   readonly targets: readonly Cidr[];
   /** Whether callers get another source where answers would not return: neighbours, the container, 127.0.0.0/8. */
   readonly masqueradesCallers: boolean;
-  /** Whether packets of this family must fulfil conditions. */
   hasConditions(family: 4 | 6): boolean;
   /** @throws {CniError} if the ruleset lacks something; what depends on routes is left out */
   checkRules(host: Netns, owner: Owner): void;

@@ -10,7 +10,6 @@ export interface RemovalStep {
   readonly description: string;
 }
 
-/** A {@linkcode RemovalStep} that can be carried out. */
 export interface RemovalEffect extends RemovalStep {
   /** Succeeds if it has been carried out already. @returns false if the target stays, which it logs */
   carryOut(): boolean;

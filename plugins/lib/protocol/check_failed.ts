@@ -4,7 +4,6 @@ import { type Owner, ownerRestoreHint } from "./owner.ts";
 export class CheckFailedError extends CniError {
   /** What differs: `interface "eth0" is missing`. */
   readonly difference: string;
-  /** Whether `restore` puts it back. */
   readonly isRestorable: boolean;
 
   constructor(difference: string, details: string | undefined, isRestorable: boolean) {

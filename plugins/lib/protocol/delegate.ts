@@ -9,7 +9,7 @@ import { NotRunError } from "./response.ts";
 
 export interface IpamPlugin {
   readonly type: string;
-  /** Looks the plugin up once. @throws {NotRunError} if there is none */
+  /** It looks once. @throws {NotRunError} if there is none */
   locate(): PluginLocation;
 }
 

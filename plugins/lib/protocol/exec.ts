@@ -202,8 +202,6 @@ function jsonMember(text: string, name: string): unknown {
 }
 
 /**
- * Runs a program to its end.
- *
  * BUN_* variables are removed: they would also affect plugins built with Bun. With a time limit the program has its own
  * process group; without one it ends with ours.
  *
@@ -249,7 +247,6 @@ function environment({ env, command }: ProgramCall): string[] {
     .map(([name, value]) => `${name}=${value}`);
 }
 
-/** Waits while the program is being written. @throws {NotRunError} */
 function startPlugin(path: string, env: readonly string[], ownProcessGroup: boolean, deadline: number): ChildProcess {
   const busyDeadline = Math.min(deadline, performance.now() + ETXTBSY_TIMEOUT_MS);
   for (let delayMs = 1;; delayMs = Math.min(delayMs * 2, 100)) {

@@ -86,7 +86,6 @@ export function detachCommand({ network, containerId, ifname }: Owner, ...option
   return shellCommand(["cni", "run", "del", network, "--container-id", containerId, "--ifname", ifname, ...options]);
 }
 
-/** How to detach another container. */
 export function ownerDetachHint(owner: Owner): string {
   return `if that container is gone: ${detachCommand(owner)}`;
 }

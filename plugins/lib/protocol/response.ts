@@ -17,7 +17,6 @@ export interface ProgramOutput {
 
 export interface FailedProgram extends ProgramOutput {
   readonly program?: string;
-  /** Whether it replaces a built-in plugin. */
   readonly shadowsBuiltin?: boolean;
   /** It refused the version, and VERSION confirms that: it has changed nothing. */
   readonly isVersionUnsupported?: boolean;

@@ -74,7 +74,6 @@ export function findChains(
   }));
 }
 
-/** A chain of another program at a hook. */
 export interface ForeignBaseChain {
   readonly chain: string;
   readonly priority: number;

@@ -83,7 +83,6 @@ export const addMasquerade = masqueradeFunction(ensureElements);
 /** @returns what was missing, as text @throws {ElementInUseError} */
 export const restoreMasquerade = masqueradeFunction(restoreElements);
 
-/** @throws {CniError} if an element of {@linkcode addMasquerade} is missing */
 export const checkMasquerade = masqueradeFunction(checkElements);
 
 /**

@@ -90,7 +90,6 @@ export function removeSpoofCheckBatch(nl: Netlink, network: string, owners: read
   return ownersWithReferenceSpoofCheck(nl, owners);
 }
 
-/** @throws {CniError} if an element of {@linkcode addSpoofCheck} is missing */
 export function checkSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
   checkElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
