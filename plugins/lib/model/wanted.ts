@@ -25,7 +25,7 @@ export interface WantedAddress {
 
 export interface WantedSysctl {
   readonly place: Place;
-  /** Its path below /proc/sys. */
+  /** Its path below /proc/sys, with slashes. */
   readonly name: string;
   readonly value: string;
 }
