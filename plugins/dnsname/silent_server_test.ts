@@ -90,11 +90,13 @@ const REPLY = '{"version":1,"problems":[]}';
 async function startSlowServer({ paths }: NameSite, meanwhile: string): Promise<Disposable> {
   mkdirSync(paths.state);
   const script = `const { lockFile } = await import(${MODULES[0]});
-    const { acceptConnection, listenAt, sendPacket } = await import(${MODULES[1]});
+    const { acceptConnection, listenAt, receivePacket, sendPacket } = await import(${MODULES[1]});
     const lock = lockFile(${JSON.stringify(join(paths.state, "lock"))}, { timeoutMs: 0 });
     const { fd: listener } = listenAt(${JSON.stringify(paths.socket)});
     console.log("ready");
     const { fd } = acceptConnection(listener);
+    // With a question that nobody has read, the end of this process would reset the connection before its answer is read.
+    receivePacket(fd, new Uint8Array(1000));
     ${meanwhile};
     sendPacket(fd, new TextEncoder().encode('${REPLY}'));`;
   const child = Bun.spawn([process.execPath, "-e", script], { stdin: "ignore", stdout: "pipe", stderr: "ignore" });
