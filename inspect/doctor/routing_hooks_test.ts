@@ -38,3 +38,14 @@ test.each<[what: string, rule: string, finding: string]>([
   doctorHost.shell(found!.mend!);
   expect([isReached(), doctorHost.broken()]).toEqual([true, []]);
 });
+
+const DIRECT_ACCESS = nft("prerouting", -300, 'iifname != "br9" ip daddr 10.9.0.0/29 drop');
+
+test.each<[what: string, ...lines: string[]]>([
+  ["direct calls of containers", DIRECT_ACCESS],
+  ["direct calls of containers, on a host without uplink", "ip route del default", DIRECT_ACCESS],
+])("a rule that stops only %s is no finding", (_, ...lines) => {
+  using doctorHost = newDoctorHost();
+  doctorHost.shell(...lines);
+  expect(doctorHost.examine().findings.filter(({ check }) => check === "routing hooks")).toEqual([]);
+});

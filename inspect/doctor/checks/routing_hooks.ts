@@ -1,3 +1,4 @@
+import type { Netns } from "../../../ffi/netns.ts";
 import {
   NF_INET_POST_ROUTING,
   NF_INET_PRE_ROUTING,
@@ -28,11 +29,17 @@ export function checkRoutingHooks(subject: Subject): Finding[] {
   });
 }
 
+/** A call whose address is not known, on a host without uplink, is not judged. */
+function findDropBeforeTranslation(netns: Netns, { called, isDnat }: ForwardedPacket, arriving: WalkedPacket) {
+  if (isDnat && !called) return undefined;
+  const packet: WalkedPacket = { ...arriving, ...called, isDnat: false, isToHost: called !== undefined };
+  return findLocalDrop(netns, NF_INET_PRE_ROUTING, packet, { sees: (priority) => priority < NF_IP_PRI_NAT_DST });
+}
+
 /** Without the mark of accepted packets, which nobody has there. */
 function findDropBeside({ host: { netns } }: Subject, packet: ForwardedPacket) {
   const arriving: WalkedPacket = { ...packet, oifname: "" };
-  const called: WalkedPacket = { ...arriving, ...packet.called, isDnat: false, isToHost: packet.called !== undefined };
-  return findLocalDrop(netns, NF_INET_PRE_ROUTING, called, { sees: (priority) => priority < NF_IP_PRI_NAT_DST }) ??
+  return findDropBeforeTranslation(netns, packet, arriving) ??
     findLocalDrop(netns, NF_INET_PRE_ROUTING, arriving, { sees: (priority) => priority > NF_IP_PRI_NAT_DST }) ??
     // What comes later sees the address of the host as source.
     findLocalDrop(netns, NF_INET_POST_ROUTING, { ...packet, iifname: "" }, {
