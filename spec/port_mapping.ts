@@ -51,3 +51,9 @@ export function describeHostPort({ hostIP, hostPort, protocol }: PortMapping): s
 export function reachesLoopback(mapping: PortMapping): boolean {
   return hostAddressOf(mapping)?.startsWith("127.") ?? true;
 }
+
+/** Whether only the host itself can call it: no such packet is forwarded. */
+export function isOnLoopback(mapping: PortMapping): boolean {
+  const address = hostAddressOf(mapping);
+  return address === "::1" || (address?.startsWith("127.") ?? false);
+}

@@ -45,6 +45,10 @@ const IPAM = {
   routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
 };
 const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
+const PORT_MAPPINGS = [
+  { hostPort: 8080, containerPort: 80, protocol: "tcp" },
+  { hostPort: 5353, containerPort: 53, protocol: "udp" },
+];
 
 /** A host with an uplink, and two containers; the first publishes ports. */
 export function newDoctorHost(
@@ -55,6 +59,7 @@ export function newDoctorHost(
     ranges = IPAM.ranges,
     main = BRIDGE as object,
     plugins = [] as object[],
+    portMappings = PORT_MAPPINGS as object[],
   } = {},
 ): DoctorHost {
   using building = new DisposableStack();
@@ -89,10 +94,6 @@ export function newDoctorHost(
     log: (line: string) => void log.push(line),
   };
   const runtime = new Runtime(options);
-  const portMappings = [
-    { hostPort: 8080, containerPort: 80, protocol: "tcp" },
-    { hostPort: 5353, containerPort: 53, protocol: "udp" },
-  ];
   const add = (netns: Netns, containerId: string, capabilityArgs = {}) =>
     host.run(() => runtime.add(network, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
   const result = add(c1, "c1", { portMappings });

@@ -49,3 +49,14 @@ test.each<[what: string, ...lines: string[]]>([
   doctorHost.shell(...lines);
   expect(doctorHost.examine().findings.filter(({ check }) => check === "routing hooks")).toEqual([]);
 });
+
+test("a port on 127.0.0.1 gets no forwarded packets, so rules against them are no finding", () => {
+  using doctorHost = newDoctorHost({ portMappings: [{ hostIP: "127.0.0.1", hostPort: 8080, containerPort: 80 }] });
+  doctorHost.shell(
+    nft("prerouting", -300, 'iifname != "lo" ip daddr 127.0.0.0/8 drop'),
+    "nft add chain ip site f '{ type filter hook forward priority 0; }'",
+    'nft add rule ip site f oifname "br9" ct state new drop',
+  );
+  const isOfHooks = ({ check }: { check: string }) => ["forward chains", "routing hooks"].includes(check);
+  expect(doctorHost.examine().findings.filter(isOfHooks).filter(({ severity }) => severity !== "ok")).toEqual([]);
+});

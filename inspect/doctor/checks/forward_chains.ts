@@ -14,7 +14,7 @@ import {
   forwardSetName,
 } from "../../../plugins/lib/ruleset/forward_mark.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
-import { familiesOf, PROTOCOLS } from "../../../spec/port_mapping.ts";
+import { familiesOf, isOnLoopback, PROTOCOLS } from "../../../spec/port_mapping.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { acceptMarkedCommand, deleteRuleCommand } from "../nft_command.ts";
 import { reattach } from "../reattach.ts";
@@ -100,7 +100,7 @@ export function forwardedPackets(subject: Subject, container: ExaminedContainer)
       }]
       : [];
     const published = mappings.filter((mapping) =>
-      findPortTarget(container, family) === ip && familiesOf(mapping).includes(family)
+      findPortTarget(container, family) === ip && familiesOf(mapping).includes(family) && !isOnLoopback(mapping)
     )
       .map((mapping): ForwardedPacket => {
         const called = publishedAddress(subject, mapping, family);
