@@ -210,6 +210,18 @@ test("a route that sbr moved to its table is not put into another one", () => {
   expect(finding?.repair).toBeUndefined();
 });
 
+test("a route that is only in a table that no rule selects is missing", () => {
+  using doctorHost = newDoctorHost();
+  const { c1 } = doctorHost;
+  const routeFindings = () =>
+    doctorHost.examine().findings.filter((finding) => isBroken(finding) && finding.check === "container routes")
+      .map(({ what }) => what);
+  runShellInNetns(c1, "ip route del default", "ip route add default via 10.9.0.1 dev eth0 table 100");
+  expect(routeFindings()).toEqual([`no IPv4 default route in ${c1.path}: it must go via 10.9.0.1 by "eth0"`]);
+  doctorHost.fix();
+  expect(routeFindings()).toEqual([]);
+});
+
 test("what only an ADD makes is mended by attaching anew", async () => {
   using doctorHost = newDoctorHost();
   using _ = await doctorHost.serve();

@@ -97,9 +97,8 @@ function checkRoute(
   const { state } = container;
   const { dst, gw, table, priority } = wanted;
   const toDestination = state.routes.filter((route) => route.dst === networkOf(dst));
-  // A later plugin may have moved the route to another table.
   const ofDevice = toDestination.filter((route) =>
-    route.oif === device.index && (table === undefined || route.table === table)
+    route.oif === device.index && route.table === (table ?? RT_TABLE_MAIN)
   );
   if (hasRoute(interfaceState(state), device, wanted)) return [];
   const candidates = ofDevice.filter((route) => !priority || route.priority === priority);
