@@ -129,6 +129,22 @@ netnsTest("a gateway address stays on a bridge while something else may need it"
   expect(removeWith("ip link add up0 type veth peer name up1; ip link set up0 master br0", "true")).toEqual([]);
 });
 
+netnsTest("a gateway address goes from a bridge that a network with a mistake shares", ({ host, container }) => {
+  using site = newNetworksSite();
+  const { add, rm } = site.on(host);
+  const write = (name: string, range: object) => {
+    const ipam = { type: "host-local", dataDir: site.state, ...range };
+    const plugins = [{ type: "bridge", bridge: "br0", isGateway: true, ipam }];
+    site.write(`10-${name}.conflist`, { cniVersion: "1.0.0", name, plugins });
+  };
+  write("web", { subnet: "10.5.0.0/24" });
+  write("wrong", { subnet: "10.6.0.0/24", rangeStart: "10.7.0.1" });
+  add("web", "c1", container);
+  rm(["web"], true);
+  expect(site.log).toEqual([expect.stringContaining('The bridge "br0" stays: network "wrong" in')]);
+  expect(addressesOf(host, "br0")).toEqual([]);
+});
+
 netnsTest("a bridge stays while a link is on top of it, or somebody's route uses it", ({ host, container }) => {
   using site = newNetworksSite();
   const { add, rm } = site.on(host);

@@ -11,7 +11,7 @@ import { findGatewayUser, GATEWAY_PROTOCOL } from "./gateway.ts";
 import { isCreatedHere } from "../lib/links/created_link.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { parseAlias } from "../lib/protocol/owner.ts";
-import { CniError } from "../../spec/error.ts";
+import { ConfigError } from "../../spec/error.ts";
 import { derivePluginConfig, type NetworkConfigList } from "../../spec/network_config_list.ts";
 import { findValue, type JsonObject } from "../../spec/schema.ts";
 import type { NetworkOfFile, NetworkRemoval, OtherNetwork, RemovalEffect } from "../lib/model/removal.ts";
@@ -179,7 +179,7 @@ function tryGateways(network: NetworkOfFile): readonly Ip[] {
   try {
     return network.gateways();
   } catch (error) {
-    if (error instanceof CniError) return [];
+    if (error instanceof ConfigError) return [];
     throw error;
   }
 }
