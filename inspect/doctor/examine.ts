@@ -160,12 +160,13 @@ function tryLookUp(
     return lookUpSubject(runtime, network, netnsPath, resources, names);
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof CniError)) throw error;
-    const what = `the configuration cannot be used: ${error.message}`;
-    return {
-      check: "configuration",
-      ...broken(what, advise(network.source === undefined ? "correct it" : `correct ${network.source}`)),
-    };
+    return { check: "configuration", ...unusableConfiguration(network, error) };
   }
+}
+
+function unusableConfiguration({ source }: NetworkConfigList, { message }: Error): Finding {
+  const what = `the configuration cannot be used: ${message}`;
+  return broken(what, advise(source === undefined ? "correct it" : `correct ${source}`));
 }
 
 /** One check that the kernel refuses stops no other. */
@@ -173,6 +174,7 @@ function runCheck(subject: Subject, tryBudget: TryBudget, [check, run]: Check): 
   try {
     return run(subject, tryBudget).map((finding) => ({ check, ...finding }));
   } catch (error) {
+    if (error instanceof ConfigError) return [{ check, ...unusableConfiguration(subject.network, error) }];
     // A namespace may go meanwhile.
     if (!(error instanceof SystemError || error instanceof CniError || error instanceof NetnsError)) throw error;
     const remedy = remedyForInconclusive(error, subject.network.name) ?? `cni doctor ${subject.network.name}`;
