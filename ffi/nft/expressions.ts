@@ -59,6 +59,7 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
     setId: [uapi.NFTA_LOOKUP_SET_ID, be32],
     flags: [uapi.NFTA_LOOKUP_FLAGS, be32],
   },
+  objref: { type: [uapi.NFTA_OBJREF_IMM_TYPE, be32] },
   fib: { dreg: [uapi.NFTA_FIB_DREG, be32], flags: [uapi.NFTA_FIB_FLAGS, be32], result: [uapi.NFTA_FIB_RESULT, be32] },
   ct: {
     dreg: [uapi.NFTA_CT_DREG, be32],

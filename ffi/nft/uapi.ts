@@ -188,6 +188,12 @@ export const NFTA_FIB_F_DADDR = 0x2;
 // linux/rtnetlink.h: this host's address
 export const RTN_LOCAL = 2;
 
+export const NFTA_OBJREF_IMM_TYPE = 1;
+export const NFT_OBJECT_QUOTA = 2;
+export const NFT_OBJECT_LIMIT = 4;
+export const NFT_OBJECT_CONNLIMIT = 5;
+export const NFT_OBJECT_SYNPROXY = 10;
+
 export const NFTA_CT_DREG = 1;
 export const NFTA_CT_KEY = 2;
 export const NFTA_CT_DIRECTION = 3;

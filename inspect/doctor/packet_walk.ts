@@ -200,7 +200,15 @@ function judgeRule(
 }
 
 /** Without influence on whether a rule matches. */
-const NEUTRAL_KINDS = ["counter", "log", "notrack", "objref"];
+const NEUTRAL_KINDS = ["counter", "log", "notrack"];
+
+/** Named objects that decide by what came before. */
+const JUDGING_OBJECTS: readonly (number | undefined)[] = [
+  uapi.NFT_OBJECT_QUOTA,
+  uapi.NFT_OBJECT_LIMIT,
+  uapi.NFT_OBJECT_CONNLIMIT,
+  uapi.NFT_OBJECT_SYNPROXY,
+];
 
 function judgeExpression(
   expression: Expression,
@@ -238,6 +246,9 @@ function judgeExpression(
       return load(expression.dreg, expression.data?.value);
     case "nat":
       return expression.type === uapi.NFT_NAT_DNAT ? translationTo(stored(expression.addressMin), packet) : true;
+    case "objref":
+      // Without a type, a map selects the object.
+      return expression.type === undefined || JUDGING_OBJECTS.includes(expression.type) ? undefined : true;
     case "match":
       return judgeIptablesMatch(expression.name, expression.info ?? new Uint8Array(), packet);
     case "target":

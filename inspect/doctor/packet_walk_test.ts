@@ -70,12 +70,18 @@ test.each<[rules: string, packet: WalkedPacket, place: string]>([
   ["meta skuid 0 accept", OUT, "c policy?"],
   ["limit rate 1/second accept; drop", OUT, "c 2?"],
   ["meta skuid 0 drop; accept", OUT, ""],
+  ["limit name few drop; accept", OUT, ""],
+  ["quota name much drop; accept", OUT, ""],
+  ["counter name seen drop; accept", OUT, "c 1"],
 ])("nft: %s", (rules, packet, place) => {
   runShellInNetns(
     netns,
     `nft -f - <<'END'
     flush ruleset
     table inet t {
+      limit few { rate over 9/second; }
+      quota much { over 9 mbytes; }
+      counter seen { }
       chain sub { ip saddr 192.0.2.0/24 drop; return; drop; }
       chain dropping { tcp dport 1 accept; tcp dport { 80, 443 } drop; }
       chain c { type filter hook forward priority 0; policy drop; ${rules}; }
