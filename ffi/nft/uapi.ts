@@ -24,6 +24,7 @@ export const NF_NETDEV_EGRESS = 1;
 // Lower priorities run first (linux/netfilter_ipv4.h).
 export const NF_IP_PRI_FIRST = -2147483648;
 export const NF_IP_PRI_RAW = -300;
+export const NF_IP_PRI_CONNTRACK = -200;
 export const NF_IP_PRI_MANGLE = -150;
 export const NF_IP_PRI_NAT_DST = -100;
 export const NF_IP_PRI_FILTER = 0;
@@ -208,6 +209,7 @@ export const NFT_CT_DST_IP6 = 22;
 export const IP_CT_DIR_ORIGINAL = 0;
 export const IP_CT_DIR_REPLY = 1;
 // linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT
+export const NF_CT_STATE_INVALID = 0x1;
 export const NF_CT_STATE_ESTABLISHED = 0x2;
 export const NF_CT_STATE_RELATED = 0x4;
 export const NF_CT_STATE_NEW = 0x8;

@@ -16,7 +16,7 @@ export function judgeIptablesMatch(
     case "comment":
       return true;
     case "mark":
-      return info.length < 9
+      return info.length < 9 || packet.mark === undefined
         ? undefined
         : ((packet.mark & view.getUint32(4, true)) >>> 0 === view.getUint32(0, true)) !== (info[8] !== 0);
     case "conntrack":
@@ -37,7 +37,8 @@ export function judgeIptablesMatch(
 }
 
 /** struct xt_conntrack_mtinfo3, behind eight addresses. */
-function judgeConntrackMatch(view: DataView, { isDnat, isReply }: WalkedPacket): boolean | undefined {
+function judgeConntrackMatch(view: DataView, { isDnat, isReply, isUntracked }: WalkedPacket): boolean | undefined {
+  if (isUntracked) return undefined;
   const [MATCH_FLAGS, INVERT_FLAGS, STATE_MASK] = [146, 148, 150];
   const XT_CONNTRACK_STATE = 1;
   const XT_CONNTRACK_STATE_DNAT = 1 << 7;

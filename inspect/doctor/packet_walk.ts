@@ -97,10 +97,15 @@ export function findTranslation(
 }
 
 /** @returns the packet's mark behind the chain, as far as rules set it that are certain to match */
-export function markBehind(ruleset: RulesetReader, table: nft.TableKey, chain: string, packet: WalkedPacket): number {
+export function markBehind(
+  ruleset: RulesetReader,
+  table: nft.TableKey,
+  chain: string,
+  packet: WalkedPacket & { readonly mark: number },
+): number {
   const walk = new Walk(ruleset, table, packet);
   walk.chain(chain, 0);
-  return walk.packet.mark;
+  return walk.packet.mark ?? packet.mark;
 }
 
 class Walk {
@@ -281,8 +286,8 @@ function newMark(value: Uint8Array | undefined): NewMark {
 }
 
 /** struct xt_mark_tginfo2 { u32 mark, mask; } */
-function iptablesMark(info: Uint8Array, mark: number): NewMark {
-  if (info.length < 8) return {};
+function iptablesMark(info: Uint8Array, mark: number | undefined): NewMark {
+  if (info.length < 8 || mark === undefined) return {};
   const view = new DataView(info.buffer, info.byteOffset);
   return { mark: ((mark & ~view.getUint32(4, true)) ^ view.getUint32(0, true)) >>> 0 };
 }
@@ -310,7 +315,7 @@ function metaValue(key: number | undefined, packet: WalkedPacket): Uint8Array | 
     case uapi.NFT_META_OIFNAME:
       return linkNameBytes(packet.oifname);
     case uapi.NFT_META_MARK:
-      return u32Bytes(packet.mark);
+      return packet.mark === undefined ? undefined : u32Bytes(packet.mark);
     case uapi.NFT_META_PROTOCOL:
       return etherType(packet);
     case uapi.NFT_META_BRI_IIFNAME:
@@ -370,7 +375,11 @@ function payloadValue(
   return wanted.some((byte) => byte === undefined) ? undefined : Uint8Array.from(wanted as number[]);
 }
 
-function conntrackValue(key: number | undefined, { isDnat, isReply }: WalkedPacket): Uint8Array | undefined {
+function conntrackValue(
+  key: number | undefined,
+  { isDnat, isReply, isUntracked }: WalkedPacket,
+): Uint8Array | undefined {
+  if (isUntracked) return key === uapi.NFT_CT_STATE ? u32Bytes(uapi.NF_CT_STATE_INVALID) : undefined;
   if (key === uapi.NFT_CT_STATE) return u32Bytes(isReply ? uapi.NF_CT_STATE_ESTABLISHED : uapi.NF_CT_STATE_NEW);
   if (key === uapi.NFT_CT_DIRECTION) return Uint8Array.of(isReply ? 1 : 0);
   return key === uapi.NFT_CT_STATUS ? u32Bytes(isDnat ? uapi.IPS_DST_NAT : 0) : undefined;

@@ -16,6 +16,11 @@ test.each<[what: string, rule: string, finding: string]>([
     nft("prerouting", -300, "tcp dport 8080 drop"),
     "packets to 10.9.0.2 are dropped by",
   ],
+  [
+    "a call that conntrack has not seen",
+    nft("prerouting", -300, "ct state invalid drop"),
+    "packets from 10.9.0.2 and 1 more are dropped by",
+  ],
   ["a call after it", nft("prerouting", 0, "tcp dport 80 drop"), "packets to 10.9.0.2 are dropped by"],
   ["what leaves the host", nft("postrouting", -150, "ip daddr 10.9.0.2 drop"), "packets to 10.9.0.2 are dropped by"],
   [
@@ -44,6 +49,12 @@ const DIRECT_ACCESS = nft("prerouting", -300, 'iifname != "br9" ip daddr 10.9.0.
 test.each<[what: string, ...lines: string[]]>([
   ["direct calls of containers", DIRECT_ACCESS],
   ["direct calls of containers, on a host without uplink", "ip route del default", DIRECT_ACCESS],
+  ["a state that conntrack has not told yet", nft("prerouting", -300, "ct state new drop")],
+  [
+    "packets without a mark that an earlier chain sets",
+    nft("prerouting", -150, "meta mark set 0x1"),
+    "nft 'table ip site { chain d { type filter hook prerouting priority 0; meta mark != 0x1 drop; }; }'",
+  ],
 ])("a rule that stops only %s is no finding", (_, ...lines) => {
   using doctorHost = newDoctorHost();
   doctorHost.shell(...lines);

@@ -6,13 +6,16 @@ export interface WalkedPacket {
   readonly oifname: string;
   readonly source: Ip;
   readonly destination: Ip;
-  readonly mark: number;
+  /** `undefined` if chains that ran before may have set it. */
+  readonly mark: number | undefined;
   /** `IPPROTO_TCP` */
   readonly protocol: number;
   readonly destinationPort: number;
   /** Absent for other protocols than ICMP and ICMPv6. */
   readonly icmpType?: number;
   readonly isReply?: boolean;
+  /** Whether conntrack has not seen it yet: for `ct state` of nft it is invalid. */
+  readonly isUntracked?: boolean;
   readonly isDnat: boolean;
   /** Of a frame on a bridge: the bridge's name. */
   readonly bridge?: string;

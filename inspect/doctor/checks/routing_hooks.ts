@@ -2,6 +2,7 @@ import type { Netns } from "../../../ffi/netns.ts";
 import {
   NF_INET_POST_ROUTING,
   NF_INET_PRE_ROUTING,
+  NF_IP_PRI_CONNTRACK,
   NF_IP_PRI_NAT_DST,
   NF_IP_PRI_NAT_SRC,
 } from "../../../ffi/nft/uapi.ts";
@@ -33,16 +34,21 @@ export function checkRoutingHooks(subject: Subject): Finding[] {
 function findDropBeforeTranslation(netns: Netns, { called, isDnat }: ForwardedPacket, arriving: WalkedPacket) {
   if (isDnat && !called) return undefined;
   const packet: WalkedPacket = { ...arriving, ...called, isDnat: false, isToHost: called !== undefined };
-  return findLocalDrop(netns, NF_INET_PRE_ROUTING, packet, { sees: (priority) => priority < NF_IP_PRI_NAT_DST });
+  return findLocalDrop(netns, NF_INET_PRE_ROUTING, { ...packet, isUntracked: true }, {
+    sees: (priority) => priority < NF_IP_PRI_CONNTRACK,
+  }) ??
+    findLocalDrop(netns, NF_INET_PRE_ROUTING, packet, {
+      sees: (priority) => priority > NF_IP_PRI_CONNTRACK && priority < NF_IP_PRI_NAT_DST,
+    });
 }
 
-/** Without the mark of accepted packets, which nobody has there. */
+/** Other chains of these hooks, which are not walked, may set marks. */
 function findDropBeside({ host: { netns } }: Subject, packet: ForwardedPacket) {
-  const arriving: WalkedPacket = { ...packet, oifname: "" };
+  const arriving: WalkedPacket = { ...packet, oifname: "", mark: undefined };
   return findDropBeforeTranslation(netns, packet, arriving) ??
     findLocalDrop(netns, NF_INET_PRE_ROUTING, arriving, { sees: (priority) => priority > NF_IP_PRI_NAT_DST }) ??
     // What comes later sees the address of the host as source.
-    findLocalDrop(netns, NF_INET_POST_ROUTING, { ...packet, iifname: "" }, {
+    findLocalDrop(netns, NF_INET_POST_ROUTING, { ...packet, iifname: "", mark: undefined }, {
       sees: (priority) => priority < NF_IP_PRI_NAT_SRC,
     });
 }
