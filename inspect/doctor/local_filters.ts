@@ -16,6 +16,8 @@ export interface LocalDrop {
   readonly place: string;
   /** Removes the rule, or accepts such packets before a policy drops them. */
   readonly mend: string;
+  /** Whether the line removes a rule, which somebody may mean. */
+  readonly removesRule: boolean;
 }
 
 interface LocalDropOptions {
@@ -44,7 +46,8 @@ export function findLocalDrop(
     const where = path === undefined ? "" : ` in ${path}`;
     const key = { ...table, chain: found.chain };
     const mend = found.rule ? deleteRuleCommand(key, found.rule.handle) : acceptCommand(key, packet);
-    return { place: `${describeRulePlace(table, chain, found)}${where}`, mend: prefix + mend };
+    const place = `${describeRulePlace(table, chain, found)}${where}`;
+    return { place, mend: prefix + mend, removesRule: found.rule !== undefined };
   }
   return undefined;
 }

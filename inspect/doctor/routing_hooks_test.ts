@@ -40,6 +40,7 @@ test.each<[what: string, rule: string, finding: string]>([
   const [found, ...others] = findings.filter(({ severity }) => severity === "broken");
   expect([found?.what, others]).toEqual([expect.stringContaining(finding), []]);
   expect(found!.what).toContain('of chain "c" of table "ip site"');
+  expect(found!.advice).toBe("unless somebody means this rule, remove it");
   doctorHost.shell(found!.mend!);
   expect([isReached(), doctorHost.broken()]).toEqual([true, []]);
 });

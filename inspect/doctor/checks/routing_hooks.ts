@@ -6,7 +6,7 @@ import {
   NF_IP_PRI_NAT_DST,
   NF_IP_PRI_NAT_SRC,
 } from "../../../ffi/nft/uapi.ts";
-import { broken, type Finding } from "../finding.ts";
+import { advise, broken, type Finding } from "../finding.ts";
 import { findLocalDrop } from "../local_filters.ts";
 import type { Subject } from "../subject.ts";
 import type { WalkedPacket } from "../walked_packet.ts";
@@ -21,11 +21,11 @@ export function checkRoutingHooks(subject: Subject): Finding[] {
     })
   );
   return [...Map.groupBy(stopped, ({ drop }) => drop.place)].map(([place, all]) => {
-    const [{ packet: { direction, address }, drop: { mend } }] = all as [typeof all[number]];
+    const [{ packet: { direction, address }, drop: { mend, removesRule } }] = all as [typeof all[number]];
     const others = new Set(all.map(({ packet }) => packet.address)).size - 1;
     return broken(
       `packets ${direction} ${address}${others > 0 ? ` and ${others} more` : ""} are dropped by ${place}`,
-      mend,
+      removesRule ? advise("unless somebody means this rule, remove it", mend) : mend,
     );
   });
 }
