@@ -104,7 +104,7 @@ function isNetns(path: string): boolean {
 }
 
 function deviceNamesOf({ type, raw }: NetworkConfigList["plugins"][number]): string[] {
-  const name = findBridge(type, raw) ?? raw.master;
+  const name = findBridge(type, raw) ?? raw.bridge ?? raw.master;
   return typeof name === "string" ? [name] : [];
 }
 

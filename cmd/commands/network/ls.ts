@@ -24,7 +24,7 @@ The exit status is 1 if a configuration is broken; the others are listed.`,
   async run(input, context) {
     const quiet = isQuiet(input);
     const runtime = openRuntime(input, context);
-    await loadPlugins(["host-local"]);
+    await loadPlugins();
     const problems = countProblems();
     const isJson = input.has(PRINT_JSON_OPTION.name);
     const attachments = isJson ? runtime.attachments() : withoutLoopbacks(runtime.attachments());

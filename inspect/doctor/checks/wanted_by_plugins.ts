@@ -22,7 +22,9 @@ import {
 /** What plugins have made besides the interface that the result names. */
 export function checkWantedByPlugins(subject: Subject): Finding[] {
   return subject.containers.flatMap((container) => {
-    const { attachment, state } = container;
+    const { attachment, state, hasOldConfiguration } = container;
+    // Another check says so: what the new configuration wants was never made.
+    if (hasOldConfiguration) return [];
     const stateOf = (place: Place) => snapshotPlace(place === "host" ? subject.host : state);
     return subject.network.plugins.flatMap((entry) => {
       const config = deriveConfig(subject.network, entry, attachment);
