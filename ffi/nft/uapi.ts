@@ -209,7 +209,7 @@ export const NFT_CT_DST_IP6 = 22;
 export const IP_CT_DIR_ORIGINAL = 0;
 export const IP_CT_DIR_REPLY = 1;
 // linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT
-export const NF_CT_STATE_INVALID = 0x1;
+export const NF_CT_STATE_INVALID_BIT = 0x1;
 export const NF_CT_STATE_ESTABLISHED = 0x2;
 export const NF_CT_STATE_RELATED = 0x4;
 export const NF_CT_STATE_NEW = 0x8;

@@ -379,7 +379,7 @@ function conntrackValue(
   key: number | undefined,
   { isDnat, isReply, isUntracked }: WalkedPacket,
 ): Uint8Array | undefined {
-  if (isUntracked) return key === uapi.NFT_CT_STATE ? u32Bytes(uapi.NF_CT_STATE_INVALID) : undefined;
+  if (isUntracked) return key === uapi.NFT_CT_STATE ? u32Bytes(uapi.NF_CT_STATE_INVALID_BIT) : undefined;
   if (key === uapi.NFT_CT_STATE) return u32Bytes(isReply ? uapi.NF_CT_STATE_ESTABLISHED : uapi.NF_CT_STATE_NEW);
   if (key === uapi.NFT_CT_DIRECTION) return Uint8Array.of(isReply ? 1 : 0);
   return key === uapi.NFT_CT_STATUS ? u32Bytes(isDnat ? uapi.IPS_DST_NAT : 0) : undefined;
