@@ -3,7 +3,7 @@ import { writeStderr } from "../../ffi/sys/stdio.ts";
 import type { MessageSink } from "../arguments/runtime.ts";
 import { openScreen } from "./screen.ts";
 
-// Shorter work shows none.
+// Work that ends before shows no progress.
 const DELAY_MS = 1000;
 const INTERVAL_MS = 100;
 // To the line's first column, and the line empty (ECMA-48, EL).

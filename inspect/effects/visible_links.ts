@@ -4,9 +4,8 @@ import type { InterfaceAddress } from "../../ffi/route/address.ts";
 import { isUp, type Link } from "../../ffi/route/link.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { RT_SCOPE_UNIVERSE, RTPROT_KERNEL } from "../../ffi/route/uapi.ts";
-import { findModel } from "../../plugins/registry.ts";
+import { findBridgeModel } from "../bridge_model.ts";
 import { parseAlias } from "../../plugins/lib/protocol/owner.ts";
-import { ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
 
@@ -32,7 +31,7 @@ export interface AddSubject {
  */
 export function selectVisibleLinks(uses: LinkUses, { network, parameters }: AddSubject): Link[] {
   const words = wordsOf([network.plugins.map(({ raw }) => raw), parameters]);
-  for (const name of bridgesOf(network)) words.add(name);
+  for (const name of network.plugins.flatMap((entry) => findBridgeModel(entry)?.links ?? [])) words.add(name);
   const used = indicesInUse(uses, words);
   const isOfContainer = ({ alias }: Link) => parseAlias(alias)?.containerId === parameters.containerId;
   // An interface in a VLAN is often named after both: `cni0.100`.
@@ -45,17 +44,6 @@ export function selectVisibleLinks(uses: LinkUses, { network, parameters }: AddS
   // Relatives have relatives: the iteration comes to what is added during it.
   for (const index of chosen) addRelatives(chosen, uses.links, index);
   return uses.links.filter(({ index }) => chosen.has(index));
-}
-
-/** A configuration may leave its bridge to the plugin. */
-function bridgesOf(network: NetworkConfigList): readonly string[] {
-  try {
-    return network.plugins.flatMap(({ type, raw }) => findModel(type)?.network?.(raw).bridge?.links ?? []);
-  } catch (error) {
-    // The ADD says it.
-    if (error instanceof ConfigError) return [];
-    throw error;
-  }
 }
 
 /** Of texts at any depth, whole and in parts: `eth0`, `10.1.0.5/24`, `IP=10.1.0.5`. */

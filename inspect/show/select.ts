@@ -3,15 +3,15 @@ import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../../ffi/name
 import { NetnsError, openNetns } from "../../ffi/netns.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import { findModel } from "../../plugins/registry.ts";
-import { CniError, Code, ConfigError } from "../../spec/error.ts";
+import { CniError, Code } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
-import { isJsonObject, type JsonObject } from "../../spec/schema.ts";
+import { isJsonObject } from "../../spec/schema.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import type { NetworkAttachment } from "../../runtime/attachments.ts";
 import type { NamedAttachment } from "../../containers/engine_names.ts";
 import { findByName, findContainer } from "../../containers/find_container.ts";
+import { findBridgeModel } from "../bridge_model.ts";
 import { DEFAULT_NETWORK_NAME } from "../../runtime/default_network.ts";
 import { listConfFiles, loadNetwork } from "../../runtime/load.ts";
 
@@ -103,18 +103,9 @@ function isNetns(path: string): boolean {
   }
 }
 
-function deviceNamesOf({ type, raw }: NetworkConfigList["plugins"][number]): string[] {
-  const name = findBridge(type, raw) ?? raw.bridge ?? raw.master;
+function deviceNamesOf(entry: NetworkConfigList["plugins"][number]): string[] {
+  const name = findBridgeModel(entry)?.name ?? entry.raw.bridge ?? entry.raw.master;
   return typeof name === "string" ? [name] : [];
-}
-
-function findBridge(type: string, raw: JsonObject): string | undefined {
-  try {
-    return findModel(type)?.network?.(raw).bridge?.name;
-  } catch (error) {
-    if (error instanceof ConfigError) return undefined;
-    throw error;
-  }
 }
 
 /** Also of files with mistakes, which whoever loads them names. */
