@@ -60,12 +60,10 @@ export function compareIps(a: Ip, b: Ip): number {
   return compareBytes(ipBytes(a), ipBytes(b));
 }
 
-/** Returns `undefined` after the last address of its family. */
 export function nextIp(ip: Ip): Ip | undefined {
   return addToIp(ip, 1);
 }
 
-/** Returns `undefined` before the first address of its family. */
 export function previousIp(ip: Ip): Ip | undefined {
   return addToIp(ip, -1);
 }
@@ -179,7 +177,6 @@ function decodeIp(text: string): Uint8Array | undefined {
   return decodeIpv4(text, 0, bytes, 0) ? bytes : undefined;
 }
 
-/** Reads dotted decimal from `text[from]` to the end into `out`, from `at` on. */
 function decodeIpv4(text: string, from: number, out: Uint8Array, at: number): boolean {
   const last = at + 3;
   let value = -1;
@@ -204,7 +201,7 @@ function decodeIpv4(text: string, from: number, out: Uint8Array, at: number): bo
 function decodeIpv6(text: string): Uint8Array | undefined {
   const out = new Uint8Array(16);
   let at = 0;
-  let zerosAt = -1; // where "::" stood
+  let zerosAt = -1;
   let i = 0;
   if (text.startsWith("::")) zerosAt = 0, i = 2;
   while (i < text.length) {
@@ -230,7 +227,7 @@ function decodeIpv6(text: string): Uint8Array | undefined {
   return zerosAt < 0 ? (at === 16 ? out : undefined) : expandZeros(out, zerosAt, at);
 }
 
-/** Moves what followed "::" to the end. "::" stands for at least one group. */
+/** "::" stands for at least one group. */
 function expandZeros(out: Uint8Array, gap: number, filled: number): Uint8Array | undefined {
   if (filled === 16) return undefined;
   const moved = filled - gap;

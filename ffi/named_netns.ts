@@ -36,7 +36,6 @@ export function namedNetnsPaths(name: string): string[] {
   return [path, `/var${path}`];
 }
 
-/** `undefined` for a path that no name has. */
 export function nameOfNetnsPath(path: string): string | undefined {
   return /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(path)?.[1];
 }

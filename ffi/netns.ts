@@ -215,7 +215,6 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
 /** Where the thread is during {@linkcode Netns.run}, possibly nested. */
 let entered: { readonly fd: number; readonly path: string } | undefined;
 
-/** Returns `undefined` outside of {@linkcode Netns.run}. */
 export const enteredNetnsPath = (): string | undefined => entered?.path;
 
 function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, call: () => Sync<T>): T {

@@ -1,6 +1,6 @@
 /**
- * Locks for work in a network namespace: files of root's, since any process inside could hold the namespace's own lock
- * forever.
+ * Locks for work in a network namespace. They are files of root's: any process inside could hold the namespace's own
+ * lock forever.
  *
  * @module
  */

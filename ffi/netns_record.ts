@@ -14,7 +14,6 @@ export function matchesNetnsRecord(netns: Netns, { identity, cookie }: NetnsReco
   return netns.identity === identity && hasNetnsCookie(netns, cookie) !== false;
 }
 
-/** Returns `undefined` if either has no cookie. */
 export function hasNetnsCookie(netns: Netns, cookie: string | undefined): boolean | undefined {
   const netnsCookie = cookie === undefined ? undefined : netns.cookie;
   return netnsCookie === undefined ? undefined : netnsCookie === cookie;

@@ -16,7 +16,6 @@ export function sysctlWord(name: string): string {
   return name.includes(".") ? name : name.replaceAll("/", ".");
 }
 
-/** Returns `undefined` if the kernel lacks it. */
 export function findSysctl(name: string): string | undefined {
   return findKernelText(`/proc/sys/${name}`)?.trim();
 }

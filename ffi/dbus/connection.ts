@@ -46,7 +46,7 @@ export function findSystemBus(
   for (const socketAddress of socketAddresses(address)) {
     const fd = sys.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     try {
-      // What changes something there is a call of its own.
+      // A call of its own observes what changes something there.
       if (observeQuery(address, () => connect(fd, socketAddress, timeoutMs))) return authenticate(fd, timeoutMs);
     } catch (error) {
       sys.close(fd);

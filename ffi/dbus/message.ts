@@ -101,7 +101,7 @@ export function messageLength(start: Uint8Array): number {
   return alignUp(FIXED_HEADER_BYTES + view.getUint32(12, true), 8) + view.getUint32(4, true);
 }
 
-/** `undefined` for other messages. @throws {RangeError} if it is cut short */
+/** @throws {RangeError} if it is cut short */
 export function decodeMethodReply(message: Uint8Array): MethodReply | undefined {
   if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
   const fieldsEnd = FIXED_HEADER_BYTES + u32At(message, 12);

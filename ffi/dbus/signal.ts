@@ -1,4 +1,4 @@
-/** Signals with text. No call of a plugin loads this. @module */
+/** Signals that hold text. No call of a plugin loads this. @module */
 import { alignUp, FIXED_HEADER_BYTES, MEMBER_FIELD, readFields, SIGNATURE_FIELD, stringAt, u32At } from "./message.ts";
 
 const SIGNAL = 4;
@@ -10,7 +10,7 @@ export interface DbusSignal {
   readonly args: readonly string[];
 }
 
-/** `undefined` for other messages. @throws {RangeError} if it is cut short */
+/** @throws {RangeError} if it is cut short */
 export function decodeSignal(message: Uint8Array): DbusSignal | undefined {
   if (message[1] !== SIGNAL) return undefined;
   const fieldsEnd = FIXED_HEADER_BYTES + u32At(message, 12);

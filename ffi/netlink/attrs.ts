@@ -86,7 +86,7 @@ function readTable(r: Reader, table: AttrTable, names: readonly string[]): Recor
 }
 
 /**
- * Moves past an attribute and returns where its header starts; -1 at the end. (An iterator would be slow.)
+ * Returns where the attribute's header starts, -1 at the end. An iterator would be slow.
  *
  * @throws {RangeError} if it is longer than the rest
  */

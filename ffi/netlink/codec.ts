@@ -70,7 +70,6 @@ export class Reader {
     return new Reader(this.bytes, at, end, this.view);
   }
 
-  /** Returns where the skipped bytes start. */
   skip(size: number): number {
     const at = this.offset;
     if (at + size > this.end) throw new RangeError(`Cannot read ${size} bytes at ${at}: the value ends at ${this.end}`);

@@ -42,7 +42,6 @@ export function openMonitor(family: number, groups: readonly number[], bufferByt
   };
 }
 
-/** Returns `undefined` if nothing waits. */
 function receiveOrLose(fd: number): Uint8Array | "lost" | undefined {
   try {
     return receiveDatagrams(fd, 1)[0];

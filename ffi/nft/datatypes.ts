@@ -24,7 +24,6 @@ export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
 type SetDefinition = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;
 
-/** Several types make a concatenation. */
 export function setOf(key: readonly Datatype[]): SetDefinition {
   const userdata = key.length === 1 && key[0]!.hostOrder ? { userdata: { keyByteOrder: BYTEORDER_HOST_ENDIAN } } : {};
   return { flags: 0, keyType: concatenatedType(key), keyLength: concatenatedLength(key), ...userdata };

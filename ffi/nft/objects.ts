@@ -194,7 +194,7 @@ export function generationQuery(): Query<number> {
   };
 }
 
-/** Asks in one send; `undefined` for what does not exist. */
+/** Asks for all in one send. */
 export function getAll<T>(nl: Netlink, queries: readonly Query<T>[]): (T | undefined)[] {
   try {
     const replies = queryAllIfPresent(nl, queries.map((query) => query.request));
@@ -261,7 +261,6 @@ export interface LazyRule {
   expressions(): readonly Expression[];
 }
 
-/** Returns an empty list if there is no such chain. */
 export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain?: string): LazyRule[] {
   const place = chain === undefined ? `table "${table}"` : `chain "${chain}" of table "${table}"`;
   return list(nl, `rules of ${place}`, GET_RULE, { family, table, ...chain && { chain } }, rawRuleMessage)
@@ -278,11 +277,7 @@ export function listRules(nl: Netlink, { family, table }: TableKey, chain?: stri
   return list(nl, `rules of table "${table}"`, GET_RULE, { family, table, ...chain && { chain } }, ruleMessage);
 }
 
-/**
- * Returns an empty list if there is no such set.
- *
- * @param commentPart text in the comments of all wanted elements: decoding the others takes most of the time
- */
+/** @param commentPart text in the comments of all wanted elements: decoding the others takes most of the time */
 export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commentPart?: string): Element[] {
   const isWanted = (raw: Uint8Array) => commentPart === undefined || Buffer.from(raw.buffer).includes(commentPart);
   const title = `elements of set "${set}" of table "${table}"`;

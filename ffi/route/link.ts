@@ -232,7 +232,6 @@ export function awaitLink(
   return repeatAtEvents(() => select(list(nl)), openEvents);
 }
 
-/** Repeats `call` at each link event, until it returns something or time is over. */
 function repeatAtEvents<T>(call: () => T, openEvents: () => Netlink): T {
   using events = openEvents();
   for (const deadline = performance.now() + EVENT_TIMEOUT_MS;;) {

@@ -13,7 +13,6 @@ import * as uapi from "./uapi.ts";
 /** Called, it makes the `info` that creates a link. */
 export interface LinkKind<T extends AttrTable> {
   (value: AttrsIn<T>): { readonly kind: string; readonly data: Uint8Array };
-  /** Returns `undefined` if `link` is of another kind. */
   of(link: Link): AttrsOut<T> | undefined;
 }
 
@@ -85,7 +84,6 @@ export function bridgePortInfo(
   return { portKind: "bridge", portData: w.written() };
 }
 
-/** Returns `undefined` if `link` is no port. */
 export function bridgePortOf(link: Link): Out<typeof bridgePortAttrs> | undefined {
   const { portKind, portData } = link.info ?? {};
   return portKind === "bridge" && portData ? bridgePortAttrs.read(new Reader(portData)) : undefined;

@@ -70,7 +70,6 @@ export interface NeighbourTableUse {
   readonly refused: bigint;
 }
 
-/** Returns `undefined` if the kernel tells nothing. */
 export function findTableUse(nl: Netlink, family: number): NeighbourTableUse | undefined {
   // Each link has a part of its own, without these.
   const table = dump(nl, TABLE.GET, { family }).find(({ thresh3 }) => thresh3 !== undefined);

@@ -22,7 +22,7 @@ export function findNsid(nl: Netlink, fd: number): number | undefined {
   return queryNsid(nl, { fd });
 }
 
-/** Gives the open namespace `fd` a number in that of `nl`, unless it has one: its end is then an event there. */
+/** Gives the open namespace `fd` a number in that of `nl`, unless it has one. Its end is then an event there. */
 export function ensureNsid(nl: Netlink, fd: number): void {
   const NEXT_FREE = -1;
   ignoreErrors(["EEXIST"], () => execute(nl, NSID.NEW, { nsid: NEXT_FREE, fd }));

@@ -93,7 +93,6 @@ export interface ReportedTokenBucket {
   readonly buffer: number;
 }
 
-/** Returns `undefined` for other kinds. */
 export function tokenBucketOf({ kind, options }: Qdisc): ReportedTokenBucket | undefined {
   if (kind !== "tbf" || !options) return undefined;
   const { parameters: reported, rate64 } = tbfOptions.read(new Reader(options));

@@ -56,7 +56,6 @@ function splitMultipath(route: RawRoute): RawRoute[] {
   return nextHopsOf(route).map((hop) => ({ ...shared, ...hop }));
 }
 
-/** Goes behind routes of equal destination and metric. */
 export function append(nl: Netlink, route: RawRoute): void {
   add(nl, route, NLM_F_APPEND);
 }

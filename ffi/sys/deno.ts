@@ -33,7 +33,7 @@ interface DenoFileInfo {
   readonly ctime: Date | null;
 }
 
-/** What a descriptor stands for: a stream, the entries of a directory that are left, or a namespace. */
+/** A stream, the entries of a directory that are left, or a namespace. */
 type OpenFile = DenoStream & Partial<DenoFile> & { readonly entries?: DirectoryEntries };
 type DirectoryEntries = { readonly name: string; readonly isFile: boolean }[];
 /** The arguments have the types of the table in libc.ts, which the callers saw. */

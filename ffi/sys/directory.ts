@@ -41,7 +41,6 @@ function makeDirectory(path: string, mode: number): number {
   return ignoreErrors(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
 }
 
-/** Returns `undefined` if there is no directory. */
 export function findEntryNames(path: string): string[] | undefined {
   return ignoreErrors(["ENOENT"], () => listDirectory(path).map(({ name }) => name));
 }

@@ -1,4 +1,4 @@
-/** A directory in the place of one of our files: it may hold anything, so only a person may remove it. @module */
+/** A directory in the place of one of our files. It may hold anything, so only a person may remove it. @module */
 import { SystemError } from "./error.ts";
 import { removeFile } from "./file.ts";
 

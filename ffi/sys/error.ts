@@ -59,7 +59,6 @@ export function withPurpose<T>(purpose: string | (() => string), call: () => T):
   }
 }
 
-/** Returns `undefined` if a system call fails. */
 export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   try {
     return call();
@@ -69,7 +68,6 @@ export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   }
 }
 
-/** Returns `undefined` if `call` fails with one of `codes`. */
 export function ignoreErrors<T>(codes: readonly string[], call: () => T): T | undefined {
   try {
     return call();

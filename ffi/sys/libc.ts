@@ -227,7 +227,7 @@ export function newSockFprog(words: readonly number[]): { readonly memory: Uint3
   return { memory, address };
 }
 
-/** The address of an array, which may move until its buffer was asked for, or if that was made by itself. */
+/** The address of an array. It may move until its buffer was asked for, unless it was made on an explicit one. */
 export const addressOf = (array: ArrayBufferView): number => BUN.FFI.ptr(array as Uint8Array) as number;
 
 export function putPointer(words: Uint32Array, at: number, address: number): void {

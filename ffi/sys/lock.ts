@@ -128,7 +128,6 @@ function replaceUnusable(path: string, options: FileLockOptions, open: () => num
   return open();
 }
 
-/** @param what is locked, for errors */
 export function lockOpenFile(fd: number, what: string, options: FileLockOptions): Disposable {
   acquire(fd, what, options);
   return { [Symbol.dispose]: () => release(fd) };

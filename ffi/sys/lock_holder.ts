@@ -42,14 +42,14 @@ function adviceFor(pids: readonly number[], stopped: readonly number[]): string 
   return "wait for it, or end the program that called the worker";
 }
 
-/** True if the owner has ended and all inheritors have run for `minAgeMs`: then their work for the owner is over. */
+/** True if the owner has ended and all inheritors have run for `minAgeMs`. Their work for the owner is over then. */
 export function isHeldByOrphansOnly(identity: string, minAgeMs: number): boolean {
   if (lockOwners(identity).length > 0) return false;
   const ages = lockInheritors(identity).map((pid) => ignoreSystemErrors(() => processAge(pid)));
   return ages.length > 0 && ages.every((age) => age === undefined || age > BigInt(minAgeMs) * 1_000_000n);
 }
 
-/** Whether the process that locked the file works: it has its turn, or waits for a processor or for the kernel. */
+/** Whether the process that locked the file runs, or waits for a processor or for the kernel. */
 export function isHeldByWorking(identity: string): boolean {
   return lockOwners(identity).some((pid) => /\) [RD] /.test(readTextOrEmpty(`/proc/${pid}/stat`)));
 }

@@ -68,8 +68,8 @@ export function startProgram(
 }
 
 /**
- * Starts a program with `fds` as its descriptors from 0 on. It leads a session: a terminal's signals do not reach it and
- * its children, and it may use any terminal without being stopped.
+ * Starts a program with `fds` as its descriptors from 0 on. It leads a session: a terminal's signals do not reach it
+ * and its children. It may use any terminal without being stopped.
  *
  * @returns its process number
  */
@@ -85,7 +85,7 @@ export function startWithDescriptors(
   return posixSpawn(path, argv, env, streams, POSIX_SPAWN_SETSID);
 }
 
-/** Reaps the child; `undefined` if none has ended. @throws {SystemError} `ECHILD` */
+/** Returns `undefined` if no child has ended. @throws {SystemError} `ECHILD` */
 export function reapAnyChild(): { readonly pid: number; readonly exitStatus: ExitStatus } | undefined {
   return reapChild(P_ALL, 0, 0);
 }
@@ -132,12 +132,10 @@ function spawnAttributes(flags: number): Uint8Array {
   return attributes;
 }
 
-/** Returns `undefined` while the program runs. */
 export function findExitStatus(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, WNOWAIT);
 }
 
-/** Frees the process number of an ended program. */
 export function reap(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, 0);
 }

@@ -94,8 +94,8 @@ export function takePendingSignal(): string | undefined {
 }
 
 /**
- * A signal that a terminal sent to the process group of a worker's caller, and that an undo does not report. The programs
- * that the worker starts are not in that group.
+ * A terminal's signal to the process group of a worker's caller. An undo does not report it, and the programs that the
+ * worker starts are not in that group.
  */
 export function takeTerminalSignal(): number | undefined {
   const name = blocked && reported ? findCaller()?.readSignal() : undefined;
