@@ -9,9 +9,9 @@ import type { ShimCall } from "./call.ts";
 const LOCK_TIMEOUT_MS = 30_000;
 
 /**
- * Lets a DEL wait while the ADD of a killed caller is undone, also a DEL that runs without the server: its shim looks
- * at this lock. A call that has waited for long goes on without the lock: the other one may wait for it. Other plugins
- * of the attachment are other locks: a plugin may start a program that calls another.
+ * Lets a DEL wait while the ADD of a killed caller is undone. A DEL without the server waits too: its shim looks at
+ * this lock. A call that has waited for long goes on without the lock: the other one may wait for it. Other plugins of
+ * the attachment are other locks: a plugin may start a program that calls another.
  */
 export function lockAttachment({ programName, env }: ShimCall, locks: number): Disposable | undefined {
   const { CNI_COMMAND, CNI_CONTAINERID = "", CNI_IFNAME = "" } = env;

@@ -9,8 +9,8 @@ import { printable } from "../spec/printable.ts";
 import type { ShimCall } from "./call.ts";
 
 /**
- * A pipe is opened anew: two processes may both see that it has room for a line, and the second must not wait. The mode
- * of the server's own descriptor is that of its starter's, too.
+ * A pipe is opened anew: the server's own descriptor shares its mode with that of its starter. Two processes may both
+ * see room for a line in the pipe, and the second must not wait.
  */
 export function openLog(): Descriptor {
   const open = () => descriptor(sys.open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0));

@@ -232,7 +232,6 @@ const describe = (path: string, type: number | undefined): string =>
 
 export const hasActivatedListener = ({ names }: ServerSockets): boolean => names.some((name) => name.isActivated);
 
-/** No shim connects any more. */
 export function unlinkSockets({ names }: ServerSockets): void {
   names.forEach(removeSocketName);
 }

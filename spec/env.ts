@@ -9,7 +9,7 @@ export interface Parameters {
   readonly containerId: string;
   /** Empty for the same commands as `containerId`. */
   readonly ifname: string;
-  /** The namespace's path; ADD and CHECK need it. */
+  /** The path of the namespace, which ADD and CHECK need. */
   readonly netns?: string;
   /** CNI_ARGS as text, for {@linkcode parseArgs}. */
   readonly args: string;
@@ -57,7 +57,7 @@ export function parseEnvironment(env: Readonly<Record<string, string | undefined
   return environment;
 }
 
-/** Returns `undefined` if the id is right (SPEC §Parameters). */
+/** @see SPEC §Parameters */
 export function containerIdProblem(id: string): string | undefined {
   if (id === "") return "is empty";
   if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(id)) return undefined;

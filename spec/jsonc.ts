@@ -56,7 +56,6 @@ export function stringifyJson(value: unknown, indent = 0): string {
   );
 }
 
-/** A value as JSON, shortened for errors; `nothing` for `undefined`. */
 export function excerpt(node: unknown): string {
   const json = node === undefined ? "nothing" : JSON.stringify(node);
   return json.length > 80 ? `${json.slice(0, 79)}…` : json;
@@ -172,7 +171,6 @@ function findMember(node: Node | undefined, name: string): Node | undefined {
   return node?.children?.findLast((property) => property.children?.[0].value === name)?.children?.[1];
 }
 
-/** Splits `plugins[0].ipam` into three segments. */
 export function pathSegments(path: string): (string | number)[] {
   const parts = path.matchAll(/\[([0-9]+)\]|\[("(?:\\.|[^"\\])*")\]|([^.[\]]+)/g);
   return Array.from(parts, ([, index, quoted, name]) => {

@@ -41,7 +41,6 @@ export function hostAddressOf({ hostIP }: PortMapping): Ip | undefined {
   return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
 }
 
-/** `host port 8080/tcp`, `host port [fd00::1]:53/udp` */
 export function describeHostPort({ hostIP, hostPort, protocol }: PortMapping): string {
   const address = hostIP === undefined ? "" : hostIP.includes(":") ? `[${hostIP}]:` : `${hostIP}:`;
   return `host port ${address}${hostPort}/${protocol}`;

@@ -80,7 +80,6 @@ function newMemberIndex(): MemberIndex {
   };
 }
 
-/** Returns nothing if the reader accepts the text. */
 export function findSyntaxProblems(text: string, { strict = false } = {}): SyntaxProblem[] {
   const tooDeep = findTooDeep(text);
   // The parser is recursive: it would overflow the stack.

@@ -1,10 +1,8 @@
-/** Makes `; did you mean "X"?` for the nearest known word, in any case; else empty. */
 export function suggestion(word: string, known: readonly string[]): string {
   const nearest = nearestWord(word, known);
   return nearest === undefined ? "" : `; did you mean "${nearest}"?`;
 }
 
-/** Returns `undefined` if all are too far. */
 export function nearestWord(word: string, known: readonly string[]): string | undefined {
   const maxDistance = Math.max(1, Math.floor(word.length / 3));
   const [nearest] = known

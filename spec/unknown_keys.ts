@@ -12,12 +12,10 @@ export interface UnknownKey {
   readonly hint: string;
 }
 
-/** Makes `isGatway is not read; did you mean "isGateway"?` */
 export function describeUnknownKey({ path, hint }: UnknownKey): string {
   return `${path} is not read${hint}`;
 }
 
-/** Returns `undefined` for unknown plugins. */
 export type FindConfigSchema = (type: string) => Schema<unknown> | undefined;
 
 /**

@@ -39,7 +39,6 @@ export function countAttachments(cacheDirectories: readonly string[]): ReadonlyM
   return new Map([...Map.groupBy(entries, ({ network }) => network)].map(([network, { length }]) => [network, length]));
 }
 
-/** Returns nothing on a kernel without nf_tables. */
 export function measureSets(nl: Netlink): SetMeasure[] {
   return [inetTable, bridgeTable].flatMap((table) =>
     table.objects().sets.map(({ name }) => ({

@@ -31,13 +31,11 @@ const GAUGES = {
   cni_workers: { help: "Workers of the server by state", labels: ["state"] },
 } as const;
 
-// Counted elsewhere.
 const READ_COUNTERS = {
   cni_fallbacks_total: { help: "Calls that shims did by themselves, by reason", labels: ["reason"] },
   cni_process_starts_total: { help: "Processes that the server started", labels: ["process"] },
 } as const;
 
-// Counted here, by reports of parts.
 const REPORTED_COUNTERS = {
   cni_dns_questions_total: { help: "Questions to the name server by answer", labels: ["answer"] },
   cni_dhcp_messages_total: { help: "Messages of DHCP, sent and received, by type", labels: ["type"] },
