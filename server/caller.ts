@@ -15,7 +15,7 @@ export function namespacesOf(pid: number | "self"): string {
 }
 
 /**
- * A caller could do the same as the server if it is root, has the capabilities, and is where the server is. Returns
+ * A caller is allowed what it could do itself: it is root, has the capabilities, and is where the server is. Returns
  * `undefined` if it has ended.
  */
 export function isAllowed({ pid, uid, hasEnded }: PeerCredentials, serverNamespaces: string): boolean | undefined {

@@ -11,7 +11,7 @@ const PROGRAM = "/proc/self/exe";
 const LIBRARY_FILES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev/null", "/dev/urandom"];
 
 /**
- * Executes this program again, without the rights that the part does not need: only so do all its threads lose them.
+ * Executes this program again, without the rights that the part does not need. Only so do all its threads lose them.
  *
  * @param argv the arguments of this process
  */

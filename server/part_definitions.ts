@@ -38,7 +38,7 @@ export const PARTS: readonly PartDefinition[] = [
     name: "dhcp",
     socketType: SOCK_STREAM,
     rights: {
-      // To enter a container by its path or its process, to send whole frames there, and to take an address away.
+      // To enter a container by its path or process, to send whole frames there, and to take an address away.
       capabilities: [CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_RAW, CAP_NET_ADMIN],
       addressFamilies: [AF_INET, AF_INET6, AF_NETLINK, AF_PACKET],
       entersNamespaces: true,

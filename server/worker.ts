@@ -200,7 +200,7 @@ async function serveCall(
   });
   // First: the answer is written. The shim reads this when the connection closes, also if this worker fails before.
   call.end(status);
-  // The reader of the caller's output waits for its end, and what fails from here on belongs in the server's log.
+  // The reader of the caller's output waits for its end. What fails from here on belongs in the server's log.
   [context.nullDevice, context.log, context.log].forEach((fd, number) => sys.dup2(fd, number));
   stopSignalOnInput(call.connection);
   discardSignal(SIGUSR2);
