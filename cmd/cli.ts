@@ -189,7 +189,6 @@ async function acceptsOption(command: Command | CommandGroup, option: string): P
   return "commands" in command && (await commandsWithOption(option, command)).length > 0;
 }
 
-/** @throws {UsageError} if there are too few or too many */
 async function commandWords(
   command: Command,
   words: readonly string[],

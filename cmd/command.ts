@@ -3,7 +3,7 @@ import type { CliContext, ProgramStart } from "../program/start.ts";
 import type { CompletionKind, OptionSpec, ParsedOptions, ValueName } from "./options.ts";
 
 export interface CommandContext extends CliContext {
-  /** A worker of the server calls it in its own process. @returns the exit status */
+  /** A worker of the server does the call in its own process. @returns the exit status */
   runProgram(start: ProgramStart): Promise<number>;
   readonly root: CommandGroup;
   formatHelp(words: readonly string[]): Promise<string>;

@@ -37,7 +37,7 @@ export function readNetworkFiles(directory: string): NetworkFile[] {
 
 const isDirectory = (path: string): boolean => ignoreSystemErrors(() => findStat(path)?.isDirectory) === true;
 
-/** Also of a file that is no network otherwise. */
+/** A file that is no network otherwise may have a name. */
 export function findNameIn({ file, list }: NetworkFile): string | undefined {
   if (list) return list.name;
   const document = ignoreSystemErrors(() => ignoreSyntaxErrors(() => parseJson(readText(file))));

@@ -36,7 +36,6 @@ export interface NetworkRequest {
   readonly options: ReadonlyMap<string, string>;
 }
 
-/** A contradiction in a {@linkcode NetworkRequest}. */
 export class NetworkRequestError extends CniError {
   constructor(message: string) {
     super(Code.InvalidConfig, message);

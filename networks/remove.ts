@@ -110,7 +110,6 @@ function attachmentsOf({ list }: ConfiguredNetwork, { runtime }: RemovalContext)
   return runtime.attachments(list.name);
 }
 
-/** @throws {NetworkInUseError} if a container uses it */
 export function requireUnusedNetwork(network: ConfiguredNetwork, context: RemovalContext): void {
   requireUnused(network, attachmentsOf(network, context));
 }

@@ -114,7 +114,10 @@ export function chooseSubnet(family: 4 | 6, uses: readonly SubnetUse[]): Cidr {
   });
 }
 
-/** Whether a subnet of the chosen length overlaps one of IPv4: thousands of subnets are not compared with thousands of uses. */
+/**
+ * Tells whether an IPv4 subnet of the chosen length is in use, without comparing thousands of subnets with thousands of
+ * uses.
+ */
 function usedSubnetTest(uses: readonly SubnetUse[]): (subnet: Cidr) => boolean {
   const widen = (subnet: Cidr, length: number) => networkOf(toCidr(ipOf(subnet), length));
   const used = uses.map(({ subnet }) => subnet).filter((subnet) => familyOf(subnet) === 4);

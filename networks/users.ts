@@ -1,4 +1,4 @@
-/** Who uses a network: attachments of this runtime and of engines, also of programs that keep no cache. */
+/** Who uses a network: attachments of this runtime, of engines and of programs that keep no cache. */
 import { currentNetns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { parseAlias } from "../plugins/lib/protocol/owner.ts";
@@ -6,7 +6,6 @@ import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { reservationsOf } from "./reservations.ts";
 import type { NetworkAttachment } from "../runtime/attachments.ts";
 
-/** One container on a network. */
 export interface NetworkUser {
   readonly containerId: string;
   /** Absent from reservations of old versions of host-local. */

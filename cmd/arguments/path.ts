@@ -24,8 +24,8 @@ export function absolutePath(path: string, { findWorkingDirectory }: PathContext
 }
 
 /**
- * Text with a slash is a path. Other text is a name under /run/netns, or else, as in cnitool, a file in the working
- * directory.
+ * Text with a slash is a path. Other text is a name under /run/netns. If there is none, it is a file in the working
+ * directory, as in cnitool.
  */
 export function netnsPath(text: string, context: PathContext): string {
   if (text.includes("/")) return absolutePath(text, context);

@@ -39,13 +39,11 @@ export const PLUGIN_DIR_OPTION: OptionSpec = {
 
 export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
 
-/** Every command that has a document to print accepts it. */
 export const DOCUMENT_OPTION: OptionSpec = {
   ...JSON_OPTION,
   help: `print JSON, as with --format json; ${JSON_OPTION.help}`,
 };
 
-/** Every command that calls plugins accepts these. */
 export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   CONF_DIR_OPTION,
   PLUGIN_DIR_OPTION,
@@ -55,7 +53,6 @@ export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
   DOCUMENT_OPTION,
 ];
 
-/** Takes what people should know, a line each. */
 export interface MessageSink {
   log(message: string): void;
   pluginLog(message: string): void;

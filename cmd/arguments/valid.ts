@@ -19,7 +19,6 @@ export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
   help: "accept a --valid that is not remembered, and keep it too",
 };
 
-/** @throws {UsageError} for `--valid` beside `--all` */
 export function refuseValidAndAll(options: ParsedOptions): void {
   if (!options.has(VALID_OPTION.name) || !options.has(ALL_OPTION.name)) return;
   throw new UsageError("--all keeps nothing, and --valid names what to keep: leave out one of the two");

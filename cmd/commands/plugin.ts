@@ -47,7 +47,6 @@ export function describePlugin({ about, service }: AnyPlugin): string {
   return service ? `${about}; service: ${service.summary}` : about;
 }
 
-/** @throws {UsageError} if the plugin has none */
 export async function runService({ name, service }: AnyPlugin, { env }: Pick<CliContext, "env">): Promise<void> {
   if (!service) throw new UsageError(`plugin "${name}" has no service`);
   await service.run({ env, log: (message) => printStderr(`${name}: ${message}`) });

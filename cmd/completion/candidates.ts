@@ -14,7 +14,7 @@ export interface Candidate {
 }
 
 export interface CandidateRequest {
-  /** The typed part of the word. */
+  /** The part of the word that is typed already. */
   readonly current: string;
   readonly root: CommandGroup;
   /** The line's, if it is typed already. */

@@ -1,7 +1,7 @@
 export interface ShellLine {
   /** Has no quotes. The last word is being typed, and may be empty. */
   readonly words: readonly string[];
-  /** The begin of the last word, before its quote that is still open. */
+  /** What the last word has before its quote that is still open. */
   readonly beforeQuote: string;
   readonly quote: "" | "'" | '"';
 }

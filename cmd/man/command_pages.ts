@@ -10,7 +10,7 @@ interface NamedCommand {
   readonly aliases: readonly string[];
 }
 
-/** Has those of groups inside, too, without hidden ones. */
+/** Lists the commands of inner groups too, but no hidden ones. */
 export async function listCommands(
   command: Command | CommandGroup,
   path: readonly string[],

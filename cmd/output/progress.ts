@@ -9,7 +9,7 @@ const INTERVAL_MS = 100;
 // To the line's first column, and the line empty (ECMA-48, EL).
 const CLEAR_LINE = "\r\u001b[K";
 
-/** On anything but a terminal, it writes nothing. */
+/** It writes nothing on anything but a terminal. */
 export interface ProgressLine extends Disposable {
   report(done: number, total: number): void;
   above(sink: MessageSink): MessageSink;

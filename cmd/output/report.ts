@@ -23,7 +23,6 @@ export function printNetworkReport({ name }: NetworkConfigList, { messages }: He
   print<NetworkReport>({ network: name, warnings: messages });
 }
 
-/** @param network its configuration, or its name */
 export function printAttachmentReport(
   network: NetworkConfigList | string,
   { containerId, ifname }: Attachment,

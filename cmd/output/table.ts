@@ -26,9 +26,8 @@ export function alignColumns(
 type CellStyle = (cell: string, column: number) => Style | undefined;
 
 /**
- * Shows `-` for an empty cell, and no control characters of other programs. Until lines fit, ids and paths are cut,
- * then cells go on in a further line, then empty columns are left out, then those of paths, and at last rows become
- * blocks.
+ * Shows `-` for an empty cell, and no control characters of other programs. Until lines fit, it gives up in this order:
+ * whole ids and paths, cells in one line, empty columns, columns of paths, lines.
  *
  * @param styleOfCell for cells below the header
  */
@@ -60,7 +59,6 @@ interface Column {
   titleStyle(text: string): string;
 }
 
-/** Returns `undefined` if lines cannot be so short. */
 function tableLines(columns: readonly Column[], width: number): string[] | undefined {
   if (columns.length === 0) return undefined;
   const titles = columns.map(({ title }) => title);

@@ -10,7 +10,6 @@ const TRACE_FILE = "trace-file";
 const TRACE_FORMAT = "trace-format";
 const TIMING = "timing";
 
-/** Every command that calls plugins accepts these. */
 export const TRACE_OPTIONS: readonly OptionSpec[] = [
   { name: TRACE, help: "print on stderr what the command did, and when" },
   {

@@ -30,7 +30,6 @@ export class EarlierFiles {
     }
   }
 
-  /** The first file with a network of this name. */
   findByName(name: string): LintFile | undefined {
     return this.#byName.get(name);
   }

@@ -13,7 +13,6 @@ const ENGINE_CONFIGURATIONS = [
   ["/etc/containers/containers.conf", "network_config_dir"],
 ] as const;
 
-/** Whether an engine reads the directory of this file, also if that is a link. */
 export function isReadByEngine(path: string): boolean {
   const directory = path.slice(0, path.lastIndexOf("/") + 1);
   const identity = identityOf(directory);

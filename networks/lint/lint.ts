@@ -43,7 +43,6 @@ export interface LintReport {
 }
 
 interface LintOptions {
-  /** Where plugins are that are not built in. */
   readonly pluginDirectories: readonly string[];
   /** Names of rules that find nothing. */
   readonly disabled?: readonly string[];

@@ -135,7 +135,6 @@ export function attempt<T>(read: () => T): T | undefined {
   }
 }
 
-/** The path of a key of the plugin's object. */
 export function pathIn({ path }: LintPlugin, inner: string): string {
   return path === "" || inner === "" ? path + inner : inner.startsWith("[") ? path + inner : `${path}.${inner}`;
 }
@@ -145,7 +144,7 @@ export function builtinOf(type: string | undefined): AnyPlugin | undefined {
   return type === undefined ? undefined : findPlugin(type);
 }
 
-/** Also for names that are none. */
+/** A text that is no name finds nothing. */
 export function findProgram(type: string, directories: readonly string[]): string | undefined {
   return attempt(() => findPluginProgram(type, directories));
 }

@@ -1,4 +1,7 @@
-/** Which addresses somebody gives out, in pieces that are sorted and do not overlap: so 10,000 networks are not compared in pairs. */
+/**
+ * Which addresses somebody gives out, in pieces that are sorted and do not overlap. So 10,000 networks are not compared
+ * in pairs.
+ */
 import { familyOf, type Ip, ipBytes } from "../../ffi/address.ts";
 import type { AddressRange } from "../../plugins/lib/model/address_ranges.ts";
 
@@ -9,7 +12,7 @@ interface Piece<T> {
   readonly owners: readonly T[];
 }
 
-/** Remembers for each address the first owners, up to a number, of which any two differ. */
+/** Remembers the first owners of each address, up to a number. Any two of them differ. */
 export class RangeMap<T> {
   #pieces: Piece<T>[] = [];
   readonly #maxOwners: number;
@@ -20,7 +23,7 @@ export class RangeMap<T> {
     this.#differ = differ;
   }
 
-  /** The owner of the lowest address in the range that somebody has of whom `isWanted` is true. */
+  /** Finds the wanted owner of the lowest address that has one. */
   find(range: AddressRange, isWanted: (owner: T) => boolean): T | undefined {
     const { start, end } = limitsOf(range);
     for (let at = this.#firstBehind(start); at < this.#pieces.length && this.#pieces[at]!.start < end; at++) {

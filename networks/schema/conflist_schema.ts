@@ -41,7 +41,7 @@ export function conflistSchema(): JsonSchema {
   };
 }
 
-/** The JSON Schema of a plugin's object in a list. @param name of a built-in plugin */
+/** @param name of a built-in plugin */
 export function pluginObjectSchema(name: string): JsonSchema {
   return {
     $schema: DIALECT,

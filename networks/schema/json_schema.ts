@@ -84,7 +84,7 @@ function withoutType({ type, minimum, ...rest }: JsonSchema): JsonSchema {
   return rest.anyOf ? rest : { ...type !== undefined && { type }, ...minimum !== undefined && { minimum }, ...rest };
 }
 
-/** Of a map whose keys are data. */
+/** Returns a schema only for a map whose keys are data. */
 function memberValues(schema: Schema<unknown>): Schema<unknown> | undefined {
   const values: Schema<unknown> = {
     parse(node, path = "") {

@@ -103,7 +103,6 @@ const BY_EXPECTATION: Readonly<Record<string, JsonSchema>> = {
   "a list of at most one IPv4 and one IPv6 address": { type: "array", maxItems: 2 },
 };
 
-/** `undefined` for a sentence that is not known. */
 export function schemaOfExpectation(expected: string): JsonSchema | undefined {
   if (Object.hasOwn(BY_EXPECTATION, expected)) return BY_EXPECTATION[expected];
   const [, minimum, maximum] = /^a whole number from (-?[0-9]+) to ([0-9]+)$/.exec(expected) ?? [];

@@ -29,7 +29,6 @@ export function wrapWords(parts: readonly string[], width: number): string[] {
   return [...lines, line];
 }
 
-/** Breaks at blanks if possible. */
 function brokenText(text: string, width: number): string[] {
   return Bun.wrapAnsi(text, width, { hard: true, trim: true }).split("\n");
 }

@@ -98,7 +98,6 @@ function staticAddresses(plugin: LintPlugin): StaticAddress[] {
   });
 }
 
-/** The objects of a list in `ipam`. */
 function ipamObjects({ raw }: LintPlugin, key: string): { readonly path: string; readonly node: JsonObject }[] {
   const ipamKey = findKey(raw, "ipam") ?? "ipam";
   const ipam = raw[ipamKey];

@@ -57,7 +57,7 @@ export const invalidValueRule: LintRule = {
   },
 };
 
-/** Of `plugins`, but not of the objects in it. */
+/** The objects of `plugins` are checked elsewhere. */
 function entryProblems(file: LintFile, list: JsonObject): LintFinding[] {
   const error = errorOf(() => readEntryNodes(list)) ?? missingPluginsError(file, list);
   if (error) return [toFinding(file.source, error)];

@@ -1,7 +1,6 @@
 import { unknownRuleFindings } from "../disable_comment.ts";
 import type { LintRule } from "../rule.ts";
 
-/** @param others the names of all other rules */
 export function unknownRuleRule(others: readonly string[]): LintRule {
   const name = "unknown-rule";
   const rules = [...others, name];
