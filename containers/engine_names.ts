@@ -127,7 +127,6 @@ export function shortContainerId(containerId: string): string {
   return digits ?? containerId;
 }
 
-/** Makes `web (0123456789ab)`, or the whole id. */
 export function describeContainerId(containerId: string, name: string | undefined): string {
   return name === undefined ? containerId : `${name} (${shortContainerId(containerId)})`;
 }

@@ -41,7 +41,7 @@ const NOTHING: CopiedRestore = { entries: [], sets: new Set() };
 const ATTACHMENTS_PER_COMMIT = 200;
 
 /**
- * Puts elements of many attachments back as they were, in few commits: to call the plugins of each takes ten times as
+ * Puts elements of many attachments back as they were, in few commits: calls of each one's plugins take ten times as
  * long. They are called afterwards, for the rest. Less comes back if others change the same.
  */
 export function restoreCopied(

@@ -1,6 +1,5 @@
 import type { RuntimeContext } from "../runtime/context.ts";
 
-/** What was done in each cache that can be read. */
 export interface CacheResults<T> {
   readonly results: readonly T[];
   readonly hasFailed: boolean;

@@ -131,7 +131,10 @@ export class Healer implements Disposable {
     if (this.#links.nextLook <= performance.now()) this.#links.look((call) => this.#withEachCache(call));
   }
 
-  /** Whether an attachment has rules: also some that are missing, or that nobody has looked for. Links are mended if asked for. */
+  /**
+   * True if an attachment has rules, also missing ones, or if nobody has looked for them. Also true if links are to be
+   * mended.
+   */
   hasWork(): boolean {
     const isLooking = this.#nextDue() < Infinity || this.#knownFailures.size > 0;
     return this.#options.healLinks || isLooking || !this.#copy.isKnown || this.#copy.size > 0;

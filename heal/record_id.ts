@@ -4,7 +4,6 @@ import type { Owner } from "../plugins/lib/protocol/owner.ts";
 import { RECORD_SET, recordKey } from "../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 
-/** The records that a change adds or removes. */
 export function recordIds(change: RulesetChange): string[] {
   const { family, name, table } = change;
   const isRecord = name === RECORD_SET && TABLES.some((own) => own.table === table && own.family === family);

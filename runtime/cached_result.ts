@@ -2,7 +2,6 @@ import { parseResult, type Result } from "../spec/result.ts";
 import { LATEST } from "../spec/version.ts";
 import type { CacheEntry } from "./cache.ts";
 
-/** Returns `undefined` if there is none, or if it makes no sense. */
 export function parseCachedResult({ result }: CacheEntry): Result | undefined {
   try {
     return result === undefined ? undefined : parseResult(result, LATEST);

@@ -21,8 +21,8 @@ const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
 /**
  * Returns `undefined` if an attachment may live.
  *
- * The cookie tells whether the path leads to the same namespace. Without a cookie, it is another one if it is younger
- * than the entry, and has none of the ADD's interfaces, by name or hardware address. While a host end is there, the
+ * The cookie tells whether the path leads to the same namespace. Without a cookie, a namespace is another one if it is
+ * younger than the entry and lacks the ADD's interfaces, by name and hardware address. While a host end is there, the
  * container may live elsewhere. Without a result, only the cookie counts. Callers ask again under the container's lock,
  * so that no running ADD is hit.
  */
@@ -100,7 +100,7 @@ function isOlderThanEntry(netns: Netns, { written }: CacheEntry): boolean {
 /** The time is in nanoseconds since 1970. */
 function knownSince({ path, fd }: Netns): bigint {
   const pid = /^\/proc\/(\d+)\/ns\/net$/.exec(path)?.[1];
-  // The kernel makes the inode when somebody asks for it, and keeps it for a mount or an open file only.
+  // The kernel makes the inode when it is first asked for, and keeps it only for a mount or an open file.
   if (pid === undefined) return fstat(fd).ctime;
   return BigInt(Date.now()) * 1_000_000n - (ignoreSystemErrors(() => processAge(Number(pid))) ?? 0n);
 }

@@ -9,8 +9,8 @@ import { VERSIONS } from "../spec/version.ts";
 import { createHostContext } from "./host_context.ts";
 
 /**
- * Makes a program of a plugin: does the call that an engine has put into the environment and standard input, prints the
- * answer, and sets the exit status of the process.
+ * Makes a program of a plugin. It does the call that an engine has put into the environment and standard input. Then it
+ * prints the answer, and sets the exit status of the process.
  *
  * @param env `process.env` unless given
  * @example

@@ -147,7 +147,6 @@ function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): Ne
   }
 }
 
-/** Returns `undefined` if it is unreadable. */
 export function findCachedResult({ log }: RuntimeContext, { list, entry }: ResolvedAttachment): Result | undefined {
   try {
     return entry.result === undefined ? undefined : parseResult(entry.result, list.cniVersion, "result");

@@ -249,7 +249,7 @@ export class Runtime {
     ] as const;
   }
 
-  /** Returns what each plugin would read from stdin. @throws {CniError} as the command before its first call */
+  /** Derives what each plugin would read from stdin. @throws {CniError} as the command before its first call */
   deriveRequests(network: NetworkConfigList | string, options: DeriveOptions): DerivedRequest[] {
     return this.#withContext((runtime) => deriveRequests(runtime, network, options));
   }
