@@ -18,7 +18,9 @@ export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
   });
   const floors = recordedOrReason(() => chainFloors(bench, "floor0", false));
   const samples = interleave(bench.rounds, {
-    ...{ run: run!, exec: exec!, reference: reference! },
+    run: run!,
+    exec: exec!,
+    reference: reference!,
     ...typeof floors === "string" ? {} : { replay: floors.replay.measure, minimal: floors.minimal },
     empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
   });

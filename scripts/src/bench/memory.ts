@@ -60,7 +60,8 @@ function serverMemory(bench: BenchWorkspace): readonly BenchRow[] {
     row("Private memory of a server that has served nothing", "alone", start, undefined, goal),
     row(`The same after ${count(calls)} calls of bridge`, "alone", late, undefined, goal),
     row("This against its memory after a tenth of them", "times", late, [`after ${count(calls / 10)}`, early], {
-      ...{ unit: "MB", atMost: 1.1 },
+      unit: "MB",
+      atMost: 1.1,
     }),
   ];
 }

@@ -38,7 +38,10 @@ export function measureScale(bench: BenchWorkspace) {
     );
   attachContainers(bench, first.netns, first.network, 0, 1);
   const points: Record<string, { containers: number; ms: number }[]> = {
-    ...{ "cni run": [], "plugin by plugin": [], "cni run, served": [], reference: [] },
+    "cni run": [],
+    "plugin by plugin": [],
+    "cni run, served": [],
+    reference: [],
   };
   const remarks = [
     `Each figure is the median of ${rounds} ADDs.`,

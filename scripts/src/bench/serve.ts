@@ -89,7 +89,8 @@ function startup(bench: BenchWorkspace, { shims, through }: ShimServer): readonl
   const reference = ["VERSION of the reference", samples["reference"]!] as const;
   return ["VERSION", "STATUS"].map((verb) =>
     row(`${verb} of bridge, served`, "faster", samples[verb]!, reference, {
-      ...{ atLeast: 2, note: coldNote(samples[`cold ${verb}`]!) },
+      atLeast: 2,
+      note: coldNote(samples[`cold ${verb}`]!),
     })
   );
 }

@@ -87,7 +87,12 @@ export const verbRows = (
   });
 
 export const missingRow = (what: string, why: string): BenchRow => ({
-  ...{ what, cni: "", against: "", result: why, goal: "", verdict: "" },
+  what,
+  cni: "",
+  against: "",
+  result: why,
+  goal: "",
+  verdict: "",
 });
 
 export function formatMarkdown({ about, rows, lines, remarks, times }: BenchFigures): string {

@@ -14,7 +14,7 @@ import {
 } from "./workspace.ts";
 
 const VERBS = ["add", "del"] as const;
-/** USER_HZ */
+/** The kernel counts times of processes in units of USER_HZ, 100 a second. */
 const TICK_MS = 10;
 
 /** The parts of ADD and DEL of the whole chain by `cni run`: means of many calls, since the kernel counts time in ticks. */

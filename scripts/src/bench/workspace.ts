@@ -29,7 +29,11 @@ export function prepareBench(rounds: number, quick: boolean) {
   const runOptions = (pluginDirectory: string) => ["--cache-dir", cache, "--plugin-dir", pluginDirectory];
   return {
     ...directory,
-    ...{ rounds, quick, state, ...paths, runOptions },
+    ...paths,
+    rounds,
+    quick,
+    state,
+    runOptions,
     run: runInvocation(state, runOptions(plugins)),
     exec: execInvocation(plugins),
     reference: execInvocation(REFERENCE_DIRECTORY),

@@ -72,7 +72,8 @@ export function pluginRounds(scope: DisposableStack, state: string, name: string
 
 export function chainRounds(scope: DisposableStack, state: string): CostRound {
   const typical = ["bridge", "portmap", "firewall", "tuning"].map((type) => ({
-    ...{ type, ...FIXTURES[type]!.typical.config(state) },
+    type,
+    ...FIXTURES[type]!.typical.config(state),
   }));
   const capabilityArgs = Object.assign({}, ...typical.map(({ runtimeConfig }) => runtimeConfig));
   const plugins = typical.map(({ runtimeConfig: _, ...config }) => config);

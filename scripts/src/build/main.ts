@@ -62,8 +62,12 @@ function compile({ processor, entry, commit }: ReturnType<typeof plan>, executab
   const relativeEntry = relative(REPOSITORY_ROOT, entry);
   const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
   const command = [
-    ...[process.execPath, "build", existsSync(join(source.path, relativeEntry)) ? relativeEntry : entry, "--compile"],
-    ...[`--target=bun-linux-${processor}`, `--outfile=${executable}`],
+    process.execPath,
+    "build",
+    existsSync(join(source.path, relativeEntry)) ? relativeEntry : entry,
+    "--compile",
+    `--target=bun-linux-${processor}`,
+    `--outfile=${executable}`,
     `--compile-executable-path=${ensureRuntime(processor)}`,
     `--define=process.arch=${JSON.stringify(processor)}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,

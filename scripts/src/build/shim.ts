@@ -17,11 +17,11 @@ const DEBIAN_PACKAGES: Readonly<Record<Processor, string>> = {
   arm64: process.arch === "arm64" ? "gcc libc6-dev" : "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
 };
 
-const FLAGS = [
-  ...["-Os", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-nostdlib", "-ffreestanding"],
-  ...["-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-pie", "-no-pie", "-s"],
-  ...["-Wl,--build-id=none", "-Wl,-z,noseparate-code", "-Wl,-z,norelro", "-Wl,-z,noexecstack"],
-];
+const FLAGS = `
+  -Os -std=gnu11 -Wall -Wextra -Werror -static -nostdlib -ffreestanding
+  -fno-stack-protector -fno-asynchronous-unwind-tables -fno-pie -no-pie -s
+  -Wl,--build-id=none -Wl,-z,noseparate-code -Wl,-z,norelro -Wl,-z,noexecstack
+`.trim().split(/\s+/);
 
 /** The shim for a processor, with the mark of the program; `undefined` without a compiler for it. */
 export function compileShim(processor: Processor): Buffer | undefined {

@@ -29,7 +29,7 @@ const FFI = [
 ];
 /** Below the rest of its folder: models name owners. */
 const OWNER = "plugins/lib/protocol/owner.ts";
-/** What plugins tell tools. */
+/** The interfaces by which plugins tell tools what they make. */
 const MODEL = "plugins/lib/model/";
 const PROTOCOL = "plugins/lib/protocol/";
 

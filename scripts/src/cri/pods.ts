@@ -52,7 +52,9 @@ export function setNetwork(node: TestNode, network: object): void {
 /** Pods with a host port each. @param options their ports begin here; and how many sandboxes each had before */
 export const newPods = (count: number, { firstPort = 8000, attempt = 0 } = {}): readonly Pod[] =>
   Array.from({ length: count }, (_, i) => ({
-    ...{ name: `pod${firstPort + i}`, attempt, bandwidth: "100M" },
+    name: `pod${firstPort + i}`,
+    attempt,
+    bandwidth: "100M",
     ports: [{ hostPort: firstPort + i, containerPort: 80 }],
   }));
 

@@ -100,7 +100,8 @@ OTHER_ADDRESSES.plugins[0]!.ipam!.ranges = [[{ subnet: "10.95.0.0/24" }], [{ sub
 
 /** Another network on another bridge, without limits and without a firewall. */
 const OTHER_NETWORK = {
-  ...{ ...POD_NETWORK, name: "other" },
+  ...POD_NETWORK,
+  name: "other",
   plugins: [{ ...OTHER_ADDRESSES.plugins[0], bridge: "other0" }, POD_NETWORK.plugins[1]],
 };
 

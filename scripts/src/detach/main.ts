@@ -31,7 +31,8 @@ function* work(part: string): Generator<TrialReport> {
   const property = fc.property(driverName, sequence, (name, steps) => runSequence(steps, drivers[name]));
   const job = Number(part);
   const { failed, counterexample, errorInstance } = fc.check(property, {
-    ...{ numRuns: Math.ceil((runs - job) / jobs), seed: seed + job },
+    numRuns: Math.ceil((runs - job) / jobs),
+    seed: seed + job,
   });
   if (!failed) return yield { name: `job ${part}` };
   const [driver, { kind, first, rest, netns }] = counterexample!;

@@ -51,7 +51,8 @@ const CHAINS = {
   ],
   macvlan: (variant) => [
     { type: "macvlan", master: variant === 1 ? "up1" : "up0", mode: "bridge", ipam: ipamOf(variant) },
-    ...[tuning(variant), { type: "sbr" }],
+    tuning(variant),
+    { type: "sbr" },
   ],
   "host-device": (variant) => [
     { type: "host-device", device: variant === 1 ? "phys1" : "phys0", ipam: ipamOf(variant) },
@@ -61,7 +62,9 @@ const CHAINS = {
 } as const satisfies Record<string, (variant: number) => readonly NetworkPlugin[]>;
 
 export const newNetwork = (kind: keyof typeof CHAINS, name: string, variant: number): Network => ({
-  ...{ cniVersion: "1.1.0", name, plugins: CHAINS[kind](variant) },
+  cniVersion: "1.1.0",
+  name,
+  plugins: CHAINS[kind](variant),
 });
 
 export const CONTAINER_COUNT = 3;
@@ -88,7 +91,8 @@ const step = fc.oneof(
 const KIND_WEIGHTS = { bridge: 6, ptp: 3, macvlan: 1, "host-device": 1, tap: 1 };
 const kind = fc.oneof(
   ...(Object.keys(KIND_WEIGHTS) as (keyof typeof CHAINS)[]).map((name) => ({
-    ...{ weight: KIND_WEIGHTS[name], arbitrary: fc.constant(name) },
+    weight: KIND_WEIGHTS[name],
+    arbitrary: fc.constant(name),
   })),
 );
 

@@ -2,10 +2,7 @@
 import { sys } from "../../../ffi/sys/libc.ts";
 
 /** Calls before which another process could change something. */
-const HOOKED_SYSCALLS = [
-  ...["open", "send", "sendmsg", "recv", "recvmmsg", "setns", "flock", "mkdir"],
-  ...["linkat", "rename", "unlink", "write", "read"],
-] as const;
+const HOOKED_SYSCALLS = "open send sendmsg recv recvmmsg setns flock mkdir linkat rename unlink write read".split(" ");
 
 let remaining = 0;
 let action: (() => void) | undefined;

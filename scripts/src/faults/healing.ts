@@ -12,8 +12,14 @@ import { mustSucceed, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
 import { straceCommand } from "./strace.ts";
 
 const SETTINGS = {
-  ...{ parts: ["heal"], socket: "/run/cni/cni.sock", directory: "/run/cni", logFormat: "text" },
-  ...{ confDirectory: "/etc/cni/net.d", pluginDirectories: [], cacheDirectories: ["/var/lib/cni"], healLinks: false },
+  parts: ["heal"],
+  socket: "/run/cni/cni.sock",
+  directory: "/run/cni",
+  logFormat: "text",
+  confDirectory: "/etc/cni/net.d",
+  pluginDirectories: [],
+  cacheDirectories: ["/var/lib/cni"],
+  healLinks: false,
 };
 /** The descriptor that ends the process can be read at once: it looks once, as at each start. */
 const DESCRIPTORS = "3</dev/null 4</dev/null 5>/dev/null";

@@ -30,7 +30,9 @@ const FOREIGN_FIREWALL = ["ip", "ip6", "inet"].map((family) =>
 
 /** A command on a node where everything that containers share is there. */
 const withResident = (verb: Verb, container = TEST_CONTAINER): Scenario => ({
-  ...{ verb, container, hasResident: true },
+  verb,
+  container,
+  hasResident: true,
   prepare(caller) {
     resetNode(NAMESPACES);
     runShell(FOREIGN_FIREWALL);
@@ -44,7 +46,9 @@ const withResident = (verb: Verb, container = TEST_CONTAINER): Scenario => ({
 
 export const SCENARIOS = {
   "first-add": {
-    ...{ verb: "add", container: TEST_CONTAINER, hasResident: false },
+    verb: "add",
+    container: TEST_CONTAINER,
+    hasResident: false,
     prepare: () => resetNode(NAMESPACES),
     snapshot: () => containerState(snapshotNode(NAMESPACES)),
     snapshotAfterDel: () => withoutVolatile(snapshotNode(NAMESPACES)),

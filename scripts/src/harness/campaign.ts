@@ -6,9 +6,9 @@ import { exitWithUsage } from "./options.ts";
 
 export interface TrialReport {
   readonly name: string;
-  /** Of a trial that went well, for people. */
+  /** What a trial that went well tells people. */
   readonly said?: string;
-  /** Of one that failed. */
+  /** What was wrong in a trial that failed. */
   readonly problem?: string;
   /** What the command of the trial said. */
   readonly output?: string;

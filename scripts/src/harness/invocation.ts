@@ -87,7 +87,9 @@ export function pluginCommand(
   directory = PLUGIN_DIRECTORY,
 ): ProgramCommand {
   const request = {
-    ...{ ...plugin, cniVersion, name },
+    ...plugin,
+    cniVersion,
+    name,
     ...container && "capabilities" in plugin ? { runtimeConfig: { portMappings: container.portMappings } } : {},
     ...valid ? { "cni.dev/valid-attachments": valid.map((containerID) => ({ containerID, ifname: IFNAME })) } : {},
     ...result ? { prevResult: result } : {},

@@ -36,18 +36,27 @@ export const hostLocal = (...ranges: readonly { readonly subnet: string; readonl
 });
 
 export const bridgePlugin = (name: string, ipam: object) => ({
-  ...{ type: "bridge", bridge: name, isGateway: true, ipMasq: true, hairpinMode: true, ipam },
+  type: "bridge",
+  bridge: name,
+  isGateway: true,
+  ipMasq: true,
+  hairpinMode: true,
+  ipam,
 });
 export const TUNING = {
-  ...{ type: "tuning", sysctl: { "net.ipv4.conf.IFNAME.log_martians": "1" }, mtu: 1400, promisc: true, allmulti: true },
+  type: "tuning",
+  sysctl: { "net.ipv4.conf.IFNAME.log_martians": "1" },
+  mtu: 1400,
+  promisc: true,
+  allmulti: true,
 };
 export const PORTMAP = { type: "portmap", capabilities: { portMappings: true } };
 export const FIREWALL = { type: "firewall", ingressPolicy: "same-bridge" };
-export const BANDWIDTH = {
-  ...{ type: "bandwidth", ingressRate: 8e6, ingressBurst: 8e5, egressRate: 8e6, egressBurst: 8e5 },
-};
+export const BANDWIDTH = { type: "bandwidth", ingressRate: 8e6, ingressBurst: 8e5, egressRate: 8e6, egressBurst: 8e5 };
 
 /** A chain of all plugins that leave something behind. */
 export const newChain = (name: string, first: NetworkPlugin): Network => ({
-  ...{ cniVersion: "1.1.0", name, plugins: [first, TUNING, PORTMAP, FIREWALL, BANDWIDTH] },
+  cniVersion: "1.1.0",
+  name,
+  plugins: [first, TUNING, PORTMAP, FIREWALL, BANDWIDTH],
 });

@@ -6,7 +6,8 @@ export const PLUGIN_DIRECTORY = "/opt/cni/bin";
 
 /** The environment of all programs: a firewalld and a server of the machine must not be told of our containers. */
 export const WITHOUT_SYSTEM_BUS = {
-  ...{ DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent", CNI_SOCKET: "/run/serve/cni.sock" },
+  DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent",
+  CNI_SOCKET: "/run/serve/cni.sock",
 };
 
 /** Starts this script once more as a new node, which ends with either. Its process is to call {@linkcode prepareNode}. */

@@ -7,7 +7,7 @@ import { POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
 
 export interface ProcessCommand {
   readonly argv: readonly string[];
-  /** Besides PATH. */
+  /** The program gets these and PATH. */
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
   /** The program is killed when it takes longer. */

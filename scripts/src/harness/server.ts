@@ -45,7 +45,8 @@ export function startShimServer({ scope, state, runOptions }: ServerPlace) {
     command: (...call) => throughServer(invocation.command(...call), through),
   });
   return {
-    ...{ shims, through },
+    shims,
+    through,
     run: served(runInvocation(state, runOptions(shims), join(shims, "cni"))),
     exec: served(execInvocation(shims)),
     status: (): ServerStatus => JSON.parse(runSuccessfully({ argv: [...argv.slice(3), "--status", "--json"] }).stdout),

@@ -73,7 +73,7 @@ interface Node {
   run(verb: FaultyVerb, wrapper?: readonly string[]): FinishedProcess;
   /** What the container that stays hears of a name. */
   ask(...words: string[]): DigAnswer | undefined;
-  /** Records and rules. */
+  /** Names of the server's records, and the rules of the host. */
   snapshot(): readonly string[];
   /** The trace of one experiment. */
   readonly log: string;
@@ -91,7 +91,8 @@ async function newNode(resources: DisposableStack): Promise<Node> {
   const config = { cniVersion: "1.1.0", name: "web", type: "dnsname", ...site.config };
   const valid = { "cni.dev/valid-attachments": [{ containerID: "resident", ifname: "eth0" }] };
   return {
-    ...{ server: () => server, log: join(site.directory, "trace") },
+    server: () => server,
+    log: join(site.directory, "trace"),
     async startAgain() {
       await server.kill();
       server = startNameServer(network.host, site.paths);
@@ -99,7 +100,8 @@ async function newNode(resources: DisposableStack): Promise<Node> {
     run: (verb, wrapper = []) =>
       network.host.run(() =>
         runPlugin("dnsname", {
-          ...{ wrapper, inOwnProcess: true },
+          wrapper,
+          inOwnProcess: true,
           env: { CNI_COMMAND: verb, CNI_CONTAINERID: "subject", CNI_NETNS: subject.netns.path },
           stdin: JSON.stringify({ ...config, ...verb === "GC" ? valid : { prevResult: subject.result } }),
         })

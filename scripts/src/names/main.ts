@@ -29,7 +29,10 @@ async function measureLoad(): Promise<void> {
     const { startMs, addMs, answered, seconds } = await runNameLoad({ names, questions, attachments: 100 });
     if (answered < questions) process.exitCode = 1;
     rows.push([
-      ...[`${names}`, startMs.toFixed(0), median(addMs).toFixed(2), (questions / seconds).toFixed(0)],
+      `${names}`,
+      startMs.toFixed(0),
+      median(addMs).toFixed(2),
+      (questions / seconds).toFixed(0),
       `${questions - answered}`,
     ]);
   }
@@ -46,8 +49,11 @@ async function measureForwarding(): Promise<void> {
       const many = await runForwardLoad({ questions, window: 64, delayMs, ttl });
       if (many.answered < questions) process.exitCode = 1;
       rows.push([
-        ...[`${delayMs}`, ttl === 0 ? "no" : "yes", median(alone.latencyMs).toFixed(2)],
-        ...[(many.answered / many.seconds).toFixed(0), (many.serverSeconds / many.answered * 1e6).toFixed(0)],
+        `${delayMs}`,
+        ttl === 0 ? "no" : "yes",
+        median(alone.latencyMs).toFixed(2),
+        (many.answered / many.seconds).toFixed(0),
+        (many.serverSeconds / many.answered * 1e6).toFixed(0),
         `${questions - many.answered}`,
       ]);
     }

@@ -97,8 +97,14 @@ function packageOf(name: string): object {
 /** For an editor, and for "bun check": the library's types are its sources. */
 const TYPESCRIPT = {
   compilerOptions: {
-    ...{ strict: true, noEmit: true, types: ["bun-types"], lib: ["esnext"], target: "esnext" },
-    ...{ module: "preserve", moduleResolution: "bundler", allowImportingTsExtensions: true },
+    strict: true,
+    noEmit: true,
+    types: ["bun-types"],
+    lib: ["esnext"],
+    target: "esnext",
+    module: "preserve",
+    moduleResolution: "bundler",
+    allowImportingTsExtensions: true,
   },
 };
 const toText = (value: object): string => `${JSON.stringify(value, null, 2)}\n`;

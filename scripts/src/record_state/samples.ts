@@ -8,7 +8,7 @@ import { REPOSITORY_ROOT } from "../repository.ts";
 /** A file for each version: the texts by path. */
 export const STATE_SAMPLES: string = join(REPOSITORY_ROOT, "testdata/state");
 
-/** Of this program. */
+/** The version whose files this program writes. */
 export const VERSION: string = packageJson.version;
 
 export function stateSamples(): ReadonlyMap<string, StateFiles> {

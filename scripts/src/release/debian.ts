@@ -1,4 +1,4 @@
-/** Debian packages. @see deb(5) @module */
+/** The Debian package of a release. @see deb(5) @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file.ts";
@@ -12,7 +12,7 @@ export interface DebianRelease {
   readonly version: string;
   /** `amd64` */
   readonly architecture: string;
-  /** Name and address. */
+  /** `A B <a@example.org>` */
   readonly maintainer: string;
   readonly time: number;
 }

@@ -21,7 +21,7 @@ type ImageSource = Omit<ReleaseSource, "maintainer">;
 export interface ImageParts {
   readonly processor: Processor;
   readonly program: Uint8Array;
-  /** Files of glibc. */
+  /** The files of glibc that the program is linked with. */
   readonly libraries: readonly TarEntry[];
 }
 

@@ -24,7 +24,9 @@ export function libraryPackage(time: number): Uint8Array {
     ...files.map((path) => [path, read(path)]),
   ] as const;
   const packed = entries.map(([path = "", text = ""]): TarEntry => ({
-    ...{ path: `package/${path}`, mode: 0o644, data: Buffer.from(text) },
+    path: `package/${path}`,
+    mode: 0o644,
+    data: Buffer.from(text),
   }));
   return gzip(tar(packed, time));
 }

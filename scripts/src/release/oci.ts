@@ -7,7 +7,7 @@ export interface Image {
   /** Archives of tar, the lowest first. */
   readonly layers: readonly Uint8Array[];
   readonly time: number;
-  /** How it is run. */
+  /** How engines run it, as the `config` of OCI has it. */
   readonly settings: object;
   readonly labels: Readonly<Record<string, string>>;
 }

@@ -79,8 +79,13 @@ function runtimePackage(name: string): Component {
   const sha512 = Buffer.from(pinnedIntegrity(name).replace("sha512-", ""), "base64").toString("hex");
   const purl = `pkg:npm/${name.replace("@", "%40")}@${PATCHED_RUNTIME}`;
   return {
-    ...{ type: "platform", "bom-ref": purl, name, version: PATCHED_RUNTIME, purl },
-    ...{ licenses: [{ license: { id: "MIT" } }], hashes: [{ alg: "SHA-512", content: sha512 }] },
+    type: "platform",
+    "bom-ref": purl,
+    name,
+    version: PATCHED_RUNTIME,
+    purl,
+    licenses: [{ license: { id: "MIT" } }],
+    hashes: [{ alg: "SHA-512", content: sha512 }],
   };
 }
 
@@ -88,7 +93,9 @@ function part(name: string, versions: Versions, licence?: string, url?: string):
   const version = versions[VERSION_NAMES[name] ?? name];
   const spdx = licence && SPDX[licence];
   return {
-    ...{ type: "library", "bom-ref": `bun@${PATCHED_RUNTIME}|${name}`, name },
+    type: "library",
+    "bom-ref": `bun@${PATCHED_RUNTIME}|${name}`,
+    name,
     ...version !== undefined && { version },
     ...licence !== undefined && { licenses: [{ license: spdx ? { id: spdx } : { name: licence } }] },
     ...url !== undefined && { externalReferences: [{ type: "website", url }] },

@@ -5,7 +5,7 @@ import { runSuccessfully } from "../harness/process.ts";
 import { newScratchDirectory } from "../repository.ts";
 
 interface Named {
-  /** Relative. */
+  /** Below the root of the tree, without a "/" in front. */
   readonly path: string;
   /** By default 0o755; links have none of their own. */
   readonly mode?: number;

@@ -19,14 +19,18 @@ CNI_BINARY names another program than dist/cni.`;
 
 const { values, words: [wanted = ""], count } = parseScriptOptions(USAGE, "part");
 const seed = seedOf(values.seed);
-/** Each gives its problems. */
+/** Each part gives the problems that it found. */
 const PARTS: Readonly<Record<string, () => Promise<readonly string[]>>> = {
   start: () => runStart(count("count", 200), count("rounds", 50)),
   random: () => runRandom(count("workers", 64), count("operations", 1000), seed),
   serve: () =>
     runServe({
-      ...{ count: count("count", 200), rounds: count("rounds", 2), seed, minutes: Number(values.minutes ?? 0) },
-      ...{ workers: count("workers", 64), operations: count("operations", 160) },
+      count: count("count", 200),
+      rounds: count("rounds", 2),
+      workers: count("workers", 64),
+      operations: count("operations", 160),
+      seed,
+      minutes: Number(values.minutes ?? 0),
     }),
 };
 if (!Object.hasOwn(PARTS, wanted)) exitWithUsage("Which part?", USAGE);

@@ -7,13 +7,14 @@ import { type ProcessCommand, runInBackground } from "../harness/process.ts";
 export interface StressNetwork {
   readonly invocation: Invocation;
   readonly network: Network;
-  /** Through shims. */
+  /** Whether its calls go through shims. */
   readonly isServed: boolean;
 }
 
 export const COLD_INVOCATIONS: readonly Invocation[] = [runInvocation("/run"), execInvocation()];
 export const WARM_INVOCATIONS: readonly Invocation[] = [
-  ...[runInvocation("/run", [], `${NODE_SHIM_DIRECTORY}/cni`), execInvocation(NODE_SHIM_DIRECTORY)],
+  runInvocation("/run", [], `${NODE_SHIM_DIRECTORY}/cni`),
+  execInvocation(NODE_SHIM_DIRECTORY),
 ];
 
 /** A network for each invocation. Of each family it has 125 addresses, or many more if it is large. */

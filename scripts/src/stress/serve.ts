@@ -15,7 +15,7 @@ export interface ServeOptions {
   readonly workers: number;
   readonly operations: number;
   readonly seed: number;
-  /** 0 for once. */
+  /** With 0, there is one round. */
   readonly minutes: number;
 }
 

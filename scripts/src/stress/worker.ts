@@ -27,7 +27,11 @@ export function newModel(networks: readonly StressNetwork[], workers: number) {
   const containers = networks.flatMap((network, n) =>
     Array.from({ length: workers }, (_, i): TrackedContainer => ({
       ...newContainer(`${network.invocation.name}-${i}`, 10_000 + n * 10_000 + i),
-      ...{ network, state: "detached", runningVerb: undefined, generation: 0, result: undefined },
+      network,
+      state: "detached",
+      runningVerb: undefined,
+      generation: 0,
+      result: undefined,
     }))
   );
   return {
@@ -67,7 +71,7 @@ export function recordDel(container: TrackedContainer): void {
   container.result = undefined;
 }
 
-/** Without the network's length. */
+/** The addresses, without the length of the prefix. */
 export const addressesOf = ({ result }: TrackedContainer): string[] =>
   result?.ips.map(({ address }) => address.split("/")[0]!) ?? [];
 

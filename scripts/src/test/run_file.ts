@@ -17,7 +17,7 @@ const FILE_TIMEOUT_MS = 600_000;
 const VM_FILE_TIMEOUT_MS = 1_800_000;
 
 export interface FileRun {
-  /** Of `bun test`. */
+  /** More options for `bun test`. */
   readonly flags?: readonly string[];
   readonly inVm?: boolean;
   /** Variables of a run with a server. */

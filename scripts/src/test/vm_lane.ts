@@ -29,7 +29,8 @@ export const isSum = (line: string): boolean => /^\d+ passed, \d+ failed, \d+ sk
 /** Reads the output of a run in the virtual machine. If it came to its end, its sums are those of its lines. */
 export function parseLane(output: string): { readonly cases: readonly TestCase[]; readonly isComplete: boolean } {
   const cases = [...output.matchAll(/^(passed|failed|skipped): (.*)/gm)].map(([, outcome, name]) => ({
-    ...{ name: name!, outcome: outcome as TestCase["outcome"] },
+    name: name!,
+    outcome: outcome as TestCase["outcome"],
   }));
   return { cases, isComplete: output.trimEnd().split("\n").at(-1) === formatSums(cases) };
 }

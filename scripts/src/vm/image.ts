@@ -12,11 +12,9 @@ const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
 const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun|bun-types|undici-types|\.bin)$/;
 
 /** Loaded from the start: where two tests need a module at once, busybox takes one that is still loading for loaded. */
-const EARLY_MODULES = [
-  ...["veth", "bridge", "dummy", "8021q", "ipvlan", "macvlan", "vrf", "ifb", "tun", "tcp_diag", "udp_diag"],
-  ...["nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink"],
-  ...["nft_compat", "xt_mark", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
-];
+const EARLY_MODULES = `veth bridge dummy 8021q ipvlan macvlan vrf ifb tun tcp_diag udp_diag \
+nf_tables nft_chain_nat nft_ct nft_fib_inet nft_masq nft_nat nf_conntrack_netlink \
+nft_compat xt_mark sch_tbf sch_ingress cls_u32 act_mirred`;
 
 export const JOB_NAME = "opt/cni/job";
 
@@ -98,7 +96,7 @@ ip link set lo up
 hostname vm
 stty -F /dev/ttyS0 raw -echo
 echo vm: up
-modprobe -a qemu_fw_cfg ${EARLY_MODULES.join(" ")}
+modprobe -a qemu_fw_cfg ${EARLY_MODULES}
 cp /sys/firmware/qemu_fw_cfg/by_name/${JOB_NAME}/raw /job
 chmod 755 /job
 # The terminal drops what is not sent yet when the leader of its session ends: stty waits for it.

@@ -1,4 +1,4 @@
-/** The emulated machines. @module */
+/** The machines that are emulated: processor, board and kernel of each. @module */
 import type { Processor } from "../build/runtime_patch.ts";
 
 /** The oldest kernel that is promised to work, and the release of Debian that has it. */
@@ -43,8 +43,14 @@ export const MACHINES: Readonly<Record<MachineName, Machine>> = {
     emulator: "qemu-system-aarch64",
     board: (log) => [
       // An old processor: without the atomic instructions and the access flags by hardware that newer ones have.
-      ...["-M", "virt", "-cpu", "cortex-a72"],
-      ...["-serial", `file:${log}`, "-device", "pci-serial,chardev=job"],
+      "-M",
+      "virt",
+      "-cpu",
+      "cortex-a72",
+      "-serial",
+      `file:${log}`,
+      "-device",
+      "pci-serial,chardev=job",
     ],
     console: "ttyAMA0",
     kernelParameters: "",

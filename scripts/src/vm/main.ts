@@ -26,18 +26,33 @@ const KERNEL_PARAMETERS = [
 
 /** Two network cards on one wire. Without their driver, which a test loads, the machine has no interface but the loopback. */
 const CARDS = ["04", "05"].flatMap((slot) => [
-  ...["-netdev", `hubport,id=wire${slot},hubid=0`],
-  ...["-device", `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`],
+  "-netdev",
+  `hubport,id=wire${slot},hubid=0`,
+  "-device",
+  `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`,
 ]);
+
+const EMULATOR_OPTIONS = `
+  -accel tcg,thread=multi -smp 2 -m 2048
+  -nodefaults -no-user-config -display none -no-reboot
+  -chardev stdio,id=job,signal=off
+`.trim().split(/\s+/);
 
 function emulatorCommand(machine: Machine, kernel: string, image: string, { job, log }: VmRun): string[] {
   const parameters = [`console=${machine.console}`, ...KERNEL_PARAMETERS, machine.kernelParameters].join(" ");
   return [
-    ...[machine.emulator, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048"],
-    ...["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
-    ...["-chardev", "stdio,id=job,signal=off", ...machine.board(log), ...CARDS],
-    ...["-kernel", kernel, "-initrd", image, "-append", parameters],
-    ...["-fw_cfg", `name=${JOB_NAME},file=${job}`],
+    machine.emulator,
+    ...EMULATOR_OPTIONS,
+    ...machine.board(log),
+    ...CARDS,
+    "-kernel",
+    kernel,
+    "-initrd",
+    image,
+    "-append",
+    parameters,
+    "-fw_cfg",
+    `name=${JOB_NAME},file=${job}`,
   ];
 }
 

@@ -9,25 +9,22 @@ import type { Machine } from "./machine.ts";
 import { afterUpdate, aptOptions } from "./packages.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
-const INSPECTORS = [
-  ...["ip", "bridge", "tc", "ss", "nft", "conntrack", "strace", "perl", "unshare", "nsenter", "findmnt", "flock"],
-  // Those of busybox know fewer options, or do something else under another name.
-  ...["bash", "env", "pgrep", "pkill", "script", "sleep", "sysctl"],
-  // A DHCP server that tells clients apart by their ids, which busybox's does not.
-  "dnsmasq",
-];
+const INSPECTORS = "ip bridge tc ss nft conntrack strace perl unshare nsenter findmnt flock".split(" ");
+
+/** Those of busybox know fewer options, do something else under another name, or take DHCP clients for one. */
+const BETTER_THAN_BUSYBOX = "bash env pgrep pkill script sleep sysctl dnsmasq".split(" ");
 
 /** Plugins of the distribution that ours are compared with there, because only that kernel has what they need. */
 const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/cni/vlan", "/usr/lib/cni/vrf"];
 
 /** The Debian packages that have all these. */
-const PACKAGES = [
-  ...["bash", "bsdutils", "busybox-static", "conntrack", "containernetworking-plugins", "coreutils", "dash"],
-  ...["dnsmasq-base", "iproute2", "nftables", "perl-base", "procps", "strace", "util-linux"],
-];
+const PACKAGES = `
+  bash bsdutils busybox-static conntrack containernetworking-plugins coreutils dash
+  dnsmasq-base iproute2 nftables perl-base procps strace util-linux
+`.trim().split(/\s+/);
 
 export interface Programs {
-  /** Paths there and here. */
+  /** The path in the machine, and that of the file here. */
   readonly files: readonly (readonly [path: string, source: string])[];
   /** The path of Bun there. */
   readonly bun: string;
@@ -60,7 +57,7 @@ function programFiles(root: string, bun: string, cni: string): Programs["files"]
   // Links with an absolute target lead out of the tree; only folders for root have some.
   const PATH = ["usr/bin", "bin", "usr/sbin", "sbin"].map((path) => join(root, path)).join(":");
   const find = (name: string) => Bun.which(name, { PATH });
-  const found = INSPECTORS.map((name) => [`/bin/${name}`, find(name)] as const);
+  const found = [...INSPECTORS, ...BETTER_THAN_BUSYBOX].map((name) => [`/bin/${name}`, find(name)] as const);
   return [
     ["/bin/busybox", find("busybox")],
     // The shell of busybox would prefer its own ip to the one that is there.
