@@ -28,7 +28,7 @@ export interface Bundle {
   readonly networks: readonly { readonly source: string; readonly text: string }[];
   readonly attachments: readonly object[];
   readonly host: NetnsState;
-  /** By paths of their namespaces. */
+  /** The keys are paths of their namespaces. */
   readonly containers: Readonly<Record<string, NetnsState>>;
   readonly ruleset: readonly object[];
   /** Elements of the sets and maps of table `inet cni`. */

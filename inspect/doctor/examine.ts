@@ -39,7 +39,6 @@ export interface CheckFinding extends Finding {
   readonly check: string;
 }
 
-/** One of a network, with the name that its engine gave the container. */
 export type ExaminedAttachment = Pick<NamedAttachment, "containerId" | "name" | "ifname" | "netns">;
 
 export interface NetworkDiagnosis {

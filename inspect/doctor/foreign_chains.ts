@@ -17,7 +17,7 @@ export type ForeignChain = nft.Chain & { readonly table: string };
 // linux/netfilter/nf_tables.h
 const NFT_TABLE_F_DORMANT = 1;
 
-/** Of tables that are awake. */
+/** Leaves out chains of dormant tables. */
 export function listForeignBaseChains(nl: Netlink, hooks: readonly number[]): ForeignChain[] {
   return [NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) =>
     listChainsOfFamily(nl, family).filter(({ hook }) => hooks.includes(hook!.number!))

@@ -21,13 +21,13 @@ export interface LocalDrop {
 }
 
 interface LocalDropOptions {
-  /** Of the namespace; absent for the host's. */
+  /** The path of the namespace; absent for the host's. */
   readonly path?: string;
   /** Whether a chain of this priority sees the packet so. */
   sees?(priority: number): boolean;
 }
 
-/** Of rules that are certain to match. */
+/** Only rules count that are certain to match. */
 export function findLocalDrop(
   netns: Netns,
   hook: number,

@@ -3,7 +3,6 @@ import { broken, type Finding, type Remedy, type Repair } from "./finding.ts";
 
 type NetworkName = Pick<NetworkConfigList, "name">;
 
-/** What a restore puts back. */
 export function missingRule(network: NetworkName, what: string): Finding {
   return broken(what, ...restoreOf(network));
 }

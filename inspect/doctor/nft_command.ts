@@ -70,7 +70,6 @@ function acceptRepliesCommand(names: NftChain): string {
   return ruleCommand("insert", names, { expr: [{ match }, { accept: null }] }, words);
 }
 
-/** `undefined` for tables that are not those of iptables. */
 function iptablesProgram({ family, table }: NftChain): string | undefined {
   if (family === NFPROTO_INET || !IPTABLES_TABLES.includes(table)) return undefined;
   return family === NFPROTO_IPV4 ? "iptables-nft" : "ip6tables-nft";

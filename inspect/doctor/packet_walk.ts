@@ -24,7 +24,7 @@ export interface RulePlace {
   };
   /** False if a rule that cannot be judged may have accepted it before. */
   readonly isCertain: boolean;
-  /** If it translates the destination. */
+  /** Present if the rule translates the destination. */
   readonly translation?: { readonly target?: Ip };
 }
 
@@ -178,7 +178,7 @@ interface NewMark {
 
 type Decision = Verdict | { readonly translation: { readonly target?: Ip } };
 
-/** By slots of 4 bytes. */
+/** The keys are slots of 4 bytes. */
 type Registers = Map<number, Uint8Array | undefined>;
 
 /** Every fourth slot has an older number too. */
@@ -204,7 +204,7 @@ function judgeRule(
   return { matches, verdict, mark };
 }
 
-/** Without influence on whether a rule matches. */
+/** They do not change whether a rule matches. */
 const NEUTRAL_KINDS = ["counter", "log", "notrack"];
 
 /** Named objects that decide by what came before. */
@@ -299,7 +299,7 @@ function translationTo(value: Uint8Array | undefined, { source }: WalkedPacket):
   return { translation: { ...address !== undefined && { target: address } } };
 }
 
-/** Only the type of the destination's address. */
+/** Knows only the type of the destination's address. */
 function fibValue(
   { flags, result }: Extract<Expression, { kind: "fib" }>,
   { isToHost }: WalkedPacket,

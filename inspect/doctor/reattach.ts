@@ -16,14 +16,13 @@ export function reattach(attachment: NetworkAttachment, first?: string): Remedy 
   );
 }
 
-/** With the arguments of its ADD. */
 export function reattachCommand(attachment: NetworkAttachment): string {
   const target = [attachment.network, ...attachmentWords(attachment)];
   const add = ["cni", "run", "add", ...target, ...argumentWords(attachment)];
   return `${shellCommand(["cni", "run", "del", ...target])} && ${shellCommand(add)}`;
 }
 
-/** Without what the command line finds out itself. */
+/** Leaves out what the command line finds out itself. */
 function attachmentWords({ netns = "", containerId, ifname }: NetworkAttachment): string[] {
   const name = nameOfNetnsPath(netns);
   return [

@@ -11,7 +11,6 @@ import type { ForeignChain } from "./foreign_chains.ts";
 import { type DecodedRule, findDrop, RulesetReader } from "./packet_walk.ts";
 import type { WalkedPacket } from "./walked_packet.ts";
 
-/** Whether the chain accepts the packet as soon as its plugin has put its rules back. */
 export function acceptsAfterRestore(
   nl: Netlink,
   chain: ForeignChain,
@@ -22,7 +21,9 @@ export function acceptsAfterRestore(
   return forwardAccept.serves(nl, chain) && !findDrop(ruleset, chain, chain, { ...packet, mark: FORWARD_MARK });
 }
 
-/** Whether an accept rule of nft(8) can come first there: iptables could not read it, and ours has its own place. */
+/**
+ * True if an accept rule of nft(8) can come first there. iptables could not read it, and our plugin has its own place.
+ */
 export function takesAcceptRule(nl: Netlink, chain: ForeignChain, forwardAccept: ForwardAccept): boolean {
   return findForeignTable(nl, chain)?.isIptables === false && !forwardAccept.serves(nl, chain);
 }
@@ -31,7 +32,7 @@ function findForeignTable(nl: Netlink, chain: ForeignChain): ForeignTable | unde
   return listForeignTables(nl, [4, 6]).find(({ family, table }) => family === chain.family && table === chain.table);
 }
 
-/** With the jump and the accept rule, which a marked packet matches. */
+/** Has also the jump and the accept rule, which a marked packet matches. */
 class RestoredRuleset extends RulesetReader {
   readonly #base: ForeignChain;
   readonly #acceptChain: string;

@@ -79,7 +79,7 @@ export class Routing {
     return isConfirmed ? this.#describe(decision) : undefined;
   }
 
-  /** Without anything that could be a cause, so that nobody need ask for the way of each packet. */
+  /** True if nothing could be a cause, so that nobody need ask for the way of each packet. */
   get isPlain(): boolean {
     return this.#rules.every(({ action, table, isL3mdev }) =>
       isL3mdev || (action === uapi.FR_ACT_TO_TBL && table in TABLE_NAMES)
@@ -210,9 +210,9 @@ interface Decision {
 }
 
 interface Decisions {
-  /** Of packets that no rule selects by more than is known of them. */
+  /** Counts for packets that no rule selects by more than is known of them. */
   readonly decision?: Decision;
-  /** Of packets that a rule selects by more, such as ports. */
+  /** Count for packets that a rule selects by more, such as ports. */
   readonly forSome: readonly Decision[];
 }
 
@@ -241,7 +241,7 @@ function matchRule(
   return matches === rule.isInverted ? "none" : "all";
 }
 
-/** In the words of ip-rule(8), without the priority. */
+/** Has the words of ip-rule(8), without the priority. */
 function describeRule(rule: RoutingRule): string[] {
   const { isInverted, from, to, iif, oif, mark, otherSelectors, action, table } = rule;
   const marked = mark && `0x${mark.value.toString(16)}/0x${mark.mask.toString(16)}`;

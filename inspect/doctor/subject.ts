@@ -33,11 +33,11 @@ import { ContainerNetnsOpener } from "./container_netns.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
 
 export interface NetnsSnapshot {
-  /** Of a container: usable until another container's is looked up. */
+  /** That of a container is usable until another container's is looked up. */
   readonly netns: Netns;
   readonly links: readonly link.Link[];
   readonly addresses: readonly address.InterfaceAddress[];
-  /** Of all tables but `local`. */
+  /** Routes of all tables but `local`. */
   readonly routes: readonly route.UnicastRoute[];
   /** `undefined` if the kernel lacks it. */
   sysctl(name: string): string | undefined;
@@ -51,7 +51,7 @@ export interface ExaminedContainer {
   /** The attachment's interface; `undefined` if it is gone. */
   readonly device: link.Link | undefined;
   readonly hostVeth: link.Link | undefined;
-  /** Of its interface, by the ADD's result. */
+  /** Addresses of its interface, by the ADD's result. */
   readonly ips: readonly IpConfig[];
   /** `undefined` if no plugin of the network publishes ports. */
   readonly publishedPorts: PublishedPorts | undefined;
@@ -65,11 +65,11 @@ export interface Subject {
   readonly names: EngineNames | undefined;
   readonly network: NetworkConfigList;
   readonly host: NetnsSnapshot;
-  /** In the cache: all, or those in the namespace that was asked for. */
+  /** Those in the cache: all, or those in the namespace that was asked for. */
   readonly attachments: readonly NamedAttachment[];
   readonly netnsPath: string | undefined;
   readonly containers: readonly ExaminedContainer[];
-  /** Also those of other namespaces than the one asked for. */
+  /** Has also those of other namespaces than the one asked for. */
   readonly neighbours: readonly ExaminedContainer[];
   readonly bridge: BridgeModel | undefined;
   /** The link with the containers' gateway addresses: the bridge or a VLAN of it. */
@@ -278,7 +278,6 @@ export function findSubjectOverlap({ host, network, gatewayDevice, isRouted }: S
   return findOverlap(state, gatewayDevice, wanted);
 }
 
-/** Whether the host sends everything else by this link. */
 export function isUplink({ host }: Subject, { index }: link.Link): boolean {
   return ([4, 6] as const).some((family) => findOutgoingLink(host, PUBLIC_ADDRESS[family])?.index === index);
 }

@@ -17,9 +17,9 @@ export interface WalkedPacket {
   /** Whether conntrack has not seen it yet: for `ct state` of nft it is invalid. */
   readonly isUntracked?: boolean;
   readonly isDnat: boolean;
-  /** Of a frame on a bridge: the bridge's name. */
+  /** The bridge's name, for a frame on a bridge. */
   readonly bridge?: string;
-  /** Of a frame, if it is known. */
+  /** Known for some frames only. */
   readonly sourceMac?: Mac;
   /** A request for the destination's hardware address instead. */
   readonly isArp?: boolean;

@@ -37,7 +37,7 @@ export interface DryRun {
 /** For a command that runs in copies of the host and of a container. */
 export interface DryRunInCopy {
   readonly container: { readonly copy: string; readonly path: string };
-  /** Of the host itself: programs listen there, and not in its copy. */
+  /** That of the host itself: programs listen there, and not in its copy. */
   readonly sockDiag: object;
 }
 
@@ -59,7 +59,7 @@ interface Rehearsal {
  * - Changes of files stay in memory.
  * - Programs are not run, and servers are asked only what changes nothing.
  *
- * So it is for commands that remove things: of their own changes they find only those of files and rules, and that links
+ * So it is for commands that remove things. Of their own changes, they find those of files and rules, and that links
  * are gone. Others need copies.
  *
  * @param inCopy the thread is in a copy of the host: there, requests are sent
@@ -156,7 +156,6 @@ function interceptServer({ socketPath: target, rehearse }: ServerActivity, rehea
   });
 }
 
-/** @throws {CniError} */
 function abandon(rehearsal: Rehearsal, what: string): never {
   rehearsal.isAbandoned = true;
   throw new CniError(Code.NotAvailable, `Cannot tell what ${what}`, {

@@ -20,7 +20,7 @@ export interface Effect {
   readonly plugin?: string;
   /** Of kind `nft`: what the table holds. Of kind `file`: what is made, written or removed. */
   readonly object?: "table" | "chain" | "set" | "rule" | "element" | "file" | "directory";
-  /** Of files and directories. Absent for changes of modes, symbolic links, mounts and new names. */
+  /** Present for files and directories. Absent for changes of modes, symbolic links, mounts and new names. */
   readonly operation?: FileOperation;
   /** Of an element that publishes a port: `8080/tcp`, or with an address of the host `192.0.2.7 8080/tcp`. */
   readonly publishedPort?: string;

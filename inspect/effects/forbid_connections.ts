@@ -17,7 +17,6 @@ export function forbidConnections(isQuery: () => boolean): Disposable {
   });
 }
 
-/** `undefined` for an address of another family. */
 function socketPathOf(address: Uint8Array): string | undefined {
   const [family, , ...name] = address;
   if (family !== AF_UNIX) return undefined;

@@ -60,7 +60,7 @@ function readLinkUses({ route }: Netns): LinkUses {
   return { links: link.list(route), addresses: address.list(route), routes: rawRoute.list(route) };
 }
 
-/** Without addresses and routes of links that are left out. */
+/** Leaves out addresses and routes of links that are left out. */
 function copyLinks({ links, addresses, routes }: LinkUses, to: Netns, ends: Netns, notes: string[]): void {
   const attempt = (what: string, step: () => void) => {
     try {

@@ -17,7 +17,7 @@ import { PORT_PROTOCOLS } from "./nft_effects.ts";
 
 export interface LinkNames extends Disposable {
   find(netns: string, key: string | number): link.Link | undefined;
-  /** Of the namespace that a descriptor of the command is open for, if that was given or asked before. */
+  /** Finds the namespace of a descriptor of the command, if that was given or asked before. */
   findPathOf(netnsFd: number): string | undefined;
   /** Has a query answered in another namespace. */
   query(netns: string, request: ObservedRequest, onMessage: RequestsActivity["onMessage"]): void;
@@ -150,7 +150,7 @@ function addEffect(state: NetlinkEffects, path: string, request: ObservedRequest
   add({ kind: kindOf(name), action: actionOf(request), sentence, target: linkName, ...peer !== undefined && { peer } });
 }
 
-/** Of a link that is not a pair, and that the kernel puts into another namespace at once. */
+/** Finds it for a link that is no pair, and that the kernel puts into another namespace at once. */
 function findPlaceOfNewLink({ names }: NetlinkEffects, request: ObservedRequest): string | undefined {
   const { netnsFd } = request.value as { readonly netnsFd?: number };
   return request.op.name === "RTM_NEWLINK" && isCreation(request) && netnsFd !== undefined
@@ -303,7 +303,7 @@ export function answerForMovedLink(state: NetlinkEffects, { netns, requests, onM
   return true;
 }
 
-/** Without the name of the request, and what only says how it is sent. */
+/** Leaves out the name of the request, and what only says how it is sent. */
 function formatChanges({ op }: ObservedRequest, changes: LinkChanges): string {
   const { flags, change, netnsFd, ...others } = changes;
   const isSetUpOrDown = change === IFF_UP;

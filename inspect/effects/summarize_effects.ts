@@ -26,7 +26,7 @@ const ORDER: readonly EffectKind[] = [
   "file",
 ];
 
-/** By kind. Links, addresses, published ports and files have their names. */
+/** Groups them by kind. Links, addresses, published ports and files have their names. */
 export function summarizeEffects(effects: readonly Effect[]): EffectSummary[] {
   const links = effects.filter(({ kind, action }) => kind === "link" && action !== "change");
   const newAndRemoved = new Set(links.flatMap(({ target, peer = target }) => [target, peer]));
@@ -50,7 +50,7 @@ function groupOf(effect: Effect): string {
   return publishedPort === undefined ? `nft ${action} ${tableOf(effect)} ${netns}` : `port ${action}`;
 }
 
-/** Files by their directory. Symbolic links and mounts stay alone. */
+/** Groups files by their directory. Symbolic links and mounts stay alone. */
 function fileGroupOf(effect: Effect): string {
   const { operation, object, sentence } = effect;
   if (operation === undefined) return sentence;
@@ -89,7 +89,6 @@ function summarizePorts(group: readonly Effect[]): string {
   return `${action === "remove" ? "withdraw" : "publish"} ${ports.length === 1 ? "port" : "ports"} ${joinNames(ports)}`;
 }
 
-/** `add 34 sets and 45 rules to table "inet cni"` */
 function summarizeTable(group: readonly Effect[]): string {
   const [first] = group as [Effect];
   const { action, netns } = first;
@@ -120,7 +119,6 @@ function joinNames(names: readonly string[]): string {
   return rest <= 0 ? joinList(names) : `${names.slice(0, MAX_NAMED).join(", ")} and ${rest} more`;
 }
 
-/** `a, b and c` */
 function joinList(parts: readonly string[]): string {
   return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
 }

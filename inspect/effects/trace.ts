@@ -12,7 +12,7 @@ export interface Trace extends Disposable {
   readonly startTime: number;
 }
 
-/** Of this process, one at a time. @param name `bridge ADD` */
+/** One trace of this process at a time. @param name `bridge ADD` */
 export function startTrace(name: string): Trace {
   const origin = performance.now();
   const now = () => performance.now() - origin;

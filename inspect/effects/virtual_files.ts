@@ -42,7 +42,7 @@ interface VirtualLink {
   readonly target: string;
 }
 
-/** A file in memory, a link or a directory that is not there, or the absence of a file that is. */
+/** A file in memory, a link or a directory that is made up, or the absence of a file that is there. */
 type Stand = MemoryFile | VirtualLink | "directory" | "removed";
 
 const isMemoryFile = (stand: Stand | undefined): stand is MemoryFile => typeof stand === "object" && "fd" in stand;
@@ -73,7 +73,7 @@ interface FileView {
   /** Times that directories would get, by device and inode. */
   readonly mtimes: Map<string, readonly [seconds: bigint, nanoseconds: bigint]>;
   readonly effects: EffectList;
-  /** Of the host: what belongs to the network namespace may be changed. */
+  /** True in a copy of the host: what belongs to the network namespace may be changed. */
   readonly isInCopy: boolean;
   /** What effects call the thread's namespace: `host`, or the path of the container. */
   readonly netnsOfThread: () => string;
@@ -228,7 +228,6 @@ function setStand({ stands, raw }: FileView, key: string, stand: Stand): void {
   if (isMemoryFile(former) && former !== stand) raw.close(former.fd);
 }
 
-/** Without doubled and final slashes. */
 function keyOf(path: unknown): string {
   return String(path).replace(/[/]+/g, "/").replace(/(.)[/]$/, "$1");
 }
@@ -349,7 +348,6 @@ function standFor(view: FileView, key: string, syscall: string): Stand {
   return copy;
 }
 
-/** `undefined` if it is no symbolic link. */
 function findRealTarget({ raw }: FileView, key: string): string | undefined {
   const buffer = new Uint8Array(MAX_PATH_BYTES);
   const length = ignoreErrors(["EINVAL"], () => raw.readlink(key, buffer, buffer.length));
@@ -379,7 +377,7 @@ function newMemoryFile({ raw }: FileView, mode = 0o600): number {
   return fd;
 }
 
-/** Another open file, at its begin. */
+/** Opens the file once more, at its begin. */
 function reopen({ raw }: FileView, fd: number, flags: number): number {
   return raw.open(
     `${OWN_DESCRIPTORS}${fd}`,

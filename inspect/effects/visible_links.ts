@@ -1,4 +1,8 @@
-/** Chooses the links of a host that an ADD can see: a host with hundreds of containers has hundreds that it cannot. @module */
+/**
+ * Chooses the links of a host that an ADD can see. A host with hundreds of containers has hundreds that it cannot.
+ *
+ * @module
+ */
 import { type Cidr, ipOf, isHostPrefix } from "../../ffi/address.ts";
 import type { InterfaceAddress } from "../../ffi/route/address.ts";
 import { isUp, type Link } from "../../ffi/route/link.ts";
@@ -46,7 +50,7 @@ export function selectVisibleLinks(uses: LinkUses, { network, parameters }: AddS
   return uses.links.filter(({ index }) => chosen.has(index));
 }
 
-/** Of texts at any depth, whole and in parts: `eth0`, `10.1.0.5/24`, `IP=10.1.0.5`. */
+/** Finds texts at any depth, whole and in parts: `eth0`, `10.1.0.5/24`, `IP=10.1.0.5`. */
 function wordsOf(value: unknown): Set<string> {
   if (typeof value === "string") return new Set([value, ...value.split(/[/=,;\s]+/)]);
   if (typeof value !== "object" || value === null) return new Set();

@@ -195,7 +195,7 @@ function maskedText({ text, mask, xor = NO_VALUE }: LoadedField): string {
 const isHostOrder = (text: string): boolean => /^(ct|meta|fib) /.test(text) && !isAddress(text);
 const isAddress = (text: string): boolean => /(^| )ip6? [sd]addr$/.test(text);
 
-/** By NFT_CMP_EQ and so on. */
+/** The index is NFT_CMP_EQ and so on. */
 const OPERATORS = ["", "!= ", "< ", "<= ", "> ", ">= "];
 
 function comparisonText(field: LoadedField, op: number, value: Uint8Array): string {
@@ -250,7 +250,6 @@ const CT_BIT_NAMES: Readonly<Record<string, Readonly<Record<number, string>>>> =
   "ct status": { [uapi.IPS_DST_NAT]: "dnat" },
 };
 
-/** `undefined` for fields without names, and bits without one. */
 function ctBitNames(text: string, mask: Uint8Array): string | undefined {
   const names = CT_BIT_NAMES[text];
   if (!names) return undefined;
@@ -292,7 +291,7 @@ function metaText(key = -1): string {
 
 const familyWord = (family: number | undefined): string => (family === uapi.NFPROTO_IPV6 ? "ip6" : "ip");
 
-/** A value whose type is not known. */
+/** The length decides, since the type is not known. */
 function valueText(value: Uint8Array): string {
   if (value.length === 4 || value.length === 16) return ipFromBytes(value);
   return value.length <= 2 ? String(value.reduce((sum, byte) => sum << 8 | byte, 0)) : formatHex(value);

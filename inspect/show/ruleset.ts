@@ -78,7 +78,7 @@ const isSameTable = (a: nft.TableKey, b: nft.TableKey): boolean => a.family === 
 const isOwn = (key: nft.TableKey): boolean => OWN_TABLES.some((own) => isSameTable(own, key));
 const tableName = ({ family, table }: nft.TableKey): string => `${FAMILY_NAMES[family]} ${table}`;
 
-/** Without the records: no rule uses them. */
+/** Leaves out the records, which no rule uses. */
 function listSets(nl: Netlink, key: nft.TableKey): ListedSet[] {
   const definition = key.table === inetTable.table && key.family === inetTable.family ? inetTable : bridgeTable;
   return definition.objects().sets.filter(({ name }) => name !== RECORD_SET).flatMap(({ name }) => {

@@ -18,7 +18,6 @@ import { listConfFiles, loadNetwork } from "../../runtime/load.ts";
 export interface SelectOptions {
   /** Path that the word has as a namespace. */
   readonly netnsPath: string;
-  /** The directory of the networks' files. */
   readonly confDirectory: string;
 }
 
@@ -28,10 +27,11 @@ export interface ShownSelection {
 }
 
 /**
- * All that has this name: a network, a namespace, or a container by its engine's name, its id, its address or the
+ * All that has this name. It is a network's, a namespace's, or a container's: by its engine, its id, its address or the
  * beginning of its id.
  *
- * @throws {CniError} if nothing has it, or several containers; as {@linkcode loadNetwork} if the network's configuration cannot be used
+ * @throws {CniError} if nothing has it, or several containers; as {@linkcode loadNetwork} if the network's
+ *   configuration cannot be used
  */
 export function selectShown(
   word: string,
@@ -108,7 +108,7 @@ function deviceNamesOf(entry: NetworkConfigList["plugins"][number]): string[] {
   return typeof name === "string" ? [name] : [];
 }
 
-/** Also of files with mistakes, which whoever loads them names. */
+/** Files with mistakes count too: whoever loads them names the mistakes. */
 function listNetworkNames(directory: string): string[] {
   return listConfFiles(directory).flatMap((path) => {
     try {

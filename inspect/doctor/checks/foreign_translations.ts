@@ -41,7 +41,6 @@ interface PublishedCall extends WalkedPacket {
   readonly hook: number;
 }
 
-/** From outside, and from the host. */
 function callsOf(subject: Subject, container: ExaminedContainer): PublishedCall[] {
   const { host } = subject;
   return (container.publishedPorts?.mappings ?? []).flatMap((mapping) =>
@@ -63,7 +62,6 @@ type TableOrder = ReadonlyMap<string, bigint>;
 
 const keyOf = (family: number, table: string): string => `${family} ${table}`;
 
-/** `undefined` if our own table is absent. */
 function readOrder(nl: Subject["host"]["netns"]["nft"]): TableOrder | undefined {
   const order = new Map(nft.listTables(nl).map(({ family, name = "", handle = 0n }) => [keyOf(family, name), handle]));
   return order.has(keyOf(inetTable.family, inetTable.table)) ? order : undefined;

@@ -72,7 +72,7 @@ export interface ForwardedPacket extends WalkedPacket {
   readonly container: ExaminedContainer;
   readonly direction: "from" | "to";
   readonly address: Ip;
-  /** Before the translation of a published port. */
+  /** What the packet had before the translation of a published port. */
   readonly called?: Pick<WalkedPacket, "destination" | "destinationPort">;
 }
 
@@ -207,7 +207,7 @@ function dropRemedy(
   return { remedy: advise(scope, acceptMarkedCommand({ ...table, chain: base.name ?? "" })) };
 }
 
-/** For now, and after the next start of firewalld. */
+/** The command holds now, and after the next start of firewalld. */
 function trustCommand(drops: readonly Drop[]): string {
   const sources = [...new Set(drops.map(({ packet }) => `--add-source=${packet.address}`))];
   const words = ["firewall-cmd", "--zone=trusted", ...sources];

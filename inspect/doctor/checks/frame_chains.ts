@@ -109,7 +109,7 @@ function passagesOfUplink(subject: Subject, container: ExaminedContainer): Passa
   });
 }
 
-/** Of the ports that the address has, before their translation. */
+/** Packets to the ports that the address has, before their translation. */
 function callsFromOutside(
   subject: Subject,
   container: ExaminedContainer,
@@ -187,7 +187,7 @@ function frameBase(direction: Direction, address: Ip) {
 
 const NEIGHBOUR_SOLICITATION = 135;
 
-/** By ARP, or by neighbour discovery, which asks a group of addresses. */
+/** Neighbour discovery of IPv6 asks a group of addresses. */
 function resolution(source: Ip, target: Ip) {
   if (familyOf(target) === 4) return { source, destination: target, isArp: true };
   const group = Uint8Array.of(0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, ...ipBytes(target).subarray(13));

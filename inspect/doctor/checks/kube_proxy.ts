@@ -61,7 +61,7 @@ function checkStaleEndpoints(subject: Subject, endpoints: readonly ServiceEndpoi
   return [broken(what, advise("start kube-proxy again, here as a DaemonSet: it writes its rules anew", RESTART))];
 }
 
-/** Of attached containers, of ADDs that run, and of the host. */
+/** Addresses of attached containers, of ADDs that run, and of the host. */
 function podAddresses({ network, host, attachments, neighbours }: Subject): ReadonlySet<Ip> {
   const gone = new Set(attachments.filter(({ state }) => state === "gone").map(holderKey));
   const reserved = reservationsOf(network).flatMap((reservations) => [...reservations.holders()]);

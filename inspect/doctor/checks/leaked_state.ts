@@ -24,7 +24,7 @@ export function checkLeakedState(subject: Subject): Finding[] {
 
 interface Remainder {
   readonly what: string;
-  /** How a list names it. */
+  /** A list names it in this way. */
   readonly short: string;
   readonly mend: string;
 }
@@ -80,7 +80,7 @@ function checkReserved({ network, containers }: Subject): Finding[] {
   );
 }
 
-/** Links of the network that no attachment of the cache has: its file was lost, or the cache is another one. */
+/** Links of the network that no attachment of the cache has. Its file was lost, or the cache is another one. */
 function checkUnknownLinks(subject: Subject): Finding[] {
   const { network, host, netnsPath, attachments, names: engineNames, runtime: { cacheDirectory } } = subject;
   if (netnsPath !== undefined) return [];

@@ -69,7 +69,6 @@ interface EntryContext {
   readonly holder: string;
   readonly whose: string;
   readonly expected: Mac | undefined;
-  /** The command that removes the entry. */
   readonly removal: string;
   readonly place: { readonly netns?: string; readonly link: string };
 }

@@ -77,7 +77,7 @@ export function checkConfiguration(subject: Subject): Finding[] {
 /** Rules whose subjects have checks of their own. */
 const EXAMINED_RULES = ["unknown-plugin", "route-overlap", "foreign-route"];
 
-/** Without a file, such as for standard input, nothing. */
+/** Standard input has no file to check. */
 export function lintSource({ runtime: { pluginDirectories }, network: { source = "" } }: Subject): Finding[] {
   if (!source.startsWith("/")) return [];
   return lintFiles([source], { pluginDirectories, disabled: EXAMINED_RULES }).problems.filter(({ severity }) =>

@@ -47,7 +47,7 @@ export function tryPorts(subject: Subject, budget: TryBudget): Finding[] {
 /** One of those that the kernel chooses for callers. */
 const CALLER_PORT = 50_000;
 
-/** On the way out of the host, into the container, or back. */
+/** Looks on the way out of the host, into the container, and back. */
 function findPortDrop(
   subject: Subject,
   container: ExaminedContainer,

@@ -64,7 +64,7 @@ export function hasPublishedElements(subject: Subject, container: ExaminedContai
   return hasTable(subject) && checkMapElements(subject, container).length === 0;
 }
 
-/** Without elements for 127.0.0.1: those depend on the routes, which have a check of their own. */
+/** Leaves out elements for 127.0.0.1: they depend on routes, which have a check of their own. */
 function checkMapElements(subject: Subject, { publishedPorts, owner }: ExaminedContainer): Finding[] {
   if (!publishedPorts || publishedPorts.mappings.length === 0) return [];
   try {

@@ -45,7 +45,7 @@ interface Diversion {
   readonly ip: Ip;
   readonly way: Way;
   readonly cause: Cause;
-  /** Only of packets with certain ports, protocols and the like. */
+  /** True if only some packets are meant, by ports, protocols and the like. */
   readonly isOfSome: boolean;
 }
 

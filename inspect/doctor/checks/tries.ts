@@ -210,7 +210,6 @@ export function tryUplinkGateway(subject: Subject, budget: TryBudget): Finding[]
   });
 }
 
-/** In the container, or on the host. */
 function findDiversion(subject: Subject, container: ExaminedContainer, source: Ip, destination: Ip): Cause | undefined {
   const { state, device, attachment } = container;
   const sent = new Routing(state, attachment.netns).find({ source, destination });
