@@ -59,7 +59,7 @@ export function existingTables(nl: Netlink, tables: readonly nft.TableKey[]): nf
   return tables.filter((_, i) => found[i]);
 }
 
-/** iptables' tables only if they have the owner's chain. */
+/** Leaves out iptables' tables without the owner's chain. */
 export function tablesWithRulesOf(
   nl: Netlink,
   tables: readonly nft.TableKey[],
@@ -70,7 +70,7 @@ export function tablesWithRulesOf(
     .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName(prefix, owner)));
 }
 
-/** All owners if only rules can tell. */
+/** Returns all owners if only rules can tell. */
 export function ownersWithRulesIn(
   nl: Netlink,
   tables: readonly nft.TableKey[],

@@ -2,7 +2,7 @@
  * MAC address checks (`macspoofchk`) of the reference's `bridge`.
  *
  * In `table bridge nat`, a PREROUTING rule for the container's port jumps to the chain
- * `cni-br-iface-<container>-<interface>`, which jumps to another one. Neither names the network.
+ * `cni-br-iface-<container>-<interface>`. That one jumps to another. Neither names the network.
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";

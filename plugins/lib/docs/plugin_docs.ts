@@ -7,7 +7,6 @@
  */
 import type { JsonObject } from "../../../spec/schema.ts";
 
-/** One key of a configuration. */
 export interface KeyDocs {
   /** In words: `list of objects`. A test tries `boolean`, `number of bytes, 0 to 65535` and `"l2" or "l3"`. */
   readonly type: string;
@@ -27,7 +26,6 @@ export interface KeyDocs {
   readonly tests: readonly string[];
 }
 
-/** What a plugin's page says. */
 export interface PluginDocs {
   /** The plugin's object in a network's configuration, complete and usable. */
   readonly example: JsonObject;

@@ -77,7 +77,6 @@ function setDeviceUp({ netns, ifname, owner }: AddCall<unknown>, lower: LowerDev
   }
 }
 
-/** Whether frames can leave the link. */
 function hasCarrier(netns: Netns, lower: LowerDevice, device: link.Link): boolean {
   const lowerLink = link.get(lower.netns.route, lower.link.index);
   return link.isUp(lowerLink) && (link.get(netns.route, device.index).flags & IFF_LOWER_UP) !== 0;

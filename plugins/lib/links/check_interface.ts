@@ -39,7 +39,6 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
   return device;
 }
 
-/** @throws {CniError} */
 export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   if (!hasRoute(readState(netns), device, wanted)) throw interfaceError(device, { kind: "route", missing: wanted });
 }

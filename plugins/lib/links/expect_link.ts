@@ -2,7 +2,6 @@ import type { Netns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { expectEqual } from "../protocol/check_failed.ts";
 
-/** @throws {CniError} naming both links */
 export function expectLink(what: string, netns: Netns, index: number | undefined, wanted: link.Link): void {
   if (index === wanted.index) return;
   const actual = index === undefined ? undefined : link.find(netns.route, index)?.name ?? `link ${index}`;

@@ -1,6 +1,6 @@
 /**
  * The networks that the host itself is in. If containers got one of them too, packets of the host would go to the
- * bridge, and the host would answer for its own router.
+ * bridge. The host would answer for its own router.
  *
  * @module
  */
@@ -58,7 +58,7 @@ export interface HostNetworks {
   hasPorts(bridge: link.Link): boolean;
 }
 
-/** Of the families that a network wants, and the routing table of its link. */
+/** Reads the families that a network wants, and the routing table of its link. */
 export function readHostNetworks(
   host: Netns,
   wanted: readonly WantedNetwork[],
@@ -168,7 +168,6 @@ export function isTunnel({ flags, info }: link.Link): boolean {
   return (flags & (IFF_POINTOPOINT | IFF_NOARP)) !== 0 || ETHERNET_TUNNELS.includes(info?.kind ?? "");
 }
 
-/** `address 192.168.1.5/24 of the host's link "eth0"` */
 export function describeHostNetwork({ kind, prefix, device: { name } }: HostNetwork): string {
   return kind === "address"
     ? `address ${prefix} of the host's link "${name}"`

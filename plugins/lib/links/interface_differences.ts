@@ -39,7 +39,7 @@ export function* interfaceDifferences(
   }
 }
 
-/** Also where a later plugin may have moved it. */
+/** Looks also where a later plugin may have moved it. */
 export function hasRoute(state: InterfaceState, device: link.Link, wanted: RouteConfig): boolean {
   const destination = networkOf(wanted.dst);
   const isIn = (table: number, gateway: RouteConfig["gw"], metric = 0) =>

@@ -15,7 +15,9 @@ export function lockRoutingTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Di
   return lockOrTryAgainLater(() => lockNetns(netns, "routing-tables", timeoutMs));
 }
 
-/** For a DEL: after the timeout, or for a directory in the lock's place, it logs this and continues without the lock. */
+/**
+ * For a DEL. After the timeout, or for a directory in the lock's place, it logs this and continues without the lock.
+ */
 export function tryLockRoutingTables(netns: Netns, log: (message: string) => void): Disposable | undefined {
   try {
     return lockNetns(netns, "routing-tables", DEL_LOCK_TIMEOUT_MS);

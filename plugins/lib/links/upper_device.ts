@@ -17,7 +17,6 @@ export interface UpperDevice {
   readonly addresses: readonly Cidr[];
 }
 
-/** The upper devices of `lowerIndex`, on the host and in containers. */
 export function listUpperDevices(netns: Netns, lowerIndex: number): UpperDevice[] {
   const inContainers = netnsPaths(netns.identity).flatMap((path) => upperDevicesAt(path, netns, lowerIndex));
   return [...upperDevicesIn(netns, lowerIndex, undefined), ...inContainers];

@@ -144,7 +144,6 @@ export function capacityOf(set: RangeSet): bigint {
   return count;
 }
 
-/** `10.0.0.2-10.0.0.9,10.0.1.2-10.0.1.9` */
 export function formatRanges(ranges: readonly AddressRange[]): string {
   return ranges.map(({ start, end }) => `${start}-${end}`).join(",");
 }

@@ -14,7 +14,10 @@ export interface NetworkModel {
   readonly addsDefaultRoutes: boolean;
   /** Whether the host's own networks may be theirs too. */
   readonly allowsRouteOverlap: boolean;
-  /** The gateways of a container with these addresses: the host has them on the gateway device, or on its end of the link. */
+  /**
+   * The gateways of a container with these addresses. The host has them on the gateway device, or on its end of the
+   * link.
+   */
   gateways(ips: readonly IpConfig[]): readonly Cidr[];
 }
 

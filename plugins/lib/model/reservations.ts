@@ -7,7 +7,7 @@ export interface AddressReservations {
   rangeSets(): readonly RangeSet[];
   /** All reserved addresses. There is no holder if something else has the address as its name. */
   holders(): ReadonlyMap<Ip, AddressHolder | undefined>;
-  /** Without those of an earlier boot. */
+  /** Leaves out those of an earlier boot. */
   currentHolders(): readonly AddressHolder[];
   /** @throws {ConfigError} if the ranges cannot be used */
   pools(): readonly AddressPool[];
@@ -29,7 +29,6 @@ export interface AddressPool {
   readonly free: number | string;
 }
 
-/** `container "c1", interface "eth0"` */
 export function describeHolder({ containerId, ifname }: AddressHolder): string {
   return `container "${containerId}"${ifname === undefined ? "" : `, interface "${ifname}"`}`;
 }

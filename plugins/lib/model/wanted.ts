@@ -18,7 +18,6 @@ export interface WantedLink {
 
 export interface WantedAddress {
   readonly place: Place;
-  /** The name of its link. */
   readonly link: string;
   readonly address: Cidr;
 }

@@ -13,7 +13,6 @@ export class CheckFailedError extends CniError {
   }
 }
 
-/** `Check failed: interface "eth0" is missing`. */
 export function checkFailedError(difference: string, details?: string): CheckFailedError {
   return new CheckFailedError(difference, details, false);
 }
@@ -24,7 +23,6 @@ export function missingRulesOf(owner: Owner, difference: string, place?: string)
   return new CheckFailedError(difference, place === undefined ? hint : `${place}; ${hint}`, true);
 }
 
-/** @throws {CheckFailedError} naming both values */
 export function expectEqual<T>(what: string, actual: T, wanted: T): void {
   if (actual === wanted) return;
   throw checkFailedError(`${what} is ${formatValue(actual)}, expected ${formatValue(wanted)}`);

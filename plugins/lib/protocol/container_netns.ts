@@ -18,7 +18,6 @@ export function openContainerNetns(request: NetnsParameters, context: HostContex
   });
 }
 
-/** `undefined` for the plugin's own, unless the caller allows that. @throws {NetnsError} */
 function openUnlessHostNetns({ netns: path, netnsOverride }: NetnsParameters, context: HostContext): Netns | undefined {
   const netns = context.openNetns(path!);
   if (netnsOverride || netns.identity !== context.host.identity) return netns;

@@ -45,7 +45,7 @@ export function ownerPrefix(network: string): string {
   return `${network} `;
 }
 
-/** Parses an owner, with or without a note; `undefined` for any other text. */
+/** The text may have a note. */
 export function parseOwner(text: string): Owner | undefined {
   const [network, containerId, ifname, note = NOTE_PREFIX, ...surplus] = text.split(" ");
   if (!network || !containerId || !ifname || !note.startsWith(NOTE_PREFIX) || surplus.length > 0) return undefined;

@@ -152,8 +152,8 @@ export interface Plugin<C = unknown> {
   /** Detaches the container. Succeeds if everything is gone already (SPEC §DEL). */
   del(call: DelCall<C>): void;
   /**
-   * `del` for two or more attachments, where one step can serve all: the kernel waits once per removal of links or
-   * rules, however many they are. Only `cni run gc` calls it, in its own process. If it fails, each gets a `del`.
+   * `del` for two or more attachments, where one step can serve all. The kernel waits once per removal of links or
+   * rules, for any number of them. Only `cni run gc` calls it, in its own process. If it fails, each gets a `del`.
    *
    * @returns the calls that still need a `del`
    */
@@ -173,7 +173,7 @@ export interface Plugin<C = unknown> {
   status?(call: PluginCall<C>): void;
   /**
    * Reports what stops packets although an ADD would succeed. Only `cni run status` and `check` call it, in their own
-   * process: engines call STATUS every few seconds and log the answer. An error is a warning too.
+   * process. Engines call STATUS every few seconds and log the answer. An error is a warning too.
    */
   diagnose?(call: DiagnoseCall<C>): readonly string[];
   /** What it does between calls; no call starts it. */

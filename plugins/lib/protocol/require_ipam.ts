@@ -2,13 +2,11 @@ import { ConfigError } from "../../../spec/error.ts";
 import type { PluginConfig } from "../../../spec/plugin_config.ts";
 import type { IpamDelegate, PluginCall } from "./plugin.ts";
 
-/** @throws {ConfigError} if the configuration names no IPAM plugin */
 export function requireIpam({ ipam }: Pick<PluginCall<unknown>, "ipam">): IpamDelegate {
   if (ipam) return ipam;
   throw ipamMissingError();
 }
 
-/** @throws {ConfigError} if the configuration names no IPAM plugin */
 export function requireIpamType({ ipamType }: Pick<PluginConfig, "ipamType">): void {
   if (ipamType === undefined) throw ipamMissingError();
 }

@@ -9,7 +9,7 @@ const FORGET_MS = 60_000;
 /** By the handle of the host, which calls of one command share, and the socket. */
 const silences = new WeakMap<Netns, Map<string, number>>();
 
-/** How long to wait for a server: not at all if it left an earlier question of the same command unanswered. */
+/** How long to wait for a server. It is 0 after a question of the same command that the server left unanswered. */
 export function answerTimeoutMs(host: Netns, socketPath: string, timeoutMs: number): number {
   const silentSince = silences.get(host)?.get(socketPath) ?? -Infinity;
   return performance.now() < silentSince + FORGET_MS ? 0 : timeoutMs;

@@ -55,7 +55,7 @@ function requireKnownVersion(node: unknown, path: string): void {
 
 export function writeState(path: string, content: object): void {
   const text = stringifyJson({ version: STATE_VERSION, ...content }, 1);
-  // An interrupted replacement leaves a temporary file, which is found by the file's name: so create the first one
+  // An interrupted replacement leaves a temporary file, which is found by the file's name. So the first one is created
   // in one step.
   const isNew = inDirectory(path.slice(0, path.lastIndexOf("/")), 0o700, () => createFile(path, text));
   if (!isNew) replaceFile(path, text);

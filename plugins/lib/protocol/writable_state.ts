@@ -2,7 +2,7 @@ import { requireWritableDirectory } from "../../../ffi/sys/writable_directory.ts
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
-/** By the name of the error. */
+/** The keys are names of errors. */
 const REMEDIES: Readonly<Record<string, string>> = {
   ENOSPC: 'free some space: "df -h" and "df -i" show which file system is full',
   EROFS: 'mount its file system writable: "findmnt" shows its options',

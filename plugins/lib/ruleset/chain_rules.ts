@@ -20,7 +20,6 @@ export function findMissingRules(
   return present < expected ? { chain, present, expected } : undefined;
 }
 
-/** `chain "postrouting" has 0 rules, expected 4` */
 export function describeMissingRules({ chain, present, expected }: MissingRules): string {
   return `chain "${chain}" has ${present} rules, expected ${expected}`;
 }

@@ -2,7 +2,7 @@
  * Elements of sets and maps that belong to attachments.
  *
  * Each element's comment is its owner. A record per owner leads to its elements (owner_records.ts). Removals are read
- * first, and the kernel refuses the transaction if anything has changed since: a late DEL takes nothing from another
+ * first, and the kernel refuses the transaction if anything has changed since. So a late DEL takes nothing from another
  * container.
  *
  * Reads come before changes: a refused transaction waits some 8 ms for RCU, a query takes 0.03 ms.

@@ -103,7 +103,6 @@ export function listForeignHookChains(
   }));
 }
 
-/** `chain "FORWARD" of table "ip filter"` */
 export function describeForeignChain(
   { family, table }: nft.TableKey,
   { chain }: Pick<ForeignBaseChain, "chain">,

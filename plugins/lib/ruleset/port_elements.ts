@@ -10,7 +10,7 @@ function addressSize(family: 4 | 6): number {
   return family === 4 ? 4 : 16;
 }
 
-/** In the map of its prefix: with a host address, that of ports of one address. */
+/** The key in the map of its prefix. With a host address, that is the map of ports of one address. */
 export function portMapKey(mapping: PortMapping) {
   const hostAddress = hostAddressOf(mapping);
   const port = portKey(mapping);
@@ -33,7 +33,6 @@ export interface PublishedPort {
   readonly containerPort: number;
 }
 
-/** `undefined` for elements of other maps. */
 export function parsePortElement(
   { set, key, data }: Pick<FoundElement, "set" | "key" | "data">,
 ): PublishedPort | undefined {
@@ -77,7 +76,7 @@ export function failoverKey(
   return { set: failoverSet(family), key: concatenation(address, port, target) };
 }
 
-/** The element that it becomes; `undefined` for elements of other sets. */
+/** Returns the element that it becomes. */
 export function parseFailoverElement({ set, key }: FoundElement): PromotedElement | undefined {
   const family = ([4, 6] as const).find((candidate) => set === failoverSet(candidate));
   if (!family) return undefined;

@@ -21,8 +21,8 @@ export interface TableDefinition extends nft.TableKey {
   /** Purposes of elements, and their sets. Records store a set's position: append new sets. */
   readonly purposes: Readonly<Record<string, readonly string[]>>;
   /**
-   * By purpose: chains without which its elements do nothing, and the `use` that the kernel counts at least. It counts a
-   * chain's rules and what leads there, so a few queries tell an ADD whether the table is whole.
+   * By purpose: chains without which its elements do nothing, and the `use` that the kernel counts at least. The count
+   * has a chain's rules and what leads there. So a few queries tell an ADD whether the table is whole.
    */
   readonly uses: Readonly<Record<string, Readonly<Record<string, number>>>>;
   /** Elements that exist as long as a shared chain does. */
@@ -102,7 +102,6 @@ export const isOwnTable = ({ comment }: TableDefinition, present: nft.Table): bo
 export const foreignTableHint = ({ comment }: TableDefinition): string =>
   `it has no comment "${comment}"; this program makes one where there is none`;
 
-/** `table "inet cni"` */
 export const describeTable = ({ family, table }: nft.TableKey): string =>
   `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;
 
