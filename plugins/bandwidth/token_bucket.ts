@@ -18,7 +18,6 @@ export function tokenBucketFor({ rate, burst }: Limit): TokenBucket {
   return { rate: bytesPerSecond, burst: Number(burstBytes), limit: Number(min(queueBytes, U32_MAX)) };
 }
 
-/** `undefined` if the limit has the expected effect. */
 export function limitWarning({ rate, burst }: Limit, mtu: number): string | undefined {
   const { burst: burstBytes } = tokenBucketFor({ rate, burst });
   if (burstBytes < mtu + ETHERNET_HEADER_BYTES) {

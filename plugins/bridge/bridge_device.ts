@@ -121,7 +121,6 @@ function explainMissingVlans(config: BridgeConfig, call: () => void): void {
   }
 }
 
-/** @throws {CniError} on the first difference */
 export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConfig>, result: Result): link.Link {
   const device = link.find(host.route, config.bridge);
   if (!device || !bridgeKind.of(device)) {

@@ -49,7 +49,6 @@ export const bridgeConfig = lazy(() =>
 );
 export type BridgeConfig = Infer<typeof bridgeConfig>;
 
-/** @throws {ConfigError} */
 export function refuseContradictions(config: BridgeConfig, hasIpam: boolean): void {
   if (config.hairpinMode && config.promiscMode) {
     const requirement = "false when hairpinMode is true, since either alone delivers the frame";
@@ -70,7 +69,6 @@ export function usesVlanFiltering(config: BridgeConfig): boolean {
   return config.vlan !== 0 || config.vlanTrunk !== undefined;
 }
 
-/** @throws {ConfigError} */
 export function portVlans(config: BridgeConfig): Vlan[] {
   const tagged = trunkVlanIds(config);
   const nativeVlan = config.vlan || (tagged.length > 0 ? 1 : 0);
@@ -98,7 +96,6 @@ export function isGateway(config: BridgeConfig): boolean {
   return config.isGateway || config.isDefaultGateway;
 }
 
-/** Whether the gateway's address belongs on a VLAN of the bridge, not on the bridge. */
 export function needsVlanGateway(config: BridgeConfig): boolean {
   return isGateway(config) && config.vlan !== 0;
 }

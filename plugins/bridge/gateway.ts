@@ -46,7 +46,6 @@ function firstAddressOf(containerAddress: Cidr): Ip {
   });
 }
 
-/** @throws {CniError} */
 export function refuseUnreachableGateways(ips: readonly IpConfig[]): void {
   for (const { address, gateway } of ips) {
     if (gateway === undefined) continue;
@@ -114,11 +113,11 @@ export interface GatewayPlace {
 }
 
 /**
- * Gives the host the gateways' addresses, removes former ones and turns forwarding on. A failed ADD undoes this,
- * except for addresses that another attachment uses by then.
+ * Gives the host the gateways' addresses, removes former ones and turns forwarding on. A failed ADD undoes this, except
+ * for addresses that another attachment uses by then.
  *
- * The container must have its addresses already. If one ADD needs a gateway that another removes, then either the
- * second sees the first's container, or the first sees the gateway gone.
+ * The container must have its addresses already. One ADD may need a gateway that another removes. Then the second sees
+ * the first's container, or the first sees the gateway gone.
  *
  * @throws {CniError} if another address conflicts, or the host itself is in the network
  */
@@ -161,7 +160,6 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
   enableForwarding(host, [...new Set(wanted.map(familyOf))], log);
 }
 
-/** What the bridge, or its VLAN link, has. */
 export function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
   const cidrs = ips.flatMap(({ gateway, address }) => gateway ? [toCidr(gateway, prefixLengthOf(address))] : []);
   return [...new Set(cidrs)];

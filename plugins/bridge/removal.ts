@@ -70,7 +70,7 @@ function findMissingMark(device: link.Link): string | undefined {
   return `cni did not create it, or was older and left no mark; "ip link delete ${device.name}" removes it`;
 }
 
-/** Also as the lower device of macvlan, ipvlan and VLANs, which may be in containers. */
+/** Counts it also as the lower device of macvlan, ipvlan and VLANs, which may be in containers. */
 function usesBridge({ plugins }: NetworkConfigList, bridge: string): boolean {
   return plugins.some(({ type, raw }) => (type === "bridge" ? bridgeNameOf(raw) : findValue(raw, "master")) === bridge);
 }
@@ -102,7 +102,6 @@ function isKernelRoute(route: rawRoute.RawRoute): boolean {
   return KERNEL_PROTOCOLS.includes(route.protocol) || rawRoute.tableOf(route) === RT_TABLE_LOCAL;
 }
 
-/** Of the bridge, and of the host's interface in the VLAN. */
 function indicesToRemove(host: Netns, device: link.Link, config: BridgeConfig): number[] {
   const gateway = needsVlanGateway(config) ? link.find(host.route, vlanGatewayName(config)) : undefined;
   return [device.index, ...gateway ? [gateway.index] : []];

@@ -22,7 +22,7 @@ const RECONNECT_MS = 5000;
 const RECONNECT_POLL_MS = 20;
 /** A request at which that many servers end is the reason. */
 const MAX_SERVERS = 5;
-/** Of requests that the server answers at once. */
+/** For requests that the server answers at once. */
 const ANSWER_TIMEOUT_MS = 2000;
 /** While an ADD waits, the server is asked this often whether it works. */
 const LIVENESS_INTERVAL_MS = 2000;

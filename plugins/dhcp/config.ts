@@ -32,8 +32,8 @@ const CLIENT_ID = 61;
 /** Padding, and the kind of a message, which the client alone decides. */
 const FORBIDDEN_OPTIONS = [0, 53, 255];
 /**
- * Beyond what the reference plugin requests: name servers (6), domain (15), MTU (26), static routes (33), NTP servers
- * (42), times (51, 58, 59), search list (119) and classless routes (121), which precede routers (RFC 3442).
+ * The reference plugin requests fewer. Further ones are name servers (6), domain (15), MTU (26), static routes (33),
+ * NTP servers (42), times (51, 58, 59), search list (119) and classless routes (121), which precede routers (RFC 3442).
  */
 const DEFAULT_REQUESTS = [1, 121, 3, 6, 15, 26, 33, 42, 51, 58, 59, 119];
 /** What the reference plugin falls back to. */
@@ -74,7 +74,7 @@ const ipamKeys = () => ({
     array(knownKeys({ option: withDefault(optionKey, ""), skipDefault: withDefault(boolean, false) })),
     [],
   ),
-  /** Of all routes; 0: the kernel's. */
+  /** The metric of all routes; 0: the kernel's. */
   priority: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
 });
 const ipam = lazy(() => knownKeys(ipamKeys()));

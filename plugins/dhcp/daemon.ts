@@ -103,7 +103,6 @@ function openListener(path: string, { LISTEN_PID, LISTEN_FDS = "0" }: Env, resou
   return listener;
 }
 
-/** @throws {RangeError} */
 export function parseDaemonOptions(argv: readonly string[]) {
   const { pidfile, hostprefix, socketpath, broadcast, ...durations } = readFlags(argv);
   if (!/^(true|false|[01tfTF]|TRUE|FALSE|True|False)$/.test(broadcast)) {

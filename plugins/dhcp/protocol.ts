@@ -1,4 +1,8 @@
-/** What the plugin and the server of leases say to each other: one line of JSON each way, for each connection. @module */
+/**
+ * What the plugin and the server of leases say to each other. Each connection has one line of JSON each way.
+ *
+ * @module
+ */
 import type { Cidr, Ip } from "../../ffi/address.ts";
 import { type Dns, dnsSchema } from "../../spec/result.ts";
 import {
@@ -44,7 +48,7 @@ export const leaseSettings = lazy(() =>
     provided: array(knownKeys({ code: byte, value: hex })),
     /** Option 55 of DHCP: the options that a server is asked for. */
     requested: array(byte),
-    /** Of all routes; 0: the kernel's. */
+    /** The metric of all routes; 0: the kernel's. */
     priority: int({ min: 0, max: 0xffff_ffff }),
   })
 );

@@ -28,7 +28,6 @@ export function listMissingRichRules(env: Environment, servers: readonly NameSer
   );
 }
 
-/** @throws {DbusError} */
 export function removeRichRules(env: Environment, servers: readonly NameServer[]): void {
   forEachRule(env, servers, (call, zone, rule) => {
     if (call("queryRichRule", zone, rule) === true) call("removeRichRule", zone, rule);

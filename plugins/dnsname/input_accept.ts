@@ -2,7 +2,7 @@
  * Lets containers' questions in where other firewalls would drop them.
  *
  * A chain of `inet cni` marks packets to port 53 of the server's addresses. One rule in each input chain of other
- * programs accepts the mark, as the plugin `firewall` does it for forwarded packets.
+ * programs accepts the mark. The plugin `firewall` does the same for forwarded packets.
  */
 import type { Owner } from "../lib/protocol/owner.ts";
 import { familyOf, hostPrefix } from "../../ffi/address.ts";
@@ -46,7 +46,7 @@ import { DNS_PORT } from "./protocol.ts";
 import type { NameServer } from "./record.ts";
 
 const INPUT_HOOK = { number: NF_INET_LOCAL_IN, names: ["INPUT", "input"] };
-/** In tables of other programs. */
+/** The chain is in tables of other programs. */
 export const INPUT_ACCEPT_CHAIN = "CNI-INPUT";
 const ACCEPT_COMMENT = "Questions about names, marked by table inet cni";
 const JUMP_COMMENT = "CNI dnsname plugin rules";
@@ -82,7 +82,6 @@ export function addInputAccept(nl: Netlink, servers: readonly NameServer[]): str
   });
 }
 
-/** Whether there are rules that could be removed. */
 export function hasInputAccept(nl: Netlink): boolean {
   return nft.findChain(nl, inetTable, MARK_CHAIN.name) !== undefined;
 }

@@ -7,7 +7,7 @@ import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { CniError } from "../../spec/error.ts";
 import { DNS_PORT, type ListenProblem } from "./protocol.ts";
 
-/** As `portmap`'s for a port that is taken. */
+/** The same code as that of `portmap` for a port that is taken. */
 const PORT_TAKEN = 100;
 const PROTOCOLS = { tcp: IPPROTO_TCP, udp: IPPROTO_UDP };
 

@@ -44,7 +44,6 @@ export function newRecord(host: Netns, parts: Omit<NameRecord, "host">): NameRec
   return { host: { identity, ...cookie !== undefined && { cookie } }, ...parts };
 }
 
-/** @throws {ConfigError} */
 export function parseRecord(node: unknown): NameRecord {
   return recordSchema.parse(node);
 }

@@ -1,8 +1,8 @@
 /**
- * What the Go plugin has left: a dnsmasq for each network, which reads names from a file with a line for each address.
+ * A dnsmasq that the Go plugin has left for a network. It reads names from a file with a line for each address.
  *
- * It has port 53 of the network's gateway. As long as the network has containers, it goes on to answer, and new
- * containers are entered into its file, so that old and new ones find each other.
+ * It has port 53 of the network's gateway, and goes on to answer as long as the network has containers. New containers
+ * are entered into its file, so that old and new ones find each other.
  */
 import { findText } from "../../ffi/sys/file.ts";
 
@@ -15,7 +15,6 @@ export interface ReferenceDnsmasq {
   readonly pid: number;
 }
 
-/** `undefined` if none runs for the network. */
 export function findReferenceDnsmasq(network: string): ReferenceDnsmasq | undefined {
   for (const runtime of RUNTIME_DIRECTORIES) {
     const directory = `${runtime}/containers/cni/dnsname/${network}`;

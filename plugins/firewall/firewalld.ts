@@ -7,9 +7,7 @@ import { findFirewalldBus, FIREWALLD_ZONES } from "../lib/ruleset/firewalld_bus.
 export interface Firewalld extends Disposable {
   /** @returns false if the address was there @throws {DbusError} */
   add(zone: string, address: Ip): boolean;
-  /** @throws {DbusError} */
   remove(zone: string, address: Ip): void;
-  /** @throws {DbusError} */
   has(zone: string, address: Ip): boolean;
 }
 

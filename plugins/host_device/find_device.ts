@@ -115,7 +115,7 @@ function findDriver(path: string): string | undefined {
   return findSymlinkTarget(`${path}/driver`)?.replace(/^.*\//, "");
 }
 
-/** Below the device or below its virtio half. */
+/** Looks below the device and below its virtio half. */
 function getLinkInDirectory(host: Netns, path: string, what: string): link.Link {
   const virtioDirectories = listNames(path).filter((name) => name.startsWith("virtio")).sort();
   for (const directory of [path, ...virtioDirectories.map((name) => `${path}/${name}`)]) {

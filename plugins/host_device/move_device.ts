@@ -105,7 +105,7 @@ const nameTakenError = ({ before: { name }, owner: { containerID } }: SavedDevic
   );
 
 /**
- * Restores name and settings of a device that came back to the host when its namespace died or a DEL was killed.
+ * Restores name and settings of a device that came back to the host. Its namespace has died, or a DEL was killed.
  *
  * @param wait for a device that may still come
  * @returns false if there is none
@@ -128,7 +128,7 @@ function tryRestoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: L
   return true;
 }
 
-/** Under its own name and without marks of a return. */
+/** True if it has its own name and no marks of a return. */
 export function isUnchangedOnHost(host: Netns, saved: SavedDevice): boolean {
   const all = link.list(host.route);
   return !findReturned(all, saved) &&

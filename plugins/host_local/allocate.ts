@@ -94,7 +94,10 @@ interface AddressSpan {
   readonly to: Ip;
 }
 
-/** The addresses of a set in the order of allocation, starting after `last`: other hosts may still cache a released address. */
+/**
+ * The addresses of a set in the order of allocation. It starts after `last`: other hosts may still cache a released
+ * address.
+ */
 function listSpans({ ranges }: RangeSet, last?: Ip): AddressSpan[] {
   const index = last === undefined ? -1 : ranges.findIndex((candidate) => rangeIncludes(candidate, last));
   const fullSpan = (range: AddressRange): AddressSpan => ({ range, from: range.start, to: range.end });

@@ -112,7 +112,7 @@ function releaseAttachments(calls: readonly [AttachmentCall<DataDirConfig>, ...A
   store.release(calls.flatMap((call) => store.findByAttachment(call)));
 }
 
-/** Of the configuration: only ADD gets the runtime's. @throws {ConfigError} */
+/** Reads those of the configuration: only ADD gets the runtime's. */
 function readRangeSets(pluginConfig: PluginConfig): readonly RangeSet[] {
   const { sets } = parseHostLocalConfig(pluginConfig);
   if (!hasIpRangesCapability(pluginConfig.raw)) requireRanges(sets);

@@ -1,11 +1,13 @@
 /**
- * The index of a network's directory: a file beside it that lists the holders. ADD and DEL read it instead of the directory.
+ * The index of a network's directory: a file beside it that lists the holders. ADD and DEL read it instead of the
+ * directory.
  *
- * The index is valid while its header has the directory's stamp. Each change of the directory voids the stamp. The header is written last,
- * so a killed writer leaves a void index.
+ * The index is valid while its header has the directory's stamp. Each change of the directory voids the stamp. The
+ * header is written last, so a killed writer leaves a void index.
  *
- * The directory's lock protects both; the reference plugin takes it too. If a program without the lock changes the directory within the same
- * millisecond, the index misses that until the next change, GC or boot. Even then no address is allocated twice: its file decides.
+ * The directory's lock protects both; the reference plugin takes it too. A program without the lock may change the
+ * directory within the same millisecond. The index misses that until the next change, GC or boot. Even then no address
+ * is allocated twice: its file decides.
  */
 import { bootId, findBootId } from "../../ffi/sys/boot.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";

@@ -44,7 +44,6 @@ export const portmapConfigSchema = lazy(() =>
   })
 );
 
-/** @throws {ConfigError} */
 export function parsePortmapConfig(raw: JsonObject): PortmapConfig {
   const config = portmapConfigSchema.parse(raw);
   if (config.markMasqBit !== undefined && config.externalSetMarkChain !== undefined) {

@@ -1,11 +1,11 @@
 /**
  * Host programs that listen on ports to publish.
  *
- * A published port silently takes such a program's calls. So ADD refuses what bind(2) would refuse, unless the program loses nothing or
- * `hostPortInUse` allows it. A program that starts listening later is not noticed.
+ * A published port silently takes such a program's calls. So ADD refuses what bind(2) would refuse, unless the program
+ * loses nothing or `hostPortInUse` allows it. A program that starts listening later is not noticed.
  *
- * Engines listen on published ports to reserve them: podman in conmon, whose command line has the container id, others in the process that
- * calls this plugin. ADD accepts these listeners.
+ * Engines listen on published ports to reserve them. podman does it in conmon, whose command line has the container id.
+ * Others do it in the process that calls this plugin. ADD accepts these listeners.
  */
 import { broadcastOf, type Cidr, familyOf, type Ip, prefixLengthOf } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
@@ -110,7 +110,7 @@ function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, fami
 
 const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
 
-/** Without listeners that lose nothing. */
+/** Leaves out listeners that lose nothing. */
 function findRobbed(
   conflicts: readonly ListenerConflict[],
   protocol: Protocol,

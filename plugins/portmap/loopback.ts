@@ -6,7 +6,8 @@ import type { PortmapConfig } from "./config.ts";
 import { familiesOf } from "../../spec/port_mapping.ts";
 
 /**
- * The host's address towards the container, as source for calls from 127.0.0.0/8: the kernel sends nothing from there over a link.
+ * The host's address towards the container, as source for calls from 127.0.0.0/8. The kernel sends nothing from there
+ * over a link.
  *
  * @returns `undefined` if no port is on IPv4 addresses, or there is no route
  */

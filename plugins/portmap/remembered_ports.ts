@@ -1,11 +1,11 @@
 /**
  * Ports that the ruleset forgot, as after `nft flush ruleset`: they stay those of the attachments that published them.
  *
- * Only their cached results tell of them, and to read all takes long. So an element marks a ruleset that has what all of
- * them had. It goes with the others, and only those that nothing is missing for make it anew.
+ * Only their cached results tell of them, and to read all takes long. So an element marks a ruleset that has what all
+ * of them had. It goes with the others, and only those that nothing is missing for make it anew.
  *
- * `nft flush map inet cni hostports4` leaves it. To notice that, each of the four maps would need an element that packets
- * and listings take for a port, and each ADD would ask for four.
+ * `nft flush map inet cni hostports4` leaves it. To notice that, each of the four maps would need an element that
+ * packets and listings take for a port. Each ADD would ask for four.
  */
 import * as nft from "../../ffi/nft/objects.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";

@@ -37,7 +37,7 @@ import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
 import { refuseConfiguredOverlap, refuseOverlapOnce } from "./overlap.ts";
 import { connectedRoutes, requireHostGateways, resultRoutes } from "./routes.ts";
 
-/** After the host's interface in the result. */
+/** The host's interface comes before it in the result. */
 const CONTAINER_INTERFACE_INDEX = 1;
 
 export default plugin({

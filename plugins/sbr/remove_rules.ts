@@ -11,7 +11,7 @@ import { compareGatewayDependence, isCustomTable, usesOnlyLink } from "../lib/li
 export interface RemovalScope {
   /** Addresses with the prefix length of a host. */
   readonly sources: ReadonlySet<Cidr>;
-  /** Of the interface, unless it is gone. */
+  /** The index of the interface, unless it is gone. */
   readonly index: number | undefined;
   /** The administrator's table, if configured. */
   readonly table: number | undefined;
@@ -46,7 +46,7 @@ export function removeSourceRules(netns: Netns, scope: RemovalScope, log: (messa
   );
 }
 
-/** For a rule from one of the addresses, to `table` or to a table without routes of other interfaces. */
+/** True for a rule from one of the addresses, to `table` or to a table without routes of other interfaces. */
 function isRemovable(
   { from, isSourceOnly, table: ruleTable }: rule.FibRule,
   { sources, index, table }: RemovalScope,

@@ -45,7 +45,6 @@ export const staticConfig = () => {
   return knownKeys({ ipam: ipamSchema, runtimeConfig: ips, args: optional(knownKeys({ cni: ips })) });
 };
 
-/** @throws {ConfigError} */
 export function parseStaticIpam({ raw }: PluginConfig): Ipam {
   return ipamSchema.parse(jsonObject.parse(findValue(raw, "ipam"), "ipam"), "ipam");
 }

@@ -9,7 +9,7 @@ import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { memberPath } from "../../spec/schema.ts";
 
-/** As in the reference plugin. */
+/** The reference plugin has the same path. */
 export const ALLOWLIST_PATH = "/etc/cni/tuning/allowlist.conf";
 
 /** Without a file all keys are allowed, with an empty file none. @throws {ConfigError} naming the first disallowed key */

@@ -42,7 +42,7 @@ export function hasSettings(state: LinkState): boolean {
   return settingKeys(state).length > 0;
 }
 
-/** Without settings that the link lacks. */
+/** Leaves out settings that the link lacks. */
 export function readLinkState(device: link.Link, wanted: LinkState): LinkState {
   return Object.fromEntries(
     settingKeys(wanted).map((key) => [key, SETTINGS[key].read(device)]).filter(([, value]) => value !== undefined),

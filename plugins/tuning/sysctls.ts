@@ -70,7 +70,7 @@ function sysctlPath(key: string, ifname: string): string {
   return parts.join("/").replace("IFNAME", () => ifname);
 }
 
-/** Of write-only parameters such as net/ipv4/route/flush. */
+/** Errors of write-only parameters such as net/ipv4/route/flush. */
 const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
 
 /** `undefined` if unreadable. Like the functions below, it runs inside the namespace. */

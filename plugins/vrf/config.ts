@@ -14,7 +14,6 @@ export const vrfConfig = lazy(() =>
 );
 export type VrfConfig = Infer<typeof vrfConfig>;
 
-/** @throws {ConfigError} */
 export function requireVrfName({ vrfname }: VrfConfig): void {
   if (vrfname === "") throw new ConfigError("vrfname", NAME_REQUIREMENT, "nothing");
 }

@@ -25,7 +25,7 @@ export interface DhcpRequest {
   readonly type: MessageType;
   readonly xid: number;
   readonly secs: number;
-  /** Whether the server is to answer by broadcast, for a link that takes no frames to an address it has not. */
+  /** Asks the server to answer by broadcast: the link takes no frames to an address that it has not. */
   readonly broadcast: boolean;
   /** The client's address, if it is usable. */
   readonly ciaddr?: Ip;
@@ -34,7 +34,7 @@ export interface DhcpRequest {
   readonly options: RawOptions;
 }
 
-/** In ascending order of options. */
+/** Writes options in ascending order. */
 export function encodeRequest(request: DhcpRequest): Uint8Array {
   const options = [...request.options, [OPTION.messageType, Uint8Array.of(MESSAGE_TYPE[request.type])] as const]
     .sort(([a], [b]) => a - b);

@@ -1,8 +1,8 @@
 /**
  * Sends answers from one UDP socket, so that those who cannot be reached do not keep it from others.
  *
- * While the kernel looks for the link address of a neighbour, it holds packets for it back, and counts them as unsent
- * of their socket. A single neighbour that is silent can have as many as a socket may: then nobody gets an answer.
+ * While the kernel looks for the link address of a neighbour, it holds its packets back. They count as unsent of their
+ * socket. A single neighbour that is silent can have as many as a socket may: then nobody gets an answer.
  */
 import type { Ip } from "../../../ffi/address.ts";
 import { sendPacketTo, sockaddrIp, unsentBytes } from "../../../ffi/sys/inet_socket.ts";
@@ -22,7 +22,7 @@ export interface AnswerSenderOptions {
 const HELD_MS = 4000;
 /** The first questions of a container that had been silent come at once. */
 const MAX_HELD_OF_CONTAINER = 4;
-/** Of all other addresses: with any of them, the kernel begins to look anew. */
+/** For all other addresses together: with any of them, the kernel begins to look anew. */
 const MAX_HELD_OF_STRANGERS = 30;
 const STRANGERS = "";
 

@@ -61,7 +61,6 @@ function withAge({ message, ttlsAt }: Entry, seconds: number): Uint8Array {
   return copy;
 }
 
-/** `undefined` for what may not be stored. */
 function findLifetime(
   message: Uint8Array,
   { bytes, type }: Question,

@@ -17,7 +17,7 @@ export interface Asker {
 export interface ShareLimits {
   readonly total: number;
   readonly ofContainer: number;
-  /** Of all addresses of a link that no container has. */
+  /** For all addresses of a link that no container has. */
   readonly ofStrangers: number;
 }
 
@@ -38,7 +38,7 @@ export class Shares<T extends Asker> {
     this.#limits = limits;
   }
 
-  /** @returns who has no place for that reason: the oldest of those who have the most, or itself if it is a stranger */
+  /** @returns who has no place for that reason: the oldest of those who have the most, or a stranger itself */
   enter(asker: T): T | undefined {
     const { total, ofContainer, ofStrangers } = this.#limits;
     const held = this.#byLink.get(asker.link)?.bySource.get(sourceOf(asker)) ?? new Set<T>();

@@ -210,7 +210,6 @@ export function writeAnswer(
   return message;
 }
 
-/** The answer to what is no question. */
 export function writeError({ id, flags, rcode }: Malformed): Uint8Array {
   const message = new Uint8Array(HEADER_BYTES);
   writeHeader(message, { id, flags }, rcode, 0);
