@@ -221,7 +221,6 @@ async function formatHelp(words: readonly string[]): Promise<string> {
   return fitHelp(await formatWholeHelp(words), openScreen(1, {}).columns);
 }
 
-/** @param words path and arguments of a command */
 async function formatWholeHelp(words: readonly string[]): Promise<string> {
   const { aliasesOf, formatCommandHelp, formatGroupHelp } = await import("./help.ts");
   const path: string[] = [];

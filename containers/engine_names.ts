@@ -21,7 +21,6 @@ type NameById = readonly [containerId: string, name: string];
 interface StateFiles {
   /** A `*` is one part of the path. */
   readonly pattern: string;
-  /** @param parts what stands for each `*` */
   parse(text: string, parts: readonly string[]): readonly NameById[];
 }
 
@@ -43,7 +42,6 @@ const STATE_FILES: readonly StateFiles[] = [
 export class EngineNames {
   #byId: ReadonlyMap<string, string> | undefined;
 
-  /** @returns `undefined` if no engine has left one */
   find({ containerId, args }: NamelessContainer): string | undefined {
     const argument = new Map(args);
     const namespace = argument.get("K8S_POD_NAMESPACE");
@@ -53,7 +51,6 @@ export class EngineNames {
     return this.findById(containerId) ?? (pod || undefined);
   }
 
-  /** Needs nothing else of the container. */
   findById(containerId: string): string | undefined {
     this.#byId ??= new Map(STATE_FILES.flatMap(readStateFiles));
     return this.#byId.get(containerId);

@@ -22,7 +22,6 @@ export interface CopiedRestoreOptions {
   readonly minAttachments: number;
   /** How long to wait while another command holds the node's lock. */
   readonly maxWaitMs: number;
-  /** Restores these as their plugins do it. */
   restoreByPlugins(isWanted: (entry: CacheEntry) => boolean): RestoreReport;
   isElsewhere(result: Result): boolean;
   /** Reads what the kernel tells. @returns those that may still come back */

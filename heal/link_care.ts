@@ -28,7 +28,6 @@ export interface LinkCareOptions {
   onPause(): void;
 }
 
-/** Kinds of links that have gateways' addresses. */
 const GATEWAY_KINDS: readonly (string | undefined)[] = ["bridge", "vlan", "veth"];
 
 /**
@@ -43,7 +42,6 @@ export class LinkCare implements Disposable {
   #isLookNeeded = true;
   #stormSince: number | undefined;
   #nextLook = -Infinity;
-  /** Something else may keep removing what is mended. */
   readonly #fight: Fight;
   readonly #retryPause: GrowingPause;
   #knownProblems = new Set<string>();

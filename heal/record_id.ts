@@ -10,7 +10,6 @@ export function recordIds(change: RulesetChange): string[] {
   return isRecord ? change.elements().map(({ key }) => recordId(family, key)) : [];
 }
 
-/** All records that an owner may have. */
 export function recordIdsOf(owner: Owner): string[] {
   return TABLES.flatMap(({ family, purposes }) =>
     Object.keys(purposes).map((purpose) => recordId(family, recordKey(owner, purpose).key))

@@ -39,7 +39,6 @@ export async function parseValid(
   return texts.map((text) => findNamedAttachment(text, findId, ifname) ?? parseAttachmentName(text, ifname));
 }
 
-/** @throws {UsageError} for an unknown name of `--valid` */
 export function refuseUnknownNames<T>(call: () => T): T {
   try {
     return call();

@@ -173,7 +173,6 @@ export interface InstallOptions {
   readonly copy: boolean;
   /** Installed under every name; the program gets a name of its own beside it. */
   readonly shim?: Uint8Array;
-  /** Told of the parts of a long copy. */
   readonly progress?: (done: number, total: number) => void;
 }
 

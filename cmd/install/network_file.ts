@@ -18,7 +18,6 @@ export interface NetworkFileOptions {
   readonly source: string;
   /** Engines look there for configurations. */
   readonly directory: string;
-  /** Plugins are there that are not built in. */
   readonly pluginDirectories: readonly string[];
   /** Tells the ranges for a host-local without any; absent if nothing tells them. */
   findRanges?(): Promise<readonly Cidr[]>;

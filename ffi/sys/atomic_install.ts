@@ -34,7 +34,6 @@ export function installCopy(
   );
 }
 
-/** @param mode that of a program unless told */
 export function installBytes(bytes: Uint8Array, path: string, mode = 0o755): void {
   withPurpose(`write "${path}"`, () =>
     installAtomically(path, (temporary) => {

@@ -135,7 +135,6 @@ function findTextWith(path: string, read: (fd: number) => string): string | unde
   });
 }
 
-/** Reads from the descriptor's position on. */
 export function readOrdinaryText(fd: number): string {
   requireOrdinaryFile(fd);
   return readKernelText(fd);

@@ -307,7 +307,6 @@ export function ipCommand(netns: string | undefined, ...words: readonly string[]
   return shellCommand([...name === undefined ? ["nsenter", `--net=${netns}`, "ip"] : ["ip", "-n", name], ...words]);
 }
 
-/** What {@linkcode interfaceDifferences} compares with the result. */
 export function interfaceState({ netns, links, addresses, routes }: NetnsSnapshot): InterfaceState {
   return {
     findLink: (index) => links.find((device) => device.index === index),

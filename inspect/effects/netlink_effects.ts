@@ -19,7 +19,6 @@ export interface LinkNames extends Disposable {
   find(netns: string, key: string | number): link.Link | undefined;
   /** Finds the namespace of a descriptor of the command, if that was given or asked before. */
   findPathOf(netnsFd: number): string | undefined;
-  /** Has a query answered in another namespace. */
   query(netns: string, request: ObservedRequest, onMessage: RequestsActivity["onMessage"]): void;
   /** The other end of a veth pair, if its namespace was asked before. */
   findPeer(netns: string, end: link.Link): { readonly netns: string; readonly index: number } | undefined;

@@ -90,7 +90,6 @@ const DESCRIBE: Partial<Readonly<Record<SystemCall, Describe>>> = {
 /** Shorter waits are looks whether something has come. */
 const MIN_WAIT_MS = 0.5;
 
-/** Traces this process until the scope ends. */
 export function traceSystemCalls(cursor: TraceCursor): Disposable {
   const descriptors: Descriptors = new Map([[0, { kind: "file", name: "standard input" }]]);
   const names = [...Object.keys(DESCRIBE), "close", "socket", "poll"] as SystemCall[];

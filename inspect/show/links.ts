@@ -59,7 +59,6 @@ function showRoute({ dst, gateway, table, priority, mtu }: route.UnicastRoute): 
   };
 }
 
-/** Links with a default route in table main. */
 export function findUplinks(host: NamespaceLinks): Uplink[] {
   return [...host.links.values()].flatMap((entry) => {
     const defaults = host.routesOf(entry.index).filter(({ dst, table }) => dst.endsWith("/0") && table === undefined);

@@ -41,7 +41,6 @@ export function listForwardChains(
   return [...forwardChains, { chain: FORWARD, priority: NF_IP_PRI_FILTER, ...missing }];
 }
 
-/** The chain as iptables makes it. */
 export function iptablesForwardChain({ family, table }: nft.TableKey, chain: string): nft.ChainIn {
   const hook = { number: NF_INET_FORWARD, priority: NF_IP_PRI_FILTER };
   return { family, table, name: chain, type: "filter", hook, policy: NF_ACCEPT };

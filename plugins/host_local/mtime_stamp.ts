@@ -9,7 +9,6 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { setMtime } from "../../ffi/sys/file.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 
-/** Identifies the present state of the open directory. */
 export function readStamp(fd: number, boot: string): string {
   const { identity, mtime, ctime } = fstat(fd);
   return `${boot} ${identity} ${mtime} ${ctime}`;

@@ -27,7 +27,6 @@ function findContainerInterface({ interfaces }: Result, ifname: string): Interfa
   return interfaces?.find(({ name, sandbox }) => name === ifname && sandbox);
 }
 
-/** @throws {CniError} on the first difference */
 export function expectConfigured(netns: Netns, ifname: string, result: Result): link.Link {
   const device = link.find(netns.route, ifname);
   if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);

@@ -8,7 +8,6 @@ export interface Wanted {
   readonly sysctls?: readonly WantedSysctl[];
 }
 
-/** The namespace of what is wanted. */
 export type Place = "host" | "container";
 
 export interface WantedLink {

@@ -87,7 +87,6 @@ function warnOfUnknownKeys(
   }
 }
 
-/** @throws {CniError} @throws {SyntaxError} @throws {ConfigError} */
 export function parseCall({ name }: AnyPlugin, call: PluginCallText, { log }: HostContext): PluginRequest {
   const { env, stdin, snapshotTime, findCallerPid } = call;
   const { command, ...parameters } = parseEnvironment({ ...env, CNI_COMMAND: call.command });
