@@ -13,7 +13,7 @@ export function findByName<A extends Candidate>(word: string, attachments: reado
   return requireOne(found, word, "containers have this name");
 }
 
-/** Also takes the begin of an id, otherwise as {@linkcode findByName}. @throws {CniError} if several fit */
+/** Takes the begin of an id too; otherwise as {@linkcode findByName}. @throws {CniError} if several fit */
 export function findContainer<A extends Candidate>(word: string, attachments: readonly A[]): readonly A[] {
   const found = findByName(word, attachments);
   if (found.length > 0) return found;

@@ -373,7 +373,7 @@ export class Healer implements Disposable {
     );
   }
 
-  /** Of a built-in plugin, one expects that its rules come back. */
+  /** People expect of a built-in plugin that its rules come back. */
   #reportSkipped(reports: readonly RestoreReport[]): void {
     for (const { network, plugins } of reports.flatMap(({ attachments }) => attachments)) {
       for (const { type, skipped } of plugins) {

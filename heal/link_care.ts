@@ -216,7 +216,7 @@ function missingBridge({ bridge, containers, host }: Subject): Pick<Finding, "wh
   return [{ what: `bridge "${bridge.name}" is missing` }];
 }
 
-/** Only of the host: what is in containers is theirs. */
+/** Only the host's are problems: what is in containers is theirs. */
 function isLinkProblem({ severity, repair }: Finding): boolean {
   if (severity !== "broken" || !repair) return false;
   return repair.kind === "bridge-port" || (repair.kind === "address" && repair.netns === undefined);

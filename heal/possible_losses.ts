@@ -11,7 +11,7 @@ const REMOVALS: readonly number[] = [
   uapi.NFT_MSG_DELSETELEM,
 ];
 
-/** Of base chains of other programs that call chains of ours. */
+/** Base chains of other programs call chains of ours at these hooks. */
 const HOOKS: readonly number[] = [uapi.NF_INET_FORWARD, uapi.NF_INET_LOCAL_IN];
 
 /** Whether attachments may lack something after another program's change. @param foreignChains of {@linkcode listForeignChains} */

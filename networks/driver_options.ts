@@ -42,7 +42,7 @@ export function driverKeysOf(driver: NetworkDriver, options: ReadonlyMap<string,
   return { driver: keys, firewall };
 }
 
-/** Without the keys of every plugin, which `create` writes. */
+/** Leaves out the keys of every plugin: `create` writes those. */
 function settableShape(driver: NetworkDriver): Readonly<Record<string, Schema<unknown>>> {
   const common = commonConfigShape();
   const shape = shapeOf(findPlugin(driver)?.config) ?? {};
@@ -57,7 +57,7 @@ function unknownOptionError(driver: NetworkDriver, option: string, keys: readonl
   );
 }
 
-/** As JSON, or as text: `mtu=1400`, `mode=l3`. */
+/** The text is JSON, or a word as in `mode=l3`. */
 function parseOption(option: string, text: string, schema: Schema<unknown>): unknown {
   const candidates = [...parseJsonText(text), text];
   const accepted = candidates.find((candidate) => findProblem(candidate, schema, option) === undefined);

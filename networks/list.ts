@@ -25,7 +25,7 @@ export interface NetworkSummary {
   readonly file?: string;
   readonly driver: string;
   readonly subnets: readonly Cidr[];
-  /** Of host-local: a container gets one address from each pool. */
+  /** The pools of host-local: a container gets one address from each. */
   readonly pools: readonly AddressPool[];
   readonly attachments: number;
 }

@@ -1,7 +1,7 @@
 import type { NetworkAttachment } from "../runtime/attachments.ts";
 
 /**
- * Without loopback interfaces of containers that have another attachment.
+ * Leaves out loopback interfaces of containers that have another attachment.
  *
  * Engines attach `lo` by a network of their own: containerd by `cni-loopback`.
  */

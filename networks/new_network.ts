@@ -20,7 +20,7 @@ export type NetworkDriver = (typeof NETWORK_DRIVERS)[number];
 export interface NetworkRequest {
   readonly name: string;
   readonly driver: NetworkDriver;
-  /** At most one of a family. */
+  /** Has at most one of a family. */
   readonly subnets: readonly Cidr[];
   readonly gateways: readonly Ip[];
   /** Parts of the subnets that containers get addresses from. */
@@ -56,7 +56,7 @@ export function hasOwnSubnet(driver: NetworkDriver): boolean {
 
 /** What a {@linkcode NetworkRequest} leaves open, and its options. */
 interface NetworkChoices {
-  /** At most one of a family. */
+  /** Has at most one of a family. */
   readonly subnets: readonly Cidr[];
   readonly bridge: string | undefined;
   /** Keys of `--option`, which win. */
@@ -119,7 +119,7 @@ function rangesOf({ gateways, ipRanges }: NetworkRequest, subnets: readonly Cidr
   });
 }
 
-/** Without the addresses of the network itself. @throws {NetworkRequestError} */
+/** Leaves out the addresses of the network itself. @throws {NetworkRequestError} */
 function limitsOf(range: Cidr, subnet: Cidr): { readonly rangeStart: Ip; readonly rangeEnd: Ip } {
   if (prefixLengthOf(range) < prefixLengthOf(subnet)) {
     throw new NetworkRequestError(`Cannot use the range ${range}: it is larger than ${subnet}`);

@@ -128,7 +128,7 @@ function listNetworkUsersOrHint(...network: Parameters<typeof listNetworkUsers>)
   }
 }
 
-/** Of a failure that keeps a network only without `force`. */
+/** For a failure that keeps a network only without `force`. */
 function withForceHint(cause: unknown): CniError {
   const { code, message, details = "" } = CniError.from(cause);
   const hint = `"cni network rm --force" removes the rest all the same`;
@@ -219,7 +219,7 @@ function detachEffect(
   };
 }
 
-/** Also what containers left of which the cache knows nothing. */
+/** Removes also what containers left of which the cache knows nothing. */
 function cleanEffect(network: ConfiguredNetwork, context: RemovalContext, force: boolean): RemovalEffect {
   const { list } = network;
   return {

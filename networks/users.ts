@@ -14,7 +14,7 @@ export interface NetworkUser {
   readonly evidence: string;
 }
 
-/** Without attachments whose container is gone. @throws {ConfigError} of {@linkcode reservationsOf} */
+/** Leaves out attachments whose container is gone. @throws {ConfigError} of {@linkcode reservationsOf} */
 export function listNetworkUsers(
   list: NetworkConfigList,
   attachments: readonly NetworkAttachment[],

@@ -284,7 +284,7 @@ function removeStale(runtime: RuntimeContext, list: NetworkConfigList, parameter
   const key = attachmentKey(list.name, parameters);
   // An ADD that must fail removes nothing.
   openUsableNetns(runtime, parameters.netns)[Symbol.dispose]();
-  // Without the namespace: another one is at that path.
+  // The namespace is left out: another one is at that path.
   removeBeforeAdd(
     runtime,
     list,

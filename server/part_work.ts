@@ -2,7 +2,7 @@
 import { pread, pwrite } from "../ffi/sys/file.ts";
 import { PARTS } from "./part_definitions.ts";
 
-// Also what is assumed of a part that has said nothing.
+// A part that has said nothing counts as having work.
 const WORK = 0;
 const NO_WORK = 1;
 

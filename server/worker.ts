@@ -119,7 +119,7 @@ function setState(record: WorkerRecord, state: number, { slot }: WorkerOptions):
 
 /** The server starts another worker then, if no worker is idle for long. */
 function notify(): void {
-  // Of a full pipe, the supervisor reads enough.
+  // The supervisor reads enough of a full pipe.
   ignoreErrors(["EAGAIN"], () => sys.write(NOTIFIER, Uint8Array.of(1), 1));
 }
 

@@ -99,7 +99,7 @@ export function loadJsoncParser(): JsoncParser {
   return loadedParser ?? require("jsonc-parser/lib/esm/impl/parser.js");
 }
 
-// In the order of the parser's codes, from 1 (ParseErrorCode of jsonc-parser).
+// The order is that of the parser's codes, from 1 (ParseErrorCode of jsonc-parser).
 export const parseErrorMessages = () => [
   "invalid symbol",
   "invalid number format",

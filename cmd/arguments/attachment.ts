@@ -117,7 +117,7 @@ export function runtimeArguments(list: NetworkConfigList, request: AttachmentReq
   return { args, capabilityArgs };
 }
 
-/** For an existing attachment, absent arguments stay as for its ADD. */
+/** Arguments that are absent stay as for the ADD of an existing attachment. */
 export function explicitRuntimeArguments(
   network: NetworkConfigList | string,
   request: AttachmentRequest,

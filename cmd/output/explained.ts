@@ -3,7 +3,7 @@ import type { Screen } from "./screen.ts";
 import { formatPairs, formatTable } from "./table.ts";
 
 const INDENT = "  ";
-// For lines in a file or a pipe.
+// The width of lines in a file or a pipe.
 const MAX_COLUMNS = 100;
 
 export function formatExplainedPlugin({ plugin, about, example, keys }: ExplainedPlugin, screen: Screen): string {

@@ -1,4 +1,4 @@
-// As deep as the texts below examples.
+// The texts below examples are as deep.
 const STACKED_INDENT = 6;
 
 /** Usage and examples stay whole: people copy them. */

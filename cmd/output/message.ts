@@ -1,7 +1,7 @@
 import { printStderr } from "../../ffi/sys/stdio.ts";
 import { openScreen } from "./screen.ts";
 
-// As wide as `cni: `, which most messages begin with.
+// Most messages begin with `cni: `, which is as wide.
 export const MESSAGE_INDENT = "     ";
 
 /** Lines are as wide as the terminal: it would break words. */

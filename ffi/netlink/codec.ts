@@ -153,7 +153,7 @@ export const macCodec: Codec<Mac | undefined, Mac> = {
   },
 };
 
-/** In a C struct's order. The value has no `pad…` fields. */
+/** The order is that of a C struct. The value has no `pad…` fields. */
 export type Fields = Readonly<Record<string, Codec<number>>>;
 type Named<F extends Fields> = Exclude<keyof F, `pad${string}`>;
 export type StructOut<F extends Fields> = { readonly [K in Named<F>]: number };

@@ -19,7 +19,7 @@ export function containsText(rule: LazyRule, text: string): boolean {
     Buffer.from(rule.raw.buffer, rule.raw.byteOffset, rule.raw.length).includes(text);
 }
 
-/** Without counters and comments: equal texts mean equal rules. */
+/** Leaves out counters and comments, so that equal texts mean equal rules. */
 export function normalizedText(expressions: readonly Expression[]): string {
   return expressions.map(normalizedExpression).filter((text) => text !== "").join(" ");
 }

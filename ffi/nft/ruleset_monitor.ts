@@ -19,9 +19,9 @@ const NFTA_GEN_PROC_NAME = 3;
 export const NFT_MSG_DELSET = 11;
 
 export interface Committer {
-  /** As the initial process namespace numbers it. */
+  /** The number in the initial process namespace. */
   readonly pid: number;
-  /** At most 15 bytes of its name. */
+  /** Has at most 15 bytes of the program's name. */
   readonly program: string;
 }
 

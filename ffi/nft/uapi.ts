@@ -110,7 +110,7 @@ export const NFTA_DATA_VALUE = 1;
 export const NFTA_DATA_VERDICT = 2;
 export const NFTA_VERDICT_CODE = 1;
 export const NFTA_VERDICT_CHAIN = 2;
-// In verdict maps.
+// The data type of verdict maps.
 export const NFT_DATA_VERDICT = 0xffffff00;
 export const NF_DROP = 0;
 export const NF_ACCEPT = 1;

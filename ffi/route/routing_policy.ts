@@ -64,7 +64,7 @@ export interface RoutingRule {
   readonly otherSelectors: readonly string[];
 }
 
-/** In the order in which the kernel asks them. */
+/** The order is that in which the kernel asks them. */
 export function listRoutingRules(nl: Netlink): RoutingRule[] {
   return [AF_INET, AF_INET6].flatMap((family) =>
     withPurpose("list rules", () => dump(nl, RULE.GET, { family })).map(toRoutingRule)

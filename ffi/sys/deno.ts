@@ -124,7 +124,7 @@ function withErrno(name: SystemCall, call: () => number): number {
   }
 }
 
-/** As many as fit into the buffer. @see readEntries() of directory.ts */
+/** Takes as many as fit into the buffer. @see readEntries() of directory.ts */
 function takeEntries(entries: DirectoryEntries, buffer: Uint8Array): number {
   const view = new DataView(buffer.buffer, buffer.byteOffset, buffer.length);
   let at = 0;

@@ -24,7 +24,7 @@ export const ENOBUFS = 105;
 export const ETIMEDOUT = 110;
 export const ESTALE = 116;
 
-/** With the C library's sentences. Text costs nothing to load. */
+/** The sentences are the C library's. Text costs nothing to load. */
 const TABLE = `
 1 EPERM Operation not permitted
 2 ENOENT No such file or directory

@@ -47,7 +47,7 @@ export interface SocketEndpoint {
 }
 
 export interface ListenEndpoint extends SocketEndpoint {
-  /** Only packets that come in by this link. */
+  /** Only packets count that come in by this link. */
   readonly device: string;
 }
 

@@ -10,11 +10,11 @@ const PIPE_SIZE = 64 * 1024;
 
 // Background children may keep the pipes open after the exit.
 const GRACE_MS = 100;
-// Between SIGTERM and SIGKILL.
+// The time between SIGTERM and SIGKILL.
 const TERM_GRACE_MS = 250;
 // After SIGKILL. A program that waits for a broken device never ends.
 const KILL_GRACE_MS = 1000;
-// Without a pidfd.
+// How often to look where there is no pidfd.
 const EXIT_POLL_MS = 5;
 const SIGNAL_POLL_MS = 50;
 

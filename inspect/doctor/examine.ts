@@ -85,7 +85,7 @@ const BEFORE_STATUS = ["plugins", "configuration", "limits"];
 /** Last, since its messages name no cause. */
 const CHECK_OF_PLUGINS: Check = ["CHECK", checkByPlugins];
 
-/** Only where looking found nothing: else they would report the consequences. */
+/** They run only where looking found nothing: else they would report the consequences. */
 const TRIES: readonly Check[] = [
   ["gateway", tryGateways],
   ["duplicates on the wire", tryDuplicates],

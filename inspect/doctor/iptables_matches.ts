@@ -92,8 +92,8 @@ function judgeMultiport(view: DataView, { destinationPort }: WalkedPacket): bool
 }
 
 /**
- * Of ebtables: struct ebt_ip_info { addr saddr, daddr, smsk, dmsk; u8 tos, protocol, bitmask, invflags; u16 sport[2],
- * dport[2]; } of linux/netfilter_bridge/ebt_ip.h, and ebt_ip6_info with longer addresses.
+ * The layout is ebtables' struct ebt_ip_info { addr saddr, daddr, smsk, dmsk; u8 tos, protocol, bitmask, invflags; u16
+ * sport[2], dport[2]; } of linux/netfilter_bridge/ebt_ip.h, and ebt_ip6_info with longer addresses.
  */
 function judgeEbtablesMatch(info: Uint8Array, length: number, packet: WalkedPacket): boolean | undefined {
   const [SOURCE, DESTINATION, PROTOCOL, DESTINATION_PORT] = [1, 2, 8, 32] as const;

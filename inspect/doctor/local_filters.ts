@@ -27,7 +27,7 @@ interface LocalDropOptions {
   sees?(priority: number): boolean;
 }
 
-/** Only rules count that are certain to match. */
+/** Counts only rules that are certain to match. */
 export function findLocalDrop(
   netns: Netns,
   hook: number,

@@ -53,7 +53,7 @@ export function copyHost(container: Netns, subject: AddSubject): HostCopy {
   return { host, container: containerCopy, notes, [Symbol.dispose]: () => owned.dispose() };
 }
 
-/** Of a bridge whose last port is gone. The kernel refuses it for a new link. */
+/** A bridge whose last port is gone has it. The kernel refuses it for a new link. */
 const NO_MAC = "00:00:00:00:00:00";
 
 function readLinkUses({ route }: Netns): LinkUses {

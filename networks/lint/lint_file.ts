@@ -13,10 +13,10 @@ import { findPluginFiles, readConfiguration, readConfigurationFromStdin } from "
 /** One plugin of a network, however wrong. */
 export interface LintPlugin {
   readonly source: SourceText;
-  /** Of its object: `plugins[0]`; empty if the file holds nothing else. */
+  /** The path of its object: `plugins[0]`; empty if the file holds nothing else. */
   readonly path: string;
   readonly raw: JsonObject;
-  /** Of a misspelt name, the built-in plugin that was meant; empty if it is no text. */
+  /** For a misspelt name, this is the built-in plugin that was meant; empty if it is no text. */
   readonly type: string;
   readonly ipamType: string | undefined;
   readonly writtenType: string;
@@ -139,7 +139,7 @@ export function pathIn({ path }: LintPlugin, inner: string): string {
   return path === "" || inner === "" ? path + inner : inner.startsWith("[") ? path + inner : `${path}.${inner}`;
 }
 
-/** Also if a program of that name is called: its keys and values are the same. */
+/** Finds it also if a program of that name is called: its keys and values are the same. */
 export function builtinOf(type: string | undefined): AnyPlugin | undefined {
   return type === undefined ? undefined : findPlugin(type);
 }

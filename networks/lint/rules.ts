@@ -48,7 +48,7 @@ const RULES_OF_FILES: readonly LintRule[] = [
   commentsRule,
 ];
 
-/** In the order of the docs. */
+/** The order is that of the docs. */
 export const LINT_RULES: readonly LintRule[] = [
   ...RULES_OF_FILES,
   unknownRuleRule(RULES_OF_FILES.map(({ name }) => name)),

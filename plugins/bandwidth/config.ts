@@ -27,7 +27,7 @@ export interface BandwidthConfig {
 }
 
 const LIMIT_KEYS = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] as const;
-/** At the top of a configuration or in the capability. */
+/** The keys are at the top of a configuration, or in the capability. */
 type LimitKeys = { readonly [K in (typeof LIMIT_KEYS)[number]]?: bigint };
 
 const limitSchemas = () => ({
@@ -58,7 +58,7 @@ const capabilitySchema: Schema<BandwidthConfig> = {
 
 function parseLimits(raw: JsonObject, path: string): BandwidthConfig {
   const values = limitKeys.parse(raw, path);
-  // As spelt in the configuration: DEL continues without the key that an error names.
+  // The path has the configuration's spelling: DEL continues without the key that an error names.
   const keyPath = (name: keyof LimitKeys) => memberPath(path, findKey(raw, name) ?? name);
   const ingress = parseLimit(values, "ingressRate", "ingressBurst", keyPath);
   const egress = parseLimit(values, "egressRate", "egressBurst", keyPath);

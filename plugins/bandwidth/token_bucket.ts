@@ -4,13 +4,13 @@ import type { Limit } from "./config.ts";
 const U32_MAX = 0xffff_ffffn;
 /** Packets that would wait longer are dropped, so that senders notice. */
 const MAX_LATENCY_MS = 25n;
-/** Not part of the MTU. */
+/** The MTU does not count it. */
 const ETHERNET_HEADER_BYTES = 14;
 
 const max = (a: bigint, b: bigint): bigint => a > b ? a : b;
 const min = (a: bigint, b: bigint): bigint => a < b ? a : b;
 
-/** In bytes, at least one. */
+/** Amounts are in bytes, at least one. */
 export function tokenBucketFor({ rate, burst }: Limit): TokenBucket {
   const bytesPerSecond = max(rate / 8n, 1n);
   const burstBytes = max(burst / 8n, 1n);

@@ -12,7 +12,7 @@ import type { ReferenceDnsmasq } from "./reference_dnsmasq.ts";
 
 const LOCK_TIMEOUT_MS = 10_000;
 
-/** Of a container's lines: the first name, or the id as one of the names. */
+/** Its lines have the first name, or the id as one of the names. */
 export interface LineOwner {
   readonly name: string;
   readonly id: string;

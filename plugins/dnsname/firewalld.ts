@@ -12,7 +12,7 @@ export function addRichRules(env: Environment, servers: readonly NameServer[]): 
   return forEachRule(env, servers, (call, zone, rule, server) => {
     // Asked first: firewalld's errors have no codes.
     if (call("queryRichRule", zone, rule) === true) return [];
-    // Until a reload.
+    // The rule lasts until a reload.
     call("addRichRule", zone, rule, 0);
     return [`rule of firewalld for ${server.address}`];
   });

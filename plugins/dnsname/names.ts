@@ -1,7 +1,7 @@
 /** Names as DNS compares them. @see RFC 1035 §2.3.1, RFC 4343 */
 
 const MAX_LABEL_LENGTH = 63;
-/** As engines shorten a container id. */
+/** Engines shorten a container id to so many digits. */
 const SHORT_ID_LENGTH = 12;
 
 /** Ids of engines have 64 digits, and a part of a name has at most 63 characters. */

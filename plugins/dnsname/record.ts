@@ -66,7 +66,7 @@ export function mayBelongTo(network: string): (fileName: string) => boolean {
   return (fileName) => fileName.startsWith(prefix);
 }
 
-/** Also refuses names that lead elsewhere. */
+/** Refuses also names that lead elsewhere. */
 export function isRecordFileName(text: string): boolean {
   return text.endsWith(SUFFIX) && !text.startsWith(".") && !/[/\0]/.test(text);
 }

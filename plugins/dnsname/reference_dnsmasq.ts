@@ -6,7 +6,7 @@
  */
 import { findText } from "../../ffi/sys/file.ts";
 
-/** Of root: the Go plugin asks XDG_RUNTIME_DIR, which a login sets. */
+/** The directories of root: the Go plugin asks XDG_RUNTIME_DIR, which a login sets. */
 const RUNTIME_DIRECTORIES = ["/run", "/run/user/0"];
 
 export interface ReferenceDnsmasq {

@@ -129,7 +129,7 @@ function getLinkInDirectory(host: Netns, path: string, what: string): link.Link 
 
 const listNames = (path: string): string[] => ignoreErrors(["ENOTDIR"], () => findEntryNames(path)) ?? [];
 
-/** Without symbolic links and `..`; `undefined` if the path leads nowhere. */
+/** Has no symbolic links and no `..`. Returns `undefined` if the path leads nowhere. */
 function realPath(path: string): string | undefined {
   return ignoreErrors(["ENOENT", "ENOTDIR", "ELOOP"], () => {
     using file = openFile(path);

@@ -90,7 +90,7 @@ function attachWithoutLink(call: AddCall<HostDeviceConfig>): Result {
 function attachDevice(call: AddCall<HostDeviceConfig>, device: link.Link): link.Link {
   const { host, netns, ifname, config, containerId, undo, log } = call;
   const path = savedDevicePath(config.dataDir, call);
-  // From an attachment without a DEL.
+  // An attachment without a DEL has left it.
   const leftover = findKnownDevice(path, log);
   if (leftover) restoreOnHost(host, leftover, false, log);
   const saved: SavedDevice = {

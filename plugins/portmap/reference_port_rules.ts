@@ -57,7 +57,7 @@ export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: reado
 export const ownersWithReferencePorts = (nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> =>
   ownersWithRulesIn(nl, TABLES, "CNI-DN-", owners);
 
-/** Not for nft rules: they do not name the network. */
+/** Leaves out nft rules: they do not name the network. */
 export function gcReferencePorts(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
   const tables = existingTables(nl, NAT_TABLES)
     .filter((table) => ENTRY_CHAINS.some((chain) => nft.findChain(nl, table, chain)));

@@ -57,7 +57,7 @@ function setSysctl({ netns, undo }: AddCall<TuningConfig>, sysctl: RequestedSysc
 interface InitialState {
   readonly existing: Backup | undefined;
   readonly device: link.Link | undefined;
-  /** By path, of readable parameters. */
+  /** The keys are paths of readable parameters. */
   readonly values: ReadonlyMap<string, string>;
 }
 

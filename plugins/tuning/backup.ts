@@ -31,7 +31,7 @@ import { type LinkState, linkStateSchema } from "./link_state.ts";
 
 /** `before` is absent if the parameter was unreadable. */
 const sysctlBackup = lazy(() => knownKeys({ before: optional(string), after: string }));
-/** By path below /proc/sys. Validated, because DEL writes to these paths. */
+/** The keys are paths below /proc/sys. They are validated, because DEL writes to these paths. */
 const sysctlBackups = lazy(() =>
   refine(
     record(sysctlBackup),

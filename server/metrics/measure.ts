@@ -53,7 +53,7 @@ function countElements(nl: Netlink, table: typeof inetTable, set: string): numbe
   try {
     return listElements(nl, table, set).length;
   } catch (error) {
-    // Without nf_tables in the kernel.
+    // The kernel has no nf_tables.
     if (error instanceof NetlinkError) return 0;
     throw error;
   }

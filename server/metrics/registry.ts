@@ -10,7 +10,7 @@ import {
 } from "prom-client";
 import type { CallReport, CountReport } from "../reports.ts";
 
-// From the fastest served call to one that waits for a lock.
+// The first is for the fastest served call, the last for one that waits for a lock.
 const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 export interface Sample {

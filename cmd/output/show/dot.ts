@@ -1,7 +1,7 @@
 import type { BoxRole, Topology, TopologyBox, Wire } from "./topology.ts";
 import { wrapWords } from "./wrap.ts";
 
-// In characters.
+// The unit is characters.
 const LABEL_WIDTH = 60;
 
 const FILLS: Readonly<Record<BoxRole, string>> = {

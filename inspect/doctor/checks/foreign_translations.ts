@@ -57,7 +57,7 @@ function callsOf(subject: Subject, container: ExaminedContainer): PublishedCall[
   );
 }
 
-/** By the handle, which counts up, the kernel's order of chains with one priority is known: the newest comes first. */
+/** The handle counts up, so it tells the kernel's order of chains with one priority: the newest comes first. */
 type TableOrder = ReadonlyMap<string, bigint>;
 
 const keyOf = (family: number, table: string): string => `${family} ${table}`;

@@ -216,7 +216,7 @@ interface FrameDrop {
   readonly netnsPath: string | undefined;
 }
 
-/** Only what is certain: filters at links often have limits and lists. */
+/** Finds only what is certain: filters at links often have limits and lists. */
 function findDrops(
   ruleset: RulesetReader,
   chains: readonly ForeignChain[],

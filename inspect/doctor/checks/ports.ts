@@ -100,7 +100,7 @@ function checkContainerListener(container: ExaminedContainer, mapping: PortMappi
   return [warning(`the service on ${where} listens on ${addresses}, not on ${unreached.join(", ")}`, mend)];
 }
 
-/** Of the addresses that a service may listen on, `::` takes calls of both families. */
+/** `::` takes calls of both families. */
 function listenAdvice(wanted: readonly Ip[], port: number): string {
   const all = wanted.some((ip) => familyOf(ip) === 6) ? `[::]:${port}` : `0.0.0.0:${port}`;
   return `have the service listen on ${all} or ${wanted.map((ip) => formatEndpoint(ip, port)).join(" and ")}`;

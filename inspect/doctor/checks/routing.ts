@@ -71,7 +71,7 @@ function divertedFrom(
 
 interface Marking {
   readonly ruleset: RulesetReader;
-  /** In the order in which packets pass them. */
+  /** The order is that in which packets pass them. */
   readonly chains: readonly ForeignChain[];
 }
 

@@ -36,7 +36,7 @@ export interface Lease {
   wakeAt: number;
 }
 
-/** In milliseconds, as `dhcp daemon` takes them. */
+/** Times are in milliseconds, as `dhcp daemon` takes them. */
 export interface LeaseTiming {
   /** In this time, a message is sent about every second; then ever less often. While an ADD waits, at least so often. */
   readonly timeoutMs: number;

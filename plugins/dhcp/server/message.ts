@@ -30,7 +30,7 @@ export interface DhcpRequest {
   /** The client's address, if it is usable. */
   readonly ciaddr?: Ip;
   readonly chaddr: Mac;
-  /** By number, at most 255 bytes each. */
+  /** A value has at most 255 bytes. */
   readonly options: RawOptions;
 }
 

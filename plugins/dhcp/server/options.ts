@@ -2,7 +2,7 @@
 import { type Cidr, hostPrefix, type Ip, ipFromBytes, networkOf, toCidr } from "../../../ffi/address.ts";
 import { be16, be32, Reader, u8 } from "../../../ffi/netlink/codec.ts";
 
-/** By number; pieces of a long one are joined (RFC 3396). */
+/** The keys are numbers of options. Pieces of a long one are joined (RFC 3396). */
 export type RawOptions = ReadonlyMap<number, Uint8Array>;
 
 export interface OptionRoute {
@@ -19,7 +19,7 @@ const take = (reader: Reader, length: number): Uint8Array => {
   return reader.bytes.subarray(at, at + length);
 };
 const ip: ReadValue<Ip> = (reader) => ipFromBytes(take(reader, 4));
-/** Of ASCII, perhaps with NULs behind. */
+/** The text is ASCII, perhaps with NULs behind. */
 const text: ReadValue<string> = (reader) => String.fromCharCode(...reader.rest()).replace(/\0+$/, "");
 
 const listOf = <T>(item: ReadValue<T>): ReadValue<readonly T[]> => (reader) => {
@@ -41,7 +41,9 @@ const classlessRoute: ReadValue<OptionRoute> = (reader) => {
 
 export const UNSPECIFIED = "0.0.0.0" as Ip;
 
-/** From before prefix lengths: the address tells its class. A default route is not allowed (RFC 2132 §5.8). */
+/**
+ * The layout is older than prefix lengths: the address tells its class. A default route is not allowed (RFC 2132 §5.8).
+ */
 const staticRoute: ReadValue<OptionRoute> = (reader) => ({ dst: classfulNetwork(ip(reader)), gw: ip(reader) });
 
 function classfulNetwork(destination: Ip): Cidr {

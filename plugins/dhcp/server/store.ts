@@ -50,7 +50,7 @@ const leaseRecord = lazy(() =>
     }),
     /** When the REQUEST was sent that the server granted. */
     requestedAt: int({ min: 0 }),
-    /** In milliseconds since 1970: it survives a boot. */
+    /** The unit is milliseconds since 1970: it survives a boot. */
     createdAt: int({ min: 0 }),
   })
 );

@@ -21,7 +21,7 @@ export const NAT_TABLES: readonly nft.TableKey[] = [
 ];
 export const isNatTable = ({ table }: nft.TableKey): boolean => table === "nat";
 
-/** As the Go plugins shorten names: SHA-512 in hexadecimal. */
+/** The Go plugins shorten names like this: SHA-512 in hexadecimal. */
 export function shortHash(text: string, length: number): string {
   return new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, length);
 }

@@ -7,7 +7,7 @@ const dns = {
   tests: [PLUGIN_CONFIG, "plugins/bridge/reference_test.ts", "plugins/ptp/plugin_test.ts"],
 };
 
-/** By path, as {@linkcode PluginDocs.keys}. */
+/** The keys are paths, as in {@linkcode PluginDocs.keys}. */
 export const commonKeys: Readonly<Record<string, KeyDocs>> = {
   cniVersion: {
     type: "version of the specification, 0.1.0 to 1.1.0",

@@ -3,7 +3,7 @@ import type { KeyDocs } from "./plugin_docs.ts";
 
 const tests = ["spec/network_config_list_test.ts"];
 
-/** By path, as {@linkcode PluginDocs.keys}. */
+/** The keys are paths, as in {@linkcode PluginDocs.keys}. */
 export const listKeys: Readonly<Record<string, KeyDocs>> = {
   cniVersion: {
     type: "version of the specification, 0.1.0 to 1.1.0",

@@ -1,7 +1,7 @@
 /** The documentation of the keys of plugins whose link stands on another: macvlan, ipvlan, vlan. @module */
 import type { KeyDocs } from "./plugin_docs.ts";
 
-/** By path, but for `master`, which differs. */
+/** The keys are paths. `master` is left out, since it differs. */
 export function lowerDeviceDocs(tests: readonly string[]): Readonly<Record<string, KeyDocs>> {
   return {
     mtu: {

@@ -1,7 +1,6 @@
 /** The documentation of `ipam.routes`, which is the same for every IPAM plugin. @module */
 import type { KeyDocs } from "./plugin_docs.ts";
 
-/** By path, with these tests. */
 export function routeDocs(tests: readonly string[]): Readonly<Record<string, KeyDocs>> {
   return {
     "ipam.routes": { type: "list of objects", default: "none", meaning: "Lists routes for the container.", tests },

@@ -72,7 +72,7 @@ export function claimAddresses(
 interface Claim {
   readonly name: string;
   readonly ip: Ip;
-  /** For messages: `on bridge "cni0"`. */
+  /** Messages contain it: `on bridge "cni0"`. */
   readonly where: string;
 }
 

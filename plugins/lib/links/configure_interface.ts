@@ -112,7 +112,7 @@ function prepareIpv6(netns: Netns, ifname: string, options: ConfigureOptions): N
   return netns.run<Netlink | undefined>(() => {
     for (const name of [ifname, "lo"]) enableIpv6(netns, name);
     const conf = `net/ipv6/conf/${ifname}`;
-    // For the link-local address; others have their own flag.
+    // This is for the link-local address; others have their own flag.
     const acceptDad = options.noDad ? "0" : "1";
     trySysctls({
       [`${conf}/keep_addr_on_down`]: "1",

@@ -53,7 +53,7 @@ export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvi
   }
 }
 
-/** Also for links that get another name in the container. */
+/** Links that get another name in the container have such a name first. */
 export function randomVethName(): string {
   return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }

@@ -18,7 +18,7 @@ export interface InterfaceState {
   rules(): readonly FibRule[];
 }
 
-/** In the order in which CHECK looks. */
+/** The order is that in which CHECK looks. */
 export type InterfaceDifference =
   | { readonly kind: "down"; readonly missing?: undefined }
   | { readonly kind: "address"; readonly missing: Cidr }

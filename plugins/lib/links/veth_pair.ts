@@ -15,7 +15,7 @@ import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../pr
 export interface VethPairOptions {
   readonly netns: Netns;
   readonly ifname: string;
-  /** Of the container's end; the kernel chooses the host's. */
+  /** The MAC of the container's end; the kernel chooses the host's. */
   readonly mac?: Mac | undefined;
   /** Bytes, of both ends; 0: the kernel's default. */
   readonly mtu: number;

@@ -26,9 +26,9 @@ export interface BridgeModel {
   readonly name: string;
   /** The name of the link with the gateways: the bridge, or a VLAN interface on it. */
   readonly gatewayDevice: string;
-  /** Of the containers' ports; 0 is none. */
+  /** The VLAN of the containers' ports; 0 is none. */
   readonly vlan: number;
-  /** Of the containers' links, in bytes; 0 is the kernel's choice. */
+  /** The MTU of the containers' links, in bytes; 0 is the kernel's choice. */
   readonly mtu: number;
   /** Names of links that carry the network's packets on the host. */
   readonly links: readonly string[];

@@ -7,7 +7,7 @@ import type { Owner } from "../protocol/owner.ts";
 
 /** The host's ports that lead to one container. */
 export interface PublishedPorts {
-  /** As the runtime asked for them. */
+  /** The runtime asked for these. */
   readonly mappings: readonly PortMapping[];
   /** The container's addresses to which they lead: at most one of a family. */
   readonly targets: readonly Cidr[];

@@ -33,7 +33,7 @@ export function describeHolder({ containerId, ifname }: AddressHolder): string {
   return `container "${containerId}"${ifname === undefined ? "" : `, interface "${ifname}"`}`;
 }
 
-/** For comparing: a container id holds no blank. */
+/** Serves for comparing: a container id holds no blank. */
 export function holderKey({ containerId, ifname = "" }: AddressHolder): string {
   return `${containerId} ${ifname}`;
 }

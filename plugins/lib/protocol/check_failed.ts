@@ -17,7 +17,7 @@ export function checkFailedError(difference: string, details?: string): CheckFai
   return new CheckFailedError(difference, details, false);
 }
 
-/** Of rules, which `restore` puts back. @param place `set "hostports4" of table "cni"` */
+/** The rules come back by `restore`. @param place `set "hostports4" of table "cni"` */
 export function missingRulesOf(owner: Owner, difference: string, place?: string): CheckFailedError {
   const hint = ownerRestoreHint(owner);
   return new CheckFailedError(difference, place === undefined ? hint : `${place}; ${hint}`, true);

@@ -28,7 +28,7 @@ const PLUGIN_TIMEOUT_MS = 15 * 60_000;
 const VERSION_TIMEOUT_MS = 10_000;
 /** Goes into the plugin's error. */
 const STDERR_TAIL_BYTES = 1024;
-/** For a program that is still being written by an installer. */
+/** How long to wait while an installer still writes the program. */
 const ETXTBSY_TIMEOUT_MS = 5000;
 
 /** A call as a program gets it. */
@@ -96,7 +96,7 @@ function isThisBinary(status: FileStat): boolean {
 /** Far more than a shim has, and less than any other plugin. */
 const MAX_SHIM_BYTES = 32 * 1024;
 
-/** Of any version: it would only hand the call to this program. */
+/** A shim of any version counts: it would only hand the call to this program. */
 function isShim(path: string, { size }: FileStat): boolean {
   return size <= MAX_SHIM_BYTES && ignoreSystemErrors(() => hasProgramMark(path)) === true;
 }

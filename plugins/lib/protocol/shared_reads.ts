@@ -9,7 +9,7 @@ export interface SharedReads extends Disposable {
 
 type Values = Map<unknown, unknown>;
 
-/** By the host's nft socket. */
+/** The keys are nft sockets of hosts. */
 const valuesOfCommands = new WeakMap<Netlink, Values>();
 const valuesOfRulesets = new WeakMap<Netlink, Values>();
 

@@ -27,7 +27,7 @@ export function elementKeysOf(selectors: readonly ElementSelector[]): ElementKey
   );
 }
 
-/** By {@linkcode elementId}. A listed set also yields elements that were not selected. */
+/** The keys are those of {@linkcode elementId}. A listed set also yields elements that were not selected. */
 export function fetchElements(
   snapshot: RulesetSnapshot,
   selectors: readonly ElementSelector[],

@@ -213,7 +213,7 @@ function staticRules(): ChainRule[] {
     ...portRules("hostports", "hostip_", (family) => [daddr(family), ...port]),
     ["hostports", gotoChain(ANY_ADDRESS_CHAIN)],
     ...portRules(ANY_ADDRESS_CHAIN, "", () => port),
-    // By bridge: a container cannot escape by changing its address.
+    // The bridge decides: a container cannot escape by changing its address.
     ...INGRESS_POLICIES.map((policy): ChainRule => ["forward", vmap([oifname()], bridgeSetName(policy))]),
     ...bothFamilies((family) => [["forward", vmap([daddr(family)], `ingress${family}`)]]),
     // Over a link, a container cannot answer a loopback address.
