@@ -33,7 +33,6 @@ export interface Parts extends Disposable {
   /** @returns whether it was a part's process */
   forget(pid: number, exitStatus: ExitStatus): boolean;
   isRunning(): boolean;
-  /** A part that has said nothing counts as having work. */
   hasWork(): boolean;
   status(): PartStatus[];
   /** Gives them to the server that takes over: names are in the order of descriptors. */

@@ -59,7 +59,6 @@ export function newMessageVector(buffer: Uint8Array, count: number): MessageVect
   const vectorAt = 4;
   const vectorCountAt = 6;
   const lengthAt = 14;
-  // On an explicit buffer: a small array's memory moves when its buffer is made later.
   const headers = new Uint32Array(new ArrayBuffer(count * (headerWords + vectorWords) * 4));
   const headersAddress = addressOf(headers);
   const bufferAddress = addressOf(buffer);

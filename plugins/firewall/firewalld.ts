@@ -11,7 +11,6 @@ export interface Firewalld extends Disposable {
   has(zone: string, address: Ip): boolean;
 }
 
-/** `undefined` if it does not run. @param timeoutMs for each answer @throws {SystemError} if the bus does not answer */
 export function findFirewalld(
   env: Readonly<Record<string, string | undefined>>,
   timeoutMs?: number,
