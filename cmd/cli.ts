@@ -241,7 +241,6 @@ function printHelp(text: string): number {
   return SUCCESS;
 }
 
-/** Understands a wrong line as far as that is possible. */
 function asksForJson(argv: readonly string[]): boolean {
   const end = argv.indexOf("--");
   const line = argv.slice(0, end < 0 ? undefined : end).join("\n");

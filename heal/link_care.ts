@@ -18,7 +18,6 @@ import { GrowingPause } from "./growing_pause.ts";
 import type { HealingLimits } from "./limits.ts";
 
 export interface LinkCareOptions {
-  /** Whether to mend what is found, besides telling of it. */
   readonly healLinks: boolean;
   readonly limits: HealingLimits;
   log(message: string): void;

@@ -117,7 +117,6 @@ function refuseUsedName(name: string, files: readonly NetworkFile[]): void {
   });
 }
 
-/** @throws {CniError} if another has one of the subnets that are asked for */
 function chooseSubnets(
   { driver, subnets: requested, ipv6 }: NetworkRequest,
   listUses: () => SubnetUse[],

@@ -54,7 +54,6 @@ export function hasOwnSubnet(driver: NetworkDriver): boolean {
   return driver === "bridge" || driver === "ptp";
 }
 
-/** What a {@linkcode NetworkRequest} leaves open, and its options. */
 interface NetworkChoices {
   /** Has at most one of a family. */
   readonly subnets: readonly Cidr[];

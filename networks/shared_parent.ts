@@ -17,7 +17,6 @@ interface AssignedRanges {
   readonly ranges: readonly AddressRange[];
 }
 
-/** @throws {CniError} if another network gives out the same addresses on the same parent */
 export function refuseUsedRanges(host: Netns, created: NetworkConfigList, files: readonly NetworkFile[]): void {
   const own = assignedRanges(host, created);
   if (own.length === 0) return;

@@ -99,7 +99,6 @@ export function findSubnetUse(subnet: Cidr, uses: readonly SubnetUse[]): SubnetU
 const POOLS = ["10.64.0.0/12", "172.20.0.0/14", "192.168.0.0/16"] as Cidr[];
 const PREFIX_LENGTHS = { 4: 24, 6: 64 } as const;
 
-/** @throws {CniError} if all are in use */
 export function chooseSubnet(family: 4 | 6, uses: readonly SubnetUse[]): Cidr {
   if (family === 6) return chooseUniqueLocalSubnet(uses);
   const isUsed = usedSubnetTest(uses);

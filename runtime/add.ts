@@ -87,7 +87,6 @@ function warnOfConfiguredPrevResult({ log }: RuntimeContext, list: NetworkConfig
   }
 }
 
-/** @throws {CniError} code 4 naming everything that calls and files cannot express */
 function validateRuntimeConf(
   list: NetworkConfigList,
   { containerId, ifname, netns, args = [] }: AddRuntimeConf,

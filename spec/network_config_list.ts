@@ -211,7 +211,6 @@ function deriveDocument(
   return Object.fromEntries([...Object.entries(derivedKeys), ...passedOn]);
 }
 
-/** @throws {CniError} if the list's version cannot express `prevResult` */
 export function deriveRequest(list: NetworkConfigList, plugin: PluginEntry, options: PluginRequestOptions): string {
   return formatPluginConfig(deriveProgramConfig(list, plugin, options), options.command);
 }

@@ -259,7 +259,6 @@ export function convertResult(result: unknown, version: Version): schema.JsonObj
   return formatResult(parseResult(result, LATEST), version) as schema.JsonObject;
 }
 
-/** @throws {CniError} as {@linkcode formatResult} */
 export function stringifyResult(result: Result, version: Version): string {
   return stringifyJson(formatResult(result, version), 4);
 }

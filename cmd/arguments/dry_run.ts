@@ -36,7 +36,6 @@ export async function printDryRun(
   return printFound({ ...dryRun(command), ...known }, options, env);
 }
 
-/** Works in copies of the host and the container. */
 export async function printDryRunOfAdd(
   options: ParsedOptions,
   { env }: CliContext,

@@ -62,7 +62,6 @@ export function findIdsOfName(
     .map(({ containerId }) => containerId);
 }
 
-/** @throws {UsageError} if a namespace of the network has the name too */
 export function findIdByEngineName(name: string, attachments: readonly NamedAttachment[]): string | undefined {
   const [found] = findByName(name, attachments);
   const ofNetns = attachments.find(({ containerId, netns = "" }) =>

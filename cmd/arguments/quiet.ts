@@ -5,7 +5,6 @@ import { printableLines } from "../../spec/printable.ts";
 
 export const QUIET_OPTION: OptionSpec = { name: "quiet", short: "q", help: "print names or ids only, one per line" };
 
-/** @throws {UsageError} if JSON is wanted too */
 export function isQuiet(options: ParsedOptions): boolean {
   if (options.has(QUIET_OPTION.name) && options.has("json")) {
     throw new UsageError("--quiet prints names, and --json a document: leave out one of the two");

@@ -88,7 +88,6 @@ export const VERBOSE_OPTION: OptionSpec = {
 
 export const DRY_RUN_OPTIONS: readonly OptionSpec[] = [DRY_RUN_OPTION, VERBOSE_OPTION];
 
-/** @throws {UsageError} for `--verbose` alone */
 export function isDryRun(options: ParsedOptions): boolean {
   if (options.has(VERBOSE_OPTION.name) && !options.has(DRY_RUN_OPTION.name)) {
     throw new UsageError("--verbose says what --dry-run prints: give both");

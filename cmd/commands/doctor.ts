@@ -119,7 +119,6 @@ interface Target {
   readonly netns?: string;
 }
 
-/** @throws {CniError} if the first word names neither a network nor one container */
 function findTarget(
   input: ParsedOptions,
   context: CliContext,

@@ -98,7 +98,6 @@ function enterHost(): void {
 }
 
 interface NetworkRemoval {
-  /** @throws {CniError} if a container uses it */
   requireUnused(): void;
   /** @throws {CniError} at the first failure */
   remove(report: RemovalReport): void;

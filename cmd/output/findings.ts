@@ -37,7 +37,6 @@ function formatFinding({ severity, what, advice, mend, mayDisconnect }: CheckFin
   ];
 }
 
-/** Puts a text behind a sign, as wide as the terminal. A pipe gets one line. */
 function hanging(sign: string, indent: number, text: string, { columns }: Screen): string[] {
   const width = indent + Bun.stringWidth(sign);
   const MIN_WIDTH = 20;

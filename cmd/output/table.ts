@@ -90,7 +90,6 @@ function fittingWidths(
   return narrowed(widths, cut, maxWidth) ?? narrowed(cut, narrowest, maxWidth);
 }
 
-/** Takes from the widest columns, down to what each needs. */
 function narrowed(from: readonly number[], needed: readonly number[], maxWidth: number): number[] | undefined {
   const widths = [...from];
   while (widths.reduce((sum, width) => sum + width + GAP, -GAP) > maxWidth) {

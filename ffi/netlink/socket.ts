@@ -194,7 +194,6 @@ export function queryAll<S extends AnyMessageSpec>(
   return collectReplies(nl, values.map((value) => request(op, value))) as MessageOut<S>[];
 }
 
-/** Returns `undefined` for objects that are `absent`. */
 export function queryAllIfPresent(
   nl: Netlink,
   requests: readonly NetlinkRequest[],

@@ -5,7 +5,6 @@ import { type Descriptor, descriptor, hardLink, removeFile, writeAll } from "./f
 import { sys } from "./libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TMPFILE, O_WRONLY } from "./uapi.ts";
 
-/** Writes a new hidden file beside `path`, with suffix `.tmp`. @returns its path */
 export function writeTemporary(path: string, text: string, mode = 0o600): string {
   const directory = directoryOf(path);
   // Containers that share the directory may have equal process numbers.

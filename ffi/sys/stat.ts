@@ -83,7 +83,6 @@ export function hasUniqueInodes(directory: string): boolean {
   return UNIQUE_INODE_TYPES.includes(new DataView(bytes.buffer).getUint32(0, true));
 }
 
-/** Returns `undefined` if `path` is no symbolic link. */
 export function findSymlinkTarget(path: string): string | undefined {
   const buffer = new Uint8Array(4096);
   const length = ignoreErrors(

@@ -11,7 +11,6 @@ import {
 import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 
-/** A base chain of another table. */
 export type ForeignChain = nft.Chain & { readonly table: string };
 
 // linux/netfilter/nf_tables.h

@@ -3,7 +3,6 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { advise, type Remedy } from "./finding.ts";
 
-/** What mends an error, by the error's name. */
 const OWN_LIMITS: Readonly<Record<string, Remedy>> = {
   EMFILE: advise("raise the limit of open files, then examine again", "ulimit -n 65536"),
   ENFILE: advise("raise fs.file-max by sysctl -w, then examine again"),

@@ -60,7 +60,6 @@ export function findContainerDrop(
   return findLocalDrop(state.netns, hook, packet, { path: attachment.netns });
 }
 
-/** What is broken, with the rule that stops the packets if one is found. */
 export function stoppedBy(what: string, drop: LocalDrop | undefined, otherwise: Remedy): Finding {
   return drop ? broken(`${what}: stopped by ${drop.place}`, drop.mend) : broken(what, otherwise);
 }

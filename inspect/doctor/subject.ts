@@ -48,7 +48,6 @@ export interface ExaminedContainer {
   readonly attachment: NamedAttachment & { readonly netns: string };
   readonly owner: Owner;
   readonly state: NetnsSnapshot;
-  /** The attachment's interface; `undefined` if it is gone. */
   readonly device: link.Link | undefined;
   readonly hostVeth: link.Link | undefined;
   /** Addresses of its interface, by the ADD's result. */
@@ -300,7 +299,6 @@ export function containerPlace({ containerId, name, netns }: ExaminedContainer["
   return name === undefined ? netns : describeContainerId(containerId, name);
 }
 
-/** A command of `ip` in a container's namespace, or on the host. */
 export function ipCommand(netns: string | undefined, ...words: readonly string[]): string {
   if (netns === undefined) return shellCommand(["ip", ...words]);
   const name = nameOfNetnsPath(netns);

@@ -86,7 +86,6 @@ export interface NetlinkEffects {
 export interface MovedLink {
   readonly netns: string;
   readonly index: number;
-  /** The name that it has after the move. */
   readonly name: string;
 }
 

@@ -45,7 +45,6 @@ function describeWriting(found: Omit<Subject, "action"> | undefined, bytes: unkn
   return { ...found, action: isValue ? `write ${new TextDecoder().decode(bytes).trim()}` : "write" };
 }
 
-/** A text behind a pointer, up to its NUL. */
 function decodePath(bytes: unknown): string {
   return bytes instanceof Uint8Array ? new TextDecoder().decode(bytes).split("\0")[0]! : "";
 }

@@ -377,7 +377,6 @@ function newMemoryFile({ raw }: FileView, mode = 0o600): number {
   return fd;
 }
 
-/** Opens the file once more, at its begin. */
 function reopen({ raw }: FileView, fd: number, flags: number): number {
   return raw.open(
     `${OWN_DESCRIPTORS}${fd}`,
@@ -419,7 +418,6 @@ function listNames({ stands }: FileView, key: string): string[] {
   return [...added, ...findEntryNames(key) ?? []];
 }
 
-/** Whether the file was there before the dry run. */
 function realExists(view: FileView, key: string): boolean {
   return exists({ ...view, stands: new Map() }, key);
 }

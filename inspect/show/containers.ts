@@ -9,7 +9,6 @@ import type { ContainerInterface } from "./node_tree.ts";
 export interface ContainerSide {
   readonly interfaces: readonly ContainerInterface[];
   readonly hostEnd?: Link;
-  /** The link below a macvlan, ipvlan or VLAN link. */
   readonly lowerDevice?: Link;
 }
 

@@ -62,7 +62,6 @@ export class RangeMap<T> {
     ].filter((part) => part.start < part.end);
   }
 
-  /** The index of the first piece that ends behind an address. */
   #firstBehind(address: bigint): number {
     let [from, to] = [0, this.#pieces.length];
     while (from < to) {

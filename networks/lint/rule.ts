@@ -14,7 +14,6 @@ export interface LintFinding {
   /** Replaces the position of `path`, where there is no document. */
   readonly offset?: number;
   readonly message: string;
-  /** What to write instead, or to do. */
   readonly suggestion?: string | undefined;
   /** If it differs from the rule's. */
   readonly severity?: Severity;

@@ -79,7 +79,6 @@ function pathsOf(wanted: string): string[] {
 
 const describeOwners = (paths: readonly string[]): string => `it is a key of plugins: ${paths.join(", ")}`;
 
-/** @throws {CniError} code 7 if plugins have a key of that name */
 function refuseKeyAlone(name: string): undefined {
   const paths = pathsOf(name);
   if (paths.length === 0) return;
@@ -88,7 +87,6 @@ function refuseKeyAlone(name: string): undefined {
   });
 }
 
-/** @throws {CniError} code 7 */
 export function requireBuiltin(name: string, pluginDirectories: readonly string[] = []) {
   const definition = findPlugin(name);
   if (definition) return definition;

@@ -37,7 +37,6 @@ export function attachmentIfbName(owner: Owner): string {
   return hashedName(ownerText(owner));
 }
 
-/** Replaces an ifb of an earlier attachment. */
 export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   const alias = formatAlias(owner);
   removeIfbs(host, owner, {});

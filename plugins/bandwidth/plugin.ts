@@ -60,7 +60,6 @@ export default plugin({
   },
 });
 
-/** @throws {CniError} if there is no host veth, or prevResult does not name it */
 function findHostVeth({ host, netns, ifname }: CheckCall<BandwidthConfig>, { interfaces = [] }: Result): link.Link {
   const containerVeth = link.get(netns.route, ifname);
   const kind = containerVeth.info?.kind;

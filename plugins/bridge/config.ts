@@ -77,7 +77,6 @@ export function portVlans(config: BridgeConfig): Vlan[] {
   return nativeVlan === 0 ? taggedVlans : [{ vid: nativeVlan, pvid: true, untagged: true }, ...taggedVlans];
 }
 
-/** @throws {ConfigError} if a range lacks an end or is reversed */
 function trunkVlanIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): number[] {
   const ids = new Set<number>();
   vlanTrunk.forEach(({ id, minID, maxID }, i) => {

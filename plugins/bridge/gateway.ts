@@ -31,7 +31,6 @@ import type { IpConfig, Result } from "../../spec/result.ts";
 import { findValue, type JsonObject, type RouteConfig } from "../../spec/schema.ts";
 import type { BridgeConfig } from "./config.ts";
 
-/** @throws {CniError} if the subnet has no room for a gateway */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {
   return ips.map((ip) => ip.gateway ? ip : { ...ip, gateway: firstAddressOf(ip.address) });
 }

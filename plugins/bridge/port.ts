@@ -61,7 +61,6 @@ export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, cont
   }
 }
 
-/** Sets a port's VLANs, in place of the bridge's default or beside it. */
 export function setVlans(host: Netns, port: number, preserveDefault: boolean, vlans: readonly bridgeVlan.Vlan[]): void {
   const defaultVids = preserveDefault ? [] : bridgeVlan.list(host.route, port).map(({ vid }) => vid);
   if (defaultVids.length > 0) bridgeVlan.remove(host.route, port, defaultVids);

@@ -120,7 +120,6 @@ interface StayingBridge {
   readonly others: readonly OtherNetwork[];
 }
 
-/** The network's gateway addresses that nobody else needs. */
 function planGatewayRemoval(host: Netns, bridge: StayingBridge): RemovalEffect[] {
   const { device, config, network, others } = bridge;
   const holder = needsVlanGateway(config) ? link.find(host.route, vlanGatewayName(config)) : device;

@@ -11,7 +11,6 @@ import { DNS_PORT, type ListenProblem } from "./protocol.ts";
 const PORT_TAKEN = 100;
 const PROTOCOLS = { tcp: IPPROTO_TCP, udp: IPPROTO_UDP };
 
-/** Why the server cannot listen. Names the program that has the port. */
 export function listenError({ diag }: Netns, { address, protocol, message, code }: ListenProblem): CniError {
   const place = `${formatPlace(address)}/${protocol}`;
   // The kernel may lack the module that lists sockets.

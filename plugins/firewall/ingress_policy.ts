@@ -105,7 +105,6 @@ export interface RemovedAddress {
   readonly chain: string | undefined;
 }
 
-/** @returns the addresses of the removed elements */
 export function removeIngressElements(
   nl: Netlink,
   which: Owner | Pick<RemovalFilter, "commented" | "isOwned">,

@@ -139,7 +139,6 @@ function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld
   return [...added.map((address) => `${address} in zone "${zone}" of firewalld`), ...accepted];
 }
 
-/** @throws {CniError} if firewalld is required and does not run */
 function requiredFirewalld(
   { env, host }: Pick<PluginCall<unknown>, "env" | "host">,
   { backend }: FirewallConfig,

@@ -13,12 +13,10 @@ import { findEarlierBootAddresses } from "./recovery.ts";
 import { indexPath } from "./reservation_index.ts";
 import { isNetworkDirectory, lockStore } from "./reservation_store.ts";
 
-/** @throws {ConfigError} if it has no usable data directory */
 export function networkDirectoryOf({ raw, name }: PluginConfig): string {
   return `${dataDirConfig.parse(raw).ipam.dataDir}/${name}`;
 }
 
-/** @throws {ConfigError} if the ranges cannot be used */
 export function readAddressPools(config: PluginConfig): AddressPool[] {
   const { holders } = readInventory(networkDirectoryOf(config));
   return parseHostLocalConfig(config).sets.map((set) => describePool(set, holders));

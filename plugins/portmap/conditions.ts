@@ -26,7 +26,6 @@ const IPTABLES_OPTIONS: ReadonlyMap<string, MatchField> = new Map([
 ]);
 const NFT_FIELDS: ReadonlyMap<string, MatchField> = new Map([["saddr", "source"], ["daddr", "destination"]]);
 
-/** @throws {ConfigError} on an unknown word */
 export function parseConditions(tokens: readonly string[], family: 4 | 6, path: string): Conditions | undefined {
   // One string may hold a whole phrase.
   const words = tokens.flatMap((token) => token.split(/\s+/)).filter((word) => word !== "");
@@ -54,7 +53,6 @@ class WordReader {
     return words.includes(this.words[this.#at] ?? "") ? this.take() : undefined;
   }
 
-  /** An error about the word that was taken last. */
   errorAt(expected: string): ConfigError {
     const word = this.words[this.#at - 1];
     return new ConfigError(this.path, expected, word === undefined ? "nothing more" : JSON.stringify(word));

@@ -121,7 +121,6 @@ function portElementsOf({ owner, pluginConfig: { raw, prevResult } }: Remembered
 const parsePort = ({ set, key, value }: WantedElement) =>
   parsePortElement({ set, key, ...value && { data: { value } } });
 
-/** Whether packets to one may be packets to the other. */
 function sharesPackets(a: WantedElement, b: WantedElement): boolean {
   const [one, other] = [parsePort(a), parsePort(b)];
   if (!one || !other || a.set.at(-1) !== b.set.at(-1)) return false;

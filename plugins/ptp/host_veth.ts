@@ -56,7 +56,6 @@ function routeExistsError(host: Netns, ip: Ip): CniError {
   });
 }
 
-/** The host's routes to this address alone. */
 function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
   const family = familyOf(container) === 4 ? AF_INET : AF_INET6;
   return route.list(host.route, family, RT_TABLE_MAIN).filter(({ dst }) => dst === hostPrefix(container));

@@ -20,7 +20,6 @@ export function refuseOverlapOnce(host: Netns, hostVeth: link.Link, ips: readonl
   refuseOverlap(host, hostVeth, wanted, !haveContainers(host, wanted));
 }
 
-/** @throws {CniError} if the first ADD would be refused */
 export function refuseConfiguredOverlap(host: Netns, wanted: readonly WantedNetwork[]): void {
   if (haveContainers(host, wanted)) return;
   const overlap = findOverlap(readHostNetworks(host, wanted, undefined), undefined, wanted);

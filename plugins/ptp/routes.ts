@@ -17,7 +17,6 @@ import type { IpConfig, Result } from "../../spec/result.ts";
 /** `gateway` is the host veth's address. */
 export type IpWithGateway = IpConfig & { readonly gateway: Ip };
 
-/** @throws {CniError} if an address lacks a gateway that the host can have */
 export function requireHostGateways(ips: readonly IpConfig[], ipamType: string): IpWithGateway[] {
   return ips.map((ip) => {
     const { address, gateway } = ip;

@@ -11,7 +11,6 @@ import type { IpConfig } from "../../spec/result.ts";
 import type { SbrConfig } from "./config.ts";
 import { configuredGateway } from "./move_routes.ts";
 
-/** @throws {CniError} naming the first wrong rule or route */
 export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[], config: SbrConfig): void {
   const rules = rule.list(netns.route).filter((candidate) => candidate.isSourceOnly);
   const routes = rawRoute.list(netns.route).filter((route) => usesOnlyLink(route, device.index));

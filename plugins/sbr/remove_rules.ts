@@ -13,7 +13,6 @@ export interface RemovalScope {
   readonly sources: ReadonlySet<Cidr>;
   /** The index of the interface, unless it is gone. */
   readonly index: number | undefined;
-  /** The administrator's table, if configured. */
   readonly table: number | undefined;
 }
 

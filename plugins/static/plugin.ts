@@ -34,7 +34,6 @@ export default plugin({
   },
 });
 
-/** @throws {CniError} if prevResult lacks a configured address or has it with another gateway */
 function checkAddresses(call: CheckCall<unknown>): void {
   const { pluginConfig, args } = call;
   const { ips: reported = [] }: Result = requirePrevResult(call, "static");

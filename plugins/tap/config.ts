@@ -20,9 +20,7 @@ export const tapConfig = lazy(() =>
     /** Bytes; 0 for the kernel's default. */
     mtu: withDefault(int({ min: 0, max: 65535 }), 0),
     mac: optional(mac),
-    /** A user who may open the tap. */
     owner: optional(userOrGroupId),
-    /** A group that may open the tap. */
     group: optional(userOrGroupId),
     /** `system_u:system_r:container_t:s0` */
     selinuxContext: optional(

@@ -42,14 +42,12 @@ export function hasSettings(state: LinkState): boolean {
   return settingKeys(state).length > 0;
 }
 
-/** Leaves out settings that the link lacks. */
 export function readLinkState(device: link.Link, wanted: LinkState): LinkState {
   return Object.fromEntries(
     settingKeys(wanted).map((key) => [key, SETTINGS[key].read(device)]).filter(([, value]) => value !== undefined),
   );
 }
 
-/** @throws {NetlinkError} naming the refused setting */
 export function setLinkState(netns: Netns, device: link.Link, wanted: LinkState): void {
   for (const key of settingKeys(wanted)) {
     const { name, read, change } = SETTINGS[key] as Setting<unknown>;

@@ -9,7 +9,6 @@ import { freeTableIds } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { VrfConfig } from "./config.ts";
 
-/** @throws {CniError} if another interface has the name */
 export function ensureVrf(netns: Netns, { vrfname, table }: VrfConfig, undo: DisposableStack): link.Link {
   const existing = link.find(netns.route, vrfname);
   if (existing) return reuseVrf(netns, existing, table);
@@ -37,7 +36,6 @@ function reuseVrf(netns: Netns, existing: link.Link, table: number): link.Link {
   return existing;
 }
 
-/** The lowest number of an empty table without a VRF or rule. */
 function chooseTable(netns: Netns): number {
   const usedTables = new Set(link.list(netns.route).map((device) => vrfKind.of(device)?.table));
   const candidates = freeTableIds(1, rule.list(netns.route), rawRoute.list(netns.route));

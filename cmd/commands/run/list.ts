@@ -61,7 +61,6 @@ const list: Command = {
 };
 export default list;
 
-/** @throws {CniError} if the word names neither a network nor one container */
 function listRequested(word: string, input: ParsedOptions, context: CliContext): NamedAttachment[] {
   const runtime = openRuntime(input, context);
   const names = new EngineNames();

@@ -90,7 +90,6 @@ export function layoutOf(topology: Topology): Layout {
   };
 }
 
-/** Makes the page about as wide as screens are. */
 function columnCount({ containers }: Topology, frameWidth: number): number {
   const cardWidth = boxWidth(containers) + CARDS_TOP + 10 * LANE;
   const cardHeight = 2 * PADDING + GAP + mean(containers.map(({ rows }) => rows.length)) * LINE_HEIGHT;

@@ -7,7 +7,6 @@ const MIN_TEXT_WIDTH = 12;
 
 const NAME_STYLES: Readonly<Record<string, Style>> = { published: "cyan", address: "green" };
 
-/** Draws a tree as tree(1) does. What does not fit a line goes on in the next. */
 export function formatTextTree(root: OutlineNode, screen: Screen): string {
   return [...textLines(root, screen, "", "")].map((line) => `${line}\n`).join("");
 }

@@ -2,7 +2,6 @@ import type { OutlineNode } from "./outline.ts";
 
 const INDENT = "  ";
 
-/** Lines below the first are indented, none wider than `width`. */
 export function lineTexts(outline: OutlineNode, width: number): string[] {
   const { kind, name, details, children } = outline;
   const [first = "", ...more] = wrapWords([`${kind} ${name}`, ...details], width - INDENT.length);
@@ -10,7 +9,6 @@ export function lineTexts(outline: OutlineNode, width: number): string[] {
   return [first, ...[...more, ...below].map((text) => INDENT + text)];
 }
 
-/** Joins parts by commas, into lines of this width; breaks a part that is wider. */
 export function wrapWords(parts: readonly string[], width: number): string[] {
   const lines: string[] = [];
   let line = "";

@@ -87,7 +87,6 @@ function describeEntry({ state, mac, address }: neighbour.Neighbour, context: En
   return [state & NUD_STALE ? warning(what, mend, repair) : broken(what, mend, repair)];
 }
 
-/** What usually keeps a neighbour from answering. */
 export function resolutionMend(address: Ip): Remedy {
   return familyOf(address) === 4
     ? advise("look for rules and VLANs that drop ARP: nft list ruleset; bridge vlan show")

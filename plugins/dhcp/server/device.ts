@@ -93,7 +93,6 @@ export function withdrawAddress({ netns, device }: OpenDevice, { cidr }: LeaseTe
   if (cidr) ignoreErrors(["EADDRNOTAVAIL", "ENODEV"], () => address.remove(netns.route, device.index, cidr));
 }
 
-/** Gives the interface what a new lease says, as the plugin did with the first. */
 export function applyTerms({ netns, device: { index } }: OpenDevice, settings: LeaseSettings, terms: LeaseTerms): void {
   const { cidr } = terms;
   if (!cidr) return;

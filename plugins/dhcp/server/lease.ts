@@ -93,7 +93,6 @@ export function verifyLease(lease: Lease, context: LeaseContext): void {
   });
 }
 
-/** Tells the server that the address is free, and forgets the lease. */
 export function endLease(lease: Lease, context: LeaseContext): void {
   closeExchange(lease);
   releaseAddress(lease, context);
@@ -103,7 +102,6 @@ export function endLease(lease: Lease, context: LeaseContext): void {
   context.forget(lease);
 }
 
-/** Tells the server, if it may count the address as ours. */
 export function releaseAddress(lease: Lease, context: LeaseContext): void {
   if (!lease.isGranted) return;
   lease.isGranted = false;
@@ -405,7 +403,6 @@ function bind(lease: Lease, context: LeaseContext): void {
   context.settle(lease);
 }
 
-/** Takes the address away, and asks for another. */
 function withdraw(lease: Lease, context: LeaseContext, why: string): void {
   closeExchange(lease);
   {

@@ -34,7 +34,6 @@ export interface DhcpRequest {
   readonly options: RawOptions;
 }
 
-/** Writes options in ascending order. */
 export function encodeRequest(request: DhcpRequest): Uint8Array {
   const options = [...request.options, [OPTION.messageType, Uint8Array.of(MESSAGE_TYPE[request.type])] as const]
     .sort(([a], [b]) => a - b);

@@ -44,7 +44,6 @@ export interface DhcpServerOptions {
   readonly stateDirectory?: string;
   /** Where the host's file system is mounted; empty for `/`. */
   readonly hostPrefix?: string;
-  /** Asks all servers to answer by broadcast. */
   readonly broadcast?: boolean;
   readonly timing?: LeaseTiming;
   log(message: string): void;

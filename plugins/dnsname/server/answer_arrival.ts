@@ -9,7 +9,6 @@ import { MAX_TCP_BYTES, readQuestion, refusalOf, writeAnswer, writeError } from 
 export interface Arrival {
   readonly message: Uint8Array;
   readonly sockaddr: Uint8Array;
-  /** The networks that the address serves. */
   readonly networks: readonly string[];
   readonly link: string;
   readonly isTcp: boolean;

@@ -25,7 +25,6 @@ export class Connections {
     this.#acceptor = acceptor;
   }
 
-  /** Accepts connections, until the result is disposed of. */
   serve({ fd }: Descriptor, clients: Clients): Disposable {
     return this.#acceptor.listen(fd, () => this.#accept(fd, clients));
   }

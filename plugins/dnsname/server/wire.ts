@@ -101,7 +101,6 @@ const readEdns = (message: Uint8Array, { ttlAt }: ResourceRecord): Edns => ({
   dnssecOk: (read16(message, ttlAt + 2) & FLAG_DO) !== 0,
 });
 
-/** Why a question gets no real answer, if so. */
 export function refusalOf({ type, class: questionClass, edns }: Question): number | undefined {
   if (edns && edns.version > 0) return RCODE.BADVERS;
   return questionClass !== CLASS_IN || TRANSFER_TYPES.includes(type) ? RCODE.REFUSED : undefined;

@@ -83,7 +83,6 @@ export function ownersWithRulesIn(
   return new Set(owners.filter((owner) => chains.has(referenceChainName(prefix, owner))));
 }
 
-/** Repeats the change if another program changes the ruleset meanwhile. */
 export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) => void): void {
   retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
@@ -140,7 +139,6 @@ export interface RuleRemoval {
   shouldRemove(rule: nft.LazyRule): boolean;
 }
 
-/** Removes rules, and with the last one the table. */
 export function removeReferenceRules(
   tx: Transaction,
   nl: Netlink,

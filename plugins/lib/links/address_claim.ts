@@ -32,13 +32,11 @@ export function routingTableOf(host: Netns, { master }: Pick<link.Link, "master"
   return upper && vrf.of(upper) ? upper.name! : MAIN_TABLE;
 }
 
-/** The host's addresses on a link, except link-local ones. */
 export function listHostAddresses(host: Netns, { index }: Pick<link.Link, "index">): Cidr[] {
   const entries = address.list(host.route, { index }).filter(({ scope }) => scope !== RT_SCOPE_LINK);
   return entries.map((entry) => entry.address);
 }
 
-/** @throws {CniError} if the host itself has one of the container's addresses on `device` */
 export function refuseHostAddresses(
   owner: Owner,
   device: string,
@@ -160,7 +158,6 @@ export function livesElsewhere(
   };
 }
 
-/** Whether an attachment with a host veth is gone, or about to be. */
 export function isGone(host: Netns, owner: Owner): boolean {
   return awaitEnd(() => findLivingHostVeth(host, owner)) === undefined;
 }

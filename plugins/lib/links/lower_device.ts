@@ -68,7 +68,6 @@ function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDe
   return below ? { ...below, configured: lower } : lower;
 }
 
-/** Looks in the same namespace or in the host's. */
 function findDeviceBelow(
   { netns, link: { linkIndex, linkNetnsId } }: LowerDevice,
   host: Netns,

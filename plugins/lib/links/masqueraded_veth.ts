@@ -45,7 +45,6 @@ interface MasqueradeConfig {
 
 const addressesOf = (ips: readonly IpConfig[]): Cidr[] => ips.map(({ address }) => address);
 
-/** @throws {CniError} if another container has one of the addresses */
 export function masqueradeAddresses(
   { config, host, owner, undo, log }: AddCall<MasqueradeConfig>,
   scope: AddressScope,

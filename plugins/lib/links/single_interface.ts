@@ -21,7 +21,6 @@ export function describeInterface({ sandbox }: AddCall<unknown>, { name = "", ma
   return { name, ...mac ? { mac } : {}, sandbox };
 }
 
-/** @throws {CniError} if IPAM gave no address */
 export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown>, interfaceEntry: Interface): Result {
   const hasDns = dns !== undefined && Object.keys(dns).length > 0;
   if (!ipam) return { interfaces: [interfaceEntry], ...hasDns ? { dns } : {} };
@@ -51,7 +50,6 @@ export function checkAttachedInterface(call: CheckCall<unknown>, type: string): 
   return expectConfigured(call.netns, call.ifname, result);
 }
 
-/** @throws {Error} naming every failure */
 export function detachInterface(call: DelCall<unknown>, kind: string): void {
   runAllSteps(...releaseSteps(call.ipam, () => removeContainerLink(call.netns, call, kind)));
 }

@@ -23,10 +23,7 @@ export interface VethPairOptions {
   readonly master?: number;
 }
 
-/**
- * @returns the name of the host veth, which is up
- * @throws {CniError} if the container's interface name is taken
- */
+/** @returns the name of the host veth, which is up */
 export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }: VethPairOptions): string {
   const mtuOption = mtu ? { mtu } : {};
   const peer = { name: ifname, netnsFd: netns.fd, ...mtuOption, ...mac ? { mac } : {} };
@@ -53,7 +50,6 @@ export function randomMac(): Mac {
 
 const isVeth = ({ info }: link.Link): boolean => info?.kind === "veth";
 
-/** @throws {CniError} if `containerVeth` is no veth, or its peer on the host is missing */
 export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVeth: link.Link): link.Link {
   expectEqual(`kind of "${ifname}"`, containerVeth.info?.kind, "veth");
   const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
@@ -76,7 +72,6 @@ export function removeVethPair(call: DelCall<unknown>): void {
   for (const { name } of listOwnedHostVeths(call)) removeLinkIfPresent(host, name!);
 }
 
-/** Falls back to the container's end where the host veth is not found. */
 export function removeVethPairs<C>(calls: DelBatch<C>): void {
   const foundCalls = new Set<DelBatch<C>[number]>();
   link.removeSelected(calls[0].host.route, (links) => {
@@ -96,7 +91,6 @@ export function removeVethPairs<C>(calls: DelBatch<C>): void {
   for (const call of calls) if (!foundCalls.has(call)) call.withNetns((netns) => removeContainerVeth(call, netns));
 }
 
-/** @returns true if it existed and was this attachment's */
 function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
   const containerVeth = netns && link.find(netns.route, call.ifname);
   if (!containerVeth || !isVeth(containerVeth)) return false;

@@ -159,7 +159,6 @@ export function callProgram(
   return { result, resultVersion: jsonMember(output.stdout, "cniVersion") || request.config.cniVersion };
 }
 
-/** @throws {CniError} if the version has no `prevResult` */
 function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "RESTORE" | "DIAGNOSE">): ProgramCall {
   const { containerId, netns = "", ifname, args, path, config, env } = request;
   return {

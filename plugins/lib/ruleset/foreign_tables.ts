@@ -60,7 +60,6 @@ const isForeign = (family: number, table: string): boolean =>
 const isIptablesTable = (family: number, table: string): boolean =>
   family !== NFPROTO_INET && IPTABLES_TABLES.includes(table);
 
-/** Fetches the chains of these names in all tables in one send. */
 export function findChains(
   nl: Netlink,
   tables: readonly ForeignTable[],

@@ -25,7 +25,6 @@ export interface OwnerRecord {
   readonly selectors: readonly ElementSelector[] | undefined;
 }
 
-/** @throws {RangeError} if the table has no such set */
 export function purposeOf({ purposes }: TableDefinition, set: string): string {
   const found = Object.entries(purposes).find(([, sets]) => sets.includes(set));
   if (!found) throw new RangeError(`Cannot record an element of set "${set}": it has no purpose`);
