@@ -10,8 +10,8 @@ const CLONE_FS = 0x200;
 const MS_PRIVATE = 1 << 18;
 
 /**
- * Runs `call` in a network namespace and with mounts of its own, whose /run is empty. Other threads stay on the host,
- * so what `call` starts must be done when it returns.
+ * Runs `call` in a network namespace and with mounts that end with it; /run is empty there. Other threads stay on the
+ * host, so what `call` starts must be done when it returns.
  */
 export async function onScratchHost(call: (container: Netns) => Promise<void>): Promise<void> {
   using netns = openFile("/proc/thread-self/ns/net");

@@ -22,9 +22,9 @@ const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
  * Returns `undefined` if an attachment may live.
  *
  * The cookie tells whether the path leads to the same namespace. Without a cookie, a namespace is another one if it is
- * younger than the entry and lacks the ADD's interfaces, by name and hardware address. While a host end is there, the
- * container may live elsewhere. Without a result, only the cookie counts. Callers ask again under the container's lock,
- * so that no running ADD is hit.
+ * younger than the entry and has none of the ADD's interfaces. Names and hardware addresses are compared. While a host
+ * end is there, the container may live elsewhere. Without a result, only the cookie counts. Callers ask again under the
+ * container's lock, so that no running ADD is hit.
  */
 export function netnsGoneReason(
   entry: CacheEntry,

@@ -27,7 +27,7 @@ type CellStyle = (cell: string, column: number) => Style | undefined;
 
 /**
  * Shows `-` for an empty cell, and no control characters of other programs. Until lines fit, it gives up in this order:
- * whole ids and paths, cells in one line, empty columns, columns of paths, lines.
+ * whole ids and paths, cells in one line, empty columns, columns of paths, rows.
  *
  * @param styleOfCell for cells below the header
  */

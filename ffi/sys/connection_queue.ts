@@ -24,7 +24,7 @@ export function openConnectionQueue(listener: number, signal: number): Connectio
   const epoll = descriptor(sys.epoll_create1(O_CLOEXEC));
   // struct epoll_event { u32 events; u64 data; }: a connection wakes one process.
   sys.epoll_ctl(epoll.fd, EPOLL_CTL_ADD, listener, new Uint32Array([POLLIN | EPOLLEXCLUSIVE, 0, 0, 0]));
-  // No process is woken for a connection if a signal interrupts epoll_wait(2) and ends the process that was woken.
+  // If a signal ends a process in epoll_wait(2) that a connection has just woken, no other is woken for it.
   const signals = openSignals([signal]);
   sys.epoll_ctl(epoll.fd, EPOLL_CTL_ADD, signals.fd, new Uint32Array([POLLIN, 0, 0, 0]));
   const event = new Uint32Array(4);
