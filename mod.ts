@@ -103,7 +103,7 @@ export {
 export { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "./ffi/address.ts";
 export { type CniCommand, LATEST, type Version, VERSIONS } from "./spec/version.ts";
 
-export { createNetns, currentNetns, type Netns, NetnsError, openNetns, type Sync } from "./ffi/netns.ts";
+export { createNetns, currentNetns, type Netns, NetnsError, openNetns, type Sync } from "./ffi/netns/netns.ts";
 export type { Netlink } from "./ffi/netlink/socket.ts";
 
 export { CniError, Code, ConfigError, type SourceLocation } from "./spec/error.ts";

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
 import { type MinimalRoot, newMinimalRoot } from "../testing/minimal_root.ts";

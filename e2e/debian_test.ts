@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { pluginNames } from "../plugins/registry.ts";
 import { testWith } from "../testing/binary.ts";
 import { DPKG_INSTALL, newDebianPackages } from "../testing/debian_package.ts";

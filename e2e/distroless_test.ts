@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { testWith } from "../testing/binary.ts";
 import {

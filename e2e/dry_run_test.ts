@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import type { DryRunDocument } from "../cmd/arguments/dry_run.ts";
 import { CNI_UNDER_TEST, finishedProcess, SERVER_ENV, testWith } from "../testing/binary.ts";
 import { linkNames, runInNetns, runShellInNetns, until } from "../testing/netns.ts";

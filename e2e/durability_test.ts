@@ -11,7 +11,7 @@ import { afterEach, beforeEach, describe, expect } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import { linkNames, type Namespaces, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { bytesOf, parseTrace, STRACE_COMMAND, type TracedCall } from "../scripts/src/harness/trace.ts";
 import { DAMAGE_KINDS } from "../scripts/src/faults/file_damage.ts";

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { CNI_PROGRAM, CNI_UNDER_TEST, finishedProcess, pluginLink, SERVER_ENV, testWith } from "../testing/binary.ts";
 import { straced } from "../testing/strace.ts";

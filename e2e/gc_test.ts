@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../ffi/netns.ts";
+import { createNetns } from "../ffi/netns/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
 import { netnsTest, newNamespaces, runInNetns, until } from "../testing/netns.ts";
 import { containerIdOfNetns } from "../runtime/container_id.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { createNetns } from "../ffi/netns.ts";
+import { createNetns } from "../ffi/netns/netns.ts";
 import { programFiles } from "../scripts/src/new-plugin/main.ts";
 import { libraryPackage, reachable } from "../scripts/src/release/library.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";

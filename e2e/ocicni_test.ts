@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import type { Result } from "../spec/result.ts";
 import { buildGoProgram } from "../testing/go_program.ts";
 import { ipShow, newNetns, runInNetns } from "../testing/netns.ts";

@@ -2,7 +2,7 @@
 import { describe, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../ffi/netns.ts";
+import { createNetns } from "../ffi/netns/netns.ts";
 import { requestTcp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";

@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
 import { straced } from "../testing/strace.ts";

@@ -14,7 +14,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import { useDirectory } from "../testing/directory.ts";
 import { addDefaultRoute, runInNetns } from "../testing/netns.ts";
 import { CNI_UNDER_TEST, ENGINE_ENV, type FinishedProcess, pluginLink, testWith } from "../testing/binary.ts";

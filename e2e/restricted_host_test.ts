@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { ENOSYS, EPERM } from "../ffi/sys/errno.ts";
 import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { type FinishedProcess, testWith } from "../testing/binary.ts";

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns } from "../ffi/netns.ts";
+import { createNetns } from "../ffi/netns/netns.ts";
 import { newNamespaces } from "../testing/netns.ts";
 import { MINIMAL_ROOT_PROGRAMS, newMinimalRoot } from "../testing/minimal_root.ts";
 import {

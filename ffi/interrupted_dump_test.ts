@@ -7,7 +7,7 @@ import { listFlows } from "./conntrack/conntrack.ts";
 import { listListeners } from "./diag/listeners.ts";
 import { NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE } from "./netlink/message.ts";
 import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
-import type { Netns } from "./netns.ts";
+import type { Netns } from "./netns/netns.ts";
 import * as nft from "./nft/objects.ts";
 import { transaction } from "./nft/transaction.ts";
 import * as address from "./route/address.ts";
@@ -157,8 +157,8 @@ test("nothing but dump() asks for lists, so that there is one place that reads a
 /** What may wait, where it is, and why each ends. */
 const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] = [
   [/sys\.recv\b/, {
-    "ffi/probe.ts": "MSG_DONTWAIT",
-    "ffi/arp.ts": "MSG_DONTWAIT",
+    "ffi/packet/probe.ts": "MSG_DONTWAIT",
+    "ffi/packet/arp.ts": "MSG_DONTWAIT",
     "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT",
     "ffi/dbus/connection.ts": "MSG_DONTWAIT",
     "ffi/sys/inet_socket.ts": "MSG_DONTWAIT",
@@ -169,8 +169,8 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   [/sys\.(recvfrom|sendto)\b/, { "ffi/sys/inet_socket.ts": "MSG_DONTWAIT" }],
   [/sys\.recvmmsg\b/, { "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT" }],
   [/sys\.send\b/, {
-    "ffi/probe.ts": "one small packet",
-    "ffi/arp.ts": "a few frames, of which the socket's buffer takes hundreds",
+    "ffi/packet/probe.ts": "one small packet",
+    "ffi/packet/arp.ts": "a few frames, of which the socket's buffer takes hundreds",
     "ffi/netlink/socket.ts": "the kernel takes a request at once: it is never queued",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
     "ffi/sys/unix_socket.ts": "a few short messages for each connection",
@@ -185,7 +185,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   }],
   [/sys\.recvmsg\b/, { "ffi/sys/unix_socket.ts": "after poll(2)" }],
   [/sys\.connect\b/, {
-    "ffi/probe.ts": "O_NONBLOCK, or a raw socket",
+    "ffi/packet/probe.ts": "O_NONBLOCK, or a raw socket",
     "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
     "ffi/sys/unix_socket.ts": "O_NONBLOCK, or a control socket, whose queue takes thousands",
     "ffi/sys/inet_socket.ts": "O_NONBLOCK",
@@ -220,16 +220,16 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   }],
   [/\bpollFor\(/, {
     "server/call_log.ts": "no time",
-    "ffi/probe.ts": "a deadline",
+    "ffi/packet/probe.ts": "a deadline",
     "ffi/sys/file.ts": "see the last two",
     "ffi/sys/poll.ts": "is defined there",
     "plugins/dhcp/client.ts": "a deadline; an ADD's is put off while the server works, which gives up in time",
   }],
   [/\bawaitReadable\(/, {
-    "ffi/probe.ts": "a deadline",
+    "ffi/packet/probe.ts": "a deadline",
     "ffi/sys/unix_socket.ts": "no time",
     "ffi/sys/stdio.ts": "a deadline",
-    "ffi/arp.ts": "a deadline",
+    "ffi/packet/arp.ts": "a deadline",
     "ffi/sys/poll.ts": "is defined there",
     "ffi/dbus/connection.ts": "a deadline",
     "ffi/netlink/socket.ts": "a deadline: see the test below",
@@ -286,7 +286,7 @@ test("no call without a function of its own waits", () => {
 });
 
 test.skipIf(Bun.which("strace") === null)("a socket gives up when the kernel says nothing", () => {
-  const script = `const { currentNetns } = await import(${JSON.stringify(join(REPOSITORY_ROOT, "ffi/netns.ts"))});
+  const script = `const { currentNetns } = await import(${JSON.stringify(join(REPOSITORY_ROOT, "ffi/netns/netns.ts"))});
     using host = currentNetns(); for (const nl of [host.route, host.nft, host.diag]) console.log(nl.receive(true));`;
   const strace = ["strace", "-f", "-e", "inject=/^p?poll$:retval=0", "-e", "trace=/^p?poll$", "-e", "signal=none"];
   const { stdout, stderr } = Bun.spawnSync([...strace, process.execPath, "-e", script]);

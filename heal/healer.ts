@@ -7,7 +7,7 @@ import { restoreAttachments, type RestoreReport } from "../runtime/restore.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime/runtime.ts";
 import { ownerText } from "../plugins/lib/protocol/owner.ts";
 import { hasPlugin } from "../plugins/registry.ts";
-import { currentNetns } from "../ffi/netns.ts";
+import { currentNetns } from "../ffi/netns/netns.ts";
 import { ignoreSystemErrors } from "../ffi/sys/error.ts";
 import {
   type Committer,

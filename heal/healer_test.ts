@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../ffi/netns.ts";
+import { createNetns } from "../ffi/netns/netns.ts";
 import { transaction } from "../ffi/nft/transaction.ts";
 import { inetTable } from "../plugins/lib/ruleset/inet_table.ts";
 import { loadPlugins } from "../plugins/registry.ts";

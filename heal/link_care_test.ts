@@ -1,7 +1,7 @@
 /** Bridges and ports that lose something on a host of the test's own. */
 import { expect } from "bun:test";
 import { join } from "node:path";
-import { createNetns } from "../ffi/netns.ts";
+import { createNetns } from "../ffi/netns/netns.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { forbidDescriptors } from "../testing/descriptor_limit.ts";
 import { healTest, newHealedHost, runUntil } from "../testing/healed_host.ts";

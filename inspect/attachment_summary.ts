@@ -1,6 +1,6 @@
 /** What people want to know of a new attachment: addresses, bridge, published ports. @module */
 import { type Cidr, familyOf, type Ip, ipOf } from "../ffi/address.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { findSourceAddress, PUBLIC_ADDRESS } from "../plugins/lib/links/reachability.ts";
 import { type PortMapping, portMapping } from "../spec/port_mapping.ts";

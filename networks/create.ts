@@ -1,5 +1,5 @@
 import { type Cidr, familyOf } from "../ffi/address.ts";
-import { currentNetns, type Netns } from "../ffi/netns.ts";
+import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { createFile } from "../ffi/sys/atomic_file.ts";
 import { ensureDirectory, findEntryNames } from "../ffi/sys/directory.ts";

@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { parseCidr, parseIp } from "../ffi/address.ts";
-import { createNetns } from "../ffi/netns.ts";
+import { createNetns } from "../ffi/netns/netns.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import { newNetworksSite } from "../testing/networks.ts";

@@ -2,7 +2,7 @@ import { withoutMark } from "../testing/ruleset.ts";
 import { beforeAll, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import type { RemovedNetwork } from "./remove.ts";

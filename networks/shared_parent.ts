@@ -1,5 +1,5 @@
 /** Networks on one parent interface: containers of both are on one segment, so they must not have one address. */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { type AddressRange, formatRanges, rangesOverlap } from "../plugins/lib/model/address_ranges.ts";
 import { findDefaultRouteDevice } from "../plugins/lib/links/lower_device.ts";
 import { CniError, Code } from "../spec/error.ts";

@@ -14,7 +14,7 @@ import {
   prefixLengthOf,
   toCidr,
 } from "../ffi/address.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
 import * as rawRoute from "../ffi/route/raw_route.ts";

@@ -1,5 +1,5 @@
 /** Who uses a network: attachments of this runtime, of engines and of programs that keep no cache. */
-import { currentNetns } from "../ffi/netns.ts";
+import { currentNetns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { parseAlias } from "../plugins/lib/protocol/owner.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";

@@ -1,5 +1,5 @@
-import { listNamedNetns, namedNetnsPath } from "../ffi/named_netns.ts";
-import { type Netns, NetnsError } from "../ffi/netns.ts";
+import { listNamedNetns, namedNetnsPath } from "../ffi/netns/named.ts";
+import { type Netns, NetnsError } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { stopReportingSignals } from "../ffi/sys/signals.ts";
 import { findStat } from "../ffi/sys/stat.ts";

@@ -1,7 +1,7 @@
 import { beforeEach, expect } from "bun:test";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns, openNetns } from "../ffi/netns/netns.ts";
 import { useDirectory } from "../testing/directory.ts";
 import { netnsTest } from "../testing/netns.ts";
 import { CniError, Code } from "../spec/error.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 import { expect, test } from "bun:test";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import type { NetlinkCounts } from "../testing/netlink_counts.ts";
 import { cstr } from "../ffi/netlink/codec.ts";
 import { message, NLM_F_DUMP, readMessage } from "../ffi/netlink/message.ts";

@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { ENGINE_ENV, fullProgramLink } from "../testing/binary.ts";
 import { type HealedHost, healTest } from "../testing/healed_host.ts";

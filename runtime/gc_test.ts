@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netlink } from "../ffi/netlink/socket.ts";
-import { createNetns, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns, NetnsError, openNetns } from "../ffi/netns/netns.ts";
 import { RTM_DELLINK } from "../ffi/route/uapi.ts";
 import { newNetns, runInNetns } from "../testing/netns.ts";
 import bandwidth from "../plugins/bandwidth/plugin.ts";

@@ -1,4 +1,4 @@
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { handle } from "../plugins/lib/protocol/handle.ts";
 

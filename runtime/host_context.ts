@@ -1,4 +1,4 @@
-import { currentNetns, openNetns } from "../ffi/netns.ts";
+import { currentNetns, openNetns } from "../ffi/netns/netns.ts";
 import { printStderr } from "../ffi/sys/stdio.ts";
 import type { AnyPlugin, HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
 import { callProgram, execPlugin, findPluginProgram, missingPluginError } from "../plugins/lib/protocol/exec.ts";

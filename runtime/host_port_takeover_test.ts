@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, NetnsError, openNetns } from "../ffi/netns.ts";
+import { createNetns, NetnsError, openNetns } from "../ffi/netns/netns.ts";
 import macvlan from "../plugins/macvlan/plugin.ts";
 import portmap from "../plugins/portmap/plugin.ts";
 import ptp from "../plugins/ptp/plugin.ts";

@@ -1,5 +1,5 @@
 import type { Cidr } from "../ffi/address.ts";
-import { type Netns, NetnsError } from "../ffi/netns.ts";
+import { type Netns, NetnsError } from "../ffi/netns/netns.ts";
 import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { openNetns } from "../ffi/netns.ts";
+import { openNetns } from "../ffi/netns/netns.ts";
 import { parseResult } from "../spec/result.ts";
 import { newNamespaces, runIp } from "../testing/netns.ts";
 import { describeMissingParts, findMissingParts, linkFinder } from "./missing_parts.ts";

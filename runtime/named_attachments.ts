@@ -1,5 +1,5 @@
 /** `--valid` of GC may name a container or a network namespace. */
-import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../ffi/named_netns.ts";
+import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../ffi/netns/named.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";

@@ -7,8 +7,8 @@ import { type FileTimes, findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.
 import { ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { processAge } from "../ffi/sys/process_age.ts";
 import { fstat } from "../ffi/sys/stat.ts";
-import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
-import { hasNetnsCookie } from "../ffi/netns_record.ts";
+import { type Netns, NetnsError, openNetns } from "../ffi/netns/netns.ts";
+import { hasNetnsCookie } from "../ffi/netns/record.ts";
 import * as link from "../ffi/route/link.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { Interface } from "../spec/result.ts";

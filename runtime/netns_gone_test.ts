@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns, openNetns } from "../ffi/netns/netns.ts";
 import { modifiedBeforeBoot } from "../ffi/sys/boot.ts";
 import { useDirectory } from "../testing/directory.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";

@@ -5,7 +5,7 @@
 import { beforeAll, expect, test } from "bun:test";
 import { lstatSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { netnsLockPath } from "../ffi/netns_lock.ts";
+import { netnsLockPath } from "../ffi/netns/lock.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";

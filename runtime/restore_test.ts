@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import { getGenerationId } from "../ffi/nft/objects.ts";
 import { addDefaultRoute, ipShow, runInNetns } from "../testing/netns.ts";
 import { newUdpClient, NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../testing/traffic.ts";

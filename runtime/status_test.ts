@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from "bun:test";
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";

@@ -1,4 +1,4 @@
-import { onScratchHost } from "../ffi/mounts.ts";
+import { onScratchHost } from "../ffi/netns/mounts.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { replaceFile } from "../ffi/sys/atomic_file.ts";
 import { type Descriptor, openFile, openReadWrite, readText } from "../ffi/sys/file.ts";

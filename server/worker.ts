@@ -1,5 +1,5 @@
 /** A worker of the server: it serves one call at a time, as a process of its own would. @module */
-import { enterNetns } from "../ffi/netns.ts";
+import { enterNetns } from "../ffi/netns/netns.ts";
 import { type Descriptor, openFile, openReadWrite } from "../ffi/sys/file.ts";
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { sys } from "../ffi/sys/libc.ts";

@@ -3,7 +3,7 @@ import type { INode } from "kubernetes-models/v1/Node";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { runInNetns } from "./netns.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 
 /** An API server that ends with its scope. */
 export interface ApiServer extends Disposable {

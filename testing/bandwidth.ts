@@ -4,7 +4,7 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { linkNames, runInNetns, runShellInNetns } from "./netns.ts";
 
 /** Sends to the host and port that are its arguments until the other side hangs up. */

@@ -7,7 +7,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { CliContext } from "../program/start.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 
 /** The surroundings of a command line in `/base`. */

@@ -9,7 +9,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { loadFixtures, testedPlugins } from "./fixture.ts";
 import { sampleOf } from "./sample.ts";
 import type { JsonDocument } from "./json_document.ts";

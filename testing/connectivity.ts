@@ -12,7 +12,7 @@
 import { readdirSync } from "node:fs";
 import { extname, join, parse } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { runInNetns, runShellInNetns, WITHOUT_BRIDGE_NETFILTER, WITHOUT_DAD } from "./netns.ts";
 import { connectOutside } from "./outside.ts";
 import { newComparisonHost, type PluginSet } from "./reference_host.ts";

@@ -6,7 +6,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Netns, openNetns } from "../ffi/netns.ts";
+import { type Netns, openNetns } from "../ffi/netns/netns.ts";
 import { newNetns } from "./netns.ts";
 import { countingNetns, type NetlinkCounts } from "./netlink_counts.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";

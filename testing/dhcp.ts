@@ -7,7 +7,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { SOCK_STREAM } from "../ffi/sys/uapi.ts";
 import { connectTo } from "../ffi/sys/unix_socket.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 
 /** What is asked. */
 export interface DnsQuestions {

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { until } from "./netns.ts";
 
 /** A resolver that runs until it is disposed of. */

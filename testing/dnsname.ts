@@ -6,7 +6,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { askNameServer } from "../plugins/dnsname/client.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { testWith } from "./binary.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import { readFileSync } from "node:fs";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import tested from "../plugins/dnsname/plugin.ts";
 import { newBridgeNetwork } from "./bridge_network.ts";
 import { askWithoutPause } from "./dns_questions.ts";

@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { examineNetwork, isBroken, type NetworkDiagnosis } from "../inspect/doctor/examine.ts";
 import type { Finding } from "../inspect/doctor/finding.ts";
 import { applyRepair } from "../inspect/doctor/repair.ts";

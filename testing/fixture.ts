@@ -6,7 +6,7 @@
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import type { JsonDocument } from "./json_document.ts";
 import { hasPlugin, pluginNames } from "../plugins/registry.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { awaitLinkOperational } from "../plugins/lib/links/configure_interface.ts";
 import type { FixtureNode } from "./fixture.ts";

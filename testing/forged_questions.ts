@@ -5,7 +5,7 @@
  * @module
  */
 import { parseIp } from "../ffi/address.ts";
-import { openNetns } from "../ffi/netns.ts";
+import { openNetns } from "../ffi/netns/netns.ts";
 import { openPacketSocket } from "../ffi/packet/packet_socket.ts";
 import { encodeUdpFrame } from "../ffi/packet/udp_frame.ts";
 import * as link from "../ffi/route/link.ts";

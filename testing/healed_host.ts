@@ -4,7 +4,7 @@ import { expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
 import { Healer, type HealingCounter } from "../heal/healer.ts";
 import { HEALING_LIMITS, type HealingLimits } from "../heal/limits.ts";

@@ -1,7 +1,7 @@
 /** A host with a device that host-device is to give away. @module */
 import { join } from "node:path";
 import { parseCidr } from "../ffi/address.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { ipShow, runIp } from "./netns.ts";
 import { hostDevice } from "../plugins/host_device/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";

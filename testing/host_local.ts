@@ -6,7 +6,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import hostLocal from "../plugins/host_local/plugin.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";

@@ -1,5 +1,5 @@
 /** A host whose uplink is in 192.168.1.0/24, with a router and another machine there. @module */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { parseCidr, parseIp } from "../ffi/address.ts";
 import { newFixedIpam } from "./fixed_ipam.ts";
 import { runInNetns, runShellInNetns, WITHOUT_DAD } from "./netns.ts";

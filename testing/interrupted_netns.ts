@@ -4,7 +4,7 @@
  * @module
  */
 import type { Netlink } from "../ffi/netlink/socket.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 
 /** A namespace that counts its requests about links, addresses and routes. */
 export type InterruptedNetns = Netns & { readonly requests: number };

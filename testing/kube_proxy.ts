@@ -1,5 +1,5 @@
 /** Rules of kube-proxy for a Service or two, in the form of testdata/rulesets/kube-proxy-*. @module */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 
 export interface KubeProxyService {
   /** Port 80 of these addresses; without any, calls are refused. */

@@ -6,7 +6,7 @@
  */
 import { expect } from "bun:test";
 import { parseCidr } from "../ffi/address.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { ping, runInNetns, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
 import type { CniError } from "../spec/error.ts";
 import type { IpConfig, Result } from "../spec/result.ts";

@@ -6,7 +6,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { CNI_PROGRAM, type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 

@@ -16,7 +16,7 @@ import {
   readMessage,
 } from "../ffi/netlink/message.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 
 /** A message that another program sent: testdata/netlink/`name`.hex. */
 export function recordedMessage(name: string): Uint8Array {

@@ -4,7 +4,7 @@
  * @module
  */
 import { NLM_F_CREATE, NLM_F_DUMP } from "../ffi/netlink/message.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { watchedNetns } from "./netlink.ts";
 
 /** Requests to the kernel, and its answers. */

@@ -6,7 +6,7 @@
 import { test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { NetlinkError } from "../ffi/netlink/error.ts";
-import { createNetns, type Netns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
 
 /** A host and a container, neither of which is the machine's own namespace. */

@@ -4,8 +4,8 @@
  * @module
  */
 import { rmSync } from "node:fs";
-import type { Netns } from "../ffi/netns.ts";
-import { netnsLockPath, type NetnsWork } from "../ffi/netns_lock.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
+import { netnsLockPath, type NetnsWork } from "../ffi/netns/lock.ts";
 
 /** A process that has a lock until it is ended. */
 export interface LockHolder {

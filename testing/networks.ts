@@ -6,7 +6,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { EngineNames } from "../containers/engine_names.ts";
 import { type CreatedNetwork, createNetwork } from "../networks/create.ts";
 import { findNetwork } from "../networks/find.ts";

@@ -21,7 +21,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Netns, openNetns } from "../ffi/netns.ts";
+import { type Netns, openNetns } from "../ffi/netns/netns.ts";
 import { newNetns, runInNetns, runShellInNetns, until } from "./netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, SHIM_DIRECTORY } from "./binary.ts";
 import { reportServer } from "./server.ts";

@@ -7,7 +7,7 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { runShellInNetns, WITHOUT_DAD } from "./netns.ts";
 
 /** Connects a namespace to another, which plays the machine outside. */

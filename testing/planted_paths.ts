@@ -4,7 +4,7 @@
  * @module
  */
 import { closeSync, mkdirSync, openSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 
 /** Where links lead to. */
 export interface Targets {

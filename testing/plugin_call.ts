@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns, openNetns } from "../ffi/netns/netns.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/context.ts";
 import { callProgram, type ProgramCall } from "../plugins/lib/protocol/exec.ts";
 import { handle } from "../plugins/lib/protocol/handle.ts";

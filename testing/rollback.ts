@@ -9,7 +9,7 @@ import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
 import * as rule from "../ffi/route/rule.ts";
 import * as whole from "../ffi/route/raw_route.ts";
-import { type Netns, openNetns } from "../ffi/netns.ts";
+import { type Netns, openNetns } from "../ffi/netns/netns.ts";
 import { EIO } from "../ffi/sys/errno.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";

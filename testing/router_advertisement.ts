@@ -1,6 +1,6 @@
 /** An IPv6 router on a wire, which announces itself. @module */
 import { ipBytes, macBytes, parseIp, parseMac } from "../ffi/address.ts";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { openPacketSocket } from "../ffi/packet/packet_socket.ts";
 import { IPPROTO_ICMPV6 } from "../ffi/sys/uapi.ts";
 import * as link from "../ffi/route/link.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { runInNetns, runShellInNetns } from "./netns.ts";
 
 /** Has iptables drop what is forwarded, in both families. */

@@ -7,7 +7,7 @@ import { test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { type Namespaces, newNamespaces, newNetns } from "./netns.ts";
 import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
 import type { Result } from "../spec/result.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { runShellInNetns } from "./netns.ts";
 
 /** Makes both interfaces; what is behind their cables answers nothing. */

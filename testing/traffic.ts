@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 
 /** Something that answers with its own name and the address that it was asked from: `web 10.1.0.1`. */
 export interface TestServer extends Disposable {

@@ -1,5 +1,5 @@
 /** Arguments by which commands accept what an engine calls a container. Calls with ids need not load it. @module */
-import { nameOfNetnsPath } from "../../ffi/named_netns.ts";
+import { nameOfNetnsPath } from "../../ffi/netns/named.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { describeContainerId, EngineNames, type NamedAttachment } from "../../containers/engine_names.ts";
 import { findByName, findContainer } from "../../containers/find_container.ts";

@@ -1,4 +1,4 @@
-import { listNamedNetns } from "../../ffi/named_netns.ts";
+import { listNamedNetns } from "../../ffi/netns/named.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";

@@ -1,4 +1,4 @@
-import { namedNetnsPath } from "../../ffi/named_netns.ts";
+import { namedNetnsPath } from "../../ffi/netns/named.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import type { CliContext } from "../../program/start.ts";
 import { parseOrUsageError } from "../options.ts";

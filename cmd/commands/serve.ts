@@ -1,4 +1,4 @@
-import { enterHostMounts } from "../../ffi/mounts.ts";
+import { enterHostMounts } from "../../ffi/netns/mounts.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { absolutePath } from "../arguments/path.ts";
 import {

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { type CliSandbox, newCliSandboxes } from "../../testing/cli.ts";
 import { type Namespaces, netnsTest, newNamespaces, until } from "../../testing/netns.ts";
 

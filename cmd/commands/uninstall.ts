@@ -1,11 +1,11 @@
-import { enterHostMounts } from "../../ffi/mounts.ts";
+import { enterHostMounts } from "../../ffi/netns/mounts.ts";
 import { openSignals } from "../../ffi/sys/signal_descriptor.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { SIGINT, SIGTERM } from "../../ffi/sys/uapi.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import type { RemovalReport } from "../../networks/remove.ts";
 import { Runtime } from "../../runtime/runtime.ts";
-import { sysctlWord } from "../../ffi/sysctl.ts";
+import { sysctlWord } from "../../ffi/sys/sysctl.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
 import { suggestion } from "../../spec/suggest.ts";
@@ -141,7 +141,7 @@ async function findRemoval(
 /** The host goes on forwarding, since other programs may need it. */
 async function describeForwarding(): Promise<string[]> {
   const [{ currentNetns }, { acceptRa, FORWARDING, listKeptLinks }] = await Promise.all([
-    import("../../ffi/netns.ts"),
+    import("../../ffi/netns/netns.ts"),
     import("../../plugins/lib/links/forwarding.ts"),
   ]);
   using host = currentNetns();

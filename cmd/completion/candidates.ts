@@ -1,4 +1,4 @@
-import { listNamedNetns } from "../../ffi/named_netns.ts";
+import { listNamedNetns } from "../../ffi/netns/named.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import { EngineNames, shortContainerId } from "../../containers/engine_names.ts";
 import { listNetworkNames } from "../../runtime/load.ts";

@@ -1,4 +1,4 @@
-import { currentNetns } from "../../ffi/netns.ts";
+import { currentNetns } from "../../ffi/netns/netns.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
 import { SystemError } from "../../ffi/sys/error.ts";

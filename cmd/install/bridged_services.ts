@@ -1,7 +1,7 @@
 /** A parameter of the node, without which pods on a bridge do not reach all Services. @module */
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { openReadWrite } from "../../ffi/sys/file.ts";
-import { ensureSysctl, findSysctl, sysctlWord } from "../../ffi/sysctl.ts";
+import { ensureSysctl, findSysctl, sysctlWord } from "../../ffi/sys/sysctl.ts";
 import { bridgeNetfilterSysctl } from "../../plugins/lib/links/bridge_netfilter.ts";
 import { configuredSubnets, distinctFamilies } from "../../plugins/lib/links/reachability.ts";
 import { CniError, Code } from "../../spec/error.ts";

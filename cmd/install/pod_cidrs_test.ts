@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { currentNetns } from "../../ffi/netns.ts";
+import { currentNetns } from "../../ffi/netns/netns.ts";
 import { type ApiServer, serveApi } from "../../testing/api_server.ts";
 import { testWith } from "../../testing/binary.ts";
 import { findPodCidrs } from "./pod_cidrs.ts";

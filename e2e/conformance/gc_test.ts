@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../../ffi/netns.ts";
+import { createNetns } from "../../ffi/netns/netns.ts";
 import { runInNetns } from "../../testing/netns.ts";
 import { plugin } from "../../plugins/lib/protocol/plugin.ts";
 import { CniError } from "../../spec/error.ts";

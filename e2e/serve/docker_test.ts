@@ -1,6 +1,6 @@
 /** Docker beside containers of this program: it makes its rules anew at each start, with a policy that drops. */
 import { expect } from "bun:test";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { testWith } from "../../testing/binary.ts";
 import { byProgram, newHealedHost } from "../../testing/healed_host.ts";

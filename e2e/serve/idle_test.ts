@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import dnsname from "../../plugins/dnsname/plugin.ts";
 import firewall from "../../plugins/firewall/plugin.ts";

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, finishedProcess, pluginLink } from "../../testing/binary.ts";
 import { newNamespaces, runShellInNetns } from "../../testing/netns.ts";
 import { type CniServer, startServer } from "../../testing/server.ts";

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { currentNetns } from "../../ffi/netns.ts";
+import { currentNetns } from "../../ffi/netns/netns.ts";
 import { SOCK_SEQPACKET, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import { connectTo } from "../../ffi/sys/unix_socket.ts";
 import { askDhcpServer } from "../../plugins/dhcp/client.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { acknowledgement, recordedMessage, recordingSocket } from "../../testing/netlink.ts";
-import type { Netns } from "../netns.ts";
+import type { Netns } from "../netns/netns.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "../sys/uapi.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../../testing/netns.ts";
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";

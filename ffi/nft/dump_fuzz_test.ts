@@ -11,7 +11,7 @@ import {
   unconditionalJumpTarget,
 } from "./rule_contents.ts";
 import { parseReferenceOwner } from "../../plugins/lib/compat/reference_rules.ts";
-import { createNetns, type Netns } from "../netns.ts";
+import { createNetns, type Netns } from "../netns/netns.ts";
 import { Reader } from "../netlink/codec.ts";
 import type { Netlink } from "../netlink/socket.ts";
 import {

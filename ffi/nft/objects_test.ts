@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { ipBytes, parseCidr, parseIp } from "../address.ts";
-import type { Netns } from "../netns.ts";
+import type { Netns } from "../netns/netns.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "./datatypes.ts";
 import {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { runShellInNetns } from "../../testing/netns.ts";
-import { createNetns } from "../netns.ts";
+import { createNetns } from "../netns/netns.ts";
 import { openRulesetMonitor, type RulesetCommit } from "./ruleset_monitor.ts";
 
 test("after a gap, no commit gets changes of another one", () => {

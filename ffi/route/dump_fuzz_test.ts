@@ -1,7 +1,7 @@
 /** What rtnetlink reports of links, addresses, routes and queues, damaged in every way: a value or one of our errors. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { createNetns, type Netns } from "../netns.ts";
+import { createNetns, type Netns } from "../netns/netns.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import type { Netlink } from "../netlink/socket.ts";
 import { runInNetns } from "../../testing/netns.ts";

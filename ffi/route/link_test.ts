@@ -3,7 +3,7 @@ import { dlopen } from "bun:ffi";
 import { closeSync, existsSync, openSync } from "node:fs";
 import { type Netlink, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
 import { lossySocket } from "../../testing/netlink.ts";
-import type { Netns } from "../netns.ts";
+import type { Netns } from "../netns/netns.ts";
 import { netnsTest, newNamespaces, runInNetns, runIp } from "../../testing/netns.ts";
 import { bridge, bridgePortInfo, bridgePortOf, veth } from "./link_kinds.ts";
 import * as link from "./link.ts";

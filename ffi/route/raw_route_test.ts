@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import type { Netns } from "../netns.ts";
+import type { Netns } from "../netns/netns.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as link from "./link.ts";
 import * as wholeRoute from "./raw_route.ts";

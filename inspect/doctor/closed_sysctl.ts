@@ -1,4 +1,4 @@
-import { sysctlWord } from "../../ffi/sysctl.ts";
+import { sysctlWord } from "../../ffi/sys/sysctl.ts";
 import { broken, type Finding } from "./finding.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
 

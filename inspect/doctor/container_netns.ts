@@ -1,4 +1,4 @@
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 
 /**
  * Opens namespaces of containers, one at a time.

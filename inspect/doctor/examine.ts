@@ -1,5 +1,5 @@
 /** Finds out why traffic of a network does not flow: first by looking, then by trying. */
-import { NetnsError } from "../../ffi/netns.ts";
+import { NetnsError } from "../../ffi/netns/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";

@@ -1,7 +1,7 @@
 /** Chains of the families `netdev` and `bridge`, and of `inet` at the hook `ingress`, are named as those for packets are. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { parseIp } from "../../ffi/address.ts";
-import { isPingAnswered } from "../../ffi/probe.ts";
+import { isPingAnswered } from "../../ffi/packet/probe.ts";
 import * as link from "../../ffi/route/link.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { type DoctorHost, newDoctorHost } from "../../testing/doctor_host.ts";

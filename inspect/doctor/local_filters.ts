@@ -1,6 +1,6 @@
 /** Rules for what a namespace itself sends or receives. */
 import { familyOf } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
 import { broken, type Finding, type Remedy } from "./finding.ts";
 import { listForeignBaseChains } from "./foreign_chains.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from "bun:test";
 import { parseIp } from "../../ffi/address.ts";
-import { isPingAnswered } from "../../ffi/probe.ts";
+import { isPingAnswered } from "../../ffi/packet/probe.ts";
 import * as link from "../../ffi/route/link.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";

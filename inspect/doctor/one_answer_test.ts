@@ -1,6 +1,6 @@
 /** Questions that doctor and a plugin both ask have one answer. */
 import { expect, test } from "bun:test";
-import { createNetns } from "../../ffi/netns.ts";
+import { createNetns } from "../../ffi/netns/netns.ts";
 import { describeUnforwardedLink } from "../../plugins/lib/links/reachability.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";

@@ -1,7 +1,7 @@
 /** The walk agrees with what the rules say, in nft's words; traffic would take a connection for each. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { parseIp } from "../../ffi/address.ts";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { NFPROTO_INET, NFPROTO_IPV4 } from "../../ffi/nft/uapi.ts";
 import { runShellInNetns } from "../../testing/netns.ts";

@@ -1,4 +1,4 @@
-import { namedNetnsPath, nameOfNetnsPath } from "../../ffi/named_netns.ts";
+import { namedNetnsPath, nameOfNetnsPath } from "../../ffi/netns/named.ts";
 import { isJsonObject } from "../../spec/schema.ts";
 import { stringifyJson } from "../../spec/jsonc.ts";
 import type { NetworkAttachment } from "../../runtime/attachments.ts";

@@ -1,10 +1,10 @@
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as route from "../../ffi/route/route.ts";
-import { ensureSysctl } from "../../ffi/sysctl.ts";
+import { ensureSysctl } from "../../ffi/sys/sysctl.ts";
 import { enableForwarding } from "../../plugins/lib/links/forwarding.ts";
 import type { RuntimeContext } from "../../runtime/context.ts";
 import { restoreAttachments } from "../../runtime/restore.ts";

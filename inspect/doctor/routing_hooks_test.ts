@@ -1,7 +1,7 @@
 /** Rules before and after forwarding that stop containers' packets, seen by their traffic too. */
 import { beforeAll, expect, test } from "bun:test";
 import { parseIp } from "../../ffi/address.ts";
-import { tryTcpConnection } from "../../ffi/probe.ts";
+import { tryTcpConnection } from "../../ffi/packet/probe.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";
 

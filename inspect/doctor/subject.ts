@@ -1,8 +1,8 @@
 /** What all checks of a network get, looked up once. */
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
-import { nameOfNetnsPath } from "../../ffi/named_netns.ts";
+import { nameOfNetnsPath } from "../../ffi/netns/named.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import { type Netns, NetnsError } from "../../ffi/netns.ts";
+import { type Netns, NetnsError } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
@@ -10,7 +10,7 @@ import * as rule from "../../ffi/route/rule.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
-import { findSysctl } from "../../ffi/sysctl.ts";
+import { findSysctl } from "../../ffi/sys/sysctl.ts";
 import type { BridgeModel } from "../../plugins/lib/model/network_model.ts";
 import type { ForwardAccept, PluginModel } from "../../plugins/lib/model/plugin_model.ts";
 import type { PublishedPorts } from "../../plugins/lib/model/published_ports.ts";

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns } from "../../ffi/netns.ts";
+import { createNetns } from "../../ffi/netns/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { Runtime, withRuntimeContext } from "../../runtime/runtime.ts";

@@ -1,5 +1,5 @@
 /** Carries out a command without its changes. @module */
-import { createNetns, CURRENT_NETNS_PATH, enteredNetnsPath, type Netns } from "../../ffi/netns.ts";
+import { createNetns, CURRENT_NETNS_PATH, enteredNetnsPath, type Netns } from "../../ffi/netns/netns.ts";
 import { NFNL_SUBSYS_NFTABLES } from "../../ffi/nft/uapi.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import {

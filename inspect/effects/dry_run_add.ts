@@ -1,4 +1,4 @@
-import { currentNetns, openNetns } from "../../ffi/netns.ts";
+import { currentNetns, openNetns } from "../../ffi/netns/netns.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { findModel } from "../../plugins/registry.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";

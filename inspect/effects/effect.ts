@@ -1,4 +1,4 @@
-import { sysctlWord } from "../../ffi/sysctl.ts";
+import { sysctlWord } from "../../ffi/sys/sysctl.ts";
 
 /** What an effect changes. `requests` to the kernel that have no kind of their own are `netlink`. */
 export type EffectKind =

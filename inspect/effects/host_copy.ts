@@ -1,5 +1,5 @@
 /** A copy of the host and of a container, in which a dry run of ADD may do everything. @module */
-import { createNetns, currentNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, currentNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridge, veth } from "../../ffi/route/link_kinds.ts";
@@ -8,7 +8,7 @@ import { IFF_NOARP, IFF_UP, RT_SCOPE_UNIVERSE, RTPROT_KERNEL } from "../../ffi/r
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
-import { findSysctl } from "../../ffi/sysctl.ts";
+import { findSysctl } from "../../ffi/sys/sysctl.ts";
 import { isTunnel } from "../../plugins/lib/links/host_networks.ts";
 import { copyRuleset } from "./ruleset_copy.ts";
 import { type AddSubject, type LinkUses, LOOPBACK_INDEX, selectVisibleLinks } from "./visible_links.ts";

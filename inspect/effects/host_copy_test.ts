@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { linkNames, netnsTest, runShellInNetns } from "../../testing/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";

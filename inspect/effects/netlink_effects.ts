@@ -1,5 +1,5 @@
 /** Changes of links, addresses, routes and the like, as sentences. @module */
-import { CURRENT_NETNS_PATH, currentNetns, type Netns, openNetns } from "../../ffi/netns.ts";
+import { CURRENT_NETNS_PATH, currentNetns, type Netns, openNetns } from "../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { NLM_F_CREATE } from "../../ffi/netlink/message.ts";
 import { exchange, isDump, type NetlinkRequest } from "../../ffi/netlink/socket.ts";

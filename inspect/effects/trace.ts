@@ -1,5 +1,5 @@
 /** Records what a call does: plugins, steps, netlink requests, files, programs. @module */
-import { CURRENT_NETNS_PATH } from "../../ffi/netns.ts";
+import { CURRENT_NETNS_PATH } from "../../ffi/netns/netns.ts";
 import { type Activity, type RequestsActivity, setObserver } from "../../ffi/sys/observer.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
 import type { TraceCursor, TraceEvent } from "./trace_event.ts";

@@ -1,4 +1,4 @@
-import { type Netns, NetnsError, openNetns } from "../../ffi/netns.ts";
+import { type Netns, NetnsError, openNetns } from "../../ffi/netns/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { findNsid } from "../../ffi/route/nsid.ts";
 import { parseAlias, sameOwner } from "../../plugins/lib/protocol/owner.ts";

@@ -1,5 +1,5 @@
-import type { Netns } from "../../ffi/netns.ts";
-import { currentNetns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
+import { currentNetns } from "../../ffi/netns/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { isJsonObject } from "../../spec/schema.ts";
 import type { NamedAttachment } from "../../containers/engine_names.ts";

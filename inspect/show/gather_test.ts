@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { ipShow, runInNetns, runIp, runShellInNetns, until } from "../../testing/netns.ts";

@@ -1,6 +1,6 @@
 import { containsIp, type Ip, ipOf, isIp, networkOf, parseIp } from "../../ffi/address.ts";
-import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../../ffi/named_netns.ts";
-import { NetnsError, openNetns } from "../../ffi/netns.ts";
+import { listNamedNetns, namedNetnsPaths, nameOfNetnsPath } from "../../ffi/netns/named.ts";
+import { NetnsError, openNetns } from "../../ffi/netns/netns.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";

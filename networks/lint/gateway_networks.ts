@@ -1,5 +1,5 @@
 /** Plugins that give the host the gateway of their subnets. */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import {
   findOverlap,

@@ -1,7 +1,7 @@
 import { beforeAll, expect, spyOn, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { createNetns } from "../../ffi/netns.ts";
+import { createNetns } from "../../ffi/netns/netns.ts";
 import { loadPluginDocs } from "../../plugins/docs_registry.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { useDirectory } from "../../testing/directory.ts";

@@ -5,7 +5,7 @@
  * The name is the reference plugin's, from network and container, so DEL of either implementation finds it. The container's second interface
  * on the network gets another name. The alias names the owner.
  */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as filter from "../../ffi/route/filter.ts";
 import { ifb } from "../../ffi/route/link_kinds.ts";

@@ -5,7 +5,7 @@ import { ifb } from "../../ffi/route/link_kinds.ts";
 import * as qdisc from "../../ffi/route/qdisc.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import { SystemError, withPurpose } from "../../ffi/sys/error.ts";
 import { expectLink } from "../lib/links/expect_link.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { runInNetns } from "../../testing/netns.ts";
 import bandwidth from "./plugin.ts";
 import { attachmentIfbName, referenceIfbName } from "./ifb.ts";

@@ -1,7 +1,7 @@
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Mac } from "../../ffi/address.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";

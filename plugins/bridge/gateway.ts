@@ -14,7 +14,7 @@ import {
   prefixLengthOf,
   toCidr,
 } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";

@@ -1,13 +1,13 @@
 /** Gateways of a bridge: what an ADD that fails leaves, which addresses are replaced, and two ADDs at once. */
 import { expect, test } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
-import { type Netns, openNetns } from "../../ffi/netns.ts";
+import { type Netns, openNetns } from "../../ffi/netns/netns.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 import { watchedNetns } from "../../testing/netlink.ts";
 import { ipShow, linkNames, ping, runInNetns } from "../../testing/netns.ts";
 import { errorOfCall, newHostContext, newRequest, respond } from "../../testing/plugin_call.ts";
 import { newSandbox, type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
-import { createNetns } from "../../ffi/netns.ts";
+import { createNetns } from "../../ffi/netns/netns.ts";
 import bridge from "./plugin.ts";
 
 const { fixed } = newFixedIpam();

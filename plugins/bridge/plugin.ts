@@ -1,5 +1,5 @@
 import { type Mac, parseMac } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { bridge as bridgeKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import {

@@ -1,5 +1,5 @@
 import type { Mac } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as bridgeVlan from "../../ffi/route/bridge_vlan.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridge as bridgeKind, bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";

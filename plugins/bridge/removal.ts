@@ -1,5 +1,5 @@
 import { type Cidr, containsIp, type Ip, ipOf, networksOverlap } from "../../ffi/address.ts";
-import { currentNetns, type Netns } from "../../ffi/netns.ts";
+import { currentNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";

@@ -8,7 +8,7 @@
  * @see net/core/rtnetlink.c rtnl_group_dellink()
  * @module
  */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { CREATED_ALIAS, GROUP_PREFIX, isNewLink } from "../lib/links/created_link.ts";

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as link from "../../ffi/route/link.ts";
-import { openNetns } from "../../ffi/netns.ts";
+import { openNetns } from "../../ffi/netns/netns.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 import { interruptNetns } from "../../testing/interrupted_netns.ts";
 import { type Namespaces, netnsTest, runInNetns, runIp } from "../../testing/netns.ts";

@@ -1,7 +1,7 @@
 /** VLANs on a kernel whose bridges know them: not that of every machine. */
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
 import bridge from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";

@@ -1,5 +1,5 @@
 /** Asks the server of leases. @module */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";
 import { pollFor } from "../../ffi/sys/poll.ts";

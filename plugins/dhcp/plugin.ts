@@ -1,7 +1,7 @@
 import { ipOf } from "../../ffi/address.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import type { Netns } from "../../ffi/netns.ts";
-import { netnsRecordOf } from "../../ffi/netns_record.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
+import { netnsRecordOf } from "../../ffi/netns/record.ts";
 import * as link from "../../ffi/route/link.ts";
 import { findNsid } from "../../ffi/route/nsid.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";

@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../../ffi/netns.ts";
+import { createNetns } from "../../ffi/netns/netns.ts";
 import { fullProgramLink } from "../../testing/binary.ts";
 import { type DhcpLan, dhcpLanTest, dnsmasqMessages } from "../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../testing/fixture_configs.ts";

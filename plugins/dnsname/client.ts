@@ -1,5 +1,5 @@
 /** Tells the server what changed, and waits until it serves that. */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import type { Descriptor } from "../../ffi/sys/file.ts";
 import { observeQuery, observer, type ServerRehearsal } from "../../ffi/sys/observer.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { currentNetns } from "../../ffi/netns.ts";
+import { currentNetns } from "../../ffi/netns/netns.ts";
 import { REPOSITORY_ROOT } from "../../scripts/src/repository.ts";
 import { newNameSite } from "../../testing/dnsname.ts";
 import { until } from "../../testing/netns.ts";

@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { nameServerPaths, startNameServer } from "../../testing/dnsname.ts";
 import type { FixtureNode, PluginFixture } from "../../testing/fixture.ts";
 import { earlierResult } from "../../testing/fixture_configs.ts";

@@ -1,7 +1,7 @@
 import { familyOf, type Ip } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
 import { describeSocketOwners, findSocketOwners } from "../../ffi/diag/socket_owners.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { CniError } from "../../spec/error.ts";

@@ -4,8 +4,8 @@
  * A file is `<dataDir>/<network>:<containerID>:<ifname>.json`. No part can contain a colon.
  */
 import { type Cidr, containsIp, type Ip, ipOf, networkOf } from "../../ffi/address.ts";
-import { matchesNetnsRecord, type NetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import { matchesNetnsRecord, type NetnsRecord, netnsRecordOf } from "../../ffi/netns/record.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import {
   array,
   cidr,

@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { testWith } from "../../testing/binary.ts";
 import { type BridgeContainer, type BridgeNetwork, newBridgeNetwork } from "../../testing/bridge_network.ts";
 import { dig, newNameSite, startNameServer } from "../../testing/dnsname.ts";

@@ -1,5 +1,5 @@
 import { type Cidr, type Ip, ipOf } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { CniError, Code } from "../../spec/error.ts";

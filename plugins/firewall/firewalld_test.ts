@@ -15,7 +15,7 @@ import {
 } from "../../testing/firewalld.ts";
 import { testWith } from "../../testing/binary.ts";
 import { parseIp } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";

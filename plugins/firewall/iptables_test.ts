@@ -4,7 +4,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { NFTA_MATCH_NAME } from "../../ffi/nft/uapi.ts";
 import type { CniCommand } from "../../spec/version.ts";
 import { bridgeNetworkTest, reachesOutside, serveOutside } from "../../testing/bridge_network.ts";

@@ -9,7 +9,7 @@ import { expect } from "bun:test";
 import { testWith } from "../../testing/binary.ts";
 import { type ConnectivityHost, loadRecording, newConnectivityHost, without } from "../../testing/connectivity.ts";
 import { FIREWALLD_PROGRAMS, runOnBus, startBus, startFirewalld } from "../../testing/firewalld.ts";
-import { createNetns } from "../../ffi/netns.ts";
+import { createNetns } from "../../ffi/netns/netns.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { comparisonTest, ourPlugins, type PluginSet, referencePlugins } from "../../testing/reference_host.ts";
 import { foreignRuleset } from "../../testing/ruleset.ts";

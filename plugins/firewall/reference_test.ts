@@ -4,7 +4,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp, type TestServer } from "../../testing/traffic.ts";
 import {
   type ComparisonHost,

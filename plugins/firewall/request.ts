@@ -3,7 +3,7 @@ import * as link from "../../ffi/route/link.ts";
 import { type AttachmentCall, requirePrevResult } from "../lib/protocol/plugin.ts";
 import type { JsonObject } from "../../spec/schema.ts";
 import type { Result } from "../../spec/result.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { type FirewallConfig, firewallConfigSchema } from "./config.ts";
 import type { IngressRestriction } from "./ingress_policy.ts";

@@ -1,6 +1,6 @@
 /** @see Documentation/ABI/testing/sysfs-class-net, sysfs-bus-pci */
 import type { Mac } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";

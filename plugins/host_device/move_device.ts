@@ -5,7 +5,7 @@
  *
  * @see __dev_change_net_namespace and default_device_exit_net in net/core/dev.c
  */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netlink, NETLINK_ROUTE, openEvents } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";

@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runPlugin } from "../../testing/binary.ts";
 import { parseCidr } from "../../ffi/address.ts";
-import { createNetns, currentNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, currentNetns, type Netns } from "../../ffi/netns/netns.ts";
 import { runInNetns, until } from "../../testing/netns.ts";
 import hostDevice from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";

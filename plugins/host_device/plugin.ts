@@ -1,7 +1,7 @@
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { writeState } from "../lib/protocol/state_file.ts";
-import { netnsRecordOf } from "../../ffi/netns_record.ts";
+import { netnsRecordOf } from "../../ffi/netns/record.ts";
 import type * as link from "../../ffi/route/link.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./config.ts";
 import { getHostDevice, type HostDevice, isUserspaceDriven, requireSelector } from "./find_device.ts";

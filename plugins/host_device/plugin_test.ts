@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { linkNames, runInNetns, runIp } from "../../testing/netns.ts";
 import { requestTcp, serveTcp } from "../../testing/traffic.ts";
 import { counts, DEVICE_MAC, deviceTest, giveAddresses, ipLinkShow } from "../../testing/host_device.ts";

@@ -1,6 +1,6 @@
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
-import { type Netns, NetnsError, openNetns } from "../../ffi/netns.ts";
-import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
+import { type Netns, NetnsError, openNetns } from "../../ffi/netns/netns.ts";
+import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns/record.ts";
 import * as link from "../../ffi/route/link.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import { findStat } from "../../ffi/sys/stat.ts";

@@ -6,7 +6,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { currentNetns } from "../../ffi/netns.ts";
+import { currentNetns } from "../../ffi/netns/netns.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { checkProperty } from "../../testing/fuzz.ts";
 import { PLANTED_KINDS, type PlantedKind, plantPath } from "../../testing/planted_paths.ts";

@@ -1,6 +1,6 @@
 /** The ipvlan plugin on a kernel that has links of this kind: not that of every machine. */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { askUntilAnswered, ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
 import ipvlan from "./plugin.ts";
 import { withPrevResult } from "../../testing/sandbox.ts";

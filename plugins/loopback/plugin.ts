@@ -2,7 +2,7 @@ import { familyOf } from "../../ffi/address.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { plugin } from "../lib/protocol/plugin.ts";

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { expectReached, ipamGiving, lanTest, newAttacher, startProcessInNetns, statusCode } from "../../testing/lan.ts";
 import macvlan from "./plugin.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { ipShow, linkNames, ping, runShellInNetns } from "../../testing/netns.ts";
 import { withPrevResult } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";

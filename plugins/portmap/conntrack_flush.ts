@@ -7,7 +7,7 @@
 import { type Cidr, containsIp, familyOf, type Ip, ipOf, parseCidr } from "../../ffi/address.ts";
 import { deleteFlows, type Flow } from "../../ffi/conntrack/conntrack.ts";
 import { mayHaveEntriesFor } from "../../ffi/conntrack/procfs.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { hostAddressOf, type PortMapping } from "../../spec/port_mapping.ts";

@@ -10,7 +10,7 @@ import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { type Failover, isAwaited, type PromotedElement } from "../lib/ruleset/elements.ts";
 import { failoverSet, parseFailoverElement } from "../lib/ruleset/port_elements.ts";
 import { elementId, type ElementKey } from "../lib/ruleset/snapshot.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { findSource } from "./loopback.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 

@@ -1,6 +1,6 @@
 /** Traffic that only passes through this host, or leaves it, is nobody's published port: real TCP and UDP, over both families. */
 import { expect } from "bun:test";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import { runInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
 import { requestTcp, requestUdp, serveTcp, serveTcpAndUdp, serveUdp } from "../../testing/traffic.ts";
 import { type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import type { AskedCall } from "../../testing/ask_all.ts";
 import { runIp } from "../../testing/netns.ts";
 import { connectOutside } from "../../testing/outside.ts";

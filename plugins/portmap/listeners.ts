@@ -10,8 +10,8 @@
 import { broadcastOf, type Cidr, familyOf, type Ip, prefixLengthOf } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import type { Netns } from "../../ffi/netns.ts";
-import { findSysctl } from "../../ffi/sysctl.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
+import { findSysctl } from "../../ffi/sys/sysctl.ts";
 import * as address from "../../ffi/route/address.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { findKernelText } from "../../ffi/sys/file.ts";

@@ -2,7 +2,7 @@ import { expect, spyOn } from "bun:test";
 import { readFileSync } from "node:fs";
 import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
 import { newUdpClient, requestTcp, requestUdp, serveTcp, serveTcpAndUdp, serveUdp } from "../../testing/traffic.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { runInNetns } from "../../testing/netns.ts";
 import { errorOfCall, invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";

@@ -1,6 +1,6 @@
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import { outgoingRoute } from "../../ffi/route/route.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import type { PortmapConfig } from "./config.ts";
 import { familiesOf } from "../../spec/port_mapping.ts";

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { runInNetns, until } from "../../testing/netns.ts";
 import {
   newUdpClient,

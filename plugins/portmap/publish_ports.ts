@@ -2,7 +2,7 @@ import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import type { JsonObject } from "../../spec/schema.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Cidr } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { isGone } from "../lib/links/address_claim.ts";
 import { findHostLink } from "../lib/links/host_links.ts";
 import { describeOwner, type Owner, ownerPrefix, parseAlias, sameOwner } from "../lib/protocol/owner.ts";

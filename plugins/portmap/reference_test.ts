@@ -4,7 +4,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { connectOutside } from "../../testing/outside.ts";
 import { requestTcp, requestUdp, serveTcp, serveUdp } from "../../testing/traffic.ts";
 import {

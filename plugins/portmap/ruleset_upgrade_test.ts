@@ -1,7 +1,7 @@
 /** A table of an earlier release, whose containers live and are called while this release takes it over. */
 import { expect } from "bun:test";
 import { readFileSync } from "node:fs";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import { runInNetns } from "../../testing/netns.ts";

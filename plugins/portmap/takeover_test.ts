@@ -1,7 +1,7 @@
 /** A host port whose container is gone without a DEL. */
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../ffi/netns/netns.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 import { runInNetns } from "../../testing/netns.ts";

@@ -1,6 +1,6 @@
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { familyOf, hostPrefix, type Ip, ipOf } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";

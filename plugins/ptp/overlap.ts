@@ -1,5 +1,5 @@
 /** The host's own networks, which the containers must not take. */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import {
   findOverlap,

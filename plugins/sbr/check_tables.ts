@@ -1,6 +1,6 @@
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { familyOf, hostPrefix, ipOf, isHostPrefix, networkOf } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import * as rule from "../../ffi/route/rule.ts";

@@ -1,6 +1,6 @@
 /** A container may add what routes and rules it likes: DEL does not fail for them, and says what it could not do. */
 import { expect, test } from "bun:test";
-import { type Netns, openNetns } from "../../ffi/netns.ts";
+import { type Netns, openNetns } from "../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { RTM_DELRULE, RTM_GETRULE, RTM_NEWROUTE } from "../../ffi/route/uapi.ts";
 import { watchedNetns } from "../../testing/netlink.ts";

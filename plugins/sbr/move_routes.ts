@@ -8,7 +8,7 @@ import {
   networkOf,
   prefixLengthOf,
 } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { addressFamily } from "../../ffi/route/address.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";

@@ -5,7 +5,7 @@
  */
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { hostPrefix, ipOf } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";

@@ -1,8 +1,8 @@
 import { expect } from "bun:test";
 import { existsSync } from "node:fs";
-import { netnsLockPath } from "../../ffi/netns_lock.ts";
+import { netnsLockPath } from "../../ffi/netns/lock.ts";
 import { holdNetnsItself } from "../../testing/netns_lock.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { runInNetns, runIp } from "../../testing/netns.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import sbr from "./plugin.ts";

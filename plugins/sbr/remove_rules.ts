@@ -1,5 +1,5 @@
 import type { Cidr } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import { RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";

@@ -1,5 +1,5 @@
 /** The `tap` plugin: an interface for a program, such as one that runs virtual machines. */
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { tun } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { createTap, persistTap, TUN_DEVICE } from "../../ffi/route/tap.ts";

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { errorOf, type PluginStart, runPlugin, testWith } from "../../testing/binary.ts";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, TUNSETIFF } from "../../ffi/route/uapi.ts";
 import { type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
 import { awaitReadable } from "../../ffi/sys/poll.ts";

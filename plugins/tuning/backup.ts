@@ -6,8 +6,8 @@
  * name no owner: the first DEL takes them. All `tuning` entries of a chain share a file: `before` is from the first entry, `after` from the
  * last.
  */
-import type { Netns } from "../../ffi/netns.ts";
-import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
+import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns/record.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { findEntryNames } from "../../ffi/sys/directory.ts";

@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { existsSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { runIp } from "../../testing/netns.ts";
 import { sandboxTest } from "../../testing/sandbox.ts";

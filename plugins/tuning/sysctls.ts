@@ -1,6 +1,6 @@
 import { SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
-import { findSysctl } from "../../ffi/sysctl.ts";
+import { findSysctl } from "../../ffi/sys/sysctl.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { keyPaths } from "../../spec/key_paths.ts";
 import { memberPath } from "../../spec/schema.ts";

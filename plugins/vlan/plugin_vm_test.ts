@@ -1,6 +1,6 @@
 /** The vlan plugin on a kernel that has VLANs: not that of every machine. */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { askUntilAnswered, ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
 import { withPrevResult } from "../../testing/sandbox.ts";
 import {

@@ -4,7 +4,7 @@
  */
 import { AF_INET6 } from "../../ffi/sys/uapi.ts";
 import type { Cidr } from "../../ffi/address.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { executeAll, type Netlink, NETLINK_ROUTE, openEvents } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";

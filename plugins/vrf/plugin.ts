@@ -1,7 +1,7 @@
 /** The `vrf` plugin, virtual routing and forwarding: gives the container's interface its own routing table. */
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";

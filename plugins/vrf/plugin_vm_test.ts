@@ -1,6 +1,6 @@
 /** On a kernel that has VRFs: not that of every machine. */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ipShow, linkNames, runInNetns, until } from "../../testing/netns.ts";
 import { awaitLinkOperational } from "../lib/links/configure_interface.ts";

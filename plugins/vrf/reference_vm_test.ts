@@ -1,6 +1,6 @@
 /** The same requests to the reference plugin and to this one: the same VRF, addresses and routes, and either removes what the other made. */
 import { expect } from "bun:test";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { runInNetns } from "../../testing/netns.ts";
 import { sampleOf } from "../../testing/sample.ts";
 import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";

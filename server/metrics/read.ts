@@ -1,6 +1,6 @@
 import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { findText } from "../../ffi/sys/file.ts";
-import { currentNetns } from "../../ffi/netns.ts";
+import { currentNetns } from "../../ffi/netns/netns.ts";
 import { countAttachments, measurePools, measureSets } from "./measure.ts";
 import { Runtime } from "../../runtime/runtime.ts";
 import { programVersion } from "../../program/version.ts";

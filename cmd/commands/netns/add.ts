@@ -1,4 +1,4 @@
-import { addNamedNetns } from "../../../ffi/named_netns.ts";
+import { addNamedNetns } from "../../../ffi/netns/named.ts";
 import { refuseNamedNetns } from "../../arguments/netns_name.ts";
 import { log } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";

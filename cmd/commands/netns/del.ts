@@ -1,4 +1,4 @@
-import { removeNamedNetns } from "../../../ffi/named_netns.ts";
+import { removeNamedNetns } from "../../../ffi/netns/named.ts";
 import { requireNamedNetns } from "../../arguments/netns_name.ts";
 import type { Command } from "../../command.ts";
 

@@ -1,4 +1,4 @@
-import { execInNamedNetns } from "../../../ffi/named_netns.ts";
+import { execInNamedNetns } from "../../../ffi/netns/named.ts";
 import { requireNamedNetns } from "../../arguments/netns_name.ts";
 import { log } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";

@@ -1,4 +1,4 @@
-import { listNamedNetns, namedNetnsPath } from "../../../ffi/named_netns.ts";
+import { listNamedNetns, namedNetnsPath } from "../../../ffi/netns/named.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { formatDocument } from "../../output/document.ts";
 import { DOCUMENT_OPTION } from "../../arguments/runtime.ts";

@@ -1,4 +1,4 @@
-import { nameOfNetnsPath } from "../../../ffi/named_netns.ts";
+import { nameOfNetnsPath } from "../../../ffi/netns/named.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
 import type { NetworkAttachment } from "../../../runtime/attachments.ts";
 import { containerIdOfNetns } from "../../../runtime/container_id.ts";

@@ -1,6 +1,6 @@
 import { familyOf, prefixLengthOf } from "../../../ffi/address.ts";
 import type * as link from "../../../ffi/route/link.ts";
-import { sysctlWord } from "../../../ffi/sysctl.ts";
+import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import {
   acceptRa,

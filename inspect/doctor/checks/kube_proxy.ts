@@ -8,7 +8,7 @@ import {
   prefixLengthOf,
 } from "../../../ffi/address.ts";
 import { runningPrograms } from "../../../ffi/sys/running_programs.ts";
-import { sysctlWord } from "../../../ffi/sysctl.ts";
+import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { holderKey } from "../../../plugins/lib/model/reservations.ts";
 import { bridgeNetfilterSysctl } from "../../../plugins/lib/links/bridge_netfilter.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";

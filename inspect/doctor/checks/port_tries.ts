@@ -1,6 +1,11 @@
 import { familyOf, type Ip } from "../../../ffi/address.ts";
 import { NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING } from "../../../ffi/nft/uapi.ts";
-import { type ConnectionOutcome, type DatagramOutcome, tryTcpConnection, tryUdpDatagram } from "../../../ffi/probe.ts";
+import {
+  type ConnectionOutcome,
+  type DatagramOutcome,
+  tryTcpConnection,
+  tryUdpDatagram,
+} from "../../../ffi/packet/probe.ts";
 import { describeHostPort, familiesOf, type PortMapping, PROTOCOLS } from "../../../spec/port_mapping.ts";
 import { reachesLoopback } from "../../../spec/port_mapping.ts";
 import { advise, type Finding, ok } from "../finding.ts";

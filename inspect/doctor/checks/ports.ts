@@ -1,7 +1,7 @@
 import { familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
 import type { Flow } from "../../../ffi/conntrack/conntrack.ts";
 import { type Listener, listListeners } from "../../../ffi/diag/listeners.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { isUp } from "../../../ffi/route/link.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { IPPROTO_UDP } from "../../../ffi/sys/uapi.ts";

@@ -1,4 +1,4 @@
-import { nameOfNetnsPath } from "../../../ffi/named_netns.ts";
+import { nameOfNetnsPath } from "../../../ffi/netns/named.ts";
 import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";
 import { readText } from "../../../ffi/sys/file.ts";
 import { findStat } from "../../../ffi/sys/stat.ts";

@@ -15,7 +15,7 @@ import {
   prefixLengthOf,
 } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { sysctlWord } from "../../../ffi/sysctl.ts";
+import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
 import { advise, broken, careful, type Finding, ok, warning } from "../finding.ts";

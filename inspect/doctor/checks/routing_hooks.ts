@@ -1,4 +1,4 @@
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import {
   NF_INET_POST_ROUTING,
   NF_INET_PRE_ROUTING,

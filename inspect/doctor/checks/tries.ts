@@ -1,8 +1,8 @@
 /** Packets that are sent to see whether they arrive. */
 import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { familyOf, type Ip, type Mac, prefixLengthOf } from "../../../ffi/address.ts";
-import { openArpSocket } from "../../../ffi/arp.ts";
-import { ICMP_ECHO, isPingAnswered } from "../../../ffi/probe.ts";
+import { openArpSocket } from "../../../ffi/packet/arp.ts";
+import { ICMP_ECHO, isPingAnswered } from "../../../ffi/packet/probe.ts";
 import type { Link } from "../../../ffi/route/link.ts";
 import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_FAILED, NUD_INCOMPLETE, NUD_REACHABLE } from "../../../ffi/route/uapi.ts";

@@ -1,4 +1,4 @@
-import { sysctlWord } from "../../../ffi/sysctl.ts";
+import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import type { Place } from "../../../plugins/lib/model/wanted.ts";
 import {
   describeDifference,

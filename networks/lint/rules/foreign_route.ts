@@ -1,4 +1,4 @@
-import { currentNetns, type Netns } from "../../../ffi/netns.ts";
+import { currentNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { describeForeignRoutes } from "../../../plugins/lib/links/reachability.ts";
 import { examineRanges, ownLinkFilter } from "../gateway_networks.ts";
 import type { LintFile, LintPlugin } from "../lint_file.ts";

@@ -1,8 +1,8 @@
 /** The container's link that a lease is for, and the way to its network from the host. @module */
 import type { Mac } from "../../../ffi/address.ts";
-import { ARPHRD_ETHER } from "../../../ffi/arp.ts";
-import { type Netns, NetnsError, openNetns } from "../../../ffi/netns.ts";
-import { matchesNetnsRecord } from "../../../ffi/netns_record.ts";
+import { ARPHRD_ETHER } from "../../../ffi/packet/arp.ts";
+import { type Netns, NetnsError, openNetns } from "../../../ffi/netns/netns.ts";
+import { matchesNetnsRecord } from "../../../ffi/netns/record.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { findNsid } from "../../../ffi/route/nsid.ts";

@@ -1,7 +1,7 @@
 /** Sockets and frames of a lease. @module */
 import type { Ip } from "../../../ffi/address.ts";
-import type { ArpSocket } from "../../../ffi/arp.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { ArpSocket } from "../../../ffi/packet/arp.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { ensureNsid } from "../../../ffi/route/nsid.ts";
 import { openPacketSocket, type PacketSocket } from "../../../ffi/packet/packet_socket.ts";
 import { BROADCAST_MAC, encodeUdpFrame } from "../../../ffi/packet/udp_frame.ts";

@@ -1,7 +1,7 @@
 /** Many answers at once, by frames of another machine. */
 import { expect, test } from "bun:test";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { netnsRecordOf } from "../../../ffi/netns_record.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
+import { netnsRecordOf } from "../../../ffi/netns/record.ts";
 import { openPacketSocket } from "../../../ffi/packet/packet_socket.ts";
 import { BROADCAST_MAC, encodeUdpFrame } from "../../../ffi/packet/udp_frame.ts";
 import * as link from "../../../ffi/route/link.ts";

@@ -7,7 +7,7 @@
  * @module
  */
 import { type Ip, ipBytes } from "../../../ffi/address.ts";
-import { type ArpSocket, openArpSocket, PROBE_COUNT, PROBE_WAIT_MS } from "../../../ffi/arp.ts";
+import { type ArpSocket, openArpSocket, PROBE_COUNT, PROBE_WAIT_MS } from "../../../ffi/packet/arp.ts";
 import { decodeUdpFrame } from "../../../ffi/packet/udp_frame.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";

@@ -1,4 +1,4 @@
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { leaseKey, type LeaseSettings } from "../protocol.ts";
 import type { LeaseDevice } from "./device.ts";
 import type { Exchange } from "./exchange.ts";

@@ -140,7 +140,7 @@ lanTest("an ADD that the server's end interrupts is carried out by the next serv
   const first = await lan.startLeaseServer();
   const script = `
     const { askDhcpServer } = await import(${JSON.stringify(join(import.meta.dir, "../client.ts"))});
-    const { currentNetns } = await import(${JSON.stringify(join(import.meta.dir, "../../../ffi/netns.ts"))});
+    const { currentNetns } = await import(${JSON.stringify(join(import.meta.dir, "../../../ffi/netns/netns.ts"))});
     const [host, socket] = [currentNetns(), ${JSON.stringify(lan.socket)}];
     const settings = JSON.parse(process.argv[1]);
     console.log(JSON.stringify(askDhcpServer(host, socket, { command: "add", settings })));`;

@@ -1,5 +1,5 @@
 /** The server of leases: one process, one loop. @module */
-import { currentNetns } from "../../../ffi/netns.ts";
+import { currentNetns } from "../../../ffi/netns/netns.ts";
 import { openNsidEvents } from "../../../ffi/route/nsid_events.ts";
 import { bootTime } from "../../../ffi/sys/boot_clock.ts";
 import { openBootTimer } from "../../../ffi/sys/boot_timer.ts";

@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import { SOCK_STREAM } from "../../../ffi/sys/uapi.ts";
 import { connectTo } from "../../../ffi/sys/unix_socket.ts";
 import { type DhcpLan, dhcpLanTest } from "../../../testing/dhcp.ts";

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { awaitReadable } from "../../../ffi/sys/poll.ts";
 import { receiveAvailable, sendAvailable } from "../../../ffi/sys/stream_socket.ts";

@@ -1,6 +1,6 @@
 /** What arrives at a place, over UDP and TCP, and gets an answer. */
 import type { Ip } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as neighbour from "../../../ffi/route/neighbour.ts";
 import { NUD_INCOMPLETE } from "../../../ffi/route/uapi.ts";
 import { ignoreSystemErrors } from "../../../ffi/sys/error.ts";

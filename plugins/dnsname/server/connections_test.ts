@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { parseIp } from "../../../ffi/address.ts";
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import { openEventPoll } from "../../../ffi/sys/event_poll.ts";
 import { connectTcp, listenTcp, sendBytes } from "../../../ffi/sys/inet_socket.ts";
 import { pollFor } from "../../../ffi/sys/poll.ts";

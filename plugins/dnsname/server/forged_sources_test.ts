@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { join } from "node:path";
 import { parseCidr } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import type { BridgeContainer, BridgeNetwork } from "../../../testing/bridge_network.ts";
 import { nameServerTest, type NameSite, newNameSite, startNameServer } from "../../../testing/dnsname.ts";

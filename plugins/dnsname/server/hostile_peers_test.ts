@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import fc from "fast-check";
 import { parseIp } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";
 import { connectTcp, receiveBytes, sendBytes } from "../../../ffi/sys/inet_socket.ts";
 import { sys } from "../../../ffi/sys/libc.ts";

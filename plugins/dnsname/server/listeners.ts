@@ -1,6 +1,6 @@
 /** The places at which containers ask, for as long as records need them. */
 import type { Ip } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { ListenProblem } from "../protocol.ts";
 import type { NameRecord, NameServer } from "../record.ts";
 import { ListenPlace, type SocketHandlers } from "./place.ts";

@@ -1,6 +1,6 @@
 /** An address of a link at which containers ask, with its sockets: one for UDP, one for TCP. */
 import type { Ip } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import type { Descriptor } from "../../../ffi/sys/file.ts";

@@ -1,5 +1,5 @@
 /** The records that are served: those of the state files. */
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { findState } from "../../lib/protocol/state_file.ts";

@@ -1,5 +1,5 @@
 /** Answers containers' questions about names. One thread: what a plugin told it holds from its answer on. */
-import { currentNetns } from "../../../ffi/netns.ts";
+import { currentNetns } from "../../../ffi/netns/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { ensureDirectory } from "../../../ffi/sys/directory.ts";
 import { type EventPoll, openEventPoll } from "../../../ffi/sys/event_poll.ts";

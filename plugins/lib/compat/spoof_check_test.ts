@@ -1,6 +1,6 @@
 /** The check of hardware addresses as the distribution's reference plugin sets it up. */
 import { expect } from "bun:test";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import { gcReferenceSpoofChecks, removeReferenceSpoofCheck } from "./spoof_check.ts";

@@ -7,7 +7,7 @@
  */
 import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { bridge, vrf } from "../../../ffi/route/link_kinds.ts";

@@ -1,7 +1,7 @@
 /** One address, one container: on a bridge and in a routing table. */
 import { expect } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import { newFixedIpam } from "../../../testing/fixed_ipam.ts";
 import { runInNetns, runShellInNetns } from "../../../testing/netns.ts";
 import { nftListRuleset } from "../../../testing/ruleset.ts";

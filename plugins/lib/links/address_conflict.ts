@@ -1,7 +1,7 @@
 /** Address conflict detection (RFC 5227) on networks with hosts outside this node. @module */
 import { type Cidr, familyOf, type Ip, ipOf, type Mac } from "../../../ffi/address.ts";
-import { type ArpSocket, openArpSocket } from "../../../ffi/arp.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import { type ArpSocket, openArpSocket } from "../../../ffi/packet/arp.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";

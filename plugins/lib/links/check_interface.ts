@@ -4,7 +4,7 @@ import * as route from "../../../ffi/route/route.ts";
 import * as rule from "../../../ffi/route/rule.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import type { CniError } from "../../../spec/error.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { Interface, Result } from "../../../spec/result.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";

@@ -1,5 +1,5 @@
 import { type Cidr, familyOf, networkOf } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import {
   executeAll,

@@ -1,4 +1,4 @@
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";

@@ -1,13 +1,13 @@
 /** Whether the host forwards packets between its links. @module */
 import { familyOf, prefixLengthOf } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { IFA_F_PERMANENT, RT_SCOPE_UNIVERSE, RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { AF_INET6 } from "../../../ffi/sys/uapi.ts";
-import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
+import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { parseAlias } from "../protocol/owner.ts";
 import { isCreatedHere, isNewLink } from "./created_link.ts";

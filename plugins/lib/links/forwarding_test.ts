@@ -1,8 +1,8 @@
 /** A host whose IPv6 default route is announced by its router begins to forward. */
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
-import { findSysctl } from "../../../ffi/sysctl.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
+import { findSysctl } from "../../../ffi/sys/sysctl.ts";
 import { newFixedIpam } from "../../../testing/fixed_ipam.ts";
 import { runInNetns, runIp, runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
 import { countingNetns } from "../../../testing/netlink_counts.ts";

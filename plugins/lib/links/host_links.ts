@@ -1,4 +1,4 @@
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { readOnce, sharesReads } from "../protocol/shared_reads.ts";
 

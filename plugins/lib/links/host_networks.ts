@@ -19,7 +19,7 @@ import {
   prefixLengthOf,
 } from "../../../ffi/address.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import { vrf } from "../../../ffi/route/link_kinds.ts";
 import * as link from "../../../ffi/route/link.ts";

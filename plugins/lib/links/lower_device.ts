@@ -1,5 +1,5 @@
 import { type Mac, prefixLengthOf } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { findNsid } from "../../../ffi/route/nsid.ts";

@@ -1,5 +1,5 @@
 import { ipOf } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { type Owner, parseAlias, sameOwner } from "../protocol/owner.ts";

@@ -1,6 +1,6 @@
 /** A path that leads to the namespace of another container by the time of the DEL: what the plugins spare, and what they remove. */
 import { expect } from "bun:test";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { linkNames, type Namespaces, netnsTest, runInNetns } from "../../../testing/netns.ts";
 import bridge from "../../bridge/plugin.ts";
 import loopback from "../../loopback/plugin.ts";

@@ -1,10 +1,10 @@
 import { type Cidr, familyOf, type Ip, networksOverlap, prefixLengthOf } from "../../../ffi/address.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type * as link from "../../../ffi/route/link.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
-import { findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
+import { findSysctl, sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import type { JsonObject } from "../../../spec/schema.ts";
 import { checkFailedError } from "../protocol/check_failed.ts";
 import { FORWARDING, forwardingCommand } from "./forwarding.ts";

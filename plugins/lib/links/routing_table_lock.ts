@@ -1,6 +1,6 @@
 /** One plugin at a time chooses routing tables in a container's namespace. @module */
-import type { Netns } from "../../../ffi/netns.ts";
-import { lockNetns } from "../../../ffi/netns_lock.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
+import { lockNetns } from "../../../ffi/netns/lock.ts";
 import { isAboutDirectory } from "../../../ffi/sys/directory_in_place.ts";
 import { LockedError } from "../../../ffi/sys/lock.ts";
 import { lockOrTryAgainLater } from "../protocol/lock_wait.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
-import { netnsLockPath } from "../../../ffi/netns_lock.ts";
+import { netnsLockPath } from "../../../ffi/netns/lock.ts";
 import { holdNetnsItself, holdNetnsLock } from "../../../testing/netns_lock.ts";
 import { newNamespaces } from "../../../testing/netns.ts";
 import { CniError } from "../../../spec/error.ts";

@@ -1,7 +1,7 @@
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
-import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
+import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
 /** The kernel has no IPv6 on links with a smaller MTU: linux/ipv6.h, RFC 8200 §5. */

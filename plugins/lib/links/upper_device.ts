@@ -1,6 +1,6 @@
 /** Finds who else uses a link, in every namespace of this machine. Slow: for error messages only. @module */
 import type { Cidr } from "../../../ffi/address.ts";
-import { type Netns, NetnsError, openNetns } from "../../../ffi/netns.ts";
+import { type Netns, NetnsError, openNetns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { findNsid } from "../../../ffi/route/nsid.ts";

@@ -1,7 +1,7 @@
 /** The veth pair between a container and the host. The host veth's alias names the owner. @module */
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { type Mac, macFromBytes } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { veth } from "../../../ffi/route/link_kinds.ts";
 import * as link from "../../../ffi/route/link.ts";

@@ -1,7 +1,7 @@
 /** Whose a cable is, as far as DEL and GC can know it: what others have is never theirs. */
 import { expect, spyOn } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { ipShow, linkNames, runInNetns } from "../../../testing/netns.ts";
 import bridge from "../../bridge/plugin.ts";
 import ptp from "../../ptp/plugin.ts";

@@ -1,8 +1,8 @@
 /** How host and container differ from what a plugin wants: what CHECK and `cni doctor` tell. @module */
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { findSysctl, sysctlWord } from "../../../ffi/sysctl.ts";
+import { findSysctl, sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import type { Place, Wanted, WantedAddress, WantedLink, WantedSysctl } from "../model/wanted.ts";
 import { checkFailedError } from "../protocol/check_failed.ts";
 

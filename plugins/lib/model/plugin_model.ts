@@ -1,6 +1,6 @@
 /** What plugins tell the commands that look at networks: lint, doctor, show, dry run, heal, `cni network`. @module */
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { PluginConfig } from "../../../spec/plugin_config.ts";
 import type { JsonObject } from "../../../spec/schema.ts";
 import type { Result } from "../../../spec/result.ts";

@@ -1,7 +1,7 @@
 import type { Cidr } from "../../../ffi/address.ts";
 import type { Listener } from "../../../ffi/diag/listeners.ts";
 import type { SocketOwner } from "../../../ffi/diag/socket_owners.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { PortMapping } from "../../../spec/port_mapping.ts";
 import type { Owner } from "../protocol/owner.ts";
 

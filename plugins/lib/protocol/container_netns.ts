@@ -1,4 +1,4 @@
-import { type Netns, NetnsError } from "../../../ffi/netns.ts";
+import { type Netns, NetnsError } from "../../../ffi/netns/netns.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { HostContext } from "./context.ts";
 import type { PluginRequest } from "./request.ts";

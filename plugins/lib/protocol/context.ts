@@ -1,4 +1,4 @@
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { Owner } from "./owner.ts";
 import type { Plugin } from "./plugin.ts";
 import type { RememberedAdd } from "./remembered_add.ts";

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { parsePluginConfig } from "../../../spec/plugin_config.ts";
 import { useDirectory } from "../../../testing/directory.ts";
 import { errorOfCall, newHostContext } from "../../../testing/plugin_call.ts";

@@ -1,4 +1,4 @@
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { Attachment, PluginConfig } from "../../../spec/plugin_config.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { anything } from "../../../spec/schema.ts";

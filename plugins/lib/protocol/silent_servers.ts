@@ -1,5 +1,5 @@
 /** One question that a server leaves unanswered is enough: a GC asks for each attachment, while all ADDs wait. @module */
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { findStat } from "../../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 

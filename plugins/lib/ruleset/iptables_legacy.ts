@@ -1,5 +1,5 @@
 /** iptables-legacy's tables take no rules from us, so we report that they filter. */
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { openFile, readAvailable } from "../../../ffi/sys/file.ts";
 

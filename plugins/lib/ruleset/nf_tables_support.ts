@@ -1,5 +1,5 @@
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 
 /** Errors of kernels without netfilter and without nf_tables. */

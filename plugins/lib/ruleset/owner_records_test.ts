@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { type Cidr, parseCidr } from "../../../ffi/address.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { newFixedIpam } from "../../../testing/fixed_ipam.ts";
 import { countingNetns } from "../../../testing/netlink_counts.ts";
 import { netnsTest, runInNetns } from "../../../testing/netns.ts";

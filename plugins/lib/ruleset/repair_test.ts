@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { parseCidr, parseMac } from "../../../ffi/address.ts";
 import { findChain, getGenerationId } from "../../../ffi/nft/objects.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../../../testing/netns.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { addMasquerade, checkMasquerade, restoreMasquerade } from "./masquerade.ts";

@@ -58,8 +58,8 @@ function waitInQueue(heldLocks: DisposableStack): void {
 }
 
 /** Rarely needed: not loaded at start-up. */
-function loadLockModule(): typeof import("../../../ffi/netns_lock.ts") {
-  return require("../../../ffi/netns_lock.ts");
+function loadLockModule(): typeof import("../../../ffi/netns/lock.ts") {
+  return require("../../../ffi/netns/lock.ts");
 }
 
 function retryTimeoutError(cause: NetlinkError, restarts: number, timeoutMs: number): CniError {

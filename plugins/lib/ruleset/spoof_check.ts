@@ -2,7 +2,7 @@
 import { type Mac, macBytes, macFromBytes } from "../../../ffi/address.ts";
 import { concatenation, ifnameField } from "../../../ffi/nft/statements.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { bridgeTable } from "./bridge_table.ts";

@@ -1,5 +1,5 @@
 /** A bridge with addresses and nothing else, by exec: against the reference, and the time in user space. @module */
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { type Invocation, pluginCommand, type Verb } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { runProcess, runSuccessfully } from "../harness/process.ts";

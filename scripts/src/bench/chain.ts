@@ -1,5 +1,5 @@
 /** The whole chain: by one process, plugin by plugin, by the reference, and the floor under it. @module */
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { firstProgram } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";

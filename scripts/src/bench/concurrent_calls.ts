@@ -1,5 +1,5 @@
 /** Many containers that start at the same moment, as after a reboot, and end at the same moment. @module */
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import type { Invocation, ProgramSequence } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { type ProcessResult, type RunningProcess, startProcess, waitForAny } from "../harness/process.ts";

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NLMSG_ERROR, NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import {

@@ -1,7 +1,7 @@
 /** The memory of a plugin that has done its work and waits until its result is read. @module */
 import { closeSync, constants, openSync, readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { requireSuccess, runSuccessfully, startProcess, waitForAny } from "../harness/process.ts";

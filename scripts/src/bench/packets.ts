@@ -1,6 +1,6 @@
 /** The cost of a packet to a published port, from a neighbour of the host to the container. @module */
 import { dlopen } from "bun:ffi";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
 import { connectHosts } from "../harness/hosts.ts";

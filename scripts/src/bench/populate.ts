@@ -1,7 +1,7 @@
 /** Makes a host full of containers, faster than by starting programs. @module */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import { parseNetworkConfigList, Runtime } from "../../../mod.ts";
 import { IFNAME, type Network } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";

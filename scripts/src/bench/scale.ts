@@ -1,5 +1,5 @@
 /** The same work on a host with more and more containers, two published ports each. @module */
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import type { Invocation } from "../harness/invocation.ts";
 import { median } from "../harness/statistics.ts";
 import { recordChain } from "./chain.ts";

@@ -1,5 +1,5 @@
 /** Calls through shims and a server, against the reference, beside the same calls without a server. @module */
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import type { Invocation } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";

@@ -1,6 +1,6 @@
 /** Calls that change nothing: the cost of starting. @module */
 import { join } from "node:path";
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import { interleave } from "./measure.ts";

@@ -1,6 +1,6 @@
 /** Garbage collection of stale attachments, and a restore that finds nothing missing. @module */
 import { join } from "node:path";
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import { firstProgram } from "../harness/invocation.ts";
 import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { runSuccessfully } from "../harness/process.ts";

@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { Caller, execInvocation, type Invocation, runInvocation, type Verb } from "../harness/invocation.ts";
 import { bridgePlugin, type Container, hostLocal, type Network, PORTMAP } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";

@@ -1,7 +1,7 @@
 /** The calls that have a budget: every verb of every plugin in a typical configuration, and a whole chain. @module */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { loadFixtures } from "../../../testing/fixture.ts";
 import { kernelHasLinkKind, runIp } from "../../../testing/netns.ts";
 

@@ -18,14 +18,7 @@ const FFI = [
   ...FAMILIES,
   "ffi/dbus/",
   "ffi/packet/",
-  "ffi/arp.ts",
-  "ffi/probe.ts",
-  "ffi/netns.ts",
-  "ffi/netns_record.ts",
-  "ffi/netns_lock.ts",
-  "ffi/named_netns.ts",
-  "ffi/mounts.ts",
-  "ffi/sysctl.ts",
+  "ffi/netns/",
 ];
 /** Below the rest of its folder: models name owners. */
 const OWNER = "plugins/lib/protocol/owner.ts";
@@ -67,14 +60,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/diag/", imports: KERNEL },
   { path: "ffi/dbus/", imports: SYS },
   { path: "ffi/packet/", imports: SYS },
-  { path: "ffi/arp.ts", imports: SYS },
-  { path: "ffi/probe.ts", imports: SYS },
-  { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
-  { path: "ffi/netns_record.ts", imports: ["type:ffi/netns.ts"] },
-  { path: "ffi/netns_lock.ts", imports: SYS },
-  { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/route/", "ffi/netns.ts"] },
-  { path: "ffi/mounts.ts", imports: [...KERNEL, "ffi/netns.ts"] },
-  { path: "ffi/sysctl.ts", imports: [...KERNEL, "ffi/netns.ts"] },
+  { path: "ffi/netns/", imports: [...KERNEL, ...FAMILIES] },
   { path: "spec/", imports: ["ffi/address.ts", "type:ffi/sys/error.ts"], packages: ["jsonc-parser"] },
   { path: OWNER, imports: ["spec/"] },
   { path: MODEL, imports: [...FFI, "spec/", OWNER] },
@@ -123,7 +109,7 @@ export const LAYERS: readonly Layer[] = [
 const NATIVE = "ffi/sys/libc.ts";
 
 /** Only these may change the namespace of the thread; everything else goes through a handle that goes back. */
-const NAMESPACES = ["ffi/netns.ts", "ffi/mounts.ts", NATIVE];
+const NAMESPACES = ["ffi/netns/netns.ts", "ffi/netns/mounts.ts", NATIVE];
 const MAX_LINES = 500;
 
 /** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */
@@ -264,6 +250,6 @@ function allows(rule: string, form: ImportForm, target: string): boolean {
 function namespaceProblems(path: string, lines: readonly string[]): readonly string[] {
   return lines.flatMap((line, index) => {
     const code = /^\s*(\*|\/[/*])/.test(line) ? "" : line.replace(/\/\/.*/, "");
-    return /\bsetns\b/.test(code) ? [`${path}:${index + 1}: uses setns: only ffi/netns.ts may, use Netns.run()`] : [];
+    return /\bsetns\b/.test(code) ? [`${path}:${index + 1}: uses setns: only ffi/netns/ may, use Netns.run()`] : [];
   });
 }

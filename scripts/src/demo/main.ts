@@ -3,7 +3,7 @@ import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseCidr, parseIp } from "../../../ffi/address.ts";
 import { executeAll } from "../../../ffi/netlink/socket.ts";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { appendRequest } from "../../../ffi/route/route.ts";

@@ -1,6 +1,6 @@
 import { parseCidr } from "../../../ffi/address.ts";
 import { executeAll } from "../../../ffi/netlink/socket.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { veth } from "../../../ffi/route/link_kinds.ts";

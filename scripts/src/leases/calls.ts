@@ -1,7 +1,7 @@
 /** Calls of the plugin bridge, as an engine makes them. @module */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { ENGINE_ENV, fullProgramLink } from "../../../testing/binary.ts";
 import type { DhcpNetwork } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";

@@ -1,6 +1,6 @@
 /** The body of `scripts/leases`. Each section has a network of its own, on which nothing may be left. @module */
 import { existsSync, readFileSync } from "node:fs";
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import {
   type DhcpNetwork,
   newDhcpNetwork,

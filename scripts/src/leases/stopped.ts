@@ -1,4 +1,4 @@
-import { createNetns } from "../../../ffi/netns.ts";
+import { createNetns } from "../../../ffi/netns/netns.ts";
 import { newDhcpNetwork, startDhcpDnsmasq, startLeaseServer } from "../../../testing/dhcp.ts";
 import { attachMany, callBridge, requireBridgeSuccess, requireNothingRemembered } from "./calls.ts";
 

@@ -4,10 +4,10 @@
  *
  * @module
  */
-import { inDirectory } from "./sys/directory.ts";
-import { ignoreErrors } from "./sys/error.ts";
-import { lockOpenFile, lockTemporaryFile } from "./sys/lock.ts";
-import { fstat } from "./sys/stat.ts";
+import { inDirectory } from "../sys/directory.ts";
+import { ignoreErrors } from "../sys/error.ts";
+import { lockOpenFile, lockTemporaryFile } from "../sys/lock.ts";
+import { fstat } from "../sys/stat.ts";
 
 const LOCK_DIRECTORY = "/run/cni/lock";
 const UNWRITABLE_ERRORS = ["EROFS", "EACCES", "EPERM", "ENOSPC", "EDQUOT", "ENOTDIR"];

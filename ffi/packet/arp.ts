@@ -1,10 +1,10 @@
 /** IPv4 Address Conflict Detection. @see RFC 5227, packet(7) @module */
-import { type Ip, ipBytes, type Mac, macBytes, macFromBytes } from "./address.ts";
-import { ignoreErrors, withPurpose } from "./sys/error.ts";
-import { type Descriptor, descriptor } from "./sys/file.ts";
-import { awaitReadable } from "./sys/poll.ts";
-import { sys } from "./sys/libc.ts";
-import { AF_PACKET, ETH_P_IP, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "./sys/uapi.ts";
+import { type Ip, ipBytes, type Mac, macBytes, macFromBytes } from "../address.ts";
+import { ignoreErrors, withPurpose } from "../sys/error.ts";
+import { type Descriptor, descriptor } from "../sys/file.ts";
+import { awaitReadable } from "../sys/poll.ts";
+import { sys } from "../sys/libc.ts";
+import { AF_PACKET, ETH_P_IP, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "../sys/uapi.ts";
 
 const ETH_P_ARP = 0x0806;
 export const ARPHRD_ETHER = 1;

@@ -14,13 +14,13 @@ import {
   NETLINK_SOCK_DIAG,
   type NetlinkSocket,
   openNetlink,
-} from "./netlink/socket.ts";
-import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./sys/error.ts";
-import { type Descriptor, openFile } from "./sys/file.ts";
-import { sleep } from "./sys/poll.ts";
-import { fstat } from "./sys/stat.ts";
-import { sys } from "./sys/libc.ts";
-import { CLONE_NEWNET } from "./sys/uapi.ts";
+} from "../netlink/socket.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "../sys/error.ts";
+import { type Descriptor, openFile } from "../sys/file.ts";
+import { sleep } from "../sys/poll.ts";
+import { fstat } from "../sys/stat.ts";
+import { sys } from "../sys/libc.ts";
+import { CLONE_NEWNET } from "../sys/uapi.ts";
 
 export const CURRENT_NETNS_PATH = "/proc/thread-self/ns/net";
 

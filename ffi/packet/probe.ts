@@ -1,10 +1,10 @@
 /** Tries whether a machine answers, in the thread's namespace. @see raw(7), icmp(7), tcp(7) @module */
-import { familyOf, type Ip } from "./address.ts";
-import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
-import { type Descriptor, descriptor } from "./sys/file.ts";
-import { takeSocketError, toSockaddr } from "./sys/inet_socket.ts";
-import { sys } from "./sys/libc.ts";
-import { awaitReadable, pollFor } from "./sys/poll.ts";
+import { familyOf, type Ip } from "../address.ts";
+import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
+import { type Descriptor, descriptor } from "../sys/file.ts";
+import { takeSocketError, toSockaddr } from "../sys/inet_socket.ts";
+import { sys } from "../sys/libc.ts";
+import { awaitReadable, pollFor } from "../sys/poll.ts";
 import {
   AF_INET,
   AF_INET6,
@@ -17,7 +17,7 @@ import {
   SOCK_DGRAM,
   SOCK_RAW,
   SOCK_STREAM,
-} from "./sys/uapi.ts";
+} from "../sys/uapi.ts";
 
 export const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
 

@@ -1,13 +1,13 @@
 /** Namespaces mounted under /run/netns, as by `ip netns`. @see ip-netns(8) @module */
 import { createNetns, openNetns } from "./netns.ts";
-import * as link from "./route/link.ts";
-import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
-import { ensureDirectory, findEntryNames } from "./sys/directory.ts";
-import { openFile } from "./sys/file.ts";
-import { LockedError, lockOpenFile } from "./sys/lock.ts";
-import { findStat } from "./sys/stat.ts";
-import { execProgram, sys } from "./sys/libc.ts";
-import { CLONE_NEWNS, MS_REC, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys/uapi.ts";
+import * as link from "../route/link.ts";
+import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
+import { ensureDirectory, findEntryNames } from "../sys/directory.ts";
+import { openFile } from "../sys/file.ts";
+import { LockedError, lockOpenFile } from "../sys/lock.ts";
+import { findStat } from "../sys/stat.ts";
+import { execProgram, sys } from "../sys/libc.ts";
+import { CLONE_NEWNS, MS_REC, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "../sys/uapi.ts";
 
 const NETNS_DIRECTORY = "/run/netns";
 /** `ip netns` holds it briefly; others may hold it forever. */

@@ -5,8 +5,8 @@
  *
  * @module
  */
-import { ignoreErrors, withPurpose } from "./sys/error.ts";
-import { findKernelText, openReadWrite, overwrite, pwrite, readKernelText } from "./sys/file.ts";
+import { ignoreErrors, withPurpose } from "./error.ts";
+import { findKernelText, openReadWrite, overwrite, pwrite, readKernelText } from "./file.ts";
 
 // Such parameters may be only readable.
 const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];

@@ -1,8 +1,8 @@
-import { ignoreErrors } from "./sys/error.ts";
-import { sys } from "./sys/libc.ts";
-import { openFile } from "./sys/file.ts";
-import { findStat } from "./sys/stat.ts";
-import { CLONE_NEWNET, CLONE_NEWNS, MS_REC } from "./sys/uapi.ts";
+import { ignoreErrors } from "../sys/error.ts";
+import { sys } from "../sys/libc.ts";
+import { openFile } from "../sys/file.ts";
+import { findStat } from "../sys/stat.ts";
+import { CLONE_NEWNET, CLONE_NEWNS, MS_REC } from "../sys/uapi.ts";
 import { createNetns, type Netns } from "./netns.ts";
 
 // linux/sched.h, linux/mount.h

@@ -1,11 +1,11 @@
 import { expect } from "bun:test";
-import { type Mac, parseIp } from "./address.ts";
+import { type Mac, parseIp } from "../address.ts";
 import { type ArpSocket, openArpSocket } from "./arp.ts";
-import type { Netns } from "./netns.ts";
-import { type Netlink, NETLINK_ROUTE, openEvents } from "./netlink/socket.ts";
-import * as link from "./route/link.ts";
-import { RTNLGRP_LINK } from "./route/uapi.ts";
-import { type Namespaces, netnsTest, runInNetns } from "../testing/netns.ts";
+import type { Netns } from "../netns/netns.ts";
+import { type Netlink, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
+import * as link from "../route/link.ts";
+import { RTNLGRP_LINK } from "../route/uapi.ts";
+import { type Namespaces, netnsTest, runInNetns } from "../../testing/netns.ts";
 
 const WANTED = parseIp("10.5.0.2");
 const OTHER = parseIp("10.5.0.3");

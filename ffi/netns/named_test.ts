@@ -7,10 +7,10 @@ import {
   namedNetnsPaths,
   nameOfNetnsPath,
   removeNamedNetns,
-} from "./named_netns.ts";
+} from "./named.ts";
 import { openNetns } from "./netns.ts";
 
-const MODULE = join(import.meta.dir, "named_netns.ts");
+const MODULE = join(import.meta.dir, "named.ts");
 let names = 0;
 const newName = () => `cni-test-${process.pid}-${names++}`;
 
