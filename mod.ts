@@ -72,7 +72,7 @@ export {
 export * as schema from "./spec/schema.ts";
 export type { JsonObject, RouteConfig, Schema } from "./spec/schema.ts";
 export type { Attachment, PluginConfig } from "./spec/plugin_config.ts";
-export type { Owner } from "./plugins/lib/protocol/owner.ts";
+export type { Owner } from "./plugins/lib/model/owner.ts";
 
 export { createHostContext, type HostContextOptions } from "./runtime/host_context.ts";
 export { findPlugin, pluginNames } from "./plugins/registry.ts";

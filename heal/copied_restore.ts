@@ -3,7 +3,7 @@ import type { Netlink } from "../ffi/netlink/socket.ts";
 import * as nft from "../ffi/nft/objects.ts";
 import { transaction } from "../ffi/nft/transaction.ts";
 import { IPPROTO_UDP } from "../ffi/sys/uapi.ts";
-import { ownerText } from "../plugins/lib/protocol/owner.ts";
+import { ownerText } from "../plugins/lib/model/owner.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 import { retryOnConflict } from "../plugins/lib/ruleset/retry.ts";
 import { parsePortElement } from "../plugins/lib/ruleset/port_elements.ts";

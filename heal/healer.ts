@@ -5,7 +5,7 @@ import type { CacheEntry } from "../runtime/cache.ts";
 import { describeAttachment } from "../runtime/resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "../runtime/restore.ts";
 import { type RuntimeOptions, withRuntimeContext } from "../runtime/runtime.ts";
-import { ownerText } from "../plugins/lib/protocol/owner.ts";
+import { ownerText } from "../plugins/lib/model/owner.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 import { currentNetns } from "../ffi/netns/netns.ts";
 import { ignoreSystemErrors } from "../ffi/sys/error.ts";

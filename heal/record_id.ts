@@ -1,6 +1,6 @@
 /** Names of records of owners' elements, see plugins/lib/ruleset/owner_records.ts. @module */
 import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
-import type { Owner } from "../plugins/lib/protocol/owner.ts";
+import type { Owner } from "../plugins/lib/model/owner.ts";
 import { RECORD_SET, recordKey } from "../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 

@@ -1,6 +1,6 @@
 import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_DELSETELEM } from "../ffi/nft/uapi.ts";
-import type { Owner } from "../plugins/lib/protocol/owner.ts";
+import type { Owner } from "../plugins/lib/model/owner.ts";
 import { recordIds, recordIdsOf } from "./record_id.ts";
 
 /** An engine removes its result after the last plugin's DEL, which may wait for others. */

@@ -3,7 +3,7 @@ import { NFT_MSG_NEWSETELEM } from "../ffi/nft/uapi.ts";
 import { elementQuery, getAll } from "../ffi/nft/objects.ts";
 import { RECORD_SET, recordKey } from "../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
-import type { Owner } from "../plugins/lib/protocol/owner.ts";
+import type { Owner } from "../plugins/lib/model/owner.ts";
 import { runAllSteps } from "../plugins/lib/protocol/plugin.ts";
 
 import { CniError } from "../spec/error.ts";

@@ -2,7 +2,7 @@ import * as nft from "../ffi/nft/objects.ts";
 import { NFT_MSG_DELSET, type RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_NEWSETELEM } from "../ffi/nft/uapi.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
-import { type Owner, ownerText, parseOwner } from "../plugins/lib/protocol/owner.ts";
+import { type Owner, ownerText, parseOwner } from "../plugins/lib/model/owner.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 import type { TableDefinition } from "../plugins/lib/ruleset/table.ts";
 

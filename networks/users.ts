@@ -1,7 +1,7 @@
 /** Who uses a network: attachments of this runtime, of engines and of programs that keep no cache. */
 import { currentNetns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
-import { parseAlias } from "../plugins/lib/protocol/owner.ts";
+import { parseAlias } from "../plugins/lib/model/owner.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { reservationsOf } from "./reservations.ts";
 import type { NetworkAttachment } from "../runtime/attachments.ts";

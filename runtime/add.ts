@@ -5,7 +5,7 @@ import { stopReportingSignals } from "../ffi/sys/signals.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { delegateWasNotRun } from "../plugins/lib/protocol/delegate.ts";
-import { detachCommand, type Owner } from "../plugins/lib/protocol/owner.ts";
+import { detachCommand, type Owner } from "../plugins/lib/model/owner.ts";
 import { containerIdProblem, isTrue, networkNameProblem, newIfnameProblem } from "../spec/env.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";

@@ -7,7 +7,7 @@ import { expect, spyOn, test } from "bun:test";
 import type { Cidr } from "../ffi/address.ts";
 import { createNetns } from "../ffi/netns/netns.ts";
 import type { NetlinkCounts } from "../testing/netlink_counts.ts";
-import { addMasquerade } from "../plugins/lib/ruleset/masquerade.ts";
+import { addMasquerade } from "../plugins/lib/veth/masquerade.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/context.ts";
 import firewall from "../plugins/firewall/plugin.ts";
 import portmap from "../plugins/portmap/plugin.ts";

@@ -4,7 +4,7 @@ import { transaction } from "../../ffi/nft/transaction.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
-import { parseOwner } from "../../plugins/lib/protocol/owner.ts";
+import { parseOwner } from "../../plugins/lib/model/owner.ts";
 import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
 import type { NetworkAttachment } from "../../runtime/attachments.ts";
 import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";

@@ -1,7 +1,7 @@
 import type { Ip } from "../../ffi/address.ts";
 import { type AddressHolder, type AddressReservations, describeHolder } from "../../plugins/lib/model/reservations.ts";
 import { findRangeOf, type RangeSet } from "../../plugins/lib/model/address_ranges.ts";
-import type { Owner } from "../../plugins/lib/protocol/owner.ts";
+import type { Owner } from "../../plugins/lib/model/owner.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { reservationsOf } from "../../networks/reservations.ts";

@@ -18,7 +18,7 @@ import { containerIps } from "../../plugins/lib/links/container_ips.ts";
 import { configuredNetworks, findOverlap, type HostNetwork } from "../../plugins/lib/links/host_networks.ts";
 import type { InterfaceState } from "../../plugins/lib/links/interface_differences.ts";
 import { configuredSubnets, distinctFamilies, PUBLIC_ADDRESS } from "../../plugins/lib/links/reachability.ts";
-import type { Owner } from "../../plugins/lib/protocol/owner.ts";
+import type { Owner } from "../../plugins/lib/model/owner.ts";
 import { findModel } from "../../plugins/registry.ts";
 import { withLocation } from "../../spec/error.ts";
 import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";

@@ -9,7 +9,7 @@ import { isUp, type Link } from "../../ffi/route/link.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { RT_SCOPE_UNIVERSE, RTPROT_KERNEL } from "../../ffi/route/uapi.ts";
 import { findBridgeModel } from "../bridge_model.ts";
-import { parseAlias } from "../../plugins/lib/protocol/owner.ts";
+import { parseAlias } from "../../plugins/lib/model/owner.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { AddRuntimeConf } from "../../runtime/add.ts";
 

@@ -1,7 +1,7 @@
 import { type Netns, NetnsError, openNetns } from "../../ffi/netns/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { findNsid } from "../../ffi/route/nsid.ts";
-import { parseAlias, sameOwner } from "../../plugins/lib/protocol/owner.ts";
+import { parseAlias, sameOwner } from "../../plugins/lib/model/owner.ts";
 import type { NetworkAttachment } from "../../runtime/attachments.ts";
 import { listNamespaceLinks, type NamespaceLinks } from "./links.ts";
 import type { ContainerInterface } from "./node_tree.ts";

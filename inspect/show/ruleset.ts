@@ -4,7 +4,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
-import { type Owner, ownerText, parseOwner } from "../../plugins/lib/protocol/owner.ts";
+import { type Owner, ownerText, parseOwner } from "../../plugins/lib/model/owner.ts";
 import { parsePortElement } from "../../plugins/lib/ruleset/port_elements.ts";
 import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";

@@ -7,7 +7,7 @@ import {
   type HostNetworks,
   readHostNetworks,
 } from "../../plugins/lib/links/host_networks.ts";
-import { parseAlias } from "../../plugins/lib/protocol/owner.ts";
+import { parseAlias } from "../../plugins/lib/model/owner.ts";
 import { networkModelOf } from "./network_models.ts";
 import type { LintFile, LintPlugin } from "./lint_file.ts";
 import { type ConfiguredRange, configuredRanges } from "./ranges.ts";

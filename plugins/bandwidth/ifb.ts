@@ -21,7 +21,7 @@ import {
   parseAlias,
   sameOwner,
   staleOwnerFilter,
-} from "../lib/protocol/owner.ts";
+} from "../lib/model/owner.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { Result } from "../../spec/result.ts";
 

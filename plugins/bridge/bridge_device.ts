@@ -7,7 +7,7 @@ import * as link from "../../ffi/route/link.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { randomVethName, removeLinkIfPresent } from "../lib/links/container_link.ts";
-import { randomMac } from "../lib/links/veth_pair.ts";
+import { randomMac } from "../lib/veth/veth_pair.ts";
 import { hasRouter } from "../lib/links/forwarding.ts";
 import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";

@@ -1,5 +1,5 @@
 import { routeOverlapKeys } from "../lib/links/host_networks.ts";
-import { vethKeys } from "../lib/links/masqueraded_veth.ts";
+import { vethKeys } from "../lib/veth/masqueraded_veth.ts";
 import { requestedMacKeys } from "../lib/links/requested_mac.ts";
 import { linkNameProblem } from "../../spec/env.ts";
 import { ConfigError } from "../../spec/error.ts";

@@ -19,7 +19,7 @@ import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ignoreErrors, withPurpose } from "../../ffi/sys/error.ts";
-import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
+import { describeOwner, parseAlias } from "../lib/model/owner.ts";
 import type { AddCall } from "../lib/protocol/plugin.ts";
 import { refuseHostAddresses } from "../lib/links/address_claim.ts";
 import { refuseOverlap, wantedOf } from "../lib/links/host_networks.ts";

@@ -1,6 +1,6 @@
 import type { PluginModel } from "../lib/model/plugin_model.ts";
-import { removeMasquerade } from "../lib/ruleset/masquerade.ts";
-import { hasSpoofChecks, removeSpoofCheck } from "../lib/ruleset/spoof_check.ts";
+import { removeMasquerade } from "../lib/veth/masquerade.ts";
+import { hasSpoofChecks, removeSpoofCheck } from "../lib/veth/spoof_check.ts";
 import { bridgeConfig, gatewayDeviceName, isGateway, vlanGatewayName } from "./config.ts";
 import { GATEWAY_PROTOCOL, gatewayAddresses } from "./gateway.ts";
 import { planBridgeRemoval } from "./removal.ts";

@@ -22,7 +22,7 @@ import {
 } from "./gateway.ts";
 import { checkPort, setUpPort } from "./port.ts";
 import { claimLink } from "./shared_link.ts";
-import { getHostVeth, randomMac } from "../lib/links/veth_pair.ts";
+import { getHostVeth, randomMac } from "../lib/veth/veth_pair.ts";
 import { requestedMac } from "../lib/links/requested_mac.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
@@ -41,9 +41,9 @@ import {
   gcVeths,
   masqueradeAddresses,
   restoreMasqueraded,
-} from "../lib/links/masqueraded_veth.ts";
+} from "../lib/veth/masqueraded_veth.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import { type AddCall, type CheckCall, plugin, requirePrevResult, type RestoreCall } from "../lib/protocol/plugin.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
@@ -60,7 +60,7 @@ import {
   removeSpoofCheck,
   removeSpoofCheckBatch,
   restoreSpoofCheck,
-} from "../lib/ruleset/spoof_check.ts";
+} from "../lib/veth/spoof_check.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { type Interface, type IpConfig, requireExpressible, type Result } from "../../spec/result.ts";
 

@@ -5,11 +5,11 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridge as bridgeKind, bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { expectLink } from "../lib/links/expect_link.ts";
-import { checkVethPair, createVethPair } from "../lib/links/veth_pair.ts";
+import { checkVethPair, createVethPair } from "../lib/veth/veth_pair.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
-import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
+import { formatAlias, type Owner } from "../lib/model/owner.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
-import { checkSpoofCheck } from "../lib/ruleset/spoof_check.ts";
+import { checkSpoofCheck } from "../lib/veth/spoof_check.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { type BridgeConfig, portVlans, usesVlanFiltering } from "./config.ts";
 

@@ -10,7 +10,7 @@ import { type BridgeConfig, bridgeConfig, isGateway, needsVlanGateway, vlanGatew
 import { findGatewayUser, GATEWAY_PROTOCOL } from "./gateway.ts";
 import { isCreatedHere } from "../lib/links/created_link.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
-import { parseAlias } from "../lib/protocol/owner.ts";
+import { parseAlias } from "../lib/model/owner.ts";
 import { ConfigError } from "../../spec/error.ts";
 import { derivePluginConfig, type NetworkConfigList } from "../../spec/network_config_list.ts";
 import { findValue, type JsonObject } from "../../spec/schema.ts";

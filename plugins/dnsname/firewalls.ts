@@ -1,5 +1,5 @@
 /** Other firewalls of the host: open for the server's addresses as long as a record needs them. */
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import { inDirectory, walkDirectory } from "../../ffi/sys/directory.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
 import { missingRulesOf } from "../lib/protocol/check_failed.ts";

@@ -4,7 +4,7 @@
  * A chain of `inet cni` marks packets to port 53 of the server's addresses. One rule in each input chain of other
  * programs accepts the mark. The plugin `firewall` does the same for forwarded packets.
  */
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import { familyOf, hostPrefix } from "../../ffi/address.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";

@@ -7,7 +7,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import { logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
+import { logRemoval, staleOwnerFilter } from "../lib/model/owner.ts";
 import {
   type AttachmentCall,
   attemptOrLog,

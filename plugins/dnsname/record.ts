@@ -18,7 +18,7 @@ import {
   refine,
   string,
 } from "../../spec/schema.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import { isDnsName } from "../../spec/dns_name.ts";
 
 const name = refine(string, "a name for DNS", isDnsName);

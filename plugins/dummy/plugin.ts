@@ -2,7 +2,7 @@ import { dummy } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { addContainerLink } from "../lib/links/container_link.ts";
-import { formatAlias } from "../lib/protocol/owner.ts";
+import { formatAlias } from "../lib/model/owner.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { requireIpam, requireIpamType } from "../lib/protocol/require_ipam.ts";
 import {

@@ -7,7 +7,7 @@
  * last rule drops; their other drops are an administrator's intent.
  */
 import { missingRulesOf } from "../lib/protocol/check_failed.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import { familyOf, type Ip } from "../../ffi/address.ts";
 import { counter, jump } from "../../ffi/nft/statements.ts";
 import * as nft from "../../ffi/nft/objects.ts";

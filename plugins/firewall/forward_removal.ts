@@ -15,7 +15,7 @@ import {
 import { accept, counter, daddrIn, saddrIn, xtCtstateEstablishedRelated } from "../../ffi/nft/statements.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { type Owner, parseOwner } from "../lib/protocol/owner.ts";
+import { type Owner, parseOwner } from "../lib/model/owner.ts";
 import { EARLY_CHAIN } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { acceptsMarked } from "../lib/ruleset/marked_accept.ts";

@@ -13,7 +13,7 @@ import {
   restoreElements,
 } from "../lib/ruleset/elements.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import { forwardSetName } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import type { TableDefinition } from "../lib/ruleset/table.ts";

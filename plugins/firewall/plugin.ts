@@ -40,7 +40,7 @@ import {
   ownerText,
   sameOwner,
   staleOwnerFilter,
-} from "../lib/protocol/owner.ts";
+} from "../lib/model/owner.ts";
 
 import { plugin, type PluginCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import { listReferenceMasquerade } from "../lib/compat/masquerade.ts";

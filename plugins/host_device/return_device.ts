@@ -13,7 +13,7 @@ import {
 } from "../lib/protocol/plugin.ts";
 import { CniError } from "../../spec/error.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { staleOwnerFilter } from "../lib/protocol/owner.ts";
+import { staleOwnerFilter } from "../lib/model/owner.ts";
 import type { HostDeviceConfig } from "./config.ts";
 import { isUserspaceDriven } from "./find_device.ts";
 import { isInContainer, isPhysical, isUnchangedOnHost, moveToHost, restoreOnHost } from "./move_device.ts";

@@ -1,6 +1,6 @@
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../ffi/address.ts";
 import { concatenation, daddr, dnatMap, dport, gotoChain, l4proto, portField, rule } from "../../ffi/nft/statements.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import { ANY_ADDRESS_CHAIN } from "../lib/ruleset/inet_table.ts";

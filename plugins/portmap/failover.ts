@@ -12,7 +12,7 @@ import { failoverSet, parseFailoverElement } from "../lib/ruleset/port_elements.
 import { elementId, type ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { findSource } from "./loopback.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 
 /** @param containerId limits the removal to this container's ports */
 export function portFailover(host: Netns, containerId?: string): Failover {

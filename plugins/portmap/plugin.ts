@@ -2,7 +2,7 @@
 import { type Cidr, ipOf } from "../../ffi/address.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { checkElements } from "../lib/ruleset/elements.ts";
-import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
+import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/model/owner.ts";
 import { plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";

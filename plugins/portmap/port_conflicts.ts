@@ -8,7 +8,7 @@ import { type Cidr, familyOf } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
-import { describeOwner, type Owner, ownerDetachHint, parseNote, parseOwner } from "../lib/protocol/owner.ts";
+import { describeOwner, type Owner, ownerDetachHint, parseNote, parseOwner } from "../lib/model/owner.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError } from "../../spec/error.ts";
 import { describeHostPort, hostAddressOf, type PortMapping, PROTOCOLS } from "../../spec/port_mapping.ts";

@@ -5,7 +5,7 @@ import type { Cidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { isGone } from "../lib/links/address_claim.ts";
 import { findHostLink } from "../lib/links/host_links.ts";
-import { describeOwner, type Owner, ownerPrefix, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
+import { describeOwner, type Owner, ownerPrefix, parseAlias, sameOwner } from "../lib/model/owner.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureElements, removeElements, removeElementsOf, restoreElements } from "../lib/ruleset/elements.ts";

@@ -10,7 +10,7 @@ import type { Transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { addressesIn, jumpTarget } from "../../ffi/nft/rule_contents.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import {
   existingTables,
   isNatTable,

@@ -6,7 +6,7 @@ import { expect } from "bun:test";
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { runInNetns } from "../../testing/netns.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/model/owner.ts";
 import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";
 import { callReference, referenceNetnsTest, referenceTest } from "../../testing/reference.ts";
 import { sendCountingSocket } from "../../testing/netlink.ts";

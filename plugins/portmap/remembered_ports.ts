@@ -13,7 +13,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
 import { ConfigError } from "../../spec/error.ts";
 import type { RememberedAdd } from "../lib/protocol/remembered_add.ts";
-import { describeOwner, sameOwner } from "../lib/protocol/owner.ts";
+import { describeOwner, sameOwner } from "../lib/model/owner.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { RECORD_SET } from "../lib/ruleset/owner_records.ts";

@@ -11,7 +11,7 @@ import { RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { enableForwarding } from "../lib/links/forwarding.ts";
 import { enableIpv6 } from "../lib/links/sysctls.ts";
-import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
+import { describeOwner, parseAlias } from "../lib/model/owner.ts";
 import type { AddCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";

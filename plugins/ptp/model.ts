@@ -1,6 +1,6 @@
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import type { IpConfig } from "../../spec/result.ts";
-import { removeMasquerade } from "../lib/ruleset/masquerade.ts";
+import { removeMasquerade } from "../lib/veth/masquerade.ts";
 import { ptpConfig } from "./config.ts";
 import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
 

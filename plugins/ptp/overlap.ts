@@ -10,7 +10,7 @@ import {
   type WantedNetwork,
   wantedOf,
 } from "../lib/links/host_networks.ts";
-import { parseAlias } from "../lib/protocol/owner.ts";
+import { parseAlias } from "../lib/model/owner.ts";
 import { Code } from "../../spec/error.ts";
 import type { IpWithGateway } from "./routes.ts";
 

@@ -1,6 +1,6 @@
 /** The `ptp` plugin, point to point: a veth pair to the host, which routes the packets. */
 import * as link from "../../ffi/route/link.ts";
-import { checkVethPair, createVethPair } from "../lib/links/veth_pair.ts";
+import { checkVethPair, createVethPair } from "../lib/veth/veth_pair.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
 import { claimAddresses, routingTableOf } from "../lib/links/address_claim.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
@@ -14,9 +14,9 @@ import {
   gcVeths,
   masqueradeAddresses,
   restoreMasqueraded,
-} from "../lib/links/masqueraded_veth.ts";
+} from "../lib/veth/masqueraded_veth.ts";
 import { configuredNetworks, describeOverlap, findOverlap, readHostNetworks } from "../lib/links/host_networks.ts";
-import { formatAlias, parseAlias } from "../lib/protocol/owner.ts";
+import { formatAlias, parseAlias } from "../lib/model/owner.ts";
 import { type AddCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam, requireIpamType } from "../lib/protocol/require_ipam.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";

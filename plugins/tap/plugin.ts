@@ -9,7 +9,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { expectLink } from "../lib/links/expect_link.ts";
 import { interfaceExistsError, removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
-import { formatAlias } from "../lib/protocol/owner.ts";
+import { formatAlias } from "../lib/model/owner.ts";
 import { type AddCall, plugin } from "../lib/protocol/plugin.ts";
 import {
   attachInterface,

@@ -91,8 +91,8 @@ function allowMac({ host, owner, undo }: AddCall<TuningConfig>, mac: Mac): void 
 }
 
 /** `require` saves loading it at start-up: only a MAC address needs it. */
-function loadSpoofCheck(): typeof import("../lib/ruleset/spoof_check.ts") {
-  return require("../lib/ruleset/spoof_check.ts");
+function loadSpoofCheck(): typeof import("../lib/veth/spoof_check.ts") {
+  return require("../lib/veth/spoof_check.ts");
 }
 
 function readWithoutAttachment(call: Pick<PluginCall<TuningConfig>, "config" | "pluginConfig">): Changes {

@@ -2,7 +2,7 @@ import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/add
 import * as link from "../../../ffi/route/link.ts";
 import { IFA_F_DADFAILED } from "../../../ffi/route/uapi.ts";
 import { interfaceDifferences } from "../../../plugins/lib/links/interface_differences.ts";
-import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
+import { parseAlias } from "../../../plugins/lib/model/owner.ts";
 import { abbreviate, advise, broken, careful, type Finding, ok } from "../finding.ts";
 import { reattach } from "../reattach.ts";
 import { openReservations } from "../reservations.ts";

@@ -1,4 +1,4 @@
-import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
+import { parseAlias } from "../../../plugins/lib/model/owner.ts";
 import { abbreviate, advise, broken, type Finding, MAX_LISTED, ok, type Remedy, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { reattach } from "../reattach.ts";

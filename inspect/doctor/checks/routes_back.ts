@@ -17,7 +17,7 @@ import {
 import * as link from "../../../ffi/route/link.ts";
 import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
-import { parseAlias } from "../../../plugins/lib/protocol/owner.ts";
+import { parseAlias } from "../../../plugins/lib/model/owner.ts";
 import { advise, broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { Routing } from "../routing.ts";

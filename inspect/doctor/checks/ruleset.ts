@@ -1,7 +1,7 @@
 import { findTable } from "../../../ffi/nft/objects.ts";
 import { lives } from "../../../plugins/lib/links/address_claim.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
-import { checkMasquerade } from "../../../plugins/lib/ruleset/masquerade.ts";
+import { checkMasquerade } from "../../../plugins/lib/veth/masquerade.ts";
 import { isOfEarlierRelease, listMissingRules } from "../../../plugins/lib/ruleset/table.ts";
 import { CniError } from "../../../spec/error.ts";
 import { type Finding, ok, warning } from "../finding.ts";

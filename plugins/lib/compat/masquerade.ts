@@ -10,7 +10,7 @@ import * as nft from "../../../ffi/nft/objects.ts";
 import { NFPROTO_INET } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { addressesIn, jumpTarget } from "../../../ffi/nft/rule_contents.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "../model/owner.ts";
 import {
   existingTables,
   isNatTable,

@@ -6,7 +6,7 @@ import { expect, test } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import { runInNetns } from "../../../testing/netns.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "../model/owner.ts";
 import { referenceChainName, shortHash } from "./reference_rules.ts";
 import { gcReferenceMasquerade, listReferenceMasquerade, removeReferenceMasquerade } from "./masquerade.ts";
 import { referenceNetnsTest } from "../../../testing/reference.ts";

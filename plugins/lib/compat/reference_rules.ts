@@ -10,7 +10,7 @@ import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { containsText, jumpTarget, ruleComment } from "../../../ffi/nft/rule_contents.ts";
 import { retryOnConflict } from "../ruleset/retry.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "../model/owner.ts";
 
 /** In most places the reference ignores the interface. */
 export type ReferenceOwner = Pick<Owner, "network" | "containerId">;

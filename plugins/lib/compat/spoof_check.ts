@@ -9,7 +9,7 @@ import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE, NFT_META_IIFNAME } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { jumpTarget } from "../../../ffi/nft/rule_contents.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "../model/owner.ts";
 import { removeReferenceChains, updateRuleset } from "./reference_rules.ts";
 
 const TABLE = { family: NFPROTO_BRIDGE, table: "nat" };

@@ -13,7 +13,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { bridge, vrf } from "../../../ffi/route/link_kinds.ts";
 import { RT_SCOPE_LINK } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { describeOwner, type Owner, ownerDetachHint, parseAlias, sameOwner } from "../protocol/owner.ts";
+import { describeOwner, type Owner, ownerDetachHint, parseAlias, sameOwner } from "../model/owner.ts";
 import { throwIfSignalled } from "../protocol/signal.ts";
 import { removeLinkIfPresent } from "./container_link.ts";
 

@@ -12,7 +12,7 @@ import type { Result } from "../../../spec/result.ts";
 import { configureInterface, ipsOf } from "./configure_interface.ts";
 import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
 import { type LowerDevice, lowerDeviceInUseError } from "./lower_device.ts";
-import { formatAlias } from "../protocol/owner.ts";
+import { formatAlias } from "../model/owner.ts";
 import type { AddCall } from "../protocol/plugin.ts";
 
 export interface ConflictDetection {

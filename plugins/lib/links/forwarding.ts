@@ -9,7 +9,7 @@ import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import { parseAlias } from "../protocol/owner.ts";
+import { parseAlias } from "../model/owner.ts";
 import { isCreatedHere, isNewLink } from "./created_link.ts";
 import { requireSysctl } from "./sysctls.ts";
 

@@ -34,7 +34,7 @@ import {
 import { CniError, Code } from "../../../spec/error.ts";
 import type { IpConfig } from "../../../spec/result.ts";
 import { boolean, findValue, isJsonObject, type JsonObject, withDefault } from "../../../spec/schema.ts";
-import { parseAlias } from "../protocol/owner.ts";
+import { parseAlias } from "../model/owner.ts";
 import { isCreatedHere } from "./created_link.ts";
 
 export const routeOverlapKeys = () => ({

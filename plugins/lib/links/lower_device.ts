@@ -11,7 +11,7 @@ import { boolean, type Infer, int, refine, string, withDefault } from "../../../
 import { explainUnsupportedKind, interfaceExistsError, randomVethName, removeLinkIfPresent } from "./container_link.ts";
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
-import { formatAlias } from "../protocol/owner.ts";
+import { formatAlias } from "../model/owner.ts";
 import type { AddCall, CheckCall, DiagnoseCall, PluginCall } from "../protocol/plugin.ts";
 import { checkAttachedInterface } from "./single_interface.ts";
 

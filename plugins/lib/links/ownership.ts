@@ -2,7 +2,7 @@ import { ipOf } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { type Owner, parseAlias, sameOwner } from "../protocol/owner.ts";
+import { type Owner, parseAlias, sameOwner } from "../model/owner.ts";
 import type { AttachmentCall } from "../protocol/plugin.ts";
 
 export type OwnershipEvidence = Pick<AttachmentCall<unknown>, "host" | "ifname" | "owner" | "prevResult">;

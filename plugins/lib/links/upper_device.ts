@@ -8,7 +8,7 @@ import { findEntryNames } from "../../../ffi/sys/directory.ts";
 import { ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { readText } from "../../../ffi/sys/file.ts";
 import { findSymlinkTarget } from "../../../ffi/sys/stat.ts";
-import { describeOwner, parseAlias } from "../protocol/owner.ts";
+import { describeOwner, parseAlias } from "../model/owner.ts";
 
 export interface UpperDevice {
   readonly link: link.Link;

@@ -4,7 +4,7 @@ import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { PluginConfig } from "../../../spec/plugin_config.ts";
 import type { JsonObject } from "../../../spec/schema.ts";
 import type { Result } from "../../../spec/result.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "./owner.ts";
 import type { NetworkModel } from "./network_model.ts";
 import type { PartContext } from "./part.ts";
 import type { PublishedPorts } from "./published_ports.ts";

@@ -3,7 +3,7 @@ import type { Listener } from "../../../ffi/diag/listeners.ts";
 import type { SocketOwner } from "../../../ffi/diag/socket_owners.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { PortMapping } from "../../../spec/port_mapping.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "./owner.ts";
 
 /** The host's ports that lead to one container. */
 export interface PublishedPorts {

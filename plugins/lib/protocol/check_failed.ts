@@ -1,5 +1,5 @@
 import { CniError, Code } from "../../../spec/error.ts";
-import { type Owner, ownerRestoreHint } from "./owner.ts";
+import { type Owner, ownerRestoreHint } from "../model/owner.ts";
 
 export class CheckFailedError extends CniError {
   /** What differs: `interface "eth0" is missing`. */

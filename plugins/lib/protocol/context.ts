@@ -1,5 +1,5 @@
 import type { Netns } from "../../../ffi/netns/netns.ts";
-import type { Owner } from "./owner.ts";
+import type { Owner } from "../model/owner.ts";
 import type { Plugin } from "./plugin.ts";
 import type { RememberedAdd } from "./remembered_add.ts";
 import type { DelBatchRequest, PluginRequest, PluginResponse } from "./request.ts";

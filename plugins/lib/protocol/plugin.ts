@@ -4,7 +4,7 @@ import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
 import type { Schema } from "../../../spec/schema.ts";
 import type { PluginModel } from "../model/plugin_model.ts";
-import type { Owner } from "./owner.ts";
+import type { Owner } from "../model/owner.ts";
 import type { RememberedAdd } from "./remembered_add.ts";
 
 /** What every command gets. `C` is the type of the plugin's own keys. */

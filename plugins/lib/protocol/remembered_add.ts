@@ -1,5 +1,5 @@
 import type { PluginConfig } from "../../../spec/plugin_config.ts";
-import type { Owner } from "./owner.ts";
+import type { Owner } from "../model/owner.ts";
 
 /** How an attachment of the cache called a plugin. */
 export interface RememberedAdd {

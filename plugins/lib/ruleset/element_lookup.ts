@@ -1,5 +1,5 @@
 import * as nft from "../../../ffi/nft/objects.ts";
-import { type Owner, parseNote, parseOwner } from "../protocol/owner.ts";
+import { type Owner, parseNote, parseOwner } from "../model/owner.ts";
 import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
 
 /** Elements with these keys; without keys, all of the set. */

@@ -15,7 +15,7 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { findMissingRules } from "./chain_rules.ts";
 import { checkStaticRules, createTable, isOwnTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table.ts";
-import { describeOwner, formatOwnerWithNote, type Owner, ownerText, sameOwner } from "../protocol/owner.ts";
+import { describeOwner, formatOwnerWithNote, type Owner, ownerText, sameOwner } from "../model/owner.ts";
 
 import { ensureChains, listMissingChainElements, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 import {

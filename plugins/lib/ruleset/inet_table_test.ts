@@ -5,11 +5,11 @@ import { countingNetns } from "../../../testing/netlink_counts.ts";
 import { netnsTest, runInNetns } from "../../../testing/netns.ts";
 import { parseCidr, parseMac } from "../../../ffi/address.ts";
 import { CniError } from "../../../spec/error.ts";
-import { addMasquerade, checkMasquerade } from "./masquerade.ts";
+import { addMasquerade, checkMasquerade } from "../veth/masquerade.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { inetTable } from "./inet_table.ts";
 import { requireTable } from "./table.ts";
-import { addSpoofCheck } from "./spoof_check.ts";
+import { addSpoofCheck } from "../veth/spoof_check.ts";
 
 const owner = { network: "web", containerId: "a", ifname: "eth0" };
 const addresses = [parseCidr("10.88.0.2/16")];

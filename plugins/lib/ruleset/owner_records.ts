@@ -8,7 +8,7 @@ import { inetService, mark, namedSet, setOf } from "../../../ffi/nft/datatypes.t
 import * as nft from "../../../ffi/nft/objects.ts";
 import { elementReferencesRoom } from "../../../ffi/nft/userdata.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
-import { formatOwnerWithNote, type Owner, ownerText, parseOwner } from "../protocol/owner.ts";
+import { formatOwnerWithNote, type Owner, ownerText, parseOwner } from "../model/owner.ts";
 import { type ElementSelector, type FoundElement, LIST_ALL_THRESHOLD } from "./element_lookup.ts";
 import type { ElementKey, RulesetSnapshot } from "./snapshot.ts";
 import type { TableDefinition } from "./table.ts";

@@ -11,7 +11,7 @@ import { sandboxTest, withPrevResult } from "../../../testing/sandbox.ts";
 import bridge from "../../bridge/plugin.ts";
 import firewall from "../../firewall/plugin.ts";
 import { inetTable } from "./inet_table.ts";
-import { addMasquerade, gcMasquerade, removeMasquerade } from "./masquerade.ts";
+import { addMasquerade, gcMasquerade, removeMasquerade } from "../veth/masquerade.ts";
 import { RECORD_SET } from "./owner_records.ts";
 
 const ownerOf = (containerId: string) => ({ network: "web", containerId, ifname: "eth0" });

@@ -4,14 +4,14 @@ import { findChain, getGenerationId } from "../../../ffi/nft/objects.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../../../testing/netns.ts";
 import { bridgeTable } from "./bridge_table.ts";
-import { addMasquerade, checkMasquerade, restoreMasquerade } from "./masquerade.ts";
+import { addMasquerade, checkMasquerade, restoreMasquerade } from "../veth/masquerade.ts";
 import { ensureElements, restoreElements } from "./elements.ts";
 import { ElementInUseError, type WantedElement } from "./wanted_elements.ts";
 import { repairTable, TABLES } from "./repair.ts";
 import { inetTable } from "./inet_table.ts";
 import { bridgeIngressChain, hairpinChain, masqueradeChain } from "./inet_shared_chains.ts";
 import type { SharedChain } from "./shared_chains.ts";
-import { addSpoofCheck } from "./spoof_check.ts";
+import { addSpoofCheck } from "../veth/spoof_check.ts";
 import { checkStaticRules, createTable, type TableDefinition } from "./table.ts";
 
 const A = { network: "web", containerId: "a", ifname: "eth0" };

@@ -1,5 +1,5 @@
 import type * as nft from "../../../ffi/nft/objects.ts";
-import { describeOwner, type Owner, sameOwner } from "../protocol/owner.ts";
+import { describeOwner, type Owner, sameOwner } from "../model/owner.ts";
 import { type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
 import type { SharedChain } from "./shared_chains.ts";
 import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";

@@ -20,26 +20,17 @@ const FFI = [
   "ffi/packet/",
   "ffi/netns/",
 ];
-/** Below the rest of its folder: models name owners. */
-const OWNER = "plugins/lib/protocol/owner.ts";
 /** The interfaces by which plugins tell tools what they make. */
 const MODEL = "plugins/lib/model/";
 const PROTOCOL = "plugins/lib/protocol/";
-
-/** Below the rest of its folder: the rules of the reference plugins, which the folder's other files remove, need it too. */
-const RETRY = "plugins/lib/ruleset/retry.ts";
-/** Above the rest of its folder: it gives veth pairs masquerading. */
-const MASQUERADED_VETH = "plugins/lib/links/masqueraded_veth.ts";
+/** What every other part of `plugins/lib/` may import. */
+const PLUGIN_BASE = [...FFI, "spec/", MODEL, PROTOCOL];
 const PLUGIN_LIB = [
-  ...FFI,
-  "spec/",
-  OWNER,
-  MODEL,
-  PROTOCOL,
-  RETRY,
-  "plugins/lib/compat/",
+  ...PLUGIN_BASE,
   "plugins/lib/ruleset/",
   "plugins/lib/links/",
+  "plugins/lib/compat/",
+  "plugins/lib/veth/",
 ];
 
 /** Only this file loads the plugins' docs.ts: no call of a plugin needs them. */
@@ -62,14 +53,15 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/packet/", imports: SYS },
   { path: "ffi/netns/", imports: [...KERNEL, ...FAMILIES] },
   { path: "spec/", imports: ["ffi/address.ts", "type:ffi/sys/error.ts"], packages: ["jsonc-parser"] },
-  { path: OWNER, imports: ["spec/"] },
-  { path: MODEL, imports: [...FFI, "spec/", OWNER] },
-  { path: PROTOCOL, imports: [...FFI, "spec/", OWNER, MODEL] },
-  { path: RETRY, imports: [...FFI, "spec/", PROTOCOL] },
-  { path: "plugins/lib/compat/", imports: [...FFI, "spec/", PROTOCOL, RETRY] },
-  { path: "plugins/lib/ruleset/", imports: [...FFI, "spec/", PROTOCOL, RETRY, "plugins/lib/compat/"] },
-  { path: "plugins/lib/links/", imports: [...FFI, "spec/", MODEL, PROTOCOL] },
-  { path: MASQUERADED_VETH, imports: [...FFI, "spec/", PROTOCOL, "plugins/lib/links/", "plugins/lib/ruleset/"] },
+  { path: MODEL, imports: [...FFI, "spec/"] },
+  { path: PROTOCOL, imports: [...FFI, "spec/", MODEL] },
+  { path: "plugins/lib/ruleset/", imports: PLUGIN_BASE },
+  { path: "plugins/lib/links/", imports: PLUGIN_BASE },
+  { path: "plugins/lib/compat/", imports: [...PLUGIN_BASE, "plugins/lib/ruleset/"] },
+  {
+    path: "plugins/lib/veth/",
+    imports: [...PLUGIN_BASE, "plugins/lib/ruleset/", "plugins/lib/links/", "plugins/lib/compat/"],
+  },
   { path: "plugins/lib/docs/", imports: ["type:spec/"] },
   { path: "plugins/*/docs.ts", imports: ["plugins/lib/docs/"] },
   { path: "plugins/*", imports: PLUGIN_LIB },

@@ -52,7 +52,7 @@ const ALLOWED: readonly (readonly [string, string])[] = [
   ["plugins/bridge/plugin_test.ts", 'import { inetTable } from "../lib/ruleset/inet_table.ts";'],
   ["plugins/bridge/fixture.ts", 'import { sandbox } from "../../testing/sandbox.ts";'],
   ["testing/portmap.ts", 'import portmap from "../plugins/portmap/plugin.ts";'],
-  ["plugins/lib/ruleset/masquerade.ts", 'import { gcReferenceMasquerade } from "../compat/masquerade.ts";'],
+  ["plugins/lib/veth/masquerade.ts", 'import { gcReferenceMasquerade } from "../compat/masquerade.ts";'],
   ["plugins/lib/compat/reference_rules.ts", 'import { retryOnConflict } from "../ruleset/retry.ts";'],
   ["scripts/anything.ts", 'import { registry } from "../plugins/registry.ts";'],
 ];
@@ -80,17 +80,21 @@ const REFUSED: readonly (readonly [string, string, string])[] = [
   ],
   [
     "plugins/lib/protocol/serve.ts",
-    'import { veth } from "../links/veth_pair.ts";',
+    'import { addressClaim } from "../links/address_claim.ts";',
     "plugins/lib/protocol/ may import",
   ],
   [
     "plugins/lib/compat/masquerade.ts",
-    'import { check } from "../ruleset/elements.ts";',
+    'import { addMasquerade } from "../veth/masquerade.ts";',
     "plugins/lib/compat/ may import",
   ],
-  ["plugins/lib/ruleset/retry.ts", 'import { check } from "./elements.ts";', "plugins/lib/ruleset/retry.ts may import"],
   [
-    "plugins/lib/links/veth_pair.ts",
+    "plugins/lib/ruleset/elements.ts",
+    'import { gcReferenceMasquerade } from "../compat/masquerade.ts";',
+    "plugins/lib/ruleset/ may import",
+  ],
+  [
+    "plugins/lib/links/container_link.ts",
     'import type { Table } from "../ruleset/table.ts";',
     "plugins/lib/links/ may import",
   ],

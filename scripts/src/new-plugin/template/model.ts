@@ -1,6 +1,6 @@
 import type { PluginModel } from "../../../../plugins/lib/model/plugin_model.ts";
 import type { Wanted } from "../../../../plugins/lib/model/wanted.ts";
-import { removeMasquerade } from "../../../../plugins/lib/ruleset/masquerade.ts";
+import { removeMasquerade } from "../../../../plugins/lib/veth/masquerade.ts";
 import { type NewPluginConfig, newPluginConfig } from "./config.ts";
 
 /** What an attachment has besides its result: `cni doctor` and CHECK compare it. */

@@ -8,7 +8,7 @@ import { addContainerLink, removeLinkIfPresent } from "../../../../plugins/lib/l
 import { requireSysctl } from "../../../../plugins/lib/links/sysctls.ts";
 import { checkWanted } from "../../../../plugins/lib/links/wanted_differences.ts";
 import type { PluginModel } from "../../../../plugins/lib/model/plugin_model.ts";
-import { formatAlias, parseAlias, sameOwner } from "../../../../plugins/lib/protocol/owner.ts";
+import { formatAlias, parseAlias, sameOwner } from "../../../../plugins/lib/model/owner.ts";
 import { plugin, requirePrevResult, runAllSteps } from "../../../../plugins/lib/protocol/plugin.ts";
 import { inetTable } from "../../../../plugins/lib/ruleset/inet_table.ts";
 import {
@@ -17,7 +17,7 @@ import {
   gcMasquerade,
   removeMasquerade,
   restoreMasquerade,
-} from "../../../../plugins/lib/ruleset/masquerade.ts";
+} from "../../../../plugins/lib/veth/masquerade.ts";
 import { removeRulesIfSupported } from "../../../../plugins/lib/ruleset/nf_tables_support.ts";
 import { requireTable } from "../../../../plugins/lib/ruleset/table.ts";
 import { newPluginConfig } from "./config.ts";

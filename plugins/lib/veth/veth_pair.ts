@@ -7,9 +7,9 @@ import { veth } from "../../../ffi/route/link_kinds.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { ownedByOther } from "./ownership.ts";
-import { interfaceExistsError, randomVethName, removeLinkIfPresent } from "./container_link.ts";
-import { logRemoval, type Owner, ownerText, parseAlias, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
+import { ownedByOther } from "../links/ownership.ts";
+import { interfaceExistsError, randomVethName, removeLinkIfPresent } from "../links/container_link.ts";
+import { logRemoval, type Owner, ownerText, parseAlias, sameOwner, staleOwnerFilter } from "../model/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
 export interface VethPairOptions {

@@ -6,7 +6,7 @@ import { NFNL_MSG_BATCH_BEGIN } from "../../../ffi/nft/uapi.ts";
 import { netnsTest, runInNetns } from "../../../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../../../testing/traffic.ts";
 import { addMasquerade, checkMasquerade, gcMasquerade, removeMasquerade } from "./masquerade.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "../model/owner.ts";
 import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
 
 const ownerOf = (containerId: string, network = "web"): Owner => ({ network, containerId, ifname: "eth0" });

@@ -10,19 +10,19 @@ import {
   removeElements,
   removeElementsOf,
   restoreElements,
-} from "./elements.ts";
-import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, ownerText, staleOwnerFilter } from "../protocol/owner.ts";
+} from "../ruleset/elements.ts";
+import type { WantedElement } from "../ruleset/wanted_elements.ts";
+import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, ownerText, staleOwnerFilter } from "../model/owner.ts";
 import { type DelCall, runAllSteps } from "../protocol/plugin.ts";
-import { removeRulesIfSupported } from "./nf_tables_support.ts";
+import { removeRulesIfSupported } from "../ruleset/nf_tables_support.ts";
 import {
   gcReferenceMasquerade,
   ownersWithReferenceMasquerade,
   removeReferenceMasquerade,
 } from "../compat/masquerade.ts";
-import { inetTable } from "./inet_table.ts";
-import { masqueradeChain } from "./inet_shared_chains.ts";
-import type { TableDefinition } from "./table.ts";
+import { inetTable } from "../ruleset/inet_table.ts";
+import { masqueradeChain } from "../ruleset/inet_shared_chains.ts";
+import type { TableDefinition } from "../ruleset/table.ts";
 
 const PURPOSE = "masquerade";
 

@@ -2,7 +2,7 @@
 import type { Cidr } from "../../../ffi/address.ts";
 import { boolean, int, oneOf, optional, withDefault } from "../../../spec/schema.ts";
 import type { IpConfig } from "../../../spec/result.ts";
-import type { Owner } from "../protocol/owner.ts";
+import type { Owner } from "../model/owner.ts";
 import {
   type AddCall,
   type BatchIpamDelegate,
@@ -25,10 +25,10 @@ import {
   removeMasqueradeBatch,
   removeMasqueradeForDel,
   restoreMasquerade,
-} from "../ruleset/masquerade.ts";
+} from "./masquerade.ts";
 import { removeRulesIfSupported } from "../ruleset/nf_tables_support.ts";
-import { type AddressScope, lives, livesElsewhere } from "./address_claim.ts";
-import { ipsOf } from "./configure_interface.ts";
+import { type AddressScope, lives, livesElsewhere } from "../links/address_claim.ts";
+import { ipsOf } from "../links/configure_interface.ts";
 import { gcVethPairs, removeVethPair, removeVethPairs } from "./veth_pair.ts";
 
 export const vethKeys = () => ({

@@ -5,7 +5,7 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { bridgeTable } from "./bridge_table.ts";
+import { bridgeTable } from "../ruleset/bridge_table.ts";
 import {
   type ApplyOptions,
   checkElements,
@@ -13,9 +13,9 @@ import {
   removeElements,
   removeElementsOf,
   restoreElements,
-} from "./elements.ts";
-import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
+} from "../ruleset/elements.ts";
+import type { WantedElement } from "../ruleset/wanted_elements.ts";
+import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, sameOwner, staleOwnerFilter } from "../model/owner.ts";
 import { runAllSteps } from "../protocol/plugin.ts";
 import {
   gcReferenceSpoofChecks,
