@@ -110,4 +110,8 @@ export { CniError, Code, ConfigError, type SourceLocation } from "./spec/error.t
 export { SystemError } from "./ffi/sys/error.ts";
 
 await loadPlugins();
-if (typeof Bun === "undefined") (await import("./runtime/deno.ts")).prepareForDeno();
+if (typeof Bun === "undefined") {
+  // Under Deno, what reads files and text works. The rest throws an error that says so.
+  (await import("./ffi/sys/deno.ts")).useDenoFiles();
+  (await import("./spec/jsonc.ts")).setJsoncParser(await import("jsonc-parser"));
+}

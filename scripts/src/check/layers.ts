@@ -2,24 +2,21 @@
 import { join } from "node:path";
 
 interface Layer {
-  /** A folder ending in `/`, a file, or `plugins/*`, each plugin but its `docs.ts`, which no call loads. */
+  /** A folder ending in `/`, or files of one kind. `*` is one name: `ffi/*.ts` has no file of a folder in `ffi/`. */
   readonly path: string;
-  /** Paths of other rows, or of single files in them. `type:` in front allows `import type` only. */
+  /** Paths of other rows. */
   readonly imports: readonly string[];
   /** npm packages; every one costs start-up time in each call of a plugin. */
   readonly packages?: readonly string[];
 }
 
-const SYS = ["ffi/sys/", "ffi/address.ts"];
+/** Addresses: pure values that every other row names. */
+const VALUES = "ffi/*.ts";
+const SYS = [VALUES, "ffi/sys/"];
 const KERNEL = [...SYS, "ffi/netlink/"];
 const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/", "ffi/diag/"];
-const FFI = [
-  ...KERNEL,
-  ...FAMILIES,
-  "ffi/dbus/",
-  "ffi/packet/",
-  "ffi/netns/",
-];
+const FFI = [...KERNEL, ...FAMILIES, "ffi/dbus/", "ffi/packet/", "ffi/netns/"];
+
 /** The interfaces by which plugins tell tools what they make. */
 const MODEL = "plugins/lib/model/";
 const PROTOCOL = "plugins/lib/protocol/";
@@ -33,17 +30,18 @@ const PLUGIN_LIB = [
   "plugins/lib/veth/",
 ];
 
-/** Only this file loads the plugins' docs.ts: no call of a plugin needs them. */
-const DOCS_REGISTRY = "plugins/docs_registry.ts";
-const REGISTRIES = ["plugins/registry.ts", DOCS_REGISTRY];
+const PLUGIN = "plugins/*/";
+/** No call of a plugin loads these. */
+const PLUGIN_DOCS = "plugins/*/docs.ts";
+const REGISTRIES = "plugins/*.ts";
 
 /** What is made of plugins. It knows their models, and none of them by name. */
-const TOOL = [...PLUGIN_LIB, "runtime/"];
+const TOOL = [...PLUGIN_LIB, REGISTRIES, "runtime/"];
 
 /** The layers, lowest first: each row names rows above it only. This is the one place that says which import is allowed. */
 export const LAYERS: readonly Layer[] = [
-  { path: "ffi/address.ts", imports: [] },
-  { path: "ffi/sys/", imports: ["ffi/address.ts"] },
+  { path: VALUES, imports: [] },
+  { path: "ffi/sys/", imports: [VALUES] },
   { path: "ffi/netlink/", imports: SYS },
   { path: "ffi/route/", imports: KERNEL },
   { path: "ffi/nft/", imports: KERNEL },
@@ -52,7 +50,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/dbus/", imports: SYS },
   { path: "ffi/packet/", imports: SYS },
   { path: "ffi/netns/", imports: [...KERNEL, ...FAMILIES] },
-  { path: "spec/", imports: ["ffi/address.ts", "type:ffi/sys/error.ts"], packages: ["jsonc-parser"] },
+  { path: "spec/", imports: [VALUES], packages: ["jsonc-parser"] },
   { path: MODEL, imports: [...FFI, "spec/"] },
   { path: PROTOCOL, imports: [...FFI, "spec/", MODEL] },
   { path: "plugins/lib/ruleset/", imports: PLUGIN_BASE },
@@ -62,29 +60,21 @@ export const LAYERS: readonly Layer[] = [
     path: "plugins/lib/veth/",
     imports: [...PLUGIN_BASE, "plugins/lib/ruleset/", "plugins/lib/links/", "plugins/lib/compat/"],
   },
-  { path: "plugins/lib/docs/", imports: ["type:spec/"] },
-  { path: "plugins/*/docs.ts", imports: ["plugins/lib/docs/"] },
-  { path: "plugins/*", imports: PLUGIN_LIB },
-  { path: "plugins/registry.ts", imports: ["spec/", MODEL, PROTOCOL, "plugins/*"] },
-  { path: DOCS_REGISTRY, imports: ["plugins/*/docs.ts", "plugins/lib/docs/", "plugins/registry.ts"] },
+  { path: "plugins/lib/docs/", imports: ["spec/"] },
+  { path: PLUGIN_DOCS, imports: ["plugins/lib/docs/"] },
+  { path: PLUGIN, imports: PLUGIN_LIB },
+  { path: REGISTRIES, imports: ["spec/", MODEL, PROTOCOL, "plugins/lib/docs/", PLUGIN_DOCS, PLUGIN] },
   { path: "program/", imports: ["ffi/sys/"] },
-  { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
-  // What only mod.ts loads.
-  { path: "runtime/deno.ts", imports: ["ffi/sys/", "spec/"], packages: ["jsonc-parser"] },
+  { path: "runtime/", imports: [...PLUGIN_LIB, REGISTRIES] },
   { path: "containers/", imports: [...PLUGIN_LIB, "runtime/"] },
-  { path: "networks/", imports: [...TOOL, ...REGISTRIES, "plugins/lib/docs/", "containers/"] },
-  { path: "inspect/", imports: [...TOOL, "plugins/registry.ts", "containers/", "networks/"] },
-  { path: "heal/", imports: [...TOOL, "plugins/registry.ts", "inspect/"] },
-  {
-    path: "server/",
-    imports: [...TOOL, "plugins/registry.ts", "program/", "networks/", "heal/"],
-    packages: ["bun", "prom-client"],
-  },
+  { path: "networks/", imports: [...TOOL, "plugins/lib/docs/", "containers/"] },
+  { path: "inspect/", imports: [...TOOL, "containers/", "networks/"] },
+  { path: "heal/", imports: [...TOOL, "inspect/"] },
+  { path: "server/", imports: [...TOOL, "program/", "networks/", "heal/"], packages: ["bun", "prom-client"] },
   {
     path: "cmd/",
     imports: [
       ...TOOL,
-      ...REGISTRIES,
       "plugins/lib/docs/",
       "program/",
       "containers/",
@@ -100,16 +90,12 @@ export const LAYERS: readonly Layer[] = [
 /** Only this file may reach native code: every other module gets typed wrappers with checked arguments. */
 const NATIVE = "ffi/sys/libc.ts";
 
-/** Only these may change the namespace of the thread; everything else goes through a handle that goes back. */
-const NAMESPACES = ["ffi/netns/netns.ts", "ffi/netns/mounts.ts", NATIVE];
+/** Only its files may change the namespace of the thread; everything else goes through a handle that goes back. */
+const NAMESPACES = "ffi/netns/";
 const MAX_LINES = 500;
-
-/** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */
-type ImportForm = "import" | "import type" | "import()";
 
 export interface Import {
   readonly line: number;
-  readonly form: ImportForm;
   readonly specifier: string;
 }
 
@@ -142,20 +128,20 @@ function importedFiles(path: string, source: string, sources: ReadonlyMap<string
 
 export function fileProblems(path: string, source: string): readonly string[] {
   const lines = source.split("\n");
-  const layer = layerOf(path);
+  const place = placeOf(path);
   const isProduct = /^(ffi|spec|plugins|program|runtime|containers|networks|inspect|heal|server|cmd)\//.test(path) &&
     !isForTests(path);
   const imports = importsOf(source).flatMap((found) => {
-    const problem = isProduct ? layer && importProblem(path, layer, found) : otherPluginProblem(path, layer, found);
+    const problem = isProduct ? place && importProblem(path, place, found) : otherPluginProblem(path, place, found);
     return problem ? [`${path}:${found.line}: ${problem}`] : [];
   });
   const tooLong = `${path}:${MAX_LINES + 1}: file has ${lines.length - 1} lines: split it, ${MAX_LINES} is the limit`;
   const noLayer = `${path}:1: file belongs to no layer: add it to LAYERS in scripts/src/check/layers.ts`;
   return [
     ...lines.length - 1 > MAX_LINES ? [tooLong] : [],
-    ...isProduct && !layer ? [noLayer] : [],
+    ...isProduct && !place ? [noLayer] : [],
     ...imports,
-    ...isProduct && !NAMESPACES.includes(path) ? namespaceProblems(path, lines) : [],
+    ...isProduct && path !== NATIVE && !path.startsWith(NAMESPACES) ? namespaceProblems(path, lines) : [],
   ];
 }
 
@@ -163,57 +149,53 @@ const isForTests = (path: string): boolean =>
   /^(testing|e2e|scripts)\//.test(path) || /(_test|\/fixture)\.ts$/.test(path);
 
 /** A plugin's tests and fixture get other plugins from the registry, as a caller does. */
-function otherPluginProblem(path: string, layer: Layer | undefined, { specifier }: Import): string | undefined {
+function otherPluginProblem(path: string, place: Place | undefined, { specifier }: Import): string | undefined {
   const target = join(path, "..", specifier);
-  const targetPath = specifier.startsWith(".") ? layerOf(target)?.path ?? "" : "";
-  // True of `plugins/bridge/`, not of the rows for files and for `plugins/lib/`.
-  const isPlugin = (layerPath = "") => /^plugins\/\w+\/$/.test(layerPath);
-  if (!isPlugin(layer?.path) || !isPlugin(targetPath) || targetPath === layer?.path) return undefined;
+  const targetPlace = specifier.startsWith(".") ? placeOf(target) : undefined;
+  if (place?.layer.path !== PLUGIN || targetPlace?.layer.path !== PLUGIN || targetPlace.folder === place.folder) {
+    return undefined;
+  }
   return `imports "${target}": a file of another plugin, take the plugin from plugins/registry.ts`;
 }
 
-/** The row a file belongs to: the longest that matches; `plugins/*` narrowed to the plugin's own file and folder. */
-function layerOf(path: string): Layer | undefined {
-  const matches = LAYERS.filter((layer) => !layer.path.includes("*") && isWithin(path, layer.path));
-  const best = matches.sort((a, b) => b.path.length - a.path.length)[0];
-  if (best || !/^plugins\/(?!lib\/)/.test(path)) return best;
-  if (isDocs(path)) return LAYERS.find((layer) => layer.path === "plugins/*/docs.ts");
-  return { ...LAYERS.find((layer) => layer.path === "plugins/*")!, path: pluginFolder(path) };
+interface Place {
+  readonly layer: Layer;
+  /** The folder that the row is for this file, such as `plugins/bridge/`. */
+  readonly folder: string;
 }
 
-const isDocs = (path: string): boolean => /^plugins\/\w+\/docs\.ts$/.test(path);
-const pluginFolder = (path: string): string => `plugins/${path.split("/")[1]}/`;
+const PATTERNS = LAYERS.map((layer) => {
+  const path = layer.path.replaceAll(".", "\\.").replace("*", "(?!lib/)[^/]+");
+  return { layer, pattern: new RegExp(`^${path}${path.endsWith("/") ? "" : "$"}`) };
+});
 
-/** @param path a file, a folder that ends in `/`, or `plugins/*` for the folder of any plugin */
-function isWithin(target: string, path: string): boolean {
-  if (path === "plugins/*") return layerOf(target)?.path === pluginFolder(target);
-  if (path === "plugins/*/docs.ts") return isDocs(target);
-  return path.endsWith("/") ? target.startsWith(path) : target === path;
+/** The row that says most of the file's path. */
+function placeOf(path: string): Place | undefined {
+  const matches = PATTERNS.map(({ layer, pattern }) => ({ layer, matched: pattern.exec(path)?.[0] ?? "" }));
+  const best = matches.reduce((a, b) => b.matched.length > a.matched.length ? b : a);
+  if (best.matched === "") return undefined;
+  return { layer: best.layer, folder: best.matched.slice(0, best.matched.lastIndexOf("/") + 1) };
 }
 
 export const lineAt = (source: string, index: number): number => source.slice(0, index).split("\n").length;
 
-/** Finds every import in a formatted source: static ones start a line, others may stand anywhere. */
+/**
+ * Finds every import in a formatted source: static ones start a line, others may stand anywhere. `require()`, which
+ * loads when it is called, counts as `import()`.
+ */
 export function importsOf(source: string): readonly Import[] {
-  const find = (pattern: RegExp, toImport: (match: RegExpExecArray) => Omit<Import, "line">): Import[] =>
-    [...source.matchAll(pattern)].map((match) => ({
-      line: lineAt(source, match.index),
-      ...toImport(match),
-    }));
-  return [
-    ...find(/^(?:import|export)\s+(type\b)?[\w\s{},*$]*?\bfrom\s+"([^"]+)"/gm, ([, type, specifier = ""]) => ({
-      form: type ? "import type" : "import",
-      specifier,
-    })),
-    ...find(/^import\s+"([^"]+)"/gm, ([, specifier = ""]) => ({ form: "import", specifier })),
-    ...find(/^(?!\s*(?:\*|\/[/*])).*?\b(?:import|require)\(\s*(?:"([^"]*)")?/gm, ([, specifier = ""]) => ({
-      form: "import()",
-      specifier,
-    })),
-  ].sort((a, b) => a.line - b.line);
+  const patterns = [
+    /^(?:import|export)\s+(?:type\b)?[\w\s{},*$]*?\bfrom\s+"([^"]+)"/gm,
+    /^import\s+"([^"]+)"/gm,
+    /^(?!\s*(?:\*|\/[/*])).*?\b(?:import|require)\(\s*(?:"([^"]*)")?/gm,
+  ];
+  const found = patterns.flatMap((pattern) =>
+    [...source.matchAll(pattern)].map(({ index, 1: specifier = "" }) => ({ line: lineAt(source, index), specifier }))
+  );
+  return found.sort((a, b) => a.line - b.line);
 }
 
-function importProblem(path: string, layer: Layer, { form, specifier }: Import): string | undefined {
+function importProblem(path: string, { layer, folder }: Place, { specifier }: Import): string | undefined {
   if (specifier === "") return "import of an expression: write the path as a string, the compiler must see it";
   if (specifier === "bun:ffi") {
     return path === NATIVE ? undefined : `imports "bun:ffi": only ${NATIVE} may, use its wrappers`;
@@ -226,17 +208,10 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
   }
   const target = join(path, "..", specifier);
   if (isForTests(target)) return `imports "${target}": only tests may`;
-  if (isDocs(target) && path !== DOCS_REGISTRY) {
-    return `imports "${target}": only ${DOCS_REGISTRY} may, no call of a plugin needs it`;
-  }
-  if (isWithin(target, layer.path)) return undefined;
-  if (layer.imports.some((rule) => allows(rule, form, target))) return undefined;
-  return `${form} of "${target}": ${layer.path} may import ${layer.imports.join(", ") || "nothing"}`;
-}
-
-function allows(rule: string, form: ImportForm, target: string): boolean {
-  if (!rule.startsWith("type:")) return isWithin(target, rule);
-  return form === "import type" && isWithin(target, rule.slice("type:".length));
+  const targetPlace = placeOf(target);
+  const isOwn = targetPlace?.layer === layer && targetPlace.folder === folder;
+  if (isOwn || targetPlace && layer.imports.includes(targetPlace.layer.path)) return undefined;
+  return `imports "${target}": ${layer.path} may import ${layer.imports.join(", ") || "nothing"}`;
 }
 
 function namespaceProblems(path: string, lines: readonly string[]): readonly string[] {
