@@ -60,7 +60,7 @@ const FFI = `${import.meta.dir}/../../../ffi`;
 /** A program that changes the ruleset as fast as it can, by two changes in each commit that leave it as it was. */
 async function committer(host: Netns): Promise<Disposable> {
   const script = `
-    import { currentNetns } from "${FFI}/netns.ts";
+    import { currentNetns } from "${FFI}/netns/netns.ts";
     import { transaction } from "${FFI}/nft/transaction.ts";
     const { nft } = currentNetns();
     const table = { family: 1, table: "busy" };
