@@ -1,7 +1,7 @@
 /** What the files before one have, found by what it may collide with. */
-import { gatewaySubnetsOf, networkModelOf } from "./network_models.ts";
+import { gatewaySubnetsOf } from "./gateway_networks.ts";
 import type { LintFile, LintPlugin } from "./lint_file.ts";
-import { type ConfiguredRange, configuredRanges } from "./ranges.ts";
+import type { ConfiguredRange } from "./ranges.ts";
 import { RangeMap } from "./range_map.ts";
 
 export interface FilePlugin {
@@ -13,7 +13,7 @@ export interface RangeOwner extends FilePlugin {
   readonly range: ConfiguredRange;
 }
 
-/** Plugins of one segment have containers that reach each other without a router. */
+/** A plugin without a bridge has a segment of its own. */
 type Segment = string | LintPlugin;
 
 export class EarlierFiles {
@@ -26,7 +26,7 @@ export class EarlierFiles {
     if (file.name !== undefined && !this.#byName.has(file.name)) this.#byName.set(file.name, file);
     for (const plugin of file.plugins) {
       this.#addGateway({ file, plugin });
-      for (const range of configuredRanges(plugin)) this.#addRange({ file, plugin, range });
+      for (const range of plugin.ranges) this.#addRange({ file, plugin, range });
     }
   }
 
@@ -75,13 +75,4 @@ export class EarlierFiles {
   }
 }
 
-const segments = new WeakMap<LintPlugin, Segment>();
-
-function segmentOf(plugin: LintPlugin): Segment {
-  const known = segments.get(plugin);
-  if (known !== undefined) return known;
-  const bridge = networkModelOf(plugin)?.bridge;
-  const segment = bridge ? JSON.stringify([bridge.name, bridge.vlan]) : plugin;
-  segments.set(plugin, segment);
-  return segment;
-}
+const segmentOf = (plugin: LintPlugin): Segment => plugin.segment ?? plugin;

@@ -1,7 +1,7 @@
 /** Where container engines look for networks: their default, and what their configurations name. */
 import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import { attempt } from "./lint_file.ts";
+import { attempt } from "./attempt.ts";
 
 const DEFAULT_DIRECTORY = "/etc/cni/net.d";
 

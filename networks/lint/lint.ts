@@ -6,7 +6,8 @@ import { suggestion } from "../../spec/suggest.ts";
 import { listConfFiles } from "../../runtime/load.ts";
 import { EarlierFiles } from "./earlier_files.ts";
 import { disabledRules } from "./disable_comment.ts";
-import { attempt, readLintFile, STANDARD_INPUT } from "./lint_file.ts";
+import { attempt } from "./attempt.ts";
+import { readLintFile, STANDARD_INPUT } from "./lint_file.ts";
 import type { LintContext, LintFinding, LintRule, Severity } from "./rule.ts";
 import { LINT_RULES } from "./rules.ts";
 

@@ -1,27 +1,16 @@
 import { SystemError } from "../../ffi/sys/error.ts";
 import type { AnyPlugin } from "../../plugins/lib/protocol/context.ts";
-import { findPluginProgram } from "../../plugins/lib/protocol/exec.ts";
-import { findPlugin, hasPlugin, pluginNames } from "../../plugins/registry.ts";
+import type { NetworkModel } from "../../plugins/lib/model/network_model.ts";
+import { findModel, findPlugin } from "../../plugins/registry.ts";
 import { excerpt } from "../../spec/jsonc.ts";
 import { isSinglePluginDocument, listReaders, parseConfigurationText } from "../../spec/network_config_list.ts";
-import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
+import { isJsonObject, type JsonObject } from "../../spec/schema.ts";
 import { createSourceText, type SourceText } from "../../spec/source_text.ts";
-import { nearestWord } from "../../spec/suggest.ts";
 import { LATEST, type Version } from "../../spec/version.ts";
 import { findPluginFiles, readConfiguration, readConfigurationFromStdin } from "../../runtime/load.ts";
-
-/** One plugin of a network, however wrong. */
-export interface LintPlugin {
-  readonly source: SourceText;
-  /** The path of its object: `plugins[0]`; empty if the file holds nothing else. */
-  readonly path: string;
-  readonly raw: JsonObject;
-  /** For a misspelt name, this is the built-in plugin that was meant; empty if it is no text. */
-  readonly type: string;
-  readonly ipamType: string | undefined;
-  readonly writtenType: string;
-  readonly writtenIpamType: string | undefined;
-}
+import { attempt } from "./attempt.ts";
+import { type ConfiguredRange, readRanges } from "./ranges.ts";
+import { readWrittenPlugin, type WrittenPlugin } from "./written_plugin.ts";
 
 /** A file of the configuration directory, however wrong. */
 export interface LintFile {
@@ -39,6 +28,15 @@ export interface LintFile {
   readonly plugins: readonly LintPlugin[];
   /** Plugins in files of their own that are no JSON. */
   readonly unreadable: readonly LintFile[];
+}
+
+/** What a plugin says, and what that means. */
+export interface LintPlugin extends WrittenPlugin {
+  readonly ranges: readonly ConfiguredRange[];
+  /** Absent for plugins that connect no containers to the host, and unusable keys. */
+  readonly network: NetworkModel | undefined;
+  /** Containers on one segment, a bridge's VLAN, reach each other without a router. */
+  readonly segment: string | undefined;
 }
 
 export const STANDARD_INPUT = "standard input";
@@ -99,54 +97,17 @@ function inlineNodes(list: JsonObject | undefined): (readonly [path: string, raw
   return list.plugins.flatMap((node: unknown, i) => isJsonObject(node) ? [[`plugins[${i}]`, node]] as const : []);
 }
 
-function readLintPlugin(
-  source: SourceText,
-  path: string,
-  raw: JsonObject,
-  directories: readonly string[],
-): LintPlugin {
-  const ipam = findValue(raw, "ipam");
-  const writtenType = textOf(findValue(raw, "type"));
-  const writtenIpamType = isJsonObject(ipam) ? textOf(findValue(ipam, "type")) || undefined : undefined;
-  return {
-    source,
-    path,
-    raw,
-    writtenType,
-    writtenIpamType,
-    type: meantPlugin(writtenType, directories),
-    ipamType: writtenIpamType === undefined ? undefined : meantPlugin(writtenIpamType, directories),
-  };
-}
-
-/** So one misspelt name hides no other mistake. */
-function meantPlugin(type: string, directories: readonly string[]): string {
-  if (hasPlugin(type) || findProgram(type, directories) !== undefined) return type;
-  return nearestWord(type, pluginNames()) ?? type;
-}
-
-const textOf = (node: unknown): string => typeof node === "string" ? node : "";
-
-export function attempt<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch {
-    return undefined;
-  }
-}
-
-export function pathIn({ path }: LintPlugin, inner: string): string {
-  return path === "" || inner === "" ? path + inner : inner.startsWith("[") ? path + inner : `${path}.${inner}`;
+function readLintPlugin(...written: Parameters<typeof readWrittenPlugin>): LintPlugin {
+  const plugin = readWrittenPlugin(...written);
+  const network = attempt(() => findModel(plugin.type)?.network?.(plugin.raw));
+  const bridge = network?.bridge;
+  const segment = bridge && JSON.stringify([bridge.name, bridge.vlan]);
+  return { ...plugin, ranges: readRanges(plugin), network, segment };
 }
 
 /** Finds it also if a program of that name is called: its keys and values are the same. */
 export function builtinOf(type: string | undefined): AnyPlugin | undefined {
   return type === undefined ? undefined : findPlugin(type);
-}
-
-/** A text that is no name finds nothing. */
-export function findProgram(type: string, directories: readonly string[]): string | undefined {
-  return attempt(() => findPluginProgram(type, directories));
 }
 
 /** `network "web" (/etc/cni/net.d/10-web.conflist:7:9)` */

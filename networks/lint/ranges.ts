@@ -1,6 +1,7 @@
 import { type AddressRange, addressRange } from "../../plugins/lib/model/address_ranges.ts";
 import { findKey, findValue, isJsonObject, type JsonObject, memberPath } from "../../spec/schema.ts";
-import { attempt, type LintPlugin, pathIn } from "./lint_file.ts";
+import { attempt } from "./attempt.ts";
+import { pathIn, type WrittenPlugin } from "./written_plugin.ts";
 
 /** A usable range of host-local. */
 export interface ConfiguredRange {
@@ -12,16 +13,7 @@ export interface ConfiguredRange {
   readonly set: number;
 }
 
-/** Kept because several rules ask. */
-const rangesOf = new WeakMap<LintPlugin, readonly ConfiguredRange[]>();
-
-export function configuredRanges(plugin: LintPlugin): readonly ConfiguredRange[] {
-  const ranges = rangesOf.get(plugin) ?? readRanges(plugin);
-  rangesOf.set(plugin, ranges);
-  return ranges;
-}
-
-function readRanges(plugin: LintPlugin): ConfiguredRange[] {
+export function readRanges(plugin: WrittenPlugin): ConfiguredRange[] {
   const ipamKey = findKey(plugin.raw, "ipam") ?? "ipam";
   const ipam = plugin.raw[ipamKey];
   if (plugin.ipamType !== "host-local" || !isJsonObject(ipam)) return [];
@@ -39,7 +31,7 @@ function readRanges(plugin: LintPlugin): ConfiguredRange[] {
   ];
 }
 
-function toRange(plugin: LintPlugin, node: JsonObject, path: string, set: number): ConfiguredRange[] {
+function toRange(plugin: WrittenPlugin, node: JsonObject, path: string, set: number): ConfiguredRange[] {
   const range = attempt(() => addressRange.parse(node));
   if (!range) return [];
   const gatewayPath = pathIn(plugin, memberPath(path, findKey(node, "gateway") ?? "gateway"));

@@ -3,7 +3,7 @@ import { ConfigError } from "../../spec/error.ts";
 import { capabilitiesSchema, type PluginConfig } from "../../spec/plugin_config.ts";
 import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
 import { LATEST, type Version } from "../../spec/version.ts";
-import { attempt } from "./lint_file.ts";
+import { attempt } from "./attempt.ts";
 
 export interface ValidatedNetwork {
   readonly name?: string | undefined;

@@ -6,7 +6,7 @@ import { findPlugin, pluginNames } from "../../plugins/registry.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { JsonObject } from "../../spec/schema.ts";
 import { suggestion } from "../../spec/suggest.ts";
-import { findProgram } from "../lint/lint_file.ts";
+import { findProgram } from "../lint/written_plugin.ts";
 
 export interface ExplainedKey {
   /** `ipam.ranges[][].subnet`; `CNI_ARGS MAC` for an argument. */

@@ -1,4 +1,5 @@
-import { builtinOf, type LintPlugin, pathIn } from "../lint_file.ts";
+import { builtinOf, type LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
 
 export const chainOrderRule: LintRule = {

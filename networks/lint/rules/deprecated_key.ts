@@ -3,7 +3,8 @@ import { commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import type { KeyDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
 import { findKey, isJsonObject, memberPath } from "../../../spec/schema.ts";
 import { atLeast } from "../../../spec/version.ts";
-import { type LintFile, type LintPlugin, pathIn } from "../lint_file.ts";
+import type { LintFile, LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 
 export const deprecatedKeyRule: LintRule = {

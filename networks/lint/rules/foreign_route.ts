@@ -2,7 +2,6 @@ import { currentNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { describeForeignRoutes } from "../../../plugins/lib/links/reachability.ts";
 import { examineRanges, ownLinkFilter } from "../gateway_networks.ts";
 import type { LintFile, LintPlugin } from "../lint_file.ts";
-import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
 
 const host = [
@@ -46,7 +45,7 @@ export const foreignRouteRule: LintRule = {
     },
   },
   find(file) {
-    if (file.plugins.every((plugin) => configuredRanges(plugin).length === 0)) return [];
+    if (file.plugins.every((plugin) => plugin.ranges.length === 0)) return [];
     // Deno cannot ask the kernel.
     if (typeof Bun === "undefined") return [];
     using host = currentNetns();

@@ -1,8 +1,8 @@
 import { type Cidr, containsIp, familyOf, type Ip, networkOf, parseCidr, parseIp } from "../../../ffi/address.ts";
 import { findKey, findValue, isJsonObject, type JsonObject, memberPath } from "../../../spec/schema.ts";
-import { networkModelOf } from "../network_models.ts";
-import { attempt, type LintPlugin, pathIn } from "../lint_file.ts";
-import { configuredRanges } from "../ranges.ts";
+import { attempt } from "../attempt.ts";
+import type { LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 
 export const gatewayOutsideSubnetRule: LintRule = {
@@ -50,7 +50,7 @@ export const gatewayOutsideSubnetRule: LintRule = {
   },
   find: ({ plugins }) =>
     plugins.flatMap((plugin) => {
-      const { bridge, isRouted } = networkModelOf(plugin) ?? {};
+      const { bridge, isRouted } = plugin.network ?? {};
       const isRefused = bridge !== undefined && isRouted;
       const { source } = plugin;
       const ofSubnets = [...rangeGateways(plugin), ...staticGateways(plugin)].filter(isOutside).map(
@@ -77,7 +77,7 @@ function isOutside({ gateway, subnet }: ConfiguredGateway): boolean {
 }
 
 function rangeGateways(plugin: LintPlugin): ConfiguredGateway[] {
-  return configuredRanges(plugin).filter(({ hasGateway }) => hasGateway).map(({ gatewayPath, range }) => ({
+  return plugin.ranges.filter(({ hasGateway }) => hasGateway).map(({ gatewayPath, range }) => ({
     path: gatewayPath,
     gateway: range.gateway,
     subnet: range.subnet,
@@ -116,7 +116,7 @@ function staticGateways(plugin: LintPlugin): ConfiguredGateway[] {
 
 function findInRoutes(plugin: LintPlugin): LintFinding[] {
   const subnets = [
-    ...configuredRanges(plugin).map(({ range }) => range.subnet),
+    ...plugin.ranges.map(({ range }) => range.subnet),
     ...staticAddresses(plugin).map(({ subnet }) => subnet),
   ];
   const routes = ipamObjects(plugin, "routes");

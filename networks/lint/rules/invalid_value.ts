@@ -5,7 +5,9 @@ import { listReaders, pluginEntrySchema, readEntryNodes } from "../../../spec/ne
 import { type JsonObject, jsonObject } from "../../../spec/schema.ts";
 import { configurationProblems, schemaProblems } from "../../../spec/schema_problems.ts";
 import { suggestion } from "../../../spec/suggest.ts";
-import { attempt, builtinOf, type LintFile, type LintPlugin, pathIn } from "../lint_file.ts";
+import { attempt } from "../attempt.ts";
+import { builtinOf, type LintFile, type LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 import { findContradiction, type ValidatedNetwork } from "../validate_plugin.ts";
 

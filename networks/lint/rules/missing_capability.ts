@@ -1,5 +1,6 @@
 import { findKey, findValue, isJsonObject } from "../../../spec/schema.ts";
-import { type LintPlugin, pathIn } from "../lint_file.ts";
+import type { LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
 
 /** What a plugin does comes from the runtime, unless one of these keys says it. */

@@ -1,6 +1,5 @@
 import { findKey, findValue, isJsonObject } from "../../../spec/schema.ts";
-import { networkModelOf } from "../network_models.ts";
-import { pathIn } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
 
 export const missingIpamRule: LintRule = {
@@ -32,7 +31,7 @@ export const missingIpamRule: LintRule = {
   },
   find: ({ plugins }) =>
     plugins.flatMap((plugin) => {
-      const { bridge, isRouted } = networkModelOf(plugin) ?? {};
+      const { bridge, isRouted } = plugin.network ?? {};
       const ipam = findValue(plugin.raw, "ipam");
       // Rule unknown-key tells of the keys of an object without a type.
       const isAbsent = ipam === undefined || ipam === null || (isJsonObject(ipam) && Object.keys(ipam).length === 0);

@@ -1,8 +1,7 @@
 import { familyOf } from "../../../ffi/address.ts";
 import { findKey, findValue, isJsonObject } from "../../../spec/schema.ts";
-import { networkModelOf } from "../network_models.ts";
-import { builtinOf, type LintFile, type LintPlugin, pathIn } from "../lint_file.ts";
-import { configuredRanges } from "../ranges.ts";
+import { builtinOf, type LintFile, type LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
 
 /** Their routes are in the configuration. Others, such as `dhcp`, learn them. */
@@ -64,10 +63,10 @@ function lacksRoute(plugin: LintPlugin, { plugins }: LintFile): boolean {
   const ipam = findValue(raw, "ipam");
   const routes = isJsonObject(ipam) ? findValue(ipam, "routes") : undefined;
   const hasRoutes = Array.isArray(routes) && routes.length > 0;
-  return !hasRoutes && !networkModelOf(plugin)?.addsDefaultRoutes;
+  return !hasRoutes && !plugin.network?.addsDefaultRoutes;
 }
 
 function defaultDestinationOf(plugin: LintPlugin): string {
-  const ranges = configuredRanges(plugin);
+  const { ranges } = plugin;
   return ranges.length > 0 && ranges.every(({ range }) => familyOf(range.subnet) === 6) ? "::/0" : "0.0.0.0/0";
 }

@@ -1,7 +1,7 @@
 import { formatRanges, rangesOverlap } from "../../../plugins/lib/model/address_ranges.ts";
 import type { EarlierFiles, RangeOwner } from "../earlier_files.ts";
 import { describePlace, type LintPlugin } from "../lint_file.ts";
-import { type ConfiguredRange, configuredRanges } from "../ranges.ts";
+import type { ConfiguredRange } from "../ranges.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 
 export const overlappingRangesRule: LintRule = {
@@ -64,12 +64,12 @@ export const overlappingRangesRule: LintRule = {
   find: (file, { earlier }) =>
     file.plugins.flatMap((plugin) => [
       ...findInPlugin(plugin),
-      ...configuredRanges(plugin).flatMap((range) => findAcross({ file, plugin, range }, earlier)),
+      ...plugin.ranges.flatMap((range) => findAcross({ file, plugin, range }, earlier)),
     ]),
 };
 
 function findInPlugin(plugin: LintPlugin): LintFinding[] {
-  const ranges = configuredRanges(plugin);
+  const { ranges } = plugin;
   return ranges.flatMap((later, i) =>
     ranges.slice(0, i).filter((first) => rangesOverlap(first.range, later.range)).map((first) => {
       const { line, column } = plugin.source.span(first.path, "value");

@@ -2,7 +2,6 @@ import { currentNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { describeOverlap } from "../../../plugins/lib/links/host_networks.ts";
 import { allowsRouteOverlap, examineRanges, ownLinkFilter } from "../gateway_networks.ts";
 import type { LintFile, LintPlugin } from "../lint_file.ts";
-import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
 
 const host = ["link add eth0 up type bridge", "address add 10.30.0.5/16 dev eth0"];
@@ -42,7 +41,7 @@ export const routeOverlapRule: LintRule = {
     },
   },
   find(file) {
-    if (file.plugins.every((plugin) => configuredRanges(plugin).length === 0)) return [];
+    if (file.plugins.every((plugin) => plugin.ranges.length === 0)) return [];
     // Deno cannot ask the kernel.
     if (typeof Bun === "undefined") return [];
     using host = currentNetns();

@@ -1,7 +1,8 @@
 import { networksOverlap } from "../../../ffi/address.ts";
 import { findKey } from "../../../spec/schema.ts";
-import { gatewaySubnetsOf, networkModelOf } from "../network_models.ts";
-import { describePlace, type LintPlugin, pathIn } from "../lint_file.ts";
+import { gatewaySubnetsOf } from "../gateway_networks.ts";
+import { describePlace, type LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
 
 export const sharedBridgeRule: LintRule = {
@@ -66,7 +67,7 @@ export const sharedBridgeRule: LintRule = {
       return [{
         source: plugin.source,
         path: bridgePath(plugin),
-        message: `bridge "${networkModelOf(plugin)!.bridge!.name}" already has the gateway address of ${place}`,
+        message: `bridge "${plugin.network!.bridge!.name}" already has the gateway address of ${place}`,
         suggestion: 'name another "bridge"',
       }];
     }),

@@ -1,7 +1,5 @@
 import { formatRanges } from "../../../plugins/lib/model/address_ranges.ts";
-import { networkModelOf } from "../network_models.ts";
 import { describePlace } from "../lint_file.ts";
-import { configuredRanges } from "../ranges.ts";
 import type { LintRule } from "../rule.ts";
 
 export const sharedSubnetRule: LintRule = {
@@ -54,8 +52,8 @@ export const sharedSubnetRule: LintRule = {
   },
   find: (file, { earlier }) =>
     file.plugins.flatMap((plugin) =>
-      configuredRanges(plugin).flatMap((range) => {
-        const bridge = networkModelOf(plugin)?.bridge?.name;
+      plugin.ranges.flatMap((range) => {
+        const bridge = plugin.network?.bridge?.name;
         const other = bridge === undefined ? undefined : earlier.findOnSegment({ file, plugin, range });
         if (!other) return [];
         const place = describePlace(other.file, other.range.path);

@@ -1,5 +1,5 @@
 import { findKey } from "../../../spec/schema.ts";
-import { pathIn } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
 
 // linux/if_ether.h ETH_MIN_MTU

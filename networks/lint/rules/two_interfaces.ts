@@ -1,5 +1,6 @@
 import { isIpamPlugin } from "../../../plugins/registry.ts";
-import { builtinOf, type LintPlugin, pathIn } from "../lint_file.ts";
+import { builtinOf, type LintPlugin } from "../lint_file.ts";
+import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
 
 export const twoInterfacesRule: LintRule = {

@@ -1,6 +1,7 @@
 import { findUnknownPluginKeys, type UnknownKey } from "../../../spec/unknown_keys.ts";
 import { findUnknownListKeys } from "../../../runtime/unknown_keys.ts";
-import { builtinOf, findProgram, type LintPlugin, pathIn } from "../lint_file.ts";
+import { builtinOf, type LintPlugin } from "../lint_file.ts";
+import { findProgram, pathIn } from "../written_plugin.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 
 export const unknownKeyRule: LintRule = {

@@ -1,7 +1,8 @@
 import { missingPluginError } from "../../../plugins/lib/protocol/exec.ts";
 import { hasPlugin, isIpamPlugin, pluginNames } from "../../../plugins/registry.ts";
 import { findKey, memberPath } from "../../../spec/schema.ts";
-import { findProgram, type LintPlugin, pathIn } from "../lint_file.ts";
+import type { LintPlugin } from "../lint_file.ts";
+import { findProgram, pathIn } from "../written_plugin.ts";
 import type { LintFinding, LintRule } from "../rule.ts";
 
 export const unknownPluginRule: LintRule = {
