@@ -52,6 +52,8 @@ export interface CacheEntry extends AttachmentKey {
   readonly result?: unknown;
   /** Only entries that were read have it. */
   readonly written?: EntryOrigin;
+  /** Inode, size and change time of the file before it was read. Only listed entries have it. */
+  readonly fileState?: string | undefined;
 }
 
 const CACHE_KIND = "cniCacheV1";
@@ -131,12 +133,9 @@ export function findEntry(directory: string, key: AttachmentKey): CacheEntry | u
   return isSameAttachment(entry, key) ? entry : undefined;
 }
 
-/** Inode, size and change time of listed entries' files. */
-const fileStates = new WeakMap<CacheEntry, string | undefined>();
-
 export function findEntryAgain(directory: string, listed: CacheEntry): CacheEntry | undefined {
   const state = findFileState(cachePath(directory, listed));
-  return state !== undefined && state === fileStates.get(listed) ? listed : findEntry(directory, listed);
+  return state !== undefined && state === listed.fileState ? listed : findEntry(directory, listed);
 }
 
 /** Removes damaged files, but never another's. @param log gets that a directory stays in its place */
@@ -184,8 +183,7 @@ export function listCacheEntries(
       if (!hasAttachmentKey || (network !== undefined && entry.network !== network)) return [];
       // An editor may have made a copy.
       if (cachePath(directory, entry) !== path) return [];
-      fileStates.set(entry, fileState);
-      return [entry];
+      return [{ ...entry, fileState }];
     } catch (error) {
       log?.(`${CniError.from(error).message}; continuing without it`, error, name);
       return [];

@@ -11,6 +11,7 @@ import {
   cachePath,
   createEntry,
   findEntry,
+  findEntryAgain,
   findOccupant,
   listCacheEntries,
   removeEntry,
@@ -211,8 +212,20 @@ test("listCacheEntries() gives the attachments of a network by file name, and no
   ];
   for (const entry of entries) createEntry(directory, entry);
   plant("web-torn-eth0", "{");
-  expect(listCacheEntries(directory, "web")).toEqual([entries[2]!, entries[1]!, entries[0]!]);
+  expect(listCacheEntries(directory, "web")).toMatchObject([entries[2]!, entries[1]!, entries[0]!]);
   expect(listCacheEntries(directory)).toHaveLength(4);
+});
+
+test("findEntryAgain() reads an entry that was listed only if its file has changed since", () => {
+  createEntry(directory, bare);
+  const [listed] = listCacheEntries(directory);
+  const copy = { ...listed! };
+  expect(findEntryAgain(directory, copy)).toBe(copy);
+  replaceEntry(directory, { ...bare, config: "{ }" });
+  expect(findEntryAgain(directory, copy)).toEqual({ ...bare, config: "{ }" });
+  expect(findEntryAgain(directory, bare)).toEqual({ ...bare, config: "{ }" });
+  removeEntry(directory, key, () => {});
+  expect(findEntryAgain(directory, copy)).toBeUndefined();
 });
 
 test("listCacheEntries() passes over what a crash left of replacing an entry: it is no further attachment", () => {

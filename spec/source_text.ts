@@ -72,7 +72,7 @@ type MemberIndex = (node: Node) => ReadonlyMap<unknown, Node>;
 
 /** Members are found as in parsing: the last of a name counts. */
 function newMemberIndex(): MemberIndex {
-  const indexes = new WeakMap<Node, ReadonlyMap<unknown, Node>>();
+  const indexes = new Map<Node, ReadonlyMap<unknown, Node>>();
   return (node) => {
     const index = indexes.get(node) ?? new Map(node.children?.map((child) => [child.children?.[0]?.value, child]));
     indexes.set(node, index);
