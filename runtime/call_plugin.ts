@@ -128,7 +128,7 @@ function isDefaultNetwork({ text }: NetworkConfigList): boolean {
 }
 
 function buildRequest(
-  { hostContext, env, findCallerPid, pluginDirectories }: RuntimeContext,
+  { hostContext, env, findCallerPid, pluginDirectories, restoreConfigs }: RuntimeContext,
   list: NetworkConfigList,
   plugin: PluginEntry,
   location: PluginLocation,
@@ -143,7 +143,7 @@ function buildRequest(
   };
   const deriveConfig = (): PluginConfig => {
     if (!("plugin" in location)) return deriveProgramConfig(list, plugin, options);
-    if (command === "RESTORE") return deriveRestoreConfig(list, plugin, options);
+    if (command === "RESTORE") return deriveRestoreConfig(restoreConfigs, list, plugin, options);
     return derivePluginConfig(list, plugin, options, (problem) => {
       if (!undoesAdd) hostContext.log(`${plugin.type}: ${problem}`);
     });
@@ -170,11 +170,9 @@ function configuredCommand(command: PluginCommand): PluginRequestOptions["comman
   return command === "DIAGNOSE" ? "STATUS" : command;
 }
 
-/** Plugins without capability arguments have one for all attachments. */
-const restoreConfigs = new WeakMap<PluginEntry, PluginConfig>();
-
 /** Without capability arguments, attachments differ only in the result. */
 function deriveRestoreConfig(
+  known: RuntimeContext["restoreConfigs"],
   list: NetworkConfigList,
   plugin: PluginEntry,
   options: PluginRequestOptions,
@@ -183,8 +181,8 @@ function deriveRestoreConfig(
   if (!prevResult || plugin.capabilities.some((name) => Object.hasOwn(capabilityArgs, name))) {
     return derivePluginConfig(list, plugin, options);
   }
-  const config = restoreConfigs.get(plugin) ?? derivePluginConfig(list, plugin, { command: options.command });
-  restoreConfigs.set(plugin, config);
+  const config = known.get(plugin) ?? derivePluginConfig(list, plugin, { command: options.command });
+  known.set(plugin, config);
   return { ...config, prevResult: resultAsSeenIn(list.cniVersion, prevResult) };
 }
 

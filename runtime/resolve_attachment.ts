@@ -129,17 +129,16 @@ function findUsableEntry(
   }
 }
 
-/** Most attachments of a network have the same configuration. */
-let lastList: NetworkConfigList | undefined;
-
-function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): NetworkConfigList | undefined {
+function cachedNetworkList(
+  { cachedLists, log }: RuntimeContext,
+  entry: cache.CacheEntry,
+): NetworkConfigList | undefined {
   if (entry.config === "") return undefined;
   try {
     const source = `the configuration that ${describeAttachment(entry)} was attached with`;
-    const list = lastList?.text === entry.config
-      ? { ...lastList, source }
-      : parseNetworkConfigList(entry.config, source);
-    lastList = list;
+    const known = cachedLists.get(entry.config);
+    const list = known ? { ...known, source } : parseNetworkConfigList(entry.config, source);
+    cachedLists.set(entry.config, list);
     return list.name === entry.network && list.plugins.length > 0 ? list : undefined;
   } catch (error) {
     log(`${CniError.from(error).message}; continuing without it`);

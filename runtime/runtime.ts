@@ -272,6 +272,8 @@ export function withRuntimeContext<T>(options: RuntimeOptions, call: (runtime: R
     env: inheritedEnvironment(env),
     ...findCallerPid !== undefined && { findCallerPid },
     rollback,
+    cachedLists: new Map(),
+    restoreConfigs: new Map(),
     log,
   });
 }

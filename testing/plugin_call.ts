@@ -83,6 +83,8 @@ export function newRuntimeContext(parts: RuntimeContextParts): RuntimeContext {
     cacheDirectory,
     env: inheritedEnvironment({ ...parts.host && systemBus(), ...env }),
     ...rollback !== undefined && { rollback },
+    cachedLists: new Map(),
+    restoreConfigs: new Map(),
     log: (message) => void log.push(message),
   };
 }
