@@ -60,6 +60,12 @@ export interface Netlink extends Disposable {
   sequence: number;
   /** The path that opened its namespace, for traces. */
   readonly netns?: string;
+  /** What one command has read for many attachments. @internal */
+  sharedReads?: Map<unknown, unknown> | undefined;
+  /** What it has read of the ruleset; absent once that has changed. @internal */
+  rulesetReads?: Map<unknown, unknown> | undefined;
+  /** Names of changes that the kernel took when it tried them. @internal */
+  taken?: Set<string>;
   /** Sends one datagram of one or more requests. */
   send(request: Uint8Array): void;
   /**

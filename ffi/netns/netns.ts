@@ -46,6 +46,8 @@ export interface Netns extends Disposable {
   readonly nft: Netlink;
   /** The sock_diag socket in the namespace. */
   readonly diag: Netlink;
+  /** When servers left a question unanswered, by their sockets. @internal */
+  silences?: Map<string, number>;
   /** Names beyond 15 bytes have no link. */
   hasLink(name: string): boolean;
   /** Runs `call` inside the namespace and always returns, see {@linkcode openNetns}. */

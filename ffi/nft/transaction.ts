@@ -44,7 +44,6 @@ const NEW_ELEMENTS = nftOperation("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, element
 const DEL_ELEMENTS = nftOperation("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
 
 export interface Transaction {
-  readonly isEmpty: boolean;
   addTable(table: TableIn): Transaction;
   deleteTable(key: TableKey): Transaction;
   addChain(chain: ChainIn): Transaction;
@@ -58,6 +57,8 @@ export interface Transaction {
   addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
   deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key">[]): Transaction;
   /**
+   * Does nothing without changes.
+   *
    * @param generation of the ruleset; default: any
    * @throws {NetlinkError} names the object; nothing was changed. `ERESTART`: another generation
    */
@@ -86,9 +87,6 @@ export function transaction(nl: Netlink): Transaction {
   };
   const CREATE = NLM_F_CREATE | NLM_F_EXCL;
   const self: Transaction = {
-    get isEmpty() {
-      return changes.length === 0;
-    },
     addTable: (table) => add(request(NEW_TABLE, table, CREATE), `add table "${table.name}"`),
     deleteTable: ({ family, table }) => add(request(DEL_TABLE, { family, name: table }), `delete table "${table}"`),
     addChain: (chain) => add(request(NEW_CHAIN, chain, CREATE), `add chain "${chain.name}" to table "${chain.table}"`),
@@ -120,6 +118,7 @@ export function transaction(nl: Netlink): Transaction {
       return self;
     },
     commit(generation) {
+      if (changes.length > 0) nl.rulesetReads = undefined;
       send(nl, changes, generation === undefined ? {} : { generation }, true);
       // The kernel frees deleted objects after an RCU grace period; closing the socket waits for that.
       const deletions: readonly Operation[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_ELEMENTS];

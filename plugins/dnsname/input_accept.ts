@@ -28,7 +28,6 @@ import { NF_INET_LOCAL_IN } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { missingRulesOf } from "../lib/protocol/check_failed.ts";
-import { forgetRuleset } from "../lib/protocol/shared_reads.ts";
 import {
   describeForeignChain,
   findChains,
@@ -71,7 +70,6 @@ export function addInputAccept(nl: Netlink, servers: readonly NameServer[]): str
     if (restrictive.length === 0) return [];
     const missing = listMissing(nl, servers, restrictive);
     if (missing.length === 0) return [];
-    forgetRuleset(nl);
     // It changes the generation: then the next attempt goes on.
     if (!nft.findTable(nl, inetTable)) createTable(nl, inetTable);
     const tx = transaction(nl);
@@ -105,8 +103,6 @@ export function removeInputAccept(nl: Netlink, used: readonly NameServer[]): voi
       tx.deleteChain(inetTable, MARK_CHAIN.name);
       removeAcceptRules(tx, nl);
     }
-    if (tx.isEmpty) return;
-    forgetRuleset(nl);
     tx.commit(generation);
   });
 }

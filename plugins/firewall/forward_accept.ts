@@ -20,7 +20,7 @@ import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requireTakenByKernel } from "../lib/ruleset/kernel_support.ts";
 import { acceptMarked, acceptsMarked } from "../lib/ruleset/marked_accept.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
-import { forgetRuleset, whileUnchanged } from "../lib/protocol/shared_reads.ts";
+import { whileUnchanged } from "../lib/protocol/shared_reads.ts";
 import { dropsEverything, jumpsUnconditionallyTo } from "../../ffi/nft/rule_contents.ts";
 import {
   describeForeignChain,
@@ -91,10 +91,7 @@ function addMissingRules(
     const tx = transaction(nl);
     if (!hasEarlyChain && changed.some(needsEarlyMark)) addEarlyChain(tx, nl);
     for (const { state } of faults) addAcceptRule(tx, state, adminChain);
-    if (!tx.isEmpty) {
-      forgetRuleset(nl);
-      tx.commit(generation);
-    }
+    tx.commit(generation);
     return faults.flatMap(({ faults }) => faults).map(({ chain }) => `accept rules of ${chain}`);
   };
   const writable = states.filter(({ foreignTable }) => !foreignTable.hasOwner);

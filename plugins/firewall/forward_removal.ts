@@ -61,7 +61,7 @@ export function removeForwardAccept(nl: Netlink, removal: RemovalFilter, isUnuse
     }
     const earlyChain = noneLeft && nft.findChain(nl, inetTable, EARLY_CHAIN.name);
     if (earlyChain) tx.deleteChain(inetTable, EARLY_CHAIN.name);
-    if (!tx.isEmpty) tx.commit(generation);
+    tx.commit(generation);
   });
 }
 

@@ -88,7 +88,7 @@ export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) =>
     const generation = nft.getGenerationId(nl);
     const tx = transaction(nl);
     fillTransaction(tx);
-    if (!tx.isEmpty) tx.commit(generation);
+    tx.commit(generation);
   });
 }
 

@@ -1,6 +1,6 @@
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { readOnce, sharesReads } from "../protocol/shared_reads.ts";
+import { readOnce } from "../protocol/shared_reads.ts";
 
 /** The host's links, read once per command that shares reads. */
 export function listHostLinks(host: Netns): readonly link.Link[] {
@@ -9,7 +9,7 @@ export function listHostLinks(host: Netns): readonly link.Link[] {
 
 /** With shared reads, the link may be gone already. */
 export function findHostLink(host: Netns, name: string): link.Link | undefined {
-  if (!sharesReads(host.nft)) return link.find(host.route, name);
+  if (!host.nft.sharedReads) return link.find(host.route, name);
   const byName = readOnce(
     host.nft,
     "host links by name",

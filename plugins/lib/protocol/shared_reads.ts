@@ -7,32 +7,27 @@ export interface SharedReads extends Disposable {
   refresh(): void;
 }
 
-type Values = Map<unknown, unknown>;
-
-/** The keys are nft sockets of hosts. */
-const valuesOfCommands = new WeakMap<Netlink, Values>();
-const valuesOfRulesets = new WeakMap<Netlink, Values>();
-
 /**
- * Shares what {@linkcode readOnce} and {@linkcode whileUnchanged} read.
+ * Shares what {@linkcode readOnce} and {@linkcode whileUnchanged} read. A commit over the same socket ends the
+ * sharing of the ruleset.
  *
  * @param nl the host's nft socket
  * @param readGeneration the caller's, so that plugins load no code for it
  */
 export function shareReads(nl: Netlink, readGeneration: (nl: Netlink) => number): SharedReads {
-  const values: Values = new Map();
-  valuesOfCommands.set(nl, values);
   const findGeneration = () => generationIfSupported(() => readGeneration(nl));
   const generation = findGeneration();
-  if (generation !== undefined) valuesOfRulesets.set(nl, new Map());
+  const values = new Map<unknown, unknown>();
+  nl.sharedReads = values;
+  if (generation !== undefined) nl.rulesetReads = new Map();
   return {
     refresh() {
       // RESTORE changes the ruleset often: do not list whole sets again after each change.
-      if (sharesRuleset(nl) && findGeneration() !== generation) forgetRuleset(nl);
+      if (nl.rulesetReads && findGeneration() !== generation) nl.rulesetReads = undefined;
     },
     [Symbol.dispose]() {
-      forgetRuleset(nl);
-      valuesOfCommands.delete(nl);
+      nl.sharedReads = undefined;
+      nl.rulesetReads = undefined;
       for (const value of values.values()) (value as Partial<Disposable> | undefined)?.[Symbol.dispose]?.();
     },
   };
@@ -48,36 +43,23 @@ function generationIfSupported(read: () => number): number | undefined {
   }
 }
 
-export function sharesReads(nl: Netlink): boolean {
-  return valuesOfCommands.has(nl);
-}
-
 /** Reads once per command if reads are shared. */
 export function readOnce<T>(nl: Netlink, key: unknown, read: () => T): T {
-  return findOrRead(valuesOfCommands.get(nl), key, read);
+  return findOrRead(nl.sharedReads, key, read);
 }
 
 /** `readOnce` for disposables: a shared one is disposed of with the sharing. */
 export function lendOnce<T extends Disposable>(nl: Netlink, key: unknown, open: () => T | undefined): T | undefined {
   const lent = readOnce(nl, key, open);
-  return lent && sharesReads(nl) ? { ...lent, [Symbol.dispose]() {} } : lent;
+  return lent && nl.sharedReads ? { ...lent, [Symbol.dispose]() {} } : lent;
 }
 
 /** Reads once until the ruleset changes, if reads are shared. */
 export function whileUnchanged<T>(nl: Netlink, key: unknown, read: () => T): T {
-  return findOrRead(valuesOfRulesets.get(nl), key, read);
+  return findOrRead(nl.rulesetReads, key, read);
 }
 
-export function sharesRuleset(nl: Netlink): boolean {
-  return valuesOfRulesets.has(nl);
-}
-
-/** Call it before a change of the ruleset, and after a conflict with others' changes. */
-export function forgetRuleset(nl: Netlink): void {
-  valuesOfRulesets.delete(nl);
-}
-
-function findOrRead<T>(values: Values | undefined, key: unknown, read: () => T): T {
+function findOrRead<T>(values: Map<unknown, unknown> | undefined, key: unknown, read: () => T): T {
   if (values?.has(key)) return values.get(key) as T;
   const value = read();
   values?.set(key, value);

@@ -6,18 +6,16 @@ import { CniError, Code } from "../../../spec/error.ts";
 /** A program may use its handle of the host for days. */
 const FORGET_MS = 60_000;
 
-/** By the handle of the host, which calls of one command share, and the socket. */
-const silences = new WeakMap<Netns, Map<string, number>>();
-
-/** How long to wait for a server. It is 0 after a question of the same command that the server left unanswered. */
+/** How long to wait for a server: not at all if it left an earlier question of the same command unanswered. */
 export function answerTimeoutMs(host: Netns, socketPath: string, timeoutMs: number): number {
-  const silentSince = silences.get(host)?.get(socketPath) ?? -Infinity;
+  const silentSince = host.silences?.get(socketPath) ?? -Infinity;
   return performance.now() < silentSince + FORGET_MS ? 0 : timeoutMs;
 }
 
+/** Calls of one command share the handle of the host. */
 export function noteSilence(host: Netns, socketPath: string): void {
-  const known = silences.get(host) ?? new Map<string, number>();
-  silences.set(host, known.set(socketPath, performance.now()));
+  host.silences ??= new Map();
+  host.silences.set(socketPath, performance.now());
 }
 
 /** With 150 calls at once on two processors, a server waits for its turn for ten seconds. */

@@ -32,7 +32,6 @@ import {
 } from "./owner_records.ts";
 import { retryOnConflict } from "./retry.ts";
 import { elementKeysOf, type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
-import { forgetRuleset } from "../protocol/shared_reads.ts";
 import { type ElementKey, type RulesetSnapshot, takeSnapshot } from "./snapshot.ts";
 import {
   hasSameTarget,
@@ -70,10 +69,8 @@ export function ensureElements(
   let attempts = 0;
   return retryOnConflict(() => {
     const isRetry = attempts++ > 0;
-    if (isRetry) forgetRuleset(nl);
     let snapshot = look();
     if (isRetry || !hasNeededChains(snapshot, purpose)) {
-      forgetRuleset(nl);
       createOrRepair(nl, table, log);
       snapshot = look();
     }
@@ -92,7 +89,6 @@ export function ensureElements(
     removeUnusedTargets(tx, snapshot, stale, new Set(chains.keys()));
     // Additions alone need no pin: the kernel refuses an existing element and a missing chain.
     const needsPin = stale.length > 0 || unmarked.length > 0 || needsGeneration || replacesRecord || checkConflicts;
-    if (!tx.isEmpty) forgetRuleset(nl);
     tx.commit(needsPin ? snapshot.generation : undefined);
     const changed = matches.filter(({ element: { chain } }) => chain && repaired.has(chain.name));
     return [...new Set([...missing, ...changed].map(({ element }) => element.title))];

@@ -1,8 +1,5 @@
-/** Remembers what the kernel took. @module */
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-
-const takenBy = new WeakMap<Netlink, Set<string>>();
 
 /**
  * Has the kernel try changes, once for each socket and name: what it took, it takes again. To revert them, it waits for
@@ -11,8 +8,8 @@ const takenBy = new WeakMap<Netlink, Set<string>>();
  * @throws {NetlinkError}
  */
 export function requireTakenByKernel(nl: Netlink, name: string, build: () => Transaction): void {
-  const taken = takenBy.get(nl) ?? new Set();
+  const taken = nl.taken ??= new Set();
   if (taken.has(name)) return;
   build().check();
-  takenBy.set(nl, taken.add(name));
+  taken.add(name);
 }

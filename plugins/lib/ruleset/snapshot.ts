@@ -1,7 +1,8 @@
 /** What was read of one of our tables: several items in one request, none twice. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { sharesRuleset, whileUnchanged } from "../protocol/shared_reads.ts";
+import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { whileUnchanged } from "../protocol/shared_reads.ts";
 import type { TableDefinition } from "./table.ts";
 
 export interface ElementKey {
@@ -33,7 +34,11 @@ export function takeSnapshot(
   keys: readonly ElementKey[],
   chains: readonly string[],
 ): RulesetSnapshot {
-  const snapshot = whileUnchanged(nl, table, () => newSnapshot(nl, table, keys, chains, sharesRuleset(nl)));
+  const snapshot = whileUnchanged(
+    nl,
+    table,
+    () => newSnapshot(nl, table, keys, chains, nl.rulesetReads !== undefined),
+  );
   snapshot.fetch(keys, chains);
   return snapshot;
 }
@@ -77,7 +82,8 @@ function newSnapshot(
     }
     if (queries.length > 0) nft.getAll(nl, queries).forEach((answer, i) => handlers[i]!(answer));
     for (const set of setsToList) {
-      for (const element of nft.listElements(nl, table, set)) {
+      // The table may be missing, too.
+      for (const element of ignoreErrors(["ENOENT"], () => nft.listElements(nl, table, set)) ?? []) {
         elementsById.set(elementId({ set, key: element.key }), element);
       }
       listedSets.add(set);

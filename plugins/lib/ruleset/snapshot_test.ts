@@ -4,7 +4,7 @@ import { ipBytes, ipOf, parseCidr } from "../../../ffi/address.ts";
 import { sendCountingSocket } from "../../../testing/netlink.ts";
 import { netnsTest, runShellInNetns } from "../../../testing/netns.ts";
 import { inetTable } from "./inet_table.ts";
-import { addMasquerade, checkMasquerade } from "../veth/masquerade.ts";
+import { addMasquerade, checkMasquerade, removeMasquerade } from "./masquerade.ts";
 import { shareReads } from "../protocol/shared_reads.ts";
 import { takeSnapshot } from "./snapshot.ts";
 
@@ -41,4 +41,20 @@ netnsTest("takeSnapshot() sees what has changed since the attachment before", ({
   runShellInNetns(host, "nft flush map inet cni masquerade4");
   shared.refresh();
   expect(() => checkMasquerade(host.nft, OWNER, first!)).toThrow("masquerading of 10.88.0.2 is missing");
+});
+
+netnsTest("takeSnapshot() sees what the same command has removed", ({ host }) => {
+  const [address] = addresses;
+  addMasquerade(host.nft, OWNER, [address!]);
+  using _shared = shareReads(host.nft, getGenerationId);
+  checkMasquerade(host.nft, OWNER, [address!]);
+  removeMasquerade(host.nft, OWNER);
+  expect(() => checkMasquerade(host.nft, OWNER, [address!])).toThrow("masquerading of 10.88.0.2 is missing");
+});
+
+netnsTest("elements come into a table that was missing when reads began to be shared", ({ host }) => {
+  using _shared = shareReads(host.nft, getGenerationId);
+  expect(takeSnapshot(host.nft, inetTable, elementKeys, []).element(elementKeys[0]!)).toBeUndefined();
+  addMasquerade(host.nft, OWNER, addresses);
+  checkMasquerade(host.nft, OWNER, addresses);
 });
