@@ -1,4 +1,10 @@
-/** What a trace and a dry run see. Without an observer, a call pays one comparison per activity. @module */
+/**
+ * What a trace and a dry run see. Without an observer, a call pays one comparison per activity.
+ *
+ * An observer belongs to the process, as its system calls do: what an observer misses, a dry run would carry out.
+ *
+ * @module
+ */
 
 /** A part of a call, named in the specification's and the kernel's words. */
 export type Activity =
@@ -100,6 +106,24 @@ export function observeQuery<T>(socketPath: string, ask: () => T): T {
   return observer ? observer({ kind: "query", socketPath }, ask) : ask();
 }
 
-export function setObserver(newObserver: Observer | undefined): void {
-  observer = newObserver;
+/** Has all activities go through `newObserver`, then through the one before, until the scope ends. */
+export function observeActivities(newObserver: Observer): Disposable {
+  const outer = observer;
+  observer = outer ? (activity, run) => newObserver(activity, () => outer(activity, run)) : newObserver;
+  return {
+    [Symbol.dispose]() {
+      observer = outer;
+    },
+  };
+}
+
+/** For requests of the dry run itself, which are not the command's. */
+export function unobserved<T>(call: () => T): T {
+  const outer = observer;
+  observer = undefined;
+  try {
+    return call();
+  } finally {
+    observer = outer;
+  }
 }

@@ -4,11 +4,11 @@ import { NFNL_SUBSYS_NFTABLES } from "../../ffi/nft/uapi.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import {
   type Activity,
-  observer,
+  observeActivities,
   type ProgramActivity,
   type RequestsActivity,
   type ServerActivity,
-  setObserver,
+  unobserved,
 } from "../../ffi/sys/observer.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { type Effect, type EffectList, newEffectList } from "./effect.ts";
@@ -19,7 +19,6 @@ import {
   hideRemovedLinks,
   type NetlinkEffects,
   newLinkNames,
-  unobserved,
 } from "./netlink_effects.ts";
 import { addNftEffects } from "./nft_effects.ts";
 import { forbidConnections } from "./forbid_connections.ts";
@@ -82,16 +81,15 @@ export function dryRun(command: () => unknown, inCopy?: DryRunInCopy): DryRun {
   };
   const rulesets = resources.use(newRulesetCopies());
   const rehearsal: Rehearsal = { list, state, rulesets, stack, inCopy, isAbandoned: false };
-  const outer = observer;
-  resources.defer(() => setObserver(outer));
-  setObserver(<T>(activity: Activity, run: () => T): T => {
+  const observe = <T>(activity: Activity, run: () => T): T => {
     stack.push(activity);
     try {
-      return intercept(activity, rehearsal, outer ? () => outer(activity, run) : run) as T;
+      return intercept(activity, rehearsal, run) as T;
     } finally {
       stack.pop();
     }
-  });
+  };
+  resources.use(observeActivities(observe));
   const startPath = enteredNetnsPath();
   const netnsOfThread = () => {
     const path = enteredNetnsPath();

@@ -10,7 +10,7 @@ import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 import { AF_INET6 } from "../../ffi/sys/uapi.ts";
-import { type ObservedRequest, observer, type RequestsActivity, setObserver } from "../../ffi/sys/observer.ts";
+import { type ObservedRequest, type RequestsActivity, unobserved } from "../../ffi/sys/observer.ts";
 import { type Effect, type EffectKind, type EffectList, sysctlEffect } from "./effect.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
 import { PORT_PROTOCOLS } from "./nft_effects.ts";
@@ -56,17 +56,6 @@ export function newLinkNames(paths: readonly string[] = []): LinkNames {
       for (const netns of opened.values()) netns[Symbol.dispose]();
     },
   };
-}
-
-/** Its requests are those of the dry run, not of the command. */
-export function unobserved<T>(call: () => T): T {
-  const outer = observer;
-  setObserver(undefined);
-  try {
-    return call();
-  } finally {
-    setObserver(outer);
-  }
 }
 
 export interface NetlinkEffects {

@@ -1,6 +1,6 @@
 /** Records what a call does: plugins, steps, netlink requests, files, programs. @module */
 import { CURRENT_NETNS_PATH } from "../../ffi/netns/netns.ts";
-import { type Activity, type RequestsActivity, setObserver } from "../../ffi/sys/observer.ts";
+import { type Activity, observeActivities, type RequestsActivity } from "../../ffi/sys/observer.ts";
 import { formatNetlinkRequest } from "./format_request.ts";
 import type { TraceCursor, TraceEvent } from "./trace_event.ts";
 import { isSystemCallEvent, traceSystemCalls } from "./trace_system_calls.ts";
@@ -18,13 +18,13 @@ export function startTrace(name: string): Trace {
   const now = () => performance.now() - origin;
   const root: TraceEvent = { kind: "call", name, details: [], start: 0, ms: 0, children: [] };
   const cursor: TraceCursor = { current: root, now };
-  setObserver((activity, run) => record(cursor, activity, run));
+  const activities = observeActivities((activity, run) => record(cursor, activity, run));
   const calls = traceSystemCalls(cursor);
   return {
     root,
     startTime: performance.timeOrigin + origin,
     [Symbol.dispose]() {
-      setObserver(undefined);
+      activities[Symbol.dispose]();
       calls[Symbol.dispose]();
       root.ms = now();
     },
