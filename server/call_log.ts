@@ -22,11 +22,13 @@ export function logCall(fd: number, format: "text" | "json", call: ShimCall, sta
   writeLine(fd, format === "json" ? formatJson(entry) : formatText(entry));
 }
 
-let standardError: Descriptor | undefined;
-
-export function logMessage(format: "text" | "json", message: string): void {
-  standardError ??= openLog();
-  writeLine(standardError.fd, format === "json" ? formatJson({ message }) : `cni: ${message}`);
+/** Opens the log with the first message. */
+export function messageLogger(format: "text" | "json"): (message: string) => void {
+  let log: Descriptor | undefined;
+  return (message) => {
+    log ??= openLog();
+    writeLine(log.fd, format === "json" ? formatJson({ message }) : `cni: ${message}`);
+  };
 }
 
 const formatJson = (entry: object): string => JSON.stringify({ time: new Date().toISOString(), ...entry });

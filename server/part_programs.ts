@@ -1,5 +1,5 @@
 /** Each part's process loads this alone. @module */
-import { logMessage } from "./call_log.ts";
+import { messageLogger } from "./call_log.ts";
 import { partPaths } from "./part_definitions.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
 import { workTeller } from "./part_work.ts";
@@ -23,7 +23,7 @@ function pluginPart(name: string, counter: string, label: string): PartProgram {
       listener,
       lifetime,
       stateDirectory: partPaths(directory, name).state,
-      log: (message) => logMessage(logFormat, message),
+      log: messageLogger(logFormat),
       tellWork: workTeller(work, name),
       count: (kind, count) => sendReport(reports, { counter, labels: { [label]: kind }, count }),
     });
@@ -45,7 +45,7 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
       pluginDirectories,
       healLinks,
       lifetime: PART_DESCRIPTORS.lifetime,
-      log: (message) => logMessage(logFormat, message),
+      log: messageLogger(logFormat),
       tellWork: workTeller(PART_DESCRIPTORS.work, "heal"),
       count: (counter) => sendReport(PART_DESCRIPTORS.reports, { counter: HEALING_METRICS[counter], count: 1 }),
     });

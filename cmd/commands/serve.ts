@@ -17,7 +17,7 @@ import { UsageError } from "../../program/usage_error.ts";
 import { openScreen, type Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
 import { MIN_WORKERS, SERVER_LIMITS } from "../../server/limits.ts";
-import { logMessage } from "../../server/call_log.ts";
+import { messageLogger } from "../../server/call_log.ts";
 import { parseMetricsAddress, requireSocketPath } from "../../server/metrics/address.ts";
 import { directoryOf } from "../../server/part_definitions.ts";
 import type { PartStatus } from "../../server/parts.ts";
@@ -101,7 +101,7 @@ const serve: Command = {
       limits: { ...SERVER_LIMITS, idleMs },
       parts: partSettings(path, logFormat, input, context),
       program,
-      log: (message) => logMessage(logFormat, message),
+      log: messageLogger(logFormat),
     });
   },
 };

@@ -1,6 +1,6 @@
 import { removeFile } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { logMessage } from "../call_log.ts";
+import { messageLogger } from "../call_log.ts";
 import type { PartDescriptors, PartSettings } from "../part_settings.ts";
 import type { Report } from "../reports.ts";
 import { isServerReady } from "../sockets.ts";
@@ -10,7 +10,8 @@ import { type MetricsRegistry, newMetricsRegistry } from "./registry.ts";
 
 export async function serveMetrics(settings: PartSettings, { lifetime, reports }: PartDescriptors): Promise<void> {
   const registry = newMetricsRegistry();
-  const log = onceEach((message) => logMessage(settings.logFormat, `metrics: ${message}`));
+  const logMessage = messageLogger(settings.logFormat);
+  const log = onceEach((message) => logMessage(`metrics: ${message}`));
   const address = parseMetricsAddress(settings.metricsAddress!);
   // Who may not use the server's socket may not use this one.
   sys.umask(0o177);
