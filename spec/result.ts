@@ -113,7 +113,10 @@ const headerSchema = schema.lazy(() =>
   })
 );
 
-/** Results read in the oldest form. Printed in it again, they may lack an address and keep all keys of routes. */
+/**
+ * Results read in the oldest form. Printed in it again, they may lack an address and keep all keys of routes. This is no
+ * field of a result: a plugin's changed copy must not have it.
+ */
 const parsedFrom020 = new WeakSet<Result>();
 
 /** The fields that a form lacks are lost. */

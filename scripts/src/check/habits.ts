@@ -1,10 +1,29 @@
-/** Checks for two habits: documentation that only leans on a name, and spreading a literal to save lines. @module */
+/**
+ * Checks for three habits: documentation that only leans on a name, spreading a literal to save lines, and state that
+ * belongs to no object.
+ *
+ * @module
+ */
 import { lineAt } from "./layers.ts";
 
 const MIN_WORDS = 5;
 
 /** Folders whose files have these habits still. */
 export const NOT_DONE = ["e2e/", "testing/"];
+
+/** Files whose state is the process's or a foreign object's, and why. Other state is a field of what it is about. */
+export const STATE_OWNERS: Readonly<Record<string, string>> = {
+  "ffi/netlink/receive_buffer.ts": "one buffer serves all sockets: new memory costs page faults in each call",
+  "ffi/netns.ts": "where the kernel has the thread",
+  "ffi/sys/boot.ts": "the boot id never changes",
+  "ffi/sys/caller.ts": "a worker carries out one call at a time, as if it were the called process",
+  "ffi/sys/libc.ts": "the address of the thread's errno",
+  "ffi/sys/observer.ts": "a dry run must see all that the process does, also what no context reaches",
+  "ffi/sys/signals.ts": "which signals the process blocks",
+  "runtime/netns_gone.ts": "when the machine started: read again if the clock was set",
+  "spec/jsonc.ts": "Deno has no require()",
+  "spec/result.ts": "a changed copy of a result must not have the mark",
+};
 
 /** Problems of the given sources (by path) as `file:line: text`, in order. Tests have none. */
 export function habitProblems(
@@ -23,12 +42,18 @@ function fileHabits(path: string, source: string): readonly string[] {
   const spreads = [...withoutTexts(source).matchAll(/\.\.\.(?=[[{])/g)].filter(({ index, input }) =>
     isSpreadAlone(input, index + "...".length)
   );
+  const states = path in STATE_OWNERS
+    ? []
+    : [...withoutTexts(source).matchAll(/^(export )?let |\bnew Weak(Map|Set)\b/gm)];
   return [
     ...documentation.map(({ index, 1: text = "" }) =>
       `${path}:${lineAt(source, index)}: "${proseOf(text)}": write a whole sentence, or leave it out`
     ),
     ...spreads.map(({ index }) =>
       `${path}:${lineAt(source, index)}: spreads a literal: write a property or element a line`
+    ),
+    ...states.map(({ index }) =>
+      `${path}:${lineAt(source, index)}: keeps state in the air: make it a field of what it is about`
     ),
   ];
 }

@@ -1,5 +1,8 @@
 import { expect, test } from "bun:test";
-import { habitProblems, NOT_DONE } from "./habits.ts";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { habitProblems, NOT_DONE, STATE_OWNERS } from "./habits.ts";
 
 const problemsOf = (source: string, path = "ffi/a.ts") => habitProblems(new Map([[path, source]]));
 const advice = "write a whole sentence, or leave it out";
@@ -46,6 +49,31 @@ test("what is made of a literal, and what may be absent, is spread", () => {
     'const text = "...{ a },";',
   ].join("\n");
   expect(problemsOf(source)).toEqual([]);
+});
+
+const STATES = [
+  "let last: string | undefined;",
+  "export let observer;",
+  "const known = new WeakMap<Plugin, Model>();",
+  "  const known = new WeakSet();",
+];
+
+test("a variable of a module and a weak map are reported, and those of functions and objects are not", () => {
+  for (const state of STATES) {
+    expect(problemsOf(`import a;\n${state}`)).toEqual([
+      "ffi/a.ts:2: keeps state in the air: make it a field of what it is about",
+    ]);
+  }
+  expect(problemsOf("function f() {\n  let i = 0;\n}\n// as in new WeakMap()\nconst NAMES = new Map([[1, 2]]);"))
+    .toEqual([]);
+});
+
+test("files with state of the process have some still", () => {
+  for (const path of Object.keys(STATE_OWNERS)) {
+    const source = readFileSync(join(REPOSITORY_ROOT, path), "utf8");
+    expect(problemsOf(source, path)).toEqual([]);
+    expect(problemsOf(source).length).toBeGreaterThan(0);
+  }
 });
 
 test("tests, and folders that are not done, are left out", () => {
