@@ -4,7 +4,7 @@ import { ipBytes, ipOf, parseCidr } from "../../../ffi/address.ts";
 import { sendCountingSocket } from "../../../testing/netlink.ts";
 import { netnsTest, runShellInNetns } from "../../../testing/netns.ts";
 import { inetTable } from "./inet_table.ts";
-import { addMasquerade, checkMasquerade, removeMasquerade } from "./masquerade.ts";
+import { addMasquerade, checkMasquerade, removeMasquerade } from "../veth/masquerade.ts";
 import { shareReads } from "../protocol/shared_reads.ts";
 import { takeSnapshot } from "./snapshot.ts";
 
