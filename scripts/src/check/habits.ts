@@ -14,7 +14,7 @@ export const NOT_DONE = ["e2e/", "testing/"];
 /** Files whose state is the process's or a foreign object's, and why. Other state is a field of what it is about. */
 export const STATE_OWNERS: Readonly<Record<string, string>> = {
   "ffi/netlink/receive_buffer.ts": "one buffer serves all sockets: new memory costs page faults in each call",
-  "ffi/netns.ts": "where the kernel has the thread",
+  "ffi/netns/netns.ts": "where the kernel has the thread",
   "ffi/sys/boot.ts": "the boot id never changes",
   "ffi/sys/caller.ts": "a worker carries out one call at a time, as if it were the called process",
   "ffi/sys/libc.ts": "the address of the thread's errno",
@@ -42,7 +42,8 @@ function fileHabits(path: string, source: string): readonly string[] {
   const spreads = [...withoutTexts(source).matchAll(/\.\.\.(?=[[{])/g)].filter(({ index, input }) =>
     isSpreadAlone(input, index + "...".length)
   );
-  const states = path in STATE_OWNERS
+  // A script is a process of its own, and ends with what it remembers.
+  const states = path in STATE_OWNERS || path.startsWith("scripts/")
     ? []
     : [...withoutTexts(source).matchAll(/^(export )?let |\bnew Weak(Map|Set)\b/gm)];
   return [

@@ -4,7 +4,7 @@ import { join } from "node:path";
 interface Layer {
   /** A folder ending in `/`, or files of one kind. `*` is one name: `ffi/*.ts` has no file of a folder in `ffi/`. */
   readonly path: string;
-  /** Paths of other rows. */
+  /** These are paths of other rows. */
   readonly imports: readonly string[];
   /** npm packages; every one costs start-up time in each call of a plugin. */
   readonly packages?: readonly string[];
