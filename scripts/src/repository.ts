@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const REPOSITORY_ROOT = join(fileURLToPath(import.meta.url), "../../..");
@@ -11,19 +11,35 @@ export function newScratchDirectory(parent = tmpdir()): Disposable & { readonly 
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
+/** A directory that is made once. @param make gives the path of what becomes the directory, in the scratch directory that it gets */
+export function makeDirectoryOnce(directory: string, make: (scratch: string) => string): string {
+  if (existsSync(directory)) return directory;
+  mkdirSync(dirname(directory), { recursive: true });
+  using scratch = newScratchDirectory(dirname(directory));
+  const made = make(scratch.path);
+  try {
+    renameSync(made, directory);
+  } catch (error) {
+    // Another process was faster: a directory that is there is complete.
+    if (!existsSync(directory)) throw error;
+  }
+  return directory;
+}
+
 /** The compiled program, unless CNI_BINARY names another. */
 export const CNI_PROGRAM = process.env["CNI_BINARY"] ?? join(REPOSITORY_ROOT, "dist/cni");
 
 /** The source files of the repository, relative to its root, sorted. */
-export function listSources(): readonly string[] {
-  const skipped = /^(node_modules|dist|testdata)\//;
-  return [...new Bun.Glob("**/*.ts").scanSync({ cwd: REPOSITORY_ROOT })].filter((path) => !skipped.test(path)).sort();
-}
+export const listSources = (): readonly string[] =>
+  [...new Bun.Glob("**/*.ts").scanSync({ cwd: REPOSITORY_ROOT })].filter((path) => !HAS_NO_SOURCES.test(path)).sort();
 
-/** The source files that the binary is made of: no tests, and nothing that only tests load. */
-export function productSources(): readonly string[] {
-  return listSources().filter((path) =>
-    /^(cmd|server|heal|inspect|networks|containers|program|runtime|plugins|spec|ffi)\//.test(path) &&
-    !/(_test|\/fixture)\.ts$/.test(path)
-  );
-}
+const HAS_NO_SOURCES = /^(node_modules|dist|testdata)\//;
+
+/** Whether a file is a test, or is loaded by tests and scripts only. */
+export const isForTests = (path: string): boolean => /^(testing|e2e|scripts)\/|(_test|\/fixture)\.ts$/.test(path);
+
+/** Whether the binary is made of a file: of all in folders, but for what tests and scripts load. @param path from the root on */
+export const isProductSource = (path: string): boolean =>
+  path.includes("/") && !HAS_NO_SOURCES.test(path) && !isForTests(path);
+
+export const productSources = (): readonly string[] => listSources().filter(isProductSource);

@@ -1,8 +1,8 @@
 import { copyFileSync, readFileSync, rmSync, symlinkSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { compileEmptyProgram } from "../bench/workspace.ts";
 import { type ProcessResult, requireSuccess, runProcess } from "../harness/process.ts";
-import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { isProductSource, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { chainRounds, type MeasuredCall, pluginRounds } from "./calls.ts";
 import { type CallCost, COUNT_STRACE_COMMAND, countTrace } from "./count.ts";
 
@@ -91,9 +91,7 @@ function runFromSources(state: string, call: MeasuredCall): readonly [string, Pa
   const found = readFileSync(file, "utf8").split("\n");
   // The build puts the numbers of a uapi.ts in the place of their names.
   const ownModules = found.filter((path) =>
-    /\/(ffi|spec|plugins|program|runtime|containers|networks|inspect|heal|server|cmd)\/[^:]*\.ts$/.test(path) &&
-    path.startsWith(REPOSITORY_ROOT) &&
-    !path.endsWith("/uapi.ts")
+    path.startsWith(REPOSITORY_ROOT) && isProductSource(relative(REPOSITORY_ROOT, path)) && !path.endsWith("/uapi.ts")
   );
   const packages = found.filter((path) => path.includes("/node_modules/")).length;
   return [stdout, { codeBytes: ownModules.reduce((sum, path) => sum + codeLength(path), 0), packages }];

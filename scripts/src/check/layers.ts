@@ -1,5 +1,6 @@
 /** Checks that imports point down the layers and only one file reaches the kernel. Tests may import all but other plugins' files. @module */
 import { join } from "node:path";
+import { isForTests, isProductSource } from "../repository.ts";
 
 interface Layer {
   /** A folder ending in `/`, or files of one kind. `*` is one name: `ffi/*.ts` has no file of a folder in `ffi/`. */
@@ -128,9 +129,8 @@ function importedFiles(path: string, source: string, sources: ReadonlyMap<string
 
 export function fileProblems(path: string, source: string): readonly string[] {
   const lines = source.split("\n");
-  const place = placeOf(path);
-  const isProduct = /^(ffi|spec|plugins|program|runtime|containers|networks|inspect|heal|server|cmd)\//.test(path) &&
-    !isForTests(path);
+  const layer = layerOf(path);
+  const isProduct = isProductSource(path);
   const imports = importsOf(source).flatMap((found) => {
     const problem = isProduct ? place && importProblem(path, place, found) : otherPluginProblem(path, place, found);
     return problem ? [`${path}:${found.line}: ${problem}`] : [];
@@ -144,9 +144,6 @@ export function fileProblems(path: string, source: string): readonly string[] {
     ...isProduct && path !== NATIVE && !path.startsWith(NAMESPACES) ? namespaceProblems(path, lines) : [],
   ];
 }
-
-const isForTests = (path: string): boolean =>
-  /^(testing|e2e|scripts)\//.test(path) || /(_test|\/fixture)\.ts$/.test(path);
 
 /** A plugin's tests and fixture get other plugins from the registry, as a caller does. */
 function otherPluginProblem(path: string, place: Place | undefined, { specifier }: Import): string | undefined {

@@ -1,25 +1,18 @@
 /** One package of npm without those that it needs: downloaded once, and checked against a pinned sum. @module */
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { makeDirectoryOnce, REPOSITORY_ROOT } from "../repository.ts";
 import { runIn } from "./process.ts";
 
 /** The directory of an unpacked package, below `dist/packages/`. @throws {Error} if it has not these bytes */
 export function ensureNpmPackage(name: string, version: string, integrity: string): string {
   const directory = join(REPOSITORY_ROOT, "dist/packages", `${name.replace("/", "+")}-${version}`);
-  if (existsSync(directory)) return directory;
-  mkdirSync(dirname(directory), { recursive: true });
-  using scratch = newScratchDirectory(dirname(directory));
-  const archive = download(`${name}@${version}`, scratch.path);
-  requireIntegrity(name, readFileSync(archive), integrity);
-  runIn(scratch.path, "tar", "-xzf", archive, "--no-same-owner");
-  try {
-    renameSync(join(scratch.path, "package"), directory);
-  } catch (error) {
-    // Another process was faster: a folder that is there is complete.
-    if (!existsSync(directory)) throw error;
-  }
-  return directory;
+  return makeDirectoryOnce(directory, (scratch) => {
+    const archive = download(`${name}@${version}`, scratch);
+    requireIntegrity(name, readFileSync(archive), integrity);
+    runIn(scratch, "tar", "-xzf", archive, "--no-same-owner");
+    return join(scratch, "package");
+  });
 }
 
 export function requireIntegrity(name: string, archive: Uint8Array, expected: string): void {

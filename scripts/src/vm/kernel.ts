@@ -1,8 +1,8 @@
 /** The kernels of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. @module */
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { runIn } from "../harness/process.ts";
-import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { makeDirectoryOnce, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { type Machine, type MachineName, MACHINES, OLDEST } from "./machine.ts";
 import { afterUpdate, aptOptions } from "./packages.ts";
 
@@ -21,22 +21,17 @@ export function ensureKernel(name: MachineName): { readonly image: string; reado
   // With other modules it is another one.
   const hash = Bun.hash.wyhash([kernelPackage(machine), OLDEST.release, ...MODULES].join()).toString(36);
   const directory = join(REPOSITORY_ROOT, `dist/vm/kernel-${name}-${hash}`);
-  const kernel = { image: join(directory, "image"), modules: join(directory, "modules") };
-  if (existsSync(directory)) return kernel;
-  if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
-  mkdirSync(dirname(directory), { recursive: true });
-  using scratch = newScratchDirectory(dirname(directory));
-  try {
-    const version = unpackKernel(machine, download(name), scratch.path);
+  makeDirectoryOnce(directory, (scratch) => {
+    if (process.arch !== "x64") {
+      throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
+    }
+    const version = unpackKernel(machine, download(name), scratch);
     if (name === "oldest" && !version.startsWith(`${OLDEST.version}.`)) {
       throw new Error(`Cannot prepare a kernel: that of ${OLDEST.release} is ${version}, not ${OLDEST.version}`);
     }
-    renameSync(join(scratch.path, "kernel"), directory);
-  } catch (error) {
-    // Another run was faster: a folder that is there is complete.
-    if (!existsSync(directory)) throw error;
-  }
-  return kernel;
+    return join(scratch, "kernel");
+  });
+  return { image: join(directory, "image"), modules: join(directory, "modules") };
 }
 
 /** Debian's kernel as most machines have it. */

@@ -1,10 +1,10 @@
 /** Programs of the virtual machine, with the libraries that they need: this machine's own, or Debian's for another processor. @module */
-import { existsSync, mkdirSync, readdirSync, realpathSync, renameSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, realpathSync } from "node:fs";
 import { join } from "node:path";
 import { ensureRuntime } from "../build/runtime_package.ts";
 import { runIn } from "../harness/process.ts";
 import { sharedLibraries } from "../image/main.ts";
-import { CNI_PROGRAM, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { CNI_PROGRAM, makeDirectoryOnce, REPOSITORY_ROOT } from "../repository.ts";
 import type { Machine } from "./machine.ts";
 import { afterUpdate, aptOptions } from "./packages.ts";
 
@@ -74,18 +74,17 @@ function ensurePackages(machine: Machine): string {
   const directory = join(REPOSITORY_ROOT, "dist/vm/package", machine.architecture);
   const hash = Bun.hash.wyhash(PACKAGES.join()).toString(36);
   const root = join(REPOSITORY_ROOT, `dist/vm/programs-${machine.architecture}-${hash}`);
-  if (existsSync(root)) return root;
-  mkdirSync(directory, { recursive: true });
-  const options = aptOptions(machine, directory);
-  console.error("Downloading programs for the virtual machine (once, 30 MB; not installed)");
-  const archives = join(directory, "apt/cache/archives");
-  const install = ["-y", "--download-only", "--no-install-recommends", "install", ...PACKAGES];
-  afterUpdate(options, PACKAGES.join(), () => runIn(directory, "apt-get", "-qq", ...options, ...install) || archives);
-  using scratch = newScratchDirectory(directory);
-  const unpacked = join(scratch.path, "root");
-  for (const name of readdirSync(archives).filter((file) => file.endsWith(".deb"))) {
-    runIn(directory, "dpkg-deb", "-x", join(archives, name), unpacked);
-  }
-  renameSync(unpacked, root);
-  return root;
+  return makeDirectoryOnce(root, (scratch) => {
+    mkdirSync(directory, { recursive: true });
+    const options = aptOptions(machine, directory);
+    console.error("Downloading programs for the virtual machine (once, 30 MB; not installed)");
+    const archives = join(directory, "apt/cache/archives");
+    const install = ["-y", "--download-only", "--no-install-recommends", "install", ...PACKAGES];
+    afterUpdate(options, PACKAGES.join(), () => runIn(directory, "apt-get", "-qq", ...options, ...install) || archives);
+    const unpacked = join(scratch, "root");
+    for (const name of readdirSync(archives).filter((file) => file.endsWith(".deb"))) {
+      runIn(directory, "dpkg-deb", "-x", join(archives, name), unpacked);
+    }
+    return unpacked;
+  });
 }
