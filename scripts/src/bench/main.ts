@@ -2,8 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
-import { chooseParts } from "../harness/campaign.ts";
-import { parseScriptOptions } from "../harness/options.ts";
+import { chooseParts, parseScriptOptions } from "../harness/options.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
@@ -42,11 +41,10 @@ const USAGE = `usage: scripts/bench [--runs N] [SECTION…] [quick]
   quick      few rounds and small sizes, to see that it works; nothing is written to bench/
   SECTION    ${Object.keys(SECTIONS).join(", ")}; all by default`;
 
-const { words, count } = parseScriptOptions(USAGE);
-const quick = words.includes("quick");
-const rounds = count("runs", quick ? 3 : 30);
-const wanted = words.filter((word) => word !== "quick");
-const sections = chooseParts(Object.keys(SECTIONS), wanted, USAGE);
+const options = parseScriptOptions(USAGE);
+const quick = options.words.includes("quick");
+const rounds = options.count("runs", quick ? 3 : 30);
+const sections = chooseParts(Object.keys(SECTIONS), options, "quick");
 
 const processors = `${cpus().length} × ${cpus()[0]!.model.trim()}`;
 const machine = `${processors}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
@@ -55,18 +53,21 @@ let figures: BenchFigures = { about, rows: [], lines: [], remarks: [], times: []
 using bench = prepareBench(rounds, quick);
 for (const name of sections) {
   console.error(`Measuring ${name}`);
-  {
+  try {
     using scope = new DisposableStack();
     const found = await SECTIONS[name]!({ ...bench, scope });
     const added = "rows" in found ? found : { rows: found };
     figures = { ...figures, ...added, rows: [...figures.rows, ...added.rows] };
+  } catch (error) {
+    console.error(`Cannot measure ${name}: ${(error as Error).message}`);
+    process.exitCode = 1;
   }
   awaitNamespaceCleanup();
 }
 console.log(formatMarkdown(figures));
 for (const { what, note } of figures.rows) if (note) console.log(`\n${what}: ${note}.`);
 // A part of the table does not replace a whole one.
-if (!quick && wanted.length === 0) {
+if (!quick && options.words.length === 0 && process.exitCode === undefined) {
   writeFileSync(join(REPOSITORY_ROOT, "bench/latest.json"), `${JSON.stringify(figures, null, 2)}\n`);
   console.log("\nWritten: bench/latest.json");
 }

@@ -1,7 +1,7 @@
 /** The body of `scripts/cri`, see its usage. @module */
 import { SHIM_DIRECTORY } from "../../../testing/binary.ts";
-import { chooseParts, runCampaign, tryStep } from "../harness/campaign.ts";
-import { parseScriptOptions } from "../harness/options.ts";
+import { runCampaign, tryStep } from "../harness/campaign.ts";
+import { chooseParts, parseScriptOptions } from "../harness/options.ts";
 import { newPodNode } from "./pods.ts";
 import { POD_SCENARIOS } from "./scenarios.ts";
 
@@ -16,8 +16,8 @@ const USAGE = `usage: scripts/cri [--pods N] [--rounds N] [SCENARIO…] [served]
     change    the configuration of the network changes under them
 CNI_BINARY names another program than dist/cni.`;
 
-const { values, words, count } = parseScriptOptions(USAGE, "part");
-const wanted = words.filter((word) => word !== "served");
+const options = parseScriptOptions(USAGE);
+const { words, count } = options;
 const isServed = words.includes("served") || SHIM_DIRECTORY !== undefined;
 const [pods, rounds] = [count("pods", 30), count("rounds", 3)];
 
@@ -28,7 +28,7 @@ async function runScenario(name: string): Promise<string> {
 }
 
 await runCampaign({
-  part: values.part,
-  parts: chooseParts(Object.keys(POD_SCENARIOS), wanted, USAGE),
+  options,
+  parts: chooseParts(Object.keys(POD_SCENARIOS), options, "served"),
   work: (name) => tryStep(name, () => runScenario(name), rounds),
 });

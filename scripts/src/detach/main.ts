@@ -2,8 +2,7 @@
 import fc from "fast-check";
 import { countFailed, runCampaign, type TrialReport } from "../harness/campaign.ts";
 import { prepareNode } from "../harness/node.ts";
-import { parseScriptOptions } from "../harness/options.ts";
-import { seedOf } from "../harness/random.ts";
+import { parseScriptOptions, seedOf } from "../harness/options.ts";
 import { libraryDriver, processDriver } from "./drivers.ts";
 import { rememberHostNetns } from "./events.ts";
 import { runSequence } from "./run_sequence.ts";
@@ -16,10 +15,10 @@ const USAGE = `usage: scripts/detach [--runs N] [--seed N] [--jobs N]
   --jobs N    so many at a time, which mostly wait for the kernel; default: 4
 CNI_BINARY names another program than dist/cni.`;
 
-const { values, count } = parseScriptOptions(USAGE, "part");
-const runs = count("runs", 1000);
-const jobs = Math.min(count("jobs", 4), runs);
-const seed = seedOf(values.seed);
+const options = parseScriptOptions(USAGE);
+const runs = options.count("runs", 1000);
+const jobs = Math.min(options.count("jobs", 4), runs);
+const seed = seedOf(options);
 
 function* work(part: string): Generator<TrialReport> {
   rememberHostNetns();
@@ -41,7 +40,7 @@ function* work(part: string): Generator<TrialReport> {
 }
 
 await runCampaign({
-  part: values.part,
+  options,
   parts: Array.from({ length: jobs }, (_, job) => `${job}`),
   lanes: jobs,
   seed,

@@ -1,7 +1,7 @@
 /** The body of `scripts/faults`, see its usage. @module */
 import { runCampaign } from "../harness/campaign.ts";
-import { parseScriptOptions } from "../harness/options.ts";
-import { newRandomSource, seedOf } from "../harness/random.ts";
+import { parseScriptOptions, seedOf } from "../harness/options.ts";
+import { newRandomSource } from "../harness/random.ts";
 import { formatFaults } from "./report.ts";
 import { FAULT_SECTIONS, runSection } from "./section.ts";
 
@@ -14,9 +14,10 @@ const USAGE = `usage: scripts/faults [--sections N] [--sample N] [--jobs N] [WOR
 CNI_BINARY names another program than dist/cni.
 Sections: ${FAULT_SECTIONS.join(", ")}`;
 
-const { values, words, count } = parseScriptOptions(USAGE, "part");
-const sample = values.sample ? count("sample", 1) : Infinity;
-const seed = seedOf(values.seed);
+const options = parseScriptOptions(USAGE);
+const { words, count } = options;
+const sample = count("sample", Infinity);
+const seed = seedOf(options);
 
 function chooseSections(): readonly string[] {
   // The commands of "damage" are no sections of their own.
@@ -29,7 +30,7 @@ function chooseSections(): readonly string[] {
 }
 
 await runCampaign({
-  part: values.part,
+  options,
   parts: chooseSections(),
   lanes: count("jobs", 2),
   seed,

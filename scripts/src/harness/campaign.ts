@@ -2,7 +2,7 @@
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { runInLanes, startOnNewNode } from "./node.ts";
-import { exitWithUsage } from "./options.ts";
+import type { ScriptOptions } from "./options.ts";
 
 export interface TrialReport {
   readonly name: string;
@@ -15,8 +15,7 @@ export interface TrialReport {
 }
 
 export interface Campaign<Report extends TrialReport> {
-  /** The part that this process is to try, from its option `--part`; none for the process that starts all parts. */
-  readonly part: string | undefined;
+  readonly options: ScriptOptions;
   readonly parts: readonly string[];
   /** So many parts at a time. */
   readonly lanes?: number;
@@ -28,7 +27,7 @@ export interface Campaign<Report extends TrialReport> {
 
 /** Tries all parts, each by this script on a new node. The exit status is 1 if a trial failed, and 130 after an interruption. */
 export async function runCampaign<Report extends TrialReport>(campaign: Campaign<Report>): Promise<void> {
-  const { part, parts, lanes = 1, seed, summary = countProblems } = campaign;
+  const { options: { part }, parts, lanes = 1, seed, summary = countProblems } = campaign;
   if (part !== undefined) {
     for await (const report of campaign.work(part)) console.log(JSON.stringify(report));
     return;
@@ -49,8 +48,8 @@ export async function runCampaign<Report extends TrialReport>(campaign: Campaign
     if (problem !== undefined) console.log(`FAILED ${name}\n  ${problem}${output && `\n  output: ${output}`}`);
   };
   // The last of two options counts: all parts have the same seed.
-  const options = seed === undefined ? [] : ["--seed", `${seed}`];
-  await runInLanes(lanes, parts.map((name) => () => tryPart(name, options, tell as (report: TrialReport) => void)));
+  const words = seed === undefined ? [] : ["--seed", `${seed}`];
+  await runInLanes(lanes, parts.map((name) => () => tryPart(name, words, tell as (report: TrialReport) => void)));
   console.log(summary(all));
   process.exitCode = all.length === 0 || countFailed(all) > 0 ? 1 : 0;
 }
@@ -84,11 +83,4 @@ export async function* tryStep(name: string, step: () => Promise<string>, rounds
       yield { name, problem: (error as Error).message };
     }
   }
-}
-
-/** The parts that words name; all, if there are none. Exits if a word names none. */
-export function chooseParts(all: readonly string[], words: readonly string[], usage: string): readonly string[] {
-  const unknown = words.find((word) => !all.includes(word));
-  if (unknown !== undefined) exitWithUsage(`There is no "${unknown}"`, usage);
-  return words.length === 0 ? all : all.filter((name) => words.includes(name));
 }

@@ -12,9 +12,9 @@ function startCampaign(directory: string, parts: string) {
     `import { runCampaign, tryStep } from ${JSON.stringify(join(import.meta.dir, "campaign.ts"))};
     import { parseScriptOptions } from ${JSON.stringify(join(import.meta.dir, "options.ts"))};
     const parts = ${parts};
-    const { values } = parseScriptOptions("--seed N", "part");
-    const work = (name) => tryStep(name, () => parts[name](values.seed));
-    await runCampaign({ part: values.part, parts: Object.keys(parts), seed: 7, work });`,
+    const options = parseScriptOptions("--seed N");
+    const work = (name) => tryStep(name, () => parts[name](options.count("seed", 1)));
+    await runCampaign({ options, parts: Object.keys(parts), seed: 7, work });`,
   );
   return Bun.spawn([process.execPath, script], { stdin: "ignore", stdout: "pipe", stderr: "pipe" });
 }

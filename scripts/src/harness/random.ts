@@ -17,6 +17,3 @@ export function newRandomSource(seed: number) {
       values.map((value) => ({ value, order: next() })).sort((a, b) => a.order - b.order).map(({ value }) => value),
   };
 }
-
-/** The seed that was asked for, or another one each time. */
-export const seedOf = (value?: string): number => Number(value ?? Date.now() % 1_000_000);

@@ -84,11 +84,19 @@ export async function attachMany(
   return attached;
 }
 
-export async function callMany(network: DhcpNetwork, command: string, attached: readonly Attached[]): Promise<void> {
+async function callMany(network: DhcpNetwork, command: string, attached: readonly Attached[]): Promise<void> {
   await Promise.all(attached.map(async ({ id, netns, result }) => {
     requireBridgeSuccess(`${command} of ${id}`, await callBridge(network, command, id, netns, result));
   }));
 }
+
+/** Checks all, detaches them, and sees that nothing is left. */
+export async function detachMany(network: DhcpNetwork, attached: readonly Attached[]): Promise<void> {
+  for (const command of ["CHECK", "DEL"]) await callMany(network, command, attached);
+  await requireNothingRemembered(network, "after all DELs");
+}
+
+export const occurrences = (text: string, word: string): number => text.split(word).length - 1;
 
 /** Whether the container's interface has its address. */
 export function hasLeasedAddress({ netns, address }: Attached): boolean {

@@ -4,12 +4,11 @@ import { runNameLoad } from "../../../testing/dnsname_load.ts";
 import { formatFaults } from "../faults/report.ts";
 import { runCampaign } from "../harness/campaign.ts";
 import { markdownTable } from "../harness/markdown.ts";
-import { parseScriptOptions } from "../harness/options.ts";
-import { seedOf } from "../harness/random.ts";
+import { chooseParts, parseScriptOptions, seedOf } from "../harness/options.ts";
 import { median } from "../harness/statistics.ts";
 import { runNameFaults } from "./faults.ts";
 
-const USAGE = `usage: scripts/names [--names N] [--questions N]
+const USAGE = `usage: scripts/names [load] [--names N] [--questions N]
        scripts/names forward [--questions N]
        scripts/names faults [--sample N] [--seed N] [WORD…]
   --names N      containers with a name; default: 10000
@@ -18,9 +17,14 @@ const USAGE = `usage: scripts/names [--names N] [--questions N]
   --seed N       chooses them; default: another one each time
   WORD           faults whose names have all these words: plugin, server; ADD, CHECK, DEL, GC; sendto, 12; KILL, EIO, …`;
 
-const { words: [section, ...words], values, count } = parseScriptOptions(USAGE, "part");
-const SECTIONS: Readonly<Record<string, () => Promise<void>>> = { faults: testFaults, forward: measureForwarding };
-await (SECTIONS[section ?? ""] ?? measureLoad)();
+const options = parseScriptOptions(USAGE);
+const { usage, words: [section = "load", ...words], count } = options;
+const SECTIONS: Readonly<Record<string, () => Promise<void>>> = {
+  load: measureLoad,
+  forward: measureForwarding,
+  faults: testFaults,
+};
+for (const name of chooseParts(Object.keys(SECTIONS), { usage, words: [section] })) await SECTIONS[name]!();
 
 async function measureLoad(): Promise<void> {
   const questions = count("questions", 100_000);
@@ -63,10 +67,10 @@ async function measureForwarding(): Promise<void> {
 }
 
 async function testFaults(): Promise<void> {
-  const sample = values.sample ? count("sample", 1) : Infinity;
-  const seed = seedOf(values.seed);
+  const sample = count("sample", Infinity);
+  const seed = seedOf(options);
   await runCampaign({
-    part: values.part,
+    options,
     parts: ["faults"],
     seed,
     work: () => runNameFaults({ sample, seed, words }),
