@@ -1,13 +1,14 @@
 /** A bridge with addresses and nothing else, by exec: against the reference, and the time in user space. @module */
 import type { Netns } from "../../../ffi/netns/netns.ts";
-import { type Invocation, pluginCommand, type Verb } from "../harness/invocation.ts";
+import { pluginCommand, type Verb } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { runProcess, runSuccessfully } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
-import { compileNothing, recordedOrReason, recordFloor } from "./floor.ts";
+import { compileNothing, recordFloor } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
-import { type BenchRow, missingRow, row, verbRows } from "./table.ts";
+import { type BenchRow, row, verbRows } from "./table.ts";
 import {
+  attachingSide,
   type BenchContainer,
   type BenchWorkspace,
   hostWithContainer,
@@ -16,30 +17,24 @@ import {
 } from "./workspace.ts";
 
 export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
-  const floor = recordedOrReason(() => recordBridge(bench));
-  const side = (invocation: Invocation, network: Network) => {
-    const { side } = hostWithContainer(bench, invocation, network);
-    return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1));
-  };
   const samples = interleave(bench.rounds, {
-    cni: side(bench.exec, plainNetwork(bench, "plain0")),
-    reference: side(bench.reference, plainNetwork(bench, "plain1")),
-    masqueraded: side(bench.exec, plainNetwork(bench, "plain2", true)),
-    referenceMasqueraded: side(bench.reference, plainNetwork(bench, "plain3", true)),
+    cni: attachingSide(bench, bench.exec, plainNetwork(bench, "plain0")),
+    reference: attachingSide(bench, bench.reference, plainNetwork(bench, "plain1")),
+    masqueraded: attachingSide(bench, bench.exec, plainNetwork(bench, "plain2", true)),
+    referenceMasqueraded: attachingSide(bench, bench.reference, plainNetwork(bench, "plain3", true)),
     empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
-    ...typeof floor === "string" ? {} : floor,
+    ...recordBridge(bench),
   });
   return [
     ...verbRows(samples, "bridge + host-local without rules, exec'ed", "cni", "reference", { atLeast: 1 }),
-    timeAboveFloor(samples, floor),
+    timeAboveFloor(samples),
     ...verbRows(samples, "The same with ipMasq", "masqueraded", "referenceMasqueraded"),
   ];
 }
 
 /** ADD less the start of a compiled program, and less the kernel's work, which a C program with the same requests measures. */
-function timeAboveFloor(samples: Samples, floor: unknown): BenchRow {
+function timeAboveFloor(samples: Samples): BenchRow {
   const what = "User-space time of a bridge ADD above an empty compiled program";
-  if (typeof floor === "string") return missingRow(what, floor);
   const [add, empty, nothing] = ["bridge", "empty", "nothing"].map((name) => median(samples[name]!));
   const ownMs = samples["bridge"]!.map((ms, round) => ms - empty! - (samples["floor"]![round]! - nothing!));
   const requests = median(samples["floor"]!) - nothing!;

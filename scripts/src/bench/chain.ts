@@ -4,32 +4,26 @@ import { firstProgram } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
-import { type Floor, recordedOrReason, recordFloor } from "./floor.ts";
+import { type Floor, recordFloor } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
 import { compileMinimal } from "./minimal.ts";
-import { type BenchRow, missingRow, row, verbRows } from "./table.ts";
-import { type BenchWorkspace, chainNetwork, hostWithContainer, newBenchContainer } from "./workspace.ts";
+import { type BenchRow, row, verbRows } from "./table.ts";
+import { attachingSide, type BenchWorkspace, chainNetwork, hostWithContainer, newBenchContainer } from "./workspace.ts";
 
 export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
-  const [run, exec, reference] = [bench.run, bench.exec, bench.reference].map((invocation, number) => {
-    const { side } = hostWithContainer(bench, invocation, chainNetwork(bench, `chain${number}`));
-    // Containers live until the row is done: while the kernel removes one, it disturbs what is measured.
-    return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1));
-  });
-  const floors = recordedOrReason(() => chainFloors(bench, "floor0", false));
+  const { replay, minimal } = chainFloors(bench, "floor0", false);
   const samples = interleave(bench.rounds, {
-    run: run!,
-    exec: exec!,
-    reference: reference!,
-    ...typeof floors === "string" ? {} : { replay: floors.replay.measure, minimal: floors.minimal },
+    run: attachingSide(bench, bench.run, chainNetwork(bench, "chain0")),
+    exec: attachingSide(bench, bench.exec, chainNetwork(bench, "chain1")),
+    reference: attachingSide(bench, bench.reference, chainNetwork(bench, "chain2")),
+    replay: replay.measure,
+    minimal,
     empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
   });
   return [
     ...verbRows(samples, "Whole chain by `cni run`", "run", "reference", { atLeast: 10 }),
     ...verbRows(samples, "Whole chain plugin by plugin", "exec", "reference", { atLeast: 5 }),
-    ...typeof floors === "string"
-      ? [missingRow("Whole chain against the floor", floors)]
-      : floorRows(samples, floors.replay),
+    ...floorRows(samples, replay),
   ];
 }
 

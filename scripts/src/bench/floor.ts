@@ -55,17 +55,6 @@ const OF_THE_RUNTIME = /^(mmap|getcwd|ioctl|epoll_create1|epoll_ctl|eventfd2|fcn
 
 const OWN_NETNS = "/proc/thread-self/ns/net";
 
-/** Gives the reason instead where a floor cannot be made. */
-export function recordedOrReason<T>(record: () => T): T | string {
-  if (!Bun.which("cc")) return "no compiler";
-  if (!Bun.which("strace")) return "no strace";
-  try {
-    return record();
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
-}
-
 /** Carries out `command` once, traced, and compiles its floor. */
 export function recordFloor(state: string, name: string, host: Netns, netns: string, command: ProcessCommand): Floor {
   const file = join(state, `${name}.trace`);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
-import { requireSuccess, runSuccessfully, startProcess, waitForAny } from "../harness/process.ts";
+import { requireSuccess, runSuccessfully, startProcess, waitFor } from "../harness/process.ts";
 import { startShimServer } from "../harness/server.ts";
 import { type BenchRow, row } from "./table.ts";
 import {
@@ -80,7 +80,7 @@ function shimPeaks(bench: BenchWorkspace, network: Network): readonly number[] {
     // It grows no more; the peak of so few pages is only an estimate.
     peaks.push(memoryField(running.pid, "smaps_rollup", "Rss"));
     const answer = drain(pipe);
-    const ended = requireSuccess(running.command, waitForAny(new Map([[running.pid, running]])).ended);
+    const ended = requireSuccess(running.command, waitFor(running));
     step = invocation.next({ ...ended, stdout: answer + drain(pipe) });
     closeSync(pipe);
   }
@@ -102,7 +102,7 @@ function measureChain(bench: BenchWorkspace, directory: string, network: Network
     const peak = started.map(({ running }) => peakMemory(running.pid));
     started.forEach(({ pipe, running }, at) => {
       let answer = drain(pipe);
-      requireSuccess(running.command, waitForAny(new Map([[running.pid, running]])).ended);
+      requireSuccess(running.command, waitFor(running));
       answer += drain(pipe);
       closeSync(pipe);
       results[at] = JSON.parse(answer);

@@ -3,12 +3,11 @@ import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import type { Invocation } from "../harness/invocation.ts";
 import { median } from "../harness/statistics.ts";
 import { recordChain } from "./chain.ts";
-import { recordedOrReason } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
 import { addPeerHost, packetCost } from "./packets.ts";
 import { attachContainers, copyRules } from "./populate.ts";
 import { startShimServer } from "../harness/server.ts";
-import { type BenchRow, missingRow, row, type ScaleLine } from "./table.ts";
+import { type BenchRow, row, type ScaleLine } from "./table.ts";
 import { type BenchWorkspace, chainNetwork, type Contender, newBenchContainer, newContender } from "./workspace.ts";
 
 /** How long the reference may take in all, in milliseconds; it grows by the container. */
@@ -68,16 +67,12 @@ export function measureScale(bench: BenchWorkspace) {
     }
   }
   const most = counts.at(-1)!;
-  const floor = recordedOrReason(() => {
-    const [single, all] = [first, full].map(({ netns, network }) =>
-      recordChain(bench, netns, network, FIRST_MEASURED - 1).measure
-    );
-    return { "first floor": single!, "full floor": all! };
-  });
+  const floorOf = ({ netns, network }: typeof first) => recordChain(bench, netns, network, FIRST_MEASURED - 1).measure;
   const again = interleave(bench.rounds, {
     ...adds(first.contenders, "first "),
     ...adds(full.contenders, "full "),
-    ...typeof floor === "string" ? {} : floor,
+    "first floor": floorOf(first),
+    "full floor": floorOf(full),
   });
   const lines = Object.entries(points).map(([name, line]): ScaleLine => ({ name, points: line }));
   const last = (name: string) => points[name]!.filter(({ containers }) => containers === most).map(({ ms }) => ms);
@@ -85,7 +80,7 @@ export function measureScale(bench: BenchWorkspace) {
   const rows = [
     ...growth(again, most),
     ...packetRows(bench, most, { first, full, firstOther, fullOther }),
-    ...aboveFloor(again, most),
+    aboveFloor(again, most),
     row(`ADD at ${most} containers by \`cni run\` against the reference`, "faster", last("cni run"), against),
   ];
   return { rows, lines, remarks };
@@ -102,7 +97,7 @@ function newHost(bench: BenchWorkspace, name: string, sides: Record<string, Invo
 
 function growth(samples: Samples, most: number): readonly BenchRow[] {
   const grown = (side: string, verb: string): string =>
-    `${(median(samples[`full ${side}.${verb}`] ?? []) - median(samples[`first ${side}.${verb}`] ?? [])).toFixed(1)} ms`;
+    `${(median(samples[`full ${side}.${verb}`]!) - median(samples[`first ${side}.${verb}`]!)).toFixed(1)} ms`;
   return ["cni run", "plugin by plugin", "cni run, served"].flatMap((side) =>
     ["add", "del"].map((verb) => {
       const [one, all] = ["first", "full"].map((host) => samples[`${host} ${side}.${verb}`]!);
@@ -114,11 +109,10 @@ function growth(samples: Samples, most: number): readonly BenchRow[] {
   );
 }
 
-function aboveFloor(samples: Samples, most: number): readonly BenchRow[] {
-  const floor = samples["full floor.add"];
+function aboveFloor(samples: Samples, most: number): BenchRow {
+  const floor = samples["full floor.add"]!;
   const what = `ADD at ${most} containers by \`cni run\`, served, above a C program with the requests of \`cni run\``;
-  if (floor === undefined) return [missingRow(what, "no C program")];
-  return [row(what, "more", samples["full cni run, served.add"]!, ["C", floor], { atMost: 1 })];
+  return row(what, "more", samples["full cni run, served.add"]!, ["C", floor], { atMost: 1 });
 }
 
 function packetRows(

@@ -1,18 +1,15 @@
 /** Calls through shims and a server, against the reference, beside the same calls without a server. @module */
 import { createNetns } from "../../../ffi/netns/netns.ts";
-import type { Invocation } from "../harness/invocation.ts";
-import type { Network } from "../harness/networks.ts";
-import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
 import { chainFloors, FLOOR_NAMES } from "./chain.ts";
-import { recordedOrReason } from "./floor.ts";
 import { awaitNamespaceCleanup, interleave, type Samples } from "./measure.ts";
 import { FEW, hostLocalSide } from "./reservations.ts";
 import { type ShimServer, startShimServer } from "../harness/server.ts";
-import { statusCommand, versionCommand } from "./startup.ts";
-import { type BenchFigures, type BenchRow, formatNumber, missingRow, row, verbRows } from "./table.ts";
+import { startupSide, statusCommand, versionCommand } from "./startup.ts";
+import { type BenchFigures, type BenchRow, formatNumber, row, verbRows } from "./table.ts";
 import { timeParts } from "./times.ts";
 import {
+  attachingSide,
   type BenchWorkspace,
   chainNetwork,
   hostWithContainer,
@@ -28,21 +25,16 @@ export function serveRows(bench: BenchWorkspace): Pick<BenchFigures, "rows" | "t
   return { rows: [...parts, firstCall(bench)], times: timeParts(bench, server) };
 }
 
-/** Containers live until the row is done: while the kernel removes one, it disturbs what is measured. */
-function side(bench: BenchWorkspace, invocation: Invocation, network: Network, isUdp = false) {
-  const { side } = hostWithContainer(bench, invocation, network);
-  return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1, isUdp));
-}
-
 function chain(bench: BenchWorkspace, server: ShimServer): readonly BenchRow[] {
-  const floors = recordedOrReason(() => chainFloors(bench, "floor1", true));
+  const { replay, minimal } = chainFloors(bench, "floor1", true);
   const samples = interleave(bench.rounds, {
-    run: side(bench, server.run, chainNetwork(bench, "served0"), true),
-    exec: side(bench, server.exec, chainNetwork(bench, "served1"), true),
-    cold: side(bench, bench.run, chainNetwork(bench, "served2"), true),
-    coldExec: side(bench, bench.exec, chainNetwork(bench, "served3"), true),
-    reference: side(bench, bench.reference, chainNetwork(bench, "served4"), true),
-    ...typeof floors === "string" ? {} : { replay: floors.replay.measure, minimal: floors.minimal },
+    run: attachingSide(bench, server.run, chainNetwork(bench, "served0"), true),
+    exec: attachingSide(bench, server.exec, chainNetwork(bench, "served1"), true),
+    cold: attachingSide(bench, bench.run, chainNetwork(bench, "served2"), true),
+    coldExec: attachingSide(bench, bench.exec, chainNetwork(bench, "served3"), true),
+    reference: attachingSide(bench, bench.reference, chainNetwork(bench, "served4"), true),
+    replay: replay.measure,
+    minimal,
   });
   const what = "Whole chain with a TCP and a UDP port";
   return [
@@ -50,7 +42,7 @@ function chain(bench: BenchWorkspace, server: ShimServer): readonly BenchRow[] {
     ...verbRows(samples, `${what}, by \`cni run\`, served`, "run", "reference", { atLeast: 10 }, { atLeast: 6 }),
     ...verbRows(samples, `${what}, by \`cni run\`, not served`, "cold", "reference", { atLeast: 4.5 }, {}),
     ...verbRows(samples, `${what}, plugin by plugin, not served`, "coldExec", "reference"),
-    ...typeof floors === "string" ? [missingRow(`${what} against the floor`, floors)] : servedFloorRows(samples, what),
+    ...servedFloorRows(samples, what),
   ];
 }
 
@@ -64,9 +56,9 @@ const servedFloorRows = (samples: Samples, what: string): readonly BenchRow[] =>
 
 function plainBridge(bench: BenchWorkspace, server: ShimServer): readonly BenchRow[] {
   const samples = interleave(bench.rounds, {
-    served: side(bench, server.exec, plainNetwork(bench, "served5")),
-    cold: side(bench, bench.exec, plainNetwork(bench, "served6")),
-    reference: side(bench, bench.reference, plainNetwork(bench, "served7")),
+    served: attachingSide(bench, server.exec, plainNetwork(bench, "served5")),
+    cold: attachingSide(bench, bench.exec, plainNetwork(bench, "served6")),
+    reference: attachingSide(bench, bench.reference, plainNetwork(bench, "served7")),
   });
   const goal = (verb: string, atLeast: number) => ({ atLeast, note: coldNote(samples[`cold.${verb}`]!) });
   const what = "bridge + host-local without rules, exec'ed, served";
@@ -77,8 +69,7 @@ const coldNote = (values: readonly number[]): string => `${formatNumber(median(v
 
 /** The reference knows no STATUS. */
 function startup(bench: BenchWorkspace, { shims, through }: ShimServer): readonly BenchRow[] {
-  const host = bench.scope.use(createNetns());
-  const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
+  const time = startupSide(bench.scope.use(createNetns()));
   const samples = interleave(bench.rounds * 3, {
     VERSION: time(through(versionCommand(shims))),
     STATUS: time(through(statusCommand(bench, shims))),

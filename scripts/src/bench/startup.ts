@@ -1,6 +1,6 @@
 /** Calls that change nothing: the cost of starting. @module */
 import { join } from "node:path";
-import { createNetns } from "../../../ffi/netns/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import { interleave } from "./measure.ts";
@@ -18,9 +18,12 @@ export function statusCommand(bench: BenchWorkspace, directory: string): Process
   return pluginCommand(newest, newest.plugins[0]!, "status", {}, directory);
 }
 
+/** The time of a command on a host, each round anew. */
+export const startupSide = (host: Netns) => (command: ProcessCommand) => (): number =>
+  host.run(() => runSuccessfully(command)).ms;
+
 export function startupRows(bench: BenchWorkspace): readonly BenchRow[] {
-  const host = bench.scope.use(createNetns());
-  const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
+  const time = startupSide(bench.scope.use(createNetns()));
   const samples = interleave(bench.rounds * 3, {
     version: time(versionCommand(bench.plugins)),
     empty: time({ argv: [bench.empty] }),

@@ -1,8 +1,8 @@
 /** Where the time of a served call goes. @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { startProcess, waitForAny } from "../harness/process.ts";
 import type { ShimServer } from "../harness/server.ts";
+import { runBesideTracer } from "../harness/tracer.ts";
 import { formatNumber, type TimePart } from "./table.ts";
 import {
   type BenchContainer,
@@ -61,24 +61,19 @@ function processorTime(workers: readonly number[]) {
   return { user: sum(11), kernel: sum(12) };
 }
 
-/** How long the workers wait in calls that write through to the disk, by verb; NaN without strace. */
+/** How long the workers wait in calls that write through to the disk, by verb. */
 function diskTimes(
   { state }: BenchWorkspace,
   workers: readonly number[],
   containers: readonly BenchContainer[],
   side: Contender,
 ): readonly number[] {
-  if (!Bun.which("strace")) return VERBS.map(() => NaN);
   return VERBS.map((verb) => {
     const file = join(state, `disk-${verb}.trace`);
     const calls = "trace=fsync,fdatasync,syncfs,sync_file_range,msync";
-    const argv = ["strace", "-qq", "-T", "-e", calls, "-o", file, ...workers.flatMap((pid) => ["-p", String(pid)])];
-    const running = startProcess({ argv });
-    const isTraced = (pid: number) => !readFileSync(`/proc/${pid}/status`, "latin1").includes("TracerPid:\t0\n");
-    while (!workers.every(isTraced)) Bun.sleepSync(1);
-    for (const container of containers) side[verb](container);
-    process.kill(running.pid, "SIGINT");
-    waitForAny(new Map([[running.pid, running]]));
+    runBesideTracer(["strace", "-qq", "-T", "-e", calls, "-o", file], workers, () => {
+      for (const container of containers) side[verb](container);
+    });
     const seconds = [...readFileSync(file, "latin1").matchAll(/<(\d+\.\d+)>$/gm)].map(([, text]) => Number(text));
     return seconds.reduce((sum, value) => sum + value, 0) * 1000 / containers.length;
   });

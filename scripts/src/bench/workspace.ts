@@ -92,6 +92,12 @@ export function newContender(host: Netns, invocation: Invocation, network: Netwo
   return { add, del, both: (container: Container) => ({ add: add(container), del: del(container) }) };
 }
 
+/** Attaches and detaches a new container in each round. Containers live until the row is done: while the kernel removes one, it disturbs others. */
+export function attachingSide(bench: BenchWorkspace, invocation: Invocation, network: Network, isUdp = false) {
+  const { side } = hostWithContainer(bench, invocation, network);
+  return (round: number) => side.both(newBenchContainer(bench, `c${round + 1}`, round + 1, isUdp));
+}
+
 /** A host with one container on it, so that the bridge and the rules that all containers share exist. */
 export function hostWithContainer(bench: BenchWorkspace, invocation: Invocation, network: Network) {
   const host = bench.scope.use(createNetns());

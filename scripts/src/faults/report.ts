@@ -1,4 +1,4 @@
-import { formatTable } from "../../../cmd/output/table.ts";
+import { markdownTable } from "../harness/markdown.ts";
 import type { FaultReport } from "./fault_case.ts";
 
 /** A table with a row for each group of faults that were reached, and for all. */
@@ -10,8 +10,8 @@ export function formatFaults(all: readonly FaultReport[], groupOf: (report: Faul
     return [name, ...[group.length, ...counts].map(String)];
   };
   const groups = [...Map.groupBy(reports, groupOf)].map(([name, group]) => row(name, group)).sort();
-  const header = ["fault", "tried", "ended, then removed", "succeeded", "refused and undone", "FAILED"];
+  const header = ["fault", "tried", "ended, then removed", "succeeded", "refused and undone", "failed"];
   const survived = reports.filter(({ result }) => result !== "FAILED").length;
   const sums = `${reports.length} faults tried, ${survived} survived, ${all.length - reports.length} not reached`;
-  return `${formatTable(header, [...groups, row("all", reports)])}\n${sums}`;
+  return `${markdownTable(header, [...groups, row("all", reports)])}${sums}`;
 }

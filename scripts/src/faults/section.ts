@@ -4,6 +4,7 @@ import { Caller, execInvocation, type ProgramCommand, runInvocation } from "../h
 import { PLUGIN_DIRECTORY, prepareNode, resetNode } from "../harness/node.ts";
 import { NODE_SHIM_DIRECTORY, type NodeServer, startNodeServer } from "../harness/node_server.ts";
 import { type ProcessCommand, requireSuccess, runLimited } from "../harness/process.ts";
+import { runBesideTracer } from "../harness/tracer.ts";
 import { newScratchDirectory } from "../repository.ts";
 import { runExperiment } from "./experiment.ts";
 import type { Fault } from "./fault.ts";
@@ -12,7 +13,7 @@ import { fileDamageCases } from "./file_damage.ts";
 import { healingCases } from "./healing.ts";
 import { faultsOfTrace } from "./plan.ts";
 import { callChain, FAULTS_NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
-import { runBesideTracer, straceCommand } from "./strace.ts";
+import { straceCommand } from "./strace.ts";
 
 /** Which process of a served call has the fault. */
 const SERVED_PROCESSES = ["shim", "worker", "server"] as const;

@@ -1,5 +1,3 @@
-import { readFileSync } from "node:fs";
-import { startProcess, waitForAny } from "../harness/process.ts";
 import { type Fault, isSignal, TRACED_SYSCALLS } from "./fault.ts";
 
 /** The start of a command that traces another, or processes, into the file `log`. */
@@ -20,18 +18,3 @@ export function straceCommand(log: string, fault: Fault | undefined, follow: boo
     ...!follow || fault && isSignal(fault.kind) ? [] : ["--seccomp-bpf"],
   ];
 }
-
-/** Traces processes that run already while `work` runs. */
-export function runBesideTracer<T>(strace: readonly string[], pids: readonly number[], work: () => T): T {
-  const tracer = startProcess({ argv: [...strace, ...pids.flatMap((pid) => ["-p", `${pid}`])] });
-  while (!pids.every(isTraced)) Bun.sleepSync(5);
-  try {
-    return work();
-  } finally {
-    process.kill(tracer.pid, "SIGINT");
-    waitForAny(new Map([[tracer.pid, tracer]]));
-  }
-}
-
-/** Whether a tracer has attached to the process. */
-const isTraced = (pid: number): boolean => !readFileSync(`/proc/${pid}/status`, "utf8").includes("TracerPid:\t0\n");

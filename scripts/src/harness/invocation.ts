@@ -33,7 +33,12 @@ export interface Invocation {
 }
 
 /** `cni run`: one program for the whole chain. @param directory where the configuration is written @param options for `cni run` */
-export function runInvocation(directory: string, options: readonly string[] = [], program = CNI_PROGRAM): Invocation {
+export function runInvocation(
+  directory: string,
+  options: readonly string[] = [],
+  program = CNI_PROGRAM,
+  env: Readonly<Record<string, string>> = WITHOUT_SYSTEM_BUS,
+): Invocation {
   const written = new Map<string, string>();
   return {
     name: "run",
@@ -45,7 +50,7 @@ export function runInvocation(directory: string, options: readonly string[] = []
       written.set(file, text);
       const words = container ? attachmentWords(container) : validWords(valid);
       const argv = [program, "run", verb, file, ...words, ...options, "--json"];
-      return yield { program: "cni", argv, env: WITHOUT_SYSTEM_BUS };
+      return yield { program: "cni", argv, env };
     },
   };
 }
@@ -59,7 +64,10 @@ const validWords = (valid: readonly string[]): readonly string[] =>
   valid.length > 0 ? ["--ignore-unknown", ...valid.map((id) => `--valid=${id}/${IFNAME}`)] : ["--all"];
 
 /** Plugin by plugin. @param directory where the plugins are */
-export function execInvocation(directory = PLUGIN_DIRECTORY): Invocation {
+export function execInvocation(
+  directory = PLUGIN_DIRECTORY,
+  env: Readonly<Record<string, string>> = WITHOUT_SYSTEM_BUS,
+): Invocation {
   const inOrder = ({ plugins }: Network, verb: Verb) => verb === "del" ? plugins.toReversed() : plugins;
   return {
     name: "exec",
@@ -68,7 +76,8 @@ export function execInvocation(directory = PLUGIN_DIRECTORY): Invocation {
       let result = verb === "add" ? undefined : input.result;
       let last: ProcessResult | undefined;
       for (const plugin of inOrder(network, verb)) {
-        const ended = yield pluginCommand(network, plugin, verb, { ...input, result }, directory);
+        const command = pluginCommand(network, plugin, verb, { ...input, result }, directory);
+        const ended = yield { ...command, env: { ...command.env, ...env } };
         if (!last || last.exitCode === 0) last = { ...ended, stderr: (last?.stderr ?? "") + ended.stderr };
         // Engines end at once when an ADD or a DEL fails, and go on with a GC.
         if (ended.exitCode !== 0 && verb !== "gc") break;

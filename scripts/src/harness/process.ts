@@ -92,6 +92,9 @@ export function waitForAny(running: Map<number, RunningProcess>) {
   }
 }
 
+export const waitFor = (running: RunningProcess): MeasuredProcess =>
+  waitForAny(new Map([[running.pid, running]])).ended;
+
 function processResult({ files }: RunningProcess, ms: number, status: number, faults: number): MeasuredProcess {
   const signal = status & 0x7f;
   const [stdout, stderr] = files.slice(1).map((fd) => readFileSync(`/proc/self/fd/${fd}`, "utf8"));
@@ -114,7 +117,7 @@ export function runProcess(command: ProcessCommand): MeasuredProcess {
     if (sys.poll(new Int32Array([pidfd, POLLIN]), 1, command.timeoutMs) === 0) process.kill(pid, "SIGKILL");
     closeSync(pidfd);
   }
-  return waitForAny(new Map([[pid, running]])).ended;
+  return waitFor(running);
 }
 
 /** Runs a program to its end, or kills it after half a minute. */

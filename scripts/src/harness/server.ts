@@ -3,8 +3,9 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerStatus } from "../../../server/status.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
-import { execInvocation, type Invocation, type ProgramSequence, runInvocation } from "./invocation.ts";
-import { type ProcessCommand, runSuccessfully, startProcess, waitForAny } from "./process.ts";
+import { execInvocation, runInvocation } from "./invocation.ts";
+import { WITHOUT_SYSTEM_BUS } from "./node.ts";
+import { type ProcessCommand, runSuccessfully, startProcess, waitFor } from "./process.ts";
 
 const START_LIMIT_MS = 20_000;
 
@@ -29,38 +30,26 @@ export function startShimServer({ scope, state, runOptions }: ServerPlace) {
   const running = startProcess({ argv: [...argv, "--log-format", "json"] });
   scope.defer(() => {
     process.kill(running.pid, "SIGTERM");
-    waitForAny(new Map([[running.pid, running]]));
+    waitFor(running);
   });
   const log = () => readFileSync(`/proc/self/fd/${running.files[2]}`, "utf8");
   while (!log().includes("Listening")) {
     if (performance.now() - running.startTime > START_LIMIT_MS) throw new Error(`The server does not start: ${log()}`);
     Bun.sleepSync(5);
   }
+  const env = { ...WITHOUT_SYSTEM_BUS, CNI_SOCKET: socket };
   const through = <T extends ProcessCommand>(command: T): T => ({
     ...command,
     env: { ...command.env, CNI_SOCKET: socket },
   });
-  const served = (invocation: Invocation): Invocation => ({
-    ...invocation,
-    command: (...call) => throughServer(invocation.command(...call), through),
-  });
   return {
     shims,
     through,
-    run: served(runInvocation(state, runOptions(shims), join(shims, "cni"))),
-    exec: served(execInvocation(shims)),
+    run: runInvocation(state, runOptions(shims), join(shims, "cni"), env),
+    exec: execInvocation(shims, env),
     status: (): ServerStatus => JSON.parse(runSuccessfully({ argv: [...argv.slice(3), "--status", "--json"] }).stdout),
     /** How long the calls took in the workers, in milliseconds, in the order of their ends. */
     durations: (): readonly number[] =>
       [...log().matchAll(/^\{.*\}$/gm)].map(([line]) => (JSON.parse(line) as { readonly ms: number }).ms),
   };
-}
-
-function* throughServer(
-  sequence: ProgramSequence,
-  through: <T extends ProcessCommand>(command: T) => T,
-): ProgramSequence {
-  let step = sequence.next();
-  while (!step.done) step = sequence.next(yield through(step.value));
-  return step.value;
 }

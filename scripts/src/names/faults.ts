@@ -23,8 +23,9 @@ import {
   tryCases,
 } from "../faults/fault_case.ts";
 import { faultsOfTrace, wasReached } from "../faults/plan.ts";
-import { runBesideTracer, straceCommand } from "../faults/strace.ts";
+import { straceCommand } from "../faults/strace.ts";
 import { requireSameState } from "../harness/node_state.ts";
+import { runBesideTracer } from "../harness/tracer.ts";
 
 /** Other machines' names all have this address. */
 const OUTSIDE_ADDRESS = "198.51.100.7";
