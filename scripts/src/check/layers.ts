@@ -129,7 +129,7 @@ function importedFiles(path: string, source: string, sources: ReadonlyMap<string
 
 export function fileProblems(path: string, source: string): readonly string[] {
   const lines = source.split("\n");
-  const layer = layerOf(path);
+  const place = placeOf(path);
   const isProduct = isProductSource(path);
   const imports = importsOf(source).flatMap((found) => {
     const problem = isProduct ? place && importProblem(path, place, found) : otherPluginProblem(path, place, found);
