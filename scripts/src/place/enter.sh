@@ -1,21 +1,21 @@
 #!/bin/sh
-# Process 1 of a place: enter.sh CACHE PLACE COMMAND…. Its mount namespace is its own, and what it mounts goes with it.
-# With "prepare" as the command, it only fetches what each place begins with.
+# Process 1 of a place: enter.sh CACHE ROOT PLACE COMMAND…. Its mount namespace is its own, and what it mounts goes with it.
 
 set -eu
 
-# The lock of scripts/place stays with the process that waits for this one.
-exec 9>&-
 checkout=$PWD
 cache=$1
-place=$2
-shift 2
+root=$2
+place=$3
+shift 3
+# The process that waits for this one keeps the root in use.
+exec 8<&-
 mount=$cache/mount
 
 # A root whose changes are in memory.
 mount -t tmpfs -o mode=755,size=75% tmpfs "$mount"
 mkdir "$mount/changes" "$mount/work" "$mount/root"
-mount -t overlay -o "lowerdir=$cache/root,upperdir=$mount/changes,workdir=$mount/work" overlay "$mount/root"
+mount -t overlay -o "lowerdir=$root,upperdir=$mount/changes,workdir=$mount/work" overlay "$mount/root"
 cd "$mount/root"
 mount -t proc proc proc
 mount -t sysfs sysfs sys
@@ -38,12 +38,17 @@ ln -s pts/ptmx dev/ptmx
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
 mount -t mqueue mqueue dev/mqueue
 
-# The checkout with its history, without what was installed and built.
-mkdir root/cni
-tar -C "$checkout" --exclude=./node_modules --exclude=./dist -cf - . | tar -C root/cni --no-same-owner -xf -
+# The checkout, with what is built and installed in it. That of a worktree of git has its history elsewhere.
+mkdir -p root/cni
+mount --bind "$checkout" root/cni
+if [ -f "$checkout/.git" ]; then
+  history=$(sed -n 's|^gitdir: \(.*\)/worktrees/[^/]*$|\1|p' "$checkout/.git")
+  mkdir -p ".$history"
+  mount --bind "$history" ".$history"
+fi
 
 # What was downloaded before: packages of Debian, npm and Go, and kernels of virtual machines.
-for pair in apt:var/cache/apt/archives lists:var/lib/apt/lists npm:root/.npm go:root/go go-build:root/.cache/go-build vm:root/cni/dist/vm; do
+for pair in npm:root/.npm go:root/go go-build:root/.cache/go-build vm:root/cni/dist/vm; do
   mkdir -p "$cache/${pair%%:*}" "${pair#*:}"
   mount --bind "$cache/${pair%%:*}" "${pair#*:}"
 done
@@ -69,18 +74,19 @@ umount -l .machine
 rmdir .machine
 
 # Of the machine's environment, only what names another way to the archives, and what chooses tests.
-if [ "$1" = prepare ]; then
-  set -- sh scripts/src/place/prepare.sh
-else
-  set -- sh scripts/src/place/network.sh "$place" "$@"
-fi
-for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_config_registry GOPROXY GOSUMDB TERM TEST_PLUGINS; do
+set -- sh scripts/src/place/network.sh "$place" "$@"
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_config_registry GOPROXY GOSUMDB TERM \
+  TEST_PLUGINS FUZZ_RUNS FUZZ_SEED SOURCE_DATE_EPOCH; do
   eval "value=\${$name-}"
   [ -z "$value" ] || set -- "$name=$value" "$@"
 done
 cd /root/cni
 certificates=/etc/ssl/certs/ca-certificates.crt
 status=0
-env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin \
+umask 022
+# Whoever owns the checkout, git reads it.
+env -i CNI_PLACE="$place" HOME=/root LANG=C.UTF-8 \
+  GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=/root/cni \
+  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin \
   NODE_EXTRA_CA_CERTS=$certificates SSL_CERT_FILE=$certificates "$@" || status=$?
 exit "$status"

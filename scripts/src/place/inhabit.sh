@@ -6,8 +6,6 @@ set -eu
 place=$1
 shift
 
-install_packages() { DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >/dev/null; }
-
 until_done() {
   for _ in $(seq 300); do
     if "$@" >/dev/null 2>&1; then return 0; fi
@@ -23,7 +21,6 @@ case $place in
     for each in all default lo eth0; do echo 1 >"/proc/sys/net/ipv6/conf/$each/disable_ipv6"; done
     ;;
   docker)
-    install_packages docker.io iptables busybox-static
     # The root's changes cannot lie below another overlay.
     dockerd --storage-driver vfs >/run/dockerd.log 2>&1 &
     until_done grep -q "API listen" /run/dockerd.log
@@ -34,7 +31,6 @@ case $place in
     until_done busybox wget -qO /dev/null http://127.0.0.1:18080/bin/busybox
     ;;
   firewalld)
-    install_packages firewalld dbus netbase
     mkdir -p /run/dbus
     dbus-daemon --system --fork
     firewalld --nopid

@@ -1,16 +1,10 @@
 #!/bin/sh
-# Run in a place by enter.sh: network.sh PLACE COMMAND…. A bare place has the machine's network. Each other has a
-# namespace of its own, whose way out is a program: neither the machine's links nor its rules change.
+# Run in a place by enter.sh: network.sh PLACE COMMAND…. The network is a namespace of its own, whose way out is a
+# program: neither the machine's links nor its rules change.
 
 set -eu
 
 place=$1
-if [ "$place" = bare ]; then
-  shift
-  exec "$@"
-fi
-
-DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install slirp4netns util-linux >/dev/null
 touch /run/network
 unshare --net=/run/network true
 slirp4netns --configure --mtu=65520 --netns-type=path /run/network eth0 >/dev/null 2>&1 &
