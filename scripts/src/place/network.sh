@@ -5,10 +5,19 @@
 set -eu
 
 place=$1
+if [ "$place" = bare ] && ! [ -c /dev/net/tun ]; then
+  echo "The place has this machine's network: there is no /dev/net/tun"
+  shift
+  exec "$@"
+fi
 touch /run/network
 unshare --net=/run/network true
 slirp4netns --configure --mtu=65520 --netns-type=path /run/network eth0 >/dev/null 2>&1 &
-until grep -q "eth0" /proc/"$!"/net/dev 2>/dev/null || nsenter --net=/run/network grep -q eth0: /proc/net/dev; do sleep 0.1; done
+slirp=$!
+until nsenter --net=/run/network grep -q eth0: /proc/net/dev; do
+  kill -0 "$slirp" || exit 75
+  sleep 0.1
+done
 
 # What is below /sys/class/net is that of the namespace in which it was mounted.
 mkdir /run/cgroup
