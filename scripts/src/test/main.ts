@@ -90,17 +90,13 @@ async function countFile(file: string, directory: string, serverEnv?: Readonly<R
   if (failed > 0) console.log(problem);
 }
 
-/** How a virtual machine is chosen, and what its tests are called. */
-const IN_VM: Readonly<Record<MachineName, { readonly flag: readonly string[]; readonly label: string }>> = {
-  current: { flag: [], label: "" },
-  oldest: { flag: ["--oldest"], label: "oldest kernel: " },
-  arm64: { flag: ["--arm64"], label: "arm64: " },
-};
+/** What the tests of a virtual machine are called. */
+const LABELS: Readonly<Record<MachineName, string>> = { current: "", oldest: "oldest kernel: ", arm64: "arm64: " };
 
 /** Runs files in the virtual machine and counts their lines; that it did not come to its end is a failure of its own. */
 async function countInVm(machine: MachineName, files: readonly string[], directory: string): Promise<void> {
   if (files.length === 0) return;
-  const { flag, label } = IN_VM[machine];
+  const label = LABELS[machine];
   const name = `${label}virtual machine`;
   const obstacle = missingRequirement(machine);
   if (obstacle) {
@@ -113,7 +109,8 @@ async function countInVm(machine: MachineName, files: readonly string[], directo
   const step = process.env[SAMPLE_VARIABLE];
   const sample = step ? ["env", `${SAMPLE_VARIABLE}=${step}`, `TEST_PLUGINS=${[...plugins].join(",")}`] : [];
   const again = [...sample, "bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
-  const command = [process.execPath, "scripts/src/vm/main.ts", ...flag, ...again];
+  const machineFlag = machine === "current" ? [] : [`--${machine}`];
+  const command = [process.execPath, "scripts/src/vm/main.ts", ...machineFlag, ...again];
   const timeoutMs = MACHINES[machine].timeoutS * 1000;
   const { ending, output } = await spawnGroup(command, join(directory, "vm_log"), directory, timeoutMs);
   const { cases, isComplete } = parseLane(output);

@@ -95,10 +95,9 @@ async function boot(name: MachineName, command: readonly string[], run: VmRun) {
   return { status: trouble ? MACHINE_FAILED : Number(status), trouble, log: output() };
 }
 
-const MACHINE_FLAGS: Readonly<Record<string, MachineName>> = { "--oldest": "oldest", "--arm64": "arm64" };
-
 async function main(argv: readonly string[]): Promise<number> {
-  const name = MACHINE_FLAGS[argv[0] ?? ""] ?? "current";
+  const flagged = (["oldest", "arm64"] as const).find((name) => argv[0] === `--${name}`);
+  const name = flagged ?? "current";
   const reason = missingRequirement(name);
   if (reason) {
     console.error(`vm: ${reason}`);
@@ -106,7 +105,7 @@ async function main(argv: readonly string[]): Promise<number> {
   }
   using scratch = newScratchDirectory();
   const run = { job: join(scratch.path, "job"), log: join(scratch.path, "log") };
-  const { status, trouble, log } = await boot(name, name === "current" ? argv : argv.slice(1), run);
+  const { status, trouble, log } = await boot(name, flagged ? argv.slice(1) : argv, run);
   const lastLines = log.trim().split("\n").slice(-60).join("\n");
   if (trouble) console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${lastLines || "nothing"}`);
   return status;
