@@ -79,7 +79,7 @@ export function restoreCopied(
 
 type LostElements = ReadonlyMap<string, readonly OwnedElement[]>;
 
-/** Those whose plugins make the tables and chains that the others need too. */
+/** Those whose plugins make the tables, sets and chains that the others need too. */
 function firstOwners(
   nl: Netlink,
   entries: readonly CacheEntry[],
@@ -89,12 +89,12 @@ function firstOwners(
   const makers = new Map<string, { readonly owner: string; readonly query: nft.Query<unknown> }>();
   for (const entry of entries) {
     const owner = ownerText(entry);
-    const needed = lost.get(owner)!.flatMap(({ table, element }): { id: string; query: nft.Query<unknown> }[] => {
+    const needed = lost.get(owner)!.flatMap(({ table, set, element }): { id: string; query: nft.Query<unknown> }[] => {
       const { family } = table;
       const chain = element.data?.verdict?.chain;
       return [
-        { id: `${family}`, query: nft.tableQuery(table) },
-        ...chain === undefined ? [] : [{ id: `${family} ${chain}`, query: nft.chainQuery(table, chain) }],
+        { id: `${family} set ${set}`, query: nft.setQuery(table, set) },
+        ...chain === undefined ? [] : [{ id: `${family} chain ${chain}`, query: nft.chainQuery(table, chain) }],
       ];
     }).filter(({ id }) => !makers.has(id));
     if (needed.length === 0 || !mayRestore(entry)) continue;

@@ -43,6 +43,19 @@ for (
   });
 }
 
+healTest("elements come back in a set that one plugin alone knows", (healed) => {
+  const { newHealer, round, nft } = healed;
+  attachMany(healed);
+  nft("add set inet cni hiding { type ipv4_addr; }");
+  for (const n of [1, 2, 3, 4]) nft(`add element inet cni hiding { 10.9.0.${n} comment "web c${n} eth0" }`);
+  const healer = newHealer(MANY);
+  round(healer);
+  const before = sortedListing(nft("-s", "list", "set", "inet", "cni", "hiding"));
+  nft("flush set inet cni hiding");
+  round(healer);
+  expect(sortedListing(nft("-s", "list", "set", "inet", "cni", "hiding"))).toEqual(before);
+});
+
 healTest("the copy brings nothing back of what ended or changed since the loss", (healed) => {
   const { newHealer, round, nft, log, attach } = healed;
   for (const id of ["c1", "c2", "c3", "c4", "c5", "c6"]) attach(id);

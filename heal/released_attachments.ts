@@ -1,7 +1,7 @@
 import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_DELSETELEM } from "../ffi/nft/uapi.ts";
-import type { Owner } from "../plugins/lib/model/owner.ts";
-import { recordIds, recordIdsOf } from "./record_id.ts";
+import { type Owner, ownerText } from "../plugins/lib/model/owner.ts";
+import { recordedOwners } from "./recorded_owners.ts";
 
 /** An engine removes its result after the last plugin's DEL, which may wait for others. */
 const DEL_TIME_MS = 10 * 60_000;
@@ -11,8 +11,6 @@ const MAX_CHANGES = 20_000;
 interface RecordChange {
   readonly isRemoval: boolean;
   readonly time: number;
-  /** Several changes may have one time. */
-  readonly number: number;
 }
 
 /**
@@ -22,26 +20,24 @@ interface RecordChange {
  * elements also removes their record. A later ADD may need fewer records: any new one ends the DEL.
  */
 export class ReleasedAttachments {
-  /** The last change of each record, oldest first. */
+  /** The last change of each owner's records, oldest first. */
   readonly #changes = new Map<string, RecordChange>();
-  #number = 0;
 
   /** Tells of a change by this program, in order. */
   note(change: RulesetChange): void {
     const isRemoval = change.operation === NFT_MSG_DELSETELEM;
-    for (const id of recordIds(change)) {
-      this.#changes.delete(id);
-      this.#changes.set(id, { isRemoval, time: performance.now(), number: this.#number++ });
+    for (const owner of recordedOwners(change)) {
+      this.#changes.delete(owner);
+      this.#changes.set(owner, { isRemoval, time: performance.now() });
     }
-    for (const id of this.#changes.keys()) {
+    for (const owner of this.#changes.keys()) {
       if (this.#changes.size <= MAX_CHANGES) return;
-      this.#changes.delete(id);
+      this.#changes.delete(owner);
     }
   }
 
   has(owner: Owner): boolean {
-    const changes = recordIdsOf(owner).flatMap((id) => this.#changes.get(id) ?? []);
-    const last = changes.sort((a, b) => a.number - b.number).at(-1);
+    const last = this.#changes.get(ownerText(owner));
     return last !== undefined && last.isRemoval && last.time > performance.now() - DEL_TIME_MS;
   }
 }

@@ -1,9 +1,9 @@
 import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_NEWSETELEM } from "../ffi/nft/uapi.ts";
-import { elementQuery, getAll } from "../ffi/nft/objects.ts";
-import { RECORD_SET, recordKey } from "../plugins/lib/ruleset/owner_records.ts";
+import { listElements } from "../ffi/nft/objects.ts";
+import { RECORD_SET } from "../plugins/lib/ruleset/owner_records.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
-import type { Owner } from "../plugins/lib/model/owner.ts";
+import { type Owner, ownerText, parseOwner, sameOwner } from "../plugins/lib/model/owner.ts";
 import { runAllSteps } from "../plugins/lib/protocol/plugin.ts";
 
 import { CniError } from "../spec/error.ts";
@@ -12,7 +12,7 @@ import { callPlugin, locatePlugin } from "../runtime/call_plugin.ts";
 import type { RuntimeContext } from "../runtime/context.ts";
 import { lockContainer } from "../runtime/lock.ts";
 import { findCachedResult, resolveAttachment } from "../runtime/resolve_attachment.ts";
-import { recordIds, recordIdsOf } from "./record_id.ts";
+import { recordedOwners } from "./recorded_owners.ts";
 
 /**
  * Attachments that got rules back while an engine's DEL ran: it had found nothing to remove.
@@ -23,16 +23,13 @@ export class RevivedAttachments {
   readonly #entries = new Map<string, { readonly entry: CacheEntry; readonly directory: string }>();
 
   add(entry: CacheEntry, directory: string): void {
-    for (const id of recordIdsOf(entry)) this.#entries.set(id, { entry, directory });
+    this.#entries.set(ownerText(entry), { entry, directory });
   }
 
   /** Tells of a change by another process of this program: the rules of an ADD stay. */
   note(change: RulesetChange): void {
     if (change.operation !== NFT_MSG_NEWSETELEM) return;
-    for (const id of recordIds(change)) {
-      const found = this.#entries.get(id);
-      if (found) { for (const other of recordIdsOf(found.entry)) this.#entries.delete(other); }
-    }
+    for (const owner of recordedOwners(change)) this.#entries.delete(owner);
   }
 
   get isEmpty(): boolean {
@@ -50,23 +47,23 @@ export class RevivedAttachments {
    */
   removeEnded(runtime: RuntimeContext, maxWaitMs: number, onRemoved: (owner: Owner) => void): void {
     const entries = [...this.#entries.values()].filter(({ directory }) => directory === runtime.cacheDirectory);
-    const ended = [...new Set(entries.map(({ entry }) => entry))].filter((entry) => hasEnded(runtime, entry));
+    const ended = entries.map(({ entry }) => entry).filter((entry) => hasEnded(runtime, entry));
     runAllSteps(...ended.map((entry) => () => {
       using _ = lockContainer(runtime.cacheDirectory, entry.containerId, { maxWaitMs });
       // Else its DEL came later, or a new ADD.
       if (!hasEnded(runtime, entry) || !hasRecords(runtime, entry)) return;
       removeRules(runtime, entry);
-      for (const id of recordIdsOf(entry)) this.#entries.delete(id);
+      this.#entries.delete(ownerText(entry));
       onRemoved(entry);
     }));
   }
 }
 
 function hasRecords({ hostContext: { host } }: RuntimeContext, owner: Owner): boolean {
-  const queries = TABLES.flatMap((table) =>
-    Object.keys(table.purposes).map((purpose) => elementQuery(table, RECORD_SET, recordKey(owner, purpose).key))
+  return TABLES.some((table) =>
+    listElements(host.nft, table, RECORD_SET, ownerText(owner))
+      .some(({ comment = "" }) => sameOwner(parseOwner(comment), owner))
   );
-  return getAll(host.nft, queries).some((record) => record !== undefined);
 }
 
 function hasEnded({ cacheDirectory }: RuntimeContext, entry: CacheEntry): boolean {

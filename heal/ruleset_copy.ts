@@ -41,7 +41,7 @@ export class RulesetCopy {
   read(nl: Netlink): void {
     this.forget();
     const listed = TABLES.flatMap((table) =>
-      table.objects().sets.map(({ name }) => ({ table, name, elements: nft.listElements(nl, table, name) }))
+      nft.listSets(nl, table).map(({ name = "" }) => ({ table, name, elements: nft.listElements(nl, table, name) }))
     );
     this.#sets = new Map();
     this.#changedOwners = undefined;

@@ -251,6 +251,12 @@ export function listBaseChains(nl: Netlink, family: number): Chain[] {
   return list(nl, "chains", GET_CHAIN, { family }, baseChainMessage).filter(({ hook }) => hook !== undefined);
 }
 
+/** Without those that a rule has for itself. */
+export function listSets(nl: Netlink, { family, table }: TableKey): Set[] {
+  return list(nl, `sets of table "${table}"`, GET_SET, { family, table }, setMessage)
+    .filter(({ flags = 0 }) => (flags & uapi.NFT_SET_ANONYMOUS) === 0);
+}
+
 export interface LazyRule {
   readonly chain: string;
   readonly handle: bigint;

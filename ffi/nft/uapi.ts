@@ -92,6 +92,7 @@ export const NFTA_SET_USERDATA = 13;
 export const NFTA_SET_DESC_SIZE = 1;
 export const NFTA_SET_DESC_CONCAT = 2;
 export const NFTA_SET_FIELD_LEN = 1;
+export const NFT_SET_ANONYMOUS = 0x1;
 export const NFT_SET_INTERVAL = 0x4;
 export const NFT_SET_MAP = 0x8;
 

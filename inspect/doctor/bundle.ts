@@ -158,13 +158,14 @@ function describeRuleset(nl: Netlink): object[] {
 }
 
 function describeElements(nl: Netlink): Record<string, object[]> {
-  const { sets } = inetTable.objects();
-  return Object.fromEntries(sets.map(({ name }) => [
-    name,
-    nft.listElements(nl, inetTable, name).map(({ key, data, comment }) => ({
-      key: key.toHex(),
-      ...data?.value ? { value: data.value.toHex() } : { verdict: data?.verdict },
-      comment,
-    })),
-  ]));
+  return Object.fromEntries(
+    nft.listSets(nl, inetTable).map(({ name = "" }) => [
+      name,
+      nft.listElements(nl, inetTable, name).map(({ key, data, comment }) => ({
+        key: key.toHex(),
+        ...data?.value ? { value: data.value.toHex() } : { verdict: data?.verdict },
+        comment,
+      })),
+    ]),
+  );
 }

@@ -80,11 +80,8 @@ const tableName = ({ family, table }: nft.TableKey): string => `${FAMILY_NAMES[f
 
 /** Leaves out the records, which no rule uses. */
 function listSets(nl: Netlink, key: nft.TableKey): ListedSet[] {
-  const definition = key.table === inetTable.table && key.family === inetTable.family ? inetTable : bridgeTable;
-  return definition.objects().sets.filter(({ name }) => name !== RECORD_SET).flatMap(({ name }) => {
-    const set = nft.findSet(nl, key, name);
-    return set ? [{ ...set, key, elements: nft.listElements(nl, key, name) }] : [];
-  });
+  return nft.listSets(nl, key).filter(({ name }) => name !== RECORD_SET)
+    .map((set) => ({ ...set, key, elements: nft.listElements(nl, key, set.name ?? "") }));
 }
 
 function showTable(nl: Netlink, key: nft.TableKey, sets: readonly ListedSet[]): RulesetTable {

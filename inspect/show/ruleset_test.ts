@@ -150,3 +150,15 @@ test("showRuleset() is empty without rules", () => {
   using namespaces = newNamespaces();
   expect(showRuleset(namespaces.host.nft).tables).toEqual([]);
 });
+
+test("showRuleset() shows a set that one plugin alone knows", () => {
+  using namespaces = newNamespaces();
+  const { host } = namespaces;
+  const set = 'set hiding { type ipv4_addr; elements = { 10.9.0.1 comment "web c1 eth0" }; }';
+  runInNetns(host, "nft", `table inet cni { ${set}; chain c { ip saddr { 10.9.0.2, 10.9.0.3 } drop; }; }`);
+  const { tables, elementsOf } = showRuleset(host.nft);
+  expect(tables[0]?.sets.map(({ name, elements }) => [name, elements])).toEqual([["hiding", 1]]);
+  expect(elementsOf({ network: "web", containerId: "c1", ifname: "eth0" })).toEqual([
+    { table: "inet cni", set: "hiding", element: "10.9.0.1" },
+  ]);
+});

@@ -1,7 +1,7 @@
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
-import { listElements } from "../../ffi/nft/objects.ts";
+import { listElements, listSets, type TableKey } from "../../ffi/nft/objects.ts";
 import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
 import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
 import { listCacheEntries } from "../../runtime/cache.ts";
@@ -41,20 +41,20 @@ export function countAttachments(cacheDirectories: readonly string[]): ReadonlyM
 
 export function measureSets(nl: Netlink): SetMeasure[] {
   return [inetTable, bridgeTable].flatMap((table) =>
-    table.objects().sets.map(({ name }) => ({
+    listSetNames(nl, table).map((set) => ({
       table: `${FAMILY_NAMES[table.family]} ${table.table}`,
-      set: name,
-      elements: countElements(nl, table, name),
+      set,
+      elements: listElements(nl, table, set).length,
     }))
   ).filter(({ elements }) => elements > 0);
 }
 
-function countElements(nl: Netlink, table: typeof inetTable, set: string): number {
+function listSetNames(nl: Netlink, table: TableKey): string[] {
   try {
-    return listElements(nl, table, set).length;
+    return listSets(nl, table).map(({ name = "" }) => name);
   } catch (error) {
     // The kernel has no nf_tables.
-    if (error instanceof NetlinkError) return 0;
+    if (error instanceof NetlinkError) return [];
     throw error;
   }
 }
