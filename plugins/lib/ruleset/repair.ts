@@ -44,6 +44,7 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
         details: foreignTableHint(table),
       });
     }
+    const added = present ? listAddedChains(nl, table) : [];
     const former = present ? listFormerRules(nl, table) : [];
     for (const { chain, handles, isWholeChain } of former) {
       for (const handle of handles) tx.deleteRule(table, chain, handle);
@@ -56,6 +57,13 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
     }
     tx.commit(generation);
     const isUpgrade = former.length > 0;
-    return isUpgrade ? [] : missing.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
+    const lost = isUpgrade ? [] : missing.filter(({ chain }) => !added.includes(chain));
+    return lost.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
   });
+}
+
+/** Chains of a plugin that the table has nothing of yet. A rule's set cannot be removed. */
+function listAddedChains(nl: Netlink, table: TableDefinition): string[] {
+  const { sets, chains } = table.ownPart?.objects() ?? { sets: [], chains: [] };
+  return sets.some(({ name }) => nft.findSet(nl, table, name)) ? [] : chains.map(({ name }) => name);
 }

@@ -9,15 +9,11 @@ import { CniError, Code } from "../../../spec/error.ts";
 import { describeMissingRules, isSameRule, type MissingRules } from "./chain_rules.ts";
 import { requireTakenByKernel } from "./kernel_support.ts";
 
-/** A table of ours: created on demand, then kept. */
-export interface TableDefinition extends nft.TableKey {
-  readonly comment: string;
-  /** Sets and chains that exist as long as the table does. */
+/** Sets, chains and static rules in a table of ours: created on demand, then kept. */
+export interface TablePart {
   objects(): { readonly sets: readonly SetIn[]; readonly chains: readonly ChainIn[] };
   /** Rules that do not depend on attachments, in order. */
   rules(): readonly StaticRule[];
-  /** What earlier releases had, and this one must not have. */
-  readonly former?: { readonly chains: readonly string[]; rules(): readonly StaticRule[] };
   /** Purposes of elements, and their sets. Records store a set's position: append new sets. */
   readonly purposes: Readonly<Record<string, readonly string[]>>;
   /**
@@ -25,6 +21,14 @@ export interface TableDefinition extends nft.TableKey {
    * has a chain's rules and what leads there. So a few queries tell an ADD whether the table is whole.
    */
   readonly uses: Readonly<Record<string, Readonly<Record<string, number>>>>;
+}
+
+export interface TableDefinition extends nft.TableKey, TablePart {
+  readonly comment: string;
+  /** What earlier releases had, and this one must not have. */
+  readonly former?: { readonly chains: readonly string[]; rules(): readonly StaticRule[] };
+  /** What one plugin has in it besides, see {@linkcode extendTable}. */
+  readonly ownPart?: TablePart;
   /** Elements that exist as long as a shared chain does. */
   chainElementsOf?(chain: string): readonly ChainElement[];
 }
@@ -45,6 +49,25 @@ export interface ChainElement {
   /** Another chain that needs the element too. */
   readonly alsoOfChain?: string;
   readonly comment: string;
+}
+
+/**
+ * The table with what one plugin has of its own in it, declared in the plugin's folder. The first ADD of the plugin
+ * makes it. Other plugins need not know it, so its rules are in chains of its own.
+ */
+export function extendTable(table: TableDefinition, ownPart: TablePart): TableDefinition {
+  return {
+    ...table,
+    ownPart,
+    objects() {
+      const shared = table.objects();
+      const own = ownPart.objects();
+      return { sets: [...shared.sets, ...own.sets], chains: [...shared.chains, ...own.chains] };
+    },
+    rules: () => [...table.rules(), ...ownPart.rules()],
+    purposes: { ...table.purposes, ...ownPart.purposes },
+    uses: { ...table.uses, ...ownPart.uses },
+  };
 }
 
 /** @throws {NetlinkError} `EEXIST` if another process created it meanwhile */

@@ -16,7 +16,7 @@ const TEMPLATE_ROOT = "../../../../";
 /** Only in the registry does it pass, so here nothing runs it. */
 const RENAMED: Readonly<Record<string, string>> = { "tools_tests.ts": "tools_test.ts" };
 /** Its files that a program of its own needs. */
-const PROGRAM_FILES = ["config.ts", "model.ts", "plugin.ts"];
+const PROGRAM_FILES = ["config.ts", "elements.ts", "model.ts", "plugin.ts"];
 const LIBRARY = "@cni/cni";
 /** What a registry's lines import, by its path. */
 const REGISTRIES = { "plugins/registry.ts": "plugin.ts", "plugins/docs_registry.ts": "docs.ts" };
@@ -70,7 +70,7 @@ const NEXT_STEPS = (name: string, directory: string) =>
   `Wrote ${directory}/ and lines in plugins/registry.ts and plugins/docs_registry.ts. The plugin works: it adds an interface with an address, a kernel parameter and a rule.
 
 Next:
-  1. Make it yours: ${directory}/plugin.ts, config.ts and plugin_test.ts.
+  1. Make it yours: ${directory}/plugin.ts, config.ts, elements.ts and plugin_test.ts.
      Say in model.ts what tools such as cni doctor are to know; tools_test.ts shows what they tell.
   2. Say in ${directory}/fixture.ts how the suites over every plugin are to test it.
   3. Say in ${directory}/docs.ts what each key means, and run scripts/docs, which makes the pages of it.
@@ -128,11 +128,11 @@ function writeProgram(name: string, directory: string): void {
 }
 
 const PROGRAM_STEPS = (name: string, directory: string) =>
-  `Wrote ${directory}/: plugin.ts, config.ts, model.ts, and main.ts, which makes a program of them.
+  `Wrote ${directory}/: plugin.ts, config.ts, elements.ts, model.ts, and main.ts, which makes a program of them.
 
 Next:
   1. cd ${directory} && npm install PATH/cni-library-vVERSION.tgz   # the library is in the release; npm brings Bun
-  2. Make it yours: plugin.ts, config.ts and model.ts.
+  2. Make it yours: plugin.ts, config.ts, elements.ts and model.ts.
   3. npm run build                                     # checks types, then writes the program ${name}
 `;
 

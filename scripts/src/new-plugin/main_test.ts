@@ -17,7 +17,16 @@ import { instantiate, nameProblem, withRegistryLine } from "./main.ts";
 
 const NAME = "link-group";
 const FOLDER = "plugins/link_group";
-const FILES = ["config.ts", "docs.ts", "fixture.ts", "model.ts", "plugin.ts", "plugin_test.ts", "tools_test.ts"].map((
+const FILES = [
+  "config.ts",
+  "docs.ts",
+  "elements.ts",
+  "fixture.ts",
+  "model.ts",
+  "plugin.ts",
+  "plugin_test.ts",
+  "tools_test.ts",
+].map((
   file,
 ) => `${FOLDER}/${file}`);
 
@@ -125,7 +134,7 @@ testWith(
     const file = join(root, FOLDER, "plugin.ts");
     const broken = readFileSync(file, "utf8")
       .replace("config: linkGroupConfig,", "config: anything as typeof linkGroupConfig,")
-      .replace("    addMasquerade(host.nft, owner, [config.address], lives(host));\n", "")
+      .replace(/^ {4}ensureElements\(.*\n/m, "")
       .replace("import * as link", 'import { anything } from "../../spec/schema.ts";\nimport * as link');
     writeFileSync(file, broken);
     expect(runBun("scripts/src/build/main.ts")).toMatchObject({ exitCode: 0 });

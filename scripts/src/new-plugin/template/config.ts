@@ -10,7 +10,7 @@ export const newPluginConfig = lazy(() =>
   object({
     /** The name of the interface that it adds to the container. */
     interface: withDefault(linkName, "svc0"),
-    /** The address of that interface, which the host masquerades. */
+    /** The address of that interface. Packets to it do not leave the host. */
     address: withDefault(cidr, parseCidr("10.77.0.1/32")),
   })
 );

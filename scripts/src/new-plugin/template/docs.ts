@@ -15,7 +15,7 @@ export default {
     address: {
       type: "string, a CIDR",
       default: '"10.77.0.1/32"',
-      meaning: "The address of that interface.",
+      meaning: "The address of that interface. Packets to it do not leave the host.",
       example: "10.77.0.1/32",
       parity: "added here",
       tests: ["plugin_test.ts"],

@@ -1,26 +1,32 @@
-/** The `new-plugin` plugin: gives the container one more interface, with an address that the host masquerades. @module */
+/** The `new-plugin` plugin: gives the container one more interface, for a service. Packets to it do not leave the host. @module */
 import * as address from "../../../../ffi/route/address.ts";
 import { executeAll } from "../../../../ffi/netlink/socket.ts";
 import * as link from "../../../../ffi/route/link.ts";
 import { bridge } from "../../../../ffi/route/link_kinds.ts";
-import { lives } from "../../../../plugins/lib/links/address_claim.ts";
 import { addContainerLink, removeLinkIfPresent } from "../../../../plugins/lib/links/container_link.ts";
 import { requireSysctl } from "../../../../plugins/lib/links/sysctls.ts";
 import { checkWanted } from "../../../../plugins/lib/links/wanted_differences.ts";
 import type { PluginModel } from "../../../../plugins/lib/model/plugin_model.ts";
-import { formatAlias, parseAlias, sameOwner } from "../../../../plugins/lib/model/owner.ts";
-import { plugin, requirePrevResult, runAllSteps } from "../../../../plugins/lib/protocol/plugin.ts";
-import { inetTable } from "../../../../plugins/lib/ruleset/inet_table.ts";
 import {
-  addMasquerade,
-  checkMasquerade,
-  gcMasquerade,
-  removeMasquerade,
-  restoreMasquerade,
-} from "../../../../plugins/lib/veth/masquerade.ts";
+  formatAlias,
+  logRemoval,
+  ownerPrefix,
+  parseAlias,
+  sameOwner,
+  staleOwnerFilter,
+} from "../../../../plugins/lib/model/owner.ts";
+import { plugin, requirePrevResult, runAllSteps } from "../../../../plugins/lib/protocol/plugin.ts";
+import {
+  checkElements,
+  ensureElements,
+  removeElements,
+  removeElementsOf,
+  restoreElements,
+} from "../../../../plugins/lib/ruleset/elements.ts";
 import { removeRulesIfSupported } from "../../../../plugins/lib/ruleset/nf_tables_support.ts";
 import { requireTable } from "../../../../plugins/lib/ruleset/table.ts";
 import { newPluginConfig } from "./config.ts";
+import { newPluginElements, newPluginPurpose, newPluginTable } from "./elements.ts";
 import { newPluginWanted } from "./model.ts";
 
 export default plugin({
@@ -31,7 +37,7 @@ export default plugin({
   needsPrevResult: () => true,
 
   add(call) {
-    const { config, host, netns, owner, sandbox, undo } = call;
+    const { config, host, ifname, log, netns, owner, sandbox, undo } = call;
     const result = requirePrevResult(call, "new-plugin");
     // A failed ADD removes it, and all that is on it.
     const { index } = addContainerLink(netns, { name: config.interface, info: bridge({}) }, undo);
@@ -40,8 +46,8 @@ export default plugin({
     netns.run(() => sysctls.forEach(({ name, value }) => requireSysctl(name, value)));
     executeAll(netns.route, [address.addRequest(index, config.address, { noDad: true })]);
     link.setUp(netns.route, index);
-    undo.defer(() => removeMasquerade(host.nft, owner));
-    addMasquerade(host.nft, owner, [config.address], lives(host));
+    undo.defer(() => removeElementsOf(host.nft, newPluginTable, newPluginPurpose, owner));
+    ensureElements(host.nft, newPluginTable, owner, newPluginElements(config.address, result, ifname), { log });
     return { ...result, interfaces: [...result.interfaces ?? [], { name: config.interface, sandbox }] };
   },
 
@@ -53,22 +59,31 @@ export default plugin({
         const device = netns && link.find(netns.route, config.interface);
         if (device && sameOwner(parseAlias(device.alias), owner)) removeLinkIfPresent(netns, config.interface);
       },
-      () => removeRulesIfSupported(host, true, (nl) => removeMasquerade(nl, owner)),
+      () => removeRulesIfSupported(host, true, (nl) => removeElementsOf(nl, newPluginTable, newPluginPurpose, owner)),
     );
   },
 
   check(call) {
-    const { config, host, owner } = call;
-    requirePrevResult(call, "new-plugin");
+    const { config, host, ifname, owner } = call;
+    const result = requirePrevResult(call, "new-plugin");
     checkWanted(call, newPluginWanted(config));
-    checkMasquerade(host.nft, owner, [config.address], lives(host));
+    checkElements(host.nft, newPluginTable, owner, newPluginElements(config.address, result, ifname));
   },
 
-  restore: ({ config, host, owner }) => restoreMasquerade(host.nft, owner, [config.address], lives(host)),
-
-  gc({ host, pluginConfig, validAttachments, log }) {
-    removeRulesIfSupported(host, true, (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments, log));
+  restore(call) {
+    const { config, host, ifname, log, owner } = call;
+    const result = requirePrevResult(call, "new-plugin");
+    return restoreElements(host.nft, newPluginTable, owner, newPluginElements(config.address, result, ifname), { log });
   },
 
-  status: ({ host }) => requireTable(host.nft, inetTable),
+  gc({ host, pluginConfig: { name }, validAttachments, log }) {
+    const isStale = staleOwnerFilter(name, validAttachments, logRemoval(log, "the rule"));
+    removeRulesIfSupported(
+      host,
+      true,
+      (nl) => removeElements(nl, newPluginTable, newPluginPurpose, ownerPrefix(name), isStale),
+    );
+  },
+
+  status: ({ host }) => requireTable(host.nft, newPluginTable),
 });

@@ -25,7 +25,7 @@ sandboxTest("new-plugin ADD makes interface, address, parameter and rule, CHECK 
     runShellInNetns(container, back);
   }
   runInNetns(host, "nft", "flush", "ruleset");
-  expect(check).toThrow("masquerading of 10.77.0.1");
+  expect(check).toThrow("the rule for 10.5.0.9 and 10.77.0.1");
   call(tested, "DEL", config);
   expect(() => runIp(container, "link show svc0")).toThrow("does not exist");
 });

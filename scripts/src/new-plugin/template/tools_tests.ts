@@ -25,7 +25,7 @@ sandboxTest("dry run, show, doctor and restore know what new-plugin has made", [
   const parameters = { containerId: "c1", ifname: "eth0", netns: container.path };
   const { effects } = host.run(() => dryRunOfAdd(runtime, network, parameters));
   const sentences = effects.map(({ sentence }) => sentence).join("\n");
-  for (const word of ["svc0", "10.77.0.1/32", "arp_ignore", "masquerade4"]) expect(sentences).toContain(word);
+  for (const word of ["svc0", "10.77.0.1/32", "arp_ignore", "new-plugin4"]) expect(sentences).toContain(word);
 
   host.run(() => runtime.add(network, parameters));
   const shown = JSON.stringify(host.run(() => gatherNodeTree(runtime.attachments(), { showsOtherPorts: true })));
@@ -42,10 +42,10 @@ sandboxTest("dry run, show, doctor and restore know what new-plugin has made", [
   ]);
   runShellInNetns(container, "ip addr add 10.77.0.1/32 dev svc0; echo 1 >/proc/sys/net/ipv4/conf/svc0/arp_ignore");
   runInNetns(host, "nft", "flush", "ruleset");
-  expect(problems()).toEqual([expect.stringContaining("masquerading of 10.77.0.1")]);
+  expect(problems()).toEqual([expect.stringContaining("the rule for 10.9.0.2 and 10.77.0.1")]);
   // The server's heal calls this too.
   expect(host.run(() => runtime.restore()).attachments[0]?.plugins.at(-1)?.restored).toEqual([
-    "masquerading of 10.77.0.1",
+    "the rule for 10.9.0.2 and 10.77.0.1",
   ]);
   expect(problems()).toEqual([]);
 });

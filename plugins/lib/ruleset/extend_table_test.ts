@@ -1,0 +1,98 @@
+import { expect } from "bun:test";
+import { ipBytes, parseCidr, parseIp } from "../../../ffi/address.ts";
+import { ipv4Addr, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
+import * as nft from "../../../ffi/nft/objects.ts";
+import { daddr, drop, inSet, rule } from "../../../ffi/nft/statements.ts";
+import { NF_INET_FORWARD, NF_IP_PRI_FILTER } from "../../../ffi/nft/uapi.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
+import { netnsTest, newNamespaces, runInNetns } from "../../../testing/netns.ts";
+import { addMasquerade, removeMasquerade } from "../veth/masquerade.ts";
+import { checkElements, ensureElements, removeElementsOf } from "./elements.ts";
+import { inetTable } from "./inet_table.ts";
+import { repairTable } from "./repair.ts";
+import { checkStaticRules, extendTable } from "./table.ts";
+import type { WantedElement } from "./wanted_elements.ts";
+
+const A = { network: "web", containerId: "a", ifname: "eth0" };
+const ADDRESS = parseCidr("10.88.0.2/16");
+
+/** As a plugin's folder declares it. */
+const partOf = (name: string) =>
+  extendTable(inetTable, {
+    objects: () => ({
+      sets: [namedSet(name, setOf([ipv4Addr]), "Hidden addresses")],
+      chains: [{ name, type: "filter", hook: { number: NF_INET_FORWARD, priority: NF_IP_PRI_FILTER } }],
+    }),
+    rules: () => [{ chain: name, expressions: rule(inSet([daddr(4)], name), drop()) }],
+    purposes: { [name]: [name] },
+    uses: { [name]: { [name]: 1 } },
+  });
+
+const HIDING = partOf("hiding");
+const OTHER = partOf("other");
+const wanted = (set: string): WantedElement[] => [
+  { set, key: ipBytes(parseIp("10.9.0.1")), title: "the hidden address" },
+];
+const list = (host: Netns): string => runInNetns(host, "nft", "list", "ruleset");
+
+netnsTest(
+  "the first ADD of a plugin makes what it declares, silently, and leaves what others have made",
+  ({ host }) => {
+    const log: string[] = [];
+    const options = { log: (line: string) => void log.push(line) };
+    addMasquerade(host.nft, A, [ADDRESS]);
+    const handles = runInNetns(host, "nft", "-a", "list", "chain", "inet", "cni", "postrouting");
+    const generation = nft.getGenerationId(host.nft);
+    ensureElements(host.nft, HIDING, A, wanted("hiding"), options);
+    ensureElements(host.nft, OTHER, A, wanted("other"), options);
+    expect(log).toEqual([]);
+    // A transaction for the part, and one for its element.
+    expect(nft.getGenerationId(host.nft)).toBe(generation + 4);
+    expect(runInNetns(host, "nft", "-a", "list", "chain", "inet", "cni", "postrouting")).toBe(handles);
+    checkElements(host.nft, HIDING, A, wanted("hiding"));
+    checkElements(host.nft, OTHER, A, wanted("other"));
+    // A plugin that declares nothing finds its table whole.
+    checkStaticRules(host.nft, inetTable);
+    expect(repairTable(host.nft, inetTable)).toEqual([]);
+  },
+);
+
+netnsTest("without a table, the first ADD makes one with all that every plugin may need", ({ host }) => {
+  ensureElements(host.nft, HIDING, A, wanted("hiding"));
+  const before = nft.getGenerationId(host.nft);
+  addMasquerade(host.nft, A, [ADDRESS]);
+  expect(nft.getGenerationId(host.nft)).toBe(before + 1);
+  using namespaces = newNamespaces();
+  const second = namespaces.host;
+  addMasquerade(second.nft, A, [ADDRESS]);
+  ensureElements(second.nft, HIDING, A, wanted("hiding"));
+  const sorted = (text: string) => text.split("\n").sort();
+  expect(sorted(list(host))).toEqual(sorted(list(second)));
+});
+
+netnsTest("DEL removes the elements of its plugin alone", ({ host }) => {
+  addMasquerade(host.nft, A, [ADDRESS]);
+  ensureElements(host.nft, HIDING, A, wanted("hiding"));
+  ensureElements(host.nft, OTHER, A, wanted("other"));
+  removeElementsOf(host.nft, HIDING, "hiding", A);
+  expect(nft.listElements(host.nft, HIDING, "hiding")).toEqual([]);
+  checkElements(host.nft, OTHER, A, wanted("other"));
+  removeMasquerade(host.nft, A);
+  removeElementsOf(host.nft, OTHER, "other", A);
+  expect(nft.listElements(host.nft, inetTable, "owners")).toEqual([]);
+});
+
+netnsTest(
+  "CHECK names a chain of the plugin that lost its rule, and the next ADD says that it restored it",
+  ({ host }) => {
+    ensureElements(host.nft, HIDING, A, wanted("hiding"));
+    runInNetns(host, "nft", "flush", "chain", "inet", "cni", "hiding");
+    expect(() => checkElements(host.nft, HIDING, A, wanted("hiding"))).toThrow(
+      'chain "hiding" has 0 rules, expected 1',
+    );
+    const log: string[] = [];
+    ensureElements(host.nft, HIDING, A, wanted("hiding"), { log: (line) => void log.push(line) });
+    expect(log).toEqual([expect.stringMatching(/^Restored chain "hiding" of table "inet cni"/)]);
+    checkElements(host.nft, HIDING, A, wanted("hiding"));
+  },
+);
