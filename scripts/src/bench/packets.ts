@@ -3,7 +3,7 @@ import { dlopen } from "bun:ffi";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
-import { connectHosts } from "../harness/hosts.ts";
+import { connectOutside } from "../../../testing/outside.ts";
 import { median } from "../harness/statistics.ts";
 import type { BenchContainer, BenchWorkspace } from "./workspace.ts";
 
@@ -37,10 +37,7 @@ function openServer(type: number, port: number): number {
 
 export function addPeerHost(bench: BenchWorkspace, host: Netns): Netns {
   const outside = bench.scope.use(createNetns());
-  connectHosts(
-    { netns: host, name: "outside", addresses: ["192.0.2.1/24"] },
-    { netns: outside, name: "inside", addresses: ["192.0.2.2/24"] },
-  );
+  connectOutside(host, outside);
   return outside;
 }
 

@@ -1,15 +1,12 @@
 /** The body of `scripts/demo`. Namespaces are open files of this process, so nothing stays behind. @module */
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseCidr, parseIp } from "../../../ffi/address.ts";
-import { executeAll } from "../../../ffi/netlink/socket.ts";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
-import * as link from "../../../ffi/route/link.ts";
-import { appendRequest } from "../../../ffi/route/route.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
+import { linkNames, runIp } from "../../../testing/netns.ts";
+import { connectOutside } from "../../../testing/outside.ts";
 import { requestTcp, serveTcp } from "../../../testing/traffic.ts";
-import { connectHosts } from "../harness/hosts.ts";
 import { type ProcessCommand, runProcess, runSuccessfully } from "../harness/process.ts";
 import { startShimServer } from "../harness/server.ts";
 import { median } from "../harness/statistics.ts";
@@ -80,8 +77,6 @@ function ownedElements(): string[] {
   );
 }
 
-const listLinks = (netns: Netns) => link.list(netns.route).filter(({ name }) => name !== "lo");
-
 function showNode(format: string): string {
   const words = ["show", `--format=${format}`, `--conf-dir=${state}`, `--cache-dir=${state}/cache`];
   return host.run(() => runSuccessfully({ argv: [CNI_PROGRAM, ...words] })).stdout;
@@ -90,9 +85,9 @@ function showNode(format: string): string {
 function showNothingLeft(): void {
   console.log("\nWhat is left");
   const namesIn = (netns: Netns, ...kept: string[]) =>
-    listLinks(netns).map(({ name = "" }) => name).filter((name) => !kept.includes(name));
+    linkNames(netns).filter((name) => !["lo", ...kept].includes(name));
   const left = {
-    "links on the host, but for the network's bridge": namesIn(host, "eth0", "demo0"),
+    "links on the host, but for the network's bridge": namesIn(host, "up0", "demo0"),
     "links in web": namesIn(web),
     "links in client": namesIn(client),
     "rules and map elements of a container": ownedElements(),
@@ -111,14 +106,14 @@ async function proveTraffic(four: string, six: string): Promise<void> {
   await checkTraffic("container to container, IPv4", client, four, 80, "web 10.88.0.");
   await checkTraffic("container to container, IPv6", client, six, 80, "web fd00:88::");
   await checkTraffic("container to host", client, "10.88.0.1", 9000, "host 10.88.0.");
-  await checkTraffic(`${masqueraded}, IPv4`, client, "198.51.100.2", 9000, "outside 198.51.100.1");
-  await checkTraffic(`${masqueraded}, IPv6`, client, "2001:db8:100::2", 9000, "outside 2001:db8:100::1");
-  await checkTraffic("host to published port", host, "198.51.100.1", 8080, "web ");
+  await checkTraffic(`${masqueraded}, IPv4`, client, "192.0.2.2", 9000, "outside 192.0.2.1");
+  await checkTraffic(`${masqueraded}, IPv6`, client, "2001:db8::2", 9000, "outside 2001:db8::1");
+  await checkTraffic("host to published port", host, "192.0.2.1", 8080, "web ");
   await checkTraffic("host to published port on 127.0.0.1", host, "127.0.0.1", 8080, "web ");
-  await checkTraffic("outside to published port, IPv4", outside, "198.51.100.1", 8080, "web 198.51.100.2");
-  await checkTraffic("outside to published port, IPv6", outside, "2001:db8:100::1", 8080, "web 2001:db8:100::2");
-  await checkTraffic("container to its own published port", web, "198.51.100.1", 8080, "web ");
-  await checkTraffic("container to its sibling's published port", client, "198.51.100.1", 8080, "web ");
+  await checkTraffic("outside to published port, IPv4", outside, "192.0.2.1", 8080, "web 192.0.2.2");
+  await checkTraffic("outside to published port, IPv6", outside, "2001:db8::1", 8080, "web 2001:db8::2");
+  await checkTraffic("container to its own published port", web, "192.0.2.1", 8080, "web ");
+  await checkTraffic("container to its sibling's published port", client, "192.0.2.1", 8080, "web ");
 }
 
 /** The same calls of `cni run` in turn: each starts the program, or a shim that hands it to a server. */
@@ -139,14 +134,9 @@ function compareSpeed(): void {
 }
 
 async function main(): Promise<void> {
-  for (const netns of Object.values(namespaces)) link.setUp(netns.route, 1);
-  connectHosts(
-    { netns: host, name: "eth0", addresses: ["198.51.100.1/24", "2001:db8:100::1/64"] },
-    { netns: outside, name: "far", addresses: ["198.51.100.2/24", "2001:db8:100::2/64"] },
-  );
-  const { index: oif } = link.get(host.route, "eth0");
-  const defaultRoute = { dst: parseCidr("0.0.0.0/0"), gateway: parseIp("198.51.100.2"), oif };
-  executeAll(host.route, [appendRequest(defaultRoute)]);
+  for (const container of [web, client]) runIp(container, "link set lo up");
+  connectOutside(host, outside);
+  runIp(host, "route add default via 192.0.2.2");
   const result = cni("add", "web", "-p", "8080:80");
   console.log(result);
   cni("add", "client");
