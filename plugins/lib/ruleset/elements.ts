@@ -51,7 +51,7 @@ export interface ApplyOptions {
 /**
  * Makes these elements the owner's, all or none. Creates and repairs the table and the chains that they need.
  *
- * @returns the titles of what was changed
+ * @returns the titles of what was changed, and the chains of the table that had lost rules
  * @throws {ElementInUseError} if another owner has an exclusive one
  * @throws {CniError} if the table is another program's
  */
@@ -67,11 +67,13 @@ export function ensureElements(
   const record = recordKey(owner, purpose);
   const look = () => takeSnapshotFor(nl, table, wanted, purpose, [record]);
   let attempts = 0;
+  const restoredChains: string[] = [];
   return retryOnConflict(() => {
     const isRetry = attempts++ > 0;
     let snapshot = look();
     if (isRetry || !hasNeededChains(snapshot, purpose)) {
-      createOrRepair(nl, table, log);
+      forgetRuleset(nl);
+      restoredChains.push(...createOrRepair(nl, table, log));
       snapshot = look();
     }
     const { matches, kept } = matchWanted(snapshot, owner, wanted);
@@ -91,7 +93,7 @@ export function ensureElements(
     const needsPin = stale.length > 0 || unmarked.length > 0 || needsGeneration || replacesRecord || checkConflicts;
     tx.commit(needsPin ? snapshot.generation : undefined);
     const changed = matches.filter(({ element: { chain } }) => chain && repaired.has(chain.name));
-    return [...new Set([...missing, ...changed].map(({ element }) => element.title))];
+    return [...new Set([...restoredChains, ...[...missing, ...changed].map(({ element }) => element.title)])];
   });
 }
 
@@ -117,15 +119,21 @@ function hasNeededChains(snapshot: RulesetSnapshot, purpose: string): boolean {
   return Object.entries(snapshot.table.uses[purpose]!).every(([name, use]) => (snapshot.chain(name)?.use ?? 0) >= use);
 }
 
-function createOrRepair(nl: Netlink, table: TableDefinition, log: ApplyOptions["log"]): void {
+/** @returns as {@linkcode repairTable} */
+function createOrRepair(nl: Netlink, table: TableDefinition, log: ApplyOptions["log"]): string[] {
   const present = nft.findTable(nl, table);
-  if (!present) return createTable(nl, table);
+  if (!present) {
+    createTable(nl, table);
+    return [];
+  }
   // A table of an earlier release has fewer sets.
   if (isOwnTable(table, present) && !keepsRecords(nl, table)) addRecords(nl, table);
   const { describeRestoredChains, repairTable } = loadRepair();
   const restored = repairTable(nl, table);
-  if (restored.length === 0) return;
-  log?.(`${describeRestoredChains(restored)}; for other containers, put back what is missing: cni run restore`);
+  if (restored.length > 0) {
+    log?.(`${describeRestoredChains(restored)}; for other containers, put back what is missing: cni run restore`);
+  }
+  return restored;
 }
 
 /** A failover element, and the map elements that it becomes. */

@@ -7,7 +7,7 @@ import { NF_INET_FORWARD, NF_IP_PRI_FILTER } from "../../../ffi/nft/uapi.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../../../testing/netns.ts";
 import { addMasquerade, removeMasquerade } from "../veth/masquerade.ts";
-import { checkElements, ensureElements, removeElementsOf } from "./elements.ts";
+import { checkElements, ensureElements, removeElementsOf, restoreElements } from "./elements.ts";
 import { inetTable } from "./inet_table.ts";
 import { repairTable } from "./repair.ts";
 import { checkStaticRules, extendTable } from "./table.ts";
@@ -83,7 +83,7 @@ netnsTest("DEL removes the elements of its plugin alone", ({ host }) => {
 });
 
 netnsTest(
-  "CHECK names a chain of the plugin that lost its rule, and the next ADD says that it restored it",
+  "CHECK names a chain of the plugin that lost its rule, and ADD and restore say that it is back",
   ({ host }) => {
     ensureElements(host.nft, HIDING, A, wanted("hiding"));
     runInNetns(host, "nft", "flush", "chain", "inet", "cni", "hiding");
@@ -94,5 +94,7 @@ netnsTest(
     ensureElements(host.nft, HIDING, A, wanted("hiding"), { log: (line) => void log.push(line) });
     expect(log).toEqual([expect.stringMatching(/^Restored chain "hiding" of table "inet cni"/)]);
     checkElements(host.nft, HIDING, A, wanted("hiding"));
+    runInNetns(host, "nft", "flush", "chain", "inet", "cni", "hiding");
+    expect(restoreElements(host.nft, HIDING, A, wanted("hiding"))).toEqual(['chain "hiding" of table "inet cni"']);
   },
 );

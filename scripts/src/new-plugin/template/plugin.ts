@@ -71,9 +71,9 @@ export default plugin({
   },
 
   restore(call) {
-    const { config, host, ifname, log, owner } = call;
+    const { config, host, ifname, owner } = call;
     const result = requirePrevResult(call, "new-plugin");
-    return restoreElements(host.nft, newPluginTable, owner, newPluginElements(config.address, result, ifname), { log });
+    return restoreElements(host.nft, newPluginTable, owner, newPluginElements(config.address, result, ifname));
   },
 
   gc({ host, pluginConfig: { name }, validAttachments, log }) {
