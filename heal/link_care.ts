@@ -7,8 +7,8 @@ import { listCacheEntries } from "../runtime/cache.ts";
 import { parseCachedResult } from "../runtime/cached_result.ts";
 import { describeFailure } from "../runtime/call_plugin.ts";
 import type { RuntimeContext } from "../runtime/context.ts";
-import { checkAddresses } from "../inspect/doctor/checks/addresses.ts";
 import { checkLinks } from "../inspect/doctor/checks/links.ts";
+import { listWantedProblems } from "../inspect/doctor/checks/wanted_by_plugins.ts";
 import type { Finding, Repair } from "../inspect/doctor/finding.ts";
 import { applyRepair } from "../inspect/doctor/repair.ts";
 import { lookUpSubject, type Subject } from "../inspect/doctor/subject.ts";
@@ -193,11 +193,7 @@ function listProblems(runtime: RuntimeContext): LinkProblem[] {
     try {
       const list = parseNetworkConfigList(config, `the configuration of network "${network}"`);
       const subject = lookUpSubject({ ...runtime, log: () => {} }, list, undefined, resources);
-      const findings = [
-        ...missingBridge(subject),
-        ...[...checkLinks(subject), ...checkAddresses(subject)].filter(isLinkProblem),
-      ];
-      return findings.map(({ what, repair }) => ({
+      return listLost(subject).map(({ what, repair }) => ({
         cache: runtime.cacheDirectory,
         what: `Network "${network}": ${what}`,
         repair,
@@ -209,14 +205,11 @@ function listProblems(runtime: RuntimeContext): LinkProblem[] {
   });
 }
 
-/** Nothing but new ADDs can mend it. */
-function missingBridge({ bridge, containers, host }: Subject): Pick<Finding, "what" | "repair">[] {
-  if (!bridge || containers.length === 0 || host.links.some(({ name }) => name === bridge.name)) return [];
-  return [{ what: `bridge "${bridge.name}" is missing` }];
-}
-
-/** Only the host's are problems: what is in containers is theirs. */
-function isLinkProblem({ severity, repair }: Finding): boolean {
-  if (severity !== "broken" || !repair) return false;
-  return repair.kind === "bridge-port" || (repair.kind === "address" && repair.netns === undefined);
+/** Only of the host: what is in containers is theirs. Nothing but new ADDs can mend a missing bridge. */
+function listLost(subject: Subject): Pick<Finding, "what" | "repair">[] {
+  const lost = listWantedProblems(subject).filter(({ difference: { kind, wanted } }) =>
+    wanted.place === "host" && (kind === "link" || kind === "address")
+  );
+  const ports = checkLinks(subject).filter(({ repair }) => repair?.kind === "bridge-port");
+  return [...ports, ...lost.map(({ finding }) => finding)];
 }

@@ -20,7 +20,7 @@ export interface Finding {
 
 /** A harmless change. `netns` is the path of a container's namespace; without it, the host's is meant. */
 export type Repair =
-  | { readonly kind: "sysctl"; readonly name: string; readonly value: string }
+  | { readonly kind: "sysctl"; readonly netns?: string; readonly name: string; readonly value: string }
   | { readonly kind: "link-up"; readonly netns?: string; readonly link: string }
   | { readonly kind: "bridge-port"; readonly link: string; readonly bridge: string }
   | { readonly kind: "mtu"; readonly netns?: string; readonly link: string; readonly mtu: number }

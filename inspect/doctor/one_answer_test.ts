@@ -45,7 +45,7 @@ test("a gateway has the prefix length of the ADD", async () => {
   runIp(doctorHost.host, "addr del 10.9.0.1/29 dev br9");
   runIp(doctorHost.host, "addr add 10.9.0.1/28 dev br9");
   const [missing] = doctorHost.examine().findings.filter(isBroken);
-  expect(missing).toMatchObject({ check: "addresses", mend: "ip addr add 10.9.0.1/29 dev br9" });
+  expect(missing).toMatchObject({ check: "wanted by plugins", mend: "ip addr add 10.9.0.1/29 dev br9" });
   expect(doctorHost.fix()).toEqual([]);
 });
 

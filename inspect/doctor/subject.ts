@@ -1,7 +1,6 @@
 /** What all checks of a network get, looked up once. */
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import { nameOfNetnsPath } from "../../ffi/netns/named.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netns, NetnsError } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -15,13 +14,28 @@ import type { BridgeModel } from "../../plugins/lib/model/network_model.ts";
 import type { ForwardAccept, PluginModel } from "../../plugins/lib/model/plugin_model.ts";
 import type { PublishedPorts } from "../../plugins/lib/model/published_ports.ts";
 import { containerIps } from "../../plugins/lib/links/container_ips.ts";
-import { configuredNetworks, findOverlap, type HostNetwork } from "../../plugins/lib/links/host_networks.ts";
+import {
+  configuredNetworks,
+  findOverlap,
+  type HostNetwork,
+  type HostNetworks,
+} from "../../plugins/lib/links/host_networks.ts";
 import type { InterfaceState } from "../../plugins/lib/links/interface_differences.ts";
-import { configuredSubnets, distinctFamilies, PUBLIC_ADDRESS } from "../../plugins/lib/links/reachability.ts";
+import {
+  configuredSubnets,
+  distinctFamilies,
+  findRouteTo,
+  PUBLIC_ADDRESS,
+} from "../../plugins/lib/links/reachability.ts";
 import type { Owner } from "../../plugins/lib/model/owner.ts";
 import { findModel } from "../../plugins/registry.ts";
-import { withLocation } from "../../spec/error.ts";
-import { derivePluginConfig, type NetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
+import { ConfigError, withLocation } from "../../spec/error.ts";
+import {
+  derivePluginConfig,
+  type NetworkConfigList,
+  parseNetworkConfigList,
+  type PluginEntry,
+} from "../../spec/network_config_list.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 import { listAttachments, type NetworkAttachment } from "../../runtime/attachments.ts";
@@ -54,6 +68,8 @@ export interface ExaminedContainer {
   readonly ips: readonly IpConfig[];
   /** `undefined` if no plugin of the network publishes ports. */
   readonly publishedPorts: PublishedPorts | undefined;
+  /** The configuration of its ADD; `undefined` if it cannot be read any more. */
+  readonly addedWith: NetworkConfigList | undefined;
   /** The configuration has changed since its ADD. */
   readonly hasOldConfiguration: boolean;
 }
@@ -79,7 +95,6 @@ export interface Subject {
   readonly allowsRouteOverlap: boolean;
   /** `undefined` if no plugin of the network lets its containers through other programs' chains. */
   readonly forwardAccept: ForwardAccept | undefined;
-  gateways(container: ExaminedContainer): readonly Cidr[];
   readonly subnets: readonly Cidr[];
   readonly families: readonly (4 | 6)[];
 }
@@ -119,7 +134,6 @@ export function lookUpSubject(
     isRouted: models.some(({ isRouted }) => isRouted),
     masquerades: models.some(({ masquerades }) => masquerades),
     allowsRouteOverlap: models.some(({ allowsRouteOverlap }) => allowsRouteOverlap),
-    gateways: ({ ips }) => models.flatMap((model) => model.gateways(ips)),
     forwardAccept: askModels(network, (model, config) => model.forwardAccept?.(config))[0],
     subnets,
     families: distinctFamilies([...subnets, ...addresses]),
@@ -163,6 +177,7 @@ function examineContainer(
   try {
     const state = takeContainerSnapshot(path, opener);
     const device = findDevice(state, attachment);
+    const addedWith = findConfigurationOfAdd(runtime, network, attachment);
     const peer = device?.info?.kind === "veth" ? host.links.find(({ index }) => index === device.linkIndex) : undefined;
     return {
       attachment: { ...attachment, netns: path },
@@ -172,7 +187,8 @@ function examineContainer(
       hostVeth: peer?.info?.kind === "veth" && peer.linkIndex === device?.index ? peer : undefined,
       ips: containerIps(result, ifname),
       publishedPorts: findPublishedPorts(network, attachment, result),
-      hasOldConfiguration: isOldConfiguration(runtime, network, attachment),
+      addedWith,
+      hasOldConfiguration: addedWith !== network,
     };
   } catch (error) {
     if (!(error instanceof NetnsError) || lacksDescriptors(error)) throw error;
@@ -181,14 +197,20 @@ function examineContainer(
   }
 }
 
-function isOldConfiguration(
+function findConfigurationOfAdd(
   { cacheDirectory }: RuntimeContext,
-  { text }: NetworkConfigList,
+  network: NetworkConfigList,
   attachment: NetworkAttachment,
-): boolean {
+): NetworkConfigList | undefined {
   const { config = "" } = findEntry(cacheDirectory, attachment) ?? {};
   // Results of older programs hold no configuration.
-  return config !== "" && config !== text;
+  if (config === "" || config === network.text) return network;
+  try {
+    return parseNetworkConfigList(config);
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined;
+    throw error;
+  }
 }
 
 /** `/var/run` is a link to `/run`. */
@@ -253,28 +275,35 @@ export function programOfPublisher({ runtime, network }: Subject): string | unde
   }
 }
 
-export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: Ip): link.Link | undefined {
+export function isBuiltin(runtime: RuntimeContext, network: NetworkConfigList, plugin: PluginEntry): boolean {
   try {
-    const { oif } = route.outgoingRoute(netns.route, destination);
-    return links.find(({ index }) => index === oif);
+    return "plugin" in locatePlugin(runtime, network, plugin);
   } catch (error) {
-    // Unreachable, prohibited or blackhole.
-    if (error instanceof NetlinkError) return undefined;
+    // Reported by another check.
+    if (error instanceof MissingPluginError) return false;
     throw error;
   }
+}
+
+export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: Ip): link.Link | undefined {
+  const oif = findRouteTo(netns, destination)?.oif;
+  return links.find(({ index }) => index === oif);
 }
 
 /** The host's own network that the subnets overlap, as an ADD would find it. */
 export function findSubjectOverlap({ host, network, gatewayDevice, isRouted }: Subject): HostNetwork | undefined {
   if (!isRouted) return undefined;
   const wanted = network.plugins.flatMap(({ raw }) => configuredNetworks(raw));
-  const state = {
-    addresses: host.addresses,
-    routes: host.routes,
-    findLink: (index: number) => host.links.find((each) => each.index === index),
-    hasPorts: ({ index }: link.Link) => host.links.some(({ master }) => master === index),
+  return findOverlap(hostNetworks(host), gatewayDevice, wanted);
+}
+
+export function hostNetworks({ addresses, routes, links }: NetnsSnapshot): HostNetworks {
+  return {
+    addresses,
+    routes,
+    findLink: (index) => links.find((each) => each.index === index),
+    hasPorts: ({ index }) => links.some(({ master }) => master === index),
   };
-  return findOverlap(state, gatewayDevice, wanted);
 }
 
 export function isUplink({ host }: Subject, { index }: link.Link): boolean {

@@ -8,16 +8,14 @@ import {
   type HostNetworks,
   readHostNetworks,
 } from "../../plugins/lib/links/host_networks.ts";
-import { parseAlias } from "../../plugins/lib/model/owner.ts";
+import { ownLinkTest } from "../../plugins/lib/links/reachability.ts";
 import type { LintFile, LintPlugin } from "./lint_file.ts";
 import type { ConfiguredRange } from "./ranges.ts";
 
 /** `undefined` if the subnet may be that of a network around the host. */
 export function ownLinkFilter(plugin: LintPlugin, { name }: LintFile): ((link: link.Link) => boolean) | undefined {
   const { bridge, isRouted } = plugin.network ?? {};
-  if (!isRouted) return undefined;
-  if (!bridge) return ({ alias }) => parseAlias(alias)?.network === name;
-  return (link) => bridge.links.includes(link.name ?? "");
+  return isRouted ? ownLinkTest(bridge, name ?? "") : undefined;
 }
 
 interface ExaminedRange extends ConfiguredRange {

@@ -1,4 +1,3 @@
-import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Mac } from "../../ffi/address.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
@@ -10,9 +9,8 @@ import { randomVethName, removeLinkIfPresent } from "../lib/links/container_link
 import { randomMac } from "../lib/veth/veth_pair.ts";
 import { hasRouter } from "../lib/links/forwarding.ts";
 import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
-import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
+import type { AddCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import type { Result } from "../../spec/result.ts";
 import { type BridgeConfig, usesVlanFiltering, vlanGatewayName } from "./config.ts";
 import { isNewLink } from "../lib/links/created_link.ts";
 import { claimLink, newLinkGroup, removeLinkGroup } from "./shared_link.ts";
@@ -119,20 +117,6 @@ function explainMissingVlans(config: BridgeConfig, call: () => void): void {
       cause: error,
     });
   }
-}
-
-export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConfig>, result: Result): link.Link {
-  const device = link.find(host.route, config.bridge);
-  if (!device || !bridgeKind.of(device)) {
-    throw checkFailedError(`network "${pluginConfig.name}" has no bridge "${config.bridge}"`);
-  }
-  const reported = result.interfaces?.find(({ name, sandbox }) => name === config.bridge && !sandbox);
-  expectEqual(`bridge "${config.bridge}" in prevResult`, reported?.name, config.bridge);
-  const mac = reported?.mac?.toLowerCase();
-  if (mac) expectEqual<string | undefined>(`MAC address of "${config.bridge}"`, device.mac, mac);
-  if (config.promiscMode) expectEqual(`promiscuous mode of "${config.bridge}"`, (device.promiscuity ?? 0) > 0, true);
-  expectEqual(`administrative state of "${config.bridge}"`, link.isUp(device) ? "up" : "down", "up");
-  return device;
 }
 
 /**

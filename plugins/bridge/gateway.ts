@@ -1,4 +1,3 @@
-import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import {
   type Cidr,
   compareIps,
@@ -253,10 +252,4 @@ function addAddress(host: Netns, device: link.Link, cidr: Cidr, protocol: number
 /** Removing an IPv4 address may remove others of its subnet. */
 function removeAddress(host: Netns, device: link.Link, cidr: Cidr): void {
   ignoreErrors(["EADDRNOTAVAIL"], () => address.remove(host.route, device.index, cidr));
-}
-
-export function checkGateways(host: Netns, device: link.Link, ips: readonly IpConfig[]): void {
-  const present = address.list(host.route, { index: device.index }).map((found) => found.address);
-  const missing = gatewayAddresses(ips).find((wanted) => !present.includes(wanted));
-  if (missing) throw checkFailedError(`"${device.name}" lacks gateway address ${missing}`);
 }

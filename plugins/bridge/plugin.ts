@@ -10,22 +10,22 @@ import {
   refuseContradictions,
   vlanGatewayName,
 } from "./config.ts";
-import { diagnoseBridge, refuseBridgeOverlap } from "./diagnose.ts";
-import { checkBridge, connectToBridge, ensureVlanGateway } from "./bridge_device.ts";
+import { bridgeNetwork } from "./network.ts";
+import { refuseBridgeOverlap } from "./overlap.ts";
+import { connectToBridge, ensureVlanGateway } from "./bridge_device.ts";
 import {
-  checkGateways,
   refuseUnreachableGateways,
   refuseUnreachableRangeGateways,
   setUpGateways,
   withDefaultRoutes,
   withGateways,
 } from "./gateway.ts";
-import { checkPort, setUpPort } from "./port.ts";
+import { setUpPort } from "./port.ts";
 import { claimLink } from "./shared_link.ts";
 import { getHostVeth, randomMac } from "../lib/veth/veth_pair.ts";
 import { requestedMac } from "../lib/links/requested_mac.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
-import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
+import { awaitLinkOperational, configureInterface } from "../lib/links/configure_interface.ts";
 import {
   type AddressScope,
   claimAddresses,
@@ -33,9 +33,7 @@ import {
   refuseHostAddresses,
   routingTableOf,
 } from "../lib/links/address_claim.ts";
-import { expectConfigured, requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
-  checkMasqueraded,
   detachVeth,
   detachVeths,
   gcVeths,
@@ -44,11 +42,9 @@ import {
 } from "../lib/veth/masqueraded_veth.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import type { Owner } from "../lib/model/owner.ts";
-import { type AddCall, type CheckCall, plugin, requirePrevResult, type RestoreCall } from "../lib/protocol/plugin.ts";
-import { expectEqual } from "../lib/protocol/check_failed.ts";
+import { type AddCall, plugin, type RestoreCall } from "../lib/protocol/plugin.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
-import { checkForwarding, distinctFamilies } from "../lib/links/reachability.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
@@ -91,7 +87,7 @@ export default plugin({
     const [bridgeLink, hostVeth] = link.getAll(host.route, [bridge.index, port]) as [link.Link, link.Link];
     if (!config.disableContainerInterface) awaitLinkOperational(host, hostVeth);
     if (config.macspoofchk) requireMac(netns, containerVeth, mac!);
-    const vlanGateway = ipam && needsVlanGateway(config) ? [getGatewayDevice(host, bridge, config)] : [];
+    const vlanGateway = ipam && needsVlanGateway(config) ? [link.get(host.route, vlanGatewayName(config))] : [];
     // A bridge that is kept is not removed when this ADD is undone.
     throwIfSignalled();
     for (const shared of [bridgeLink, ...vlanGateway]) claimLink(host, shared, 0);
@@ -117,19 +113,7 @@ export default plugin({
     );
   },
 
-  check(call) {
-    const { config, ipam } = call;
-    ipam?.check();
-    const result = requirePrevResult(call, "bridge");
-    const bridge = checkBridge(call, result);
-    const containerVeth = expectConfigured(call.netns, call.ifname, result);
-    requireContainerInterface(result, call.ifname, call.sandbox);
-    checkPort(call, bridge, containerVeth);
-    if (!ipam) return;
-    const ips = ipsOf(result, call.ifname);
-    if (isGateway(config)) checkGatewayDevice(call, bridge, ips);
-    checkMasqueraded(call, ips);
-  },
+  check: (call) => loadCheck().checkBridgeAttachment(call),
 
   restore: (call) => [
     ...call.ipam ? restoreMasqueraded(call, "bridge") : [],
@@ -159,18 +143,17 @@ export default plugin({
     if (isGateway(config)) refuseBridgeOverlap(call);
   },
 
-  diagnose: diagnoseBridge,
+  diagnose: (call) => loadDiagnosis().diagnoseNetwork(call, bridgeNetwork(call.config)),
 });
 
-function checkGatewayDevice(
-  { config, host }: CheckCall<BridgeConfig>,
-  bridge: link.Link,
-  ips: readonly IpConfig[],
-): void {
-  const device = getGatewayDevice(host, bridge, config);
-  expectEqual(`administrative state of "${device.name}"`, link.isUp(device) ? "up" : "down", "up");
-  checkGateways(host, device, ips);
-  checkForwarding(host, distinctFamilies(ips.flatMap(({ gateway }) => gateway ?? [])));
+/** ADD and DEL do without it. */
+function loadCheck(): typeof import("./check.ts") {
+  return require("./check.ts");
+}
+
+/** Only `cni run status` and `check` need it. */
+function loadDiagnosis(): typeof import("../lib/links/network_diagnosis.ts") {
+  return require("../lib/links/network_diagnosis.ts");
 }
 
 function enableMacSpoofCheck({ host, owner, undo, log }: AddCall<BridgeConfig>, port: string, mac: Mac): void {
@@ -259,8 +242,4 @@ function addressScope(
   refuseHostAddresses(owner, name, hostAddresses, ips.map((ip) => ip.address));
   const isRouted = isGateway(config) || hostAddresses.length > 0;
   return { bridge: name, ...isRouted && { table: routingTableOf(host, device ?? {}) } };
-}
-
-function getGatewayDevice(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
-  return needsVlanGateway(config) ? link.get(host.route, vlanGatewayName(config)) : bridge;
 }

@@ -226,7 +226,7 @@ vlanTest("CHECK notices VLANs that are gone or new, and that filtering is off", 
     [
       "ip addr del 10.1.0.1/24 dev cni0.100",
       "ip addr add 10.1.0.1/24 dev cni0.100",
-      '"cni0.100" lacks gateway address',
+      'gateway address 10.1.0.1/24 is missing on "cni0.100"',
     ],
   ];
   for (const [change, back, message] of drift) {

@@ -1,21 +1,15 @@
+import { containerIps } from "../lib/links/container_ips.ts";
+import { reportedHostInterface } from "../lib/veth/veth_pair.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
-import type { IpConfig } from "../../spec/result.ts";
 import { removeMasquerade } from "../lib/veth/masquerade.ts";
-import { ptpConfig } from "./config.ts";
-import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
-
-const hasGateway = (ip: IpConfig): ip is IpWithGateway => ip.gateway !== undefined;
+import { ptpConfig, ptpNetwork } from "./config.ts";
+import { ptpWanted } from "./wanted.ts";
 
 const model: PluginModel = {
-  network(raw) {
-    const { ipMasq, allowRouteOverlap } = ptpConfig.parse(raw);
-    return {
-      isRouted: true,
-      masquerades: ipMasq,
-      addsDefaultRoutes: false,
-      allowsRouteOverlap: allowRouteOverlap,
-      gateways: (ips) => gatewayPrefixes(ips.filter(hasGateway)),
-    };
+  network: (raw) => ptpNetwork(ptpConfig.parse(raw)),
+  wanted(_config, { result, ifname }) {
+    const hostVeth = reportedHostInterface(result, ifname);
+    return hostVeth ? ptpWanted(hostVeth.name, containerIps(result, ifname)) : {};
   },
   removeRules: ({ nft }, owner) => removeMasquerade(nft, owner),
 };

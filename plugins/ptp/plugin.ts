@@ -1,39 +1,27 @@
 /** The `ptp` plugin, point to point: a veth pair to the host, which routes the packets. */
 import * as link from "../../ffi/route/link.ts";
-import { checkVethPair, createVethPair } from "../lib/veth/veth_pair.ts";
-import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
+import { createVethPair } from "../lib/veth/veth_pair.ts";
+import { awaitLinkOperational, configureInterface } from "../lib/links/configure_interface.ts";
 import { claimAddresses, routingTableOf } from "../lib/links/address_claim.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
-import { expectConfigured, expectRoute, requireContainerInterface } from "../lib/links/check_interface.ts";
-import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
 import {
-  checkMasqueraded,
   detachVeth,
   detachVeths,
   gcVeths,
   masqueradeAddresses,
   restoreMasqueraded,
 } from "../lib/veth/masqueraded_veth.ts";
-import { configuredNetworks, describeOverlap, findOverlap, readHostNetworks } from "../lib/links/host_networks.ts";
-import { formatAlias, parseAlias } from "../lib/model/owner.ts";
-import { type AddCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { configuredNetworks } from "../lib/links/host_networks.ts";
+import { formatAlias } from "../lib/model/owner.ts";
+import { type AddCall, plugin } from "../lib/protocol/plugin.ts";
 import { requireIpam, requireIpamType } from "../lib/protocol/require_ipam.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
-import {
-  checkForwarding,
-  configuredSubnets,
-  describeForeignRoutes,
-  describeMissingDefaultRoute,
-  describeUnforwarded,
-  describeUnforwardedLink,
-  distinctFamilies,
-} from "../lib/links/reachability.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
-import { ptpConfig } from "./config.ts";
-import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
+import { ptpConfig, ptpNetwork } from "./config.ts";
+import { setUpHostVeth } from "./host_veth.ts";
 import { refuseConfiguredOverlap, refuseOverlapOnce } from "./overlap.ts";
 import { connectedRoutes, requireHostGateways, resultRoutes } from "./routes.ts";
 
@@ -76,25 +64,7 @@ export default plugin({
 
   delBatch: (calls, ipam) => detachVeths(calls, ipam),
 
-  check(call) {
-    const { config, host, netns, ifname } = call;
-    const ipam = requireIpam(call);
-    ipam.check();
-    const result = requirePrevResult(call, "ptp");
-    requireContainerInterface(result, ifname, call.sandbox);
-    const containerVeth = expectConfigured(netns, ifname, result);
-    const hostVeth = checkVethPair(call, containerVeth);
-    const ips = requireHostGateways(ipsOf(result, ifname), ipam.type);
-    for (const { dst, gateway } of connectedRoutes(ips)) {
-      expectRoute(netns, containerVeth, { dst, ...gateway ? { gw: gateway } : {} });
-    }
-    checkHostVeth(host, hostVeth, ips);
-    checkForwarding(host, distinctFamilies(ips.map(({ gateway }) => gateway)));
-    if (config.mtu) {
-      for (const veth of [containerVeth, hostVeth]) expectEqual(`MTU of "${veth.name}"`, veth.mtu, config.mtu);
-    }
-    checkMasqueraded(call, ips);
-  },
+  check: (call) => loadCheck().checkPtpAttachment(call),
 
   restore: (call) => restoreMasqueraded(call, "ptp"),
 
@@ -107,24 +77,18 @@ export default plugin({
     if (!config.allowRouteOverlap) refuseConfiguredOverlap(host, configuredNetworks(pluginConfig.raw));
   },
 
-  diagnose({ config, host, pluginConfig: { name, raw } }) {
-    const wanted = configuredNetworks(raw);
-    const subnets = configuredSubnets(raw);
-    const networks = readHostNetworks(host, wanted, undefined);
-    const overlap = findOverlap(networks, undefined, wanted);
-    const families = distinctFamilies(subnets);
-    const isOwn = ({ alias }: link.Link) => parseAlias(alias)?.network === name;
-    const hostVeths = link.list(host.route).filter(isOwn);
-    return [
-      // Without containers, forwarding may still be off.
-      ...hostVeths.length > 0 ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
-      ...hostVeths.flatMap((hostVeth) => describeUnforwardedLink(host, hostVeth)),
-      ...config.ipMasq ? describeMissingDefaultRoute(host, families) : [],
-      ...overlap && !config.allowRouteOverlap ? [describeOverlap(overlap, subnets)] : [],
-      ...describeForeignRoutes(networks, subnets, isOwn, overlap),
-    ];
-  },
+  diagnose: (call) => loadDiagnosis().diagnoseNetwork(call, ptpNetwork(call.config)),
 });
+
+/** ADD and DEL do without it. */
+function loadCheck(): typeof import("./check.ts") {
+  return require("./check.ts");
+}
+
+/** Only `cni run status` and `check` need it. */
+function loadDiagnosis(): typeof import("../lib/links/network_diagnosis.ts") {
+  return require("../lib/links/network_diagnosis.ts");
+}
 
 function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<{ readonly mtu: number }>) {
   const name = createVethPair(host, { netns, ifname, mtu: config.mtu });

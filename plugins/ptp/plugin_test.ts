@@ -275,7 +275,7 @@ ptpTest("ptp CHECK passes after ADD and names what has changed since", ({ call, 
       host,
       `addr del 10.1.2.1/32 dev ${outer}`,
       `addr add 10.1.2.1/32 dev ${outer}; route add 10.1.2.2 dev ${outer} scope host`,
-      `"${outer}" lacks gateway address 10.1.2.1/32`,
+      `gateway address 10.1.2.1/32 is missing on "${outer}"`,
     ],
   ];
   for (const [netns, change, back, message] of drift) {

@@ -17,6 +17,9 @@ import type { IpConfig, Result } from "../../spec/result.ts";
 /** `gateway` is the host veth's address. */
 export type IpWithGateway = IpConfig & { readonly gateway: Ip };
 
+export const hasGateway = (ip: IpConfig): ip is IpWithGateway => ip.gateway !== undefined;
+
+/** @throws {CniError} if an address lacks a gateway that the host can have */
 export function requireHostGateways(ips: readonly IpConfig[], ipamType: string): IpWithGateway[] {
   return ips.map((ip) => {
     const { address, gateway } = ip;

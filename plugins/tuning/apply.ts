@@ -1,7 +1,7 @@
 import * as link from "../../ffi/route/link.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
-import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import { type AddCall, type CheckCall, type DelCall, runAllSteps } from "../lib/protocol/plugin.ts";
+import { isSameSysctlValue, readSysctl } from "../../ffi/sys/sysctl.ts";
+import { type AddCall, type DelCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import {
   type Backup,
   backupPath,
@@ -16,8 +16,8 @@ import {
   writeBackup,
 } from "./backup.ts";
 import type { TuningConfig } from "./config.ts";
-import { compareLinkState, hasSettings, type LinkState, readLinkState, setLinkState } from "./link_state.ts";
-import { isSameSysctlValue, readSysctl, readSysctls, type RequestedSysctl, writeSysctl } from "./sysctls.ts";
+import { hasSettings, type LinkState, readLinkState, setLinkState } from "./link_state.ts";
+import { readSysctls, type RequestedSysctl, writeSysctl } from "./sysctls.ts";
 
 export interface Changes {
   readonly sysctls: readonly RequestedSysctl[];
@@ -161,23 +161,4 @@ function restoreSysctl(
 
 function isPresentAndSame(a: string | undefined, b: string): boolean {
   return a !== undefined && isSameSysctlValue(a, b);
-}
-
-/** Compares with the values of the chain's last entry. @throws {CniError} on the first difference */
-export function checkChanges(call: CheckCall<TuningConfig>, { sysctls, linkState }: Changes): void {
-  const { netns, ifname } = call;
-  const device = link.find(netns.route, ifname);
-  const found = findBackup(findBackupPath(call.config.dataDir, call), call.log);
-  const backup = found && isOfLink(found, netns, device) ? found : undefined;
-  for (const { path, key, value } of sysctls) {
-    const { before, after = value } = backup?.sysctl[path] ?? { before: "" };
-    const actualValue = netns.run<string | undefined>(() => readSysctl(path));
-    const isReadable = actualValue !== undefined || before !== undefined;
-    if (isReadable && !isPresentAndSame(actualValue, after)) expectEqual(`kernel parameter ${key}`, actualValue, after);
-  }
-  if (!hasSettings(linkState)) return;
-  if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);
-  const keys = Object.keys(linkState) as (keyof LinkState)[];
-  const wanted = Object.fromEntries(keys.map((key) => [key, backup?.after[key] ?? linkState[key]]));
-  compareLinkState(device, wanted, (name, actual, expected) => expectEqual(`${name} of "${ifname}"`, actual, expected));
 }

@@ -2,6 +2,7 @@ import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_ALLMULTI, IFF_PROMISC } from "../../ffi/route/uapi.ts";
 import { withPurpose } from "../../ffi/sys/error.ts";
+import type { WantedSetting } from "../lib/model/wanted.ts";
 import { boolean, type Infer, int, knownKeys, lazy, mac, optional } from "../../spec/schema.ts";
 
 /** Keyed as in configuration and backup. */
@@ -21,21 +22,36 @@ interface Setting<T> {
   readonly name: string;
   read(device: link.Link): T | undefined;
   change(value: T): link.LinkIn;
+  /** Words of `ip link set` that change it. */
+  words(value: T): string[];
 }
 
-const flagSetting = (bit: number) => ({
+const flagSetting = (bit: number, word: string) => ({
   // The requested flag: a packet capture does not set it.
   read: (device: link.Link) => (device.flags & bit) !== 0,
   change: (on: boolean) => ({ flags: on ? bit : 0, change: bit }),
+  words: (on: boolean) => [word, on ? "on" : "off"],
 });
+
+const numberWords = (word: string) => (value: number) => [word, `${value}`];
 
 /** Links get their settings in this order. */
 const SETTINGS: { readonly [K in SettingKey]-?: Setting<NonNullable<LinkState[K]>> } = {
-  mac: { name: "MAC address", read: (device) => device.mac, change: (mac) => ({ mac }) },
-  promisc: { name: "promiscuous mode", ...flagSetting(IFF_PROMISC) },
-  mtu: { name: "MTU", read: (device) => device.mtu, change: (mtu) => ({ mtu }) },
-  allmulti: { name: "reception of all multicast", ...flagSetting(IFF_ALLMULTI) },
-  txQLen: { name: "length of the transmit queue", read: (device) => device.txQLen, change: (txQLen) => ({ txQLen }) },
+  mac: {
+    name: "MAC address",
+    read: (device) => device.mac,
+    change: (mac) => ({ mac }),
+    words: (mac) => ["address", mac],
+  },
+  promisc: { name: "promiscuous mode", ...flagSetting(IFF_PROMISC, "promisc") },
+  mtu: { name: "MTU", read: (device) => device.mtu, change: (mtu) => ({ mtu }), words: numberWords("mtu") },
+  allmulti: { name: "reception of all multicast", ...flagSetting(IFF_ALLMULTI, "allmulticast") },
+  txQLen: {
+    name: "length of the transmit queue",
+    read: (device) => device.txQLen,
+    change: (txQLen) => ({ txQLen }),
+    words: numberWords("txqueuelen"),
+  },
 };
 
 export function hasSettings(state: LinkState): boolean {
@@ -60,16 +76,11 @@ export function setLinkState(netns: Netns, device: link.Link, wanted: LinkState)
   }
 }
 
-export function compareLinkState(
-  device: link.Link,
-  wanted: LinkState,
-  onDifference: (name: string, actual: unknown, wanted: unknown) => void,
-): void {
-  for (const key of settingKeys(wanted)) {
-    const { name, read } = SETTINGS[key];
-    const actual = read(device);
-    if (actual !== wanted[key]) onDifference(name, actual, wanted[key]);
-  }
+export function wantedSettings(state: LinkState): WantedSetting[] {
+  return settingKeys(state).map((key) => {
+    const { name, read, words } = SETTINGS[key] as Setting<unknown>;
+    return { name, value: state[key], read, words: words(state[key]) };
+  });
 }
 
 function settingKeys(state: LinkState): SettingKey[] {

@@ -17,7 +17,7 @@ import { filterWithBackup, gcBackups } from "./backup.ts";
 import { requestedLinkState, type TuningConfig, tuningConfig } from "./config.ts";
 import type { LinkState } from "./link_state.ts";
 import { refuseDuplicateSysctls, requestedSysctls } from "./sysctls.ts";
-import { applyChanges, type Changes, checkChanges, removeBackup, restoreChanges } from "./apply.ts";
+import { applyChanges, type Changes, removeBackup, restoreChanges } from "./apply.ts";
 
 export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig> {
   return plugin<TuningConfig>({
@@ -57,7 +57,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
 
     check(call) {
       requirePrevResult(call, "tuning");
-      checkChanges(call, readChanges(call));
+      loadWanted().checkTuning(call, readChanges(call));
     },
 
     gc({ config, pluginConfig, validAttachments, snapshotTime, log }) {
@@ -121,6 +121,11 @@ function withLinkState(result: Result, ifname: string, { mac, mtu }: LinkState):
       ? entry
       : { ...entry, ...mac && { mac }, ...mtu && entry.mtu && { mtu } };
   return { ...result, interfaces: result.interfaces!.map(change) };
+}
+
+/** ADD and DEL do without it. */
+function loadWanted(): typeof import("./wanted.ts") {
+  return require("./wanted.ts");
 }
 
 /** Only STATUS needs it: not loaded at start-up. */

@@ -250,9 +250,9 @@ tuningTest("CHECK names what has changed since", ({ run, container }) => {
   run("ADD", config);
   run("CHECK", { ...config, mac: "0A-00-00-00-00-07" });
   const drift: [string[], string[], string][] = [
-    [["mtu", "1300"], ["mtu", "1400"], 'MTU of "eth0" is 1300, expected 1400'],
+    [["mtu", "1300"], ["mtu", "1400"], 'MTU of "eth0" in the container is 1300, expected 1400'],
     [["address", "0a:00:00:00:00:02"], ["address", ALL.mac], 'MAC address of "eth0"'],
-    [["promisc", "off"], ["promisc", "on"], 'promiscuous mode of "eth0" is false, expected true'],
+    [["promisc", "off"], ["promisc", "on"], 'promiscuous mode of "eth0" in the container is false, expected true'],
     [["allmulticast", "off"], ["allmulticast", "on"], "multicast"],
     [["txqueuelen", "78"], ["txqueuelen", "77"], "transmit queue"],
   ];
@@ -266,7 +266,7 @@ tuningTest("CHECK names what has changed since", ({ run, container }) => {
   runInNetns(container, "ip", "link", "set", "eth0", "promisc", "on");
   run("CHECK", { mtu: 1400 });
   runInNetns(container, "sh", "-c", "echo 4096 131072 6291455 >/proc/sys/net/ipv4/tcp_rmem");
-  expect(() => run("CHECK", config)).toThrow('kernel parameter net.ipv4.tcp_rmem is "4096\\t131072\\t6291455"');
+  expect(() => run("CHECK", config)).toThrow("net.ipv4.tcp_rmem in the container is 4096\t131072\t6291455");
   run("CHECK", ALL);
   runInNetns(container, "ip", "link", "del", "eth0");
   expect(() => run("CHECK", ALL)).toThrow('interface "eth0" is missing');

@@ -1,6 +1,6 @@
 import { SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
-import { findSysctl } from "../../ffi/sys/sysctl.ts";
+import { isSameSysctlValue, lookUpSysctl } from "../../ffi/sys/sysctl.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { keyPaths } from "../../spec/key_paths.ts";
 import { memberPath } from "../../spec/schema.ts";
@@ -70,14 +70,6 @@ function sysctlPath(key: string, ifname: string): string {
   return parts.join("/").replace("IFNAME", () => ifname);
 }
 
-/** Errors of write-only parameters such as net/ipv4/route/flush. */
-const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
-
-/** `undefined` if unreadable. Like the functions below, it runs inside the namespace. */
-export function readSysctl(path: string): string | undefined {
-  return lookUpSysctl(path).value;
-}
-
 /** The readable values by path. @throws {ConfigError} for a parameter that the kernel lacks */
 export function readSysctls(parameters: readonly RequestedSysctl[]): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
@@ -90,18 +82,6 @@ export function readSysctls(parameters: readonly RequestedSysctl[]): ReadonlyMap
     if (value !== undefined) values.set(path, value);
   }
   return values;
-}
-
-function lookUpSysctl(path: string): { readonly isPresent: boolean; readonly value?: string } {
-  try {
-    const value = findSysctl(path);
-    return { isPresent: value !== undefined, ...value !== undefined && { value } };
-  } catch (error) {
-    if (!(error instanceof SystemError)) throw error;
-    if (error.code === "EISDIR") return { isPresent: false };
-    if (UNREADABLE_CODES.includes(error.code)) return { isPresent: true };
-    throw error;
-  }
 }
 
 /**
@@ -121,16 +101,4 @@ export function writeSysctl({ key, path, value }: RequestedSysctl, present: stri
     const message = `Cannot set kernel parameter ${key} to ${JSON.stringify(value)}: ${error.message}`;
     throw new CniError(Code.Internal, message, { details: currentText, cause: error });
   }
-}
-
-/** Numbers have several forms, and any blanks separate them. */
-export function isSameSysctlValue(a: string, b: string): boolean {
-  const [wordsOfA, wordsOfB] = [a, b].map((text) => text.trim().split(/\s+/));
-  return wordsOfA!.length === wordsOfB!.length &&
-    wordsOfA!.every((word, i) => word === wordsOfB![i] || isSameNumber(word, wordsOfB![i]!));
-}
-
-function isSameNumber(a: string, b: string): boolean {
-  const isNumber = /^-?(0x[\da-f]+|\d+)$/i;
-  return isNumber.test(a) && isNumber.test(b) && Number(a) === Number(b);
 }

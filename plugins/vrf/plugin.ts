@@ -1,6 +1,5 @@
 /** The `vrf` plugin, virtual routing and forwarding: gives the container's interface its own routing table. */
 import type { PluginModel } from "../lib/model/plugin_model.ts";
-import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -47,17 +46,9 @@ export default plugin({
   },
 
   check(call) {
-    const { config, netns, ifname } = call;
-    requireVrfName(config);
+    requireVrfName(call.config);
     requirePrevResult(call, "vrf");
-    const vrf = link.find(netns.route, config.vrfname);
-    const kind = vrf && vrfKind.of(vrf);
-    if (!vrf || !kind) throw checkFailedError(`the container has no VRF "${config.vrfname}"`);
-    if (config.table !== 0) expectEqual(`table of "${config.vrfname}"`, kind.table, config.table);
-    expectEqual(`administrative state of "${config.vrfname}"`, link.isUp(vrf) ? "up" : "down", "up");
-    const device = link.find(netns.route, ifname);
-    if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);
-    expectEqual(`VRF of "${ifname}"`, findLinkName(netns, device.master), config.vrfname);
+    loadWanted().checkVrf(call);
   },
 
   /** Everything ends with the container's namespace. */
@@ -65,6 +56,11 @@ export default plugin({
 
   status: ({ config }) => requireVrfName(config),
 });
+
+/** ADD and DEL do without it. */
+function loadWanted(): typeof import("./wanted.ts") {
+  return require("./wanted.ts");
+}
 
 /** Removes the VRF with its last interface. */
 function release(call: DelCall<VrfConfig>, netns: Netns): void {

@@ -164,7 +164,9 @@ vrfTest(
     expect(other).toThrow('Cannot use VRF "red" with table 10: it exists and has table 70000');
     expect(masterOf(container, "eth2")).toBeUndefined();
     call(vrf, "CHECK", { ...red, table: 70_000 });
-    expect(() => call(vrf, "CHECK", { ...red, table: 10 })).toThrow('table of "red" is 70000, expected 10');
+    expect(() => call(vrf, "CHECK", { ...red, table: 10 })).toThrow(
+      'table of "red" in the container is 70000, expected 10',
+    );
   },
 );
 
@@ -234,13 +236,13 @@ vrfTest("CHECK names what has changed", (sandbox) => {
   const { call, container } = sandbox;
   addInterface(sandbox, "eth0", "10.1.2.2/24");
   const check = () => call(vrf, "CHECK", red);
-  expect(check).toThrow('the container has no VRF "red"');
+  expect(check).toThrow('vrf "red" is missing in the container');
   call(vrf, "ADD", red);
   check();
   ip(container, "link set red down");
-  expect(check).toThrow('administrative state of "red" is "down"');
+  expect(check).toThrow('vrf "red" in the container is down');
   ip(container, "link set red up", "link set eth0 nomaster");
-  expect(check).toThrow('VRF of "eth0" is missing, expected "red"');
+  expect(check).toThrow('interface "eth0" in the container is no port of "red"');
   ip(container, "link del eth0");
   expect(check).toThrow('interface "eth0" is missing');
   for (const verb of ["ADD", "CHECK"] as const) {

@@ -11,20 +11,16 @@ import {
   containerPlace,
   describeContainer,
   type ExaminedContainer,
-  findSubjectOverlap,
-  gatewayLink,
-  hasAddress,
   interfaceState,
   ipCommand,
   type Subject,
 } from "../subject.ts";
 
-/** Addresses of containers and gateways: present, and on one link only. */
+/** Addresses of containers: present, and on one link only. */
 export function checkAddresses(subject: Subject): Finding[] {
   const { containers } = subject;
   const problems = [
     ...containers.flatMap((each) => checkContainerAddresses(subject, each)),
-    ...checkGatewayAddresses(subject),
     ...checkForeignAddresses(subject),
     ...containers.flatMap((each) => checkDuplicates(subject, each)),
   ];
@@ -80,26 +76,6 @@ function findOtherHolder(
   return neighbours.find(({ attachment, state }) =>
     attachment.netns !== netns && state.addresses.some((found) => ipOf(found.address) === ip)
   );
-}
-
-function expectedGateways(
-  subject: Subject,
-): { readonly device: link.Link | undefined; readonly gateway: Cidr }[] {
-  const all = subject.containers.flatMap((container) =>
-    subject.gateways(container).map((gateway) => ({ device: gatewayLink(subject, container), gateway }))
-  );
-  const keyOf = ({ device, gateway }: (typeof all)[number]) => `${device?.index} ${gateway}`;
-  return [...new Map(all.map((expected) => [keyOf(expected), expected])).values()];
-}
-
-function checkGatewayAddresses(subject: Subject): Finding[] {
-  return expectedGateways(subject).flatMap(({ device, gateway }) => {
-    if (!canHaveAddress(device, gateway) || hasAddress(subject.host, device, gateway)) return [];
-    const what = `gateway address ${gateway} is missing on "${device.name}"`;
-    const repair = { kind: "address", link: device.name!, address: gateway } as const;
-    const command = shellCommand(["ip", "addr", "add", gateway, "dev", device.name!]);
-    return [broken(what, careful(command, findSubjectOverlap(subject) !== undefined), repair)];
-  });
 }
 
 /** A bridge has one IPv4 network: an ADD refuses another one's address, unless `forceAddress` replaces it. */

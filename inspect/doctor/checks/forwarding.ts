@@ -9,7 +9,7 @@ import {
   isAdvertised,
   mayHaveRouter,
 } from "../../../plugins/lib/links/forwarding.ts";
-import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import { findUnforwardedLink, isForwardingOff, PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { findOutgoingLink, type Subject } from "../subject.ts";
@@ -33,7 +33,7 @@ function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
   const { host, bridge, gatewayDevice, containers } = subject;
   const name = FORWARDING[family];
   const consequence = `the host forwards no IPv${family} packets`;
-  if (host.sysctl(name) === "0") {
+  if (isForwardingOff(host.sysctl, family)) {
     if (family === 4) return [closedSysctl(name, consequence)];
     const mend = forwardingCommand(host.netns, family);
     return [broken(`${sysctlWord(name)} is 0: ${consequence}`, mend, { kind: "forwarding", family })];
@@ -43,8 +43,8 @@ function checkFamily(subject: Subject, family: 4 | 6): Finding[] {
   const uplink = findOutgoingLink(host, PUBLIC_ADDRESS[family]);
   const inner = bridge ? [gatewayDevice] : containers.map(({ hostVeth }) => hostVeth);
   return [...inner, uplink].flatMap((device: link.Link | undefined) => {
-    const setting = `net/ipv4/conf/${device?.name}/forwarding`;
-    if (!device || host.sysctl(setting) !== "0") return [];
+    const setting = device && findUnforwardedLink(host.sysctl, device);
+    if (!device || setting === undefined) return [];
     return [closedSysctl(setting, `the host forwards no IPv4 packets that come in by "${device.name}"`)];
   });
 }

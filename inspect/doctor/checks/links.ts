@@ -1,18 +1,11 @@
 import * as link from "../../../ffi/route/link.ts";
 import { reattach } from "../reattach.ts";
-import { abbreviate, broken, careful, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, broken, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import {
-  containerPlace,
-  describeContainer,
-  type ExaminedContainer,
-  findSubjectOverlap,
-  ipCommand,
-  type Subject,
-} from "../subject.ts";
+import { containerPlace, describeContainer, type ExaminedContainer, ipCommand, type Subject } from "../subject.ts";
 
 export function checkLinks(subject: Subject): Finding[] {
-  const problems = [...checkBridgeLink(subject), ...subject.containers.flatMap((each) => checkPair(subject, each))];
+  const problems = subject.containers.flatMap((each) => checkPair(subject, each));
   const others = checkHostLinks(subject);
   if (problems.length > 0 || subject.containers.length === 0) return [...problems, ...others];
   const { true: pairs = [], false: single = [] } = Object.groupBy(
@@ -36,22 +29,6 @@ function checkHostLinks({ host, isRouted, bridge, gatewayDevice, containers }: S
       const what = `"${name}" of the host is down, although it has ${found.address}`;
       return [warning(what, shellCommand(["ip", "link", "set", name ?? "", "up"]))];
     });
-}
-
-function checkBridgeLink(subject: Subject): Finding[] {
-  const { bridge, host, containers } = subject;
-  if (!bridge || containers.length === 0) return [];
-  const name = bridge.name;
-  const device = host.links.find((candidate) => candidate.name === name);
-  if (!device) {
-    const [{ attachment }] = containers as [ExaminedContainer, ...ExaminedContainer[]];
-    const others = containers.length > 1 ? `; and so for ${containers.length - 1} more` : "";
-    const what = `bridge "${name}" is missing, so no container has a neighbour or a gateway${others}`;
-    return [broken(what, reattach(attachment))];
-  }
-  if (link.isUp(device)) return [];
-  const mend = careful(shellCommand(["ip", "link", "set", name, "up"]), findSubjectOverlap(subject) !== undefined);
-  return [broken(`bridge "${name}" is down`, mend, { kind: "link-up", link: name })];
 }
 
 function checkPair(subject: Subject, container: ExaminedContainer): Finding[] {

@@ -1,7 +1,7 @@
 import { CniError } from "../../../spec/error.ts";
-import { callPlugin, locatePlugin, MissingPluginError } from "../../../runtime/call_plugin.ts";
+import { callPlugin, locatePlugin } from "../../../runtime/call_plugin.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
-import { containerPlace, describeContainer, type Subject } from "../subject.ts";
+import { containerPlace, describeContainer, isBuiltin, type Subject } from "../subject.ts";
 import { findModel, pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
@@ -42,16 +42,6 @@ function describeShadows(programs: readonly string[]): Finding[] {
     const what = `programs in ${directory} are called for ${names}, not the built-in plugins`;
     return warning(what, advise("to use the built-in plugins", shellCommand(["cni", "install", directory, "--force"])));
   });
-}
-
-function isBuiltin(runtime: Subject["runtime"], network: Subject["network"], plugin: PluginEntry): boolean {
-  try {
-    return "plugin" in locatePlugin(runtime, network, plugin);
-  } catch (error) {
-    // Reported by another check.
-    if (error instanceof MissingPluginError) return false;
-    throw error;
-  }
 }
 
 function missingPluginMend({ source = "the configuration" }: Subject["network"], type: string, details = ""): string {
@@ -110,12 +100,12 @@ export function checkDiagnoses({ runtime, network, containers }: Subject): Findi
 export function checkByPlugins({ runtime, network, containers }: Subject): Finding[] {
   if (network.disableCheck || !atLeast(network.cniVersion, introducedIn.CHECK)) return [];
   const succeeded: string[] = [];
-  const problems = containers.flatMap(({ attachment }) => {
-    if (!attachment.result) return [];
+  const problems = containers.flatMap(({ attachment, addedWith }) => {
+    if (!attachment.result || !addedWith) return [];
     try {
-      for (const plugin of network.plugins) {
-        if (!isBuiltin(runtime, network, plugin)) continue;
-        callPlugin(runtime, network, plugin, {
+      for (const plugin of addedWith.plugins) {
+        if (!isBuiltin(runtime, addedWith, plugin)) continue;
+        callPlugin(runtime, addedWith, plugin, {
           command: "CHECK",
           parameters: attachment,
           prevResult: attachment.result,

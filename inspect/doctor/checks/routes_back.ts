@@ -3,7 +3,12 @@ import {
   type HostNetwork,
   MIN_FOREIGN_PREFIX_LENGTH,
 } from "../../../plugins/lib/links/host_networks.ts";
-import { PUBLIC_ADDRESS } from "../../../plugins/lib/links/reachability.ts";
+import {
+  type ForeignRoute,
+  listForeignRoutes,
+  ownLinkTest,
+  PUBLIC_ADDRESS,
+} from "../../../plugins/lib/links/reachability.ts";
 import {
   type Cidr,
   containsIp,
@@ -16,8 +21,6 @@ import {
 } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
-import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
-import { parseAlias } from "../../../plugins/lib/model/owner.ts";
 import { advise, broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { Routing } from "../routing.ts";
@@ -28,6 +31,7 @@ import {
   findSubjectOverlap,
   gatewayLink,
   hasAddress,
+  hostNetworks,
   type Subject,
 } from "../subject.ts";
 
@@ -35,7 +39,8 @@ export function checkRoutesBack(subject: Subject): Finding[] {
   const routing = new Routing(subject.host);
   if (!subject.isRouted) return checkUplink(subject, routing);
   const overlap = findSubjectOverlap(subject);
-  const foreign = listForeignRoutes(subject).filter(({ device }) => device.index !== overlap?.device.index);
+  const isOwn = ownLinkTest(subject.bridge, subject.network.name);
+  const foreign = listForeignRoutes(hostNetworks(subject.host), subject.subnets, isOwn, overlap);
   const problems = [
     ...overlap ? describeSubjectOverlap(subject, overlap) : [],
     ...foreign.flatMap((found) => describeForeignRoute(subject, found)),
@@ -62,28 +67,6 @@ function describeSubjectOverlap({ network, subnets, allowsRouteOverlap }: Subjec
       advise(`choose another subnet in ${file}, then attach the containers anew`),
     ),
   ];
-}
-
-interface ForeignRoute {
-  readonly subnet: Cidr;
-  readonly dst: Cidr;
-  readonly device: link.Link;
-}
-
-function listForeignRoutes(subject: Subject): ForeignRoute[] {
-  const { host, subnets } = subject;
-  return subnets.flatMap((subnet) =>
-    host.routes.flatMap(({ dst, oif, table }) => {
-      const isNear = table === RT_TABLE_MAIN && prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH;
-      if (!isNear || familyOf(dst) !== familyOf(subnet) || !networksOverlap(dst, subnet)) return [];
-      const device = host.links.find(({ index }) => index === oif);
-      return device && !isOwnLink(subject, device) ? [{ subnet, dst, device }] : [];
-    })
-  );
-}
-
-function isOwnLink({ bridge, gatewayDevice, network }: Subject, { name, index, alias }: link.Link): boolean {
-  return name === bridge?.name || index === gatewayDevice?.index || parseAlias(alias)?.network === network.name;
 }
 
 function describeForeignRoute({ network, containers }: Subject, { subnet, dst, device }: ForeignRoute): Finding[] {

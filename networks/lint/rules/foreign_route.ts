@@ -1,5 +1,5 @@
 import { currentNetns, type Netns } from "../../../ffi/netns/netns.ts";
-import { describeForeignRoutes } from "../../../plugins/lib/links/reachability.ts";
+import { describeForeignRoute, listForeignRoutes } from "../../../plugins/lib/links/reachability.ts";
 import { examineRanges, ownLinkFilter } from "../gateway_networks.ts";
 import type { LintFile, LintPlugin } from "../lint_file.ts";
 import type { LintRule } from "../rule.ts";
@@ -57,10 +57,10 @@ function findForeignRoutes(host: Netns, plugin: LintPlugin, file: LintFile) {
   const isOwn = ownLinkFilter(plugin, file);
   if (!isOwn) return [];
   return examineRanges(host, plugin).flatMap(({ range, path, networks, overlap }) => {
-    return describeForeignRoutes(networks, [range.subnet], isOwn, overlap).map((message) => ({
+    return listForeignRoutes(networks, [range.subnet], isOwn, overlap).map((route) => ({
       source: plugin.source,
       path,
-      message,
+      message: describeForeignRoute(route),
       suggestion: 'choose a "subnet" that the host does not route',
     }));
   });

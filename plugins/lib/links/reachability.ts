@@ -6,7 +6,9 @@ import * as route from "../../../ffi/route/route.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { findSysctl, sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import type { JsonObject } from "../../../spec/schema.ts";
+import type { BridgeModel } from "../model/network_model.ts";
 import { checkFailedError } from "../protocol/check_failed.ts";
+import { parseAlias } from "../model/owner.ts";
 import { FORWARDING, forwardingCommand } from "./forwarding.ts";
 import { configuredNetworks, type HostNetwork, type HostNetworks, MIN_FOREIGN_PREFIX_LENGTH } from "./host_networks.ts";
 
@@ -16,8 +18,20 @@ export function distinctFamilies(addresses: readonly (Ip | Cidr)[]): Family[] {
   return [...new Set(addresses.map(familyOf))];
 }
 
+type ReadSysctl = (name: string) => string | undefined;
+
+export function isForwardingOff(sysctl: ReadSysctl, family: Family): boolean {
+  return sysctl(FORWARDING[family]) === "0";
+}
+
+/** ADD leaves the setting of a link alone. @returns its name if it alone is off */
+export function findUnforwardedLink(sysctl: ReadSysctl, { name }: Pick<link.Link, "name">): string | undefined {
+  const setting = `net/ipv4/conf/${name}/forwarding`;
+  return !isForwardingOff(sysctl, 4) && sysctl(setting) === "0" ? setting : undefined;
+}
+
 function findUnforwarded(host: Netns, families: readonly Family[]): Family[] {
-  return host.run(() => families.filter((family) => findSysctl(FORWARDING[family]) === "0"));
+  return host.run(() => families.filter((family) => isForwardingOff(findSysctl, family)));
 }
 
 export function checkForwarding(host: Netns, families: readonly Family[]): void {
@@ -38,11 +52,9 @@ export function describeUnforwarded(host: Netns, families: readonly Family[], re
   );
 }
 
-/** ADD leaves the setting of a link alone. */
 export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "name">): string[] {
-  const setting = `net/ipv4/conf/${name}/forwarding`;
-  const isClosed = host.run(() => findSysctl(FORWARDING[4]) === "1" && findSysctl(setting) === "0");
-  if (!isClosed) return [];
+  const setting = host.run(() => findUnforwardedLink(findSysctl, { name }));
+  if (setting === undefined) return [];
   return [`"${name}" does not forward IPv4, so no packets leave it: sysctl -w ${sysctlWord(setting)}=1`];
 }
 
@@ -51,20 +63,16 @@ export const PUBLIC_ADDRESS = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as R
 
 /** Reports only if all families lack a route: many hosts have only one of the two. */
 export function describeMissingDefaultRoute(host: Netns, families: readonly Family[]): string[] {
-  if (families.length === 0 || families.some((family) => hasRouteTo(host, PUBLIC_ADDRESS[family]))) return [];
+  if (families.length === 0 || families.some((family) => findRouteTo(host, PUBLIC_ADDRESS[family]))) return [];
   const names = families.map((family) => `IPv${family}`).join(" or ");
   return [`The host has no ${names} default route, so masquerading reaches only its own networks`];
-}
-
-function hasRouteTo(host: Netns, destination: Ip): boolean {
-  return findRouteTo(host, destination) !== undefined;
 }
 
 export function findSourceAddress(host: Netns, destination: Ip): Ip | undefined {
   return findRouteTo(host, destination)?.source;
 }
 
-function findRouteTo(host: Netns, destination: Ip): ReturnType<typeof route.outgoingRoute> | undefined {
+export function findRouteTo(host: Netns, destination: Ip): ReturnType<typeof route.outgoingRoute> | undefined {
   try {
     return route.outgoingRoute(host.route, destination);
   } catch (error) {
@@ -74,30 +82,39 @@ function findRouteTo(host: Netns, destination: Ip): ReturnType<typeof route.outg
   }
 }
 
-/**
- * Reports subnets that the host routes to a link that is not `isOwn`.
- *
- * @param overlap is left out: that is more than a wrong route
- */
-export function describeForeignRoutes(
+/** A route to a network's subnet, or to a part of it, by a link that is not the network's. */
+export interface ForeignRoute {
+  readonly subnet: Cidr;
+  readonly dst: Cidr;
+  readonly device: link.Link;
+}
+
+/** Whether a link carries packets of the network's containers. */
+export function ownLinkTest(bridge: BridgeModel | undefined, network: string): (device: link.Link) => boolean {
+  return ({ name = "", alias }) => bridge?.links.includes(name) || parseAlias(alias)?.network === network;
+}
+
+/** @param overlap its link is left out: that is more than a wrong route */
+export function listForeignRoutes(
   { routes, findLink }: Pick<HostNetworks, "routes" | "findLink">,
   subnets: readonly Cidr[],
   isOwn: (device: link.Link) => boolean,
   overlap?: HostNetwork,
-): string[] {
+): ForeignRoute[] {
   const near = routes.filter(({ dst, table }) =>
     table === RT_TABLE_MAIN && prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH
   );
   return subnets.flatMap((subnet) =>
-    near.filter(({ dst }) => networksOverlap(dst, subnet)).flatMap(({ dst, oif }) => {
-      const device = oif === undefined ? undefined : findLink(oif);
-      const isForeign = device && device.index !== overlap?.device.index && !isOwn(device);
-      return isForeign ? [describeForeignRoute(subnet, dst, device)] : [];
-    })
+    near.filter(({ dst }) => familyOf(dst) === familyOf(subnet) && networksOverlap(dst, subnet)).flatMap(
+      ({ dst, oif }) => {
+        const device = oif === undefined ? undefined : findLink(oif);
+        return device && device.index !== overlap?.device.index && !isOwn(device) ? [{ subnet, dst, device }] : [];
+      },
+    )
   );
 }
 
-function describeForeignRoute(subnet: Cidr, dst: Cidr, { name }: link.Link): string {
+export function describeForeignRoute({ subnet, dst, device: { name } }: ForeignRoute): string {
   if (prefixLengthOf(dst) < prefixLengthOf(subnet)) {
     return `Subnet ${subnet} is part of ${dst}, which the host routes to "${name}": its addresses there cannot be reached`;
   }

@@ -1,6 +1,4 @@
-import type { Cidr } from "../../../ffi/address.ts";
 import type { InterfaceAddress } from "../../../ffi/route/address.ts";
-import type { IpConfig } from "../../../spec/result.ts";
 
 /** What all containers of a network share on the host. */
 export interface NetworkModel {
@@ -14,11 +12,6 @@ export interface NetworkModel {
   readonly addsDefaultRoutes: boolean;
   /** Whether the host's own networks may be theirs too. */
   readonly allowsRouteOverlap: boolean;
-  /**
-   * The gateways of a container with these addresses. The host has them on the gateway device, or on its end of the
-   * link.
-   */
-  gateways(ips: readonly IpConfig[]): readonly Cidr[];
 }
 
 /** A bridge, which the first ADD makes. */

@@ -9,7 +9,7 @@ import type { NetworkModel } from "./network_model.ts";
 import type { PartContext } from "./part.ts";
 import type { PublishedPorts } from "./published_ports.ts";
 import type { NetworkRemoval, RemovalEffect } from "./removal.ts";
-import type { Wanted } from "./wanted.ts";
+import type { Wanted, WantedBy } from "./wanted.ts";
 import type { AddressReservations } from "./reservations.ts";
 
 /** Those commands ask this interface, and know no plugin by name. Calls of plugins do not load it. */
@@ -17,7 +17,7 @@ export interface PluginModel {
   /** What the network's containers share. @param raw the plugin's object @throws {ConfigError} */
   network?(raw: JsonObject): NetworkModel;
   /** What it has made of an attachment besides what the result names. @throws {ConfigError} */
-  wanted?(config: PluginConfig, ifname: string, result: Result): Wanted;
+  wanted?(config: PluginConfig, attachment: WantedBy): Wanted;
   /** The host's ports that lead to a container. @throws {ConfigError} */
   publishedPorts?(config: PluginConfig, ifname: string, result: Result): PublishedPorts;
   /** Where an IPAM plugin keeps its addresses. @throws {ConfigError} if that cannot be told */

@@ -1,24 +1,54 @@
 import type { Cidr } from "../../../ffi/address.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
+import type { Link } from "../../../ffi/route/link.ts";
+import type { Attachment } from "../../../spec/plugin_config.ts";
+import type { Result } from "../../../spec/result.ts";
 
 /** What a plugin has made of an attachment, besides the interface with addresses and routes that the result names. */
 export interface Wanted {
-  /** They exist and are up. */
   readonly links?: readonly WantedLink[];
   readonly addresses?: readonly WantedAddress[];
   readonly sysctls?: readonly WantedSysctl[];
 }
 
+/** The attachment of which a plugin tells what it has made. `netns` is the container's, `args` are CNI_ARGS. */
+export interface WantedBy extends Attachment {
+  readonly args: Readonly<Record<string, string>>;
+  readonly netns: Netns;
+  readonly result: Result;
+  log(message: string): void;
+}
+
+/** The namespace of what is wanted. */
 export type Place = "host" | "container";
 
+/** It exists and is up. */
 export interface WantedLink {
   readonly place: Place;
   readonly name: string;
+  /** A link of another kind does not count. */
+  readonly kind?: string;
+  readonly mayBeDown?: true;
+  /** The name of the link of which it is a port. */
+  readonly master?: string;
+  readonly settings?: readonly WantedSetting[];
+}
+
+/** A setting of a link, such as its MTU. */
+export interface WantedSetting {
+  /** `MTU` */
+  readonly name: string;
+  readonly value: unknown;
+  read(device: Link): unknown;
+  /** Words of `ip link set` that set it, if nothing else is lost by it. */
+  readonly words?: readonly string[];
 }
 
 export interface WantedAddress {
   readonly place: Place;
   readonly link: string;
   readonly address: Cidr;
+  readonly isGateway?: true;
 }
 
 export interface WantedSysctl {

@@ -28,4 +28,4 @@ export function expectEqual<T>(what: string, actual: T, wanted: T): void {
   throw checkFailedError(`${what} is ${formatValue(actual)}, expected ${formatValue(wanted)}`);
 }
 
-const formatValue = (value: unknown): string => value === undefined ? "missing" : JSON.stringify(value);
+export const formatValue = (value: unknown): string => value === undefined ? "missing" : JSON.stringify(value);

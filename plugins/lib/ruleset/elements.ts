@@ -72,7 +72,6 @@ export function ensureElements(
     const isRetry = attempts++ > 0;
     let snapshot = look();
     if (isRetry || !hasNeededChains(snapshot, purpose)) {
-      forgetRuleset(nl);
       restoredChains.push(...createOrRepair(nl, table, log));
       snapshot = look();
     }

@@ -7,6 +7,7 @@ import { veth } from "../../../ffi/route/link_kinds.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
+import type { Interface, Result } from "../../../spec/result.ts";
 import { ownedByOther } from "../links/ownership.ts";
 import { interfaceExistsError, randomVethName, removeLinkIfPresent } from "../links/container_link.ts";
 import { logRemoval, type Owner, ownerText, parseAlias, sameOwner, staleOwnerFilter } from "../model/owner.ts";
@@ -103,13 +104,17 @@ export function gcVethPairs({ host, pluginConfig, validAttachments, log }: GcCal
 }
 
 /** The result lists the host veth right before the container's interface. */
+export function reportedHostInterface({ interfaces = [] }: Result, ifname: string): Interface | undefined {
+  const reported = interfaces[interfaces.findIndex(({ name, sandbox }) => name === ifname && sandbox) - 1];
+  return reported?.sandbox ? undefined : reported;
+}
+
 function findReportedHostVeth(
   { host, ifname, owner, prevResult }: AttachmentCall<unknown>,
   find = (name: string) => link.find(host.route, name),
 ): link.Link | undefined {
-  const interfaces = prevResult?.interfaces ?? [];
-  const reported = interfaces[interfaces.findIndex(({ name, sandbox }) => name === ifname && sandbox) - 1];
-  const found = reported && !reported.sandbox ? find(reported.name) : undefined;
+  const reported = prevResult && reportedHostInterface(prevResult, ifname);
+  const found = reported && find(reported.name);
   // Another container's veth may have the name by now.
   const isOwn = found && (isUnownedVeth(found, reported?.mac) || isVethOf(found, (other) => sameOwner(other, owner)));
   return isOwn ? found : undefined;

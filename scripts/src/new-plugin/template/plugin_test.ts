@@ -16,7 +16,7 @@ sandboxTest("new-plugin ADD makes interface, address, parameter and rule, CHECK 
   for (
     const [change, back, problem] of [
       ["ip link set svc0 down", "ip link set svc0 up", "is down"],
-      ["ip addr del 10.77.0.1/32 dev svc0", "ip addr add 10.77.0.1/32 dev svc0", "lacks address 10.77.0.1/32"],
+      ["ip addr del 10.77.0.1/32 dev svc0", "ip addr add 10.77.0.1/32 dev svc0", "address 10.77.0.1/32 is missing"],
       [`echo 0 >${SYSCTL}`, `echo 1 >${SYSCTL}`, "is 0, expected 1"],
     ] as const
   ) {
