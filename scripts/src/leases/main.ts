@@ -10,6 +10,7 @@ import {
   stopAll,
 } from "../../../testing/dhcp.ts";
 import { findShownLink, shownAddresses } from "../../../testing/fixture_configs.ts";
+import { until } from "../../../testing/netns.ts";
 import { runCampaign, tryStep } from "../harness/campaign.ts";
 import { chooseParts, parseScriptOptions } from "../harness/options.ts";
 import { testBurst } from "./burst.ts";
@@ -62,8 +63,7 @@ async function killDuring(
   });
   const status = `/proc/${server.process.pid}/status`;
   // The first calls come as strace begins.
-  const isTraced = () => !existsSync(status) || !/^TracerPid:\t0$/m.test(readFileSync(status, "utf8"));
-  while (!isTraced()) await Bun.sleep(2);
+  await until(() => !existsSync(status) || !/^TracerPid:\t0$/m.test(readFileSync(status, "utf8")));
   const answer = command();
   const first = await Promise.race([server.process.exited.then(() => "killed"), answer.then(() => "answered")]);
   if (first === "answered") await server.stop("SIGKILL");
