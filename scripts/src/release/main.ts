@@ -11,6 +11,7 @@ import { programDocumentation } from "./documentation.ts";
 import { glibcComponent, glibcEntries } from "./glibc.ts";
 import { ARCHITECTURES, imageArchive } from "./image.ts";
 import { libraryPackage } from "./library.ts";
+import { runLanes } from "./lanes.ts";
 import { licenceTexts } from "./licences.ts";
 import { type Binaries, gzip, pluginArchive } from "./plugin_archive.ts";
 import { reproduceRelease } from "./reproduce.ts";
@@ -18,6 +19,8 @@ import { softwareBillOfMaterials } from "./sbom.ts";
 import { findReleaseSource, type ReleaseSource } from "./source.ts";
 
 const SUMS = "SHA256SUMS";
+/** It says what was tested. The bytes of a release do not depend on it. */
+const TESTS = "TESTS";
 const PROCESSORS = ["x64", "arm64"] as const;
 
 function buildBinaries(processor: Processor, { commit }: ReleaseSource, scratch: string): Binaries {
@@ -67,7 +70,7 @@ function checkLibrary(): void {
 export function requireReplaceable(directory: string): void {
   const names = existsSync(directory) ? readdirSync(directory) : [];
   const sums = names.includes(SUMS) ? readFileSync(join(directory, SUMS), "utf8") : "";
-  const parts = new Set([SUMS, ...sums.split("\n").map((line) => line.split("  ")[1])]);
+  const parts = new Set([SUMS, TESTS, ...sums.split("\n").map((line) => line.split("  ")[1])]);
   const other = names.find((name) => !parts.has(name));
   if (other === undefined) return;
   throw new Error(
@@ -106,12 +109,15 @@ function makeRelease(source: ReleaseSource, directory: string, scratch: string):
 
 function main(): void {
   const flag = { type: "boolean" } as const;
-  const { values } = parseArgs({ options: { out: { type: "string" }, uncommitted: flag, reproduce: flag } });
+  const { values } = parseArgs({
+    options: { out: { type: "string" }, uncommitted: flag, reproduce: flag, "skip-tests": flag },
+  });
   if (values.reproduce) return console.log(reproduceRelease());
   const output = resolve(values.out ?? join(REPOSITORY_ROOT, "dist/release"));
   requireReplaceable(output);
   const source = findReleaseSource(values.uncommitted === true);
   checkLibrary();
+  const tests = values["skip-tests"] ? "Not tested: made with --skip-tests\n" : runLanes();
   mkdirSync(dirname(output), { recursive: true });
   // A release is there as a whole, or not at all.
   using scratch = newScratchDirectory(dirname(output));
@@ -119,6 +125,7 @@ function main(): void {
   mkdirSync(directory);
   makeRelease(source, directory, scratch.path);
   checkPackages(directory);
+  writeFileSync(join(directory, TESTS), tests);
   rmSync(output, { recursive: true, force: true });
   renameSync(directory, output);
   console.log(`${output}:\n${readFileSync(join(output, SUMS), "utf8").trimEnd()}`);

@@ -1,0 +1,41 @@
+/** Runs what no usual test run has, before a release is made. @module */
+import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { verdictLine } from "../check/main.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+
+/** Together they take some hours. */
+const LANES = [
+  "scripts/test --all",
+  "scripts/test --server",
+  "scripts/test --arm64",
+  "scripts/faults",
+  "scripts/stress",
+  "scripts/leases",
+  "scripts/names",
+  "scripts/names faults",
+];
+
+/** @returns a line for each lane, with the last line of its output @throws {Error} if one fails, naming the file of its output */
+export function runLanes(lanes: readonly string[] = LANES, directory = join(REPOSITORY_ROOT, "dist/lanes")): string {
+  mkdirSync(directory, { recursive: true });
+  return lanes.map((lane) => `${lane}: ${runLane(lane, join(directory, `${lane.replace(/\W+/g, "_")}.log`))}\n`).join(
+    "",
+  );
+}
+
+function runLane(lane: string, log: string): string {
+  const started = performance.now();
+  const output = openSync(log, "w");
+  const { success } = Bun.spawnSync(lane.split(" "), {
+    cwd: REPOSITORY_ROOT,
+    stdin: "ignore",
+    stdout: output,
+    stderr: output,
+  });
+  closeSync(output);
+  const lastLine = readFileSync(log, "utf8").trimEnd().split("\n").at(-1)!;
+  console.log(verdictLine(lane, success ? lastLine : `FAILED, see ${log}`, started));
+  if (!success) throw new Error(`Cannot make a release: "${lane}" failed`);
+  return lastLine;
+}

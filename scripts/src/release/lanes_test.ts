@@ -1,0 +1,20 @@
+import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { useDirectory } from "../../../testing/directory.ts";
+import { runLanes } from "./lanes.ts";
+
+const directory = useDirectory("cni-lanes-");
+
+test("each lane runs to its end, and its last line is told", () => {
+  expect(runLanes(["printf one\\ntwo\\n", "echo three"], directory)).toBe(
+    "printf one\\ntwo\\n: two\necho three: three\n",
+  );
+  expect(readFileSync(join(directory, "echo_three.log"), "utf8")).toBe("three\n");
+});
+
+test("a lane that fails ends the release, and its output stays", () => {
+  const lanes = ["ls /nonexistent", "echo never"];
+  expect(() => runLanes(lanes, directory)).toThrow('Cannot make a release: "ls /nonexistent" failed');
+  expect(readFileSync(join(directory, "ls_nonexistent.log"), "utf8")).toContain("/nonexistent");
+});
