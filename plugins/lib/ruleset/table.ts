@@ -53,7 +53,7 @@ export interface ChainElement {
 
 /**
  * The table with what one plugin has of its own in it, declared in the plugin's folder. The first ADD of the plugin
- * makes it. Other plugins need not know it, so its rules are in chains of its own.
+ * makes it. Other plugins do not know it: its rules are in chains of its own, and its names begin with the plugin's.
  */
 export function extendTable(table: TableDefinition, ownPart: TablePart): TableDefinition {
   return {
