@@ -14,7 +14,7 @@ import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
 import { type MachineName, MACHINES } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
-import { boundOutput } from "./bound_output.ts";
+import { describeFailure } from "./failure.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
@@ -55,8 +55,11 @@ process.on("exit", () => directory[Symbol.dispose]());
 const all: TestCase[] = [];
 /** The output of failed files and machines. It is shown again at the end, where a log that was cut at its start still has it. */
 const failures: string[] = [];
+/** By name of file or machine. */
+const seconds = new Map<string, number>();
 
 function printVerdict(name: string, verdict: string, started: number, problem: string): void {
+  seconds.set(name, (performance.now() - started) / 1000);
   const line = verdictLine(name, verdict, started);
   console.log(line);
   // The rest says which tests failed and why.
@@ -84,7 +87,8 @@ async function countFile(file: string, directory: string, serverEnv?: Readonly<R
   const [failed, skipped] = [count("failed"), count("skipped")];
   const failedText = failed > 0 ? `, ${failed} FAILED${ending && ` (${ending})`}` : "";
   const verdict = `${count("passed")} passed${failedText}${skipped > 0 ? `, ${skipped} skipped` : ""}`;
-  const problem = failed > 0 ? boundOutput(output) : "";
+  const flag = serverEnv ? "--server" : "";
+  const problem = failed > 0 ? describeFailure(file, flag, found, output) : "";
   printVerdict(title, verdict, started, problem);
   if (inVm) { for (const line of cases.map(caseLine)) console.log(line); }
   if (failed > 0) console.log(problem);
@@ -164,10 +168,19 @@ async function countFiles(files: readonly string[], jobs: readonly Job[] = []): 
   for (const file of files) if (EXCLUSIVE_FILES.includes(file)) await countFile(file, scratch);
 }
 
+/** How many files are named at the end, with their share of the time. */
+const SLOWEST = 10;
+
+function slowestLine(): string {
+  const slowest = [...seconds].sort(([, a], [, b]) => b - a).slice(0, SLOWEST);
+  return `Slowest: ${slowest.map(([name, time]) => `${name} ${time.toFixed(0)} s`).join(", ")}`;
+}
+
 await (inVm ? countFiles(filters) : runAll());
 // In the virtual machine they have been printed.
 const skipped = inVm ? [] : all.filter(({ outcome }) => outcome === "skipped").map(caseLine);
 for (const line of [...inVm ? [] : failures, ...skipped]) console.log(line);
+if (!inVm && seconds.size > SLOWEST) console.log(slowestLine());
 const hasRun = all.some(({ outcome }) => outcome !== "skipped");
 if (!hasRun) {
   console.log("No test ran");
