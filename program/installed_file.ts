@@ -10,6 +10,9 @@ export const COMMAND_NAME = "cni";
 /** Shims beside it execute it by this name. */
 export const FULL_PROGRAM_NAME = "cni-full";
 
+/** Beside the program, with glibc's loader and libraries. */
+export const LIBRARY_DIRECTORY_NAME = "cni-lib";
+
 /** @throws {RangeError} if it was replaced meanwhile */
 export function runningProgram(): string {
   const path = canonicalPath("/proc/self/exe");

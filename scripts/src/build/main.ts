@@ -11,9 +11,9 @@ import {
   skipWarmUp,
 } from "./runtime_patch.ts";
 import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
-import { addPreflight } from "./preflight.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { compileShim } from "./shim.ts";
+import { addStartCode } from "./start_code.ts";
 import { ensureRuntime } from "./runtime_package.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
@@ -72,7 +72,7 @@ function compile({ processor, entry, commit }: ReturnType<typeof plan>, executab
     `--define=process.arch=${JSON.stringify(processor)}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,
     `--define=BUILD_COMMIT=${JSON.stringify(commit)}`,
-    `--define=BUILD_SHIM=${JSON.stringify(compileShim(processor)?.toString("base64") ?? "")}`,
+    `--define=BUILD_SHIM=${JSON.stringify(compileShim(processor).toString("base64"))}`,
     ...FLAGS,
   ];
   const { success, exitCode, stdout, stderr } = Bun.spawnSync(command, { cwd: source.path, stderr: "pipe" });
@@ -94,9 +94,8 @@ function build(): void {
   const bytes = readFileSync(executable);
   const closed = closeEnvironment(bytes, processor, programRange(bytes));
   skipWarmUp(bytes, processor);
-  addPreflight(bytes, processor);
   refuseStrip(bytes);
-  const marked = Buffer.concat([bytes, Buffer.from(PROGRAM_MARK)]);
+  const marked = Buffer.concat([addStartCode(bytes, processor), Buffer.from(PROGRAM_MARK)]);
   writeFileSync(executable, marked);
   chmodSync(executable, 0o755);
   renameSync(executable, outfile);

@@ -1,0 +1,135 @@
+/*
+ * The first code of the program. It looks for what the JavaScript runtime dies without, and starts the loader of glibc
+ * as the kernel does for PT_INTERP. That names one path for all hosts, and many have no glibc there: this loader, with
+ * its libraries, lies beside the program. Without them, it is the host's.
+ *
+ * The build knows the macros that are not defined here: see scripts/src/build/start_code.ts.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include "native.h"
+
+#define MIN_STACK (256ul << 10)
+#define MIN_ADDRESS_SPACE (5ul << 29)
+#define MAX_PATH 4096
+#define MAX_HEADERS 16
+#define NAME_ROOM 64
+
+#define CANNOT_START "Cannot start: "
+
+/* As the compiler of the runtime made them: the loader wants to see PT_INTERP, which the kernel must not see. */
+static const Elf64_Phdr program_headers[] = {PROGRAM_HEADERS};
+
+struct loader {
+  Elf64_Ehdr header;
+  Elf64_Phdr segments[MAX_HEADERS];
+};
+
+static int is_error(long result) { return result < 0 && result > -4096; }
+
+/* A filter of system calls may refuse to tell. */
+static int is_below(int resource, unsigned long minimum) {
+  struct rlimit limit;
+  return sys(getrlimit, resource, &limit, 0) == 0 && limit.rlim_cur < minimum;
+}
+
+/* Why the runtime would die, or null. */
+static const char *find_obstacle(void) {
+  if (sys5(faccessat, AT_FDCWD, "/proc/self/exe", 0, 0, 0) == -ENOENT) return CANNOT_START "/proc is not mounted";
+  if (is_below(RLIMIT_STACK, MIN_STACK))
+    return CANNOT_START "the stack is limited too much: raise it to 256 KiB or more (ulimit -s, LimitSTACK)";
+  if (is_below(RLIMIT_AS, MIN_ADDRESS_SPACE))
+    return CANNOT_START "the address space is limited too much: raise it to 2.5 GiB or more (ulimit -v, LimitAS)";
+  return 0;
+}
+
+/* Opens the loader beside the program, and has it find its libraries there: also where it trusts no $ORIGIN. */
+static long open_own_loader(void) {
+  char *path = (char *)call6(SYS_mmap, 0, MAX_PATH + NAME_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (is_error((long)path)) return -ENOMEM;
+  long n = sys5(readlinkat, AT_FDCWD, "/proc/self/exe", path, MAX_PATH, 0);
+  while (n > 0 && path[n - 1] != '/') n--;
+  if (n <= 0) return -ENOENT;
+  memcpy(path + n, LIBRARY_DIRECTORY "/" LOADER, sizeof LIBRARY_DIRECTORY "/" LOADER);
+  long file = sys5(openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0);
+  if (file < 0) return file;
+  path[n + sizeof LIBRARY_DIRECTORY - 1] = 0;
+  *(uint64_t *)LIBRARY_PATH_FIELD = (uint64_t)path - STRING_TABLE;
+  return file;
+}
+
+static int protection(uint32_t flags) {
+  return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) | (flags & PF_X ? PROT_EXEC : 0);
+}
+
+/* Negative if the segment cannot be mapped. */
+static long map_segment(long file, unsigned long base, unsigned long page, const Elf64_Phdr *segment) {
+  unsigned long start = base + segment->p_vaddr, within = start % page;
+  unsigned long file_end = start + segment->p_filesz, end = start + segment->p_memsz;
+  unsigned long mapped_end = (file_end + page - 1) & -page;
+  int prot = protection(segment->p_flags);
+  long result = call6(SYS_mmap, (long)(start - within), (long)(segment->p_filesz + within), prot, MAP_PRIVATE | MAP_FIXED, file,
+                      (long)(segment->p_offset - within));
+  if (is_error(result) || end == file_end) return result;
+  memset((void *)file_end, 0, mapped_end - file_end);
+  if (end <= mapped_end) return result;
+  return call6(SYS_mmap, (long)mapped_end, (long)(end - mapped_end), prot, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
+}
+
+/* The address of the loader's first byte, or negative. */
+static long map_loader(long file, unsigned long page, struct loader *loader) {
+  long size = call6(SYS_pread64, file, (long)loader, sizeof *loader, 0, 0, 0);
+  Elf64_Phdr *segments = loader->segments;
+  if (size < (long)sizeof *loader || loader->header.e_phoff != sizeof loader->header) return -ENOEXEC;
+  if (loader->header.e_phnum > MAX_HEADERS) return -ENOEXEC;
+  unsigned long end = 0;
+  for (int i = 0; i < loader->header.e_phnum; i++)
+    if (segments[i].p_type == PT_LOAD) end = segments[i].p_vaddr + segments[i].p_memsz;
+  /* The distances between segments are fixed. */
+  long base = call6(SYS_mmap, 0, (long)end, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  for (int i = 0; i < loader->header.e_phnum && !is_error(base); i++) {
+    long result = segments[i].p_type == PT_LOAD ? map_segment(file, (unsigned long)base, page, &segments[i]) : 0;
+    if (is_error(result)) return result;
+  }
+  return base;
+}
+
+static Elf64_auxv_t *find_value(Elf64_auxv_t *values, uint64_t type) {
+  while (values->a_type != type && values->a_type != AT_NULL) values++;
+  return values;
+}
+
+__attribute__((noreturn)) static void jump(unsigned long entry, long *stack) {
+#if defined(__x86_64__)
+  __asm__ volatile("mov %1, %%rsp\nxor %%edx, %%edx\nxor %%ebp, %%ebp\njmp *%0" ::"r"(entry), "r"(stack) : "memory");
+#elif defined(__aarch64__)
+  __asm__ volatile("mov sp, %1\nmov x0, 0\nmov x29, 0\nmov x30, 0\nbr %0" ::"r"(entry), "r"(stack) : "memory");
+#endif
+  __builtin_unreachable();
+}
+
+void start(long *stack) {
+  char **argv = (char **)(stack + 1), **envp = argv + *stack + 1, **end = envp;
+  while (*end) end++;
+  Elf64_auxv_t *values = (Elf64_auxv_t *)(end + 1);
+  const char *obstacle = find_obstacle();
+  if (obstacle) fail(argv, envp, 0, "999", obstacle);
+
+  struct loader loader;
+  long file = open_own_loader();
+  if (file < 0) file = sys5(openat, AT_FDCWD, HOST_LOADER, O_RDONLY | O_CLOEXEC, 0, 0);
+  if (file < 0)
+    fail(argv, envp, 0, "5", CANNOT_START "this host has no glibc, and the directory " LIBRARY_DIRECTORY
+         " is not beside the program: install all files of the release");
+  long base = map_loader(file, find_value(values, AT_PAGESZ)->a_un.a_val, &loader);
+  if (is_error(base)) fail(argv, envp, 0, "5", CANNOT_START "the loader of glibc cannot be mapped");
+  sys(close, file, 0, 0);
+  find_value(values, AT_PHDR)->a_un.a_val = (uint64_t)program_headers;
+  find_value(values, AT_PHNUM)->a_un.a_val = sizeof program_headers / sizeof *program_headers;
+  find_value(values, AT_BASE)->a_un.a_val = (uint64_t)base;
+  find_value(values, AT_ENTRY)->a_un.a_val = PROGRAM_ENTRY;
+  jump((unsigned long)base + loader.header.e_entry, stack);
+}
