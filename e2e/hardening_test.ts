@@ -217,7 +217,7 @@ function trace(what: string, cwd: string): readonly Touched[] {
 /** What the dynamic loader and the runtime read on every machine. */
 const OPENED: readonly RegExp[] = [
   /^\/etc\/ld\.so\.(cache|preload)$/,
-  /\/(libc\.so\.6|libpthread\.so\.0|libdl\.so\.2|libm\.so\.6)$/,
+  /\/(ld-linux-(x86-64\.so\.2|aarch64\.so\.1)|libc\.so\.6|libpthread\.so\.0|libdl\.so\.2|libm\.so\.6)$/,
   /^\/proc\/(self|thread-self)\/(maps|cgroup|statm|mountinfo|ns\/net)$/,
   /^\/proc\/sys\/vm\/(overcommit_memory|mmap_min_addr)$/,
   /^\/sys\/kernel\/mm\/transparent_hugepage\//,

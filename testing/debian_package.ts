@@ -18,7 +18,7 @@ export const DPKG_INSTALL = "dpkg --force-unsafe-io --install";
 /** Makes `cni_VERSION.deb` of each version, with the same files. */
 export function newDebianPackages(versions: readonly string[]): DebianPackages {
   const directory = mkdtempSync(join(tmpdir(), "cni-packages-"));
-  const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64")! };
+  const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64") };
   const documentation = programDocumentation(CNI_PROGRAM);
   const architecture = process.arch === "x64" ? "amd64" : "arm64";
   for (const version of versions) {

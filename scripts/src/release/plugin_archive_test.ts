@@ -17,7 +17,7 @@ beforeAll(() => {
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
 testWith(["cc"], "the archive, unpacked, is a directory of plugins for engines, with one copy of the program", () => {
-  const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64")! };
+  const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64") };
   const archive = join(scratch, "cni-plugins.tgz");
   writeFileSync(archive, gzip(pluginArchive(binaries, licenceTexts(), 1e9), 1));
   const bin = join(scratch, "opt/cni/bin");

@@ -45,8 +45,7 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "plugins/firewall/firewalld_test.ts": "calls plugins in its own process",
   "plugins/host_device/crash_test.ts": "kills a process of its own",
   "plugins/host_local/lock_fairness_test.ts": "has more calls wait for a lock than a server has workers",
-  "scripts/src/bench/main_test.ts": "measures programs and servers of its own",
-  "scripts/src/build/preflight_test.ts": "runs what comes before the program",
+  "scripts/src/build/start_code_test.ts": "runs what comes before the program",
   "scripts/src/leases/main_test.ts": "starts plugins of the full program, whose server of leases it kills",
   "scripts/src/new-plugin/main_test.ts": "builds another program",
 };
