@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { imageArchive } from "../scripts/src/release/image.ts";
-import { sharedLibraries } from "../scripts/src/image/main.ts";
+import { hostLibraries } from "../scripts/src/image/main.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
 import { newTestNode, type TestNode } from "../testing/node.ts";
 import { newPodman, PODMAN_PROGRAMS } from "../testing/podman.ts";
@@ -33,7 +33,7 @@ describe("the image", () => {
     if (!PROGRAMS.every((program) => Bun.which(program))) return;
     node = resources.use(await newTestNode());
     resources.use(newPodman(node));
-    const libraries = sharedLibraries(CNI_PROGRAM).map((path) => ({ path: path.slice(1), data: readFileSync(path) }));
+    const libraries = hostLibraries(CNI_PROGRAM);
     const parts = [
       { processor: process.arch as "x64", program: readFileSync(CNI_PROGRAM), libraries },
       { processor: OTHER, program: Buffer.from("a program for another processor"), libraries: [] },

@@ -13,6 +13,10 @@ export const FULL_PROGRAM_NAME = "cni-full";
 /** Beside the program, with glibc's loader and libraries. */
 export const LIBRARY_DIRECTORY_NAME = "cni-lib";
 
+/** Where the program at a canonical path looks for libraries. It need not exist: then they are the host's. */
+export const libraryDirectory = (program: string): string =>
+  `${program.slice(0, program.lastIndexOf("/"))}/${LIBRARY_DIRECTORY_NAME}`;
+
 /** @throws {RangeError} if it was replaced meanwhile */
 export function runningProgram(): string {
   const path = canonicalPath("/proc/self/exe");

@@ -1,5 +1,7 @@
 import { limitCapabilities, limitFiles } from "../ffi/sys/confinement.ts";
 import { execProgram, sys } from "../ffi/sys/libc.ts";
+import { libraryDirectory } from "../program/installed_file.ts";
+import { findSymlinkTarget } from "../ffi/sys/stat.ts";
 import { F_SETFD } from "../ffi/sys/uapi.ts";
 import { partCommand, type PartDefinition, type PartRights } from "./part_definitions.ts";
 import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
@@ -7,7 +9,7 @@ import { PART_DESCRIPTORS, type PartSettings } from "./part_settings.ts";
 export const CONFINED = "confined";
 
 const PROGRAM = "/proc/self/exe";
-// The C library, and what that reads.
+// The host's C library, and what each C library reads.
 const LIBRARY_FILES = ["/usr", "/lib", "/lib64", "/etc", "/proc", "/dev/null", "/dev/urandom"];
 
 /**
@@ -22,7 +24,7 @@ export function becomeConfined(
 ): never {
   limitCapabilities(capabilities);
   if (files) {
-    const readable = [...LIBRARY_FILES, ...files.readable(settings)];
+    const readable = [...LIBRARY_FILES, libraryDirectory(findSymlinkTarget(PROGRAM)!), ...files.readable(settings)];
     // In a container that serves its host, the program's directory is not among the mounts of this process.
     limitFiles({ program: PROGRAM, readable, writable: files.writable(settings) });
   }

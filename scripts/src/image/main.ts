@@ -1,7 +1,9 @@
 /** Lays out dist/image, the root of the Containerfile's image: `scripts/build && scripts/image && podman build -t cni .` @module */
 import { copyFileSync, mkdirSync, realpathSync, rmSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { runSuccessfully } from "../harness/process.ts";
+import { libraryEntries } from "../release/glibc.ts";
+import { type TarEntry, writeTree } from "../release/tar.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT, "dist/cni")): void {
@@ -9,17 +11,16 @@ export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT
   const bin = join(root, "opt/cni/bin");
   mkdirSync(bin, { recursive: true });
   copyFileSync(program, join(bin, "cni"));
-  for (const path of sharedLibraries(program)) {
-    const target = join(root, path);
-    mkdirSync(dirname(target), { recursive: true });
-    copyFileSync(realpathSync(path), target);
-  }
+  writeTree(hostLibraries(program), bin);
   // Engines mount these.
   for (const path of ["proc", "sys", "dev", "etc/cni/net.d", "run/netns", "var/lib/cni"]) {
     mkdirSync(join(root, path), { recursive: true });
   }
   runSuccessfully({ argv: [join(bin, "cni"), "install", bin] });
 }
+
+/** What lies beside the program in a release: glibc's files, here those of this machine. */
+export const hostLibraries = (program: string): readonly TarEntry[] => libraryEntries(sharedLibraries(program));
 
 /** The libraries and the loader that ldd(1) finds, by the paths under which the program looks for them. */
 export function sharedLibraries(program: string): string[] {

@@ -5,7 +5,7 @@ import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file
 import { pluginNames } from "../../../plugins/registry.ts";
 import { runSuccessfully } from "../harness/process.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
-import { type Binaries, gzip, type TextFiles } from "./plugin_archive.ts";
+import { type Executables, gzip, type TextFiles } from "./plugin_archive.ts";
 import { type TarEntry, withParents, writeTree } from "./tar.ts";
 
 export interface DebianRelease {
@@ -37,12 +37,12 @@ const packaging = (name: string): string => readFileSync(join(REPOSITORY_ROOT, "
 /** @param isCompressed not for tests, which would take long */
 export function debianPackage(
   release: DebianRelease,
-  binaries: Binaries,
+  executables: Executables,
   texts: TextFiles,
   documentation: Documentation,
   isCompressed = true,
 ): Buffer {
-  const files = packageFiles(release, binaries, texts, documentation);
+  const files = packageFiles(release, executables, texts, documentation);
   const control = controlFiles(release, files).map((file) => ({ ...file, path: `DEBIAN/${file.path}` }));
   using scratch = newScratchDirectory();
   const [tree, file] = [join(scratch.path, "tree"), join(scratch.path, "deb")];
@@ -57,7 +57,7 @@ export function debianPackage(
 
 function packageFiles(
   release: DebianRelease,
-  { program, shim }: Binaries,
+  { program, shim, libraries }: Executables,
   texts: TextFiles,
   documentation: Documentation,
 ): readonly TarEntry[] {
@@ -68,6 +68,7 @@ function packageFiles(
   return [
     { path: `${BIN}/${FULL_PROGRAM_NAME}`, data: program },
     { path: `${BIN}/${COMMAND_NAME}`, data: shim },
+    ...libraries.map((file) => ({ ...file, path: `${BIN}/${file.path}` })),
     ...pluginNames().map((name) => link(`${BIN}/${name}`, COMMAND_NAME)),
     link(`usr/sbin/${COMMAND_NAME}`, `../lib/cni/${COMMAND_NAME}`),
     ...UNITS.map((name) => text(`${UNIT_DIRECTORY}/${name}`, packaging(name))),
@@ -97,8 +98,7 @@ function controlFiles(
     `Architecture: ${architecture}`,
     `Maintainer: ${maintainer}`,
     `Installed-Size: ${size}`,
-    // The versions of symbols that the runtime is linked with.
-    "Depends: libc6 (>= 2.17), init-system-helpers (>= 1.54~)",
+    "Depends: init-system-helpers (>= 1.54~)",
     "Suggests: containerd | podman | cri-o",
     "Section: net",
     "Priority: optional",

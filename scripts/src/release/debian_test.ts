@@ -5,6 +5,8 @@ import { join } from "node:path";
 import { testWith } from "../../../testing/binary.ts";
 import { debianPackage } from "./debian.ts";
 
+const LIBRARIES = [{ path: "cni-lib/libc.so.6", mode: 0o644, data: Buffer.from("library") }];
+
 testWith(
   ["dpkg-deb", "dpkg-parsechangelog"],
   "dpkg-deb(1) reads the package, whose sums are those of its files",
@@ -12,7 +14,7 @@ testWith(
     const scratch = mkdtempSync(join(tmpdir(), "cni-deb-"));
     try {
       const release = { version: "0.1.0", architecture: "arm64", maintainer: "A B <a@example.org>", time: 1e9 };
-      const binaries = { program: Buffer.from("program"), shim: Buffer.from("shim!") };
+      const binaries = { program: Buffer.from("program"), shim: Buffer.from("shim!"), libraries: LIBRARIES };
       const documentation = { "man/man8/cni.8": ".TH CNI 8\n" };
       const file = join(scratch, "cni.deb");
       writeFileSync(file, debianPackage(release, binaries, { "LICENSE.third-party": "text" }, documentation));
@@ -25,7 +27,8 @@ testWith(
       expect(fields).toBe("Package: cni\nVersion: 0.1.0\nArchitecture: arm64\nMaintainer: A B <a@example.org>\n");
       const contents = run("dpkg-deb", "--contents", file);
       // Engines start the shim, which looks for the program beside itself.
-      for (const line of ["7 2001-09-09 01:46 ./usr/lib/cni/cni-full\n", "5 2001-09-09 01:46 ./usr/lib/cni/cni\n"]) {
+      const lines = ["7 2001-09-09 01:46 ./usr/lib/cni/cni-full\n", "5 2001-09-09 01:46 ./usr/lib/cni/cni\n"];
+      for (const line of [...lines, "7 2001-09-09 01:46 ./usr/lib/cni/cni-lib/libc.so.6\n"]) {
         expect(contents).toContain(`root/root         ${line}`);
       }
       for (const link of ["./usr/lib/cni/bridge -> cni\n", "./usr/sbin/cni -> ../lib/cni/cni\n"]) {

@@ -1,6 +1,7 @@
-/** The files of glibc that the program is linked with, for the image: from Debian's package, for either processor, never installed. @module */
+/** The files of glibc that the program is linked with: from Debian's package, for either processor, never installed. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import type { Processor } from "../build/runtime_patch.ts";
 import { separateAptOptions } from "../harness/apt.ts";
 import { runIn } from "../harness/process.ts";
@@ -17,22 +18,23 @@ const PLACES: Readonly<
   arm64: { debian: "arm64", libraries: "lib/aarch64-linux-gnu", loader: "lib/ld-linux-aarch64.so.1" },
 };
 
-/** Entries of the image: the files, and their licence. */
+/** What lies beside the program: the files, and their licence. */
 export function glibcEntries(processor: Processor): readonly TarEntry[] {
-  const root = ensurePackage(PLACES[processor].debian);
-  const { libraries, loader } = PLACES[processor];
-  const paths = [...LIBRARIES.map((name) => `${libraries}/${name}`), loader];
-  return [
-    ...paths.map((path) => ({ path, data: readFileSync(realpathSync(join(root, path))) })),
-    {
-      path: `usr/share/doc/${PACKAGE}/copyright`,
-      mode: 0o644,
-      data: readFileSync(join(root, `usr/share/doc/${PACKAGE}/copyright`)),
-    },
-  ];
+  const { debian, libraries, loader } = PLACES[processor];
+  const root = ensurePackage(debian);
+  const paths = [...LIBRARIES.map((name) => `${libraries}/${name}`), loader, `usr/share/doc/${PACKAGE}/copyright`];
+  return libraryEntries(paths.map((path) => join(root, path)));
 }
 
-/** For the list of materials. Only the image contains it. */
+/** @param paths of files that lie in one directory beside the program */
+export const libraryEntries = (paths: readonly string[]): readonly TarEntry[] =>
+  paths.map((path) => ({
+    path: `${LIBRARY_DIRECTORY_NAME}/${basename(path)}`,
+    mode: 0o644,
+    data: readFileSync(realpathSync(path)),
+  }));
+
+/** For the list of materials. */
 export function glibcComponent(processor: Processor, entries: readonly TarEntry[]): Component {
   const library = entries.find(({ path }) => path.endsWith("/libc.so.6"))!;
   const banner = /GNU C Library \(\S+ GLIBC ([^)\s]+)\)/.exec(

@@ -35,7 +35,10 @@ export function imageArchive(parts: readonly ImageParts[], texts: TextFiles, sou
 
 /** Two layers: the first is the same in each release with the same glibc. */
 function releaseImage({ processor, program, libraries }: ImageParts, texts: TextFiles, source: ImageSource): Image {
-  const base = [...withParents([...libraries, ...MOUNT_POINTS.map((path) => ({ path, isDirectory: true }) as const)])];
+  const base = withParents([
+    ...libraries.map((file) => ({ ...file, path: `${BIN}/${file.path}` })),
+    ...MOUNT_POINTS.map((path) => ({ path, isDirectory: true }) as const),
+  ]);
   const own: TarEntry[] = [
     { path: `${BIN}/${COMMAND_NAME}`, data: program },
     ...pluginNames().map((name) => ({ path: `${BIN}/${name}`, mode: 0o777, symlink: COMMAND_NAME })),

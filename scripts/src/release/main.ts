@@ -93,11 +93,12 @@ function makeRelease(source: ReleaseSource, directory: string, scratch: string):
   const documentation = printDocumentation(built, scratch);
   const parts = built.map(({ processor, ...binaries }) => {
     const architecture = ARCHITECTURES[processor];
-    const archive = gzip(pluginArchive(binaries, texts, source.time));
+    const executables = { ...binaries, libraries: glibcEntries(processor) };
+    const archive = gzip(pluginArchive(executables, texts, source.time));
     write(`cni-plugins-linux-${architecture}-v${source.version}.tgz`, archive);
-    const debian = debianPackage({ ...source, architecture }, binaries, texts, documentation);
+    const debian = debianPackage({ ...source, architecture }, executables, texts, documentation);
     write(`cni_${source.version}_${architecture}.deb`, debian);
-    return { processor, program: binaries.program, libraries: glibcEntries(processor) };
+    return { processor, ...executables };
   });
   write(`cni-library-v${source.version}.tgz`, libraryPackage(source.time));
   write(`cni-image-v${source.version}.tar`, imageArchive(parts, texts, source));

@@ -1,5 +1,5 @@
 /** The archive to unpack into /opt/cni/bin, named like the one of the reference plugins. @module */
-import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file.ts";
+import { COMMAND_NAME, FULL_PROGRAM_NAME, LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { tar, type TarEntry } from "./tar.ts";
 
@@ -8,21 +8,31 @@ export interface Binaries {
   readonly shim: Uint8Array;
 }
 
+/** The files of a release that run, for one processor. */
+export interface Executables extends Binaries {
+  /** Glibc's, by their paths from the program's directory. */
+  readonly libraries: readonly TarEntry[];
+}
+
 /** Text files beside the binaries, by name. */
 export type TextFiles = Readonly<Record<string, string>>;
 
 /** The directory of shims, which an engine can use instead of its parent directory. */
 const SHIM_DIRECTORY_NAME = "shim";
 
-/** Each plugin is a hard link to the one copy of the program; those in `shim/` are links to the one shim. */
-export function pluginArchive({ program, shim }: Binaries, texts: TextFiles, time: number): Buffer {
+/** Each plugin is a hard link to the one copy of the program; those in `shim/` are links to the one shim. Libraries lie beside both. */
+export function pluginArchive({ program, shim, libraries }: Executables, texts: TextFiles, time: number): Buffer {
   const inShim = (name: string): string => `${SHIM_DIRECTORY_NAME}/${name}`;
   const entries: TarEntry[] = [
     ...Object.entries(texts).map(([path, text]) => ({ path, mode: 0o644, data: Buffer.from(text) })),
     { path: COMMAND_NAME, data: program },
     ...pluginNames().map((path) => ({ path, hardLink: COMMAND_NAME })),
+    { path: LIBRARY_DIRECTORY_NAME, isDirectory: true },
+    ...libraries,
     { path: SHIM_DIRECTORY_NAME, isDirectory: true },
     { path: inShim(FULL_PROGRAM_NAME), hardLink: COMMAND_NAME },
+    { path: inShim(LIBRARY_DIRECTORY_NAME), isDirectory: true },
+    ...libraries.map(({ path }) => ({ path: inShim(path), hardLink: path })),
     { path: inShim(COMMAND_NAME), data: shim },
     ...pluginNames().map((name) => ({ path: inShim(name), hardLink: inShim(COMMAND_NAME) })),
   ];

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { CNI_PROGRAM, ENGINE_ENV, testWith } from "../../../testing/binary.ts";
 import { compileShim } from "../build/shim.ts";
+import { hostLibraries } from "../image/main.ts";
 import { licenceTexts } from "./licences.ts";
 import { requireReplaceable, sha256Sums } from "./main.ts";
 import { gzip, pluginArchive } from "./plugin_archive.ts";
@@ -16,35 +17,44 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
-testWith(["cc"], "the archive, unpacked, is a directory of plugins for engines, with one copy of the program", () => {
-  const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64") };
-  const archive = join(scratch, "cni-plugins.tgz");
-  writeFileSync(archive, gzip(pluginArchive(binaries, licenceTexts(), 1e9), 1));
-  const bin = join(scratch, "opt/cni/bin");
-  const unpack = 'mkdir -p "$1"; tar -C "$1" -xzf "$2"';
-  expect(Bun.spawnSync(["sh", "-ec", unpack, "sh", bin, archive]).stderr.toString()).toBe("");
-  const names = ["cni", ...pluginNames()];
-  expect(readdirSync(bin).sort()).toEqual(["LICENSE", "LICENSE.third-party", "shim", ...names].sort());
-  expect(readdirSync(join(bin, "shim")).sort()).toEqual(["cni-full", ...names].sort());
-  const inodes = (paths: readonly string[]) => [...new Set(paths.map((name) => statSync(join(bin, name)).ino))];
-  expect(inodes([...names, "shim/cni-full"])).toHaveLength(1);
-  expect(inodes(names.map((name) => `shim/${name}`))).toHaveLength(1);
-  const env = { ...ENGINE_ENV, CNI_SOCKET: join(scratch, "no-server") };
-  for (const program of ["bridge", "host-local", "shim/bridge"]) {
-    const child = Bun.spawnSync([join(bin, program)], { env, stdin: Buffer.from('{"cniVersion":"1.0.0"}') });
-    expect(JSON.parse(child.stdout.toString()).supportedVersions).toContain("1.1.0");
-  }
-  // It knows its own files: nothing is in the way of a change to shims.
-  const installed = Bun.spawnSync([join(bin, "cni"), "install", "--shim", bin], { stderr: "pipe" });
-  expect([installed.exitCode, installed.stderr.toString()]).toEqual([0, ""]);
-}, 60_000);
+testWith(
+  ["cc", "ldd"],
+  "the archive, unpacked, is a directory of plugins for engines, with one copy of the program",
+  () => {
+    const binaries = { program: readFileSync(CNI_PROGRAM), shim: compileShim(process.arch as "x64") };
+    const libraries = hostLibraries(CNI_PROGRAM);
+    const archive = join(scratch, "cni-plugins.tgz");
+    writeFileSync(archive, gzip(pluginArchive({ ...binaries, libraries }, licenceTexts(), 1e9), 1));
+    const bin = join(scratch, "opt/cni/bin");
+    const unpack = 'mkdir -p "$1"; tar -C "$1" -xzf "$2"';
+    expect(Bun.spawnSync(["sh", "-ec", unpack, "sh", bin, archive]).stderr.toString()).toBe("");
+    const names = ["cni", ...pluginNames()];
+    expect(readdirSync(bin).sort()).toEqual(["LICENSE", "LICENSE.third-party", "cni-lib", "shim", ...names].sort());
+    expect(readdirSync(join(bin, "shim")).sort()).toEqual(["cni-full", "cni-lib", ...names].sort());
+    const inodes = (paths: readonly string[]) => [...new Set(paths.map((name) => statSync(join(bin, name)).ino))];
+    expect(inodes([...names, "shim/cni-full"])).toHaveLength(1);
+    expect(inodes(names.map((name) => `shim/${name}`))).toHaveLength(1);
+    for (const name of readdirSync(join(bin, "cni-lib"))) {
+      expect(inodes([`cni-lib/${name}`, `shim/cni-lib/${name}`])).toHaveLength(1);
+    }
+    const env = { ...ENGINE_ENV, CNI_SOCKET: join(scratch, "no-server") };
+    for (const program of ["bridge", "host-local", "shim/bridge"]) {
+      const child = Bun.spawnSync([join(bin, program)], { env, stdin: Buffer.from('{"cniVersion":"1.0.0"}') });
+      expect(JSON.parse(child.stdout.toString()).supportedVersions).toContain("1.1.0");
+    }
+    // It knows its own files: nothing is in the way of a change to shims.
+    const installed = Bun.spawnSync([join(bin, "cni"), "install", "--shim", bin], { stderr: "pipe" });
+    expect([installed.exitCode, installed.stderr.toString()]).toEqual([0, ""]);
+  },
+  60_000,
+);
 
 /** Prints the digests of archives that a process makes with these first words, as another user elsewhere would. */
 function digestsOfArchives(...wrapper: readonly string[]): string {
   const script = `
     const { pluginArchive, gzip } = await import(${JSON.stringify(join(import.meta.dir, "plugin_archive.ts"))});
     const { debianPackage } = await import(${JSON.stringify(join(import.meta.dir, "debian.ts"))});
-    const binaries = { program: Buffer.alloc(1e6, "program"), shim: Buffer.from("shim") };
+    const binaries = { program: Buffer.alloc(1e6, "program"), shim: Buffer.from("shim"), libraries: [] };
     const release = { version: "0.1.0", architecture: "arm64", maintainer: "A B <a@example.org>", time: 1e9 };
     const archives = [
       gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9)),
