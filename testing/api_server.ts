@@ -12,6 +12,10 @@ export interface ApiServer extends Disposable {
   readonly ca: string;
 }
 
+const NEW_CERTIFICATE =
+  "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=kubernetes"
+    .split(" ");
+
 /** Answers in a namespace. @param address of the namespace @param directory for its key */
 export function serveApi(
   netns: Netns,
@@ -23,8 +27,13 @@ export function serveApi(
   const [key, cert] = ["api.key", "api.crt"].map((name) => join(directory, name)) as [string, string];
   runInNetns(
     netns,
-    ...["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"],
-    ...["-keyout", key, "-out", cert, "-subj", "/CN=kubernetes", "-addext", `subjectAltName=IP:${address}`],
+    ...NEW_CERTIFICATE,
+    "-keyout",
+    key,
+    "-out",
+    cert,
+    "-addext",
+    `subjectAltName=IP:${address}`,
   );
   const server = netns.run(() =>
     Bun.serve({

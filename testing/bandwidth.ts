@@ -22,7 +22,6 @@ const MTU = 1400;
 /** The bytes that the kernel counts for each byte that the receiver reads: headers of Ethernet, IPv4, and TCP with timestamps. */
 const HEADERS = (MTU + 14) / (MTU - 20 - 32);
 
-/** A transfer to measure. */
 export interface Transfer {
   readonly from: Netns;
   readonly to: Netns;
@@ -101,7 +100,11 @@ export function trafficControl(host: Netns): Json[] {
       handle,
       dev,
       filters: filters.map(({ protocol, pref, kind, options: { flowid, match, actions: [action] } }) => ({
-        ...{ protocol, pref, kind, flowid, match },
+        protocol,
+        pref,
+        kind,
+        flowid,
+        match,
         to: `${action.mirred_action} ${action.direction} ${action.to_dev} ${action.control_action.type}`,
       })),
     };

@@ -53,7 +53,7 @@ export function finishedProcess({ exitCode, stdout, stderr }: Bun.SyncSubprocess
 export interface ProcessStart {
   /** Entries to add to the environment; a value of "" stays an empty value. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Nothing unless told. */
+  /** What it reads; nothing unless told. */
   readonly stdin?: string;
   /** A command that ends by executing its arguments: `["sh", "-c", 'ulimit -v 1; exec "$@"', "sh"]`. */
   readonly wrapper?: readonly string[];
@@ -61,7 +61,7 @@ export interface ProcessStart {
 
 /** How to start a plugin, besides {@link ENGINE_ENV}. */
 export interface PluginStart extends ProcessStart {
-  /** `/` unless told. */
+  /** The working directory: `/` unless told. */
   readonly cwd?: string;
   /** For a test of the process itself, which no server is to replace. */
   readonly inOwnProcess?: boolean;

@@ -38,7 +38,6 @@ export interface BridgeNetworkCall {
   readonly prevResult?: object | null;
   readonly containerId?: string;
   readonly ifname?: string;
-  /** Other variables. */
   readonly env?: Readonly<Record<string, string>>;
 }
 

@@ -23,9 +23,9 @@ const CLI_ENTRY = join(import.meta.dir, "../cmd/cni.ts");
 
 /** Everything that `cni run` works with. */
 export interface CliSandbox {
-  /** Directory with networks. */
+  /** The directory with the networks' files. */
   readonly conf: string;
-  /** Directory with plugins. */
+  /** The directory with the plugins' programs. */
   readonly bin: string;
   /** Directory of the attachment cache. */
   readonly cache: string;
@@ -70,8 +70,11 @@ function newCliSandbox(
   const [conf, bin, cache] = ["conf", "bin", "cache"].map((name) => join(state, name)) as [string, string, string];
   for (const path of [conf, bin]) mkdirSync(path, { recursive: true });
   const wordsOf = (argv: string) => [
-    ...["run", ...argv.split(" ")],
-    ...["--conf-dir", conf, "--plugin-dir", bin, "--cache-dir", cache],
+    "run",
+    ...argv.split(" "),
+    `--conf-dir=${conf}`,
+    `--plugin-dir=${bin}`,
+    `--cache-dir=${cache}`,
   ];
   return {
     conf,

@@ -69,11 +69,11 @@ export interface RecordedCall {
 export interface RuntimeSandbox extends Disposable {
   readonly calls: RecordedCall[];
   readonly log: string[];
-  /** Of the cache. */
+  /** Where the runtime keeps its cache. */
   readonly directory: string;
   /** Replaces the program for `type COMMAND`. */
   readonly answers: Record<string, (request: ProgramCall) => ProgramOutput>;
-  /** Lets `type COMMAND` fail. */
+  /** Lets each call `type COMMAND` fail from now on. */
   fail(call: string, code: number, msg: string): void;
   add(list: NetworkConfigList, more?: Partial<AddRuntimeConf>): Result;
   del(network: NetworkConfigList | string, more?: Partial<AddRuntimeConf>): void;
@@ -131,7 +131,6 @@ export interface NodeCallOptions {
   readonly ifname?: string;
   /** The container's namespace; that of the node unless told, none if `null`. */
   readonly netns?: Netns | string | null;
-  /** Other variables. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -141,7 +140,6 @@ export interface ConformanceNode extends Namespaces {
   readonly directory: string;
   /** The lines that plugins logged. */
   readonly log: string[];
-  /** Another container. */
   newContainer(): Netns;
   /** Ends something with the node. */
   defer(end: () => void): void;

@@ -35,7 +35,7 @@ export function flowsOf(descriptions: string): string[] {
   );
 }
 
-/** All other flows. */
+/** All flows except those of the given descriptions. */
 export const without = (descriptions: string): string[] =>
   FLOWS.filter((flow) => !flowsOf(descriptions).includes(flow));
 
@@ -111,7 +111,6 @@ export function loadRecording(host: Netns, recording: string, place: "alone" | "
   }
 }
 
-/** Differences from the usual. */
 export interface ConnectivityOptions {
   /** Further keys of the firewall plugin's configuration. */
   readonly firewall?: object;
@@ -119,7 +118,6 @@ export interface ConnectivityOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Makes such a host. */
 export async function newConnectivityHost(
   { firewall, env = {} }: ConnectivityOptions = {},
 ): Promise<ConnectivityHost> {

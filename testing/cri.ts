@@ -47,7 +47,7 @@ export interface Pod {
   readonly name: string;
   /** How many sandboxes it had before; 0 by default. */
   readonly attempt?: number;
-  /** For TCP. */
+  /** Published ports, all of TCP. */
   readonly ports?: readonly { readonly hostPort: number; readonly containerPort: number }[];
   /** Of both directions, as the annotations have it: `10M`. */
   readonly bandwidth?: string;
@@ -60,7 +60,6 @@ export interface PodSandbox {
   readonly metadata: { readonly name: string };
 }
 
-/** What PodSandboxStatus adds. */
 export interface PodSandboxStatus extends PodSandbox {
   readonly ips: readonly string[];
   /** Of the pause container; 0 if it has ended. */
@@ -71,13 +70,9 @@ export interface PodSandboxStatus extends PodSandbox {
 export interface Cri extends Disposable {
   /** RunPodSandbox. @returns the id, which is CNI_CONTAINERID */
   run(pod: Pod): Promise<string>;
-  /** StopPodSandbox */
   stop(id: string): Promise<void>;
-  /** RemovePodSandbox */
   remove(id: string): Promise<void>;
-  /** ListPodSandbox */
   list(): Promise<readonly PodSandbox[]>;
-  /** PodSandboxStatus */
   status(id: string): Promise<PodSandboxStatus>;
   /** The network of a pod that runs. */
   container(id: string): Promise<RunningContainer>;
@@ -87,7 +82,7 @@ export interface Cri extends Disposable {
   network(): Promise<string>;
   /** Kills containerd, but not its pods. */
   kill(): Promise<void>;
-  /** Starts containerd again. */
+  /** Ends containerd, and starts it again. */
   restart(): Promise<void>;
   /** What containerd has written since it started last. */
   log(): string;
@@ -96,9 +91,9 @@ export interface Cri extends Disposable {
 /** Starts containerd on a node. @param bin the directory of the plugins, on the node @param image of {@linkcode newImage} */
 export async function newCri(node: TestNode, bin = "/opt/cni/bin", image?: string): Promise<Cri> {
   const directory = join(node.directory, "cri");
-  const [socket, config, log] = ["containerd.sock", "config.toml", "log"].map((name) => join(directory, name)) as [
-    ...[string, string, string],
-  ];
+  const socket = join(directory, "containerd.sock");
+  const config = join(directory, "config.toml");
+  const log = join(directory, "log");
   const cgroup = basename(node.directory);
   const isFirst = !existsSync(directory);
   mkdirSync(directory, { recursive: true });

@@ -23,13 +23,11 @@ import { newSandbox, type Sandbox, type SandboxCallOptions } from "./sandbox.ts"
 /** A process of the test. */
 export interface DhcpProcess extends Disposable {
   readonly process: Bun.Subprocess;
-  /** What it has written. */
   log(): string;
   /** Ends it and waits for the end. */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
-let started = 0;
 const processes = new Set<Bun.Subprocess>();
 
 /** For programs, which no test runner ends. */
@@ -43,7 +41,7 @@ async function start(
   directory: string,
   isReady: (log: string) => boolean,
 ): Promise<DhcpProcess> {
-  const path = join(directory, `log-${started++}`);
+  const path = join(directory, `log-${crypto.randomUUID()}`);
   const process = netns.run<Bun.Subprocess>(() =>
     Bun.spawn([...command], {
       stdin: "ignore",
@@ -57,7 +55,8 @@ async function start(
   await until(() => isReady(log()) || hasEnded());
   if (hasEnded()) throw new Error(`${command[0]} has ended: ${log()}`);
   return {
-    ...{ process, log },
+    process,
+    log,
     async stop(signal = "SIGTERM") {
       process.kill(signal);
       await process.exited;
@@ -66,16 +65,19 @@ async function start(
   };
 }
 
+const DNSMASQ = `dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --user=root --no-ping --interface=eth0 \
+--bind-interfaces --dhcp-authoritative --pid-file= --log-dhcp --log-facility=-`.split(" ");
+
 /** Starts dnsmasq, by default for 10.7.0.10 to 10.7.0.20 in this order, which many clients at once would dispute. */
 export function startDhcpDnsmasq(netns: Netns, directory: string, ...options: readonly string[]): Promise<DhcpProcess> {
   const range = options.some((option) => option.startsWith("--dhcp-range"))
     ? []
     : ["--dhcp-range=10.7.0.10,10.7.0.20,255.255.255.0,2m", "--dhcp-sequential-ip"];
   const command = [
-    ...["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root", "--no-ping"],
-    ...["--interface=eth0", "--bind-interfaces", "--dhcp-authoritative", "--pid-file="],
-    ...[`--dhcp-leasefile=${join(directory, "dnsmasq.leases")}`, "--log-dhcp", "--log-facility=-"],
-    ...[...range, ...options],
+    ...DNSMASQ,
+    `--dhcp-leasefile=${join(directory, "dnsmasq.leases")}`,
+    ...range,
+    ...options,
   ];
   return start(netns, command, directory, (log) => log.includes("sockets bound exclusively"));
 }
@@ -84,7 +86,7 @@ export function startDhcpDnsmasq(netns: Netns, directory: string, ...options: re
 export interface KeaNetwork {
   /** `10.7.0`: addresses from .10 to .250. */
   readonly prefix: string;
-  /** Seconds. */
+  /** All three times are in seconds. */
   readonly renew: number;
   readonly rebind: number;
   readonly lifetime: number;
@@ -98,15 +100,21 @@ export function startKea(
 ): Promise<DhcpProcess> {
   // It ignores a link that is not running when it starts.
   awaitLinkOperational(netns, link.get(netns.route, "eth0"));
-  const path = join(directory, `kea-${started}.json`);
+  const path = join(directory, `kea-${crypto.randomUUID()}.json`);
   const subnet = {
-    ...{ id: 1, subnet: `${prefix}.0/24`, pools: [{ pool: `${prefix}.10 - ${prefix}.250` }], interface: "eth0" },
+    id: 1,
+    subnet: `${prefix}.0/24`,
+    pools: [{ pool: `${prefix}.10 - ${prefix}.250` }],
+    interface: "eth0",
     "option-data": [{ name: "routers", data: `${prefix}.1` }],
   };
   const configuration = {
     "interfaces-config": { interfaces: ["eth0"] },
     "lease-database": { type: "memfile", persist: false },
-    ...{ "renew-timer": renew, "rebind-timer": rebind, "valid-lifetime": lifetime, authoritative: true },
+    "renew-timer": renew,
+    "rebind-timer": rebind,
+    "valid-lifetime": lifetime,
+    authoritative: true,
     subnet4: [subnet],
     loggers: [{ name: "kea-dhcp4", output_options: [{ output: "stdout", flush: true }], severity: "INFO" }],
   };
@@ -138,9 +146,9 @@ export interface DhcpNetwork extends Disposable {
   readonly host: Netns;
   /** That machine, whose eth0 has 10.7.0.1. */
   readonly lan: Netns;
-  /** For files of servers. */
+  /** Where the servers keep their files. */
   readonly directory: string;
-  /** Of our server. */
+  /** Where our server takes calls. */
   readonly socket: string;
   /** Of the plugin bridge, with leases. */
   readonly config: DhcpNetworkConfig;
@@ -168,7 +176,11 @@ export function newDhcpNetwork(host?: Netns): DhcpNetwork {
   const socket = join(directory, "dhcp.sock");
   const ipam = { type: "dhcp", daemonSocketPath: socket };
   return {
-    ...{ host: hostNetns, lan, directory, socket, config: { name: "lan", bridge: "br0", ipam } },
+    host: hostNetns,
+    lan,
+    directory,
+    socket,
+    config: { name: "lan", bridge: "br0", ipam },
     [Symbol.dispose]: () => resources.dispose(),
   };
 }
@@ -195,7 +207,8 @@ export function dhcpLanTest(
     const network = resources.use(newDhcpNetwork(sandbox.host));
     const { lan, directory, socket } = network;
     await body({
-      ...{ ...sandbox, ...network },
+      ...sandbox,
+      ...network,
       call: (type, ...rest) => sandbox.call(findPlugin(type)!, ...rest),
       startLeaseServer: async (...options) => resources.use(await startLeaseServer(sandbox.host, socket, ...options)),
       startDnsmasq: async (...options) => resources.use(await startDhcpDnsmasq(lan, directory, ...options)),

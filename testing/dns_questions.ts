@@ -5,7 +5,6 @@
  */
 import type { Netns } from "../ffi/netns/netns.ts";
 
-/** What is asked. */
 export interface DnsQuestions {
   readonly count: number;
   /** So many are on their way at a time: fewer than a socket's buffer takes. */
@@ -53,7 +52,7 @@ export async function askWithoutPause(netns: Netns, { count, window, names }: Dn
   return durations;
 }
 
-/** For its IPv4 addresses. */
+/** A question for the IPv4 addresses of `name`. */
 function questionFor(name: string, id: number): Uint8Array {
   const labels = name.split(".").flatMap((label) => [label.length, ...Buffer.from(label)]);
   return Uint8Array.from([id >> 8, id & 255, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, ...labels, 0, 0, 1, 0, 1]);

@@ -12,12 +12,15 @@ export interface Dnsmasq extends Disposable {
   questions(): string[];
 }
 
+const DNSMASQ = `dnsmasq --keep-in-foreground --conf-file=/dev/null --no-hosts --no-resolv --user=root --pid-file \
+--log-queries --log-facility=- --bind-interfaces`.split(" ");
+
 /** Starts it at an address. @param options of its command line */
 export async function startDnsmasq(netns: Netns, address: string, ...options: string[]): Promise<Dnsmasq> {
   const child = netns.run(() => ({
     process: Bun.spawn([
-      ...["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-hosts", "--no-resolv", "--user=root"],
-      ...["--pid-file", "--log-queries", "--log-facility=-", "--bind-interfaces", `--listen-address=${address}`],
+      ...DNSMASQ,
+      `--listen-address=${address}`,
       ...options,
     ], { stdin: "ignore", stdout: "ignore", stderr: "pipe" }),
   })).process;

@@ -16,7 +16,6 @@ import { until } from "./netns.ts";
 /** A server that runs until it is disposed of. */
 export interface NameServerProcess extends Disposable {
   readonly pid: number;
-  /** What it logged. */
   readonly log: () => string;
   readonly exited: Promise<number>;
   /** Ends it without notice, and waits for that. */
@@ -25,7 +24,6 @@ export interface NameServerProcess extends Disposable {
   end(): Promise<number>;
 }
 
-/** Files of a server. */
 export interface NameServerPaths {
   readonly socket: string;
   readonly state: string;
@@ -36,7 +34,9 @@ export interface NameServerPaths {
 export function nameServerPaths(directory: string): NameServerPaths & { readonly keys: object } {
   const [socket, state] = [join(directory, "names.sock"), join(directory, "records")];
   return {
-    ...{ socket, state, resolvConf: join(directory, "resolv.conf") },
+    socket,
+    state,
+    resolvConf: join(directory, "resolv.conf"),
     keys: { daemonSocketPath: socket, dataDir: state },
   };
 }
@@ -54,7 +54,8 @@ export function newNameSite(resolvConf = ""): NameSite {
   const { keys, ...paths } = nameServerPaths(directory);
   writeFileSync(paths.resolvConf, resolvConf);
   return {
-    ...{ directory, paths },
+    directory,
+    paths,
     config: { ...keys, domainName: "dns.test" },
     [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }),
   };
@@ -133,7 +134,7 @@ export function nameServerTest(
   }, timeoutMs);
 }
 
-/** What dig(1) says. */
+/** An answer as dig(1) shows it. */
 export interface DigAnswer {
   /** `NOERROR` */
   readonly status: string;

@@ -21,11 +21,10 @@ export interface ForwardLoad {
   readonly ttl: number;
 }
 
-/** What it took. */
 export interface ForwardResult {
   readonly answered: number;
   readonly seconds: number;
-  /** Of each question. */
+  /** The time of each question. */
   readonly latencyMs: readonly number[];
   /** The processor time of the server, user and system, in seconds. */
   readonly serverSeconds: number;
@@ -33,7 +32,7 @@ export interface ForwardResult {
 
 /** More than are asked at a time, so that no two equal questions wait together. */
 const NAMES = Array.from({ length: 100 }, (_, i) => `name${i}.example.test`);
-/** USER_HZ. */
+/** USER_HZ, which is the same on all processors we build for. */
 const TICKS_PER_SECOND = 100;
 
 /** Answers each question with an address. */

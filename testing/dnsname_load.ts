@@ -12,20 +12,17 @@ import { newBridgeNetwork } from "./bridge_network.ts";
 import { askWithoutPause } from "./dns_questions.ts";
 import { newNameSite, startNameServer } from "./dnsname.ts";
 
-/** How much. */
 export interface NameLoad {
-  /** Of other containers. */
+  /** How many names other containers have. */
   readonly names: number;
   readonly questions: number;
   /** ADDs and DELs of one more container. */
   readonly attachments: number;
 }
 
-/** What it took. */
 export interface NameLoadResult {
   /** From the start of the server to its first answer. */
   readonly startMs: number;
-  /** Of each ADD. */
   readonly addMs: readonly number[];
   readonly answered: number;
   readonly seconds: number;

@@ -19,9 +19,9 @@ export interface DoctorHost extends Disposable {
   readonly c1: Netns;
   readonly c2: Netns;
   readonly outside: Netns;
-  /** For state. */
+  /** Where plugins keep their state. */
   readonly directory: string;
-  /** What repairs said. */
+  /** The lines that repairs have said. */
   readonly log: readonly string[];
   /** Services in c1 on the published ports. */
   serve(): Promise<Disposable>;
@@ -30,7 +30,7 @@ export interface DoctorHost extends Disposable {
   readonly port: string;
   /** Looks only, unless told otherwise. */
   examine(netnsPath?: string, looksOnly?: boolean): NetworkDiagnosis;
-  /** For a single check. */
+  /** Runs a single check on this host. */
   withSubject(use: (subject: Subject) => Finding[]): Finding[];
   /** What is broken, in words. */
   broken(): string[];
@@ -112,17 +112,15 @@ export function newDoctorHost(
     return diagnosis;
   };
   return {
-    ...{
-      host,
-      c1,
-      c2,
-      outside,
-      directory,
-      log,
-      serve: () => serveTcpAndUdp(c1, "c1"),
-      add,
-      port: result.interfaces!.findLast(({ sandbox }) => !sandbox)!.name,
-    },
+    host,
+    c1,
+    c2,
+    outside,
+    directory,
+    log,
+    serve: () => serveTcpAndUdp(c1, "c1"),
+    add,
+    port: result.interfaces!.findLast(({ sandbox }) => !sandbox)!.name,
     examine,
     withSubject: (use) =>
       host.run<Finding[]>(() =>

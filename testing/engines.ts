@@ -19,12 +19,10 @@ export interface UsedNode {
   readonly node: TestNode;
 }
 
-/** podman on a node. */
 export interface UsedPodman extends UsedNode {
   readonly podman: Podman;
 }
 
-/** containerd on a node. */
 export interface UsedContainerd extends UsedNode {
   readonly containerd: Containerd;
 }
@@ -60,7 +58,6 @@ export function usePodmanAsShipped(): UsedPodman {
   });
 }
 
-/** containerd with a network. */
 export function useContainerd(network: NodeNetwork): UsedContainerd {
   return useOnNode(CONTAINERD_PROGRAMS, async (node, resources) => {
     writeNetwork(node, network);

@@ -14,7 +14,7 @@ export const FIREWALLD_PROGRAMS = ["firewalld", "dbus-daemon"] as const;
 
 /** A bus like the system's. */
 export interface TestBus extends Disposable {
-  /** For DBUS_SYSTEM_BUS_ADDRESS. */
+  /** What DBUS_SYSTEM_BUS_ADDRESS has to be. */
   readonly address: string;
   readonly pid: number;
 }

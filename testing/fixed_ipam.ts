@@ -12,10 +12,10 @@ import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 /** How often each command was called. */
 export type IpamCallCounts = { [Command in "add" | "del" | "check" | "gc" | "status"]: number };
 
-/** The keys of `ipam`. */
+/** What `ipam` of the configuration holds. */
 export interface FixedIpam {
   readonly type: "fixed";
-  /** The answer to ADD. */
+  /** What the plugin answers to ADD. */
   readonly result: Result;
   /** ADD fails with code 11. */
   readonly fail?: boolean;

@@ -12,7 +12,7 @@ import * as link from "../ffi/route/link.ts";
 
 const QUESTIONS_PER_BURST = 15;
 const BURST_MS = 10;
-/** For half a minute. */
+/** So many bursts take half a minute. */
 const BURSTS = 3000;
 /** Others may begin to ask. */
 const READY_AFTER = 200;
@@ -28,12 +28,12 @@ function question(number: number): Uint8Array {
   return Uint8Array.from([number >> 8, number, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, ...labels, 0, 0, 1, 0, 1]);
 }
 
-let asked = 0;
 const start = performance.now();
 for (let burst = 1; burst <= BURSTS; burst++) {
   for (let i = 0; i < QUESTIONS_PER_BURST; i++) {
+    const asked = (burst - 1) * QUESTIONS_PER_BURST + i;
     const source = { mac: mac!, ip: sources[asked % sources.length]!, port: 1024 + asked % 60_000 };
-    socket.send(encodeUdpFrame({ source, destination, payload: question(asked++) }));
+    socket.send(encodeUdpFrame({ source, destination, payload: question(asked) }));
   }
   if (burst === READY_AFTER) console.log("flooding");
   Bun.sleepSync(Math.max(1, start + burst * BURST_MS - performance.now()));

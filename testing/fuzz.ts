@@ -131,7 +131,7 @@ const oneDamage: fc.Arbitrary<Damage> = fc.record({
 /** Up to four damages to do to a recording, most of them to its content and some to the order of its datagrams. */
 export const damageArbitrary: fc.Arbitrary<readonly Damage[]> = fc.array(oneDamage, { minLength: 1, maxLength: 4 });
 
-/** A recording with damages. */
+/** The recording with all damages in it. */
 export function applyDamage(recording: Recording, list: readonly Damage[]): Recording {
   const copy = recording.map((datagram) => datagram?.slice());
   for (const { kind, datagram, at, value } of list) {

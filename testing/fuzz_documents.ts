@@ -77,33 +77,25 @@ export function replaceAt(node: unknown, [key, ...rest]: readonly string[], valu
   return copy;
 }
 
+const UNEXPECTED_NUMBERS = [0, -0, -1, 0.5, 4095, 4096, 65536, 2 ** 32, 2 ** 53, 1e300];
+const UNEXPECTED_WORDS = "a/b / . .. ../x __proto__ constructor toString 1.1.0 0.2.0 9.9.9 1.1 -1 %s%n".split(" ");
+const UNEXPECTED_TEXTS = ["", " ", "\0", "\ud800", "\u{10ffff}", "x".repeat(300)];
+const UNEXPECTED_ADDRESSES = "10.0.0.1 10.0.0.1/33 ::/0 ::ffff:10.0.0.1/96 fe80::1%eth0 0a:58:0a:01:00:02".split(" ");
 const UNEXPECTED_VALUES: readonly unknown[] = [
-  ...[null, true, false, 0, -0, -1, 0.5, 4095, 4096, 65536, 2 ** 32, 2 ** 53, 1e300, "", " ", "\0", ".", "..", "../x"],
-  ...[
-    "a/b",
-    "/",
-    "\ud800",
-    "\u{10ffff}",
-    "__proto__",
-    "constructor",
-    "toString",
-    "1.1.0",
-    "0.2.0",
-    "9.9.9",
-    "1.1",
-    "-1",
-  ],
-  ...[
-    "10.0.0.1",
-    "10.0.0.1/33",
-    "::/0",
-    "::ffff:10.0.0.1/96",
-    "fe80::1%eth0",
-    "0a:58:0a:01:00:02",
-    "%s%n",
-    "x".repeat(300),
-  ],
-  ...[[], [[]], [null], {}, { "": {} }, { type: "x" }, Array(300).fill(0)],
+  null,
+  true,
+  false,
+  ...UNEXPECTED_NUMBERS,
+  ...UNEXPECTED_WORDS,
+  ...UNEXPECTED_TEXTS,
+  ...UNEXPECTED_ADDRESSES,
+  [],
+  [[]],
+  [null],
+  {},
+  { "": {} },
+  { type: "x" },
+  Array(300).fill(0),
   JSON.parse('{"__proto__": {"type": 1}}'),
 ];
 const KEYS = [
@@ -142,32 +134,12 @@ const damagedOf = (documents: readonly object[], most: number): fc.Arbitrary<unk
 /** A document of which up to three places are something else, or new. */
 export const damagedDocument: fc.Arbitrary<unknown> = damagedOf(EXAMPLE_DOCUMENTS, 3);
 
+const MARKS = ["{", "}", "[", "]", ",", ":", '"', "\\", "\\u", "\\ud800", "//", "/*", "*/", "/", "#", "<!--", ",,"];
+const BLANKS = ["\n", "\r\n", " ", "\t", "\0", "\ufeff", "\u00a0", "\u0085", "\ud800"];
+const VALUES = ["null", "true", "NaN", "-", "-0", "1e999", "1E-400", "0x1", "01", ".5", "1.", "9".repeat(40), "'x'"];
+const MEMBERS = ['"__proto__":', '"name":', '"a":1,', "x:", '"\u2028"'];
 /** Pieces of JSON, and text that looks like it. */
-const TOKENS = [
-  ...[
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    ":",
-    '"',
-    "\\",
-    "\\u",
-    "\\ud800",
-    "//",
-    "/*",
-    "*/",
-    "\n",
-    "\r\n",
-    " ",
-    "\t",
-    "\0",
-    "\ufeff",
-  ],
-  ...["null", "true", "NaN", "-", "-0", "1e999", "1E-400", "0x1", "01", ".5", "1.", "9".repeat(40), "'x'", "x:", ",,"],
-  ...['"__proto__":', '"name":', '"a":1,', '"\u2028"', "/", "#", "<!--", "\u00a0", "\u0085", "\ud800"],
-];
+const TOKENS = [...MARKS, ...BLANKS, ...VALUES, ...MEMBERS];
 
 type Edit = readonly [at: number, remove: number, token: string];
 const edits: fc.Arbitrary<readonly Edit[]> = fc.array(

@@ -51,7 +51,9 @@ export function newHealedHost(
   const cachePath = (name: string) => resolve(directory, name);
   const runtime = (cache = "cache", messages: string[] = []) =>
     new Runtime({
-      ...{ env, cacheDirectory: cachePath(cache), pluginDirectories: [] },
+      env,
+      cacheDirectory: cachePath(cache),
+      pluginDirectories: [],
       log: (message) => void messages.push(message),
     });
   let networks = 0;
@@ -69,7 +71,12 @@ export function newHealedHost(
   const web = network();
   let ports = 8080;
   return {
-    ...{ host, directory, log, counts, runtime, network },
+    host,
+    directory,
+    log,
+    counts,
+    runtime,
+    network,
     attach(containerId, list = web, cache = "cache", protocol = "tcp") {
       const netns = resources.use(newNetns());
       const capabilityArgs = { portMappings: [{ hostPort: ports++, containerPort: 80, protocol }] };
@@ -79,7 +86,9 @@ export function newHealedHost(
     newHealer(limits = {}, caches = ["cache"], healLinks = false, pluginDirectories = []) {
       const healer = host.run(() => ({
         healer: new Healer({
-          ...{ env, pluginDirectories, cacheDirectories: caches.map(cachePath) },
+          env,
+          pluginDirectories,
+          cacheDirectories: caches.map(cachePath),
           limits: { ...AT_ONCE, ...limits },
           healLinks,
           log: (message) => void log.push(message),

@@ -14,10 +14,10 @@ import { invokePlugin, newHostContext, newRequest } from "./plugin_call.ts";
 
 /** The parameters of a call. */
 export interface HostLocalCallOptions {
-  /** CNI_CONTAINERID, `c1` unless told. */
+  /** The value of CNI_CONTAINERID, `c1` unless told. */
   readonly id?: string;
   readonly ifname?: string;
-  /** CNI_ARGS */
+  /** What CNI_ARGS is in the call. */
   readonly args?: string;
   /** Beside `ipam`: `runtimeConfig`, `prevResult`, `cniVersion`. */
   readonly config?: object;
@@ -69,7 +69,10 @@ export function newHostLocalNetwork(
       ...options.config,
     };
     const request = newRequest("host-local", verb, config, {
-      ...{ containerId, ifname, netns: "/netns", env: { CNI_ARGS: args } },
+      containerId,
+      ifname,
+      netns: "/netns",
+      env: { CNI_ARGS: args },
       ...snapshotTime !== undefined && { snapshotTime },
     });
     return (invokePlugin(hostLocal, request, context) ?? {}) as Result;

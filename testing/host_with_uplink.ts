@@ -10,7 +10,7 @@ export interface UplinkSandbox extends Sandbox {
   readonly router: Netns;
   /** Whether the router reaches the host, and the host another machine of its network. */
   isOnline(): boolean;
-  /** Links, addresses and routes. */
+  /** Links, addresses and routes of the host, as text. */
   hostState(): string;
 }
 
@@ -65,7 +65,7 @@ export function ipamOf(address: string, gateway: string): object {
 /** What the host has beside its uplink, and a subnet that is refused for it or not. */
 export interface OverlapCase {
   readonly name: string;
-  /** Lines of the shell. */
+  /** Lines of the shell that run first. */
   readonly setUp?: string;
   readonly address: string;
   readonly gateway: string;

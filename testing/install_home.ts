@@ -19,7 +19,7 @@ export interface InstallHome {
   readonly home: string;
   /** Where links go: `opt/bin`, which nobody has made. */
   readonly bin: string;
-  /** The program: `usr/cni`. */
+  /** Where the program lies: `usr/cni`. */
   readonly program: string;
 }
 

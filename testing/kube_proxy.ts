@@ -6,7 +6,7 @@ export interface KubeProxyService {
   readonly endpoints: readonly string[];
   /** `web` of the namespace `default`. */
   readonly name: string;
-  /** Its port is 80. */
+  /** The Service has port 80 there. */
   readonly clusterIp: string;
   /** Its chain is there, and nothing leads to it: kube-proxy deletes chains later. */
   readonly isDeleted?: boolean;
@@ -75,13 +75,18 @@ function iptablesText(services: readonly KubeProxyService[], clusterCidr: string
   );
   return [
     "*filter",
-    ...[":KUBE-SERVICES - [0:0]", ":KUBE-EXTERNAL-SERVICES - [0:0]", ":KUBE-FORWARD - [0:0]"],
+    ":KUBE-SERVICES - [0:0]",
+    ":KUBE-EXTERNAL-SERVICES - [0:0]",
+    ":KUBE-FORWARD - [0:0]",
     "-A FORWARD -m conntrack --ctstate NEW -j KUBE-SERVICES",
     "-A OUTPUT -m conntrack --ctstate NEW -j KUBE-SERVICES",
     ...refusing,
     "COMMIT",
     "*nat",
-    ...[":KUBE-SERVICES - [0:0]", ":KUBE-MARK-MASQ - [0:0]", ":KUBE-POSTROUTING - [0:0]", ":KUBE-NODEPORTS - [0:0]"],
+    ":KUBE-SERVICES - [0:0]",
+    ":KUBE-MARK-MASQ - [0:0]",
+    ":KUBE-POSTROUTING - [0:0]",
+    ":KUBE-NODEPORTS - [0:0]",
     ...chains.map((chain) => `:${chain} - [0:0]`),
     `-A PREROUTING ${comment("kubernetes service portals")} -j KUBE-SERVICES`,
     `-A OUTPUT ${comment("kubernetes service portals")} -j KUBE-SERVICES`,

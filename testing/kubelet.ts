@@ -25,14 +25,10 @@ export interface Cluster {
 }
 
 /** What the containers of a DaemonSet's pod may set; each has its effect in {@linkcode podmanWords}, in the scheduler, or in probes. */
-const KNOWN_POD_KEYS = [
-  ...["hostNetwork", "hostPID", "securityContext", "initContainers", "containers", "volumes"],
-  ...["priorityClassName", "tolerations", "nodeSelector", "serviceAccountName", "automountServiceAccountToken"],
-];
-const KNOWN_CONTAINER_KEYS = [
-  ...["name", "image", "command", "env", "securityContext", "volumeMounts"],
-  ...["startupProbe", "livenessProbe", "readinessProbe", "resources"],
-];
+const KNOWN_POD_KEYS = `hostNetwork hostPID securityContext initContainers containers volumes priorityClassName \
+tolerations nodeSelector serviceAccountName automountServiceAccountToken`.split(" ");
+const KNOWN_CONTAINER_KEYS = `name image command env securityContext volumeMounts startupProbe livenessProbe \
+readinessProbe resources`.split(" ");
 const KNOWN_SECURITY_KEYS = ["allowPrivilegeEscalation", "readOnlyRootFilesystem", "appArmorProfile", "capabilities"];
 
 /** Starts a container of a pod. @returns the process of podman, which ends with it */

@@ -11,7 +11,6 @@ import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { newSandbox, type Sandbox } from "./sandbox.ts";
 import { callReference, referenceTest } from "./reference.ts";
 
-/** The requests to both. */
 export interface ReferenceCase {
   readonly config: object;
   readonly env?: Readonly<Record<string, string>>;

@@ -17,10 +17,19 @@ if (blocked !== BLOCKED) {
 }
 supervise({
   sockets: openSockets(socket, false, {}),
-  ...{ maxWorkers: 4, logFormat: "text", env: {}, program: CNI_PROGRAM },
+  maxWorkers: 4,
+  logFormat: "text",
+  env: {},
+  program: CNI_PROGRAM,
   parts: {
-    ...{ parts: [], socket, directory: dirname(socket), logFormat: "text" },
-    ...{ confDirectory: "/etc/cni/net.d", pluginDirectories: [], cacheDirectories: [], healLinks: false },
+    parts: [],
+    socket,
+    directory: dirname(socket),
+    logFormat: "text",
+    confDirectory: "/etc/cni/net.d",
+    pluginDirectories: [],
+    cacheDirectories: [],
+    healLinks: false,
   },
   limits: { ...SERVER_LIMITS, ...JSON.parse(limits) },
   log: (message) => console.error(message),

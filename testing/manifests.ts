@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 
-/** A resource of Kubernetes. */
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -38,7 +37,9 @@ export function renderManifests(directory: string): Manifest[] {
     return Bun.YAML.parse(renamed) as Manifest | Manifest[];
   });
   const configMaps = configMapGenerator.map(({ name, namespace, files, options }) => ({
-    ...{ apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace, labels: options.labels } },
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: { name, namespace, labels: options.labels },
     data: Object.fromEntries(files.map((file) => [file, read(file)])),
   }));
   return [...manifests, ...configMaps];

@@ -16,7 +16,6 @@ export const MINIMAL_ROOT_PROGRAMS: readonly string[] = ["ldd", "unshare", "sh",
 /** Where the binary and its links are, seen from inside. */
 export const MINIMAL_ROOT_BIN = "/opt/cni/bin";
 
-/** How to start it. */
 export interface MinimalRootStart extends ProcessStart {
   /** Further mounts and the like, for this start alone: lines of the shell, of which `$root` is the root. */
   readonly mounts?: string;

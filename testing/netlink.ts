@@ -46,7 +46,7 @@ export function recordingSocket(...answers: readonly Uint8Array[]): Netlink & { 
 export interface DatagramEvents {
   /** Before a datagram is sent. */
   readonly onSend?: (request: Uint8Array) => void;
-  /** After one was received. */
+  /** Called after an answer was received. */
   readonly onReceive?: (answer: Uint8Array) => void;
 }
 

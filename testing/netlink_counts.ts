@@ -12,7 +12,7 @@ export interface NetlinkCounts {
   sends: number;
   messages: number;
   dumps: number;
-  /** Bytes. */
+  /** How many bytes were received. */
   received: number;
 }
 

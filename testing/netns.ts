@@ -28,7 +28,6 @@ export function newNetns(): Netns {
   return netns;
 }
 
-/** Two fresh namespaces. */
 export function newNamespaces(): Namespaces {
   const host = newNetns();
   const container = newNetns();

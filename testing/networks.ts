@@ -19,7 +19,13 @@ import { loadNetwork } from "../runtime/load.ts";
 import { Runtime } from "../runtime/runtime.ts";
 
 const REQUEST: Omit<NetworkRequest, "name"> = {
-  ...{ driver: "bridge", subnets: [], gateways: [], ipRanges: [], ipv6: false, internal: false, dns: false },
+  driver: "bridge",
+  subnets: [],
+  gateways: [],
+  ipRanges: [],
+  ipv6: false,
+  internal: false,
+  dns: false,
   options: new Map(),
 };
 
@@ -39,14 +45,16 @@ export interface NetworksSite extends Disposable {
   write(name: string, document: unknown): string;
 }
 
-/** Without any network. */
+/** The site has no network yet. */
 export function newNetworksSite(): NetworksSite {
   const root = mkdtempSync(join(tmpdir(), "cni-networks-"));
   const [conf, cache, state] = ["conf", "cache", "state"].map((name) => join(root, name)) as [string, string, string];
   mkdirSync(conf);
   const log: string[] = [];
   const runtime = new Runtime({
-    ...{ env: process.env, cacheDirectory: cache, pluginDirectories: [] },
+    env: process.env,
+    cacheDirectory: cache,
+    pluginDirectories: [],
     log: (message) => void log.push(message),
   });
   const site = { conf, cache, state, runtime, log };
@@ -55,7 +63,9 @@ export function newNetworksSite(): NetworksSite {
     return join(conf, name);
   };
   return {
-    ...{ ...site, write, on: (host, onLog) => operate(site, host, onLog) },
+    ...site,
+    write,
+    on: (host, onLog) => operate(site, host, onLog),
     create(host, name, request = {}) {
       const created = host.run(() => createNetwork(runtime, conf, { ...REQUEST, name, ...request }));
       // The machine's own state must stay as it is.
@@ -78,7 +88,10 @@ function operate(site: Pick<NetworksSite, "runtime" | "conf" | "log">, host: Net
     add: (name: string, containerId: string, netns: Netns, ports: object[] = [], ifname = "eth0") =>
       host.run(() =>
         runtime.add(loadNetwork(name, { directory }), {
-          ...{ containerId, ifname, netns: netns.path, capabilityArgs: { portMappings: ports } },
+          containerId,
+          ifname,
+          netns: netns.path,
+          capabilityArgs: { portMappings: ports },
         })
       ),
     ls: () => host.run(() => listNetworks(runtime, directory, runtime.attachments(), { log, problem: log })),

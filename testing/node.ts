@@ -36,9 +36,9 @@ const NODE_PATHS = { networks: "/etc/cni/net.d", bin: "/opt/cni/bin", state: "/v
 /** A node, which ends with all that runs on it when it is disposed of. */
 export interface TestNode extends Disposable {
   readonly directory: string;
-  /** Configurations: /etc/cni/net.d. */
+  /** The place of configurations, /etc/cni/net.d. */
   readonly networks: string;
-  /** Our links: /opt/cni/bin. */
+  /** Where our links lie: /opt/cni/bin. */
   readonly bin: string;
   /** Reservations and libcni's cache: /var/lib/cni. */
   readonly state: string;
@@ -103,7 +103,16 @@ export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> 
   else run(CNI_PROGRAM, "install", NODE_PATHS.bin);
   const owned = resources.move();
   return {
-    ...{ directory, networks, bin, state, host, outside, run, start, env, processes: mounts.processes },
+    directory,
+    networks,
+    bin,
+    state,
+    host,
+    outside,
+    run,
+    start,
+    env,
+    processes: mounts.processes,
     [Symbol.dispose]: () => owned.dispose(),
   };
 }
@@ -228,13 +237,13 @@ export function addPodmanNetwork({ networks }: TestNode): void {
 
 /** A container that runs, as the test sees it. */
 export interface RunningContainer extends Disposable {
-  /** CNI_CONTAINERID. */
+  /** The value of CNI_CONTAINERID for it. */
   readonly id: string;
   /** Held open, so that nothing goes away just because the container does. */
   readonly netns: Netns;
   /** Its addresses on an interface, with the prefix length: `10.88.0.2/16`. */
   addresses(ifname: string): string[];
-  /** Its first address. */
+  /** The first address in its result. */
   readonly ip: string;
   readonly mac: string;
 }

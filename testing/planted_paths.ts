@@ -6,7 +6,7 @@
 import { closeSync, mkdirSync, openSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import type { Netns } from "../ffi/netns/netns.ts";
 
-/** Where links lead to. */
+/** Where planted links lead to. */
 export interface Targets {
   readonly existing: string;
   readonly absent: string;
@@ -41,7 +41,6 @@ export const PLANTED_KINDS = {
     truncateSync(path, 2 ** 40);
   },
 } satisfies Readonly<Record<string, PlantPath>>;
-/** Its name. */
 export type PlantedKind = keyof typeof PLANTED_KINDS;
 
 /** Puts one there, for as long as its scope. */
@@ -74,7 +73,6 @@ export const PLANTED_NETNS = {
   "a link to nothing": (path) => symlinkSync(`${path}-absent`, path),
   "a link to itself": (path) => symlinkSync(path, path),
 } satisfies Readonly<Record<string, PlantNetns>>;
-/** Its name. */
 export type PlantedNetns = keyof typeof PLANTED_NETNS;
 
 /** Puts one there, or a network namespace, for as long as its scope. */

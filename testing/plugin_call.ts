@@ -101,13 +101,13 @@ const systemBus = () => ({
 
 /** The parameters of a request. */
 export interface RequestParameters {
-  /** CNI_CONTAINERID, `c1` unless told. */
+  /** The value of CNI_CONTAINERID, `c1` unless told. */
   readonly containerId?: string;
-  /** CNI_IFNAME, `eth0` unless told. */
+  /** The value of CNI_IFNAME, `eth0` unless told. */
   readonly ifname?: string;
   /** CNI_NETNS; none for `null`, and unless told. */
   readonly netns?: Netns | string | null;
-  /** Other variables; they win. */
+  /** Other variables, which win over the above. */
   readonly env?: Readonly<Record<string, string>>;
   /** Of GC: when its list was made, in nanoseconds since 1970; now unless told. */
   readonly snapshotTime?: bigint;

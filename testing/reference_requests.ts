@@ -20,7 +20,7 @@ import type { JsonDocument } from "./json_document.ts";
 export interface ComparedRequest {
   readonly config?: object;
   readonly env?: Readonly<Record<string, string | null>>;
-  /** ADD unless told. */
+  /** The value of CNI_COMMAND, ADD unless told. */
   readonly verb?: string;
   /** Arguments of ip(8) that run before: on the host, in the container. */
   readonly host?: readonly string[];
@@ -32,7 +32,6 @@ export const hostLocalIpam = (more: object) => ({ type: "host-local", dataDir: "
 /** The same with an address of each subnet. */
 export const hostLocalRanges = (...subnets: string[]) =>
   hostLocalIpam({ ranges: subnets.map((subnet) => [{ subnet }]) });
-/** An IPv4 address. */
 export const ipv4Ipam = hostLocalIpam({ subnet: "10.1.0.0/24" });
 /** An address of each family. */
 export const dualStackIpam = hostLocalRanges("10.1.0.0/24", "fd00:1::/64");
@@ -45,7 +44,6 @@ export const dnsConfig = {
   search: ["b.example"],
   options: ["ndots:2"],
 };
-/** Default routes. */
 export const defaultRoutes = [{ dst: "0.0.0.0/0" }, { dst: "::/0" }];
 /** A range with a gateway of its own choice. */
 export const rangeWithGateway = [{
@@ -55,7 +53,6 @@ export const rangeWithGateway = [{
   rangeEnd: "10.1.0.30",
 }];
 
-/** Requests with these configurations. */
 export const configRequests = (...all: object[]) => all.map((config): ComparedRequest => ({ config }));
 /** Requests with these values of `ipam`. */
 export const ipamRequests = (...all: unknown[]) => configRequests(...all.map((ipam) => ({ ipam })));

@@ -24,7 +24,7 @@ import { newHostContext, newRequest, respond } from "./plugin_call.ts";
 /** A plugin and its configuration, tried on a new host and container each time. */
 export interface RollbackCase {
   readonly plugin: AnyPlugin;
-  /** Whether it makes rules. */
+  /** Whether the plugin makes rules too. */
   readonly hasRules?: true;
   /** Makes what has to be there, which may not change by itself afterwards, and gives the configuration. */
   prepare(namespaces: Namespaces): object;
@@ -80,7 +80,6 @@ interface FaultAftermath {
   readonly before: readonly string[];
   stateNow(): readonly string[];
   readonly ipamCalls: readonly string[];
-  /** Its answer. */
   readonly output: string;
   call(command: string): Pick<ProgramOutput, "exitCode" | "stdout">;
 }

@@ -16,11 +16,19 @@ const ALL_NODES = { mac: parseMac("33:33:00:00:00:01"), ip: parseIp("ff02::1") }
 export function advertiseRouter(router: Netns, ifname: string, source: string, prefix: string): void {
   const { index, mac } = link.get(router.route, ifname);
   const [from, to] = [ipBytes(parseIp(source)), ipBytes(ALL_NODES.ip)];
-  const icmp = Uint8Array.from([
-    ...[134, 0, 0, 0, 64, 0, ...be(1800, 2), ...be(0, 4), ...be(0, 4)],
-    // Prefix information: on this link, and for addresses.
-    ...[3, 4, 64, 0xc0, ...be(86_400, 4), ...be(14_400, 4), ...be(0, 4), ...ipBytes(parseIp(prefix))],
-  ]);
+  const advertisement = [134, 0, 0, 0, 64, 0, ...be(1800, 2), ...be(0, 4), ...be(0, 4)];
+  // On this link, and for addresses.
+  const prefixInformation = [
+    3,
+    4,
+    64,
+    0xc0,
+    ...be(86_400, 4),
+    ...be(14_400, 4),
+    ...be(0, 4),
+    ...ipBytes(parseIp(prefix)),
+  ];
+  const icmp = Uint8Array.from([...advertisement, ...prefixInformation]);
   const pseudoHeader = [...from, ...to, ...be(icmp.length, 4), ...be(IPPROTO_ICMPV6, 4)];
   icmp.set(be(checksumOf([...pseudoHeader, ...icmp]), 2), 2);
   const header = [0x60, 0, 0, 0, ...be(icmp.length, 2), IPPROTO_ICMPV6, 255, ...from, ...to];
@@ -34,7 +42,7 @@ export function advertiseRouter(router: Netns, ifname: string, source: string, p
 const be = (value: number, length: number): number[] =>
   Array.from({ length }, (_, i) => (value >>> (8 * (length - 1 - i))) & 0xff);
 
-/** RFC 1071. */
+/** The Internet checksum of RFC 1071. */
 function checksumOf(bytes: readonly number[]): number {
   let sum = 0;
   for (let i = 0; i < bytes.length; i += 2) sum += (bytes[i]! << 8) + (bytes[i + 1] ?? 0);

@@ -8,7 +8,7 @@ import { until } from "./netns.ts";
 
 /** A server that ends with its scope, and shims that find it. */
 export interface CniServer extends Disposable {
-  /** Of shims and `cni-full`. */
+  /** Where shims and `cni-full` lie. */
   readonly bin: string;
   readonly socket: string;
   /** What a shim needs to find the server. */
@@ -30,9 +30,9 @@ export function reportServer(status: ServerStatus): void {
 /** Starts a server in the thread's namespaces. @returns once it listens and its workers are warm */
 export async function startServer(...options: readonly string[]): Promise<CniServer> {
   const directory = mkdtempSync(join(tmpdir(), "cni-server-"));
-  const [bin, socket, logPath] = ["bin", "run/cni.sock", "log"].map((name) => join(directory, name)) as [
-    ...[string, string, string],
-  ];
+  const bin = join(directory, "bin");
+  const socket = join(directory, "run/cni.sock");
+  const logPath = join(directory, "log");
   mkdirSync(bin);
   const { success, stderr } = Bun.spawnSync([CNI_PROGRAM, "install", "--shim", bin]);
   if (!success) throw new Error(stderr.toString());
@@ -45,7 +45,11 @@ export async function startServer(...options: readonly string[]): Promise<CniSer
   await until(() => log().includes("Listening") || server.exitCode !== null || server.signalCode !== null);
   if (!log().includes("Listening")) throw new Error(`The server has ended: ${log()}`);
   return {
-    ...{ bin, socket, log, process: server, env: { CNI_SOCKET: socket } },
+    bin,
+    socket,
+    log,
+    process: server,
+    env: { CNI_SOCKET: socket },
     status: () =>
       JSON.parse(Bun.spawnSync([CNI_PROGRAM, "serve", "--socket", socket, "--status", "--json"]).stdout.toString()),
     runPlugin: (name, { env, stdin, wrapper = [] } = {}) =>

@@ -10,7 +10,7 @@ import { until } from "./netns.ts";
 
 /** How to start a server. */
 export interface ServerStart {
-  /** Of `cni serve`. */
+  /** What follows `cni serve` on its command line. */
   readonly options?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   /** A command that ends by executing its arguments. */
@@ -28,9 +28,8 @@ export interface ServerStart {
 /** A server that was started. */
 export interface ServerProcess {
   readonly process: Bun.Subprocess;
-  /** What it has written. */
   log(): string;
-  /** Its lines for calls. */
+  /** The lines of its log for calls. */
   calls(): readonly string[];
   /** Waits until its workers are warm. */
   untilReady(): Promise<void>;
@@ -46,7 +45,7 @@ export interface WaitingCall {
 /** A directory for servers, which end with it. */
 export interface ServerSite extends AsyncDisposable {
   readonly directory: string;
-  /** Of shims and `cni-full`. */
+  /** Where shims and `cni-full` lie. */
   readonly bin: string;
   readonly socket: string;
   /** Starts a server in the thread's namespaces. */
@@ -82,13 +81,19 @@ export function newServerSite(): ServerSite {
     const call = Bun.spawn([...wrapper, join(bin, name)], {
       cwd: "/",
       env: { ...ENGINE_ENV, CNI_SOCKET: socket, ...env },
-      ...{ stdin: "pipe", stdout: "pipe", stderr: "pipe" },
+      stdin: "pipe",
+      stdout: "pipe",
+      stderr: "pipe",
     });
     calls.push(call);
     return call;
   };
   return {
-    ...{ directory, bin, socket, status, startPlugin },
+    directory,
+    bin,
+    socket,
+    status,
+    startPlugin,
     busyWorkers: () => status().workers.filter(({ state }) => state === "busy").map(({ pid }) => pid),
     start(start = {}) {
       const server = startServer(join(directory, `log-${servers.length}`), commandOf(start, bin, socket), start);
@@ -144,7 +149,8 @@ function startServer(
   });
   const log = () => existsSync(logPath) ? readFileSync(logPath, "utf8") : "";
   return {
-    ...{ process: server, log },
+    process: server,
+    log,
     calls: () => log().split("\n").filter((line) => /^bridge /.test(line)),
     async untilReady() {
       await until(() => log().includes("Listening") || server.exitCode !== null);

@@ -19,7 +19,10 @@ export const STATE_HOST_PROGRAMS: readonly string[] = [
 const NETWORKS = {
   lan: [
     {
-      ...{ type: "bridge", bridge: "lan0", isGateway: true, ipMasq: true },
+      type: "bridge",
+      bridge: "lan0",
+      isGateway: true,
+      ipMasq: true,
       ipam: { type: "host-local", subnet: "10.95.0.0/24" },
     },
     { type: "dnsname", domainName: "dns.lan", capabilities: { aliases: true } },
@@ -42,7 +45,6 @@ export const STATE_ATTACHMENTS: readonly (readonly [words: string, addWords: str
 /** Texts of state files by path. */
 export type StateFiles = Readonly<Record<string, string>>;
 
-/** A host that runs. */
 export interface StateHost extends Disposable {
   /** Runs a script of the shell there, where `cni` is the program. */
   start(script: string): { readonly exitCode: number; readonly stdout: string; readonly stderr: string };
@@ -70,7 +72,7 @@ const BOOT = `
 const LIST =
   "find /run/cni /var/lib/cni -type f ! -name '*.lock' ! -name lock ! -name '*.index' ! -path '/run/cni/lock/*' ! -name '*.workers.*'";
 
-/** Starts one without attachments. */
+/** Starts a host that has no attachments. */
 export async function newStateHost(): Promise<StateHost> {
   const directory = mkdtempSync(join(tmpdir(), "cni-state-"));
   mkdirSync(join(directory, "net.d"));
@@ -79,7 +81,9 @@ export async function newStateHost(): Promise<StateHost> {
   }
   const namespaces = ["unshare", ..."-m -n -p --fork --kill-child --propagation private".split(" ")];
   const holder = Bun.spawn(["setpriv", "--pdeathsig", "KILL", ...namespaces, "sh", "-ec", BOOT], {
-    ...{ stdin: "ignore", stdout: "pipe", env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" } },
+    stdin: "ignore",
+    stdout: "pipe",
+    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" },
   });
   await holder.stdout.getReader().read();
   const firstProcess = readFileSync(`/proc/${holder.pid}/task/${holder.pid}/children`, "utf8").trim();
@@ -106,7 +110,10 @@ export async function newStateHost(): Promise<StateHost> {
       }
       await server?.exited;
       server = Bun.spawn([...enter, CNI_PROGRAM, "serve", "--no-restore"], {
-        ...{ env, stdin: "ignore", stdout: "ignore", stderr: Bun.file(join(directory, "log")) },
+        env,
+        stdin: "ignore",
+        stdout: "ignore",
+        stderr: Bun.file(join(directory, "log")),
       });
       await until(() => run("cni serve --check || :").includes("is ready"));
     },
@@ -128,7 +135,7 @@ export async function newStateHost(): Promise<StateHost> {
   };
 }
 
-/** Attaches {@linkcode STATE_ATTACHMENTS}. */
+/** Attaches all of {@linkcode STATE_ATTACHMENTS} to it. */
 export async function addStateAttachments(host: StateHost): Promise<void> {
   await host.restartServer();
   for (const [words, addWords] of STATE_ATTACHMENTS) host.run(`cni run add ${words} ${addWords} $conf`);

@@ -10,6 +10,10 @@
  * @param expressions of its option -e: `trace=openat`, `inject=openat:error=EIO`
  */
 export const straced = (output: string, ...expressions: readonly string[]): readonly string[] => [
-  ...["strace", "-f", "-qq", "-o", output],
+  "strace",
+  "-f",
+  "-qq",
+  "-o",
+  output,
   ...expressions.flatMap((expression) => ["-e", expression]),
 ];

@@ -29,7 +29,7 @@ export function newActivatedSocket(path: string, type = SOCK_SEQPACKET): Descrip
   return socket;
 }
 
-/** Hears what services say. */
+/** A socket that hears what services tell systemd. */
 export function newServiceManager(): ServiceManager {
   const directory = mkdtempSync(join(tmpdir(), "cni-systemd-"));
   const path = join(directory, "notify");

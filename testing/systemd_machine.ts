@@ -104,7 +104,8 @@ export async function bootMachine(packages: string, prepare = ""): Promise<Syste
   const enter = (script: string) =>
     Bun.spawnSync(["nsenter", "-t", firstProcess(), "-m", "-p", "-n", "-u", "-i", "sh", "-ec", script], {
       env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C" },
-      ...{ stdin: "ignore", stderr: "pipe" },
+      stdin: "ignore",
+      stderr: "pipe",
     });
   await until(async () => {
     if (process.exitCode !== null) throw new Error(`systemd ended: ${await new Response(process.stderr).text()}`);

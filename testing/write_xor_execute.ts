@@ -11,5 +11,5 @@ export const WRITE_XOR_EXECUTE = [
 
 const isKnown = Bun.which("perl") === null || Bun.spawnSync([...WRITE_XOR_EXECUTE, "true"]).exitCode !== EINVAL;
 
-/** For `testWith()` of binary.ts. */
+/** What `testWith()` of binary.ts has to find. */
 export const WRITE_XOR_EXECUTE_NEEDS: readonly string[] = isKnown ? ["perl"] : ["Linux 6.3"];

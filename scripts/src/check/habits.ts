@@ -8,9 +8,6 @@ import { lineAt } from "./layers.ts";
 
 const MIN_WORDS = 5;
 
-/** Folders whose files have these habits still. */
-export const NOT_DONE = ["e2e/", "testing/"];
-
 /** Files whose state is the process's or a foreign object's, and why. Other state is a field of what it is about. */
 export const STATE_OWNERS: Readonly<Record<string, string>> = {
   "ffi/netlink/receive_buffer.ts": "one buffer serves all sockets: new memory costs page faults in each call",
@@ -26,13 +23,8 @@ export const STATE_OWNERS: Readonly<Record<string, string>> = {
 };
 
 /** Problems of the given sources (by path) as `file:line: text`, in order. Tests have none. */
-export function habitProblems(
-  sources: ReadonlyMap<string, string>,
-  notDone: readonly string[] = NOT_DONE,
-): readonly string[] {
-  return [...sources].flatMap(([path, source]) =>
-    isTest(path) || notDone.some((folder) => path.startsWith(folder)) ? [] : fileHabits(path, source)
-  );
+export function habitProblems(sources: ReadonlyMap<string, string>): readonly string[] {
+  return [...sources].flatMap(([path, source]) => isTest(path) ? [] : fileHabits(path, source));
 }
 
 const isTest = (path: string): boolean => /(_test|\/fixture)\.ts$/.test(path);
