@@ -1,5 +1,5 @@
 /** A host whose network the doctor examines. @module */
-import { expect } from "bun:test";
+import { afterAll, expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -144,6 +144,17 @@ export function newDoctorHost(
     shell: (...lines) => void runShellInNetns(host, ...lines),
     [Symbol.dispose]: () => resources.dispose(),
   };
+}
+
+/** A host for all tests of a file, with services on the published ports. Both go after the last test. */
+export async function useDoctorHost(): Promise<DoctorHost> {
+  const doctorHost = newDoctorHost();
+  const services = await doctorHost.serve();
+  afterAll(() => {
+    services[Symbol.dispose]();
+    doctorHost[Symbol.dispose]();
+  });
+  return doctorHost;
 }
 
 /** Nothing is left for a person to fill in, and its first word is a program or begins a loop. */

@@ -129,10 +129,10 @@ const oneDamage: fc.Arbitrary<Damage> = fc.record({
 });
 
 /** Up to four damages to do to a recording, most of them to its content and some to the order of its datagrams. */
-export const damageArbitrary: fc.Arbitrary<readonly Damage[]> = fc.array(oneDamage, { minLength: 1, maxLength: 4 });
+const damageArbitrary: fc.Arbitrary<readonly Damage[]> = fc.array(oneDamage, { minLength: 1, maxLength: 4 });
 
 /** The recording with all damages in it. */
-export function applyDamage(recording: Recording, list: readonly Damage[]): Recording {
+function applyDamage(recording: Recording, list: readonly Damage[]): Recording {
   const copy = recording.map((datagram) => datagram?.slice());
   for (const { kind, datagram, at, value } of list) {
     const index = datagram % copy.length;
@@ -141,4 +141,25 @@ export function applyDamage(recording: Recording, list: readonly Damage[]): Reco
     copy[index] = DAMAGES[kind](bytes, Math.floor(at * (bytes.length - 4)), value) ?? bytes;
   }
   return copy;
+}
+
+/**
+ * Damages what the kernel answers to `question` in every way: it gives a value or an error of ours.
+ *
+ * @param runs how often, unless told otherwise
+ * @returns what it gives for the answers as they were
+ */
+export function checkDamagedAnswers<T>(nl: Netlink, question: (nl: Netlink) => T, runs: number): T {
+  let live: T | undefined;
+  const recording = recordAnswers(nl, (recorder) => live = question(recorder));
+  const replayed = question(replayingSocket(recording));
+  expect(replayed).toEqual(live!);
+  checkProperty(
+    fc.property(
+      damageArbitrary,
+      (list) => void outcomeOf(() => question(replayingSocket(applyDamage(recording, list)))),
+    ),
+    runs,
+  );
+  return replayed;
 }

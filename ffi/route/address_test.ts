@@ -1,6 +1,7 @@
 import { expect } from "bun:test";
-import { parseCidr, parseIp, toCidr } from "../address.ts";
-import { executeAll, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
+import { type Cidr, parseCidr, parseIp, toCidr } from "../address.ts";
+import { executeAll, type Netlink, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
+import type { Netns } from "../netns/netns.ts";
 import { SystemError } from "../sys/error.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
@@ -67,14 +68,22 @@ netnsTest("of several requests the refused one is reported and the rest still co
   ]);
 });
 
-netnsTest("awaitUsable() looks itself when it has not been told of all that happened", ({ host }) => {
+/** Adds an address that is tentative, to one end `p0` of a pair. @returns the index of the link, and what the kernel tells */
+function addTentative(host: Netns, wanted: Cidr) {
   const nl = host.route;
   link.add(nl, { name: "p0", info: veth({ peer: { name: "p1" } }) });
   const { index } = link.get(nl, "p0");
-  using events = host.run(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
+  const events = host.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
   for (const name of ["p0", "p1"]) link.setUp(nl, link.get(nl, name).index);
-  const wanted = parseCidr("fd00::3/64");
   executeAll(nl, [address.addRequest(index, wanted)]);
+  return { index, events };
+}
+
+netnsTest("awaitUsable() looks itself when it has not been told of all that happened", ({ host }) => {
+  const nl = host.route;
+  const wanted = parseCidr("fd00::3/64");
+  const { index, events: opened } = addTentative(host, wanted);
+  using events = opened;
   const other = parseCidr("fd01::1/128");
   const overrun = () => {
     for (let i = 0; i < 1000; i++) {
@@ -97,12 +106,9 @@ netnsTest(
   "awaitUsable() waits for a kernel that is silent because it has much to do, and not for a link without a carrier",
   ({ host }) => {
     const nl = host.route;
-    link.add(nl, { name: "p0", info: veth({ peer: { name: "p1" } }) });
-    const { index } = link.get(nl, "p0");
-    using events = host.run(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
-    for (const name of ["p0", "p1"]) link.setUp(nl, link.get(nl, name).index);
     const wanted = parseCidr("fd00::3/64");
-    executeAll(nl, [address.addRequest(index, wanted)]);
+    const { index, events: opened } = addTentative(host, wanted);
+    using events = opened;
     let silences = 0;
     const receive = (wait: boolean) => silences++ < 3 ? undefined : events.receive(wait);
     const await_ = () =>

@@ -1,18 +1,10 @@
 /** What rtnetlink reports of links, addresses, routes and queues, damaged in every way: a value or one of our errors. */
-import { expect, test } from "bun:test";
-import fc from "fast-check";
+import { test } from "bun:test";
 import { createNetns, type Netns } from "../netns/netns.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import type { Netlink } from "../netlink/socket.ts";
 import { runInNetns } from "../../testing/netns.ts";
-import {
-  applyDamage,
-  checkProperty,
-  damageArbitrary,
-  outcomeOf,
-  recordAnswers,
-  replayingSocket,
-} from "../../testing/fuzz.ts";
+import { checkDamagedAnswers, outcomeOf, recordAnswers, replayingSocket } from "../../testing/fuzz.ts";
 import * as address from "./address.ts";
 import * as bridgeVlan from "./bridge_vlan.ts";
 import * as filter from "./filter.ts";
@@ -121,16 +113,7 @@ const netns = populated();
 const v0 = link.get(netns.route, "v0").index;
 
 test.each(Object.entries(QUESTIONS))("%s of a damaged answer gives a value or an error of ours", (_name, question) => {
-  let live: unknown;
-  const recording = recordAnswers(netns.route, (nl) => live = question(nl, v0));
-  expect(question(replayingSocket(recording), v0)).toEqual(live);
-  checkProperty(
-    fc.property(
-      damageArbitrary,
-      (list) => void outcomeOf(() => question(replayingSocket(applyDamage(recording, list)), v0)),
-    ),
-    600,
-  );
+  checkDamagedAnswers(netns.route, (nl) => question(nl, v0), 600);
 });
 
 // Random damage rarely hits the few places that matter; there are few enough to try all.

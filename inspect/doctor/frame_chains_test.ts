@@ -1,13 +1,13 @@
 /** Chains of the families `netdev` and `bridge`, and of `inet` at the hook `ingress`, are named as those for packets are. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { parseIp } from "../../ffi/address.ts";
 import { isPingAnswered } from "../../ffi/packet/probe.ts";
 import * as link from "../../ffi/route/link.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { type DoctorHost, newDoctorHost } from "../../testing/doctor_host.ts";
+import { useDoctorHost } from "../../testing/doctor_host.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 
-beforeAll(() => loadPlugins());
+await loadPlugins();
 
 interface Cause {
   readonly inContainer?: boolean;
@@ -110,17 +110,9 @@ const CAUSES: Readonly<Record<string, Cause>> = {
   },
 };
 
+const doctorHost = await useDoctorHost();
+
 describe("each is named, and its line ends it", () => {
-  let doctorHost: DoctorHost;
-  let services: Disposable;
-  beforeAll(async () => {
-    doctorHost = newDoctorHost();
-    services = await doctorHost.serve();
-  });
-  afterAll(() => {
-    services[Symbol.dispose]();
-    doctorHost[Symbol.dispose]();
-  });
   const answers = (address: string, timeoutMs: number) =>
     doctorHost.c1.run<boolean>(() => isPingAnswered(parseIp(address), timeoutMs));
 

@@ -1,13 +1,13 @@
 /** Rules of policy routing, and routes that drop or refuse, are named with the line that removes them. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { loadPlugins } from "../../plugins/registry.ts";
-import { type DoctorHost, newDoctorHost } from "../../testing/doctor_host.ts";
+import { type DoctorHost, newDoctorHost, useDoctorHost } from "../../testing/doctor_host.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { tryUplinkGateway } from "./checks/tries.ts";
 import { isBroken } from "./examine.ts";
 import { TryBudget } from "./try_budget.ts";
 
-beforeAll(() => loadPlugins());
+await loadPlugins();
 
 interface Cause {
   /** In the container instead of on the host. */
@@ -159,17 +159,9 @@ const CAUSES: Readonly<Record<string, Cause>> = {
   },
 };
 
+const doctorHost = await useDoctorHost();
+
 describe("each cause is named, and its line removes it", () => {
-  let doctorHost: DoctorHost;
-  let services: Disposable;
-  beforeAll(async () => {
-    doctorHost = newDoctorHost();
-    services = await doctorHost.serve();
-  });
-  afterAll(() => {
-    services[Symbol.dispose]();
-    doctorHost[Symbol.dispose]();
-  });
   const problems = () => doctorHost.examine().findings.filter(({ severity }) => severity !== "ok");
 
   for (const [name, { inContainer, lines, found, severity = "broken" }] of Object.entries(CAUSES)) {
