@@ -120,7 +120,9 @@ export function newDoctorHost(
     log,
     serve: () => serveTcpAndUdp(c1, "c1"),
     add,
-    port: result.interfaces!.findLast(({ sandbox }) => !sandbox)!.name,
+    get port() {
+      return result.interfaces!.findLast(({ sandbox }) => !sandbox)!.name;
+    },
     examine,
     withSubject: (use) =>
       host.run<Finding[]>(() =>

@@ -9,7 +9,7 @@ import * as rule from "../../ffi/route/rule.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
-import { findSysctl } from "../../ffi/sys/sysctl.ts";
+import { readSysctl } from "../../ffi/sys/sysctl.ts";
 import type { BridgeModel } from "../../plugins/lib/model/network_model.ts";
 import type { ForwardAccept, PluginModel } from "../../plugins/lib/model/plugin_model.ts";
 import type { PublishedPorts } from "../../plugins/lib/model/published_ports.ts";
@@ -146,7 +146,7 @@ export function takeNetnsSnapshot(netns: Netns): NetnsSnapshot {
     links: link.list(netns.route),
     addresses: address.list(netns.route),
     routes: [AF_INET, AF_INET6].flatMap((family) => route.list(netns.route, family)),
-    sysctl: (name) => netns.run(() => findSysctl(name)),
+    sysctl: (name) => netns.run(() => readSysctl(name)),
   };
 }
 
@@ -156,7 +156,7 @@ function takeContainerSnapshot(path: string, opener: ContainerNetnsOpener): Netn
     get netns() {
       return opener.open(path);
     },
-    sysctl: (name) => opener.open(path).run(() => findSysctl(name)),
+    sysctl: (name) => opener.open(path).run(() => readSysctl(name)),
   };
 }
 
