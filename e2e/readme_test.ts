@@ -52,7 +52,7 @@ test("README, pasted from top to bottom, works: to install, the first five minut
   try {
     const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
     const archive = `cni-plugins-linux-amd64-v${version}.tgz`;
-    const binaries = { program: readFileSync(CNI_PROGRAM), shim: Buffer.from("no shim is called") };
+    const binaries = { program: readFileSync(CNI_PROGRAM), shim: Buffer.from("no shim is called"), libraries: [] };
     writeFileSync(join(directory, archive), gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9), 1));
     const install = commandsOf(readSection("README.md", "Install"));
     expect(install.join("\n")).toContain(` ${archive}\n`);

@@ -1,6 +1,5 @@
 import type { Cidr } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
-import type { Link } from "../../../ffi/route/link.ts";
 import type { Attachment } from "../../../spec/plugin_config.ts";
 import type { Result } from "../../../spec/result.ts";
 
@@ -39,7 +38,8 @@ export interface WantedSetting {
   /** `MTU` */
   readonly name: string;
   readonly value: unknown;
-  read(device: Link): unknown;
+  /** `device` is a `Link` of `ffi/route/link.ts`: its type is inferred, and a library exports none of those. */
+  read(device: object): unknown;
   /** Words of `ip link set` that set it, if nothing else is lost by it. */
   readonly words?: readonly string[];
 }
