@@ -7,6 +7,7 @@ import { chownSync, existsSync, lstatSync, readdirSync, readFileSync, statSync, 
 import { join } from "node:path";
 import { CONFINED } from "../server/confine.ts";
 import { findPart } from "../server/part_definitions.ts";
+import { pluginNames } from "../plugins/registry.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { serveApi } from "../testing/api_server.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
@@ -53,6 +54,7 @@ describe("the DaemonSet", () => {
     await install(cluster);
     expect(installedRanges(node)).toEqual([[{ subnet: "10.244.3.0/24" }], [{ subnet: "fd44:0:0:3::/64" }]]);
     await until(async () => await cri.networkProblem() === "");
+    await refuseHostWithoutLoader(cluster);
     let server = await startServer(cluster);
 
     const id = await cri.run({ name: "web", ports: [{ hostPort: 8080, containerPort: 80 }], bandwidth: "8M" });
@@ -161,6 +163,20 @@ async function refuseBrokenNetwork(cluster: Cluster): Promise<void> {
   const { exitCode, errors } = await outcomeOf(startContainer(broken, POD, "install"));
   expect([exitCode, errors]).toEqual([1, expect.stringContaining("10-pods.conflist:7:17")]);
   expect(readFileSync(join(node.networks, "10-pods.conflist"), "utf8")).toBe(before);
+}
+
+/** Engines could not start the plugins. */
+async function refuseHostWithoutLoader(cluster: Cluster): Promise<void> {
+  const directory = join(cluster.node.bin, "cni-lib");
+  const loader = readdirSync(directory).find((name) => name.startsWith("ld-linux"))!;
+  writeFileSync(join(directory, loader), "no loader");
+  const { exitCode, errors } = await outcomeOf(startContainer(cluster, POD, "serve"));
+  const plugin = `/opt/cni/bin/${pluginNames()[0]}`;
+  expect([exitCode, errors]).toEqual([
+    1,
+    `cni: Cannot serve this host: "${plugin}" does not run there: Cannot start: the loader of glibc cannot be mapped\n`,
+  ]);
+  await install(cluster);
 }
 
 /** @returns podman, which ends with the server */

@@ -3,6 +3,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { hostLibraries } from "../scripts/src/image/main.ts";
 import { gzip, pluginArchive } from "../scripts/src/release/plugin_archive.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { CNI_PROGRAM } from "../testing/binary.ts";
@@ -52,8 +53,9 @@ test("README, pasted from top to bottom, works: to install, the first five minut
   try {
     const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
     const archive = `cni-plugins-linux-amd64-v${version}.tgz`;
-    const binaries = { program: readFileSync(CNI_PROGRAM), shim: Buffer.from("no shim is called"), libraries: [] };
-    writeFileSync(join(directory, archive), gzip(pluginArchive(binaries, { LICENSE: "text" }, 1e9), 1));
+    const shim = Buffer.from("no shim is called");
+    const executables = { program: readFileSync(CNI_PROGRAM), shim, libraries: hostLibraries(CNI_PROGRAM) };
+    writeFileSync(join(directory, archive), gzip(pluginArchive(executables, { LICENSE: "text" }, 1e9), 1));
     const install = commandsOf(readSection("README.md", "Install"));
     expect(install.join("\n")).toContain(` ${archive}\n`);
     const ownNetwork = readSection("README.md", "Your own network");

@@ -17,6 +17,9 @@ import {
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
+import { installLibraries, isForeignLibraryDirectory, removeLibraries } from "../install/libraries.ts";
+import { stageFiles } from "../install/staged_files.ts";
+import { findStartProblem } from "../install/trial.ts";
 import type { ParsedOptions } from "../options.ts";
 import { UsageError } from "../../program/usage_error.ts";
 import { openProgressLine } from "../output/progress.ts";
@@ -30,6 +33,7 @@ import {
   isForeignFile,
   isSameFile,
   keepBackup,
+  libraryDirectory,
   replacedFilePath,
   runningProgram,
 } from "../../program/installed_file.ts";
@@ -45,7 +49,10 @@ const command: Command = {
   ].join("\n"),
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [
-    { name: "copy", help: "copy the program, for a DIR that is mounted without the program, as in a container" },
+    {
+      name: "copy",
+      help: "copy the program and its libraries, for a DIR that is mounted without them, as in a container",
+    },
     {
       name: "shim",
       help: 'install a small program under every name, and this program as "cni-full"; see "cni serve"',
@@ -95,13 +102,19 @@ const command: Command = {
       progress: progress.report,
     };
     const isDocument = input.has(DOCUMENT_OPTION.name);
-    const installAll = (report: (files: readonly InstalledFile[]) => void): InstallReport => {
-      const plugins = install(options);
+    const installAll = (
+      report: (files: readonly InstalledFile[]) => void,
+      findProblem?: InstallOptions["findProblem"],
+    ): InstallReport => {
+      const plugins = install({ ...options, ...findProblem && { findProblem } });
       // Engines call the plugins as soon as they see the network.
       const installed = network ? [...plugins, network()] : plugins;
       report(installed);
-      const removed = options.shim ? undefined : removeFullProgram(directory, options.program);
-      return { installed, removed: removed === undefined ? [] : [removed] };
+      const removed = [
+        options.shim ? undefined : removeFullProgram(directory, options.program),
+        removeUnneededLibraries(options),
+      ];
+      return { installed, removed: removed.filter((path) => path !== undefined) };
     };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");
@@ -109,9 +122,9 @@ const command: Command = {
     }
     const report = installAll((files) => {
       if (!isDocument) printStdout(files.map(formatInstalled).join(""));
-    });
+    }, findStartProblem);
     if (isDocument) printDocument(report);
-    else printStdout(report.removed.map((path) => `${path}: removed, since no shim needs it\n`).join(""));
+    else printStdout(report.removed.map((path) => `${path}: removed, since nothing needs it\n`).join(""));
   },
 };
 export default command;
@@ -173,6 +186,9 @@ export interface InstallOptions {
   readonly copy: boolean;
   /** Installed under every name; the program gets a name of its own beside it. */
   readonly shim?: Uint8Array;
+  /** Says why a plugin does not run. A dry run tries none. */
+  readonly findProblem?: (plugin: string) => string | undefined;
+  /** Told of the parts of a long copy. */
   readonly progress?: (done: number, total: number) => void;
 }
 
@@ -195,22 +211,56 @@ export function install(options: InstallOptions): InstalledFile[] {
   const directory = canonicalPath(options.directory);
   const program = canonicalPath(options.program);
   const plan = { ...options, directory, program };
-  const { shim } = options;
+  const { shim, copy, findProblem } = options;
   const allNames = [COMMAND_NAME, ...options.names];
   const names = shim ? [FULL_PROGRAM_NAME, ...allNames] : allNames.filter((name) => `${directory}/${name}` !== program);
-  const backups = backUpForeignFiles(plan, names);
+  const libraries = findLibraries(plan);
+  const foreignNames = requireReplaceable(plan, names);
+  if (libraries) requireOwnLibraries(directory);
+  using staged = findProblem && (copy || shim) ? stageFiles({ ...plan, name: options.names[0]! }) : undefined;
+  const problem = staged && findProblem?.(staged.plugin);
+  if (problem !== undefined) {
+    throw new RangeError(
+      `Cannot install into "${directory}": what would be there does not run (nothing was changed): ${problem}`,
+    );
+  }
+  const putProgram = (path: string) =>
+    staged ? installLinkOrCopy(staged.program, path) : installCopy(program, path, options.progress);
+  const backups = backUp(directory, foreignNames);
   const installAll = (): InstalledFile[] => {
-    if (shim) return [installFullProgram(plan), ...installShims(plan, allNames, shim)];
-    return options.copy ? installCopies(plan, names) : names.map((name) => installLink(plan, name));
+    if (shim) return [installFullProgram(plan, putProgram), ...installShims(plan, allNames, shim)];
+    return copy ? installCopies(plan, names, putProgram) : names.map((name) => installLink(plan, name));
   };
-  return installAll().map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
+  // Programs that find no libraries do not start.
+  const files = [...libraries ? [putLibraries(directory, libraries)] : [], ...installAll()];
+  return files.map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
 }
 
-/** @returns backups by original path @throws {RangeError} if files may not be replaced */
-function backUpForeignFiles(
+/** Where the libraries are that a copy in the directory needs; `undefined` if it needs none, or has them. */
+function findLibraries({ directory, program, copy }: InstallOptions): string | undefined {
+  const path = libraryDirectory(program);
+  return copy && path !== libraryDirectory(`${directory}/${COMMAND_NAME}`) && findStat(path) ? path : undefined;
+}
+
+/** @throws {RangeError} if something else has their name */
+function requireOwnLibraries(directory: string): void {
+  const path = libraryDirectory(`${directory}/${COMMAND_NAME}`);
+  if (!isForeignLibraryDirectory(path)) return;
+  throw new RangeError(
+    `Cannot install into "${directory}": "${path}" is of another program, and never replaced (move it away)`,
+  );
+}
+
+function putLibraries(directory: string, source: string): InstalledFile {
+  const path = libraryDirectory(`${directory}/${COMMAND_NAME}`);
+  return { path, target: `copy of ${source}`, changed: installLibraries(source, path) };
+}
+
+/** @returns names of files to back up @throws {RangeError} if files may not be replaced */
+function requireReplaceable(
   { directory, program, force }: InstallOptions,
   names: readonly string[],
-): ReadonlyMap<string, string> {
+): readonly string[] {
   const foreignNames = names.filter((name) => isForeignFile(`${directory}/${name}`, program));
   const inTheWay = foreignNames.map((name) => `${directory}/${name}`).filter((path) => !force || isDirectory(path));
   if (inTheWay.length > 0) {
@@ -226,8 +276,13 @@ function backUpForeignFiles(
       `Cannot install into "${directory}": backups of earlier files would be lost: ${paths} (move either them or the new files away)`,
     );
   }
-  for (const name of foreignNames) keepBackup(directory, name);
-  return new Map(foreignNames.map((name) => [`${directory}/${name}`, replacedFilePath(directory, name)]));
+  return foreignNames;
+}
+
+/** @returns backups by original path */
+function backUp(directory: string, names: readonly string[]): ReadonlyMap<string, string> {
+  for (const name of names) keepBackup(directory, name);
+  return new Map(names.map((name) => [`${directory}/${name}`, replacedFilePath(directory, name)]));
 }
 
 function isDirectory(path: string): boolean {
@@ -254,7 +309,11 @@ export function relativePath(directory: string, path: string): string {
 }
 
 /** Plugins are hard links to the command's copy. */
-function installCopies({ directory, program, progress }: InstallOptions, names: readonly string[]): InstalledFile[] {
+function installCopies(
+  { directory, program, progress }: InstallOptions,
+  names: readonly string[],
+  putProgram: (path: string) => void,
+): InstalledFile[] {
   const copy = names.includes(COMMAND_NAME) ? `${directory}/${COMMAND_NAME}` : program;
   return names.map((name) => {
     const path = `${directory}/${name}`;
@@ -262,14 +321,14 @@ function installCopies({ directory, program, progress }: InstallOptions, names: 
     const source = path === copy ? program : copy;
     const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
     if (existing && isSameFile(existing, findStat(source)!)) return { path, target, changed: false };
-    if (path === copy) installCopy(source, path, progress);
+    if (path === copy) putProgram(path);
     else installLinkOrCopy(source, path, progress);
     return { path, target, changed: true };
   });
 }
 
 /** Must run first: a shim may take the program's own name. */
-function installFullProgram(plan: InstallOptions): InstalledFile {
+function installFullProgram(plan: InstallOptions, putProgram: (path: string) => void): InstalledFile {
   const { directory, program, copy, progress } = plan;
   const path = `${directory}/${FULL_PROGRAM_NAME}`;
   if (path === program) return { path, target: "this program", changed: false };
@@ -278,7 +337,7 @@ function installFullProgram(plan: InstallOptions): InstalledFile {
   const target = `copy of ${program}`;
   const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
   if (existing && isSameFile(existing, findStat(program)!)) return { path, target, changed: false };
-  if (copy && !isInPlace) installCopy(program, path, progress);
+  if (copy && !isInPlace) putProgram(path);
   else installLinkOrCopy(program, path, progress);
   return { path, target, changed: true };
 }
@@ -303,4 +362,14 @@ export function removeFullProgram(directory: string, program: string): string | 
   const path = `${canonicalPath(directory)}/${FULL_PROGRAM_NAME}`;
   const isOurs = path !== canonicalPath(program) && !isForeignFile(path, program);
   return isOurs && removeFile(path) ? path : undefined;
+}
+
+/** A program elsewhere has its own. @returns their path if they were there */
+export function removeUnneededLibraries({ directory, program, copy }: InstallOptions): string | undefined {
+  const path = libraryDirectory(`${canonicalPath(directory)}/${COMMAND_NAME}`);
+  const source = libraryDirectory(canonicalPath(program));
+  if (source === path || (copy && findStat(source))) return undefined;
+  if (!findStat(path) || isForeignLibraryDirectory(path)) return undefined;
+  removeLibraries(path);
+  return path;
 }

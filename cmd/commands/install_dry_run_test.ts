@@ -16,7 +16,7 @@ import { dryRun } from "../../inspect/effects/dry_run.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { CNI_UNDER_TEST } from "../../testing/binary.ts";
 import { INSTALLED_PLUGINS, INSTALLED_SHIM, newInstallHome } from "../../testing/install_home.ts";
-import { install, type InstallOptions, removeFullProgram } from "./install.ts";
+import { install, type InstallOptions, removeFullProgram, removeUnneededLibraries } from "./install.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 
 const root = useDirectory("cni-install-dry-");
@@ -31,6 +31,7 @@ beforeEach(() => {
 function put(options: Partial<InstallOptions> = {}): void {
   install({ directory: bin, program, names: INSTALLED_PLUGINS, force: true, copy: false, ...options });
   if (!options.shim) removeFullProgram(bin, program);
+  removeUnneededLibraries({ directory: bin, program, names: [], force: true, copy: options.copy ?? false });
 }
 
 function takeOut(): void {
@@ -96,6 +97,19 @@ test.each<[string, () => Partial<InstallOptions>]>([
   expect(compare(takeOut)).toEqual([]);
   expect(readFileSync(join(bin, "bridge"), "utf8")).toBe("of another");
   expect(readlinkSync(join(bin, "portmap"))).toBe("/usr/libexec/portmap");
+});
+
+test("libraries beside the program, with copies, and without", () => {
+  const libraries = join(home, "usr/cni-lib");
+  mkdirSync(libraries);
+  for (const name of ["ld-linux-x86-64.so.2", "libc.so.6"]) writeFileSync(join(libraries, name), name);
+  compare(() => put({ copy: true, shim: INSTALLED_SHIM }));
+  writeFileSync(join(libraries, "libc.so.6"), "6.os.cbil");
+  compare(() => put({ copy: true }));
+  expect(compare(() => put({ copy: true }))).toEqual([]);
+  compare(() => put());
+  compare(() => put({ copy: true }));
+  compare(takeOut);
 });
 
 test("from shims to links and to copies", () => {

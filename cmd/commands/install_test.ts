@@ -1,4 +1,4 @@
-import { beforeEach, expect, test } from "bun:test";
+import { beforeEach, describe, expect, test } from "bun:test";
 import {
   chmodSync,
   existsSync,
@@ -17,7 +17,7 @@ import {
 import { join } from "node:path";
 import { useDirectory } from "../../testing/directory.ts";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
-import { install, type InstallOptions, relativePath, removeFullProgram } from "./install.ts";
+import { install, type InstallOptions, relativePath, removeFullProgram, removeUnneededLibraries } from "./install.ts";
 
 const root = useDirectory("cni-install-");
 
@@ -310,4 +310,88 @@ test("install() tells how far a copy is", () => {
   const told: (readonly number[])[] = [];
   put({ copy: true, progress: (...parts) => told.push(parts) });
   expect(told).toEqual([[7, 7]]);
+});
+
+describe("libraries beside the program", () => {
+  let libraries = "";
+  beforeEach(() => {
+    libraries = join(home, "usr/lib/cni-lib");
+    mkdirSync(libraries);
+    for (const name of ["ld-linux-x86-64.so.2", "libc.so.6", "copyright"]) writeFileSync(join(libraries, name), name);
+  });
+  const installed = () => readdirSync(join(bin, "cni-lib")).sort();
+  const row = (files: ReturnType<typeof put>) => files.find(({ path }) => path === `${bin}/cni-lib`);
+
+  test("install() copies them with the program, and again only if they differ", () => {
+    expect(row(put())).toBeUndefined();
+    expect(row(put({ copy: true }))).toEqual({
+      path: `${bin}/cni-lib`,
+      target: `copy of ${libraries}`,
+      changed: true,
+    });
+    expect(installed()).toEqual(["copyright", "ld-linux-x86-64.so.2", "libc.so.6"]);
+    expect(row(put({ copy: true }))?.changed).toBe(false);
+    // Of the same size, as those of two patches may be.
+    writeFileSync(join(libraries, "libc.so.6"), "6.os.cbil");
+    rmSync(join(libraries, "copyright"));
+    expect(row(put({ copy: true, shim: Buffer.from("shim") }))?.changed).toBe(true);
+    expect(installed()).toEqual(["ld-linux-x86-64.so.2", "libc.so.6"]);
+    expect(readFileSync(join(bin, "cni-lib/libc.so.6"), "utf8")).toBe("6.os.cbil");
+  });
+
+  test.each([
+    ["a file", (path: string) => writeFileSync(path, "")],
+    ["a link", (path: string) => symlinkSync("/nonexistent", path)],
+    ["a directory with other files", (path: string) => {
+      mkdirSync(path);
+      writeFileSync(join(path, "libc.so.6"), "");
+      writeFileSync(join(path, "data"), "");
+    }],
+  ])("install() never replaces %s of another program of their name", (_, occupy) => {
+    mkdirSync(bin, { recursive: true });
+    occupy(join(bin, "cni-lib"));
+    expect(() => put({ copy: true, force: true })).toThrow(`"${bin}/cni-lib" is of another program`);
+    expect(readdirSync(bin)).toEqual(["cni-lib"]);
+  });
+
+  test.each([{ copy: true }, { copy: true, shim: Buffer.from("shim") }, { shim: Buffer.from("shim") }])(
+    "install() tries a plugin beside the others first, and changes nothing if it does not run (%j)",
+    (options) => {
+      mkdirSync(bin, { recursive: true });
+      writeFileSync(join(bin, "portmap"), "of another");
+      const tried: string[] = [];
+      const findProblem = (plugin: string) => {
+        tried.push(readFileSync(plugin, "utf8"));
+        const program = readFileSync(join(plugin, "../cni-full"), "utf8");
+        tried.push(program, ...options.copy ? readdirSync(join(plugin, "../cni-lib")) : []);
+        return tried.length < 10 ? "no reason" : undefined;
+      };
+      expect(() => put({ ...options, force: true, findProblem })).toThrow(
+        `Cannot install into "${bin}": what would be there does not run (nothing was changed): no reason`,
+      );
+      const expected = [
+        options.shim ? "shim" : "program",
+        "program",
+        ...options.copy ? ["copyright", "ld-linux-x86-64.so.2", "libc.so.6"] : [],
+      ];
+      expect(tried).toEqual(expected);
+      expect(readdirSync(bin)).toEqual(["portmap"]);
+      put({ ...options, force: true, findProblem: () => undefined });
+      expect(readdirSync(bin)).not.toContain(".cni-new");
+      expect(readFileSync(join(bin, "portmap"), "utf8")).toBe(options.shim ? "shim" : "program");
+    },
+  );
+
+  test("removeUnneededLibraries() removes them when the program is elsewhere, or has none", () => {
+    const remove = (copy: boolean, own = program) =>
+      removeUnneededLibraries({ directory: bin, program: own, names: [], force: false, copy });
+    put({ copy: true });
+    expect([remove(true), remove(false, join(bin, "cni"))]).toEqual([undefined, undefined]);
+    expect(remove(false)).toBe(`${bin}/cni-lib`);
+    expect(remove(false)).toBeUndefined();
+    put({ copy: true });
+    rmSync(libraries, { recursive: true });
+    expect(remove(true)).toBe(`${bin}/cni-lib`);
+    expect(readdirSync(bin).sort()).toEqual(["bridge", "cni", "portmap"]);
+  });
 });

@@ -83,14 +83,18 @@ const serve: Command = {
     { command: "cni serve --status", about: "see whether calls are served" },
     { command: "cni serve --metrics 127.0.0.1:9469", about: "let Prometheus see calls, addresses and rules" },
   ],
-  run(input, context) {
+  async run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);
     const maxWorkers = parseWorkers(input.find("workers"));
     const idleMs = parseIdleTimeout(input.find("idle-timeout"));
-    enterHostMounts();
+    const isInPod = enterHostMounts();
     if (input.has("check")) return checkServer(path);
     if (input.has("status")) return printStatus(path, input, context);
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
+    if (isInPod) {
+      const { requireStartingPlugins } = await import("../install/trial.ts");
+      requireStartingPlugins(pluginDirectories(input, context));
+    }
     const sockets = openSockets(path, input.has("replace"), context.env);
     const program = "/proc/self/exe";
     return supervise({

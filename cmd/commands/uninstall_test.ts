@@ -107,6 +107,26 @@ test.each([false, true])(
   },
 );
 
+test("uninstall() removes libraries beside the program, of an archive too, after the programs", () => {
+  const put = (directory: string, ...names: string[]) => {
+    mkdirSync(directory, { recursive: true });
+    for (const name of names) writeFileSync(join(directory, name), "");
+  };
+  install({ directory: bin, program, names, force: false, copy: true });
+  put(join(bin, "cni-lib"), "ld-linux-aarch64.so.1", "libm.so.6", "copyright");
+  put(join(bin, "shim/cni-lib"), "libc.so.6");
+  expect(takeOut()).toEqual([
+    "shim/cni-lib: removed",
+    "cni: removed",
+    "bridge: removed",
+    "portmap: removed",
+    "cni-lib: removed",
+  ]);
+  expect(readdirSync(bin)).toEqual([]);
+  put(join(bin, "cni-lib"), "libc.so.6", "other");
+  expect(takeOut()).toEqual([]);
+});
+
 test("uninstall() removes shims, those of an archive, and the program that runs; licences stay", () => {
   install({ directory: bin, program, names, force: false, copy: true, shim: INSTALLED_SHIM });
   install({ directory: join(bin, "shim"), program, names, force: false, copy: true });

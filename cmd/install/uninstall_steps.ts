@@ -1,11 +1,14 @@
 import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import { isForeignLibraryDirectory, removeLibraries } from "./libraries.ts";
 import {
   backupDirectory,
   COMMAND_NAME,
   FULL_PROGRAM_NAME,
   isForeignFile,
+  LIBRARY_DIRECTORY_NAME,
+  libraryDirectory,
   replacedFilePath,
 } from "../../program/installed_file.ts";
 
@@ -35,7 +38,9 @@ export function planUninstall(options: UninstallOptions): UninstallStep[] {
   const licences = isArchive ? LICENCE_NAMES.filter((name) => findStat(`${directory}/${name}`)) : [];
   return [
     ...shims,
+    ...planLibraries(`${directory}/${SHIM_DIRECTORY_NAME}`),
     ...files,
+    ...planLibraries(directory),
     ...licences.map((name): UninstallStep => ({
       name,
       path: `${directory}/${name}`,
@@ -61,12 +66,20 @@ function planFiles({ directory, program, names }: UninstallOptions): UninstallSt
   });
 }
 
+/** Programs go first, which need them. */
+function planLibraries(directory: string): UninstallStep[] {
+  const path = libraryDirectory(`${directory}/${COMMAND_NAME}`);
+  if (!findStat(path) || isForeignLibraryDirectory(path)) return [];
+  return [{ name: LIBRARY_DIRECTORY_NAME, path, outcome: "removed" }];
+}
+
 /** Also removes the program that runs. */
 export function uninstall(steps: readonly UninstallStep[], directory: string): void {
   for (const { name, path, outcome } of steps) {
     const parent = path.slice(0, -name.length - 1);
     if (outcome === "put back") renameFile(replacedFilePath(parent, name), path);
-    if (outcome === "removed") removeFile(path);
+    if (outcome === "removed" && name === LIBRARY_DIRECTORY_NAME) removeLibraries(path);
+    else if (outcome === "removed") removeFile(path);
   }
   removeEmptyDirectory(backupDirectory(directory));
   removeEmptyDirectory(`${directory}/${SHIM_DIRECTORY_NAME}`);

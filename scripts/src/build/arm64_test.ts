@@ -1,9 +1,12 @@
 /** The program for arm64, built here and run by an emulator: it does what the one of this machine does. */
 import { afterAll, beforeAll, expect } from "bun:test";
-import { linkSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, linkSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CNI_PROGRAM, ENGINE_ENV, testWith } from "../../../testing/binary.ts";
+import { sharedLibraries } from "../image/main.ts";
+import { libraryEntries } from "../release/glibc.ts";
+import { writeTree } from "../release/tar.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 const isNative = process.arch === "arm64";
@@ -72,3 +75,26 @@ testWith(PROGRAMS, "variables of the runtime have no effect", () => {
   const env = Object.fromEntries(names.map((name) => [name, "2"]));
   expect(emulated("cni", ["--version"], env)).toEqual(here(["--version"]));
 });
+
+const CROSS_LIBRARIES = "/usr/aarch64-linux-gnu/lib";
+
+testWith(
+  [...PROGRAMS, ...isNative ? [] : ["qemu-aarch64-static"]],
+  "the libraries beside it are enough in an empty root",
+  () => {
+    const root = join(scratch, "root");
+    const libraries = isNative
+      ? sharedLibraries(join(scratch, "cni"))
+      : ["ld-linux-aarch64.so.1", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0"].map((name) =>
+        join(CROSS_LIBRARIES, name)
+      );
+    writeTree(libraryEntries(libraries), join(root, "bin"));
+    linkSync(join(scratch, "cni"), join(root, "bin/bridge"));
+    mkdirSync(join(root, "proc"));
+    if (!isNative) cpSync(Bun.which("qemu-aarch64-static")!, join(root, "emulator"));
+    const enter = 'mount -t proc proc "$0/proc"; exec chroot "$0" "$@"';
+    const inRoot = ["unshare", "--mount", "sh", "-ec", enter, root, ...isNative ? [] : ["/emulator"], "/bin/bridge"];
+    const [status, stdout] = run(inRoot, ENGINE_ENV, '{"cniVersion":"1.0.0"}');
+    expect([status, JSON.parse(`${stdout}`).supportedVersions]).toEqual([0, expect.arrayContaining(["1.1.0"])]);
+  },
+);

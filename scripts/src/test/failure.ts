@@ -8,7 +8,7 @@ import type { TestCase } from "./junit.ts";
 const DIRECTORY = "dist/test-output";
 
 /** Keeps the output of a test file. @param flag of scripts/test, such as `--server` @returns a short part of it, and what to paste */
-export function describeFailure(file: string, flag: string, cases: readonly TestCase[], output: string): string {
+export function keepFailure(file: string, flag: string, cases: readonly TestCase[], output: string): string {
   const log = `${DIRECTORY}/${file.replaceAll("/", "_")}${flag}.log`;
   mkdirSync(join(REPOSITORY_ROOT, DIRECTORY), { recursive: true });
   writeFileSync(join(REPOSITORY_ROOT, log), output);

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { againCommand, describeFailure } from "./failure.ts";
+import { againCommand, keepFailure } from "./failure.ts";
 
 const NAME = `it's "one" of $(two) [a|b] {c} *`;
 
@@ -19,11 +19,11 @@ test("the line that repeats a test chooses it alone, by a shell and bun test", (
 
 test("the whole output of a failed file is kept, and named", () => {
   const output = "x".repeat(1000);
-  const text = describeFailure("a/b_test.ts", "--server", [{ name: "c", outcome: "failed" }], output);
+  const text = keepFailure("a/b_test.ts", "--server", [{ name: "c", outcome: "failed" }], output);
   const [part, whole, again] = text.split("\n");
   expect(part!.length).toBeLessThan(500);
   expect(again).toBe("again: scripts/test --server a/b_test.ts -t 'c'");
-  expect(describeFailure("a/b_test.ts", "--server", [], output)).toEndWith("again: scripts/test --server a/b_test.ts");
+  expect(keepFailure("a/b_test.ts", "--server", [], output)).toEndWith("again: scripts/test --server a/b_test.ts");
   const log = join(REPOSITORY_ROOT, whole!.replace("whole output: ", ""));
   expect(readFileSync(log, "utf8")).toBe(output);
   rmSync(log);

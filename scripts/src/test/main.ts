@@ -14,7 +14,7 @@ import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
 import { type MachineName, MACHINES } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
-import { describeFailure } from "./failure.ts";
+import { keepFailure } from "./failure.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
@@ -88,7 +88,7 @@ async function countFile(file: string, directory: string, serverEnv?: Readonly<R
   const failedText = failed > 0 ? `, ${failed} FAILED${ending && ` (${ending})`}` : "";
   const verdict = `${count("passed")} passed${failedText}${skipped > 0 ? `, ${skipped} skipped` : ""}`;
   const flag = serverEnv ? "--server" : "";
-  const problem = failed > 0 ? describeFailure(file, flag, found, output) : "";
+  const problem = failed > 0 ? keepFailure(file, flag, found, output) : "";
   printVerdict(title, verdict, started, problem);
   if (inVm) { for (const line of cases.map(caseLine)) console.log(line); }
   if (failed > 0) console.log(problem);

@@ -9,7 +9,10 @@ import type { Machine } from "./machine.ts";
 const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /** Options with which apt knows the packages of a machine. @param directory where what it reads is kept */
-export function aptOptions({ processor, architecture, release }: Machine, directory: string): string[] {
+export function aptOptions(
+  { processor, architecture, release }: Pick<Machine, "processor" | "architecture" | "release">,
+  directory: string,
+): string[] {
   if (!Bun.which("apt-get")) throw new Error("Cannot prepare the virtual machine: this is not a Debian system");
   if (processor === process.arch && !release) return ["-o", "APT::Sandbox::User=root"];
   const options = separateAptOptions(join(directory, "apt"), architecture);

@@ -1,0 +1,38 @@
+/** Glibc's files beside the program. @module */
+import { ensureDirectory, findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
+import { installCopy } from "../../ffi/sys/atomic_install.ts";
+import { readFile, removeFile } from "../../ffi/sys/file.ts";
+import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+
+/** What a release of any version has there. */
+const NAMES = /^(ld-linux|lib)[\w.-]*\.so\.\d+$|^copyright$/;
+
+/** Whether something is there that no release of ours has put there. */
+export function isForeignLibraryDirectory(path: string): boolean {
+  if (findSymlinkTarget(path) !== undefined) return true;
+  const status = findStat(path);
+  if (!status) return false;
+  return !status.isDirectory || !findEntryNames(path)!.every((name) => NAMES.test(name));
+}
+
+/** Each file in one step, and only where something differs. @returns whether it did */
+export function installLibraries(source: string, directory: string): boolean {
+  ensureDirectory(directory);
+  const names = findEntryNames(source)!;
+  const stale = findEntryNames(directory)!.filter((name) => !names.includes(name));
+  const changed = names.filter((name) => !hasSameContent(`${source}/${name}`, `${directory}/${name}`));
+  for (const name of changed) installCopy(`${source}/${name}`, `${directory}/${name}`);
+  for (const name of stale) removeFile(`${directory}/${name}`);
+  return changed.length + stale.length > 0;
+}
+
+function hasSameContent(source: string, path: string): boolean {
+  if (findStat(source)!.size !== findStat(path)?.size) return false;
+  const bytes = readFile(path);
+  return readFile(source).every((byte, i) => byte === bytes[i]);
+}
+
+export function removeLibraries(directory: string): void {
+  for (const name of findEntryNames(directory) ?? []) removeFile(`${directory}/${name}`);
+  removeEmptyDirectory(directory);
+}

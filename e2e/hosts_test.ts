@@ -1,0 +1,206 @@
+/** A release on hosts with each C library, an older or newer glibc, or none: its own is used. */
+import { describe, expect } from "bun:test";
+import { chmodSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Netns } from "../ffi/netns/netns.ts";
+import { testWith } from "../testing/binary.ts";
+import {
+  BUSYBOX,
+  CONTAINER_NETNS,
+  HOST_ROOT_PROGRAMS,
+  type HostRoot,
+  newHostRoot,
+  RELEASE,
+  terminate,
+  type UnpackedPackage,
+} from "../testing/host_root.ts";
+import { newNamespaces, runInNetns, until } from "../testing/netns.ts";
+import { sampleOf } from "../testing/sample.ts";
+
+interface Host {
+  readonly name: string;
+  readonly packages: readonly UnpackedPackage[];
+  /** Where its engines look for plugins. */
+  readonly bin: string;
+}
+
+const DOWNLOADS = ["apt-get", "dpkg-deb"];
+const NOTHING: Host = { name: "no libc", packages: [], bin: "/opt/cni/bin" };
+const OTHERS: readonly Host[] = [
+  { name: "musl", packages: [{ name: "musl" }, { name: "busybox-static" }], bin: "/opt/cni/bin" },
+  { name: "nothing outside of /nix", packages: [], bin: "/nix/store/0c1f-cni-plugins/bin" },
+  { name: "the glibc of Debian 11", packages: [{ name: "libc6", release: "bullseye" }], bin: "/usr/lib/cni" },
+  { name: "the glibc of Debian 12", packages: [{ name: "libc6", release: "bookworm" }], bin: "/usr/lib/cni" },
+  { name: "the glibc of Debian 13", packages: [{ name: "libc6", release: "trixie" }], bin: "/usr/lib/cni" },
+];
+const CONFIG = JSON.stringify({
+  cniVersion: "1.1.0",
+  name: "lan",
+  type: "bridge",
+  bridge: "lan0",
+  ipam: { type: "host-local", ranges: [[{ subnet: "10.97.0.0/24" }]] },
+});
+const METRICS = "/run/cni/metrics.sock";
+
+/** Calls a plugin as an engine does. @returns what it prints */
+function call(root: HostRoot, plugin: string, command: string, env: Readonly<Record<string, string>> = {}): string {
+  const stdin = command === "VERSION" ? '{"cniVersion":"1.1.0"}' : CONFIG;
+  const finished = root.run([plugin], { env: { CNI_COMMAND: command, ...env }, stdin });
+  expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+  return finished.stdout;
+}
+
+function succeed(root: HostRoot, ...argv: string[]): string {
+  const finished = root.run(argv);
+  expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+  return finished.stdout;
+}
+
+function attachAndDetach(root: HostRoot, plugin: string, host: Netns): void {
+  const env = { CNI_CONTAINERID: "c1", CNI_NETNS: CONTAINER_NETNS, CNI_IFNAME: "eth0" };
+  expect(JSON.parse(call(root, plugin, "ADD", env)).ips).toMatchObject([
+    { address: expect.stringMatching(/^10\.97\.0\.\d+\/24$/) },
+  ]);
+  expect(runInNetns(host, "ip", "-o", "link", "show", "master", "lan0")).toContain("veth");
+  expect(call(root, plugin, "DEL", env)).toBe("");
+  expect(runInNetns(host, "ip", "-o", "link", "show", "master", "lan0")).toBe("");
+}
+
+const served = (root: HostRoot, cni: string): number =>
+  JSON.parse(root.run([cni, "serve", "--status", "--json"]).stdout || '{"served":-1}').served;
+
+async function startServer(root: HostRoot, cni: string, ...options: string[]) {
+  const server = root.start([cni, "serve", "--metrics", `unix:${METRICS}`, ...options]);
+  let log = "";
+  const read = async () => {
+    for await (const chunk of server.stderr) log += new TextDecoder().decode(chunk);
+  };
+  void read();
+  await until(() => log.includes("Listening"));
+  return server;
+}
+
+/** Each way in which a user of the root starts the program. */
+async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
+  const plugin = `${bin}/bridge`;
+  succeed(root, `${RELEASE}/cni`, "install", "--copy", bin);
+  expect(readdirSync(join(root.directory, bin, "cni-lib"))).toContain("libc.so.6");
+  expect(JSON.parse(call(root, plugin, "VERSION")).supportedVersions).toContain("1.1.0");
+  symlinkSync(`${bin}/cni`, join(root.directory, "loopback"));
+  expect(JSON.parse(call(root, "/loopback", "VERSION")).supportedVersions).toContain("1.1.0");
+  attachAndDetach(root, plugin, host);
+
+  succeed(root, `${bin}/cni`, "install", "--shim", bin);
+  attachAndDetach(root, plugin, host);
+  const cni = `${bin}/cni-full`;
+  const first = await startServer(root, cni);
+  attachAndDetach(root, plugin, host);
+  expect(served(root, cni)).toBe(2);
+  const second = await startServer(root, cni, "--replace");
+  expect(await first.exited).toBe(0);
+  attachAndDetach(root, plugin, host);
+  expect(served(root, cni)).toBe(2);
+  // Its process is confined: it may read the libraries.
+  const unix = join(root.directory, METRICS);
+  await until(async () => {
+    try {
+      return (await (await fetch("http://localhost/metrics", { unix })).text()).includes("cni_calls_total");
+    } catch {
+      return false;
+    }
+  });
+  terminate(second);
+  expect(await second.exited).toBe(0);
+
+  succeed(root, cni, "uninstall", bin);
+  expect(readdirSync(join(root.directory, bin))).toEqual([]);
+}
+
+describe("a host with", () => {
+  testWith([...HOST_ROOT_PROGRAMS, "ip"], `${NOTHING.name} runs all of a release`, async () => {
+    using namespaces = newNamespaces();
+    using root = await newHostRoot(namespaces, NOTHING.packages);
+    await use(root, NOTHING.bin, namespaces.host);
+  }, 60_000);
+
+  for (const { name, packages, bin } of sampleOf(OTHERS)) {
+    testWith([...HOST_ROOT_PROGRAMS, ...DOWNLOADS, "ip"], `${name} runs all of a release`, async () => {
+      using namespaces = newNamespaces();
+      using root = await newHostRoot(namespaces, packages);
+      await use(root, bin, namespaces.host);
+    }, 120_000);
+  }
+
+  testWith(
+    [...HOST_ROOT_PROGRAMS, ...DOWNLOADS],
+    "an older glibc runs the program alone, which is built without libraries",
+    async () => {
+      using namespaces = newNamespaces();
+      using root = await newHostRoot(namespaces, [{ name: "libc6", release: "bullseye" }], false);
+      expect(root.run([`${RELEASE}/cni`, "--version"])).toMatchObject({ exitCode: 0, stderr: "" });
+    },
+    120_000,
+  );
+
+  testWith(HOST_ROOT_PROGRAMS, "no libc says that the libraries are missing", async () => {
+    using namespaces = newNamespaces();
+    using root = await newHostRoot(namespaces, [], false);
+    expect(root.run([`${RELEASE}/cni`, "--version"])).toEqual({
+      exitCode: 1,
+      stdout: "",
+      stderr: "cni: Cannot start: this host has no glibc, and the directory cni-lib is not beside the program: " +
+        "install all files of the release\n",
+    });
+  });
+});
+
+describe("the libraries of a caller", () => {
+  const version = (root: HostRoot, env: Readonly<Record<string, string>>, user = 0) =>
+    root.run([`${RELEASE}/cni`, "--version"], { env, user });
+
+  testWith(HOST_ROOT_PROGRAMS, "are not those of the program", async () => {
+    using namespaces = newNamespaces();
+    using root = await newHostRoot(namespaces, []);
+    const { directory } = root;
+    mkdirSync(join(directory, "lib"));
+    for (const name of readdirSync(join(directory, RELEASE, "cni-lib"))) {
+      writeFileSync(join(directory, "lib", name), "text");
+    }
+    const expected = version(root, {});
+    expect(expected).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(version(root, { LD_LIBRARY_PATH: "/lib" })).toEqual(expected);
+    const preloaded = version(root, { LD_PRELOAD: "/lib/libm.so.6" });
+    expect(preloaded).toMatchObject({ exitCode: 0, stdout: expected.stdout });
+    expect(preloaded.stderr).toContain("ignored");
+    // The kernel sets AT_SECURE.
+    chmodSync(join(directory, RELEASE, "cni"), 0o4755);
+    chmodSync(directory, 0o755);
+    for (const name of ["LD_LIBRARY_PATH", "LD_PRELOAD"]) {
+      expect(version(root, { [name]: "/lib" }, 65534)).toMatchObject({ exitCode: 0, stdout: expected.stdout });
+    }
+  });
+});
+
+describe("cni install", () => {
+  testWith(
+    HOST_ROOT_PROGRAMS,
+    "refuses a directory from which nothing may be executed, and changes nothing",
+    async () => {
+      using namespaces = newNamespaces();
+      using root = await newHostRoot(namespaces, []);
+      mkdirSync(join(root.directory, "noexec"));
+      const script = `${BUSYBOX} mount -t tmpfs -o noexec none /noexec; ${BUSYBOX} touch /noexec/bridge
+        "$@" || { ${BUSYBOX} ls -A /noexec; exit 1; }`;
+      const wrapper = [BUSYBOX, "unshare", "-m", BUSYBOX, "sh", "-ec", script, "sh"];
+      for (const options of [["--copy"], ["--shim"], ["--copy", "--shim"]]) {
+        expect(root.run([`${RELEASE}/cni`, "install", "--force", ...options, "/noexec"], { wrapper })).toEqual({
+          exitCode: 1,
+          stdout: "bridge\n",
+          stderr: expect.stringMatching(
+            /^cni: Cannot install into "\/noexec": what would be there does not run \(nothing was changed\): [^\n]*noexec[^\n]*\n$/,
+          ),
+        });
+      }
+    },
+  );
+});
