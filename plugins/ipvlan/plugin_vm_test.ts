@@ -1,7 +1,8 @@
 /** The ipvlan plugin on a kernel that has links of this kind: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns/netns.ts";
-import { askUntilAnswered, ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
+import { ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
+import { testLinkOnMaster } from "../../testing/link_on_master.ts";
 import ipvlan from "./plugin.ts";
 import { withPrevResult } from "../../testing/sandbox.ts";
 import { expectReached, ipamGiving, lanTest, newAttacher, startProcessInNetns, statusCode } from "../../testing/lan.ts";
@@ -11,6 +12,8 @@ const MASTER = { master: "up0" };
 const linkOf = (netns: Netns) => ipShow(netns, "link", "show", "eth0")[0];
 const modeOf = (netns: Netns) => linkOf(netns).linkinfo.info_data.mode;
 const attach = newAttacher(ipvlan, MASTER);
+
+testLinkOnMaster(ipvlan);
 
 lanTest("the container speaks to machines on the wire and to its siblings, in both families", (segment) => {
   const { call, container, outside, host } = segment;
@@ -32,7 +35,7 @@ lanTest("the container speaks to machines on the wire and to its siblings, in bo
 });
 
 for (const mode of ["l3", "l3s"]) {
-  lanTest(`mode ${mode}: the wire is expectReached by routes`, (segment) => {
+  lanTest(`mode ${mode}: the wire is reached by routes`, (segment) => {
     const { call, container, outside, host } = segment;
     const routes = [{ dst: "0.0.0.0/0" }];
     const config = { ...MASTER, mode, ipam: { type: "fixed", ips: ["10.77.0.2/24"], routes } };
@@ -56,16 +59,6 @@ lanTest("mtu: the master's, or less", (segment) => {
   expect(() => attach(segment, "c3", { mtu: 1401, ...ipamGiving("10.5.0.4/24") })).toThrow(
     'mtu must be at most 1400, the MTU of its master "up0": got 1401',
   );
-});
-
-lanTest("linkInContainer takes a master of the container", ({ call, container }) => {
-  runShellInNetns(container, "ip link add up1 up type veth peer name far; ip link set far up");
-  const config = { master: "up1", linkInContainer: true, ...ipamGiving("10.5.0.2/24") };
-  const result = call(ipvlan, "ADD", config);
-  expect(linkOf(container).link).toBe("up1");
-  call(ipvlan, "CHECK", withPrevResult(config, result));
-  call(ipvlan, "DEL", config);
-  expect(linkNames(container)).toEqual(["far", "lo", "up1"]);
 });
 
 lanTest("on an ipvlan that the container has it is its sibling", ({ call, container }) => {
@@ -141,36 +134,6 @@ lanTest("CHECK accepts /32 and names what is otherwise", ({ call, container, hos
   expect(ipamCalls).toEqual(["ADD", "CHECK", "CHECK", "CHECK", "CHECK", "CHECK"]);
 });
 
-lanTest("DEL needs neither master nor namespace nor default route, and leaves what is not its own", (segment) => {
-  const { call, container, host, ipamCalls } = segment;
-  const config = { ...MASTER, ...ipamGiving("10.5.0.2/24") };
-  call(ipvlan, "ADD", config);
-  call(ipvlan, "DEL", { ...ipamGiving("10.5.0.2/24"), mode: "nosuch", mtu: -5 });
-  expect(linkNames(container)).toEqual(["lo"]);
-  runShellInNetns(host, "ip link del up0");
-  call(ipvlan, "DEL", config);
-  call(ipvlan, "DEL", config, { netns: null });
-  call(ipvlan, "DEL", { ...config, linkInContainer: true }, { netns: "/run/netns/gone" });
-  expect(ipamCalls).toEqual(["ADD", "DEL", "DEL", "DEL", "DEL"]);
-  runShellInNetns(container, "ip link add eth0 type veth peer name far");
-  call(ipvlan, "DEL", config);
-  expect(linkNames(container)).toEqual(["eth0", "far", "lo"]);
-});
-
-lanTest("an ADD that fails leaves nothing", ({ call, container, ipamCalls }) => {
-  expect(() => call(ipvlan, "ADD", { ...MASTER, ...ipamGiving() })).toThrow("returned no address");
-  const routes = [{ dst: "10.99.0.0/16", gw: "192.0.2.1" }];
-  expect(() => call(ipvlan, "ADD", { ...MASTER, ipam: { type: "fixed", ips: ["10.5.0.2/24"], routes } })).toThrow(
-    "10.99.0.0/16",
-  );
-  expect(linkNames(container)).toEqual(["lo"]);
-  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
-  runShellInNetns(container, "ip link add eth0 type veth peer name far");
-  expect(() => call(ipvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.2/24") })).toThrow(
-    "the container has an interface of that name",
-  );
-});
-
 lanTest("a master that something else has is refused with it", (segment) => {
   const { call, host } = segment;
   runShellInNetns(host, "ip link add link up0 name mine type macvlan");
@@ -178,20 +141,6 @@ lanTest("a master that something else has is refused with it", (segment) => {
   expect(() => call(ipvlan, "ADD", config)).toThrow('"up0" is used by macvlan "mine"');
   runShellInNetns(host, "ip link del mine; ip link add br7 type bridge; ip link set up0 master br7");
   expect(() => call(ipvlan, "ADD", config)).toThrow('"up0" is used by bridge "br7", of which it is a port');
-});
-
-lanTest("an address that another machine has is refused with its MAC address, on IPv4 and IPv6", (segment) => {
-  const { call, container, outside, ipamCalls } = segment;
-  const mac = ipShow(outside, "link", "show", "eth0")[0].address;
-  askUntilAnswered(container);
-  expect(() => call(ipvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.1/24") })).toThrow(
-    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another host on the network, MAC address ${mac}`,
-  );
-  expect(() => call(ipvlan, "ADD", { ...MASTER, ...ipamGiving("fd05::1/64") })).toThrow(
-    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another host on the network',
-  );
-  expect(linkNames(container)).toEqual(["lo"]);
-  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
 });
 
 lanTest("an address that a sibling or the master has is refused with its holder", (segment) => {
@@ -207,16 +156,6 @@ lanTest("an address that a sibling or the master has is refused with its holder"
   );
 });
 
-lanTest("machines on the wire learn at once that an address has moved", ({ call, outside }) => {
-  runShellInNetns(outside, "ip neigh add 10.5.0.2 lladdr 0a:00:00:00:00:99 dev eth0 nud stale");
-  const { interfaces } = call(ipvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.2/24") });
-  expect(ipShow(outside, "neigh", "show", "10.5.0.2")[0].lladdr).toBe(interfaces![0]!.mac);
-});
-
-lanTest("STATUS tells whether there is a master", (segment) => {
-  const codeOf = (config: object) => statusCode(segment, ipvlan, config);
-  expect(codeOf(MASTER)).toBe(0);
-  expect(codeOf({ master: "nosuch" })).toBe(50);
-  // Behind another plugin, nothing can be told before its result.
-  expect(codeOf({})).toBe(0);
+lanTest("behind another plugin, STATUS can tell nothing before its result", (segment) => {
+  expect(statusCode(segment, ipvlan, {})).toBe(0);
 });

@@ -1,5 +1,6 @@
 import { expect } from "bun:test";
 import { expectReached, ipamGiving, lanTest, newAttacher, startProcessInNetns, statusCode } from "../../testing/lan.ts";
+import { testLinkOnMaster } from "../../testing/link_on_master.ts";
 import macvlan from "./plugin.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { ipShow, linkNames, ping, runShellInNetns } from "../../testing/netns.ts";
@@ -9,6 +10,8 @@ import type { Result } from "../../spec/result.ts";
 const MASTER = { master: "up0" };
 const dataOf = (netns: Netns) => ipShow(netns, "link", "show", "eth0")[0].linkinfo;
 const attach = newAttacher(macvlan, MASTER);
+
+testLinkOnMaster(macvlan);
 
 lanTest("the container speaks to machines on the wire and to its siblings, in both families", (segment) => {
   const { call, container, outside, host } = segment;
@@ -125,22 +128,6 @@ lanTest("bcqueuelen is set, and compared by CHECK", ({ call, container }) => {
   );
 });
 
-lanTest("linkInContainer takes a master of the container", ({ call, container, host }) => {
-  runShellInNetns(container, "ip link add up1 up type veth peer name far; ip link set far up");
-  const config = { master: "up1", linkInContainer: true, ...ipamGiving("10.5.0.2/24") };
-  const result = call(macvlan, "ADD", config);
-  expect(ipShow(container, "link", "show", "eth0")[0].link).toBe("up1");
-  call(macvlan, "CHECK", withPrevResult(config, result));
-  expect(() => call(macvlan, "CHECK", withPrevResult({ ...config, linkInContainer: false, master: "up0" }, result)))
-    .toThrow('master of "eth0" is elsewhere, expected "up0"');
-  call(macvlan, "DEL", config);
-  expect(linkNames(container)).toEqual(["far", "lo", "up1"]);
-  expect(linkNames(host)).toEqual(["lo", "up0"]);
-  expect(() => call(macvlan, "ADD", { ...config, master: "up0" })).toThrow(
-    'master must be an interface of the container: got "up0"',
-  );
-});
-
 lanTest("on a macvlan the container's is its sibling, with the same users and the same wire", (segment) => {
   const { call, host, container, ipamCalls } = segment;
   runShellInNetns(
@@ -254,24 +241,6 @@ lanTest("CHECK names what is otherwise than ADD left it", ({ call, container, ho
   expect(() => check()).toThrow('kind of "eth0" is "veth", expected "macvlan"');
 });
 
-lanTest(
-  "DEL needs neither master nor namespace, and leaves what is not its own",
-  ({ call, container, host, ipamCalls }) => {
-    const config = { ...MASTER, ...ipamGiving("10.5.0.2/24") };
-    call(macvlan, "ADD", config);
-    call(macvlan, "DEL", { ...config, mode: "nosuch", mtu: -5, master: 5 });
-    expect(linkNames(container)).toEqual(["lo"]);
-    runShellInNetns(host, "ip link del up0");
-    call(macvlan, "DEL", config);
-    call(macvlan, "DEL", config, { netns: null });
-    call(macvlan, "DEL", { ...config, linkInContainer: true }, { netns: "/run/netns/gone" });
-    expect(ipamCalls).toEqual(["ADD", "DEL", "DEL", "DEL", "DEL"]);
-    runShellInNetns(container, "ip link add eth0 type veth peer name far");
-    call(macvlan, "DEL", config);
-    expect(linkNames(container)).toEqual(["eth0", "far", "lo"]);
-  },
-);
-
 lanTest("DEL leaves alone what another container has that came to the path of the namespace", (segment) => {
   const { call, container } = segment;
   const second = attach(segment, "c2", ipamGiving("10.5.0.3/24"));
@@ -284,44 +253,11 @@ lanTest("DEL leaves alone what another container has that came to the path of th
   expect(linkNames(container)).toEqual(["lo"]);
 });
 
-lanTest("an ADD that fails leaves nothing", (segment) => {
-  const { call, container, ipamCalls } = segment;
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving() })).toThrow("returned no address");
-  expect(() => call(macvlan, "ADD", { ...MASTER, cniVersion: "0.2.0" })).toThrow();
-  const routes = [{ dst: "10.99.0.0/16", gw: "192.0.2.1" }];
-  expect(() => call(macvlan, "ADD", { ...MASTER, ipam: { type: "fixed", ips: ["10.5.0.2/24"], routes } })).toThrow(
-    "10.99.0.0/16",
-  );
-  expect(() => call(macvlan, "ADD", { ...MASTER, ipam: { type: "absent" } })).toThrow("absent");
-  // The kernel would name it eth0.
-  expect(() => call(macvlan, "ADD", { ...MASTER }, { ifname: "eth%d" })).toThrow('CNI_IFNAME "eth%d" has a %');
-  expect(linkNames(container)).toEqual(["lo"]);
-  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
-  runShellInNetns(container, "ip link add eth0 type veth peer name far");
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.2/24") })).toThrow(
-    "the container has an interface of that name",
-  );
-  expect(linkNames(container)).toEqual(["eth0", "far", "lo"]);
-});
-
 lanTest("a master that is a port of a bridge is refused with the bridge", ({ call, host }) => {
   runShellInNetns(host, "ip link add br7 type bridge; ip link set up0 master br7");
   expect(() => call(macvlan, "ADD", MASTER)).toThrow(
     'Cannot create "eth0" on master "up0": Device or resource busy (EBUSY): "up0" is used by bridge "br7", of which it is a port',
   );
-});
-
-lanTest("an address that another machine has is refused with its MAC address, on IPv4 and IPv6", (segment) => {
-  const { call, container, outside, ipamCalls } = segment;
-  const mac = ipShow(outside, "link", "show", "eth0")[0].address;
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.9/24", "10.5.0.1/24") })).toThrow(
-    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another host on the network, MAC address ${mac}`,
-  );
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("fd05::1/64") })).toThrow(
-    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another host on the network',
-  );
-  expect(linkNames(container)).toEqual(["lo"]);
-  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
 });
 
 lanTest("an address that a sibling or the master has is refused with its holder", (segment) => {
@@ -340,13 +276,6 @@ lanTest("an address that a sibling or the master has is refused with its holder"
   );
 });
 
-lanTest("machines on the wire learn at once that an address has moved", ({ call, outside, container }) => {
-  runShellInNetns(outside, "ip neigh add 10.5.0.2 lladdr 0a:00:00:00:00:99 dev eth0 nud stale");
-  const { interfaces } = call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.2/24") });
-  expect(ipShow(outside, "neigh", "show", "10.5.0.2")[0].lladdr).toBe(interfaces![0]!.mac);
-  expect(linkNames(container)).toEqual(["eth0", "lo"]);
-});
-
 lanTest("a master that is down is taken, and that nobody was heard is said", ({ call, host, container, log }) => {
   runShellInNetns(host, "ip link set up0 down");
   const config = { ...MASTER, ...ipamGiving("10.5.0.2/24", "fd05::2/64") };
@@ -358,13 +287,9 @@ lanTest("a master that is down is taken, and that nobody was heard is said", ({ 
   ping(container, "10.5.0.1");
 });
 
-lanTest("STATUS tells whether there is a master", (segment) => {
-  const { call, host } = segment;
-  call(macvlan, "STATUS", MASTER);
-  call(macvlan, "STATUS", { master: "nosuch", linkInContainer: true });
-  const refusal = (config: object) => statusCode(segment, macvlan, config);
-  expect(refusal({ master: "nosuch" })).toBe(50);
-  expect(refusal({})).toBe(50);
+lanTest("STATUS without master tells whether there is a default route", (segment) => {
+  const { host } = segment;
+  expect(statusCode(segment, macvlan, {})).toBe(50);
   runShellInNetns(host, "ip addr add 10.5.0.7/24 dev up0; ip route add default via 10.5.0.1");
-  expect(refusal({})).toBe(0);
+  expect(statusCode(segment, macvlan, {})).toBe(0);
 });

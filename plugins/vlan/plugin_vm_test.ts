@@ -1,7 +1,7 @@
 /** The vlan plugin on a kernel that has VLANs: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns/netns.ts";
-import { askUntilAnswered, ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
+import { ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
 import { withPrevResult } from "../../testing/sandbox.ts";
 import {
   expectReached,
@@ -12,6 +12,7 @@ import {
   startProcessInNetns,
   statusCode,
 } from "../../testing/lan.ts";
+import { testLinkOnMaster } from "../../testing/link_on_master.ts";
 import type { Result } from "../../spec/result.ts";
 import vlan from "./plugin.ts";
 
@@ -28,6 +29,15 @@ function joinOutside({ outside }: LanSandbox, id: number, ...addresses: string[]
     `ip link set v${id} up`,
   );
 }
+
+testLinkOnMaster(vlan, {
+  keys: { vlanId: 5 },
+  joinOutside(segment) {
+    runShellInNetns(segment.outside, "ip addr flush dev eth0");
+    joinOutside(segment, 5, "10.5.0.1/24", "fd05::1/64");
+    return "v5";
+  },
+});
 
 lanTest("the container speaks to machines in its VLAN, in both families, and to nobody else", (segment) => {
   const { call, container, host } = segment;
@@ -90,18 +100,6 @@ lanTest("a master that is down is named", ({ call, host, container, ipamCalls })
   expect(ipamCalls).toEqual(["ADD", "DEL"]);
 });
 
-lanTest("linkInContainer takes a master of the container", ({ call, container }) => {
-  runShellInNetns(container, "ip link add up1 up type veth peer name far; ip link set far up");
-  const config = { master: "up1", vlanId: 5, linkInContainer: true, ...ipamGiving("10.6.0.9/24") };
-  const result = call(vlan, "ADD", config);
-  expect(linkOf(container).link).toBe("up1");
-  call(vlan, "CHECK", withPrevResult(config, result));
-  expect(() => call(vlan, "CHECK", withPrevResult({ ...config, linkInContainer: false, master: "up0" }, result)))
-    .toThrow('master of "eth0" is elsewhere, expected "up0"');
-  call(vlan, "DEL", config);
-  expect(linkNames(container)).toEqual(["far", "lo", "up1"]);
-});
-
 lanTest("without IPAM the link is up and bare, also for CHECK", ({ call, container, ipamCalls }) => {
   const result = call(vlan, "ADD", FIVE);
   expect(result.ips).toBeUndefined();
@@ -128,64 +126,13 @@ lanTest(
   },
 );
 
-lanTest("DEL needs neither master nor namespace, and leaves what is not its own", (segment) => {
-  const { call, container, host, ipamCalls } = segment;
-  const config = { ...FIVE, ...ipamGiving("10.6.0.9/24") };
-  call(vlan, "ADD", config);
-  call(vlan, "DEL", { ...config, vlanId: 9999, mtu: -5, master: "" });
-  expect(linkNames(container)).toEqual(["lo"]);
-  runShellInNetns(host, "ip link del up0");
-  call(vlan, "DEL", config);
-  call(vlan, "DEL", { ...config, linkInContainer: true }, { netns: null });
-  call(vlan, "DEL", { ...config, linkInContainer: true }, { netns: "/run/netns/gone" });
-  expect(ipamCalls).toEqual(["ADD", "DEL", "DEL", "DEL", "DEL"]);
-  runShellInNetns(container, "ip link add eth0 type veth peer name far");
-  call(vlan, "DEL", config);
-  expect(linkNames(container)).toEqual(["eth0", "far", "lo"]);
-});
-
-lanTest("an ADD that fails leaves nothing", ({ call, container, ipamCalls }) => {
-  expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving() })).toThrow("returned no address");
-  expect(() => call(vlan, "ADD", { ...FIVE, cniVersion: "0.2.0" })).toThrow();
-  const routes = [{ dst: "10.99.0.0/16", gw: "192.0.2.1" }];
-  expect(() => call(vlan, "ADD", { ...FIVE, ipam: { type: "fixed", ips: ["10.6.0.2/24"], routes } })).toThrow(
-    "10.99.0.0/16",
-  );
-  expect(linkNames(container)).toEqual(["lo"]);
-  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
-});
-
-lanTest("an address that another machine of the VLAN has is refused, on IPv4 and IPv6", (segment) => {
-  const { call, container, outside, ipamCalls, host } = segment;
+lanTest("an address of another VLAN, or outside of any, is another one", (segment) => {
   joinOutside(segment, 5, "10.6.0.1/24", "fd06::1/64");
-  const mac = ipShow(outside, "link", "show", "v5")[0].address;
-  askUntilAnswered(container);
-  // In another VLAN the same address is another one.
   using _home = startProcessInNetns(attach(segment, "c2", { vlanId: 6, ...ipamGiving("fd06::1/64") }).netns);
-  expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.1/24") })).toThrow(
-    `Cannot use address 10.6.0.1 on "eth0" of master "up0": in use by another host on the network, MAC address ${mac}`,
-  );
-  expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("fd06::1/64") })).toThrow(
-    'Cannot use address fd06::1/64 on "eth0" of master "up0": in use by another host on the network',
-  );
-  expect(linkNames(container)).toEqual(["lo"]);
-  expect(ipamCalls).toEqual(["ADD", "ADD", "DEL", "ADD", "DEL"]);
-  // Outside of the VLAN it is another address.
-  runShellInNetns(host, "ip addr add 10.6.0.7/24 dev up0");
-  call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.7/24") });
+  runShellInNetns(segment.host, "ip addr add 10.6.0.7/24 dev up0");
+  segment.call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.7/24") });
 });
 
-lanTest("machines in the VLAN learn at once that an address has moved", (segment) => {
-  joinOutside(segment, 5, "10.6.0.1/24");
-  runShellInNetns(segment.outside, "ip neigh add 10.6.0.9 lladdr 0a:00:00:00:00:99 dev v5 nud stale");
-  const { interfaces } = segment.call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.9/24") });
-  expect(ipShow(segment.outside, "neigh", "show", "10.6.0.9")[0].lladdr).toBe(interfaces![0]!.mac);
-});
-
-lanTest("STATUS tells whether there is a master", (segment) => {
-  const codeOf = (config: object) => statusCode(segment, vlan, config);
-  expect(codeOf(FIVE)).toBe(0);
-  expect(codeOf({ ...FIVE, master: "nosuch" })).toBe(50);
-  expect(codeOf({ ...FIVE, master: "nosuch", linkInContainer: true })).toBe(0);
-  expect(codeOf({ vlanId: 5 })).toBe(7);
+lanTest("STATUS refuses a configuration without master", (segment) => {
+  expect(statusCode(segment, vlan, { vlanId: 5 })).toBe(7);
 });
