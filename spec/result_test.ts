@@ -8,23 +8,32 @@ import { CniError } from "./error.ts";
 import { convertResult, formatResult, parseResult, type Result, stringifyResult } from "./result.ts";
 import { LATEST, type Version, VERSIONS } from "./version.ts";
 
+const IPS = [
+  { address: "fd00::5/64", gateway: "fd00::1", interface: 1 },
+  { address: "10.1.0.5/16", gateway: "10.1.0.1", interface: 0 },
+  { address: "10.2.0.5/16", interface: -1 },
+];
+const DNS = { nameservers: ["10.1.0.1"], domain: "example", search: ["a", "b"], options: ["ndots:2"] };
+/** As they are printed: the last one of the result says `priority: 0` and `mtu: 0` too. */
+const ROUTES = [
+  { dst: "::/0", gw: "fd00::1" },
+  { dst: "10.9.8.7/8", gw: "10.1.0.1", mtu: 1400, advmss: 1360, priority: 100, table: 0, scope: 0 },
+  { dst: "0.0.0.0/0" },
+];
+
 const full = parseResult({
   cniVersion: "1.1.0",
   interfaces: [
     { name: "cni0", mac: "00:11:22:33:44:55" },
     { name: "eth0", mac: "99:88:77:66:55:44", sandbox: "/run/netns/a", mtu: 1500, socketPath: "/s", pciID: "0000:00" },
   ],
-  ips: [
-    { address: "fd00::5/64", gateway: "fd00::1", interface: 1 },
-    { address: "10.1.0.5/16", gateway: "10.1.0.1", interface: 0 },
-    { address: "10.2.0.5/16", interface: -1 },
-  ],
+  ips: IPS,
   routes: [
     { dst: "::/0", gw: "fd00::1" },
     { dst: "10.9.8.7/8", gw: "10.1.0.1", mtu: 1400, advmss: 1360, priority: 100, table: 0, scope: 0 },
     { dst: "0.0.0.0/0", priority: 0, mtu: 0 },
   ],
-  dns: { nameservers: ["10.1.0.1"], domain: "example", search: ["a", "b"], options: ["ndots:2"] },
+  dns: DNS,
 }, "1.1.0");
 
 test("formatResult() prints 0.2 with the first address of each family, dst and gw of its routes", () => {
@@ -36,7 +45,7 @@ test("formatResult() prints 0.2 with the first address of each family, dst and g
       routes: [{ dst: "10.9.8.7/8", gw: "10.1.0.1" }, { dst: "0.0.0.0/0" }],
     },
     ip6: { ip: "fd00::5/64", gateway: "fd00::1", routes: [{ dst: "::/0", gw: "fd00::1" }] },
-    dns: { nameservers: ["10.1.0.1"], domain: "example", search: ["a", "b"], options: ["ndots:2"] },
+    dns: DNS,
   }));
 });
 
@@ -52,12 +61,8 @@ test("formatResult() prints 0.4 with versions, without the newer interface field
       { version: "4", address: "10.1.0.5/16", gateway: "10.1.0.1", interface: 0 },
       { version: "4", address: "10.2.0.5/16", interface: -1 },
     ],
-    routes: [
-      { dst: "::/0", gw: "fd00::1" },
-      { dst: "10.9.8.7/8", gw: "10.1.0.1", mtu: 1400, advmss: 1360, priority: 100, table: 0, scope: 0 },
-      { dst: "0.0.0.0/0" },
-    ],
-    dns: { nameservers: ["10.1.0.1"], domain: "example", search: ["a", "b"], options: ["ndots:2"] },
+    routes: ROUTES,
+    dns: DNS,
   }));
 });
 
@@ -75,17 +80,9 @@ test("formatResult() prints 1.x in the specification's order", () => {
         pciID: "0000:00",
       },
     ],
-    ips: [
-      { address: "fd00::5/64", gateway: "fd00::1", interface: 1 },
-      { address: "10.1.0.5/16", gateway: "10.1.0.1", interface: 0 },
-      { address: "10.2.0.5/16", interface: -1 },
-    ],
-    routes: [
-      { dst: "::/0", gw: "fd00::1" },
-      { dst: "10.9.8.7/8", gw: "10.1.0.1", mtu: 1400, advmss: 1360, priority: 100, table: 0, scope: 0 },
-      { dst: "0.0.0.0/0" },
-    ],
-    dns: { nameservers: ["10.1.0.1"], domain: "example", search: ["a", "b"], options: ["ndots:2"] },
+    ips: IPS,
+    routes: ROUTES,
+    dns: DNS,
   }));
 });
 

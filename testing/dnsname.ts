@@ -134,6 +134,19 @@ export function nameServerTest(
   }, timeoutMs);
 }
 
+/** The same on a host whose server of names runs. */
+export function servedNamesTest(
+  name: string,
+  body: (network: BridgeNetwork, site: NameSite) => void | Promise<void>,
+  programs: readonly string[] = [],
+): void {
+  nameServerTest(name, async (network) => {
+    using site = newNameSite();
+    using _server = startNameServer(network.host, site.paths);
+    await body(network, site);
+  }, programs);
+}
+
 /** An answer as dig(1) shows it. */
 export interface DigAnswer {
   /** `NOERROR` */

@@ -2,7 +2,14 @@
 import { describe, expect } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { dig, digValues, nameServerTest, newNameSite, startNameServer } from "../../testing/dnsname.ts";
+import {
+  dig,
+  digValues,
+  nameServerTest,
+  newNameSite,
+  servedNamesTest,
+  startNameServer,
+} from "../../testing/dnsname.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 import { foreignRuleset, iptablesSave, nftListRuleset } from "../../testing/ruleset.ts";
@@ -65,11 +72,9 @@ describe("questions come in through a firewall that drops the rest, as long as t
   }
 });
 
-nameServerTest(
+servedNamesTest(
   "rules stay as long as a record that cannot be read may need them",
-  (network) => {
-    using site = newNameSite();
-    using _server = startNameServer(network.host, site.paths);
+  (network, site) => {
     const { host } = network;
     const container = network.container(2);
     runShellInNetns(host, "iptables -P INPUT DROP");
@@ -89,9 +94,7 @@ nameServerTest(
   ["iptables"],
 );
 
-nameServerTest("without a firewall there are no rules", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("without a firewall there are no rules", (network, site) => {
   runShellInNetns(network.host, "nft 'table inet fw { chain in { type filter hook input priority 0; accept; }; }'");
   const before = nftListRuleset(network.host);
   const container = network.container(2);
@@ -99,11 +102,9 @@ nameServerTest("without a firewall there are no rules", (network) => {
   expect(nftListRuleset(network.host)).toBe(before);
 });
 
-nameServerTest(
+servedNamesTest(
   "a firewall that iptables saves and loads keeps the rules, and nobody else's mark opens it",
-  (network) => {
-    using site = newNameSite();
-    using _server = startNameServer(network.host, site.paths);
+  (network, site) => {
     const { host } = network;
     const container = network.container(2);
     runShellInNetns(host, "iptables -P INPUT DROP");

@@ -8,6 +8,7 @@ import {
   nameServerTest,
   type NameSite,
   newNameSite,
+  servedNamesTest,
   startNameServer,
   untilLogged,
 } from "../../testing/dnsname.ts";
@@ -44,9 +45,7 @@ const recordsOf = ({ paths }: NameSite): string[] =>
 const detach = (network: BridgeNetwork, container: BridgeContainer, { config }: NameSite, name: string) =>
   network.call(tested, "DEL", config, { container, containerId: name });
 
-nameServerTest("containers resolve each other by name, alias and id, forward and reverse", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("containers resolve each other by name, alias and id, forward and reverse", (network, site) => {
   const [one, two] = [network.container(2), network.container(3)];
   const aliases = { runtimeConfig: { aliases: { web: ["db", "Cache"], other: ["no"] } } };
   expect(attach(network, one, site, "one", aliases, "Pod")).toMatchObject({
@@ -76,9 +75,7 @@ nameServerTest("containers resolve each other by name, alias and id, forward and
   expect(dig(two.netns, "@10.88.0.1", "+timeout=1", "db")).toBeUndefined();
 });
 
-nameServerTest("a name without an address of the family is there all the same", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("a name without an address of the family is there all the same", (network, site) => {
   const container = network.container(2);
   const [v4] = container.result.ips!;
   attach(network, container, site, "one", { prevResult: { ...container.result, ips: [v4] } });
@@ -90,9 +87,7 @@ nameServerTest("a name without an address of the family is there all the same", 
   expect(dig(container.netns, "@10.88.0.1", "-c", "CH", "one", "TXT")?.status).toBe("REFUSED");
 });
 
-nameServerTest("a network knows another's names only where the container is on both", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("a network knows another's names only where the container is on both", (network, site) => {
   runIp(network.host, "link add br1 type bridge", "addr add 10.99.0.1/24 dev br1", "link set br1 up");
   const [one, two, both] = [2, 3, 4].map((n) => network.container(n)) as [
     BridgeContainer,
@@ -129,9 +124,7 @@ nameServerTest("a network knows another's names only where the container is on b
   expect(dig(one.netns, "@10.99.0.1", "+timeout=1", "two")).toBeUndefined();
 });
 
-nameServerTest("networks of one bridge and subnet do not know each other's names", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("networks of one bridge and subnet do not know each other's names", (network, site) => {
   const [one, two] = [network.container(2), network.container(3)];
   attach(network, one, site, "one");
   attach(network, two, site, "two", { name: "other", domainName: "other.test" });
@@ -142,9 +135,7 @@ nameServerTest("networks of one bridge and subnet do not know each other's names
   }
 });
 
-nameServerTest("strangers get no answer, with an address of another subnet neither", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("strangers get no answer, with an address of another subnet neither", (network, site) => {
   const [one, stranger] = [network.container(2), network.container(3)];
   attach(network, one, site, "one");
   runShellInNetns(stranger.netns, "ip addr add 172.16.0.9/12 dev eth0");
@@ -177,9 +168,7 @@ nameServerTest("a server that was killed serves all names as soon as it runs aga
   expect(await server.end()).toBe(0);
 });
 
-nameServerTest("daemonSocketPath and dataDir lead to the server: another dataDir is an error", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("daemonSocketPath and dataDir lead to the server: another dataDir is an error", (network, site) => {
   const dataDir = join(site.directory, "other");
   const error = errorOfCall(() => attach(network, network.container(2), site, "one", { dataDir }));
   expect(error.message).toContain(`there is no usable file "${site.paths.state}/web:one:eth0.json"`);
@@ -217,9 +206,7 @@ nameServerTest(
   },
 );
 
-nameServerTest("a port that another program has is an error that names it", async (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("a port that another program has is an error that names it", async (network, site) => {
   const container = network.container(2);
   const errorOfAdd = () => errorOfCall(() => attach(network, container, site, "one"));
   {
@@ -258,9 +245,7 @@ nameServerTest("GC removes what no valid attachment needs, and CHECK notices wha
   check(two, "two")();
 });
 
-nameServerTest("CHECK has the server listen on a bridge that was made anew", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("CHECK has the server listen on a bridge that was made anew", (network, site) => {
   const container = network.container(2);
   attach(network, container, site, "one");
   runIp(network.host, "link del br0", "link add br0 type bridge", "link set veth2 master br0", "link set br0 up");
@@ -269,9 +254,7 @@ nameServerTest("CHECK has the server listen on a bridge that was made anew", (ne
   expect(digValues(container.netns, "@10.88.0.1", "one")).toEqual(["10.88.0.2"]);
 });
 
-nameServerTest("ADD and DEL do not read through the records of all others", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("ADD and DEL do not read through the records of all others", (network, site) => {
   const container = network.container(2);
   attach(network, container, site, "one");
   const record = readFileSync(join(site.paths.state, "web:one:eth0.json"), "utf8");
@@ -287,11 +270,9 @@ nameServerTest("ADD and DEL do not read through the records of all others", (net
   expect(reads).toBe(1);
 });
 
-nameServerTest(
+servedNamesTest(
   "a network whose host has no address in it is refused, and a name that DNS cannot have is skipped",
-  (network) => {
-    using site = newNameSite();
-    using _server = startNameServer(network.host, site.paths);
+  (network, site) => {
     const container = network.container(2);
     runIp(network.host, "addr flush dev br0");
     expect(errorOfCall(() => attach(network, container, site, "one"))).toMatchObject({

@@ -9,7 +9,7 @@ import { sys } from "../../../ffi/sys/libc.ts";
 import { awaitReadable, pollFor } from "../../../ffi/sys/poll.ts";
 import { POLLOUT, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
 import { runShellInNetns, until } from "../../../testing/netns.ts";
-import { digValues, nameServerTest, newNameSite, startNameServer } from "../../../testing/dnsname.ts";
+import { digValues, nameServerTest, newNameSite, servedNamesTest, startNameServer } from "../../../testing/dnsname.ts";
 import tested from "../plugin.ts";
 
 const PACKETS = 2000;
@@ -79,9 +79,7 @@ nameServerTest("a client that resets its connection before the answer is no trou
   expect(digValues(container.netns, "@10.88.0.1", "one")).toEqual(["10.88.0.2"]);
 });
 
-nameServerTest("a container with many addresses does not keep others from TCP", (network) => {
-  using site = newNameSite();
-  using _server = startNameServer(network.host, site.paths);
+servedNamesTest("a container with many addresses does not keep others from TCP", (network, site) => {
   const [hostile, other] = [network.container(2), network.container(3)];
   network.call(tested, "ADD", site.config, { container: other, containerId: "one" });
   const others = Array.from({ length: 10 }, (_, i) => `10.88.9.${i + 1}`);
