@@ -31,7 +31,8 @@ describe("no verb costs more than was recorded:", () => {
       const budget = readBudget();
       let rows = measureCosts(programs, name);
       let verdict = compareWithBudget(budget, name, rows, currentMachine());
-      for (let i = 1; i < ATTEMPTS && verdict.problems.length > 0; i++) {
+      const attempts = budget.rows[name] ? ATTEMPTS : 1;
+      for (let i = 1; i < attempts && verdict.problems.length > 0; i++) {
         const again = measureCosts(programs, name);
         rows = Object.fromEntries(Object.entries(rows).map(([verb, row]) => [verb, mergeRows([row, again[verb]])]));
         verdict = compareWithBudget(budget, name, rows, currentMachine());
