@@ -25,7 +25,7 @@ export interface DoctorHost extends Disposable {
   readonly log: readonly string[];
   /** Services in c1 on the published ports. */
   serve(): Promise<Disposable>;
-  add(netns: Netns, containerId: string): void;
+  add(netns: Pick<Netns, "path">, containerId: string): void;
   /** The host's end of the veth pair of c1. */
   readonly port: string;
   /** Looks only, unless told otherwise. */
@@ -94,7 +94,7 @@ export function newDoctorHost(
     log: (line: string) => void log.push(line),
   };
   const runtime = new Runtime(options);
-  const add = (netns: Netns, containerId: string, capabilityArgs = {}) =>
+  const add = (netns: Pick<Netns, "path">, containerId: string, capabilityArgs = {}) =>
     host.run(() => runtime.add(network, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs }));
   const result = add(c1, "c1", { portMappings });
   add(c2, "c2");

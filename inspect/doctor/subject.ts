@@ -160,9 +160,10 @@ function takeContainerSnapshot(path: string, opener: ContainerNetnsOpener): Netn
   };
 }
 
-/** The namespace may be well. */
-function lacksDescriptors({ cause }: NetnsError): boolean {
-  return cause instanceof SystemError && ["EMFILE", "ENFILE"].includes(cause.code);
+/** Whether a container's namespace cannot be opened. Without descriptors, it may be well. */
+export function isNetnsGone(error: unknown): error is NetnsError {
+  return error instanceof NetnsError &&
+    !(error.cause instanceof SystemError && ["EMFILE", "ENFILE"].includes(error.cause.code));
 }
 
 function examineContainer(
@@ -191,7 +192,7 @@ function examineContainer(
       hasOldConfiguration: addedWith !== network,
     };
   } catch (error) {
-    if (!(error instanceof NetnsError) || lacksDescriptors(error)) throw error;
+    if (!isNetnsGone(error)) throw error;
     runtime.log(error.message);
     return undefined;
   }

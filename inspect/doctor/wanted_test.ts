@@ -1,12 +1,15 @@
 /** What plugins want is compared in one place: doctor and CHECK say the same of it. */
 import { expect, test } from "bun:test";
+import { existsSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { withRuntimeContext } from "../../runtime/runtime.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { newDoctorHost } from "../../testing/doctor_host.ts";
 import { runIp, runShellInNetns } from "../../testing/netns.ts";
+import { checkWantedByPlugins } from "./checks/wanted_by_plugins.ts";
 import { examineNetwork, isBroken } from "./examine.ts";
 
 await loadPlugins();
@@ -58,6 +61,36 @@ test("a bridge that is missing is named once for all its containers", () => {
     'bridge "br9" is missing',
   ]);
 });
+
+test("a container that ends meanwhile hides no difference of the others", () => {
+  using doctorHost = newDoctorHost({ plugins: [{ type: "tuning", dataDir: join(root, "c"), txQLen: 77 }] });
+  using ending = startInNetns();
+  doctorHost.add(ending, "c3");
+  runIp(doctorHost.c1, "link set eth0 txqueuelen 78");
+  const findings = doctorHost.withSubject((subject) => {
+    expect(subject.containers).toHaveLength(3);
+    ending[Symbol.dispose]();
+    return checkWantedByPlugins(subject);
+  });
+  expect(findings.map(({ what }) => what)).toEqual([
+    expect.stringContaining('length of the transmit queue of "eth0" in the container is 78'),
+  ]);
+  expect(doctorHost.log).toContainEqual(expect.stringContaining(ending.path));
+});
+
+/** A process with a namespace that ends with it. */
+function startInNetns(): Pick<Netns, "path"> & Disposable {
+  const child = Bun.spawn(["unshare", "--net", "sleep", "infinity"]);
+  const path = `/proc/${child.pid}/ns/net`;
+  while (readlinkSync(path) === readlinkSync("/proc/self/ns/net")) Bun.sleepSync(5);
+  return {
+    path,
+    [Symbol.dispose]() {
+      child.kill("SIGKILL");
+      while (existsSync(path)) Bun.sleepSync(5);
+    },
+  };
+}
 
 test("the gateway of a ptp link comes back", async () => {
   using doctorHost = newDoctorHost({ main: { type: "ptp", ipMasq: true } });

@@ -17,6 +17,7 @@ import {
   findSubjectOverlap,
   ipCommand,
   isBuiltin,
+  isNetnsGone,
   type NetnsSnapshot,
   type Subject,
 } from "../subject.ts";
@@ -33,8 +34,19 @@ export function checkWantedByPlugins(subject: Subject): Finding[] {
 
 /** What containers share is told once. */
 export function listWantedProblems(subject: Subject): WantedProblem[] {
-  const problems = subject.containers.flatMap((container) => listProblemsOf(subject, container));
+  const problems = subject.containers.flatMap((container) => tryListProblemsOf(subject, container));
   return [...new Map(problems.toReversed().map((problem) => [problem.finding.what, problem])).values()].toReversed();
+}
+
+function tryListProblemsOf(subject: Subject, container: ExaminedContainer): WantedProblem[] {
+  try {
+    return listProblemsOf(subject, container);
+  } catch (error) {
+    // A container may end meanwhile: the others are compared all the same.
+    if (!isNetnsGone(error)) throw error;
+    subject.runtime.log(error.message);
+    return [];
+  }
 }
 
 function listProblemsOf(subject: Subject, container: ExaminedContainer): WantedProblem[] {
