@@ -222,7 +222,7 @@ testWith(["nft"], "`cni run del` with --publish succeeds, also once no plugin of
 
 /** Files that a whole ADD may open, besides those of the test's directory. */
 const NEEDED = [
-  /^\/etc\/ld\.so\./, // the loader
+  /^\/etc\/ld\.so\.|\/ld-linux[^/]*$/, // the loader: beside the program, or the host's
   /\/(libc|libm|libdl|libpthread)\.so\.\d$/,
   /^\/proc\/(self|thread-self|\d+)\//, // the runtime looks at its limits, we at namespaces
   /^\/proc\/sys\/(vm|net)\//,

@@ -363,7 +363,7 @@ describe("libraries beside the program", () => {
       const findProblem = (plugin: string) => {
         tried.push(readFileSync(plugin, "utf8"));
         const program = readFileSync(join(plugin, "../cni-full"), "utf8");
-        tried.push(program, ...options.copy ? readdirSync(join(plugin, "../cni-lib")) : []);
+        tried.push(program, ...options.copy ? readdirSync(join(plugin, "../cni-lib")).sort() : []);
         return tried.length < 10 ? "no reason" : undefined;
       };
       expect(() => put({ ...options, force: true, findProblem })).toThrow(

@@ -1,7 +1,7 @@
 /**
  * The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. With
  * `--server`, it runs only the tests that call the compiled binary, all of them with a server; with `--arm64`, those of that processor's
- * virtual machine. `--all` leaves no case out.
+ * virtual machine. `--all` leaves no file and no case out; `--minutes N` has more files than a usual run, or fewer.
  *
  * @module
  */
@@ -17,6 +17,7 @@ import { missingRequirement } from "../vm/main.ts";
 import { keepFailure } from "./failure.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
+import { chooseFiles, LONG_FILES, turnOfCommit } from "./selection.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
 import { caseLine, formatSums, isForArm64, isForOldest, isForVm, isForVmOnly, isSum, parseLane } from "./vm_lane.ts";
 
@@ -39,12 +40,23 @@ const FOR_EACH_RUN: Readonly<Record<MachineName, readonly string[]>> = {
   arm64: [],
 };
 
+/** How long a run without words takes on two idle processors. */
+const USUAL_MINUTES = 6;
+/** Building and checking come before, all short files and those with a server are in each run; a machine boots. */
+const FIXED_SECONDS = 45, SHORT_LANE_SECONDS = 440;
+
 const [first] = process.argv.slice(2);
 const inVm = first === "--in-vm";
 const onlyServed = first === "--server";
 const onlyArm64 = first === "--arm64";
 const runsAll = first === "--all";
-const words = process.argv.slice(inVm || onlyServed || onlyArm64 || runsAll ? 3 : 2);
+const minutes = first === "--minutes" ? Number(process.argv[3]) : USUAL_MINUTES;
+if (!(minutes > 0)) {
+  console.error(`scripts/test: --minutes needs a number: got "${process.argv[3] ?? ""}"`);
+  process.exit(2);
+}
+const hasMode = inVm || onlyServed || onlyArm64 || runsAll;
+const words = process.argv.slice(first === "--minutes" ? 4 : hasMode ? 3 : 2);
 const firstFlag = words.findIndex((word) => word.startsWith("-"));
 const [filters, flags] = firstFlag < 0 ? [words, []] : [words.slice(0, firstFlag), words.slice(firstFlag)];
 if (filters.length === 0 && !runsAll && !onlyArm64) process.env[SAMPLE_VARIABLE] = "3";
@@ -127,9 +139,28 @@ async function countInVm(machine: MachineName, files: readonly string[], directo
   printVerdict(name, verdict, started, isGood ? "" : output);
 }
 
-async function runAll(): Promise<void> {
+/** What a file takes of the lanes' time: a machine's files run in one lane, three at once. */
+function laneSeconds(file: string, seconds: number): number {
+  if (EXCLUSIVE_FILES.includes(file)) return seconds * LANE_COUNT;
+  return isForVmOnly(file) ? seconds / LANE_COUNT : seconds;
+}
+
+function chooseTests(): readonly string[] {
   const tests = listSources().filter((path) => path.endsWith("_test.ts"));
-  const chosen = tests.filter((path) => filters.length === 0 || filters.some((part) => path.includes(part)));
+  if (filters.length > 0) return tests.filter((path) => filters.some((part) => path.includes(part)));
+  if (hasMode) return tests;
+  const costs = Object.entries(LONG_FILES).map(([file, seconds]) => [file, laneSeconds(file, seconds)] as const);
+  const seconds = LANE_COUNT * (minutes * 60 - FIXED_SECONDS) - SHORT_LANE_SECONDS;
+  const chosen = chooseFiles(tests, seconds, turnOfCommit(), Object.fromEntries(costs));
+  if (chosen.length < tests.length) {
+    const part = `${chosen.length} of ${tests.length} test files: all short ones, of the others some, by the commit`;
+    console.log(`Running ${part}; scripts/test --all runs all`);
+  }
+  return chosen;
+}
+
+async function runAll(): Promise<void> {
+  const chosen = chooseTests();
   const [target, words] = onlyArm64 ? ["dist/cni-arm64", ["--target=bun-linux-arm64"]] : ["dist/cni", []];
   const build = () => runCommandStep(process.execPath, "scripts/src/build/main.ts", ...words);
   countStep({ name: `build ${target}`, run: build });
