@@ -24,7 +24,7 @@ import { runIn } from "../scripts/src/harness/process.ts";
 import { hostLibraries } from "../scripts/src/image/main.ts";
 import { writeTree } from "../scripts/src/release/tar.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../scripts/src/repository.ts";
-import { aptOptions } from "../scripts/src/vm/packages.ts";
+import { afterUpdate, aptOptions } from "../scripts/src/vm/packages.ts";
 import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 
 /** Programs without which there is none. */
@@ -150,8 +150,7 @@ function ensureUnpacked({ name, release }: UnpackedPackage): string {
   const architecture = { x64: "amd64", arm64: "arm64" }[processor];
   mkdirSync(join(apt!, "apt"));
   const options = aptOptions({ processor, architecture, ...release !== undefined && { release } }, apt!);
-  if (release !== undefined) runIn(archives!, "apt-get", "-qq", ...options, "update");
-  runIn(archives!, "apt-get", "-qq", ...options, "download", name);
+  afterUpdate(options, name, () => runIn(archives!, "apt-get", "-qq", ...options, "download", name) || name);
   runIn(archives!, "dpkg-deb", "-x", readdirSync(archives!)[0]!, unpacked!);
   renameSync(unpacked!, directory);
   return directory;

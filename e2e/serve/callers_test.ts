@@ -125,7 +125,8 @@ test("a user without rights does not reach the socket", async () => {
 
 testWith(["cc"], "a shim of another version is told apart from other callers", async () => {
   const { otherVersion } = site.status().fellBack;
-  const text = readFileSync(join(import.meta.dir, "../../server/shim/shim.c"), "utf8");
+  const original = join(import.meta.dir, "../../server/shim/shim.c");
+  const text = readFileSync(original, "utf8");
   const [source, program] = ["shim.c", "bin/older"].map((name) => join(site.directory, name)) as [string, string];
   writeFileSync(source, text.replace("#define PROTOCOL_VERSION 1", "#define PROTOCOL_VERSION 1000"));
   const compiled = Bun.spawnSync([
@@ -135,6 +136,8 @@ testWith(["cc"], "a shim of another version is told apart from other callers", a
     "-nostdlib",
     "-ffreestanding",
     "-fno-stack-protector",
+    "-iquote",
+    dirname(original),
     "-o",
     program,
     source,
