@@ -18,7 +18,7 @@ import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
 import { installLibraries, isForeignLibraryDirectory, removeLibraries } from "../install/libraries.ts";
-import { stageFiles } from "../install/staged_files.ts";
+import { type StagedFiles, stageFiles } from "../install/staged_files.ts";
 import { findStartProblem } from "../install/trial.ts";
 import type { ParsedOptions } from "../options.ts";
 import { UsageError } from "../../program/usage_error.ts";
@@ -232,7 +232,7 @@ export function install(options: InstallOptions): InstalledFile[] {
     return copy ? installCopies(plan, names, putProgram) : names.map((name) => installLink(plan, name));
   };
   // Programs that find no libraries do not start.
-  const files = [...libraries ? [putLibraries(directory, libraries)] : [], ...installAll()];
+  const files = [...libraries ? [putLibraries(directory, libraries, staged)] : [], ...installAll()];
   return files.map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
 }
 
@@ -251,9 +251,13 @@ function requireOwnLibraries(directory: string): void {
   );
 }
 
-function putLibraries(directory: string, source: string): InstalledFile {
+/** Links to staged files take no time in which a call would find libraries of two versions. */
+function putLibraries(directory: string, source: string, staged: StagedFiles | undefined): InstalledFile {
   const path = libraryDirectory(`${directory}/${COMMAND_NAME}`);
-  return { path, target: `copy of ${source}`, changed: installLibraries(source, path) };
+  const changed = staged
+    ? installLibraries(libraryDirectory(staged.program), path, installLinkOrCopy)
+    : installLibraries(source, path);
+  return { path, target: `copy of ${source}`, changed };
 }
 
 /** @returns names of files to back up @throws {RangeError} if files may not be replaced */

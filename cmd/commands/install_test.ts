@@ -339,6 +339,23 @@ describe("libraries beside the program", () => {
     expect(readFileSync(join(bin, "cni-lib/libc.so.6"), "utf8")).toBe("6.os.cbil");
   });
 
+  test("install() replaces those that a killed install has left half written", () => {
+    mkdirSync(join(bin, "cni-lib"), { recursive: true });
+    for (const name of ["libc.so.6", ".libm.so.6.71.tmp"]) writeFileSync(join(bin, "cni-lib", name), "");
+    expect(row(put({ copy: true }))?.changed).toBe(true);
+    expect(installed()).toEqual(["copyright", "ld-linux-x86-64.so.2", "libc.so.6"]);
+  });
+
+  test("install() copies them once, before it replaces any", () => {
+    let tried = 0;
+    const findProblem = (plugin: string) => {
+      tried = statSync(join(plugin, "../cni-lib/libc.so.6")).ino;
+      return undefined;
+    };
+    put({ copy: true, findProblem });
+    expect(statSync(join(bin, "cni-lib/libc.so.6")).ino).toBe(tried);
+  });
+
   test.each([
     ["a file", (path: string) => writeFileSync(path, "")],
     ["a link", (path: string) => symlinkSync("/nonexistent", path)],

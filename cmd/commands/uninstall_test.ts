@@ -115,12 +115,16 @@ test("uninstall() removes libraries beside the program, of an archive too, after
   install({ directory: bin, program, names, force: false, copy: true });
   put(join(bin, "cni-lib"), "ld-linux-aarch64.so.1", "libm.so.6", "copyright");
   put(join(bin, "shim/cni-lib"), "libc.so.6");
+  // A killed install leaves such files.
+  put(join(bin, ".cni-new"), "cni-full", ".bridge.71.tmp");
+  put(join(bin, ".cni-new/cni-lib"), ".libc.so.6.71.tmp");
   expect(takeOut()).toEqual([
     "shim/cni-lib: removed",
     "cni: removed",
     "bridge: removed",
     "portmap: removed",
     "cni-lib: removed",
+    ".cni-new: removed",
   ]);
   expect(readdirSync(bin)).toEqual([]);
   put(join(bin, "cni-lib"), "libc.so.6", "other");

@@ -4,8 +4,8 @@ import { installCopy } from "../../ffi/sys/atomic_install.ts";
 import { readFile, removeFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 
-/** What a release of any version has there. */
-const NAMES = /^(ld-linux|lib)[\w.-]*\.so\.\d+$|^copyright$/;
+/** What a release of any version has there, and what an install that was killed has left. */
+const NAMES = /^(ld-linux|lib)[\w.-]*\.so\.\d+$|^copyright$|^\.[\w.-]+\.\d+\.tmp$/;
 
 /** Whether something is there that no release of ours has put there. */
 export function isForeignLibraryDirectory(path: string): boolean {
@@ -15,13 +15,17 @@ export function isForeignLibraryDirectory(path: string): boolean {
   return !status.isDirectory || !findEntryNames(path)!.every((name) => NAMES.test(name));
 }
 
-/** Each file in one step, and only where something differs. @returns whether it did */
-export function installLibraries(source: string, directory: string): boolean {
+/** Each file in one step, and only where something differs. @param put installs a file @returns whether something did */
+export function installLibraries(
+  source: string,
+  directory: string,
+  put: (source: string, path: string) => void = installCopy,
+): boolean {
   ensureDirectory(directory);
   const names = findEntryNames(source)!;
   const stale = findEntryNames(directory)!.filter((name) => !names.includes(name));
   const changed = names.filter((name) => !hasSameContent(`${source}/${name}`, `${directory}/${name}`));
-  for (const name of changed) installCopy(`${source}/${name}`, `${directory}/${name}`);
+  for (const name of changed) put(`${source}/${name}`, `${directory}/${name}`);
   for (const name of stale) removeFile(`${directory}/${name}`);
   return changed.length + stale.length > 0;
 }

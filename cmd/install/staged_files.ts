@@ -12,6 +12,9 @@ import {
 } from "../../program/installed_file.ts";
 import { installLibraries, removeLibraries } from "./libraries.ts";
 
+/** Hidden from engines, and on the same file system. */
+export const STAGE_NAME = ".cni-new";
+
 interface StagedOptions {
   readonly directory: string;
   readonly program: string;
@@ -30,7 +33,7 @@ export interface StagedFiles extends Disposable {
 }
 
 export function stageFiles(options: StagedOptions): StagedFiles {
-  const stage = `${options.directory}/.cni-new`;
+  const stage = `${options.directory}/${STAGE_NAME}`;
   const staged = {
     plugin: `${stage}/${options.name}`,
     program: `${stage}/${FULL_PROGRAM_NAME}`,
@@ -65,7 +68,7 @@ function isSame(path: string, program: string): boolean {
   return status !== undefined && isSameFile(status, findStat(program)!);
 }
 
-function removeStage(stage: string): void {
+export function removeStage(stage: string): void {
   removeLibraries(libraryDirectory(`${stage}/${COMMAND_NAME}`));
   for (const name of findEntryNames(stage) ?? []) removeFile(`${stage}/${name}`);
   removeEmptyDirectory(stage);

@@ -2,6 +2,7 @@ import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts
 import { removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { isForeignLibraryDirectory, removeLibraries } from "./libraries.ts";
+import { removeStage, STAGE_NAME } from "./staged_files.ts";
 import {
   backupDirectory,
   COMMAND_NAME,
@@ -41,6 +42,7 @@ export function planUninstall(options: UninstallOptions): UninstallStep[] {
     ...planLibraries(`${directory}/${SHIM_DIRECTORY_NAME}`),
     ...files,
     ...planLibraries(directory),
+    ...planStage(directory),
     ...licences.map((name): UninstallStep => ({
       name,
       path: `${directory}/${name}`,
@@ -73,13 +75,21 @@ function planLibraries(directory: string): UninstallStep[] {
   return [{ name: LIBRARY_DIRECTORY_NAME, path, outcome: "removed" }];
 }
 
+/** An install that was killed has left it. */
+function planStage(directory: string): UninstallStep[] {
+  const path = `${directory}/${STAGE_NAME}`;
+  return findStat(path)?.isDirectory ? [{ name: STAGE_NAME, path, outcome: "removed" }] : [];
+}
+
 /** Also removes the program that runs. */
 export function uninstall(steps: readonly UninstallStep[], directory: string): void {
   for (const { name, path, outcome } of steps) {
     const parent = path.slice(0, -name.length - 1);
     if (outcome === "put back") renameFile(replacedFilePath(parent, name), path);
-    if (outcome === "removed" && name === LIBRARY_DIRECTORY_NAME) removeLibraries(path);
-    else if (outcome === "removed") removeFile(path);
+    if (outcome !== "removed") continue;
+    if (name === LIBRARY_DIRECTORY_NAME) removeLibraries(path);
+    else if (name === STAGE_NAME) removeStage(path);
+    else removeFile(path);
   }
   removeEmptyDirectory(backupDirectory(directory));
   removeEmptyDirectory(`${directory}/${SHIM_DIRECTORY_NAME}`);
