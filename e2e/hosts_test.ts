@@ -158,6 +158,20 @@ describe("the libraries of a caller", () => {
   const version = (root: HostRoot, env: Readonly<Record<string, string>>, user = 0) =>
     root.run([`${RELEASE}/cni`, "--version"], { env, user });
 
+  testWith([...HOST_ROOT_PROGRAMS, "cc"], "in /etc/ld.so.preload may need a newer glibc", async () => {
+    using namespaces = newNamespaces();
+    using root = await newHostRoot(namespaces, []);
+    const expected = version(root, {});
+    expect(expected).toMatchObject({ exitCode: 0, stderr: "" });
+    const script = `cd "$1"; echo 'GLIBC_9.9 { newer; };' >map; echo 'void newer(void) {}' >newer.c
+      echo 'void newer(void); void call(void) { newer(); }' >call.c
+      cc -shared -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=map -o newer.so newer.c
+      cc -shared -nostdlib -o call.so call.c newer.so; echo /call.so >etc/ld.so.preload`;
+    expect(Bun.spawnSync(["sh", "-ec", script, "sh", root.directory]).stderr.toString()).toBe("");
+    expect(version(root, {})).toEqual(expected);
+    expect(version(root, { LD_PRELOAD: "/call.so" })).toMatchObject({ stderr: expect.stringContaining("GLIBC_9.9") });
+  });
+
   testWith(HOST_ROOT_PROGRAMS, "are not those of the program", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, []);

@@ -18,6 +18,14 @@ const PLACES: Readonly<
   arm64: { debian: "arm64", libraries: "lib/aarch64-linux-gnu", loader: "lib/ld-linux-aarch64.so.1" },
 };
 
+/**
+ * The loader reads a list of libraries there, and dies if one of them needs a newer glibc than its own. The host's list is for the
+ * host's glibc; no file can be at the other path.
+ */
+const HOST_PRELOAD = "/etc/ld.so.preload\0", NO_PRELOAD = "/dev/null/preload\0\0";
+/** The licence asks for it. */
+const NOTICE = "Changed for cni in 2026: the loader reads /dev/null/preload in the place of /etc/ld.so.preload.\n\n";
+
 /** What lies beside the program: the files, and their licence. */
 export function glibcEntries(processor: Processor): readonly TarEntry[] {
   const { debian, libraries, loader } = PLACES[processor];
@@ -31,8 +39,22 @@ export const libraryEntries = (paths: readonly string[]): readonly TarEntry[] =>
   paths.map((path) => ({
     path: `${LIBRARY_DIRECTORY_NAME}/${basename(path)}`,
     mode: 0o644,
-    data: readFileSync(realpathSync(path)),
+    data: libraryBytes(path),
   }));
+
+function libraryBytes(path: string): Uint8Array {
+  const bytes = readFileSync(realpathSync(path));
+  const name = basename(path);
+  if (name === "copyright") return Buffer.concat([Buffer.from(NOTICE), bytes]);
+  return name.startsWith("ld-linux") ? withoutPreload(bytes, path) : bytes;
+}
+
+function withoutPreload(loader: Buffer, path: string): Buffer {
+  const at = loader.indexOf(HOST_PRELOAD);
+  if (at < 0) throw new Error(`Cannot use the loader "${path}": it does not name /etc/ld.so.preload`);
+  loader.write(NO_PRELOAD, at, "latin1");
+  return loader;
+}
 
 /** For the list of materials. */
 export function glibcComponent(processor: Processor, entries: readonly TarEntry[]): Component {
