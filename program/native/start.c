@@ -102,11 +102,14 @@ static Elf64_auxv_t *find_value(Elf64_auxv_t *values, uint64_t type) {
   return values;
 }
 
+/* In registers that are not cleared on the way. */
 __attribute__((noreturn)) static void jump(unsigned long entry, long *stack) {
 #if defined(__x86_64__)
-  __asm__ volatile("mov %1, %%rsp\nxor %%edx, %%edx\nxor %%ebp, %%ebp\njmp *%0" ::"r"(entry), "r"(stack) : "memory");
+  __asm__ volatile("mov %1, %%rsp\nxor %%edx, %%edx\nxor %%ebp, %%ebp\njmp *%0" ::"a"(entry), "c"(stack) : "memory");
 #elif defined(__aarch64__)
-  __asm__ volatile("mov sp, %1\nmov x0, 0\nmov x29, 0\nmov x30, 0\nbr %0" ::"r"(entry), "r"(stack) : "memory");
+  register unsigned long x16 __asm__("x16") = entry;
+  register long *x17 __asm__("x17") = stack;
+  __asm__ volatile("mov sp, %1\nmov x0, 0\nmov x29, 0\nmov x30, 0\nbr %0" ::"r"(x16), "r"(x17) : "memory");
 #endif
   __builtin_unreachable();
 }
