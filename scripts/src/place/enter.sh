@@ -2,6 +2,8 @@
 # Process 1 of a place: enter.sh CACHE ROOT PLACE COMMAND…. Its mount namespace is its own, and what it mounts goes with it.
 
 set -eu
+# Of the files here, too: other users enter the root.
+umask 022
 
 checkout=$PWD
 cache=$1
@@ -43,8 +45,18 @@ mkdir -p root/cni
 mount --bind "$checkout" root/cni
 if [ -f "$checkout/.git" ]; then
   history=$(sed -n 's|^gitdir: \(.*\)/worktrees/[^/]*$|\1|p' "$checkout/.git")
-  mkdir -p ".$history"
-  mount --bind "$history" ".$history"
+  case $history in
+    # That of a submodule knows the checkout by its path, which is another one here.
+    '') ;;
+    /*)
+      mkdir -p ".$history"
+      mount --bind "$history" ".$history"
+      ;;
+    *)
+      mkdir -p "root/cni/$history"
+      mount --bind "$checkout/$history" "root/cni/$history"
+      ;;
+  esac
 fi
 
 # What was downloaded before: packages of Debian, npm and Go, and kernels of virtual machines.
@@ -83,7 +95,6 @@ done
 cd /root/cni
 certificates=/etc/ssl/certs/ca-certificates.crt
 status=0
-umask 022
 # Whoever owns the checkout, git reads it.
 env -i CNI_PLACE="$place" HOME=/root LANG=C.UTF-8 \
   GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=/root/cni \
