@@ -30,6 +30,7 @@ function joinOutside({ outside }: LanSandbox, id: number, ...addresses: string[]
   );
 }
 
+// With a master of the host, and with one of the container: `linkInContainer`.
 testLinkOnMaster(vlan, {
   keys: { vlanId: 5 },
   joinOutside(segment) {
