@@ -123,6 +123,25 @@ export function locatePlugin(
   }
 }
 
+/** Finds nothing where {@linkcode locatePlugin} throws {@linkcode MissingPluginError}. */
+export function findLocation(
+  runtime: RuntimeContext,
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+): PluginLocation | undefined {
+  try {
+    return locatePlugin(runtime, list, plugin);
+  } catch (error) {
+    if (error instanceof MissingPluginError) return undefined;
+    throw error;
+  }
+}
+
+export function isBuiltin(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): boolean {
+  const location = findLocation(runtime, list, plugin);
+  return location !== undefined && "plugin" in location;
+}
+
 function isDefaultNetwork({ text }: NetworkConfigList): boolean {
   return text === DEFAULT_NETWORK;
 }

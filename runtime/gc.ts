@@ -12,7 +12,7 @@ import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { atLeast, introducedIn } from "../spec/version.ts";
 import * as cache from "./cache.ts";
-import { callDelBatch, callPlugin, locatePlugin, MissingPluginError, type PluginCallOptions } from "./call_plugin.ts";
+import { callDelBatch, callPlugin, isBuiltin, type PluginCallOptions } from "./call_plugin.ts";
 import { lockNode } from "./lock.ts";
 import {
   attachmentKey,
@@ -67,21 +67,12 @@ function gcPlugin(
 ): void {
   const options = { command: "GC", validAttachments, snapshotTime } as const;
   if (atLeast(list.cniVersion, introducedIn.GC)) return void callPlugin(runtime, list, plugin, options);
+  // Versions without GC need a plugin only for DEL, so a missing one is no failure.
   if (!isBuiltin(runtime, list, plugin)) return;
   try {
     callPlugin({ ...runtime, pluginDirectories: [] }, { ...list, cniVersion: introducedIn.GC }, plugin, options);
   } catch (error) {
     if (!delegateWasNotRun(error)) throw error;
-  }
-}
-
-/** Returns false if it is missing: versions without GC need it only for DEL. */
-function isBuiltin(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): boolean {
-  try {
-    return "plugin" in locatePlugin(runtime, list, plugin);
-  } catch (error) {
-    if (error instanceof MissingPluginError) return false;
-    throw error;
   }
 }
 

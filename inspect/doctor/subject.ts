@@ -41,7 +41,7 @@ import type { IpConfig, Result } from "../../spec/result.ts";
 import { listAttachments, type NetworkAttachment } from "../../runtime/attachments.ts";
 import { describeContainerId, type EngineNames, type NamedAttachment } from "../../containers/engine_names.ts";
 import { findEntry } from "../../runtime/cache.ts";
-import { locatePlugin, MissingPluginError } from "../../runtime/call_plugin.ts";
+import { findLocation } from "../../runtime/call_plugin.ts";
 import type { RuntimeContext } from "../../runtime/context.ts";
 import { ContainerNetnsOpener } from "./container_netns.ts";
 import { shellCommand } from "../../spec/shell_command.ts";
@@ -266,24 +266,8 @@ function findPublisher({ plugins }: NetworkConfigList): PluginEntry | undefined 
 /** The program that is called to publish ports; `undefined` if that is built in or missing. */
 export function programOfPublisher({ runtime, network }: Subject): string | undefined {
   const plugin = findPublisher(network);
-  try {
-    const location = plugin && locatePlugin(runtime, network, plugin);
-    return location && "program" in location ? location.program : undefined;
-  } catch (error) {
-    // Reported by another check.
-    if (error instanceof MissingPluginError) return undefined;
-    throw error;
-  }
-}
-
-export function isBuiltin(runtime: RuntimeContext, network: NetworkConfigList, plugin: PluginEntry): boolean {
-  try {
-    return "plugin" in locatePlugin(runtime, network, plugin);
-  } catch (error) {
-    // Reported by another check.
-    if (error instanceof MissingPluginError) return false;
-    throw error;
-  }
+  const location = plugin && findLocation(runtime, network, plugin);
+  return location && "program" in location ? location.program : undefined;
 }
 
 export function findOutgoingLink({ netns, links }: NetnsSnapshot, destination: Ip): link.Link | undefined {

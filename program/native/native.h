@@ -82,4 +82,3 @@ __attribute__((noreturn)) static void fail(char **argv, char **envp, int has_out
   say(2, "cni: "), say(2, message), say(2, "\n");
   quit(1);
 }
-

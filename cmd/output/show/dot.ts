@@ -1,8 +1,7 @@
 import type { BoxRole, Topology, TopologyBox, Wire } from "./topology.ts";
 import { wrapWords } from "./wrap.ts";
 
-// The unit is characters.
-const LABEL_WIDTH = 60;
+const LABEL_CHARACTERS = 60;
 
 const FILLS: Readonly<Record<BoxRole, string>> = {
   uplink: "#fdf1de",
@@ -46,7 +45,7 @@ export function formatDot({ uplinks, devices, containers, tables }: Topology): s
 
 function nodeText(id: string, { role, isBroken, rows }: TopologyBox): string {
   const border = isBroken ? `, color="${BAD}", penwidth=2` : "";
-  const lines = rows.flatMap(({ texts }) => wrapWords(texts, LABEL_WIDTH));
+  const lines = rows.flatMap(({ texts }) => wrapWords(texts, LABEL_CHARACTERS));
   const label = lines.map((line) => `${escapeLabel(line)}\\l`).join("");
   return `${id} [label="${label}", fillcolor="${FILLS[role]}"${border}]`;
 }

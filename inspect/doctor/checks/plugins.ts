@@ -1,7 +1,8 @@
 import { CniError } from "../../../spec/error.ts";
 import { callPlugin, locatePlugin } from "../../../runtime/call_plugin.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
-import { containerPlace, describeContainer, isBuiltin, type Subject } from "../subject.ts";
+import { isBuiltin } from "../../../runtime/call_plugin.ts";
+import { containerPlace, describeContainer, type Subject } from "../subject.ts";
 import { findModel, pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";

@@ -6,6 +6,7 @@ import {
   type WantedDifference,
   wantedDifferences,
 } from "../../../plugins/lib/links/wanted_differences.ts";
+import { isBuiltin } from "../../../runtime/call_plugin.ts";
 import { findModel } from "../../../plugins/registry.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { broken, careful, type Finding } from "../finding.ts";
@@ -16,7 +17,6 @@ import {
   type ExaminedContainer,
   findSubjectOverlap,
   ipCommand,
-  isBuiltin,
   isNetnsGone,
   type NetnsSnapshot,
   type Subject,

@@ -59,7 +59,7 @@ if [ -f "$checkout/.git" ]; then
   esac
 fi
 
-# What was downloaded before: packages of Debian, npm and Go, and kernels of virtual machines.
+# What was downloaded before: packages of npm and Go, and kernels of virtual machines.
 for pair in npm:root/.npm go:root/go go-build:root/.cache/go-build vm:root/cni/dist/vm; do
   mkdir -p "$cache/${pair%%:*}" "${pair#*:}"
   mount --bind "$cache/${pair%%:*}" "${pair#*:}"
