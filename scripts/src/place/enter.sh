@@ -43,6 +43,11 @@ mount -t mqueue mqueue dev/mqueue
 # The checkout, with what is built and installed in it. That of a worktree of git has its history elsewhere.
 mkdir -p root/cni
 mount --bind "$checkout" root/cni
+# Its own path is a name of it, too: arguments may have it.
+if [ "$checkout" != /root/cni ]; then
+  mkdir -p ".$checkout"
+  mount --bind "$checkout" ".$checkout"
+fi
 if [ -f "$checkout/.git" ]; then
   history=$(sed -n 's|^gitdir: \(.*\)/worktrees/[^/]*$|\1|p' "$checkout/.git")
   case $history in
