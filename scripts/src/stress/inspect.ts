@@ -41,8 +41,9 @@ export function readReservations(network: string): Map<string, string> {
 export const listLinkNames = (filter: string): readonly string[] =>
   (JSON.parse(runShell(`ip -j link show ${filter}`)) as { ifname?: string }[]).flatMap(({ ifname }) => ifname ?? []);
 
+/** Without bridges, which stay, and without the lock of a killed program, which the next one that queues removes. */
 export const readContainerState = (namespaces: readonly string[]): readonly string[] =>
-  containerState(snapshotNode(namespaces)).filter((line) => !/^link br\d/.test(line));
+  containerState(snapshotNode(namespaces)).filter((line) => !/^(link br\d|file \/run\/cni\/lock\/)/.test(line));
 
 export function findLeftovers(before: readonly string[], namespaces: readonly string[]): readonly string[] {
   const found = stateDifference(before, readContainerState(namespaces)).map((line) => `Left is: ${line}`);
