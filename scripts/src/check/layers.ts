@@ -71,7 +71,12 @@ export const LAYERS: readonly Layer[] = [
   { path: "networks/", imports: [...TOOL, "plugins/lib/docs/", "containers/"] },
   { path: "inspect/", imports: [...TOOL, "containers/", "networks/"] },
   { path: "heal/", imports: [...TOOL, "inspect/"] },
-  { path: "server/", imports: [...TOOL, "program/", "networks/", "heal/"], packages: ["bun", "prom-client"] },
+  { path: "cluster/", imports: [...TOOL, "networks/"], packages: ["bun"] },
+  {
+    path: "server/",
+    imports: [...TOOL, "program/", "networks/", "heal/", "cluster/"],
+    packages: ["bun", "prom-client"],
+  },
   {
     path: "cmd/",
     imports: [
@@ -82,6 +87,7 @@ export const LAYERS: readonly Layer[] = [
       "networks/",
       "inspect/",
       "heal/",
+      "cluster/",
       "server/",
     ],
     packages: ["bun"],

@@ -1,0 +1,40 @@
+/** What of a Node object of Kubernetes is about the network. @module */
+import { type Cidr, familyOf, type Ip, networkOf, parseCidr, parseIp } from "../ffi/address.ts";
+
+export interface ClusterNode {
+  /** A Node that is made again has the same name and another UID. */
+  readonly uid: string;
+  readonly name: string;
+  readonly createdAtMs: number;
+  /** The first InternalIP of each family. Empty for a while after a node has joined. */
+  readonly addresses: readonly Ip[];
+  /** Addresses of its pods, in either order of families. Empty until the controller has given them. */
+  readonly podCidrs: readonly Cidr[];
+}
+
+/** The parts of a Node that {@linkcode parseNode} reads. @see Kubernetes API v1 Node */
+export interface NodeObject {
+  readonly metadata: { readonly uid: string; readonly name: string; readonly creationTimestamp: string };
+  readonly spec?: { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] };
+  readonly status?: { readonly addresses?: readonly { readonly type: string; readonly address: string }[] };
+}
+
+/** @throws {RangeError} if an address or a range of it is none */
+export function parseNode({ metadata, spec = {}, status = {} }: NodeObject): ClusterNode {
+  const internal = (status.addresses ?? []).filter(({ type }) => type === "InternalIP")
+    .map(({ address }) => parseIp(address));
+  const cidrs = spec.podCIDRs ?? (spec.podCIDR ? [spec.podCIDR] : []);
+  return {
+    uid: metadata.uid,
+    name: metadata.name,
+    createdAtMs: Date.parse(metadata.creationTimestamp),
+    addresses: ([4, 6] as const).flatMap((family) => internal.find((ip) => familyOf(ip) === family) ?? []),
+    podCidrs: cidrs.map((text) => networkOf(parseCidr(text))),
+  };
+}
+
+/** Whether nothing that matters has changed. */
+export function isSameNode(a: ClusterNode, b: ClusterNode): boolean {
+  return a.uid === b.uid && a.name === b.name && a.addresses.join() === b.addresses.join() &&
+    a.podCidrs.join() === b.podCidrs.join();
+}

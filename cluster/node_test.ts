@@ -1,0 +1,41 @@
+import { expect, test } from "bun:test";
+import { parseCidr, parseIp } from "../ffi/address.ts";
+import { isSameNode, parseNode } from "./node.ts";
+
+const metadata = { uid: "u1", name: "a", creationTimestamp: "2026-01-02T03:04:05Z" };
+
+test("a node has the first InternalIP of each family, whichever family is first, and its ranges", () => {
+  const node = parseNode({
+    metadata,
+    spec: { podCIDR: "fd00:1::/64", podCIDRs: ["fd00:1::/64", "10.244.1.0/24"] },
+    status: {
+      addresses: [
+        { type: "Hostname", address: "a" },
+        { type: "ExternalIP", address: "203.0.113.1" },
+        { type: "InternalIP", address: "2001:db8::1" },
+        { type: "InternalIP", address: "192.0.2.1" },
+        { type: "InternalIP", address: "192.0.2.9" },
+      ],
+    },
+  });
+  expect(node).toEqual({
+    uid: "u1",
+    name: "a",
+    createdAtMs: Date.UTC(2026, 0, 2, 3, 4, 5),
+    addresses: [parseIp("192.0.2.1"), parseIp("2001:db8::1")],
+    podCidrs: [parseCidr("fd00:1::/64"), parseCidr("10.244.1.0/24")],
+  });
+});
+
+test("a node that has just joined has neither addresses nor ranges; an old API server tells one range", () => {
+  expect(parseNode({ metadata })).toMatchObject({ addresses: [], podCidrs: [] });
+  expect(parseNode({ metadata, spec: { podCIDR: "10.244.1.0/24" } }).podCidrs).toEqual([parseCidr("10.244.1.0/24")]);
+});
+
+test("nodes are the same if what matters is", () => {
+  const node = parseNode({ metadata, spec: { podCIDRs: ["10.244.1.0/24"] } });
+  expect(isSameNode(node, { ...node, createdAtMs: 0 })).toBeTrue();
+  expect(isSameNode(node, { ...node, uid: "u2" })).toBeFalse();
+  expect(isSameNode(node, { ...node, podCidrs: [] })).toBeFalse();
+  expect(isSameNode(node, { ...node, addresses: [parseIp("192.0.2.1")] })).toBeFalse();
+});
