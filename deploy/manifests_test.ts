@@ -22,7 +22,7 @@ const MODULES: Readonly<Record<keyof typeof MODELS, string>> = {
   ConfigMap: "v1/ConfigMap",
   ServiceAccount: "v1/ServiceAccount",
 };
-const DIRECTORIES = ["deploy", "deploy/uninstall"];
+const DIRECTORIES = ["deploy", "deploy/ranges", "deploy/uninstall"];
 
 const DAEMON_SET = JSON.stringify(renderManifests("deploy").find(({ kind }) => kind === "DaemonSet"));
 

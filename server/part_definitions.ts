@@ -58,6 +58,15 @@ export const PARTS: readonly PartDefinition[] = [
       },
     },
   },
+  {
+    name: "cluster",
+    rights: {
+      // For links, routes and rules, and to enter pods by their path or process.
+      capabilities: [CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_SYS_PTRACE],
+      addressFamilies: [AF_INET, AF_INET6, AF_NETLINK],
+      entersNamespaces: true,
+    },
+  },
   { name: "heal" },
   {
     name: "metrics",

@@ -13,6 +13,11 @@ const HEALING_METRICS = {
   linkProblems: "cni_link_problems_total",
 } as const;
 
+const CLUSTER_METRICS = {
+  relists: "cni_cluster_relists_total",
+  repairs: "cni_cluster_repairs_total",
+} as const;
+
 /** @param label of the counter, for what the plugin counts */
 function pluginPart(name: string, counter: string, label: string): PartProgram {
   return async ({ directory, logFormat }) => {
@@ -31,6 +36,18 @@ function pluginPart(name: string, counter: string, label: string): PartProgram {
 }
 
 export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
+  async cluster({ cluster, directory, confDirectory, pluginDirectories, cacheDirectories, logFormat }) {
+    const { serveCluster } = await import("../cluster/serve_cluster.ts");
+    const { lifetime, account, reports } = PART_DESCRIPTORS;
+    await serveCluster({
+      ...cluster!,
+      accountDirectory: `/proc/self/fd/${account}`,
+      stateDirectory: partPaths(directory, "cluster").state,
+      ...{ confDirectory, pluginDirectories, cacheDirectories, lifetime },
+      log: messageLogger(logFormat),
+      count: (counter) => sendReport(reports, { counter: CLUSTER_METRICS[counter], count: 1 }),
+    });
+  },
   dhcp: pluginPart("dhcp", "cni_dhcp_messages_total", "type"),
   dnsname: pluginPart("dnsname", "cni_dns_questions_total", "answer"),
   async heal({ cacheDirectories, pluginDirectories, healLinks, logFormat }) {

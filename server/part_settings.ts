@@ -1,3 +1,5 @@
+import type { ClusterPartSettings } from "../cluster/settings.ts";
+
 /** Processes of parts get it as JSON. */
 export interface PartSettings {
   readonly parts: readonly string[];
@@ -11,6 +13,8 @@ export interface PartSettings {
   /** Whether bridges get addresses back, and ports their bridge. */
   readonly healLinks: boolean;
   readonly metricsAddress?: string;
+  /** Absent unless this server makes the network of a cluster. */
+  readonly cluster?: ClusterPartSettings;
 }
 
 export interface PartDescriptors {
@@ -21,6 +25,8 @@ export interface PartDescriptors {
   readonly reports: number;
   /** A file that says which parts have work, see part_work.ts. */
   readonly work: number;
+  /** The directory of the service account, which is not among the host's mounts. */
+  readonly account: number;
 }
 
-export const PART_DESCRIPTORS: PartDescriptors = { listener: 3, lifetime: 4, reports: 5, work: 6 };
+export const PART_DESCRIPTORS: PartDescriptors = { listener: 3, lifetime: 4, reports: 5, work: 6, account: 7 };

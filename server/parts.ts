@@ -61,6 +61,8 @@ export interface PartsOptions {
   /** From systemd, or from the server that this one replaces. */
   readonly inherited: ReadonlyMap<string, Descriptor>;
   readonly program: string;
+  /** See {@linkcode PartDescriptors}. */
+  readonly account?: Descriptor | undefined;
   log(message: string): void;
 }
 
@@ -211,7 +213,7 @@ interface PartFiles {
   readonly work: number;
 }
 
-function startPart(part: Part, files: PartFiles, { settings, program, log }: PartsOptions): void {
+function startPart(part: Part, files: PartFiles, { settings, program, account, log }: PartsOptions): void {
   const { definition: { name }, listener } = part;
   const { lifetime, reports, work } = files;
   try {
@@ -225,6 +227,7 @@ function startPart(part: Part, files: PartFiles, { settings, program, log }: Par
       lifetime,
       (name === "metrics" ? reports.reader : reports.writer).fd,
       work,
+      (account ?? nothing).fd,
     ];
     part.pid = startWithDescriptors(
       program,

@@ -15,7 +15,7 @@ import {
   sendPacket,
 } from "../ffi/sys/unix_socket.ts";
 import { isAllowed, namespacesOf } from "./caller.ts";
-import { formatExit, openParts, type Parts } from "./parts.ts";
+import { formatExit, openParts, type Parts, type PartsOptions } from "./parts.ts";
 import type { PartSettings } from "./part_settings.ts";
 import {
   hasActivatedListener,
@@ -50,6 +50,7 @@ export interface ServerOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly limits: ServerLimits;
   readonly parts: PartSettings;
+  readonly account?: PartsOptions["account"];
   readonly program: string;
   log(message: string): void;
 }

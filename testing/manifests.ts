@@ -15,32 +15,58 @@ export interface Manifest {
 
 /** What our kustomization.yaml files use. */
 interface Kustomization {
+  /** Files, and directories of other kustomizations. */
   readonly resources: readonly string[];
+  readonly patches?: readonly { readonly target: { readonly kind: string }; readonly patch: string }[];
   readonly configMapGenerator?: readonly {
     readonly name: string;
     readonly namespace: string;
     readonly files: readonly string[];
     readonly options: { readonly labels: Readonly<Record<string, string>> };
   }[];
-  readonly images: readonly { readonly name: string; readonly newName: string; readonly newTag: string }[];
+  readonly images?: readonly { readonly name: string; readonly newName: string; readonly newTag: string }[];
+}
+
+/** Of RFC 6902. */
+interface Replacement {
+  readonly op: "replace";
+  readonly path: string;
+  readonly value: unknown;
 }
 
 /** @param directory of a kustomization.yaml, below the root of the repository */
 export function renderManifests(directory: string): Manifest[] {
   const read = (name: string) => readFileSync(join(REPOSITORY_ROOT, directory, name), "utf8");
-  const { resources, configMapGenerator = [], images } = Bun.YAML.parse(read("kustomization.yaml")) as Kustomization;
-  const manifests = resources.flatMap((name) => {
-    const renamed = images.reduce(
-      (text, image) => text.replaceAll(`image: ${image.name}\n`, `image: ${image.newName}:${image.newTag}\n`),
-      read(name),
-    );
-    return Bun.YAML.parse(renamed) as Manifest | Manifest[];
-  });
+  const kustomization = Bun.YAML.parse(read("kustomization.yaml")) as Kustomization;
+  const { resources, patches = [], configMapGenerator = [], images = [] } = kustomization;
+  const manifests = resources.flatMap((name) =>
+    name.endsWith(".yaml")
+      ? Bun.YAML.parse(read(name)) as Manifest | Manifest[]
+      : renderManifests(join(directory, name))
+  );
+  for (const { target, patch } of patches) {
+    const patched = manifests.filter(({ kind }) => kind === target.kind);
+    for (const change of Bun.YAML.parse(patch) as Replacement[]) {
+      patched.forEach((manifest) => replace(manifest, change));
+    }
+  }
   const configMaps = configMapGenerator.map(({ name, namespace, files, options }) => ({
     apiVersion: "v1",
     kind: "ConfigMap",
     metadata: { name, namespace, labels: options.labels },
     data: Object.fromEntries(files.map((file) => [file, read(file)])),
   }));
-  return [...manifests, ...configMaps];
+  const renamed = images.reduce(
+    (text, { name, newName, newTag }) => text.replaceAll(`"image":"${name}"`, `"image":"${newName}:${newTag}"`),
+    JSON.stringify(manifests),
+  );
+  return [...JSON.parse(renamed), ...configMaps];
+}
+
+function replace(manifest: object, { op, path, value }: Replacement): void {
+  const keys = path.split("/").slice(1);
+  const last = keys.pop()!;
+  const parent = keys.reduce((node: any, key) => node?.[key], manifest);
+  if (op !== "replace" || parent?.[last] === undefined) throw new Error(`Cannot patch ${path}: ${op}`);
+  parent[last] = value;
 }

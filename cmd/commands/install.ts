@@ -21,7 +21,6 @@ import { installLibraries, isForeignLibraryDirectory, removeLibraries } from "..
 import { type StagedFiles, stageFiles } from "../install/staged_files.ts";
 import { findStartProblem } from "../install/trial.ts";
 import type { ParsedOptions } from "../options.ts";
-import { UsageError } from "../../program/usage_error.ts";
 import { openProgressLine } from "../output/progress.ts";
 import { shimProgram } from "../../server/shim/shim.ts";
 import {
@@ -66,12 +65,6 @@ const command: Command = {
       name: "conflist",
       value: "FILE",
       help: "copy this .conflist file into the directory of network configurations",
-    },
-    {
-      name: "node",
-      value: "NAME",
-      help:
-        "of Kubernetes, for --conflist in a pod: gives host-local the ranges of this node, and a bridge what Services need",
     },
     CONF_DIR_OPTION,
     ...DRY_RUN_OPTIONS,
@@ -136,29 +129,18 @@ async function prepareNetwork(
   context: CliContext,
 ): Promise<(() => InstalledFile) | undefined> {
   const file = input.find("conflist");
-  const node = input.find("node");
-  if (file === undefined && node !== undefined) {
-    throw new UsageError("--node is for the network of --conflist: give both");
-  }
   if (file === undefined) return undefined;
   const source = absolutePath(file, context);
-  const { installNetworkFile, prepareNetworkFile } = await import("../install/network_file.ts");
-  const { findPodCidrs } = await import("../install/pod_cidrs.ts");
-  const { prepareBridgedServices } = await import("../install/bridged_services.ts");
+  const { installNetworkFile, prepareNetworkFile } = await import("../../networks/engine_file.ts");
   await loadDocumentedBuiltins();
-  const prepared = await prepareNetworkFile({
+  const prepared = prepareNetworkFile({
     source,
     directory: confDirectory(input, context),
     pluginDirectories: [pluginDirectory],
     log,
-    ...node !== undefined && { findRanges: () => findPodCidrs(node, context.env) },
   });
-  const setParameters = node === undefined ? undefined : prepareBridgedServices(prepared);
   const target = `network of ${source}`;
-  return () => {
-    setParameters?.();
-    return { path: prepared.path, target, changed: installNetworkFile(prepared) };
-  };
+  return () => ({ path: prepared.path, target, changed: installNetworkFile(prepared) });
 }
 
 interface InstallReport {

@@ -1,5 +1,6 @@
 import { enterHostMounts } from "../../ffi/netns/mounts.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
+import { CLUSTER_OPTIONS, clusterArguments } from "../arguments/cluster.ts";
 import { absolutePath } from "../arguments/path.ts";
 import {
   CACHE_DIR_OPTION,
@@ -69,6 +70,7 @@ const serve: Command = {
     { ...CONF_DIR_OPTION, help: `${CONF_DIR_OPTION.help}, for the metrics` },
     { ...PLUGIN_DIR_OPTION, help: `${PLUGIN_DIR_OPTION.help}, for putting their rules back` },
     { ...CACHE_DIR_OPTION, help: `${CACHE_DIR_OPTION.help}; may be repeated` },
+    ...CLUSTER_OPTIONS,
     { name: "replace", help: "take the place of a server that runs; no call is lost" },
     {
       name: "status",
@@ -81,12 +83,17 @@ const serve: Command = {
     { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls of plugins fast" },
     { command: "cni serve --replace", about: "go on with this version of the program" },
     { command: "cni serve --status", about: "see whether calls are served" },
+    {
+      command: "cni serve --cluster network --node node-1 --conflist ./10-pods.conflist",
+      about: "in a pod of Kubernetes: let pods of all nodes reach each other",
+    },
     { command: "cni serve --metrics 127.0.0.1:9469", about: "let Prometheus see calls, addresses and rules" },
   ],
   async run(input, context) {
     const path = absolutePath(input.find("socket") ?? DEFAULT_SOCKET, context);
     const maxWorkers = parseWorkers(input.find("workers"));
     const idleMs = parseIdleTimeout(input.find("idle-timeout"));
+    const cluster = clusterArguments(input, context);
     const isInPod = enterHostMounts();
     if (input.has("check")) return checkServer(path);
     if (input.has("status")) return printStatus(path, input, context);
@@ -103,7 +110,8 @@ const serve: Command = {
       logFormat,
       env: context.env,
       limits: { ...SERVER_LIMITS, idleMs },
-      parts: partSettings(path, logFormat, input, context),
+      parts: partSettings(path, logFormat, input, context, cluster?.settings),
+      account: cluster?.account,
       program,
       log: messageLogger(logFormat),
     });
@@ -116,12 +124,14 @@ function partSettings(
   logFormat: PartSettings["logFormat"],
   input: ParsedOptions,
   context: CliContext,
+  cluster: PartSettings["cluster"],
 ): PartSettings {
   const metricsAddress = input.find("metrics");
   if (metricsAddress !== undefined) requireMetricsAddress(metricsAddress);
   const given = input.list(CACHE_DIR_OPTION.name).map((directory) => absolutePath(directory, context));
   return {
     parts: [
+      ...cluster === undefined ? [] : ["cluster"],
       "dhcp",
       "dnsname",
       ...input.has("no-restore") ? [] : ["heal"],
@@ -135,6 +145,7 @@ function partSettings(
     pluginDirectories: pluginDirectories(input, context),
     cacheDirectories: given.length > 0 ? given : [cacheDirectory(input, context)],
     ...metricsAddress !== undefined && { metricsAddress },
+    ...cluster && { cluster },
   };
 }
 

@@ -3,6 +3,7 @@ import { findText } from "../../ffi/sys/file.ts";
 import { currentNetns } from "../../ffi/netns/netns.ts";
 import { countAttachments, measurePools, measureSets } from "./measure.ts";
 import { Runtime } from "../../runtime/runtime.ts";
+import { findClusterStatus } from "../../cluster/status.ts";
 import { programVersion } from "../../program/version.ts";
 import { partPaths } from "../part_definitions.ts";
 import type { PartSettings } from "../part_settings.ts";
@@ -29,6 +30,13 @@ export function readMetrics(registry: MetricsRegistry, settings: PartSettings, l
     () => [...countAttachments(cacheDirectories)].map(([network, value]) => ({ labels: { network }, value })),
   );
   read("cni_dhcp_leases", () => leaseSamples(partPaths(directory, "dhcp").state));
+  const cluster = settings.cluster && findClusterStatus(partPaths(directory, "cluster").state);
+  if (cluster) {
+    const { nodes, problems, heardAtMs } = cluster;
+    read("cni_cluster_nodes", () => [{ value: nodes }]);
+    read("cni_cluster_problems", () => [{ value: problems.length }]);
+    read("cni_cluster_heard_timestamp_seconds", () => heardAtMs === undefined ? [] : [{ value: heardAtMs / 1000 }]);
+  }
   read("cni_set_elements", () => {
     using host = currentNetns();
     return measureSets(host.nft).map(({ table, set, elements }) => ({ labels: { table, set }, value: elements }));

@@ -24,6 +24,9 @@ const GAUGES = {
     labels: ["network", "pool", "state"],
   },
   cni_attachments: { help: "Attachments that the cache has", labels: ["network"] },
+  cni_cluster_nodes: { help: "Other nodes of the cluster that are known", labels: [] },
+  cni_cluster_problems: { help: "Nodes that are not reached, and other problems of the cluster's network", labels: [] },
+  cni_cluster_heard_timestamp_seconds: { help: "When the API server was last heard", labels: [] },
   cni_build_info: { help: "Always 1; its labels name the version", labels: ["version"] },
   cni_dhcp_leases: { help: "Leases of the DHCP client by state", labels: ["state"] },
   cni_private_memory_bytes: { help: "Memory that a process shares with no other", labels: ["process"] },
@@ -39,6 +42,8 @@ const READ_COUNTERS = {
 const REPORTED_COUNTERS = {
   cni_dns_questions_total: { help: "Questions to the name server by answer", labels: ["answer"] },
   cni_dhcp_messages_total: { help: "Messages of DHCP, sent and received, by type", labels: ["type"] },
+  cni_cluster_relists_total: { help: "Times that all nodes were listed anew", labels: [] },
+  cni_cluster_repairs_total: { help: "Times that routes or rules of the cluster were put back", labels: [] },
   cni_restores_total: { help: "Times that removed rules were put back", labels: [] },
   cni_restore_backoffs_total: {
     help: "Times that rules were not put back at once, as somebody removes them again and again",

@@ -1,6 +1,8 @@
 import { removeFile } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { messageLogger } from "../call_log.ts";
+import { findClusterStatus } from "../../cluster/status.ts";
+import { partPaths } from "../part_definitions.ts";
 import type { PartDescriptors, PartSettings } from "../part_settings.ts";
 import type { Report } from "../reports.ts";
 import { isServerReady } from "../sockets.ts";
@@ -48,13 +50,22 @@ async function answer(
   const { pathname } = new URL(request.url);
   if (pathname === "/healthz") return new Response("ok\n");
   if (pathname === "/readyz") {
-    const isReady = isServerReady(settings.socket);
-    return new Response(isReady ? "ok\n" : "not ready\n", { status: isReady ? 200 : 503 });
+    const obstacle = findObstacle(settings);
+    return new Response(`${obstacle ?? "ok"}\n`, { status: obstacle === undefined ? 200 : 503 });
   }
   if (pathname !== "/metrics") return new Response("not found\n", { status: 404 });
   readMetrics(registry, settings, log);
   const { contentType, text } = await registry.format(request.headers.get("accept") ?? "");
   return new Response(text, { headers: { "content-type": contentType } });
+}
+
+/** Why this server is not ready. Once ready, an API server that is away does not matter. */
+function findObstacle({ socket, directory, cluster }: PartSettings): string | undefined {
+  if (!isServerReady(socket)) return "not ready for calls";
+  if (!cluster) return undefined;
+  const status = findClusterStatus(partPaths(directory, "cluster").state);
+  if (status?.isSynced) return undefined;
+  return ["not in step with the cluster yet", ...status?.problems ?? []].join("; ");
 }
 
 /** Reads until all writers are gone. */

@@ -18,7 +18,6 @@ export const SERVED_SAMPLE: Readonly<Record<string, Readonly<Record<string, stri
 /** Files that import what calls the binary, and yet have no call for a server. */
 const NEVER_SERVED: Readonly<Record<string, string>> = {
   "cmd/completion/shells_test.ts": "runs the command line from its sources",
-  "cmd/install/pod_cidrs_test.ts": "calls no plugin",
   "cmd/man/pages_test.ts": "makes pages in its own process",
   "cmd/man/roff_test.ts": "calls groff alone",
   "plugins/dhcp/daemon_test.ts": "starts servers of leases alone",

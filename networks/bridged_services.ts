@@ -1,12 +1,12 @@
 /** A parameter of the node, without which pods on a bridge do not reach all Services. @module */
-import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { openReadWrite } from "../../ffi/sys/file.ts";
-import { ensureSysctl, findSysctl, sysctlWord } from "../../ffi/sys/sysctl.ts";
-import { bridgeNetfilterSysctl } from "../../plugins/lib/links/bridge_netfilter.ts";
-import { configuredSubnets, distinctFamilies } from "../../plugins/lib/links/reachability.ts";
-import { CniError, Code } from "../../spec/error.ts";
-import { type NetworkConfigList, parseNetworkConfigList } from "../../spec/network_config_list.ts";
-import type { NetworkFileInstall } from "./network_file.ts";
+import { ignoreErrors } from "../ffi/sys/error.ts";
+import { openReadWrite } from "../ffi/sys/file.ts";
+import { ensureSysctl, findSysctl, sysctlWord } from "../ffi/sys/sysctl.ts";
+import { bridgeNetfilterSysctl } from "../plugins/lib/links/bridge_netfilter.ts";
+import { configuredSubnets, distinctFamilies } from "../plugins/lib/links/reachability.ts";
+import { CniError, Code } from "../spec/error.ts";
+import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
+import type { NetworkFileInstall } from "./engine_file.ts";
 
 /** Changes nothing. @returns sets what is not set @throws {CniError} if that is not possible here */
 export function prepareBridgedServices({ text, path }: NetworkFileInstall): () => void {

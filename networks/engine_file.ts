@@ -1,17 +1,18 @@
-import type { Cidr } from "../../ffi/address.ts";
-import { installBytes } from "../../ffi/sys/atomic_install.ts";
-import { ensureDirectory } from "../../ffi/sys/directory.ts";
-import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { readText } from "../../ffi/sys/file.ts";
-import { lintFiles, type LintProblem } from "../../networks/lint/lint.ts";
-import { readConfiguration } from "../../runtime/load.ts";
-import { networkFileText } from "../../networks/create.ts";
-import { findNameIn, readNetworkFiles } from "../../networks/network_files.ts";
-import { CniError, Code } from "../../spec/error.ts";
-import { parseJson } from "../../spec/jsonc.ts";
-import { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "../../spec/network_config_list.ts";
-import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
-import { findSyntaxProblems } from "../../spec/source_text.ts";
+import type { Cidr } from "../ffi/address.ts";
+import { installBytes } from "../ffi/sys/atomic_install.ts";
+import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { ignoreErrors } from "../ffi/sys/error.ts";
+import { readText } from "../ffi/sys/file.ts";
+import { lintFiles, type LintProblem } from "./lint/lint.ts";
+import { readConfiguration } from "../runtime/load.ts";
+import { networkFileText } from "./create.ts";
+import { findNameIn, readNetworkFiles } from "./network_files.ts";
+import { distinctFamilies } from "../plugins/lib/links/reachability.ts";
+import { CniError, Code } from "../spec/error.ts";
+import { parseJson } from "../spec/jsonc.ts";
+import { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "../spec/network_config_list.ts";
+import { findValue, isJsonObject, type JsonObject } from "../spec/schema.ts";
+import { findSyntaxProblems } from "../spec/source_text.ts";
 
 export interface NetworkFileOptions {
   /** A .conflist file; its name is kept. */
@@ -19,8 +20,10 @@ export interface NetworkFileOptions {
   /** Engines look there for configurations. */
   readonly directory: string;
   readonly pluginDirectories: readonly string[];
-  /** Tells the ranges for a host-local without any; absent if nothing tells them. */
-  findRanges?(): Promise<readonly Cidr[]>;
+  /** For a host-local without any. A plugin that makes no default route gets one for each family, unless it has routes. */
+  readonly ranges?: readonly Cidr[];
+  /** Bytes, for the plugin that gives a host-local its addresses and has no `mtu`; absent: it stays as it is. */
+  readonly mtu?: number;
   log(message: string): void;
 }
 
@@ -30,8 +33,8 @@ export interface NetworkFileInstall {
 }
 
 /** Changes nothing. @throws {CniError} if engines could not use it */
-export async function prepareNetworkFile(options: NetworkFileOptions): Promise<NetworkFileInstall> {
-  const { source, directory } = options;
+export function prepareNetworkFile(options: NetworkFileOptions): NetworkFileInstall {
+  const { source, directory, ranges, mtu } = options;
   const name = source.slice(source.lastIndexOf("/") + 1);
   if (!name.endsWith(".conflist")) {
     throw unusable(source, `its name must end with ".conflist"`, "engines read no other lists of plugins");
@@ -42,11 +45,17 @@ export async function prepareNetworkFile(options: NetworkFileOptions): Promise<N
   const without = list.plugins.flatMap((plugin, i) => needsRanges(plugin) ? [i] : []);
   refuseProblems(options, without);
   refuseSecondFile(list, path, options);
-  if (without.length === 0) return { path, text: withoutComments(text) };
-  if (!options.findRanges) {
-    throw unusable(source, `plugins[${without[0]}].ipam has no "ranges"`, "write them, or give --node");
+  if (without.length > 0 && !ranges) {
+    throw unusable(source, `plugins[${without[0]}].ipam has no "ranges"`, "write them: only a cluster's node has some");
   }
-  return { path, text: withRanges(list, without, await options.findRanges()) };
+  const withMtu = mtu === undefined ? [] : list.plugins.flatMap((plugin, i) => needsMtu(plugin) ? [i] : []);
+  if (without.length === 0 && withMtu.length === 0) return { path, text: withoutComments(text) };
+  const plugins = list.plugins.map(({ raw }, i) => ({
+    ...raw,
+    ...withMtu.includes(i) && { mtu: mtu! },
+    ...without.includes(i) && { ipam: withRanges(raw, ranges!) },
+  }));
+  return { path, text: networkFileText({ ...parseJson(text) as JsonObject, plugins }) };
 }
 
 /** @returns whether the file was another before */
@@ -66,6 +75,9 @@ function needsRanges({ raw, ipamType }: PluginEntry): boolean {
   const ipam = findValue(raw, "ipam");
   return ipamType === "host-local" && isJsonObject(ipam) && !findValue(ipam, "ranges") && !findValue(ipam, "subnet");
 }
+
+const needsMtu = ({ raw, ipamType }: PluginEntry): boolean =>
+  ipamType === "host-local" && findValue(raw, "mtu") === undefined;
 
 /** Warnings are the user's to judge. @param without plugins that get their ranges later */
 function refuseProblems({ source, pluginDirectories, log }: NetworkFileOptions, without: readonly number[]): void {
@@ -91,14 +103,9 @@ function withoutComments(text: string): string {
   return isJson ? text : networkFileText(parseJson(text) as JsonObject);
 }
 
-function withRanges(
-  { text, plugins }: NetworkConfigList,
-  without: readonly number[],
-  cidrs: readonly Cidr[],
-): string {
-  const ranges = cidrs.map((subnet) => [{ subnet }]);
-  const complete = plugins.map(({ raw }, i) =>
-    without.includes(i) ? { ...raw, ipam: { ...findValue(raw, "ipam") as JsonObject, ranges } } : raw
-  );
-  return networkFileText({ ...parseJson(text) as JsonObject, plugins: complete });
+function withRanges(plugin: JsonObject, cidrs: readonly Cidr[]): JsonObject {
+  const ipam = findValue(plugin, "ipam") as JsonObject;
+  const hasRoutes = findValue(ipam, "routes") !== undefined || findValue(plugin, "isDefaultGateway") === true;
+  const routes = distinctFamilies(cidrs).map((family) => ({ dst: family === 4 ? "0.0.0.0/0" : "::/0" }));
+  return { ...ipam, ranges: cidrs.map((subnet) => [{ subnet }]), ...!hasRoutes && { routes } };
 }

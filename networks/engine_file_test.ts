@@ -1,11 +1,11 @@
 import { beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { useDirectory } from "../../testing/directory.ts";
-import type { Cidr } from "../../ffi/address.ts";
-import { interceptSystemCalls } from "../../ffi/sys/intercept.ts";
-import { loadDocumentedBuiltins } from "../documented_builtins.ts";
-import { installNetworkFile, type NetworkFileOptions, prepareNetworkFile } from "./network_file.ts";
+import { useDirectory } from "../testing/directory.ts";
+import type { Cidr } from "../ffi/address.ts";
+import { interceptSystemCalls } from "../ffi/sys/intercept.ts";
+import { loadDocumentedBuiltins } from "../cmd/documented_builtins.ts";
+import { installNetworkFile, type NetworkFileOptions, prepareNetworkFile } from "./engine_file.ts";
 
 const root = useDirectory("cni-network-file-");
 await loadDocumentedBuiltins();
@@ -25,50 +25,48 @@ beforeEach(() => {
 
 const listText = (...plugins: object[]) => JSON.stringify({ cniVersion: "1.0.0", name: "pods", plugins });
 
-async function put(text: string, name = "10-pods.conflist", options: Partial<NetworkFileOptions> = {}) {
+function put(text: string, name = "10-pods.conflist", options: Partial<NetworkFileOptions> = {}) {
   const source = join(home, name);
   writeFileSync(source, text);
   const log = (message: string) => void logged.push(message);
-  const prepared = await prepareNetworkFile({ source, directory, pluginDirectories: [], log, ...options });
+  const prepared = prepareNetworkFile({ source, directory, pluginDirectories: [], log, ...options });
   return { path: prepared.path, isChanged: installNetworkFile(prepared) };
 }
 
-test("a file is copied as it is, where all can read it, and written only when it changes", async () => {
+test("a file is copied as it is, where all can read it, and written only when it changes", () => {
   const text = `${listText({ ...WITHOUT_RANGES, ipam: { type: "host-local", ranges: RANGES } })}\n\n`;
   const path = join(directory, "10-pods.conflist");
-  expect(await put(text)).toEqual({ path, isChanged: true });
+  expect(put(text)).toEqual({ path, isChanged: true });
   expect(readFileSync(path, "utf8")).toBe(text);
   expect(statSync(path).mode & 0o777).toBe(0o644);
   const { ino } = statSync(path);
-  expect(await put(text)).toEqual({ path, isChanged: false });
+  expect(put(text)).toEqual({ path, isChanged: false });
   expect(statSync(path).ino).toBe(ino);
-  expect(await put(text.trim())).toEqual({ path, isChanged: true });
+  expect(put(text.trim())).toEqual({ path, isChanged: true });
   expect(readdirSync(directory)).toEqual(["10-pods.conflist"]);
   expect(logged).toEqual([]);
 });
 
-test("comments are left out: engines could not read the file", async () => {
-  const { path } = await put(`// for the shop\n${listText({ type: "loopback" })}`);
+test("comments are left out: engines could not read the file", () => {
+  const { path } = put(`// for the shop\n${listText({ type: "loopback" })}`);
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(JSON.parse(listText({ type: "loopback" })));
   expect(logged).toEqual([]);
 });
 
-test("a file is on the disk before it gets its name: a power cut leaves no broken one", async () => {
+test("a file is on the disk before it gets its name: a power cut leaves no broken one", () => {
   const calls: string[] = [];
   using _calls = interceptSystemCalls(["fsync", "rename"], (name, args, call) => {
     calls.push(name);
     return call(...args);
   });
-  const { path } = await put(listText({ type: "loopback" }));
+  const { path } = put(listText({ type: "loopback" }));
   expect(calls).toEqual(["fsync", "rename"]);
   expect(existsSync(path)).toBe(true);
 });
 
-test("a host-local without ranges gets those of the node, and nothing else changes", async () => {
+test("a host-local without ranges gets those of the node, and nothing else changes", () => {
   const other = { type: "portmap", capabilities: { portMappings: true } };
-  const { path } = await put(listText(WITHOUT_RANGES, other), undefined, {
-    findRanges: () => Promise.resolve(NODE_RANGES),
-  });
+  const { path } = put(listText(WITHOUT_RANGES, other), undefined, { ranges: NODE_RANGES });
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual({
     cniVersion: "1.0.0",
     name: "pods",
@@ -79,10 +77,21 @@ test("a host-local without ranges gets those of the node, and nothing else chang
   });
 });
 
-test("nobody is asked for ranges if all are there", async () => {
-  const findRanges = () => Promise.reject(new Error("asked"));
+test("a plugin that makes no default route gets one for each family of the node, unless it has routes", () => {
+  const ipamOf = (own: object, ipam: object) => {
+    const text = listText({ type: "ptp", ...own, ipam: { type: "host-local", ...ipam } });
+    const { path } = put(text, undefined, { ranges: NODE_RANGES });
+    return JSON.parse(readFileSync(path, "utf8")).plugins[0].ipam;
+  };
+  expect(ipamOf({}, {}).routes).toEqual([{ dst: "0.0.0.0/0" }, { dst: "::/0" }]);
+  const routes = [{ dst: "10.0.0.0/8" }];
+  expect(ipamOf({}, { routes }).routes).toEqual(routes);
+});
+
+test("ranges that the file has stay", () => {
   const subnet = { ...WITHOUT_RANGES, ipam: { type: "host-local", subnet: "10.1.0.0/24" } };
-  expect(await put(listText(subnet), undefined, { findRanges })).toMatchObject({ isChanged: true });
+  const { path } = put(listText(subnet), undefined, { ranges: NODE_RANGES });
+  expect(JSON.parse(readFileSync(path, "utf8")).plugins).toEqual([subnet]);
 });
 
 test.each([
@@ -101,21 +110,31 @@ test.each([
     "plugins[0].ipam.dataDir",
   ],
   ["no JSON", "{", "10-pods.conflist", "10-pods.conflist"],
-])("a file with %s is refused, and nothing is written", async (_, text, name, message) => {
-  await expect(put(text, name)).rejects.toThrow(message);
+])("a file with %s is refused, and nothing is written", (_, text, name, message) => {
+  expect(() => put(text, name)).toThrow(message);
   expect(existsSync(directory)).toBe(false);
 });
 
-test("a second file of the same network is refused: engines would use the first", async () => {
+test("a second file of the same network is refused: engines would use the first", () => {
   const text = listText({ type: "loopback" });
-  await put(text);
-  await expect(put(text, "05-pods.conflist")).rejects.toThrow(
+  put(text);
+  expect(() => put(text, "05-pods.conflist")).toThrow(
     `"${directory}/10-pods.conflist" has a network "pods" too`,
   );
   expect(readdirSync(directory)).toEqual(["10-pods.conflist"]);
 });
 
-test("what is probably a mistake is logged with its place", async () => {
-  await put(listText({ type: "bridge", isGatway: true }));
+test("what is probably a mistake is logged with its place", () => {
+  put(listText({ type: "bridge", isGatway: true }));
   expect(logged).toContainEqual(expect.stringMatching(/10-pods\.conflist:1:\d+: plugins\[0\]\.isGatway is not read$/));
+});
+
+test("the MTU of a node goes to the plugin that makes the interface, unless the file has one", () => {
+  const mtusOf = (own: object) => {
+    const text = listText({ ...WITHOUT_RANGES, ...own }, { type: "portmap" });
+    const { path } = put(text, "10-pods.conflist", { mtu: 1450, ranges: NODE_RANGES });
+    return JSON.parse(readFileSync(path, "utf8")).plugins.map(({ mtu }: { mtu?: number }) => mtu);
+  };
+  expect(mtusOf({})).toEqual([1450, undefined]);
+  expect(mtusOf({ mtu: 1400 })).toEqual([1400, undefined]);
 });

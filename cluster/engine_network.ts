@@ -1,0 +1,99 @@
+/** The network's file for engines, with this node's ranges and MTU, and the MTU of pods that run. @module */
+import type { Cidr } from "../ffi/address.ts";
+import { currentNetns } from "../ffi/netns/netns.ts";
+import { replaceFile } from "../ffi/sys/atomic_file.ts";
+import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { installNetworkFile, prepareNetworkFile } from "../networks/engine_file.ts";
+import { prepareBridgedServices } from "../networks/bridged_services.ts";
+import { CniError, ConfigError } from "../spec/error.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { setPodMtu } from "./pod_mtu.ts";
+
+export interface EngineNetworkOptions {
+  readonly network: { readonly fileName: string; readonly text: string };
+  /** For the file as it was given, so that messages name it. */
+  readonly stateDirectory: string;
+  readonly confDirectory: string;
+  readonly pluginDirectories: readonly string[];
+  readonly cacheDirectories: readonly string[];
+  log(message: string): void;
+}
+
+/** A node may be mended meanwhile, as by loading a module. */
+const RETRY_MS = 30_000;
+/** An ADD that has read the file before it changed ends within this time, or gets its MTU later from the engine's next call. */
+const LATE_ADD_MS = 5000;
+
+export class EngineNetwork {
+  readonly #options: EngineNetworkOptions;
+  readonly #source: string;
+  #offered = "";
+  #mtu: number | undefined;
+  #nextTry = 0;
+  #lateMtuAt = Infinity;
+  problem: string | undefined;
+  isInstalled = false;
+
+  constructor(options: EngineNetworkOptions) {
+    this.#options = options;
+    this.#source = `${options.stateDirectory}/${options.network.fileName}`;
+    ensureDirectory(options.stateDirectory, 0o700);
+    replaceFile(this.#source, options.network.text);
+  }
+
+  /** `undefined` if the file cannot be read: it is refused then. */
+  get name(): string | undefined {
+    try {
+      return parseNetworkConfigList(this.#options.network.text, this.#source).name;
+    } catch (error) {
+      if (error instanceof ConfigError || error instanceof SyntaxError) return undefined;
+      throw error;
+    }
+  }
+
+  /** Does nothing if engines have this already. @param mtu absent: pods keep that of the kernel */
+  offer(ranges: readonly Cidr[], mtu: number | undefined): void {
+    const now = performance.now();
+    if (now >= this.#lateMtuAt) this.#setMtu();
+    const offered = `${ranges.join()} ${mtu}`;
+    if (offered === this.#offered && (this.isInstalled || now < this.#nextTry)) return;
+    this.#nextTry = now + RETRY_MS;
+    this.#offered = offered;
+    this.#install(ranges, mtu);
+    if (mtu === undefined || mtu === this.#mtu) return;
+    this.#mtu = mtu;
+    this.#setMtu();
+    this.#lateMtuAt = now + LATE_ADD_MS;
+  }
+
+  #install(ranges: readonly Cidr[], mtu: number | undefined): void {
+    const { confDirectory: directory, pluginDirectories, log } = this.#options;
+    try {
+      const prepared = prepareNetworkFile({
+        ...{ source: this.#source, directory, pluginDirectories, ranges, log },
+        ...mtu !== undefined && { mtu },
+      });
+      prepareBridgedServices(prepared)();
+      if (installNetworkFile(prepared)) log(`Engines have the network "${prepared.path}"`);
+      this.isInstalled = true;
+      this.problem = undefined;
+    } catch (error) {
+      const isRefused = error instanceof CniError || error instanceof ConfigError || error instanceof SyntaxError ||
+        error instanceof SystemError;
+      if (!isRefused) throw error;
+      const details = error instanceof CniError && error.details ? ` (${error.details})` : "";
+      const problem = `${error.message}${details}`;
+      if (problem !== this.problem) log(problem);
+      this.problem = problem;
+    }
+  }
+
+  #setMtu(): void {
+    const { name } = this;
+    this.#lateMtuAt = Infinity;
+    if (name === undefined) return;
+    using host = currentNetns();
+    setPodMtu(host, name, this.#mtu!, this.#options.cacheDirectories);
+  }
+}

@@ -1,0 +1,176 @@
+/** Keeps the kernel and the engines in step with the nodes of the cluster. @module */
+import { type Cidr, containsIp, hostPrefix, ipOf } from "../ffi/address.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { listCacheEntries } from "../runtime/cache.ts";
+import { parseCachedResult } from "../runtime/cached_result.ts";
+import { EngineNetwork } from "./engine_network.ts";
+import { type Changes, KnownNodes } from "./known_nodes.ts";
+import { ClusterNetwork } from "./network/cluster_network.ts";
+import type { ClusterNode } from "./node.ts";
+import type { ClusterPartSettings } from "./settings.ts";
+import { type ClusterStatus, writeClusterStatus } from "./status.ts";
+import { StoredNodes } from "./stored_nodes.ts";
+
+export interface ClusterPartOptions extends ClusterPartSettings {
+  /** Where the part leaves its status; it is empty after a boot. */
+  readonly stateDirectory: string;
+  readonly confDirectory: string;
+  readonly pluginDirectories: readonly string[];
+  /** The first one holds what is stored of nodes. */
+  readonly cacheDirectories: readonly string[];
+  log(message: string): void;
+  count(counter: "relists" | "repairs"): void;
+}
+
+/** The time of the last message changes all the time. */
+const STATUS_INTERVAL_MS = 10_000;
+
+export class ClusterPart implements Disposable {
+  readonly #options: ClusterPartOptions;
+  readonly #known: KnownNodes;
+  readonly #stored: StoredNodes;
+  /** Absent if somebody else routes between nodes. */
+  readonly #network: ClusterNetwork | undefined;
+  readonly #engines: EngineNetwork | undefined;
+  #isInKernel = false;
+  #kernelProblem: string | undefined;
+  #apiProblem: string | undefined;
+  #heardAtMs: number | undefined;
+  #relists = 0;
+  #written = "";
+  #nextStatus = 0;
+
+  constructor(options: ClusterPartOptions) {
+    const { cacheDirectories, log, count } = options;
+    this.#options = options;
+    this.#known = new KnownNodes(options.node);
+    this.#stored = new StoredNodes({ path: `${cacheDirectories[0]}/cluster/nodes.json`, log });
+    if (options.what === "network") {
+      this.#network = new ClusterNetwork({ settings: options, log, onRepair: () => count("repairs") });
+    }
+    if (options.network) this.#engines = new EngineNetwork({ ...options, network: options.network });
+    const nodes = this.#stored.read();
+    if (nodes) this.#known.replace(nodes);
+    this.#step();
+  }
+
+  [Symbol.dispose](): void {
+    this.#stored.flush();
+    this.#network?.[Symbol.dispose]();
+  }
+
+  /** @returns whether it is believed: a list without this node is not */
+  takeList(nodes: readonly ClusterNode[]): boolean {
+    const changes = this.#known.replace(nodes);
+    if (changes === "without-own-node") return false;
+    if (this.#relists++ > 0) this.#options.count("relists");
+    this.#hear();
+    this.#take(changes);
+    return true;
+  }
+
+  takeEvent(type: "ADDED" | "MODIFIED" | "DELETED", node: ClusterNode): void {
+    this.#hear();
+    this.#take(this.#known.apply(type, node));
+  }
+
+  /** @param problem absent: the API server answers again */
+  noteApi(problem: string | undefined): void {
+    this.#apiProblem = problem;
+    if (problem === undefined) this.#hear();
+  }
+
+  /** Call it once a second. */
+  look(): void {
+    this.#step(() => this.#network?.look());
+    this.#stored.write(this.#known.all());
+  }
+
+  #hear(): void {
+    this.#heardAtMs = Date.now();
+    this.#apiProblem = undefined;
+  }
+
+  #take(changes: Changes): void {
+    if (changes.size === 0) return;
+    const { own } = this.#known;
+    const isOwn = own !== undefined && changes.has(own.uid);
+    if (isOwn || !this.#isInKernel) this.#isInKernel = false;
+    this.#step(() => {
+      for (const [uid, peer] of changes) if (uid !== own?.uid) this.#network?.update(uid, peer);
+    });
+    this.#stored.write(this.#known.all());
+  }
+
+  /** @param change to do where the kernel has all that was known before */
+  #step(change = () => {}): void {
+    const { own } = this.#known;
+    if (own && own.podCidrs.length > 0) {
+      try {
+        if (this.#isInKernel) change();
+        else this.#network?.replace(own, this.#known.peers(), this.#formerCidrs(own));
+        this.#isInKernel = true;
+        this.#kernelProblem = undefined;
+      } catch (error) {
+        if (!(error instanceof SystemError)) throw error;
+        this.#isInKernel = false;
+        this.#noteKernelProblem(error.message);
+      }
+      if (this.#isInKernel) this.#engines?.offer(own.podCidrs, this.#network?.mtu);
+    }
+    this.#writeStatus();
+  }
+
+  #noteKernelProblem(message: string): void {
+    if (message !== this.#kernelProblem) this.#options.log(`Cannot connect to other nodes: ${message}`);
+    this.#kernelProblem = message;
+  }
+
+  /** Addresses of pods that run since before this node got other ranges. */
+  #formerCidrs({ podCidrs }: ClusterNode): readonly Cidr[] {
+    const { cacheDirectories } = this.#options;
+    const results = cacheDirectories.flatMap((directory) => listCacheEntries(directory, this.#engines?.name))
+      .map(parseCachedResult);
+    return results.flatMap((result) => result?.ips ?? []).map(({ address }) => ipOf(address))
+      .filter((ip) => !podCidrs.some((cidr) => containsIp(cidr, ip))).map(hostPrefix);
+  }
+
+  #writeStatus(): void {
+    const { node, stateDirectory } = this.#options;
+    const { own } = this.#known;
+    const status: ClusterStatus = {
+      node,
+      isSynced: this.#isInKernel && this.#engines?.isInstalled !== false,
+      ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
+      nodes: [...this.#known.peers()].length,
+      mtu: this.#network?.mtu ?? 0,
+      relists: this.#relists,
+      problems: this.#problems(own),
+    };
+    const now = performance.now();
+    const text = JSON.stringify(status);
+    if (text === this.#written && now < this.#nextStatus) return;
+    this.#written = text;
+    this.#nextStatus = now + STATUS_INTERVAL_MS;
+    writeClusterStatus(stateDirectory, {
+      ...status,
+      ...this.#heardAtMs !== undefined && { heardAtMs: this.#heardAtMs },
+    });
+  }
+
+  #problems(own: ClusterNode | undefined): string[] {
+    const conflicts = this.#known.conflicts().map(({ node, other, cidr }) =>
+      `node "${node.name}" has ${cidr}, which overlaps with a range of the older node "${other.name}": it is not reached`
+    );
+    return [
+      ...own ? [] : [`nothing is known of node "${this.#options.node}" yet`],
+      ...own?.podCidrs.length === 0 ? [`node "${own.name}" has no spec.podCIDRs: ${NO_RANGES_ADVICE}`] : [],
+      ...this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
+      ...this.#engines?.problem === undefined ? [] : [this.#engines.problem],
+      ...conflicts,
+      ...this.#network?.problems() ?? [],
+    ];
+  }
+}
+
+const NO_RANGES_ADVICE = "start kube-controller-manager with --allocate-node-cidrs";

@@ -1,0 +1,31 @@
+/** What the part tells others of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
+import { replaceFile } from "../ffi/sys/atomic_file.ts";
+import { findText } from "../ffi/sys/file.ts";
+
+export interface ClusterStatus {
+  readonly node: string;
+  /** Whether the routes to all known nodes have been in the kernel once, and engines have the network. */
+  readonly isSynced: boolean;
+  /** What the API server said last was believed at this time, in milliseconds since 1970; absent before. */
+  readonly heardAtMs?: number;
+  /** Absent while the API server answers. */
+  readonly apiProblem?: string;
+  readonly nodes: number;
+  /** Of a pod's interface, in bytes. */
+  readonly mtu: number;
+  readonly relists: number;
+  /** Nodes that are not reached, and why. */
+  readonly problems: readonly string[];
+}
+
+const statusPath = (stateDirectory: string): string => `${stateDirectory}/status.json`;
+
+export function writeClusterStatus(stateDirectory: string, status: ClusterStatus): void {
+  replaceFile(statusPath(stateDirectory), `${JSON.stringify(status)}\n`);
+}
+
+/** Returns `undefined` if no such part has run since the host has started. */
+export function findClusterStatus(stateDirectory: string): ClusterStatus | undefined {
+  const text = findText(statusPath(stateDirectory));
+  return text === undefined ? undefined : JSON.parse(text);
+}

@@ -1,0 +1,118 @@
+/** Options of "cni serve --cluster". @module */
+import { networkOf, parseCidr } from "../../ffi/address.ts";
+import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { CLUSTER_PARTS, type ClusterPartSettings, TUNNEL_MODES } from "../../cluster/settings.ts";
+import { readConfiguration } from "../../runtime/load.ts";
+import type { CliContext } from "../../program/start.ts";
+import { UsageError } from "../../program/usage_error.ts";
+import { type OptionSpec, type ParsedOptions, parseOrUsageError } from "../options.ts";
+import { apiServerOf, SERVICE_ACCOUNT_DIRECTORY } from "../../cluster/api/service_account.ts";
+import { absolutePath } from "./path.ts";
+
+/** That of RFC 7348, flannel has another. */
+const DEFAULT_PORT = 4789;
+const DEFAULT_VNI = 4242;
+const MAX_VNI = 2 ** 24 - 1;
+
+export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
+  {
+    name: "cluster",
+    value: "WHAT",
+    choices: CLUSTER_PARTS,
+    help: "in a pod of Kubernetes: network lets pods of all nodes reach each other; ranges only serves --conflist",
+  },
+  { name: "node", value: "NAME", help: "with --cluster: the name of this node" },
+  {
+    name: "conflist",
+    value: "FILE",
+    help: "with --cluster: the network that engines get, with this node's ranges and MTU, when all nodes are reached",
+  },
+  {
+    name: "tunnel",
+    value: "WHAT",
+    choices: TUNNEL_MODES,
+    help: "auto: VXLAN to nodes that are on no link of this one; always; never (auto)",
+  },
+  { name: "tunnel-port", value: "NUMBER", help: `UDP port of VXLAN, the same on all nodes (${DEFAULT_PORT})` },
+  { name: "vni", value: "NUMBER", help: `VXLAN network identifier, the same on all nodes (${DEFAULT_VNI})` },
+  {
+    name: "non-masquerade-cidr",
+    value: "SUBNET",
+    help: "pods keep their address towards these destinations too; may be repeated",
+  },
+  {
+    name: "api-server",
+    value: "URL",
+    help: "with --cluster: where the API server is (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT)",
+  },
+];
+
+/** Reads what is in this container's mounts. */
+export interface ClusterArguments {
+  readonly settings: ClusterPartSettings;
+  readonly account: Descriptor;
+}
+
+/** Call it before this process enters the host's mounts. Returns `undefined` without `--cluster`. */
+export function clusterArguments(input: ParsedOptions, context: CliContext): ClusterArguments | undefined {
+  const what = CLUSTER_PARTS.find((each) => each === input.find("cluster"));
+  if (what === undefined) {
+    const lonely = CLUSTER_OPTIONS.find(({ name }) => input.has(name) || input.find(name) !== undefined);
+    if (lonely) {
+      throw new UsageError(`--${lonely.name} is for a server that makes a network: give --cluster network too`);
+    }
+    return undefined;
+  }
+  const node = input.find("node");
+  if (!node) throw new UsageError("--cluster needs --node NAME: the name of this node's object");
+  const apiServer = input.find("api-server") ?? apiServerOf(context.env);
+  if (apiServer === undefined) {
+    throw new UsageError(
+      "--cluster needs --api-server URL where KUBERNETES_SERVICE_HOST is not set, as outside of a pod",
+    );
+  }
+  const file = input.find("conflist");
+  const settings: ClusterPartSettings = {
+    what,
+    node,
+    apiServer: requireUrl(apiServer),
+    tunnel: TUNNEL_MODES.find((mode) => mode === input.find("tunnel")) ?? "auto",
+    vni: numberOf(input, "vni", DEFAULT_VNI, 1, MAX_VNI),
+    port: numberOf(input, "tunnel-port", DEFAULT_PORT, 1, 65535),
+    nonMasqueradeCidrs: input.list("non-masquerade-cidr").map((text) =>
+      parseOrUsageError("--non-masquerade-cidr", text, (cidr) => networkOf(parseCidr(cidr)), "192.0.2.0/24")
+    ),
+    ...file !== undefined && { network: readNetwork(absolutePath(file, context)) },
+  };
+  return { settings, account: openAccount() };
+}
+
+function readNetwork(path: string): NonNullable<ClusterPartSettings["network"]> {
+  return { fileName: path.slice(path.lastIndexOf("/") + 1), text: readConfiguration(path) };
+}
+
+function openAccount(): Descriptor {
+  try {
+    return openFile(SERVICE_ACCOUNT_DIRECTORY);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    throw new UsageError(
+      `--cluster needs a service account in "${SERVICE_ACCOUNT_DIRECTORY}", as a pod has: ${error.message}`,
+    );
+  }
+}
+
+function requireUrl(text: string): string {
+  const url = URL.parse(text);
+  if (url?.protocol === "https:" && url.pathname === "/") return url.origin;
+  throw new UsageError(`--api-server must be a URL such as https://10.96.0.1:443: got ${JSON.stringify(text)}`);
+}
+
+function numberOf(input: ParsedOptions, name: string, byDefault: number, min: number, max: number): number {
+  const text = input.find(name);
+  if (text === undefined) return byDefault;
+  const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
+  if (value >= min && value <= max) return value;
+  throw new UsageError(`--${name} must be a number from ${min} to ${max}: got ${JSON.stringify(text)}`);
+}
