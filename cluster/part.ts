@@ -4,6 +4,7 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { listCacheEntries } from "../runtime/cache.ts";
 import { parseCachedResult } from "../runtime/cached_result.ts";
 import { EngineNetwork } from "./engine_network.ts";
+import type { EventType, Verdict } from "./api/reflector.ts";
 import { type Changes, KnownNodes } from "./known_nodes.ts";
 import { ClusterNetwork } from "./network/cluster_network.ts";
 import type { ClusterNode } from "./node.ts";
@@ -36,6 +37,8 @@ export class ClusterPart implements Disposable {
   #kernelProblem: string | undefined;
   #apiProblem: string | undefined;
   #heardAtMs: number | undefined;
+  /** That of the API which has what is known. */
+  #version: string | undefined;
   #relists = 0;
   #written = "";
   #nextStatus = 0;
@@ -44,62 +47,64 @@ export class ClusterPart implements Disposable {
     const { cacheDirectories, log, count } = options;
     this.#options = options;
     this.#known = new KnownNodes(options.node);
-    this.#stored = new StoredNodes({ path: `${cacheDirectories[0]}/cluster/nodes.json`, log });
+    this.#stored = new StoredNodes({
+      path: `${cacheDirectories[0]}/cluster/nodes.json`,
+      content: () => ({ resourceVersion: this.#version ?? "0", nodes: this.#known.all() }),
+      log,
+    });
     if (options.what === "network") {
       this.#network = new ClusterNetwork({ settings: options, log, onRepair: () => count("repairs") });
     }
     if (options.network) this.#engines = new EngineNetwork({ ...options, network: options.network });
-    const nodes = this.#stored.read();
-    if (nodes) this.#known.replace(nodes);
+    const file = this.#stored.read();
+    if (file && this.#known.replace(file.nodes) !== "without-own-node") this.#version = file.resourceVersion;
     this.#step();
   }
 
   [Symbol.dispose](): void {
-    this.#stored.flush();
+    this.#stored[Symbol.dispose]();
     this.#network?.[Symbol.dispose]();
   }
 
-  /** @returns whether it is believed: a list without this node is not */
-  takeList(nodes: readonly ClusterNode[]): boolean {
+  get version(): string | undefined {
+    return this.#version;
+  }
+
+  takeList(nodes: readonly ClusterNode[], version: string): Verdict {
     const changes = this.#known.replace(nodes);
-    if (changes === "without-own-node") return false;
+    if (changes === "without-own-node") return { refused: `it has no node "${this.#options.node}"` };
     if (this.#relists++ > 0) this.#options.count("relists");
-    this.#hear();
-    this.#take(changes);
-    return true;
+    this.#take(changes, version);
+    return "taken";
   }
 
-  takeEvent(type: "ADDED" | "MODIFIED" | "DELETED", node: ClusterNode): void {
-    this.#hear();
-    this.#take(this.#known.apply(type, node));
+  takeEvent(type: EventType, node: ClusterNode, version: string): void {
+    this.#take(this.#known.apply(type, node), version);
   }
 
-  /** @param problem absent: the API server answers again */
-  noteApi(problem: string | undefined): void {
+  /** The API server answers. */
+  hear(): void {
+    this.#heardAtMs = Date.now();
+    this.#apiProblem = undefined;
+  }
+
+  noteApiProblem(problem: string): void {
     this.#apiProblem = problem;
-    if (problem === undefined) this.#hear();
   }
 
   /** Call it once a second. */
   look(): void {
     this.#step(() => this.#network?.look());
-    this.#stored.write(this.#known.all());
   }
 
-  #hear(): void {
-    this.#heardAtMs = Date.now();
-    this.#apiProblem = undefined;
-  }
-
-  #take(changes: Changes): void {
-    if (changes.size === 0) return;
-    const { own } = this.#known;
-    const isOwn = own !== undefined && changes.has(own.uid);
-    if (isOwn || !this.#isInKernel) this.#isInKernel = false;
+  #take({ own, peers }: Changes, version: string): void {
+    this.#version = version;
+    if (!own && peers.size === 0) return;
+    if (own) this.#isInKernel = false;
     this.#step(() => {
-      for (const [uid, peer] of changes) if (uid !== own?.uid) this.#network?.update(uid, peer);
+      for (const uid of peers) this.#network?.update(uid, this.#known.peer(uid));
     });
-    this.#stored.write(this.#known.all());
+    this.#stored.change();
   }
 
   /** @param change to do where the kernel has all that was known before */
@@ -140,6 +145,7 @@ export class ClusterPart implements Disposable {
     const { own } = this.#known;
     const status: ClusterStatus = {
       node,
+      ...this.#engines?.name !== undefined && { network: this.#engines.name },
       isSynced: this.#isInKernel && this.#engines?.isInstalled !== false,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
       nodes: [...this.#known.peers()].length,

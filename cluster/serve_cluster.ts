@@ -1,6 +1,7 @@
 import { pollAny } from "../ffi/sys/poll.ts";
-import { loadPluginDocs, loadPlugins } from "../plugins/registry.ts";
-import { Reflector } from "./api/reflector.ts";
+import { loadPluginDocs } from "../plugins/docs_registry.ts";
+import { loadPlugins } from "../plugins/registry.ts";
+import { reflect } from "./api/reflector.ts";
 import { parseNode } from "./node.ts";
 import { ClusterPart, type ClusterPartOptions } from "./part.ts";
 
@@ -16,9 +17,30 @@ const LOOK_INTERVAL_MS = 1000;
 /** Returns when the server has ended. What is in the kernel stays: pods keep their network. */
 export async function serveCluster(options: ServeClusterOptions): Promise<void> {
   const { apiServer: server, accountDirectory, lifetime, log, node, what } = options;
-  await loadPlugins();
-  await loadPluginDocs();
+  await Promise.all([loadPlugins(), loadPluginDocs()]);
   using part = new ClusterPart(options);
   const ending = new AbortController();
-  const own = `?fieldSelector=metadata.name%3D${encodeURIComponent(node)}`;
+  const ownOnly = what === "ranges" ? `?fieldSelector=metadata.name%3D${encodeURIComponent(node)}` : "";
+  const following = reflect({
+    access: { server, accountDirectory },
+    path: `/api/v1/nodes${ownOnly}`,
+    kind: "Node",
+    version: part.version,
+    parse: parseNode,
+    onList: (nodes, version) => part.takeList(nodes, version),
+    onEvent: (type, found, version) => part.takeEvent(type, found, version),
+    onHeard: () => part.hear(),
+    onProblem: (problem) => part.noteApiProblem(problem),
+    log,
+    signal: ending.signal,
+  });
+  const timer = setInterval(() => {
+    if (pollAny([lifetime], 0).length > 0) ending.abort();
+    else part.look();
+  }, LOOK_INTERVAL_MS);
+  try {
+    await following;
+  } finally {
+    clearInterval(timer);
+  }
 }

@@ -1,17 +1,4 @@
-import type { Cidr } from "../ffi/address.ts";
-
-/** `auto`: for nodes that are not on a link of this one. */
-export const TUNNEL_MODES = ["auto", "always", "never"] as const;
-
-export interface ClusterSettings {
-  readonly tunnel: (typeof TUNNEL_MODES)[number];
-  /** VXLAN network identifier. */
-  readonly vni: number;
-  /** UDP port of the tunnel, the same on all nodes. */
-  readonly port: number;
-  /** Destinations that see a pod's own address, as those in the cluster do. */
-  readonly nonMasqueradeCidrs: readonly Cidr[];
-}
+import type { ClusterSettings } from "./network/settings.ts";
 
 /** `ranges`: somebody else routes between nodes, and the part only gives engines the network with this node's ranges. */
 export const CLUSTER_PARTS = ["network", "ranges"] as const;

@@ -2,8 +2,13 @@
 import { replaceFile } from "../ffi/sys/atomic_file.ts";
 import { findText } from "../ffi/sys/file.ts";
 
+/** That of a server with the usual socket. */
+export const DEFAULT_STATUS_DIRECTORY = "/run/cni/cluster";
+
 export interface ClusterStatus {
   readonly node: string;
+  /** The network that engines get; absent without one. */
+  readonly network?: string;
   /** Whether the routes to all known nodes have been in the kernel once, and engines have the network. */
   readonly isSynced: boolean;
   /** What the API server said last was believed at this time, in milliseconds since 1970; absent before. */

@@ -2,17 +2,16 @@
 import { networkOf, parseCidr } from "../../ffi/address.ts";
 import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { CLUSTER_PARTS, type ClusterPartSettings, TUNNEL_MODES } from "../../cluster/settings.ts";
+import { DEFAULT_CLUSTER_SETTINGS, TUNNEL_MODES } from "../../cluster/network/settings.ts";
+import { CLUSTER_PARTS, type ClusterPartSettings } from "../../cluster/settings.ts";
 import { readConfiguration } from "../../runtime/load.ts";
 import type { CliContext } from "../../program/start.ts";
 import { UsageError } from "../../program/usage_error.ts";
 import { type OptionSpec, type ParsedOptions, parseOrUsageError } from "../options.ts";
-import { apiServerOf, SERVICE_ACCOUNT_DIRECTORY } from "../../cluster/api/service_account.ts";
+import { findApiServer, SERVICE_ACCOUNT_DIRECTORY } from "../../cluster/api/account.ts";
 import { absolutePath } from "./path.ts";
 
-/** That of RFC 7348, flannel has another. */
-const DEFAULT_PORT = 4789;
-const DEFAULT_VNI = 4242;
+const { port: DEFAULT_PORT, vni: DEFAULT_VNI } = DEFAULT_CLUSTER_SETTINGS;
 const MAX_VNI = 2 ** 24 - 1;
 
 export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
@@ -66,7 +65,7 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
   }
   const node = input.find("node");
   if (!node) throw new UsageError("--cluster needs --node NAME: the name of this node's object");
-  const apiServer = input.find("api-server") ?? apiServerOf(context.env);
+  const apiServer = input.find("api-server") ?? findApiServer(context.env);
   if (apiServer === undefined) {
     throw new UsageError(
       "--cluster needs --api-server URL where KUBERNETES_SERVICE_HOST is not set, as outside of a pod",

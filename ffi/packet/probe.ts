@@ -21,15 +21,31 @@ import {
 
 export const ICMP_ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
 
+export interface PingOptions {
+  /** Of the whole packet, which no machine may cut then: that tries an MTU. */
+  readonly bytes?: number;
+  /** An address of this host. */
+  readonly source?: Ip;
+}
+
+// linux/in.h, linux/in6.h: level and option
+const MTU_DISCOVER = { 4: [0, 10], 6: [41, 23] } as const;
+// IPV6_PMTUDISC_PROBE is the same.
+const IP_PMTUDISC_PROBE = 3;
+const HEADER_BYTES = { 4: 20, 6: 40 } as const;
+
 /** @throws {SystemError} `EPERM` without CAP_NET_RAW */
-export function isPingAnswered(address: Ip, timeoutMs: number): boolean {
+export function isPingAnswered(address: Ip, timeoutMs: number, { bytes, source }: PingOptions = {}): boolean {
   const family = familyOf(address);
   using socket = openSocket(address, SOCK_RAW, family === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
   const id = crypto.getRandomValues(new Uint8Array(2));
-  const packet = Uint8Array.of(ICMP_ECHO[family].request, 0, 0, 0, ...id, 0, 1);
+  const packet = new Uint8Array(Math.max(8, (bytes ?? 0) - HEADER_BYTES[family]));
+  packet.set([ICMP_ECHO[family].request, 0, 0, 0, ...id, 0, 1]);
   // For IPv6, the kernel does it.
   if (family === 4) new DataView(packet.buffer).setUint16(2, checksum(packet));
   return unlessUnreachable(() => {
+    if (bytes !== undefined) sys.setsockopt(socket.fd, ...MTU_DISCOVER[family], new Int32Array([IP_PMTUDISC_PROBE]), 4);
+    if (source !== undefined) bind(socket, source);
     connect(socket, address, 0);
     sys.send(socket.fd, packet, packet.length, 0);
     const deadline = performance.now() + timeoutMs;
@@ -101,7 +117,7 @@ function outcomeOf(error: SystemError): Exclude<ConnectionOutcome, "connected"> 
   throw error;
 }
 
-const UNREACHABLE = ["ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EPERM", "EADDRNOTAVAIL"];
+const UNREACHABLE = ["ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EPERM", "EADDRNOTAVAIL", "EMSGSIZE"];
 /** EINVAL of a blackhole route, EACCES of a prohibit route. */
 const BLOCKED = ["EINVAL", "EACCES"];
 
@@ -112,6 +128,11 @@ function unlessUnreachable<T>(call: () => T): T | undefined {
 function openSocket(address: Ip, type: number, protocol: number): Descriptor {
   const family = familyOf(address) === 4 ? AF_INET : AF_INET6;
   return descriptor(withPurpose("open a socket", () => sys.socket(family, type | SOCK_CLOEXEC, protocol)));
+}
+
+function bind({ fd }: Descriptor, address: Ip): void {
+  const sockaddr = toSockaddr({ address, port: 0 });
+  sys.bind(fd, sockaddr, sockaddr.length);
 }
 
 function connect({ fd }: Descriptor, address: Ip, port: number): void {

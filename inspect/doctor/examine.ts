@@ -6,6 +6,7 @@ import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import type { EngineNames, NamedAttachment } from "../../containers/engine_names.ts";
 import type { RuntimeContext } from "../../runtime/context.ts";
 import { checkAddresses } from "./checks/addresses.ts";
+import { checkCluster, tryOtherNodes } from "./checks/cluster.ts";
 import { checkForeignTranslations } from "./checks/foreign_translations.ts";
 import { checkHostForwarding } from "./checks/forwarding.ts";
 import { checkForwardChains } from "./checks/forward_chains.ts";
@@ -72,6 +73,7 @@ const LOOKS: readonly Check[] = [
   ["ports on 127.0.0.1", checkLoopbackPorts],
   ["foreign translations", checkForeignTranslations],
   ["kube-proxy", checkKubeProxy],
+  ["cluster", checkCluster],
   ["diagnoses", checkDiagnoses],
   ["resolver", checkResolver],
   ["limits", checkLimits],
@@ -92,6 +94,7 @@ const TRIES: readonly Check[] = [
   ["neighbour", tryNeighbour],
   ["uplink gateway", tryUplinkGateway],
   ["published ports", tryPorts],
+  ["other nodes", tryOtherNodes],
 ];
 
 export interface ExamineOptions {

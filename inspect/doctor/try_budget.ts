@@ -23,9 +23,30 @@ export class TryBudget {
     tries: readonly T[],
     run: (each: T) => readonly Finding[],
   ): Finding[] {
+    const nextWords = ({ container }: T) => [network.name, container.attachment.netns];
+    return this.#tryAll(what, tries, run, nextWords);
+  }
+
+  tryEachNode<T>(
+    { network }: Pick<Subject, "network">,
+    nodes: readonly T[],
+    run: (node: T) => readonly Finding[],
+  ): Finding[] {
+    return this.#tryAll("nodes", nodes, run, () => [network.name]);
+  }
+
+  /** @param nextWords for the command that tries what is left, from its first on */
+  #tryAll<T>(
+    what: string,
+    tries: readonly T[],
+    run: (each: T) => readonly Finding[],
+    nextWords: (next: T) => readonly string[],
+  ): Finding[] {
     const findings: Finding[] = [];
     for (const [i, each] of tries.entries()) {
-      if (this.#leftMs <= 0) return [...findings, this.#describeLeft(network.name, what, tries.slice(i), tries.length)];
+      if (this.#leftMs <= 0) {
+        return [...findings, this.#describeLeft(what, tries.length - i, tries.length, nextWords(each))];
+      }
       findings.push(...this.measure(() => run(each)));
     }
     return findings;
@@ -40,10 +61,10 @@ export class TryBudget {
     }
   }
 
-  #describeLeft(network: string, what: string, left: readonly Try[], all: number): Finding {
+  #describeLeft(what: string, left: number, all: number, words: readonly string[]): Finding {
     return warning(
-      `${left.length} of ${all} ${what} were not tried, since all tries together may take ${this.limitMs / 1000} s`,
-      shellCommand(["cni", "doctor", network, left[0]!.container.attachment.netns]),
+      `${left} of ${all} ${what} were not tried, since all tries together may take ${this.limitMs / 1000} s`,
+      shellCommand(["cni", "doctor", ...words]),
     );
   }
 }

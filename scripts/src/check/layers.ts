@@ -69,9 +69,9 @@ export const LAYERS: readonly Layer[] = [
   { path: "runtime/", imports: [...PLUGIN_LIB, REGISTRIES] },
   { path: "containers/", imports: [...PLUGIN_LIB, "runtime/"] },
   { path: "networks/", imports: [...TOOL, "plugins/lib/docs/", "containers/"] },
-  { path: "inspect/", imports: [...TOOL, "containers/", "networks/"] },
-  { path: "heal/", imports: [...TOOL, "inspect/"] },
   { path: "cluster/", imports: [...TOOL, "networks/"], packages: ["bun"] },
+  { path: "inspect/", imports: [...TOOL, "containers/", "networks/", "cluster/"] },
+  { path: "heal/", imports: [...TOOL, "inspect/"] },
   {
     path: "server/",
     imports: [...TOOL, "program/", "networks/", "heal/", "cluster/"],

@@ -1,0 +1,116 @@
+/** The network between the nodes of a cluster: what its part says, and packets to other nodes. @module */
+import { containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
+import { isPingAnswered, type PingOptions } from "../../../ffi/packet/probe.ts";
+import { matchAll } from "../../../ffi/route/route.ts";
+import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
+import { TUNNEL_LINK } from "../../../cluster/network/settings.ts";
+import type { ClusterNode } from "../../../cluster/node.ts";
+import { type ClusterStatus, DEFAULT_STATUS_DIRECTORY, findClusterStatus } from "../../../cluster/status.ts";
+import { readStoredNodes } from "../../../cluster/stored_nodes.ts";
+import { advise, broken, type Finding, ok, warning } from "../finding.ts";
+import type { Subject } from "../subject.ts";
+import type { TryBudget } from "../try_budget.ts";
+
+const FAILURES = "see docs/kubernetes.md, failures";
+
+/** Absent if the network is not that of a cluster. */
+const findStatus = ({ network }: Subject): ClusterStatus | undefined => {
+  const status = findClusterStatus(DEFAULT_STATUS_DIRECTORY);
+  return status?.network === network.name ? status : undefined;
+};
+
+export function checkCluster(subject: Subject): Finding[] {
+  const status = findStatus(subject);
+  if (!status) return [];
+  const { apiProblem, heardAtMs, problems, nodes, isSynced } = status;
+  const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
+  return [
+    ...problems.map((problem) => broken(problem, advise(FAILURES))),
+    ...apiProblem === undefined ? [] : [
+      warning(
+        `the API server was not heard${since}: ${apiProblem}`,
+        advise("look at the API server, and at the way there; known nodes are reached meanwhile"),
+      ),
+    ],
+    ...isSynced && problems.length === 0 ? [ok(`routes lead to ${nodes} other nodes`)] : [],
+  ];
+}
+
+/** One after the other, as long as the time lasts. */
+export function tryOtherNodes(subject: Subject, budget: TryBudget): Finding[] {
+  const status = findStatus(subject);
+  if (!status) return [];
+  const known = readStoredNodes(subject.runtime.cacheDirectory, subject.runtime.log);
+  const own = known.find(({ name }) => name === status.node);
+  const peers = known.filter((node) => node !== own && node.addresses.length > 0);
+  return budget.tryEachNode(subject, peers, (peer) => tryNode(subject, status, own, peer));
+}
+
+const TIMEOUT_MS = 1200;
+
+function tryNode(subject: Subject, { mtu }: ClusterStatus, own: ClusterNode | undefined, peer: ClusterNode): Finding[] {
+  const { netns, links } = subject.host;
+  const answers = (target: Ip, options?: PingOptions) =>
+    netns.run<boolean>(() => isPingAnswered(target, TIMEOUT_MS, options));
+  const tunnel = links.find(({ name }) => name === TUNNEL_LINK)?.index;
+  const node = peer.addresses.find((address) => answers(address));
+  if (node === undefined) {
+    return [broken(
+      `node "${peer.name}" does not answer at ${peer.addresses.join(" and ")}`,
+      advise("look at that node, at its firewall and at the network between"),
+    )];
+  }
+  const targets = peer.podCidrs.map(tunnelAddress);
+  const ways = matchAll(netns.route, targets);
+  const findings = targets.flatMap((target, i) => {
+    const isTunnelled = tunnel !== undefined && ways[i]?.oif === tunnel;
+    return isTunnelled ? tryTunnel(peer, target, mtu, answers) : tryDirect(subject, own, peer, target, mtu, answers);
+  });
+  return findings.length > 0 ? findings : [ok(`node "${peer.name}" answers`)];
+}
+
+type Answers = (target: Ip, options?: PingOptions) => boolean;
+
+function tryTunnel(peer: ClusterNode, target: Ip, mtu: number, answers: Answers): Finding[] {
+  if (!answers(target)) {
+    return [broken(
+      `node "${peer.name}" answers, but not through the tunnel at ${target}`,
+      advise(
+        "let the tunnel's UDP port through between nodes, in firewalls and security groups; then look at that node",
+      ),
+    )];
+  }
+  if (answers(target, { bytes: mtu })) return [];
+  return [broken(
+    `packets of ${mtu} bytes do not reach node "${peer.name}" through the tunnel`,
+    advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
+  )];
+}
+
+/** The address of the node itself tells about the way; one of a pod's range as source tells what the way lets through. */
+function tryDirect(
+  { host }: Subject,
+  own: ClusterNode | undefined,
+  peer: ClusterNode,
+  target: Ip,
+  mtu: number,
+  answers: Answers,
+): Finding[] {
+  const node = peer.addresses.find((address) => familyOf(address) === familyOf(target));
+  if (node === undefined) return [];
+  if (!answers(node, { bytes: mtu })) {
+    return [broken(
+      `packets of ${mtu} bytes do not reach node "${peer.name}" at ${node}`,
+      advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
+    )];
+  }
+  const range = own?.podCidrs.find((cidr) => familyOf(cidr) === familyOf(target));
+  const source = range && host.addresses.map(({ address }) => ipOf(address)).find((ip) => containsIp(range, ip));
+  if (source === undefined || answers(node, { source })) return [];
+  return [broken(
+    `node "${peer.name}" answers at ${node}, but not packets from ${source}, an address of this node's pods`,
+    advise(
+      "the network between drops addresses that it does not know, as some clouds do: give --tunnel always to cni serve",
+    ),
+  )];
+}
