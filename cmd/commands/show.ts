@@ -58,10 +58,15 @@ export default show;
 
 async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTree> {
   const { gatherNodeTree } = await import("../../inspect/show/gather.ts");
-  const attachments = new EngineNames().addTo(openRuntime(input, context).attachments());
+  const runtime = openRuntime(input, context);
+  const attachments = new EngineNames().addTo(runtime.attachments());
   const forPeople = wantedFormat(input) === "json" ? (all: readonly NamedAttachment[]) => all : withoutLoopbacks;
   const [word] = input.words;
-  if (word === undefined) return gatherNodeTree(forPeople(attachments), { showsOtherPorts: true });
+  if (word === undefined) {
+    const { readStoredNodes } = await import("../../cluster/stored_nodes.ts");
+    const nodes = readStoredNodes(runtime.cacheDirectory, log);
+    return gatherNodeTree(forPeople(attachments), { showsOtherPorts: true, nodes });
+  }
   const [{ selectShown }, { loadPlugins }] = await Promise.all([
     import("../../inspect/show/select.ts"),
     import("../../plugins/registry.ts"),

@@ -5,6 +5,8 @@ import { isJsonObject } from "../../spec/schema.ts";
 import type { NamedAttachment } from "../../containers/engine_names.ts";
 import { type ContainerSide, findContainerSide } from "./containers.ts";
 import { byName, findUplinks, listNamespaceLinks, type NamespaceLinks } from "./links.ts";
+import type { ClusterNode } from "../../cluster/node.ts";
+import { listOtherNodes } from "./nodes.ts";
 import type { Device, NodeTree, Port, ShownAttachment, ShownPublishedPort } from "./node_tree.ts";
 import { publishedPortId, type ShownRuleset, showRuleset } from "./ruleset.ts";
 
@@ -13,12 +15,14 @@ export interface GatherOptions {
   readonly deviceNames?: readonly string[];
   /** Also shows the ports of bridges that belong to no attachment. */
   readonly showsOtherPorts?: boolean;
+  /** Names for other nodes of a cluster; absent: no other node is shown. */
+  readonly nodes?: Iterable<ClusterNode>;
 }
 
 /** Looks only: changes nothing, and runs no plugin. @throws {SystemError} */
 export function gatherNodeTree(
   attachments: readonly NamedAttachment[],
-  { deviceNames = [], showsOtherPorts = false }: GatherOptions = {},
+  { deviceNames = [], showsOtherPorts = false, nodes }: GatherOptions = {},
 ): NodeTree {
   using netns = currentNetns();
   const host = listNamespaceLinks(netns.route);
@@ -42,6 +46,7 @@ export function gatherNodeTree(
     uplinks: findUplinks(host),
     devices: devices.sort(byName),
     separate: (byDevice.get(undefined) ?? []).map(({ port }) => port).sort(byAttachment),
+    nodes: nodes ? listOtherNodes(netns.route, host, nodes) : [],
     tables: ruleset.tables,
   };
 }

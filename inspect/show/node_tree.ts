@@ -14,8 +14,25 @@ export interface NodeTree {
   readonly devices: readonly Device[];
   /** Attachments that share no link, such as those of ptp and host-device. */
   readonly separate: readonly Port[];
+  /** Other nodes of a cluster whose pods are reached from here, by name. */
+  readonly nodes: readonly ShownNode[];
   /** The tables of this program, and chains of other tables that lead to its rules. */
   readonly tables: readonly RulesetTable[];
+}
+
+export interface ShownNode {
+  /** Its first range, if the name is unknown. */
+  readonly name: string;
+  /** To its pods. */
+  readonly routes: readonly ShownNodeRoute[];
+}
+
+export interface ShownNodeRoute {
+  readonly dst: Cidr;
+  /** An address of the node, also where the way is a tunnel. */
+  readonly gateway?: Ip;
+  readonly link: string;
+  readonly isTunnelled: boolean;
 }
 
 export interface ShownLink {

@@ -12,6 +12,7 @@ import type {
   RulesetTable,
   ShownAttachment,
   ShownLink,
+  ShownNode,
   ShownPublishedPort,
   ShownRoute,
   Uplink,
@@ -31,13 +32,14 @@ export interface OutlineNode {
 }
 
 /** @param withRules also rules that count nothing, and sets */
-export function outlineOf({ uplinks, devices, separate, tables }: NodeTree, withRules: boolean): OutlineNode {
+export function outlineOf({ uplinks, devices, separate, nodes, tables }: NodeTree, withRules: boolean): OutlineNode {
   const isEmpty = devices.length + separate.length === 0;
   const uplinkNames = new Set(uplinks.map(({ name }) => name));
   return node("host", "host", "", [isEmpty ? "no container" : ""], [
     ...uplinks.map((uplink) => outlineUplink(uplink, devices.find(({ name }) => name === uplink.name))),
     ...devices.filter(({ name }) => !uplinkNames.has(name)).map(outlineDevice),
     ...separate.map(outlinePort),
+    ...nodes.length > 0 ? [outlineNodes(nodes)] : [],
     ...tables.map((table) => outlineTable(table, withRules)),
   ]);
 }
@@ -82,6 +84,21 @@ export function outlineDevice(device: Device): OutlineNode {
     ...addresses.map((address) => line("address", address)),
     ...ports.map(outlinePort),
   ], linkHealth(device));
+}
+
+const MAX_NODES = 20;
+
+function outlineNodes(nodes: readonly ShownNode[]): OutlineNode {
+  const lines = nodes.slice(0, MAX_NODES).map(({ name, routes }) =>
+    line("node", name, routes.map(({ dst, gateway, link, isTunnelled }) =>
+      `${dst} ${isTunnelled ? "in a tunnel to" : "via"} ${gateway} on ${link}`
+    ))
+  );
+  const more = nodes.length - lines.length;
+  return node("device", "cluster", "", [`${nodes.length} other nodes`], [
+    ...lines,
+    ...more > 0 ? [line("node", `and ${more} more`, ["--json has them"])] : [],
+  ]);
 }
 
 function networkText({ networks }: Device): string {
