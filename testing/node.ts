@@ -24,6 +24,7 @@ import { join } from "node:path";
 import { type Netns, openNetns } from "../ffi/netns/netns.ts";
 import { newNetns, runInNetns, runShellInNetns, until } from "./netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, SHIM_DIRECTORY } from "./binary.ts";
+import { type EngineRoot, RELEASED_PROGRAM } from "./engine_root.ts";
 import { reportServer } from "./server.ts";
 import { withoutMark } from "./ruleset.ts";
 
@@ -63,6 +64,8 @@ export interface NodeOptions {
   readonly directory?: string;
   /** Process 1 is one of the node's own, so that a container can share the node's processes and mounts. */
   readonly hasOwnProcesses?: boolean;
+  /** Its root; the machine's unless told. A release is installed there. */
+  readonly root?: EngineRoot;
 }
 
 /** A node that has our plugins, and no networks unless its directory has some. */
@@ -79,7 +82,7 @@ export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> 
     string,
   ];
   for (const path of [networks, bin, state]) mkdirSync(path, { recursive: true });
-  const mounts = resources.use(await newMounts([networks, bin, state], options.hasOwnProcesses ?? false));
+  const mounts = resources.use(await newMounts(directory, [networks, bin, state], options));
   const { host, outside } = newHostAndOutside(resources);
   // The node's own server listens on the default socket.
   const env = {
@@ -100,6 +103,7 @@ export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> 
     })).child;
   if (options.directory !== undefined) newBootId(directory, run);
   if (isServed) resources.defer(await serveOnNode(run, start));
+  else if (options.root) run(RELEASED_PROGRAM, "install", "--copy", NODE_PATHS.bin);
   else run(CNI_PROGRAM, "install", NODE_PATHS.bin);
   const owned = resources.move();
   return {
@@ -146,8 +150,19 @@ interface NodeMounts extends Disposable {
   readonly processes: string;
 }
 
+/** Makes another directory the root of all mounts: pivot_root(2) refuses that of a virtual machine. The node's own keeps its path. */
+const ENTER_ROOT = `root=$1; directory=$2; shift 2
+  mount --bind "$root" "$root"
+  for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
+  mkdir -p "$root$directory"; mount --bind "$directory" "$root$directory"
+  cd "$root"; mount --move . /; exec "$@"`;
+
 /** Mounts that nobody else sees. They last as long as the process that holds them, and so does all that was started among them. */
-async function newMounts(sources: readonly string[], hasOwnProcesses: boolean): Promise<NodeMounts> {
+async function newMounts(
+  directory: string,
+  sources: readonly string[],
+  { hasOwnProcesses = false, root }: NodeOptions,
+): Promise<NodeMounts> {
   const places = Object.values(NODE_PATHS);
   const script = [
     `set -e; mkdir -p ${places.join(" ")}`,
@@ -158,7 +173,8 @@ async function newMounts(sources: readonly string[], hasOwnProcesses: boolean): 
     `echo ready; ${hasOwnProcesses ? "sleep infinity & wait" : "exec sleep infinity"}`,
   ].join("\n");
   const processOptions = hasOwnProcesses ? ["-pf", "--mount-proc", "--kill-child"] : [];
-  const holder = Bun.spawn(["unshare", "-m", ...processOptions, "sh", "-c", script], {
+  const shell = root ? ["sh", "-ec", ENTER_ROOT, "sh", root.path, directory, "chroot", ".", "/bin/sh"] : ["sh"];
+  const holder = Bun.spawn(["unshare", "-m", ...processOptions, ...shell, "-c", script], {
     stdin: "ignore",
     stdout: "pipe",
   });
