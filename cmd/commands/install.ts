@@ -1,5 +1,6 @@
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { readFile, removeFile } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { installBytes, installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
@@ -17,7 +18,12 @@ import {
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
-import { installLibraries, isForeignLibraryDirectory, removeLibraries } from "../install/libraries.ts";
+import {
+  installLibraries,
+  isForeignLibraryDirectory,
+  removeLibraries,
+  replaceLibraries,
+} from "../install/libraries.ts";
 import { type StagedFiles, stageFiles } from "../install/staged_files.ts";
 import { findStartProblem } from "../install/trial.ts";
 import type { ParsedOptions } from "../options.ts";
@@ -81,6 +87,8 @@ const command: Command = {
     },
   ],
   async run(input, context) {
+    // Other users call the plugins too, whatever is usual for files of this one.
+    sys.umask(0o022);
     const [word = ""] = input.words;
     const directory = absolutePath(word, context);
     const network = await prepareNetwork(directory, input, context);
@@ -233,11 +241,10 @@ function requireOwnLibraries(directory: string): void {
   );
 }
 
-/** Links to staged files take no time in which a call would find libraries of two versions. */
 function putLibraries(directory: string, source: string, staged: StagedFiles | undefined): InstalledFile {
   const path = libraryDirectory(`${directory}/${COMMAND_NAME}`);
   const changed = staged
-    ? installLibraries(libraryDirectory(staged.program), path, installLinkOrCopy)
+    ? replaceLibraries(libraryDirectory(staged.program), path, installLinkOrCopy)
     : installLibraries(source, path);
   return { path, target: `copy of ${source}`, changed };
 }

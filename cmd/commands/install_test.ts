@@ -16,6 +16,9 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { useDirectory } from "../../testing/directory.ts";
+import { EINVAL } from "../../ffi/sys/errno.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { interceptSystemCalls } from "../../ffi/sys/intercept.ts";
 import { PROGRAM_MARK } from "../../ffi/sys/program_mark.ts";
 import { install, type InstallOptions, relativePath, removeFullProgram, removeUnneededLibraries } from "./install.ts";
 
@@ -346,14 +349,34 @@ describe("libraries beside the program", () => {
     expect(installed()).toEqual(["copyright", "ld-linux-x86-64.so.2", "libc.so.6"]);
   });
 
-  test("install() copies them once, before it replaces any", () => {
-    let tried = 0;
+  test("install() copies them once, and puts all in place in one step", () => {
+    const inodes = (directory: string) =>
+      ["", "libc.so.6"].map((name) => statSync(join(directory, "cni-lib", name)).ino);
+    let tried: readonly number[] = [];
     const findProblem = (plugin: string) => {
-      tried = statSync(join(plugin, "../cni-lib/libc.so.6")).ino;
+      tried = inodes(join(plugin, ".."));
       return undefined;
     };
+    for (const text of ["first", "second"]) {
+      writeFileSync(join(libraries, "libc.so.6"), text);
+      expect(row(put({ copy: true, findProblem }))?.changed).toBe(true);
+      expect(inodes(bin)).toEqual([...tried]);
+    }
+    const installedInodes = inodes(bin);
+    expect(row(put({ copy: true, findProblem }))?.changed).toBe(false);
+    expect(inodes(bin)).toEqual(installedInodes);
+  });
+
+  test("install() replaces each by itself where the file system cannot exchange directories", () => {
+    const findProblem = () => undefined;
     put({ copy: true, findProblem });
-    expect(statSync(join(bin, "cni-lib/libc.so.6")).ino).toBe(tried);
+    writeFileSync(join(libraries, "libc.so.6"), "second");
+    using _refusal = interceptSystemCalls(["renameat2"], (name) => {
+      throw new SystemError(name, EINVAL);
+    });
+    expect(row(put({ copy: true, findProblem }))?.changed).toBe(true);
+    expect(readFileSync(join(bin, "cni-lib/libc.so.6"), "utf8")).toBe("second");
+    expect(readdirSync(bin)).not.toContain(".cni-new");
   });
 
   test.each([

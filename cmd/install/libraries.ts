@@ -1,7 +1,7 @@
 /** Glibc's files beside the program. @module */
 import { ensureDirectory, findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
-import { installCopy } from "../../ffi/sys/atomic_install.ts";
-import { readFile, removeFile } from "../../ffi/sys/file.ts";
+import { exchangeDirectories, installCopy } from "../../ffi/sys/atomic_install.ts";
+import { readFile, removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 
 /** What a release of any version has there, and what an install that was killed has left. */
@@ -28,6 +28,30 @@ export function installLibraries(
   for (const name of changed) put(`${source}/${name}`, `${directory}/${name}`);
   for (const name of stale) removeFile(`${directory}/${name}`);
   return changed.length + stale.length > 0;
+}
+
+/**
+ * In one step, as the loader of one version dies of the libraries of another. What was there is in the place of `staged` then,
+ * for calls that have begun to load it.
+ *
+ * @param put installs a file, where a file system cannot exchange directories
+ * @returns whether something differs
+ */
+export function replaceLibraries(
+  staged: string,
+  directory: string,
+  put: (source: string, path: string) => void,
+): boolean {
+  if (!findStat(directory)) {
+    renameFile(staged, directory);
+    return true;
+  }
+  const [names, present] = [staged, directory].map((path) => findEntryNames(path)!);
+  const isSame = names!.join("/") === present!.join("/") &&
+    names!.every((name) => hasSameContent(`${staged}/${name}`, `${directory}/${name}`));
+  if (isSame) return false;
+  if (!exchangeDirectories(staged, directory)) installLibraries(staged, directory, put);
+  return true;
 }
 
 function hasSameContent(source: string, path: string): boolean {

@@ -6,6 +6,8 @@ import { sys } from "./libc.ts";
 import { AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY } from "./uapi.ts";
 
 const CHUNK_BYTES = 1024 * 1024;
+// linux/fs.h
+const RENAME_EXCHANGE = 2;
 
 export function installSymlink(target: string, path: string): void {
   withPurpose(
@@ -32,6 +34,14 @@ export function installCopy(
     `copy "${source}" to "${path}"`,
     () => installAtomically(path, (temporary) => copy(source, temporary, progress)),
   );
+}
+
+/** Two directories of one file system get each other's name. @returns whether that file system can do so */
+export function exchangeDirectories(path: string, other: string): boolean {
+  return withPurpose(`exchange "${path}" and "${other}"`, () => {
+    const exchange = () => sys.renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_EXCHANGE);
+    return ignoreErrors(["EINVAL", "ENOSYS", "EXDEV"], exchange) !== undefined;
+  });
 }
 
 export function installBytes(bytes: Uint8Array, path: string, mode = 0o755): void {

@@ -26,12 +26,13 @@ type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A ex
   ? { -readonly [I in keyof A]: CArguments[A[I]] }
   : never;
 
-/** Functions of glibc 2.17 and musl; others go through `syscall`. */
+/** Functions of glibc 2.17 and musl; others go through `syscall`. renameat2() is for glibc in `cni-lib`, which has it. */
 const SIGNATURES = {
   __errno_location: ["ptr"],
   accept4: ["i32", "i32", "ptr", "ptr", "i32"],
   bind: ["i32", "i32", "ptr", "i32"],
   chmod: ["i32", "cstring", "i32"],
+  chroot: ["i32", "cstring"],
   close: ["i32", "i32"],
   connect: ["i32", "i32", "ptr", "i32"],
   dup2: ["i32", "i32", "i32"],
@@ -64,6 +65,7 @@ const SIGNATURES = {
   recvmsg: ["i64_fast", "i32", "ptr", "i32"],
   recvmmsg: ["i32", "i32", "ptr", "i32", "i32", "ptr"],
   rename: ["i32", "cstring", "cstring"],
+  renameat2: ["i32", "i32", "cstring", "i32", "cstring", "i32"],
   rmdir: ["i32", "cstring"],
   send: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
   sendmsg: ["i64_fast", "i32", "ptr", "i32"],
