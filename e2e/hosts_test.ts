@@ -66,21 +66,36 @@ function attachAndDetach(root: HostRoot, plugin: string, host: Netns): void {
   expect(runInNetns(host, "ip", "-o", "link", "show", "master", "lan0")).toBe("");
 }
 
-const served = (root: HostRoot, cni: string): number =>
-  JSON.parse(root.run([cni, "serve", "--status", "--json"]).stdout || '{"served":-1}').served;
+/** A worker counts a call after its answer. @param command that ends by executing the program */
+const untilServed = (root: HostRoot, command: readonly string[], count: number): Promise<void> =>
+  until(() => JSON.parse(succeed(root, ...command, "serve", "--status", "--json")).served === count);
 
-async function startServer(root: HostRoot, cni: string, ...options: string[]) {
-  const server = root.start([cni, "serve", "--metrics", `unix:${METRICS}`, ...options]);
+/** @param command that ends by executing the program */
+async function startServer(root: HostRoot, command: readonly string[], ...options: string[]) {
+  const server = root.start([...command, "serve", "--metrics", `unix:${METRICS}`, ...options]);
   let log = "";
   const read = async () => {
     for await (const chunk of server.stderr) log += new TextDecoder().decode(chunk);
   };
   void read();
-  await until(() => log.includes("Listening"));
+  await until(() => log.includes("Listening") || server.exitCode !== null);
+  expect(log).toContain("Listening");
   return server;
 }
 
 /** Each way in which a user of the root starts the program. */
+/** Its process is confined: it may read the libraries. */
+async function untilMeasured(root: HostRoot): Promise<void> {
+  const unix = join(root.directory, METRICS);
+  await until(async () => {
+    try {
+      return (await (await fetch("http://localhost/metrics", { unix })).text()).includes("cni_calls_total");
+    } catch {
+      return false;
+    }
+  });
+}
+
 async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
   const plugin = `${bin}/bridge`;
   succeed(root, `${RELEASE}/cni`, "install", "--copy", bin);
@@ -93,22 +108,14 @@ async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
   succeed(root, `${bin}/cni`, "install", "--shim", bin);
   attachAndDetach(root, plugin, host);
   const cni = `${bin}/cni-full`;
-  const first = await startServer(root, cni);
+  const first = await startServer(root, [cni]);
   attachAndDetach(root, plugin, host);
-  expect(served(root, cni)).toBe(2);
-  const second = await startServer(root, cni, "--replace");
+  await untilServed(root, [cni], 2);
+  const second = await startServer(root, [cni], "--replace");
   expect(await first.exited).toBe(0);
   attachAndDetach(root, plugin, host);
-  expect(served(root, cni)).toBe(2);
-  // Its process is confined: it may read the libraries.
-  const unix = join(root.directory, METRICS);
-  await until(async () => {
-    try {
-      return (await (await fetch("http://localhost/metrics", { unix })).text()).includes("cni_calls_total");
-    } catch {
-      return false;
-    }
-  });
+  await untilServed(root, [cni], 2);
+  await untilMeasured(root);
   terminate(second);
   expect(await second.exited).toBe(0);
 
@@ -121,7 +128,7 @@ describe("a host with", () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, NOTHING.packages);
     await use(root, NOTHING.bin, namespaces.host);
-  }, 60_000);
+  });
 
   for (const { name, packages, bin } of sampleOf(OTHERS)) {
     testWith([...HOST_ROOT_PROGRAMS, ...DOWNLOADS, "ip"], `${name} runs all of a release`, async () => {
@@ -143,6 +150,51 @@ describe("a host with", () => {
   );
 
   testWith(HOST_ROOT_PROGRAMS, "no libc says that the libraries are missing", async () => {
+  testWith([...HOST_ROOT_PROGRAMS, "ip"], "no libc runs a pod's server, by the program on the host", async () => {
+    using namespaces = newNamespaces();
+    using root = await newHostRoot(namespaces, []);
+    const bin = "/var/lib/plugins";
+    succeed(root, `${RELEASE}/cni`, "install", "--copy", "--shim", bin);
+    const image = join(root.directory, "image");
+    for (const path of ["proc", "opt/cni"]) mkdirSync(join(image, path), { recursive: true });
+    // Also the fractions of a second.
+    Bun.spawnSync(["cp", "-a", join(root.directory, RELEASE), join(image, "opt/cni/bin")]);
+    const script = `mount() { ${BUSYBOX} mount "$@"; }; mount --bind /image /image; mount -t proc proc /image/proc
+      cd /image; mount --move . /; exec ${BUSYBOX} chroot . "$@"`;
+    const pod = [BUSYBOX, "unshare", "-m", BUSYBOX, "sh", "-ec", script, "sh", "/opt/cni/bin/cni"];
+    const server = await startServer(root, pod, "--plugin-dir", bin);
+    attachAndDetach(root, `${bin}/bridge`, namespaces.host);
+    await untilServed(root, [`${bin}/cni-full`], 2);
+    await untilMeasured(root);
+    terminate(server);
+    expect(await server.exited).toBe(0);
+  });
+
+  for (const isMount of [false, true]) {
+    testWith(HOST_ROOT_PROGRAMS, `a chroot runs a server there (a mount of its own: ${isMount})`, async () => {
+      using namespaces = newNamespaces();
+      using root = await newHostRoot(namespaces, []);
+      const inner = "/inner";
+      for (const path of ["proc", "dev", "run", "etc"]) {
+        mkdirSync(join(root.directory, inner, path), { recursive: true });
+      }
+      succeed(root, `${RELEASE}/cni`, "install", "--copy", "--shim", `${inner}/opt/cni/bin`);
+      if (isMount) succeed(root, BUSYBOX, "mount", "--bind", inner, inner);
+      for (const path of ["/proc", "/dev"]) succeed(root, BUSYBOX, "mount", "--rbind", path, inner + path);
+      const inside = [BUSYBOX, "chroot", inner];
+      const full = [...inside, "/opt/cni/bin/cni-full"];
+      const server = root.start([...full, "serve"]);
+      await until(() => root.run([...full, "serve", "--check"]).exitCode === 0);
+      const answer = root.run([...inside, "/opt/cni/bin/bridge"], { env: { CNI_COMMAND: "VERSION" } });
+      expect(answer).toMatchObject({ exitCode: 0, stderr: "" });
+      await untilServed(root, full, 1);
+      // Other servers' mounts are as they were.
+      expect(readdirSync(join(root.directory, inner, "run"))).toEqual(["cni"]);
+      terminate(server);
+      expect(await server.exited).toBe(0);
+    });
+  }
+
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, [], false);
     expect(root.run([`${RELEASE}/cni`, "--version"])).toEqual({

@@ -31,7 +31,7 @@ import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess, finishedProcess, type Pr
 export const HOST_ROOT_PROGRAMS: readonly string[] = [
   "unshare",
   "nsenter",
-  "pivot_root",
+  "chroot",
   "mount",
   "ldd",
   "sh",
@@ -68,6 +68,9 @@ export const CONTAINER_NETNS = "/run/container";
 /** A static program that holds the mounts. */
 export const BUSYBOX = `${RELEASE}/busybox`;
 
+/** Ends a script of the shell: what follows is run where a mount is the root of all. pivot_root(2) refuses that of a virtual machine. */
+export const becomeRoot = (mount: string): string => `cd "${mount}"; mount --move . /; exec chroot .`;
+
 /** Ends what was started in the root. */
 export function terminate({ pid }: Bun.Subprocess): void {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
@@ -92,8 +95,7 @@ export async function newHostRoot(
   const script = `mount --bind "$1" "$1"; mount --bind "$2" "$1${CONTAINER_NETNS}"
     mount -t proc proc "$1/proc"; mount -t sysfs sysfs "$1/sys"
     for name in null urandom; do : >"$1/dev/$name"; mount --bind "/dev/$name" "$1/dev/$name"; done
-    mkdir "$1/old"; cd "$1"; pivot_root . old
-    exec ${BUSYBOX} sh -ec '${BUSYBOX} umount -l /old; echo ready; exec ${BUSYBOX} sleep infinity'`;
+    ${becomeRoot("$1")} ${BUSYBOX} sh -c 'echo ready; exec ${BUSYBOX} sleep infinity'`;
   const holder = host.run(() =>
     Bun.spawn(["unshare", "--mount", "--pid", "--kill-child", "sh", "-ec", script, "sh", directory, container.path], {
       stdin: "ignore",

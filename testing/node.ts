@@ -25,6 +25,7 @@ import { type Netns, openNetns } from "../ffi/netns/netns.ts";
 import { newNetns, runInNetns, runShellInNetns, until } from "./netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, SHIM_DIRECTORY } from "./binary.ts";
 import { type EngineRoot, RELEASED_PROGRAM } from "./engine_root.ts";
+import { becomeRoot } from "./host_root.ts";
 import { reportServer } from "./server.ts";
 import { withoutMark } from "./ruleset.ts";
 
@@ -150,12 +151,12 @@ interface NodeMounts extends Disposable {
   readonly processes: string;
 }
 
-/** Makes another directory the root of all mounts: pivot_root(2) refuses that of a virtual machine. The node's own keeps its path. */
+/** Makes another directory the root of all mounts, in which the node's own keeps its path. */
 const ENTER_ROOT = `root=$1; directory=$2; shift 2
   mount --bind "$root" "$root"
   for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
   mkdir -p "$root$directory"; mount --bind "$directory" "$root$directory"
-  cd "$root"; mount --move . /; exec "$@"`;
+  ${becomeRoot("$root")} "$@"`;
 
 /** Mounts that nobody else sees. They last as long as the process that holds them, and so does all that was started among them. */
 async function newMounts(
@@ -173,7 +174,7 @@ async function newMounts(
     `echo ready; ${hasOwnProcesses ? "sleep infinity & wait" : "exec sleep infinity"}`,
   ].join("\n");
   const processOptions = hasOwnProcesses ? ["-pf", "--mount-proc", "--kill-child"] : [];
-  const shell = root ? ["sh", "-ec", ENTER_ROOT, "sh", root.path, directory, "chroot", ".", "/bin/sh"] : ["sh"];
+  const shell = root ? ["sh", "-ec", ENTER_ROOT, "sh", root.path, directory, "/bin/sh"] : ["sh"];
   const holder = Bun.spawn(["unshare", "-m", ...processOptions, ...shell, "-c", script], {
     stdin: "ignore",
     stdout: "pipe",

@@ -1,4 +1,6 @@
 import { enterHostMounts } from "../../ffi/netns/mounts.ts";
+import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { CLUSTER_OPTIONS, clusterArguments } from "../arguments/cluster.ts";
 import { absolutePath } from "../arguments/path.ts";
@@ -14,6 +16,7 @@ import {
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import type { ParsedOptions } from "../options.ts";
+import { COMMAND_NAME, FULL_PROGRAM_NAME, isSameFile } from "../../program/installed_file.ts";
 import { UsageError } from "../../program/usage_error.ts";
 import { openScreen, type Screen } from "../output/screen.ts";
 import { formatTable } from "../output/table.ts";
@@ -98,12 +101,15 @@ const serve: Command = {
     if (input.has("check")) return checkServer(path);
     if (input.has("status")) return printStatus(path, input, context);
     const logFormat = input.find("log-format") === "json" ? "json" : "text";
+    const pluginDirs = pluginDirectories(input, context);
     if (isInPod) {
       const { requireStartingPlugins } = await import("../install/trial.ts");
-      requireStartingPlugins(pluginDirectories(input, context));
+      requireStartingPlugins(pluginDirs);
     }
+    using installed = isInPod ? openInstalledProgram(pluginDirs) : undefined;
     const sockets = openSockets(path, input.has("replace"), context.env);
-    const program = "/proc/self/exe";
+    // A worker has other files under these numbers.
+    const program = installed ? `/proc/${process.pid}/fd/${installed.fd}` : "/proc/self/exe";
     return supervise({
       sockets,
       maxWorkers,
@@ -147,6 +153,19 @@ function partSettings(
     ...metricsAddress !== undefined && { metricsAddress },
     ...cluster && { cluster },
   };
+}
+
+/** This program's copy on the host, which finds its libraries beside it. The container's are not among the host's mounts. */
+function openInstalledProgram(directories: readonly string[]): Descriptor | undefined {
+  const own = findStat("/proc/self/exe")!;
+  const path = directories.flatMap((directory) =>
+    [FULL_PROGRAM_NAME, COMMAND_NAME].map((name) => `${directory}/${name}`)
+  )
+    .find((each) => {
+      const status = findStat(each);
+      return status && isSameFile(status, own);
+    });
+  return path === undefined ? undefined : openFile(path);
 }
 
 function requireMetricsAddress(text: string): void {

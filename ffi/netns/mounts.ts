@@ -16,8 +16,10 @@ const MS_PRIVATE = 1 << 18;
 export async function onScratchHost(call: (container: Netns) => Promise<void>): Promise<void> {
   using netns = openFile("/proc/thread-self/ns/net");
   using mounts = openFile("/proc/thread-self/ns/mnt");
+  using root = openFile("/");
   sys.unshare(CLONE_NEWNS | CLONE_NEWNET);
   try {
+    leaveChroot();
     sys.mount("none", "/", "none", MS_REC | MS_PRIVATE, null);
     sys.mount("none", "/run", "tmpfs", 0, null);
     using container = createNetns();
@@ -26,8 +28,16 @@ export async function onScratchHost(call: (container: Netns) => Promise<void>): 
     // Threads that were started meanwhile share this thread's working directory, which forbids a change of mounts.
     sys.unshare(CLONE_FS);
     sys.setns(mounts.fd, CLONE_NEWNS);
+    sys.fchdir(root.fd);
+    sys.chroot(".");
     sys.setns(netns.fd, CLONE_NEWNET);
   }
+}
+
+/** The root becomes that of the mounts: only there they can all be made private. */
+function leaveChroot(): void {
+  using mounts = openFile("/proc/thread-self/ns/mnt");
+  sys.setns(mounts.fd, CLONE_NEWNS);
 }
 
 /**
