@@ -1,6 +1,6 @@
 /** A release on hosts with each C library, an older or newer glibc, or none: its own is used. */
 import { describe, expect } from "bun:test";
-import { chmodSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns/netns.ts";
 import { testWith } from "../testing/binary.ts";
@@ -40,6 +40,7 @@ const CONFIG = JSON.stringify({
   bridge: "lan0",
   ipam: { type: "host-local", ranges: [[{ subnet: "10.97.0.0/24" }]] },
 });
+const NOBODY = 65534;
 const METRICS = "/run/cni/metrics.sock";
 
 /** Calls a plugin as an engine does. @returns what it prints */
@@ -83,7 +84,6 @@ async function startServer(root: HostRoot, command: readonly string[], ...option
   return server;
 }
 
-/** Each way in which a user of the root starts the program. */
 /** Its process is confined: it may read the libraries. */
 async function untilMeasured(root: HostRoot): Promise<void> {
   const unix = join(root.directory, METRICS);
@@ -96,6 +96,7 @@ async function untilMeasured(root: HostRoot): Promise<void> {
   });
 }
 
+/** Each way in which a user of the root starts the program. */
 async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
   const plugin = `${bin}/bridge`;
   succeed(root, `${RELEASE}/cni`, "install", "--copy", bin);
@@ -149,7 +150,6 @@ describe("a host with", () => {
     120_000,
   );
 
-  testWith(HOST_ROOT_PROGRAMS, "no libc says that the libraries are missing", async () => {
   testWith([...HOST_ROOT_PROGRAMS, "ip"], "no libc runs a pod's server, by the program on the host", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, []);
@@ -195,6 +195,7 @@ describe("a host with", () => {
     });
   }
 
+  testWith(HOST_ROOT_PROGRAMS, "no libc says that the libraries are missing", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, [], false);
     expect(root.run([`${RELEASE}/cni`, "--version"])).toEqual({
@@ -207,21 +208,22 @@ describe("a host with", () => {
 });
 
 describe("the libraries of a caller", () => {
-  const version = (root: HostRoot, env: Readonly<Record<string, string>>, user = 0) =>
-    root.run([`${RELEASE}/cni`, "--version"], { env, user });
+  // nsenter would obey variables as well.
+  const version = (root: HostRoot, variables: readonly string[] = [], user = 0) =>
+    root.run([BUSYBOX, "env", ...variables, `${RELEASE}/cni`, "--version"], { user });
 
-  testWith([...HOST_ROOT_PROGRAMS, "cc"], "in /etc/ld.so.preload may need a newer glibc", async () => {
+  testWith([...HOST_ROOT_PROGRAMS, "cc"], "in /etc/ld.so.preload and LD_PRELOAD may need a newer glibc", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, []);
-    const expected = version(root, {});
+    const expected = version(root);
     expect(expected).toMatchObject({ exitCode: 0, stderr: "" });
     const script = `cd "$1"; echo 'GLIBC_9.9 { newer; };' >map; echo 'void newer(void) {}' >newer.c
       echo 'void newer(void); void call(void) { newer(); }' >call.c
       cc -shared -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=map -o newer.so newer.c
       cc -shared -nostdlib -o call.so call.c newer.so; echo /call.so >etc/ld.so.preload`;
     expect(Bun.spawnSync(["sh", "-ec", script, "sh", root.directory]).stderr.toString()).toBe("");
-    expect(version(root, {})).toEqual(expected);
-    expect(version(root, { LD_PRELOAD: "/call.so" })).toMatchObject({ stderr: expect.stringContaining("GLIBC_9.9") });
+    expect(version(root)).toEqual(expected);
+    expect(version(root, ["LD_PRELOAD=/call.so", "LD_AUDIT=/call.so"])).toEqual(expected);
   });
 
   testWith(HOST_ROOT_PROGRAMS, "are not those of the program", async () => {
@@ -232,19 +234,86 @@ describe("the libraries of a caller", () => {
     for (const name of readdirSync(join(directory, RELEASE, "cni-lib"))) {
       writeFileSync(join(directory, "lib", name), "text");
     }
-    const expected = version(root, {});
+    const expected = version(root);
     expect(expected).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(version(root, { LD_LIBRARY_PATH: "/lib" })).toEqual(expected);
-    const preloaded = version(root, { LD_PRELOAD: "/lib/libm.so.6" });
-    expect(preloaded).toMatchObject({ exitCode: 0, stdout: expected.stdout });
-    expect(preloaded.stderr).toContain("ignored");
+    const variables = ["LD_LIBRARY_PATH=/lib", "LD_PRELOAD=/lib/libm.so.6"];
+    expect(version(root, variables)).toEqual(expected);
     // The kernel sets AT_SECURE.
     chmodSync(join(directory, RELEASE, "cni"), 0o4755);
     chmodSync(directory, 0o755);
-    for (const name of ["LD_LIBRARY_PATH", "LD_PRELOAD"]) {
-      expect(version(root, { [name]: "/lib" }, 65534)).toMatchObject({ exitCode: 0, stdout: expected.stdout });
-    }
+    expect(version(root, variables, NOBODY)).toEqual(expected);
   });
+
+  testWith(HOST_ROOT_PROGRAMS, "are for programs that it starts", async () => {
+    using namespaces = newNamespaces();
+    using root = await newHostRoot(namespaces, []);
+    succeed(root, `${RELEASE}/cni`, "install", "/bin");
+    const script = `#!${BUSYBOX} sh\n${BUSYBOX} env >/seen\nexit 1\n`;
+    writeFileSync(join(root.directory, "bin/other"), script, { mode: 0o755 });
+    const variables = ["LD_PRELOAD=/first.so:/second.so", "LD_LIBRARY_PATH="];
+    const config = { cniVersion: "1.1.0", name: "lan", type: "bridge", ipam: { type: "other" } };
+    const env = {
+      CNI_COMMAND: "ADD",
+      CNI_CONTAINERID: "c1",
+      CNI_NETNS: CONTAINER_NETNS,
+      CNI_IFNAME: "eth0",
+      CNI_PATH: "/bin",
+    };
+    root.run([BUSYBOX, "env", ...variables, "/bin/bridge"], { env, stdin: JSON.stringify(config) });
+    const seen = readFileSync(join(root.directory, "seen"), "utf8").split("\n");
+    expect(seen).toEqual(expect.arrayContaining(variables));
+  });
+});
+
+describe("a user who is not root", () => {
+  testWith(
+    [...HOST_ROOT_PROGRAMS, "setcap"],
+    "calls what root has installed for itself, with its capabilities",
+    async () => {
+      using namespaces = newNamespaces();
+      using root = await newHostRoot(namespaces, []);
+      chmodSync(root.directory, 0o755);
+      const wrapper = [BUSYBOX, "sh", "-c", 'umask 077; exec "$@"', "sh"];
+      const directories = { "/opt/copy/bin": ["--copy"], "/opt/shim/bin": ["--copy", "--shim"] };
+      for (const [directory, options] of Object.entries(directories)) {
+        expect(root.run([`${RELEASE}/cni`, "install", ...options, directory], { wrapper })).toMatchObject({
+          exitCode: 0,
+          stderr: "",
+        });
+      }
+      symlinkSync("/opt/copy/bin/cni", join(root.directory, "portmap"));
+      const plugins = [
+        `${RELEASE}/cni`,
+        "/opt/copy/bin/bridge",
+        "/portmap",
+        "/opt/shim/bin/bridge",
+        "/opt/shim/bin/cni-full",
+      ];
+      const versions = (user: number) =>
+        plugins.map((plugin) => root.run([plugin, "--version"], { env: { CNI_COMMAND: "VERSION" }, user }));
+      const expected = versions(0);
+      for (const { exitCode, stdout } of expected) {
+        expect([exitCode, stdout]).toEqual([
+          0,
+          expect.stringContaining("0.3.1"),
+        ]);
+      }
+      expect(versions(NOBODY)).toEqual(expected);
+      for (const program of [`${RELEASE}/cni`, "/opt/copy/bin/cni", "/opt/shim/bin/cni-full"]) {
+        const { stderr } = Bun.spawnSync(["setcap", "cap_net_admin,cap_sys_admin+ep", join(root.directory, program)]);
+        expect(stderr.toString()).toBe("");
+      }
+      expect(versions(NOBODY)).toEqual(expected);
+
+      chmodSync(join(root.directory, "/opt/copy/bin/cni-lib"), 0o700);
+      expect(root.run(["/opt/copy/bin/cni", "--version"], { user: NOBODY })).toEqual({
+        exitCode: 1,
+        stdout: "",
+        stderr:
+          "cni: Cannot start: this user may not read the directory cni-lib beside the program: allow it (chmod -R a+rX)\n",
+      });
+    },
+  );
 });
 
 describe("cni install", () => {

@@ -5,6 +5,7 @@
  *
  * The build knows the macros that are not defined here: see scripts/src/build/start_code.ts.
  */
+#define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +17,13 @@
 #define MIN_ADDRESS_SPACE (5ul << 29)
 #define MAX_PATH 4096
 #define MAX_HEADERS 16
-#define NAME_ROOM 64
+#define DESCRIPTORS "/proc/self/fd/"
+#define DESCRIPTOR_DIGITS 10
+#define HIDDEN 1
 
 #define CANNOT_START "Cannot start: "
+#define TEXT(number) TEXT_OF(number)
+#define TEXT_OF(number) #number
 
 /* As the compiler of the runtime made them: the loader wants to see PT_INTERP, which the kernel must not see. */
 static const Elf64_Phdr program_headers[] = {PROGRAM_HEADERS};
@@ -46,19 +51,67 @@ static const char *find_obstacle(void) {
   return 0;
 }
 
-/* Opens the loader beside the program, and has it find its libraries there: also where it trusts no $ORIGIN. */
+/* What is kept until the program starts. */
+struct libraries {
+  char path[sizeof DESCRIPTORS + DESCRIPTOR_DIGITS];
+  int directory;
+  char program[MAX_PATH + sizeof LIBRARY_DIRECTORY];
+};
+
+static void write_number(char *end, unsigned long number) {
+  do *--end = (char)('0' + number % 10);
+  while (number /= 10);
+}
+
+/*
+ * Opens the loader beside the program, and has it find its libraries there: also where it trusts no $ORIGIN. The
+ * directory is open meanwhile: an installation may put another in its place, whose libraries are not this loader's.
+ */
 static long open_own_loader(void) {
-  char *path = (char *)call6(SYS_mmap, 0, MAX_PATH + NAME_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (is_error((long)path)) return -ENOMEM;
-  long n = sys5(readlinkat, AT_FDCWD, "/proc/self/exe", path, MAX_PATH, 0);
-  while (n > 0 && path[n - 1] != '/') n--;
+  struct libraries *own = (struct libraries *)call6(SYS_mmap, 0, sizeof *own, PROT_READ | PROT_WRITE,
+                                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (is_error((long)own)) return -ENOMEM;
+  long n = sys5(readlinkat, AT_FDCWD, "/proc/self/exe", own->program, MAX_PATH, 0);
+  while (n > 0 && own->program[n - 1] != '/') n--;
   if (n <= 0) return -ENOENT;
-  memcpy(path + n, LIBRARY_DIRECTORY "/" LOADER, sizeof LIBRARY_DIRECTORY "/" LOADER);
-  long file = sys5(openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0);
-  if (file < 0) return file;
-  path[n + sizeof LIBRARY_DIRECTORY - 1] = 0;
-  *(uint64_t *)LIBRARY_PATH_FIELD = (uint64_t)path - STRING_TABLE;
+  memcpy(own->program + n, LIBRARY_DIRECTORY, sizeof LIBRARY_DIRECTORY);
+  long directory = sys5(openat, AT_FDCWD, own->program, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0);
+  if (directory < 0) return directory;
+  long file = sys5(openat, directory, LOADER, O_RDONLY | O_CLOEXEC, 0, 0);
+  if (file < 0) {
+    sys(close, directory, 0, 0);
+    return file;
+  }
+  own->directory = (int)directory;
+  memset(own->path, '/', sizeof own->path - 1);
+  memcpy(own->path, DESCRIPTORS, sizeof DESCRIPTORS - 1);
+  write_number(own->path + sizeof own->path - 1, (unsigned long)directory);
+  *(uint64_t *)LIBRARY_PATH_FIELD = (uint64_t)own->path - STRING_TABLE;
   return file;
+}
+
+/* A caller's libraries may need another glibc. The loader does not see LD_PRELOAD and the like, but the program does. */
+static void rename_variables(char **envp, char from, char to) {
+  for (; *envp; envp++)
+    if (**envp == from && starts_with(*envp + 1, "D_")) **envp = to;
+}
+
+/* The loader enters the program here, with a register that is for the program. */
+#if defined(__x86_64__)
+__asm__("enter: push %rdx\nlea 8(%rsp), %rdi\nsub $8, %rsp\ncall finish\nadd $8, %rsp\npop %rdx\n"
+        "movabs $" TEXT(PROGRAM_ENTRY) ", %rax\njmp *%rax\n");
+#elif defined(__aarch64__)
+__asm__("enter: str x0, [sp, #-16]!\nadd x0, sp, 16\nbl finish\nldr x0, [sp], #16\nmov x30, 0\n"
+        "ldr x16, =" TEXT(PROGRAM_ENTRY) "\nbr x16\n.ltorg\n");
+#endif
+extern const char enter[];
+
+void finish(long *stack) {
+  rename_variables((char **)(stack + 2 + *stack), HIDDEN, 'L');
+  uint64_t path = *(uint64_t *)LIBRARY_PATH_FIELD;
+  if (!path) return;
+  struct libraries *own = (struct libraries *)(STRING_TABLE + path);
+  sys(close, own->directory, 0, 0);
 }
 
 static int protection(uint32_t flags) {
@@ -122,8 +175,11 @@ void start(long *stack) {
   if (obstacle) fail(argv, envp, 0, "999", obstacle);
 
   struct loader loader;
-  long file = open_own_loader();
-  if (file < 0) file = sys5(openat, AT_FDCWD, HOST_LOADER, O_RDONLY | O_CLOEXEC, 0, 0);
+  long own = open_own_loader(), file = own;
+  if (own < 0) file = sys5(openat, AT_FDCWD, HOST_LOADER, O_RDONLY | O_CLOEXEC, 0, 0);
+  if (file < 0 && own == -EACCES)
+    fail(argv, envp, 0, "5", CANNOT_START "this user may not read the directory " LIBRARY_DIRECTORY
+         " beside the program: allow it (chmod -R a+rX)");
   if (file < 0)
     fail(argv, envp, 0, "5", CANNOT_START "this host has no glibc, and the directory " LIBRARY_DIRECTORY
          " is not beside the program: install all files of the release");
@@ -133,6 +189,8 @@ void start(long *stack) {
   find_value(values, AT_PHDR)->a_un.a_val = (uint64_t)program_headers;
   find_value(values, AT_PHNUM)->a_un.a_val = sizeof program_headers / sizeof *program_headers;
   find_value(values, AT_BASE)->a_un.a_val = (uint64_t)base;
-  find_value(values, AT_ENTRY)->a_un.a_val = PROGRAM_ENTRY;
+  find_value(values, AT_ENTRY)->a_un.a_val = (uint64_t)enter;
+  /* Of a caller with fewer rights, it obeys none, and takes them from the program as well. */
+  if (!find_value(values, AT_SECURE)->a_un.a_val) rename_variables(envp, 'L', HIDDEN);
   jump((unsigned long)base + loader.header.e_entry, stack);
 }

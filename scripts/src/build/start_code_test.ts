@@ -1,9 +1,22 @@
 import { expect } from "bun:test";
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import { testWith } from "../../../testing/binary.ts";
+import { until } from "../../../testing/netns.ts";
+import { straced } from "../../../testing/strace.ts";
 import type { Processor } from "./runtime_patch.ts";
 import { addStartCode, HOST_LOADERS } from "./start_code.ts";
 
@@ -31,14 +44,21 @@ const TOOLS: Readonly<Record<Processor, Tools>> = {
   },
 };
 
-/** Linked with glibc as the runtime is, at fixed addresses. It says what the loader told it. */
+/** Linked with glibc as the runtime is, at fixed addresses. It says what the loader told it, and what is left open. */
 const SOURCE = `
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 static char zeroes[1 << 20];
 int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof zeroes; i++) if (zeroes[i]) return 8;
-  printf("%d %s %s\\n", argc, argv[argc - 1], getenv("WORD") ? getenv("WORD") : "");
+  for (int fd = 3; fd < 10; fd++) {
+    char name[20], path[4096] = "";
+    sprintf(name, "/proc/self/fd/%d", fd);
+    if (readlink(name, path, sizeof path - 1) > 0 && strstr(path, "cni-lib")) return 9;
+  }
+  printf("%d %s %s\\n", argc, argv[argc - 1], getenv("LD_WORD") ? getenv("LD_WORD") : "");
   return 7;
 }`;
 
@@ -78,6 +98,7 @@ function newRoot(processor: Processor) {
   const inside = [...emulator ? ["/emulator"] : [], "/program"];
   const withProc = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"';
   return {
+    program: join(directory, "program"),
     library: join(directory, LIBRARY_DIRECTORY_NAME),
     [Symbol.dispose]: () => scratch[Symbol.dispose](),
     putLibraries: () => {
@@ -103,7 +124,7 @@ for (const processor of ["x64", "arm64"] as const) {
 
   testWith(programs, `the code for ${processor} starts the loader beside the program, else the host's`, () => {
     using root = newRoot(processor);
-    const call = { words: ["one", "two"], env: { WORD: "word" } };
+    const call = { words: ["one", "two"], env: { LD_WORD: "word" } };
     expect(root.onHost(call)).toEqual([7, "3 two word\n", ""]);
     const noLoader = "Cannot start: this host has no glibc, and the directory cni-lib is not beside the program: " +
       "install all files of the release";
@@ -147,3 +168,33 @@ for (const processor of ["x64", "arm64"] as const) {
     );
   });
 }
+
+/** Waits until a child of a process has opened something below a directory. */
+const untilOpened = ({ pid }: Bun.Subprocess, directory: string): Promise<void> =>
+  until(() => {
+    const child = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
+    try {
+      return readlinkSync(`/proc/${child}/fd/3`).startsWith(directory);
+    } catch {
+      return false;
+    }
+  });
+
+testWith(
+  ["cc", "strace"],
+  "the loader finds its libraries where it was found, whatever takes that name meanwhile",
+  async () => {
+    const processor = process.arch as Processor;
+    using root = newRoot(processor);
+    root.putLibraries();
+    const other = `${root.library}-other`;
+    cpSync(root.library, other, { recursive: true });
+    writeFileSync(join(other, "libc.so.6"), "text");
+    const trace = straced("/dev/null", "trace=openat", "inject=openat:delay_exit=1000000:when=1");
+    const traced = Bun.spawn([...trace, root.program, "word"], { stdout: "pipe", stderr: "pipe" });
+    await untilOpened(traced, root.library);
+    renameSync(root.library, `${root.library}-old`);
+    renameSync(other, root.library);
+    expect([await traced.exited, await traced.stdout.text(), await traced.stderr.text()]).toEqual([7, "2 word \n", ""]);
+  },
+);
