@@ -14,7 +14,15 @@ import {
   terminate,
   type UnpackedPackage,
 } from "../testing/host_root.ts";
-import { newNamespaces, runInNetns, until } from "../testing/netns.ts";
+import {
+  attachAndDetach,
+  callInRoot,
+  startServerInRoot,
+  succeedInRoot,
+  untilMeasured,
+  untilServed,
+} from "../testing/host_root_calls.ts";
+import { newNamespaces } from "../testing/netns.ts";
 import { sampleOf } from "../testing/sample.ts";
 
 interface Host {
@@ -33,86 +41,25 @@ const OTHERS: readonly Host[] = [
   { name: "the glibc of Debian 12", packages: [{ name: "libc6", release: "bookworm" }], bin: "/usr/lib/cni" },
   { name: "the glibc of Debian 13", packages: [{ name: "libc6", release: "trixie" }], bin: "/usr/lib/cni" },
 ];
-const CONFIG = JSON.stringify({
-  cniVersion: "1.1.0",
-  name: "lan",
-  type: "bridge",
-  bridge: "lan0",
-  ipam: { type: "host-local", ranges: [[{ subnet: "10.97.0.0/24" }]] },
-});
 const NOBODY = 65534;
-const METRICS = "/run/cni/metrics.sock";
-
-/** Calls a plugin as an engine does. @returns what it prints */
-function call(root: HostRoot, plugin: string, command: string, env: Readonly<Record<string, string>> = {}): string {
-  const stdin = command === "VERSION" ? '{"cniVersion":"1.1.0"}' : CONFIG;
-  const finished = root.run([plugin], { env: { CNI_COMMAND: command, ...env }, stdin });
-  expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-  return finished.stdout;
-}
-
-function succeed(root: HostRoot, ...argv: string[]): string {
-  const finished = root.run(argv);
-  expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-  return finished.stdout;
-}
-
-function attachAndDetach(root: HostRoot, plugin: string, host: Netns): void {
-  const env = { CNI_CONTAINERID: "c1", CNI_NETNS: CONTAINER_NETNS, CNI_IFNAME: "eth0" };
-  expect(JSON.parse(call(root, plugin, "ADD", env)).ips).toMatchObject([
-    { address: expect.stringMatching(/^10\.97\.0\.\d+\/24$/) },
-  ]);
-  expect(runInNetns(host, "ip", "-o", "link", "show", "master", "lan0")).toContain("veth");
-  expect(call(root, plugin, "DEL", env)).toBe("");
-  expect(runInNetns(host, "ip", "-o", "link", "show", "master", "lan0")).toBe("");
-}
-
-/** A worker counts a call after its answer. @param command that ends by executing the program */
-const untilServed = (root: HostRoot, command: readonly string[], count: number): Promise<void> =>
-  until(() => JSON.parse(succeed(root, ...command, "serve", "--status", "--json")).served === count);
-
-/** @param command that ends by executing the program */
-async function startServer(root: HostRoot, command: readonly string[], ...options: string[]) {
-  const server = root.start([...command, "serve", "--metrics", `unix:${METRICS}`, ...options]);
-  let log = "";
-  const read = async () => {
-    for await (const chunk of server.stderr) log += new TextDecoder().decode(chunk);
-  };
-  void read();
-  await until(() => log.includes("Listening") || server.exitCode !== null);
-  expect(log).toContain("Listening");
-  return server;
-}
-
-/** Its process is confined: it may read the libraries. */
-async function untilMeasured(root: HostRoot): Promise<void> {
-  const unix = join(root.directory, METRICS);
-  await until(async () => {
-    try {
-      return (await (await fetch("http://localhost/metrics", { unix })).text()).includes("cni_calls_total");
-    } catch {
-      return false;
-    }
-  });
-}
 
 /** Each way in which a user of the root starts the program. */
 async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
   const plugin = `${bin}/bridge`;
-  succeed(root, `${RELEASE}/cni`, "install", "--copy", bin);
+  succeedInRoot(root, `${RELEASE}/cni`, "install", "--copy", bin);
   expect(readdirSync(join(root.directory, bin, "cni-lib"))).toContain("libc.so.6");
-  expect(JSON.parse(call(root, plugin, "VERSION")).supportedVersions).toContain("1.1.0");
+  expect(JSON.parse(callInRoot(root, plugin, "VERSION")).supportedVersions).toContain("1.1.0");
   symlinkSync(`${bin}/cni`, join(root.directory, "loopback"));
-  expect(JSON.parse(call(root, "/loopback", "VERSION")).supportedVersions).toContain("1.1.0");
+  expect(JSON.parse(callInRoot(root, "/loopback", "VERSION")).supportedVersions).toContain("1.1.0");
   attachAndDetach(root, plugin, host);
 
-  succeed(root, `${bin}/cni`, "install", "--shim", bin);
+  succeedInRoot(root, `${bin}/cni`, "install", "--shim", bin);
   attachAndDetach(root, plugin, host);
   const cni = `${bin}/cni-full`;
-  const first = await startServer(root, [cni]);
+  const first = await startServerInRoot(root, [cni]);
   attachAndDetach(root, plugin, host);
   await untilServed(root, [cni], 2);
-  const second = await startServer(root, [cni], "--replace");
+  const second = await startServerInRoot(root, [cni], "--replace");
   expect(await first.exited).toBe(0);
   attachAndDetach(root, plugin, host);
   await untilServed(root, [cni], 2);
@@ -120,7 +67,7 @@ async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
   terminate(second);
   expect(await second.exited).toBe(0);
 
-  succeed(root, cni, "uninstall", bin);
+  succeedInRoot(root, cni, "uninstall", bin);
   expect(readdirSync(join(root.directory, bin))).toEqual([]);
 }
 
@@ -150,51 +97,6 @@ describe("a host with", () => {
     120_000,
   );
 
-  testWith([...HOST_ROOT_PROGRAMS, "ip"], "no libc runs a pod's server, by the program on the host", async () => {
-    using namespaces = newNamespaces();
-    using root = await newHostRoot(namespaces, []);
-    const bin = "/var/lib/plugins";
-    succeed(root, `${RELEASE}/cni`, "install", "--copy", "--shim", bin);
-    const image = join(root.directory, "image");
-    for (const path of ["proc", "opt/cni"]) mkdirSync(join(image, path), { recursive: true });
-    // Also the fractions of a second.
-    Bun.spawnSync(["cp", "-a", join(root.directory, RELEASE), join(image, "opt/cni/bin")]);
-    const script = `mount() { ${BUSYBOX} mount "$@"; }; mount --bind /image /image; mount -t proc proc /image/proc
-      cd /image; mount --move . /; exec ${BUSYBOX} chroot . "$@"`;
-    const pod = [BUSYBOX, "unshare", "-m", BUSYBOX, "sh", "-ec", script, "sh", "/opt/cni/bin/cni"];
-    const server = await startServer(root, pod, "--plugin-dir", bin);
-    attachAndDetach(root, `${bin}/bridge`, namespaces.host);
-    await untilServed(root, [`${bin}/cni-full`], 2);
-    await untilMeasured(root);
-    terminate(server);
-    expect(await server.exited).toBe(0);
-  });
-
-  for (const isMount of [false, true]) {
-    testWith(HOST_ROOT_PROGRAMS, `a chroot runs a server there (a mount of its own: ${isMount})`, async () => {
-      using namespaces = newNamespaces();
-      using root = await newHostRoot(namespaces, []);
-      const inner = "/inner";
-      for (const path of ["proc", "dev", "run", "etc"]) {
-        mkdirSync(join(root.directory, inner, path), { recursive: true });
-      }
-      succeed(root, `${RELEASE}/cni`, "install", "--copy", "--shim", `${inner}/opt/cni/bin`);
-      if (isMount) succeed(root, BUSYBOX, "mount", "--bind", inner, inner);
-      for (const path of ["/proc", "/dev"]) succeed(root, BUSYBOX, "mount", "--rbind", path, inner + path);
-      const inside = [BUSYBOX, "chroot", inner];
-      const full = [...inside, "/opt/cni/bin/cni-full"];
-      const server = root.start([...full, "serve"]);
-      await until(() => root.run([...full, "serve", "--check"]).exitCode === 0);
-      const answer = root.run([...inside, "/opt/cni/bin/bridge"], { env: { CNI_COMMAND: "VERSION" } });
-      expect(answer).toMatchObject({ exitCode: 0, stderr: "" });
-      await untilServed(root, full, 1);
-      // Other servers' mounts are as they were.
-      expect(readdirSync(join(root.directory, inner, "run"))).toEqual(["cni"]);
-      terminate(server);
-      expect(await server.exited).toBe(0);
-    });
-  }
-
   testWith(HOST_ROOT_PROGRAMS, "no libc says that the libraries are missing", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, [], false);
@@ -218,7 +120,7 @@ describe("the libraries of a caller", () => {
     const expected = version(root);
     expect(expected).toMatchObject({ exitCode: 0, stderr: "" });
     const script = `cd "$1"; echo 'GLIBC_9.9 { newer; };' >map; echo 'void newer(void) {}' >newer.c
-      echo 'void newer(void); void call(void) { newer(); }' >call.c
+      echo 'void newer(void); void callInRoot(void) { newer(); }' >call.c
       cc -shared -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=map -o newer.so newer.c
       cc -shared -nostdlib -o call.so call.c newer.so; echo /call.so >etc/ld.so.preload`;
     expect(Bun.spawnSync(["sh", "-ec", script, "sh", root.directory]).stderr.toString()).toBe("");
@@ -247,7 +149,7 @@ describe("the libraries of a caller", () => {
   testWith(HOST_ROOT_PROGRAMS, "are for programs that it starts", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, []);
-    succeed(root, `${RELEASE}/cni`, "install", "/bin");
+    succeedInRoot(root, `${RELEASE}/cni`, "install", "/bin");
     const script = `#!${BUSYBOX} sh\n${BUSYBOX} env >/seen\nexit 1\n`;
     writeFileSync(join(root.directory, "bin/other"), script, { mode: 0o755 });
     const variables = ["LD_PRELOAD=/first.so:/second.so", "LD_LIBRARY_PATH="];

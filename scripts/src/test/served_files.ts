@@ -34,6 +34,7 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "e2e/deploy_test.ts": "starts servers in containers of a pod",
   "e2e/distroless_test.ts": "has a root of its own, without shims",
   "e2e/host_engines_test.ts": "has a root of its own, without shims",
+  "e2e/host_servers_test.ts": "has servers of its own",
   "e2e/hosts_test.ts": "has roots and servers of its own",
   "e2e/reattach_test.ts": "runs the command line from its sources",
   "e2e/readme_test.ts": "has a host of its own, without shims",

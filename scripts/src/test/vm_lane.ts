@@ -12,7 +12,7 @@ export const isForOldest = (path: string): boolean => /^e2e\/(every_plugin|chain
 
 /** What depends on the processor: numbers of system calls, layouts of structures, the runtime inside, the shim. */
 const FOR_ARM64 =
-  /^(ffi\/|e2e\/serve\/|e2e\/(hardening|restricted_host|unexpected_error)_test|scripts\/src\/build\/(start_code|shim)_test)/;
+  /^(ffi\/|e2e\/serve\/|e2e\/(hardening|hosts|restricted_host|unexpected_error)_test|scripts\/src\/build\/(start_code|shim)_test)/;
 
 /** Whether it is run on the other processor. */
 export const isForArm64 = (path: string): boolean => isForVm(path) || FOR_ARM64.test(path);
