@@ -1,4 +1,7 @@
 import { expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { useDirectory } from "../../../testing/directory.ts";
 import { parseCases, readCases } from "./junit.ts";
 
 const REPORT = `<?xml version="1.0" encoding="UTF-8"?>
@@ -34,6 +37,15 @@ test("parseCases() finds nested tests and keeps the reasons of skips", () => {
   ]);
 });
 
-test("readCases() finds nothing when a crashed process left no report", () => {
-  expect(readCases("/nonexistent/report.xml")).toEqual([]);
+const directory = useDirectory("cni-junit-");
+
+test("readCases() finds nothing when a crashed process left no report, or the start of one", () => {
+  const path = join(directory, "report.xml");
+  expect(readCases(path)).toEqual([]);
+  for (const written of ["", REPORT.slice(0, 200)]) {
+    writeFileSync(path, written);
+    expect(readCases(path)).toEqual([]);
+  }
+  writeFileSync(path, REPORT);
+  expect(readCases(path)).toHaveLength(6);
 });

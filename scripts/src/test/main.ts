@@ -1,7 +1,8 @@
 /**
  * The body of `scripts/test`. Tests that need another kernel run in one virtual machine, where this script runs as `--in-vm FILE…`. With
  * `--server`, it runs only the tests that call the compiled binary, all of them with a server; with `--arm64`, those of that processor's
- * virtual machine. `--all` leaves no file and no case out; `--minutes N` has more files than a usual run, or fewer.
+ * virtual machine. `--all` leaves no file and no case out; `--minutes N` has more files than a usual run, or fewer. A longer run than
+ * the usual one tries a sample of the other processor's lane as well.
  *
  * @module
  */
@@ -19,7 +20,17 @@ import type { TestCase } from "./junit.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
 import { chooseFiles, LONG_FILES, turnOfCommit } from "./selection.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
-import { caseLine, formatSums, isForArm64, isForOldest, isForVm, isForVmOnly, isSum, parseLane } from "./vm_lane.ts";
+import {
+  ARM64_SAMPLE,
+  caseLine,
+  formatSums,
+  isForArm64,
+  isForOldest,
+  isForVm,
+  isForVmOnly,
+  isSum,
+  parseLane,
+} from "./vm_lane.ts";
 
 /** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
 const LANE_COUNT = 3;
@@ -36,14 +47,16 @@ const FOR_EACH_RUN: Readonly<Record<MachineName, readonly string[]>> = {
   current: ["bridge", "dummy", "ipvlan", "macvlan", "vlan", "vrf"],
   // Only macvlan has a key that this kernel lacks.
   oldest: ["macvlan"],
-  // Never a part of each run.
-  arm64: [],
+  // Calls of the compiled binary; what it does differently lies below the plugins.
+  arm64: ["bridge"],
 };
 
 /** How long a run without words takes on two idle processors. */
 const USUAL_MINUTES = 6;
 /** Building and checking come before, all short files and those with a server are in each run; a machine boots. */
 const FIXED_SECONDS = 45, SHORT_LANE_SECONDS = 440;
+/** What the sample of the other processor takes of one lane. */
+const ARM64_LANE_SECONDS = 240;
 
 const [first] = process.argv.slice(2);
 const inVm = first === "--in-vm";
@@ -55,6 +68,7 @@ if (!(minutes > 0)) {
   console.error(`scripts/test: --minutes needs a number: got "${process.argv[3] ?? ""}"`);
   process.exit(2);
 }
+const isLonger = minutes > USUAL_MINUTES;
 const hasMode = inVm || onlyServed || onlyArm64 || runsAll;
 const words = process.argv.slice(first === "--minutes" ? 4 : hasMode ? 3 : 2);
 const firstFlag = words.findIndex((word) => word.startsWith("-"));
@@ -121,7 +135,7 @@ async function countInVm(machine: MachineName, files: readonly string[], directo
     return;
   }
   const started = performance.now();
-  const plugins = new Set([...sampleOf(testedPlugins()), ...FOR_EACH_RUN[machine]]);
+  const plugins = new Set([...machine === "arm64" ? [] : sampleOf(testedPlugins()), ...FOR_EACH_RUN[machine]]);
   const step = process.env[SAMPLE_VARIABLE];
   const sample = step ? ["env", `${SAMPLE_VARIABLE}=${step}`, `TEST_PLUGINS=${[...plugins].join(",")}`] : [];
   const again = [...sample, "bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
@@ -150,7 +164,8 @@ function chooseTests(): readonly string[] {
   if (filters.length > 0) return tests.filter((path) => filters.some((part) => path.includes(part)));
   if (hasMode) return tests;
   const costs = Object.entries(LONG_FILES).map(([file, seconds]) => [file, laneSeconds(file, seconds)] as const);
-  const seconds = LANE_COUNT * (minutes * 60 - FIXED_SECONDS) - SHORT_LANE_SECONDS;
+  const fixed = SHORT_LANE_SECONDS + (isLonger ? ARM64_LANE_SECONDS : 0);
+  const seconds = LANE_COUNT * (minutes * 60 - FIXED_SECONDS) - fixed;
   const chosen = chooseFiles(tests, seconds, turnOfCommit(), Object.fromEntries(costs));
   if (chosen.length < tests.length) {
     const part = `${chosen.length} of ${tests.length} test files: all short ones, of the others some, by the commit`;
@@ -159,11 +174,22 @@ function chooseTests(): readonly string[] {
   return chosen;
 }
 
+function build(target: string, ...words: readonly string[]): void {
+  const run = () => runCommandStep(process.execPath, "scripts/src/build/main.ts", ...words);
+  countStep({ name: `build ${target}`, run });
+}
+
+/** Files for the other processor. */
+function chooseForArm64(chosen: readonly string[]): readonly string[] {
+  if (onlyArm64) return filters.length > 0 ? chosen : chosen.filter(isForArm64);
+  return isLonger && filters.length === 0 ? ARM64_SAMPLE : [];
+}
+
 async function runAll(): Promise<void> {
   const chosen = chooseTests();
-  const [target, words] = onlyArm64 ? ["dist/cni-arm64", ["--target=bun-linux-arm64"]] : ["dist/cni", []];
-  const build = () => runCommandStep(process.execPath, "scripts/src/build/main.ts", ...words);
-  countStep({ name: `build ${target}`, run: build });
+  const arm64Files = chooseForArm64(chosen);
+  if (!onlyArm64) build("dist/cni");
+  if (arm64Files.length > 0 && !missingRequirement("arm64")) build("dist/cni-arm64", "--target=bun-linux-arm64");
   if (filters.length === 0 && flags.length === 0 && !onlyServed && !onlyArm64) CHECKS.forEach(countStep);
   if (chosen.length === 0) {
     console.log(`No test file matches ${filters.join(" ")}`);
@@ -172,12 +198,13 @@ async function runAll(): Promise<void> {
   if (onlyServed) {
     return countInLanes(chosen.filter(isServed).map((file) => (directory) => countFile(file, directory, {})));
   }
-  if (onlyArm64) return countInVm("arm64", filters.length > 0 ? chosen : chosen.filter(isForArm64), scratch);
+  if (onlyArm64) return countInVm("arm64", arm64Files, scratch);
   const vmFiles = chosen.filter(isForVm);
   // One after the other: each keeps two processors busy.
   const runMachines = async (directory: string) => {
     await countInVm("current", vmFiles, directory);
     await countInVm("oldest", vmFiles.filter(isForOldest), directory);
+    await countInVm("arm64", arm64Files, directory);
   };
   const sample = chosen.filter((path) => path in SERVED_SAMPLE)
     .map((file) => (directory: string) => countFile(file, directory, SERVED_SAMPLE[file]!));

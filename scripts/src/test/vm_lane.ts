@@ -17,6 +17,22 @@ const FOR_ARM64 =
 /** Whether it is run on the other processor. */
 export const isForArm64 = (path: string): boolean => isForVm(path) || FOR_ARM64.test(path);
 
+/** In longer runs than the usual one. The start code and the runtime are in each call of the compiled binary. */
+export const ARM64_SAMPLE: readonly string[] = [
+  // The shim and the server, by a plugin.
+  "e2e/serve/calls_test.ts",
+  "e2e/every_plugin_vm_test.ts",
+  // Numbers of system calls.
+  "ffi/sys/confinement_test.ts",
+  // Layouts of structures.
+  "ffi/sys/file_test.ts",
+  "ffi/netns/netns_test.ts",
+  "ffi/route/link_test.ts",
+  "ffi/nft/objects_test.ts",
+  // The whole chain.
+  "e2e/chain_vm_test.ts",
+];
+
 export const caseLine = ({ name, outcome }: TestCase): string => `${outcome}: ${name}`;
 
 export function formatSums(cases: readonly TestCase[]): string {

@@ -5,7 +5,7 @@ import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 import { OLDEST } from "../vm/machine.ts";
 import type { TestCase } from "./junit.ts";
 import { casesOf } from "./run_file.ts";
-import { caseLine, isForArm64, isForOldest, isForVm, isForVmOnly, parseLane } from "./vm_lane.ts";
+import { ARM64_SAMPLE, caseLine, isForArm64, isForOldest, isForVm, isForVmOnly, parseLane } from "./vm_lane.ts";
 
 const PASSED: TestCase = { name: "one & two", outcome: "passed" };
 const SKIPPED: TestCase = { name: "ping # needs ip", outcome: "skipped" };
@@ -51,4 +51,5 @@ test("every plugin, the chain, hardening, servers and confinement run on the oth
   const paths = [...names, "ffi/sys/confinement_test.ts", "scripts/src/build/shim_test.ts"];
   expect(listSources().filter(isForArm64)).toEqual(expect.arrayContaining(paths));
   expect(isForArm64("plugins/ptp/plugin_test.ts")).toBe(false);
+  expect(listSources().filter(isForArm64)).toEqual(expect.arrayContaining([...ARM64_SAMPLE]));
 });
