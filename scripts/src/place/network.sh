@@ -25,14 +25,4 @@ mount --move /sys/fs/cgroup /run/cgroup
 nsenter --net=/run/network mount -t sysfs sysfs /sys
 mount --move /run/cgroup /sys/fs/cgroup
 
-# New namespaces get what the machine's first one does, so where Docker runs, they forward.
-forward=/proc/sys/net/ipv4/ip_forward
-before=$(cat $forward)
-restore() { echo "$before" >$forward; }
-if [ "$place" = docker ]; then
-  trap restore EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM
-  echo 1 >$forward
-fi
-nsenter --net=/run/network sh scripts/src/place/inhabit.sh "$@"
+exec nsenter --net=/run/network sh scripts/src/place/inhabit.sh "$@"

@@ -60,6 +60,23 @@ export function casesOf(file: string, cases: readonly TestCase[], ending: string
   return all.map(({ name, outcome }) => ({ name: `${file}: ${name}`, outcome }));
 }
 
+/** Leaders of the process groups that run. */
+const groups = new Set<number>();
+const SIGNALS = ["SIGHUP", "SIGINT", "SIGTERM"] as const;
+
+function killGroup(leader: number): void {
+  try {
+    process.kill(-leader, "SIGKILL");
+  } catch {
+    // The group is gone already.
+  }
+}
+
+function endWithGroups(_: string, signal: number): never {
+  groups.forEach(killGroup);
+  process.exit(128 + signal);
+}
+
 /** Starts a program in its own process group and waits; what the group left running is killed. `ending` says how it failed, or is empty. */
 export async function spawnGroup(
   command: readonly string[],
@@ -69,33 +86,24 @@ export async function spawnGroup(
   env: Readonly<Record<string, string>> = {},
 ) {
   const fd = openSync(log, "w");
+  if (groups.size === 0) { for (const signal of SIGNALS) process.on(signal, endWithGroups); }
   const child = Bun.spawn([...command], {
     cwd: REPOSITORY_ROOT,
     env: { ...process.env, NO_COLOR: "1", TMPDIR: directory, ...env },
     stdio: ["ignore", fd, fd],
     detached: true,
   });
-  const killGroup = () => {
-    try {
-      process.kill(-child.pid, "SIGKILL");
-    } catch {
-      // The group is gone already.
-    }
-  };
-  const interrupted = () => {
-    killGroup();
-    process.exit(130);
-  };
-  process.on("SIGINT", interrupted).on("SIGTERM", interrupted);
+  groups.add(child.pid);
   let late = "";
   const timer = setTimeout(() => {
     late = `took longer than ${timeoutMs / 1000} s`;
-    killGroup();
+    killGroup(child.pid);
   }, timeoutMs);
   await child.exited;
   clearTimeout(timer);
-  killGroup();
-  process.off("SIGINT", interrupted).off("SIGTERM", interrupted);
+  killGroup(child.pid);
+  groups.delete(child.pid);
+  if (groups.size === 0) { for (const signal of SIGNALS) process.off(signal, endWithGroups); }
   closeSync(fd);
   const status = child.exitCode === 0 ? "" : `status ${child.exitCode}`;
   const ending = late || (child.signalCode ? `killed by ${child.signalCode}` : status);
