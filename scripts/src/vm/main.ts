@@ -32,8 +32,9 @@ const CARDS = ["04", "05"].flatMap((slot) => [
   `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`,
 ]);
 
+/** Half of the memory is for files: tests install the program, of 119 MB, in several roots at once. */
 const EMULATOR_OPTIONS = `
-  -accel tcg,thread=multi -smp 2 -m 2048
+  -accel tcg,thread=multi -smp 2 -m 3072
   -nodefaults -no-user-config -display none -no-reboot
   -chardev stdio,id=job,signal=off
 `.trim().split(/\s+/);
