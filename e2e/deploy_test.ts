@@ -9,7 +9,7 @@ import { CONFINED } from "../server/confine.ts";
 import { findPart } from "../server/part_definitions.ts";
 import { pluginNames } from "../plugins/registry.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
-import { serveApi } from "../testing/api_server.ts";
+import { ApiServer } from "../testing/api_server.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
 import { type Cri, CRI_PROGRAMS, newCri } from "../testing/cri.ts";
 import { type Cluster, startContainer } from "../testing/kubelet.ts";
@@ -105,9 +105,9 @@ describe("the DaemonSet", () => {
 
 function newCluster(node: TestNode, resources: DisposableStack): Cluster {
   const spec = { podCIDR: "10.244.3.0/24", podCIDRs: ["10.244.3.0/24", "fd44:0:0:3::/64"] };
-  const nodes = [{ apiVersion: "v1", kind: "Node", metadata: { name: NODE_NAME }, spec }] as const;
+  const objects = [{ apiVersion: "v1", kind: "Node", metadata: { name: NODE_NAME }, spec }] as const;
   const api = resources.use(
-    serveApi(node.host, NODE_ADDRESS, TOKEN, nodes, node.directory),
+    new ApiServer(node.host, { address: NODE_ADDRESS, token: TOKEN, objects, directory: node.directory }),
   );
   const ownMaps = manifests.filter(({ kind }) => kind === "ConfigMap") as IConfigMap[];
   return {

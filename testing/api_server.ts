@@ -1,56 +1,291 @@
-/** The API server of Kubernetes, as far as it tells a node's pod ranges. @module */
-import type { INode } from "kubernetes-models/v1/Node";
+/**
+ * The API server of Kubernetes, as far as it gets, lists and watches objects, with the faults that a real one has.
+ *
+ * @module
+ */
+import type { IListMeta } from "@kubernetes-models/apimachinery/apis/meta/v1/ListMeta";
+import type { IObjectMeta } from "@kubernetes-models/apimachinery/apis/meta/v1/ObjectMeta";
+import type { IStatus } from "@kubernetes-models/apimachinery/apis/meta/v1/Status";
+import type { IWatchEvent } from "@kubernetes-models/apimachinery/apis/meta/v1/WatchEvent";
 import { readFileSync } from "node:fs";
+import type { ServerResponse } from "node:http";
+import { createServer, type Server } from "node:https";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { runInNetns } from "./netns.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
+import { runInNetns } from "./netns.ts";
 
-/** An API server that ends with its scope. */
-export interface ApiServer extends Disposable {
-  readonly port: number;
-  /** The certificate, which signed itself. */
-  readonly ca: string;
+/** An object of one of these kinds; the server gives it what is missing. */
+export interface ApiObject {
+  readonly apiVersion: string;
+  readonly kind: keyof typeof LIST_PATHS;
+  readonly metadata?: IObjectMeta;
 }
 
-const NEW_CERTIFICATE =
-  "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=kubernetes"
-    .split(" ");
+const LIST_PATHS = {
+  Node: "/api/v1/nodes",
+  Pod: "/api/v1/pods",
+  Namespace: "/api/v1/namespaces",
+  NetworkPolicy: "/apis/networking.k8s.io/v1/networkpolicies",
+} as const;
 
-/** Answers in a namespace. @param address of the namespace @param directory for its key */
-export function serveApi(
-  netns: Netns,
-  address: string,
-  token: string,
-  nodes: readonly INode[],
-  directory: string,
-): ApiServer {
-  const [key, cert] = ["api.key", "api.crt"].map((name) => join(directory, name)) as [string, string];
-  runInNetns(
-    netns,
-    ...NEW_CERTIFICATE,
-    "-keyout",
-    key,
-    "-out",
-    cert,
-    "-addext",
-    `subjectAltName=IP:${address}`,
-  );
-  const server = netns.run(() =>
-    Bun.serve({
-      hostname: address,
-      port: 0,
-      tls: { key: readFileSync(key), cert: readFileSync(cert) },
-      fetch(request) {
-        if (request.headers.get("Authorization") !== `Bearer ${token}`) return new Response("", { status: 401 });
-        const { pathname } = new URL(request.url);
-        const node = nodes.find(({ metadata }) => pathname === `/api/v1/nodes/${metadata!.name}`);
-        return node ? Response.json(node) : new Response("", { status: 404 });
-      },
-    })
-  );
-  return {
-    port: server.port!,
-    ca: readFileSync(cert, "utf8"),
-    [Symbol.dispose]: () => void server.stop(true),
+/** What it has at one time. */
+interface State {
+  readonly version: number;
+  readonly objects: ReadonlyMap<string, ApiObject>;
+}
+
+/** A change, for watches that begin before it. */
+interface Change {
+  readonly version: number;
+  readonly path: string;
+  readonly event: IWatchEvent;
+}
+
+/** Where it listens, and who may ask. */
+export interface ApiServerOptions {
+  readonly address: string;
+  /** Gets the keys, and `ca.crt` as a pod has it. */
+  readonly directory: string;
+  readonly token: string;
+  readonly objects?: readonly ApiObject[];
+}
+
+/** Whether it has answered in the server's place. */
+type Fault = (url: URL, response: ServerResponse) => boolean;
+
+/** An API server that ends with its scope. */
+export class ApiServer implements Disposable {
+  /** The only one that it accepts. */
+  token: string;
+  /** Of a list, where the client names no limit. */
+  pageSize = Infinity;
+  /** Is asked first. */
+  fault: Fault | undefined;
+  /** Watches get nothing, as if the connection were half open. */
+  isSilent = false;
+  /** Path and query of all requests. */
+  readonly requests: string[] = [];
+  /** The certificate of the authority that signed its own. */
+  readonly ca: string;
+  readonly #server: Server;
+  readonly #address: string;
+  readonly #watches = new Map<ServerResponse, string>();
+  #state: State = { version: 1000, objects: new Map() };
+  /** Lists of the cache have this; `undefined` if the cache is up to date. */
+  #staleCache: State | undefined;
+  #changes: Change[] = [];
+  /** Versions before are compacted. */
+  #oldestVersion = 0;
+
+  constructor(netns: Netns, { address, directory, token, objects = [] }: ApiServerOptions) {
+    makeCertificates(netns, address, directory);
+    const read = (name: string) => readFileSync(join(directory, name), "utf8");
+    this.ca = read("ca.crt");
+    this.token = token;
+    this.#address = address;
+    this.#server = createServer({ key: read("api.key"), cert: read("api.crt") });
+    this.#server.on("request", ({ url, headers }, response: ServerResponse) => {
+      this.#answer(new URL(url!, "https://api"), headers.authorization, response);
+    });
+    netns.run(() => void this.#server.listen(0, address));
+    for (const object of objects) this.put(object);
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  get url(): string {
+    return `https://${this.#address.includes(":") ? `[${this.#address}]` : this.#address}:${this.port}`;
+  }
+
+  get version(): number {
+    return this.#state.version;
+  }
+
+  get watchCount(): number {
+    return this.#watches.size;
+  }
+
+  /** Adds an object, or changes the one with its name. */
+  put(object: ApiObject): void {
+    const known = this.#state.objects.get(keyOf(object));
+    const metadata = {
+      uid: known?.metadata?.uid ?? crypto.randomUUID(),
+      creationTimestamp: known?.metadata?.creationTimestamp ?? new Date().toISOString(),
+      ...object.metadata,
+      resourceVersion: `${this.version + 1}`,
+    };
+    this.#change(known ? "MODIFIED" : "ADDED", { ...object, metadata });
+  }
+
+  remove(kind: ApiObject["kind"], name: string): void {
+    const object = this.#state.objects.get(`${LIST_PATHS[kind]}/${name}`)!;
+    const metadata = { ...object.metadata, resourceVersion: `${this.version + 1}` };
+    this.#change("DELETED", { ...object, metadata });
+  }
+
+  /** Tells watches that nothing of theirs has changed. */
+  sendBookmarks(): void {
+    this.#state = { ...this.#state, version: this.version + 1 };
+    for (const [kind, path] of Object.entries(LIST_PATHS)) {
+      const object = {
+        kind,
+        apiVersion: "v1",
+        metadata: { resourceVersion: `${this.version}`, creationTimestamp: null },
+      };
+      this.#send(path, { type: "BOOKMARK", object });
+    }
+  }
+
+  /** Forgets what has changed: watches that begin in the past are refused. */
+  compact(): void {
+    this.#changes = [];
+    this.#state = { ...this.#state, version: this.version + 1 };
+    this.#oldestVersion = this.version;
+  }
+
+  /** Ends all watches, and says why. */
+  sendError(code: number, message: string): void {
+    for (const path of new Set(this.#watches.values())) {
+      this.#send(path, { type: "ERROR", object: statusOf(code, message) });
+    }
+    this.endWatches();
+  }
+
+  /** Whatever the text is. */
+  sendText(text: string): void {
+    for (const watch of this.#watches.keys()) watch.write(text);
+  }
+
+  endWatches(): void {
+    for (const watch of this.#watches.keys()) watch.end();
+  }
+
+  /** In the middle of an answer. */
+  breakWatches(): void {
+    for (const watch of this.#watches.keys()) watch.destroy();
+  }
+
+  /** From now on, its cache lags behind. */
+  freezeCache(): void {
+    this.#staleCache = this.#state;
+  }
+
+  /** Has what it had before, as after a backup was restored. */
+  restore(): void {
+    this.#state = this.#staleCache!;
+    this.#changes = [];
+  }
+
+  [Symbol.dispose](): void {
+    for (const watch of this.#watches.keys()) watch.destroy();
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  #change(type: "ADDED" | "MODIFIED" | "DELETED", object: ApiObject): void {
+    const objects = new Map(this.#state.objects);
+    if (type === "DELETED") objects.delete(keyOf(object));
+    else objects.set(keyOf(object), object);
+    this.#state = { version: this.version + 1, objects };
+    const path = LIST_PATHS[object.kind];
+    const event = { type, object };
+    this.#changes.push({ version: this.version, path, event });
+    this.#send(path, event);
+  }
+
+  #send(path: string, event: IWatchEvent): void {
+    if (this.isSilent) return;
+    const line = `${JSON.stringify(event)}\n`;
+    for (const [watch, ownPath] of this.#watches) if (ownPath === path) watch.write(line);
+  }
+
+  #answer(url: URL, authorization: string | undefined, response: ServerResponse): void {
+    this.requests.push(`${url.pathname}${url.search}`);
+    if (this.fault?.(url, response)) return;
+    if (authorization !== `Bearer ${this.token}`) return refuse(response, 401, "Unauthorized");
+    if (url.searchParams.has("watch")) return this.#watch(url, response);
+    const [kind] = Object.entries(LIST_PATHS).find(([, path]) => path === url.pathname) ?? [];
+    if (kind) return this.#list(kind, url, response);
+    const object = this.#state.objects.get(url.pathname);
+    if (object) answer(response, 200, JSON.stringify(object));
+    else refuse(response, 404, `${url.pathname} not found`);
+  }
+
+  #list(kind: string, { pathname, searchParams }: URL, response: ServerResponse): void {
+    const { objects, version } = searchParams.has("resourceVersion") && this.#staleCache || this.#state;
+    const [from, pageVersion] = (searchParams.get("continue") ?? `0 ${version}`).split(" ").map(Number) as [
+      number,
+      number,
+    ];
+    if (pageVersion < this.#oldestVersion) return refuse(response, 410, "The provided continue parameter is too old");
+    const found = [...objects].filter(([key]) => key.startsWith(`${pathname}/`)).map(([, object]) => object);
+    const metadata: IListMeta = { resourceVersion: `${pageVersion}` };
+    if (found.length > from + this.pageSize) metadata.continue = `${from + this.pageSize} ${pageVersion}`;
+    const items = found.slice(from, from + this.pageSize);
+    answer(response, 200, JSON.stringify({ kind: `${kind}List`, apiVersion: items[0]?.apiVersion, metadata, items }));
+  }
+
+  #watch({ pathname, searchParams }: URL, response: ServerResponse): void {
+    const from = Number(searchParams.get("resourceVersion"));
+    if (from < this.#oldestVersion) return refuse(response, 410, `too old resource version: ${from}`);
+    response.writeHead(200, { "Content-Type": "application/json" });
+    response.flushHeaders();
+    this.#watches.set(response, pathname);
+    const end = setTimeout(() => response.end(), Number(searchParams.get("timeoutSeconds")) * 1000);
+    response.on("close", () => {
+      clearTimeout(end);
+      this.#watches.delete(response);
+    });
+    for (const { version, path, event } of this.#changes) {
+      if (version > from && path === pathname) response.write(`${JSON.stringify(event)}\n`);
+    }
+  }
+}
+
+const keyOf = ({ kind, metadata }: ApiObject): string => `${LIST_PATHS[kind]}/${metadata!.name}`;
+
+/** Answers at once, and with all of it. */
+export function answer(
+  response: ServerResponse,
+  status: number,
+  text: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  response.writeHead(status, { "Content-Type": "application/json", ...headers });
+  response.end(text);
+}
+
+/** Answers as the real one does where it cannot. */
+export function refuse(
+  response: ServerResponse,
+  code: number,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  answer(response, code, JSON.stringify(statusOf(code, message)), headers);
+}
+
+const statusOf = (code: number, message: string): IStatus => ({
+  kind: "Status",
+  apiVersion: "v1",
+  metadata: {},
+  status: "Failure",
+  message,
+  code,
+});
+
+const NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2".split(" ");
+
+/** An authority, and what it signs for the server. */
+function makeCertificates(netns: Netns, address: string, directory: string): void {
+  const request = (subject: string, name: string, ...options: string[]) => {
+    const files = ["-keyout", join(directory, `${name}.key`), "-out", join(directory, `${name}.crt`)];
+    runInNetns(netns, "openssl", "req", "-x509", ...NEW_KEY, "-subj", `/CN=${subject}`, ...files, ...options);
   };
+  request("kubernetes", "ca");
+  const signer = ["-CA", join(directory, "ca.crt"), "-CAkey", join(directory, "ca.key")];
+  request("kube-apiserver", "api", ...signer, "-addext", `subjectAltName=IP:${address}`);
 }

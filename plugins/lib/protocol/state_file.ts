@@ -53,8 +53,12 @@ function requireKnownVersion(node: unknown, path: string): void {
   );
 }
 
+export function stateText(content: object): string {
+  return stringifyJson({ version: STATE_VERSION, ...content }, 1);
+}
+
 export function writeState(path: string, content: object): void {
-  const text = stringifyJson({ version: STATE_VERSION, ...content }, 1);
+  const text = stateText(content);
   // An interrupted replacement leaves a temporary file, which is found by the file's name. So the first one is created
   // in one step.
   const isNew = inDirectory(path.slice(0, path.lastIndexOf("/")), 0o700, () => createFile(path, text));

@@ -1,0 +1,143 @@
+/** Requests to the API server, and the limits that they have. @module */
+import { excerpt } from "../../spec/jsonc.ts";
+import { Account, type ApiAccess } from "./account.ts";
+import { ApiProblem, LostConnection, Silence } from "./problem.ts";
+
+export interface RequestLimits {
+  /** The time to the first line of the answer. */
+  readonly answerMs: number;
+  /** The time between two pieces of it. The peer of a half-open connection is silent for ever. */
+  readonly silenceMs: number;
+}
+
+// An answer that refuses is a Status, or the page of a proxy.
+const MAX_REFUSAL_BYTES = 64 * 1024;
+const MAX_RETRY_AFTER_MS = 300_000;
+
+export class ApiClient {
+  readonly server: string;
+  readonly #account: Account;
+
+  constructor({ server, accountDirectory }: ApiAccess) {
+    this.server = server;
+    this.#account = new Account(accountDirectory);
+  }
+
+  /**
+   * Sends one GET. The pieces of the answer must be read.
+   *
+   * @throws {ApiProblem} if the answer is another than 200, later if it ends early
+   */
+  async open(path: string, signal: AbortSignal, limits: RequestLimits): Promise<AsyncIterable<Uint8Array>> {
+    const credentials = this.#account.credentials();
+    const guard = new Guard(signal, this.server);
+    try {
+      guard.expectWithin(limits.answerMs);
+      const response = await this.#fetch(path, credentials, guard.signal);
+      if (response.status === 200) return this.#read(response, guard, limits.silenceMs);
+      throw await this.#refusal(response);
+    } catch (error) {
+      guard.end();
+      throw this.#asProblem(error);
+    }
+  }
+
+  async getText(path: string, signal: AbortSignal, limits: RequestLimits): Promise<string> {
+    return await textOf(await this.open(path, signal, limits), Infinity);
+  }
+
+  #fetch(path: string, { token, ca }: { token: string; ca: string }, signal: AbortSignal): Promise<Response> {
+    return fetch(`${this.server}${path}`, {
+      // Whoever has 5,000 nodes to tell compresses 50 MB for each of them otherwise.
+      headers: { "Accept": "application/json", "Accept-Encoding": "identity", "Authorization": `Bearer ${token}` },
+      redirect: "error",
+      signal,
+      // The runtime has a variable that would trust anybody with the token.
+      tls: { ca, rejectUnauthorized: true },
+    });
+  }
+
+  async *#read(response: Response, guard: Guard, silenceMs: number): AsyncGenerator<Uint8Array> {
+    try {
+      guard.expectWithin(silenceMs);
+      for await (const piece of response.body ?? []) {
+        yield piece;
+        guard.expectWithin(silenceMs);
+      }
+    } catch (error) {
+      throw this.#asProblem(error);
+    } finally {
+      guard.end();
+    }
+  }
+
+  async #refusal({ status, headers, body }: Response): Promise<ApiProblem> {
+    if (status === 401) this.#account.forget();
+    const text = await textOf(body ?? [], MAX_REFUSAL_BYTES);
+    const seconds = Number(headers.get("Retry-After") ?? NaN);
+    return new ApiProblem(`${this.server} answers ${status}`, {
+      status,
+      details: statusMessage(text) ?? excerpt(text),
+      retryAfterMs: seconds >= 0 ? Math.min(seconds * 1000, MAX_RETRY_AFTER_MS) : undefined,
+    });
+  }
+
+  #asProblem(error: unknown): ApiProblem {
+    if (error instanceof ApiProblem) return error;
+    const { code, message } = error as { readonly code?: string; readonly message: string };
+    if (code === "UnexpectedRedirect") return new ApiProblem(`${this.server} redirects, and the token is for it alone`);
+    return new LostConnection(`${this.server} does not answer`, { details: code ?? message });
+  }
+}
+
+/** Ends a request that is silent for too long, or that nobody wants any more. */
+class Guard {
+  readonly #controller = new AbortController();
+  readonly #outer: AbortSignal;
+  readonly #server: string;
+  #timer: Timer | undefined;
+
+  constructor(outer: AbortSignal, server: string) {
+    this.#outer = outer;
+    this.#server = server;
+    outer.addEventListener("abort", this.#abort);
+    if (outer.aborted) this.#abort();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  expectWithin(ms: number): void {
+    clearTimeout(this.#timer);
+    const silence = new Silence(`${this.#server} is silent`, { details: `it has said nothing for ${ms / 1000} s` });
+    this.#timer = setTimeout(() => this.#controller.abort(silence), ms);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#outer.removeEventListener("abort", this.#abort);
+  }
+
+  readonly #abort = (): void => this.#controller.abort(this.#outer.reason);
+}
+
+async function textOf(pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, maxBytes: number): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const piece of pieces) {
+    text += decoder.decode(piece, { stream: true });
+    if (text.length > maxBytes) break;
+  }
+  return text;
+}
+
+/** @see Kubernetes API meta/v1 Status */
+function statusMessage(text: string): string | undefined {
+  try {
+    const { kind, message } = JSON.parse(text) as { readonly kind?: unknown; readonly message?: unknown };
+    return kind === "Status" && typeof message === "string" ? message : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,229 @@
+/**
+ * Keeps a copy of one resource of the API: a list, and then a watch for what changes.
+ *
+ * An API server that is away, or talks nonsense, changes nothing of the copy.
+ *
+ * @module
+ */
+import { excerpt } from "../../spec/jsonc.ts";
+import type { ApiAccess } from "./account.ts";
+import { ApiClient } from "./client.ts";
+import { splitLines } from "./line_splitter.ts";
+import { type ApiObject, isApiObject, isOlderVersion, isVersion, readList, type Wanted } from "./list.ts";
+import { PATIENCE, type Patience, Pauses } from "./patience.ts";
+import { ApiProblem, LostConnection, Silence } from "./problem.ts";
+
+export type Verdict = "taken" | { readonly refused: string };
+
+export type EventType = "ADDED" | "MODIFIED" | "DELETED";
+
+/** @see Kubernetes API meta/v1 WatchEvent */
+interface WatchEvent {
+  readonly type: EventType | "BOOKMARK" | "ERROR";
+  readonly object: unknown;
+}
+
+// The status of what is too old to be told.
+const GONE = 410;
+
+export interface ReflectorOptions<T> {
+  readonly access: ApiAccess;
+  /** The list, such as `/api/v1/nodes`. */
+  readonly path: string;
+  /** Of one object: `Node`. */
+  readonly kind: string;
+  /** What was known before, from another process. */
+  readonly version?: string | undefined;
+  /** Keeps what matters. An object that it throws an error for is left out, and logged. */
+  parse(object: never): T;
+  /** All that there is: what is missing was deleted. A refused list is asked for again. */
+  onList(items: readonly T[], version: string): Verdict;
+  onEvent(type: EventType, item: T, version: string): void;
+  /** Told of each list, event and bookmark: until then, nothing was missed. */
+  onHeard?(): void;
+  log(message: string): void;
+  readonly signal: AbortSignal;
+  readonly patience?: Patience;
+}
+
+/** Ends with the signal. @throws what `onList` and `onEvent` throw */
+export async function reflect<T>(options: ReflectorOptions<T>): Promise<void> {
+  await new Reflector(options).run();
+}
+
+class Reflector<T> {
+  readonly #options: ReflectorOptions<T>;
+  readonly #patience: Patience;
+  readonly #client: ApiClient;
+  readonly #pauses: Pauses;
+  readonly #problems = new Set<string>();
+  /** Why an object is left out, by its UID. */
+  readonly #unusable = new Map<string, string>();
+  /** The newest one that was heard of. */
+  #version: string | undefined;
+  /** The list to ask for before the next watch. */
+  #wanted: Wanted | undefined = "cached";
+
+  constructor(options: ReflectorOptions<T>) {
+    this.#options = options;
+    this.#patience = options.patience ?? PATIENCE;
+    this.#client = new ApiClient(options.access);
+    this.#pauses = new Pauses(this.#patience);
+    this.#version = options.version;
+  }
+
+  async run(): Promise<void> {
+    const { signal } = this.#options;
+    while (!signal.aborted) {
+      try {
+        if (this.#wanted) await this.#list(this.#wanted);
+        await this.#watch();
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof ApiProblem)) throw error;
+        await this.#recover(error);
+      }
+    }
+  }
+
+  async #list(wanted: Wanted): Promise<void> {
+    const { path, kind, onList, onHeard } = this.#options;
+    const items: T[] = [];
+    const open = (page: string) => this.#open(page, this.#patience.answerMs);
+    const version = await readList(open, path, kind, wanted, (object) => items.push(...this.#parse(object)));
+    this.#requireNotOlder(version, wanted);
+    const verdict = onList(items, version);
+    if (verdict !== "taken") {
+      this.#wanted = "latest";
+      throw new ApiProblem(`The list of ${this.#server} is not believed`, { details: verdict.refused });
+    }
+    this.#version = version;
+    this.#wanted = undefined;
+    onHeard?.();
+  }
+
+  /** A server may lag behind the others. What was stored last is older after a backup was restored. */
+  #requireNotOlder(version: string, wanted: Wanted): void {
+    const known = this.#version;
+    if (known === undefined || !isOlderVersion(version, known)) return;
+    const details = `it is of version ${version}, and ${known} is known`;
+    if (wanted === "latest") {
+      return this.#tell(`The API of ${this.#server} went back in time, which is believed`, details);
+    }
+    this.#wanted = "latest";
+    throw new ApiProblem(`The list of ${this.#server} is old, and asked for again`, { details });
+  }
+
+  async #watch(): Promise<void> {
+    const timeoutS = 300 + Math.floor(Math.random() * 300);
+    const query = `watch=1&allowWatchBookmarks=true&resourceVersion=${this.#version}&timeoutSeconds=${timeoutS}`;
+    const pieces = await this.#open(`${this.#options.path}?${query}`, this.#patience.silenceMs);
+    let hasLasted = false;
+    const timer = setTimeout(() => {
+      hasLasted = true;
+      this.#succeed();
+    }, this.#patience.lastingMs);
+    try {
+      for await (const line of splitLines(pieces)) this.#read(line);
+    } catch (error) {
+      if (error instanceof Silence) this.#wanted = "cached";
+      // Servers, and what is between, end connections from time to time.
+      if (!(error instanceof LostConnection && hasLasted)) throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    if (!hasLasted) await this.#pauses.next(this.#options.signal);
+  }
+
+  /** @throws {ApiProblem} */
+  #read(line: string): void {
+    const { type, object } = this.#parseEvent(line);
+    if (type === "ERROR") {
+      this.#wanted = "cached";
+      const { code, message } = object as { readonly code?: number; readonly message?: string };
+      throw new ApiProblem(`${this.#server} ends the watch with ${code}`, { status: code, details: message });
+    }
+    const version = (object as ApiObject).metadata.resourceVersion;
+    if (isOlderVersion(version, this.#version!)) {
+      this.#wanted = "latest";
+      const details = `it is of version ${version}, and ${this.#version} is known`;
+      throw new ApiProblem(`An event of ${this.#server} is old`, { details });
+    }
+    if (type !== "BOOKMARK") this.#tellEvent(type, object as ApiObject, version);
+    this.#version = version;
+    this.#options.onHeard?.();
+  }
+
+  /** @throws {ApiProblem} */
+  #parseEvent(line: string): WatchEvent {
+    try {
+      const event = JSON.parse(line) as WatchEvent;
+      if (event.type === "ERROR") return event;
+      const { kind, metadata } = event.object as ApiObject & { readonly kind: string };
+      const isUsable = event.type === "BOOKMARK" || isEventType(event.type) && isApiObject(event.object);
+      if (isUsable && kind === this.#options.kind && isVersion(metadata.resourceVersion)) return event;
+    } catch {
+      // The page of a proxy, or half a line.
+    }
+    this.#wanted = "cached";
+    throw new ApiProblem(`${this.#server} tells of no ${this.#options.kind}`, { details: excerpt(line) });
+  }
+
+  #tellEvent(type: EventType, object: ApiObject, version: string): void {
+    const [item] = this.#parse(object);
+    if (item !== undefined) return this.#options.onEvent(type, item, version);
+    if (type !== "DELETED") return;
+    // Which one is gone, only a list tells.
+    this.#wanted = "latest";
+    throw new ApiProblem(`A ${this.#options.kind} was deleted that cannot be used`);
+  }
+
+  /** @returns nothing for an object that cannot be used */
+  #parse(object: ApiObject): T[] {
+    const { name, uid } = object.metadata;
+    try {
+      const item = this.#options.parse(object as never);
+      this.#unusable.delete(uid);
+      return [item];
+    } catch (error) {
+      const { message } = error as Error;
+      if (this.#unusable.get(uid) !== message) {
+        this.#options.log(`Cannot use ${this.#options.kind} "${name}": ${message}`);
+      }
+      this.#unusable.set(uid, message);
+      return [];
+    }
+  }
+
+  #open(path: string, silenceMs: number): Promise<AsyncIterable<Uint8Array>> {
+    return this.#client.open(path, this.#options.signal, { answerMs: this.#patience.answerMs, silenceMs });
+  }
+
+  async #recover(problem: ApiProblem): Promise<void> {
+    // What is missing since then is in no watch any more: that is usual.
+    if (problem.status === GONE) this.#wanted = "latest";
+    else this.#tell(problem.message, problem.details);
+    await this.#pauses.next(this.#options.signal, problem.retryAfterMs);
+  }
+
+  #tell(problem: string, details: string | undefined): void {
+    if (this.#problems.has(problem)) return;
+    this.#problems.add(problem);
+    this.#options.log(`Cannot follow ${this.#options.path}: ${problem}${details === undefined ? "" : `: ${details}`}`);
+  }
+
+  #succeed(): void {
+    this.#pauses.reset();
+    if (this.#problems.size === 0) return;
+    this.#problems.clear();
+    this.#options.log(`Following ${this.#options.path} of ${this.#server} again`);
+  }
+
+  get #server(): string {
+    return this.#options.access.server;
+  }
+}
+
+function isEventType(type: string): type is EventType {
+  return type === "ADDED" || type === "MODIFIED" || type === "DELETED";
+}

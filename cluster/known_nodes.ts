@@ -1,0 +1,134 @@
+/** The nodes of the cluster as far as they are known. @module */
+import type { Cidr } from "../ffi/address.ts";
+import { type ClusterNode, isSameNode } from "./node.ts";
+import { PodRanges } from "./pod_ranges.ts";
+
+/** What a network has to look at again. */
+export interface Changes {
+  /** Whether this node itself has changed. */
+  readonly own: boolean;
+  /** UIDs of the others that came, changed or went. */
+  readonly peers: ReadonlySet<string>;
+}
+
+/** A range of `node` that gets no route, as the older node `other` has addresses of it. */
+export interface Conflict {
+  readonly node: ClusterNode;
+  readonly other: ClusterNode;
+  readonly cidr: Cidr;
+}
+
+const NO_CHANGES: Changes = { own: false, peers: new Set() };
+
+export class KnownNodes {
+  readonly #ownName: string;
+  readonly #nodes = new Map<string, ClusterNode>();
+  readonly #ranges = new PodRanges();
+  /** UIDs of nodes whose ranges overlap. */
+  readonly #contested = new Set<string>();
+  #own: ClusterNode | undefined;
+
+  constructor(ownName: string) {
+    this.#ownName = ownName;
+  }
+
+  /** The last one that was known: without its Node, a node still has its pods. */
+  get own(): ClusterNode | undefined {
+    return this.#own;
+  }
+
+  /** With the own one. */
+  all(): Iterable<ClusterNode> {
+    return this.#nodes.values();
+  }
+
+  /** What is missing in a list is gone. A list without this node cannot be right. */
+  replace(nodes: readonly ClusterNode[]): Changes | "without-own-node" {
+    if (!nodes.some(({ name }) => name === this.#ownName)) return "without-own-node";
+    const changed = new Set<string>();
+    const listed = new Set(nodes.map(({ uid }) => uid));
+    for (const node of [...this.#nodes.values()]) if (!listed.has(node.uid)) this.#remove(node, changed);
+    for (const node of nodes) this.#put(node, changed);
+    return this.#changes(changed);
+  }
+
+  apply(type: "ADDED" | "MODIFIED" | "DELETED", node: ClusterNode): Changes {
+    const changed = new Set<string>();
+    const known = this.#nodes.get(node.uid);
+    if (type !== "DELETED") this.#put(node, changed);
+    else if (known && known !== this.#own) this.#remove(known, changed);
+    return this.#changes(changed);
+  }
+
+  /** Every node but this one. */
+  *peers(): Generator<ClusterNode> {
+    for (const node of this.#nodes.values()) if (node !== this.#own) yield this.#withoutTakenRanges(node);
+  }
+
+  /** As {@linkcode peers}, for one of the changes: `undefined` if it is gone. */
+  peer(uid: string): ClusterNode | undefined {
+    const node = this.#nodes.get(uid);
+    return node && node !== this.#own ? this.#withoutTakenRanges(node) : undefined;
+  }
+
+  conflicts(): Conflict[] {
+    return [...this.#contested].flatMap((uid) => {
+      const node = this.#nodes.get(uid)!;
+      return node.podCidrs.flatMap((cidr) => this.#olderOwners(node, cidr).map((other) => ({ node, other, cidr })));
+    });
+  }
+
+  #put(node: ClusterNode, changed: Set<string>): void {
+    const known = this.#nodes.get(node.uid);
+    if (known && isSameNode(known, node)) return;
+    const isOwn = node.name === this.#ownName;
+    if (known) this.#remove(known, changed);
+    else if (isOwn && this.#own) this.#remove(this.#own, changed);
+    if (isOwn) this.#own = node;
+    this.#nodes.set(node.uid, node);
+    this.#ranges.add(node);
+    changed.add(node.uid);
+    this.#lookForConflicts(node, changed);
+  }
+
+  #remove(node: ClusterNode, changed: Set<string>): void {
+    this.#nodes.delete(node.uid);
+    this.#ranges.remove(node);
+    changed.add(node.uid);
+    if (this.#contested.delete(node.uid)) this.#lookForConflicts(node, changed);
+  }
+
+  /** Looks at `node`, and at those that have or had a range in common with it. */
+  #lookForConflicts(node: ClusterNode, changed: Set<string>): void {
+    const others = this.#overlapping(node);
+    if (others.length > 0 && this.#nodes.has(node.uid)) this.#contested.add(node.uid);
+    for (const other of others) {
+      changed.add(other.uid);
+      if (this.#overlapping(other).length > 0) this.#contested.add(other.uid);
+      else this.#contested.delete(other.uid);
+    }
+  }
+
+  #overlapping(node: ClusterNode): ClusterNode[] {
+    return node.podCidrs.flatMap((cidr) => this.#ranges.overlapping(node, cidr).map((range) => range.node));
+  }
+
+  #withoutTakenRanges(node: ClusterNode): ClusterNode {
+    if (!this.#contested.has(node.uid)) return node;
+    return { ...node, podCidrs: node.podCidrs.filter((cidr) => this.#olderOwners(node, cidr).length === 0) };
+  }
+
+  #olderOwners(node: ClusterNode, cidr: Cidr): ClusterNode[] {
+    return this.#ranges.overlapping(node, cidr).map((range) => range.node).filter((other) => isOlder(other, node));
+  }
+
+  #changes(changed: Set<string>): Changes {
+    if (changed.size === 0) return NO_CHANGES;
+    const own = this.#own !== undefined && changed.delete(this.#own.uid);
+    return { own, peers: changed };
+  }
+}
+
+function isOlder(a: ClusterNode, b: ClusterNode): boolean {
+  return a.createdAtMs === b.createdAtMs ? a.uid < b.uid : a.createdAtMs < b.createdAtMs;
+}

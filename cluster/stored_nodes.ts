@@ -1,0 +1,81 @@
+/** The known nodes in a file, so that their routes are back after a reboot although the API is away. @module */
+import { installBytes } from "../ffi/sys/atomic_install.ts";
+import { inDirectory, parentOf } from "../ffi/sys/directory.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { findState, stateText } from "../plugins/lib/protocol/state_file.ts";
+import { array, cidr, type Infer, int, ipAddress, knownKeys, lazy, nonEmptyString } from "../spec/schema.ts";
+import type { ClusterNode } from "./node.ts";
+
+const clusterNode = knownKeys({
+  uid: nonEmptyString,
+  name: nonEmptyString,
+  createdAtMs: int(),
+  addresses: array(ipAddress),
+  podCidrs: array(cidr),
+});
+const nodesFile = lazy(() => knownKeys({ resourceVersion: nonEmptyString, nodes: array(clusterNode) }));
+
+/** `resourceVersion` is that of the API when it had these nodes. */
+export type NodesFile = Infer<typeof nodesFile>;
+
+// Many nodes that come at once are one change.
+const DELAY_MS = 3000;
+
+export interface StoredNodesOptions {
+  /** Of the file, which must survive a reboot. */
+  readonly path: string;
+  /** Tells what to store, when it is stored. */
+  content(): { readonly resourceVersion: string; readonly nodes: Iterable<ClusterNode> };
+  log(message: string): void;
+  readonly delayMs?: number;
+}
+
+export class StoredNodes implements Disposable {
+  readonly #options: StoredNodesOptions;
+  #timer: Timer | undefined;
+  /** The nodes that the file has. */
+  #stored = "";
+  #problem: string | undefined;
+
+  constructor(options: StoredNodesOptions) {
+    this.#options = options;
+  }
+
+  /** A damaged file, or that of a newer program, is logged and counts as none. */
+  read(): NodesFile | undefined {
+    const { path, log } = this.#options;
+    const file = findState(path, (node) => nodesFile.parse(node), log);
+    this.#stored = JSON.stringify(file?.nodes ?? "");
+    return file;
+  }
+
+  /** Stores the nodes in a moment. */
+  change(): void {
+    this.#timer ??= setTimeout(() => this.#write(), this.#options.delayMs ?? DELAY_MS);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#timer !== undefined) this.#write();
+  }
+
+  #write(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const { path, content, log } = this.#options;
+    const { resourceVersion, nodes } = content();
+    const stored = JSON.stringify([...nodes]);
+    if (stored === this.#stored) return;
+    const bytes = new TextEncoder().encode(stateText({ resourceVersion, nodes: [...nodes] }));
+    try {
+      inDirectory(parentOf(path), 0o700, () => installBytes(bytes, path, 0o600));
+      this.#stored = stored;
+      this.#problem = undefined;
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      if (error.message !== this.#problem) {
+        log(`${error.message}; after a reboot, routes to other nodes wait for the API`);
+      }
+      this.#problem = error.message;
+    }
+  }
+}
