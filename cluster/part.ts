@@ -10,7 +10,7 @@ import { ClusterNetwork } from "./network/cluster_network.ts";
 import type { ClusterNode } from "./node.ts";
 import type { ClusterPartSettings } from "./settings.ts";
 import { type ClusterStatus, writeClusterStatus } from "./status.ts";
-import { StoredNodes } from "./stored_nodes.ts";
+import { nodesFilePath, StoredNodes } from "./stored_nodes.ts";
 
 export interface ClusterPartOptions extends ClusterPartSettings {
   /** Where the part leaves its status; it is empty after a boot. */
@@ -48,7 +48,7 @@ export class ClusterPart implements Disposable {
     this.#options = options;
     this.#known = new KnownNodes(options.node);
     this.#stored = new StoredNodes({
-      path: `${cacheDirectories[0]}/cluster/nodes.json`,
+      path: nodesFilePath(cacheDirectories[0]!),
       content: () => ({ resourceVersion: this.#version ?? "0", nodes: this.#known.all() }),
       log,
     });

@@ -21,6 +21,13 @@ export type NodesFile = Infer<typeof nodesFile>;
 // Many nodes that come at once are one change.
 const DELAY_MS = 3000;
 
+/** @param directory of the cache, which survives a reboot */
+export const nodesFilePath = (directory: string): string => `${directory}/cluster/nodes.json`;
+
+/** A damaged file, or that of a newer program, is logged and counts as none. */
+export const readNodesFile = (path: string, log: (message: string) => void): NodesFile | undefined =>
+  findState(path, (node) => nodesFile.parse(node), log);
+
 export interface StoredNodesOptions {
   /** Of the file, which must survive a reboot. */
   readonly path: string;
@@ -41,10 +48,9 @@ export class StoredNodes implements Disposable {
     this.#options = options;
   }
 
-  /** A damaged file, or that of a newer program, is logged and counts as none. */
   read(): NodesFile | undefined {
     const { path, log } = this.#options;
-    const file = findState(path, (node) => nodesFile.parse(node), log);
+    const file = readNodesFile(path, log);
     this.#stored = JSON.stringify(file?.nodes ?? "");
     return file;
   }

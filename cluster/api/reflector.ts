@@ -41,6 +41,8 @@ export interface ReflectorOptions<T> {
   onEvent(type: EventType, item: T, version: string): void;
   /** Told of each list, event and bookmark: until then, nothing was missed. */
   onHeard?(): void;
+  /** Told of each new problem, until something is heard again. */
+  onProblem?(problem: string): void;
   log(message: string): void;
   readonly signal: AbortSignal;
   readonly patience?: Patience;
@@ -209,7 +211,9 @@ class Reflector<T> {
   #tell(problem: string, details: string | undefined): void {
     if (this.#problems.has(problem)) return;
     this.#problems.add(problem);
-    this.#options.log(`Cannot follow ${this.#options.path}: ${problem}${details === undefined ? "" : `: ${details}`}`);
+    const text = details === undefined ? problem : `${problem}: ${details}`;
+    this.#options.onProblem?.(text);
+    this.#options.log(`Cannot follow ${this.#options.path}: ${text}`);
   }
 
   #succeed(): void {

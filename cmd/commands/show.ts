@@ -5,7 +5,7 @@ import type { NodeTree } from "../../inspect/show/node_tree.ts";
 import { formatDocument } from "../output/document.ts";
 import { netnsPath } from "../arguments/path.ts";
 import { DIRECTORY_OPTIONS } from "../arguments/network.ts";
-import { confDirectory, JSON_OPTION, log, openRuntime } from "../arguments/runtime.ts";
+import { cacheDirectory, confDirectory, JSON_OPTION, log, openRuntime } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import type { OptionSpec, ParsedOptions } from "../options.ts";
@@ -63,8 +63,8 @@ async function gather(input: ParsedOptions, context: CliContext): Promise<NodeTr
   const forPeople = wantedFormat(input) === "json" ? (all: readonly NamedAttachment[]) => all : withoutLoopbacks;
   const [word] = input.words;
   if (word === undefined) {
-    const { readStoredNodes } = await import("../../cluster/stored_nodes.ts");
-    const nodes = readStoredNodes(runtime.cacheDirectory, log);
+    const { nodesFilePath, readNodesFile } = await import("../../cluster/stored_nodes.ts");
+    const nodes = readNodesFile(nodesFilePath(cacheDirectory(input, context)), log)?.nodes ?? [];
     return gatherNodeTree(forPeople(attachments), { showsOtherPorts: true, nodes });
   }
   const [{ selectShown }, { loadPlugins }] = await Promise.all([

@@ -6,7 +6,7 @@ import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
 import { TUNNEL_LINK } from "../../../cluster/network/settings.ts";
 import type { ClusterNode } from "../../../cluster/node.ts";
 import { type ClusterStatus, DEFAULT_STATUS_DIRECTORY, findClusterStatus } from "../../../cluster/status.ts";
-import { readStoredNodes } from "../../../cluster/stored_nodes.ts";
+import { nodesFilePath, readNodesFile } from "../../../cluster/stored_nodes.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import type { Subject } from "../subject.ts";
 import type { TryBudget } from "../try_budget.ts";
@@ -40,7 +40,8 @@ export function checkCluster(subject: Subject): Finding[] {
 export function tryOtherNodes(subject: Subject, budget: TryBudget): Finding[] {
   const status = findStatus(subject);
   if (!status) return [];
-  const known = readStoredNodes(subject.runtime.cacheDirectory, subject.runtime.log);
+  const { runtime } = subject;
+  const known = readNodesFile(nodesFilePath(runtime.cacheDirectory), runtime.log)?.nodes ?? [];
   const own = known.find(({ name }) => name === status.node);
   const peers = known.filter((node) => node !== own && node.addresses.length > 0);
   return budget.tryEachNode(subject, peers, (peer) => tryNode(subject, status, own, peer));
