@@ -32,7 +32,7 @@ const command: Command = {
   summary: 'remove the plugins, and put back what "install --force" replaced',
   description:
     `Files of other programs stay. Plugins that an attached container needs stay too, unless what "install --force"
-replaced takes over. Tables of nf_tables are removed when nothing is attached. With --network, a network is removed
+replaced takes over. Tables of nf_tables are removed when nothing is attached, and so is the way to other nodes. With --network, a network is removed
 first; it stays if a container uses it, and then the plugins stay too.`,
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [
@@ -60,7 +60,10 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
     const steps = planUninstall({ directory, program, names: pluginNames() });
-    const { refuseAttached, removeTables } = await import("../install/attached.ts");
+    const [{ refuseAttached, removeTables }, { removeClusterNetwork }] = await Promise.all([
+      import("../install/attached.ts"),
+      import("../../cluster/network/remove.ts"),
+    ]);
     const removeAll = (say: (line: string) => void) => {
       own?.requireUnused();
       if (!input.has("force")) refuseAttached(steps, directory, runtimeOptions(input, context), network);
@@ -71,6 +74,7 @@ first; it stays if a container uses it, and then the plugins stay too.`,
         else say(`${path}: ${outcome}\n`);
       }
       removeTables((table) => say(`table ${table}: removed\n`), log);
+      removeClusterNetwork((line) => say(`${line}\n`));
     };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");

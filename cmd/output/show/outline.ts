@@ -90,9 +90,13 @@ const MAX_NODES = 20;
 
 function outlineNodes(nodes: readonly ShownNode[]): OutlineNode {
   const lines = nodes.slice(0, MAX_NODES).map(({ name, routes }) =>
-    line("node", name, routes.map(({ dst, gateway, link, isTunnelled }) =>
-      `${dst} ${isTunnelled ? "in a tunnel to" : "via"} ${gateway} on ${link}`
-    ))
+    line(
+      "node",
+      name,
+      routes.map(({ dst, gateway, link, isTunnelled }) =>
+        `${dst} ${isTunnelled ? "in a tunnel to" : "via"} ${gateway} on ${link}`
+      ),
+    )
   );
   const more = nodes.length - lines.length;
   return node("device", "cluster", "", [`${nodes.length} other nodes`], [
