@@ -1,10 +1,10 @@
 /** The nodes of the cluster as far as they are known. @module */
 import type { Cidr } from "../ffi/address.ts";
 import { type ClusterNode, isSameNode } from "./node.ts";
-import { PodRanges } from "./pod_ranges.ts";
+import { type PodRange, PodRanges } from "./pod_ranges.ts";
 
 /** What a network has to look at again. */
-export interface Changes {
+export interface NodeChanges {
   /** Whether this node itself has changed. */
   readonly own: boolean;
   /** UIDs of the others that came, changed or went. */
@@ -18,7 +18,7 @@ export interface Conflict {
   readonly cidr: Cidr;
 }
 
-const NO_CHANGES: Changes = { own: false, peers: new Set() };
+const NO_CHANGES: NodeChanges = { own: false, peers: new Set() };
 
 export class KnownNodes {
   readonly #ownName: string;
@@ -37,13 +37,13 @@ export class KnownNodes {
     return this.#own;
   }
 
-  /** With the own one. */
+  /** All of them, this node as well. */
   all(): Iterable<ClusterNode> {
     return this.#nodes.values();
   }
 
   /** What is missing in a list is gone. A list without this node cannot be right. */
-  replace(nodes: readonly ClusterNode[]): Changes | "without-own-node" {
+  replace(nodes: readonly ClusterNode[]): NodeChanges | "without-own-node" {
     if (!nodes.some(({ name }) => name === this.#ownName)) return "without-own-node";
     const changed = new Set<string>();
     const listed = new Set(nodes.map(({ uid }) => uid));
@@ -52,7 +52,7 @@ export class KnownNodes {
     return this.#changes(changed);
   }
 
-  apply(type: "ADDED" | "MODIFIED" | "DELETED", node: ClusterNode): Changes {
+  apply(type: "ADDED" | "MODIFIED" | "DELETED", node: ClusterNode): NodeChanges {
     const changed = new Set<string>();
     const known = this.#nodes.get(node.uid);
     if (type !== "DELETED") this.#put(node, changed);
@@ -74,7 +74,9 @@ export class KnownNodes {
   conflicts(): Conflict[] {
     return [...this.#contested].flatMap((uid) => {
       const node = this.#nodes.get(uid)!;
-      return node.podCidrs.flatMap((cidr) => this.#olderOwners(node, cidr).map((other) => ({ node, other, cidr })));
+      const conflictsOf = (range: PodRange) =>
+        this.#olderOwners(range).map((other) => ({ node, other, cidr: range.cidr }));
+      return this.#ranges.of(node).flatMap(conflictsOf);
     });
   }
 
@@ -88,41 +90,43 @@ export class KnownNodes {
     this.#nodes.set(node.uid, node);
     this.#ranges.add(node);
     changed.add(node.uid);
-    this.#lookForConflicts(node, changed);
+    const others = this.#overlapping(node);
+    if (others.length > 0) this.#compareAgain([node, ...others], changed);
   }
 
   #remove(node: ClusterNode, changed: Set<string>): void {
+    const others = this.#overlapping(node);
     this.#nodes.delete(node.uid);
     this.#ranges.remove(node);
+    this.#contested.delete(node.uid);
     changed.add(node.uid);
-    if (this.#contested.delete(node.uid)) this.#lookForConflicts(node, changed);
+    this.#compareAgain(others, changed);
   }
 
-  /** Looks at `node`, and at those that have or had a range in common with it. */
-  #lookForConflicts(node: ClusterNode, changed: Set<string>): void {
-    const others = this.#overlapping(node);
-    if (others.length > 0 && this.#nodes.has(node.uid)) this.#contested.add(node.uid);
-    for (const other of others) {
-      changed.add(other.uid);
-      if (this.#overlapping(other).length > 0) this.#contested.add(other.uid);
-      else this.#contested.delete(other.uid);
+  #compareAgain(nodes: readonly ClusterNode[], changed: Set<string>): void {
+    for (const node of nodes) {
+      changed.add(node.uid);
+      if (this.#overlapping(node).length > 0) this.#contested.add(node.uid);
+      else this.#contested.delete(node.uid);
     }
   }
 
   #overlapping(node: ClusterNode): ClusterNode[] {
-    return node.podCidrs.flatMap((cidr) => this.#ranges.overlapping(node, cidr).map((range) => range.node));
+    return this.#ranges.of(node).flatMap((range) => this.#ranges.overlapping(range).map((other) => other.node));
   }
 
   #withoutTakenRanges(node: ClusterNode): ClusterNode {
     if (!this.#contested.has(node.uid)) return node;
-    return { ...node, podCidrs: node.podCidrs.filter((cidr) => this.#olderOwners(node, cidr).length === 0) };
+    const free = this.#ranges.of(node).filter((range) => this.#olderOwners(range).length === 0);
+    return { ...node, podCidrs: free.map(({ cidr }) => cidr) };
   }
 
-  #olderOwners(node: ClusterNode, cidr: Cidr): ClusterNode[] {
-    return this.#ranges.overlapping(node, cidr).map((range) => range.node).filter((other) => isOlder(other, node));
+  /** Nodes that keep their routes, although `range` is of another one. */
+  #olderOwners(range: PodRange): ClusterNode[] {
+    return this.#ranges.overlapping(range).map(({ node }) => node).filter((other) => isOlder(other, range.node));
   }
 
-  #changes(changed: Set<string>): Changes {
+  #changes(changed: Set<string>): NodeChanges {
     if (changed.size === 0) return NO_CHANGES;
     const own = this.#own !== undefined && changed.delete(this.#own.uid);
     return { own, peers: changed };

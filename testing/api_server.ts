@@ -16,7 +16,7 @@ import type { Netns } from "../ffi/netns/netns.ts";
 import { runInNetns } from "./netns.ts";
 
 /** An object of one of these kinds; the server gives it what is missing. */
-export interface ApiObject {
+export interface ServedObject {
   readonly apiVersion: string;
   readonly kind: keyof typeof LIST_PATHS;
   readonly metadata?: IObjectMeta;
@@ -32,7 +32,7 @@ const LIST_PATHS = {
 /** What it has at one time. */
 interface State {
   readonly version: number;
-  readonly objects: ReadonlyMap<string, ApiObject>;
+  readonly objects: ReadonlyMap<string, ServedObject>;
 }
 
 /** A change, for watches that begin before it. */
@@ -48,7 +48,7 @@ export interface ApiServerOptions {
   /** Gets the keys, and `ca.crt` as a pod has it. */
   readonly directory: string;
   readonly token: string;
-  readonly objects?: readonly ApiObject[];
+  readonly objects?: readonly ServedObject[];
 }
 
 /** Whether it has answered in the server's place. */
@@ -60,7 +60,7 @@ export class ApiServer implements Disposable {
   token: string;
   /** Of a list, where the client names no limit. */
   pageSize = Infinity;
-  /** Is asked first. */
+  /** Is asked before the server answers. */
   fault: Fault | undefined;
   /** Watches get nothing, as if the connection were half open. */
   isSilent = false;
@@ -75,7 +75,7 @@ export class ApiServer implements Disposable {
   /** Lists of the cache have this; `undefined` if the cache is up to date. */
   #staleCache: State | undefined;
   #changes: Change[] = [];
-  /** Versions before are compacted. */
+  /** What happened before this version is forgotten. */
   #oldestVersion = 0;
 
   constructor(netns: Netns, { address, directory, token, objects = [] }: ApiServerOptions) {
@@ -109,7 +109,7 @@ export class ApiServer implements Disposable {
   }
 
   /** Adds an object, or changes the one with its name. */
-  put(object: ApiObject): void {
+  put(object: ServedObject): void {
     const known = this.#state.objects.get(keyOf(object));
     const metadata = {
       uid: known?.metadata?.uid ?? crypto.randomUUID(),
@@ -120,7 +120,7 @@ export class ApiServer implements Disposable {
     this.#change(known ? "MODIFIED" : "ADDED", { ...object, metadata });
   }
 
-  remove(kind: ApiObject["kind"], name: string): void {
+  remove(kind: ServedObject["kind"], name: string): void {
     const object = this.#state.objects.get(`${LIST_PATHS[kind]}/${name}`)!;
     const metadata = { ...object.metadata, resourceVersion: `${this.version + 1}` };
     this.#change("DELETED", { ...object, metadata });
@@ -154,7 +154,7 @@ export class ApiServer implements Disposable {
     this.endWatches();
   }
 
-  /** Whatever the text is. */
+  /** Sends text to all watches, whatever it is. */
   sendText(text: string): void {
     for (const watch of this.#watches.keys()) watch.write(text);
   }
@@ -185,7 +185,7 @@ export class ApiServer implements Disposable {
     this.#server.closeAllConnections();
   }
 
-  #change(type: "ADDED" | "MODIFIED" | "DELETED", object: ApiObject): void {
+  #change(type: "ADDED" | "MODIFIED" | "DELETED", object: ServedObject): void {
     const objects = new Map(this.#state.objects);
     if (type === "DELETED") objects.delete(keyOf(object));
     else objects.set(keyOf(object), object);
@@ -245,7 +245,7 @@ export class ApiServer implements Disposable {
   }
 }
 
-const keyOf = ({ kind, metadata }: ApiObject): string => `${LIST_PATHS[kind]}/${metadata!.name}`;
+const keyOf = ({ kind, metadata }: ServedObject): string => `${LIST_PATHS[kind]}/${metadata!.name}`;
 
 /** Answers at once, and with all of it. */
 export function answer(

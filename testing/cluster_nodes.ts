@@ -1,8 +1,8 @@
 /** Nodes of a cluster, as large as real ones. @module */
 import type { INode } from "kubernetes-models/v1/Node";
-import type { ApiObject } from "./api_server.ts";
+import type { ServedObject } from "./api_server.ts";
 
-const IMAGES = Array.from({ length: 30 }, (_, index) => ({
+const IMAGES = Array.from({ length: 40 }, (_, index) => ({
   names: [
     `registry.example/team/program-${index}@sha256:${"0123456789abcdef".repeat(4)}`,
     `registry.example/team/program-${index}:v1.${index}`,
@@ -25,7 +25,7 @@ const QUANTITIES = { cpu: "8", "ephemeral-storage": "101430960Ki", memory: "3286
 export function newNode(
   index: number,
   changes: Partial<Pick<INode, "spec" | "status" | "metadata">> = {},
-): INode & ApiObject {
+): INode & ServedObject {
   const name = `node-${index}`;
   const [high, low] = [index >> 8, index & 0xff];
   const cidrs = [`10.${32 + high}.${low}.0/24`, `fd00:10:${index.toString(16)}::/64`];

@@ -7,7 +7,7 @@ import { NoAccount } from "./problem.ts";
 export const SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 export interface ApiAccess {
-  /** In the form `https://host:port`. */
+  /** @example `https://10.96.0.1:443` */
   readonly server: string;
   /** Has `token` and `ca.crt`. A process that leaves the pod's mounts names it by a descriptor: `/proc/self/fd/N`. */
   readonly accountDirectory: string;

@@ -24,7 +24,7 @@ export class ByteBuffer {
     return new TextDecoder().decode(this.#bytes.subarray(Math.max(0, this.#length - count), this.#length));
   }
 
-  /** Begins anew. */
+  /** Returns all of it, and begins anew. */
   take(): string {
     const text = new TextDecoder().decode(this.#bytes.subarray(0, this.#length));
     this.#length = 0;

@@ -1,10 +1,10 @@
-/** Lists of the API. @module */
+/** Reads a list of the API, page by page. @module */
 import { excerpt } from "../../spec/jsonc.ts";
 import { ListSplitter } from "./list_splitter.ts";
 import { ApiProblem } from "./problem.ts";
 
 /** Which version of a list is wanted: that of the server's cache, or the last one that was stored. */
-export type Wanted = "cached" | "latest";
+export type ListSource = "cached" | "latest";
 
 /** What of an object is read before it is known to be one. */
 export interface ApiObject {
@@ -29,11 +29,11 @@ export async function readList(
   open: Open,
   path: string,
   kind: string,
-  wanted: Wanted,
+  source: ListSource,
   take: (object: ApiObject) => void,
 ): Promise<string> {
   // Without a limit, a cache answers in one page.
-  let query = wanted === "cached" ? "?resourceVersion=0" : "";
+  let query = source === "cached" ? "?resourceVersion=0" : "";
   for (;;) {
     const { metadata } = await readPage(await open(`${path}${query}`), kind, take);
     if (!metadata.continue) return metadata.resourceVersion;

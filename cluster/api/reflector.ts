@@ -9,11 +9,11 @@ import { excerpt } from "../../spec/jsonc.ts";
 import type { ApiAccess } from "./account.ts";
 import { ApiClient } from "./client.ts";
 import { splitLines } from "./line_splitter.ts";
-import { type ApiObject, isApiObject, isOlderVersion, isVersion, readList, type Wanted } from "./list.ts";
+import { type ApiObject, isApiObject, isOlderVersion, isVersion, type ListSource, readList } from "./list.ts";
 import { PATIENCE, type Patience, Pauses } from "./patience.ts";
 import { ApiProblem, LostConnection, Silence } from "./problem.ts";
 
-export type Verdict = "taken" | { readonly refused: string };
+export type ListVerdict = "taken" | { readonly refused: string };
 
 export type EventType = "ADDED" | "MODIFIED" | "DELETED";
 
@@ -30,14 +30,14 @@ export interface ReflectorOptions<T> {
   readonly access: ApiAccess;
   /** The list, such as `/api/v1/nodes`. */
   readonly path: string;
-  /** Of one object: `Node`. */
+  /** What each object of the list is: `Node`. */
   readonly kind: string;
   /** What was known before, from another process. */
   readonly version?: string | undefined;
   /** Keeps what matters. An object that it throws an error for is left out, and logged. */
   parse(object: never): T;
   /** All that there is: what is missing was deleted. A refused list is asked for again. */
-  onList(items: readonly T[], version: string): Verdict;
+  onList(items: readonly T[], version: string): ListVerdict;
   onEvent(type: EventType, item: T, version: string): void;
   /** Told of each list, event and bookmark: until then, nothing was missed. */
   onHeard?(): void;
@@ -63,8 +63,8 @@ class Reflector<T> {
   readonly #unusable = new Map<string, string>();
   /** The newest one that was heard of. */
   #version: string | undefined;
-  /** The list to ask for before the next watch. */
-  #wanted: Wanted | undefined = "cached";
+  /** Which list to ask for before the next watch. */
+  #nextList: ListSource | undefined = "cached";
 
   constructor(options: ReflectorOptions<T>) {
     this.#options = options;
@@ -78,7 +78,7 @@ class Reflector<T> {
     const { signal } = this.#options;
     while (!signal.aborted) {
       try {
-        if (this.#wanted) await this.#list(this.#wanted);
+        if (this.#nextList) await this.#list(this.#nextList);
         await this.#watch();
       } catch (error) {
         if (signal.aborted) return;
@@ -88,31 +88,31 @@ class Reflector<T> {
     }
   }
 
-  async #list(wanted: Wanted): Promise<void> {
+  async #list(source: ListSource): Promise<void> {
     const { path, kind, onList, onHeard } = this.#options;
     const items: T[] = [];
     const open = (page: string) => this.#open(page, this.#patience.answerMs);
-    const version = await readList(open, path, kind, wanted, (object) => items.push(...this.#parse(object)));
-    this.#requireNotOlder(version, wanted);
+    const version = await readList(open, path, kind, source, (object) => items.push(...this.#parse(object)));
+    this.#requireNotOlder(version, source);
     const verdict = onList(items, version);
     if (verdict !== "taken") {
-      this.#wanted = "latest";
+      this.#nextList = "latest";
       throw new ApiProblem(`The list of ${this.#server} is not believed`, { details: verdict.refused });
     }
     this.#version = version;
-    this.#wanted = undefined;
+    this.#nextList = undefined;
     onHeard?.();
   }
 
   /** A server may lag behind the others. What was stored last is older after a backup was restored. */
-  #requireNotOlder(version: string, wanted: Wanted): void {
+  #requireNotOlder(version: string, source: ListSource): void {
     const known = this.#version;
     if (known === undefined || !isOlderVersion(version, known)) return;
     const details = `it is of version ${version}, and ${known} is known`;
-    if (wanted === "latest") {
+    if (source === "latest") {
       return this.#tell(`The API of ${this.#server} went back in time, which is believed`, details);
     }
-    this.#wanted = "latest";
+    this.#nextList = "latest";
     throw new ApiProblem(`The list of ${this.#server} is old, and asked for again`, { details });
   }
 
@@ -128,7 +128,7 @@ class Reflector<T> {
     try {
       for await (const line of splitLines(pieces)) this.#read(line);
     } catch (error) {
-      if (error instanceof Silence) this.#wanted = "cached";
+      if (error instanceof Silence) this.#nextList = "cached";
       // Servers, and what is between, end connections from time to time.
       if (!(error instanceof LostConnection && hasLasted)) throw error;
     } finally {
@@ -141,13 +141,13 @@ class Reflector<T> {
   #read(line: string): void {
     const { type, object } = this.#parseEvent(line);
     if (type === "ERROR") {
-      this.#wanted = "cached";
+      this.#nextList = "cached";
       const { code, message } = object as { readonly code?: number; readonly message?: string };
       throw new ApiProblem(`${this.#server} ends the watch with ${code}`, { status: code, details: message });
     }
     const version = (object as ApiObject).metadata.resourceVersion;
     if (isOlderVersion(version, this.#version!)) {
-      this.#wanted = "latest";
+      this.#nextList = "latest";
       const details = `it is of version ${version}, and ${this.#version} is known`;
       throw new ApiProblem(`An event of ${this.#server} is old`, { details });
     }
@@ -167,7 +167,7 @@ class Reflector<T> {
     } catch {
       // The page of a proxy, or half a line.
     }
-    this.#wanted = "cached";
+    this.#nextList = "cached";
     throw new ApiProblem(`${this.#server} tells of no ${this.#options.kind}`, { details: excerpt(line) });
   }
 
@@ -176,7 +176,7 @@ class Reflector<T> {
     if (item !== undefined) return this.#options.onEvent(type, item, version);
     if (type !== "DELETED") return;
     // Which one is gone, only a list tells.
-    this.#wanted = "latest";
+    this.#nextList = "latest";
     throw new ApiProblem(`A ${this.#options.kind} was deleted that cannot be used`);
   }
 
@@ -203,7 +203,7 @@ class Reflector<T> {
 
   async #recover(problem: ApiProblem): Promise<void> {
     // What is missing since then is in no watch any more: that is usual.
-    if (problem.status === GONE) this.#wanted = "latest";
+    if (problem.status === GONE) this.#nextList = "latest";
     else this.#tell(problem.message, problem.details);
     await this.#pauses.next(this.#options.signal, problem.retryAfterMs);
   }

@@ -9,7 +9,7 @@ import { newNode } from "../../testing/cluster_nodes.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { until } from "../../testing/netns.ts";
 import type { Patience } from "./patience.ts";
-import { reflect, type Verdict } from "./reflector.ts";
+import { type ListVerdict, reflect } from "./reflector.ts";
 
 const PROGRAMS = ["openssl"];
 const PATIENCE: Patience = { firstPauseMs: 10, longestPauseMs: 50, lastingMs: 200, answerMs: 2000, silenceMs: 2000 };
@@ -58,7 +58,7 @@ class Copy implements Disposable {
     account: string,
     { patience = {}, verdict = () => "taken", version }: {
       readonly patience?: Partial<Patience>;
-      readonly verdict?: () => Verdict;
+      readonly verdict?: () => ListVerdict;
       readonly version?: string;
     } = {},
   ) {
@@ -261,7 +261,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "waits as long as the server asks after 429, and longer each time without that", async () => {
-    using copy = new Copy(server, account, { patience: { firstPauseMs: 40, longestPauseMs: 10_000 } });
+    using _copy = new Copy(server, account, { patience: { firstPauseMs: 40, longestPauseMs: 10_000 } });
     await until(() => server.watchCount === 1);
     const times: number[] = [];
     server.fault = (_url, response) => {
@@ -362,7 +362,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "is asked for again when the receiver refuses it", async () => {
-    let verdict: Verdict = { refused: "this node is missing" };
+    let verdict: ListVerdict = { refused: "this node is missing" };
     using copy = new Copy(server, account, { verdict: () => verdict });
     await until(() => server.requests.length >= 3);
     expect(server.requests.slice(0, 3)).toEqual(["/api/v1/nodes?resourceVersion=0", "/api/v1/nodes", "/api/v1/nodes"]);
