@@ -181,10 +181,21 @@ const MAX_PENDING = 64;
 
 /** A refusal does not stop later requests. @throws {NetlinkError} the first refusal */
 export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): void {
-  // The kernel answers in order, and refuses without NLM_F_ACK too.
+  exchange(nl, acknowledged(requests), () => {}, { batchSize: MAX_PENDING });
+}
+
+/** The kernel answers in order, and refuses without NLM_F_ACK too: one in each batch is enough. */
+function acknowledged(requests: readonly NetlinkRequest[]): NetlinkRequest[] {
   const needsAck = (i: number) => i === requests.length - 1 || i % MAX_PENDING === MAX_PENDING - 1;
-  const withAcks = requests.map((item, i) => needsAck(i) ? { ...item, flags: (item.flags ?? 0) | NLM_F_ACK } : item);
-  exchange(nl, withAcks, () => {}, { batchSize: MAX_PENDING });
+  return requests.map((item, i) => needsAck(i) ? { ...item, flags: (item.flags ?? 0) | NLM_F_ACK } : item);
+}
+
+/** All are carried out, whichever are refused. @returns refusals, by the request's position */
+export function executeEach(nl: Netlink, requests: readonly NetlinkRequest[]): Map<number, NetlinkError> {
+  const refusals = new Map<number, NetlinkError>();
+  const onRefusal = (error: NetlinkError) => void refusals.set(error.index, error);
+  exchange(nl, acknowledged(requests), () => {}, { batchSize: MAX_PENDING, onRefusal });
+  return refusals;
 }
 
 export function query<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>): MessageOut<S> {
@@ -208,16 +219,27 @@ export function queryAllIfPresent(
   return collectReplies(nl, requests, absent);
 }
 
+/** Each request has one answer, or a refusal. */
+export function queryEach(
+  nl: Netlink,
+  requests: readonly NetlinkRequest[],
+): (MessageOut<AnyMessageSpec> | NetlinkError)[] {
+  const refusals: NetlinkError[] = [];
+  const replies = collectReplies(nl, requests, undefined, (error) => void (refusals[error.index] = error));
+  return replies.map((reply, i) => reply ?? refusals[i]!);
+}
+
 function collectReplies(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
   expectedErrno?: number,
+  onRefusal?: (error: NetlinkError) => void,
 ): (MessageOut<AnyMessageSpec> | undefined)[] {
   const replies: (MessageOut<AnyMessageSpec> | undefined)[] = requests.map(() => undefined);
   const onMessage = (payload: Reader, index: number) => {
     replies[index] = readMessage(requests[index]!.op.spec, payload);
   };
-  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno, batchSize: MAX_PENDING });
+  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno, onRefusal, batchSize: MAX_PENDING });
   return replies;
 }
 
@@ -271,6 +293,8 @@ interface ExchangeOptions {
   readonly hasOneReply?: boolean;
   /** An answer with this error is no refusal. */
   readonly expectedErrno?: number | undefined;
+  /** Gets each refusal, none of which is thrown then. */
+  readonly onRefusal?: ((error: NetlinkError) => void) | undefined;
   /** Answers are read before the next datagram of so many requests. Default: all in one. */
   readonly batchSize?: number;
 }
@@ -427,7 +451,8 @@ function readReply(state: ExchangeState, index: number, received: KernelMessage,
   state.pending.delete(received.sequence);
   const errno = payload.end - payload.offset >= 4 ? -payload.view.getInt32(payload.skip(4), true) : 0;
   if (errno === 0 || errno === state.expectedErrno) return;
-  if (!state.error || index < state.error.index) state.error = netlinkErrorOf(state, index, errno, received);
+  if (state.onRefusal) state.onRefusal(netlinkErrorOf(state, index, errno, received));
+  else if (!state.error || index < state.error.index) state.error = netlinkErrorOf(state, index, errno, received);
 }
 
 // struct nlmsgerr { int error; struct nlmsghdr msg; } comes first.

@@ -52,6 +52,14 @@ const networkHeader = (family: 4 | 6, offset: AddressOffset): Selector =>
 export const saddr = (family: 4 | 6): Selector => networkHeader(family, SADDR_OFFSET);
 export const daddr = (family: 4 | 6): Selector => networkHeader(family, DADDR_OFFSET);
 export const l4proto = (): Selector => meta(uapi.NFT_META_L4PROTO, 1);
+/** `@th,336,32`: bytes behind the start of the transport header, in other units than nft(8). */
+export const transportBytes = (offset: number, size: number): Selector =>
+  payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, offset, size);
+/** `ip saddr & 255.255.255.0` */
+export function masked(field: Selector, prefixLength: number): Selector {
+  const mask = prefixMask(field.size, prefixLength);
+  return { ...field, load: (slot) => [...field.load(slot), ...maskRegister(field.size, mask, slot)] };
+}
 /** `th dport` */
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);
@@ -85,13 +93,17 @@ function addressIn(field: (family: 4 | 6) => Selector, cidr: Cidr, not: boolean)
     const loads = load(0).map((load) => load.kind === "payload" ? { ...load, length: bytes } : load);
     return [...nfprotoCheck(family), ...loads, compare(address.subarray(0, bytes), not)];
   }
-  const mask = address.map((_, i) => 0xff << Math.max(0, Math.min(8, 8 * (i + 1) - length)) & 0xff);
+  const mask = prefixMask(address.length, length);
   return [...nfprotoCheck(family), ...load(0), ...maskRegister(size, mask), compare(address, not)];
 }
 
-function maskRegister(length: number, mask: Uint8Array): RuleStatement {
+function prefixMask(size: number, length: number): Uint8Array {
+  return new Uint8Array(size).map((_, i) => 0xff << Math.max(0, Math.min(8, 8 * (i + 1) - length)) & 0xff);
+}
+
+function maskRegister(length: number, mask: Uint8Array, slot = 0): RuleStatement {
   const xor = { value: new Uint8Array(length) };
-  return [{ kind: "bitwise", sreg: register(0), dreg: register(0), length, mask: { value: mask }, xor }];
+  return [{ kind: "bitwise", sreg: register(slot), dreg: register(slot), length, mask: { value: mask }, xor }];
 }
 
 /** `ip saddr 10.1.0.0/16` */
@@ -112,6 +124,15 @@ export function fibDaddrLocal(): RuleStatement {
   return [
     { kind: "fib", dreg: register(0), flags: uapi.NFTA_FIB_F_DADDR, result },
     compare(u32HostOrder(uapi.RTN_LOCAL), false),
+  ];
+}
+
+/** `fib saddr . iif oif missing`: answers to the source would not leave by the link that the packet came from. */
+export function fibReversePathMissing(): RuleStatement {
+  const flags = uapi.NFTA_FIB_F_SADDR | uapi.NFTA_FIB_F_IIF | uapi.NFTA_FIB_F_PRESENT;
+  return [
+    { kind: "fib", dreg: register(0), flags, result: uapi.NFT_FIB_RESULT_OIF },
+    compare(Uint8Array.of(0), false),
   ];
 }
 

@@ -55,7 +55,7 @@ export interface Transaction {
   deleteRule(key: TableKey, chain: string, handle: bigint): Transaction;
   addSet(set: SetIn): Transaction;
   addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
-  deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key">[]): Transaction;
+  deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key" | "flags">[]): Transaction;
   /**
    * Does nothing without changes.
    *
@@ -137,7 +137,9 @@ function elementChanges(
   elementList: readonly Element[],
 ): Change[] {
   const changes: Change[] = [];
-  const toAttributes = verb === "add" ? elementAttributes : ({ key }: Element) => ({ key: { value: key } });
+  const toAttributes = verb === "add"
+    ? elementAttributes
+    : ({ key, flags }: Element) => ({ key: { value: key }, flags });
   for (let at = 0; at < elementList.length; at += ELEMENTS_PER_MESSAGE) {
     const elements = elementList.slice(at, at + ELEMENTS_PER_MESSAGE);
     const value = { family, table, set, elements: elements.map(toAttributes) };

@@ -185,8 +185,12 @@ export const NFT_LOOKUP_F_INV = 1;
 export const NFTA_FIB_DREG = 1;
 export const NFTA_FIB_RESULT = 2;
 export const NFTA_FIB_FLAGS = 3;
+export const NFT_FIB_RESULT_OIF = 1;
 export const NFT_FIB_RESULT_ADDRTYPE = 3;
+export const NFTA_FIB_F_SADDR = 0x1;
 export const NFTA_FIB_F_DADDR = 0x2;
+export const NFTA_FIB_F_IIF = 0x8;
+export const NFTA_FIB_F_PRESENT = 0x20;
 // linux/rtnetlink.h: this host's address
 export const RTN_LOCAL = 2;
 

@@ -5,7 +5,7 @@
  * @module
  */
 import { attrs, type AttrsIn, type AttrsOut, type AttrTable } from "../netlink/attrs.ts";
-import { type Codec, type In, type Out, Reader, u16, u32, u8, Writer } from "../netlink/codec.ts";
+import { be16, type Codec, type In, type Out, Reader, u16, u32, u8, Writer } from "../netlink/codec.ts";
 import { readMessage, writePayload } from "../netlink/message.ts";
 import { type Link, type LinkIn, linkMessage } from "./link.ts";
 import * as uapi from "./uapi.ts";
@@ -60,6 +60,13 @@ export const ipvlan = /* @__PURE__ */ linkKind("ipvlan", () => ({
 }));
 
 export const vlan = /* @__PURE__ */ linkKind("vlan", () => ({ id: [uapi.IFLA_VLAN_ID, u16] }));
+
+export const vxlan = /* @__PURE__ */ linkKind("vxlan", () => ({
+  learning: [uapi.IFLA_VXLAN_LEARNING, u8],
+  port: [uapi.IFLA_VXLAN_PORT, be16],
+  /** Routes say where a packet goes, see `encapsulation.ts`. */
+  collectMetadata: [uapi.IFLA_VXLAN_COLLECT_METADATA, u8],
+}));
 
 /** The other end is a program, see `tap.ts`. */
 export const tun = /* @__PURE__ */ linkKind("tun", () => ({

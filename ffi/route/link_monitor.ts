@@ -3,11 +3,14 @@ import { NETLINK_ROUTE } from "../netlink/socket.ts";
 import { AF_BRIDGE } from "../sys/uapi.ts";
 import { ifaddrmsg } from "./address.ts";
 import { ifinfomsg } from "./link.ts";
-import { RT_SCOPE_LINK, RTM_DELLINK, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK } from "./uapi.ts";
-
-// linux/rtnetlink.h
-const RTNLGRP_IPV4_IFADDR = 5;
-const RTM_DELADDR = 21;
+import {
+  RT_SCOPE_LINK,
+  RTM_DELADDR,
+  RTM_DELLINK,
+  RTNLGRP_IPV4_IFADDR,
+  RTNLGRP_IPV6_IFADDR,
+  RTNLGRP_LINK,
+} from "./uapi.ts";
 
 /** A port loses its bridge: `left-bridge`. Link-local addresses are left out. */
 export interface LinkLoss {

@@ -13,17 +13,19 @@ import {
   u64,
   u8,
 } from "../netlink/codec.ts";
-import { message } from "../netlink/message.ts";
-import { dump, execute, type Netlink, query } from "../netlink/socket.ts";
+import { message, NLM_F_CREATE, NLM_F_REPLACE } from "../netlink/message.ts";
+import { dump, executeAll, type Netlink, type NetlinkRequest, query, request } from "../netlink/socket.ts";
 import { ignoreErrors } from "../sys/error.ts";
 import { addressFamily } from "./address.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import * as uapi from "./uapi.ts";
 
 const ndmsg = struct({ family: u8, pad1: u8, pad2: u16, index: i32, state: u16, flags: u8, type: u8 });
-const neighbourMessage = message("neighbour", ndmsg, () => ({
+export const neighbourMessage = message("neighbour", ndmsg, () => ({
   dst: [uapi.NDA_DST, ipCodec],
   mac: [uapi.NDA_LLADDR, macCodec],
+  /** In queries: the link whose neighbours are asked for. */
+  link: [uapi.NDA_IFINDEX, u32],
 }));
 const NEIGHBOUR = /* @__PURE__ */ rtnetlinkOperations("NEIGH", uapi.RTM_NEWNEIGH, neighbourMessage);
 
@@ -35,10 +37,22 @@ export interface Neighbour {
   readonly mac?: Mac;
 }
 
-export function list(nl: Netlink, family: number): Neighbour[] {
-  return dump(nl, NEIGHBOUR.GET, { family }).flatMap(({ dst, mac, index, state }) =>
-    dst === undefined ? [] : [{ address: dst, index, state, ...mac !== undefined && { mac } }]
+export function list(nl: Netlink, family: number, link?: number): Neighbour[] {
+  return dump(nl, NEIGHBOUR.GET, { family, link }).flatMap(({ dst, mac, index, state }) =>
+    dst === undefined || (link !== undefined && index !== link)
+      ? []
+      : [{ address: dst, index, state, ...mac !== undefined && { mac } }]
   );
+}
+
+/** Nobody is asked for its hardware address, now or later. */
+export function permanentRequest(index: number, address: Ip, mac: Mac): NetlinkRequest {
+  const value = { family: addressFamily(address), index, state: uapi.NUD_PERMANENT, dst: address, mac };
+  return request(NEIGHBOUR.NEW, value, NLM_F_CREATE | NLM_F_REPLACE);
+}
+
+export function removeRequest(index: number, address: Ip): NetlinkRequest {
+  return request(NEIGHBOUR.DEL, { family: addressFamily(address), index, dst: address });
 }
 
 export function find(nl: Netlink, index: number, address: Ip): Neighbour | undefined {
@@ -49,7 +63,7 @@ export function find(nl: Netlink, index: number, address: Ip): Neighbour | undef
 
 /** The kernel asks again with the next packet. */
 export function remove(nl: Netlink, index: number, address: Ip): void {
-  execute(nl, NEIGHBOUR.DEL, { family: addressFamily(address), index, dst: address });
+  executeAll(nl, [removeRequest(index, address)]);
 }
 
 const ndtmsg = struct({ family: u8, pad1: u8, pad2: u16 });

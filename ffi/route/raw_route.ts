@@ -12,16 +12,17 @@ import {
   type MessageOut,
   NLM_F_APPEND,
   NLM_F_CREATE,
+  NLM_F_EXCL,
   NLM_F_REPLACE,
 } from "../netlink/message.ts";
-import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { dump, execute, type Netlink, type NetlinkRequest, request } from "../netlink/socket.ts";
 import { withPurpose } from "../sys/error.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import { type NextHop, nextHops, prefixOf, rtmsg, tableFields } from "./route.ts";
 import * as uapi from "./uapi.ts";
 
-const rawRouteMessage = message("route", rtmsg, () => ({
+export const rawRouteMessage = message("route", rtmsg, () => ({
   dst: [uapi.RTA_DST, ipCodec],
   src: [uapi.RTA_SRC, ipCodec],
   oif: [uapi.RTA_OIF, u32],
@@ -41,6 +42,37 @@ const rawRouteMessage = message("route", rtmsg, () => ({
 const ROUTE = /* @__PURE__ */ rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, rawRouteMessage);
 
 export type RawRoute = MessageOut<typeof rawRouteMessage>;
+
+export interface RouteFilter {
+  readonly family: number;
+  /** At most 255. */
+  readonly table: number;
+  /** Whose routes; default: all. */
+  readonly protocol?: number;
+}
+
+/** Kernels before 4.20 list others too. */
+export function listFiltered(nl: Netlink, { family, table, protocol }: RouteFilter): RawRoute[] {
+  const filter = { family, table, protocol };
+  return withPurpose("list routes", () => dump(nl, ROUTE.GET, filter)).filter((route) =>
+    !(route.flags & uapi.RTM_F_CLONED) && tableOf(route) === table &&
+    (protocol === undefined || route.protocol === protocol)
+  );
+}
+
+/** Fails if there is a route of equal destination and metric. */
+export function addExclusiveRequest(route: RawRoute): NetlinkRequest {
+  return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+export function replaceRequest(route: RawRoute): NetlinkRequest {
+  return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_REPLACE);
+}
+
+/** Fails if the route is another protocol's. */
+export function removeRequest(route: RawRoute): NetlinkRequest {
+  return request(ROUTE.DEL, fields(route));
+}
 
 export function list(nl: Netlink): RawRoute[] {
   return [AF_INET, AF_INET6]

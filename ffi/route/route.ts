@@ -1,5 +1,6 @@
 import { type Cidr, type Ip, ipOf, networkOf, prefixLengthOf, toCidr } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
+import { NetlinkError } from "../netlink/error.ts";
 import { type Codec, ipCodec, Reader, struct, u32, u8 } from "../netlink/codec.ts";
 import {
   message,
@@ -10,7 +11,15 @@ import {
   NLM_F_EXCL,
   NLM_F_REPLACE,
 } from "../netlink/message.ts";
-import { dump, type Netlink, type NetlinkRequest, query, queryAllIfPresent, request } from "../netlink/socket.ts";
+import {
+  dump,
+  type Netlink,
+  type NetlinkRequest,
+  query,
+  queryAllIfPresent,
+  queryEach,
+  request,
+} from "../netlink/socket.ts";
 import { ENETUNREACH } from "../sys/errno.ts";
 import { ignoreErrors } from "../sys/error.ts";
 import { AF_INET } from "../sys/uapi.ts";
@@ -147,24 +156,35 @@ export interface RouteMatch {
   readonly type: number;
   readonly oif?: number | undefined;
   readonly hasGateway: boolean;
+  /** Only if the route has one of its own. */
+  readonly mtu?: number | undefined;
 }
 
 /** Returns `undefined` where there is none. @throws {NetlinkError} for a prohibit route */
 export function matchAll(nl: Netlink, destinations: readonly Ip[]): (RouteMatch | undefined)[] {
-  const requests = destinations.map((dst) => {
-    const family = addressFamily(dst);
-    return request(ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst, flags: uapi.RTM_F_FIB_MATCH });
-  });
-  const replies = queryAllIfPresent(nl, requests, ENETUNREACH) as (MessageOut<typeof routeMessage> | undefined)[];
-  return replies.map((reply) =>
-    reply && {
-      dst: prefixOf(reply.family, reply.dst, reply.dstLen),
-      type: reply.type,
-      oif: reply.oif,
-      hasGateway: reply.gateway !== undefined || reply.nextHops !== undefined || isBeyondLink(reply),
-    }
+  const replies = queryAllIfPresent(nl, destinations.map(matchRequest), ENETUNREACH);
+  return (replies as (MessageOut<typeof routeMessage> | undefined)[]).map((reply) => reply && toMatch(reply));
+}
+
+/** Returns errors where packets have no way: there is no route, or one of type unreachable, prohibit or blackhole. */
+export function matchEach(nl: Netlink, destinations: readonly Ip[]): (RouteMatch | NetlinkError)[] {
+  return queryEach(nl, destinations.map(matchRequest)).map((reply) =>
+    reply instanceof NetlinkError ? reply : toMatch(reply as MessageOut<typeof routeMessage>)
   );
 }
+
+function matchRequest(dst: Ip): NetlinkRequest {
+  const family = addressFamily(dst);
+  return request(ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst, flags: uapi.RTM_F_FIB_MATCH });
+}
+
+const toMatch = (reply: MessageOut<typeof routeMessage>): RouteMatch => ({
+  dst: prefixOf(reply.family, reply.dst, reply.dstLen),
+  type: reply.type,
+  oif: reply.oif,
+  hasGateway: reply.gateway !== undefined || reply.nextHops !== undefined || isBeyondLink(reply),
+  mtu: reply.metrics?.mtu,
+});
 
 /** IPv4 routes may have a gateway of IPv6, in an attribute of its own. */
 function isBeyondLink({ family, type, scope }: MessageOut<typeof routeMessage>): boolean {

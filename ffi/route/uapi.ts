@@ -2,8 +2,11 @@
 export const RTM_NEWLINK = 16;
 export const RTM_DELLINK = 17;
 export const RTM_NEWADDR = 20;
+export const RTM_DELADDR = 21;
 export const RTM_NEWROUTE = 24;
+export const RTM_DELROUTE = 25;
 export const RTM_NEWNEIGH = 28;
+export const RTM_DELNEIGH = 29;
 export const RTM_NEWRULE = 32;
 export const RTM_DELRULE = 33;
 export const RTM_GETRULE = 34;
@@ -13,7 +16,11 @@ export const RTM_NEWNEIGHTBL = 64;
 export const RTM_NEWLINKPROP = 108;
 export const RTM_NEWNSID = 88;
 export const RTNLGRP_LINK = 1;
+export const RTNLGRP_NEIGH = 3;
+export const RTNLGRP_IPV4_IFADDR = 5;
+export const RTNLGRP_IPV4_ROUTE = 7;
 export const RTNLGRP_IPV6_IFADDR = 9;
+export const RTNLGRP_IPV6_ROUTE = 11;
 export const RTNLGRP_NSID = 28;
 
 // linux/if.h
@@ -93,6 +100,9 @@ export const IPVLAN_MODE_L2 = 0;
 export const IPVLAN_MODE_L3 = 1;
 export const IPVLAN_MODE_L3S = 2;
 export const IFLA_VLAN_ID = 1;
+export const IFLA_VXLAN_LEARNING = 7;
+export const IFLA_VXLAN_PORT = 15;
+export const IFLA_VXLAN_COLLECT_METADATA = 25;
 
 // linux/if_link.h and linux/if_bridge.h: bridges and their ports
 export const IFLA_BR_VLAN_FILTERING = 7;
@@ -136,6 +146,13 @@ export const RTA_PREF = 20;
 export const RTA_ENCAP_TYPE = 21;
 export const RTA_ENCAP = 22;
 export const RTA_NH_ID = 30;
+// linux/lwtunnel.h: LWTUNNEL_IP6_… have the same numbers
+export const LWTUNNEL_ENCAP_IP = 2;
+export const LWTUNNEL_ENCAP_IP6 = 4;
+export const LWTUNNEL_IP_ID = 1;
+export const LWTUNNEL_IP_DST = 2;
+export const LWTUNNEL_IP_SRC = 3;
+export const LWTUNNEL_IP_FLAGS = 6;
 export const RTAX_MTU = 2;
 export const RTAX_ADVMSS = 8;
 export const RT_TABLE_UNSPEC = 0;
@@ -214,10 +231,12 @@ export const ETH_P_ALL = 0x0003;
 // linux/neighbour.h
 export const NDA_DST = 1;
 export const NDA_LLADDR = 2;
+export const NDA_IFINDEX = 8;
 export const NUD_INCOMPLETE = 0x01;
 export const NUD_REACHABLE = 0x02;
 export const NUD_STALE = 0x04;
 export const NUD_FAILED = 0x20;
+export const NUD_PERMANENT = 0x80;
 export const NDTA_NAME = 1;
 export const NDTA_THRESH3 = 4;
 export const NDTA_CONFIG = 5;

@@ -3,6 +3,7 @@ import { FAMILY_NAMES } from "../../../ffi/nft/family_names.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { NF_DROP, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import { CLUSTER_TABLE } from "./cluster_table.ts";
 import { inetTable } from "./inet_table.ts";
 
 export interface ForeignTable extends nft.TableKey {
@@ -54,7 +55,9 @@ export function listForeignTables(nl: Netlink, families: readonly (4 | 6)[]): Fo
 }
 
 const isForeign = (family: number, table: string): boolean =>
-  table !== FIREWALLD_TABLE && !(family === inetTable.family && table === inetTable.table) &&
+  table !== FIREWALLD_TABLE && ![inetTable, CLUSTER_TABLE].some((own) =>
+    family === own.family && table === own.table
+  ) &&
   !(isIptablesTable(family, table) && IPTABLES_TABLES_WITHOUT_FILTER.includes(table));
 
 const isIptablesTable = (family: number, table: string): boolean =>

@@ -1,0 +1,221 @@
+import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { currentNetns, type Netns } from "../../ffi/netns/netns.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { type ClusterNode, isSameNode } from "../node.ts";
+import { ClusterRules } from "./cluster_rules.ts";
+import { KernelChanges, type WatchedState } from "./kernel_changes.ts";
+import { NodeRoutes } from "./node_routes.ts";
+import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planPeer } from "./plan.ts";
+import type { ClusterSettings } from "./settings.ts";
+import { ensureTunnel, ensureTunnelAddresses, removeTunnel, TunnelError, tunnelOverhead } from "./tunnel.ts";
+
+export interface ClusterNetworkOptions {
+  readonly settings: ClusterSettings;
+  log(message: string): void;
+}
+
+interface Peer {
+  readonly node: ClusterNode;
+  readonly plan: PeerPlan;
+}
+
+/** How long nothing is compared without a reason. */
+const IDLE_MS = 3 * 60_000;
+/** What the kernel refused is tried again. */
+const RETRY_MS = 5000;
+/** Comparing takes at most a tenth of the time, whatever other programs change. */
+const PAUSE_FACTOR = 9;
+/** What links of Ethernet have. */
+const DEFAULT_MTU = 1500;
+
+/**
+ * Routes, tunnel and rules between this node and its peers, in the network namespace in which it was made. What is
+ * desired is compared with the kernel, so that what others took away comes back.
+ */
+export class ClusterNetwork implements Disposable {
+  readonly #settings: ClusterSettings;
+  readonly #log: (message: string) => void;
+  readonly #resources: DisposableStack;
+  readonly #host: Netns;
+  readonly #changes: KernelChanges;
+  readonly #rules: ClusterRules;
+  readonly #routes: NodeRoutes;
+  #own: ClusterNode | undefined;
+  readonly #peers = new Map<string, Peer>();
+  /** By subject: what could not be set up. */
+  readonly #failures = new Map<string, string>();
+  #facts: HostFacts = { links: new Map(), localAddresses: new Set(), tunnelIndex: undefined };
+  #watched: WatchedState | undefined;
+  /** Times are those of `performance.now()`. */
+  #nextSync = Infinity;
+  #earliestSync = -Infinity;
+
+  constructor({ settings, log }: ClusterNetworkOptions) {
+    this.#settings = settings;
+    this.#log = log;
+    using resources = new DisposableStack();
+    this.#host = resources.use(currentNetns());
+    this.#changes = resources.use(new KernelChanges(this.#host.nft));
+    this.#rules = new ClusterRules(this.#host.nft, settings);
+    this.#routes = new NodeRoutes(this.#host.route);
+    this.#resources = resources.move();
+  }
+
+  /** Can be read when {@linkcode look} has something to do. */
+  get fds(): readonly number[] {
+    return this.#changes.fds;
+  }
+
+  /** Of this node's pods: what reaches the pods of every peer. */
+  get mtu(): number {
+    const least = Math.min(...Array.from(this.#peers.values(), ({ plan }) => plan.mtu ?? Infinity));
+    return least < Infinity ? least : this.#mtuWithoutPeers();
+  }
+
+  problems(): readonly string[] {
+    return [
+      ...this.#failures.values(),
+      ...this.#routes.problems(),
+      ...Array.from(this.#peers.values(), ({ plan }) => plan.problems).flat(),
+    ];
+  }
+
+  /** Compares all with the kernel: what carries our protocol number and is not desired goes. */
+  replace(own: ClusterNode, peers: Iterable<ClusterNode>, formerOwnCidrs: readonly Cidr[]): void {
+    this.#own = own;
+    this.#peers.clear();
+    for (const node of peers) this.#peers.set(node.uid, { node, plan: NO_PLAN });
+    this.#rules.replace(own, this.#peerNodes(), formerOwnCidrs);
+    this.#sync();
+  }
+
+  /** @param peer as it is now; `undefined` if it is gone */
+  update(uid: string, peer: ClusterNode | undefined): void {
+    const own = this.#own;
+    const former = this.#peers.get(uid);
+    if (!own || (former && peer ? isSameNode(former.node, peer) : !former && !peer)) return;
+    const plan = peer ? planPeer(own, peer, this.#settings, this.#facts, matchNodes(this.#nl, [peer])) : NO_PLAN;
+    if (peer) this.#peers.set(uid, { node: peer, plan });
+    else this.#peers.delete(uid);
+    // First: without them, packets would be masqueraded or dropped.
+    this.#attempt("rules", () => this.#rules.update(own, former?.node, peer));
+    this.#routes.update(former?.plan ?? NO_PLAN, plan, this.#facts.tunnelIndex);
+    this.#setMtu();
+    this.#watch();
+    if (this.#hasFailed()) this.#nextSync = Math.min(this.#nextSync, performance.now() + RETRY_MS);
+  }
+
+  /** Reads what the kernel tells, and mends what others changed. Call it at least once a second. */
+  look(): void {
+    if (!this.#watched) return;
+    const { hasLinksOrRoutes, hasRules } = this.#changes.read(this.#watched);
+    const now = performance.now();
+    if (hasRules) this.#rules.isDue = true;
+    if (hasRules || hasLinksOrRoutes) this.#nextSync = Math.min(this.#nextSync, now);
+    if (now < this.#nextSync || now < this.#earliestSync) return;
+    const mended = this.#sync();
+    if (mended.length > 0) this.#log(`Mended the network between nodes: ${mended.join(", ")}`);
+  }
+
+  [Symbol.dispose](): void {
+    this.#resources.dispose();
+  }
+
+  get #nl(): Netlink {
+    return this.#host.route;
+  }
+
+  #peerNodes(): ClusterNode[] {
+    return Array.from(this.#peers.values(), ({ node }) => node);
+  }
+
+  /** @returns what differed from what is desired */
+  #sync(): string[] {
+    const own = this.#own!;
+    const started = performance.now();
+    this.#failures.clear();
+    const rules = this.#attempt("rules", () => this.#rules.sync());
+    const tunnel = this.#attempt("tunnel", () => this.#syncTunnel(own));
+    this.#facts = this.#readFacts(own, tunnel?.index);
+    const matches = matchNodes(this.#nl, this.#peerNodes());
+    for (const [uid, { node }] of this.#peers) {
+      this.#peers.set(uid, { node, plan: planPeer(own, node, this.#settings, this.#facts, matches) });
+    }
+    this.#setMtu();
+    const plans = Array.from(this.#peers.values(), ({ plan }) => plan);
+    const routes = this.#routes.sync(plans, tunnel?.index);
+    this.#watch();
+    const now = performance.now();
+    this.#earliestSync = now + PAUSE_FACTOR * (now - started);
+    this.#nextSync = now + (this.#hasFailed() ? RETRY_MS : IDLE_MS);
+    return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...routes];
+  }
+
+  #hasFailed(): boolean {
+    return this.#failures.size > 0 || this.#routes.problems().length > 0;
+  }
+
+  #syncTunnel(own: ClusterNode): { readonly index: number | undefined; readonly differences: readonly string[] } {
+    if (own.addresses.length === 0) throw new TunnelError("This node has no address yet");
+    if (this.#settings.tunnel === "never") {
+      return { index: undefined, differences: removeTunnel(this.#nl) ? ["the tunnel was there"] : [] };
+    }
+    const { index, differences } = ensureTunnel(this.#host, own, this.#settings, {
+      mayCreate: !this.#failures.has("rules"),
+      log: this.#log,
+    });
+    return { index, differences: [...differences, ...ensureTunnelAddresses(this.#nl, index, own.podCidrs)] };
+  }
+
+  #readFacts(own: ClusterNode, tunnelIndex: number | undefined): HostFacts {
+    const links = new Map(link.list(this.#nl).map((each) => [each.index, each]));
+    const local = new Set(address.list(this.#nl).map((each) => ipOf(each.address)));
+    return { links, localAddresses: new Set(own.addresses.filter((ip) => local.has(ip))), tunnelIndex };
+  }
+
+  #mtuWithoutPeers(): number {
+    const [first] = this.#own?.addresses ?? [];
+    const index = first && address.list(this.#nl).find((each) => ipOf(each.address) === first)?.index;
+    const mtu = (index === undefined ? undefined : this.#facts.links.get(index)?.mtu) ?? DEFAULT_MTU;
+    return this.#settings.tunnel === "always" && first ? mtu - tunnelOverhead(familyOf(first)) : mtu;
+  }
+
+  #setMtu(): void {
+    const { tunnelIndex, links } = this.#facts;
+    const tunnel = tunnelIndex === undefined ? undefined : links.get(tunnelIndex);
+    const { mtu } = this;
+    if (!tunnel || tunnel.mtu === mtu) return;
+    this.#attempt("mtu", () => link.set(this.#nl, tunnel.index, { mtu }));
+    this.#facts = { ...this.#facts, links: new Map(links).set(tunnel.index, { ...tunnel, mtu }) };
+  }
+
+  #attempt<T>(subject: string, call: () => T): T | undefined {
+    try {
+      return call();
+    } catch (error) {
+      if (!(error instanceof SystemError || error instanceof TunnelError)) throw error;
+      this.#failures.set(subject, error.message);
+      return undefined;
+    }
+  }
+
+  #watch(): void {
+    const own = this.#own!;
+    const { links, localAddresses, tunnelIndex } = this.#facts;
+    const used = new Set(Array.from(this.#peers.values(), ({ plan }) => plan.links).flat());
+    if (tunnelIndex !== undefined) used.add(tunnelIndex);
+    this.#watched = {
+      tunnelIndex,
+      links: new Map(Array.from(used, (index) => [index, links.get(index)!] as const).filter(([, each]) => each)),
+      localAddresses,
+      ownAddresses: new Set(own.addresses),
+      ownCidrs: own.podCidrs,
+      nodeAddresses: new Set(this.#peerNodes().flatMap(({ addresses }) => addresses)),
+      routes: this.#routes.routes,
+      neighbours: this.#routes.neighbours,
+    };
+  }
+}

@@ -1,0 +1,73 @@
+import { describe, expect, test } from "bun:test";
+import { familyOf, type Ip } from "../../ffi/address.ts";
+import {
+  type ClusterSite,
+  newClusterSite,
+  podAddresses,
+  type SiteNode,
+  type SiteOptions,
+} from "../../testing/cluster_site.ts";
+import { requestTcp, requestUdp } from "../../testing/traffic.ts";
+
+const OUTSIDE = { 4: "203.0.113.1", 6: "2001:db8:ff::1" };
+
+/** Who answers and whom it sees, for each pair and family, where that is not what is expected. */
+async function wrongAnswers(site: ClusterSite, sourceOf: (from: SiteNode, to: SiteNode, family: 4 | 6) => string) {
+  const pairs = site.nodes.flatMap((from) => site.nodes.flatMap((to) => from === to ? [] : [{ from, to }]));
+  const wrong: string[] = [];
+  for (const { from, to } of pairs) {
+    for (const [i, target] of podAddresses(to).entries()) {
+      const family = familyOf(target as Ip);
+      const calls = [
+        { netns: from.pod, expected: `pod-${to.node.name} ${podAddresses(from)[i]}` },
+        { netns: from.netns, expected: `pod-${to.node.name} ${sourceOf(from, to, family)}` },
+      ];
+      for (const { netns, expected } of calls) {
+        const answers = [await requestTcp(netns, target, 80, 2000), await requestUdp(netns, target, 53, 2000)];
+        for (const answer of answers) if (answer !== expected) wrong.push(`${answer}, expected ${expected}`);
+      }
+    }
+  }
+  for (const { pod, node } of site.nodes) {
+    for (const ip of node.addresses) {
+      if (node.podCidrs.every((cidr) => familyOf(cidr) !== familyOf(ip))) continue;
+      const answer = await requestTcp(pod, OUTSIDE[familyOf(ip)], 80, 2000);
+      if (answer !== `outside ${ip}`) wrong.push(`${answer}, expected outside ${ip}`);
+    }
+  }
+  return wrong;
+}
+
+/** On one link, the node's address; else the one that the tunnel has in its range. */
+const sourceOnLink = ({ node }: SiteNode, family: 4 | 6) => node.addresses.find((ip) => familyOf(ip) === family)!;
+const sourceInTunnel = ({ node }: SiteNode, family: 4 | 6) =>
+  node.podCidrs.find((cidr) => familyOf(cidr) === family)!.replace(/\/.*/, "");
+
+const CASES: [string, SiteOptions, (from: SiteNode, to: SiteNode, family: 4 | 6) => string][] = [
+  ["directly", {}, (from, _, family) => sourceOnLink(from, family)],
+  ["by the tunnel", { settings: { tunnel: "always" } }, (from, _, family) => sourceInTunnel(from, family)],
+  [
+    "directly on a link, by the tunnel over a router",
+    { segments: 2 },
+    (from, to, family) =>
+      (from.node.name === "c") === (to.node.name === "c") ? sourceOnLink(from, family) : sourceInTunnel(from, family),
+  ],
+];
+
+describe.each(CASES)("nodes and pods reach pods %s, which see who calls", (_, options, sourceOf) => {
+  test.each([0, 1, 2] as const)("with rp_filter %d", async (rpFilter) => {
+    using site = await newClusterSite({ ...options, rpFilter });
+    expect(site.nodes.flatMap(({ network }) => network.problems())).toEqual([]);
+    expect(await wrongAnswers(site, sourceOf)).toEqual([]);
+  });
+});
+
+test("pods of both families reach each other over nodes with IPv6 addresses", async () => {
+  using site = await newClusterSite({ segments: 2, underlay: [6] });
+  expect(site.nodes.flatMap(({ network }) => network.problems())).toEqual([]);
+  const source = (from: SiteNode, to: SiteNode, family: 4 | 6) =>
+    family === 6 && (from.node.name === "c") === (to.node.name === "c")
+      ? sourceOnLink(from, family)
+      : sourceInTunnel(from, family);
+  expect(await wrongAnswers(site, source)).toEqual([]);
+});

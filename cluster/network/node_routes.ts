@@ -1,0 +1,162 @@
+/** Routes to the ranges of nodes, and the neighbours on the tunnel that they lead by. */
+import type { Cidr, Ip } from "../../ffi/address.ts";
+import type { NetlinkError } from "../../ffi/netlink/error.ts";
+import { executeEach, type Netlink, type NetlinkRequest } from "../../ffi/netlink/socket.ts";
+import * as neighbour from "../../ffi/route/neighbour.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import type { RawRoute } from "../../ffi/route/raw_route.ts";
+import { NUD_PERMANENT, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
+import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
+import { type PeerPlan, type PlannedNeighbour, routeText } from "./plan.ts";
+import { ROUTE_PROTOCOL } from "./settings.ts";
+
+interface Change {
+  readonly request: NetlinkRequest;
+  /** Absent where a refusal means that there is nothing left to do. */
+  readonly dst?: Cidr;
+}
+
+export class NodeRoutes {
+  readonly #nl: Netlink;
+  #routes = new Map<Cidr, RawRoute>();
+  #neighbours = new Map<Ip, PlannedNeighbour>();
+  /** By destination: what is in the way. */
+  readonly #obstacles = new Map<Cidr, string>();
+
+  constructor(nl: Netlink) {
+    this.#nl = nl;
+  }
+
+  get routes(): ReadonlyMap<Cidr, RawRoute> {
+    return this.#routes;
+  }
+
+  get neighbours(): ReadonlyMap<Ip, PlannedNeighbour> {
+    return this.#neighbours;
+  }
+
+  problems(): string[] {
+    return [...this.#obstacles.values()];
+  }
+
+  /** Compares with the kernel. @returns what differed */
+  sync(plans: Iterable<PeerPlan>, tunnelIndex: number | undefined): string[] {
+    this.#routes = new Map();
+    this.#neighbours = new Map();
+    this.#obstacles.clear();
+    for (const plan of plans) this.#want(plan);
+    const [missing, stale] = tunnelIndex === undefined ? [[], []] : this.#compareNeighbours(tunnelIndex);
+    const routes = this.#compareRoutes();
+    this.#execute([...missing, ...routes, ...stale]);
+    return [
+      ...routes.length > 0 ? [`${routes.length} routes`] : [],
+      ...missing.length + stale.length > 0 ? [`${missing.length + stale.length} neighbours`] : [],
+    ];
+  }
+
+  /** Changes what differs between two plans of a peer. */
+  update(former: PeerPlan, plan: PeerPlan, tunnelIndex: number | undefined): void {
+    const changes: Change[] = [];
+    const known = plan.routes.map((route) => this.#routes.get(rawRoute.destinationOf(route)));
+    const knownMacs = plan.neighbours.map(({ address }) => this.#neighbours.get(address)?.mac);
+    this.#want(plan);
+    plan.neighbours.forEach(({ address, mac }, i) => {
+      if (mac !== knownMacs[i]) changes.push({ request: neighbour.permanentRequest(tunnelIndex!, address, mac) });
+    });
+    plan.routes.forEach((route, i) => {
+      const dst = rawRoute.destinationOf(route);
+      const present = this.#obstacles.has(dst) ? undefined : known[i];
+      this.#obstacles.delete(dst);
+      if (present && routeText(present) === routeText(route)) return;
+      changes.push({ request: present ? rawRoute.replaceRequest(route) : rawRoute.addExclusiveRequest(route), dst });
+    });
+    // Another peer may have them now.
+    for (const route of former.routes) {
+      const dst = rawRoute.destinationOf(route);
+      if (this.#routes.get(dst) !== route) continue;
+      this.#routes.delete(dst);
+      if (!this.#obstacles.delete(dst)) changes.push({ request: rawRoute.removeRequest(route) });
+    }
+    for (const planned of former.neighbours) {
+      if (this.#neighbours.get(planned.address) !== planned) continue;
+      this.#neighbours.delete(planned.address);
+      if (tunnelIndex !== undefined) changes.push({ request: neighbour.removeRequest(tunnelIndex, planned.address) });
+    }
+    this.#execute(changes);
+  }
+
+  #want({ routes, neighbours }: PeerPlan): void {
+    for (const route of routes) this.#routes.set(rawRoute.destinationOf(route), route);
+    for (const planned of neighbours) this.#neighbours.set(planned.address, planned);
+  }
+
+  /** @returns changes to make before those of routes, and after them */
+  #compareNeighbours(index: number): [Change[], Change[]] {
+    const present = [AF_INET, AF_INET6].flatMap((family) => neighbour.list(this.#nl, family, index))
+      .filter(({ state }) => state === NUD_PERMANENT);
+    const macs = new Map(present.map(({ address, mac }) => [address, mac]));
+    const missing = [...this.#neighbours.values()].filter(({ address, mac }) => macs.get(address) !== mac);
+    const stale = present.filter(({ address }) => !this.#neighbours.has(address));
+    return [
+      missing.map(({ address, mac }) => ({ request: neighbour.permanentRequest(index, address, mac) })),
+      stale.map(({ address }) => ({ request: neighbour.removeRequest(index, address) })),
+    ];
+  }
+
+  #compareRoutes(): Change[] {
+    const all = [AF_INET, AF_INET6].flatMap((family) =>
+      rawRoute.listFiltered(this.#nl, { family, table: RT_TABLE_MAIN })
+    );
+    const present = Map.groupBy(
+      all.filter((route) => route.protocol === ROUTE_PROTOCOL || this.#routes.has(rawRoute.destinationOf(route))),
+      rawRoute.destinationOf,
+    );
+    const destinations = new Set([...this.#routes.keys(), ...present.keys()]);
+    return [...destinations].flatMap((dst) => this.#compareDestination(dst, present.get(dst) ?? []));
+  }
+
+  #compareDestination(dst: Cidr, present: readonly RawRoute[]): Change[] {
+    const wanted = this.#routes.get(dst);
+    const mine = present.filter(({ protocol }) => protocol === ROUTE_PROTOCOL);
+    const foreign = wanted &&
+      present.find((route) => route.protocol !== ROUTE_PROTOCOL && metric(route) <= metric(wanted));
+    if (wanted && foreign) this.#obstacles.set(dst, obstacleText(wanted, foreign));
+    const right = wanted && mine.find((route) => routeText(route) === routeText(wanted));
+    // The kernel replaces the first of equal metric, whoever made it.
+    const replaced = wanted && !right && !foreign && mine.find((route) => metric(route) === metric(wanted));
+    const stale = mine.filter((route) => route !== right && route !== replaced);
+    const removals = stale.map((route) => ({ request: rawRoute.removeRequest(route) }));
+    if (!wanted || right) return removals;
+    if (replaced) return [{ request: rawRoute.replaceRequest(wanted), dst }, ...removals];
+    return foreign ? removals : [...removals, { request: rawRoute.addExclusiveRequest(wanted), dst }];
+  }
+
+  #execute(changes: readonly Change[]): void {
+    if (changes.length === 0) return;
+    for (const [index, error] of executeEach(this.#nl, changes.map(({ request }) => request))) {
+      const { dst } = changes[index]!;
+      const route = dst && this.#routes.get(dst);
+      if (route) this.#obstacles.set(dst, refusalText(route, error));
+    }
+  }
+}
+
+const metric = ({ priority = 0 }: RawRoute): number => priority;
+
+function describe(route: RawRoute): string {
+  const gateways = rawRoute.nextHopGateways(route);
+  const via = gateways.length > 0 ? `via ${gateways.join(", ")}` : `on link ${route.oif}`;
+  return `${via} (protocol ${route.protocol})`;
+}
+
+function obstacleText(wanted: RawRoute, foreign: RawRoute): string {
+  return `The route to ${rawRoute.destinationOf(wanted)} ${describe(foreign)} is another program's, and stays: ` +
+    `the cluster's is ${describe(wanted)}`;
+}
+
+function refusalText(route: RawRoute, error: NetlinkError): string {
+  const what = `The cluster's route to ${rawRoute.destinationOf(route)} ${describe(route)}`;
+  return error.code === "EEXIST"
+    ? `${what} is not made: another program has one to there, which stays`
+    : `${what} is refused: ${error.message}`;
+}

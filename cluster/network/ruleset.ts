@@ -1,0 +1,262 @@
+/**
+ * The table of the cluster's network: what is masqueraded, and who may use the tunnel.
+ *
+ * Its rules depend on settings and on the lengths of prefixes only. Nodes are elements.
+ */
+import { type Cidr, familyOf, ipBytes, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import { ipv4Addr, ipv6Addr, namedSet, setOf } from "../../ffi/nft/datatypes.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import {
+  accept,
+  concatenation,
+  ctStatusDnat,
+  daddr,
+  dport,
+  drop,
+  equals,
+  fibReversePathMissing,
+  gotoChain,
+  inSet,
+  l4proto,
+  masked,
+  masquerade,
+  portField,
+  returnFromChain,
+  rule,
+  type RuleStatement,
+  saddr,
+  transportBytes,
+} from "../../ffi/nft/statements.ts";
+import { transaction } from "../../ffi/nft/transaction.ts";
+import * as uapi from "../../ffi/nft/uapi.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
+import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
+import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
+import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
+import type { ClusterNode } from "../node.ts";
+import { type DesiredElements, elementId, type SetElement } from "./desired_elements.ts";
+import { intervalElements, widestRanges } from "./intervals.ts";
+import { underlayOf } from "./plan.ts";
+import type { ClusterSettings } from "./settings.ts";
+
+const COMMENT = "Network between the nodes of the cluster; managed by cni";
+const FAMILIES = [4, 6] as const;
+type Family = typeof FAMILIES[number];
+
+/** What the rules depend on, beside the settings. */
+export type PrefixLengths = Readonly<Record<Family, ReadonlySet<number>>>;
+
+interface TableObjects {
+  readonly sets: readonly (nft.SetIn & { readonly name: string })[];
+  readonly chains: readonly (nft.ChainIn & { readonly name: string })[];
+  readonly rules: readonly StaticRule[];
+}
+
+/** Elements that a node puts into the sets, the own one too. */
+export function elementsOfNode(own: ClusterNode, node: ClusterNode): SetElement[] {
+  const addresses = node.addresses.map((ip) => ({ set: `nodes${familyOf(ip)}`, key: ipBytes(ip) }));
+  const ranges = node.podCidrs.flatMap((cidr) => intervalElements(`cluster${familyOf(cidr)}`, cidr));
+  if (node.uid === own.uid) return [...addresses, ...ranges];
+  const underlay = underlayOf(own, node)?.destination;
+  const sources = underlay === undefined ? [] : node.podCidrs.map((cidr) => ({
+    set: tunnelSet(familyOf(underlay), familyOf(cidr)),
+    key: concatenation(ipBytes(underlay), ipBytes(ipOf(networkOf(cidr)))),
+  }));
+  return [...addresses, ...ranges, ...sources];
+}
+
+/** Elements that no other node changes. */
+export function ownElements(
+  own: ClusterNode,
+  formerCidrs: readonly Cidr[],
+  { nonMasqueradeCidrs }: ClusterSettings,
+): SetElement[] {
+  const former = widestRanges([...own.podCidrs, ...formerCidrs]).filter((cidr) => !own.podCidrs.includes(cidr));
+  const inSets = (name: string, cidrs: readonly Cidr[]) =>
+    widestRanges(cidrs).flatMap((cidr) => intervalElements(`${name}${familyOf(cidr)}`, cidr));
+  return [
+    ...inSets("own", [...own.podCidrs, ...formerCidrs]),
+    ...inSets("former", former),
+    ...inSets("outside", [...MULTICAST, ...nonMasqueradeCidrs]),
+  ];
+}
+
+const MULTICAST = ["224.0.0.0/4", "ff00::/8"] as Cidr[];
+const tunnelSet = (outer: Family, inner: Family): string => `tunnel${outer}${inner}`;
+
+export function prefixLengthsOf(nodes: Iterable<ClusterNode>): PrefixLengths {
+  const lengths = { 4: new Set<number>(), 6: new Set<number>() };
+  for (const { podCidrs } of nodes) for (const cidr of podCidrs) lengths[familyOf(cidr)].add(prefixLengthOf(cidr));
+  return lengths;
+}
+
+export function isCovered(lengths: PrefixLengths, node: ClusterNode): boolean {
+  return node.podCidrs.every((cidr) => lengths[familyOf(cidr)].has(prefixLengthOf(cidr)));
+}
+
+function tableObjects(settings: ClusterSettings, lengths: PrefixLengths): TableObjects {
+  return {
+    sets: FAMILIES.flatMap((family) => setsOf(family)),
+    chains: [
+      base("prerouting", "filter", uapi.NF_INET_PRE_ROUTING, uapi.NF_IP_PRI_RAW, "Drops forged sources of the tunnel"),
+      base("input", "filter", uapi.NF_INET_LOCAL_IN, uapi.NF_IP_PRI_FILTER, "Packets of the tunnel"),
+      base("forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Packets to other nodes' tunnels"),
+      base("postrouting", "nat", uapi.NF_INET_POST_ROUTING, uapi.NF_IP_PRI_NAT_SRC, "Masquerading"),
+      { name: "tunnel_input", comment: "Known nodes with sources in their own ranges" },
+      { name: "tunnel_forward", comment: "Nodes only: pods would look like one" },
+    ],
+    rules: rulesOf(settings, lengths),
+  };
+}
+
+const base = (name: string, type: string, number: number, priority: number, comment: string) => ({
+  name,
+  type,
+  hook: { number, priority },
+  policy: uapi.NF_ACCEPT,
+  comment,
+});
+
+function setsOf(family: Family) {
+  const address = family === 4 ? ipv4Addr : ipv6Addr;
+  const ranges = { ...setOf([address]), flags: uapi.NFT_SET_INTERVAL };
+  return [
+    namedSet(`own${family}`, ranges, "Ranges of this node's pods, former ones too"),
+    namedSet(`former${family}`, ranges, "Ranges that this node had before"),
+    namedSet(`cluster${family}`, ranges, "Ranges of all nodes' pods"),
+    namedSet(`outside${family}`, ranges, "Other destinations that see pods' addresses"),
+    namedSet(`nodes${family}`, setOf([address]), "Addresses of all nodes"),
+    ...FAMILIES.map((inner) =>
+      namedSet(
+        tunnelSet(family, inner),
+        setOf([address, inner === 4 ? ipv4Addr : ipv6Addr]),
+        "Each other node's address, with its range of pods",
+      )
+    ),
+  ];
+}
+
+function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): StaticRule[] {
+  const toPort = [...equals(l4proto(), Uint8Array.of(IPPROTO_UDP)), ...equals(dport(), portField(port))];
+  const rules: StaticRule[] = [];
+  const add = (chain: string, ...parts: RuleStatement[]) => void rules.push({ chain, expressions: rule(...parts) });
+  for (const family of FAMILIES) {
+    const toNode = inSet([daddr(family)], `nodes${family}`);
+    const isOwn = inSet([saddr(family)], `own${family}`);
+    const notIn = (name: string) => inSet([daddr(family)], `${name}${family}`, true);
+    add("prerouting", toPort, toNode, fibReversePathMissing(), drop());
+    add("forward", toPort, toNode, gotoChain("tunnel_forward"));
+    add("postrouting", isOwn, notIn("cluster"), notIn("outside"), masquerade());
+    // Other nodes have no route to a former range.
+    add("postrouting", inSet([saddr(family)], `former${family}`), notIn("own"), masquerade());
+  }
+  add("input", toPort, gotoChain("tunnel_input"));
+  // A Service may lead there, too.
+  for (const chain of ["tunnel_input", "tunnel_forward"]) add(chain, ctStatusDnat(), drop());
+  add("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(vni), true), drop());
+  for (const outer of FAMILIES) {
+    add("tunnel_forward", inSet([saddr(outer)], `nodes${outer}`), returnFromChain());
+    for (const inner of FAMILIES) {
+      for (const length of [...lengths[inner]].sort((a, b) => a - b)) {
+        add(
+          "tunnel_input",
+          equals(transportBytes(INNER_ETHERTYPE, 2), portField(ETHERTYPE[inner])),
+          inSet([saddr(outer), masked(INNER_SADDR[inner], length)], tunnelSet(outer, inner)),
+          accept(),
+        );
+      }
+    }
+  }
+  for (const chain of ["tunnel_input", "tunnel_forward"]) add(chain, drop());
+  return rules;
+}
+
+// Offsets from the start of the UDP header, which has 8 bytes as VXLAN's. Ethernet's has 14, the type at its end.
+const VXLAN_HEADER = 8;
+const INNER_ETHERTYPE = 28;
+const ETHERTYPE = { 4: ETH_P_IP, 6: ETH_P_IPV6 };
+const INNER_SADDR = { 4: transportBytes(30 + 12, 4), 6: transportBytes(30 + 8, 16) };
+
+/** The flag says that there is an identifier. */
+const vxlanHeader = (vni: number): Uint8Array => Uint8Array.of(8, 0, 0, 0, vni >> 16, vni >> 8, vni, 0);
+
+/**
+ * Makes the table what it should be, in one transaction. Elements that are right stay.
+ *
+ * @returns what was wrong; `undefined` if nothing was
+ */
+export function syncRuleset(
+  nl: Netlink,
+  settings: ClusterSettings,
+  lengths: PrefixLengths,
+  desired: DesiredElements,
+): string | undefined {
+  const objects = tableObjects(settings, lengths);
+  const isPresent = nft.findTable(nl, CLUSTER_TABLE) !== undefined;
+  if (isPresent && hasObjects(nl, objects)) return syncElements(nl, objects, desired);
+  const tx = transaction(nl);
+  const { family, table } = CLUSTER_TABLE;
+  if (isPresent) tx.deleteTable(CLUSTER_TABLE);
+  tx.addTable({ family, name: table, comment: COMMENT });
+  for (const set of objects.sets) tx.addSet({ ...set, family, table });
+  for (const chain of objects.chains) tx.addChain({ ...chain, family, table });
+  for (const each of objects.rules) tx.addRule({ ...each, family, table });
+  for (const { name } of objects.sets) tx.addElements(CLUSTER_TABLE, name, desired.ofSet(name));
+  tx.commit();
+  return isPresent ? "the rules differed" : "the table was missing";
+}
+
+function hasObjects(nl: Netlink, { sets, chains, rules }: TableObjects): boolean {
+  const presentSets = nft.listSets(nl, CLUSTER_TABLE);
+  const presentChains = nft.listChains(nl, CLUSTER_TABLE);
+  const presentRules = nft.listLazyRules(nl, CLUSTER_TABLE);
+  return presentSets.length === sets.length && presentChains.length === chains.length &&
+    presentRules.length === rules.length &&
+    sets.every(({ name, flags, keyLength }) =>
+      presentSets.some((each) => each.name === name && (each.flags ?? 0) === flags && each.keyLength === keyLength)
+    ) &&
+    chains.every(({ name, hook, type, policy }) =>
+      presentChains.some((each) =>
+        each.name === name && each.type === type && each.policy === policy && each.hook?.number === hook?.number &&
+        each.hook?.priority === hook?.priority
+      )
+    ) &&
+    chains.every(({ name }) => {
+      const [present, wanted] = [presentRules, rules].map((list) => list.filter(({ chain }) => chain === name));
+      return present!.length === wanted!.length &&
+        wanted!.every(({ expressions }, i) =>
+          isSameRule(present![i] as nft.LazyRule, expressions as StaticRule["expressions"])
+        );
+    });
+}
+
+function syncElements(nl: Netlink, { sets }: TableObjects, desired: DesiredElements): string | undefined {
+  const tx = transaction(nl);
+  let count = 0;
+  for (const { name } of sets) {
+    const present = nft.listElements(nl, CLUSTER_TABLE, name).map((element) => ({ ...element, set: name }));
+    const ids = new Set(present.map(elementId));
+    const surplus = present.filter((element) => !desired.has(element));
+    const missing = desired.ofSet(name).filter((element) => !ids.has(elementId(element)));
+    tx.deleteElements(CLUSTER_TABLE, name, surplus);
+    tx.addElements(CLUSTER_TABLE, name, missing);
+    count += surplus.length + missing.length;
+  }
+  tx.commit();
+  return count === 0 ? undefined : `${count} elements differed`;
+}
+
+/** Changes elements of a table that has all of `removed`, and none of `added`. */
+export function changeElements(nl: Netlink, removed: readonly SetElement[], added: readonly SetElement[]): void {
+  const tx = transaction(nl);
+  for (const [set, elements] of Map.groupBy(removed, ({ set }) => set)) tx.deleteElements(CLUSTER_TABLE, set, elements);
+  for (const [set, elements] of Map.groupBy(added, ({ set }) => set)) tx.addElements(CLUSTER_TABLE, set, elements);
+  tx.commit();
+}
+
+export function removeRuleset(nl: Netlink): boolean {
+  if (!nft.findTable(nl, CLUSTER_TABLE)) return false;
+  transaction(nl).deleteTable(CLUSTER_TABLE).commit();
+  return true;
+}
