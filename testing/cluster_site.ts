@@ -39,9 +39,8 @@ export interface ClusterSite extends Disposable {
 export interface SiteOptions {
   readonly segments?: 1 | 2;
   readonly settings?: Partial<ClusterSettings>;
-  /** Default: both. */
   readonly families?: readonly (4 | 6)[];
-  /** Of the addresses of nodes. Default: as of pods. */
+  /** Nodes have addresses of these families; by default, of those of pods. */
   readonly underlay?: readonly (4 | 6)[];
   readonly rpFilter?: 0 | 1 | 2;
 }
@@ -138,6 +137,5 @@ function attachPod(node: Netns, pod: Netns, number: number, families: readonly (
   );
 }
 
-/** The pod's addresses. */
 export const podAddresses = ({ node }: SiteNode): string[] =>
   node.podCidrs.map((cidr) => cidr.replace(/\.0\/24$/, ".5").replace(/::\/64$/, "::5"));

@@ -4,14 +4,14 @@ export interface SetElement extends Element {
   readonly set: string;
 }
 
-export const elementId = ({ set, key, flags = 0 }: SetElement): string => `${set} ${key.toHex()} ${flags}`;
+export const setElementId = ({ set, key, flags = 0 }: SetElement): string => `${set} ${key.toHex()} ${flags}`;
 
 /** Elements of sets, some wanted by several nodes. */
 export class DesiredElements {
   readonly #entries = new Map<string, { readonly element: SetElement; count: number }>();
 
   has(element: SetElement): boolean {
-    return this.#entries.has(elementId(element));
+    return this.#entries.has(setElementId(element));
   }
 
   ofSet(name: string): SetElement[] {
@@ -21,7 +21,7 @@ export class DesiredElements {
   /** @returns those that nobody wanted before */
   add(elements: readonly SetElement[]): SetElement[] {
     return elements.filter((element) => {
-      const id = elementId(element);
+      const id = setElementId(element);
       const entry = this.#entries.get(id);
       if (entry) entry.count++;
       else this.#entries.set(id, { element, count: 1 });
@@ -32,7 +32,7 @@ export class DesiredElements {
   /** @returns those that nobody wants any more */
   remove(elements: readonly SetElement[]): SetElement[] {
     return elements.filter((element) => {
-      const id = elementId(element);
+      const id = setElementId(element);
       const entry = this.#entries.get(id)!;
       return --entry.count === 0 && this.#entries.delete(id);
     });

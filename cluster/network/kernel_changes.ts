@@ -47,7 +47,7 @@ export interface WatchedState {
   readonly neighbours: ReadonlyMap<Ip, { readonly mac: Mac }>;
 }
 
-export interface Changes {
+export interface ChangedKinds {
   readonly hasLinksOrRoutes: boolean;
   readonly hasRules: boolean;
 }
@@ -82,7 +82,7 @@ export class KernelChanges implements Disposable {
     return [this.#route.fd, this.#ruleset.fd];
   }
 
-  read(state: WatchedState): Changes {
+  read(state: WatchedState): ChangedKinds {
     let hasLinksOrRoutes = false;
     let hasRules = false;
     const isRouteComplete = this.#route.read((message) => {

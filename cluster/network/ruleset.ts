@@ -35,7 +35,7 @@ import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
-import { type DesiredElements, elementId, type SetElement } from "./desired_elements.ts";
+import { type DesiredElements, setElementId, type SetElement } from "./desired_elements.ts";
 import { intervalElements, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
 import type { ClusterSettings } from "./settings.ts";
@@ -236,9 +236,9 @@ function syncElements(nl: Netlink, { sets }: TableObjects, desired: DesiredEleme
   let count = 0;
   for (const { name } of sets) {
     const present = nft.listElements(nl, CLUSTER_TABLE, name).map((element) => ({ ...element, set: name }));
-    const ids = new Set(present.map(elementId));
+    const ids = new Set(present.map(setElementId));
     const surplus = present.filter((element) => !desired.has(element));
-    const missing = desired.ofSet(name).filter((element) => !ids.has(elementId(element)));
+    const missing = desired.ofSet(name).filter((element) => !ids.has(setElementId(element)));
     tx.deleteElements(CLUSTER_TABLE, name, surplus);
     tx.addElements(CLUSTER_TABLE, name, missing);
     count += surplus.length + missing.length;

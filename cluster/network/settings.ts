@@ -3,7 +3,7 @@ import type { Cidr } from "../../ffi/address.ts";
 export interface ClusterSettings {
   /** `auto`: only to nodes that are on no link of this node. */
   readonly tunnel: "auto" | "always" | "never";
-  /** The VXLAN network identifier. */
+  /** VXLAN calls it the network identifier. */
   readonly vni: number;
   /** The UDP port of VXLAN. */
   readonly port: number;

@@ -132,7 +132,7 @@ export function fibReversePathMissing(): RuleStatement {
   const flags = uapi.NFTA_FIB_F_SADDR | uapi.NFTA_FIB_F_IIF | uapi.NFTA_FIB_F_PRESENT;
   return [
     { kind: "fib", dreg: register(0), flags, result: uapi.NFT_FIB_RESULT_OIF },
-    compare(Uint8Array.of(0), false),
+    compare(u32HostOrder(0), false),
   ];
 }
 

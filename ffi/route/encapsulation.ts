@@ -21,10 +21,9 @@ const ipEncapsulation = /* @__PURE__ */ attrs(() => ({
 }));
 
 export interface Encapsulation {
-  /** Of VXLAN: the network identifier. */
   readonly id: number;
   readonly destination: Ip;
-  /** Default: the kernel's choice. */
+  /** Without it, the kernel chooses. */
   readonly source?: Ip | undefined;
 }
 

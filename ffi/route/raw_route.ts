@@ -45,9 +45,7 @@ export type RawRoute = MessageOut<typeof rawRouteMessage>;
 
 export interface RouteFilter {
   readonly family: number;
-  /** At most 255. */
   readonly table: number;
-  /** Whose routes; default: all. */
   readonly protocol?: number;
 }
 
