@@ -53,7 +53,7 @@ export class ClusterPart implements Disposable {
       log,
     });
     if (options.what === "network") {
-      this.#network = new ClusterNetwork({ settings: options, log, onRepair: () => count("repairs") });
+      this.#network = new ClusterNetwork({ settings: options, log });
     }
     if (options.network) this.#engines = new EngineNetwork({ ...options, network: options.network });
     const file = this.#stored.read();

@@ -35,7 +35,7 @@ import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
-import { type DesiredElements, setElementId, type SetElement } from "./desired_elements.ts";
+import { type DesiredElements, type SetElement, setElementId } from "./desired_elements.ts";
 import { intervalElements, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
 import type { ClusterSettings } from "./settings.ts";

@@ -1,8 +1,10 @@
 import type { Cidr } from "../../ffi/address.ts";
 
+/** `auto`: only to nodes that are on no link of this node. */
+export const TUNNEL_MODES = ["auto", "always", "never"] as const;
+
 export interface ClusterSettings {
-  /** `auto`: only to nodes that are on no link of this node. */
-  readonly tunnel: "auto" | "always" | "never";
+  readonly tunnel: (typeof TUNNEL_MODES)[number];
   /** VXLAN calls it the network identifier. */
   readonly vni: number;
   /** The UDP port of VXLAN. */

@@ -117,11 +117,13 @@ async function proveTraffic(four: string, six: string): Promise<void> {
 }
 
 /** The same calls of `cni run` in turn: each starts the program, or a shim that hands it to a server. */
-function compareSpeed(): void {
+async function compareSpeed(): Promise<void> {
   if (!Bun.which("cc")) return console.log("\nWithout a C compiler there is no shim, so no call is served");
   const server = startShimServer({ scope: resources, state, runOptions: () => [] });
   const [cold, served]: [number[], number[]] = [[], []];
   for (let round = 0; round < SPEED_ROUNDS; round++) {
+    // A signal is heard here.
+    await Bun.sleep(0);
     for (const [program, times] of [[CNI_PROGRAM, cold], [join(server.shims, "cni"), served]] as const) {
       const call = (verb: "add" | "del") =>
         host.run(() => runSuccessfully(server.through(runCommand(program, verb, client.path, "client")))).ms;
@@ -147,10 +149,16 @@ async function main(): Promise<void> {
   console.log();
   cni("del", "web", "-p", "8080:80");
   cni("del", "client");
-  compareSpeed();
+  await compareSpeed();
   showNothingLeft();
 }
 
+for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
+  process.on(signal, (_, number) => {
+    resources.dispose();
+    process.exit(128 + number);
+  });
+}
 const started = performance.now();
 try {
   await main();

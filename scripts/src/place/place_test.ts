@@ -1,27 +1,11 @@
 /** What places start ends with them. The root of a place in a place is that of the outer one, so nothing is downloaded. */
 import { expect } from "bun:test";
-import { readdirSync, readFileSync } from "node:fs";
 import { testWith } from "../../../testing/binary.ts";
+import { markedCommands } from "../../../testing/marked_processes.ts";
 import { until } from "../../../testing/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 const PROGRAMS = ["apt-get", "setpriv", "slirp4netns", "unshare"];
-
-/** The variable reaches what runs in a place. */
-const MARK = "FUZZ_RUNS";
-
-/** Command lines of processes with a value of the variable. */
-function markedCommands(value: string): readonly string[] {
-  return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).flatMap((pid) => {
-    try {
-      const words = (file: string) => readFileSync(`/proc/${pid}/${file}`, "utf8").split("\0");
-      return words("environ").includes(`${MARK}=${value}`) ? [words("cmdline").join(" ")] : [];
-    } catch {
-      // It has ended.
-      return [];
-    }
-  });
-}
 
 /** Starts a script of this checkout as somebody does who is in no place. */
 function startOutside(env: Readonly<Record<string, string>>, command: readonly string[]) {
@@ -48,13 +32,14 @@ const IN_NO_PLACE = { ...SCRIPTS[1]!, name: "scripts/test without a place", env:
 
 for (const { name, command, last, env } of [...SCRIPTS.map((script) => ({ ...script, env: {} })), IN_NO_PLACE]) {
   testWith(PROGRAMS, `SIGTERM to ${name} ends all that it started, and its status says so`, async () => {
-    // So many runs of a property take longer than this test.
-    const value = `${10 ** 12 + process.pid}`;
-    await using child = startOutside({ ...env, [MARK]: value }, command);
-    await until(() => markedCommands(value).some((line) => last.test(line)));
+    // So many runs of a property take longer than this test. The variable reaches what runs in a place.
+    const runs = `${10 ** 12 + process.pid}`;
+    const marked = () => markedCommands(`FUZZ_RUNS=${runs}`);
+    await using child = startOutside({ ...env, FUZZ_RUNS: runs }, command);
+    await until(() => marked().some((line) => last.test(line)));
     child.kill("SIGTERM");
     await child.exited;
     expect(child.signalCode ?? `${child.exitCode}`).toMatch(/^(SIGTERM|143)$/);
-    await until(() => markedCommands(value).length === 0);
+    await until(() => marked().length === 0);
   });
 }

@@ -17,9 +17,11 @@ export const SERVED_SAMPLE: Readonly<Record<string, Readonly<Record<string, stri
 
 /** Files that import what calls the binary, and yet have no call for a server. */
 const NEVER_SERVED: Readonly<Record<string, string>> = {
+  "cmd/commands/install_dry_run_test.ts": "calls no plugin",
   "cmd/completion/shells_test.ts": "runs the command line from its sources",
   "cmd/man/pages_test.ts": "makes pages in its own process",
   "cmd/man/roff_test.ts": "calls groff alone",
+  "cmd/output/show/formats_test.ts": "calls no plugin",
   "plugins/dhcp/daemon_test.ts": "starts servers of leases alone",
   "e2e/budget_test.ts": "counts what a process of its own costs",
   "e2e/conformance/configuration_test.ts": "calls plugins in its own process",
