@@ -4,8 +4,8 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { listCacheEntries } from "../runtime/cache.ts";
 import { parseCachedResult } from "../runtime/cached_result.ts";
 import { EngineNetwork } from "./engine_network.ts";
-import type { EventType, Verdict } from "./api/reflector.ts";
-import { type Changes, KnownNodes } from "./known_nodes.ts";
+import type { EventType, ListVerdict } from "./api/reflector.ts";
+import { KnownNodes, type NodeChanges } from "./known_nodes.ts";
 import { ClusterNetwork } from "./network/cluster_network.ts";
 import type { ClusterNode } from "./node.ts";
 import type { ClusterPartSettings } from "./settings.ts";
@@ -53,7 +53,7 @@ export class ClusterPart implements Disposable {
       log,
     });
     if (options.what === "network") {
-      this.#network = new ClusterNetwork({ settings: options, log });
+      this.#network = new ClusterNetwork({ settings: options, log, onRepair: () => count("repairs") });
     }
     if (options.network) this.#engines = new EngineNetwork({ ...options, network: options.network });
     const file = this.#stored.read();
@@ -70,7 +70,7 @@ export class ClusterPart implements Disposable {
     return this.#version;
   }
 
-  takeList(nodes: readonly ClusterNode[], version: string): Verdict {
+  takeList(nodes: readonly ClusterNode[], version: string): ListVerdict {
     const changes = this.#known.replace(nodes);
     if (changes === "without-own-node") return { refused: `it has no node "${this.#options.node}"` };
     if (this.#relists++ > 0) this.#options.count("relists");
@@ -97,7 +97,7 @@ export class ClusterPart implements Disposable {
     this.#step(() => this.#network?.look());
   }
 
-  #take({ own, peers }: Changes, version: string): void {
+  #take({ own, peers }: NodeChanges, version: string): void {
     this.#version = version;
     if (!own && peers.size === 0) return;
     if (own) this.#isInKernel = false;

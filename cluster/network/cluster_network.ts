@@ -15,6 +15,8 @@ import { ensureTunnel, ensureTunnelAddresses, removeTunnel, TunnelError, tunnelO
 export interface ClusterNetworkOptions {
   readonly settings: ClusterSettings;
   log(message: string): void;
+  /** Told when something was put back. */
+  onRepair?(): void;
 }
 
 interface Peer {
@@ -38,6 +40,7 @@ const DEFAULT_MTU = 1500;
 export class ClusterNetwork implements Disposable {
   readonly #settings: ClusterSettings;
   readonly #log: (message: string) => void;
+  readonly #onRepair: () => void;
   readonly #resources: DisposableStack;
   readonly #host: Netns;
   readonly #changes: KernelChanges;
@@ -53,9 +56,10 @@ export class ClusterNetwork implements Disposable {
   #nextSync = Infinity;
   #earliestSync = -Infinity;
 
-  constructor({ settings, log }: ClusterNetworkOptions) {
+  constructor({ settings, log, onRepair = () => {} }: ClusterNetworkOptions) {
     this.#settings = settings;
     this.#log = log;
+    this.#onRepair = onRepair;
     using resources = new DisposableStack();
     this.#host = resources.use(currentNetns());
     this.#changes = resources.use(new KernelChanges(this.#host.nft));
@@ -117,7 +121,9 @@ export class ClusterNetwork implements Disposable {
     if (hasRules || hasLinksOrRoutes) this.#nextSync = Math.min(this.#nextSync, now);
     if (now < this.#nextSync || now < this.#earliestSync) return;
     const mended = this.#sync();
-    if (mended.length > 0) this.#log(`Mended the network between nodes: ${mended.join(", ")}`);
+    if (mended.length === 0) return;
+    this.#log(`Mended the network between nodes: ${mended.join(", ")}`);
+    this.#onRepair();
   }
 
   [Symbol.dispose](): void {

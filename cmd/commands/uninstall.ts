@@ -12,6 +12,7 @@ import { suggestion } from "../../spec/suggest.ts";
 import { absolutePath } from "../arguments/path.ts";
 import {
   CACHE_DIR_OPTION,
+  cacheDirectory,
   CONF_DIR_OPTION,
   confDirectory,
   DRY_RUN_OPTIONS,
@@ -60,9 +61,9 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
     const steps = planUninstall({ directory, program, names: pluginNames() });
-    const [{ refuseAttached, removeTables }, { removeClusterNetwork }] = await Promise.all([
+    const [{ refuseAttached, removeTables }, { removeCluster }] = await Promise.all([
       import("../install/attached.ts"),
-      import("../../cluster/network/remove.ts"),
+      import("../../cluster/remove.ts"),
     ]);
     const removeAll = (say: (line: string) => void) => {
       own?.requireUnused();
@@ -74,7 +75,7 @@ first; it stays if a container uses it, and then the plugins stay too.`,
         else say(`${path}: ${outcome}\n`);
       }
       removeTables((table) => say(`table ${table}: removed\n`), log);
-      removeClusterNetwork((line) => say(`${line}\n`));
+      removeCluster(cacheDirectory(input, context), (line) => say(`${line}\n`));
     };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");

@@ -29,7 +29,7 @@ export interface PingOptions {
 }
 
 // linux/in.h, linux/in6.h: level and option
-const MTU_DISCOVER = { 4: [0, 10], 6: [41, 23] } as const;
+const MTU_DISCOVER = { 4: { level: 0, option: 10 }, 6: { level: 41, option: 23 } } as const;
 // IPV6_PMTUDISC_PROBE is the same.
 const IP_PMTUDISC_PROBE = 3;
 const HEADER_BYTES = { 4: 20, 6: 40 } as const;
@@ -44,7 +44,7 @@ export function isPingAnswered(address: Ip, timeoutMs: number, { bytes, source }
   // For IPv6, the kernel does it.
   if (family === 4) new DataView(packet.buffer).setUint16(2, checksum(packet));
   return unlessUnreachable(() => {
-    if (bytes !== undefined) sys.setsockopt(socket.fd, ...MTU_DISCOVER[family], new Int32Array([IP_PMTUDISC_PROBE]), 4);
+    if (bytes !== undefined) forbidFragments(socket, family);
     if (source !== undefined) bind(socket, source);
     connect(socket, address, 0);
     sys.send(socket.fd, packet, packet.length, 0);
@@ -128,6 +128,11 @@ function unlessUnreachable<T>(call: () => T): T | undefined {
 function openSocket(address: Ip, type: number, protocol: number): Descriptor {
   const family = familyOf(address) === 4 ? AF_INET : AF_INET6;
   return descriptor(withPurpose("open a socket", () => sys.socket(family, type | SOCK_CLOEXEC, protocol)));
+}
+
+function forbidFragments({ fd }: Descriptor, family: 4 | 6): void {
+  const { level, option } = MTU_DISCOVER[family];
+  sys.setsockopt(fd, level, option, new Int32Array([IP_PMTUDISC_PROBE]), 4);
 }
 
 function bind({ fd }: Descriptor, address: Ip): void {

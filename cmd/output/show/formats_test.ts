@@ -54,6 +54,13 @@ const treeOf = (count: number, name: (i: number) => string): NodeTree => ({
     { ...link("eth1"), networks: ["lan"], ports: [{ attachment: port(200, "lan-container").attachment! }] },
   ],
   separate: [{ link: link("veth99"), attachment: port(99, "routed").attachment! }],
+  nodes: [{
+    name: "node-2",
+    routes: [
+      { dst: "10.244.2.0/24" as Cidr, gateway: "198.51.100.8" as Ip, link: "eth0", isTunnelled: false },
+      { dst: "fd44:2::/64" as Cidr, gateway: "203.0.113.8" as Ip, link: "cni-vxlan", isTunnelled: true },
+    ],
+  }],
   tables: [{
     ...{ family: "ip", name: "filter", sets: [] },
     chains: [{
@@ -66,7 +73,7 @@ const treeOf = (count: number, name: (i: number) => string): NodeTree => ({
   }],
 });
 const containerName = (i: number) => `container-${i}`;
-const NOTHING: NodeTree = { uplinks: [], devices: [], separate: [], tables: [] };
+const NOTHING: NodeTree = { uplinks: [], devices: [], separate: [], nodes: [], tables: [] };
 /** Containers on several networks, of which one is down, one whose link is gone, and one that nothing is known of. */
 function mixedTree(): NodeTree {
   const tree = treeOf(5, containerName);

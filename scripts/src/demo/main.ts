@@ -1,4 +1,5 @@
 /** The body of `scripts/demo`. Namespaces are open files of this process, so nothing stays behind. @module */
+import { constants } from "node:os";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
@@ -154,9 +155,9 @@ async function main(): Promise<void> {
 }
 
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
-  process.on(signal, (_, number) => {
+  process.on(signal, () => {
     resources.dispose();
-    process.exit(128 + number);
+    process.exit(128 + constants.signals[signal]);
   });
 }
 const started = performance.now();

@@ -35,6 +35,7 @@ const NEVER_SERVED: Readonly<Record<string, string>> = {
   "e2e/debian_test.ts": "installs a program of its own",
   "e2e/deploy_test.ts": "starts servers in containers of a pod",
   "e2e/distroless_test.ts": "has a root of its own, without shims",
+  "e2e/engine_directories_test.ts": "calls lint and doctor alone",
   "e2e/host_engines_test.ts": "has a root of its own, without shims",
   "e2e/host_servers_test.ts": "has servers of its own",
   "e2e/hosts_test.ts": "has roots and servers of its own",
