@@ -1,0 +1,96 @@
+/** Who gets packets into the tunnel: they are forged as a program with a raw socket can. */
+import { describe, expect, test } from "bun:test";
+import { familyOf, type Ip, type Mac, parseIp } from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
+import * as link from "../../ffi/route/link.ts";
+import { type ClusterSite, newClusterSite, podAddresses, type SiteNode } from "../../testing/cluster_site.ts";
+import { type Datagram, frameOf, sendFrame, vxlanPayload } from "../../testing/forged_vxlan.ts";
+import { until } from "../../testing/netns.ts";
+import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
+import { tunnelMac } from "./tunnel.ts";
+
+const { vni: VNI, port: PORT } = DEFAULT_CLUSTER_SETTINGS;
+const INNER_PORT = 9999;
+
+interface Inbox extends Disposable {
+  readonly texts: string[];
+}
+
+/** What arrives at a port of a namespace. */
+function openInbox(netns: Netns, port: number): Promise<Inbox> {
+  const texts: string[] = [];
+  let opened: Promise<{ close(): void }> | undefined;
+  netns.run(() =>
+    void (opened = Bun.udpSocket({
+      hostname: "::",
+      port,
+      socket: { data: (_, chunk) => void texts.push(chunk.toString()) },
+    }))
+  );
+  return opened!.then((socket) => ({ texts, [Symbol.dispose]: () => socket.close() }));
+}
+
+const addressOf = ({ node }: SiteNode, family: 4 | 6): Ip => node.addresses.find((ip) => familyOf(ip) === family)!;
+const podOf = (node: SiteNode, family: 4 | 6): Ip =>
+  parseIp(podAddresses(node).find((ip) => familyOf(ip as Ip) === family)!);
+
+/** The payload for the pod of `to` that claims to come from `source`. */
+function innerPacket(to: SiteNode, source: Ip, text: string, vni = VNI): Uint8Array {
+  const destination = podOf(to, familyOf(source));
+  const payload = new TextEncoder().encode(text);
+  const inner: Datagram = { from: source, to: destination, port: INNER_PORT, payload };
+  return vxlanPayload(vni, frameOf("0e:00:00:00:00:77" as Mac, tunnelMac(to.node), inner));
+}
+
+const macOf = (netns: Netns, ifname: string): Mac => link.get(netns.route, ifname).mac!;
+
+async function newForgery(underlay: 4 | 6, segments: 1 | 2 = 1) {
+  const site = await newClusterSite({ segments, underlay: [underlay], settings: { tunnel: "always" } });
+  const [a, b, c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+  return { site, a, b, c };
+}
+
+/** Sends from the segment to node a. */
+function sendFromSegment({ router }: ClusterSite, a: SiteNode, from: Ip, payload: Uint8Array): void {
+  const to = addressOf(a, familyOf(from));
+  sendFrame(router, "br1", macOf(a.netns, "eth0"), { from, to, port: PORT, payload });
+}
+
+/** Sends from the pod of node a, by way of its node. */
+function sendFromPod(a: SiteNode, from: Ip, to: Ip, port: number, payload: Uint8Array): void {
+  sendFrame(a.pod, "eth0", macOf(a.netns, "pod"), { from, to, port, payload });
+}
+
+describe.each([4, 6] as const)("over IPv%d", (underlay) => {
+  test.each([4, 6] as const)("the tunnel takes what a node sends for its own pods of IPv%d only", async (inner) => {
+    const { site, a, b, c } = await newForgery(underlay);
+    using _site = site;
+    using inbox = await openInbox(a.pod, INNER_PORT);
+    const unknown = parseIp(underlay === 4 ? "192.0.2.99" : "2001:db8:1::99");
+    sendFromSegment(site, a, unknown, innerPacket(a, podOf(b, inner), "an unknown node"));
+    sendFromSegment(site, a, addressOf(b, underlay), innerPacket(a, podOf(c, inner), "another node's pod"));
+    sendFromSegment(site, a, addressOf(b, underlay), innerPacket(a, podOf(a, inner), "a pod of the node itself"));
+    sendFromSegment(site, a, addressOf(b, underlay), innerPacket(a, podOf(b, inner), "another network", VNI + 1));
+    const outside = parseIp(inner === 4 ? "203.0.113.1" : "2001:db8:ff::1");
+    sendFromSegment(site, a, addressOf(b, underlay), innerPacket(a, outside, "an address outside"));
+    sendFromPod(a, addressOf(b, underlay), addressOf(a, underlay), PORT, innerPacket(a, podOf(b, inner), "the pod"));
+    sendFromSegment(site, a, addressOf(b, underlay), innerPacket(a, podOf(b, inner), "the node"));
+    await until(() => inbox.texts.includes("the node"));
+    expect(inbox.texts).toEqual(["the node"]);
+  });
+
+  test.each([1, 2] as const)("pods send to the tunnel's port of no node, on %d segments", async (segments) => {
+    const { site, a, c } = await newForgery(underlay, segments);
+    using _site = site;
+    const from = podOf(a, underlay);
+    const payload = innerPacket(c, podOf(a, 4), "from the pod");
+    using inbox = await openInbox(c.pod, INNER_PORT);
+    using control = await openInbox(c.netns, PORT + 1);
+    // Masquerading would give it the node's address.
+    sendFromPod(a, from, addressOf(c, underlay), PORT, payload);
+    sendFromPod(a, addressOf(site.nodes[1]!, underlay), addressOf(c, underlay), PORT, payload);
+    sendFromPod(a, from, addressOf(c, underlay), PORT + 1, new TextEncoder().encode("another port"));
+    await until(() => control.texts.length > 0);
+    expect(inbox.texts).toEqual([]);
+  });
+});
