@@ -1,3 +1,4 @@
+import { sys } from "../ffi/sys/libc.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
 import { loadPluginDocs } from "../plugins/docs_registry.ts";
 import { loadPlugins } from "../plugins/registry.ts";
@@ -17,6 +18,8 @@ const LOOK_INTERVAL_MS = 1000;
 /** Returns when the server has ended. What is in the kernel stays: pods keep their network. */
 export async function serveCluster(options: ServeClusterOptions): Promise<void> {
   const { apiServer: server, accountDirectory, lifetime, log, node, what } = options;
+  // Other users' engines read the network's file.
+  sys.umask(0o022);
   await Promise.all([loadPlugins(), loadPluginDocs()]);
   using part = new ClusterPart(options);
   const ending = new AbortController();

@@ -51,6 +51,7 @@ describe("the DaemonSet", () => {
     const before = contentsOf(node.bin);
     expect(await cri.networkProblem()).toContain("cni plugin not initialized");
 
+    node.run("ip", "route", "add", "default", "via", "192.0.2.2");
     await install(cluster);
     expect(networkFiles(node)).toEqual([]);
     await refuseHostWithoutLoader(cluster);
@@ -231,7 +232,7 @@ async function untilWritten({ stderr }: ReturnType<typeof startContainer>, text:
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const read = async () => {
     let errors = "";
-    for await (const chunk of stderr) if ((errors += new TextDecoder().decode(chunk)).includes(text)) resolve();
+    for await (const chunk of stderr) if (console.error(new TextDecoder().decode(chunk)), (errors += new TextDecoder().decode(chunk)).includes(text)) resolve();
     reject(new Error(`It ended without "${text}": ${errors}`));
   };
   read().catch(reject);

@@ -47,9 +47,10 @@ export function exchangeDirectories(path: string, other: string): boolean {
 export function installBytes(bytes: Uint8Array, path: string, mode = 0o755): void {
   withPurpose(`write "${path}"`, () =>
     installAtomically(path, (temporary) => {
-      using file = createReadWrite(temporary);
+      using file = createReadWrite(temporary, mode);
       writeAll(file.fd, bytes);
-      sys.chmod(temporary, mode);
+      // The umask takes some bits away. A confined process has a fitting one: it may change no mode.
+      if ((fstat(file.fd).mode & 0o7777) !== mode) sys.chmod(temporary, mode);
       sys.fsync(file.fd);
     }));
 }
