@@ -232,7 +232,11 @@ async function untilWritten({ stderr }: ReturnType<typeof startContainer>, text:
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const read = async () => {
     let errors = "";
-    for await (const chunk of stderr) if (console.error(new TextDecoder().decode(chunk)), (errors += new TextDecoder().decode(chunk)).includes(text)) resolve();
+    for await (const chunk of stderr) {
+      if (console.error(new TextDecoder().decode(chunk)), (errors += new TextDecoder().decode(chunk)).includes(text)) {
+        resolve();
+      }
+    }
     reject(new Error(`It ended without "${text}": ${errors}`));
   };
   read().catch(reject);

@@ -5,8 +5,9 @@
  */
 import { Client, credentials, type MethodDefinition } from "@grpc/grpc-js";
 import { loadSync, type ServiceDefinition } from "@grpc/proto-loader";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { endCgroups } from "./cgroups.ts";
 import { CONTAINERD_PROGRAMS } from "./containerd.ts";
 import { until } from "./netns.ts";
 import { newImage, type RunningContainer, runningContainer, type TestNode } from "./node.ts";
@@ -227,45 +228,4 @@ function callMethod<Answer>(client: Client, method: string, request: object): Pr
     else resolve(answer as Answer);
   });
   return promise;
-}
-
-/** Kills what runs in the groups that runc made below this name, and removes them from each hierarchy. */
-function endCgroups(name: string): void {
-  const root = "/sys/fs/cgroup";
-  for (const hierarchy of [".", ...readdirSync(root)]) {
-    const group = join(root, hierarchy, name);
-    if (existsSync(group)) endCgroup(group);
-  }
-}
-
-function endCgroup(group: string): void {
-  for (const { name } of readdirSync(group, { withFileTypes: true }).filter((entry) => entry.isDirectory())) {
-    endCgroup(join(group, name));
-  }
-  do {
-    for (const pid of processesOf(group)) killProcess(pid);
-    Bun.sleepSync(2);
-  } while (!isRemoved(group));
-}
-
-/** An ended process keeps its group busy until its parent has seen the end. */
-function isRemoved(group: string): boolean {
-  try {
-    rmdirSync(group);
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EBUSY") throw error;
-    return false;
-  }
-}
-
-const processesOf = (group: string): number[] =>
-  readFileSync(join(group, "cgroup.procs"), "utf8").split("\n").filter((line) => line !== "").map(Number);
-
-function killProcess(pid: number): void {
-  try {
-    process.kill(pid, "SIGKILL");
-  } catch {
-    // It has ended meanwhile.
-  }
 }

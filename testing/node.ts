@@ -26,6 +26,7 @@ import { newNetns, runInNetns, runShellInNetns, until } from "./netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, SHIM_DIRECTORY } from "./binary.ts";
 import { type EngineRoot, RELEASED_PROGRAM } from "./engine_root.ts";
 import { becomeRoot } from "./host_root.ts";
+import { writeImageArchive } from "./image_archive.ts";
 import { reportServer } from "./server.ts";
 import { withoutMark } from "./ruleset.ts";
 
@@ -284,23 +285,12 @@ export function runningContainer({ processes }: TestNode, pid: number, id: strin
 
 /** An image with busybox that sleeps, named `web:1`, as `docker save` writes it. @returns its path */
 export function newImage({ directory, run }: Pick<TestNode, "directory" | "run">): string {
-  const [root, image] = [join(directory, "root"), join(directory, "image")];
+  const [root, archive] = [join(directory, "root"), join(directory, "image.tar")];
   for (const folder of ["bin", "etc", "proc", "sys", "dev", "tmp"]) {
     mkdirSync(join(root, folder), { recursive: true });
   }
-  mkdirSync(image);
   copyFileSync("/bin/busybox", join(root, "bin/busybox"));
-  run("tar", "-C", root, "-cf", join(image, "layer.tar"), ".");
-  const layer = run("sha256sum", join(image, "layer.tar")).slice(0, 64);
-  const config = {
-    architecture: process.arch === "arm64" ? "arm64" : "amd64",
-    os: "linux",
-    config: { Cmd: ["/bin/busybox", "sh", "-c", "echo ready; exec /bin/busybox sleep 1000000"] },
-    rootfs: { type: "layers", diff_ids: [`sha256:${layer}`] },
-  };
-  const manifest = [{ Config: "config.json", RepoTags: ["docker.io/library/web:1"], Layers: ["layer.tar"] }];
-  writeFileSync(join(image, "config.json"), JSON.stringify(config));
-  writeFileSync(join(image, "manifest.json"), JSON.stringify(manifest));
-  run("tar", "-C", image, "-cf", `${image}.tar`, "manifest.json", "config.json", "layer.tar");
-  return `${image}.tar`;
+  const settings = { Cmd: ["/bin/busybox", "sh", "-c", "echo ready; exec /bin/busybox sleep 1000000"] };
+  writeImageArchive(archive, { root, names: ["docker.io/library/web:1"], settings }, run);
+  return archive;
 }

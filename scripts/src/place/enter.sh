@@ -69,6 +69,11 @@ for pair in npm:root/.npm go:root/go go-build:root/.cache/go-build vm:root/cni/d
   mkdir -p "$cache/${pair%%:*}" "${pair#*:}"
   mount --bind "$cache/${pair%%:*}" "${pair#*:}"
 done
+# What scripts/kubernetes has built.
+if [ -d /var/cache/cni-kubernetes ]; then
+  mkdir -p var/cache/cni-kubernetes
+  mount --bind /var/cache/cni-kubernetes var/cache/cni-kubernetes
+fi
 if [ -d /usr/local/go ]; then
   mkdir -p usr/local/go
   mount --bind /usr/local/go usr/local/go

@@ -1,0 +1,107 @@
+/** A cluster in the namespaces of this process: all of it ends with them. @module */
+import { chmodSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { runShell } from "../harness/process.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { controlPlaneCommands, writeCredentials } from "./control_plane.ts";
+import { inCluster } from "./directory.ts";
+import { ensureClusterImages, makeOwnImage, OWN_IMAGE } from "./images.ts";
+import { kubectl, untilTrue } from "./kubectl.ts";
+import { nameServerManifest } from "./name_server.ts";
+import { CONTAINERD_SOCKET, containerdCommand, nodeCommands } from "./node_programs.ts";
+import { type ClusterNode, keepRunning, makeSegments, startClusterNode } from "./nodes.ts";
+import type { KubernetesOptions } from "./options.ts";
+import { type ClusterPlan, planCluster } from "./plan.ts";
+import { programDirectory } from "./programs.ts";
+
+/** The last line that {@linkcode runCluster} prints once all is ready begins so. */
+export const READY_WORD = "Ready:";
+
+/** Never returns. @throws {Error} if a part does not start */
+export async function runCluster(options: KubernetesOptions): Promise<never> {
+  const started = performance.now();
+  const seconds = () => `${((performance.now() - started) / 1000).toFixed(1)} s`;
+  const plan = planCluster(options.nodes, options.segments, options.families);
+  runShell("mount -t tmpfs -o mode=755 tmpfs /srv");
+  // The kubelet wants to read there of processes that got no memory.
+  if (!existsSync("/dev/kmsg")) symlinkSync("/dev/null", "/dev/kmsg");
+  writeCredentials(plan);
+  makeSegments(plan);
+  const nodes = await Promise.all(plan.nodes.map((node) => startClusterNode(plan, node, options.bridgeNf)));
+  writeEntering(nodes);
+  await startControlPlane(nodes[0]!, plan);
+  console.log(`The API server answers after ${seconds()}`);
+  makeOwnImage(OWN_IMAGE);
+  const images = [...ensureClusterImages(), OWN_IMAGE, ...options.images.map((path) => resolve(REPOSITORY_ROOT, path))];
+  await Promise.all(nodes.map((node) => startContainerEngine(node, images)));
+  console.log(`Nodes have their images after ${seconds()}`);
+  for (const node of nodes) {
+    for (const command of nodeCommands(node.plan, plan, options, programDirectory())) void keepRunning(node, command);
+  }
+  await kubectl(["create", "-f", "-"], nameServerManifest(plan.nameServers));
+  await untilRegistered(nodes.length);
+  console.log(`Nodes are known after ${seconds()}`);
+  if (options.network !== "none") {
+    const applied = performance.now();
+    await applyNetwork(options.network);
+    await kubectl(["wait", "--for=condition=Ready", "node", "--all", "--timeout=180s"]);
+    const readySeconds = ((performance.now() - applied) / 1000).toFixed(1);
+    console.log(`Nodes are ready ${readySeconds} s after the network was applied`);
+    await kubectl(["-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s"]);
+  }
+  console.log(`${READY_WORD} ${nodes.length} nodes after ${seconds()}`);
+  return await new Promise(() => {});
+}
+
+/** Writes the program \`on\`: `on node1 ip route`. */
+function writeEntering(nodes: readonly ClusterNode[]): void {
+  mkdirSync(inCluster("bin"), { recursive: true });
+  const cases = nodes.map(({ plan, enter }) => `  ${plan.name}) exec ${enter.join(" ")} -- "$@" ;;`);
+  const script = [
+    "#!/bin/sh",
+    "node=$1",
+    "shift",
+    "case $node in",
+    ...cases,
+    "esac",
+    'echo "There is no $node" >&2',
+    "exit 2",
+  ];
+  writeFileSync(inCluster("bin/on"), `${script.join("\n")}\n`);
+  chmodSync(inCluster("bin/on"), 0o755);
+}
+
+/** The first node has it, as with kubeadm, and takes pods as well. */
+async function startControlPlane(node: ClusterNode, plan: ClusterPlan): Promise<void> {
+  for (const command of controlPlaneCommands(plan, programDirectory())) void keepRunning(node, command);
+  await untilTrue(
+    "The start of the API server",
+    () => kubectl(["get", "--raw", "/readyz"]).then(() => true, () => false),
+  );
+}
+
+async function startContainerEngine(node: ClusterNode, images: readonly string[]): Promise<void> {
+  void keepRunning(node, containerdCommand());
+  const ctr = (...words: readonly string[]) =>
+    Bun.spawn([...node.enter, "ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", ...words], {
+      stdio: ["ignore", "ignore", "ignore"],
+    }).exited;
+  await untilTrue("The start of containerd", async () => await ctr("version") === 0);
+  for (const image of images) {
+    if (await ctr("images", "import", "--all-platforms", image) !== 0) {
+      throw new Error(`Cannot import ${image} on ${node.plan.name}: see ${inCluster("logs")}`);
+    }
+  }
+}
+
+/** A kubelet makes its node itself. */
+const untilRegistered = (count: number): Promise<void> =>
+  untilTrue(
+    "The registration of nodes",
+    async () => (await kubectl(["get", "nodes", "-o", "name"])).match(/\S+/g)?.length === count,
+  );
+
+async function applyNetwork(network: string): Promise<void> {
+  const path = resolve(REPOSITORY_ROOT, network);
+  await kubectl(["apply", statSync(path).isDirectory() ? "-k" : "-f", path]);
+}

@@ -1,0 +1,34 @@
+/** kubectl with all rights, where the API server can be reached. @module */
+import { ADMIN_KUBECONFIG } from "./directory.ts";
+import { programDirectory } from "./programs.ts";
+
+/** The environment of programs that ask the cluster. */
+export const clusterEnv = (): Record<string, string> => ({
+  HOME: "/root",
+  KUBECONFIG: ADMIN_KUBECONFIG,
+  PATH: [`${programDirectory()}`, "/srv/kubernetes/bin", "/usr/sbin:/usr/bin:/sbin:/bin"].join(":"),
+  TERM: process.env["TERM"] ?? "dumb",
+});
+
+/** @throws {Error} with what kubectl said, if it fails */
+export async function kubectl(words: readonly string[], stdin = ""): Promise<string> {
+  const child = Bun.spawn(["kubectl", ...words], {
+    env: clusterEnv(),
+    stdin: Buffer.from(stdin),
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+  if (await child.exited !== 0) throw new Error(`kubectl ${words.join(" ")}: ${stderr}`);
+  return stdout;
+}
+
+const ASK_PAUSE_MS = 200;
+
+/** Asks again and again. @throws {Error} if the answer is no for two minutes */
+export async function untilTrue(what: string, ask: () => Promise<boolean>): Promise<void> {
+  for (const deadline = performance.now() + 120_000; !await ask();) {
+    if (performance.now() > deadline) throw new Error(`${what} took more than two minutes`);
+    await Bun.sleep(ASK_PAUSE_MS);
+  }
+}
