@@ -181,7 +181,7 @@ async function refuseBrokenNetwork(cluster: Cluster): Promise<void> {
   const text = files["10-pods.conflist"]!.replace(`"type": "ptp"`, `"type": "ptp", "mtu": "big"`);
   const broken = { ...cluster, configMaps: { ...configMaps, "cni-network": { "10-pods.conflist": text } } };
   const started = startContainer(broken, POD, "serve");
-  await untilWritten(started, "10-pods.conflist:5:27");
+  await untilWritten(started, "10-pods.conflist:5:29");
   expect(succeeds(node, POD.containers[0]!.readinessProbe!)).toBe(false);
   node.run("podman", "stop", "serve");
   expect(await started.exited).toBe(0);
