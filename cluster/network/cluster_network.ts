@@ -150,14 +150,14 @@ export class ClusterNetwork implements Disposable {
     for (const [uid, { node }] of this.#peers) {
       this.#peers.set(uid, { node, plan: planPeer(own, node, this.#settings, this.#facts, matches) });
     }
-    this.#setMtu();
+    const mtu = this.#setMtu() ? ["the tunnel's MTU"] : [];
     const plans = Array.from(this.#peers.values(), ({ plan }) => plan);
     const routes = this.#routes.sync(plans, tunnel?.index);
     this.#watch();
     const now = performance.now();
     this.#earliestSync = now + PAUSE_FACTOR * (now - started);
     this.#nextSync = now + (this.#hasFailed() ? RETRY_MS : IDLE_MS);
-    return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...routes];
+    return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...mtu, ...routes];
   }
 
   #hasFailed(): boolean {
@@ -189,13 +189,15 @@ export class ClusterNetwork implements Disposable {
     return this.#settings.tunnel === "always" && first ? mtu - tunnelOverhead(familyOf(first)) : mtu;
   }
 
-  #setMtu(): void {
+  /** @returns whether it differed */
+  #setMtu(): boolean {
     const { tunnelIndex, links } = this.#facts;
     const tunnel = tunnelIndex === undefined ? undefined : links.get(tunnelIndex);
     const { mtu } = this;
-    if (!tunnel || tunnel.mtu === mtu) return;
+    if (!tunnel || tunnel.mtu === mtu) return false;
     this.#attempt("mtu", () => link.set(this.#nl, tunnel.index, { mtu }));
     this.#facts = { ...this.#facts, links: new Map(links).set(tunnel.index, { ...tunnel, mtu }) };
+    return true;
   }
 
   #attempt<T>(subject: string, call: () => T): T | undefined {

@@ -86,6 +86,7 @@ const elementsEvent = message("elements", nfgenmsg, () => ({
 }));
 const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
   [uapi.NFT_MSG_NEWCHAIN]: chainEvent,
+  [uapi.NFT_MSG_NEWRULE]: ruleEvent,
   [uapi.NFT_MSG_NEWSETELEM]: elementsEvent,
   [uapi.NFT_MSG_DELTABLE]: tableEvent,
   [uapi.NFT_MSG_DELCHAIN]: chainEvent,

@@ -1,0 +1,308 @@
+/** What others take away or change comes back, and what is others' stays. */
+import { describe, expect, test } from "bun:test";
+import { parseCidr, parseIp } from "../../ffi/address.ts";
+import { openMonitor } from "../../ffi/netlink/monitor.ts";
+import { NETLINK_ROUTE } from "../../ffi/netlink/socket.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
+import { getGenerationId } from "../../ffi/nft/objects.ts";
+import {
+  RTNLGRP_IPV4_IFADDR,
+  RTNLGRP_IPV4_ROUTE,
+  RTNLGRP_IPV6_IFADDR,
+  RTNLGRP_IPV6_ROUTE,
+  RTNLGRP_LINK,
+  RTNLGRP_NEIGH,
+} from "../../ffi/route/uapi.ts";
+import { newClusterSite, peersOf, podAddresses, type SiteNode, type SiteOptions } from "../../testing/cluster_site.ts";
+import { runShellInNetns, until } from "../../testing/netns.ts";
+import { requestTcp } from "../../testing/traffic.ts";
+import { ClusterNetwork } from "./cluster_network.ts";
+import { removeClusterNetwork } from "./remove.ts";
+import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
+
+/** All that the network has in the kernel, and what is beside it. Indices and counters are left out. */
+function stateOf(netns: Netns): string {
+  return runShellInNetns(
+    netns,
+    "ip -o -d link | sed 's/^[0-9]*: //; s/@if[0-9]*//' | sort",
+    "ip -o addr | sed 's/^[0-9]*: //' | grep -v fe80: | sort",
+    "ip route; ip -6 route | grep -v ^fe80: | sort; ip -4 rule; ip -6 rule",
+    "ip neigh show nud permanent | sort",
+    "nft -s list ruleset | awk '/elements = / { keep = $0; while (keep !~ /}/) { getline; keep = keep $0 } gsub(/[ \\t]+/, \" \", keep); print keep; next } { print }'",
+  );
+}
+
+/** Elements come in any order. */
+const sorted = (state: string) =>
+  state.replace(/elements = \{ (.*) \}/g, (_, all: string) => all.split(/, */).sort().join(" "));
+
+const settle = (node: SiteNode, wanted: string) =>
+  until(() => {
+    node.run((network) => network.look());
+    return sorted(stateOf(node.netns)) === wanted;
+  });
+
+const BOTH: SiteOptions = { segments: 2 };
+
+describe("is mended by a look:", () => {
+  test.each([
+    ["all routes flushed", "ip route flush proto 67; ip -6 route flush proto 67"],
+    ["one route deleted", "ip route del 10.244.2.0/24"],
+    ["a route changed", "ip route replace 10.244.2.0/24 via 192.0.2.1 proto 67"],
+    ["a route of ours to nowhere known", "ip route add 10.99.0.0/24 via 192.0.2.1 proto 67"],
+    ["a second route of ours", "ip route add 10.244.2.0/24 via 192.0.2.1 proto 67 metric 5"],
+    ["the tunnel deleted", "ip link del cni-vxlan"],
+    ["the tunnel down", "ip link set cni-vxlan down"],
+    ["the tunnel with another MAC address", "ip link set cni-vxlan address 0a:00:00:00:00:01"],
+    ["the tunnel with another MTU", "ip link set cni-vxlan mtu 1300"],
+    ["the tunnel's addresses deleted", "ip addr flush dev cni-vxlan scope global"],
+    ["neighbours deleted", "ip neigh flush dev cni-vxlan nud permanent"],
+    ["a neighbour changed", "ip neigh replace 10.244.3.0 lladdr 0a:00:00:00:00:01 dev cni-vxlan nud permanent"],
+    ["a neighbour too many", "ip neigh replace 10.244.9.0 lladdr 0a:00:00:00:00:01 dev cni-vxlan nud permanent"],
+    ["the ruleset flushed", "nft flush ruleset"],
+    ["the table deleted", "nft delete table inet cni_cluster"],
+    ["a chain flushed", "nft flush chain inet cni_cluster tunnel_input"],
+    ["a rule too many", "nft insert rule inet cni_cluster tunnel_input accept"],
+    ["elements deleted", "nft flush set inet cni_cluster tunnel44; nft flush set inet cni_cluster cluster6"],
+    ["an element too many", "nft add element inet cni_cluster nodes4 { 192.0.2.99 }"],
+  ])("%s", async (_, script) => {
+    using site = await newClusterSite(BOTH);
+    const [a] = site.nodes as [SiteNode];
+    const before = sorted(stateOf(a.netns));
+    a.run((network) => network.look());
+    runShellInNetns(a.netns, script);
+    expect(sorted(stateOf(a.netns))).not.toBe(before);
+    await settle(a, before);
+    expect(a.run((network) => network.problems())).toEqual([]);
+    expect(a.logged.at(-1)).toStartWith("Mended the network between nodes: ");
+  });
+
+  test("the uplink down and up again", async () => {
+    using site = await newClusterSite(BOTH);
+    const [a] = site.nodes as [SiteNode];
+    const before = sorted(stateOf(a.netns));
+    runShellInNetns(a.netns, "ip link set eth0 down");
+    a.run((network) => network.look());
+    runShellInNetns(
+      a.netns,
+      "ip link set eth0 up; ip route add default via 192.0.2.1",
+      "ip addr replace 2001:db8:1::11/64 dev eth0 nodad; ip -6 route replace default via 2001:db8:1::1 metric 1024",
+    );
+    await settle(a, before);
+  });
+
+  test("a link to a node that appears and goes: direct and tunnelled routes change places", async () => {
+    using site = await newClusterSite(BOTH);
+    const [a, , c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+    const before = sorted(stateOf(a.netns));
+    runShellInNetns(a.netns, "ip addr add 198.51.100.99/24 dev eth0");
+    await until(() => {
+      a.run((network) => network.look());
+      return runShellInNetns(a.netns, "ip route show 10.244.3.0/24").includes("via 198.51.100.13 dev eth0");
+    });
+    runShellInNetns(a.netns, "ip addr del 198.51.100.99/24 dev eth0");
+    await settle(a, before);
+    expect(await requestTcp(a.pod, podAddresses(c)[0]!, 80)).toBe("pod-c 10.244.1.5");
+  });
+});
+
+test("a node that starts again, with the same nodes, changes nothing in the kernel", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a] = site.nodes as [SiteNode];
+  const groups = [
+    RTNLGRP_LINK,
+    RTNLGRP_NEIGH,
+    RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV4_ROUTE,
+    RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_IPV6_ROUTE,
+  ];
+  using monitor = a.netns.run(() => openMonitor(NETLINK_ROUTE, groups, 1 << 20) as never) as ReturnType<
+    typeof openMonitor
+  >;
+  const generation = getGenerationId(a.netns.nft);
+  using again = a.netns.run<ClusterNetwork>(() =>
+    new ClusterNetwork({ settings: DEFAULT_CLUSTER_SETTINGS, log: () => {} })
+  );
+  a.netns.run(() => again.replace(a.node, peersOf(site.nodes, a.node.uid), []));
+  const types: number[] = [];
+  monitor.read(({ type }) => void types.push(type));
+  expect(types).toEqual([]);
+  expect(getGenerationId(a.netns.nft)).toBe(generation);
+});
+
+test("routes of other programs stay, and are named; ours come when they go", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a] = site.nodes as [SiteNode];
+  const before = sorted(stateOf(a.netns));
+  a.run((network) => network.replace(a.node, [], []));
+  runShellInNetns(
+    a.netns,
+    "ip route add 10.244.2.0/24 via 192.0.2.1 proto 12; ip -6 route add fd00:3::/64 via 2001:db8:1::1 proto 12",
+  );
+  const foreign = stateOf(a.netns);
+  a.run((network) => network.replace(a.node, peersOf(site.nodes, a.node.uid), []));
+  expect(a.run((network) => network.problems())).toEqual([
+    "The route to 10.244.2.0/24 via 192.0.2.1 (protocol 12) is another program's, and stays: the cluster's is via 192.0.2.12 (protocol 67)",
+    "The route to fd00:3::/64 via 2001:db8:1::1 (protocol 12) is another program's, and stays: the cluster's is via fe80::cc2:c6ff:fe33:640d (protocol 67)",
+  ]);
+  const routes = runShellInNetns(a.netns, "ip route; ip -6 route");
+  expect(routes).toContain("10.244.2.0/24 via 192.0.2.1 dev eth0 proto bird");
+  expect(routes).toContain("10.244.3.0/24  encap");
+  a.run((network) => network.replace(a.node, [], []));
+  expect(stateOf(a.netns)).toBe(foreign);
+  // One after the other, as they are found by an update, too.
+  for (const peer of peersOf(site.nodes, a.node.uid)) a.run((network) => network.update(peer.uid, peer));
+  expect(a.run((network) => network.problems())).toHaveLength(2);
+  runShellInNetns(a.netns, "ip route flush proto 12; ip -6 route flush proto 12");
+  await settle(a, before);
+  expect(a.run((network) => network.problems())).toEqual([]);
+});
+
+test("removeClusterNetwork() leaves what was there before, and nothing else", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a] = site.nodes as [SiteNode];
+  const remove = () => a.netns.run(() => removeClusterNetwork((line) => void lines.push(line)));
+  const lines: string[] = [];
+  const others =
+    "nft add table inet other; ip rule add from 10.0.0.9 lookup 100; ip route add 10.98.0.0/16 via 192.0.2.1";
+  runShellInNetns(a.netns, others);
+  remove();
+  expect(lines).toEqual([
+    "Removed 4 routes to pods of other nodes",
+    'Removed the tunnel between nodes, "cni-vxlan"',
+    "Removed the rules of the network between nodes",
+  ]);
+  const without = stateOf(a.netns);
+  expect(without).not.toMatch(/cni|proto 67|10\.244\.[023]\.|fd00:[23]:/);
+  expect(without).toContain("10.98.0.0/16");
+  a.run((network) => network.replace(a.node, peersOf(site.nodes, a.node.uid), []));
+  expect(stateOf(a.netns)).not.toBe(without);
+  remove();
+  expect(stateOf(a.netns)).toBe(without);
+  remove();
+  expect(lines).toHaveLength(6);
+});
+
+describe("update()", () => {
+  test("leaves the kernel as replace() does, whatever changes of a node", async () => {
+    using site = await newClusterSite(BOTH);
+    const [a, b, c] = site.nodes.map(({ node }) => node) as [SiteNode["node"], SiteNode["node"], SiteNode["node"]];
+    const { netns, run } = site.nodes[0]!;
+    const moved = { ...b, addresses: [parseIp("198.51.100.44"), parseIp("2001:db8:2::44")] };
+    const again = { ...c, uid: "uid-c2" };
+    const larger = { ...c, podCidrs: [parseCidr("10.250.0.0/20"), parseCidr("fd00:50::/56")] };
+    const steps: [string, SiteNode["node"] | undefined][] = [
+      [b.uid, moved],
+      [b.uid, { ...b, podCidrs: [b.podCidrs[1]!] }],
+      [b.uid, { ...b, addresses: [b.addresses[1]!] }],
+      [b.uid, { ...b, addresses: [] }],
+      [b.uid, undefined],
+      [again.uid, again],
+      [c.uid, undefined],
+      [again.uid, undefined],
+      [c.uid, larger],
+      [b.uid, b],
+      [c.uid, c],
+    ];
+    const present = new Map([b, c].map((node) => [node.uid, node]));
+    for (const [uid, node] of steps) {
+      run((network) => network.update(uid, node));
+      if (node) present.set(uid, node);
+      else present.delete(uid);
+      const updated = sorted(stateOf(netns));
+      const problems = run((network) => network.problems());
+      using fresh = netns.run<ClusterNetwork>(() =>
+        new ClusterNetwork({ settings: DEFAULT_CLUSTER_SETTINGS, log: () => {} })
+      );
+      netns.run(() => fresh.replace(a, present.values(), []));
+      expect(sorted(stateOf(netns)).replace(/.*0xffff.*accept\n/g, "")).toBe(
+        updated.replace(/.*0xffff.*accept\n/g, ""),
+      );
+      expect(fresh.problems()).toEqual(problems);
+    }
+  });
+
+  test("does nothing for a node that has not changed", async () => {
+    using site = await newClusterSite(BOTH);
+    const [a, b] = site.nodes as [SiteNode, SiteNode];
+    const generation = getGenerationId(a.netns.nft);
+    a.run((network) => network.update(b.node.uid, { ...b.node, createdAtMs: 5 }));
+    a.run((network) => network.update("nobody", undefined));
+    expect(getGenerationId(a.netns.nft)).toBe(generation);
+  });
+});
+
+test("the MTU is that of the narrowest way to a peer", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a, b, c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+  const mtuOf = (peers: SiteNode[]) => {
+    a.run((network) => network.replace(a.node, peers.map(({ node }) => node), []));
+    expect(runShellInNetns(a.netns, "ip link show cni-vxlan")).toContain(`mtu ${a.network.mtu} `);
+    return a.run((network) => network.mtu);
+  };
+  expect([mtuOf([]), mtuOf([b]), mtuOf([b, c])]).toEqual([1500, 1500, 1450]);
+  expect(mtuOf([{ ...c, node: { ...c.node, addresses: [c.node.addresses[1]!] } }])).toBe(1430);
+  runShellInNetns(a.netns, "ip route add 198.51.100.0/24 via 192.0.2.1 mtu 1400");
+  expect(mtuOf([b, c])).toBe(1350);
+  runShellInNetns(a.netns, "ip link set eth0 mtu 1320");
+  await until(() => {
+    a.run((network) => network.look());
+    return a.run((network) => network.mtu) === 1320;
+  });
+});
+
+test("an own address that changes moves routes, the tunnel and what others accept", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a, b, c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+  runShellInNetns(
+    a.netns,
+    "ip addr add 192.0.2.77/24 dev eth0; ip addr del 192.0.2.11/24 dev eth0; ip addr add 192.0.2.77/24 dev eth0 2>/dev/null || true",
+    "ip route replace default via 192.0.2.1",
+  );
+  const node = { ...a.node, addresses: [parseIp("192.0.2.77"), a.node.addresses[1]!] };
+  a.run((network) => network.replace(node, [b.node, c.node], []));
+  for (const { run } of [b, c]) run((network) => network.update(node.uid, node));
+  expect(a.run((network) => network.problems())).toEqual([]);
+  for (const { pod, node: { name } } of [b, c]) {
+    expect(await requestTcp(pod, "10.244.1.5", 80)).toStartWith("pod-a 10.244.");
+    expect(await requestTcp(a.pod, name === "b" ? "10.244.2.5" : "10.244.3.5", 80)).toBe(`pod-${name} 10.244.1.5`);
+  }
+});
+
+test("pods with addresses of a former range reach the outside and other nodes under their node's address", async () => {
+  using site = await newClusterSite({});
+  const [a, b] = site.nodes as [SiteNode, SiteNode];
+  const moved = { ...a.node, podCidrs: [parseCidr("10.244.8.0/24"), parseCidr("fd00:8::/64")] };
+  a.run((network) => network.replace(moved, peersOf(site.nodes, a.node.uid), a.node.podCidrs));
+  b.run((network) => network.update(moved.uid, moved));
+  expect(await requestTcp(a.pod, "203.0.113.1", 80)).toBe("outside 192.0.2.11");
+  expect(await requestTcp(a.pod, "10.244.2.5", 80)).toBe("pod-b 192.0.2.11");
+  expect(await requestTcp(a.pod, "fd00:2::5", 80)).toBe("pod-b 2001:db8:1::11");
+});
+
+test("other programs' links in the way are named", async () => {
+  using site = await newClusterSite({ settings: { tunnel: "never" } });
+  const [a, b] = site.nodes as [SiteNode, SiteNode];
+  const problemsWith = (script: string) => {
+    runShellInNetns(a.netns, script);
+    using network = a.netns.run<ClusterNetwork>(() =>
+      new ClusterNetwork({ settings: { ...DEFAULT_CLUSTER_SETTINGS, tunnel: "always" }, log: () => {} })
+    );
+    a.netns.run(() => network.replace(a.node, [b.node], []));
+    return network.problems();
+  };
+  const routeless = b.node.podCidrs.map((cidr) => `Node "b" needs the tunnel: ${cidr} gets no route`);
+  expect(problemsWith("ip link add cni-vxlan type bridge")).toEqual([
+    'Link "cni-vxlan" is a bridge, not the tunnel between nodes: rename or remove it',
+    ...routeless,
+  ]);
+  expect(
+    problemsWith(
+      "ip link del cni-vxlan; ip link add flannel.1 type vxlan id 1 dstport 4789 dev eth0 local 192.0.2.11; ip link set flannel.1 up",
+    ),
+  ).toEqual([
+    'Link "flannel.1" has UDP port 4789 already: remove it, or give the cluster another port',
+    ...routeless,
+  ]);
+});

@@ -1,0 +1,83 @@
+/** 5,000 nodes of both families: half of them are on the link, half by the tunnel. */
+import { expect, test } from "bun:test";
+import { parseCidr, parseIp } from "../../ffi/address.ts";
+import { newNetns, runShellInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
+import type { ClusterNode } from "../node.ts";
+import { ClusterNetwork } from "./cluster_network.ts";
+import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
+
+const NODES = 5000;
+
+const hex = (value: number) => value.toString(16);
+
+function nodeOf(i: number): ClusterNode {
+  const [high, low] = [i >> 8, i & 255];
+  const net = i % 2 ? "10.0" : "10.16";
+  return {
+    uid: `uid-${i}`,
+    name: `node-${i}`,
+    createdAtMs: i,
+    addresses: [parseIp(`${net}.${high}.${low}`), parseIp(`2001:db8:${i % 2}::${hex(i)}`)],
+    podCidrs: [parseCidr(`10.${32 + (i >> 8)}.${low}.0/24`), parseCidr(`fd00:0:0:${hex(i)}::/64`)],
+  };
+}
+
+const OWN = { ...nodeOf(1), uid: "own", name: "own" };
+
+function median(times: number[]): number {
+  return times.sort((a, b) => a - b)[times.length >> 1]!;
+}
+
+test("5,000 nodes are in the kernel within 5 s, and one that changes within 2 ms", () => {
+  using netns = newNetns();
+  runShellInNetns(
+    netns,
+    WITHOUT_DAD,
+    "ip link set lo up; ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up",
+    "ip addr add 10.0.0.1/16 dev eth0; ip route add default via 10.0.255.254",
+    "ip addr add 2001:db8:1::1/64 dev eth0 nodad; ip route add default via 2001:db8:1::ffff",
+  );
+  const peers = Array.from({ length: NODES - 1 }, (_, i) => nodeOf(i + 2));
+  const timed = (call: () => void): number => {
+    const started = performance.now();
+    netns.run(() => call() as never);
+    return performance.now() - started;
+  };
+  using network = netns.run<ClusterNetwork>(() =>
+    new ClusterNetwork({ settings: DEFAULT_CLUSTER_SETTINGS, log: () => {} })
+  );
+  const times: Record<string, number> = {};
+  times["all into the kernel"] = timed(() => network.replace(OWN, peers, []));
+  expect(network.problems()).toEqual([]);
+  expect(runShellInNetns(netns, "ip route show proto 67 | wc -l; ip -6 route show proto 67 | wc -l")).toBe(
+    `${NODES - 1}\n${NODES - 1}\n`,
+  );
+  times["first look"] = timed(() => network.look());
+  times["second look"] = timed(() => network.look());
+  times["the same nodes again"] = timed(() => network.replace(OWN, peers, []));
+  const changed = peers.slice(0, 200).map((peer) => ({
+    ...peer,
+    addresses: [nodeOf(5500 + peer.createdAtMs).addresses[0]!, peer.addresses[1]!],
+  }));
+  times["one goes"] = median(peers.slice(0, 200).map(({ uid }) => timed(() => network.update(uid, undefined))));
+  times["one comes"] = median(peers.slice(0, 200).map((peer) => timed(() => network.update(peer.uid, peer))));
+  times["one changes its address"] = median(changed.map((peer) => timed(() => network.update(peer.uid, peer))));
+  times["one is the same"] = median(peers.slice(200, 400).map((peer) => timed(() => network.update(peer.uid, peer))));
+  times["half of them made again"] = timed(() => {
+    for (const peer of peers.slice(0, NODES / 2)) {
+      network.update(peer.uid, undefined);
+      network.update(`${peer.uid}-again`, { ...peer, uid: `${peer.uid}-again` });
+    }
+  });
+  runShellInNetns(netns, "ip route flush proto 67");
+  times["IPv4 routes flushed: look"] = timed(() => network.look());
+  const { private: memory } = memoryKb();
+  console.log(Object.fromEntries(Object.entries(times).map(([name, ms]) => [name, `${ms.toFixed(2)} ms`])), memory);
+  expect(times["all into the kernel"]).toBeLessThan(5000);
+}, 120_000);
+
+function memoryKb() {
+  const text = require("node:fs").readFileSync("/proc/self/smaps_rollup", "utf8") as string;
+  const of = (name: string) => Number(new RegExp(`${name}: *(\\d+)`).exec(text)?.[1]);
+  return { private: of("Private_Clean") + of("Private_Dirty") };
+}
