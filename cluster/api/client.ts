@@ -8,6 +8,8 @@ export interface RequestLimits {
   readonly answerMs: number;
   /** The time between two pieces of it. The peer of a half-open connection is silent for ever. */
   readonly silenceMs: number;
+  /** The time to its end, however slowly it comes; as long as it takes unless told. */
+  readonly wholeMs?: number;
 }
 
 // An answer that refuses is a Status, or the page of a proxy.
@@ -30,7 +32,7 @@ export class ApiClient {
    */
   async open(path: string, signal: AbortSignal, limits: RequestLimits): Promise<AsyncIterable<Uint8Array>> {
     const credentials = this.#account.credentials();
-    const guard = new Guard(signal, this.server);
+    const guard = new Guard(signal, this.server, limits.wholeMs);
     try {
       guard.expectWithin(limits.answerMs);
       const response = await this.#fetch(path, credentials, guard.signal);
@@ -95,11 +97,18 @@ class Guard {
   readonly #controller = new AbortController();
   readonly #outer: AbortSignal;
   readonly #server: string;
+  readonly #wholeTimer: Timer | undefined;
   #timer: Timer | undefined;
 
-  constructor(outer: AbortSignal, server: string) {
+  constructor(outer: AbortSignal, server: string, wholeMs: number | undefined) {
     this.#outer = outer;
     this.#server = server;
+    if (wholeMs !== undefined) {
+      const slow = new LostConnection(`${server} is slow`, {
+        details: `its answer has no end after ${wholeMs / 1000} s`,
+      });
+      this.#wholeTimer = setTimeout(() => this.#controller.abort(slow), wholeMs);
+    }
     outer.addEventListener("abort", this.#abort);
     if (outer.aborted) this.#abort();
   }
@@ -116,6 +125,7 @@ class Guard {
 
   end(): void {
     clearTimeout(this.#timer);
+    clearTimeout(this.#wholeTimer);
     this.#outer.removeEventListener("abort", this.#abort);
   }
 

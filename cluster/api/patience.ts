@@ -4,17 +4,20 @@ export interface Patience extends RequestLimits {
   /** Each further pause is twice as long, up to the longest. */
   readonly firstPauseMs: number;
   readonly longestPauseMs: number;
+  /** Limits a list, and no watch. */
+  readonly wholeMs: number;
   /** A watch that lives so long was a success: what went wrong before has ended. */
   readonly lastingMs: number;
 }
 
-/** The server tells a version about every minute, also if nothing happens. */
+/** The server tells a version to a watch about every minute, also if nothing happens. */
 export const PATIENCE: Patience = {
   firstPauseMs: 500,
   longestPauseMs: 30_000,
   lastingMs: 10_000,
   answerMs: 30_000,
   silenceMs: 180_000,
+  wholeMs: 300_000,
 };
 
 /** Pauses that grow, and that no two nodes make alike. */

@@ -89,9 +89,10 @@ class Reflector<T> {
   }
 
   async #list(source: ListSource): Promise<void> {
-    const { path, kind, onList, onHeard } = this.#options;
+    const { path, kind, onList, onHeard, signal } = this.#options;
     const items: T[] = [];
-    const open = (page: string) => this.#open(page, this.#patience.answerMs);
+    const { answerMs, wholeMs } = this.#patience;
+    const open = (page: string) => this.#client.open(page, signal, { answerMs, silenceMs: answerMs, wholeMs });
     const version = await readList(open, path, kind, source, (object) => items.push(...this.#parse(object)));
     this.#requireNotOlder(version, source);
     const verdict = onList(items, version);
@@ -119,7 +120,9 @@ class Reflector<T> {
   async #watch(): Promise<void> {
     const timeoutS = 300 + Math.floor(Math.random() * 300);
     const query = `watch=1&allowWatchBookmarks=true&resourceVersion=${this.#version}&timeoutSeconds=${timeoutS}`;
-    const pieces = await this.#open(`${this.#options.path}?${query}`, this.#patience.silenceMs);
+    const { path, signal } = this.#options;
+    const { answerMs, silenceMs } = this.#patience;
+    const pieces = await this.#client.open(`${path}?${query}`, signal, { answerMs, silenceMs });
     let hasLasted = false;
     const timer = setTimeout(() => {
       hasLasted = true;
@@ -134,7 +137,7 @@ class Reflector<T> {
     } finally {
       clearTimeout(timer);
     }
-    if (!hasLasted) await this.#pauses.next(this.#options.signal);
+    if (!hasLasted) await this.#pauses.next(signal);
   }
 
   /** @throws {ApiProblem} */
@@ -195,10 +198,6 @@ class Reflector<T> {
       this.#unusable.set(uid, message);
       return [];
     }
-  }
-
-  #open(path: string, silenceMs: number): Promise<AsyncIterable<Uint8Array>> {
-    return this.#client.open(path, this.#options.signal, { answerMs: this.#patience.answerMs, silenceMs });
   }
 
   async #recover(problem: ApiProblem): Promise<void> {

@@ -1,8 +1,9 @@
 import { afterAll, beforeEach, describe, expect } from "bun:test";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { join } from "node:path";
 import { currentNetns } from "../../ffi/netns/netns.ts";
+import { openFile } from "../../ffi/sys/file.ts";
 import { answer, ApiServer, refuse } from "../../testing/api_server.ts";
 import { testWith } from "../../testing/binary.ts";
 import { newNode } from "../../testing/cluster_nodes.ts";
@@ -12,7 +13,14 @@ import type { Patience } from "./patience.ts";
 import { type ListVerdict, reflect } from "./reflector.ts";
 
 const PROGRAMS = ["openssl"];
-const PATIENCE: Patience = { firstPauseMs: 10, longestPauseMs: 50, lastingMs: 200, answerMs: 2000, silenceMs: 2000 };
+const PATIENCE: Patience = {
+  firstPauseMs: 10,
+  longestPauseMs: 50,
+  lastingMs: 200,
+  answerMs: 2000,
+  silenceMs: 2000,
+  wholeMs: 4000,
+};
 
 type Fault = (response: ServerResponse) => void;
 
@@ -325,7 +333,34 @@ describe("a copy of the API's nodes", () => {
     using copy = new Copy(server, account, { patience: { answerMs: 1000 } });
     await until(() => copy.lists.length === 1);
     expect(copy.names).toBe("node-7");
+    using other = new Copy(server, account, { patience: { wholeMs: 50 } });
+    await until(() => other.log.length === 1);
+    expect(other.log[0]).toBe(`Cannot follow /api/v1/nodes: ${server.url} is slow: its answer has no end after 0.05 s`);
   });
+
+  testWith(
+    PROGRAMS,
+    "uses the token of the directory that it was given, whatever is mounted at its path later",
+    async () => {
+      const directory = join(account, "mount");
+      for (const [version, token] of [["..1", "expired"], ["..2", "t1"]] as const) {
+        mkdirSync(join(directory, version), { recursive: true });
+        writeFileSync(join(directory, version, "token"), token);
+      }
+      writeFileSync(join(directory, "ca.crt"), server.ca);
+      symlinkSync("..1", join(directory, "..data"));
+      symlinkSync("..data/token", join(directory, "token"));
+      using opened = openFile(directory);
+      renameSync(directory, join(account, "elsewhere"));
+      using copy = new Copy(server, `/proc/self/fd/${opened.fd}`);
+      await until(() => copy.log.length === 1);
+      expect(copy.log[0]).toEndWith("answers 401: Unauthorized");
+      // As the kubelet replaces a token.
+      symlinkSync("..2", join(account, "elsewhere/..new"));
+      renameSync(join(account, "elsewhere/..new"), join(account, "elsewhere/..data"));
+      await until(() => copy.names === "node-1 node-2 node-3");
+    },
+  );
 
   testWith(
     PROGRAMS,
