@@ -52,9 +52,11 @@ async function readPage(
   });
   const envelope = await asProblem(`The answer is no ${kind}List`, async () => {
     for await (const piece of pieces) splitter.push(piece);
-    return splitter.end() as Partial<ListEnvelope>;
+    return splitter.end() as Partial<ListEnvelope> | null;
   });
-  if (envelope.kind === `${kind}List` && isVersion(envelope.metadata?.resourceVersion)) return envelope as ListEnvelope;
+  if (envelope?.kind === `${kind}List` && isVersion(envelope.metadata?.resourceVersion)) {
+    return envelope as ListEnvelope;
+  }
   throw new ApiProblem(`The answer is no ${kind}List`, { details: excerpt(envelope) });
 }
 

@@ -145,7 +145,7 @@ class Reflector<T> {
     const { type, object } = this.#parseEvent(line);
     if (type === "ERROR") {
       this.#nextList = "cached";
-      const { code, message } = object as { readonly code?: number; readonly message?: string };
+      const { code, message } = (object ?? {}) as { readonly code?: number; readonly message?: string };
       throw new ApiProblem(`${this.#server} ends the watch with ${code}`, { status: code, details: message });
     }
     const version = (object as ApiObject).metadata.resourceVersion;

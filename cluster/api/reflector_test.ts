@@ -213,6 +213,7 @@ describe("a copy of the API's nodes", () => {
         ['answers 500: "<html>"', (response) => answer(response, 500, "<html>")],
         ["answers 403: nodes is forbidden", (response) => refuse(response, 403, "nodes is forbidden")],
         ['tells of no Node: "<html>"', (response) => answer(response, 200, "<html>\n")],
+        ["ends the watch with undefined", (response) => answer(response, 200, '{"type":"ERROR"}\n')],
         ['tells of no Node: "null"', (response) => answer(response, 200, "null\n")],
         [`tells of no Node: ${JSON.stringify(POD_EVENT)}`, (response) => answer(response, 200, `${POD_EVENT}\n`)],
         ["redirects, and the token is for it alone", (response) => answer(response, 302, "", { Location: server.url })],
@@ -246,6 +247,7 @@ describe("a copy of the API's nodes", () => {
     );
     const answers = [
       "<html>please log in</html>",
+      "null",
       half,
       '{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}',
       '{"kind":"NodeList","metadata":{},"items":[]}',
