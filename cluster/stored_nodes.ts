@@ -68,10 +68,11 @@ export class StoredNodes implements Disposable {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const { path, content, log } = this.#options;
-    const { resourceVersion, nodes } = content();
-    const stored = JSON.stringify([...nodes]);
+    const { resourceVersion, nodes: known } = content();
+    const nodes = [...known];
+    const stored = JSON.stringify(nodes);
     if (stored === this.#stored) return;
-    const bytes = new TextEncoder().encode(stateText({ resourceVersion, nodes: [...nodes] }));
+    const bytes = new TextEncoder().encode(stateText({ resourceVersion, nodes }));
     try {
       inDirectory(parentOf(path), 0o700, () => installBytes(bytes, path, 0o600));
       this.#stored = stored;

@@ -22,7 +22,13 @@ function scene(name: string) {
   const path = join(root, name, "nodes.json");
   const content = { resourceVersion: "7", nodes: [NODE] };
   const open = (delayMs = 5) =>
-    new StoredNodes({ path, content: () => content, log: (message) => log.push(message), delayMs });
+    // What KnownNodes tells can be read once.
+    new StoredNodes({
+      path,
+      content: () => ({ ...content, nodes: content.nodes.values() }),
+      log: (message) => log.push(message),
+      delayMs,
+    });
   return { log, path, content, open };
 }
 

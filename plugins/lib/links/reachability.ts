@@ -1,4 +1,12 @@
-import { type Cidr, familyOf, type Ip, networksOverlap, prefixLengthOf } from "../../../ffi/address.ts";
+import {
+  type Cidr,
+  familyOf,
+  hostPrefix,
+  type Ip,
+  ipOf,
+  networksOverlap,
+  prefixLengthOf,
+} from "../../../ffi/address.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import type * as link from "../../../ffi/route/link.ts";
@@ -96,13 +104,16 @@ export function ownLinkTest(bridge: BridgeModel | undefined, network: string): (
 
 /** @param overlap its link is left out: that is more than a wrong route */
 export function listForeignRoutes(
-  { routes, findLink }: Pick<HostNetworks, "routes" | "findLink">,
+  { addresses, routes, findLink }: Pick<HostNetworks, "addresses" | "routes" | "findLink">,
   subnets: readonly Cidr[],
   isOwn: (device: link.Link) => boolean,
   overlap?: HostNetwork,
 ): ForeignRoute[] {
-  const near = routes.filter(({ dst, table }) =>
-    table === RT_TABLE_MAIN && prefixLengthOf(dst) >= MIN_FOREIGN_PREFIX_LENGTH
+  // The kernel adds such a route for an IPv6 address of the host.
+  const isOwnAddress = ({ dst, oif }: route.UnicastRoute) =>
+    addresses.some(({ address, index }) => index === oif && dst === hostPrefix(ipOf(address)));
+  const near = routes.filter((found) =>
+    found.table === RT_TABLE_MAIN && prefixLengthOf(found.dst) >= MIN_FOREIGN_PREFIX_LENGTH && !isOwnAddress(found)
   );
   return subnets.flatMap((subnet) =>
     near.filter(({ dst }) => familyOf(dst) === familyOf(subnet) && networksOverlap(dst, subnet)).flatMap(
