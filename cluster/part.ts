@@ -33,7 +33,9 @@ export class ClusterPart implements Disposable {
   /** Absent if somebody else routes between nodes. */
   readonly #network: ClusterNetwork | undefined;
   readonly #engines: EngineNetwork | undefined;
+  /** Whether the next step has only changes to do. */
   #isInKernel = false;
+  #isSynced = false;
   #kernelProblem: string | undefined;
   #apiProblem: string | undefined;
   #heardAtMs: number | undefined;
@@ -121,7 +123,9 @@ export class ClusterPart implements Disposable {
         this.#isInKernel = false;
         this.#noteKernelProblem(error.message);
       }
-      if (this.#isInKernel) this.#engines?.offer(own.podCidrs, this.#network?.mtu);
+      const isReached = this.#isInKernel && this.#network?.isSetUp !== false;
+      if (isReached) this.#engines?.offer(own.podCidrs, this.#network?.mtu);
+      this.#isSynced ||= isReached && this.#engines?.isInstalled !== false;
     }
     this.#writeStatus();
   }
@@ -146,7 +150,7 @@ export class ClusterPart implements Disposable {
     const status: ClusterStatus = {
       node,
       ...this.#engines?.name !== undefined && { network: this.#engines.name },
-      isSynced: this.#isInKernel && this.#engines?.isInstalled !== false,
+      isSynced: this.#isSynced,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
       nodes: [...this.#known.peers()].length,
       mtu: this.#network?.mtu ?? 0,

@@ -79,6 +79,11 @@ export class ClusterNetwork implements Disposable {
     return least < Infinity ? least : this.#mtuWithoutPeers();
   }
 
+  /** Whether the kernel took rules and tunnel. Routes to single nodes do not count. */
+  get isSetUp(): boolean {
+    return this.#own !== undefined && this.#failures.size === 0;
+  }
+
   problems(): readonly string[] {
     return [
       ...this.#failures.values(),

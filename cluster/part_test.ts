@@ -1,0 +1,196 @@
+import { expect } from "bun:test";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Cidr, parseCidr, parseIp } from "../ffi/address.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
+import { loadDocumentedBuiltins } from "../cmd/documented_builtins.ts";
+import { createEntry } from "../runtime/cache.ts";
+import { useDirectory } from "../testing/directory.ts";
+import { netnsTest, runInNetns, runShellInNetns } from "../testing/netns.ts";
+import { DEFAULT_CLUSTER_SETTINGS } from "./network/settings.ts";
+import type { ClusterNode } from "./node.ts";
+import { ClusterPart, type ClusterPartOptions } from "./part.ts";
+import { type ClusterStatus, findClusterStatus } from "./status.ts";
+
+const root = useDirectory("cni-cluster-part-");
+await loadDocumentedBuiltins();
+
+const newNode = (name: string, number: number, changes: Partial<ClusterNode> = {}): ClusterNode => ({
+  uid: `uid-${name}`,
+  name,
+  createdAtMs: number,
+  addresses: [parseIp(`192.0.2.${number}`)],
+  podCidrs: [parseCidr(`10.244.${number}.0/24`)],
+  ...changes,
+});
+const [A, B, C] = [newNode("a", 1), newNode("b", 2), newNode("c", 3)];
+
+const NETWORK = { cniVersion: "1.0.0", name: "pods", plugins: [{ type: "ptp", ipam: { type: "host-local" } }] };
+
+interface Scene extends Disposable {
+  readonly part: ClusterPart;
+  readonly logged: readonly string[];
+  run<T>(call: (part: ClusterPart) => T): T;
+  status(): ClusterStatus;
+  /** What engines have. */
+  network(): { mtu?: number; ipam: { ranges: { subnet: string }[][] } } | undefined;
+}
+
+/** Node a, on a link with b and c. */
+function newScene(host: Netns, home: string, changes: Partial<ClusterPartOptions> = {}): Scene {
+  const paths = {
+    stateDirectory: join(home, "run"),
+    confDirectory: join(home, "net.d"),
+    cacheDirectories: [join(home, "lib")],
+  };
+  for (const path of [paths.stateDirectory, paths.confDirectory, ...paths.cacheDirectories]) {
+    mkdirSync(path, { recursive: true });
+  }
+  const logged: string[] = [];
+  const network = { fileName: "10-pods.conflist", text: JSON.stringify(NETWORK) };
+  const options: ClusterPartOptions = {
+    ...DEFAULT_CLUSTER_SETTINGS,
+    ...{ what: "network", node: "a", apiServer: "https://192.0.2.9", network, pluginDirectories: [], ...paths },
+    log: (message) => void logged.push(message),
+    count: () => {},
+    ...changes,
+  };
+  const part = host.run<ClusterPart>(() => new ClusterPart(options));
+  return {
+    part,
+    logged,
+    run: (call) => host.run(() => call(part) as never),
+    status: () => findClusterStatus(paths.stateDirectory)!,
+    network() {
+      const path = join(paths.confDirectory, network.fileName);
+      return existsSync(path) ? JSON.parse(readFileSync(path, "utf8")).plugins[0] : undefined;
+    },
+    [Symbol.dispose]: () => part[Symbol.dispose](),
+  };
+}
+
+const newHome = () => mkdtempSync(join(root, "home-"));
+
+function addUplink(host: Netns, mtu = 1500): void {
+  runShellInNetns(
+    host,
+    `ip link set lo up; ip link add eth0 mtu ${mtu} type veth peer name port0; ip link set port0 up; ip link set eth0 up`,
+    "ip addr add 192.0.2.1/24 dev eth0; ip route add default via 192.0.2.254",
+  );
+}
+
+const routesOf = (host: Netns): string[] =>
+  runInNetns(host, "ip", "route", "show", "proto", "67").split("\n").filter((line) => line !== "").map((line) =>
+    line.split(" ")[0]!
+  );
+
+netnsTest("engines get the network when all nodes are in the kernel, with this node's ranges and MTU", ({ host }) => {
+  addUplink(host);
+  using scene = newScene(host, newHome());
+  expect(scene.status()).toMatchObject({ isSynced: false, problems: ['nothing is known of node "a" yet'] });
+  expect(scene.run((part) => part.takeList([A, B, C], "7"))).toBe("taken");
+  expect(routesOf(host)).toEqual(["10.244.2.0/24", "10.244.3.0/24"]);
+  expect(scene.network()).toMatchObject({ mtu: 1500, ipam: { ranges: [[{ subnet: "10.244.1.0/24" }]] } });
+  expect(scene.status()).toMatchObject({ isSynced: true, network: "pods", nodes: 2, mtu: 1500, problems: [] });
+  // A node behind the router is reached by the tunnel.
+  scene.run((part) => part.takeEvent("ADDED", newNode("d", 4, { addresses: [parseIp("198.51.100.4")] }), "8"));
+  expect(routesOf(host)).toContain("10.244.4.0/24");
+  expect(scene.network()).toMatchObject({ mtu: 1450 });
+  scene.run((part) => part.takeEvent("DELETED", C, "9"));
+  expect(routesOf(host)).toEqual(["10.244.2.0/24", "10.244.4.0/24"]);
+});
+
+netnsTest("a list without this node is refused, and nothing changes", ({ host }) => {
+  addUplink(host);
+  using scene = newScene(host, newHome());
+  scene.run((part) => part.takeList([A, B], "7"));
+  expect(scene.run((part) => part.takeList([B, C], "8"))).toEqual({ refused: 'it has no node "a"' });
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+});
+
+netnsTest("a node without ranges waits and says so; the API may come and go meanwhile", ({ host }) => {
+  addUplink(host);
+  using scene = newScene(host, newHome());
+  scene.run((part) => part.takeList([newNode("a", 1, { podCidrs: [] }), B], "7"));
+  expect(scene.network()).toBeUndefined();
+  expect(scene.status().problems).toEqual([
+    'node "a" has no spec.podCIDRs: start kube-controller-manager with --allocate-node-cidrs',
+  ]);
+  scene.part.noteApiProblem("https://192.0.2.9 does not answer");
+  scene.run((part) => part.look());
+  expect(scene.status().apiProblem).toBe("https://192.0.2.9 does not answer");
+  scene.run((part) => part.takeEvent("MODIFIED", A, "8"));
+  expect(scene.status()).toMatchObject({ isSynced: true, problems: [] });
+});
+
+netnsTest("after a reboot, routes return without the API; what somebody removes returns too", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  {
+    using scene = newScene(host, home);
+    scene.run((part) => part.takeList([A, B], "7"));
+  }
+  runShellInNetns(host, "ip route flush proto 67", "ip link del cni-vxlan", "nft flush ruleset");
+  using scene = newScene(host, home);
+  expect(scene.part.version).toBe("7");
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+  expect(scene.status().isSynced).toBe(true);
+  runInNetns(host, "ip", "route", "flush", "proto", "67");
+  const deadline = performance.now() + 5000;
+  while (routesOf(host).length === 0 && performance.now() < deadline) {
+    scene.run((part) => part.look());
+    Bun.sleepSync(50);
+  }
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+});
+
+netnsTest("a node that is made again with other ranges goes on masquerading its old pods", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  using scene = newScene(host, home);
+  scene.run((part) => part.takeList([A, B], "7"));
+  createEntry(join(home, "lib"), {
+    ...{ network: "pods", containerId: "c1", ifname: "eth0", config: "", args: [], capabilityArgs: {} },
+    result: { cniVersion: "1.0.0", ips: [{ address: "10.244.1.5/24" }] },
+  });
+  scene.run((part) =>
+    part.takeEvent("ADDED", newNode("a", 1, { uid: "uid-a2", podCidrs: ["10.244.9.0/24" as Cidr] }), "8")
+  );
+  expect(scene.network()!.ipam.ranges).toEqual([[{ subnet: "10.244.9.0/24" }]]);
+  const sets = runInNetns(host, "nft", "list", "table", "inet", "cni_cluster");
+  expect(sets).toMatch(/set own4 \{[^}]*10\.244\.1\.5/s);
+});
+
+netnsTest("of two nodes with overlapping ranges the older keeps its routes, and both are named", ({ host }) => {
+  addUplink(host);
+  using scene = newScene(host, newHome());
+  const late = newNode("late", 8, { podCidrs: [parseCidr("10.244.2.128/25")] });
+  scene.run((part) => part.takeList([A, B, late], "7"));
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+  expect(scene.status().problems).toContain(
+    'node "late" has 10.244.2.128/25, which overlaps with a range of the older node "b": it is not reached',
+  );
+});
+
+netnsTest("a network that plugins could not use is refused, and is tried no more than twice a minute", ({ host }) => {
+  addUplink(host);
+  const text = JSON.stringify({ ...NETWORK, plugins: [{ type: "ptp", mtu: "big", ipam: { type: "host-local" } }] });
+  using scene = newScene(host, newHome(), { network: { fileName: "10-pods.conflist", text } });
+  scene.run((part) => part.takeList([A, B], "7"));
+  for (let i = 0; i < 3; i++) scene.run((part) => part.look());
+  const problem = expect.stringContaining("plugins[0].mtu must be a whole number");
+  expect(scene.logged).toEqual([problem]);
+  expect(scene.status()).toMatchObject({ isSynced: false, problems: [problem] });
+  expect(scene.network()).toBeUndefined();
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+});
+
+netnsTest("where somebody else routes, only engines get something", ({ host }) => {
+  addUplink(host);
+  using scene = newScene(host, newHome(), { what: "ranges" });
+  scene.run((part) => part.takeList([A], "7"));
+  expect(scene.network()!.ipam.ranges).toEqual([[{ subnet: "10.244.1.0/24" }]]);
+  expect(scene.network()!.mtu).toBeUndefined();
+  expect([routesOf(host), runInNetns(host, "nft", "list", "ruleset")]).toEqual([[], ""]);
+  expect(scene.status()).toMatchObject({ isSynced: true, problems: [] });
+});
