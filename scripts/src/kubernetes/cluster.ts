@@ -13,6 +13,7 @@ import { type ClusterNode, keepRunning, makeSegments, startClusterNode } from ".
 import type { KubernetesOptions } from "./options.ts";
 import { type ClusterPlan, planCluster } from "./plan.ts";
 import { programDirectory } from "./programs.ts";
+import { addStaticRoutes } from "./static_routes.ts";
 
 /** The last line that {@linkcode runCluster} prints once all is ready begins so. */
 export const READY_WORD = "Ready:";
@@ -41,6 +42,7 @@ export async function runCluster(options: KubernetesOptions): Promise<never> {
   await kubectl(["create", "-f", "-"], nameServerManifest(plan.nameServers));
   await untilRegistered(nodes.length);
   console.log(`Nodes are known after ${seconds()}`);
+  if (options.hasStaticRoutes) await addStaticRoutes(nodes);
   if (options.network !== "none") {
     const applied = performance.now();
     await applyNetwork(options.network);

@@ -26,9 +26,18 @@ export const NAME_SERVER_IMAGE = "localhost/coredns:1";
 export const OWN_IMAGE = inCluster("cni.tar");
 
 /** What tests call in pods beside agnhost. */
-const PACKAGES = ["bind9-dnsutils", "busybox-static", "curl", "dash", "libc-bin", "netcat-openbsd", "wget"];
+const PACKAGES = [
+  "bind9-dnsutils",
+  "busybox-static",
+  "conntrack",
+  "curl",
+  "dash",
+  "libc-bin",
+  "netcat-openbsd",
+  "wget",
+];
 /** Images of the list of e2e.test that one image can stand for. */
-const TEST_IMAGE = /\/(agnhost|busybox|jessie-dnsutils|pause):/;
+const TEST_IMAGE = /\/(agnhost|busybox|distroless-iptables|jessie-dnsutils|pause):/;
 
 const imageDirectory = (): string => `${programDirectory()}-images`;
 

@@ -8,6 +8,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     --proxy MODE   of kube-proxy: nftables or iptables; default: nftables
     --bridge-nf N  net.bridge.bridge-nf-call-iptables and -ip6tables of each node: 0 or 1; default: 1
     --network WHAT a manifest or a directory with a kustomization, or none; default: deploy
+    --routes       static routes between the pods of nodes, for a network without its own
     --image FILE   an archive that each node imports; may be given more than once
   test [PART]      runs Kubernetes' own tests, in a cluster of 2 nodes if none is up
     sample         fifteen of them, the default
@@ -28,6 +29,7 @@ export interface KubernetesOptions {
   readonly proxy: string;
   readonly bridgeNf: string;
   readonly network: string;
+  readonly hasStaticRoutes: boolean;
   readonly images: readonly string[];
 }
 
@@ -68,6 +70,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
       proxy: { type: "string", default: "nftables" },
       "bridge-nf": { type: "string", default: "1" },
       network: { type: "string", default: "deploy" },
+      routes: { type: "boolean", default: false },
       image: { type: "string", multiple: true, default: [] },
     },
   });
@@ -91,6 +94,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
       proxy: values.proxy,
       bridgeNf: values["bridge-nf"],
       network: values.network,
+      hasStaticRoutes: values.routes,
       images: values.image,
     },
   };
@@ -109,5 +113,6 @@ export const clusterWords = (options: KubernetesOptions): readonly string[] => [
   `--proxy=${options.proxy}`,
   `--bridge-nf=${options.bridgeNf}`,
   `--network=${options.network}`,
+  ...options.hasStaticRoutes ? ["--routes"] : [],
   ...options.images.map((path) => `--image=${path}`),
 ];

@@ -6,13 +6,40 @@ export interface SpecPart {
   readonly skip?: string;
 }
 
+/** One for each way of a packet: pod to pod, node to pod, by Services, ports of nodes and names, and back to oneself. */
+const SAMPLE = [
+  "DNS should provide DNS for (the cluster|services) \\[Conformance\\]",
+  "HostPort validates that there is no conflict",
+  "Granular Checks: Pods should function for (intra-pod|node-pod) communication: (http|udp)",
+  "Proxy version v1 should proxy through a service and a pod",
+  "Services should allow pods to hairpin back to themselves through services",
+  "Services should be able to change the type from ExternalName to NodePort",
+  "Services should be able to create a functioning NodePort service",
+  "Services should be able to switch session affinity for NodePort service",
+  "Services should serve a basic endpoint from pods",
+  "Services should serve endpoints on same port and different protocols",
+  "Services should serve multiport endpoints from pods",
+];
+
 /** By the words that choose them. */
 export const SPEC_PARTS: Readonly<Record<string, SpecPart>> = {
-  sample: { focus: "sample" },
+  sample: { focus: `\\[sig-network\\] (${SAMPLE.map((pattern) => `Networking ${pattern}|${pattern}`).join("|")})` },
   conformance: { focus: "\\[sig-network\\].*\\[Conformance\\]" },
-  network: { focus: "\\[sig-network\\]", skip: "\\[Conformance\\]|NetworkPolicy" },
-  policy: { focus: "NetworkPolicy" },
+  network: { focus: "\\[sig-network\\]", skip: "\\[Conformance\\]|Netpol" },
+  policy: { focus: "\\[sig-network\\] Netpol" },
 };
 
-/** What this kernel or these nodes cannot do, whatever the network does. */
-export const IMPOSSIBLE_SPECS: readonly { readonly pattern: string; readonly reason: string }[] = [];
+/** What this kernel or these nodes cannot do, whatever the network does; or what says nothing of a network. */
+export const IMPOSSIBLE_SPECS: readonly { readonly pattern: string; readonly reason: string }[] = [
+  { pattern: "\\[Feature:LoadBalancer\\]", reason: "needs the load balancer of a cloud" },
+  { pattern: "SCTP", reason: "needs SCTP in the kernel" },
+  { pattern: "\\[Feature:Networking-(IPv4|IPv6|DNS)\\]|\\[Provider:GCE\\]", reason: "needs the internet" },
+  { pattern: "\\[Feature:OffByDefault\\]", reason: "needs a feature that is off" },
+  { pattern: "\\[Disruptive\\]", reason: "needs nodes with systemd and ssh" },
+  { pattern: "IPerf2", reason: "needs an image with iperf" },
+  { pattern: "\\[Feature:KubeProxyNFAcct\\]", reason: "needs nfacct in the kernel, and kube-proxy with iptables" },
+  {
+    pattern: "DNS configMap nameserver|\\[Feature:PerformanceDNS\\]",
+    reason: "tests the name server, and takes minutes",
+  },
+];
