@@ -18,8 +18,19 @@ import { addStaticRoutes } from "./static_routes.ts";
 /** The last line that {@linkcode runCluster} prints once all is ready begins so. */
 export const READY_WORD = "Ready:";
 
-/** Never returns. @throws {Error} if a part does not start */
+/** Never returns. @throws {Error} if a part does not start, after what helps to find out why */
 export async function runCluster(options: KubernetesOptions): Promise<never> {
+  try {
+    await startAll(options);
+  } catch (error) {
+    console.log(await kubectl(["get", "nodes,pods", "-A", "-o", "wide"]).catch(() => "The API server does not answer"));
+    console.log(runShell(`cd ${inCluster("logs")}; tail -n 5 * | cut -c 1-300`));
+    throw error;
+  }
+  return await new Promise(() => {});
+}
+
+async function startAll(options: KubernetesOptions): Promise<void> {
   const started = performance.now();
   const seconds = () => `${((performance.now() - started) / 1000).toFixed(1)} s`;
   const plan = planCluster(options.nodes, options.segments, options.families);
@@ -52,7 +63,6 @@ export async function runCluster(options: KubernetesOptions): Promise<never> {
     await kubectl(["-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s"]);
   }
   console.log(`${READY_WORD} ${nodes.length} nodes after ${seconds()}`);
-  return await new Promise(() => {});
 }
 
 /** Writes the program \`on\`: `on node1 ip route`. */

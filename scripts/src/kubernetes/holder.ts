@@ -44,12 +44,18 @@ const isCluster = (pid: number): boolean => {
   return program.endsWith("bun") && words.includes("run") && words.some((word) => word.endsWith("kubernetes/main.ts"));
 };
 
+/** All that a cluster has started ends with it, soon. */
+export function killCluster(name: string): void {
+  const holder = findHolder(name);
+  if (holder !== undefined) process.kill(holder, "SIGKILL");
+}
+
 /** Ends a cluster, and waits until nothing is left of it. */
 export async function endCluster(name: string): Promise<void> {
   const holder = findHolder(name);
   if (holder !== undefined) {
     const all = [holder, ...descendants(holder)].map((pid) => [pid, startTimeOf(pid)] as const);
-    process.kill(holder, "SIGKILL");
+    killCluster(name);
     await until(() => all.every(([pid, startTime]) => startTimeOf(pid) !== startTime));
   }
   endCgroups(clusterCgroup(name));

@@ -1,69 +1,18 @@
 /** The body of `scripts/kubernetes`, see its usage. @module */
-import { existsSync, mkdirSync, openSync, readFileSync } from "node:fs";
-import { REPOSITORY_ROOT } from "../repository.ts";
-import { READY_WORD, runCluster } from "./cluster.ts";
-import { KUBERNETES_CACHE } from "./directory.ts";
-import {
-  clusterLog,
-  endCluster,
-  findClusterProcess,
-  findHolder,
-  prepareClusterDirectory,
-  rememberHolder,
-} from "./holder.ts";
+import { runCluster } from "./cluster.ts";
+import { endCluster, findClusterProcess, findHolder, killCluster } from "./holder.ts";
 import { ensureClusterImages } from "./images.ts";
 import { clusterEnv } from "./kubectl.ts";
-import { clusterWords, type KubernetesOptions, parseKubernetesCall } from "./options.ts";
+import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
 import { ensureKubernetesPrograms, missingGo } from "./programs.ts";
 import { replaceProgram } from "./replacement.ts";
+import { onInterruption, startCluster } from "./start.ts";
 import { runSuite } from "./suite.ts";
 
 const { command, words, options } = parseKubernetesCall(process.argv.slice(2));
 
-/** How often what the cluster writes is shown. */
-const LOOK_MS = 100;
-
-/** Starts a cluster and waits until it is ready, or until its end. Ctrl-C ends it. */
-async function up({ name, ...rest }: KubernetesOptions): Promise<void> {
-  const missing = missingGo();
-  if (missing !== "") throw new Error(missing);
-  if (findHolder(name) !== undefined) {
-    throw new Error(`The cluster "${name}" is up: end it with scripts/kubernetes down`);
-  }
-  await endCluster(name);
-  prepareClusterDirectory(name);
-  // A place has it if it is there.
-  mkdirSync(KUBERNETES_CACHE, { recursive: true });
-  const place = process.env["CNI_PLACE"] === undefined ? ["scripts/place", "bare"] : [];
-  const log = openSync(clusterLog(name), "a");
-  const child = Bun.spawn([...place, "scripts/kubernetes", "hold", ...clusterWords({ name, ...rest })], {
-    cwd: REPOSITORY_ROOT,
-    // It gets no signal of a terminal.
-    detached: true,
-    stdio: ["ignore", log, log],
-  });
-  rememberHolder(name, child.pid);
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.once(signal, async () => {
-      await endCluster(name);
-      process.exit(130);
-    });
-  }
-  let shown = 0;
-  for (;;) {
-    const hasEnded = child.exitCode !== null || child.signalCode !== null;
-    const text = existsSync(clusterLog(name)) ? readFileSync(clusterLog(name), "utf8") : "";
-    process.stdout.write(text.slice(shown));
-    shown = text.length;
-    if (text.includes(`\n${READY_WORD}`)) break;
-    if (hasEnded) {
-      await endCluster(name);
-      throw new Error("The cluster has ended, see above");
-    }
-    await Bun.sleep(LOOK_MS);
-  }
-  child.unref();
-}
+/** From the root of the checkout on: a cluster knows that by another path. */
+const BUN = "node_modules/.bin/bun";
 
 /** Runs a command among the processes of a cluster. @returns its exit status */
 async function enter(name: string, command: readonly string[]): Promise<number> {
@@ -82,7 +31,7 @@ function prepare(): void {
 
 /** Runs this script among the processes of a cluster. */
 const inside = (name: string, ...words: readonly string[]): Promise<number> =>
-  enter(name, [process.execPath, "scripts/src/kubernetes/main.ts", ...words]);
+  enter(name, [BUN, "scripts/src/kubernetes/main.ts", ...words]);
 
 /** Kubernetes' own tests, in a cluster that ends with them if there is none yet. */
 async function test({ name }: KubernetesOptions): Promise<number> {
@@ -92,15 +41,17 @@ async function test({ name }: KubernetesOptions): Promise<number> {
     console.log("0 passed, 0 failed, 1 skipped");
     return 0;
   }
-  const isUp = findHolder(name) !== undefined;
-  if (!isUp) await up(options);
-  const status = await inside(name, "suite", ...words);
-  if (!isUp) await endCluster(name);
-  return status;
+  if (findHolder(name) !== undefined) return await inside(name, "suite", ...words);
+  const status = await startCluster(options);
+  if (status !== 0) return status;
+  onInterruption(() => killCluster(name));
+  const verdict = await inside(name, "suite", ...words);
+  await endCluster(name);
+  return verdict;
 }
 
 async function load(name: string): Promise<number> {
-  const status = await enter(name, [process.execPath, "scripts/src/build/main.ts"]);
+  const status = await enter(name, [BUN, "scripts/src/build/main.ts"]);
   return status === 0 ? await inside(name, "replace") : status;
 }
 
@@ -108,8 +59,7 @@ async function carryOut(): Promise<number> {
   const { name } = options;
   switch (command) {
     case "up":
-      await up(options);
-      return 0;
+      return await startCluster(options);
     case "test":
       return await test(options);
     case "shell":

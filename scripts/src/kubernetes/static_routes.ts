@@ -1,6 +1,6 @@
 /** Routes between nodes as somebody sets them by hand, for a network that leaves this to others. @module */
 import { runShell } from "../harness/process.ts";
-import { kubectl } from "./kubectl.ts";
+import { kubectl, untilTrue } from "./kubectl.ts";
 import { type ClusterNode, runOnNode } from "./nodes.ts";
 
 /** Nodes of one segment know each other's pods. The router knows all of them, and is asked for the others. */
@@ -18,13 +18,22 @@ export async function addStaticRoutes(nodes: readonly ClusterNode[]): Promise<vo
 
 const isIpv6 = (address: string): boolean => address.includes(":");
 
-/** By the name of the node. */
+/** The ranges by the name of the node, once each node has its own. */
 async function podRanges(): Promise<ReadonlyMap<string, readonly string[]>> {
+  let found: ReadonlyMap<string, readonly string[]> = new Map();
+  await untilTrue("The allocation of ranges", async () => {
+    found = await askPodRanges();
+    return found.values().every((ranges) => ranges.length > 0);
+  });
+  return found;
+}
+
+async function askPodRanges(): Promise<ReadonlyMap<string, readonly string[]>> {
   const { items } = JSON.parse(await kubectl(["get", "nodes", "-o", "json"])) as {
     readonly items: readonly {
       readonly metadata: { readonly name: string };
-      readonly spec: { readonly podCIDRs: string[] };
+      readonly spec: { readonly podCIDRs?: readonly string[] };
     }[];
   };
-  return new Map(items.map(({ metadata: { name }, spec: { podCIDRs } }) => [name, podCIDRs]));
+  return new Map(items.map(({ metadata: { name }, spec: { podCIDRs = [] } }) => [name, podCIDRs]));
 }
