@@ -1,4 +1,4 @@
-import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { currentNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
@@ -6,6 +6,7 @@ import * as link from "../../ffi/route/link.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { type ClusterNode, isSameNode } from "../node.ts";
 import { ClusterRules } from "./cluster_rules.ts";
+import { Counts } from "./counts.ts";
 import { KernelChanges, type WatchedState } from "./kernel_changes.ts";
 import { NodeRoutes } from "./node_routes.ts";
 import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planPeer } from "./plan.ts";
@@ -48,6 +49,8 @@ export class ClusterNetwork implements Disposable {
   readonly #routes: NodeRoutes;
   #own: ClusterNode | undefined;
   readonly #peers = new Map<string, Peer>();
+  /** What all peers have together: to ask each of them for every change of one would take long. */
+  #totals = newTotals();
   /** By subject: what could not be set up. */
   readonly #failures = new Map<string, string>();
   #facts: HostFacts = { links: new Map(), localAddresses: new Set(), tunnelIndex: undefined };
@@ -75,7 +78,7 @@ export class ClusterNetwork implements Disposable {
 
   /** Of this node's pods: what reaches the pods of every peer. */
   get mtu(): number {
-    const least = Math.min(...Array.from(this.#peers.values(), ({ plan }) => plan.mtu ?? Infinity));
+    const least = Math.min(...this.#totals.mtus.map.keys());
     return least < Infinity ? least : this.#mtuWithoutPeers();
   }
 
@@ -107,7 +110,8 @@ export class ClusterNetwork implements Disposable {
     const former = this.#peers.get(uid);
     if (!own || (former && peer ? isSameNode(former.node, peer) : !former && !peer)) return;
     const plan = peer ? planPeer(own, peer, this.#settings, this.#facts, matchNodes(this.#nl, [peer])) : NO_PLAN;
-    if (peer) this.#peers.set(uid, { node: peer, plan });
+    if (former) countPeer(this.#totals, former, "remove");
+    if (peer) this.#setPeer({ node: peer, plan });
     else this.#peers.delete(uid);
     // First: without them, packets would be masqueraded or dropped.
     this.#attempt("rules", () => this.#rules.update(own, former?.node, peer));
@@ -139,6 +143,11 @@ export class ClusterNetwork implements Disposable {
     return this.#host.route;
   }
 
+  #setPeer(peer: Peer): void {
+    this.#peers.set(peer.node.uid, peer);
+    countPeer(this.#totals, peer, "add");
+  }
+
   #peerNodes(): ClusterNode[] {
     return Array.from(this.#peers.values(), ({ node }) => node);
   }
@@ -152,8 +161,9 @@ export class ClusterNetwork implements Disposable {
     const tunnel = this.#attempt("tunnel", () => this.#syncTunnel(own));
     this.#facts = this.#readFacts(own, tunnel?.index);
     const matches = matchNodes(this.#nl, this.#peerNodes());
-    for (const [uid, { node }] of this.#peers) {
-      this.#peers.set(uid, { node, plan: planPeer(own, node, this.#settings, this.#facts, matches) });
+    this.#totals = newTotals();
+    for (const { node } of this.#peers.values()) {
+      this.#setPeer({ node, plan: planPeer(own, node, this.#settings, this.#facts, matches) });
     }
     const mtu = this.#setMtu() ? ["the tunnel's MTU"] : [];
     const plans = Array.from(this.#peers.values(), ({ plan }) => plan);
@@ -217,18 +227,29 @@ export class ClusterNetwork implements Disposable {
 
   #watch(): void {
     const own = this.#own!;
-    const { links, localAddresses, tunnelIndex } = this.#facts;
-    const used = new Set(Array.from(this.#peers.values(), ({ plan }) => plan.links).flat());
-    if (tunnelIndex !== undefined) used.add(tunnelIndex);
     this.#watched = {
-      tunnelIndex,
-      links: new Map(Array.from(used, (index) => [index, links.get(index)!] as const).filter(([, each]) => each)),
-      localAddresses,
+      ...this.#facts,
+      usedLinks: this.#totals.links,
       ownAddresses: new Set(own.addresses),
       ownCidrs: own.podCidrs,
-      nodeAddresses: new Set(this.#peerNodes().flatMap(({ addresses }) => addresses)),
+      nodeAddresses: this.#totals.addresses.map,
       routes: this.#routes.routes,
       neighbours: this.#routes.neighbours,
     };
   }
+}
+
+interface Totals {
+  readonly addresses: Counts<Ip>;
+  readonly mtus: Counts<number>;
+  /** Some may be used no more. */
+  readonly links: Set<number>;
+}
+
+const newTotals = (): Totals => ({ addresses: new Counts(), mtus: new Counts(), links: new Set() });
+
+function countPeer({ addresses, mtus, links }: Totals, { node, plan }: Peer, verb: "add" | "remove"): void {
+  addresses[verb](node.addresses);
+  mtus[verb](plan.mtu === undefined ? [] : [plan.mtu]);
+  for (const index of plan.links) links.add(index);
 }

@@ -30,20 +30,21 @@ import {
   RTNLGRP_NEIGH,
 } from "../../ffi/route/uapi.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
-import { routeText } from "./plan.ts";
+import { isAsPlanned, type PlannedRoute } from "./plan.ts";
 import { ROUTE_PROTOCOL, TUNNEL_LINK } from "./settings.ts";
 
 /** What the kernel should have, to tell changes from what is right. */
 export interface WatchedState {
   readonly tunnelIndex: number | undefined;
-  /** Links that lead to nodes, and the tunnel. */
   readonly links: ReadonlyMap<number, Link>;
+  /** By these, packets leave for nodes. */
+  readonly usedLinks: ReadonlySet<number>;
   /** This node's own, as far as they are on its links. */
   readonly localAddresses: ReadonlySet<Ip>;
   readonly ownAddresses: ReadonlySet<Ip>;
   readonly ownCidrs: readonly Cidr[];
-  readonly nodeAddresses: ReadonlySet<Ip>;
-  readonly routes: ReadonlyMap<Cidr, RawRoute>;
+  readonly nodeAddresses: ReadonlyMap<Ip, unknown>;
+  readonly routes: ReadonlyMap<Cidr, PlannedRoute>;
   readonly neighbours: ReadonlyMap<Ip, { readonly mac: Mac }>;
 }
 
@@ -123,9 +124,11 @@ function matters({ type, payload }: KernelMessage, state: WatchedState): boolean
   }
 }
 
-function linkMatters(type: number, link: Link, { links, tunnelIndex }: WatchedState): boolean {
+function linkMatters(type: number, link: Link, { links, usedLinks, tunnelIndex }: WatchedState): boolean {
   const known = links.get(link.index);
-  if (!known) return link.name === TUNNEL_LINK && link.index !== tunnelIndex;
+  if (!known || !(usedLinks.has(link.index) || link.index === tunnelIndex)) {
+    return link.name === TUNNEL_LINK && link.index !== tunnelIndex;
+  }
   const isChanged = ((known.flags ^ link.flags) & (IFF_UP | IFF_RUNNING)) !== 0 || known.mtu !== link.mtu ||
     known.name !== link.name || link.index === tunnelIndex && known.mac !== link.mac;
   return type === RTM_DELLINK || isChanged;
@@ -147,12 +150,12 @@ function routeMatters(type: number, route: RawRoute, state: WatchedState): boole
   const dst = destinationOf(route);
   const wanted = state.routes.get(dst);
   if (route.protocol === ROUTE_PROTOCOL) {
-    return type === RTM_DELROUTE ? wanted !== undefined : !wanted || routeText(wanted) !== routeText(route);
+    return type === RTM_DELROUTE ? wanted !== undefined : !wanted || !isAsPlanned(route, wanted);
   }
   if (wanted) return true;
   // Each pod has one.
   if (state.ownCidrs.some((cidr) => familyOf(cidr) === familyOf(dst) && containsIp(cidr, ipOf(dst)))) return false;
   if (isHostPrefix(dst)) return state.nodeAddresses.has(ipOf(dst));
-  for (const ip of state.nodeAddresses) if (familyOf(ip) === familyOf(dst) && containsIp(dst, ip)) return true;
+  for (const ip of state.nodeAddresses.keys()) if (familyOf(ip) === familyOf(dst) && containsIp(dst, ip)) return true;
   return false;
 }

@@ -7,7 +7,15 @@ import * as rawRoute from "../../ffi/route/raw_route.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
 import { NUD_PERMANENT, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
-import { type PeerPlan, type PlannedNeighbour, routeText } from "./plan.ts";
+import {
+  isAsPlanned,
+  isSamePlan,
+  metricOf,
+  type PeerPlan,
+  type PlannedNeighbour,
+  type PlannedRoute,
+  toRawRoute,
+} from "./plan.ts";
 import { ROUTE_PROTOCOL } from "./settings.ts";
 
 interface Change {
@@ -18,7 +26,7 @@ interface Change {
 
 export class NodeRoutes {
   readonly #nl: Netlink;
-  #routes = new Map<Cidr, RawRoute>();
+  #routes = new Map<Cidr, PlannedRoute>();
   #neighbours = new Map<Ip, PlannedNeighbour>();
   /** By destination: what is in the way. */
   readonly #obstacles = new Map<Cidr, string>();
@@ -27,7 +35,7 @@ export class NodeRoutes {
     this.#nl = nl;
   }
 
-  get routes(): ReadonlyMap<Cidr, RawRoute> {
+  get routes(): ReadonlyMap<Cidr, PlannedRoute> {
     return this.#routes;
   }
 
@@ -57,25 +65,26 @@ export class NodeRoutes {
   /** Changes what differs between two plans of a peer. */
   update(former: PeerPlan, plan: PeerPlan, tunnelIndex: number | undefined): void {
     const changes: Change[] = [];
-    const known = plan.routes.map((route) => this.#routes.get(rawRoute.destinationOf(route)));
+    const known = plan.routes.map(({ dst }) => this.#routes.get(dst));
     const knownMacs = plan.neighbours.map(({ address }) => this.#neighbours.get(address)?.mac);
     this.#want(plan);
     plan.neighbours.forEach(({ address, mac }, i) => {
       if (mac !== knownMacs[i]) changes.push({ request: neighbour.permanentRequest(tunnelIndex!, address, mac) });
     });
     plan.routes.forEach((route, i) => {
-      const dst = rawRoute.destinationOf(route);
+      const { dst } = route;
       const present = this.#obstacles.has(dst) ? undefined : known[i];
       this.#obstacles.delete(dst);
-      if (present && routeText(present) === routeText(route)) return;
-      changes.push({ request: present ? rawRoute.replaceRequest(route) : rawRoute.addExclusiveRequest(route), dst });
+      if (present && isSamePlan(present, route)) return;
+      const request = (present ? rawRoute.replaceRequest : rawRoute.addExclusiveRequest)(toRawRoute(route));
+      changes.push({ request, dst });
     });
     // Another peer may have them now.
     for (const route of former.routes) {
-      const dst = rawRoute.destinationOf(route);
+      const { dst } = route;
       if (this.#routes.get(dst) !== route) continue;
       this.#routes.delete(dst);
-      if (!this.#obstacles.delete(dst)) changes.push({ request: rawRoute.removeRequest(route) });
+      if (!this.#obstacles.delete(dst)) changes.push({ request: rawRoute.removeRequest(toRawRoute(route)) });
     }
     for (const planned of former.neighbours) {
       if (this.#neighbours.get(planned.address) !== planned) continue;
@@ -86,7 +95,7 @@ export class NodeRoutes {
   }
 
   #want({ routes, neighbours }: PeerPlan): void {
-    for (const route of routes) this.#routes.set(rawRoute.destinationOf(route), route);
+    for (const route of routes) this.#routes.set(route.dst, route);
     for (const planned of neighbours) this.#neighbours.set(planned.address, planned);
   }
 
@@ -104,13 +113,16 @@ export class NodeRoutes {
   }
 
   #compareRoutes(): Change[] {
-    const all = [AF_INET, AF_INET6].flatMap((family) =>
-      rawRoute.listFiltered(this.#nl, { family, table: RT_TABLE_MAIN })
-    );
-    const present = Map.groupBy(
-      all.filter((route) => route.protocol === ROUTE_PROTOCOL || this.#routes.has(rawRoute.destinationOf(route))),
-      rawRoute.destinationOf,
-    );
+    const present = new Map<Cidr, RawRoute[]>();
+    for (const family of [AF_INET, AF_INET6]) {
+      for (const route of rawRoute.listFiltered(this.#nl, { family, table: RT_TABLE_MAIN })) {
+        const dst = rawRoute.destinationOf(route);
+        if (route.protocol !== ROUTE_PROTOCOL && !this.#routes.has(dst)) continue;
+        const others = present.get(dst);
+        if (others) others.push(route);
+        else present.set(dst, [route]);
+      }
+    }
     const destinations = new Set([...this.#routes.keys(), ...present.keys()]);
     return [...destinations].flatMap((dst) => this.#compareDestination(dst, present.get(dst) ?? []));
   }
@@ -119,16 +131,16 @@ export class NodeRoutes {
     const wanted = this.#routes.get(dst);
     const mine = present.filter(({ protocol }) => protocol === ROUTE_PROTOCOL);
     const foreign = wanted &&
-      present.find((route) => route.protocol !== ROUTE_PROTOCOL && metric(route) <= metric(wanted));
+      present.find((route) => route.protocol !== ROUTE_PROTOCOL && metric(route) <= metricOf(wanted));
     if (wanted && foreign) this.#obstacles.set(dst, obstacleText(wanted, foreign));
-    const right = wanted && mine.find((route) => routeText(route) === routeText(wanted));
+    const right = wanted && mine.find((route) => isAsPlanned(route, wanted));
     // The kernel replaces the first of equal metric, whoever made it.
-    const replaced = wanted && !right && !foreign && mine.find((route) => metric(route) === metric(wanted));
+    const replaced = wanted && !right && !foreign && mine.find((route) => metric(route) === metricOf(wanted));
     const stale = mine.filter((route) => route !== right && route !== replaced);
     const removals = stale.map((route) => ({ request: rawRoute.removeRequest(route) }));
     if (!wanted || right) return removals;
-    if (replaced) return [{ request: rawRoute.replaceRequest(wanted), dst }, ...removals];
-    return foreign ? removals : [...removals, { request: rawRoute.addExclusiveRequest(wanted), dst }];
+    if (replaced) return [{ request: rawRoute.replaceRequest(toRawRoute(wanted)), dst }, ...removals];
+    return foreign ? removals : [...removals, { request: rawRoute.addExclusiveRequest(toRawRoute(wanted)), dst }];
   }
 
   #execute(changes: readonly Change[]): void {
@@ -143,19 +155,17 @@ export class NodeRoutes {
 
 const metric = ({ priority = 0 }: RawRoute): number => priority;
 
-function describe(route: RawRoute): string {
-  const gateways = rawRoute.nextHopGateways(route);
-  const via = gateways.length > 0 ? `via ${gateways.join(", ")}` : `on link ${route.oif}`;
-  return `${via} (protocol ${route.protocol})`;
+const describePlanned = ({ gateway }: PlannedRoute): string => `via ${gateway} (protocol ${ROUTE_PROTOCOL})`;
+
+function obstacleText(wanted: PlannedRoute, foreign: RawRoute): string {
+  const gateways = rawRoute.nextHopGateways(foreign);
+  const via = gateways.length > 0 ? `via ${gateways.join(", ")}` : `on link ${foreign.oif}`;
+  return `The route to ${wanted.dst} ${via} (protocol ${foreign.protocol}) is another program's, and stays: ` +
+    `the cluster's is ${describePlanned(wanted)}`;
 }
 
-function obstacleText(wanted: RawRoute, foreign: RawRoute): string {
-  return `The route to ${rawRoute.destinationOf(wanted)} ${describe(foreign)} is another program's, and stays: ` +
-    `the cluster's is ${describe(wanted)}`;
-}
-
-function refusalText(route: RawRoute, error: NetlinkError): string {
-  const what = `The cluster's route to ${rawRoute.destinationOf(route)} ${describe(route)}`;
+function refusalText(route: PlannedRoute, error: NetlinkError): string {
+  const what = `The cluster's route to ${route.dst} ${describePlanned(route)}`;
   return error.code === "EEXIST"
     ? `${what} is not made: another program has one to there, which stays`
     : `${what} is refused: ${error.message}`;

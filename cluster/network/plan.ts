@@ -3,9 +3,9 @@ import { type Cidr, familyOf, type Ip, ipOf, type Mac, prefixLengthOf } from "..
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { addressFamily } from "../../ffi/route/address.ts";
-import { encapsulate, encapsulationOf } from "../../ffi/route/encapsulation.ts";
+import { encapsulate, type Encapsulation, encapsulationOf } from "../../ffi/route/encapsulation.ts";
 import type { Link } from "../../ffi/route/link.ts";
-import { destinationOf, nextHopGateways, type RawRoute } from "../../ffi/route/raw_route.ts";
+import type { RawRoute } from "../../ffi/route/raw_route.ts";
 import { matchEach, type RouteMatch } from "../../ffi/route/route.ts";
 import {
   IFF_NOARP,
@@ -27,13 +27,22 @@ export interface HostFacts {
   readonly tunnelIndex: number | undefined;
 }
 
+export interface PlannedRoute {
+  readonly dst: Cidr;
+  readonly oif: number;
+  readonly gateway: Ip;
+  /** Where the kernel has a choice, the source of this node's own packets. */
+  readonly prefsrc?: Ip | undefined;
+  readonly encapsulation?: Encapsulation;
+}
+
 export interface PlannedNeighbour {
   readonly address: Ip;
   readonly mac: Mac;
 }
 
 export interface PeerPlan {
-  readonly routes: readonly RawRoute[];
+  readonly routes: readonly PlannedRoute[];
   readonly neighbours: readonly PlannedNeighbour[];
   /** Links whose changes may change the plan. */
   readonly links: readonly number[];
@@ -68,7 +77,7 @@ const addressOf = ({ addresses }: ClusterNode, family: 4 | 6): Ip | undefined =>
   addresses.find((ip) => familyOf(ip) === family);
 
 type Way =
-  | { readonly route: RawRoute; readonly neighbour?: PlannedNeighbour; readonly mtu: number | undefined }
+  | { readonly route: PlannedRoute; readonly neighbour?: PlannedNeighbour; readonly mtu: number | undefined }
   | { readonly problem: string };
 
 export function planPeer(
@@ -120,7 +129,7 @@ function directWay(
   if (!gateway || !match || !isOnLink(match, host)) return undefined;
   const source = addressOf(own, familyOf(cidr));
   const prefsrc = source !== undefined && host.localAddresses.has(source) ? source : undefined;
-  return { route: newRoute(cidr, { oif: match.oif!, gateway, prefsrc }), mtu: mtuOf(match, host) };
+  return { route: { dst: cidr, oif: match.oif!, gateway, prefsrc }, mtu: mtuOf(match, host) };
 }
 
 /** On a link where nodes reach each other's hardware addresses. A default route without a gateway is no such link. */
@@ -149,12 +158,13 @@ function tunnelWay(
   const mac = tunnelMac(peer);
   const gateway = tunnelGateway(cidr, mac);
   const ownCidr = own.podCidrs.find((each) => familyOf(each) === familyOf(cidr));
-  const route = newRoute(cidr, {
+  const route = {
+    dst: cidr,
     oif: host.tunnelIndex,
     gateway,
     prefsrc: ownCidr && tunnelAddress(ownCidr),
-    ...encapsulate({ id: vni, destination, source: host.localAddresses.has(source) ? source : undefined }),
-  });
+    encapsulation: { id: vni, destination, source: host.localAddresses.has(source) ? source : undefined },
+  };
   const match = usable(matches.get(destination));
   const underlayMtu = match && mtuOf(match, host);
   return {
@@ -167,14 +177,13 @@ function tunnelWay(
 /** The kernel's default for IPv6. */
 const IPV6_METRIC = 1024;
 
-function newRoute(
-  cidr: Cidr,
-  rest: Pick<RawRoute, "oif" | "gateway" | "prefsrc" | "encap" | "encapType">,
-): RawRoute {
-  const isIpv4 = familyOf(cidr) === 4;
+export const metricOf = ({ dst }: PlannedRoute): number => (familyOf(dst) === 4 ? 0 : IPV6_METRIC);
+
+export function toRawRoute({ dst, oif, gateway, prefsrc, encapsulation }: PlannedRoute): RawRoute {
+  const isIpv4 = familyOf(dst) === 4;
   return {
-    family: addressFamily(cidr),
-    dstLen: prefixLengthOf(cidr),
+    family: addressFamily(dst),
+    dstLen: prefixLengthOf(dst),
     srcLen: 0,
     tos: 0,
     shortTable: RT_TABLE_MAIN,
@@ -182,17 +191,29 @@ function newRoute(
     scope: RT_SCOPE_UNIVERSE,
     type: RTN_UNICAST,
     // The gateway's own address is part of the destination.
-    flags: rest.encap && isIpv4 ? RTNH_F_ONLINK : 0,
-    dst: ipOf(cidr),
+    flags: encapsulation && isIpv4 ? RTNH_F_ONLINK : 0,
+    dst: ipOf(dst),
+    oif,
+    gateway,
+    ...prefsrc === undefined ? {} : { prefsrc },
     ...isIpv4 ? {} : { priority: IPV6_METRIC },
-    ...rest,
+    ...encapsulation && encapsulate(encapsulation),
   };
 }
 
-/** Equal texts mean equal routes. */
-export function routeText(route: RawRoute): string {
-  const { oif, prefsrc, priority = 0 } = route;
-  const { id, source, destination } = encapsulationOf(route) ?? {};
-  const via = `${nextHopGateways(route)} dev ${oif} src ${prefsrc} metric ${priority}`;
-  return `${destinationOf(route)} via ${via} encap ${id} ${source} ${destination}`;
+export function isAsPlanned(
+  route: RawRoute,
+  { oif, gateway, prefsrc, encapsulation, ...planned }: PlannedRoute,
+): boolean {
+  if (route.oif !== oif || route.gateway !== gateway || route.prefsrc !== prefsrc) return false;
+  if ((route.priority ?? 0) !== metricOf({ ...planned, oif, gateway })) return false;
+  const present = encapsulationOf(route);
+  return present?.id === encapsulation?.id && present?.source === encapsulation?.source &&
+    present?.destination === encapsulation?.destination;
+}
+
+export function isSamePlan(a: PlannedRoute, b: PlannedRoute): boolean {
+  return a.dst === b.dst && a.oif === b.oif && a.gateway === b.gateway && a.prefsrc === b.prefsrc &&
+    a.encapsulation?.id === b.encapsulation?.id && a.encapsulation?.source === b.encapsulation?.source &&
+    a.encapsulation?.destination === b.encapsulation?.destination;
 }
