@@ -367,6 +367,19 @@ describe("libraries beside the program", () => {
     expect(inodes(bin)).toEqual(installedInodes);
   });
 
+  test("install() keeps the old ones until a call has loaded them", async () => {
+    const findProblem = () => undefined;
+    put({ copy: true, findProblem });
+    writeFileSync(join(libraries, "libc.so.6"), "second");
+    const call = Bun.spawn(["flock", "--shared", join(bin, "cni-lib"), "sh", "-c", "echo locked; exec sleep 0.5"]);
+    await call.stdout.getReader().read();
+    const started = performance.now();
+    put({ copy: true, findProblem });
+    expect(performance.now() - started).toBeGreaterThan(300);
+    expect(await call.exited).toBe(0);
+    expect(readFileSync(join(bin, "cni-lib/libc.so.6"), "utf8")).toBe("second");
+  });
+
   test("install() replaces each by itself where the file system cannot exchange directories", () => {
     const findProblem = () => undefined;
     put({ copy: true, findProblem });

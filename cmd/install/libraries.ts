@@ -1,11 +1,15 @@
 /** Glibc's files beside the program. @module */
 import { ensureDirectory, findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { exchangeDirectories, installCopy } from "../../ffi/sys/atomic_install.ts";
-import { readFile, removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { openFile, readFile, removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { lockOpenFile } from "../../ffi/sys/lock.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 
 /** What a release of any version has there, and what an install that was killed has left. */
 const NAMES = /^(ld-linux|lib)[\w.-]*\.so\.\d+$|^copyright$|^\.[\w.-]+\.\d+\.tmp$/;
+
+const LOAD_TIMEOUT_MS = 2000;
 
 /** Whether something is there that no release of ours has put there. */
 export function isForeignLibraryDirectory(path: string): boolean {
@@ -31,8 +35,8 @@ export function installLibraries(
 }
 
 /**
- * In one step, as the loader of one version dies of the libraries of another. What was there is in the place of `staged` then,
- * for calls that have begun to load it.
+ * In one step, as the loader of one version dies of the libraries of another. What was there stays until the calls that have
+ * begun to load it have done so: they hold a lock.
  *
  * @param put installs a file, where a file system cannot exchange directories
  * @returns whether something differs
@@ -50,8 +54,19 @@ export function replaceLibraries(
   const isSame = names!.join("/") === present!.join("/") &&
     names!.every((name) => hasSameContent(`${staged}/${name}`, `${directory}/${name}`));
   if (isSame) return false;
-  if (!exchangeDirectories(staged, directory)) installLibraries(staged, directory, put);
+  if (!exchangeDirectories(staged, directory)) {
+    installLibraries(staged, directory, put);
+    return true;
+  }
+  using old = openFile(staged);
+  using _ = tryLock(old.fd);
+  removeLibraries(staged);
   return true;
+}
+
+/** Whoever holds it for longer loads nothing. */
+function tryLock(fd: number): Disposable | undefined {
+  return ignoreErrors(["EAGAIN"], () => lockOpenFile(fd, "the replaced libraries", { timeoutMs: LOAD_TIMEOUT_MS }));
 }
 
 function hasSameContent(source: string, path: string): boolean {

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include "native.h"
@@ -64,8 +65,26 @@ static void write_number(char *end, unsigned long number) {
 }
 
 /*
+ * Opens a directory and the loader in it. The lock tells an installation, which puts another directory in its place, that
+ * it is used: see cmd/install/libraries.ts. Whoever opened what is being removed opens the other.
+ */
+static long open_loader_in(const char *path, int *directory) {
+  for (int attempts = 2;; attempts--) {
+    long opened = sys5(openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0);
+    if (opened < 0) return opened;
+    long locked = sys(flock, opened, LOCK_SH | LOCK_NB, 0);
+    long file = sys5(openat, opened, LOADER, O_RDONLY | O_CLOEXEC, 0, 0);
+    *directory = (int)opened;
+    if (file >= 0 && (attempts == 1 || locked != -EWOULDBLOCK)) return file;
+    sys(close, file, 0, 0);
+    sys(close, opened, 0, 0);
+    if (attempts == 1) return file;
+  }
+}
+
+/*
  * Opens the loader beside the program, and has it find its libraries there: also where it trusts no $ORIGIN. The
- * directory is open meanwhile: an installation may put another in its place, whose libraries are not this loader's.
+ * directory is open meanwhile: libraries of another are not this loader's.
  */
 static long open_own_loader(void) {
   struct libraries *own = (struct libraries *)call6(SYS_mmap, 0, sizeof *own, PROT_READ | PROT_WRITE,
@@ -75,17 +94,11 @@ static long open_own_loader(void) {
   while (n > 0 && own->program[n - 1] != '/') n--;
   if (n <= 0) return -ENOENT;
   memcpy(own->program + n, LIBRARY_DIRECTORY, sizeof LIBRARY_DIRECTORY);
-  long directory = sys5(openat, AT_FDCWD, own->program, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0);
-  if (directory < 0) return directory;
-  long file = sys5(openat, directory, LOADER, O_RDONLY | O_CLOEXEC, 0, 0);
-  if (file < 0) {
-    sys(close, directory, 0, 0);
-    return file;
-  }
-  own->directory = (int)directory;
+  long file = open_loader_in(own->program, &own->directory);
+  if (file < 0) return file;
   memset(own->path, '/', sizeof own->path - 1);
   memcpy(own->path, DESCRIPTORS, sizeof DESCRIPTORS - 1);
-  write_number(own->path + sizeof own->path - 1, (unsigned long)directory);
+  write_number(own->path + sizeof own->path - 1, (unsigned long)own->directory);
   *(uint64_t *)LIBRARY_PATH_FIELD = (uint64_t)own->path - STRING_TABLE;
   return file;
 }

@@ -5,7 +5,6 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
-  readlinkSync,
   realpathSync,
   renameSync,
   rmSync,
@@ -169,12 +168,12 @@ for (const processor of ["x64", "arm64"] as const) {
   });
 }
 
-/** Waits until a child of a process has opened something below a directory. */
-const untilOpened = ({ pid }: Bun.Subprocess, directory: string): Promise<void> =>
+/** Waits until a child of a process has locked its directory of libraries. */
+const untilLocked = ({ pid }: Bun.Subprocess): Promise<void> =>
   until(() => {
     const child = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
     try {
-      return readlinkSync(`/proc/${child}/fd/3`).startsWith(directory);
+      return readFileSync(`/proc/${child}/fdinfo/3`, "utf8").includes("FLOCK");
     } catch {
       return false;
     }
@@ -190,9 +189,9 @@ testWith(
     const other = `${root.library}-other`;
     cpSync(root.library, other, { recursive: true });
     writeFileSync(join(other, "libc.so.6"), "text");
-    const trace = straced("/dev/null", "trace=openat", "inject=openat:delay_exit=1000000:when=1");
+    const trace = straced("/dev/null", "trace=openat", "inject=openat:delay_exit=1000000:when=2");
     const traced = Bun.spawn([...trace, root.program, "word"], { stdout: "pipe", stderr: "pipe" });
-    await untilOpened(traced, root.library);
+    await untilLocked(traced);
     renameSync(root.library, `${root.library}-old`);
     renameSync(other, root.library);
     expect([await traced.exited, await traced.stdout.text(), await traced.stderr.text()]).toEqual([7, "2 word \n", ""]);
