@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { testWith } from "../testing/binary.ts";
 import { BUSYBOX, HOST_ROOT_PROGRAMS, newHostRoot, RELEASE, terminate } from "../testing/host_root.ts";
 import {
-  attachAndDetach,
   startServerInRoot,
   succeedInRoot,
   untilMeasured,
   untilServed,
+  useNetworkInRoot,
 } from "../testing/host_root_calls.ts";
 import { newNamespaces, until } from "../testing/netns.ts";
 
@@ -26,7 +26,7 @@ describe("a server", () => {
       cd /image; mount --move . /; exec ${BUSYBOX} chroot . "$@"`;
     const pod = [BUSYBOX, "unshare", "-m", BUSYBOX, "sh", "-ec", script, "sh", "/opt/cni/bin/cni"];
     const server = await startServerInRoot(root, pod, "--plugin-dir", bin);
-    attachAndDetach(root, `${bin}/bridge`, namespaces.host);
+    useNetworkInRoot(root, `${bin}/bridge`, namespaces.host);
     await untilServed(root, [`${bin}/cni-full`], 2);
     await untilMeasured(root);
     terminate(server);

@@ -15,12 +15,12 @@ import {
   type UnpackedPackage,
 } from "../testing/host_root.ts";
 import {
-  attachAndDetach,
   callInRoot,
   startServerInRoot,
   succeedInRoot,
   untilMeasured,
   untilServed,
+  useNetworkInRoot,
 } from "../testing/host_root_calls.ts";
 import { newNamespaces } from "../testing/netns.ts";
 import { sampleOf } from "../testing/sample.ts";
@@ -51,17 +51,17 @@ async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
   expect(JSON.parse(callInRoot(root, plugin, "VERSION")).supportedVersions).toContain("1.1.0");
   symlinkSync(`${bin}/cni`, join(root.directory, "loopback"));
   expect(JSON.parse(callInRoot(root, "/loopback", "VERSION")).supportedVersions).toContain("1.1.0");
-  attachAndDetach(root, plugin, host);
+  useNetworkInRoot(root, plugin, host);
 
   succeedInRoot(root, `${bin}/cni`, "install", "--shim", bin);
-  attachAndDetach(root, plugin, host);
+  useNetworkInRoot(root, plugin, host);
   const cni = `${bin}/cni-full`;
   const first = await startServerInRoot(root, [cni]);
-  attachAndDetach(root, plugin, host);
+  useNetworkInRoot(root, plugin, host);
   await untilServed(root, [cni], 2);
   const second = await startServerInRoot(root, [cni], "--replace");
   expect(await first.exited).toBe(0);
-  attachAndDetach(root, plugin, host);
+  useNetworkInRoot(root, plugin, host);
   await untilServed(root, [cni], 2);
   await untilMeasured(root);
   terminate(second);

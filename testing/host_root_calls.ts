@@ -33,7 +33,7 @@ export function succeedInRoot(root: HostRoot, ...argv: string[]): string {
   return finished.stdout;
 }
 
-export function attachAndDetach(root: HostRoot, plugin: string, host: Netns): void {
+export function useNetworkInRoot(root: HostRoot, plugin: string, host: Netns): void {
   const env = { CNI_CONTAINERID: "c1", CNI_NETNS: CONTAINER_NETNS, CNI_IFNAME: "eth0" };
   expect(JSON.parse(callInRoot(root, plugin, "ADD", env)).ips).toMatchObject([
     { address: expect.stringMatching(/^10\.97\.0\.\d+\/24$/) },
