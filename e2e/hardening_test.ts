@@ -182,7 +182,12 @@ describe("with a hostile variable", () => {
       const finished = runPlugin("loopback", {
         ...start,
         cwd: hostile,
-        wrapper: ["perl", "-e", '($n,$v)=split /=/,shift,2; $n="=" if $n eq ""; $ENV{$n}=$v; exec @ARGV', entry],
+        wrapper: [
+          "perl",
+          "-e",
+          '($n,$v)=split /=/,shift,2; $n="=" if $n eq ""; $ENV{$n}=$v; exec {$ARGV[0]} @ARGV',
+          entry,
+        ],
       });
       expect(finished).toEqual(call(start, { cwd: clean }));
     }

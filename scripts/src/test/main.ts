@@ -17,6 +17,7 @@ import { type MachineName, MACHINES } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
 import { keepFailure } from "./failure.ts";
 import type { TestCase } from "./junit.ts";
+import { kernelObstacle, needsKernel } from "./kernel_files.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
 import { chooseFiles, LONG_FILES, turnOfCommit } from "./selection.ts";
 import { isServed, SERVED_SAMPLE } from "./served_files.ts";
@@ -185,13 +186,25 @@ function chooseForArm64(chosen: readonly string[]): readonly string[] {
   return isLonger && filters.length === 0 ? ARM64_SAMPLE : [];
 }
 
+/** @returns those that this machine can run */
+function skipWithoutKernel(files: readonly string[]): readonly string[] {
+  const obstacle = kernelObstacle();
+  const skipped = obstacle === "" ? [] : files.filter(needsKernel);
+  if (skipped.length > 0) {
+    console.log(`Skipping ${skipped.length} of ${files.length} test files, which work on the kernel: ${obstacle}`);
+  }
+  all.push(...skipped.map((file) => ({ name: `${file} # ${obstacle}`, outcome: "skipped" as const })));
+  return files.filter((file) => !skipped.includes(file));
+}
+
 async function runAll(): Promise<void> {
-  const chosen = chooseTests();
+  const wanted = chooseTests();
+  const chosen = onlyArm64 ? wanted : skipWithoutKernel(wanted);
   const arm64Files = chooseForArm64(chosen);
   if (!onlyArm64) build("dist/cni");
   if (arm64Files.length > 0 && !missingRequirement("arm64")) build("dist/cni-arm64", "--target=bun-linux-arm64");
   if (filters.length === 0 && flags.length === 0 && !onlyServed && !onlyArm64) CHECKS.forEach(countStep);
-  if (chosen.length === 0) {
+  if (wanted.length === 0) {
     console.log(`No test file matches ${filters.join(" ")}`);
     all.push({ name: "no test file", outcome: "failed" });
   }
