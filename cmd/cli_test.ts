@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { netnsTest, runInNetns, runShellInNetns } from "../testing/netns.ts";
 import { containerIdOfNetns } from "../runtime/container_id.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
+import { shellWords } from "../testing/shell_words.ts";
 
 const { root, cni, bench } = newCliSandboxes();
 const CLI_ENTRY = join(import.meta.dir, "cni.ts");
@@ -66,7 +67,7 @@ netnsTest("the advice after a refused add detaches that attachment when it is pa
   const add = `add web ${container.path} --container-id c1 --ifname a;b`;
   expect(run(add).exitCode).toBe(0);
   const advice = /remove it first: cni (run del .*)/.exec(run(add).stderr)?.[1];
-  const pasted = `${process.execPath} ${CLI_ENTRY} ${advice} --conf-dir ${conf}`;
+  const pasted = `${shellWords(process.execPath, CLI_ENTRY)} ${advice} --conf-dir ${conf}`;
   expect(runShellInNetns(host, pasted)).toBe("");
   expect(entries()).toEqual([]);
   expect(runInNetns(container, "ip", "-o", "link")).not.toContain("a;b");
@@ -181,7 +182,7 @@ netnsTest("cni run works where a script says cnitool", ({ host, container }) => 
   symlinkSync(container.path, join(root, "ns0"));
   const runScript = (fail?: string) => {
     const record = join(root, `record${fail}`);
-    const text = script(fail).replace(/cnitool/g, `${process.execPath} ${join(import.meta.dir, "cni.ts")} run`);
+    const text = script(fail).replace(/cnitool/g, `${shellWords(process.execPath, CLI_ENTRY)} run`);
     const { stdout, stderr } = host.run(() =>
       Bun.spawnSync(["unshare", "-m", "sh", "-c", text], { env: { PATH: process.env.PATH!, RECORD: record } })
     );

@@ -7,6 +7,7 @@ import { hostLibraries } from "../scripts/src/image/main.ts";
 import { gzip, pluginArchive } from "../scripts/src/release/plugin_archive.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { CNI_PROGRAM } from "../testing/binary.ts";
+import { shellWords } from "../testing/shell_words.ts";
 
 /** What the commands write below. */
 const DIRECTORIES = ["/etc", "/opt", "/var/lib", "/run"];
@@ -26,7 +27,7 @@ function runOnNewHost(...commands: string[]): string {
 function runOnNewHostIn(directory: string, ...commands: string[]): string {
   const script = [
     ...DIRECTORIES.map((mountPoint) => `mount -t tmpfs tmpfs ${mountPoint}`),
-    `cd ${directory}`,
+    `cd ${shellWords(directory)}`,
     ...commands,
     "echo at the end: && cni run list && cni netns list",
   ].join("\n");

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { shellWords } from "./shell_words.ts";
 
 /** A program that has ended. */
 export interface TerminalOutput {
@@ -20,7 +21,7 @@ export function runInTerminal(
     readonly stdin?: string;
   } = {},
 ): TerminalOutput {
-  const command = ["env", ...env, ...words].map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
+  const command = shellWords("env", ...env, ...words);
   const argv = ["script", "-qec", `stty cols ${columns}; exec ${command}`, "/dev/null"];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: stdin === undefined ? "ignore" : Buffer.from(stdin) });
   return { exitCode, text: stdout.toString().replaceAll("\r\n", "\n") };

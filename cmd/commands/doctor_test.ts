@@ -5,6 +5,7 @@ import { ifb } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { type CliSandbox, newCliSandboxes } from "../../testing/cli.ts";
 import { type Namespaces, newNamespaces, runInNetns, runIp, runShellInNetns } from "../../testing/netns.ts";
+import { shellWords } from "../../testing/shell_words.ts";
 
 const sandboxes = newCliSandboxes();
 let namespaces: Namespaces;
@@ -112,7 +113,7 @@ test("--fix --yes leaves what can cut off a remote login, and says so", () => {
 test.each([["n", "0"], ["y", "1"]])("on a terminal, --fix takes %s for an answer", (answer, forwarding) => {
   runShellInNetns(namespaces.host, "echo 0 >/proc/sys/net/ipv4/ip_forward");
   const options = `--conf-dir ${sandbox.conf} --cache-dir ${sandbox.cache} --plugin-dir :`;
-  const command = `${process.execPath} ${CLI_ENTRY} doctor web --fix --look-only ${options}`;
+  const command = `${shellWords(process.execPath, CLI_ENTRY)} doctor web --fix --look-only ${options}`;
   const { stdout } = namespaces.host.run(() =>
     Bun.spawnSync(["script", "-qec", command, "/dev/null"], { stdin: Buffer.from(`${answer}\n`) })
   );

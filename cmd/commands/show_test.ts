@@ -3,6 +3,7 @@ import { rmSync } from "node:fs";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { type CliSandbox, newCliSandboxes } from "../../testing/cli.ts";
 import { type Namespaces, netnsTest, newNamespaces, until } from "../../testing/netns.ts";
+import { shellWords } from "../../testing/shell_words.ts";
 
 const { root, cni, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
@@ -55,8 +56,8 @@ test("cni show fits a terminal, and colours only there", async () => {
   const { host } = namespaces;
   const sandbox = await attachToWeb(namespaces);
   const inTerminal = (env: string) => {
-    const [program, entry] = sandbox.command("list");
-    const command = `stty cols 40; exec env ${env} ${[program, entry, ...showWords(sandbox)].join(" ")}`;
+    const program = sandbox.command("list").slice(0, 2);
+    const command = `stty cols 40; exec env ${env} ${shellWords(...program, ...showWords(sandbox))}`;
     const { stdout } = host.run(() => Bun.spawnSync(["script", "-qec", command, "/dev/null"], { stdin: "ignore" }));
     return stdout.toString().replaceAll("\r", "");
   };

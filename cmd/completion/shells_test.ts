@@ -6,6 +6,7 @@ import { useDirectory } from "../../testing/directory.ts";
 import { testWith } from "../../testing/binary.ts";
 import { runInTerminal } from "../../testing/terminal.ts";
 import { COMPLETION_SCRIPTS, SHELLS } from "./scripts.ts";
+import { shellWords } from "../../testing/shell_words.ts";
 
 const root = useDirectory("cni-completion-");
 
@@ -16,7 +17,7 @@ for (const shell of SHELLS) writeFileSync(join(root, shell), COMPLETION_SCRIPTS[
 writeFileSync(
   join(root, "cni"),
   `#!/bin/sh
-   if [ "$1" = complete-words ]; then exec ${process.execPath} ${join(import.meta.dir, "../cni.ts")} "$@"; fi
+   if [ "$1" = complete-words ]; then exec ${shellWords(process.execPath, join(import.meta.dir, "../cni.ts"))} "$@"; fi
    printf 'GOT'; printf ' <%s>' "$@"; echo\n`,
 );
 chmodSync(join(root, "cni"), 0o755);
@@ -28,7 +29,7 @@ const UNTYPEABLE = "i\nrun\u001b[2J";
 /** A shell among network namespaces with these names. */
 function amongOddNames(...shell: readonly string[]): string[] {
   const touch = 'mount -t tmpfs tmpfs /run && mkdir /run/netns && for name; do :>"/run/netns/$name"; done';
-  const names = [...ODD_NAMES, UNTYPEABLE].map((name) => `'${name.replaceAll("'", "'\\''")}'`).join(" ");
+  const names = shellWords(...ODD_NAMES, UNTYPEABLE);
   return ["unshare", "-m", "sh", "-c", `set -- ${names} && ${touch} && exec ${shell.join(" ")}`];
 }
 const TYPED_ODD_NAMES = [

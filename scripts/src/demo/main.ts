@@ -1,5 +1,4 @@
 /** The body of `scripts/demo`. Namespaces are open files of this process, so nothing stays behind. @module */
-import { constants } from "node:os";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
@@ -154,12 +153,12 @@ async function main(): Promise<void> {
   showNothingLeft();
 }
 
-for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
-  process.on(signal, () => {
-    resources.dispose();
-    process.exit(128 + constants.signals[signal]);
-  });
+function endEarly(_: string, signal: number): never {
+  resources.dispose();
+  process.exit(128 + signal);
 }
+
+for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) process.on(signal, endEarly);
 const started = performance.now();
 try {
   await main();
