@@ -85,7 +85,7 @@ export class KnownNodes {
     if (known && isSameNode(known, node)) return;
     const isOwn = node.name === this.#ownName;
     if (known) this.#remove(known, changed);
-    else if (isOwn && this.#own) this.#remove(this.#own, changed);
+    else if (isOwn && this.#own && this.#nodes.has(this.#own.uid)) this.#remove(this.#own, changed);
     if (isOwn) this.#own = node;
     this.#nodes.set(node.uid, node);
     this.#ranges.add(node);

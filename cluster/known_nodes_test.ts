@@ -71,6 +71,9 @@ describe("known nodes", () => {
     expect(nodes.own).toEqual(again);
     expect([...nodes.peers()]).toEqual([A]);
     expect([...nodes.all()]).toEqual([A, again]);
+    const third = { ...again, uid: "own3" };
+    expect(nodes.replace([A, third])).toMatchObject({ own: true });
+    expect([...nodes.all()]).toEqual([A, third]);
   });
 
   test("of two nodes with overlapping ranges the older keeps them, in both orders and for each range", () => {

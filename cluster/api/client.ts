@@ -16,6 +16,9 @@ export interface RequestLimits {
 const MAX_REFUSAL_BYTES = 64 * 1024;
 const MAX_RETRY_AFTER_MS = 300_000;
 
+// Such as DEPTH_ZERO_SELF_SIGNED_CERT, ERR_TLS_CERT_ALTNAME_INVALID, UNABLE_TO_VERIFY_LEAF_SIGNATURE.
+const CERTIFICATE_ERROR = /CERT|VERIFY/;
+
 export class ApiClient {
   readonly server: string;
   readonly #account: Account;
@@ -86,9 +89,13 @@ export class ApiClient {
 
   #asProblem(error: unknown): ApiProblem {
     if (error instanceof ApiProblem) return error;
-    const { code, message } = error as { readonly code?: string; readonly message: string };
+    const { code, message } = error as { readonly code?: unknown; readonly message: string };
     if (code === "UnexpectedRedirect") return new ApiProblem(`${this.server} redirects, and the token is for it alone`);
-    return new LostConnection(`${this.server} does not answer`, { details: code ?? message });
+    if (typeof code === "string" && CERTIFICATE_ERROR.test(code)) {
+      const details = `${code}: its certificate must be of an authority in ca.crt, for this address, and in force`;
+      return new ApiProblem(`${this.server} cannot be trusted`, { details });
+    }
+    return new LostConnection(`${this.server} does not answer`, { details: typeof code === "string" ? code : message });
   }
 }
 

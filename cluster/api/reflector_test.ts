@@ -62,7 +62,7 @@ class Copy implements Disposable {
   readonly ended: Promise<void>;
 
   constructor(
-    server: ApiServer,
+    server: Pick<ApiServer, "url">,
     account: string,
     { patience = {}, verdict = () => "taken", version }: {
       readonly patience?: Partial<Patience>;
@@ -444,11 +444,18 @@ describe("a copy of the API's nodes", () => {
     try {
       using copy = new Copy(server, other);
       await until(() => copy.log.length === 1);
-      expect(copy.log[0]).toMatch(/does not answer: [A-Z_]*(SIGN|ISSUER|VERIFY)[A-Z_]*$/);
+      expect(copy.log[0]).toStartWith(`Cannot follow /api/v1/nodes: ${server.url} cannot be trusted: `);
       expect(server.requests).toEqual([]);
     } finally {
       delete process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
     }
+  });
+
+  testWith(PROGRAMS, "is not had under an address that the certificate is not for", async () => {
+    using copy = new Copy({ url: `https://localhost:${server.port}` }, account);
+    await until(() => copy.log.length === 1);
+    expect(copy.log[0]).toContain("cannot be trusted: ERR_TLS_CERT_ALTNAME_INVALID: its certificate must be");
+    expect(server.requests).toEqual([]);
   });
 
   testWith(PROGRAMS, "ends with its signal at once, whatever it waits for", async () => {
