@@ -31,6 +31,8 @@ const IDLE_MS = 3 * 60_000;
 const RETRY_MS = 5000;
 /** Comparing takes at most a tenth of the time, whatever other programs change. */
 const PAUSE_FACTOR = 9;
+/** Answers for all nodes at once would take much memory. */
+const NODES_AT_ONCE = 250;
 /** What links of Ethernet have. */
 const DEFAULT_MTU = 1500;
 
@@ -66,7 +68,7 @@ export class ClusterNetwork implements Disposable {
     using resources = new DisposableStack();
     this.#host = resources.use(currentNetns());
     this.#changes = resources.use(new KernelChanges(this.#host.nft));
-    this.#rules = new ClusterRules(this.#host.nft, settings);
+    this.#rules = new ClusterRules(this.#host.nft, settings, () => this.#peerNodes());
     this.#routes = new NodeRoutes(this.#host.route);
     this.#resources = resources.move();
   }
@@ -100,7 +102,7 @@ export class ClusterNetwork implements Disposable {
     this.#own = own;
     this.#peers.clear();
     for (const node of peers) this.#peers.set(node.uid, { node, plan: NO_PLAN });
-    this.#rules.replace(own, this.#peerNodes(), formerOwnCidrs);
+    this.#rules.replace(own, formerOwnCidrs);
     this.#sync();
   }
 
@@ -114,7 +116,7 @@ export class ClusterNetwork implements Disposable {
     if (peer) this.#setPeer({ node: peer, plan });
     else this.#peers.delete(uid);
     // First: without them, packets would be masqueraded or dropped.
-    this.#attempt("rules", () => this.#rules.update(own, former?.node, peer));
+    this.#attempt("rules", () => this.#rules.update(former?.node, peer));
     this.#routes.update(former?.plan ?? NO_PLAN, plan, this.#facts.tunnelIndex);
     this.#setMtu();
     this.#watch();
@@ -160,11 +162,7 @@ export class ClusterNetwork implements Disposable {
     const rules = this.#attempt("rules", () => this.#rules.sync());
     const tunnel = this.#attempt("tunnel", () => this.#syncTunnel(own));
     this.#facts = this.#readFacts(own, tunnel?.index);
-    const matches = matchNodes(this.#nl, this.#peerNodes());
-    this.#totals = newTotals();
-    for (const { node } of this.#peers.values()) {
-      this.#setPeer({ node, plan: planPeer(own, node, this.#settings, this.#facts, matches) });
-    }
+    this.#planPeers(own);
     const mtu = this.#setMtu() ? ["the tunnel's MTU"] : [];
     const plans = Array.from(this.#peers.values(), ({ plan }) => plan);
     const routes = this.#routes.sync(plans, tunnel?.index);
@@ -173,6 +171,18 @@ export class ClusterNetwork implements Disposable {
     this.#earliestSync = now + PAUSE_FACTOR * (now - started);
     this.#nextSync = now + (this.#hasFailed() ? RETRY_MS : IDLE_MS);
     return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...mtu, ...routes];
+  }
+
+  #planPeers(own: ClusterNode): void {
+    this.#totals = newTotals();
+    const nodes = this.#peerNodes();
+    for (let at = 0; at < nodes.length; at += NODES_AT_ONCE) {
+      const some = nodes.slice(at, at + NODES_AT_ONCE);
+      const matches = matchNodes(this.#nl, some);
+      for (const node of some) {
+        this.#setPeer({ node, plan: planPeer(own, node, this.#settings, this.#facts, matches) });
+      }
+    }
   }
 
   #hasFailed(): boolean {

@@ -1,7 +1,7 @@
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { ClusterNode } from "../node.ts";
-import { DesiredElements } from "./desired_elements.ts";
+import { DesiredElements, type SetElement } from "./desired_elements.ts";
 import {
   changeElements,
   elementsOfNode,
@@ -17,34 +17,48 @@ import type { ClusterSettings } from "./settings.ts";
 export class ClusterRules {
   readonly #nl: Netlink;
   readonly #settings: ClusterSettings;
+  readonly #peers: () => Iterable<ClusterNode>;
+  #own: ClusterNode | undefined;
+  #formerOwnCidrs: readonly Cidr[] = [];
   #elements = new DesiredElements();
   #lengths: PrefixLengths = prefixLengthsOf([]);
   /** Whether the kernel may differ. */
   isDue = true;
 
-  constructor(nl: Netlink, settings: ClusterSettings) {
+  /** @param peers as they are at each call */
+  constructor(nl: Netlink, settings: ClusterSettings, peers: () => Iterable<ClusterNode>) {
     this.#nl = nl;
     this.#settings = settings;
+    this.#peers = peers;
   }
 
-  replace(own: ClusterNode, peers: readonly ClusterNode[], formerOwnCidrs: readonly Cidr[]): void {
-    this.#lengths = prefixLengthsOf(peers);
+  replace(own: ClusterNode, formerOwnCidrs: readonly Cidr[]): void {
+    this.#own = own;
+    this.#formerOwnCidrs = formerOwnCidrs;
+    this.#lengths = prefixLengthsOf(this.#peers());
     this.#elements = new DesiredElements();
-    this.#elements.add(ownElements(own, formerOwnCidrs, this.#settings));
-    for (const node of [own, ...peers]) this.#elements.add(elementsOfNode(own, node));
+    this.#elements.add([...this.#desired()]);
     this.isDue = true;
   }
 
   /** @returns what differed, if anything @throws {SystemError} */
   sync(): string | undefined {
     if (!this.isDue) return undefined;
-    const difference = syncRuleset(this.#nl, this.#settings, this.#lengths, this.#elements);
+    const difference = syncRuleset(this.#nl, this.#settings, this.#lengths, () => this.#desired());
     this.isDue = false;
     return difference;
   }
 
+  *#desired(): Iterable<SetElement> {
+    const own = this.#own!;
+    yield* ownElements(own, this.#formerOwnCidrs, this.#settings);
+    yield* elementsOfNode(own, own);
+    for (const node of this.#peers()) yield* elementsOfNode(own, node);
+  }
+
   /** @throws {SystemError} */
-  update(own: ClusterNode, former: ClusterNode | undefined, node: ClusterNode | undefined): void {
+  update(former: ClusterNode | undefined, node: ClusterNode | undefined): void {
+    const own = this.#own!;
     // In this order, what both have stays.
     const added = node ? this.#elements.add(elementsOfNode(own, node)) : [];
     const removed = former ? this.#elements.remove(elementsOfNode(own, former)) : [];

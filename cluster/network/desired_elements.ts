@@ -1,4 +1,5 @@
 import type { Element } from "../../ffi/nft/objects.ts";
+import { Counts } from "./counts.ts";
 
 export interface SetElement extends Element {
   readonly set: string;
@@ -6,35 +7,24 @@ export interface SetElement extends Element {
 
 export const setElementId = ({ set, key, flags = 0 }: SetElement): string => `${set} ${key.toHex()} ${flags}`;
 
-/** Elements of sets, some wanted by several nodes. */
+/** Elements of sets, some wanted by several nodes. The nodes themselves know what they are. */
 export class DesiredElements {
-  readonly #entries = new Map<string, { readonly element: SetElement; count: number }>();
+  readonly #counts = new Counts<string>();
 
   has(element: SetElement): boolean {
-    return this.#entries.has(setElementId(element));
-  }
-
-  ofSet(name: string): SetElement[] {
-    return Array.from(this.#entries.values(), ({ element }) => element).filter(({ set }) => set === name);
+    return this.#counts.map.has(setElementId(element));
   }
 
   /** @returns those that nobody wanted before */
   add(elements: readonly SetElement[]): SetElement[] {
-    return elements.filter((element) => {
-      const id = setElementId(element);
-      const entry = this.#entries.get(id);
-      if (entry) entry.count++;
-      else this.#entries.set(id, { element, count: 1 });
-      return entry === undefined;
-    });
+    const added = elements.filter((element) => !this.has(element));
+    this.#counts.add(elements.map(setElementId));
+    return added;
   }
 
   /** @returns those that nobody wants any more */
   remove(elements: readonly SetElement[]): SetElement[] {
-    return elements.filter((element) => {
-      const id = setElementId(element);
-      const entry = this.#entries.get(id)!;
-      return --entry.count === 0 && this.#entries.delete(id);
-    });
+    this.#counts.remove(elements.map(setElementId));
+    return elements.filter((element) => !this.has(element));
   }
 }

@@ -11,7 +11,6 @@ import {
   RTNLGRP_IPV6_IFADDR,
   RTNLGRP_IPV6_ROUTE,
   RTNLGRP_LINK,
-  RTNLGRP_NEIGH,
 } from "../../ffi/route/uapi.ts";
 import { newClusterSite, peersOf, podAddresses, type SiteNode, type SiteOptions } from "../../testing/cluster_site.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
@@ -111,7 +110,6 @@ test("a node that starts again, with the same nodes, changes nothing in the kern
   const [a] = site.nodes as [SiteNode];
   const groups = [
     RTNLGRP_LINK,
-    RTNLGRP_NEIGH,
     RTNLGRP_IPV4_IFADDR,
     RTNLGRP_IPV4_ROUTE,
     RTNLGRP_IPV6_IFADDR,

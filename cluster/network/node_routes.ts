@@ -2,6 +2,7 @@
 import type { Cidr, Ip } from "../../ffi/address.ts";
 import type { NetlinkError } from "../../ffi/netlink/error.ts";
 import { executeEach, type Netlink, type NetlinkRequest } from "../../ffi/netlink/socket.ts";
+import { addressFamily } from "../../ffi/route/address.ts";
 import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
@@ -113,32 +114,42 @@ export class NodeRoutes {
   }
 
   #compareRoutes(): Change[] {
-    const present = new Map<Cidr, RawRoute[]>();
-    for (const family of [AF_INET, AF_INET6]) {
-      for (const route of rawRoute.listFiltered(this.#nl, { family, table: RT_TABLE_MAIN })) {
+    return [AF_INET, AF_INET6].flatMap((family) => {
+      // Of thousands, nearly all are right.
+      let right = new Set<Cidr>();
+      let others: RawRoute[] = [];
+      const onStart = () => {
+        right = new Set();
+        others = [];
+      };
+      rawRoute.forEachFiltered(this.#nl, { family, table: RT_TABLE_MAIN }, onStart, (route) => {
         const dst = rawRoute.destinationOf(route);
-        if (route.protocol !== ROUTE_PROTOCOL && !this.#routes.has(dst)) continue;
-        const others = present.get(dst);
-        if (others) others.push(route);
-        else present.set(dst, [route]);
-      }
-    }
-    const destinations = new Set([...this.#routes.keys(), ...present.keys()]);
-    return [...destinations].flatMap((dst) => this.#compareDestination(dst, present.get(dst) ?? []));
+        const wanted = this.#routes.get(dst);
+        const isOwn = route.protocol === ROUTE_PROTOCOL;
+        if (isOwn && wanted && !right.has(wanted.dst) && isAsPlanned(route, wanted)) right.add(wanted.dst);
+        else if (isOwn || wanted) others.push(route);
+      });
+      const wrong = Map.groupBy(others, rawRoute.destinationOf);
+      const isOfFamily = ({ dst }: PlannedRoute) => addressFamily(dst) === family;
+      const missing = [...this.#routes.values()].filter((route) => isOfFamily(route) && !right.has(route.dst));
+      const destinations = new Set([...wrong.keys(), ...missing.map(({ dst }) => dst)]);
+      return [...destinations].flatMap((dst) => this.#compareDestination(dst, wrong.get(dst) ?? [], right.has(dst)));
+    });
   }
 
-  #compareDestination(dst: Cidr, present: readonly RawRoute[]): Change[] {
+  /** @param present all to there, but one that is as planned */
+  #compareDestination(dst: Cidr, present: readonly RawRoute[], isRight: boolean): Change[] {
     const wanted = this.#routes.get(dst);
     const mine = present.filter(({ protocol }) => protocol === ROUTE_PROTOCOL);
     const foreign = wanted &&
       present.find((route) => route.protocol !== ROUTE_PROTOCOL && metric(route) <= metricOf(wanted));
     if (wanted && foreign) this.#obstacles.set(dst, obstacleText(wanted, foreign));
-    const right = wanted && mine.find((route) => isAsPlanned(route, wanted));
+    const isMissing = wanted && !isRight;
     // The kernel replaces the first of equal metric, whoever made it.
-    const replaced = wanted && !right && !foreign && mine.find((route) => metric(route) === metricOf(wanted));
-    const stale = mine.filter((route) => route !== right && route !== replaced);
-    const removals = stale.map((route) => ({ request: rawRoute.removeRequest(route) }));
-    if (!wanted || right) return removals;
+    const replaced = isMissing && !foreign && mine.find((route) => metric(route) === metricOf(wanted));
+    const removals = mine.filter((route) => route !== replaced)
+      .map((route) => ({ request: rawRoute.removeRequest(route) }));
+    if (!isMissing) return removals;
     if (replaced) return [{ request: rawRoute.replaceRequest(toRawRoute(wanted)), dst }, ...removals];
     return foreign ? removals : [...removals, { request: rawRoute.addExclusiveRequest(toRawRoute(wanted)), dst }];
   }

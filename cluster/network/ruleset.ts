@@ -27,7 +27,7 @@ import {
   saddr,
   transportBytes,
 } from "../../ffi/nft/statements.ts";
-import { transaction } from "../../ffi/nft/transaction.ts";
+import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
@@ -35,7 +35,7 @@ import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
-import { type DesiredElements, type SetElement, setElementId } from "./desired_elements.ts";
+import { type SetElement, setElementId } from "./desired_elements.ts";
 import { intervalElements, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
 import type { ClusterSettings } from "./settings.ts";
@@ -184,17 +184,18 @@ const vxlanHeader = (vni: number): Uint8Array => Uint8Array.of(8, 0, 0, 0, vni >
 /**
  * Makes the table what it should be, in one transaction. Elements that are right stay.
  *
+ * @param desired called as often as need be
  * @returns what was wrong; `undefined` if nothing was
  */
 export function syncRuleset(
   nl: Netlink,
   settings: ClusterSettings,
   lengths: PrefixLengths,
-  desired: DesiredElements,
+  desired: () => Iterable<SetElement>,
 ): string | undefined {
   const objects = tableObjects(settings, lengths);
   const isPresent = nft.findTable(nl, CLUSTER_TABLE) !== undefined;
-  if (isPresent && hasObjects(nl, objects)) return syncElements(nl, objects, desired);
+  if (isPresent && hasObjects(nl, objects)) return syncElements(nl, objects, desired());
   const tx = transaction(nl);
   const { family, table } = CLUSTER_TABLE;
   if (isPresent) tx.deleteTable(CLUSTER_TABLE);
@@ -202,9 +203,26 @@ export function syncRuleset(
   for (const set of objects.sets) tx.addSet({ ...set, family, table });
   for (const chain of objects.chains) tx.addChain({ ...chain, family, table });
   for (const each of objects.rules) tx.addRule({ ...each, family, table });
-  for (const { name } of objects.sets) tx.addElements(CLUSTER_TABLE, name, desired.ofSet(name));
+  addElements(tx, desired(), new Set());
   tx.commit();
   return isPresent ? "the rules differed" : "the table was missing";
+}
+
+/** @param present identities of elements that are there @returns how many are added */
+function addElements(tx: Transaction, elements: Iterable<SetElement>, present: Set<string>): number {
+  const missing = Map.groupBy(elementsBeside(elements, present), ({ set }) => set);
+  for (const [set, ofSet] of missing) tx.addElements(CLUSTER_TABLE, set, ofSet);
+  return missing.values().reduce((sum, { length }) => sum + length, 0);
+}
+
+/** Several nodes may want the same. */
+function* elementsBeside(elements: Iterable<SetElement>, present: Set<string>): Iterable<SetElement> {
+  for (const element of elements) {
+    const id = setElementId(element);
+    if (present.has(id)) continue;
+    present.add(id);
+    yield element;
+  }
 }
 
 function hasObjects(nl: Netlink, { sets, chains, rules }: TableObjects): boolean {
@@ -231,27 +249,33 @@ function hasObjects(nl: Netlink, { sets, chains, rules }: TableObjects): boolean
     });
 }
 
-function syncElements(nl: Netlink, { sets }: TableObjects, desired: DesiredElements): string | undefined {
-  const tx = transaction(nl);
-  let count = 0;
+function syncElements(nl: Netlink, { sets }: TableObjects, desired: Iterable<SetElement>): string | undefined {
+  const present = new Map<string, SetElement>();
   for (const { name } of sets) {
-    const present = nft.listElements(nl, CLUSTER_TABLE, name).map((element) => ({ ...element, set: name }));
-    const ids = new Set(present.map(setElementId));
-    const surplus = present.filter((element) => !desired.has(element));
-    const missing = desired.ofSet(name).filter((element) => !ids.has(setElementId(element)));
-    tx.deleteElements(CLUSTER_TABLE, name, surplus);
-    tx.addElements(CLUSTER_TABLE, name, missing);
-    count += surplus.length + missing.length;
+    for (const element of nft.listElements(nl, CLUSTER_TABLE, name)) {
+      const found = { ...element, set: name };
+      present.set(setElementId(found), found);
+    }
   }
+  const surplus = new Map(present);
+  const wanted = [...desired];
+  for (const element of wanted) surplus.delete(setElementId(element));
+  const tx = transaction(nl);
+  deleteElements(tx, surplus.values());
+  const count = surplus.size + addElements(tx, wanted, new Set(present.keys()));
   tx.commit();
   return count === 0 ? undefined : `${count} elements differed`;
+}
+
+function deleteElements(tx: Transaction, elements: Iterable<SetElement>): void {
+  for (const [set, ofSet] of Map.groupBy(elements, ({ set }) => set)) tx.deleteElements(CLUSTER_TABLE, set, ofSet);
 }
 
 /** Changes elements of a table that has all of `removed`, and none of `added`. */
 export function changeElements(nl: Netlink, removed: readonly SetElement[], added: readonly SetElement[]): void {
   const tx = transaction(nl);
-  for (const [set, elements] of Map.groupBy(removed, ({ set }) => set)) tx.deleteElements(CLUSTER_TABLE, set, elements);
-  for (const [set, elements] of Map.groupBy(added, ({ set }) => set)) tx.addElements(CLUSTER_TABLE, set, elements);
+  deleteElements(tx, removed);
+  addElements(tx, added, new Set());
   tx.commit();
 }
 

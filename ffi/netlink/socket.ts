@@ -250,12 +250,31 @@ export function dump<S extends AnyMessageSpec>(
   value: MessageIn<S>,
   reply: AnyMessageSpec = op.spec,
 ): MessageOut<S>[] {
+  let items: MessageOut<S>[] = [];
+  const onStart = () => void (items = []);
+  dumpEach(nl, op, value, onStart, (item) => void items.push(item), reply);
+  return items;
+}
+
+/**
+ * Lists without keeping all.
+ *
+ * @param onStart called again if objects changed meanwhile, before all come again
+ */
+export function dumpEach<S extends AnyMessageSpec>(
+  nl: Netlink,
+  op: Operation<S>,
+  value: MessageIn<S>,
+  onStart: () => void,
+  onItem: (item: MessageOut<S>) => void,
+  reply: AnyMessageSpec = op.spec,
+): void {
   for (let attempt = 1;; attempt++) {
-    const items: MessageOut<S>[] = [];
+    onStart();
     const { interrupted } = exchange(nl, [request(op, value, NLM_F_DUMP)], (payload) => {
-      items.push(readMessage(reply, payload) as MessageOut<S>);
+      onItem(readMessage(reply, payload) as MessageOut<S>);
     });
-    if (!interrupted) return items;
+    if (!interrupted) return;
     if (attempt === DUMP_ATTEMPTS) {
       throw new NetlinkError({ request: op.name, errno: ERESTART, extack: "The list kept changing" });
     }

@@ -15,7 +15,7 @@ import {
   NLM_F_EXCL,
   NLM_F_REPLACE,
 } from "../netlink/message.ts";
-import { dump, execute, type Netlink, type NetlinkRequest, request } from "../netlink/socket.ts";
+import { dump, dumpEach, execute, type Netlink, type NetlinkRequest, request } from "../netlink/socket.ts";
 import { withPurpose } from "../sys/error.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { rtnetlinkOperations } from "./operations.ts";
@@ -49,13 +49,25 @@ export interface RouteFilter {
   readonly protocol?: number;
 }
 
-/** Kernels before 4.20 list others too. */
-export function listFiltered(nl: Netlink, { family, table, protocol }: RouteFilter): RawRoute[] {
-  const filter = { family, table, protocol };
-  return withPurpose("list routes", () => dump(nl, ROUTE.GET, filter)).filter((route) =>
+/** Lists without keeping all. @param onStart called again if routes changed meanwhile, before all come again */
+export function forEachFiltered(
+  nl: Netlink,
+  { family, table, protocol }: RouteFilter,
+  onStart: () => void,
+  onRoute: (route: RawRoute) => void,
+): void {
+  // Kernels before 4.20 list others too.
+  const isWanted = (route: RawRoute) =>
     !(route.flags & uapi.RTM_F_CLONED) && tableOf(route) === table &&
-    (protocol === undefined || route.protocol === protocol)
-  );
+    (protocol === undefined || route.protocol === protocol);
+  const onItem = (route: RawRoute) => isWanted(route) && onRoute(route);
+  withPurpose("list routes", () => dumpEach(nl, ROUTE.GET, { family, table, protocol }, onStart, onItem));
+}
+
+export function listFiltered(nl: Netlink, filter: RouteFilter): RawRoute[] {
+  let routes: RawRoute[] = [];
+  forEachFiltered(nl, filter, () => void (routes = []), (route) => void routes.push(route));
+  return routes;
 }
 
 /** Fails if there is a route of equal destination and metric. */
