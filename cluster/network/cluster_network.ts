@@ -10,6 +10,7 @@ import { Counts } from "./counts.ts";
 import { KernelChanges, type WatchedState } from "./kernel_changes.ts";
 import { NodeRoutes } from "./node_routes.ts";
 import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planPeer } from "./plan.ts";
+import type { IsShared } from "./ruleset.ts";
 import type { ClusterSettings } from "./settings.ts";
 import { ensureTunnel, ensureTunnelAddresses, removeTunnel, TunnelError, tunnelOverhead } from "./tunnel.ts";
 
@@ -113,10 +114,14 @@ export class ClusterNetwork implements Disposable {
     if (!own || (former && peer ? isSameNode(former.node, peer) : !former && !peer)) return;
     const plan = peer ? planPeer(own, peer, this.#settings, this.#facts, matchNodes(this.#nl, [peer])) : NO_PLAN;
     if (former) countPeer(this.#totals, former, "remove");
-    if (peer) this.#setPeer({ node: peer, plan });
+    if (peer) this.#peers.set(uid, { node: peer, plan });
     else this.#peers.delete(uid);
+    const { addresses, ranges } = this.#totals;
+    const isShared: IsShared = (each) =>
+      own.addresses.includes(each as Ip) || addresses.map.has(each as Ip) || ranges.map.has(each as Cidr);
     // First: without them, packets would be masqueraded or dropped.
-    this.#attempt("rules", () => this.#rules.update(former?.node, peer));
+    this.#attempt("rules", () => this.#rules.update(former?.node, peer, isShared));
+    if (peer) countPeer(this.#totals, { node: peer, plan }, "add");
     this.#routes.update(former?.plan ?? NO_PLAN, plan, this.#facts.tunnelIndex);
     this.#setMtu();
     this.#watch();
@@ -143,11 +148,6 @@ export class ClusterNetwork implements Disposable {
 
   get #nl(): Netlink {
     return this.#host.route;
-  }
-
-  #setPeer(peer: Peer): void {
-    this.#peers.set(peer.node.uid, peer);
-    countPeer(this.#totals, peer, "add");
   }
 
   #peerNodes(): ClusterNode[] {
@@ -180,7 +180,9 @@ export class ClusterNetwork implements Disposable {
       const some = nodes.slice(at, at + NODES_AT_ONCE);
       const matches = matchNodes(this.#nl, some);
       for (const node of some) {
-        this.#setPeer({ node, plan: planPeer(own, node, this.#settings, this.#facts, matches) });
+        const peer = { node, plan: planPeer(own, node, this.#settings, this.#facts, matches) };
+        this.#peers.set(node.uid, peer);
+        countPeer(this.#totals, peer, "add");
       }
     }
   }
@@ -251,15 +253,22 @@ export class ClusterNetwork implements Disposable {
 
 interface Totals {
   readonly addresses: Counts<Ip>;
+  readonly ranges: Counts<Cidr>;
   readonly mtus: Counts<number>;
   /** Some may be used no more. */
   readonly links: Set<number>;
 }
 
-const newTotals = (): Totals => ({ addresses: new Counts(), mtus: new Counts(), links: new Set() });
+const newTotals = (): Totals => ({
+  addresses: new Counts(),
+  ranges: new Counts(),
+  mtus: new Counts(),
+  links: new Set(),
+});
 
-function countPeer({ addresses, mtus, links }: Totals, { node, plan }: Peer, verb: "add" | "remove"): void {
+function countPeer({ addresses, ranges, mtus, links }: Totals, { node, plan }: Peer, verb: "add" | "remove"): void {
   addresses[verb](node.addresses);
+  ranges[verb](node.podCidrs);
   mtus[verb](plan.mtu === undefined ? [] : [plan.mtu]);
   for (const index of plan.links) links.add(index);
 }

@@ -1,14 +1,15 @@
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { ClusterNode } from "../node.ts";
-import { DesiredElements, type SetElement } from "./desired_elements.ts";
 import {
   changeElements,
   elementsOfNode,
   isCovered,
+  type IsShared,
   ownElements,
   type PrefixLengths,
   prefixLengthsOf,
+  type SetElement,
   syncRuleset,
 } from "./ruleset.ts";
 import type { ClusterSettings } from "./settings.ts";
@@ -20,7 +21,6 @@ export class ClusterRules {
   readonly #peers: () => Iterable<ClusterNode>;
   #own: ClusterNode | undefined;
   #formerOwnCidrs: readonly Cidr[] = [];
-  #elements = new DesiredElements();
   #lengths: PrefixLengths = prefixLengthsOf([]);
   /** Whether the kernel may differ. */
   isDue = true;
@@ -36,8 +36,6 @@ export class ClusterRules {
     this.#own = own;
     this.#formerOwnCidrs = formerOwnCidrs;
     this.#lengths = prefixLengthsOf(this.#peers());
-    this.#elements = new DesiredElements();
-    this.#elements.add([...this.#desired()]);
     this.isDue = true;
   }
 
@@ -56,22 +54,19 @@ export class ClusterRules {
     for (const node of this.#peers()) yield* elementsOfNode(own, node);
   }
 
-  /** @throws {SystemError} */
-  update(former: ClusterNode | undefined, node: ClusterNode | undefined): void {
+  /** @param isShared of the peers besides this one @throws {SystemError} */
+  update(former: ClusterNode | undefined, node: ClusterNode | undefined, isShared: IsShared): void {
     const own = this.#own!;
-    // In this order, what both have stays.
-    const added = node ? this.#elements.add(elementsOfNode(own, node)) : [];
-    const removed = former ? this.#elements.remove(elementsOfNode(own, former)) : [];
-    if (node && !isCovered(this.#lengths, node)) {
-      this.#lengths = {
-        4: this.#lengths[4].union(prefixLengthsOf([node])[4]),
-        6: this.#lengths[6].union(prefixLengthsOf([node])[6]),
-      };
-      this.isDue = true;
-    }
+    const nodes = [former, node].filter((each) => each !== undefined);
+    const lengths = prefixLengthsOf(nodes);
+    // Of nodes with one range, which one has it shows only if all are looked at.
+    this.isDue ||= !isCovered(this.#lengths, lengths) || nodes.some(({ podCidrs }) => podCidrs.some(isShared));
+    this.#lengths = { 4: this.#lengths[4].union(lengths[4]), 6: this.#lengths[6].union(lengths[6]) };
     if (this.isDue) return void this.sync();
+    const elementsOf = (each?: ClusterNode) => each ? elementsOfNode(own, each, isShared) : [];
+    // Until it is done.
     this.isDue = true;
-    changeElements(this.#nl, removed, added);
+    changeElements(this.#nl, elementsOf(former), elementsOf(node));
     this.isDue = false;
   }
 }

@@ -10,7 +10,7 @@ import {
   prefixLengthOf,
 } from "../../ffi/address.ts";
 import { NFT_SET_ELEM_INTERVAL_END } from "../../ffi/nft/uapi.ts";
-import type { SetElement } from "./desired_elements.ts";
+import type { SetElement } from "./ruleset.ts";
 
 /** The kernel has an interval as two elements: its first address, and the one behind it. */
 export function intervalElements(set: string, cidr: Cidr): SetElement[] {

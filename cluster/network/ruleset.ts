@@ -3,7 +3,7 @@
  *
  * Its rules depend on settings and on the lengths of prefixes only. Nodes are elements.
  */
-import { type Cidr, familyOf, ipBytes, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipBytes, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
 import { ipv4Addr, ipv6Addr, namedSet, setOf } from "../../ffi/nft/datatypes.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import {
@@ -35,7 +35,6 @@ import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
-import { type SetElement, setElementId } from "./desired_elements.ts";
 import { intervalElements, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
 import type { ClusterSettings } from "./settings.ts";
@@ -53,13 +52,22 @@ interface TableObjects {
   readonly rules: readonly StaticRule[];
 }
 
+export interface SetElement extends nft.Element {
+  readonly set: string;
+}
+
+/** Whether other nodes have an address or a range, too. */
+export type IsShared = (addressOrRange: Ip | Cidr) => boolean;
+
 /** Elements that a node puts into the sets, the own one too. */
-export function elementsOfNode(own: ClusterNode, node: ClusterNode): SetElement[] {
-  const addresses = node.addresses.map((ip) => ({ set: `nodes${familyOf(ip)}`, key: ipBytes(ip) }));
-  const ranges = node.podCidrs.flatMap((cidr) => intervalElements(`cluster${familyOf(cidr)}`, cidr));
+export function elementsOfNode(own: ClusterNode, node: ClusterNode, isShared: IsShared = () => false): SetElement[] {
+  const podCidrs = node.podCidrs.filter((cidr) => !isShared(cidr));
+  const addresses = node.addresses.filter((ip) => !isShared(ip))
+    .map((ip) => ({ set: `nodes${familyOf(ip)}`, key: ipBytes(ip) }));
+  const ranges = podCidrs.flatMap((cidr) => intervalElements(`cluster${familyOf(cidr)}`, cidr));
   if (node.uid === own.uid) return [...addresses, ...ranges];
   const underlay = underlayOf(own, node)?.destination;
-  const sources = underlay === undefined ? [] : node.podCidrs.map((cidr) => ({
+  const sources = underlay === undefined ? [] : podCidrs.map((cidr) => ({
     set: tunnelSet(familyOf(underlay), familyOf(cidr)),
     key: concatenation(ipBytes(underlay), ipBytes(ipOf(networkOf(cidr)))),
   }));
@@ -91,8 +99,8 @@ export function prefixLengthsOf(nodes: Iterable<ClusterNode>): PrefixLengths {
   return lengths;
 }
 
-export function isCovered(lengths: PrefixLengths, node: ClusterNode): boolean {
-  return node.podCidrs.every((cidr) => lengths[familyOf(cidr)].has(prefixLengthOf(cidr)));
+export function isCovered(lengths: PrefixLengths, others: PrefixLengths): boolean {
+  return FAMILIES.every((family) => others[family].isSubsetOf(lengths[family]));
 }
 
 function tableObjects(settings: ClusterSettings, lengths: PrefixLengths): TableObjects {
@@ -195,7 +203,7 @@ export function syncRuleset(
 ): string | undefined {
   const objects = tableObjects(settings, lengths);
   const isPresent = nft.findTable(nl, CLUSTER_TABLE) !== undefined;
-  if (isPresent && hasObjects(nl, objects)) return syncElements(nl, objects, desired());
+  if (isPresent && hasObjects(nl, objects)) return syncElements(nl, objects, desired);
   const tx = transaction(nl);
   const { family, table } = CLUSTER_TABLE;
   if (isPresent) tx.deleteTable(CLUSTER_TABLE);
@@ -214,6 +222,8 @@ function addElements(tx: Transaction, elements: Iterable<SetElement>, present: S
   for (const [set, ofSet] of missing) tx.addElements(CLUSTER_TABLE, set, ofSet);
   return missing.values().reduce((sum, { length }) => sum + length, 0);
 }
+
+const setElementId = ({ set, key, flags = 0 }: SetElement): string => `${set} ${key.toHex()} ${flags}`;
 
 /** Several nodes may want the same. */
 function* elementsBeside(elements: Iterable<SetElement>, present: Set<string>): Iterable<SetElement> {
@@ -249,7 +259,11 @@ function hasObjects(nl: Netlink, { sets, chains, rules }: TableObjects): boolean
     });
 }
 
-function syncElements(nl: Netlink, { sets }: TableObjects, desired: Iterable<SetElement>): string | undefined {
+function syncElements(
+  nl: Netlink,
+  { sets }: TableObjects,
+  desired: () => Iterable<SetElement>,
+): string | undefined {
   const present = new Map<string, SetElement>();
   for (const { name } of sets) {
     for (const element of nft.listElements(nl, CLUSTER_TABLE, name)) {
@@ -258,11 +272,10 @@ function syncElements(nl: Netlink, { sets }: TableObjects, desired: Iterable<Set
     }
   }
   const surplus = new Map(present);
-  const wanted = [...desired];
-  for (const element of wanted) surplus.delete(setElementId(element));
+  for (const element of desired()) surplus.delete(setElementId(element));
   const tx = transaction(nl);
   deleteElements(tx, surplus.values());
-  const count = surplus.size + addElements(tx, wanted, new Set(present.keys()));
+  const count = surplus.size + addElements(tx, desired(), new Set(present.keys()));
   tx.commit();
   return count === 0 ? undefined : `${count} elements differed`;
 }
@@ -271,11 +284,12 @@ function deleteElements(tx: Transaction, elements: Iterable<SetElement>): void {
   for (const [set, ofSet] of Map.groupBy(elements, ({ set }) => set)) tx.deleteElements(CLUSTER_TABLE, set, ofSet);
 }
 
-/** Changes elements of a table that has all of `removed`, and none of `added`. */
-export function changeElements(nl: Netlink, removed: readonly SetElement[], added: readonly SetElement[]): void {
+/** Changes elements of a table that has all of `former`, and of `wanted` nothing else. */
+export function changeElements(nl: Netlink, former: readonly SetElement[], wanted: readonly SetElement[]): void {
+  const [formerIds, wantedIds] = [former, wanted].map((elements) => new Set(elements.map(setElementId)));
   const tx = transaction(nl);
-  deleteElements(tx, removed);
-  addElements(tx, added, new Set());
+  deleteElements(tx, former.filter((element) => !wantedIds!.has(setElementId(element))));
+  addElements(tx, wanted, formerIds!);
   tx.commit();
 }
 
