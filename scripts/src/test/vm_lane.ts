@@ -17,8 +17,10 @@ const FOR_ARM64 =
 /** Whether it is run on the other processor. */
 export const isForArm64 = (path: string): boolean => isForVm(path) || FOR_ARM64.test(path);
 
-/** In longer runs than the usual one. The start code and the runtime are in each call of the compiled binary. */
+/** In longer runs than the usual one, the longest first. The start code and the runtime are in each call of the compiled binary. */
 export const ARM64_SAMPLE: readonly string[] = [
+  // The whole chain.
+  "e2e/chain_vm_test.ts",
   // The shim and the server, by a plugin.
   "e2e/serve/calls_test.ts",
   "e2e/every_plugin_vm_test.ts",
@@ -29,8 +31,6 @@ export const ARM64_SAMPLE: readonly string[] = [
   "ffi/netns/netns_test.ts",
   "ffi/route/link_test.ts",
   "ffi/nft/objects_test.ts",
-  // The whole chain.
-  "e2e/chain_vm_test.ts",
 ];
 
 export const caseLine = ({ name, outcome }: TestCase): string => `${outcome}: ${name}`;
