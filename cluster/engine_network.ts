@@ -71,8 +71,12 @@ export class EngineNetwork {
     const { confDirectory: directory, pluginDirectories, log } = this.#options;
     try {
       const prepared = prepareNetworkFile({
-        ...{ source: this.#source, directory, pluginDirectories, ranges, log },
+        source: this.#source,
+        directory,
+        pluginDirectories,
+        ranges,
         ...mtu !== undefined && { mtu },
+        log,
       });
       prepareBridgedServices(prepared)();
       if (installNetworkFile(prepared)) log(`Engines have the network "${prepared.path}"`);

@@ -84,7 +84,7 @@ export class ClusterPart implements Disposable {
     this.#take(this.#known.apply(type, node), version);
   }
 
-  /** The API server answers. */
+  /** Call it when the API server answers. */
   hear(): void {
     this.#heardAtMs = Date.now();
     this.#apiProblem = undefined;

@@ -43,7 +43,10 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
       ...cluster!,
       accountDirectory: `/proc/self/fd/${account}`,
       stateDirectory: partPaths(directory, "cluster").state,
-      ...{ confDirectory, pluginDirectories, cacheDirectories, lifetime },
+      confDirectory,
+      pluginDirectories,
+      cacheDirectories,
+      lifetime,
       log: messageLogger(logFormat),
       count: (counter) => sendReport(reports, { counter: CLUSTER_METRICS[counter], count: 1 }),
     });

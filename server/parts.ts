@@ -61,7 +61,6 @@ export interface PartsOptions {
   /** From systemd, or from the server that this one replaces. */
   readonly inherited: ReadonlyMap<string, Descriptor>;
   readonly program: string;
-  /** See {@linkcode PartDescriptors}. */
   readonly account?: Descriptor | undefined;
   log(message: string): void;
 }

@@ -27,7 +27,7 @@ interface Kustomization {
   readonly images?: readonly { readonly name: string; readonly newName: string; readonly newTag: string }[];
 }
 
-/** Of RFC 6902. */
+/** One operation of a JSON patch, see RFC 6902. */
 interface Replacement {
   readonly op: "replace";
   readonly path: string;
@@ -66,7 +66,7 @@ export function renderManifests(directory: string): Manifest[] {
 function replace(manifest: object, { op, path, value }: Replacement): void {
   const keys = path.split("/").slice(1);
   const last = keys.pop()!;
-  const parent = keys.reduce((node: any, key) => node?.[key], manifest);
-  if (op !== "replace" || parent?.[last] === undefined) throw new Error(`Cannot patch ${path}: ${op}`);
+  const parent = keys.reduce((node, key) => node[key] as Record<string, unknown>, manifest as Record<string, unknown>);
+  if (op !== "replace" || parent[last] === undefined) throw new Error(`Cannot patch ${path}: ${op}`);
   parent[last] = value;
 }

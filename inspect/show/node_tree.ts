@@ -23,7 +23,6 @@ export interface NodeTree {
 export interface ShownNode {
   /** Its first range, if the name is unknown. */
   readonly name: string;
-  /** To its pods. */
   readonly routes: readonly ShownNodeRoute[];
 }
 

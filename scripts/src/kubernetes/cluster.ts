@@ -9,7 +9,7 @@ import { ensureClusterImages, makeOwnImage, OWN_IMAGE } from "./images.ts";
 import { kubectl, untilTrue } from "./kubectl.ts";
 import { nameServerManifest } from "./name_server.ts";
 import { CONTAINERD_SOCKET, containerdCommand, nodeCommands } from "./node_programs.ts";
-import { type ClusterNode, keepRunning, makeSegments, startClusterNode } from "./nodes.ts";
+import { keepRunning, type KubernetesNode, makeSegments, startClusterNode } from "./nodes.ts";
 import type { KubernetesOptions } from "./options.ts";
 import { type ClusterPlan, planCluster } from "./plan.ts";
 import { programDirectory } from "./programs.ts";
@@ -66,7 +66,7 @@ async function startAll(options: KubernetesOptions): Promise<void> {
 }
 
 /** Writes the program \`on\`: `on node1 ip route`. */
-function writeEntering(nodes: readonly ClusterNode[]): void {
+function writeEntering(nodes: readonly KubernetesNode[]): void {
   mkdirSync(inCluster("bin"), { recursive: true });
   const cases = nodes.map(({ plan, enter }) => `  ${plan.name}) exec ${enter.join(" ")} -- "$@" ;;`);
   const script = [
@@ -84,7 +84,7 @@ function writeEntering(nodes: readonly ClusterNode[]): void {
 }
 
 /** The first node has it, as with kubeadm, and takes pods as well. */
-async function startControlPlane(node: ClusterNode, plan: ClusterPlan): Promise<void> {
+async function startControlPlane(node: KubernetesNode, plan: ClusterPlan): Promise<void> {
   for (const command of controlPlaneCommands(plan, programDirectory())) void keepRunning(node, command);
   await untilTrue(
     "The start of the API server",
@@ -92,7 +92,7 @@ async function startControlPlane(node: ClusterNode, plan: ClusterPlan): Promise<
   );
 }
 
-async function startContainerEngine(node: ClusterNode, images: readonly string[]): Promise<void> {
+async function startContainerEngine(node: KubernetesNode, images: readonly string[]): Promise<void> {
   void keepRunning(node, containerdCommand());
   const ctr = (...words: readonly string[]) =>
     Bun.spawn([...node.enter, "ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", ...words], {

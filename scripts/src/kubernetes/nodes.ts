@@ -13,7 +13,7 @@ const RESTART_PAUSE_MS = 1000;
 /** A program with a file of its name in there stays ended. */
 const STOPPED = inCluster("stopped");
 
-export interface ClusterNode {
+export interface KubernetesNode {
   readonly plan: NodePlan;
   /** What a command on the node begins with. */
   readonly enter: readonly string[];
@@ -35,7 +35,7 @@ export function makeSegments({ segments }: ClusterPlan): void {
 }
 
 /** Starts a node without programs. */
-export async function startClusterNode(plan: ClusterPlan, node: NodePlan, bridgeNf: string): Promise<ClusterNode> {
+export async function startClusterNode(plan: ClusterPlan, node: NodePlan, bridgeNf: string): Promise<KubernetesNode> {
   mkdirSync(inCluster("ready"), { recursive: true });
   const ready = inCluster("ready", node.name);
   const namespaces = "unshare --net --mount --uts --ipc --pid --fork --kill-child --mount-proc --propagation private";
@@ -62,11 +62,11 @@ function plugIn({ segments }: ClusterPlan, { name, segment, addresses }: NodePla
 }
 
 /** Runs a program on a node to its end. @throws {Error} if it fails */
-export const runOnNode = ({ enter }: ClusterNode, ...argv: readonly string[]): string =>
+export const runOnNode = ({ enter }: KubernetesNode, ...argv: readonly string[]): string =>
   runSuccessfully({ argv: [...enter, ...argv] }).stdout;
 
 /** Keeps a program running on a node, and its output in a file. */
-export async function keepRunning({ plan, enter }: ClusterNode, { name, argv }: ServiceCommand): Promise<never> {
+export async function keepRunning({ plan, enter }: KubernetesNode, { name, argv }: ServiceCommand): Promise<never> {
   const title = `${plan.name}-${name}`;
   mkdirSync(STOPPED, { recursive: true });
   mkdirSync(inCluster("logs"), { recursive: true });

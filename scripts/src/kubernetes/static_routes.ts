@@ -1,10 +1,10 @@
 /** Routes between nodes as somebody sets them by hand, for a network that leaves this to others. @module */
 import { runShell } from "../harness/process.ts";
 import { kubectl, untilTrue } from "./kubectl.ts";
-import { type ClusterNode, runOnNode } from "./nodes.ts";
+import { type KubernetesNode, runOnNode } from "./nodes.ts";
 
 /** Nodes of one segment know each other's pods. The router knows all of them, and is asked for the others. */
-export async function addStaticRoutes(nodes: readonly ClusterNode[]): Promise<void> {
+export async function addStaticRoutes(nodes: readonly KubernetesNode[]): Promise<void> {
   const ranges = await podRanges();
   for (const { plan } of nodes) {
     for (const range of ranges.get(plan.name)!) {
