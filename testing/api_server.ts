@@ -176,6 +176,7 @@ export class ApiServer implements Disposable {
   /** Has what it had before, as after a backup was restored. */
   restore(): void {
     this.#state = this.#staleCache!;
+    this.#staleCache = undefined;
     this.#changes = [];
   }
 

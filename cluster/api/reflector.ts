@@ -122,7 +122,12 @@ class Reflector<T> {
     const query = `watch=1&allowWatchBookmarks=true&resourceVersion=${this.#version}&timeoutSeconds=${timeoutS}`;
     const { path, signal } = this.#options;
     const { answerMs, silenceMs } = this.#patience;
-    const pieces = await this.#client.open(`${path}?${query}`, signal, { answerMs, silenceMs });
+    const opening = this.#client.open(`${path}?${query}`, signal, { answerMs, silenceMs });
+    const pieces = await opening.catch((error: unknown) => {
+      // A server that comes back may have the version of another past, and would tell only what comes after it.
+      if (error instanceof LostConnection) this.#nextList = "cached";
+      throw error;
+    });
     let hasLasted = false;
     const timer = setTimeout(() => {
       hasLasted = true;

@@ -398,6 +398,28 @@ describe("a copy of the API's nodes", () => {
     expect(listing().at(-1)).toBe("/api/v1/nodes");
   });
 
+  testWith(PROGRAMS, "is listed after the server was away: a backup may have been restored meanwhile", async () => {
+    using copy = new Copy(server, account, { patience: { silenceMs: 100_000 } });
+    await until(() => server.watchCount === 1);
+    server.freezeCache();
+    server.put(newNode(4));
+    await until(() => copy.names.endsWith("node-4"));
+    await Bun.sleep(PATIENCE.lastingMs + 50);
+    server.fault = (_url, response) => {
+      response.destroy();
+      return true;
+    };
+    server.breakWatches();
+    await until(() => copy.log.length === 1);
+    server.restore();
+    // The versions go on where others were.
+    for (const index of [5, 6]) server.put(newNode(index));
+    server.fault = undefined;
+    await until(() => copy.lists.length === 2);
+    expect(copy.names).toBe("node-1 node-2 node-3 node-5 node-6");
+    expect(listing().at(-1)).toBe("/api/v1/nodes?resourceVersion=0");
+  });
+
   testWith(PROGRAMS, "is asked for again when the receiver refuses it", async () => {
     let verdict: ListVerdict = { refused: "this node is missing" };
     using copy = new Copy(server, account, { verdict: () => verdict });
