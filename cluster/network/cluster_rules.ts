@@ -9,9 +9,9 @@ import {
   ownElements,
   type PrefixLengths,
   prefixLengthsOf,
-  type SetElement,
   syncRuleset,
 } from "./ruleset.ts";
+import type { SetElement } from "./intervals.ts";
 import type { ClusterSettings } from "./settings.ts";
 
 /** What masquerading and the tunnel's guard should be. */

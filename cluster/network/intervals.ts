@@ -10,7 +10,11 @@ import {
   prefixLengthOf,
 } from "../../ffi/address.ts";
 import { NFT_SET_ELEM_INTERVAL_END } from "../../ffi/nft/uapi.ts";
-import type { SetElement } from "./ruleset.ts";
+import type { Element } from "../../ffi/nft/objects.ts";
+
+export interface SetElement extends Element {
+  readonly set: string;
+}
 
 /** The kernel has an interval as two elements: its first address, and the one behind it. */
 export function intervalElements(set: string, cidr: Cidr): SetElement[] {

@@ -35,7 +35,7 @@ import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
-import { intervalElements, widestRanges } from "./intervals.ts";
+import { intervalElements, type SetElement, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
 import type { ClusterSettings } from "./settings.ts";
 
@@ -50,10 +50,6 @@ interface TableObjects {
   readonly sets: readonly (nft.SetIn & { readonly name: string })[];
   readonly chains: readonly (nft.ChainIn & { readonly name: string })[];
   readonly rules: readonly StaticRule[];
-}
-
-export interface SetElement extends nft.Element {
-  readonly set: string;
 }
 
 /** Whether other nodes have an address or a range, too. */

@@ -16,7 +16,7 @@ import {
   NLM_F_REPLACE,
 } from "../netlink/message.ts";
 import { dump, dumpEach, execute, type Netlink, type NetlinkRequest, request } from "../netlink/socket.ts";
-import { withPurpose } from "../sys/error.ts";
+import { ignoreErrors, withPurpose } from "../sys/error.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { rtnetlinkOperations } from "./operations.ts";
 import { type NextHop, nextHops, prefixOf, rtmsg, tableFields } from "./route.ts";
@@ -61,7 +61,11 @@ export function forEachFiltered(
     !(route.flags & uapi.RTM_F_CLONED) && tableOf(route) === table &&
     (protocol === undefined || route.protocol === protocol);
   const onItem = (route: RawRoute) => isWanted(route) && onRoute(route);
-  withPurpose("list routes", () => dumpEach(nl, ROUTE.GET, { family, table, protocol }, onStart, onItem));
+  // ENOENT: the table never had a route of this family.
+  ignoreErrors(
+    ["ENOENT"],
+    () => withPurpose("list routes", () => dumpEach(nl, ROUTE.GET, { family, table, protocol }, onStart, onItem)),
+  );
 }
 
 export function listFiltered(nl: Netlink, filter: RouteFilter): RawRoute[] {
