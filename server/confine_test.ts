@@ -69,6 +69,11 @@ const OUTCOMES: Readonly<Record<string, object>> = {
     ...{ readOtherProcess: "done", lock: "ENOENT", writeState: "done" },
     ...{ ...LIMITED, fileSocket: "EPERM", packetSocket: "done", namespace: "EBADF" },
   },
+  cluster: {
+    ...{ readResolvers: "done", readState: "done", readElsewhere: "done", readDevice: "done" },
+    ...{ readOtherProcess: "done", lock: "ENOENT", writeState: "done" },
+    ...{ ...LIMITED, fileSocket: "EPERM", packetSocket: "EPERM", namespace: "EBADF" },
+  },
 };
 
 /** What it could do, as text of JSON. @param wrapper a command that ends by executing its arguments */
