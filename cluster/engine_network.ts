@@ -4,7 +4,9 @@ import { currentNetns } from "../ffi/netns/netns.ts";
 import { replaceFile } from "../ffi/sys/atomic_file.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { installNetworkFile, prepareNetworkFile } from "../networks/engine_file.ts";
+import { findText } from "../ffi/sys/file.ts";
+import { installNetworkFile, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
+import { listCacheEntries } from "../runtime/cache.ts";
 import { prepareBridgedServices } from "../networks/bridged_services.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -32,6 +34,7 @@ export class EngineNetwork {
   #mtu: number | undefined;
   #nextTry = 0;
   #lateMtuAt = Infinity;
+  #isWaiting = false;
   problem: string | undefined;
   isInstalled = false;
 
@@ -57,7 +60,8 @@ export class EngineNetwork {
     const now = performance.now();
     if (now >= this.#lateMtuAt) this.#setMtu();
     const offered = `${ranges.join()} ${mtu}`;
-    if (offered === this.#offered && (this.isInstalled || now < this.#nextTry)) return;
+    const isDone = this.isInstalled && !this.#isWaiting;
+    if (offered === this.#offered && (isDone || now < this.#nextTry)) return;
     this.#nextTry = now + RETRY_MS;
     this.#offered = offered;
     this.#install(ranges, mtu);
@@ -78,19 +82,38 @@ export class EngineNetwork {
         ...mtu !== undefined && { mtu },
         log,
       });
+      const obstacle = this.#findObstacle(prepared);
+      this.#isWaiting = obstacle !== undefined;
+      this.isInstalled = true;
+      if (obstacle !== undefined) return this.#note(obstacle);
       prepareBridgedServices(prepared)();
       if (installNetworkFile(prepared)) log(`Engines have the network "${prepared.path}"`);
-      this.isInstalled = true;
       this.problem = undefined;
     } catch (error) {
       const isRefused = error instanceof CniError || error instanceof ConfigError || error instanceof SyntaxError ||
         error instanceof SystemError;
       if (!isRefused) throw error;
       const details = error instanceof CniError && error.details ? ` (${error.details})` : "";
-      const problem = `${error.message}${details}`;
-      if (problem !== this.problem) log(problem);
-      this.problem = problem;
+      this.#note(`${error.message}${details}`);
     }
+  }
+
+  #note(problem: string): void {
+    if (problem !== this.problem) this.#options.log(problem);
+    this.problem = problem;
+  }
+
+  /** New pods on a veth pair would not reach those on a bridge with the same addresses, and the other way round. */
+  #findObstacle({ path, text }: NetworkFileInstall): string | undefined {
+    const present = findText(path);
+    const types = [present ?? text, text].map((each) => parseNetworkConfigList(each, path).plugins[0]?.type);
+    if (types[0] === types[1]) return undefined;
+    const { cacheDirectories } = this.#options;
+    const count = cacheDirectories.flatMap((directory) => listCacheEntries(directory, this.name)).length;
+    if (count === 0) return undefined;
+    return `"${path}" goes on with "${types[0]}" until its ${count} pods have ended: drain this node to get "${
+      types[1]
+    }"`;
   }
 
   #setMtu(): void {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type Cidr, parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
 import { loadDocumentedBuiltins } from "../cmd/documented_builtins.ts";
-import { createEntry } from "../runtime/cache.ts";
+import { createEntry, removeEntry } from "../runtime/cache.ts";
 import { useDirectory } from "../testing/directory.ts";
 import { netnsTest, runInNetns, runShellInNetns } from "../testing/netns.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./network/settings.ts";
@@ -33,7 +33,7 @@ interface Scene extends Disposable {
   run<T>(call: (part: ClusterPart) => T): T;
   status(): ClusterStatus;
   /** What engines have. */
-  network(): { mtu?: number; ipam: { ranges: { subnet: string }[][] } } | undefined;
+  network(): { type: string; mtu?: number; ipam: { ranges: { subnet: string }[][] } } | undefined;
 }
 
 /** Node a, on a link with b and c. */
@@ -184,6 +184,30 @@ netnsTest("a network that plugins could not use is refused, and is tried no more
   expect(scene.network()).toBeUndefined();
   expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
 });
+
+netnsTest(
+  "a network of another kind waits for the pods of the one before: they would not reach each other",
+  ({ host }) => {
+    const home = newHome();
+    addUplink(host);
+    const bridge = { ...NETWORK, plugins: [{ type: "bridge", isDefaultGateway: true, ipam: { type: "host-local" } }] };
+    const given = (network: object) => ({ network: { fileName: "10-pods.conflist", text: JSON.stringify(network) } });
+    {
+      using scene = newScene(host, home, given(bridge));
+      scene.run((part) => part.takeList([A, B], "7"));
+    }
+    const entry = { network: "pods", containerId: "c1", ifname: "eth0" };
+    createEntry(join(home, "lib"), { ...entry, config: "", args: [], capabilityArgs: {} });
+    using scene = newScene(host, home, given(NETWORK));
+    expect(scene.network()).toMatchObject({ type: "bridge" });
+    const problem = expect.stringContaining('goes on with "bridge" until its 1 pods have ended: drain this node');
+    expect(scene.status()).toMatchObject({ isSynced: true, problems: [problem] });
+    removeEntry(join(home, "lib"), entry, () => {});
+    using next = newScene(host, home, given(NETWORK));
+    expect(next.network()).toMatchObject({ type: "ptp" });
+    expect(next.status()).toMatchObject({ isSynced: true, problems: [] });
+  },
+);
 
 netnsTest("where somebody else routes, only engines get something", ({ host }) => {
   addUplink(host);
