@@ -23,11 +23,11 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
   await Promise.all([loadPlugins(), loadPluginDocs()]);
   using part = new ClusterPart(options);
   const ending = new AbortController();
-  const ownOnly = what === "ranges" ? `?fieldSelector=metadata.name%3D${encodeURIComponent(node)}` : "";
   const following = reflect({
     access: { server, accountDirectory },
-    path: `/api/v1/nodes${ownOnly}`,
+    path: "/api/v1/nodes",
     kind: "Node",
+    name: what === "ranges" ? node : undefined,
     version: part.version,
     parse: parseNode,
     onList: (nodes, version) => part.takeList(nodes, version),

@@ -70,7 +70,8 @@ export class ApiServer implements Disposable {
   readonly ca: string;
   readonly #server: Server;
   readonly #address: string;
-  readonly #watches = new Map<ServerResponse, string>();
+  /** By path, and by name where only one object is of interest. */
+  readonly #watches = new Map<ServerResponse, Selection>();
   #state: State = { version: 1000, objects: new Map() };
   /** Lists of the cache have this; `undefined` if the cache is up to date. */
   #staleCache: State | undefined;
@@ -148,9 +149,8 @@ export class ApiServer implements Disposable {
 
   /** Ends all watches, and says why. */
   sendError(code: number, message: string): void {
-    for (const path of new Set(this.#watches.values())) {
-      this.#send(path, { type: "ERROR", object: statusOf(code, message) });
-    }
+    const line = JSON.stringify({ type: "ERROR", object: statusOf(code, message) });
+    for (const watch of this.#watches.keys()) watch.write(`${line}\n`);
     this.endWatches();
   }
 
@@ -200,7 +200,7 @@ export class ApiServer implements Disposable {
   #send(path: string, event: IWatchEvent): void {
     if (this.isSilent) return;
     const line = `${JSON.stringify(event)}\n`;
-    for (const [watch, ownPath] of this.#watches) if (ownPath === path) watch.write(line);
+    for (const [watch, selection] of this.#watches) if (isSelected(event, path, selection)) watch.write(line);
   }
 
   #answer(url: URL, authorization: string | undefined, response: ServerResponse): void {
@@ -222,7 +222,10 @@ export class ApiServer implements Disposable {
       number,
     ];
     if (pageVersion < this.#oldestVersion) return refuse(response, 410, "The provided continue parameter is too old");
-    const found = [...objects].filter(([key]) => key.startsWith(`${pathname}/`)).map(([, object]) => object);
+    const name = selectedName(searchParams);
+    const found = [...objects].filter(([key]) =>
+      name === undefined ? key.startsWith(`${pathname}/`) : key === `${pathname}/${name}`
+    ).map(([, object]) => object);
     const metadata: IListMeta = { resourceVersion: `${pageVersion}` };
     if (found.length > from + this.pageSize) metadata.continue = `${from + this.pageSize} ${pageVersion}`;
     const items = found.slice(from, from + this.pageSize);
@@ -234,17 +237,30 @@ export class ApiServer implements Disposable {
     if (from < this.#oldestVersion) return refuse(response, 410, `too old resource version: ${from}`);
     response.writeHead(200, { "Content-Type": "application/json" });
     response.flushHeaders();
-    this.#watches.set(response, pathname);
+    const selection: Selection = { path: pathname, name: selectedName(searchParams) };
+    this.#watches.set(response, selection);
     const end = setTimeout(() => response.end(), Number(searchParams.get("timeoutSeconds")) * 1000);
     response.on("close", () => {
       clearTimeout(end);
       this.#watches.delete(response);
     });
     for (const { version, path, event } of this.#changes) {
-      if (version > from && path === pathname) response.write(`${JSON.stringify(event)}\n`);
+      if (version > from && isSelected(event, path, selection)) response.write(`${JSON.stringify(event)}\n`);
     }
   }
 }
+
+interface Selection {
+  readonly path: string;
+  readonly name: string | undefined;
+}
+
+const selectedName = (parameters: URLSearchParams): string | undefined =>
+  parameters.get("fieldSelector")?.replace(/^metadata\.name=/, "");
+
+const isSelected = ({ object }: IWatchEvent, path: string, selection: Selection): boolean =>
+  path === selection.path &&
+  (selection.name === undefined || (object as ServedObject).metadata!.name === selection.name);
 
 const keyOf = ({ kind, metadata }: ServedObject): string => `${LIST_PATHS[kind]}/${metadata!.name}`;
 

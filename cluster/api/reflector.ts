@@ -34,6 +34,8 @@ export interface ReflectorOptions<T> {
   readonly kind: string;
   /** What was known before, from another process. */
   readonly version?: string | undefined;
+  /** Only the object with this name is of interest. */
+  readonly name?: string | undefined;
   /** Keeps what matters. An object that it throws an error for is left out, and logged. */
   parse(object: never): T;
   /** All that there is: what is missing was deleted. A refused list is asked for again. */
@@ -92,7 +94,8 @@ class Reflector<T> {
     const { path, kind, onList, onHeard, signal } = this.#options;
     const items: T[] = [];
     const { answerMs, wholeMs } = this.#patience;
-    const open = (page: string) => this.#client.open(page, signal, { answerMs, silenceMs: answerMs, wholeMs });
+    const open = (page: string) =>
+      this.#client.open(this.#selected(page), signal, { answerMs, silenceMs: answerMs, wholeMs });
     const version = await readList(open, path, kind, source, (object) => items.push(...this.#parse(object)));
     this.#requireNotOlder(version, source);
     const verdict = onList(items, version);
@@ -117,12 +120,18 @@ class Reflector<T> {
     throw new ApiProblem(`The list of ${this.#server} is old, and asked for again`, { details });
   }
 
+  #selected(path: string): string {
+    const { name } = this.#options;
+    if (name === undefined) return path;
+    return `${path}${path.includes("?") ? "&" : "?"}fieldSelector=${encodeURIComponent(`metadata.name=${name}`)}`;
+  }
+
   async #watch(): Promise<void> {
     const timeoutS = 300 + Math.floor(Math.random() * 300);
     const query = `watch=1&allowWatchBookmarks=true&resourceVersion=${this.#version}&timeoutSeconds=${timeoutS}`;
     const { path, signal } = this.#options;
     const { answerMs, silenceMs } = this.#patience;
-    const opening = this.#client.open(`${path}?${query}`, signal, { answerMs, silenceMs });
+    const opening = this.#client.open(this.#selected(`${path}?${query}`), signal, { answerMs, silenceMs });
     const pieces = await opening.catch((error: unknown) => {
       // A server that comes back may have the version of another past, and would tell only what comes after it.
       if (error instanceof LostConnection) this.#nextList = "cached";

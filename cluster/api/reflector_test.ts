@@ -64,7 +64,8 @@ class Copy implements Disposable {
   constructor(
     server: Pick<ApiServer, "url">,
     account: string,
-    { patience = {}, verdict = () => "taken", version }: {
+    { patience = {}, verdict = () => "taken", version, name }: {
+      readonly name?: string;
       readonly patience?: Partial<Patience>;
       readonly verdict?: () => ListVerdict;
       readonly version?: string;
@@ -74,6 +75,7 @@ class Copy implements Disposable {
       access: { server: server.url, accountDirectory: account },
       path: "/api/v1/nodes",
       kind: "Node",
+      name,
       version,
       parse: ({ metadata: { name, labels }, spec }: ReturnType<typeof newNode> & { metadata: { name: string } }) => {
         if (spec?.podCIDR === "nonsense") throw new RangeError("nonsense is no range");
@@ -121,6 +123,15 @@ describe("a copy of the API's nodes", () => {
   afterAll(() => resources.dispose());
 
   const listing = (): string[] => server.requests.filter((request) => !request.includes("watch"));
+
+  testWith(PROGRAMS, "has one node alone if no other is of interest", async () => {
+    using copy = new Copy(server, account, { name: "node-2" });
+    await until(() => server.watchCount === 1);
+    server.put(newNode(3, { metadata: { name: "node-3", labels: { label: "changed" } } }));
+    server.put(newNode(2, { metadata: { name: "node-2", labels: { label: "changed" } } }));
+    await until(() => copy.labels.get("node-2") === "changed");
+    expect(copy.names).toBe("node-2");
+  });
 
   testWith(PROGRAMS, "is one list of the cache, and follows each event", async () => {
     using copy = new Copy(server, account);

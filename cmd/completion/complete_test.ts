@@ -115,6 +115,7 @@ test("every value that has a known set of words is offered", async () => {
     "PORTS",
     "SUBNET",
     "TIME",
+    "URL",
   ];
   expect(free.filter((name) => !known.includes(name))).toEqual([]);
 });

@@ -176,7 +176,7 @@ test("gatherNodeTree() shows an attachment whose namespace is gone", () => {
   const tree = host.run<NodeTree>(() => gatherNodeTree(runtime.attachments()));
   const shown = { ...entry, state: "gone", reason: `namespace "${entry.netns}" is gone` };
   expect(tree).toEqual({
-    ...{ uplinks: [], devices: [], tables: [] },
+    ...{ uplinks: [], devices: [], nodes: [], tables: [] },
     separate: [{ attachment: { ...shown, interfaces: [], publishedPorts: [], elements: [] } }],
   } as never);
 });
