@@ -34,6 +34,7 @@ const RETRY_MS = 5000;
 const PAUSE_FACTOR = 9;
 /** Answers for all nodes at once would take much memory. */
 const NODES_AT_ONCE = 250;
+const MANY_NODES = 500;
 /** What links of Ethernet have. */
 const DEFAULT_MTU = 1500;
 
@@ -68,7 +69,7 @@ export class ClusterNetwork implements Disposable {
     this.#onRepair = onRepair;
     using resources = new DisposableStack();
     this.#host = resources.use(currentNetns());
-    this.#changes = resources.use(new KernelChanges(this.#host.nft));
+    this.#changes = resources.use(new KernelChanges(this.#host));
     this.#rules = new ClusterRules(this.#host.nft, settings, () => this.#peerNodes());
     this.#routes = new NodeRoutes(this.#host.route);
     this.#resources = resources.move();
@@ -160,12 +161,15 @@ export class ClusterNetwork implements Disposable {
     const started = performance.now();
     this.#failures.clear();
     const rules = this.#attempt("rules", () => this.#rules.sync());
+    this.#collectGarbage();
     const tunnel = this.#attempt("tunnel", () => this.#syncTunnel(own));
     this.#facts = this.#readFacts(own, tunnel?.index);
     this.#planPeers(own);
+    this.#collectGarbage();
     const mtu = this.#setMtu() ? ["the tunnel's MTU"] : [];
     const plans = Array.from(this.#peers.values(), ({ plan }) => plan);
     const routes = this.#routes.sync(plans, tunnel?.index);
+    this.#collectGarbage();
     this.#watch();
     const now = performance.now();
     this.#earliestSync = now + PAUSE_FACTOR * (now - started);
@@ -185,6 +189,11 @@ export class ClusterNetwork implements Disposable {
         countPeer(this.#totals, peer, "add");
       }
     }
+  }
+
+  /** What was read of many nodes would stay long: the runtime waits until much of the machine's memory is taken. */
+  #collectGarbage(): void {
+    if (this.#peers.size > MANY_NODES) Bun.gc(true);
   }
 
   #hasFailed(): boolean {

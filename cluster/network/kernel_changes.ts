@@ -2,7 +2,8 @@
 import { type Cidr, containsIp, familyOf, type Ip, ipOf, isHostPrefix, type Mac } from "../../ffi/address.ts";
 import { readMessage } from "../../ffi/netlink/message.ts";
 import { openMonitor } from "../../ffi/netlink/monitor.ts";
-import { type KernelMessage, type Netlink, NETLINK_ROUTE } from "../../ffi/netlink/socket.ts";
+import { type KernelMessage, NETLINK_ROUTE } from "../../ffi/netlink/socket.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { findOwnPid, openRulesetMonitor } from "../../ffi/nft/ruleset_monitor.ts";
 import { addressMessage } from "../../ffi/route/address.ts";
 import { type Link, linkMessage } from "../../ffi/route/link.ts";
@@ -57,13 +58,16 @@ const BUFFER_BYTES = 16 << 20;
 
 export class KernelChanges implements Disposable {
   readonly #pid: number;
+  readonly #host: Pick<Netns, "route">;
   readonly #route;
   readonly #ruleset;
 
-  constructor(nft: Netlink) {
+  /** @param host whose sockets make the changes of this program */
+  constructor(host: Pick<Netns, "route" | "nft">) {
     using resources = new DisposableStack();
     // In a process namespace, commits have another number than `process.pid`.
-    this.#pid = findOwnPid(nft);
+    this.#host = host;
+    this.#pid = findOwnPid(host.nft);
     const groups = [
       RTNLGRP_LINK,
       RTNLGRP_NEIGH,
@@ -86,8 +90,9 @@ export class KernelChanges implements Disposable {
   read(state: WatchedState): ChangedKinds {
     let hasLinksOrRoutes = false;
     let hasRules = false;
+    const ownPortId = this.#host.route.portId!();
     const isRouteComplete = this.#route.read((message) => {
-      hasLinksOrRoutes ||= matters(message, state);
+      if (message.portId !== ownPortId) hasLinksOrRoutes ||= matters(message, state);
     });
     const isRulesetComplete = this.#ruleset.read(({ committer, changes }) => {
       hasRules ||= committer.pid !== this.#pid && changes.length > 0;

@@ -74,6 +74,8 @@ export interface Netlink extends Disposable {
    * @param expected how many are on their way; the next `send` discards the rest
    */
   receive(wait: boolean, expected?: number): Uint8Array | undefined;
+  /** Notifications name by it whose request caused them. The socket gets it with its first request. */
+  portId?(): number;
   /** Leaves closing to the kernel: after changes to the ruleset, close(2) waits some 9 ms. */
   deferClose?(): void;
 }
@@ -142,6 +144,12 @@ function newNetlinkSocket(fd: number, netns = ""): NetlinkSocket {
       if (wait && !awaitReadable(fd, TIMEOUT_MS)) return undefined;
       received = receiveDatagrams(fd, expected);
       return received.shift();
+    },
+    portId() {
+      // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
+      const address = new Uint32Array(3);
+      sys.getsockname(fd, address, new Uint32Array([address.byteLength]));
+      return address[1]!;
     },
     netnsCookie() {
       const cookie = new BigUint64Array(1);
@@ -439,6 +447,8 @@ export interface KernelMessage {
   readonly type: number;
   readonly flags: number;
   readonly sequence: number;
+  /** Whose request caused the message, see {@linkcode Netlink.portId}; 0 for the kernel's own. */
+  readonly portId: number;
   readonly payload: Reader;
 }
 
@@ -452,6 +462,7 @@ export function forEachMessage(datagram: Uint8Array, onMessage: (message: Kernel
       type: reader.view.getUint16(start + 4, true),
       flags: reader.view.getUint16(start + 6, true),
       sequence: u32At(reader, start + 8),
+      portId: u32At(reader, start + 12),
       payload: reader.slice(start + NLMSG_HDRLEN, start + length),
     });
     reader.offset = Math.min(reader.end, start + ((length + 3) & ~3));
