@@ -79,7 +79,7 @@ export class KernelChanges implements Disposable {
     this.#route = resources.use(openMonitor(NETLINK_ROUTE, groups, BUFFER_BYTES));
     const isOurs = ({ family, table }: { family: number; table: string }) =>
       family === CLUSTER_TABLE.family && table === CLUSTER_TABLE.table;
-    this.#ruleset = openRulesetMonitor(BUFFER_BYTES, isOurs);
+    this.#ruleset = openRulesetMonitor(BUFFER_BYTES, isOurs, () => host.nft.portId!());
     resources.move();
   }
 

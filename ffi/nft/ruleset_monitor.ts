@@ -95,8 +95,15 @@ const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
   [uapi.NFT_MSG_DELSETELEM]: elementsEvent,
 };
 
-/** @param matters whether to keep a change until its commit: one commit may add a million elements */
-export function openRulesetMonitor(bufferBytes: number, matters: (change: RulesetChange) => boolean): RulesetMonitor {
+/**
+ * @param matters whether to keep a change until its commit: one commit may add a million elements
+ * @param ownPortId of a socket whose changes are passed over unread
+ */
+export function openRulesetMonitor(
+  bufferBytes: number,
+  matters: (change: RulesetChange) => boolean,
+  ownPortId?: () => number,
+): RulesetMonitor {
   const monitor = openMonitor(NETLINK_NETFILTER, [NFNLGRP_NFTABLES], bufferBytes);
   let changes: RulesetChange[] = [];
   /** Whether the next generation may end a commit whose first changes were dropped. */
@@ -105,14 +112,15 @@ export function openRulesetMonitor(bufferBytes: number, matters: (change: Rulese
     ...monitor,
     read(onCommit) {
       const commits: RulesetCommit[] = [];
-      const isComplete = monitor.read(({ type, payload }) => {
+      const ignored = ownPortId?.();
+      const isComplete = monitor.read(({ type, portId, payload }) => {
         if (type >> 8 !== uapi.NFNL_SUBSYS_NFTABLES) return;
         const operation = type & 0xff;
         if (operation === NFT_MSG_NEWGEN) {
           const { pid = 0, program = "" } = readMessage(generationEvent, payload);
           commits.push({ committer: { pid, program }, changes });
           changes = [];
-        } else if (operation in EVENTS) {
+        } else if (operation in EVENTS && portId !== ignored) {
           const change = readChange(operation, payload);
           if (matters(change)) changes.push(change);
         }
