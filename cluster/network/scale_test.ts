@@ -28,7 +28,7 @@ function median(times: number[]): number {
   return times.sort((a, b) => a - b)[times.length >> 1]!;
 }
 
-test("5,000 nodes are in the kernel within 5 s, and one that changes within 2 ms", () => {
+test("5,000 nodes take at most 5 s of the processor to get into the kernel, and one that changes 2 ms", () => {
   using netns = newNetns();
   runShellInNetns(
     netns,
@@ -70,15 +70,7 @@ test("5,000 nodes are in the kernel within 5 s, and one that changes within 2 ms
       network.update(`${peer.uid}-again`, { ...peer, uid: `${peer.uid}-again` });
     }
   });
-  runShellInNetns(netns, "ip route flush proto 67");
-  times["IPv4 routes flushed: look"] = timed(() => network.look());
-  const { private: memory } = memoryKb();
-  console.log(Object.fromEntries(Object.entries(times).map(([name, ms]) => [name, `${ms.toFixed(2)} ms`])), memory);
+  console.log(Object.fromEntries(Object.entries(times).map(([name, ms]) => [name, `${ms.toFixed(2)} ms`])));
   expect(times["all into the kernel"]).toBeLessThan(5000);
+  for (const name of ["one goes", "one comes", "one changes its address"]) expect(times[name]).toBeLessThan(2);
 }, 120_000);
-
-function memoryKb() {
-  const text = require("node:fs").readFileSync("/proc/self/smaps_rollup", "utf8") as string;
-  const of = (name: string) => Number(new RegExp(`${name}: *(\\d+)`).exec(text)?.[1]);
-  return { private: of("Private_Clean") + of("Private_Dirty") };
-}
