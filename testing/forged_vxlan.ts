@@ -20,10 +20,10 @@ export interface Datagram {
 export function sendFrame(netns: Netns, ifname: string, mac: Mac, datagram: Datagram): void {
   const { index, mac: from } = link.get(netns.route, ifname);
   using socket = netns.run<PacketSocket>(() => openPacketSocket(index));
-  if (!socket.send(vxlanFrame(from!, mac, datagram))) throw new Error(`Cannot send by ${ifname}`);
+  if (!socket.send(ethernetFrame(from!, mac, datagram))) throw new Error(`Cannot send by ${ifname}`);
 }
 
-export function vxlanFrame(from: Mac, to: Mac, datagram: Datagram): Uint8Array {
+export function ethernetFrame(from: Mac, to: Mac, datagram: Datagram): Uint8Array {
   const type = familyOf(datagram.from) === 4 ? ETH_P_IP : ETH_P_IPV6;
   return Uint8Array.of(...macBytes(to), ...macBytes(from), type >> 8, type & 0xff, ...packetOf(datagram));
 }

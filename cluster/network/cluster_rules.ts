@@ -11,7 +11,7 @@ import {
   prefixLengthsOf,
   syncRuleset,
 } from "./ruleset.ts";
-import type { SetElement } from "./intervals.ts";
+import type { SetElement } from "./set_element.ts";
 import type { ClusterSettings } from "./settings.ts";
 
 /** What masquerading and the tunnel's guard should be. */

@@ -4,7 +4,7 @@ import { familyOf, type Ip, type Mac, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { type ClusterSite, newClusterSite, podAddresses, type SiteNode } from "../../testing/cluster_site.ts";
-import { type Datagram, sendFrame, vxlanFrame, vxlanPayload } from "../../testing/forged_vxlan.ts";
+import { type Datagram, ethernetFrame, sendFrame, vxlanPayload } from "../../testing/forged_vxlan.ts";
 import { until } from "../../testing/netns.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
 import { tunnelMac } from "./tunnel.ts";
@@ -39,7 +39,7 @@ function innerPacket(to: SiteNode, source: Ip, text: string, vni = VNI): Uint8Ar
   const destination = podOf(to, familyOf(source));
   const payload = new TextEncoder().encode(text);
   const inner: Datagram = { from: source, to: destination, port: INNER_PORT, payload };
-  return vxlanPayload(vni, vxlanFrame("0e:00:00:00:00:77" as Mac, tunnelMac(to.node), inner));
+  return vxlanPayload(vni, ethernetFrame("0e:00:00:00:00:77" as Mac, tunnelMac(to.node), inner));
 }
 
 const macOf = (netns: Netns, ifname: string): Mac => link.get(netns.route, ifname).mac!;

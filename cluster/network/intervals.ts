@@ -10,11 +10,7 @@ import {
   prefixLengthOf,
 } from "../../ffi/address.ts";
 import { NFT_SET_ELEM_INTERVAL_END } from "../../ffi/nft/uapi.ts";
-import type { Element } from "../../ffi/nft/objects.ts";
-
-export interface SetElement extends Element {
-  readonly set: string;
-}
+import type { SetElement } from "./set_element.ts";
 
 /** The kernel has an interval as two elements: its first address, and the one behind it. */
 export function intervalElements(set: string, cidr: Cidr): SetElement[] {

@@ -1,7 +1,8 @@
 /** Routes to the ranges of nodes, and the neighbours on the tunnel that they lead by. */
 import type { Cidr, Ip } from "../../ffi/address.ts";
 import type { NetlinkError } from "../../ffi/netlink/error.ts";
-import { executeEach, type Netlink, type NetlinkRequest } from "../../ffi/netlink/socket.ts";
+import { executeEach } from "../../ffi/netlink/each.ts";
+import type { Netlink, NetlinkRequest } from "../../ffi/netlink/socket.ts";
 import { addressFamily } from "../../ffi/route/address.ts";
 import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";

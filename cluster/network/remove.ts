@@ -1,4 +1,5 @@
-import { executeEach, type Netlink } from "../../ffi/netlink/socket.ts";
+import { executeEach } from "../../ffi/netlink/each.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { currentNetns } from "../../ffi/netns/netns.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";

@@ -37,6 +37,7 @@ import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
 import { intervalElements, type SetElement, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
+import { type SetElement, setElementId } from "./set_element.ts";
 import type { ClusterSettings } from "./settings.ts";
 
 const COMMENT = "Network between the nodes of the cluster; managed by cni";
@@ -218,8 +219,6 @@ function addElements(tx: Transaction, elements: Iterable<SetElement>, present: S
   for (const [set, ofSet] of missing) tx.addElements(CLUSTER_TABLE, set, ofSet);
   return missing.values().reduce((sum, { length }) => sum + length, 0);
 }
-
-const setElementId = ({ set, key, flags = 0 }: SetElement): string => `${set} ${key.toHex()} ${flags}`;
 
 /** Several nodes may want the same. */
 function* elementsBeside(elements: Iterable<SetElement>, present: Set<string>): Iterable<SetElement> {

@@ -185,7 +185,7 @@ export function execute<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>,
   executeAll(nl, [request(op, value, flags)]);
 }
 
-const MAX_PENDING = 64;
+export const MAX_PENDING = 64;
 
 /** A refusal does not stop later requests. @throws {NetlinkError} the first refusal */
 export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): void {
@@ -193,17 +193,9 @@ export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): vo
 }
 
 /** The kernel answers in order, and refuses without NLM_F_ACK too: one in each batch is enough. */
-function acknowledged(requests: readonly NetlinkRequest[]): NetlinkRequest[] {
+export function acknowledged(requests: readonly NetlinkRequest[]): NetlinkRequest[] {
   const needsAck = (i: number) => i === requests.length - 1 || i % MAX_PENDING === MAX_PENDING - 1;
   return requests.map((item, i) => needsAck(i) ? { ...item, flags: (item.flags ?? 0) | NLM_F_ACK } : item);
-}
-
-/** All are carried out, whichever are refused. @returns refusals, by the request's position */
-export function executeEach(nl: Netlink, requests: readonly NetlinkRequest[]): Map<number, NetlinkError> {
-  const refusals = new Map<number, NetlinkError>();
-  const onRefusal = (error: NetlinkError) => void refusals.set(error.index, error);
-  exchange(nl, acknowledged(requests), () => {}, { batchSize: MAX_PENDING, onRefusal });
-  return refusals;
 }
 
 export function query<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>): MessageOut<S> {
@@ -227,27 +219,16 @@ export function queryAllIfPresent(
   return collectReplies(nl, requests, absent);
 }
 
-/** Each request has one answer, or a refusal. */
-export function queryEach(
-  nl: Netlink,
-  requests: readonly NetlinkRequest[],
-): (MessageOut<AnyMessageSpec> | NetlinkError)[] {
-  const refusals: NetlinkError[] = [];
-  const replies = collectReplies(nl, requests, undefined, (error) => void (refusals[error.index] = error));
-  return replies.map((reply, i) => reply ?? refusals[i]!);
-}
-
 function collectReplies(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
   expectedErrno?: number,
-  onRefusal?: (error: NetlinkError) => void,
 ): (MessageOut<AnyMessageSpec> | undefined)[] {
   const replies: (MessageOut<AnyMessageSpec> | undefined)[] = requests.map(() => undefined);
   const onMessage = (payload: Reader, index: number) => {
     replies[index] = readMessage(requests[index]!.op.spec, payload);
   };
-  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno, onRefusal, batchSize: MAX_PENDING });
+  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno, batchSize: MAX_PENDING });
   return replies;
 }
 

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp, parseMac } from "../address.ts";
-import { executeEach, queryEach } from "../netlink/socket.ts";
+import { executeEach, queryEach } from "../netlink/each.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { ipShow, netnsTest, runIp, runShellInNetns } from "../../testing/netns.ts";

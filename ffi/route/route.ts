@@ -1,5 +1,6 @@
 import { type Cidr, type Ip, ipOf, networkOf, prefixLengthOf, toCidr } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
+import { queryEach } from "../netlink/each.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { type Codec, ipCodec, Reader, struct, u32, u8 } from "../netlink/codec.ts";
 import {
@@ -11,15 +12,7 @@ import {
   NLM_F_EXCL,
   NLM_F_REPLACE,
 } from "../netlink/message.ts";
-import {
-  dump,
-  type Netlink,
-  type NetlinkRequest,
-  query,
-  queryAllIfPresent,
-  queryEach,
-  request,
-} from "../netlink/socket.ts";
+import { dump, type Netlink, type NetlinkRequest, query, queryAllIfPresent, request } from "../netlink/socket.ts";
 import { ENETUNREACH } from "../sys/errno.ts";
 import { ignoreErrors } from "../sys/error.ts";
 import { AF_INET } from "../sys/uapi.ts";
