@@ -30,7 +30,7 @@ import {
   RTNLGRP_LINK,
   RTNLGRP_NEIGH,
 } from "../../ffi/route/uapi.ts";
-import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
+import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import { isAsPlanned, type PlannedRoute } from "./plan.ts";
 import { ROUTE_PROTOCOL, TUNNEL_LINK } from "./settings.ts";
 

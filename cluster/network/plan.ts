@@ -6,7 +6,8 @@ import { addressFamily } from "../../ffi/route/address.ts";
 import { encapsulate, type Encapsulation, encapsulationOf } from "../../ffi/route/encapsulation.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
-import { matchEach, type RouteMatch } from "../../ffi/route/route.ts";
+import { matchEach } from "../../ffi/route/match_each.ts";
+import type { RouteMatch } from "../../ffi/route/route.ts";
 import {
   IFF_NOARP,
   IFF_POINTOPOINT,

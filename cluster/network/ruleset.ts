@@ -32,7 +32,7 @@ import * as uapi from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
-import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/cluster_table.ts";
+import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
 import { intervalElements, type SetElement, widestRanges } from "./intervals.ts";

@@ -9,7 +9,7 @@ import * as link from "./link.ts";
 import { vxlan } from "./link_kinds.ts";
 import * as neighbour from "./neighbour.ts";
 import * as rawRoute from "./raw_route.ts";
-import { matchEach } from "./route.ts";
+import { matchEach } from "./match_each.ts";
 import { NUD_PERMANENT, RT_TABLE_MAIN } from "./uapi.ts";
 
 const CASES = [

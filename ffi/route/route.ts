@@ -1,7 +1,5 @@
 import { type Cidr, type Ip, ipOf, networkOf, prefixLengthOf, toCidr } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
-import { queryEach } from "../netlink/each.ts";
-import { NetlinkError } from "../netlink/error.ts";
 import { type Codec, ipCodec, Reader, struct, u32, u8 } from "../netlink/codec.ts";
 import {
   message,
@@ -159,19 +157,12 @@ export function matchAll(nl: Netlink, destinations: readonly Ip[]): (RouteMatch 
   return (replies as (MessageOut<typeof routeMessage> | undefined)[]).map((reply) => reply && toMatch(reply));
 }
 
-/** Returns errors where packets have no way: there is no route, or one of type unreachable, prohibit or blackhole. */
-export function matchEach(nl: Netlink, destinations: readonly Ip[]): (RouteMatch | NetlinkError)[] {
-  return queryEach(nl, destinations.map(matchRequest)).map((reply) =>
-    reply instanceof NetlinkError ? reply : toMatch(reply as MessageOut<typeof routeMessage>)
-  );
-}
-
-function matchRequest(dst: Ip): NetlinkRequest {
+export function matchRequest(dst: Ip): NetlinkRequest {
   const family = addressFamily(dst);
   return request(ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst, flags: uapi.RTM_F_FIB_MATCH });
 }
 
-const toMatch = (reply: MessageOut<typeof routeMessage>): RouteMatch => ({
+export const toMatch = (reply: MessageOut<typeof routeMessage>): RouteMatch => ({
   dst: prefixOf(reply.family, reply.dst, reply.dstLen),
   type: reply.type,
   oif: reply.oif,

@@ -3,8 +3,10 @@ import { FAMILY_NAMES } from "../../../ffi/nft/family_names.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { NF_DROP, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { CLUSTER_TABLE } from "./cluster_table.ts";
 import { inetTable } from "./inet_table.ts";
+
+/** The table of the network between nodes, whose rules are in `cluster/network/`. */
+export const CLUSTER_TABLE: nft.TableKey = { family: NFPROTO_INET, table: "cni_cluster" };
 
 export interface ForeignTable extends nft.TableKey {
   /** iptables reads only rules that it could have written. */
