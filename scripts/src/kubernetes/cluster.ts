@@ -23,7 +23,10 @@ export async function runCluster(options: KubernetesOptions): Promise<never> {
   try {
     await startAll(options);
   } catch (error) {
-    console.log(await kubectl(["get", "nodes,pods", "-A", "-o", "wide"]).catch(() => "The API server does not answer"));
+    const words = ["-n", "kube-system", "logs", "-l", "app.kubernetes.io/name=cni", "--all-containers", "--prefix"];
+    for (const question of [["get", "nodes,pods", "-A", "-o", "wide"], words]) {
+      console.log(await kubectl(question).catch((problem: Error) => problem.message));
+    }
     console.log(runShell(`cd ${inCluster("logs")}; tail -n 5 * | cut -c 1-300`));
     throw error;
   }

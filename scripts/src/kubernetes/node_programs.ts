@@ -50,6 +50,7 @@ export function nodeCommands(
         `--kubeconfig=${nodeKubeconfig(node.name)}`,
         `--hostname-override=${node.name}`,
         `--node-ip=${node.addresses.join()}`,
+        `--node-labels=topology.kubernetes.io/zone=${node.zone}`,
       ],
     },
     { name: "kube-proxy", argv: [`${programs}/kube-proxy`, `--config=${kubeProxy}`] },

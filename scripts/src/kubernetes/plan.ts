@@ -38,6 +38,8 @@ export const API_PORT = 6443;
 export interface NodePlan {
   readonly name: string;
   readonly segment: number;
+  /** Of two; those of two segments are the segments. */
+  readonly zone: string;
   /** Of each family, in the order of the cluster's. */
   readonly addresses: readonly string[];
 }
@@ -64,7 +66,12 @@ export function planCluster(nodeCount: number, segmentCount: number, families: s
   const addressesOf = (segment: number, host: number) => plans.map(({ address }) => address(segment, host));
   const nodes = Array.from({ length: nodeCount }, (_, i) => {
     const segment = i % segmentCount + 1;
-    return { name: `node${i + 1}`, segment, addresses: addressesOf(segment, FIRST_NODE_HOST + i) };
+    return {
+      name: `node${i + 1}`,
+      segment,
+      zone: `zone${i % 2 + 1}`,
+      addresses: addressesOf(segment, FIRST_NODE_HOST + i),
+    };
   });
   const segments = Array.from({ length: segmentCount }, (_, i) => ({
     number: i + 1,
