@@ -17,10 +17,8 @@ import { hostLibraries } from "../image/main.ts";
 import { imageArchive } from "../release/image.ts";
 import { CNI_PROGRAM, makeDirectoryOnce, REPOSITORY_ROOT } from "../repository.ts";
 import { inCluster } from "./directory.ts";
-import { PAUSE_IMAGE_NAME } from "./node_programs.ts";
+import { POD_IMAGE } from "./node_programs.ts";
 import { agnhostSources, programDirectory } from "./programs.ts";
-
-export const NAME_SERVER_IMAGE = "localhost/coredns:1";
 
 /** The archive of this checkout's own image. */
 export const OWN_IMAGE = inCluster("cni.tar");
@@ -46,11 +44,10 @@ const imageDirectory = (): string =>
 /** The archives for each node but that of the network, made if they are not there. */
 export function ensureClusterImages(): readonly string[] {
   const directory = makeDirectoryOnce(imageDirectory(), (scratch) => {
-    console.log("Making the images of tests and name server (once, half a minute, 40 MB to download)");
+    console.log("Making the image of tests and name server (once, half a minute, 40 MB to download)");
     const made = join(scratch, "made");
     mkdirSync(made);
     makeTestImage(scratch, join(made, "test.tar"));
-    makeNameServerImage(scratch, join(made, "coredns.tar"));
     return made;
   });
   return readdirSync(directory).map((name) => join(directory, name));
@@ -62,7 +59,7 @@ const run = (...argv: string[]): string => runIn("/", ...argv);
 function makeTestImage(scratch: string, archive: string): void {
   const root = join(scratch, "root");
   unpackPackages(scratch, root);
-  copyFileSync(join(programDirectory(), "agnhost"), join(root, "agnhost"));
+  for (const name of ["agnhost", "coredns"]) copyFileSync(join(programDirectory(), name), join(root, name));
   for (const name of ["localhost.crt", "localhost.key"]) copySource(name, root);
   symlinkSync("nc.openbsd", join(root, "bin/nc"));
   const places = ["usr/sbin", "usr/bin", "sbin", "bin"].map((path) => join(root, path));
@@ -82,7 +79,7 @@ function makeTestImage(scratch: string, archive: string): void {
     TEST_IMAGE.test(name)
   );
   const settings = { Entrypoint: ["/agnhost"], Cmd: ["pause"], Env: ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"] };
-  writeImageArchive(archive, { root, names: [...list, PAUSE_IMAGE_NAME], settings }, run);
+  writeImageArchive(archive, { root, names: [...list, POD_IMAGE], settings }, run);
 }
 
 function unpackPackages(scratch: string, root: string): void {
@@ -102,14 +99,6 @@ function copySource(name: string, root: string): void {
   const [path] = [...new Bun.Glob(`**/${name}`).scanSync({ cwd: agnhostSources() })];
   if (path === undefined) throw new Error(`Cannot make the image of tests: ${agnhostSources()} has no ${name}`);
   copyFileSync(join(agnhostSources(), path), join(root, name));
-}
-
-function makeNameServerImage(scratch: string, archive: string): void {
-  const root = join(scratch, "coredns");
-  mkdirSync(root);
-  copyFileSync(join(programDirectory(), "coredns"), join(root, "coredns"));
-  const settings = { Entrypoint: ["/coredns"], Cmd: [], Env: [] };
-  writeImageArchive(archive, { root, names: [NAME_SERVER_IMAGE], settings }, run);
 }
 
 /** The image of this checkout, as a release has it. It is made anew each time: nobody waits for a compressor. */

@@ -1,5 +1,5 @@
 /** The cluster's name server, as kubeadm installs it, without a way to other names. @module */
-import { NAME_SERVER_IMAGE } from "./images.ts";
+import { POD_IMAGE } from "./node_programs.ts";
 
 const NAMES = `.:53 {
     errors
@@ -71,9 +71,9 @@ const deployment = (): object => ({
       tolerations: [{ operator: "Exists" }],
       containers: [{
         name: "coredns",
-        image: NAME_SERVER_IMAGE,
+        image: POD_IMAGE,
         imagePullPolicy: "Never",
-        args: ["-conf", "/etc/coredns/Corefile"],
+        command: ["/coredns", "-conf", "/etc/coredns/Corefile"],
         ports: PORTS.map(({ name, port, protocol }) => ({ name, containerPort: port, protocol })),
         readinessProbe: { httpGet: { path: "/ready", port: 8181 }, periodSeconds: 2 },
         volumeMounts: [{ name: "config", mountPath: "/etc/coredns" }],

@@ -6,11 +6,12 @@ import type { KubernetesOptions } from "./options.ts";
 import type { ClusterPlan, NodePlan } from "./plan.ts";
 
 export const CONTAINERD_SOCKET = "/run/containerd/containerd.sock";
-export const PAUSE_IMAGE_NAME = "localhost/pause:1";
+/** Its container is that of a pod itself, and it has the name server. */
+export const POD_IMAGE = "localhost/kubernetes:1";
 
 const CONTAINERD_CONFIG = `version = 2
 [plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "${PAUSE_IMAGE_NAME}"
+sandbox_image = "${POD_IMAGE}"
 disable_apparmor = true
 restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".containerd]

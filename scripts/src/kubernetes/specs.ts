@@ -36,6 +36,8 @@ export const IMPOSSIBLE_SPECS: readonly { readonly pattern: string; readonly rea
   { pattern: "\\[Feature:Networking-(IPv4|IPv6|DNS)\\]|\\[Provider:GCE\\]", reason: "needs the internet" },
   { pattern: "\\[Feature:OffByDefault\\]", reason: "needs a feature that is off" },
   { pattern: "\\[Disruptive\\]", reason: "needs nodes with systemd and ssh" },
+  { pattern: "should be rejected for evicted pods", reason: "needs nodes that evict, and these share a machine" },
+  { pattern: "invalid conntrack state bug", reason: "needs an image with a program of its own" },
   { pattern: "IPerf2", reason: "needs an image with iperf" },
   { pattern: "\\[Feature:KubeProxyNFAcct\\]", reason: "needs nfacct in the kernel, and kube-proxy with iptables" },
   {
