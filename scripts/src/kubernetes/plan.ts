@@ -38,7 +38,7 @@ export const API_PORT = 6443;
 export interface NodePlan {
   readonly name: string;
   readonly segment: number;
-  /** Of two; those of two segments are the segments. */
+  /** Of three, for tests of routes that prefer one. */
   readonly zone: string;
   /** Of each family, in the order of the cluster's. */
   readonly addresses: readonly string[];
@@ -69,7 +69,7 @@ export function planCluster(nodeCount: number, segmentCount: number, families: s
     return {
       name: `node${i + 1}`,
       segment,
-      zone: `zone${i % 2 + 1}`,
+      zone: `zone${i % 3 + 1}`,
       addresses: addressesOf(segment, FIRST_NODE_HOST + i),
     };
   });

@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { ADMIN_KUBECONFIG } from "./directory.ts";
-import { clusterEnv } from "./kubectl.ts";
+import { clusterEnv, kubectl } from "./kubectl.ts";
 import { programDirectory } from "./programs.ts";
 import { IMPOSSIBLE_SPECS, SPEC_PARTS, type SpecPart } from "./specs.ts";
 
@@ -26,7 +26,7 @@ export async function runSuite(word = "sample"): Promise<number> {
   const reports = "/tmp/e2e";
   rmSync(reports, { recursive: true, force: true });
   mkdirSync(reports, { recursive: true });
-  const child = Bun.spawn(["ginkgo", ...ginkgoOptions(part, reports), "--", ...suiteOptions()], {
+  const child = Bun.spawn(["ginkgo", ...ginkgoOptions(part, reports), "--", ...await suiteOptions()], {
     cwd: reports,
     env: clusterEnv(),
     stdio: ["ignore", Bun.file(join(reports, "output")), "inherit"],
@@ -48,10 +48,11 @@ const ginkgoOptions = ({ focus, skip }: SpecPart, reports: string): readonly str
   join(programDirectory(), "e2e.test"),
 ];
 
-const suiteOptions = (): readonly string[] => [
+const suiteOptions = async (): Promise<readonly string[]> => [
   `--kubeconfig=${ADMIN_KUBECONFIG}`,
   `--kubectl-path=${join(programDirectory(), "kubectl")}`,
   "--provider=skeleton",
+  `--num-nodes=${(await kubectl(["get", "nodes", "-o", "name"])).match(/\S+/g)!.length}`,
   "--disable-log-dump",
 ];
 
@@ -72,7 +73,7 @@ function tell({ focus, skip }: SpecPart, reports: readonly SpecReport[]): number
     console.log(`skipped: ${title} # ${reason ?? Failure?.Message ?? "its own decision"}`);
   }
   for (const { title, Failure } of failed) {
-    console.log(`failed: ${title}\n  ${Failure?.Message.replaceAll("\n", "\n  ")}`);
+    console.log(`failed: ${title}\n  ${headOf(Failure?.Message ?? "")}`);
   }
   // Of the suite itself, such as a cluster that is not ready.
   const others = reports.filter(({ LeafNodeType, State }) => LeafNodeType !== "It" && State === "failed");
@@ -82,3 +83,6 @@ function tell({ focus, skip }: SpecPart, reports: readonly SpecReport[]): number
   console.log(`${passed.length} passed, ${failures} failed, ${skipped.length} skipped`);
   return failures === 0 ? 0 : 1;
 }
+
+/** A message may show a whole object of the API. */
+const headOf = (message: string): string => message.split("\n").slice(0, 12).join("\n  ");
