@@ -35,7 +35,7 @@ import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import type { ClusterNode } from "../node.ts";
-import { intervalElements, type SetElement, widestRanges } from "./intervals.ts";
+import { intervalElements, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
 import { type SetElement, setElementId } from "./set_element.ts";
 import type { ClusterSettings } from "./settings.ts";
