@@ -51,6 +51,10 @@ describe("is mended by a look:", () => {
     ["a route of ours to nowhere known", "ip route add 10.99.0.0/24 via 192.0.2.1 proto 67"],
     ["a second route of ours", "ip route add 10.244.2.0/24 via 192.0.2.1 proto 67 metric 5"],
     ["the tunnel deleted", "ip link del cni-vxlan"],
+    [
+      "the tunnel deleted, where new links have no IPv6",
+      "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; ip link del cni-vxlan",
+    ],
     ["the tunnel down", "ip link set cni-vxlan down"],
     ["the tunnel with another MAC address", "ip link set cni-vxlan address 0a:00:00:00:00:01"],
     ["the tunnel with another MTU", "ip link set cni-vxlan mtu 1300"],

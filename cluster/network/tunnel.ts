@@ -89,7 +89,11 @@ export function ensureTunnel(
     const { index } = link.get(nl, TUNNEL_LINK);
     const conf = (family: string) => `net/${family}/conf/${TUNNEL_LINK}`;
     // The guarding rules check sources, see `ruleset.ts`. A link-local address would only send what goes nowhere.
-    const sysctls = { [`${conf("ipv4")}/rp_filter`]: "2", [`${conf("ipv6")}/addr_gen_mode`]: "1" };
+    const sysctls = {
+      [`${conf("ipv4")}/rp_filter`]: "2",
+      [`${conf("ipv6")}/addr_gen_mode`]: "1",
+      [`${conf("ipv6")}/disable_ipv6`]: "0",
+    };
     run(() => trySysctls(sysctls, log));
     link.setUp(nl, index);
     return { index, differences: ["the tunnel"] };
