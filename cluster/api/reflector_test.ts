@@ -9,19 +9,9 @@ import { testWith } from "../../testing/binary.ts";
 import { newNode } from "../../testing/cluster_nodes.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { until } from "../../testing/netns.ts";
-import type { Patience } from "./patience.ts";
-import { type ListVerdict, reflect } from "./reflector.ts";
+import { NodeCopy, SHORT_PATIENCE } from "../../testing/node_copy.ts";
 
 const PROGRAMS = ["openssl"];
-const PATIENCE: Patience = {
-  firstPauseMs: 10,
-  longestPauseMs: 50,
-  lastingMs: 200,
-  answerMs: 2000,
-  silenceMs: 2000,
-  wholeMs: 4000,
-};
-
 type Fault = (response: ServerResponse) => void;
 
 const errorEvent = (code: number, message: string): string =>
@@ -47,68 +37,6 @@ function useOther(account: string): string {
   return other;
 }
 
-interface ParsedNode {
-  readonly name: string;
-  readonly label: string | undefined;
-}
-
-/** A copy of the server's nodes, and all that was told of it. */
-class Copy implements Disposable {
-  readonly labels = new Map<string, string | undefined>();
-  readonly lists: string[] = [];
-  readonly log: string[] = [];
-  heard = 0;
-  readonly #controller = new AbortController();
-  readonly ended: Promise<void>;
-
-  constructor(
-    server: Pick<ApiServer, "url">,
-    account: string,
-    { patience = {}, verdict = () => "taken", version, name }: {
-      readonly name?: string;
-      readonly patience?: Partial<Patience>;
-      readonly verdict?: () => ListVerdict;
-      readonly version?: string;
-    } = {},
-  ) {
-    this.ended = reflect<ParsedNode>({
-      access: { server: server.url, accountDirectory: account },
-      path: "/api/v1/nodes",
-      kind: "Node",
-      name,
-      version,
-      parse: ({ metadata: { name, labels }, spec }: ReturnType<typeof newNode> & { metadata: { name: string } }) => {
-        if (spec?.podCIDR === "nonsense") throw new RangeError("nonsense is no range");
-        return { name, label: labels?.["label"] };
-      },
-      onList: (items, listVersion) => {
-        const taken = verdict();
-        if (taken !== "taken") return taken;
-        this.labels.clear();
-        for (const { name, label } of items) this.labels.set(name, label);
-        this.lists.push(listVersion);
-        return "taken";
-      },
-      onEvent: (type, { name, label }) => {
-        if (type === "DELETED") this.labels.delete(name);
-        else this.labels.set(name, label);
-      },
-      onHeard: () => void this.heard++,
-      log: (message) => this.log.push(message),
-      signal: this.#controller.signal,
-      patience: { ...PATIENCE, ...patience },
-    });
-  }
-
-  get names(): string {
-    return [...this.labels.keys()].sort().join(" ");
-  }
-
-  [Symbol.dispose](): void {
-    this.#controller.abort();
-  }
-}
-
 describe("a copy of the API's nodes", () => {
   const account = useDirectory("cni-account-");
   const resources = new DisposableStack();
@@ -125,7 +53,7 @@ describe("a copy of the API's nodes", () => {
   const listing = (): string[] => server.requests.filter((request) => !request.includes("watch"));
 
   testWith(PROGRAMS, "has one node alone if no other is of interest", async () => {
-    using copy = new Copy(server, account, { name: "node-2" });
+    using copy = new NodeCopy(server, account, { name: "node-2" });
     await until(() => server.watchCount === 1);
     server.put(newNode(3, { metadata: { name: "node-3", labels: { label: "changed" } } }));
     server.put(newNode(2, { metadata: { name: "node-2", labels: { label: "changed" } } }));
@@ -134,7 +62,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "is one list of the cache, and follows each event", async () => {
-    using copy = new Copy(server, account);
+    using copy = new NodeCopy(server, account);
     await until(() => server.watchCount === 1);
     expect(copy.names).toBe("node-1 node-2 node-3");
     server.put(newNode(4));
@@ -160,7 +88,7 @@ describe("a copy of the API's nodes", () => {
       refuse(response, 410, "The provided continue parameter is too old");
       return true;
     };
-    using copy = new Copy(server, account);
+    using copy = new NodeCopy(server, account);
     await until(() => copy.lists.length === 1);
     expect(copy.names).toBe("node-1 node-2 node-3");
     expect(listing()).toEqual([
@@ -173,7 +101,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "goes on after the last bookmark when a watch ends, without another list", async () => {
-    using copy = new Copy(server, account);
+    using copy = new NodeCopy(server, account);
     await until(() => server.watchCount === 1);
     server.sendBookmarks();
     await until(() => copy.heard === 2);
@@ -182,7 +110,7 @@ describe("a copy of the API's nodes", () => {
     await until(() => copy.heard === 3);
     for (const end of ["endWatches", "breakWatches"] as const) {
       const before = server.requests.length;
-      await Bun.sleep(PATIENCE.lastingMs + 50);
+      await Bun.sleep(SHORT_PATIENCE.lastingMs + 50);
       server[end]();
       await until(() => server.requests.length > before && server.watchCount === 1);
       expect(server.requests.at(-1)).toContain("watch=1&allowWatchBookmarks=true&resourceVersion=1006&");
@@ -194,7 +122,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "is listed without a version after 410, in an event and as a status", async () => {
-    using copy = new Copy(server, account);
+    using copy = new NodeCopy(server, account);
     await until(() => server.watchCount === 1);
     server.compact();
     server.remove("Node", "node-1");
@@ -214,7 +142,7 @@ describe("a copy of the API's nodes", () => {
     PROGRAMS,
     "is kept while the server refuses or talks nonsense: each problem is one line, its end too",
     async () => {
-      using copy = new Copy(server, account);
+      using copy = new NodeCopy(server, account);
       await until(() => server.watchCount === 1);
       const faults: readonly [string, Fault][] = [
         [
@@ -272,7 +200,7 @@ describe("a copy of the API's nodes", () => {
         answer(response, 200, text);
         return true;
       };
-      using copy = new Copy(server, account);
+      using copy = new NodeCopy(server, account);
       await until(() => copy.log.length === 1);
       expect(copy.log[0]).toStartWith("Cannot follow /api/v1/nodes: The answer is no NodeList: ");
       expect(copy.lists).toEqual([]);
@@ -282,7 +210,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "waits as long as the server asks after 429, and longer each time without that", async () => {
-    using _copy = new Copy(server, account, { patience: { firstPauseMs: 40, longestPauseMs: 10_000 } });
+    using _copy = new NodeCopy(server, account, { patience: { firstPauseMs: 40, longestPauseMs: 10_000 } });
     await until(() => server.watchCount === 1);
     const times: number[] = [];
     server.fault = (_url, response) => {
@@ -290,7 +218,7 @@ describe("a copy of the API's nodes", () => {
       refuse(response, 429, "too many requests", times.length === 1 ? { "Retry-After": "1" } : {});
       return true;
     };
-    await Bun.sleep(PATIENCE.lastingMs + 50);
+    await Bun.sleep(SHORT_PATIENCE.lastingMs + 50);
     server.endWatches();
     await until(() => times.length === 5);
     const pauses = times.slice(1).map((time, index) => time - times[index]!);
@@ -302,7 +230,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "uses a new token at once when the old one has expired", async () => {
-    using copy = new Copy(server, account);
+    using copy = new NodeCopy(server, account);
     await until(() => server.watchCount === 1);
     server.token = "t2";
     writeFileSync(join(account, "token"), "t2\n");
@@ -314,7 +242,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "is listed again after a half-open connection", async () => {
-    using copy = new Copy(server, account, { patience: { silenceMs: 300 } });
+    using copy = new NodeCopy(server, account, { patience: { silenceMs: 300 } });
     await until(() => server.watchCount === 1);
     server.isSilent = true;
     server.put(newNode(4));
@@ -325,7 +253,7 @@ describe("a copy of the API's nodes", () => {
 
   testWith(PROGRAMS, "gives up a server that accepts, and never answers", async () => {
     server.fault = () => true;
-    using copy = new Copy(server, account, { patience: { answerMs: 100 } });
+    using copy = new NodeCopy(server, account, { patience: { answerMs: 100 } });
     await until(() => copy.log.length === 1);
     expect(copy.log[0]).toBe(`Cannot follow /api/v1/nodes: ${server.url} is silent: it has said nothing for 0.1 s`);
     server.fault = undefined;
@@ -343,10 +271,10 @@ describe("a copy of the API's nodes", () => {
       void writeSlowly(response, text);
       return true;
     };
-    using copy = new Copy(server, account, { patience: { answerMs: 1000 } });
+    using copy = new NodeCopy(server, account, { patience: { answerMs: 1000 } });
     await until(() => copy.lists.length === 1);
     expect(copy.names).toBe("node-7");
-    using other = new Copy(server, account, { patience: { wholeMs: 50 } });
+    using other = new NodeCopy(server, account, { patience: { wholeMs: 50 } });
     await until(() => other.log.length === 1);
     expect(other.log[0]).toBe(`Cannot follow /api/v1/nodes: ${server.url} is slow: its answer has no end after 0.05 s`);
   });
@@ -365,7 +293,7 @@ describe("a copy of the API's nodes", () => {
       symlinkSync("..data/token", join(directory, "token"));
       using opened = openFile(directory);
       renameSync(directory, join(account, "elsewhere"));
-      using copy = new Copy(server, `/proc/self/fd/${opened.fd}`);
+      using copy = new NodeCopy(server, `/proc/self/fd/${opened.fd}`);
       await until(() => copy.log.length === 1);
       expect(copy.log[0]).toEndWith("answers 401: Unauthorized");
       // As the kubelet replaces a token.
@@ -381,7 +309,7 @@ describe("a copy of the API's nodes", () => {
     async () => {
       server.freezeCache();
       server.put(newNode(4));
-      using copy = new Copy(server, account, { version: `${server.version}` });
+      using copy = new NodeCopy(server, account, { version: `${server.version}` });
       await until(() => copy.lists.length === 1);
       expect(copy.names).toEndWith("node-4");
       expect(listing()).toEqual(["/api/v1/nodes?resourceVersion=0", "/api/v1/nodes"]);
@@ -400,7 +328,7 @@ describe("a copy of the API's nodes", () => {
   );
 
   testWith(PROGRAMS, "is listed again when an event is older than what is known", async () => {
-    using copy = new Copy(server, account, {});
+    using copy = new NodeCopy(server, account, {});
     await until(() => server.watchCount === 1);
     server.sendText(
       `${JSON.stringify({ type: "BOOKMARK", object: { kind: "Node", metadata: { resourceVersion: "7" } } })}\n`,
@@ -410,12 +338,12 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "is listed after the server was away: a backup may have been restored meanwhile", async () => {
-    using copy = new Copy(server, account, { patience: { silenceMs: 100_000 } });
+    using copy = new NodeCopy(server, account, { patience: { silenceMs: 100_000 } });
     await until(() => server.watchCount === 1);
     server.freezeCache();
     server.put(newNode(4));
     await until(() => copy.names.endsWith("node-4"));
-    await Bun.sleep(PATIENCE.lastingMs + 50);
+    await Bun.sleep(SHORT_PATIENCE.lastingMs + 50);
     server.fault = (_url, response) => {
       response.destroy();
       return true;
@@ -433,7 +361,7 @@ describe("a copy of the API's nodes", () => {
 
   testWith(PROGRAMS, "is asked for again when the receiver refuses it", async () => {
     let verdict: ListVerdict = { refused: "this node is missing" };
-    using copy = new Copy(server, account, { verdict: () => verdict });
+    using copy = new NodeCopy(server, account, { verdict: () => verdict });
     await until(() => server.requests.length >= 3);
     expect(server.requests.slice(0, 3)).toEqual(["/api/v1/nodes?resourceVersion=0", "/api/v1/nodes", "/api/v1/nodes"]);
     expect(copy.log).toEqual([
@@ -444,7 +372,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "leaves out an object that cannot be used, and says it once", async () => {
-    using copy = new Copy(server, account);
+    using copy = new NodeCopy(server, account);
     await until(() => server.watchCount === 1);
     const broken = newNode(4, { spec: { podCIDR: "nonsense" } });
     server.put(broken);
@@ -461,7 +389,7 @@ describe("a copy of the API's nodes", () => {
 
   testWith(PROGRAMS, "waits for a token, and tells what the pod needs", async () => {
     rmSync(join(account, "token"));
-    using copy = new Copy(server, account);
+    using copy = new NodeCopy(server, account);
     await until(() => copy.log.length === 1);
     expect(copy.log).toEqual([
       `Cannot follow /api/v1/nodes: "${account}/token" cannot be read: the pod needs a service account`,
@@ -475,7 +403,7 @@ describe("a copy of the API's nodes", () => {
     const other = useOther(account);
     process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
     try {
-      using copy = new Copy(server, other);
+      using copy = new NodeCopy(server, other);
       await until(() => copy.log.length === 1);
       expect(copy.log[0]).toStartWith(`Cannot follow /api/v1/nodes: ${server.url} cannot be trusted: `);
       expect(server.requests).toEqual([]);
@@ -485,7 +413,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "is not had under an address that the certificate is not for", async () => {
-    using copy = new Copy({ url: `https://localhost:${server.port}` }, account);
+    using copy = new NodeCopy({ url: `https://localhost:${server.port}` }, account);
     await until(() => copy.log.length === 1);
     expect(copy.log[0]).toContain("cannot be trusted: ERR_TLS_CERT_ALTNAME_INVALID: its certificate must be");
     expect(server.requests).toEqual([]);
@@ -499,7 +427,7 @@ describe("a copy of the API's nodes", () => {
         return true;
       });
       const before = server.requests.length;
-      const copy = new Copy(server, account);
+      const copy = new NodeCopy(server, account);
       await until(() => fault ? server.requests.length > before : server.watchCount === 1);
       await Bun.sleep(20);
       copy[Symbol.dispose]();
