@@ -1,5 +1,5 @@
 /** What a reflector keeps of the nodes of an API server. @module */
-import { type Patience } from "../cluster/api/patience.ts";
+import type { Patience } from "../cluster/api/patience.ts";
 import { type ListVerdict, reflect } from "../cluster/api/reflector.ts";
 import type { ApiServer } from "./api_server.ts";
 import type { newNode } from "./cluster_nodes.ts";

@@ -9,6 +9,7 @@ import { testWith } from "../../testing/binary.ts";
 import { newNode } from "../../testing/cluster_nodes.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { until } from "../../testing/netns.ts";
+import type { ListVerdict } from "./reflector.ts";
 import { NodeCopy, SHORT_PATIENCE } from "../../testing/node_copy.ts";
 
 const PROGRAMS = ["openssl"];
