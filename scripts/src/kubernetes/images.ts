@@ -37,9 +37,9 @@ const PACKAGES = [
 /** Images of the list of e2e.test that one image can stand for. */
 const TEST_IMAGE = /\/(agnhost|busybox|distroless-iptables|jessie-dnsutils|pause):/;
 
-/** Another recipe has another directory. */
+/** Another recipe, which is this file, has another directory. */
 const imageDirectory = (): string =>
-  `${programDirectory()}-images-${Bun.hash.wyhash(`${PACKAGES} ${TEST_IMAGE}`).toString(36)}`;
+  `${programDirectory()}-images-${Bun.hash.wyhash(readFileSync(import.meta.path, "utf8") + POD_IMAGE).toString(36)}`;
 
 /** The archives for each node but that of the network, made if they are not there. */
 export function ensureClusterImages(): readonly string[] {
