@@ -94,9 +94,10 @@ export class ClusterPart implements Disposable {
     this.#apiProblem = problem;
   }
 
-  /** Call it once a second. */
-  look(): void {
+  /** Call it once a second. @returns whether the connection to the API server may be dead */
+  look(): boolean {
     this.#step(() => this.#network?.look());
+    return this.#network?.takeAddressLoss() ?? false;
   }
 
   #take({ own, peers }: NodeChanges, version: string): void {

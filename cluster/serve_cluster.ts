@@ -23,26 +23,31 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
   await Promise.all([loadPlugins(), loadPluginDocs()]);
   using part = new ClusterPart(options);
   const ending = new AbortController();
-  const following = reflect({
-    access: { server, accountDirectory },
-    path: "/api/v1/nodes",
-    kind: "Node",
-    name: what === "ranges" ? node : undefined,
-    version: part.version,
-    parse: parseNode,
-    onList: (nodes, version) => part.takeList(nodes, version),
-    onEvent: (type, found, version) => part.takeEvent(type, found, version),
-    onHeard: () => part.hear(),
-    onProblem: (problem) => part.noteApiProblem(problem),
-    log,
-    signal: ending.signal,
-  });
+  let connection = new AbortController();
+  const follow = (signal: AbortSignal) =>
+    reflect({
+      access: { server, accountDirectory },
+      path: "/api/v1/nodes",
+      kind: "Node",
+      name: what === "ranges" ? node : undefined,
+      version: part.version,
+      parse: parseNode,
+      onList: (nodes, version) => part.takeList(nodes, version),
+      onEvent: (type, found, version) => part.takeEvent(type, found, version),
+      onHeard: () => part.hear(),
+      onProblem: (problem) => part.noteApiProblem(problem),
+      log,
+      signal,
+    });
   const timer = setInterval(() => {
     if (pollAny([lifetime], 0).length > 0) ending.abort();
-    else part.look();
+    else if (part.look()) connection.abort();
   }, LOOK_INTERVAL_MS);
   try {
-    await following;
+    while (!ending.signal.aborted) {
+      connection = new AbortController();
+      await follow(AbortSignal.any([ending.signal, connection.signal]));
+    }
   } finally {
     clearInterval(timer);
   }

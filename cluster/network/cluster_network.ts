@@ -58,6 +58,7 @@ export class ClusterNetwork implements Disposable {
   /** By subject: what could not be set up. */
   readonly #failures = new Map<string, string>();
   #facts: HostFacts = { links: new Map(), localAddresses: new Set(), tunnelIndex: undefined };
+  #hasLostAddress = false;
   #watched: WatchedState | undefined;
   /** Times are those of `performance.now()`. */
   #nextSync = Infinity;
@@ -89,6 +90,13 @@ export class ClusterNetwork implements Disposable {
   /** Whether the kernel took rules and tunnel. Routes to single nodes do not count. */
   get isSetUp(): boolean {
     return this.#own !== undefined && this.#failures.size === 0;
+  }
+
+  /** Whether this node's links have lost an address since the last time: what was connected from it hears no more. */
+  takeAddressLoss(): boolean {
+    const hasLost = this.#hasLostAddress;
+    this.#hasLostAddress = false;
+    return hasLost;
   }
 
   problems(): readonly string[] {
@@ -163,7 +171,10 @@ export class ClusterNetwork implements Disposable {
     const rules = this.#attempt("rules", () => this.#rules.sync());
     this.#collectGarbage();
     const tunnel = this.#attempt("tunnel", () => this.#syncTunnel(own));
+    const former = this.#facts.localAddresses;
     this.#facts = this.#readFacts(own, tunnel?.index);
+    const { localAddresses } = this.#facts;
+    this.#hasLostAddress ||= own.addresses.some((ip) => former.has(ip) && !localAddresses.has(ip));
     this.#planPeers(own);
     this.#collectGarbage();
     const mtu = this.#setMtu() ? ["the tunnel's MTU"] : [];

@@ -94,6 +94,27 @@ describe("is mended by a look:", () => {
     await settle(a, before);
   });
 
+  test("the own address lost: routes without it are compared once", async () => {
+    using site = await newClusterSite(BOTH);
+    const [a] = site.nodes as [SiteNode];
+    expect(a.run((network) => network.takeAddressLoss())).toBe(false);
+    runShellInNetns(a.netns, "ip addr del 192.0.2.11/24 dev eth0; ip addr add 192.0.2.21/24 dev eth0");
+    runShellInNetns(a.netns, "ip route replace default via 192.0.2.1");
+    await until(() => {
+      a.run((network) => network.look());
+      return a.logged.length > 0;
+    });
+    expect(a.run((network) => network.takeAddressLoss())).toBe(true);
+    expect(a.run((network) => network.takeAddressLoss())).toBe(false);
+    const { length } = a.logged;
+    runShellInNetns(a.netns, "ip route del 10.244.3.0/24");
+    await until(() => {
+      a.run((network) => network.look());
+      return a.logged.length > length;
+    });
+    expect(a.logged.at(-1)).toBe("Mended the network between nodes: 1 routes");
+  });
+
   test("a link to a node that appears and goes: direct and tunnelled routes change places", async () => {
     using site = await newClusterSite(BOTH);
     const [a, , c] = site.nodes as [SiteNode, SiteNode, SiteNode];

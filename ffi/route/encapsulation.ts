@@ -49,5 +49,7 @@ export function encapsulationOf({ encapType, encap }: RawRoute): Encapsulation |
   const type = u16.read(new Reader(encapType));
   if (type !== uapi.LWTUNNEL_ENCAP_IP && type !== uapi.LWTUNNEL_ENCAP_IP6) return undefined;
   const { id = 0n, destination, source } = ipEncapsulation.read(new Reader(encap));
-  return destination && { id: Number(id), destination, source };
+  // The kernel tells it also where it chooses.
+  const isChosen = source === "0.0.0.0" || source === "::";
+  return destination && { id: Number(id), destination, source: isChosen ? undefined : source };
 }
