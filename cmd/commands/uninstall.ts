@@ -26,6 +26,8 @@ import type { CliContext } from "../../program/start.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 import { canonicalPath, runningProgram } from "../../program/installed_file.ts";
 import type { ParsedOptions } from "../options.ts";
+import { askServer, DEFAULT_SOCKET, QUESTIONS } from "../../server/sockets.ts";
+import type { ServerStatus } from "../../server/status.ts";
 import { formatRemoved } from "../output/network.ts";
 
 const command: Command = {
@@ -75,7 +77,8 @@ first; it stays if a container uses it, and then the plugins stay too.`,
         else say(`${path}: ${outcome}\n`);
       }
       removeTables((table) => say(`table ${table}: removed\n`), log);
-      removeCluster(cacheDirectory(input, context), (line) => say(`${line}\n`));
+      if (servesCluster()) log("The way to other nodes stays: a server keeps it");
+      else removeCluster(cacheDirectory(input, context), (line) => say(`${line}\n`));
     };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");
@@ -158,6 +161,19 @@ async function describeForwarding(): Promise<string[]> {
     `${forwarding} stays 1, and ${settings.join(", ")} 2: with 1, the kernel would remove the IPv6 default route. ` +
     `If nothing else needs forwarding: ${back}`,
   ];
+}
+
+/** A server that does not answer may do it still. */
+function servesCluster(): boolean {
+  try {
+    const { parts }: Pick<ServerStatus, "parts"> = JSON.parse(
+      askServer(DEFAULT_SOCKET, QUESTIONS.status) ?? '{"parts":[]}',
+    );
+    return parts.some(({ name }) => name === "cluster");
+  } catch (error) {
+    if (error instanceof RangeError) return true;
+    throw error;
+  }
 }
 
 function awaitEnd(): void {
