@@ -193,6 +193,8 @@ void start(long *stack) {
   if (file < 0 && own == -EACCES)
     fail(argv, envp, 0, "5", CANNOT_START "this user may not read the directory " LIBRARY_DIRECTORY
          " beside the program: allow it (chmod -R a+rX)");
+  if (file < 0 && (own == -EMFILE || own == -ENFILE))
+    fail(argv, envp, 0, "11", CANNOT_START "too many files are open (EMFILE): raise the limit (ulimit -n)");
   if (file < 0)
     fail(argv, envp, 0, "5", CANNOT_START "this host has no glibc, and the directory " LIBRARY_DIRECTORY
          " is not beside the program: install all files of the release");
