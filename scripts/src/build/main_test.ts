@@ -33,6 +33,7 @@ test("build gives the same bytes from another directory and another checkout", (
       "networks",
       "containers",
       "program",
+      "cluster",
       "runtime",
       "plugins",
       "spec",
