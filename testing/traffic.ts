@@ -132,7 +132,7 @@ export async function requestUdp(
 }
 
 /** Opens a socket inside a namespace. It is opened by the call itself; only the wait for it is asynchronous and may be outside. */
-function openInNetns<T>(netns: Netns, open: () => Promise<T>): Promise<T> {
+export function openInNetns<T>(netns: Netns, open: () => Promise<T>): Promise<T> {
   let pending: Promise<T> | undefined;
   netns.run(() => void (pending = open()));
   return pending!;
