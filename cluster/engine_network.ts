@@ -30,6 +30,8 @@ const LATE_ADD_MS = 5000;
 export class EngineNetwork {
   readonly #options: EngineNetworkOptions;
   readonly #source: string;
+  /** `undefined` if the file cannot be read: it is refused then. */
+  readonly name: string | undefined;
   #offered = "";
   #mtu: number | undefined;
   #nextTry = 0;
@@ -43,16 +45,7 @@ export class EngineNetwork {
     this.#source = `${options.stateDirectory}/${options.network.fileName}`;
     ensureDirectory(options.stateDirectory, 0o700);
     replaceFile(this.#source, options.network.text);
-  }
-
-  /** `undefined` if the file cannot be read: it is refused then. */
-  get name(): string | undefined {
-    try {
-      return parseNetworkConfigList(this.#options.network.text, this.#source).name;
-    } catch (error) {
-      if (error instanceof ConfigError || error instanceof SyntaxError) return undefined;
-      throw error;
-    }
+    this.name = nameOf(options.network.text, this.#source);
   }
 
   /** Does nothing if engines have this already. @param mtu absent: pods keep that of the kernel */
@@ -122,5 +115,14 @@ export class EngineNetwork {
     if (name === undefined) return;
     using host = currentNetns();
     setPodMtu(host, name, this.#mtu!, this.#options.cacheDirectories);
+  }
+}
+
+function nameOf(text: string, source: string): string | undefined {
+  try {
+    return parseNetworkConfigList(text, source).name;
+  } catch (error) {
+    if (error instanceof ConfigError || error instanceof SyntaxError) return undefined;
+    throw error;
   }
 }

@@ -41,7 +41,7 @@ export class ClusterPart implements Disposable {
   #heardAtMs: number | undefined;
   /** That of the API which has what is known. */
   #version: string | undefined;
-  #relists = 0;
+  #hasListed = false;
   #written = "";
   #nextStatus = 0;
 
@@ -75,7 +75,8 @@ export class ClusterPart implements Disposable {
   takeList(nodes: readonly ClusterNode[], version: string): ListVerdict {
     const changes = this.#known.replace(nodes);
     if (changes === "without-own-node") return { refused: `it has no node "${this.#options.node}"` };
-    if (this.#relists++ > 0) this.#options.count("relists");
+    if (this.#hasListed) this.#options.count("relists");
+    this.#hasListed = true;
     this.#take(changes, version);
     return "taken";
   }
@@ -155,7 +156,6 @@ export class ClusterPart implements Disposable {
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
       nodes: [...this.#known.peers()].length,
       mtu: this.#network?.mtu ?? 0,
-      relists: this.#relists,
       problems: this.#problems(own),
     };
     const now = performance.now();

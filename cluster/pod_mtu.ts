@@ -22,7 +22,7 @@ function setInContainer(path: string, name: Interface["name"], mtu: number): voi
     using netns = openNetns(path);
     setLinkMtu(netns.route, name, mtu);
   } catch (error) {
-    // The container ends.
+    // Its namespace went while the others got the MTU.
     if (!(error instanceof NetnsError)) throw error;
   }
 }

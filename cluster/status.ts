@@ -18,7 +18,6 @@ export interface ClusterStatus {
   readonly nodes: number;
   /** Of a pod's interface, in bytes. */
   readonly mtu: number;
-  readonly relists: number;
   /** Nodes that are not reached, and why. */
   readonly problems: readonly string[];
 }

@@ -64,7 +64,7 @@ export class ClusterRules {
     this.#lengths = { 4: this.#lengths[4].union(lengths[4]), 6: this.#lengths[6].union(lengths[6]) };
     if (this.isDue) return void this.sync();
     const elementsOf = (each?: ClusterNode) => each ? elementsOfNode(own, each, isShared) : [];
-    // Until it is done.
+    // If the kernel refuses, the next comparison is of all.
     this.isDue = true;
     changeElements(this.#nl, elementsOf(former), elementsOf(node));
     this.isDue = false;

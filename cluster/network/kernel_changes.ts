@@ -158,7 +158,7 @@ function routeMatters(type: number, route: RawRoute, state: WatchedState): boole
     return type === RTM_DELROUTE ? wanted !== undefined : !wanted || !isAsPlanned(route, wanted);
   }
   if (wanted) return true;
-  // Each pod has one.
+  // Routes to single pods of this node come and go with them.
   if (state.ownCidrs.some((cidr) => familyOf(cidr) === familyOf(dst) && containsIp(cidr, ipOf(dst)))) return false;
   if (isHostPrefix(dst)) return state.nodeAddresses.has(ipOf(dst));
   for (const ip of state.nodeAddresses.keys()) if (familyOf(ip) === familyOf(dst) && containsIp(dst, ip)) return true;

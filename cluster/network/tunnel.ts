@@ -29,7 +29,7 @@ export const tunnelOverhead = (underlay: 4 | 6): number => (underlay === 4 ? 20 
 /** All nodes derive it from what they know of the node: nobody has to publish it. */
 export function tunnelMac({ addresses: [first] }: ClusterNode): Mac {
   const bytes = ipBytes(first!);
-  // Locally administered, unicast.
+  // 0x0e marks an address of one receiver that no vendor has given.
   const tail = bytes.length === 4
     ? [0xc2, ...bytes]
     : new Bun.CryptoHasher("sha256").update(bytes).digest().subarray(0, 5);

@@ -30,7 +30,7 @@ export interface PingOptions {
 
 // linux/in.h, linux/in6.h: level and option
 const MTU_DISCOVER = { 4: { level: 0, option: 10 }, 6: { level: 41, option: 23 } } as const;
-// IPV6_PMTUDISC_PROBE is the same.
+// IPV6_PMTUDISC_PROBE of linux/in6.h has the same value.
 const IP_PMTUDISC_PROBE = 3;
 const HEADER_BYTES = { 4: 20, 6: 40 } as const;
 
