@@ -4,7 +4,7 @@ import { endCluster, findClusterProcess, findHolder, killCluster } from "./holde
 import { ensureClusterImages } from "./images.ts";
 import { clusterEnv } from "./kubectl.ts";
 import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
-import { ensureKubernetesPrograms, missingGo } from "./programs.ts";
+import { ensureKubernetesPrograms, missingKubernetes } from "./programs.ts";
 import { replaceProgram } from "./replacement.ts";
 import { onInterruption, startCluster } from "./start.ts";
 import { runSuite } from "./suite.ts";
@@ -35,7 +35,7 @@ const inside = (name: string, ...words: readonly string[]): Promise<number> =>
 
 /** Kubernetes' own tests, in a cluster that ends with them if there is none yet. */
 async function test({ name }: KubernetesOptions): Promise<number> {
-  const missing = missingGo();
+  const missing = missingKubernetes();
   if (missing !== "") {
     console.log(`skipped: Kubernetes' own tests # ${missing}`);
     console.log("0 passed, 0 failed, 1 skipped");

@@ -47,12 +47,27 @@ export function programDirectory(): string {
 }
 
 /** Why there can be no cluster here, or "". */
-export function missingGo(): string {
+export function missingKubernetes(): string {
   if (existsSync(programDirectory())) return "";
-  return Bun.which("go") === null
-    ? "Kubernetes is built with Go, which this machine lacks: install it in /usr/local/go"
-    : "";
+  if (Bun.which("go") === null) {
+    return "Kubernetes is built with Go, which this machine lacks: install it in /usr/local/go";
+  }
+  const { exitCode, stderr } = Bun.spawnSync(["go", "mod", "download", "k8s.io/kubernetes"], {
+    cwd: MODULE,
+    env: goEnv(),
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  return exitCode === 0 ? "" : `Go cannot fetch the sources of Kubernetes: ${stderr.toString().trim()}`;
 }
+
+const goEnv = (): Record<string, string | undefined> => ({
+  ...process.env,
+  CGO_ENABLED: "0",
+  GOFLAGS: "-mod=readonly -buildvcs=false",
+  GOTOOLCHAIN: "local",
+  GOMODCACHE: join(KUBERNETES_CACHE, "modules"),
+  GOCACHE: join(KUBERNETES_CACHE, "build"),
+});
 
 /** Builds the programs if they are not there. @throws {Error} if Go cannot build one */
 export function ensureKubernetesPrograms(): string {
@@ -75,15 +90,7 @@ function runGo(module: string, argv: readonly string[]): void {
   console.log(`go ${argv.filter((word) => !word.startsWith("-")).slice(0, 1)} ${argv.at(-1)}`);
   const { exitCode } = Bun.spawnSync(["nice", "go", ...argv], {
     cwd: module,
-    env: {
-      ...process.env,
-      CGO_ENABLED: "0",
-      GOFLAGS: "-mod=readonly -buildvcs=false",
-      GOTOOLCHAIN: "local",
-      GOMODCACHE: join(KUBERNETES_CACHE, "modules"),
-      GOCACHE: join(KUBERNETES_CACHE, "build"),
-      GOTMPDIR: temporary,
-    },
+    env: { ...goEnv(), GOTMPDIR: temporary },
     stdio: ["ignore", "inherit", "inherit"],
   });
   rmSync(temporary, { recursive: true, force: true });

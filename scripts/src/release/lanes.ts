@@ -14,6 +14,11 @@ const LANES = [
   "scripts/leases",
   "scripts/names",
   "scripts/names faults",
+  "scripts/kubernetes --name release --segments 2 test conformance",
+  "scripts/kubernetes --name release --proxy iptables --bridge-nf 0 test conformance",
+  "scripts/kubernetes --name release --families 4 test conformance",
+  "scripts/kubernetes --name release --families 6 --segments 2 test conformance",
+  "scripts/kubernetes --name release test network",
 ];
 
 /** @returns a line for each lane, with the last line of its output @throws {Error} if one fails, naming the file of its output */
