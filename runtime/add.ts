@@ -30,6 +30,9 @@ export interface AddRuntimeConf extends RuntimeConf {
 /** Does ADD (SPEC §3, §Lifecycle & Ordering), see {@linkcode Runtime.add}. */
 export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): Result {
   validateRuntimeConf(list, parameters);
+  if (list.plugins.length === 0) {
+    throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
+  }
   const key = attachmentKey(list.name, parameters);
   // Refuses names that no cache file can have, before anything is made.
   cache.cachePath(runtime.cacheDirectory, key);
@@ -66,13 +69,12 @@ function addPlugins(
     for (const plugin of list.plugins) {
       result = callAdd(runtime, list, plugin, { parameters: entry, prevResult: result });
     }
-    if (!result) throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
     // Programs open the path anew. If it leads elsewhere now, they may have worked in either namespace.
     const isAmbiguous = runtime.hostContext.hasRunProgram && isNetnsOf(entry, entry.netns ?? "") === false;
     const { netnsCookie: _, ...withoutCookie } = entry;
     const finalEntry = isAmbiguous ? withoutCookie : entry;
-    cache.replaceEntry(runtime.cacheDirectory, { ...finalEntry, result: formatResult(result, list.cniVersion) });
-    return result;
+    cache.replaceEntry(runtime.cacheDirectory, { ...finalEntry, result: formatResult(result!, list.cniVersion) });
+    return result!;
   } catch (error) {
     throw runtime.rollback === false ? error : rollbackAdd(runtime, list, entry, result, error);
   }

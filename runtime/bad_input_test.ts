@@ -110,7 +110,7 @@ test("add() of any configuration calls plugins with a proper request, or fails c
         });
       }
     }),
-    { numRuns: 500 },
+    { numRuns: 500, examples: [[{ name: "web" }, {}]] },
   );
 });
 
