@@ -7,6 +7,8 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
 import { installNetworkFile, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
 import { listCacheEntries } from "../runtime/cache.ts";
+import { listConfFiles } from "../runtime/load.ts";
+import { sortedByBytes } from "../runtime/sort_by_bytes.ts";
 import { prepareBridgedServices } from "../networks/bridged_services.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -89,6 +91,16 @@ export class EngineNetwork {
       const details = error instanceof CniError && error.details ? ` (${error.details})` : "";
       this.#note(`${error.message}${details}`);
     }
+  }
+
+  /** What hides the network from engines. */
+  shadow(): string | undefined {
+    const { confDirectory, network: { fileName } } = this.#options;
+    const path = `${confDirectory}/${fileName}`;
+    // They know no comments.
+    const [first] = sortedByBytes(listConfFiles(confDirectory).filter((file) => !file.endsWith(".jsonc")));
+    if (!this.isInstalled || first === undefined || first === path) return undefined;
+    return `Engines use "${first}", which sorts before "${path}": drain this node, and remove that network`;
   }
 
   #note(problem: string): void {

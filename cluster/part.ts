@@ -177,7 +177,7 @@ export class ClusterPart implements Disposable {
       ...own ? [] : [`nothing is known of node "${this.#options.node}" yet`],
       ...own?.podCidrs.length === 0 ? [`node "${own.name}" has no spec.podCIDRs: ${NO_RANGES_ADVICE}`] : [],
       ...this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
-      ...this.#engines?.problem === undefined ? [] : [this.#engines.problem],
+      ...[this.#engines?.problem, this.#engines?.shadow()].filter((problem) => problem !== undefined),
       ...conflicts,
       ...this.#network?.problems() ?? [],
     ];

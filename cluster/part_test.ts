@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Cidr, parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
@@ -98,6 +98,24 @@ netnsTest("engines get the network when all nodes are in the kernel, with this n
   expect(scene.network()).toMatchObject({ mtu: 1450 });
   scene.run((part) => part.takeEvent("DELETED", C, "9"));
   expect(routesOf(host)).toEqual(["10.244.2.0/24", "10.244.4.0/24"]);
+});
+
+netnsTest("a file that hides the network from engines is a problem", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  using scene = newScene(host, home);
+  scene.run((part) => part.takeList([A, B], "7"));
+  const directory = join(home, "net.d");
+  writeFileSync(join(directory, "05-flannel.jsonc"), "{}");
+  writeFileSync(join(directory, "20-web.conflist"), "{}");
+  scene.run((part) => part.look());
+  expect(scene.status().problems).toEqual([]);
+  writeFileSync(join(directory, "05-flannel.conf"), "{}");
+  scene.run((part) => part.look());
+  expect(scene.status().problems).toEqual([
+    `Engines use "${directory}/05-flannel.conf", which sorts before "${directory}/10-pods.conflist": ` +
+    "drain this node, and remove that network",
+  ]);
 });
 
 netnsTest("a list without this node is refused, and nothing changes", ({ host }) => {
