@@ -13,7 +13,7 @@ import type { JsonDocument } from "./json_document.ts";
 import { type Namespaces, newNamespaces, newNetns, runInNetns } from "./netns.ts";
 import { REFERENCE_VERSION } from "./reference.ts";
 
-const REFERENCE_DIRECTORY = "/usr/lib/cni";
+export const REFERENCE_DIRECTORY = "/usr/lib/cni";
 
 /** Programs that the reference runs, and that the tests look with. */
 const PROGRAMS = [join(REFERENCE_DIRECTORY, "bridge"), "iptables", "nft", "ip", "busybox"];

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { testWith } from "../../../testing/binary.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { REFERENCE_DIRECTORY } from "./workspace.ts";
+import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 
 testWith(
   [`${REFERENCE_DIRECTORY}/bridge`, "cc", "strace"],

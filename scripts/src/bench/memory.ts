@@ -1,4 +1,5 @@
 /** The memory of a plugin that has done its work and waits until its result is read. @module */
+import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { closeSync, constants, openSync, readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
@@ -7,14 +8,7 @@ import type { Network } from "../harness/networks.ts";
 import { requireSuccess, runSuccessfully, startProcess, waitFor } from "../harness/process.ts";
 import { startShimServer } from "../harness/server.ts";
 import { type BenchRow, row } from "./table.ts";
-import {
-  type BenchWorkspace,
-  chainNetwork,
-  hostWithContainer,
-  newBenchContainer,
-  plainNetwork,
-  REFERENCE_DIRECTORY,
-} from "./workspace.ts";
+import { type BenchWorkspace, chainNetwork, hostWithContainer, newBenchContainer, plainNetwork } from "./workspace.ts";
 
 /** Several at a time, as on a busy node: what they share is shared. */
 const PROCESSES = 3;

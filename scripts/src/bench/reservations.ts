@@ -1,11 +1,12 @@
 /** host-local with a full directory. @module */
+import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pluginCommand } from "../harness/invocation.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import { interleave } from "./measure.ts";
 import { type BenchRow, row } from "./table.ts";
-import { type BenchWorkspace, newBenchContainer, REFERENCE_DIRECTORY, SUBNET } from "./workspace.ts";
+import { type BenchWorkspace, newBenchContainer, SUBNET } from "./workspace.ts";
 
 export const FEW = 10;
 

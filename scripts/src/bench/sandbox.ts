@@ -1,10 +1,11 @@
 /** Pods of both families with a host port and limits, by containerd's CRI as a kubelet asks for them. @module */
+import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Cri, CRI_PROGRAMS, newCri, POD_NETWORK } from "../../../testing/cri.ts";
 import { newTestNode } from "../../../testing/node.ts";
 import { type BenchRow, missingRow, row } from "./table.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
+import type { BenchWorkspace } from "./workspace.ts";
 
 const OWN_DIRECTORY = "/opt/cni/bin";
 const WHAT = "A pod of both families with a host port and limits by containerd's CRI";

@@ -1,4 +1,5 @@
 /** Calls through shims and a server, against the reference, beside the same calls without a server. @module */
+import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { createNetns } from "../../../ffi/netns/netns.ts";
 import { median } from "../harness/statistics.ts";
 import { chainFloors, FLOOR_NAMES } from "./chain.ts";
@@ -16,7 +17,6 @@ import {
   newBenchContainer,
   newContender,
   plainNetwork,
-  REFERENCE_DIRECTORY,
 } from "./workspace.ts";
 
 export function serveRows(bench: BenchWorkspace): Pick<BenchFigures, "rows" | "times"> {

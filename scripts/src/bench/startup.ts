@@ -1,11 +1,12 @@
 /** Calls that change nothing: the cost of starting. @module */
+import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
 import { interleave } from "./measure.ts";
 import { type BenchRow, row } from "./table.ts";
-import { type BenchWorkspace, plainNetwork, REFERENCE_DIRECTORY } from "./workspace.ts";
+import { type BenchWorkspace, plainNetwork } from "./workspace.ts";
 
 export const versionCommand = (directory: string): ProcessCommand => ({
   argv: [join(directory, "bridge")],

@@ -1,3 +1,4 @@
+import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
@@ -7,7 +8,6 @@ import { runSuccessfully } from "../harness/process.ts";
 import { CNI_PROGRAM, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /** The reference plugins, where Debian's package puts them. */
-export const REFERENCE_DIRECTORY = "/usr/lib/cni";
 
 /** What a section measures with; what it makes goes with the scope. */
 export type BenchWorkspace = ReturnType<typeof prepareBench> & { readonly scope: DisposableStack };

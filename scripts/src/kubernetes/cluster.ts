@@ -5,6 +5,7 @@ import { runShell } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { controlPlaneCommands, writeCredentials } from "./control_plane.ts";
 import { inCluster } from "./directory.ts";
+import { startFlannel } from "./flannel.ts";
 import { ensureClusterImages, makeOwnImage, OWN_IMAGE } from "./images.ts";
 import { kubectl, untilTrue } from "./kubectl.ts";
 import { nameServerManifest } from "./name_server.ts";
@@ -59,7 +60,8 @@ async function startAll(options: KubernetesOptions): Promise<void> {
   if (options.hasStaticRoutes) await addStaticRoutes(nodes);
   if (options.network !== "none") {
     const applied = performance.now();
-    await applyNetwork(options.network);
+    if (options.network === "flannel") await startFlannel(nodes, plan.podRanges);
+    else await applyNetwork(options.network);
     await kubectl(["wait", "--for=condition=Ready", "node", "--all", "--timeout=180s"]);
     const readySeconds = ((performance.now() - applied) / 1000).toFixed(1);
     console.log(`Nodes are ready ${readySeconds} s after the network was applied`);

@@ -63,6 +63,12 @@ export async function endCluster(name: string): Promise<void> {
   if (existsSync(CLUSTERS) && readdirSync(CLUSTERS).length === 0) rmSync(CLUSTERS, { recursive: true });
 }
 
+/** All processes of a cluster that is up, as the machine numbers them. */
+export function clusterProcesses(name: string): readonly number[] {
+  const holder = findHolder(name);
+  return holder === undefined ? [] : descendants(holder);
+}
+
 function descendants(pid: number): readonly number[] {
   const children = readProc(pid, `task/${pid}/children`).split(" ").filter((text) => text !== "").map(Number);
   return children.flatMap((child) => [child, ...descendants(child)]);
@@ -74,7 +80,8 @@ function startTimeOf(pid: number): number | undefined {
   return fields.length < 20 || fields[0] === "Z" ? undefined : Number(fields[19]);
 }
 
-function readProc(pid: number, file: string): string {
+/** @returns "" for a process that is gone */
+export function readProc(pid: number, file: string): string {
   try {
     return readFileSync(`/proc/${pid}/${file}`, "utf8");
   } catch {

@@ -1,12 +1,15 @@
 /** The body of `scripts/kubernetes`, see its usage. @module */
 import { runCluster } from "./cluster.ts";
+import { comparedCluster, comparedNetworks, compareNetworks } from "./compare.ts";
 import { endCluster, findClusterProcess, findHolder, killCluster } from "./holder.ts";
+import { ensureFlannel } from "./flannel.ts";
 import { ensureClusterImages } from "./images.ts";
 import { clusterEnv } from "./kubectl.ts";
 import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
 import { ensureKubernetesPrograms, missingKubernetes } from "./programs.ts";
 import { replaceProgram } from "./replacement.ts";
 import { onInterruption, startCluster } from "./start.ts";
+import { runSuccessfully } from "../harness/process.ts";
 import { runSuite } from "./suite.ts";
 
 const { command, words, options } = parseKubernetesCall(process.argv.slice(2));
@@ -14,19 +17,24 @@ const { command, words, options } = parseKubernetesCall(process.argv.slice(2));
 /** From the root of the checkout on: a cluster knows that by another path. */
 const BUN = "node_modules/.bin/bun";
 
+function entering(name: string, command: readonly string[]): readonly string[] {
+  const target = ["nsenter", "--target", `${findClusterProcess(name)}`, "--mount", "--net", "--uts", "--ipc", "--pid"];
+  return [...target, "env", "-C", "/root/cni", ...command];
+}
+
 /** Runs a command among the processes of a cluster. @returns its exit status */
 async function enter(name: string, command: readonly string[]): Promise<number> {
-  const target = ["nsenter", "--target", `${findClusterProcess(name)}`, "--mount", "--net", "--uts", "--ipc", "--pid"];
-  return await Bun.spawn([...target, "env", "-C", "/root/cni", ...command], {
+  return await Bun.spawn([...entering(name, command)], {
     env: clusterEnv(),
     stdio: ["inherit", "inherit", "inherit"],
   }).exited;
 }
 
 /** Is called in a place, with a way to archives and registries. */
-function prepare(): void {
+function prepare({ network }: KubernetesOptions): void {
   ensureKubernetesPrograms();
   ensureClusterImages();
+  if (network === "flannel") ensureFlannel();
 }
 
 /** Runs this script among the processes of a cluster. */
@@ -55,6 +63,25 @@ async function load(name: string): Promise<number> {
   return status === 0 ? await inside(name, "replace") : status;
 }
 
+/** Two clusters that end with the comparison. */
+async function compare(): Promise<number> {
+  const names = Object.keys(comparedNetworks).map((program) => comparedCluster(program as never));
+  onInterruption(() => names.forEach(killCluster));
+  try {
+    await compareNetworks(
+      Number(words[0] ?? "20"),
+      async (name, network) => {
+        const status = await startCluster({ ...options, name, network, nodes: 3, segments: 2 });
+        if (status !== 0) throw new Error("The comparison was interrupted");
+      },
+      (name, ...command) => runSuccessfully({ argv: entering(name, command), env: clusterEnv() }).stdout,
+    );
+  } finally {
+    for (const name of names) await endCluster(name);
+  }
+  return 0;
+}
+
 async function carryOut(): Promise<number> {
   const { name } = options;
   switch (command) {
@@ -64,13 +91,15 @@ async function carryOut(): Promise<number> {
       return await test(options);
     case "shell":
       return await enter(name, words.length === 0 ? ["sh", "-i"] : words);
+    case "compare":
+      return await compare();
     case "load":
       return await load(name);
     case "down":
       await endCluster(name);
       return 0;
     case "prepare":
-      prepare();
+      prepare(options);
       return 0;
     case "suite":
       return await runSuite(words[0]);

@@ -7,7 +7,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     --families F   4, 6, 46 or 64; default: 46
     --proxy MODE   of kube-proxy: nftables or iptables; default: nftables
     --bridge-nf N  net.bridge.bridge-nf-call-iptables and -ip6tables of each node: 0 or 1; default: 1
-    --network WHAT a manifest or a directory with a kustomization, or none; default: deploy
+    --network WHAT a manifest or a directory with a kustomization, flannel, or none; default: deploy
     --routes       static routes between the pods of nodes, for a network without its own
     --image FILE   an archive that each node imports; may be given more than once
   test [PART]      runs Kubernetes' own tests, in a cluster of 2 nodes if none is up
@@ -16,6 +16,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     network        the further ones of the network
     policy         those of NetworkPolicy
     REGEXP         those whose names match
+  compare [RUNS]   prints what this network and flannel cost, in two clusters that end with it; 20 runs by default
   shell [COMMAND…] with kubectl, and \`on NODE COMMAND…\`
   load             builds the program again and replaces its pods
   down             ends the cluster
@@ -40,7 +41,7 @@ export interface KubernetesCall {
 }
 
 /** The others are what these start in a place, or in the cluster. */
-const COMMANDS = ["up", "test", "shell", "load", "down", "prepare", "run", "suite", "replace"];
+const COMMANDS = ["up", "test", "compare", "shell", "load", "down", "prepare", "run", "suite", "replace"];
 
 /** Exits on `--help` and what is wrong. */
 export function parseKubernetesCall(argv: readonly string[]): KubernetesCall {
@@ -75,9 +76,15 @@ function readCall(argv: readonly string[]): KubernetesCall {
     },
   });
   const [command = "", ...words] = positionals;
-  requireMatch("The command", command, new RegExp(`^(${COMMANDS.join("|")})$`), "up, test, shell, load or down");
-  const nodes = ["up", "run"].includes(command) ? words[0] ?? "2" : "2";
+  requireMatch(
+    "The command",
+    command,
+    new RegExp(`^(${COMMANDS.join("|")})$`),
+    "up, test, compare, shell, load or down",
+  );
+  const nodes = ["up", "run", "prepare"].includes(command) ? words[0] ?? "2" : "2";
   requireMatch("NODES", nodes, /^[1-9]\d?$/, "a number from 1 to 99");
+  if (command === "compare") requireMatch("RUNS", words[0] ?? "20", /^[1-9]\d*$/, "a number");
   requireMatch("--name", values.name, /^[a-z0-9-]+$/, "small letters and digits");
   requireMatch("--segments", values.segments, /^[1-9]$/, "a number from 1 to 9");
   requireMatch("--families", values.families, /^(4|6|46|64)$/, "4, 6, 46 or 64");

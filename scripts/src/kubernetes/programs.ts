@@ -83,18 +83,19 @@ export function ensureKubernetesPrograms(): string {
   });
 }
 
-function runGo(module: string, argv: readonly string[]): void {
+/** Runs Go on a module of `testdata/`. @throws {Error} if it fails */
+export function runGo(module: string, argv: readonly string[], env: Readonly<Record<string, string>> = {}): void {
   // The directory for what is needed only while it builds: /tmp of a place is in memory.
   const temporary = join(KUBERNETES_CACHE, "tmp");
   mkdirSync(temporary, { recursive: true });
   console.log(`go ${argv.filter((word) => !word.startsWith("-")).slice(0, 1)} ${argv.at(-1)}`);
   const { exitCode } = Bun.spawnSync(["nice", "go", ...argv], {
     cwd: module,
-    env: { ...goEnv(), GOTMPDIR: temporary },
+    env: { ...goEnv(), GOTMPDIR: temporary, ...env },
     stdio: ["ignore", "inherit", "inherit"],
   });
   rmSync(temporary, { recursive: true, force: true });
-  if (exitCode !== 0) throw new Error(`Cannot build Kubernetes: go ${argv[0]} ended with ${exitCode}, see above`);
+  if (exitCode !== 0) throw new Error(`Cannot build ${argv.at(-1)}: go ${argv[0]} ended with ${exitCode}, see above`);
 }
 
 /** The directory of Kubernetes' sources that go with its test image. */
