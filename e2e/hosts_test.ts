@@ -146,13 +146,22 @@ describe("the libraries of a caller", () => {
     expect(version(root, variables, NOBODY)).toEqual(expected);
   });
 
+  testWith(HOST_ROOT_PROGRAMS, "have tunables that may stop the program's", async () => {
+    using namespaces = newNamespaces();
+    using root = await newHostRoot(namespaces, []);
+    const expected = version(root);
+    expect(expected).toMatchObject({ exitCode: 0, stderr: "" });
+    // With static TLS of such a size, the loader dies of SIGSEGV.
+    expect(version(root, ["GLIBC_TUNABLES=glibc.rtld.optional_static_tls=18446744073709550000"])).toEqual(expected);
+  });
+
   testWith(HOST_ROOT_PROGRAMS, "are for programs that it starts", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, []);
     succeedInRoot(root, `${RELEASE}/cni`, "install", "/bin");
     const script = `#!${BUSYBOX} sh\n${BUSYBOX} env >/seen\nexit 1\n`;
     writeFileSync(join(root.directory, "bin/other"), script, { mode: 0o755 });
-    const variables = ["LD_PRELOAD=/first.so:/second.so", "LD_LIBRARY_PATH="];
+    const variables = ["LD_PRELOAD=/first.so:/second.so", "LD_LIBRARY_PATH=", "GLIBC_TUNABLES=glibc.malloc.check=3"];
     const config = { cniVersion: "1.1.0", name: "lan", type: "bridge", ipam: { type: "other" } };
     const env = {
       CNI_COMMAND: "ADD",

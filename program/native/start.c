@@ -103,10 +103,19 @@ static long open_own_loader(void) {
   return file;
 }
 
-/* A caller's libraries may need another glibc. The loader does not see LD_PRELOAD and the like, but the program does. */
-static void rename_variables(char **envp, char from, char to) {
+/*
+ * A caller's libraries may need another glibc, and its tunables may stop this one. The loader does not see them, but the
+ * program does.
+ */
+static const char *const loader_variables[] = {"LD_", "GLIBC_TUNABLES="};
+
+static void rename_variables(char **envp, int hide) {
   for (; *envp; envp++)
-    if (**envp == from && starts_with(*envp + 1, "D_")) **envp = to;
+    for (size_t i = 0; i < sizeof loader_variables / sizeof *loader_variables; i++) {
+      const char *name = loader_variables[i];
+      char from = hide ? *name : HIDDEN, to = hide ? HIDDEN : *name;
+      if (**envp == from && starts_with(*envp + 1, name + 1)) **envp = to;
+    }
 }
 
 /* The loader enters the program here, with a register that is for the program. */
@@ -120,7 +129,7 @@ __asm__("enter: str x0, [sp, #-16]!\nadd x0, sp, 16\nbl finish\nldr x0, [sp], #1
 extern const char enter[];
 
 void finish(long *stack) {
-  rename_variables((char **)(stack + 2 + *stack), HIDDEN, 'L');
+  rename_variables((char **)(stack + 2 + *stack), 0);
   uint64_t path = *(uint64_t *)LIBRARY_PATH_FIELD;
   if (!path) return;
   struct libraries *own = (struct libraries *)(STRING_TABLE + path);
@@ -206,6 +215,6 @@ void start(long *stack) {
   find_value(values, AT_BASE)->a_un.a_val = (uint64_t)base;
   find_value(values, AT_ENTRY)->a_un.a_val = (uint64_t)enter;
   /* Of a caller with fewer rights, it obeys none, and takes them from the program as well. */
-  if (!find_value(values, AT_SECURE)->a_un.a_val) rename_variables(envp, 'L', HIDDEN);
+  if (!find_value(values, AT_SECURE)->a_un.a_val) rename_variables(envp, 1);
   jump((unsigned long)base + loader.header.e_entry, stack);
 }
