@@ -122,6 +122,9 @@ describe("the Debian package", () => {
     expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
     cni("restore", "");
     expect(root.run("dpkg-query -W -f='${Version}' cni")).toBe("0.2.0");
+    expect(root.run("cd /usr/lib/cni; ls -d cni-lib*; cat cni-lib/libc.so.6 | wc -c")).toMatch(
+      /^cni-lib\ncni-lib-0\.2\.0\n\d{6,}\n$/,
+    );
     cni("check");
     expect(runInNetns(container, "ip", "-o", "-4", "addr", "show", "eth0")).toContain("10.95.0.2/24");
     cni("del");

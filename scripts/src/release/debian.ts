@@ -1,7 +1,7 @@
 /** The Debian package of a release. @see deb(5) @module */
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { COMMAND_NAME, FULL_PROGRAM_NAME } from "../../../program/installed_file.ts";
+import { basename, join } from "node:path";
+import { COMMAND_NAME, FULL_PROGRAM_NAME, LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import { pluginNames } from "../../../plugins/registry.ts";
 import { runSuccessfully } from "../harness/process.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
@@ -65,10 +65,13 @@ function packageFiles(
   const link = (path: string, symlink: string): TarEntry => ({ path, mode: 0o777, symlink });
   const compressed = (path: string, data: string) => text(`${path}.gz`, gzip(Buffer.from(data)));
   const isCompressed = (path: string) => path.startsWith("man/");
+  // dpkg replaces one file after the other, links last. With files of two versions, no call would find what fits together.
+  const libraryDirectory = `${BIN}/${LIBRARY_DIRECTORY_NAME}-${release.version}`;
   return [
     { path: `${BIN}/${FULL_PROGRAM_NAME}`, data: program },
     { path: `${BIN}/${COMMAND_NAME}`, data: shim },
-    ...libraries.map((file) => ({ ...file, path: `${BIN}/${file.path}` })),
+    ...libraries.map((file) => ({ ...file, path: `${libraryDirectory}/${basename(file.path)}` })),
+    link(`${BIN}/${LIBRARY_DIRECTORY_NAME}`, basename(libraryDirectory)),
     ...pluginNames().map((name) => link(`${BIN}/${name}`, COMMAND_NAME)),
     link(`usr/sbin/${COMMAND_NAME}`, `../lib/cni/${COMMAND_NAME}`),
     ...UNITS.map((name) => text(`${UNIT_DIRECTORY}/${name}`, packaging(name))),
