@@ -1,5 +1,5 @@
 /** What places start ends with them. The root of a place in a place is that of the outer one, so nothing is downloaded. */
-import { expect } from "bun:test";
+import { expect, test } from "bun:test";
 import { testWith } from "../../../testing/binary.ts";
 import { markedCommands } from "../../../testing/marked_processes.ts";
 import { until } from "../../../testing/netns.ts";
@@ -43,3 +43,21 @@ for (const { name, command, last, env } of [...SCRIPTS.map((script) => ({ ...scr
     await until(() => marked().length === 0);
   });
 }
+
+test("scripts/test says how it is used, and runs nothing then", () => {
+  const run = (...words: string[]) => {
+    const command = ["scripts/test", ...words];
+    const { exitCode, stdout, stderr } = Bun.spawnSync(command, {
+      cwd: REPOSITORY_ROOT,
+      env: { ...process.env, CNI_PLACE: "none" },
+      stderr: "pipe",
+    });
+    return [exitCode, stdout.toString(), stderr.toString()];
+  };
+  expect(run("--help")).toEqual([
+    0,
+    expect.stringMatching(/^Builds dist\/cni,(.|\n)* N passed, N failed, N skipped\n$/),
+    "",
+  ]);
+  expect(run("--minutes", "ten")).toEqual([2, "", 'scripts/test: --minutes needs a number: got "ten"\n']);
+});
