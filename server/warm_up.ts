@@ -82,11 +82,11 @@ function sendCall(
   using resources = new DisposableStack();
   const [shim, server] = packetSocketPair();
   resources.use(shim);
-  const stdout = resources.use(openReadWrite(STDOUT));
   const fds = [
     resources.use(openFile(STDIN)),
-    stdout,
-    stdout,
+    resources.use(openReadWrite(STDOUT)),
+    // A plugin may warn of what this host lacks.
+    resources.use(openReadWrite("/dev/null")),
     resources.use(openFile("/")),
     resources.use(openFile("/proc/thread-self/ns/net")),
   ];

@@ -13,13 +13,14 @@ await warmUp(async (connection) => {
   const call = takeCall(connection, namespacesOf("self"));
   const { cniVersion } = JSON.parse(new TextDecoder().decode(readAll(call.descriptors.stdin)));
   calls.push({ program: call.programName, command: call.env.CNI_COMMAND, cniVersion });
+  writeAll(call.descriptors.stderr, new TextEncoder().encode("a warning\\n"));
   writeAll(call.descriptors.stdout, new TextEncoder().encode("{}"));
   call.end(0);
   call[Symbol.dispose]();
 });
 console.log(JSON.stringify(calls));`;
 
-test("a worker warms up with calls of every kind, in a version that has them", () => {
+test("a worker warms up with calls of every kind, in a version that has them, whatever these warn of", () => {
   const { stdout, stderr } = Bun.spawnSync([process.execPath, "-e", PROGRAM]);
   expect(stderr.toString()).toBe("");
   const calls: { program: string; command?: string; cniVersion: string }[] = JSON.parse(stdout.toString());
