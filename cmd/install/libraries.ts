@@ -64,7 +64,7 @@ export function replaceLibraries(
   return true;
 }
 
-/** Whoever holds it for longer loads nothing. */
+/** A call loads libraries in less time. Whoever holds the lock for longer does something else. */
 function tryLock(fd: number): Disposable | undefined {
   return ignoreErrors(["EAGAIN"], () => lockOpenFile(fd, "the replaced libraries", { timeoutMs: LOAD_TIMEOUT_MS }));
 }

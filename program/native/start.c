@@ -66,7 +66,8 @@ static void write_number(char *end, unsigned long number) {
 
 /*
  * Opens a directory and the loader in it. The lock tells an installation, which puts another directory in its place, that
- * it is used: see cmd/install/libraries.ts. Whoever opened what is being removed opens the other.
+ * it is used: see cmd/install/libraries.ts. If the installation holds the lock, it removes this directory: then the path
+ * leads to the other one, which is opened.
  */
 static long open_loader_in(const char *path, int *directory) {
   for (int attempts = 2;; attempts--) {
