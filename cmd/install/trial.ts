@@ -1,6 +1,7 @@
 import { hasProgramMark } from "../../ffi/sys/program_mark.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { execPlugin } from "../../plugins/lib/protocol/exec.ts";
+import { parseErrorObject } from "../../plugins/lib/protocol/response.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
@@ -12,9 +13,10 @@ const ENV = { CNI_SOCKET: "/dev/null" };
 export function findStartProblem(plugin: string): string | undefined {
   try {
     const call = { command: "VERSION", env: ENV, stdin: "" };
-    const { exitCode, stderr } = execPlugin(plugin, call, { timeoutMs: TIMEOUT_MS, onStderr: () => {} });
+    const { exitCode, stdout, stderr } = execPlugin(plugin, call, { timeoutMs: TIMEOUT_MS, onStderr: () => {} });
     if (exitCode === 0) return undefined;
-    return stderr ? stderr.replace(/^cni: /, "") : `it ended with status ${exitCode}`;
+    // Glibc's loader prints no object.
+    return parseErrorObject(stdout)?.msg ?? (stderr || `it ended with status ${exitCode}`);
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     return error.details === undefined ? error.message : `${error.message}: ${error.details}`;
