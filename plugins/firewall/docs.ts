@@ -43,6 +43,7 @@ export default {
     "`inet cni` clears the bit at the end of the hook `forward`. Do not use this bit in your own forward rules. [The ruleset](../ruleset.md) lists the bits of other programs.",
     "If iptables-nft has no tables `filter`, ADD creates them. So iptables rules that are added later do not cut off containers.",
     "Each ADD puts back flushed rules, as `cni run restore` does. Your own rules in `CNI-ADMIN`, or before the jump to `CNI-FORWARD`, take effect first.",
+    "The jump to `CNI-FORWARD` comes first in `FORWARD`, but after jumps to chains of Kubernetes (`KUBE-…`): what kube-proxy refuses stays refused. ADD moves a jump that comes too early.",
     "`iptables -S` prints the rules. `iptables-restore` and `nft -f` keep them.",
     "The rule matches the mark in two forms. iptables before 1.8.8 ignores one form, and nft without iptables' libraries the other.",
     "The last container's DEL removes the rules.",

@@ -3,8 +3,9 @@
  * work on one node.
  *
  * One rule accepts what `table inet cni` has marked (plugins/lib/ruleset/forward_mark.ts). iptables' tables always get
- * it, first: they may start dropping at any time, and their rules are opaque. Native chains get it if their policy or
- * last rule drops; their other drops are an administrator's intent.
+ * it, first: they may start dropping at any time, and their rules are opaque. Only rules of Kubernetes come before it:
+ * they refuse single calls, and what refuses all stands elsewhere. Native chains get it if their policy or last rule
+ * drops; their other drops are an administrator's intent.
  */
 import { missingRulesOf } from "../lib/protocol/check_failed.ts";
 import type { Owner } from "../lib/model/owner.ts";
@@ -38,6 +39,8 @@ import {
   ACCEPT_COMMENT,
   ADMIN_COMMENT,
   FORWARD_CHAIN,
+  isForwardJump,
+  isKubernetesJump,
   JUMP_COMMENT,
   MADE_ADMIN_COMMENT,
   MADE_COMMENT,
@@ -162,7 +165,7 @@ function listRestrictiveTables(nl: Netlink, families: readonly (4 | 6)[], adminC
     }))
       .filter(({ isIptablesFilter, dropsByPolicy, rules }) =>
         isIptablesFilter || dropsByPolicy || adminsChain || rules.slice(-1).some(dropsEverything) ||
-        chainRules && rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))
+        chainRules && rules.some(isForwardJump)
       );
     return forwardChains.length > 0 ? [{ foreignTable, forwardChains, chainRules, adminsChain }] : [];
   });
@@ -191,26 +194,31 @@ function addAcceptRule(tx: Transaction, state: TableState, adminChain: string): 
   if (!state.chainRules) tx.addChain({ family, table, name: FORWARD_CHAIN });
   const isMade = makesAdminChain(state);
   if (isMade) tx.addChain({ family, table, name: adminChain, comment: MADE_COMMENT });
-  const insertJump = (chain: string, to: string, comment: string) =>
-    tx.insertRule({ family, table, chain, expressions: [...isIptables ? counter() : [], ...jump(to)], comment });
+  const jumpRule = (chain: string, to: string, comment: string) => {
+    const expressions = [...isIptables ? counter() : [], ...jump(to)];
+    return { family, table, chain, expressions, comment };
+  };
   for (const { chain, isMissing, rules } of forwardChains) {
     if (isMissing) tx.addChain(iptablesForwardChain(foreignTable, chain));
-    if (!rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))) {
-      insertJump(chain, FORWARD_CHAIN, JUMP_COMMENT);
-    }
+    const present = rules.find(isForwardJump);
+    const before = rules.findLast(isKubernetesJump);
+    if (present && !jumpsTooEarly(rules)) continue;
+    if (present) tx.deleteRule(foreignTable, chain, present.handle);
+    if (before) tx.addRule({ ...jumpRule(chain, FORWARD_CHAIN, JUMP_COMMENT), position: before.handle });
+    else tx.insertRule(jumpRule(chain, FORWARD_CHAIN, JUMP_COMMENT));
   }
   if (!chainRules.some(acceptsMarked)) {
     const expressions = acceptMarked(isIptables);
     tx.addRule({ family, table, chain: FORWARD_CHAIN, expressions, comment: ACCEPT_COMMENT });
   }
   if (lacksAdminJump(state, adminChain)) {
-    insertJump(
-      FORWARD_CHAIN,
-      adminChain,
-      isMade || adminsChain?.comment === MADE_COMMENT ? MADE_ADMIN_COMMENT : ADMIN_COMMENT,
-    );
+    const comment = isMade || adminsChain?.comment === MADE_COMMENT ? MADE_ADMIN_COMMENT : ADMIN_COMMENT;
+    tx.insertRule(jumpRule(FORWARD_CHAIN, adminChain, comment));
   }
 }
+
+const jumpsTooEarly = (rules: readonly nft.LazyRule[]): boolean =>
+  rules.findIndex(isForwardJump) < rules.findLastIndex(isKubernetesJump);
 
 const lacksAdminJump = (state: TableState, adminChain: string): boolean =>
   (state.adminsChain !== undefined || makesAdminChain(state)) &&
@@ -239,9 +247,8 @@ function findProblem(
   adminChain: string,
   hasEarlyChain: boolean,
 ): string | undefined {
-  if (!rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))) {
-    return `does not jump to chain "${FORWARD_CHAIN}"`;
-  }
+  if (!rules.some(isForwardJump)) return `does not jump to chain "${FORWARD_CHAIN}"`;
+  if (jumpsTooEarly(rules)) return `jumps to chain "${FORWARD_CHAIN}" before the rules of Kubernetes`;
   if (lacksAdminJump(state, adminChain)) return `does not jump to chain "${adminChain}"`;
   if (!state.chainRules?.some(acceptsMarked)) return "does not accept packets of containers";
   if (!hasEarlyChain && priority <= FORWARD_MARK_PRIORITY) return "runs before packets of containers are marked";

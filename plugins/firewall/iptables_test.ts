@@ -4,13 +4,16 @@
  * @module
  */
 import { expect } from "bun:test";
+import { parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { NFTA_MATCH_NAME } from "../../ffi/nft/uapi.ts";
+import { tryTcpConnection } from "../../ffi/packet/probe.ts";
 import type { CniCommand } from "../../spec/version.ts";
 import { bridgeNetworkTest, reachesOutside, serveOutside } from "../../testing/bridge_network.ts";
 import { watchedNetns } from "../../testing/netlink.ts";
 import { invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
+import { loadKubeProxyRules } from "../../testing/kube_proxy.ts";
 import {
   foreignRuleset,
   IPTABLES_DROPPING,
@@ -18,7 +21,7 @@ import {
   iptablesSave,
   nftListRuleset,
 } from "../../testing/ruleset.ts";
-import { NO_ANSWER_TIMEOUT_MS } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
 
 for (const used of [true, false]) {
@@ -84,6 +87,51 @@ for (
     expect(iptablesSave(host)).toBe(before);
   });
 }
+
+bridgeNetworkTest(
+  "what kube-proxy refuses stays refused, whoever came first; the rest of FORWARD drops nothing of containers",
+  (network) => {
+    const { host, call, restore } = network;
+    using _service = serveOutside(network);
+    using _outside = serveTcp(network.outside, "outside", 81);
+    const c1 = network.container(2);
+    const services = ["192.0.2.2", "2001:db8::2"].map((clusterIp, i) => ({
+      name: `web${i}`,
+      clusterIp,
+      endpoints: [],
+    }));
+    const outcomes = () =>
+      [80, 81].flatMap((port) =>
+        ["192.0.2.2", "2001:db8::2"].map((ip) => c1.netns.run<string>(() => tryTcpConnection(parseIp(ip), port, 2000)))
+      );
+    const jump = "-m comment --comment 'CNI firewall plugin rules' -j CNI-FORWARD";
+    for (
+      const attach of [
+        () => call(firewall, "ADD", {}, { container: c1 }),
+        () => restore(firewall, {}, { container: c1 }),
+      ]
+    ) {
+      loadKubeProxyRules(host, { mode: "iptables", services });
+      runShellInNetns(host, IPTABLES_DROPPING, "iptables -A FORWARD -j DROP; ip6tables -A FORWARD -j DROP");
+      attach();
+      expect(outcomes()).toEqual(["refused", "refused", "connected", "connected"]);
+      call(firewall, "CHECK", {}, { container: c1 });
+      // As the Go plugin and earlier versions did.
+      for (const program of ["iptables", "ip6tables"]) {
+        runShellInNetns(host, `${program} -D FORWARD ${jump}; ${program} -I FORWARD ${jump}`);
+      }
+      expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow("before the rules of Kubernetes");
+    }
+    call(firewall, "ADD", {}, { container: c1 });
+    expect(runInNetns(host, "iptables", "-S", "FORWARD").match(/(?<=-j )[A-Z-]+/g)).toEqual([
+      "KUBE-SERVICES",
+      "CNI-FORWARD",
+      "DROP",
+    ]);
+    call(firewall, "DEL", {}, { container: c1 });
+    expect(iptablesCniRules(host)).toEqual([]);
+  },
+);
 
 bridgeNetworkTest(
   "the mark is nobody else's: it is gone behind the hook, and opens nothing for others",
