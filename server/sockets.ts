@@ -86,12 +86,12 @@ export function openSockets(
   }
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   using _lock = lockFile(lockPath(path), { timeoutMs: LOCK_TIMEOUT_MS });
-  const predecessor = connectTo(controlPath(path));
-  if (predecessor && replace) return withoutWaiting(takeOver(path, predecessor));
-  if (predecessor) {
-    predecessor[Symbol.dispose]();
+  const isServed = hasServer(path);
+  if (isServed && !replace) {
     throw new RangeError(`Cannot listen on "${path}": another server does (use --replace to take its place)`);
   }
+  const predecessor = isServed ? connectTo(controlPath(path)) : undefined;
+  if (predecessor) return withoutWaiting(takeOver(path, predecessor));
   const activated = activatedSockets(path, env);
   // systemd keeps a socket whose file somebody removed: nobody reaches that.
   const find = (socketPath: string) => findStat(socketPath) && activated.get(socketPath);
@@ -109,6 +109,19 @@ export function openSockets(
     ofParts: new Map(ofParts),
     names: socketNames(path, listener, control),
   });
+}
+
+/** One that was killed takes connections until the kernel has closed its socket, and answers none. */
+function hasServer(path: string): boolean {
+  const deadline = performance.now() + ANSWER_TIMEOUT_MS;
+  while (performance.now() < deadline) {
+    using connection = connectTo(controlPath(path));
+    if (!connection) return false;
+    sendPacket(connection.fd, new TextEncoder().encode(QUESTIONS.status));
+    if (!awaitReadable(connection.fd, ANSWER_TIMEOUT_MS)) return true;
+    if (receivePacket(connection.fd, new Uint8Array(1)).bytes.length > 0) return true;
+  }
+  return true;
 }
 
 const socketNames = (path: string, listener: Descriptor, control: Descriptor): SocketName[] => [

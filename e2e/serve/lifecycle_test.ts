@@ -211,6 +211,23 @@ test("a worker that is told to end does not finish its warm-up", () => {
   expect([signalCode, stdout.toString()]).toEqual(["SIGTERM", ""]);
 });
 
+test.each([["anew", []], ["with --replace", ["--replace"]]])(
+  "a server that is started %s while the other one is being killed takes its place",
+  async (_, options) => {
+    await using site = newServerSite();
+    const killed = site.start();
+    await killed.untilReady();
+    killed.process.kill("SIGSTOP");
+    const server = site.start({ options });
+    // It has connected by then, and nobody has accepted that.
+    await Bun.sleep(1000);
+    expect([server.log(), server.process.exitCode]).toEqual(["", null]);
+    killed.process.kill("SIGKILL");
+    await server.untilReady();
+    expect(await site.callVersion()).toMatchObject(SUCCESS);
+  },
+);
+
 test("servers that accept at one control socket do not wait for each other", () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-sockets-"));
   const sockets = openSockets(join(directory, "cni.sock"), false, {});
