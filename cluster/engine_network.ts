@@ -126,7 +126,7 @@ export class EngineNetwork {
     this.#lateMtuAt = Infinity;
     if (name === undefined) return;
     using host = currentNetns();
-    setPodMtu(host, name, this.#mtu!, this.#options.cacheDirectories);
+    setPodMtu(host, name, this.#mtu!, this.#options.cacheDirectories, this.#options.log);
   }
 }
 

@@ -1,29 +1,36 @@
 import { type Netns, NetnsError, openNetns } from "../ffi/netns/netns.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import * as link from "../ffi/route/link.ts";
+import { SystemError } from "../ffi/sys/error.ts";
 import { listCacheEntries } from "../runtime/cache.ts";
 import { parseCachedResult } from "../runtime/cached_result.ts";
-import type { Interface } from "../spec/result.ts";
 
-/** Gives both ends of the interfaces of a network's containers an MTU. Connections go on: TCP sends smaller segments. */
-export function setPodMtu(host: Netns, network: string, mtu: number, cacheDirectories: readonly string[]): void {
+/**
+ * Gives both ends of the interfaces of a network's containers an MTU. Connections go on: TCP sends smaller segments.
+ *
+ * @param log told of links that the kernel refuses to change
+ */
+export function setPodMtu(
+  host: Netns,
+  network: string,
+  mtu: number,
+  cacheDirectories: readonly string[],
+  log: (message: string) => void,
+): void {
   const entries = cacheDirectories.flatMap((directory) => listCacheEntries(directory, network));
   for (const entry of entries) {
     const { interfaces = [] } = parseCachedResult(entry) ?? {};
     for (const { name, sandbox } of interfaces) {
-      if (sandbox) setInContainer(sandbox, name, mtu);
-      else setLinkMtu(host.route, name, mtu);
+      try {
+        using netns = sandbox ? openNetns(sandbox) : undefined;
+        setLinkMtu((netns ?? host).route, name, mtu);
+      } catch (error) {
+        // Containers, and with them their links, go at any time.
+        if (error instanceof NetnsError) continue;
+        if (!(error instanceof SystemError)) throw error;
+        if (error.code !== "ENODEV") log(`Container ${entry.containerId} keeps its MTU: ${error.message}`);
+      }
     }
-  }
-}
-
-function setInContainer(path: string, name: Interface["name"], mtu: number): void {
-  try {
-    using netns = openNetns(path);
-    setLinkMtu(netns.route, name, mtu);
-  } catch (error) {
-    // Its namespace went while the others got the MTU.
-    if (!(error instanceof NetnsError)) throw error;
   }
 }
 
