@@ -80,9 +80,8 @@ function addUplink(host: Netns, mtu = 1500): void {
 }
 
 const routesOf = (host: Netns): string[] =>
-  runInNetns(host, "ip", "route", "show", "proto", "67").split("\n").filter((line) => line !== "").map((line) =>
-    line.split(" ")[0]!
-  );
+  runInNetns(host, "ip", "route", "show", "proto", "67", "type", "unicast").split("\n").filter((line) => line !== "")
+    .map((line) => line.split(" ")[0]!);
 
 netnsTest("engines get the network when all nodes are in the kernel, with this node's ranges and MTU", ({ host }) => {
   addUplink(host);

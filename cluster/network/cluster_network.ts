@@ -9,7 +9,7 @@ import { ClusterRules } from "./cluster_rules.ts";
 import { Counts } from "./counts.ts";
 import { KernelChanges, type WatchedState } from "./kernel_changes.ts";
 import { NodeRoutes } from "./node_routes.ts";
-import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planPeer } from "./plan.ts";
+import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planOwnRanges, planPeer } from "./plan.ts";
 import type { IsShared } from "./ruleset.ts";
 import type { ClusterSettings } from "./settings.ts";
 import { ensureTunnel, ensureTunnelAddresses, removeTunnel, TunnelError, tunnelOverhead } from "./tunnel.ts";
@@ -178,7 +178,8 @@ export class ClusterNetwork implements Disposable {
     this.#planPeers(own);
     this.#collectGarbage();
     const mtu = this.#setMtu() ? ["the tunnel's MTU"] : [];
-    const plans = Array.from(this.#peers.values(), ({ plan }) => plan);
+    // A peer that is older may have the same range: its route is wanted.
+    const plans = [planOwnRanges(own), ...Array.from(this.#peers.values(), ({ plan }) => plan)];
     const routes = this.#routes.sync(plans, tunnel?.index);
     this.#collectGarbage();
     this.#watch();

@@ -1,12 +1,15 @@
 import { describe, expect, test } from "bun:test";
-import { familyOf, type Ip } from "../../ffi/address.ts";
+import { familyOf, type Ip, parseIp } from "../../ffi/address.ts";
+import { tryTcpConnection } from "../../ffi/packet/probe.ts";
 import {
   type ClusterSite,
   newClusterSite,
+  peersOf,
   podAddresses,
   type SiteNode,
   type SiteOptions,
 } from "../../testing/cluster_site.ts";
+import { runShellInNetns } from "../../testing/netns.ts";
 import { requestTcp, requestUdp } from "../../testing/traffic.ts";
 
 const OUTSIDE = { 4: "203.0.113.1", 6: "2001:db8:ff::1" };
@@ -70,4 +73,35 @@ test("pods of both families reach each other over nodes with IPv6 addresses", as
       ? sourceOnLink(from, family)
       : sourceInTunnel(from, family);
   expect(await wrongAnswers(site, source)).toEqual([]);
+});
+
+test("packets to addresses that no pod of the node has end there, and a bridge with the range has its own", async () => {
+  using site = await newClusterSite();
+  const [a, b] = site.nodes as [SiteNode, SiteNode];
+  const absent = ["10.244.1.99", "fd00:1::99"].map(parseIp);
+  runShellInNetns(
+    site.router,
+    // As a cloud's router that knows the ranges: packets that came back to it would go round in a circle.
+    "ip route add 10.244.1.0/24 via 192.0.2.11; ip route add fd00:1::/64 via 2001:db8:1::11",
+    "nft 'add table inet seen; add chain inet seen forward { type filter hook forward priority 0; }'",
+    "nft add rule inet seen forward ip daddr 10.244.1.99 counter; nft add rule inet seen forward ip6 daddr fd00:1::99 counter",
+  );
+  for (const ip of absent) {
+    expect(b.pod.run<string>(() => tryTcpConnection(ip, 80, 3000))).toBe("unreachable");
+  }
+  expect(runShellInNetns(site.router, "nft list chain inet seen forward").match(/packets \d+/g)).toEqual([
+    "packets 0",
+    "packets 0",
+  ]);
+  runShellInNetns(
+    a.netns,
+    "ip link add pods0 type bridge; ip link set pods0 up",
+    "ip addr add 10.244.1.1/24 dev pods0; ip addr add fd00:1::1/64 dev pods0 nodad",
+  );
+  a.run((network) => network.look());
+  a.run((network) => network.replace(a.node, peersOf(site.nodes, a.node.uid), []));
+  expect(a.run((network) => network.problems())).toEqual([]);
+  expect(a.logged).toEqual([]);
+  for (const ip of absent) expect(runShellInNetns(a.netns, `ip route get ${ip}`)).toContain("dev pods0");
+  expect(await requestTcp(b.pod, podAddresses(a)[0]!, 80)).toBe("pod-a 10.244.2.5");
 });

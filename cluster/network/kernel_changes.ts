@@ -31,7 +31,7 @@ import {
   RTNLGRP_NEIGH,
 } from "../../ffi/route/uapi.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
-import { isAsPlanned, type PlannedRoute } from "./plan.ts";
+import { isAsPlanned, leadsNowhere, type PlannedRoute } from "./plan.ts";
 import { ROUTE_PROTOCOL, TUNNEL_LINK } from "./settings.ts";
 
 /** What the kernel should have, to tell changes from what is right. */
@@ -157,8 +157,8 @@ function routeMatters(type: number, route: RawRoute, state: WatchedState): boole
   if (route.protocol === ROUTE_PROTOCOL) {
     return type === RTM_DELROUTE ? wanted !== undefined : !wanted || !isAsPlanned(route, wanted);
   }
-  if (wanted) return true;
-  // Routes to single pods of this node come and go with them.
+  if (wanted && !leadsNowhere(wanted)) return true;
+  // Routes to pods of this node come and go with them, and with their bridge.
   if (state.ownCidrs.some((cidr) => familyOf(cidr) === familyOf(dst) && containsIp(cidr, ipOf(dst)))) return false;
   if (isHostPrefix(dst)) return state.nodeAddresses.has(ipOf(dst));
   for (const ip of state.nodeAddresses.keys()) if (familyOf(ip) === familyOf(dst) && containsIp(dst, ip)) return true;

@@ -49,6 +49,7 @@ describe("is mended by a look:", () => {
     ["one route deleted", "ip route del 10.244.2.0/24"],
     ["a route changed", "ip route replace 10.244.2.0/24 via 192.0.2.1 proto 67"],
     ["a route of ours to nowhere known", "ip route add 10.99.0.0/24 via 192.0.2.1 proto 67"],
+    ["the refusal of the own range deleted", "ip route del unreachable 10.244.1.0/24 metric 1000000000"],
     ["a second route of ours", "ip route add 10.244.2.0/24 via 192.0.2.1 proto 67 metric 5"],
     ["the tunnel deleted", "ip link del cni-vxlan"],
     [
@@ -193,7 +194,7 @@ test("removeClusterNetwork() leaves what was there before, and nothing else", as
   runShellInNetns(a.netns, others);
   remove();
   expect(lines).toEqual([
-    "Removed 4 routes to pods of other nodes",
+    "Removed 6 routes of the network between nodes",
     'Removed the tunnel between nodes, "cni-vxlan"',
     "Removed the rules of the network between nodes",
   ]);

@@ -12,6 +12,7 @@ import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import {
   isAsPlanned,
   isSamePlan,
+  leadsNowhere,
   metricOf,
   type PeerPlan,
   type PlannedNeighbour,
@@ -142,7 +143,7 @@ export class NodeRoutes {
   #compareDestination(dst: Cidr, present: readonly RawRoute[], isRight: boolean): Change[] {
     const wanted = this.#routes.get(dst);
     const mine = present.filter(({ protocol }) => protocol === ROUTE_PROTOCOL);
-    const foreign = wanted &&
+    const foreign = wanted && !leadsNowhere(wanted) &&
       present.find((route) => route.protocol !== ROUTE_PROTOCOL && metric(route) <= metricOf(wanted));
     if (wanted && foreign) this.#obstacles.set(dst, obstacleText(wanted, foreign));
     const isMissing = wanted && !isRight;
@@ -167,7 +168,8 @@ export class NodeRoutes {
 
 const metric = ({ priority = 0 }: RawRoute): number => priority;
 
-const describePlanned = ({ gateway }: PlannedRoute): string => `via ${gateway} (protocol ${ROUTE_PROTOCOL})`;
+const describePlanned = ({ gateway }: PlannedRoute): string =>
+  `${gateway === undefined ? "unreachable" : `via ${gateway}`} (protocol ${ROUTE_PROTOCOL})`;
 
 function obstacleText(wanted: PlannedRoute, foreign: RawRoute): string {
   const gateways = rawRoute.nextHopGateways(foreign);

@@ -14,6 +14,7 @@ import {
   RT_SCOPE_UNIVERSE,
   RT_TABLE_MAIN,
   RTN_UNICAST,
+  RTN_UNREACHABLE,
   RTNH_F_ONLINK,
 } from "../../ffi/route/uapi.ts";
 import type { ClusterNode } from "../node.ts";
@@ -30,8 +31,9 @@ export interface HostFacts {
 
 export interface PlannedRoute {
   readonly dst: Cidr;
-  readonly oif: number;
-  readonly gateway: Ip;
+  /** Both are absent for a range of this node: what no pod has is refused, and goes to no router. */
+  readonly oif?: number;
+  readonly gateway?: Ip;
   /** Where the kernel has a choice, the source of this node's own packets. */
   readonly prefsrc?: Ip | undefined;
   readonly encapsulation?: Encapsulation;
@@ -175,13 +177,28 @@ function tunnelWay(
   };
 }
 
+/** Where no pod and no bridge has a route of its own, packets to this node's ranges end here. */
+export const planOwnRanges = ({ podCidrs }: ClusterNode): PeerPlan => ({
+  ...NO_PLAN,
+  routes: podCidrs.map((dst) => ({ dst })),
+});
+
 /** The kernel's default for IPv6. */
 const IPV6_METRIC = 1024;
+/** A bridge may have a route to the whole range. */
+const LAST_METRIC = 1_000_000_000;
 
-export const metricOf = ({ dst }: PlannedRoute): number => (familyOf(dst) === 4 ? 0 : IPV6_METRIC);
+export const leadsNowhere = ({ gateway }: PlannedRoute): boolean => gateway === undefined;
 
-export function toRawRoute({ dst, oif, gateway, prefsrc, encapsulation }: PlannedRoute): RawRoute {
+export function metricOf(route: PlannedRoute): number {
+  if (leadsNowhere(route)) return LAST_METRIC;
+  return familyOf(route.dst) === 4 ? 0 : IPV6_METRIC;
+}
+
+export function toRawRoute(planned: PlannedRoute): RawRoute {
+  const { dst, oif, gateway, prefsrc, encapsulation } = planned;
   const isIpv4 = familyOf(dst) === 4;
+  const metric = metricOf(planned);
   return {
     family: addressFamily(dst),
     dstLen: prefixLengthOf(dst),
@@ -190,24 +207,25 @@ export function toRawRoute({ dst, oif, gateway, prefsrc, encapsulation }: Planne
     shortTable: RT_TABLE_MAIN,
     protocol: ROUTE_PROTOCOL,
     scope: RT_SCOPE_UNIVERSE,
-    type: RTN_UNICAST,
+    type: typeOf(planned),
     // The gateway's own address is part of the destination.
     flags: encapsulation && isIpv4 ? RTNH_F_ONLINK : 0,
     dst: ipOf(dst),
     oif,
     gateway,
     ...prefsrc === undefined ? {} : { prefsrc },
-    ...isIpv4 ? {} : { priority: IPV6_METRIC },
+    ...metric === 0 ? {} : { priority: metric },
     ...encapsulation && encapsulate(encapsulation),
   };
 }
 
-export function isAsPlanned(
-  route: RawRoute,
-  { oif, gateway, prefsrc, encapsulation, ...planned }: PlannedRoute,
-): boolean {
+const typeOf = (planned: PlannedRoute): number => leadsNowhere(planned) ? RTN_UNREACHABLE : RTN_UNICAST;
+
+export function isAsPlanned(route: RawRoute, planned: PlannedRoute): boolean {
+  const { oif, gateway, prefsrc, encapsulation } = planned;
+  if (route.type !== typeOf(planned) || (route.priority ?? 0) !== metricOf(planned)) return false;
+  if (leadsNowhere(planned)) return true;
   if (route.oif !== oif || route.gateway !== gateway || route.prefsrc !== prefsrc) return false;
-  if ((route.priority ?? 0) !== metricOf({ ...planned, oif, gateway })) return false;
   const present = encapsulationOf(route);
   return present?.id === encapsulation?.id && present?.source === encapsulation?.source &&
     present?.destination === encapsulation?.destination;

@@ -12,7 +12,7 @@ import { removeTunnel } from "./tunnel.ts";
 export function removeClusterNetwork(log: (message: string) => void): void {
   using host = currentNetns();
   const count = removeRoutes(host.route);
-  if (count > 0) log(`Removed ${count} routes to pods of other nodes`);
+  if (count > 0) log(`Removed ${count} routes of the network between nodes`);
   if (removeTunnel(host.route)) log(`Removed the tunnel between nodes, "${TUNNEL_LINK}"`);
   if (removeRuleset(host.nft)) log("Removed the rules of the network between nodes");
 }

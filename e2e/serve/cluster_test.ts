@@ -39,7 +39,7 @@ describe("nodes of a cluster", () => {
     if (!PROGRAMS.every((program) => Bun.which(program))) return;
     cluster = resources.use(await newServedCluster());
     [a, b, c] = cluster.nodes as [ServedNode, ServedNode, ServedNode];
-    await until(() => cluster.nodes.every((node) => routesOf(node).length === 4));
+    await until(() => cluster.nodes.every((node) => routesOf(node).length === 6));
     cluster.nodes.forEach(addForeignState);
     foreign = cluster.nodes.map(foreignState);
     const ends = cluster.nodes.map(({ name, pod, podAddresses }) => ({ name, netns: pod, addresses: podAddresses }));

@@ -3,6 +3,7 @@ import { type Cidr, networkOf } from "../../ffi/address.ts";
 import { encapsulationOf } from "../../ffi/route/encapsulation.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
+import { RTN_UNICAST } from "../../ffi/route/uapi.ts";
 import { ROUTE_PROTOCOL } from "../../cluster/network/settings.ts";
 import type { ClusterNode } from "../../cluster/node.ts";
 import type { NamespaceLinks } from "./links.ts";
@@ -12,7 +13,8 @@ import type { ShownNode, ShownNodeRoute } from "./node_tree.ts";
 export function listOtherNodes(nl: Netlink, { links }: NamespaceLinks, known: Iterable<ClusterNode>): ShownNode[] {
   const names = new Map<Cidr, string>();
   for (const { name, podCidrs } of known) for (const cidr of podCidrs) names.set(networkOf(cidr), name);
-  const routes = rawRoute.list(nl).filter(({ protocol }) => protocol === ROUTE_PROTOCOL).map((route) => {
+  const isToNode = ({ protocol, type }: rawRoute.RawRoute) => protocol === ROUTE_PROTOCOL && type === RTN_UNICAST;
+  const routes = rawRoute.list(nl).filter(isToNode).map((route) => {
     const dst = rawRoute.destinationOf(route);
     return { name: names.get(dst) ?? dst, route: showRoute(route, dst, links) };
   });
