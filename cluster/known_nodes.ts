@@ -37,6 +37,10 @@ export class KnownNodes {
     return this.#own;
   }
 
+  get size(): number {
+    return this.#nodes.size;
+  }
+
   /** All of them, this node as well. */
   all(): Iterable<ClusterNode> {
     return this.#nodes.values();

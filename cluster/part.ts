@@ -72,6 +72,11 @@ export class ClusterPart implements Disposable {
     return this.#version;
   }
 
+  /** Each of them asks the API server. */
+  get nodeCount(): number {
+    return this.#known.size;
+  }
+
   takeList(nodes: readonly ClusterNode[], version: string): ListVerdict {
     const changes = this.#known.replace(nodes);
     if (changes === "without-own-node") return { refused: `it has no node "${this.#options.node}"` };

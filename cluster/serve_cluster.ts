@@ -36,6 +36,7 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
       onEvent: (type, found, version) => part.takeEvent(type, found, version),
       onHeard: () => part.hear(),
       onProblem: (problem) => part.noteApiProblem(problem),
+      clients: () => part.nodeCount,
       log,
       signal,
     });

@@ -7,7 +7,7 @@ import type { newNode } from "./cluster_nodes.ts";
 /** Tests do not wait as long as nodes. */
 export const SHORT_PATIENCE: Patience = {
   firstPauseMs: 10,
-  longestPauseMs: 50,
+  longestPauseMs: () => 50,
   lastingMs: 200,
   answerMs: 2000,
   silenceMs: 2000,

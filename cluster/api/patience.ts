@@ -3,7 +3,8 @@ import type { RequestLimits } from "./client.ts";
 export interface Patience extends RequestLimits {
   /** Each further pause is twice as long, up to the longest. */
   readonly firstPauseMs: number;
-  readonly longestPauseMs: number;
+  /** @param clients how many ask the same server, and all again when it is back */
+  longestPauseMs(clients: number): number;
   /** Limits a list, and no watch. */
   readonly wholeMs: number;
   /** A watch that lives so long was a success: what went wrong before has ended. */
@@ -13,7 +14,8 @@ export interface Patience extends RequestLimits {
 /** The server tells a version to a watch about every minute, also if nothing happens. */
 export const PATIENCE: Patience = {
   firstPauseMs: 500,
-  longestPauseMs: 30_000,
+  // At most 170 lists a second, however many nodes there are. New ones wait for it, so it is no longer than need be.
+  longestPauseMs: (clients) => Math.min(30_000, Math.max(2000, clients * 6)),
   lastingMs: 10_000,
   answerMs: 30_000,
   silenceMs: 180_000,
@@ -23,16 +25,18 @@ export const PATIENCE: Patience = {
 /** Pauses that grow, and that no two nodes make alike. */
 export class Pauses {
   readonly #patience: Patience;
+  readonly #clients: () => number;
   #count = 0;
 
-  constructor(patience: Patience) {
+  constructor(patience: Patience, clients: () => number) {
     this.#patience = patience;
+    this.#clients = clients;
   }
 
   /** @param wishedMs what the server asks for */
   next(signal: AbortSignal, wishedMs = 0): Promise<void> {
-    const { firstPauseMs, longestPauseMs } = this.#patience;
-    const ms = Math.min(longestPauseMs, firstPauseMs * 2 ** this.#count++);
+    const { firstPauseMs } = this.#patience;
+    const ms = Math.min(this.#patience.longestPauseMs(this.#clients()), firstPauseMs * 2 ** this.#count++);
     return sleep(wishedMs + ms * (0.5 + Math.random() / 2), signal);
   }
 

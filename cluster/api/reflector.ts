@@ -48,6 +48,8 @@ export interface ReflectorOptions<T> {
   log(message: string): void;
   readonly signal: AbortSignal;
   readonly patience?: Patience;
+  /** How many ask the same server for the same; one unless told. */
+  clients?(): number;
 }
 
 /** Ends with the signal. @throws what `onList` and `onEvent` throw */
@@ -72,7 +74,7 @@ class Reflector<T> {
     this.#options = options;
     this.#patience = options.patience ?? PATIENCE;
     this.#client = new ApiClient(options.access);
-    this.#pauses = new Pauses(this.#patience);
+    this.#pauses = new Pauses(this.#patience, () => options.clients?.() ?? 1);
     this.#version = options.version;
   }
 

@@ -10,6 +10,7 @@ import { newNode } from "../../testing/cluster_nodes.ts";
 import { useDirectory } from "../../testing/directory.ts";
 import { until } from "../../testing/netns.ts";
 import type { ListVerdict } from "./reflector.ts";
+import { PATIENCE } from "./patience.ts";
 import { NodeCopy, SHORT_PATIENCE } from "../../testing/node_copy.ts";
 
 const PROGRAMS = ["openssl"];
@@ -211,7 +212,7 @@ describe("a copy of the API's nodes", () => {
   });
 
   testWith(PROGRAMS, "waits as long as the server asks after 429, and longer each time without that", async () => {
-    using _copy = new NodeCopy(server, account, { patience: { firstPauseMs: 40, longestPauseMs: 10_000 } });
+    using _copy = new NodeCopy(server, account, { patience: { firstPauseMs: 40, longestPauseMs: () => 10_000 } });
     await until(() => server.watchCount === 1);
     const times: number[] = [];
     server.fault = (_url, response) => {
@@ -228,6 +229,23 @@ describe("a copy of the API's nodes", () => {
     expect(pauses[1]).toBeGreaterThanOrEqual(39);
     expect(pauses[2]).toBeGreaterThanOrEqual(79);
     expect(pauses[3]).toBeGreaterThanOrEqual(159);
+  });
+
+  testWith(PROGRAMS, "is asked for again within 2 s of the server's return in a small cluster", async () => {
+    const { longestPauseMs } = PATIENCE;
+    expect([longestPauseMs(1000), longestPauseMs(50_000)]).toEqual([6000, 30_000]);
+    let count = 0;
+    server.fault = (_url, response) => {
+      count++;
+      response.destroy();
+      return true;
+    };
+    using copy = new NodeCopy(server, account, { patience: { firstPauseMs: 1000, longestPauseMs } });
+    await until(() => count === 4);
+    server.fault = undefined;
+    const since = performance.now();
+    await until(() => copy.lists.length === 1);
+    expect(performance.now() - since).toBeLessThan(2500);
   });
 
   testWith(PROGRAMS, "uses a new token at once when the old one has expired", async () => {
