@@ -72,6 +72,11 @@ export class ClusterPart implements Disposable {
     return this.#version;
   }
 
+  /** Whether all known nodes have been in the kernel once, and engines have the network. */
+  get isSynced(): boolean {
+    return this.#isSynced;
+  }
+
   /** Each of them asks the API server. */
   get nodeCount(): number {
     return this.#known.size;

@@ -50,7 +50,15 @@ function newScene(host: Netns, home: string, changes: Partial<ClusterPartOptions
   const network = { fileName: "10-pods.conflist", text: JSON.stringify(NETWORK) };
   const options: ClusterPartOptions = {
     ...DEFAULT_CLUSTER_SETTINGS,
-    ...{ what: "network", node: "a", apiServer: "https://192.0.2.9", network, pluginDirectories: [], ...paths },
+    ...{
+      what: "network",
+      node: "a",
+      apiServer: "https://192.0.2.9",
+      setsCondition: false,
+      network,
+      pluginDirectories: [],
+      ...paths,
+    },
     log: (message) => void logged.push(message),
     count: () => {},
     ...changes,

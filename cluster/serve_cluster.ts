@@ -3,7 +3,9 @@ import { pollAny } from "../ffi/sys/poll.ts";
 import { loadPluginDocs } from "../plugins/docs_registry.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { reflect } from "./api/reflector.ts";
-import { parseNode } from "./node.ts";
+import { ApiClient } from "./api/client.ts";
+import { type NodeObject, parseNode } from "./node.ts";
+import { type ConditionedNode, NodeCondition } from "./node_condition.ts";
 import { ClusterPart, type ClusterPartOptions } from "./part.ts";
 
 export interface ServeClusterOptions extends ClusterPartOptions {
@@ -17,21 +19,28 @@ const LOOK_INTERVAL_MS = 1000;
 
 /** Returns when the server has ended. What is in the kernel stays: pods keep their network. */
 export async function serveCluster(options: ServeClusterOptions): Promise<void> {
-  const { apiServer: server, accountDirectory, lifetime, log, node, what } = options;
+  const { apiServer: server, accountDirectory, lifetime, log, node, what, setsCondition } = options;
+  const access = { server, accountDirectory };
   // Other users' engines read the network's file.
   sys.umask(0o022);
   await Promise.all([loadPlugins(), loadPluginDocs()]);
   using part = new ClusterPart(options);
   const ending = new AbortController();
   let connection = new AbortController();
+  const condition = setsCondition
+    ? new NodeCondition({ client: new ApiClient(access), node, signal: ending.signal, log })
+    : undefined;
   const follow = (signal: AbortSignal) =>
     reflect({
-      access: { server, accountDirectory },
+      access,
       path: "/api/v1/nodes",
       kind: "Node",
       name: what === "ranges" ? node : undefined,
       version: part.version,
-      parse: parseNode,
+      parse: (object: NodeObject & ConditionedNode) => {
+        condition?.see(object);
+        return parseNode(object);
+      },
       onList: (nodes, version) => part.takeList(nodes, version),
       onEvent: (type, found, version) => part.takeEvent(type, found, version),
       onHeard: () => part.hear(),
@@ -43,6 +52,7 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
   const timer = setInterval(() => {
     if (pollAny([lifetime], 0).length > 0) ending.abort();
     else if (part.look()) connection.abort();
+    if (part.isSynced) void condition?.look();
   }, LOOK_INTERVAL_MS);
   try {
     while (!ending.signal.aborted) {

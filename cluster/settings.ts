@@ -10,6 +10,8 @@ export interface ClusterPartSettings extends ClusterSettings {
   readonly node: string;
   /** `https://10.96.0.1:443` */
   readonly apiServer: string;
+  /** Whether the Node gets the condition that its network is up. */
+  readonly setsCondition: boolean;
   /** The network that engines get after the first sync. */
   readonly network?: { readonly fileName: string; readonly text: string };
 }

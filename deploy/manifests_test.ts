@@ -78,6 +78,28 @@ kustomizer.test("the documentation's kustomization puts another image and anothe
   expect(manifests.find(({ kind }) => kind === "ConfigMap")).toMatchObject({ data: { "10-pods.conflist": network } });
 });
 
+kustomizer.test("the component for the condition of nodes adds its right and its option, and nothing else", () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-kustomization-"));
+  cpSync(import.meta.dir, join(directory, "deploy"), { recursive: true });
+  writeFileSync(
+    join(directory, "kustomization.yaml"),
+    "resources: [./deploy]\ncomponents: [./deploy/node-condition]\n",
+  );
+  const [manifests, plain] = [kustomize(directory), kustomize(join(directory, "deploy"))];
+  rmSync(directory, { recursive: true });
+  for (const manifest of manifests) validate(manifest);
+  const [role, daemonSet] = ["ClusterRole", "DaemonSet"].map((name) => manifests.find(({ kind }) => kind === name));
+  expect(role).toMatchObject({
+    rules: [{ resources: ["nodes"] }, { apiGroups: [""], resources: ["nodes/status"], verbs: ["patch"] }],
+  });
+  expect(JSON.stringify(daemonSet)).toContain('"--cluster=network","--node-condition"]');
+  const without = JSON.stringify(sorted(manifests)).replace(',"--node-condition"', "").replace(
+    ',{"apiGroups":[""],"resources":["nodes/status"],"verbs":["patch"]}',
+    "",
+  );
+  expect(JSON.parse(without)).toEqual(sorted(plain));
+});
+
 test("a ConfigMap has the label of the DaemonSet, by which those of earlier networks are found", () => {
   const [daemonSet, configMap] = ["DaemonSet", "ConfigMap"].map((name) =>
     renderManifests("deploy").find(({ kind }) => kind === name)!

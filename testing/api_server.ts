@@ -8,7 +8,7 @@ import type { IObjectMeta } from "@kubernetes-models/apimachinery/apis/meta/v1/O
 import type { IStatus } from "@kubernetes-models/apimachinery/apis/meta/v1/Status";
 import type { IWatchEvent } from "@kubernetes-models/apimachinery/apis/meta/v1/WatchEvent";
 import { readFileSync } from "node:fs";
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -20,6 +20,10 @@ export interface ServedObject {
   readonly apiVersion: string;
   readonly kind: keyof typeof LIST_PATHS;
   readonly metadata?: IObjectMeta;
+}
+
+interface ServedStatus {
+  readonly status?: { readonly conditions?: readonly { readonly type: string }[] };
 }
 
 const LIST_PATHS = {
@@ -62,6 +66,8 @@ export class ApiServer implements Disposable {
   pageSize = Infinity;
   /** Is asked before the server answers. */
   fault: Fault | undefined;
+  /** Whether clients may change the status of objects. */
+  mayPatchStatus = false;
   /** Watches get nothing, as if the connection were half open. */
   isSilent = false;
   /** Path and query of all requests. */
@@ -86,8 +92,10 @@ export class ApiServer implements Disposable {
     this.token = token;
     this.#address = address;
     this.#server = createServer({ key: read("api.key"), cert: read("api.crt") });
-    this.#server.on("request", ({ url, headers }, response: ServerResponse) => {
-      this.#answer(new URL(url!, "https://api"), headers.authorization, response);
+    this.#server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+      const { url, headers, method } = request;
+      if (method === "PATCH") void this.#patch(request, response);
+      else this.#answer(new URL(url!, "https://api"), headers.authorization, response);
     });
     netns.run(() => void this.#server.listen(0, address));
     for (const object of objects) this.put(object);
@@ -213,6 +221,27 @@ export class ApiServer implements Disposable {
     const object = this.#state.objects.get(url.pathname);
     if (object) answer(response, 200, JSON.stringify(object));
     else refuse(response, 404, `${url.pathname} not found`);
+  }
+
+  /** Merges conditions by their type, as a strategic merge patch does. */
+  async #patch(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { url = "", headers } = request;
+    this.requests.push(`PATCH ${url}`);
+    let text = "";
+    for await (const piece of request) text += piece;
+    const object = this.#state.objects.get(url.replace(/\/status$/, "")) as ServedObject & ServedStatus | undefined;
+    if (headers.authorization !== `Bearer ${this.token}`) return refuse(response, 401, "Unauthorized");
+    if (!this.mayPatchStatus) return refuse(response, 403, "nodes/status is forbidden");
+    if (headers["content-type"] !== "application/strategic-merge-patch+json" || !url.endsWith("/status") || !object) {
+      return refuse(response, 415, `${headers["content-type"]} for ${url}`);
+    }
+    const { status } = JSON.parse(text) as Required<ServedStatus>;
+    const types = status.conditions!.map(({ type }) => type);
+    const others = object.status?.conditions?.filter(({ type }) => !types.includes(type)) ?? [];
+    this.put(
+      { ...object, status: { ...object.status, conditions: [...others, ...status.conditions!] } } as ServedObject,
+    );
+    answer(response, 200, JSON.stringify(this.#state.objects.get(keyOf(object))));
   }
 
   #list(kind: string, { pathname, searchParams }: URL, response: ServerResponse): void {

@@ -1,6 +1,6 @@
 /** Requests to the API server, and the limits that they have. @module */
 import { excerpt } from "../../spec/jsonc.ts";
-import { Account, type ApiAccess } from "./account.ts";
+import { Account, type ApiAccess, type Credentials } from "./account.ts";
 import { ApiProblem, LostConnection, Silence } from "./problem.ts";
 
 export interface RequestLimits {
@@ -10,6 +10,12 @@ export interface RequestLimits {
   readonly silenceMs: number;
   /** The time to its end, however slowly it comes; as long as it takes unless told. */
   readonly wholeMs?: number;
+}
+
+interface Change {
+  readonly method: string;
+  readonly body: string;
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 // An answer that refuses is a Status, or the page of a proxy.
@@ -33,12 +39,31 @@ export class ApiClient {
    *
    * @throws {ApiProblem} if the answer is another than 200, later if it ends early
    */
-  async open(path: string, signal: AbortSignal, limits: RequestLimits): Promise<AsyncIterable<Uint8Array>> {
+  open(path: string, signal: AbortSignal, limits: RequestLimits): Promise<AsyncIterable<Uint8Array>> {
+    return this.#open(path, signal, limits);
+  }
+
+  /** Changes what the patch names; of lists with a key, single items. @throws {ApiProblem} */
+  async patch(path: string, patch: object, signal: AbortSignal, limits: RequestLimits): Promise<void> {
+    const change = {
+      method: "PATCH",
+      body: JSON.stringify(patch),
+      headers: { "Content-Type": "application/strategic-merge-patch+json" },
+    };
+    await textOf(await this.#open(path, signal, limits, change), Infinity);
+  }
+
+  async #open(
+    path: string,
+    signal: AbortSignal,
+    limits: RequestLimits,
+    change?: Change,
+  ): Promise<AsyncIterable<Uint8Array>> {
     const credentials = this.#account.credentials();
     const guard = new Guard(signal, this.server, limits.wholeMs);
     try {
       guard.expectWithin(limits.answerMs);
-      const response = await this.#fetch(path, credentials, guard.signal);
+      const response = await this.#fetch(path, credentials, guard.signal, change);
       if (response.status === 200) return this.#read(response, guard, limits.silenceMs);
       throw await this.#refusal(response);
     } catch (error) {
@@ -51,10 +76,16 @@ export class ApiClient {
     return await textOf(await this.open(path, signal, limits), Infinity);
   }
 
-  #fetch(path: string, { token, ca }: { token: string; ca: string }, signal: AbortSignal): Promise<Response> {
+  #fetch(path: string, { token, ca }: Credentials, signal: AbortSignal, change?: Change): Promise<Response> {
     return fetch(`${this.server}${path}`, {
-      // Compressed lists cost the server a third more of its processors, which are scarcer than the network.
-      headers: { "Accept": "application/json", "Accept-Encoding": "identity", "Authorization": `Bearer ${token}` },
+      ...change,
+      headers: {
+        ...change?.headers,
+        "Accept": "application/json",
+        // Compressed lists cost the server a third more of its processors, which are scarcer than the network.
+        "Accept-Encoding": "identity",
+        "Authorization": `Bearer ${token}`,
+      },
       redirect: "error",
       signal,
       // The runtime has a variable that would trust anybody with the token.

@@ -41,6 +41,10 @@ export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
     help: "pods keep their address towards these destinations too; may be repeated",
   },
   {
+    name: "node-condition",
+    help: "with --cluster network: tell the API that the node's network is up (NetworkUnavailable=False), for clouds",
+  },
+  {
     name: "api-server",
     value: "URL",
     help: "with --cluster: where the API server is (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT)",
@@ -71,11 +75,16 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
       "--cluster needs --api-server URL where KUBERNETES_SERVICE_HOST is not set, as outside of a pod",
     );
   }
+  const setsCondition = input.has("node-condition");
+  if (setsCondition && what !== "network") {
+    throw new UsageError("--node-condition needs --cluster network: who routes between nodes sets the condition");
+  }
   const file = input.find("conflist");
   const settings: ClusterPartSettings = {
     what,
     node,
     apiServer: requireUrl(apiServer),
+    setsCondition,
     tunnel: TUNNEL_MODES.find((mode) => mode === input.find("tunnel")) ?? "auto",
     vni: numberOf(input, "vni", DEFAULT_VNI, 1, MAX_VNI),
     port: numberOf(input, "tunnel-port", DEFAULT_PORT, 1, 65535),
