@@ -28,7 +28,7 @@ export function newNode(
 ): INode & ServedObject {
   const name = `node-${index}`;
   const [high, low] = [index >> 8, index & 0xff];
-  const cidrs = [`10.${32 + high}.${low}.0/24`, `fd00:10:${index.toString(16)}::/64`];
+  const cidrs = [`10.${32 + high}.${low}.0/24`, `fd00:10:0:${index.toString(16)}::/64`];
   return {
     apiVersion: "v1",
     kind: "Node",

@@ -6,6 +6,7 @@ import { chooseParts, parseScriptOptions } from "../harness/options.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
+import { clusterRows } from "./cluster.ts";
 import { concurrentCallRows } from "./concurrent_calls.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
@@ -33,6 +34,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   once: concurrentCallRows,
   gc: gcRows,
   restore: restoreRows,
+  cluster: clusterRows,
   scale: measureScale,
 };
 

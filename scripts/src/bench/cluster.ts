@@ -1,0 +1,212 @@
+/** The part of the server that follows the nodes of a cluster: with three nodes, and with thousands. @module */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ROUTE_PROTOCOL } from "../../../cluster/network/settings.ts";
+import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
+import { encapsulationOf } from "../../../ffi/route/encapsulation.ts";
+import { listFiltered, type RawRoute } from "../../../ffi/route/raw_route.ts";
+import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
+import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
+import { privateBytes } from "../../../server/memory.ts";
+import { ApiServer } from "../../../testing/api_server.ts";
+import { newNode } from "../../../testing/cluster_nodes.ts";
+import { runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
+import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
+import { type BenchRow, formatNumber, row } from "./table.ts";
+import type { BenchWorkspace } from "./workspace.ts";
+
+const OWN = 1;
+const TOKEN = "the-token";
+const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
+/** The part stores nodes after three seconds, and collects garbage until then. */
+const SETTLING_MS = 6000;
+/** The kernel counts processor time in hundredths of a second. */
+const TICK_MS = 10;
+
+/** Of a part, by what happened: peak private memory, processor time, the time until the kernel had it. */
+interface Figure {
+  readonly megabytes: number;
+  readonly processorMs: number;
+  readonly ms: number;
+}
+
+type Figures = Readonly<Record<"start" | "relist" | "flush" | "unchanged" | "changed" | "half", Figure>>;
+
+export async function clusterRows(bench: BenchWorkspace): Promise<readonly BenchRow[]> {
+  const [few, many] = [3, bench.quick ? 50 : 5000];
+  const eventCount = bench.quick ? 100 : 2000;
+  const small = await measureCluster(bench, few, eventCount);
+  const large = await measureCluster(bench, many, eventCount);
+  const nodes = `${many.toLocaleString("en")} nodes`;
+  const memory = (what: string, name: keyof Figures) =>
+    row(
+      `Peak private memory of the part \`cluster\` with ${nodes}, ${what}`,
+      "more",
+      [large[name].megabytes],
+      [`with ${few}`, [small[name].megabytes]],
+      { unit: "MB", atMost: 60, note: `${formatNumber(large[name].processorMs)} ms of the processor` },
+    );
+  const time = (what: string, ms: number, atMost: number) => row(what, "alone", [ms], undefined, { atMost });
+  return [
+    memory("at its start", "start"),
+    memory("at a list of all", "relist"),
+    memory("when all routes were removed", "flush"),
+    memory("at events that change nothing", "unchanged"),
+    memory("at events that change an address", "changed"),
+    memory("when half of them were made again", "half"),
+    time(`From the start of the server to the routes to ${nodes}`, large.start.ms, 5000),
+    time(`From the removal of the routes to ${nodes} until they are back`, large.flush.ms, 5000),
+    time("Processor time of an event that changes nothing", large.unchanged.processorMs / eventCount, 0.3),
+    time("Processor time of an event that changes an address", large.changed.processorMs / eventCount, 2),
+    time(`From the last event of half of ${nodes} made again to their routes`, large.half.ms, 10_000),
+  ];
+}
+
+async function measureCluster(bench: BenchWorkspace, count: number, eventCount: number): Promise<Figures> {
+  using scope = new DisposableStack();
+  const directory = scope.use(newScratchDirectory(bench.state)).path;
+  const host = scope.use(newHost());
+  const objects = Array.from({ length: count }, (_, index) => newNode(index));
+  const api = scope.use(new ApiServer(host, { address: "127.0.0.1", directory, token: TOKEN, objects }));
+  writeFileSync(join(directory, "token"), TOKEN);
+  const hasAll = () => routesOf(host).length === 2 * (count - 1);
+  const since = performance.now();
+  const server = startServer(scope, host, directory, api.url);
+  await until(hasAll);
+  const startMs = performance.now() - since;
+  const pid = await server.part();
+  const ended = async (ms: number, processorMs = 0): Promise<Figure> => {
+    await Bun.sleep(SETTLING_MS);
+    return { ms, megabytes: peakPrivateBytes(pid) / 1e6, processorMs: processorMsOf(pid) - processorMs };
+  };
+  const measure = async (change: () => unknown, happened: () => boolean): Promise<Figure> => {
+    resetPeak(pid);
+    const before = processorMsOf(pid);
+    await change();
+    const changedAt = performance.now();
+    await until(happened);
+    return await ended(performance.now() - changedAt, before);
+  };
+  const start = await ended(startMs);
+  const requestCount = api.requests.length;
+  const relist = await measure(() => {
+    api.compact();
+    api.sendError(410, "Expired");
+  }, () => api.requests.length > requestCount + 1 && api.watchCount === 1);
+  const flush = await measure(
+    () => runShellInNetns(host, ...["-4", "-6"].map((family) => `ip ${family} route flush proto ${ROUTE_PROTOCOL}`)),
+    hasAll,
+  );
+  // Of the last node, so that the events before it are done when its routes are.
+  const last = `192.0.2.${eventCount % 2}`;
+  const sendEvents = async (changes: (event: number) => Parameters<typeof newNode>[1]) => {
+    for (let event = 1; event <= eventCount; event++) {
+      const isLast = event === eventCount;
+      api.put(newNode(isLast ? 0 : 2 + event % (count - 2), isLast ? addressOf(last) : changes(event)));
+      if (event % 20 === 0) await Bun.sleep(1);
+    }
+  };
+  const unchanged = await measure(
+    () => sendEvents(() => ({})),
+    () => routesOf(host).some((route) => leadsTo(route, last)),
+  );
+  api.put(newNode(0));
+  await until(() => !routesOf(host).some((route) => leadsTo(route, last)));
+  const changed = await measure(
+    () => sendEvents((event) => addressOf(`198.18.${event >> 8}.${event & 255}`)),
+    () => routesOf(host).some((route) => leadsTo(route, last)),
+  );
+  const others = Array.from({ length: count }, (_, index) => index).filter((index) => index % 2 === 0);
+  const addressAgain = (index: number) => `198.19.${index >> 8}.${index & 255}`;
+  const again = new Set(others.map(addressAgain));
+  const half = await measure(async () => {
+    for (const [i, index] of others.entries()) {
+      api.remove("Node", `node-${index}`);
+      api.put(newNode(index, addressOf(addressAgain(index))));
+      if (i % 20 === 0) await Bun.sleep(1);
+    }
+  }, () => routesOf(host).filter((route) => again.has(destinationOf(route))).length === 2 * again.size && hasAll());
+  return { start, relist, flush, unchanged, changed, half };
+}
+
+const addressOf = (address: string) => ({ status: { addresses: [{ type: "InternalIP", address }] } });
+
+/** Some nodes are on its link; the others are behind the tunnel. */
+function newHost(): Netns {
+  using building = new DisposableStack();
+  const host = building.use(createNetns());
+  runShellInNetns(
+    host,
+    WITHOUT_DAD,
+    "ip link set lo up; ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up",
+    "ip addr add 172.16.0.1/21 dev eth0; ip route add default via 172.16.0.2",
+    "ip addr add 2001:db8::1/117 dev eth0 nodad; ip route add default via 2001:db8::2",
+  );
+  building.move();
+  return host;
+}
+
+/** As in a pod of Kubernetes, whose mounts are not those of process 1. */
+function startServer(scope: DisposableStack, host: Netns, directory: string, apiServer: string) {
+  const path = (name: string) => join(directory, name);
+  const plugins = path("bin");
+  mkdirSync(plugins);
+  Bun.spawnSync([CNI_PROGRAM, "install", "--shim", plugins]);
+  const network = { cniVersion: "1.0.0", name: "pods", plugins: [{ type: "ptp", ipam: { type: "host-local" } }] };
+  writeFileSync(path("10-pods.conflist"), JSON.stringify(network));
+  const socket = path("run/cni.sock");
+  const options = {
+    socket,
+    cluster: "network",
+    node: `node-${OWN}`,
+    "api-server": apiServer,
+    conflist: path("10-pods.conflist"),
+    "plugin-dir": plugins,
+    "conf-dir": path("net.d"),
+    "cache-dir": path("cache"),
+    workers: "2",
+  };
+  const words = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
+  const script = `mount -t tmpfs none /run; mkdir -p ${ACCOUNT}; cp ${path("token")} ${path("ca.crt")} ${ACCOUNT}
+    exec setpriv --pdeathsig TERM ${plugins}/cni-full serve --no-restore "$@" >${path("log")} 2>&1`;
+  const { child } = host.run(() => ({
+    child: Bun.spawn(["unshare", "-m", "sh", "-ec", script, "sh", ...words], { stdin: "ignore" }),
+  }));
+  scope.defer(() => child.kill("SIGTERM"));
+  return {
+    async part(): Promise<number> {
+      const status = Bun.spawn([CNI_PROGRAM, "serve", "--socket", socket, "--status", "--json"]);
+      const { parts } = JSON.parse(await new Response(status.stdout).text()) as {
+        readonly parts: readonly { readonly name: string; readonly pid?: number }[];
+      };
+      return parts.find(({ name }) => name === "cluster")!.pid!;
+    },
+  };
+}
+
+const routesOf = ({ route }: Netns): RawRoute[] =>
+  [AF_INET, AF_INET6].flatMap((family) =>
+    listFiltered(route, { family, table: RT_TABLE_MAIN, protocol: ROUTE_PROTOCOL })
+  );
+
+/** The node that a route leads to. */
+const destinationOf = (route: RawRoute): string => encapsulationOf(route)?.destination ?? route.gateway ?? "";
+
+const leadsTo = (route: RawRoute, address: string): boolean => destinationOf(route) === address;
+
+/** The kernel keeps the peak of all memory since then. */
+const resetPeak = (pid: number): void => writeFileSync(`/proc/${pid}/clear_refs`, "5");
+
+/** What is shared now was shared at the peak. */
+function peakPrivateBytes(pid: number): number {
+  const kilobytes = (name: string) =>
+    Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/status`, "latin1"))![1]);
+  return (kilobytes("VmHWM") - kilobytes("VmRSS")) * 1024 + privateBytes(pid);
+}
+
+/** Of all its threads. */
+function processorMsOf(pid: number): number {
+  const [, fields] = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ");
+  const [user, system] = fields!.split(" ").slice(11, 13).map(Number);
+  return (user! + system!) * TICK_MS;
+}
