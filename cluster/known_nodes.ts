@@ -64,6 +64,10 @@ export class KnownNodes {
     return this.#changes(changed);
   }
 
+  get peerCount(): number {
+    return this.#nodes.size - (this.#own && this.#nodes.has(this.#own.uid) ? 1 : 0);
+  }
+
   /** Every node but this one. */
   *peers(): Generator<ClusterNode> {
     for (const node of this.#nodes.values()) if (node !== this.#own) yield this.#withoutTakenRanges(node);

@@ -23,6 +23,8 @@ export interface ClusterPartOptions extends ClusterPartSettings {
   count(counter: "relists" | "repairs"): void;
 }
 
+/** To compare all with the kernel takes less than so many changes. */
+const MANY_CHANGES = 250;
 /** The time of the last message changes all the time. */
 const STATUS_INTERVAL_MS = 10_000;
 
@@ -35,6 +37,8 @@ export class ClusterPart implements Disposable {
   readonly #engines: EngineNetwork | undefined;
   /** Whether the next step has only changes to do. */
   #isInKernel = false;
+  /** UIDs of others that have changed since then. */
+  #changedPeers: ReadonlySet<string> = new Set();
   #isSynced = false;
   #kernelProblem: string | undefined;
   #apiProblem: string | undefined;
@@ -61,6 +65,7 @@ export class ClusterPart implements Disposable {
     const file = this.#stored.read();
     if (file && this.#known.replace(file.nodes) !== "without-own-node") this.#version = file.resourceVersion;
     this.#step();
+    this.#writeStatus();
   }
 
   [Symbol.dispose](): void {
@@ -87,12 +92,27 @@ export class ClusterPart implements Disposable {
     if (changes === "without-own-node") return { refused: `it has no node "${this.#options.node}"` };
     if (this.#hasListed) this.#options.count("relists");
     this.#hasListed = true;
-    this.#take(changes, version);
+    this.#note(changes, version);
+    this.catchUp();
+    this.#writeStatus();
     return "taken";
   }
 
+  /** Call {@linkcode catchUp} after the last one of those that come at once. */
   takeEvent(type: EventType, node: ClusterNode, version: string): void {
-    this.#take(this.#known.apply(type, node), version);
+    this.#note(this.#known.apply(type, node), version);
+  }
+
+  /** Has the kernel follow the events. */
+  catchUp(): void {
+    if (this.#isInKernel && this.#changedPeers.size === 0) return;
+    if (this.#changedPeers.size > MANY_CHANGES) this.#isInKernel = false;
+    const peers = this.#changedPeers;
+    this.#changedPeers = new Set();
+    const wasSynced = this.#isSynced;
+    this.#step(() => this.#network?.update(new Map(Array.from(peers, (uid) => [uid, this.#known.peer(uid)]))));
+    // Who waits for a node reads it often. All else can wait for the next look: it takes longer than the change.
+    if (this.#isSynced !== wasSynced) this.#writeStatus();
   }
 
   /** Call it when the API server answers. */
@@ -107,17 +127,17 @@ export class ClusterPart implements Disposable {
 
   /** Call it once a second. @returns whether the connection to the API server may be dead */
   look(): boolean {
+    this.catchUp();
     this.#step(() => this.#network?.look());
+    this.#writeStatus();
     return this.#network?.takeAddressLoss() ?? false;
   }
 
-  #take({ own, peers }: NodeChanges, version: string): void {
+  #note({ own, peers }: NodeChanges, version: string): void {
     this.#version = version;
     if (!own && peers.size === 0) return;
     if (own) this.#isInKernel = false;
-    this.#step(() => {
-      for (const uid of peers) this.#network?.update(uid, this.#known.peer(uid));
-    });
+    this.#changedPeers = this.#changedPeers.union(peers);
     this.#stored.change();
   }
 
@@ -139,7 +159,6 @@ export class ClusterPart implements Disposable {
       if (isReached) this.#engines?.offer(own.podCidrs, this.#network?.mtu);
       this.#isSynced ||= isReached && this.#engines?.isInstalled !== false;
     }
-    this.#writeStatus();
   }
 
   #noteKernelProblem(message: string): void {
@@ -164,7 +183,7 @@ export class ClusterPart implements Disposable {
       ...this.#engines?.name !== undefined && { network: this.#engines.name },
       isSynced: this.#isSynced,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
-      nodes: [...this.#known.peers()].length,
+      nodes: this.#known.peerCount,
       mtu: this.#network?.mtu ?? 0,
       problems: this.#problems(own),
     };

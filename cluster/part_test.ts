@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 
 import { join } from "node:path";
 import { type Cidr, parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
+import { getGenerationId } from "../ffi/nft/objects.ts";
 import { loadDocumentedBuiltins } from "../cmd/documented_builtins.ts";
 import { createEntry, removeEntry } from "../runtime/cache.ts";
 import { useDirectory } from "../testing/directory.ts";
@@ -31,6 +32,7 @@ interface Scene extends Disposable {
   readonly part: ClusterPart;
   readonly logged: readonly string[];
   run<T>(call: (part: ClusterPart) => T): T;
+  take(...events: Parameters<ClusterPart["takeEvent"]>[]): void;
   status(): ClusterStatus;
   /** What engines have. */
   network(): { type: string; mtu?: number; ipam: { ranges: { subnet: string }[][] } } | undefined;
@@ -68,6 +70,11 @@ function newScene(host: Netns, home: string, changes: Partial<ClusterPartOptions
     part,
     logged,
     run: (call) => host.run(() => call(part) as never),
+    take: (...events) =>
+      host.run(() => {
+        for (const event of events) part.takeEvent(...event);
+        part.catchUp();
+      }),
     status: () => findClusterStatus(paths.stateDirectory)!,
     network() {
       const path = join(paths.confDirectory, network.fileName);
@@ -100,10 +107,10 @@ netnsTest("engines get the network when all nodes are in the kernel, with this n
   expect(scene.network()).toMatchObject({ mtu: 1500, ipam: { ranges: [[{ subnet: "10.244.1.0/24" }]] } });
   expect(scene.status()).toMatchObject({ isSynced: true, network: "pods", nodes: 2, mtu: 1500, problems: [] });
   // A node behind the router is reached by the tunnel.
-  scene.run((part) => part.takeEvent("ADDED", newNode("d", 4, { addresses: [parseIp("198.51.100.4")] }), "8"));
+  scene.take(["ADDED", newNode("d", 4, { addresses: [parseIp("198.51.100.4")] }), "8"]);
   expect(routesOf(host)).toContain("10.244.4.0/24");
   expect(scene.network()).toMatchObject({ mtu: 1450 });
-  scene.run((part) => part.takeEvent("DELETED", C, "9"));
+  scene.take(["DELETED", C, "9"]);
   expect(routesOf(host)).toEqual(["10.244.2.0/24", "10.244.4.0/24"]);
 });
 
@@ -125,6 +132,24 @@ netnsTest("a file that hides the network from engines is a problem", ({ host }) 
   ]);
 });
 
+netnsTest(
+  "events that come at once are one change of the ruleset, and those of a dead connection are not lost",
+  ({ host }) => {
+    addUplink(host);
+    using scene = newScene(host, newHome());
+    scene.run((part) => part.takeList([A, B, C], "7"));
+    const generation = getGenerationId(host.nft);
+    const again = { ...C, uid: "uid-c2" };
+    scene.take(["DELETED", C, "8"], ["ADDED", again, "9"], ["ADDED", newNode("d", 4), "10"], ["DELETED", B, "11"]);
+    expect(getGenerationId(host.nft)).toBe(generation + 1);
+    expect(routesOf(host)).toEqual(["10.244.3.0/24", "10.244.4.0/24"]);
+    scene.part.takeEvent("ADDED", B, "12");
+    scene.run((part) => part.look());
+    expect(routesOf(host)).toEqual(["10.244.2.0/24", "10.244.3.0/24", "10.244.4.0/24"]);
+    expect(scene.status()).toMatchObject({ nodes: 3, problems: [] });
+  },
+);
+
 netnsTest("a list without this node is refused, and nothing changes", ({ host }) => {
   addUplink(host);
   using scene = newScene(host, newHome());
@@ -144,7 +169,7 @@ netnsTest("a node without ranges waits and says so; the API may come and go mean
   scene.part.noteApiProblem("https://192.0.2.9 does not answer");
   scene.run((part) => part.look());
   expect(scene.status().apiProblem).toBe("https://192.0.2.9 does not answer");
-  scene.run((part) => part.takeEvent("MODIFIED", A, "8"));
+  scene.take(["MODIFIED", A, "8"]);
   expect(scene.status()).toMatchObject({ isSynced: true, problems: [] });
 });
 
@@ -178,9 +203,7 @@ netnsTest("a node that is made again with other ranges goes on masquerading its 
     ...{ network: "pods", containerId: "c1", ifname: "eth0", config: "", args: [], capabilityArgs: {} },
     result: { cniVersion: "1.0.0", ips: [{ address: "10.244.1.5/24" }] },
   });
-  scene.run((part) =>
-    part.takeEvent("ADDED", newNode("a", 1, { uid: "uid-a2", podCidrs: ["10.244.9.0/24" as Cidr] }), "8")
-  );
+  scene.take(["ADDED", newNode("a", 1, { uid: "uid-a2", podCidrs: ["10.244.9.0/24" as Cidr] }), "8"]);
   expect(scene.network()!.ipam.ranges).toEqual([[{ subnet: "10.244.9.0/24" }]]);
   const sets = runInNetns(host, "nft", "list", "table", "inet", "cni_cluster");
   expect(sets).toMatch(/set own4 \{[^}]*10\.244\.1\.5/s);

@@ -30,6 +30,11 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
   const condition = setsCondition
     ? new NodeCondition({ client: new ApiClient(access), node, signal: ending.signal, log })
     : undefined;
+  let catchingUp: Timer | undefined;
+  const catchUp = () => {
+    catchingUp = undefined;
+    part.catchUp();
+  };
   const follow = (signal: AbortSignal) =>
     reflect({
       access,
@@ -42,7 +47,11 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
         return parseNode(object);
       },
       onList: (nodes, version) => part.takeList(nodes, version),
-      onEvent: (type, found, version) => part.takeEvent(type, found, version),
+      onEvent(type, found, version) {
+        part.takeEvent(type, found, version);
+        // Not before all events that have arrived are taken.
+        catchingUp ??= setTimeout(catchUp);
+      },
       onHeard: () => part.hear(),
       onProblem: (problem) => part.noteApiProblem(problem),
       clients: () => part.nodeCount,
@@ -61,5 +70,6 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
     }
   } finally {
     clearInterval(timer);
+    clearTimeout(catchingUp);
   }
 }

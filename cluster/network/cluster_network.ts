@@ -116,22 +116,36 @@ export class ClusterNetwork implements Disposable {
     this.#sync();
   }
 
-  /** @param peer as it is now; `undefined` if it is gone */
-  update(uid: string, peer: ClusterNode | undefined): void {
+  /** @param changed by UID, as they are now: `undefined` for one that is gone */
+  update(changed: ReadonlyMap<string, ClusterNode | undefined>): void {
     const own = this.#own;
-    const former = this.#peers.get(uid);
-    if (!own || (former && peer ? isSameNode(former.node, peer) : !former && !peer)) return;
-    const plan = peer ? planPeer(own, peer, this.#settings, this.#facts, matchNodes(this.#nl, [peer])) : NO_PLAN;
-    if (former) countPeer(this.#totals, former, "remove");
-    if (peer) this.#peers.set(uid, { node: peer, plan });
-    else this.#peers.delete(uid);
+    if (!own) return;
+    const former: Peer[] = [];
+    const nodes: ClusterNode[] = [];
+    for (const [uid, node] of changed) {
+      const known = this.#peers.get(uid);
+      if (known && node && isSameNode(known.node, node)) continue;
+      if (known) former.push(known);
+      if (node) nodes.push(node);
+    }
+    if (former.length + nodes.length === 0) return;
+    const matches = matchNodes(this.#nl, nodes);
+    const peers = nodes.map((node): Peer => ({
+      node,
+      plan: planPeer(own, node, this.#settings, this.#facts, matches),
+    }));
+    for (const peer of former) {
+      countPeer(this.#totals, peer, "remove");
+      this.#peers.delete(peer.node.uid);
+    }
     const { addresses, ranges } = this.#totals;
     const isShared: IsShared = (each) =>
       own.addresses.includes(each as Ip) || addresses.map.has(each as Ip) || ranges.map.has(each as Cidr);
+    for (const peer of peers) this.#peers.set(peer.node.uid, peer);
     // First: without them, packets would be masqueraded or dropped.
-    this.#attempt("rules", () => this.#rules.update(former?.node, peer, isShared));
-    if (peer) countPeer(this.#totals, { node: peer, plan }, "add");
-    this.#routes.update(former?.plan ?? NO_PLAN, plan, this.#facts.tunnelIndex);
+    this.#attempt("rules", () => this.#rules.update(former.map(({ node }) => node), nodes, isShared));
+    for (const peer of peers) countPeer(this.#totals, peer, "add");
+    this.#routes.update(former.map(({ plan }) => plan), peers.map(({ plan }) => plan), this.#facts.tunnelIndex);
     this.#setMtu();
     this.#watch();
     if (this.#hasFailed()) this.#nextSync = Math.min(this.#nextSync, performance.now() + RETRY_MS);

@@ -54,19 +54,19 @@ export class ClusterRules {
     for (const node of this.#peers()) yield* elementsOfNode(own, node);
   }
 
-  /** @param isShared of the peers besides this one @throws {SystemError} */
-  update(former: ClusterNode | undefined, node: ClusterNode | undefined, isShared: IsShared): void {
+  /** @param former what some peers were, or still are @param isShared of all other peers @throws {SystemError} */
+  update(former: readonly ClusterNode[], nodes: readonly ClusterNode[], isShared: IsShared): void {
     const own = this.#own!;
-    const nodes = [former, node].filter((each) => each !== undefined);
-    const lengths = prefixLengthsOf(nodes);
+    const all = [...former, ...nodes];
+    const lengths = prefixLengthsOf(all);
     // Of nodes with one range, which one has it shows only if all are looked at.
-    this.isDue ||= !isCovered(this.#lengths, lengths) || nodes.some(({ podCidrs }) => podCidrs.some(isShared));
+    this.isDue ||= !isCovered(this.#lengths, lengths) || all.some(({ podCidrs }) => podCidrs.some(isShared));
     this.#lengths = { 4: this.#lengths[4].union(lengths[4]), 6: this.#lengths[6].union(lengths[6]) };
     if (this.isDue) return void this.sync();
-    const elementsOf = (each?: ClusterNode) => each ? elementsOfNode(own, each, isShared) : [];
+    const elementsOf = (some: readonly ClusterNode[]) => some.flatMap((each) => elementsOfNode(own, each, isShared));
     // If the kernel refuses, the next comparison is of all.
     this.isDue = true;
-    changeElements(this.#nl, elementsOf(former), elementsOf(node));
+    changeElements(this.#nl, elementsOf(former), elementsOf(nodes));
     this.isDue = false;
   }
 }

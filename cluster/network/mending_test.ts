@@ -177,7 +177,7 @@ test("routes of other programs stay, and are named; ours come when they go", asy
   a.run((network) => network.replace(a.node, [], []));
   expect(stateOf(a.netns)).toBe(foreign);
   // One after the other, as they are found by an update, too.
-  for (const peer of peersOf(site.nodes, a.node.uid)) a.run((network) => network.update(peer.uid, peer));
+  for (const peer of peersOf(site.nodes, a.node.uid)) a.run((network) => network.update(new Map([[peer.uid, peer]])));
   expect(a.run((network) => network.problems())).toHaveLength(2);
   runShellInNetns(a.netns, "ip route flush proto 12; ip -6 route flush proto 12");
   await settle(a, before);
@@ -217,24 +217,30 @@ describe("update()", () => {
     const moved = { ...b, addresses: [parseIp("198.51.100.44"), parseIp("2001:db8:2::44")] };
     const again = { ...c, uid: "uid-c2" };
     const larger = { ...c, podCidrs: [parseCidr("10.250.0.0/20"), parseCidr("fd00:50::/56")] };
-    const steps: [string, SiteNode["node"] | undefined][] = [
-      [b.uid, moved],
-      [b.uid, { ...b, podCidrs: [b.podCidrs[1]!] }],
-      [b.uid, { ...b, addresses: [b.addresses[1]!] }],
-      [b.uid, { ...b, addresses: [] }],
-      [b.uid, undefined],
-      [again.uid, again],
-      [c.uid, undefined],
-      [again.uid, undefined],
-      [c.uid, larger],
-      [b.uid, b],
-      [c.uid, c],
+    const steps: [string, SiteNode["node"] | undefined][][] = [
+      [[b.uid, moved]],
+      [[b.uid, { ...b, podCidrs: [b.podCidrs[1]!] }]],
+      [[b.uid, { ...b, addresses: [b.addresses[1]!] }]],
+      [[b.uid, { ...b, addresses: [] }]],
+      [[b.uid, undefined]],
+      [[again.uid, again]],
+      [[c.uid, undefined]],
+      [[again.uid, undefined]],
+      [[c.uid, larger]],
+      [[b.uid, b]],
+      [[c.uid, c]],
+      [[b.uid, { ...b, podCidrs: c.podCidrs }], [c.uid, { ...c, podCidrs: b.podCidrs }]],
+      [[b.uid, moved], [c.uid, undefined], [again.uid, again]],
+      [[again.uid, undefined], [b.uid, undefined], [c.uid, larger]],
+      [[b.uid, b], [c.uid, c]],
     ];
     const present = new Map([b, c].map((node) => [node.uid, node]));
-    for (const [uid, node] of steps) {
-      run((network) => network.update(uid, node));
-      if (node) present.set(uid, node);
-      else present.delete(uid);
+    for (const step of steps) {
+      run((network) => network.update(new Map(step)));
+      for (const [uid, node] of step) {
+        if (node) present.set(uid, node);
+        else present.delete(uid);
+      }
       const updated = sorted(stateOf(netns));
       const problems = run((network) => network.problems());
       using fresh = netns.run<ClusterNetwork>(() =>
@@ -252,8 +258,8 @@ describe("update()", () => {
     using site = await newClusterSite(BOTH);
     const [a, b] = site.nodes as [SiteNode, SiteNode];
     const generation = getGenerationId(a.netns.nft);
-    a.run((network) => network.update(b.node.uid, { ...b.node, createdAtMs: 5 }));
-    a.run((network) => network.update("nobody", undefined));
+    a.run((network) => network.update(new Map([[b.node.uid, { ...b.node, createdAtMs: 5 }]])));
+    a.run((network) => network.update(new Map([["nobody", undefined]])));
     expect(getGenerationId(a.netns.nft)).toBe(generation);
   });
 });
@@ -287,7 +293,7 @@ test("an own address that changes moves routes, the tunnel and what others accep
   );
   const node = { ...a.node, addresses: [parseIp("192.0.2.77"), a.node.addresses[1]!] };
   a.run((network) => network.replace(node, [b.node, c.node], []));
-  for (const { run } of [b, c]) run((network) => network.update(node.uid, node));
+  for (const { run } of [b, c]) run((network) => network.update(new Map([[node.uid, node]])));
   expect(a.run((network) => network.problems())).toEqual([]);
   for (const { pod, node: { name } } of [b, c]) {
     expect(await requestTcp(pod, "10.244.1.5", 80)).toStartWith("pod-a 10.244.");
@@ -300,7 +306,7 @@ test("pods with addresses of a former range reach the outside and other nodes un
   const [a, b] = site.nodes as [SiteNode, SiteNode];
   const moved = { ...a.node, podCidrs: [parseCidr("10.244.8.0/24"), parseCidr("fd00:8::/64")] };
   a.run((network) => network.replace(moved, peersOf(site.nodes, a.node.uid), a.node.podCidrs));
-  b.run((network) => network.update(moved.uid, moved));
+  b.run((network) => network.update(new Map([[moved.uid, moved]])));
   expect(await requestTcp(a.pod, "203.0.113.1", 80)).toBe("outside 192.0.2.11");
   expect(await requestTcp(a.pod, "10.244.2.5", 80)).toBe("pod-b 192.0.2.11");
   expect(await requestTcp(a.pod, "fd00:2::5", 80)).toBe("pod-b 2001:db8:1::11");

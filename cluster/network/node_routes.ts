@@ -65,16 +65,17 @@ export class NodeRoutes {
     ];
   }
 
-  /** Changes what differs between two plans of a peer. */
-  update(former: PeerPlan, plan: PeerPlan, tunnelIndex: number | undefined): void {
+  /** Changes what differs between the former plans of some peers and the present ones. */
+  update(former: readonly PeerPlan[], plans: readonly PeerPlan[], tunnelIndex: number | undefined): void {
     const changes: Change[] = [];
-    const known = plan.routes.map(({ dst }) => this.#routes.get(dst));
-    const knownMacs = plan.neighbours.map(({ address }) => this.#neighbours.get(address)?.mac);
-    this.#want(plan);
-    plan.neighbours.forEach(({ address, mac }, i) => {
+    const [routes, neighbours] = [plans.flatMap((plan) => plan.routes), plans.flatMap((plan) => plan.neighbours)];
+    const known = routes.map(({ dst }) => this.#routes.get(dst));
+    const knownMacs = neighbours.map(({ address }) => this.#neighbours.get(address)?.mac);
+    for (const plan of plans) this.#want(plan);
+    neighbours.forEach(({ address, mac }, i) => {
       if (mac !== knownMacs[i]) changes.push({ request: neighbour.permanentRequest(tunnelIndex!, address, mac) });
     });
-    plan.routes.forEach((route, i) => {
+    routes.forEach((route, i) => {
       const { dst } = route;
       const present = this.#obstacles.has(dst) ? undefined : known[i];
       this.#obstacles.delete(dst);
@@ -83,13 +84,13 @@ export class NodeRoutes {
       changes.push({ request, dst });
     });
     // Another peer may have them now.
-    for (const route of former.routes) {
+    for (const route of former.flatMap((plan) => plan.routes)) {
       const { dst } = route;
       if (this.#routes.get(dst) !== route) continue;
       this.#routes.delete(dst);
       if (!this.#obstacles.delete(dst)) changes.push({ request: rawRoute.removeRequest(toRawRoute(route)) });
     }
-    for (const planned of former.neighbours) {
+    for (const planned of former.flatMap((plan) => plan.neighbours)) {
       if (this.#neighbours.get(planned.address) !== planned) continue;
       this.#neighbours.delete(planned.address);
       if (tunnelIndex !== undefined) changes.push({ request: neighbour.removeRequest(tunnelIndex, planned.address) });

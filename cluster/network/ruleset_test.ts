@@ -94,7 +94,9 @@ netnsTest("the table is one that nft(8) can list, and the same for any number of
     tunnel64: [""],
     outside6: ["ff00::/8"],
   });
-  for (let number = 5; number < 200; number++) host.run(() => network.update(`uid-${number}`, nodeOf(number)));
+  for (let number = 5; number < 200; number++) {
+    host.run(() => network.update(new Map([[`uid-${number}`, nodeOf(number)]])));
+  }
   expect(list()).toContain(CHAINS);
 });
 
@@ -110,7 +112,7 @@ netnsTest("whatever order nodes come and go in, elements are those of the nodes 
     const node = nodeOf(2 + seed % 40);
     if (present.has(node.uid)) present.delete(node.uid);
     else present.set(node.uid, node);
-    host.run(() => network.update(node.uid, present.get(node.uid)));
+    host.run(() => network.update(new Map([[node.uid, present.get(node.uid)]])));
     expect(network.problems().filter((text) => !text.includes("tunnel") && !text.includes("route"))).toEqual([]);
   }
   const generation = getGenerationId(host.nft);

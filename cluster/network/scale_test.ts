@@ -61,14 +61,22 @@ test("5,000 nodes take at most 5 s of the processor to get into the kernel, and 
     ...peer,
     addresses: [nodeOf(5500 + peer.createdAtMs).addresses[0]!, peer.addresses[1]!],
   }));
-  times["one goes"] = median(peers.slice(0, 200).map(({ uid }) => timed(() => network.update(uid, undefined))));
-  times["one comes"] = median(peers.slice(0, 200).map((peer) => timed(() => network.update(peer.uid, peer))));
-  times["one changes its address"] = median(changed.map((peer) => timed(() => network.update(peer.uid, peer))));
-  times["one is the same"] = median(peers.slice(200, 400).map((peer) => timed(() => network.update(peer.uid, peer))));
+  times["one goes"] = median(
+    peers.slice(0, 200).map(({ uid }) => timed(() => network.update(new Map([[uid, undefined]])))),
+  );
+  times["one comes"] = median(
+    peers.slice(0, 200).map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
+  );
+  times["one changes its address"] = median(
+    changed.map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
+  );
+  times["one is the same"] = median(
+    peers.slice(200, 400).map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
+  );
   times["half of them made again"] = timed(() => {
     for (const peer of peers.slice(0, 50)) {
-      network.update(peer.uid, undefined);
-      network.update(`${peer.uid}-again`, { ...peer, uid: `${peer.uid}-again` });
+      network.update(new Map([[peer.uid, undefined]]));
+      network.update(new Map([[`${peer.uid}-again`, { ...peer, uid: `${peer.uid}-again` }]]));
     }
   });
   console.log(Object.fromEntries(Object.entries(times).map(([name, ms]) => [name, `${ms.toFixed(2)} ms`])));

@@ -204,7 +204,7 @@ function peakPrivateBytes(pid: number): number {
   return (kilobytes("VmHWM") - kilobytes("VmRSS")) * 1024 + privateBytes(pid);
 }
 
-/** Of all its threads. */
+/** All its threads count. */
 function processorMsOf(pid: number): number {
   const [, fields] = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ");
   const [user, system] = fields!.split(" ").slice(11, 13).map(Number);
