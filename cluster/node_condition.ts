@@ -17,7 +17,6 @@ export interface ConditionedNode {
 
 export interface NodeConditionOptions {
   readonly client: ApiClient;
-  /** Its name. */
   readonly node: string;
   readonly signal: AbortSignal;
   log(message: string): void;

@@ -1,5 +1,5 @@
 /** Tries whether a machine answers, in the thread's namespace. @see raw(7), icmp(7), tcp(7) @module */
-import { familyOf, type Ip } from "../address.ts";
+import { familyOf, type Ip, ipBytes } from "../address.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { takeSocketError, toSockaddr } from "../sys/inet_socket.ts";
@@ -10,6 +10,7 @@ import {
   AF_INET6,
   IPPROTO_ICMP,
   IPPROTO_ICMPV6,
+  IPPROTO_TCP,
   MSG_DONTWAIT,
   O_NONBLOCK,
   POLLOUT,
@@ -58,10 +59,14 @@ export function isPingAnswered(address: Ip, timeoutMs: number, { bytes, source }
 }
 
 /** IPv4 sockets receive the IP header too. */
-function isEchoReply({ fd }: Descriptor, family: 4 | 6, id: Uint8Array): boolean {
+function receiveTransport({ fd }: Descriptor, family: 4 | 6): Uint8Array {
   const buffer = new Uint8Array(128);
   const length = ignoreErrors(["EAGAIN"], () => sys.recv(fd, buffer, buffer.length, MSG_DONTWAIT)) ?? 0;
-  const message = buffer.subarray(family === 4 ? (buffer[0]! & 0xf) * 4 : 0, length);
+  return buffer.subarray(family === 4 ? (buffer[0]! & 0xf) * 4 : 0, length);
+}
+
+function isEchoReply(socket: Descriptor, family: 4 | 6, id: Uint8Array): boolean {
+  const message = receiveTransport(socket, family);
   return message[0] === ICMP_ECHO[family].reply && message[4] === id[0] && message[5] === id[1];
 }
 
@@ -88,6 +93,59 @@ export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): 
   if (!pollFor(socket.fd, POLLOUT, timeoutMs)) return "timed out";
   const error = takeSocketError(socket.fd);
   return error ? outcomeOf(error) : "connected";
+}
+
+// linux/tcp.h struct tcphdr
+const SEGMENT_BYTES = 20;
+const CHECKSUM_AT = 16;
+const SYN_FLAG = 2;
+// Not among those that the kernel gives its own connections, unless somebody has changed that.
+const FIRST_PROBE_PORT = 61_000;
+const PROBE_PORTS = 4000;
+
+/**
+ * Whether anything answers the first packet of a TCP connection whose checksum this program has computed. The kernel
+ * leaves that of its own connections to the network card.
+ *
+ * @param source an address of this host
+ * @throws {SystemError} `EPERM` without CAP_NET_RAW
+ */
+export function isSynAnswered(source: Ip, address: Ip, port: number, timeoutMs: number): boolean {
+  const family = familyOf(address);
+  using socket = openSocket(address, SOCK_RAW, IPPROTO_TCP);
+  const ownPort = FIRST_PROBE_PORT + Math.floor(Math.random() * PROBE_PORTS);
+  const packet = synPacket(source, address, ownPort, port);
+  return unlessUnreachable(() => {
+    bind(socket, source);
+    connect(socket, address, 0);
+    sys.send(socket.fd, packet, packet.length, 0);
+    const deadline = performance.now() + timeoutMs;
+    for (let left = timeoutMs; left > 0; left = Math.ceil(deadline - performance.now())) {
+      if (!awaitReadable(socket.fd, left)) return false;
+      if (hasTcpPorts(receiveTransport(socket, family), port, ownPort)) return true;
+    }
+    return false;
+  }) ?? false;
+}
+
+function synPacket(source: Ip, address: Ip, ownPort: number, port: number): Uint8Array {
+  const packet = new Uint8Array(SEGMENT_BYTES);
+  const view = new DataView(packet.buffer);
+  view.setUint16(0, ownPort);
+  view.setUint16(2, port);
+  crypto.getRandomValues(packet.subarray(4, 8));
+  view.setUint8(12, SEGMENT_BYTES / 4 << 4);
+  view.setUint8(13, SYN_FLAG);
+  view.setUint16(14, 1024);
+  const pseudoHeader = [...ipBytes(source), ...ipBytes(address), 0, IPPROTO_TCP, 0, SEGMENT_BYTES];
+  view.setUint16(CHECKSUM_AT, checksum(Uint8Array.of(...pseudoHeader, ...packet)));
+  return packet;
+}
+
+function hasTcpPorts(segment: Uint8Array, source: number, destination: number): boolean {
+  if (segment.length < SEGMENT_BYTES) return false;
+  const view = new DataView(segment.buffer, segment.byteOffset);
+  return view.getUint16(0) === source && view.getUint16(2) === destination;
 }
 
 /** Most services are silent, since the datagram means nothing to them. */

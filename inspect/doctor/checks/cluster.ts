@@ -1,6 +1,6 @@
 /** The network between the nodes of a cluster: what its part says, and packets to other nodes. @module */
 import { containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
-import { isPingAnswered, type PingOptions } from "../../../ffi/packet/probe.ts";
+import { isPingAnswered, isSynAnswered, type PingOptions, tryTcpConnection } from "../../../ffi/packet/probe.ts";
 import { matchAll } from "../../../ffi/route/route.ts";
 import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
 import { TUNNEL_LINK } from "../../../cluster/network/settings.ts";
@@ -65,14 +65,26 @@ function tryNode(subject: Subject, { mtu }: ClusterStatus, own: ClusterNode | un
   const ways = matchAll(netns.route, targets);
   const findings = targets.flatMap((target, i) => {
     const isTunnelled = tunnel !== undefined && ways[i]?.oif === tunnel;
-    return isTunnelled ? tryTunnel(peer, target, mtu, answers) : tryDirect(subject, own, peer, target, mtu, answers);
+    return isTunnelled
+      ? tryTunnel(subject, own, peer, target, mtu, answers)
+      : tryDirect(subject, own, peer, target, mtu, answers);
   });
   return findings.length > 0 ? findings : [ok(`node "${peer.name}" answers`)];
 }
 
 type Answers = (target: Ip, options?: PingOptions) => boolean;
 
-function tryTunnel(peer: ClusterNode, target: Ip, mtu: number, answers: Answers): Finding[] {
+/** A firewall between nodes lets it through. Whether anybody listens does not matter. */
+const KUBELET_PORT = 10250;
+
+function tryTunnel(
+  subject: Subject,
+  own: ClusterNode | undefined,
+  peer: ClusterNode,
+  target: Ip,
+  mtu: number,
+  answers: Answers,
+): Finding[] {
   if (!answers(target)) {
     return [broken(
       `node "${peer.name}" answers, but not through the tunnel at ${target}`,
@@ -81,10 +93,34 @@ function tryTunnel(peer: ClusterNode, target: Ip, mtu: number, answers: Answers)
       ),
     )];
   }
-  if (answers(target, { bytes: mtu })) return [];
+  if (answers(target, { bytes: mtu })) return tryChecksums(subject, own, peer, target);
   return [broken(
     `packets of ${mtu} bytes do not reach node "${peer.name}" through the tunnel`,
     advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
+  )];
+}
+
+/**
+ * Some network cards spoil the checksum of TCP in a tunnel, which the kernel leaves to them; echo requests have theirs
+ * from the program. What a card says of its abilities does not tell.
+ */
+function tryChecksums({ host }: Subject, own: ClusterNode | undefined, peer: ClusterNode, target: Ip): Finding[] {
+  const range = own?.podCidrs.find((cidr) => familyOf(cidr) === familyOf(target));
+  if (range === undefined) return [];
+  const source = tunnelAddress(range);
+  const isSpoilt = host.netns.run<boolean>(() =>
+    tryTcpConnection(target, KUBELET_PORT, TIMEOUT_MS) === "timed out" &&
+    isSynAnswered(source, target, KUBELET_PORT, TIMEOUT_MS)
+  );
+  if (!isSpoilt) return [];
+  return [broken(
+    `TCP reaches node "${peer.name}" through the tunnel only with checksums that no network card has computed: ` +
+      "that of this node, or of the other one, spoils them in a tunnel",
+    advise(
+      "update driver and firmware of the network cards; until then let the kernel compute checksums, " +
+        "on each node and after each start",
+      `ethtool -K ${TUNNEL_LINK} tx-checksum-ip-generic off`,
+    ),
   )];
 }
 
