@@ -24,7 +24,7 @@ export interface ClusterPartOptions extends ClusterPartSettings {
 }
 
 /** To compare all with the kernel takes less than so many changes. */
-const MANY_CHANGES = 250;
+const MANY_CHANGES = 1000;
 /** The time of the last message changes all the time. */
 const STATUS_INTERVAL_MS = 10_000;
 
@@ -38,7 +38,7 @@ export class ClusterPart implements Disposable {
   /** Whether the next step has only changes to do. */
   #isInKernel = false;
   /** UIDs of others that have changed since then. */
-  #changedPeers: ReadonlySet<string> = new Set();
+  #changedPeers = new Set<string>();
   #isSynced = false;
   #kernelProblem: string | undefined;
   #apiProblem: string | undefined;
@@ -137,7 +137,7 @@ export class ClusterPart implements Disposable {
     this.#version = version;
     if (!own && peers.size === 0) return;
     if (own) this.#isInKernel = false;
-    this.#changedPeers = this.#changedPeers.union(peers);
+    for (const uid of peers) this.#changedPeers.add(uid);
     this.#stored.change();
   }
 

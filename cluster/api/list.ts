@@ -1,5 +1,6 @@
 /** Reads a list of the API, page by page. @module */
 import { excerpt } from "../../spec/jsonc.ts";
+import { Garbage } from "../garbage.ts";
 import { ListSplitter } from "./list_splitter.ts";
 import { ApiProblem } from "./problem.ts";
 
@@ -15,6 +16,8 @@ interface ListEnvelope {
   readonly kind: string;
   readonly metadata: { readonly resourceVersion: string; readonly continue?: string };
 }
+
+const ITEMS_OF_A_MEGABYTE = 50;
 
 type Open = (path: string) => Promise<AsyncIterable<Uint8Array>>;
 
@@ -46,7 +49,9 @@ async function readPage(
   kind: string,
   take: (object: ApiObject) => void,
 ): Promise<ListEnvelope> {
+  const garbage = new Garbage(ITEMS_OF_A_MEGABYTE);
   const splitter = new ListSplitter((item) => {
+    garbage.step();
     if (isApiObject(item)) take(item);
     else throw new SyntaxError(`an item has no metadata: ${excerpt(item)}`);
   });

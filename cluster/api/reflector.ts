@@ -8,6 +8,7 @@
 import { excerpt } from "../../spec/jsonc.ts";
 import type { ApiAccess } from "./account.ts";
 import { ApiClient } from "./client.ts";
+import { Garbage } from "../garbage.ts";
 import { splitLines } from "./line_splitter.ts";
 import { type ApiObject, isApiObject, isOlderVersion, isVersion, type ListSource, readList } from "./list.ts";
 import { PATIENCE, type Patience, Pauses } from "./patience.ts";
@@ -23,6 +24,7 @@ interface WatchEvent {
   readonly object: unknown;
 }
 
+const EVENTS_OF_A_MEGABYTE = 50;
 // The status of what is too old to be told.
 const GONE = 410;
 
@@ -145,7 +147,11 @@ class Reflector<T> {
       this.#succeed();
     }, this.#patience.lastingMs);
     try {
-      for await (const line of splitLines(pieces)) this.#read(line);
+      const garbage = new Garbage(EVENTS_OF_A_MEGABYTE);
+      for await (const line of splitLines(pieces)) {
+        this.#read(line);
+        garbage.step();
+      }
     } catch (error) {
       if (error instanceof Silence) this.#nextList = "cached";
       // Servers, and what is between, end connections from time to time.

@@ -4,6 +4,7 @@ import { currentNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
+import { collectRecent } from "../garbage.ts";
 import { type ClusterNode, isSameNode } from "../node.ts";
 import { ClusterRules } from "./cluster_rules.ts";
 import { Counts } from "./counts.ts";
@@ -30,8 +31,9 @@ interface Peer {
 const IDLE_MS = 3 * 60_000;
 /** What the kernel refused is tried again. */
 const RETRY_MS = 5000;
-/** Comparing takes at most a tenth of the time, whatever other programs change. */
+/** Comparing takes at most a tenth of the time, whatever other programs change, unless so much would be mended late. */
 const PAUSE_FACTOR = 9;
+const MAX_PAUSE_MS = 3000;
 /** Answers for all nodes at once would take much memory. */
 const NODES_AT_ONCE = 250;
 const MANY_NODES = 500;
@@ -59,6 +61,8 @@ export class ClusterNetwork implements Disposable {
   readonly #failures = new Map<string, string>();
   #facts: HostFacts = { links: new Map(), localAddresses: new Set(), tunnelIndex: undefined };
   #hasLostAddress = false;
+  /** They became garbage since it was collected. */
+  #changedNodes = 0;
   #watched: WatchedState | undefined;
   /** Times are those of `performance.now()`. */
   #nextSync = Infinity;
@@ -110,8 +114,9 @@ export class ClusterNetwork implements Disposable {
   /** Compares all with the kernel: what carries our protocol number and is not desired goes. */
   replace(own: ClusterNode, peers: Iterable<ClusterNode>, formerOwnCidrs: readonly Cidr[]): void {
     this.#own = own;
+    const former = new Map(this.#peers);
     this.#peers.clear();
-    for (const node of peers) this.#peers.set(node.uid, { node, plan: NO_PLAN });
+    for (const node of peers) this.#peers.set(node.uid, { node, plan: former.get(node.uid)?.plan ?? NO_PLAN });
     this.#rules.replace(own, formerOwnCidrs);
     this.#sync();
   }
@@ -148,6 +153,8 @@ export class ClusterNetwork implements Disposable {
     this.#routes.update(former.map(({ plan }) => plan), peers.map(({ plan }) => plan), this.#facts.tunnelIndex);
     this.#setMtu();
     this.#watch();
+    this.#changedNodes += former.length + nodes.length;
+    if (this.#changedNodes > MANY_NODES) this.#collectGarbage();
     if (this.#hasFailed()) this.#nextSync = Math.min(this.#nextSync, performance.now() + RETRY_MS);
   }
 
@@ -198,7 +205,7 @@ export class ClusterNetwork implements Disposable {
     this.#collectGarbage();
     this.#watch();
     const now = performance.now();
-    this.#earliestSync = now + PAUSE_FACTOR * (now - started);
+    this.#earliestSync = now + Math.min(PAUSE_FACTOR * (now - started), MAX_PAUSE_MS);
     this.#nextSync = now + (this.#hasFailed() ? RETRY_MS : IDLE_MS);
     return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...mtu, ...routes];
   }
@@ -209,8 +216,12 @@ export class ClusterNetwork implements Disposable {
     for (let at = 0; at < nodes.length; at += NODES_AT_ONCE) {
       const some = nodes.slice(at, at + NODES_AT_ONCE);
       const matches = matchNodes(this.#nl, some);
+      if (at > 0) collectRecent();
       for (const node of some) {
-        const peer = { node, plan: planPeer(own, node, this.#settings, this.#facts, matches) };
+        const plan = planPeer(own, node, this.#settings, this.#facts, matches);
+        const former = this.#peers.get(node.uid)!.plan;
+        // Routes that stay are kept once.
+        const peer = { node, plan: Bun.deepEquals(plan, former) ? former : plan };
         this.#peers.set(node.uid, peer);
         countPeer(this.#totals, peer, "add");
       }
@@ -219,6 +230,7 @@ export class ClusterNetwork implements Disposable {
 
   /** What was read of many nodes would stay long: the runtime waits until much of the machine's memory is taken. */
   #collectGarbage(): void {
+    this.#changedNodes = 0;
     if (this.#peers.size > MANY_NODES) Bun.gc(true);
   }
 

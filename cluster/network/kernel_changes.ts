@@ -31,6 +31,7 @@ import {
   RTNLGRP_NEIGH,
 } from "../../ffi/route/uapi.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
+import { Garbage } from "../garbage.ts";
 import { isAsPlanned, leadsNowhere, type PlannedRoute } from "./plan.ts";
 import { ROUTE_PROTOCOL, TUNNEL_LINK } from "./settings.ts";
 
@@ -55,6 +56,7 @@ export interface ChangedKinds {
 }
 
 const BUFFER_BYTES = 16 << 20;
+const MESSAGES_OF_A_MEGABYTE = 2000;
 
 export class KernelChanges implements Disposable {
   readonly #pid: number;
@@ -91,7 +93,9 @@ export class KernelChanges implements Disposable {
     let hasLinksOrRoutes = false;
     let hasRules = false;
     const ownPortId = this.#host.route.portId!();
+    const garbage = new Garbage(MESSAGES_OF_A_MEGABYTE);
     const isRouteComplete = this.#route.read((message) => {
+      garbage.step();
       if (message.portId !== ownPortId) hasLinksOrRoutes ||= matters(message, state);
     });
     const isRulesetComplete = this.#ruleset.read(({ committer, changes }) => {

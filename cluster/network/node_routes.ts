@@ -9,6 +9,7 @@ import * as rawRoute from "../../ffi/route/raw_route.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
 import { NUD_PERMANENT, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
+import { collectRecent, Garbage } from "../garbage.ts";
 import {
   isAsPlanned,
   isSamePlan,
@@ -22,10 +23,14 @@ import {
 import { ROUTE_PROTOCOL } from "./settings.ts";
 
 interface Change {
-  readonly request: NetlinkRequest;
+  /** Thousands of requests at once would take much memory. */
+  request(): NetlinkRequest;
   /** Absent where a refusal means that there is nothing left to do. */
   readonly dst?: Cidr;
 }
+
+const ROUTES_OF_A_MEGABYTE = 1000;
+const CHANGES_AT_ONCE = 512;
 
 export class NodeRoutes {
   readonly #nl: Netlink;
@@ -73,27 +78,28 @@ export class NodeRoutes {
     const knownMacs = neighbours.map(({ address }) => this.#neighbours.get(address)?.mac);
     for (const plan of plans) this.#want(plan);
     neighbours.forEach(({ address, mac }, i) => {
-      if (mac !== knownMacs[i]) changes.push({ request: neighbour.permanentRequest(tunnelIndex!, address, mac) });
+      if (mac !== knownMacs[i]) changes.push({ request: () => neighbour.permanentRequest(tunnelIndex!, address, mac) });
     });
     routes.forEach((route, i) => {
       const { dst } = route;
       const present = this.#obstacles.has(dst) ? undefined : known[i];
       this.#obstacles.delete(dst);
       if (present && isSamePlan(present, route)) return;
-      const request = (present ? rawRoute.replaceRequest : rawRoute.addExclusiveRequest)(toRawRoute(route));
-      changes.push({ request, dst });
+      const make = present ? rawRoute.replaceRequest : rawRoute.addExclusiveRequest;
+      changes.push({ request: () => make(toRawRoute(route)), dst });
     });
     // Another peer may have them now.
     for (const route of former.flatMap((plan) => plan.routes)) {
       const { dst } = route;
       if (this.#routes.get(dst) !== route) continue;
       this.#routes.delete(dst);
-      if (!this.#obstacles.delete(dst)) changes.push({ request: rawRoute.removeRequest(toRawRoute(route)) });
+      if (!this.#obstacles.delete(dst)) changes.push({ request: () => rawRoute.removeRequest(toRawRoute(route)) });
     }
     for (const planned of former.flatMap((plan) => plan.neighbours)) {
       if (this.#neighbours.get(planned.address) !== planned) continue;
       this.#neighbours.delete(planned.address);
-      if (tunnelIndex !== undefined) changes.push({ request: neighbour.removeRequest(tunnelIndex, planned.address) });
+      if (tunnelIndex === undefined) continue;
+      changes.push({ request: () => neighbour.removeRequest(tunnelIndex, planned.address) });
     }
     this.#execute(changes);
   }
@@ -111,8 +117,8 @@ export class NodeRoutes {
     const missing = [...this.#neighbours.values()].filter(({ address, mac }) => macs.get(address) !== mac);
     const stale = present.filter(({ address }) => !this.#neighbours.has(address));
     return [
-      missing.map(({ address, mac }) => ({ request: neighbour.permanentRequest(index, address, mac) })),
-      stale.map(({ address }) => ({ request: neighbour.removeRequest(index, address) })),
+      missing.map(({ address, mac }) => ({ request: () => neighbour.permanentRequest(index, address, mac) })),
+      stale.map(({ address }) => ({ request: () => neighbour.removeRequest(index, address) })),
     ];
   }
 
@@ -125,7 +131,9 @@ export class NodeRoutes {
         right = new Set();
         others = [];
       };
+      const garbage = new Garbage(ROUTES_OF_A_MEGABYTE);
       rawRoute.forEachFiltered(this.#nl, { family, table: RT_TABLE_MAIN }, onStart, (route) => {
+        garbage.step();
         const dst = rawRoute.destinationOf(route);
         const wanted = this.#routes.get(dst);
         const isOwn = route.protocol === ROUTE_PROTOCOL;
@@ -151,18 +159,21 @@ export class NodeRoutes {
     // The kernel replaces the first of equal metric, whoever made it.
     const replaced = isMissing && !foreign && mine.find((route) => metric(route) === metricOf(wanted));
     const removals = mine.filter((route) => route !== replaced)
-      .map((route) => ({ request: rawRoute.removeRequest(route) }));
+      .map((route) => ({ request: () => rawRoute.removeRequest(route) }));
     if (!isMissing) return removals;
-    if (replaced) return [{ request: rawRoute.replaceRequest(toRawRoute(wanted)), dst }, ...removals];
-    return foreign ? removals : [...removals, { request: rawRoute.addExclusiveRequest(toRawRoute(wanted)), dst }];
+    if (replaced) return [{ request: () => rawRoute.replaceRequest(toRawRoute(wanted)), dst }, ...removals];
+    return foreign ? removals : [...removals, { request: () => rawRoute.addExclusiveRequest(toRawRoute(wanted)), dst }];
   }
 
   #execute(changes: readonly Change[]): void {
-    if (changes.length === 0) return;
-    for (const [index, error] of executeEach(this.#nl, changes.map(({ request }) => request))) {
-      const { dst } = changes[index]!;
-      const route = dst && this.#routes.get(dst);
-      if (route) this.#obstacles.set(dst, refusalText(route, error));
+    for (let at = 0; at < changes.length; at += CHANGES_AT_ONCE) {
+      if (at > 0) collectRecent();
+      const some = changes.slice(at, at + CHANGES_AT_ONCE);
+      for (const [index, error] of executeEach(this.#nl, some.map(({ request }) => request()))) {
+        const { dst } = some[index]!;
+        const route = dst && this.#routes.get(dst);
+        if (route) this.#obstacles.set(dst, refusalText(route, error));
+      }
     }
   }
 }

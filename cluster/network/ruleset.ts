@@ -34,6 +34,7 @@ import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
+import { collectRecent } from "../garbage.ts";
 import type { ClusterNode } from "../node.ts";
 import { intervalElements, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
@@ -259,20 +260,30 @@ function syncElements(
   { sets }: TableObjects,
   desired: () => Iterable<SetElement>,
 ): string | undefined {
-  const present = new Map<string, SetElement>();
-  for (const { name } of sets) {
-    for (const element of nft.listElements(nl, CLUSTER_TABLE, name)) {
-      const found = { ...element, set: name };
-      present.set(setElementId(found), found);
-    }
-  }
-  const surplus = new Map(present);
-  for (const element of desired()) surplus.delete(setElementId(element));
+  // Of tens of thousands, nearly all are there: as texts they are small.
+  const missing = new Map(sets.map(({ name }) => [name, new Set<string>()]));
+  for (const element of desired()) missing.get(element.set)!.add(textOf(element));
   const tx = transaction(nl);
-  deleteElements(tx, surplus.values());
-  const count = surplus.size + addElements(tx, desired(), new Set(present.keys()));
+  let count = 0;
+  for (const [set, texts] of missing) {
+    collectRecent();
+    const surplus = nft.listElements(nl, CLUSTER_TABLE, set).filter((element) => !texts.delete(textOf(element)));
+    tx.deleteElements(CLUSTER_TABLE, set, surplus);
+    count += surplus.length;
+  }
+  for (const [set, texts] of missing) {
+    tx.addElements(CLUSTER_TABLE, set, Array.from(texts, elementOf));
+    count += texts.size;
+  }
   tx.commit();
   return count === 0 ? undefined : `${count} elements differed`;
+}
+
+const textOf = ({ key, flags = 0 }: nft.Element): string => `${key.toHex()} ${flags}`;
+
+function elementOf(text: string): nft.Element {
+  const [key, flags] = text.split(" ");
+  return { key: Uint8Array.fromHex(key!), ...flags === "0" ? {} : { flags: Number(flags) } };
 }
 
 function deleteElements(tx: Transaction, elements: Iterable<SetElement>): void {

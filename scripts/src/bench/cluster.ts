@@ -204,7 +204,6 @@ function peakPrivateBytes(pid: number): number {
   return (kilobytes("VmHWM") - kilobytes("VmRSS")) * 1024 + privateBytes(pid);
 }
 
-/** All its threads count. */
 function processorMsOf(pid: number): number {
   const [, fields] = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ");
   const [user, system] = fields!.split(" ").slice(11, 13).map(Number);

@@ -69,7 +69,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "runtime/", imports: [...PLUGIN_LIB, REGISTRIES] },
   { path: "containers/", imports: [...PLUGIN_LIB, "runtime/"] },
   { path: "networks/", imports: [...TOOL, "plugins/lib/docs/", "containers/"] },
-  { path: "cluster/", imports: [...TOOL, "networks/"], packages: ["bun"] },
+  { path: "cluster/", imports: [...TOOL, "networks/"], packages: ["bun", "bun:jsc"] },
   { path: "inspect/", imports: [...TOOL, "containers/", "networks/", "cluster/"] },
   { path: "heal/", imports: [...TOOL, "inspect/"] },
   {
