@@ -22,6 +22,8 @@ import { startTraffic, type SteadyTraffic } from "../../testing/steady_traffic.t
 /** `CNI_KILLS_S=600` kills for ten minutes. */
 const KILLS_S = Number(process.env["CNI_KILLS_S"] ?? 5);
 const MEND_MS = 5000;
+const JOINS = 20;
+const JOIN_MS = 1000;
 const PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "busybox", "openssl"];
 /** A node that is nowhere: its routes tell who has heard of it. */
 const OTHER = nodeObject("other", ["198.18.0.99"], 99);
@@ -141,6 +143,34 @@ describe("nodes of a cluster", () => {
     cluster.api.remove("Node", "other");
     await until(() => cluster.nodes.every((node) => !routesOf(node).includes(OTHER_RANGE)));
   }
+
+  testWith(
+    PROGRAMS,
+    `reach each of ${JOINS} nodes that join within a second of the event, and forget those that leave`,
+    async () => {
+      const times: Record<"joined" | "left", number[]> = { joined: [], left: [] };
+      for (let join = 0; join < JOINS; join++) {
+        const { name, segment, number } = [b, c][join % 2]!;
+        const others = cluster.nodes.filter((node) => node.name !== name);
+        const isKnown = (node: ServedNode) => routesOf(node).includes(`10.244.${number}.0/24`);
+        const leavesAt = performance.now();
+        cluster.api.remove("Node", name);
+        await until(() => !others.some(isKnown));
+        times.left.push(performance.now() - leavesAt);
+        const joinsAt = performance.now();
+        // It has another UID than before.
+        cluster.api.put(nodeObject(name, uplinkAddresses(segment, number), number));
+        times.joined.push(await traffic.recovery(joinsAt));
+      }
+      const slowest = Object.fromEntries(
+        Object.entries(times).map(([what, ms]) => [what, Math.round(Math.max(...ms))]),
+      );
+      console.log(`The slowest of ${JOINS}, in milliseconds: ${JSON.stringify(slowest)}`);
+      expect(slowest["joined"]).toBeLessThan(JOIN_MS);
+      expect(slowest["left"]).toBeLessThan(JOIN_MS);
+    },
+    120_000,
+  );
 
   testWith(PROGRAMS, "remove routes to a node that was deleted while the server was away", async () => {
     await loseNothing(async () => {
