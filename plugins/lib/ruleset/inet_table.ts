@@ -12,10 +12,12 @@ import {
   setOf,
 } from "../../../ffi/nft/datatypes.ts";
 import {
+  accept,
   ctDirectionReply,
   ctOriginalSaddr,
   ctOriginalSaddrIn,
   ctReplyDaddr,
+  ctStateEstablishedRelated,
   ctStatusDnat,
   daddr,
   daddrIn,
@@ -76,7 +78,7 @@ export const inetTable: TableDefinition = {
   },
   uses: {
     masquerade: { postrouting: 6 },
-    ingress: { forward: 4, after_filter: 1, forward_mark: 6, forward_mark_set: 5 },
+    ingress: { forward: 5, after_filter: 1, forward_mark: 6, forward_mark_set: 5 },
     ports: {
       hostports: 7,
       [ANY_ADDRESS_CHAIN]: 5,
@@ -213,6 +215,8 @@ function staticRules(): ChainRule[] {
     ...portRules("hostports", "hostip_", (family) => [daddr(family), ...port]),
     ["hostports", gotoChain(ANY_ADDRESS_CHAIN)],
     ...portRules(ANY_ADDRESS_CHAIN, "", () => port),
+    // What was accepted goes on, without the lookups below.
+    ["forward", ctStateEstablishedRelated(), accept()],
     // The bridge decides: a container cannot escape by changing its address.
     ...INGRESS_POLICIES.map((policy): ChainRule => ["forward", vmap([oifname()], bridgeSetName(policy))]),
     ...bothFamilies((family) => [["forward", vmap([daddr(family)], `ingress${family}`)]]),
