@@ -17,9 +17,9 @@ export function addPeerHost(bench: BenchWorkspace, host: Netns): Netns {
 
 /** Medians in µs: a connection to the published TCP port of `container`, and a packet of a flow to its published UDP port. */
 export function packetCost(outside: Netns, { namespace, portMappings: [tcp, udp] }: BenchContainer) {
-  using _ = openTrafficSink(namespace, 4, { tcp: tcp!.containerPort, udp: udp!.containerPort });
+  using sink = openTrafficSink(namespace, 4, { tcp: tcp!.containerPort, udp: udp!.containerPort });
   return outside.run(() => ({
     connection: connectionCost({ address: HOST, port: tcp!.hostPort }, CONNECTIONS),
-    packet: datagramCost({ address: HOST, port: udp!.hostPort }, BURSTS),
+    packet: datagramCost({ address: HOST, port: udp!.hostPort }, BURSTS, sink),
   }));
 }

@@ -2,13 +2,15 @@
 import { dlopen } from "bun:ffi";
 import { familyOf, parseIp } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
-import { type SocketEndpoint, toSockaddr } from "../../../ffi/sys/inet_socket.ts";
+import { newPacketReceiver, sendPacketTo, type SocketEndpoint, toSockaddr } from "../../../ffi/sys/inet_socket.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
+import { awaitReadable } from "../../../ffi/sys/poll.ts";
 import { AF_INET, AF_INET6, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
 import { median } from "./statistics.ts";
 
 const SO_LINGER = 13;
 const BURST = 50;
+const PATIENCE_MS = 1000;
 
 // Unlike those of `ffi/`, these wait.
 const { connect, listen } = dlopen("libc.so.6", {
@@ -29,8 +31,13 @@ const requireSuccess = (result: number, what: string): number => {
 const openSocket = (family: 4 | 6, type: number): number =>
   requireSuccess(sys.socket(family === 4 ? AF_INET : AF_INET6, type | SOCK_CLOEXEC, 0), "open a socket");
 
+export interface TrafficSink extends Disposable {
+  /** Answers one packet, which waits: so its flow is established. */
+  answer(): void;
+}
+
 /** Listens in a namespace on all addresses. Its TCP connections wait: nobody accepts them. */
-export function openTrafficSink(netns: Netns, family: 4 | 6, ports: TrafficPorts): Disposable {
+export function openTrafficSink(netns: Netns, family: 4 | 6, ports: TrafficPorts): TrafficSink {
   const open = (type: number, port: number): number => {
     const fd = openSocket(family, type);
     const sockaddr = toSockaddr({ address: parseIp(family === 4 ? "0.0.0.0" : "::")!, port });
@@ -38,8 +45,16 @@ export function openTrafficSink(netns: Netns, family: 4 | 6, ports: TrafficPorts
     if (type === SOCK_STREAM) requireSuccess(listen(fd, 4096), "listen");
     return fd;
   };
-  const fds = netns.run(() => [open(SOCK_STREAM, ports.tcp), open(SOCK_DGRAM, ports.udp)]);
-  return { [Symbol.dispose]: () => fds.forEach((fd) => sys.close(fd)) };
+  const [tcp, udp] = netns.run(() => [open(SOCK_STREAM, ports.tcp), open(SOCK_DGRAM, ports.udp)] as const);
+  return {
+    answer() {
+      const { receive, sender } = newPacketReceiver(1);
+      awaitReadable(udp, PATIENCE_MS);
+      receive(udp);
+      sendPacketTo(udp, new Uint8Array(1), sender());
+    },
+    [Symbol.dispose]: () => [tcp, udp].forEach((fd) => sys.close(fd)),
+  };
 }
 
 /** A connection that one side ends with a reset. @returns the median in µs */
@@ -57,11 +72,13 @@ export function connectionCost(to: SocketEndpoint, count: number): number {
   return median(times) * 1000;
 }
 
-/** A small packet of a flow: the kernel carries it to the other namespace before `send` returns. @returns the median in µs */
-export function datagramCost(to: SocketEndpoint, bursts: number): number {
+/** A small packet of an established flow: the kernel carries it to the other namespace before `send` returns. @returns the median in µs */
+export function datagramCost(to: SocketEndpoint, bursts: number, sink: TrafficSink): number {
   const fd = openSocket(familyOf(to.address), SOCK_DGRAM);
   connectSocket(fd, to);
   const payload = new Uint8Array(64);
+  sys.send(fd, payload, payload.length, 0);
+  sink.answer();
   const times = Array.from({ length: bursts }, () => {
     const started = performance.now();
     for (let at = 0; at < BURST; at++) sys.send(fd, payload, payload.length, 0);

@@ -98,9 +98,9 @@ function endpoint(pod: Netns, family: 4 | 6, port: number): SocketEndpoint {
 }
 
 function costsBetween(from: Netns, to: Netns, family: 4 | 6): { readonly packet: number; readonly connection: number } {
-  using _ = openTrafficSink(to, family, PORTS);
+  using sink = openTrafficSink(to, family, PORTS);
   const [tcp, udp] = [endpoint(to, family, PORTS.tcp), endpoint(to, family, PORTS.udp)];
-  return from.run(() => ({ packet: datagramCost(udp, BURSTS), connection: connectionCost(tcp, CONNECTIONS) }));
+  return from.run(() => ({ packet: datagramCost(udp, BURSTS, sink), connection: connectionCost(tcp, CONNECTIONS) }));
 }
 
 /** From the request to the API to a connection between two pods that did not exist, on nodes behind a router. */
