@@ -105,7 +105,6 @@ function tableObjects(settings: ClusterSettings, lengths: PrefixLengths): TableO
   return {
     sets: FAMILIES.flatMap((family) => setsOf(family)),
     chains: [
-      base("prerouting", "filter", uapi.NF_INET_PRE_ROUTING, uapi.NF_IP_PRI_RAW, "Drops forged sources of the tunnel"),
       base("input", "filter", uapi.NF_INET_LOCAL_IN, uapi.NF_IP_PRI_FILTER, "Packets of the tunnel"),
       base("forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Packets to other nodes' tunnels"),
       base("postrouting", "nat", uapi.NF_INET_POST_ROUTING, uapi.NF_IP_PRI_NAT_SRC, "Masquerading"),
@@ -151,15 +150,18 @@ function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): Static
     const toNode = inSet([daddr(family)], `nodes${family}`);
     const isOwn = inSet([saddr(family)], `own${family}`);
     const notIn = (name: string) => inSet([daddr(family)], `${name}${family}`, true);
-    add("prerouting", toPort, toNode, fibReversePathMissing(), drop());
     add("forward", toPort, toNode, gotoChain("tunnel_forward"));
     add("postrouting", isOwn, notIn("cluster"), notIn("outside"), masquerade());
     // Other nodes have no route to a former range.
     add("postrouting", inSet([saddr(family)], `former${family}`), notIn("own"), masquerade());
   }
   add("input", toPort, gotoChain("tunnel_input"));
-  // A Service may lead there, too.
-  for (const chain of ["tunnel_input", "tunnel_forward"]) add(chain, ctStatusDnat(), drop());
+  for (const chain of ["tunnel_input", "tunnel_forward"]) {
+    // A Service may lead there, too.
+    add(chain, ctStatusDnat(), drop());
+    // A pod may use the address of a node.
+    add(chain, fibReversePathMissing(), drop());
+  }
   add("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(vni), true), drop());
   for (const outer of FAMILIES) {
     add("tunnel_forward", inSet([saddr(outer)], `nodes${outer}`), returnFromChain());
