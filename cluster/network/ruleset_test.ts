@@ -17,14 +17,7 @@ function nodeOf(number: number, prefix = 24): ClusterNode {
   };
 }
 
-const CHAINS = `	chain prerouting {
-		comment "Drops forged sources of the tunnel"
-		type filter hook prerouting priority raw; policy accept;
-		udp dport 4789 ip daddr @nodes4 fib saddr . iif oif missing drop
-		udp dport 4789 ip6 daddr @nodes6 fib saddr . iif oif missing drop
-	}
-
-	chain input {
+const CHAINS = `	chain input {
 		comment "Packets of the tunnel"
 		type filter hook input priority filter; policy accept;
 		udp dport 4789 goto tunnel_input
@@ -49,6 +42,7 @@ const CHAINS = `	chain prerouting {
 	chain tunnel_input {
 		comment "Known nodes with sources in their own ranges"
 		ct status dnat drop
+		fib saddr . iif oif missing drop
 		@th,64,64 != 0x8000000636e6900 drop
 		@th,224,16 0x800 ip saddr . @th,336,32 & 0xfffffe00 @tunnel44 accept
 		@th,224,16 0x800 ip saddr . @th,336,32 & 0xffffff00 @tunnel44 accept
@@ -62,6 +56,7 @@ const CHAINS = `	chain prerouting {
 	chain tunnel_forward {
 		comment "Nodes only: pods would look like one"
 		ct status dnat drop
+		fib saddr . iif oif missing drop
 		ip saddr @nodes4 return
 		ip6 saddr @nodes6 return
 		drop
