@@ -1,0 +1,91 @@
+/**
+ * What network policy is to be in the kernel: the compiler says it, the ruleset has it.
+ *
+ * @module
+ */
+import type { Ip } from "../../../ffi/address.ts";
+
+/** What the kernel enforces on this node. */
+export interface DesiredPolicy {
+  readonly pods: Iterable<PolicedPod>;
+  /** By key. */
+  readonly chains: ReadonlyMap<string, PolicyChain>;
+  /** By key. Rules name them. */
+  readonly sets: ReadonlyMap<string, PeerSet>;
+}
+
+export type PolicyDirection = "ingress" | "egress";
+
+export interface PolicedPod {
+  /** `namespace/name` and the UID, for comments and logs. */
+  readonly owner: string;
+  readonly ips: readonly Ip[];
+  /** Key of a chain; absent: no policy isolates it in that direction. */
+  readonly ingress?: string;
+  readonly egress?: string;
+}
+
+/** All pods with the same rules share it. One with other rules has another key. */
+export interface PolicyChain {
+  readonly key: string;
+  readonly direction: PolicyDirection;
+  readonly rules: readonly PolicyRule[];
+}
+
+/** It accepts what matches all of its fields. */
+export interface PolicyRule {
+  /** Keys of sets: the peer is in one of them. Absent: everybody. */
+  readonly peers?: readonly string[];
+  /** Absent: all protocols and ports. */
+  readonly ports?: readonly PortMatch[];
+}
+
+export type PortMatch =
+  /** Without a first one: all ports. */
+  | { readonly protocol: number; readonly first?: number; readonly last?: number }
+  /** Key of a set of ports. */
+  | { readonly named: string };
+
+export interface AddressSet {
+  readonly kind: "addresses";
+  readonly ips: Iterable<Ip>;
+}
+
+/** Its intervals are sorted, and touch no other. */
+export interface BlockSet {
+  readonly kind: "blocks";
+  readonly intervals: Iterable<readonly [first: Ip, last: Ip]>;
+}
+
+/** Ports by the address that they are of. */
+export interface PortSet {
+  readonly kind: "ports";
+  readonly elements: Iterable<PortElement>;
+}
+
+export interface PortElement {
+  readonly ip: Ip;
+  readonly protocol: number;
+  readonly port: number;
+}
+
+export type PeerSet = AddressSet | BlockSet | PortSet;
+
+/** A change of what the kernel has. A key is in one of the lists only. */
+export interface PolicyChange {
+  /** With all of their elements. */
+  readonly setsAdded: ReadonlyMap<string, PeerSet>;
+  readonly setsRemoved: readonly string[];
+  /** Of sets that stay. Blocks never change: others have another key. */
+  readonly elements: readonly SetChange[];
+  readonly chainsAdded: readonly PolicyChain[];
+  readonly chainsRemoved: readonly string[];
+  /** As they are now. */
+  readonly pods: readonly PolicedPod[];
+}
+
+export interface SetChange {
+  readonly set: string;
+  readonly added?: PeerSet;
+  readonly removed?: PeerSet;
+}
