@@ -1,0 +1,96 @@
+/** What of a Pod object is about policy: its labels, addresses and named ports. @module */
+import { type Ip, parseIp } from "../../ffi/address.ts";
+import { type LabelObject, type Labels, labelsOf, labelsText } from "../select/labels.ts";
+import { protocolNumber } from "./protocol.ts";
+
+export interface PolicyPod {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** Absent until it is scheduled. */
+  readonly node?: string | undefined;
+  readonly labels: Labels;
+  /** Empty for one on the node's network, and for one that has ended: policy knows neither. */
+  readonly ips: readonly Ip[];
+  readonly ports: readonly NamedPort[];
+}
+
+export interface NamedPort {
+  readonly name: string;
+  readonly protocol: number;
+  readonly port: number;
+}
+
+/** The parts of a Pod that {@linkcode parsePod} reads. @see Kubernetes API v1 Pod */
+export interface PodObject {
+  readonly metadata: {
+    readonly uid: string;
+    readonly namespace: string;
+    readonly name: string;
+    readonly labels?: LabelObject;
+  };
+  readonly spec?: {
+    readonly nodeName?: string;
+    readonly hostNetwork?: boolean;
+    readonly containers?: readonly ContainerObject[];
+    readonly initContainers?: readonly ContainerObject[];
+  };
+  readonly status?: {
+    readonly phase?: string;
+    readonly podIP?: string;
+    readonly podIPs?: readonly { readonly ip: string }[];
+  };
+}
+
+interface ContainerObject {
+  /** Init containers that go on are sidecars. */
+  readonly restartPolicy?: string;
+  readonly ports?: readonly { readonly name?: string; readonly containerPort: number; readonly protocol?: string }[];
+}
+
+const NO_IPS: readonly Ip[] = [];
+const NO_PORTS: readonly NamedPort[] = [];
+
+export function parsePod({ metadata, spec = {}, status = {} }: PodObject): PolicyPod {
+  const { uid, namespace, name, labels } = metadata;
+  const hasEnded = status.phase === "Succeeded" || status.phase === "Failed";
+  return {
+    uid,
+    namespace,
+    name,
+    node: spec.nodeName || undefined,
+    labels: labelsOf(labels),
+    ips: spec.hostNetwork || hasEnded ? NO_IPS : addressesOf(status),
+    ports: portsOf(spec),
+  };
+}
+
+function addressesOf({ podIP, podIPs }: NonNullable<PodObject["status"]>): readonly Ip[] {
+  const texts = podIPs?.map(({ ip }) => ip) ?? (podIP ? [podIP] : []);
+  return texts.length === 0 ? NO_IPS : [...new Set(texts.filter((text) => text !== "").map(parseIp))];
+}
+
+function portsOf({ containers = [], initContainers = [] }: NonNullable<PodObject["spec"]>): readonly NamedPort[] {
+  const sidecars = initContainers.filter(({ restartPolicy }) => restartPolicy === "Always");
+  const ports: NamedPort[] = [];
+  for (const container of [...containers, ...sidecars]) {
+    for (const { name, containerPort, protocol } of container.ports ?? []) {
+      const number = protocolNumber(protocol);
+      if (name && number !== undefined) ports.push({ name, protocol: number, port: containerPort });
+    }
+  }
+  return ports.length === 0 ? NO_PORTS : ports;
+}
+
+/** Whether nothing that matters has changed. */
+export function isSamePod(a: PolicyPod, b: PolicyPod): boolean {
+  return a.uid === b.uid && a.node === b.node && a.ips.join() === b.ips.join() &&
+    labelsText(a.labels) === labelsText(b.labels) && portsText(a.ports) === portsText(b.ports);
+}
+
+const portsText = (ports: readonly NamedPort[]): string =>
+  ports.map(({ name, protocol, port }) => `${name} ${protocol} ${port}`).join();
+
+/** Names a pod as people do. */
+export const podKey = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
+  `${namespace}/${name}`;

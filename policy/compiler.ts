@@ -1,0 +1,487 @@
+/**
+ * From what the API has to what the kernel of this node is to enforce, change by change.
+ *
+ * Only policies that select a pod of this node count, and only the peers that their rules name.
+ *
+ * @module
+ */
+import type { Ip } from "../ffi/address.ts";
+import type {
+  DesiredPolicy,
+  PeerSet,
+  PolicedPod,
+  PolicyChain,
+  PolicyChange,
+  PolicyDirection,
+  PortElement,
+} from "../plugins/lib/policy/desired.ts";
+import type { PolicyNamespace } from "./api/namespace.ts";
+import type { NetworkPolicy } from "./api/network_policy.ts";
+import { isSamePod, type NamedPort, podKey, type PolicyPod } from "./api/pod.ts";
+import { type KnownPod, type PeerSelector, type PodGroup, PodPeers } from "./pod_peers.ts";
+import { type CompiledRule, compileRules, type SetSource } from "./rule_set.ts";
+import { SelectorIndex } from "./select/selector_index.ts";
+import { selects } from "./select/label_selector.ts";
+import { type Labels, NO_LABELS } from "./select/labels.ts";
+import { ElementChanges } from "./set_elements.ts";
+
+/** A pod as a plugin has attached it to this node. */
+export interface LocalPod {
+  readonly namespace: string;
+  readonly name: string;
+  /** Absent if the engine did not tell. */
+  readonly uid?: string | undefined;
+  readonly ips: readonly Ip[];
+}
+
+interface KnownPolicy {
+  readonly policy: NetworkPolicy;
+  readonly selector: NetworkPolicy["selector"];
+  readonly rules: Partial<Record<PolicyDirection, readonly CompiledRule[]>>;
+}
+
+interface UsedChain {
+  readonly chain: PolicyChain;
+  readonly sets: readonly UsedSet[];
+  /** Keys of local pods. */
+  readonly pods: Set<string>;
+}
+
+interface UsedSet {
+  readonly key: string;
+  readonly source: SetSource;
+  /** Absent where elements are not those of a selector. */
+  readonly peers?: PeerSelector;
+  chains: number;
+}
+
+const DIRECTIONS = ["ingress", "egress"] as const;
+
+export class PolicyCompiler {
+  readonly #peers = new PodPeers((selector, isAdded, ip, ports) => this.#notePeer(selector, isAdded, ip, ports));
+  readonly #policies = new Map<string, KnownPolicy>();
+  /** By namespace. */
+  readonly #policyIndex = new Map<string, SelectorIndex<KnownPolicy>>();
+  readonly #locals = new Map<string, LocalPod>();
+  readonly #localsByIp = new Map<Ip, string>();
+  /** UIDs of pods that the API has no more, and whose sandbox is still there. */
+  readonly #gone = new Set<string>();
+  /** What the kernel has of each, or will have with the next change. */
+  readonly #policed = new Map<string, PolicedPod>();
+  readonly #chains = new Map<string, UsedChain>();
+  readonly #sets = new Map<string, UsedSet>();
+  readonly #setsOfSelector = new Map<PeerSelector, Set<UsedSet>>();
+  readonly #elements = new ElementChanges();
+  /** Keys of local pods to look at. */
+  readonly #dirtyPods = new Set<string>();
+  /** Keys of local pods of which the kernel has to be told. */
+  readonly #untoldPods = new Set<string>();
+  /** Keys of chains that no pod has. */
+  readonly #idleChains = new Set<string>();
+  readonly #chainsAdded = new Set<string>();
+  readonly #setsAdded = new Set<string>();
+
+  get peers(): PodPeers {
+    return this.#peers;
+  }
+
+  policies(): Iterable<NetworkPolicy> {
+    return this.#policies.values().map(({ policy }) => policy);
+  }
+
+  get policyCount(): number {
+    return this.#policies.size;
+  }
+
+  /** Namespaces that have a policy. */
+  policedNamespaces(): string[] {
+    return [...this.#policyIndex.keys()];
+  }
+
+  policiesSelecting(namespace: string, labels: Labels): NetworkPolicy[] {
+    return [...this.#policyIndex.get(namespace)?.selecting(labels) ?? []].map(({ policy }) => policy);
+  }
+
+  putPolicy(policy: NetworkPolicy): void {
+    const key = podKey(policy);
+    const known = this.#policies.get(key);
+    if (known && known.policy.uid === policy.uid && known.policy.spec === policy.spec) return;
+    if (known) this.removePolicy(key);
+    const added: KnownPolicy = { policy, selector: policy.selector, rules: {} };
+    this.#policies.set(key, added);
+    const index = this.#policyIndex.get(policy.namespace) ?? new SelectorIndex();
+    this.#policyIndex.set(policy.namespace, index);
+    index.add(added);
+    this.#markSelected(policy);
+  }
+
+  removePolicy(key: string): void {
+    const known = this.#policies.get(key);
+    if (!known) return;
+    const { policy } = known;
+    this.#policies.delete(key);
+    const index = this.#policyIndex.get(policy.namespace)!;
+    index.delete(known);
+    if (index.isEmpty) this.#policyIndex.delete(policy.namespace);
+    this.#markSelected(policy);
+  }
+
+  /** @returns whether anything has changed */
+  putNamespace(namespace: PolicyNamespace): boolean {
+    return this.#peers.putNamespace(namespace);
+  }
+
+  removeNamespace(name: string): void {
+    this.#peers.removeNamespace(name);
+  }
+
+  putPod(pod: PolicyPod): void {
+    this.#gone.delete(pod.uid);
+    const known = this.#peers.find(pod.uid);
+    if (known && isSamePod(known.pod, pod)) return;
+    const key = this.#localKeyOf(pod);
+    this.#setPod(pod, key);
+  }
+
+  /** One that is still attached counts until its sandbox is gone. */
+  removePod(uid: string): void {
+    const pod = this.#peers.find(uid)?.pod;
+    if (!pod) return;
+    const key = this.#localKeyOf(pod);
+    if (key === undefined) this.#peers.removePod(uid);
+    else this.#gone.add(uid);
+  }
+
+  /** What a plugin has attached. @param isNew whether the kernel has it closed, whatever it had before */
+  putLocal(local: LocalPod, isNew = false): void {
+    const key = localKey(local);
+    const known = this.#locals.get(key);
+    if (isNew) this.#untoldPods.add(key);
+    if (known && known.ips.join() === local.ips.join()) return;
+    if (known) this.#forgetIps(key, known);
+    this.#noteLocalPorts(key, false);
+    this.#locals.set(key, local);
+    for (const ip of local.ips) this.#localsByIp.set(ip, key);
+    this.#noteLocalPorts(key, true);
+    this.#dirtyPods.add(key);
+    const pod = this.#findPod(local)?.pod;
+    if (pod) this.#setPod(pod, key);
+    else this.#peers.putPod(placeholderOf(key), local.ips, true);
+  }
+
+  removeLocal(key: string): void {
+    const local = this.#locals.get(key);
+    if (!local) return;
+    const pod = this.#findPod(local)?.pod;
+    this.#noteLocalPorts(key, false);
+    this.#forgetIps(key, local);
+    this.#locals.delete(key);
+    this.#dirtyPods.add(key);
+    this.#peers.removePod(placeholderOf(key).uid);
+    if (!pod) return;
+    if (this.#gone.delete(pod.uid)) this.#peers.removePod(pod.uid);
+    else this.#peers.putPod(pod, pod.ips, false);
+  }
+
+  locals(): ReadonlyMap<string, LocalPod> {
+    return this.#locals;
+  }
+
+  /** Whether its policies are known. Otherwise it is closed. */
+  isKnown(local: LocalPod): boolean {
+    return this.#findPod(local) !== undefined || !this.#policyIndex.has(local.namespace);
+  }
+
+  /** Looks at what has changed, so that {@linkcode selectedNamespaces} is up to date. */
+  update(): void {
+    for (const key of this.#dirtyPods) this.#updateLocal(key);
+    this.#dirtyPods.clear();
+  }
+
+  /** Namespaces with pods that rules in use may select. */
+  selectedNamespaces(): Set<string> {
+    return this.#peers.selectedNamespaces();
+  }
+
+  /** @returns what the kernel has to do since the last time; `undefined` for nothing */
+  takeChange(): PolicyChange | undefined {
+    this.update();
+    const chainsRemoved: string[] = [];
+    const setsRemoved: string[] = [];
+    for (const key of this.#idleChains) this.#removeChain(key, chainsRemoved, setsRemoved);
+    const change: PolicyChange = {
+      setsAdded: new Map([...this.#setsAdded].map((key) => [key, this.#peerSetOf(this.#sets.get(key)!)])),
+      setsRemoved,
+      elements: this.#elements.take(),
+      chainsAdded: [...this.#chainsAdded].map((key) => this.#chains.get(key)!.chain),
+      chainsRemoved,
+      pods: [...this.#untoldPods].flatMap((key) => this.#policed.get(key) ?? []),
+    };
+    for (const keys of [this.#untoldPods, this.#idleChains, this.#chainsAdded, this.#setsAdded]) keys.clear();
+    return isEmpty(change) ? undefined : change;
+  }
+
+  /** All of it, whatever the kernel was told before. */
+  desired(): DesiredPolicy {
+    this.takeChange();
+    return {
+      pods: [...this.#policed.values()],
+      chains: new Map(this.#chains.values().map(({ chain }) => [chain.key, chain])),
+      sets: new Map(this.#sets.values().map((set) => [set.key, this.#peerSetOf(set)])),
+    };
+  }
+
+  /** What policy makes of packets of this flow that this node forwards. */
+  allows(source: Ip, destination: Ip, protocol: number, port: number | undefined): boolean {
+    if (source === destination) return true;
+    return this.#passes("egress", source, destination, { ip: destination, protocol, port }) &&
+      this.#passes("ingress", destination, source, { ip: destination, protocol, port });
+  }
+
+  #passes(
+    direction: PolicyDirection,
+    ip: Ip,
+    peer: Ip,
+    target: { readonly ip: Ip; readonly protocol: number; readonly port: number | undefined },
+  ): boolean {
+    const local = this.#localsByIp.get(ip);
+    const chain = local === undefined ? undefined : this.#policed.get(local)?.[direction];
+    if (chain === undefined) return true;
+    return this.#chains.get(chain)!.chain.rules.some(({ peers, ports }) =>
+      (!peers || peers.some((key) => this.#hasPeer(this.#sets.get(key)!, peer))) &&
+      (!ports ||
+        ports.some((match) =>
+          "named" in match
+            ? this.#hasPort(this.#sets.get(match.named)!, target)
+            : match.protocol === target.protocol && (match.first === undefined ||
+              target.port !== undefined && match.first <= target.port && target.port <= match.last!)
+        ))
+    );
+  }
+
+  #hasPeer({ source, peers }: UsedSet, ip: Ip): boolean {
+    return source.kind === "blocks" ? source.blocks.contains(ip) : this.#peers.isSelected(peers!, ip);
+  }
+
+  #hasPort(
+    { source, peers }: UsedSet,
+    { ip, protocol, port }: { readonly ip: Ip; readonly protocol: number; readonly port: number | undefined },
+  ): boolean {
+    const owner = this.#peers.ownerOf(ip);
+    if (!owner || source.kind !== "ports" || source.protocol !== protocol) return false;
+    const isSelected = peers ? peers.groups.has(owner.group) : owner.isAttached;
+    return isSelected && portsNamed(source, owner.pod.ports).includes(port!);
+  }
+
+  /** @param key of the local pod that it is */
+  #setPod(pod: PolicyPod, key: string | undefined): void {
+    if (key === undefined) return this.#peers.putPod(pod, pod.ips, false);
+    this.#noteLocalPorts(key, false);
+    this.#peers.removePod(placeholderOf(key).uid);
+    this.#peers.putPod(pod, this.#locals.get(key)!.ips, true);
+    this.#noteLocalPorts(key, true);
+    this.#dirtyPods.add(key);
+  }
+
+  #findPod(local: LocalPod): KnownPod | undefined {
+    return local.uid === undefined ? this.#peers.findNamed(podKey(local)) : this.#peers.find(local.uid);
+  }
+
+  #localKeyOf(pod: PolicyPod): string | undefined {
+    return [pod.uid, podKey(pod)].find((key) => this.#locals.has(key));
+  }
+
+  #forgetIps(key: string, { ips }: LocalPod): void {
+    for (const ip of ips) if (this.#localsByIp.get(ip) === key) this.#localsByIp.delete(ip);
+  }
+
+  #markSelected({ namespace, selector }: NetworkPolicy): void {
+    for (const [key, local] of this.#locals) {
+      if (local.namespace !== namespace) continue;
+      const known = this.#findPod(local);
+      if (!known || selects(selector, known.group.labels)) this.#dirtyPods.add(key);
+    }
+  }
+
+  #updateLocal(key: string): void {
+    const former = this.#policed.get(key);
+    const policed = this.#policedOf(key);
+    if (former && policed && isSamePoliced(former, policed)) return;
+    if (policed) this.#policed.set(key, policed);
+    else this.#policed.delete(key);
+    this.#untoldPods.add(key);
+    for (const direction of DIRECTIONS) {
+      if (former?.[direction] !== undefined && former[direction] !== policed?.[direction]) {
+        this.#leaveChain(former[direction], key);
+      }
+    }
+  }
+
+  /** One whose labels are not known is closed, if any policy may select it. */
+  #policedOf(key: string): PolicedPod | undefined {
+    const local = this.#locals.get(key);
+    if (!local) return undefined;
+    const known = this.#findPod(local);
+    const isOpen = !this.#policyIndex.has(local.namespace);
+    const [ingress, egress] = DIRECTIONS.map((direction) =>
+      known ? this.#enterChain(direction, key, known.group) : isOpen ? undefined : this.#useChain(direction, key, [])
+    );
+    const uid = known?.pod.uid ?? local.uid;
+    return {
+      owner: uid === undefined ? podKey(local) : `${podKey(local)} ${uid}`,
+      ips: local.ips,
+      ...ingress !== undefined && { ingress },
+      ...egress !== undefined && { egress },
+    };
+  }
+
+  /** @returns its key; `undefined` if no policy isolates the pod in that direction */
+  #enterChain(direction: PolicyDirection, pod: string, { namespace, labels }: PodGroup): string | undefined {
+    const selecting = [...this.#policyIndex.get(namespace)?.selecting(labels) ?? []]
+      .filter(({ policy }) => policy[direction]);
+    if (selecting.length === 0) return undefined;
+    const rules = new Map<string, CompiledRule>();
+    for (const known of selecting) {
+      known.rules[direction] ??= compileRules(known.policy, direction);
+      for (const rule of known.rules[direction]) rules.set(rule.text, rule);
+    }
+    return this.#useChain(direction, pod, [...rules.values()].sort((a, b) => a.text < b.text ? -1 : 1));
+  }
+
+  #useChain(direction: PolicyDirection, pod: string, rules: readonly CompiledRule[]): string {
+    const key = `${direction} ${rules.map(({ text }) => text).join(" ")}`;
+    const used = this.#chains.get(key) ?? this.#addChain(key, direction, rules);
+    used.pods.add(pod);
+    this.#idleChains.delete(key);
+    return key;
+  }
+
+  #addChain(key: string, direction: PolicyDirection, rules: readonly CompiledRule[]): UsedChain {
+    const sources = new Map(rules.flatMap(({ sets }) => [...sets]));
+    const sets = [...sources].map(([name, source]) => this.#enterSet(name, source));
+    const used: UsedChain = { chain: { key, direction, rules: rules.map(({ rule }) => rule) }, sets, pods: new Set() };
+    this.#chains.set(key, used);
+    this.#chainsAdded.add(key);
+    return used;
+  }
+
+  /** It stays until the next change of the kernel: another pod may want it meanwhile. */
+  #leaveChain(key: string, pod: string): void {
+    const { pods } = this.#chains.get(key)!;
+    pods.delete(pod);
+    if (pods.size === 0) this.#idleChains.add(key);
+  }
+
+  #removeChain(key: string, chainsRemoved: string[], setsRemoved: string[]): void {
+    const { sets } = this.#chains.get(key)!;
+    this.#chains.delete(key);
+    if (!this.#chainsAdded.delete(key)) chainsRemoved.push(key);
+    for (const set of sets) this.#leaveSet(set, setsRemoved);
+  }
+
+  #enterSet(key: string, source: SetSource): UsedSet {
+    const known = this.#sets.get(key);
+    if (known) {
+      known.chains++;
+      return known;
+    }
+    const peers = source.kind !== "blocks" && source.peers
+      ? this.#peers.use(source.peers.scope, source.peers.selector)
+      : undefined;
+    const set: UsedSet = { key, source, ...peers && { peers }, chains: 1 };
+    this.#sets.set(key, set);
+    if (peers) {
+      const ofSelector = this.#setsOfSelector.get(peers) ?? new Set();
+      this.#setsOfSelector.set(peers, ofSelector.add(set));
+    }
+    this.#setsAdded.add(key);
+    return set;
+  }
+
+  #leaveSet(set: UsedSet, removed: string[]): void {
+    if (--set.chains > 0) return;
+    this.#sets.delete(set.key);
+    this.#elements.forget(set.key);
+    if (!this.#setsAdded.delete(set.key)) removed.push(set.key);
+    if (!set.peers) return;
+    const ofSelector = this.#setsOfSelector.get(set.peers)!;
+    ofSelector.delete(set);
+    if (ofSelector.size > 0) return;
+    this.#setsOfSelector.delete(set.peers);
+    this.#peers.leave(set.peers);
+  }
+
+  #notePeer(selector: PeerSelector, isAdded: boolean, ip: Ip, ports: readonly NamedPort[]): void {
+    for (const { key, source } of this.#setsOfSelector.get(selector) ?? []) {
+      if (this.#setsAdded.has(key)) continue;
+      if (source.kind === "addresses") this.#elements.note(key, ip, isAdded);
+      else if (source.kind === "ports") {
+        for (const port of portsNamed(source, ports)) {
+          this.#elements.note(key, { ip, protocol: source.protocol, port }, isAdded);
+        }
+      }
+    }
+  }
+
+  /** Ports of this node's pods are in sets that no selector has. */
+  #noteLocalPorts(pod: string, isAdded: boolean): void {
+    for (const set of this.#sets.values()) {
+      if (set.source.kind !== "ports" || set.peers || this.#setsAdded.has(set.key)) continue;
+      for (const element of this.#localPorts(pod, set.source)) this.#elements.note(set.key, element, isAdded);
+    }
+  }
+
+  #localPorts(pod: string, source: SetSource & { readonly kind: "ports" }): PortElement[] {
+    const local = this.#locals.get(pod);
+    const known = local && this.#findPod(local);
+    if (!known) return [];
+    const { protocol } = source;
+    return portsNamed(source, known.pod.ports).flatMap((port) => local.ips.map((ip) => ({ ip, protocol, port })));
+  }
+
+  #peerSetOf({ source, peers: selector }: UsedSet): PeerSet {
+    if (source.kind === "blocks") return { kind: "blocks", intervals: source.blocks.intervals };
+    if (source.kind === "addresses") {
+      return { kind: "addresses", ips: repeatable(() => this.#peers.selected(selector!).map(([ip]) => ip)) };
+    }
+    const { protocol } = source;
+    if (!selector) {
+      return { kind: "ports", elements: [...this.#locals.keys()].flatMap((pod) => this.#localPorts(pod, source)) };
+    }
+    const elements = repeatable(() =>
+      this.#peers.selected(selector).flatMap(([ip, ports]) =>
+        portsNamed(source, ports).map((port) => ({ ip, protocol, port }))
+      )
+    );
+    return { kind: "ports", elements };
+  }
+}
+
+/** The UID, where the engine told it. */
+export const localKey = (local: Omit<LocalPod, "ips">): string => local.uid ?? podKey(local);
+
+/** Keeps the addresses of a local pod from others until its labels are known. No selector selects it. */
+const placeholderOf = (key: string): PolicyPod => ({
+  uid: `local ${key}`,
+  namespace: "",
+  name: key,
+  labels: NO_LABELS,
+  ips: [],
+  ports: [],
+});
+
+const isEmpty = ({ setsAdded, setsRemoved, elements, chainsAdded, chainsRemoved, pods }: PolicyChange): boolean =>
+  setsAdded.size === 0 &&
+  [setsRemoved, elements, chainsAdded, chainsRemoved, pods].every(({ length }) => length === 0);
+
+const isSamePoliced = (a: PolicedPod, b: PolicedPod): boolean =>
+  a.owner === b.owner && a.ingress === b.ingress && a.egress === b.egress && a.ips.join() === b.ips.join();
+
+const portsNamed = (
+  { name, protocol }: { readonly name: string; readonly protocol: number },
+  ports: readonly NamedPort[],
+): number[] => [
+  ...new Set(ports.filter((port) => port.name === name && port.protocol === protocol).map(({ port }) => port)),
+];
+
+const repeatable = <T>(iterate: () => Iterator<T>): Iterable<T> => ({ [Symbol.iterator]: iterate });

@@ -1,0 +1,154 @@
+/** Small clusters with pods and policies that often concern each other. @module */
+import type { NamespaceObject } from "../policy/api/namespace.ts";
+import type { NetworkPolicyObject } from "../policy/api/network_policy.ts";
+import type { PodObject } from "../policy/api/pod.ts";
+
+export interface RandomCluster {
+  readonly namespaces: NamespaceObject[];
+  readonly pods: PodObject[];
+  readonly policies: NetworkPolicyObject[];
+}
+
+/** Addresses that no pod has. */
+export const OUTSIDE = ["192.0.2.1", "10.1.9.9", "2001:db8::1", "fd00:1::99"];
+export const LOCAL_NODE = "here";
+export const PROBED_PORTS = [80, 81, 90, 443];
+export const PROBED_PROTOCOLS = ["TCP", "UDP", "SCTP"];
+
+const KEYS = ["app", "tier", "constructor"];
+const VALUES = ["a", "b", ""];
+const NAMESPACES = ["x", "y", "z"];
+const PORT_NAMES = ["http", "metrics"];
+const BLOCKS = [
+  ["0.0.0.0/0", "10.1.0.0/24", "10.1.0.0/30", "10.0.0.0/8"],
+  ["10.1.0.0/24", "10.1.0.0/30", "10.1.0.2/31", "10.1.0.1/32"],
+  ["10.1.0.1/32"],
+  ["192.0.2.0/24", "192.0.2.1/32"],
+  ["::/0", "fd00:1::/64", "fd00:1::/126", "2001:db8::/32"],
+  ["fd00:1::/120", "fd00:1::2/127"],
+];
+
+export class RandomPolicies {
+  #state: number;
+  #count = 0;
+
+  constructor(seed: number) {
+    this.#state = seed * 2654435761 >>> 0;
+  }
+
+  cluster(): RandomCluster {
+    return {
+      namespaces: NAMESPACES.map((name) => this.namespace(name)),
+      pods: this.several(8, () => this.pod()),
+      policies: this.several(4, () => this.policy()),
+    };
+  }
+
+  namespace(name: string): NamespaceObject {
+    return { metadata: { uid: `namespace-${name}`, name, labels: this.#labels() } };
+  }
+
+  pod(number = this.#count++): PodObject {
+    const isHost = this.below(10) === 0;
+    const phase = this.below(10) === 0 ? this.pick(["Succeeded", "Failed"]) : "Running";
+    const ips = [`10.1.0.${number % 250 + 1}`, `fd00:1::${(number % 250 + 1).toString(16)}`];
+    return {
+      metadata: {
+        uid: `pod-${number}`,
+        namespace: this.pick(NAMESPACES),
+        name: `pod-${number}`,
+        labels: this.#labels(),
+      },
+      spec: {
+        nodeName: this.pick([LOCAL_NODE, "there"]),
+        ...isHost && { hostNetwork: true },
+        containers: [{
+          ports: this.several(2, () => ({
+            ...this.below(4) > 0 && { name: this.pick(PORT_NAMES) },
+            containerPort: this.pick(PROBED_PORTS),
+            ...this.below(2) > 0 && { protocol: this.pick(PROBED_PROTOCOLS) },
+          })),
+        }],
+      },
+      status: { phase, podIPs: ips.map((ip) => ({ ip })) },
+    };
+  }
+
+  policy(number = this.#count++): NetworkPolicyObject {
+    const policyTypes = this.pick([["Ingress"], ["Egress"], ["Ingress", "Egress"], undefined]);
+    const rules = () =>
+      this.several(2, () => [this.several(2, () => this.#peer()), this.several(2, () => this.#port())]);
+    return {
+      metadata: { uid: `policy-${number}`, namespace: this.pick(NAMESPACES), name: `policy-${number}` },
+      spec: {
+        podSelector: this.#selector(),
+        ...policyTypes && { policyTypes },
+        ...this.below(4) > 0 && { ingress: rules().map(([from, ports]) => ({ from, ports })) as never },
+        ...this.below(4) > 0 && { egress: rules().map(([to, ports]) => ({ to, ports })) as never },
+      },
+    };
+  }
+
+  below(limit: number): number {
+    // xorshift32
+    this.#state ^= this.#state << 13;
+    this.#state ^= this.#state >>> 17;
+    this.#state ^= this.#state << 5;
+    this.#state >>>= 0;
+    return this.#state % limit;
+  }
+
+  pick<T>(choices: readonly T[]): T {
+    return choices[this.below(choices.length)]!;
+  }
+
+  several<T>(most: number, make: () => T): T[] {
+    return Array.from({ length: this.below(most + 1) }, make);
+  }
+
+  #labels(): Record<string, string> {
+    return Object.fromEntries(this.several(3, () => [this.pick(KEYS), this.pick(VALUES)]));
+  }
+
+  #selector() {
+    return {
+      ...this.below(2) > 0 &&
+        { matchLabels: Object.fromEntries(this.several(1, () => [this.pick(KEYS), this.pick(VALUES)])) },
+      ...this.below(3) === 0 && {
+        matchExpressions: this.several(2, () => {
+          const operator = this.pick(["In", "NotIn", "Exists", "DoesNotExist"]);
+          const values = [this.pick(VALUES), ...this.several(1, () => this.pick(VALUES))];
+          return { key: this.pick(KEYS), operator, ...operator.endsWith("In") && { values } };
+        }),
+      },
+    };
+  }
+
+  #peer() {
+    const [cidr, ...rest] = this.pick(BLOCKS);
+    switch (this.below(4)) {
+      case 0:
+        return { podSelector: this.#selector() };
+      case 1:
+        return { namespaceSelector: this.#selector() };
+      case 2:
+        return { podSelector: this.#selector(), namespaceSelector: this.#selector() };
+      default:
+        return { ipBlock: { cidr: cidr!, except: rest.filter(() => this.below(2) > 0) } };
+    }
+  }
+
+  #port() {
+    const protocol = this.below(2) > 0 ? { protocol: this.pick(PROBED_PROTOCOLS) } : {};
+    switch (this.below(4)) {
+      case 0:
+        return protocol;
+      case 1:
+        return { ...protocol, port: this.pick(PORT_NAMES) };
+      case 2:
+        return { ...protocol, port: this.pick([79, 80, 81]), endPort: this.pick([81, 90, 443]) };
+      default:
+        return { ...protocol, port: this.pick(PROBED_PORTS) };
+    }
+  }
+}
