@@ -42,7 +42,7 @@ function merge(intervals: readonly Interval[]): Interval[] {
   const merged: Interval[] = [];
   for (const { first, last } of intervals.toSorted((a, b) => a.first < b.first ? -1 : 1)) {
     const before = merged.at(-1);
-    if (!before || first > before.last + 1n || first === FIRST_OF_IPV6) merged.push({ first, last });
+    if (!before || first > before.last + 1n) merged.push({ first, last });
     else if (last > before.last) merged[merged.length - 1] = { first: before.first, last };
   }
   return merged;

@@ -244,7 +244,7 @@ test(`${COUNT} random clusters are enforced as the API says, also after changes`
         scene.check();
       }
     } catch (error) {
-      throw new Error(`CNI_RANDOM_SEED=${seed}: ${(error as Error).message}`, { cause: error });
+      throw new Error(`CNI_RANDOM_SEED=${seed}: ${(error as Error).stack}`);
     }
   }
 }, 600_000);
