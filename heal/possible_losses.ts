@@ -1,4 +1,4 @@
-import { NFT_MSG_DELSET, type RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
+import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
 import * as uapi from "../ffi/nft/uapi.ts";
 import { findModel, pluginNames } from "../plugins/registry.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
@@ -7,7 +7,7 @@ const REMOVALS: readonly number[] = [
   uapi.NFT_MSG_DELTABLE,
   uapi.NFT_MSG_DELCHAIN,
   uapi.NFT_MSG_DELRULE,
-  NFT_MSG_DELSET,
+  uapi.NFT_MSG_DELSET,
   uapi.NFT_MSG_DELSETELEM,
 ];
 

@@ -1,6 +1,6 @@
 import * as nft from "../ffi/nft/objects.ts";
-import { NFT_MSG_DELSET, type RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
-import { NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_NEWSETELEM } from "../ffi/nft/uapi.ts";
+import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
+import { NFT_MSG_DELSET, NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_NEWSETELEM } from "../ffi/nft/uapi.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import { type Owner, ownerText, parseOwner } from "../plugins/lib/model/owner.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
@@ -41,7 +41,11 @@ export class RulesetCopy {
   read(nl: Netlink): void {
     this.forget();
     const listed = TABLES.flatMap((table) =>
-      nft.listSets(nl, table).map(({ name = "" }) => ({ table, name, elements: nft.listElements(nl, table, name) }))
+      nft.listSets(nl, table).filter(({ name = "" }) => !table.isTransient?.(name)).map(({ name = "" }) => ({
+        table,
+        name,
+        elements: nft.listElements(nl, table, name),
+      }))
     );
     this.#sets = new Map();
     this.#changedOwners = undefined;
@@ -67,7 +71,7 @@ export class RulesetCopy {
   note(change: RulesetChange, isRestore: boolean): void {
     const { operation, name: set } = change;
     const table = TABLES.find((own) => own.table === change.table && own.family === change.family);
-    if (!this.#sets || !table) return;
+    if (!this.#sets || !table || table.isTransient?.(set)) return;
     if (operation === NFT_MSG_DELTABLE || operation === NFT_MSG_DELSET) this.forget();
     else if (operation === NFT_MSG_NEWSETELEM) {
       for (const element of change.elements()) {

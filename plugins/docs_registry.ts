@@ -14,6 +14,7 @@ const DOCS_MODULES: Readonly<Record<string, () => Promise<{ readonly default: Pl
   ipvlan: () => import("./ipvlan/docs.ts"),
   loopback: () => import("./loopback/docs.ts"),
   macvlan: () => import("./macvlan/docs.ts"),
+  "network-policy": () => import("./network_policy/docs.ts"),
   portmap: () => import("./portmap/docs.ts"),
   ptp: () => import("./ptp/docs.ts"),
   sbr: () => import("./sbr/docs.ts"),

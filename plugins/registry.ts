@@ -14,6 +14,7 @@ const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: 
   ipvlan: () => import("./ipvlan/plugin.ts"),
   loopback: () => import("./loopback/plugin.ts"),
   macvlan: () => import("./macvlan/plugin.ts"),
+  "network-policy": () => import("./network_policy/plugin.ts"),
   portmap: () => import("./portmap/plugin.ts"),
   ptp: () => import("./ptp/plugin.ts"),
   sbr: () => import("./sbr/plugin.ts"),

@@ -1,9 +1,9 @@
 import { currentNetns } from "../../ffi/netns/netns.ts";
+import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
-import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 import { parseOwner } from "../../plugins/lib/model/owner.ts";
 import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
 import type { NetworkAttachment } from "../../runtime/attachments.ts";
@@ -53,8 +53,8 @@ function needsOneOf(runtime: Runtime, attachment: NetworkAttachment, removed: Re
 /** A table stays in which an attachment has something. */
 export function removeTables(report: (table: string) => void, log: (message: string) => void): void {
   using host = currentNetns();
-  for (const [family, table] of [["inet", inetTable], ["bridge", bridgeTable]] as const) {
-    const name = `${family} ${table.table}`;
+  for (const table of TABLES) {
+    const name = `${FAMILY_NAMES[table.family]} ${table.table}`;
     try {
       if (!nft.findTable(host.nft, table)) continue;
       const records = nft.listElements(host.nft, table, RECORD_SET);

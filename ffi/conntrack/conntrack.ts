@@ -9,17 +9,20 @@ import type { Ip } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
 import { be16, be32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_ACK, type Operation } from "../netlink/message.ts";
-import { dump, type Netlink, queryAllIfPresent, request } from "../netlink/socket.ts";
+import { dump, dumpEach, type Netlink, queryAllIfPresent, request } from "../netlink/socket.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 
 const NFNL_SUBSYS_CTNETLINK = 1;
+const IPCTNL_MSG_CT_NEW = 0;
 const IPCTNL_MSG_CT_GET = 1;
 const IPCTNL_MSG_CT_DELETE = 2;
 
 const CTA_TUPLE_ORIG = 1;
 const CTA_TUPLE_REPLY = 2;
+const CTA_MARK = 8;
 const CTA_ID = 12;
 const CTA_ZONE = 18;
+const CTA_MARK_MASK = 21;
 const CTA_FILTER = 25;
 const CTA_TUPLE_IP = 1;
 const CTA_TUPLE_PROTO = 2;
@@ -62,6 +65,9 @@ const tupleAttrs = attrs(() => ({
 const flowMessage = message("flow", nfgenmsg, () => ({
   original: [CTA_TUPLE_ORIG, tupleAttrs],
   reply: [CTA_TUPLE_REPLY, tupleAttrs],
+  mark: [CTA_MARK, be32],
+  /** Bits of the mark that change. */
+  markMask: [CTA_MARK_MASK, be32],
   id: [CTA_ID, be32],
   zone: [CTA_ZONE, be16],
   filter: [
@@ -76,6 +82,8 @@ const ctOperation = (name: string, type: number): FlowOp => ({
   spec: flowMessage,
 });
 const GET = ctOperation("GET", IPCTNL_MSG_CT_GET);
+// Without NLM_F_CREATE, it changes an entry.
+const CHANGE = ctOperation("NEW", IPCTNL_MSG_CT_NEW);
 const DELETE = ctOperation("DELETE", IPCTNL_MSG_CT_DELETE);
 
 export interface Flow {
@@ -112,6 +120,59 @@ export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flo
 }
 
 type RawFlow = MessageOut<typeof flowMessage>;
+
+/** With its mark, and what names it to the kernel. */
+export interface TrackedFlow extends Flow {
+  readonly mark: number;
+  readonly raw: object;
+}
+
+/**
+ * Tells all flows of a family, without keeping them.
+ *
+ * @param onStart called again if the list must be read again
+ */
+export function dumpFlows(nl: Netlink, family: 4 | 6, onStart: () => void, onFlow: (flow: TrackedFlow) => void): void {
+  dumpEach(nl, GET, { family: family === 4 ? AF_INET : AF_INET6 }, onStart, (raw) => {
+    const flow = flowOf(raw);
+    if (flow) onFlow({ ...flow, mark: raw.mark ?? 0, raw });
+  });
+}
+
+/** @param accepts of all flows of these families @returns how many were deleted */
+export function deleteFlowsOf(
+  nl: Netlink,
+  families: Iterable<4 | 6>,
+  accepts: (flow: Flow) => boolean,
+): number {
+  let count = 0;
+  for (const family of families) {
+    let accepted: TrackedFlow[] = [];
+    dumpFlows(nl, family, () => void (accepted = []), (flow) => void (accepts(flow) && accepted.push(flow)));
+    changeEach(nl, DELETE, accepted, {});
+    count += accepted.length;
+  }
+  return count;
+}
+
+export interface FlowMark {
+  readonly mark: number;
+  /** The bits that change. */
+  readonly mask: number;
+}
+
+/** Sets bits of the marks. Flows that have ended meanwhile are passed over. */
+export function setFlowMarks(nl: Netlink, flows: readonly TrackedFlow[], bits: FlowMark): void {
+  changeEach(nl, CHANGE, flows, { mark: bits.mark, markMask: bits.mask });
+}
+
+function changeEach(nl: Netlink, operation: FlowOp, flows: readonly TrackedFlow[], change: object): void {
+  const requests = flows.map(({ raw }) => {
+    const { family, original, id, zone } = raw as RawFlow;
+    return request(operation, { family, original, id, zone, ...change }, NLM_F_ACK);
+  });
+  queryAllIfPresent(nl, requests);
+}
 
 function dumpMatching(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: RawFlow }[] {
   // Kernels before 5.8 do not filter.

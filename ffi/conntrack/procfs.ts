@@ -4,6 +4,7 @@
  * @see net/netfilter/nf_conntrack_standalone.c ct_seq_show()
  * @module
  */
+import { familyOf, type Ip, ipBytes } from "../address.ts";
 import { SystemError } from "../sys/error.ts";
 import { openFile, readAvailable } from "../sys/file.ts";
 
@@ -13,9 +14,24 @@ const MAX_READS = 8;
 
 /** @returns true also for many connections, or without the file */
 export function mayHaveEntriesFor(ports: readonly number[]): boolean {
+  return mayHave((text) => ports.some((port) => text.includes(` dport=${port} `)));
+}
+
+/** As {@linkcode mayHaveEntriesFor}, for addresses. */
+export function mayHaveEntriesOf(ips: readonly Ip[]): boolean {
+  return mayHave((text) => ips.some((ip) => text.includes(`src=${procfsAddress(ip)} `)));
+}
+
+/** IPv6 addresses have all their digits there. */
+function procfsAddress(ip: Ip): string {
+  if (familyOf(ip) === 4) return ip;
+  return ipBytes(ip).toHex().replaceAll(/.{4}(?!$)/g, "$&:");
+}
+
+function mayHave(has: (text: string) => boolean): boolean {
   try {
     const text = readIfShort();
-    return text === undefined || ports.some((port) => text.includes(` dport=${port} `));
+    return text === undefined || has(text);
   } catch (error) {
     if (error instanceof SystemError) return true;
     throw error;

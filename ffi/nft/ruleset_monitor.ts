@@ -16,7 +16,6 @@ const NFNLGRP_NFTABLES = 7;
 const NFT_MSG_NEWGEN = 15;
 const NFTA_GEN_PROC_PID = 2;
 const NFTA_GEN_PROC_NAME = 3;
-export const NFT_MSG_DELSET = 11;
 
 export interface Committer {
   /** The number in the initial process namespace. */
@@ -91,7 +90,7 @@ const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
   [uapi.NFT_MSG_DELTABLE]: tableEvent,
   [uapi.NFT_MSG_DELCHAIN]: chainEvent,
   [uapi.NFT_MSG_DELRULE]: ruleEvent,
-  [NFT_MSG_DELSET]: setEvent,
+  [uapi.NFT_MSG_DELSET]: setEvent,
   [uapi.NFT_MSG_DELSETELEM]: elementsEvent,
 };
 

@@ -55,6 +55,12 @@ export const l4proto = (): Selector => meta(uapi.NFT_META_L4PROTO, 1);
 /** `@th,336,32`: bytes behind the start of the transport header, in other units than nft(8). */
 export const transportBytes = (offset: number, size: number): Selector =>
   payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, offset, size);
+/** `ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00`: to several hosts */
+export const etherDaddrIsGroup = (): RuleStatement => [
+  ...etherDaddr().load(0),
+  ...maskRegister(6, Uint8Array.of(1, 0, 0, 0, 0, 0)),
+  compare(new Uint8Array(6), true),
+];
 /** `ip saddr & 255.255.255.0` */
 export function masked(field: Selector, prefixLength: number): Selector {
   const mask = prefixMask(field.size, prefixLength);
@@ -64,9 +70,21 @@ export function masked(field: Selector, prefixLength: number): Selector {
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);
 export const oifname = (): Selector => meta(uapi.NFT_META_OIFNAME, 16);
+/** `ether type`, without the tag of a VLAN. */
+export const metaProtocol = (): Selector => meta(uapi.NFT_META_PROTOCOL, 2);
+/** `ip saddr` in a table of family bridge, after a look at {@linkcode metaProtocol}. */
+export const bridgedSaddr = (family: 4 | 6): Selector =>
+  payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, SADDR_OFFSET[family], sizeOf(family));
+export const etherDaddr = (): Selector => payload(uapi.NFT_PAYLOAD_LL_HEADER, 0, 6);
 export const etherSaddr = (): Selector => payload(uapi.NFT_PAYLOAD_LL_HEADER, 6, 6);
 
 export const metaNfproto = (family: 4 | 6): RuleStatement => nfprotoCheck(nfprotoOf(family));
+
+/** `tcp dport 8000-8080` */
+export function inRange(field: Selector, from: Uint8Array, to: Uint8Array): RuleStatement {
+  const range = { sreg: register(0), op: uapi.NFT_RANGE_EQ, from: { value: from }, to: { value: to } };
+  return [...nfprotoCheck(field.family), ...field.load(0), { kind: "range", ...range }];
+}
 
 /** Compares the field's beginning with `value`. */
 export function equals(field: Selector, value: Uint8Array, not = false): RuleStatement {
@@ -140,6 +158,7 @@ function ctHasAny(key: number, bits: number): RuleStatement {
   const zero = new Uint8Array(4);
   return [{ kind: "ct", dreg: register(0), key }, ...maskRegister(4, u32HostOrder(bits)), compare(zero, true)];
 }
+export const ctMarkHas = (bits: number): RuleStatement => ctHasAny(uapi.NFT_CT_MARK, bits);
 export const ctStatusDnat = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATUS, uapi.IPS_DST_NAT);
 const ESTABLISHED_RELATED = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
 export const ctStateEstablishedRelated = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATE, ESTABLISHED_RELATED);
@@ -201,6 +220,11 @@ function changeMark(mask: number, xor: number): RuleStatement {
     { kind: "meta", key: uapi.NFT_META_MARK, sreg: register(0) },
   ];
 }
+/** `meta pkttype set host`: a bridge hands the packet to this host. */
+export const setPacketTypeHost = (): RuleStatement => [
+  { kind: "immediate", dreg: register(0), data: { value: Uint8Array.of(uapi.PACKET_HOST) } },
+  { kind: "meta", key: uapi.NFT_META_PKTTYPE, sreg: register(0) },
+];
 export const counter = (): RuleStatement => [{ kind: "counter", bytes: 0n, packets: 0n }];
 
 function lookupIn(
@@ -236,6 +260,16 @@ export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string)
 /** `ip saddr set … map @map` */
 export function saddrFromMap(fields: readonly Selector[], map: string): RuleStatement {
   return [...lookupIn(fields, map, { dreg: register(0) }), writeAddress(4, SADDR_OFFSET)];
+}
+/** `ether daddr set … map @map` */
+export function etherDaddrFromMap(fields: readonly Selector[], map: string): RuleStatement {
+  const destination = {
+    base: uapi.NFT_PAYLOAD_LL_HEADER,
+    offset: 0,
+    length: 6,
+    checksumType: uapi.NFT_PAYLOAD_CSUM_NONE,
+  };
+  return [...lookupIn(fields, map, { dreg: register(0) }), { kind: "payload", sreg: register(0), ...destination }];
 }
 /** `ip daddr set 127.0.0.1` */
 export function setDaddr(ip: Ip): RuleStatement {

@@ -40,6 +40,7 @@ const DEL_CHAIN = nftOperation("DELCHAIN", uapi.NFT_MSG_DELCHAIN, chainMessage);
 const NEW_RULE = nftOperation("NEWRULE", uapi.NFT_MSG_NEWRULE, ruleMessage);
 const DEL_RULE = nftOperation("DELRULE", uapi.NFT_MSG_DELRULE, ruleMessage);
 const NEW_SET = nftOperation("NEWSET", uapi.NFT_MSG_NEWSET, setMessage);
+const DEL_SET = nftOperation("DELSET", uapi.NFT_MSG_DELSET, setMessage);
 const NEW_ELEMENTS = nftOperation("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, elementsMessage);
 const DEL_ELEMENTS = nftOperation("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
 
@@ -54,6 +55,8 @@ export interface Transaction {
   insertRule(rule: RuleIn): Transaction;
   deleteRule(key: TableKey, chain: string, handle: bigint): Transaction;
   addSet(set: SetIn): Transaction;
+  /** `EBUSY` if a rule uses it. */
+  deleteSet(key: TableKey, name: string): Transaction;
   addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
   deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key" | "flags">[]): Transaction;
   /**
@@ -109,6 +112,8 @@ export function transaction(nl: Netlink): Transaction {
       ),
     addSet: (set) =>
       add(request(NEW_SET, { id: ++setCount, ...set }, CREATE), `add set "${set.name}" to table "${set.table}"`),
+    deleteSet: ({ family, table }, name) =>
+      add(request(DEL_SET, { family, table, name }), `delete set "${name}" of table "${table}"`),
     addElements(key, set, elements) {
       changes.push(...elementChanges("add", key, set, elements));
       return self;
@@ -121,7 +126,7 @@ export function transaction(nl: Netlink): Transaction {
       if (changes.length > 0) nl.rulesetReads = undefined;
       send(nl, changes, generation === undefined ? {} : { generation }, true);
       // The kernel frees deleted objects after an RCU grace period; closing the socket waits for that.
-      const deletions: readonly Operation[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_ELEMENTS];
+      const deletions: readonly Operation[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_SET, DEL_ELEMENTS];
       if (changes.some(({ request }) => deletions.includes(request.op))) nl.deferClose?.();
     },
     // The kernel reverts a batch without an end.

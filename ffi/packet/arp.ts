@@ -4,9 +4,8 @@ import { ignoreErrors, withPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { awaitReadable } from "../sys/poll.ts";
 import { sys } from "../sys/libc.ts";
-import { AF_PACKET, ETH_P_IP, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "../sys/uapi.ts";
+import { AF_PACKET, ETH_P_ARP, ETH_P_IP, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "../sys/uapi.ts";
 
-const ETH_P_ARP = 0x0806;
 export const ARPHRD_ETHER = 1;
 const ARPOP_REQUEST = 1;
 

@@ -8,8 +8,7 @@ import {
   NFPROTO_IPV6,
   NFPROTO_NETDEV,
 } from "../../ffi/nft/uapi.ts";
-import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
-import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 
 export type ForeignChain = nft.Chain & { readonly table: string };
 
@@ -31,8 +30,6 @@ export function listFrameChains(nl: Netlink): ForeignChain[] {
   ];
 }
 
-const OWN_TABLES: readonly nft.TableKey[] = [inetTable, bridgeTable];
-
 function listChainsOfFamily(nl: Netlink, family: number): ForeignChain[] {
   const chains = nft.listBaseChains(nl, family);
   if (chains.length === 0) return [];
@@ -41,7 +38,7 @@ function listChainsOfFamily(nl: Netlink, family: number): ForeignChain[] {
   );
   return chains.flatMap((chain) => {
     const { table, hook } = chain;
-    const isOwn = OWN_TABLES.some((own) => own.family === family && own.table === table);
+    const isOwn = TABLES.some((own) => own.family === family && own.table === table);
     if (hook?.number === undefined || isOwn || table === undefined || !awake.includes(table)) return [];
     return [{ ...chain, table }];
   });

@@ -6,14 +6,12 @@ import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
 import { type Owner, ownerText, parseOwner } from "../../plugins/lib/model/owner.ts";
 import { parsePortElement } from "../../plugins/lib/ruleset/port_elements.ts";
-import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
-import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
 import { elementText, PROTOCOL_NAMES } from "./datatype_text.ts";
 import type { RulesetChain, RulesetRule, RulesetTable, ShownElement, ShownPublishedPort } from "./node_tree.ts";
 import { ruleText } from "./rule_text.ts";
 
-const OWN_TABLES: readonly nft.TableKey[] = [inetTable, bridgeTable];
 /** Ours and the Go plugins' chains in other tables. */
 const CNI_CHAIN_PREFIX = "CNI-";
 
@@ -39,7 +37,7 @@ export interface ShownRuleset {
 /** Empty on a kernel without nf_tables. */
 export function showRuleset(nl: Netlink): ShownRuleset {
   const present = listTables(nl);
-  const sets = OWN_TABLES.filter((own) => present.some((key) => isSameTable(key, own)))
+  const sets = TABLES.filter((own) => present.some((key) => isSameTable(key, own)))
     .flatMap((key) => listSets(nl, key));
   const owned = Map.groupBy(
     sets.flatMap((set) => set.elements.map((element) => ({ set, element }))),
@@ -66,7 +64,7 @@ function listTables(nl: Netlink): nft.TableKey[] {
     const tables = nft.listTables(nl).flatMap(({ family, name }) =>
       name !== undefined && FAMILY_NAMES[family] !== undefined ? [{ family, table: name }] : []
     );
-    const own = OWN_TABLES.filter((key) => tables.some((table) => isSameTable(table, key)));
+    const own = TABLES.filter((key) => tables.some((table) => isSameTable(table, key)));
     return [...own, ...tables.filter((key) => !isOwn(key))];
   } catch (error) {
     if (error instanceof NetlinkError) return [];
@@ -75,7 +73,7 @@ function listTables(nl: Netlink): nft.TableKey[] {
 }
 
 const isSameTable = (a: nft.TableKey, b: nft.TableKey): boolean => a.family === b.family && a.table === b.table;
-const isOwn = (key: nft.TableKey): boolean => OWN_TABLES.some((own) => isSameTable(own, key));
+const isOwn = (key: nft.TableKey): boolean => TABLES.some((own) => isSameTable(own, key));
 const tableName = ({ family, table }: nft.TableKey): string => `${FAMILY_NAMES[family]} ${table}`;
 
 /** Leaves out the records, which no rule uses. */

@@ -2,8 +2,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import { listElements, listSets, type TableKey } from "../../ffi/nft/objects.ts";
-import { bridgeTable } from "../../plugins/lib/ruleset/bridge_table.ts";
-import { inetTable } from "../../plugins/lib/ruleset/inet_table.ts";
+import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 import { listCacheEntries } from "../../runtime/cache.ts";
 import { findNetworks, summarizeNetwork } from "../../networks/list.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
@@ -40,8 +39,8 @@ export function countAttachments(cacheDirectories: readonly string[]): ReadonlyM
 }
 
 export function measureSets(nl: Netlink): SetMeasure[] {
-  return [inetTable, bridgeTable].flatMap((table) =>
-    listSetNames(nl, table).map((set) => ({
+  return TABLES.flatMap((table) =>
+    listSetNames(nl, table).filter((set) => !table.isTransient?.(set)).map((set) => ({
       table: `${FAMILY_NAMES[table.family]} ${table.table}`,
       set,
       elements: listElements(nl, table, set).length,

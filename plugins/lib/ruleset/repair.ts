@@ -13,10 +13,11 @@ import {
   listMissingRules,
   type TableDefinition,
 } from "./table.ts";
+import { policyBridgeTable, policyTable } from "./policy_tables.ts";
 import { retryOnConflict } from "./retry.ts";
 import { inetTable } from "./inet_table.ts";
 
-export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
+export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable, policyTable, policyBridgeTable];
 
 const MAX_NAMED_CHAINS = 3;
 

@@ -27,6 +27,8 @@ export interface TableDefinition extends nft.TableKey, TablePart {
   readonly comment: string;
   /** What earlier releases had, and this one must not have. */
   readonly former?: { readonly chains: readonly string[]; rules(): readonly StaticRule[] };
+  /** Sets that come and go, with no attachment's elements. */
+  isTransient?(set: string): boolean;
   /** What one plugin has in it besides, see {@linkcode extendTable}. */
   readonly ownPart?: TablePart;
   /** Elements that exist as long as a shared chain does. */

@@ -29,6 +29,7 @@ const PLUGIN_LIB = [
   "plugins/lib/links/",
   "plugins/lib/compat/",
   "plugins/lib/veth/",
+  "plugins/lib/policy/",
 ];
 
 const PLUGIN = "plugins/*/";
@@ -60,6 +61,10 @@ export const LAYERS: readonly Layer[] = [
   {
     path: "plugins/lib/veth/",
     imports: [...PLUGIN_BASE, "plugins/lib/ruleset/", "plugins/lib/links/", "plugins/lib/compat/"],
+  },
+  {
+    path: "plugins/lib/policy/",
+    imports: [...PLUGIN_BASE, "plugins/lib/ruleset/", "plugins/lib/links/"],
   },
   { path: "plugins/lib/docs/", imports: ["spec/"] },
   { path: PLUGIN_DOCS, imports: ["plugins/lib/docs/"] },

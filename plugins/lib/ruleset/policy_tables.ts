@@ -1,0 +1,220 @@
+/**
+ * The static part of NetworkPolicy: guards against forged sources, and the maps that lead to a pod's policies.
+ *
+ * Chains, sets of peers and elements of the maps come and go with policies (plugins/lib/policy/).
+ */
+import { etherAddr, ifnameType, ipv4Addr, ipv6Addr, mapOf, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
+import {
+  accept,
+  bridgedSaddr,
+  counter,
+  ctMarkHas,
+  ctStateEstablishedRelated,
+  daddr,
+  drop,
+  equals,
+  etherDaddrFromMap,
+  etherDaddrIsGroup,
+  gotoChain,
+  iifname,
+  inRange,
+  inSet,
+  l4proto,
+  metaProtocol,
+  oifname,
+  portField,
+  rule,
+  type RuleStatement,
+  saddr,
+  saddrIn,
+  setPacketTypeHost,
+  transportBytes,
+  vmap,
+} from "../../../ffi/nft/statements.ts";
+import * as uapi from "../../../ffi/nft/uapi.ts";
+import { ETH_P_ARP, ETH_P_IP, ETH_P_IPV6, IPPROTO_ICMPV6 } from "../../../ffi/sys/uapi.ts";
+import { parseCidr } from "../../../ffi/address.ts";
+import { recordSet } from "./owner_records.ts";
+import type { StaticRule, TableDefinition } from "./table.ts";
+
+const FAMILIES = [4, 6] as const;
+const addressOf = (family: 4 | 6) => (family === 4 ? ipv4Addr : ipv6Addr);
+
+/**
+ * Bit of `ct mark`: packets of the connection are dropped, in both directions, while its entry lasts. A deleted entry
+ * would come back with the other side's next packet, as a new connection in the reverse direction.
+ */
+export const CUT_MARK = 0x1000_0000;
+
+export const POLICY_PURPOSE = "policy";
+
+export const POD_LINKS = "pod_links";
+export const podAddresses = (family: 4 | 6): string => `pod_addresses${family}`;
+export const selfCalls = (family: 4 | 6): string => `self${family}`;
+const DIRECTIONS = ["egress", "ingress"] as const;
+export const directionMap = (direction: typeof DIRECTIONS[number], family: 4 | 6): string => `${direction}${family}`;
+/** An address whose policies are not known leads there. */
+export const CLOSED_CHAIN = "closed";
+export const CUT_CHAIN = "cut";
+export const FORGED_CHAIN = "forged";
+
+const guardSets = () => [
+  namedSet(POD_LINKS, setOf([ifnameType]), "Pods' links on the host"),
+  ...FAMILIES.map((family) =>
+    namedSet(podAddresses(family), setOf([ifnameType, addressOf(family)]), "Pods' links, and their addresses")
+  ),
+];
+
+function rulesOf(build: (add: (chain: string, ...parts: readonly RuleStatement[]) => void) => void): StaticRule[] {
+  const rules: StaticRule[] = [];
+  build((chain, ...parts) => void rules.push({ chain, expressions: rule(...parts) }));
+  return rules;
+}
+
+// A pod's own, before it has an address and for its neighbours.
+const LINK_LOCAL = "fe80::/10";
+const UNSPECIFIED = "::/128";
+
+/** Sets of peers have names that begin so. */
+export const PEERS_PREFIX = "peers";
+
+export const policyTable: TableDefinition = {
+  family: uapi.NFPROTO_INET,
+  table: "cni_policy",
+  comment: "NetworkPolicy; managed by cni",
+  isTransient: (set) => set.startsWith(PEERS_PREFIX),
+  objects: () => ({
+    sets: [
+      ...guardSets(),
+      ...FAMILIES.map((family) =>
+        namedSet(selfCalls(family), setOf([addressOf(family), addressOf(family)]), "Pods that call themselves")
+      ),
+      ...DIRECTIONS.flatMap((direction) =>
+        FAMILIES.map((family) =>
+          namedSet(
+            directionMap(direction, family),
+            mapOf([addressOf(family)], "verdict"),
+            `Pods that policies isolate for ${direction}`,
+          )
+        )
+      ),
+      recordSet(),
+    ],
+    chains: [
+      {
+        name: "prerouting",
+        type: "filter",
+        hook: { number: uapi.NF_INET_PRE_ROUTING, priority: uapi.NF_IP_PRI_RAW },
+        comment: "Drops what pods send from addresses of others",
+      },
+      {
+        name: "forward",
+        type: "filter",
+        hook: { number: uapi.NF_INET_FORWARD, priority: uapi.NF_IP_PRI_FILTER },
+        comment: "Drops what no policy allows; a pod's own node is not asked",
+      },
+      { name: FORGED_CHAIN, comment: "A pod's link, but not its address" },
+      { name: CUT_CHAIN, comment: "Connections that a later policy forbids" },
+      { name: CLOSED_CHAIN, comment: "Pods whose policies are not known yet" },
+    ],
+  }),
+  purposes: {
+    [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.flatMap((family) => [podAddresses(family), selfCalls(family)])],
+  },
+  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 8, [FORGED_CHAIN]: 4, [CUT_CHAIN]: 2, [CLOSED_CHAIN]: 1 } },
+  rules: () =>
+    rulesOf((add) => {
+      for (const family of FAMILIES) {
+        add("prerouting", inSet([iifname(), saddr(family)], podAddresses(family)), accept());
+      }
+      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(FORGED_CHAIN));
+      // The kernel forwards none of these.
+      for (const own of [LINK_LOCAL, UNSPECIFIED]) add(FORGED_CHAIN, saddrIn(parseCidr(own)), accept());
+      add(FORGED_CHAIN, counter(), drop());
+      add("forward", ctMarkHas(CUT_MARK), gotoChain(CUT_CHAIN));
+      add("forward", ctStateEstablishedRelated(), accept());
+      for (const family of FAMILIES) add("forward", inSet([saddr(family), daddr(family)], selfCalls(family)), accept());
+      for (const family of FAMILIES) add("forward", vmap([saddr(family)], directionMap("egress", family)));
+      for (const family of FAMILIES) add("forward", vmap([daddr(family)], directionMap("ingress", family)));
+      for (const chain of [CUT_CHAIN, CLOSED_CHAIN]) add(chain, counter(), drop());
+    }),
+};
+
+/** Of a pod's link: the address of the bridge's port, which the bridge takes for its own. */
+export const ROUTED_PORTS = "routed_ports";
+/** Links of pods that policies isolate, or whose policies are not known yet. */
+export const ISOLATED_PORTS = "isolated";
+
+const LAST_DISCOVERY = 136;
+const FIRST_LISTENER = 130;
+const LISTENER_REPORT_2 = 143;
+const isType = (protocol: number) => equals(metaProtocol(), portField(protocol));
+const isIcmp6 = () => [...isType(ETH_P_IPV6), ...equals(l4proto(), Uint8Array.of(IPPROTO_ICMPV6))];
+/** Neighbour discovery, and who listens to which group. */
+const neighbourly = (): RuleStatement[] => [
+  [...isIcmp6(), ...inRange(transportBytes(0, 1), Uint8Array.of(FIRST_LISTENER), Uint8Array.of(LAST_DISCOVERY))],
+  [...isIcmp6(), ...equals(transportBytes(0, 1), Uint8Array.of(LISTENER_REPORT_2))],
+];
+
+/**
+ * For pods on bridges. What they send to one receiver is routed by the host, so that `table inet` judges it with and
+ * without br_netfilter, and no set is needed twice.
+ */
+export const policyBridgeTable: TableDefinition = {
+  family: uapi.NFPROTO_BRIDGE,
+  table: "cni_policy",
+  comment: "NetworkPolicy; managed by cni",
+  objects: () => ({
+    sets: [
+      ...guardSets(),
+      namedSet(ROUTED_PORTS, mapOf([ifnameType], [etherAddr]), "Pods' links, and addresses that lead to the host"),
+      namedSet(ISOLATED_PORTS, setOf([ifnameType]), "Links of pods that policies isolate"),
+      recordSet(),
+    ],
+    chains: [
+      {
+        name: "prerouting",
+        type: "filter",
+        hook: { number: uapi.NF_INET_PRE_ROUTING, priority: uapi.NF_IP_PRI_RAW },
+        comment: "Drops forged sources, and has the host route the others",
+      },
+      {
+        name: "forward",
+        type: "filter",
+        hook: { number: uapi.NF_INET_FORWARD, priority: uapi.NF_BR_PRI_FILTER_BRIDGED },
+        comment: "Frames that the host does not route",
+      },
+      { name: FORGED_CHAIN, comment: "A pod's link, but not its address" },
+      { name: "route", comment: "Packets to one receiver go to the host" },
+      { name: ISOLATED_PORTS, comment: "What always passes" },
+    ],
+  }),
+  purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddresses), ROUTED_PORTS] },
+  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 2, [FORGED_CHAIN]: 5, route: 8, [ISOLATED_PORTS]: 6 } },
+  rules: () =>
+    rulesOf((add) => {
+      for (const [family, type] of [[4, ETH_P_IP], [6, ETH_P_IPV6]] as const) {
+        const isOwn = inSet([iifname(), bridgedSaddr(family)], podAddresses(family));
+        add("prerouting", isType(type), isOwn, gotoChain("route"));
+      }
+      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(FORGED_CHAIN));
+      add(FORGED_CHAIN, isType(ETH_P_ARP), accept());
+      for (const own of [LINK_LOCAL, UNSPECIFIED]) {
+        add(FORGED_CHAIN, isType(ETH_P_IPV6), bridgedSaddrIn(own), gotoChain("route"));
+      }
+      add(FORGED_CHAIN, counter(), drop());
+      add("route", etherDaddrIsGroup(), accept());
+      for (const passes of neighbourly()) add("route", passes, accept());
+      add("route", etherDaddrFromMap([iifname()], ROUTED_PORTS), setPacketTypeHost());
+      add("forward", inSet([oifname()], ISOLATED_PORTS), gotoChain(ISOLATED_PORTS));
+      add("forward", inSet([iifname()], ISOLATED_PORTS), gotoChain(ISOLATED_PORTS));
+      add(ISOLATED_PORTS, isType(ETH_P_ARP), accept());
+      for (const passes of neighbourly()) add(ISOLATED_PORTS, passes, accept());
+      add(ISOLATED_PORTS, counter(), drop());
+    }),
+};
+
+/** In this family, nothing says that a packet is of IPv6 but its type. */
+function bridgedSaddrIn(cidr: string): RuleStatement {
+  return saddrIn(parseCidr(cidr)).slice(2);
+}

@@ -1,0 +1,156 @@
+/** The `network-policy` plugin: the pod's NetworkPolicies are in the kernel when ADD returns. @module */
+import { familyOf, type Ip } from "../../ffi/address.ts";
+import { deleteFlowsOf } from "../../ffi/conntrack/conntrack.ts";
+import { mayHaveEntriesOf } from "../../ffi/conntrack/procfs.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
+import { logRemoval, ownerPrefix, staleOwnerFilter } from "../lib/model/owner.ts";
+import type { PluginModel } from "../lib/model/plugin_model.ts";
+import { readAddressKey } from "../lib/policy/attached_pods.ts";
+import { policyNamespacesPath, readPolicyNamespaces } from "../lib/policy/stored_namespaces.ts";
+import { applyVerdicts, closedVerdict, restoreIsolation } from "../lib/policy/verdicts.ts";
+import { type AttachmentCall, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
+import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
+import {
+  checkElements,
+  ensureElements,
+  removeElements,
+  removeElementsOf,
+  restoreElements,
+} from "../lib/ruleset/elements.ts";
+import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
+import { podAddresses, POLICY_PURPOSE, policyBridgeTable, policyTable } from "../lib/ruleset/policy_tables.ts";
+import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
+import { askPart, isPartListening } from "./ask_part.ts";
+import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
+import { bridgeGuardElements, findPod, guardElements, type Pod } from "./pod.ts";
+
+type Call = AttachmentCall<NetworkPolicyConfig>;
+
+export default plugin({
+  name: "network-policy",
+  about: "Enforces Kubernetes' NetworkPolicies on the pod, before its first packet",
+  config: networkPolicyConfig,
+  args: ["K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID"],
+  hasRulesOnly: true,
+  model: (): PluginModel => require("./model.ts").default,
+  needsPrevResult: () => true,
+
+  add(call) {
+    const { host, owner, log, undo } = call;
+    const result = requirePrevResult(call, "network-policy");
+    const pod = findPod(call, result);
+    undo.defer(() => removePod(host, (table) => removeElementsOf(host.nft, table, POLICY_PURPOSE, owner)));
+    ensureElements(host.nft, policyTable, owner, guardElements(pod), { log });
+    ensureElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod), { log });
+    const isPod = call.args.K8S_POD_NAMESPACE !== undefined;
+    applyVerdicts(host.nft, isPod ? closedVerdicts(call, pod) : openVerdicts(pod));
+    // A container that had these addresses before may have left some.
+    deleteFlowsOfIps(host, pod.ips);
+    if (isPod) openWhenKnown(call, pod);
+    return result;
+  },
+
+  del({ host, owner }) {
+    removeRulesIfSupported(
+      host,
+      true,
+      (nl) => removePod(host, (table) => removeElementsOf(nl, table, POLICY_PURPOSE, owner)),
+    );
+  },
+
+  check(call) {
+    const { host, owner } = call;
+    const pod = findPod(call, requirePrevResult(call, "network-policy"));
+    checkElements(host.nft, policyTable, owner, guardElements(pod));
+    checkElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod));
+  },
+
+  restore(call) {
+    const { host, owner } = call;
+    const pod = findPod(call, requirePrevResult(call, "network-policy"));
+    const restored = [
+      ...restoreElements(host.nft, policyTable, owner, guardElements(pod)),
+      ...restoreElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod)),
+    ];
+    return [...restored, ...restoreVerdicts(call, pod, restored.length > 0)];
+  },
+
+  gc({ host, pluginConfig: { name }, validAttachments, log }) {
+    const isStale = staleOwnerFilter(name, validAttachments, logRemoval(log, "the guard"));
+    removeRulesIfSupported(
+      host,
+      true,
+      (nl) => removePod(host, (table) => removeElements(nl, table, POLICY_PURPOSE, ownerPrefix(name), isStale)),
+    );
+  },
+
+  status({ host }) {
+    requireTable(host.nft, policyTable);
+    requireTable(host.nft, policyBridgeTable);
+  },
+});
+
+function closedVerdicts({ args }: Call, { ips, link, portMac }: Pod) {
+  const comment = `${args.K8S_POD_NAMESPACE}/${args.K8S_POD_NAME}`;
+  return ips.map((ip) => closedVerdict(ip, comment, portMac && link));
+}
+
+const openVerdicts = ({ ips, link, portMac }: Pod) => ips.map((ip) => ({ ip, comment: "", port: portMac && link }));
+
+/** Returns once the pod's policies are in the kernel, or are not to be known now. */
+function openWhenKnown(call: Call, pod: Pod): void {
+  const { config: { socketPath, waitMs }, args, containerId, host, log } = call;
+  const { K8S_POD_NAMESPACE: namespace = "", K8S_POD_NAME: name = "", K8S_POD_UID: uid } = args;
+  const question = { namespace, name, ...uid && { uid }, interface: pod.link, ips: pod.ips, container: containerId };
+  const answer = askPart(socketPath, question, waitMs);
+  if ("state" in answer) {
+    if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);
+    return;
+  }
+  const isIsolated = mayBeIsolated(call);
+  log(
+    `Pod ${namespace}/${name} starts ${isIsolated ? "closed" : "open"}, ` +
+      `as the policies in "${storedPath(call)}" say: "cni serve" did not tell its policies: ${answer.problem}`,
+  );
+  if (!isIsolated) applyVerdicts(host.nft, openVerdicts(pod));
+}
+
+/** Whether a stored policy is in its namespace. If none were ever stored, nothing is known. */
+function mayBeIsolated(call: Call): boolean {
+  const namespaces = readPolicyNamespaces(storedPath(call), call.log);
+  return namespaces?.has(call.args.K8S_POD_NAMESPACE ?? "") ?? true;
+}
+
+const storedPath = ({ config: { dataDir } }: Call): string => policyNamespacesPath(dataDir);
+
+/** The server's part puts policies back. Without it, only the stored ones are known. */
+function restoreVerdicts(call: Call, pod: Pod, isLost: boolean): string[] {
+  const { config: { socketPath }, args, host } = call;
+  if (isLost && args.K8S_POD_NAMESPACE !== undefined && !isPartListening(socketPath) && mayBeIsolated(call)) {
+    applyVerdicts(host.nft, closedVerdicts(call, pod));
+  }
+  return pod.portMac && restoreIsolation(host.nft, pod.ips, pod.link) ? [`isolation of port "${pod.link}"`] : [];
+}
+
+/** @param removeGuard removes the owner's elements of a table */
+function removePod(host: Netns, removeGuard: (table: TableDefinition) => readonly FoundElement[]): void {
+  const addressesIn = (table: TableDefinition) => {
+    const sets = ([4, 6] as const).map(podAddresses);
+    return removeGuard(table).filter(({ set }) => sets.includes(set)).map(({ key }) => readAddressKey(key));
+  };
+  const ports = new Map(addressesIn(policyBridgeTable).map((each) => [each.ip, each.interface]));
+  const ips = addressesIn(policyTable).map(({ ip }) => ip);
+  const all = [...new Set([...ips, ...ports.keys()])];
+  runAllSteps(
+    () => applyVerdicts(host.nft, all.map((ip) => ({ ip, comment: "", port: ports.get(ip) }))),
+    () => deleteFlowsOfIps(host, all),
+  );
+}
+
+/** Flows of UDP last as long as anybody sends. */
+function deleteFlowsOfIps(host: Netns, ips: readonly Ip[]): void {
+  if (ips.length === 0 || !host.run(() => mayHaveEntriesOf(ips))) return;
+  const gone = new Set(ips);
+  const families = new Set(ips.map(familyOf));
+  deleteFlowsOf(host.nft, families, ({ source, replySource }) => gone.has(source) || gone.has(replySource));
+}
