@@ -40,7 +40,7 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
       access,
       path: "/api/v1/nodes",
       kind: "Node",
-      name: what === "ranges" ? node : undefined,
+      fieldSelector: what === "ranges" ? `metadata.name=${node}` : undefined,
       version: part.version,
       parse: (object: NodeObject & ConditionedNode) => {
         condition?.see(object);

@@ -93,6 +93,15 @@ export class PolicyCompiler {
     return this.#policies.size;
   }
 
+  get setCount(): number {
+    return this.#sets.size;
+  }
+
+  /** How many pods of this node a policy isolates. */
+  get isolatedCount(): number {
+    return this.#policed.values().filter(({ ingress, egress }) => (ingress ?? egress) !== undefined).toArray().length;
+  }
+
   /** Namespaces that have a policy. */
   policedNamespaces(): string[] {
     return [...this.#policyIndex.keys()];

@@ -31,8 +31,8 @@ export class NodeCopy implements Disposable {
   constructor(
     server: Pick<ApiServer, "url">,
     account: string,
-    { patience = {}, verdict = () => "taken", version, name }: {
-      readonly name?: string;
+    { patience = {}, verdict = () => "taken", version, fieldSelector }: {
+      readonly fieldSelector?: string;
       readonly patience?: Partial<Patience>;
       readonly verdict?: () => ListVerdict;
       readonly version?: string;
@@ -42,7 +42,7 @@ export class NodeCopy implements Disposable {
       access: { server: server.url, accountDirectory: account },
       path: "/api/v1/nodes",
       kind: "Node",
-      name,
+      fieldSelector,
       version,
       parse: ({ metadata: { name, labels }, spec }: ReturnType<typeof newNode> & { metadata: { name: string } }) => {
         if (spec?.podCIDR === "nonsense") throw new RangeError("nonsense is no range");

@@ -36,8 +36,8 @@ export interface ReflectorOptions<T> {
   readonly kind: string;
   /** What was known before, from another process. */
   readonly version?: string | undefined;
-  /** Only the object with this name is of interest. */
-  readonly name?: string | undefined;
+  /** Only these objects are of interest: `metadata.name=a`. */
+  readonly fieldSelector?: string | undefined;
   /** Keeps what matters. An object that it throws an error for is left out, and logged. */
   parse(object: never): T;
   /** All that there is: what is missing was deleted. A refused list is asked for again. */
@@ -125,9 +125,9 @@ class Reflector<T> {
   }
 
   #selected(path: string): string {
-    const { name } = this.#options;
-    if (name === undefined) return path;
-    return `${path}${path.includes("?") ? "&" : "?"}fieldSelector=${encodeURIComponent(`metadata.name=${name}`)}`;
+    const { fieldSelector } = this.#options;
+    if (fieldSelector === undefined) return path;
+    return `${path}${path.includes("?") ? "&" : "?"}fieldSelector=${encodeURIComponent(fieldSelector)}`;
   }
 
   async #watch(): Promise<void> {

@@ -55,7 +55,7 @@ describe("a copy of the API's nodes", () => {
   const listing = (): string[] => server.requests.filter((request) => !request.includes("watch"));
 
   testWith(PROGRAMS, "has one node alone if no other is of interest", async () => {
-    using copy = new NodeCopy(server, account, { name: "node-2" });
+    using copy = new NodeCopy(server, account, { fieldSelector: "metadata.name=node-2" });
     await until(() => server.watchCount === 1);
     server.put(newNode(3, { metadata: { name: "node-3", labels: { label: "changed" } } }));
     server.put(newNode(2, { metadata: { name: "node-2", labels: { label: "changed" } } }));

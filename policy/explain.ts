@@ -1,0 +1,136 @@
+/** Whether policy lets two ends talk, and which policy, rule and selector decides. @module */
+import type { Ip } from "../ffi/address.ts";
+import type { PolicyDirection } from "../plugins/lib/policy/desired.ts";
+import type { NetworkPolicy, NetworkPolicyRule, Peer, RulePort } from "./api/network_policy.ts";
+import { podKey, type PolicyPod } from "./api/pod.ts";
+import { protocolName } from "./api/protocol.ts";
+import { blocksOf } from "./blocks.ts";
+import { selects } from "./select/label_selector.ts";
+import type { Labels } from "./select/labels.ts";
+
+/** Each end is `namespace/name` of a pod, or an address. */
+export interface PolicyQuestion {
+  readonly from: string;
+  readonly to: string;
+  readonly protocol: number;
+  readonly port: number;
+}
+
+export interface PolicyVerdict {
+  readonly isAllowed: boolean;
+  readonly egress: DirectionVerdict;
+  readonly ingress: DirectionVerdict;
+}
+
+export interface DirectionVerdict {
+  readonly isAllowed: boolean;
+  /** `namespace/name` of the policies that isolate the pod. */
+  readonly isolatedBy: readonly string[];
+  readonly reason: string;
+}
+
+/** A pod, or an address that no pod has. */
+export interface End {
+  readonly text: string;
+  readonly pod?: PolicyPod;
+  readonly ips: readonly Ip[];
+}
+
+export interface PolicyKnowledge {
+  policiesSelecting(namespace: string, labels: Labels): readonly NetworkPolicy[];
+  /** `undefined` for a namespace that is not known. */
+  namespaceLabels(name: string): Labels | undefined;
+}
+
+export function explainFlow(
+  knowledge: PolicyKnowledge,
+  from: End,
+  to: End,
+  { protocol, port }: Pick<PolicyQuestion, "protocol" | "port">,
+): PolicyVerdict {
+  const flow = { destination: to, protocol, port };
+  const egress = explainDirection(knowledge, "egress", from, to, flow);
+  const ingress = explainDirection(knowledge, "ingress", to, from, flow);
+  return { isAllowed: egress.isAllowed && ingress.isAllowed, egress, ingress };
+}
+
+interface Flow {
+  readonly destination: End;
+  readonly protocol: number;
+  readonly port: number;
+}
+
+function explainDirection(
+  knowledge: PolicyKnowledge,
+  direction: PolicyDirection,
+  self: End,
+  other: End,
+  flow: Flow,
+): DirectionVerdict {
+  const open = (reason: string) => ({ isAllowed: true, isolatedBy: [], reason });
+  if (!self.pod) return open(`${self.text} is no pod, so no policy selects it`);
+  if (self.pod.ips.length === 0) return open(`${self.text} has no address of its own, so policy does not concern it`);
+  if (self.pod.uid === other.pod?.uid) return open("a pod always reaches itself");
+  const isolating = knowledge.policiesSelecting(self.pod.namespace, self.pod.labels)
+    .filter((policy) => policy[direction]);
+  if (isolating.length === 0) return open(`no policy isolates ${self.text}`);
+  const isolatedBy = isolating.map(podKey).sort();
+  for (const policy of isolating) {
+    for (const [i, rule] of policy[direction]!.entries()) {
+      const match = explainRule(knowledge, policy, rule, other, flow);
+      if (match === undefined) continue;
+      const reason = `policy ${podKey(policy)} allows it: ${direction} rule ${i + 1}, ${match}`;
+      return { isAllowed: true, isolatedBy, reason };
+    }
+  }
+  return { isAllowed: false, isolatedBy, reason: `no ${direction} rule of ${isolatedBy.join(", ")} allows it` };
+}
+
+/** Returns what of the rule matches; `undefined` if nothing does. */
+function explainRule(
+  knowledge: PolicyKnowledge,
+  { namespace }: NetworkPolicy,
+  { peers, ports }: NetworkPolicyRule,
+  other: End,
+  flow: Flow,
+): string | undefined {
+  const peer = peers?.find((each) => isPeer(knowledge, namespace, each, other));
+  const port = ports?.find((each) => isPort(each, flow));
+  if (peers && !peer || ports && !port) return undefined;
+  return `${peer ? peerText(namespace, peer) : "all peers"}, ${port ? portText(port) : "all ports"}`;
+}
+
+function isPeer(knowledge: PolicyKnowledge, namespace: string, peer: Peer, { pod, ips }: End): boolean {
+  if ("cidr" in peer) return ips.some(blocksOf([peer]).contains);
+  if (!pod || ips.length === 0 || !selects(peer.pods, pod.labels)) return false;
+  if (!peer.namespaces) return pod.namespace === namespace;
+  const labels = knowledge.namespaceLabels(pod.namespace);
+  return labels !== undefined && selects(peer.namespaces, labels);
+}
+
+function isPort(match: RulePort, { destination: { pod, ips }, protocol, port }: Flow): boolean {
+  if (match.protocol !== protocol) return false;
+  if ("name" in match) {
+    return ips.length > 0 && pod !== undefined &&
+      pod.ports.some((each) => each.name === match.name && each.protocol === protocol && each.port === port);
+  }
+  return match.first === undefined || match.first <= port && port <= match.last!;
+}
+
+function peerText(namespace: string, peer: Peer): string {
+  if ("cidr" in peer) {
+    return `block ${peer.cidr}${peer.except.length > 0 ? ` except ${peer.except.join(", ")}` : ""}`;
+  }
+  const pods = peer.pods.text === "" ? "all pods" : `pods with ${peer.pods.text}`;
+  if (!peer.namespaces) return `${pods} in namespace ${namespace}`;
+  return `${pods} in ${peer.namespaces.text === "" ? "all namespaces" : `namespaces with ${peer.namespaces.text}`}`;
+}
+
+function portText(match: RulePort): string {
+  const protocol = protocolName(match.protocol).toLowerCase();
+  if ("name" in match) return `port ${match.name}/${protocol}`;
+  if (match.first === undefined) return `all ports of ${protocol}`;
+  return match.first === match.last
+    ? `port ${match.first}/${protocol}`
+    : `ports ${match.first}-${match.last}/${protocol}`;
+}

@@ -1,0 +1,410 @@
+/** Keeps the kernel in step with the policies of the cluster. @module */
+import { type Ip, isIp, parseIp } from "../ffi/address.ts";
+import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
+import { openRulesetMonitor, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
+import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/uapi.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
+import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
+import type { PolicyNamespace } from "./api/namespace.ts";
+import type { NetworkPolicy } from "./api/network_policy.ts";
+import { podKey, type PolicyPod } from "./api/pod.ts";
+import { localKey, type LocalPod, PolicyCompiler } from "./compiler.ts";
+import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "./explain.ts";
+import { judgeFlows } from "./flows.ts";
+import { LocalPods } from "./local_pods.ts";
+import type { AttachRequest } from "./socket.ts";
+import { type PolicyStatus, writePolicyStatus } from "./status.ts";
+import { StoredPolicies } from "./stored_policies.ts";
+
+export type PolicyEventType = "ADDED" | "MODIFIED" | "DELETED";
+
+export type PolicyCounter = "changes" | "changeMicroseconds" | "repairs";
+
+export interface PolicyPartOptions {
+  readonly node: string;
+  /** Where the part leaves its status; it is empty after a boot. */
+  readonly stateDirectory: string;
+  /** The first one holds what is stored of policies. */
+  readonly cacheDirectories: readonly string[];
+  /** Told of the namespaces whose pods are peers, whenever they may have changed. */
+  onSelected(namespaces: ReadonlySet<string>): void;
+  /** Whether the pods of all these are known. */
+  hasListed(namespaces: ReadonlySet<string>): boolean;
+  /** Asks the API. @returns `undefined` if there is no such pod */
+  fetchPod(namespace: string, name: string): Promise<PolicyPod | undefined>;
+  log(message: string): void;
+  count(counter: PolicyCounter, count: number): void;
+}
+
+/** Events that come at once are one change of the kernel. */
+const CHANGE_INTERVAL_MS = 15;
+/** New peers are listed first, as long as that does not take longer. */
+const LIST_MS = 1000;
+const FIRST_LIST_MS = 10_000;
+/** How long nothing is compared without a reason. */
+const COMPARE_INTERVAL_MS = 60_000;
+const RETRY_MS = 2000;
+/** Until then, restore has put the guard back: what is missing in it was lost, and not detached. */
+const GUARD_RESTORE_MS = 10_000;
+const STATUS_INTERVAL_MS = 10_000;
+/** Judging takes at most a tenth of the time. */
+const JUDGE_PAUSE_FACTOR = 9;
+const MONITOR_BYTES = 256 * 1024;
+
+export class PolicyPart implements Disposable {
+  readonly #options: PolicyPartOptions;
+  readonly #compiler = new PolicyCompiler();
+  readonly #resources: DisposableStack;
+  readonly #host: Netns;
+  readonly #ruleset: PolicyRuleset;
+  readonly #monitor: RulesetMonitor;
+  readonly #localPods: LocalPods;
+  readonly #stored: StoredPolicies;
+  /** Lists that have to come before anything is done. */
+  readonly #missing = new Set(["policies", "namespaces", "pods of this node"]);
+  #isInKernel = false;
+  #isSynced = false;
+  #kernelProblem: string | undefined;
+  #apiProblem: string | undefined;
+  #heardAtMs: number | undefined;
+  #cutFlows = 0;
+  // Times are those of `performance.now()`.
+  #waitingSince: number | undefined;
+  #changedSince: number | undefined;
+  #lastStep = -Infinity;
+  #nextCompare = 0;
+  #lostAt = -Infinity;
+  #timer: Timer | undefined;
+  #judgeTimer: Timer | undefined;
+  #nextJudge = 0;
+  /** Called after the next step that changed the kernel. */
+  #onStep: (() => void)[] = [];
+  #written = "";
+  #nextStatus = 0;
+
+  constructor(options: PolicyPartOptions) {
+    this.#options = options;
+    using resources = new DisposableStack();
+    this.#host = resources.use(currentNetns());
+    const { nft } = this.#host;
+    this.#monitor = resources.use(
+      openRulesetMonitor(MONITOR_BYTES, ({ table, operation }) => table === policyTable.table && isLoss(operation)),
+    );
+    this.#ruleset = new PolicyRuleset(nft);
+    this.#localPods = new LocalPods(options.cacheDirectories);
+    this.#stored = new StoredPolicies(options.cacheDirectories[0]!, options.log);
+    this.#resources = resources.move();
+    this.#writeStatus();
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+    clearTimeout(this.#judgeTimer);
+    this.#resources[Symbol.dispose]();
+  }
+
+  takePolicies(policies: readonly NetworkPolicy[]): void {
+    const listed = new Set(policies.map(podKey));
+    for (const policy of [...this.#compiler.policies()]) {
+      if (!listed.has(podKey(policy))) this.#compiler.removePolicy(podKey(policy));
+    }
+    for (const policy of policies) this.#compiler.putPolicy(policy);
+    this.#have("policies");
+  }
+
+  takePolicy(type: PolicyEventType, policy: NetworkPolicy): void {
+    if (type === "DELETED") this.#compiler.removePolicy(podKey(policy));
+    else this.#compiler.putPolicy(policy);
+    this.#changed();
+  }
+
+  takeNamespaces(namespaces: readonly PolicyNamespace[]): void {
+    const { peers } = this.#compiler;
+    const listed = new Set(namespaces.map(({ name }) => name));
+    for (const { name } of [...peers.namespaces()]) if (!listed.has(name)) this.#compiler.removeNamespace(name);
+    for (const namespace of namespaces) this.#compiler.putNamespace(namespace);
+    this.#have("namespaces");
+  }
+
+  takeNamespace(type: PolicyEventType, namespace: PolicyNamespace): void {
+    if (type === "DELETED") this.#compiler.removeNamespace(namespace.name);
+    else this.#compiler.putNamespace(namespace);
+    this.#changed();
+  }
+
+  takeOwnPods(pods: readonly PolicyPod[]): void {
+    this.#replacePods(pods, (pod) => this.#isOwn(pod));
+    this.#have("pods of this node");
+  }
+
+  takeOwnPod(type: PolicyEventType, pod: PolicyPod): void {
+    this.#takePod(type, pod);
+  }
+
+  /** @param namespace absent: those of all namespaces */
+  takePeers(pods: readonly PolicyPod[], namespace: string | undefined): void {
+    const isOfSource = (pod: PolicyPod) =>
+      !this.#isOwn(pod) && (namespace === undefined || pod.namespace === namespace);
+    this.#replacePods(pods.filter(isOfSource), isOfSource);
+    this.#changed();
+  }
+
+  /** A pod of this node is told by another watch. */
+  takePeer(type: PolicyEventType, pod: PolicyPod): void {
+    if (!this.#isOwn(pod)) this.#takePod(type, pod);
+  }
+
+  /** Nobody selects its pods any more. */
+  forgetPeers(namespace: string): void {
+    for (const { pod } of this.#compiler.peers.podsOf(namespace)) {
+      if (!this.#isOwn(pod)) this.#compiler.removePod(pod.uid);
+    }
+    this.#changed();
+  }
+
+  /** Call it when the API server answers. */
+  hear(): void {
+    this.#heardAtMs = Date.now();
+    this.#apiProblem = undefined;
+  }
+
+  noteApiProblem(problem: string): void {
+    this.#apiProblem = problem;
+    this.#runWaiting();
+  }
+
+  /** A plugin has attached a pod, and closed it. @returns when its policies are in the kernel, or cannot be */
+  async attach(request: AttachRequest): Promise<{ state: "enforced" | "closed" } | { error: string }> {
+    const { namespace, name, uid, container } = request;
+    const pod = { namespace, name, ...uid && { uid } };
+    this.#localPods.name(container, pod);
+    while (!this.#isSynced) {
+      if (this.#apiProblem !== undefined) return { error: `the policies are not known: ${this.#apiProblem}` };
+      await this.#nextStep();
+    }
+    const key = localKey(pod);
+    const local: LocalPod = { ...pod, ips: request.ips.map(parseIp) };
+    if (!this.#compiler.isKnown(local)) await this.#askFor(local);
+    // It may have been named by its addresses meanwhile, and be closed again.
+    this.#compiler.putLocal(this.#compiler.locals().get(key) ?? local, true);
+    const done = this.#nextStep();
+    this.#changed();
+    await done;
+    return { state: this.#isInKernel && this.#compiler.isKnown(local) ? "enforced" : "closed" };
+  }
+
+  async explain(question: PolicyQuestion): Promise<PolicyVerdict | { error: string }> {
+    if (this.#missing.size > 0) return { error: `not known yet: ${[...this.#missing].join(", ")}` };
+    const [from, to] = await Promise.all([this.#endOf(question.from), this.#endOf(question.to)]);
+    for (const [text, end] of [[question.from, from], [question.to, to]] as const) {
+      if (!end) return { error: `there is no pod "${text}"` };
+    }
+    const { peers } = this.#compiler;
+    const knowledge = {
+      policiesSelecting: this.#compiler.policiesSelecting.bind(this.#compiler),
+      namespaceLabels: (name: string) => peers.namespace(name)?.labels,
+    };
+    return explainFlow(knowledge, from!, to!, question);
+  }
+
+  /** Call it some times a second. */
+  look(): void {
+    let isLost = false;
+    const isComplete = this.#monitor.read(({ changes }) => isLost ||= changes.length > 0);
+    const now = performance.now();
+    if (isLost || !isComplete) {
+      this.#lostAt = now;
+      this.#nextCompare = now;
+    }
+    if (now >= this.#nextCompare) this.#isInKernel = false;
+    const isWaiting = this.#timer !== undefined;
+    if (!isWaiting && (!this.#isInKernel || now - this.#lastStep >= 1000)) this.#step();
+    else if (now >= this.#nextStatus) this.#writeStatus();
+  }
+
+  #isOwn({ node }: PolicyPod): boolean {
+    return node === this.#options.node;
+  }
+
+  #takePod(type: PolicyEventType, pod: PolicyPod): void {
+    if (type === "DELETED") this.#compiler.removePod(pod.uid);
+    else this.#compiler.putPod(pod);
+    this.#changed();
+  }
+
+  #replacePods(pods: readonly PolicyPod[], isOfSource: (pod: PolicyPod) => boolean): void {
+    const listed = new Set(pods.map(({ uid }) => uid));
+    for (const { pod } of [...this.#compiler.peers.all()]) {
+      if (!listed.has(pod.uid) && isOfSource(pod)) this.#compiler.removePod(pod.uid);
+    }
+    for (const pod of pods) this.#compiler.putPod(pod);
+  }
+
+  #have(list: string): void {
+    this.#missing.delete(list);
+    this.#changed();
+  }
+
+  async #askFor({ namespace, name, uid }: LocalPod): Promise<void> {
+    const pod = await this.#options.fetchPod(namespace, name);
+    if (pod && (uid === undefined || pod.uid === uid)) this.#compiler.putPod(pod);
+  }
+
+  async #endOf(text: string): Promise<End | undefined> {
+    if (isIp(text)) {
+      const ip = parseIp(text);
+      const pod = this.#compiler.peers.ownerOf(ip)?.pod;
+      return { text: pod ? `${podKey(pod)} (${ip})` : text, ips: [ip], ...pod && { pod } };
+    }
+    const [namespace = "", name = ""] = text.split("/");
+    const known = this.#compiler.peers.findNamed(text);
+    if (known) return { text, pod: { ...known.pod, ips: known.ips }, ips: known.ips };
+    const pod = await this.#options.fetchPod(namespace, name);
+    return pod && { text, pod, ips: pod.ips };
+  }
+
+  #nextStep(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#onStep.push(resolve);
+    return promise;
+  }
+
+  #runWaiting(): void {
+    const waiting = this.#onStep;
+    this.#onStep = [];
+    for (const run of waiting) run();
+  }
+
+  #changed(): void {
+    const now = performance.now();
+    this.#changedSince ??= now;
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.#step();
+    }, Math.max(0, this.#lastStep + CHANGE_INTERVAL_MS - now));
+  }
+
+  #step(): void {
+    if (this.#missing.size > 0) return;
+    const now = performance.now();
+    this.#lastStep = now;
+    try {
+      this.#readLocals(now);
+      this.#compiler.update();
+      const selected = this.#compiler.selectedNamespaces();
+      this.#options.onSelected(selected);
+      if (!this.#mayGoOn(selected, now)) return this.#changed();
+      this.#changeKernel(now);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      this.#isInKernel = false;
+      this.#nextCompare = now + RETRY_MS;
+      if (error.message !== this.#kernelProblem) this.#options.log(`Cannot enforce policies: ${error.message}`);
+      this.#kernelProblem = error.message;
+    }
+    this.#runWaiting();
+    this.#writeStatus();
+  }
+
+  /** What is in force without the new peers is better than nothing. */
+  #mayGoOn(selected: ReadonlySet<string>, now: number): boolean {
+    if (this.#options.hasListed(selected)) {
+      this.#waitingSince = undefined;
+      return true;
+    }
+    this.#waitingSince ??= now;
+    return now - this.#waitingSince > (this.#isSynced ? LIST_MS : FIRST_LIST_MS);
+  }
+
+  #changeKernel(now: number): void {
+    const change = this.#isInKernel ? this.#compiler.takeChange() : undefined;
+    if (change) {
+      // What it is to change may differ from what it has.
+      this.#isInKernel = false;
+      this.#ruleset.change(change);
+    } else if (!this.#isInKernel) {
+      const difference = this.#ruleset.replace(this.#compiler.desired());
+      this.#nextCompare = now + COMPARE_INTERVAL_MS;
+      if (this.#isSynced && difference !== undefined) {
+        this.#options.count("repairs", 1);
+        this.#options.log(`Policies are in the kernel again: ${difference}`);
+      }
+    }
+    const isChanged = change !== undefined || !this.#isInKernel;
+    this.#isInKernel = true;
+    this.#isSynced = true;
+    this.#kernelProblem = undefined;
+    this.#stored.store(this.#compiler.policedNamespaces());
+    if (isChanged) this.#judgeSoon();
+    if (isChanged && this.#changedSince !== undefined) {
+      this.#options.count("changes", 1);
+      this.#options.count("changeMicroseconds", Math.round((performance.now() - this.#changedSince) * 1000));
+    }
+    this.#changedSince = undefined;
+  }
+
+  #readLocals(now: number): void {
+    const { peers } = this.#compiler;
+    const findOwner = (ip: Ip) => {
+      const pod = peers.ownerOf(ip)?.pod;
+      return pod && this.#isOwn(pod) ? pod : undefined;
+    };
+    const present = this.#localPods.group(this.#ruleset.attachments(), findOwner);
+    if (now - this.#lostAt > GUARD_RESTORE_MS) {
+      for (const key of [...this.#compiler.locals().keys()]) if (!present.has(key)) this.#compiler.removeLocal(key);
+    }
+    for (const local of present.values()) this.#compiler.putLocal(local);
+  }
+
+  #judgeSoon(): void {
+    this.#judgeTimer ??= setTimeout(() => {
+      this.#judgeTimer = undefined;
+      this.#judge();
+    }, Math.max(0, this.#nextJudge - performance.now()));
+  }
+
+  #judge(): void {
+    const start = performance.now();
+    try {
+      this.#cutFlows = judgeFlows(this.#host.nft, this.#compiler);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      this.#options.log(`Cannot end connections that policies forbid: ${error.message}`);
+    }
+    const end = performance.now();
+    this.#nextJudge = end + (end - start) * JUDGE_PAUSE_FACTOR;
+  }
+
+  #writeStatus(): void {
+    const { node, stateDirectory } = this.#options;
+    const compiler = this.#compiler;
+    const locals = [...compiler.locals().values()];
+    const status: PolicyStatus = {
+      node,
+      isSynced: this.#isSynced,
+      ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
+      policies: compiler.policyCount,
+      peers: compiler.peers.podCount,
+      pods: locals.length,
+      isolatedPods: compiler.isolatedCount,
+      closedPods: locals.filter((local) => !compiler.isKnown(local)).map(podKey),
+      sets: compiler.setCount,
+      cutFlows: this.#cutFlows,
+      problems: this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
+    };
+    const now = performance.now();
+    const text = JSON.stringify(status);
+    if (text === this.#written && now < this.#nextStatus) return;
+    this.#written = text;
+    this.#nextStatus = now + STATUS_INTERVAL_MS;
+    writePolicyStatus(stateDirectory, {
+      ...status,
+      ...this.#heardAtMs !== undefined && { heardAtMs: this.#heardAtMs },
+    });
+  }
+}
+
+/** Plugins remove elements only. */
+const isLoss = (operation: number): boolean =>
+  operation === NFT_MSG_DELTABLE || operation === NFT_MSG_DELCHAIN || operation === NFT_MSG_DELRULE;

@@ -1,0 +1,63 @@
+/** Which pods of other nodes are watched: those of namespaces that rules select. @module */
+
+/** Above it, one watch of all pods replaces one for each namespace. */
+const MANY = 20;
+/** Few again, so that it does not change all the time. */
+const FEW = 10;
+
+export interface PeerWatchesOptions {
+  /** Follows the pods of a namespace, or of all, until the signal. @param onListed call it when they are known */
+  follow(namespace: string | undefined, onListed: () => void, signal: AbortSignal): void;
+  /** Nobody follows them any more. */
+  forget(namespace: string): void;
+}
+
+interface Watch {
+  readonly ending: AbortController;
+  hasListed: boolean;
+}
+
+export class PeerWatches implements Disposable {
+  readonly #options: PeerWatchesOptions;
+  /** By namespace; `undefined` is that of all. */
+  readonly #watches = new Map<string | undefined, Watch>();
+  #selected: ReadonlySet<string> = new Set();
+
+  constructor(options: PeerWatchesOptions) {
+    this.#options = options;
+  }
+
+  [Symbol.dispose](): void {
+    for (const { ending } of this.#watches.values()) ending.abort();
+  }
+
+  select(namespaces: ReadonlySet<string>): void {
+    const former = this.#selected;
+    this.#selected = namespaces;
+    const isOfAll = namespaces.size > (this.#watches.has(undefined) ? FEW : MANY);
+    for (const each of isOfAll ? [undefined] : namespaces) if (!this.#watches.has(each)) this.#start(each);
+    // Until the other ones have listed, nothing is missing.
+    if (!this.hasListed(namespaces)) return;
+    for (const each of [...this.#watches.keys()]) {
+      const isWanted = isOfAll ? each === undefined : each !== undefined && namespaces.has(each);
+      if (!isWanted) this.#end(each);
+    }
+    for (const each of former) if (!namespaces.has(each)) this.#options.forget(each);
+  }
+
+  hasListed(namespaces: ReadonlySet<string>): boolean {
+    const isListed = (namespace: string | undefined) => this.#watches.get(namespace)?.hasListed === true;
+    return isListed(undefined) || [...namespaces].every(isListed);
+  }
+
+  #start(namespace: string | undefined): void {
+    const watch: Watch = { ending: new AbortController(), hasListed: false };
+    this.#watches.set(namespace, watch);
+    this.#options.follow(namespace, () => watch.hasListed = true, watch.ending.signal);
+  }
+
+  #end(namespace: string | undefined): void {
+    this.#watches.get(namespace)!.ending.abort();
+    this.#watches.delete(namespace);
+  }
+}

@@ -1,0 +1,170 @@
+import { removeFile } from "../ffi/sys/file.ts";
+import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { sys } from "../ffi/sys/libc.ts";
+import { pollAny } from "../ffi/sys/poll.ts";
+import { ApiClient } from "../cluster/api/client.ts";
+import { PATIENCE } from "../cluster/api/patience.ts";
+import { ApiProblem } from "../cluster/api/problem.ts";
+import { reflect, type ReflectorOptions } from "../cluster/api/reflector.ts";
+import { parseNamespace } from "./api/namespace.ts";
+import { parseNetworkPolicy } from "./api/network_policy.ts";
+import { parsePod, type PodObject, type PolicyPod } from "./api/pod.ts";
+import { PolicyPart, type PolicyPartOptions } from "./part.ts";
+import { PeerWatches } from "./peer_watches.ts";
+import type { PolicyPartSettings } from "./settings.ts";
+import { type PolicyAnswer, type PolicyRequest, policySocketPath } from "./socket.ts";
+
+export interface ServePolicyOptions
+  extends PolicyPartSettings, Omit<PolicyPartOptions, "onSelected" | "hasListed" | "fetchPod"> {
+  /** Has `token` and `ca.crt` of the service account. */
+  readonly accountDirectory: string;
+  /** Ends the part when it can be read: a pipe whose other end the server has. */
+  readonly lifetime: number;
+}
+
+const LOOK_INTERVAL_MS = 100;
+const NOT_FOUND = 404;
+const GET_MS = 4000;
+
+/** Returns when the server has ended. What is in the kernel stays in force. */
+export async function servePolicy(options: ServePolicyOptions): Promise<void> {
+  const { apiServer: server, accountDirectory, lifetime, log, node, stateDirectory } = options;
+  const access = { server, accountDirectory };
+  const client = new ApiClient(access);
+  const ending = new AbortController();
+  const failure = Promise.withResolvers<never>();
+  // Only root may ask.
+  sys.umask(0o077);
+  ensureDirectory(stateDirectory, 0o700);
+  using watches = new PeerWatches({
+    follow: (namespace, onListed, signal) =>
+      followPods(namespace, undefined, AbortSignal.any([ending.signal, signal]), {
+        onList: (pods) => {
+          onListed();
+          part.takePeers(pods, namespace);
+          return "taken";
+        },
+        onEvent: (type, pod) => part.takePeer(type, pod),
+      }),
+    forget: (namespace) => part.forgetPeers(namespace),
+  });
+  using part: PolicyPart = new PolicyPart({
+    ...options,
+    onSelected: (namespaces) => watches.select(namespaces),
+    hasListed: (namespaces) => watches.hasListed(namespaces),
+    fetchPod: (namespace, name) => fetchPod(client, namespace, name, ending.signal, log),
+  });
+  const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) =>
+    void reflect({
+      access,
+      onHeard: () => part.hear(),
+      onProblem: (problem) => part.noteApiProblem(problem),
+      log,
+      ...resource,
+    }).catch(failure.reject);
+  const followPods = (
+    namespace: string | undefined,
+    fieldSelector: string | undefined,
+    signal: AbortSignal,
+    taking: Pick<ReflectorOptions<PolicyPod>, "onList" | "onEvent">,
+  ) => {
+    const path = namespace === undefined ? "/api/v1/pods" : `/api/v1/namespaces/${namespace}/pods`;
+    follow({ path, kind: "Pod", fieldSelector, parse: parsePod, signal, ...taking });
+  };
+  follow({
+    path: "/apis/networking.k8s.io/v1/networkpolicies",
+    kind: "NetworkPolicy",
+    parse: parseNetworkPolicy,
+    onList: (policies) => {
+      part.takePolicies(policies);
+      return "taken";
+    },
+    onEvent: (type, policy) => part.takePolicy(type, policy),
+    signal: ending.signal,
+  });
+  follow({
+    path: "/api/v1/namespaces",
+    kind: "Namespace",
+    parse: parseNamespace,
+    onList: (namespaces) => {
+      part.takeNamespaces(namespaces);
+      return "taken";
+    },
+    onEvent: (type, namespace) => part.takeNamespace(type, namespace),
+    signal: ending.signal,
+  });
+  followPods(undefined, `spec.nodeName=${node}`, ending.signal, {
+    onList: (pods) => {
+      part.takeOwnPods(pods);
+      return "taken";
+    },
+    onEvent: (type, pod) => part.takeOwnPod(type, pod),
+  });
+  const listener = listen(policySocketPath(stateDirectory), part);
+  const ended = Promise.withResolvers<void>();
+  const timer = setInterval(() => {
+    try {
+      if (pollAny([lifetime], 0).length > 0) ended.resolve();
+      else part.look();
+    } catch (error) {
+      failure.reject(error);
+    }
+  }, LOOK_INTERVAL_MS);
+  try {
+    await Promise.race([ended.promise, failure.promise]);
+  } finally {
+    clearInterval(timer);
+    ending.abort();
+    listener.stop(true);
+  }
+}
+
+/** Answers each line with one. */
+function listen(path: string, part: PolicyPart) {
+  removeFile(path);
+  return Bun.listen<{ text: string }>({
+    unix: path,
+    socket: {
+      open(socket) {
+        socket.data = { text: "" };
+      },
+      data(socket, bytes) {
+        const lines = (socket.data.text + new TextDecoder().decode(bytes)).split("\n");
+        socket.data.text = lines.pop()!;
+        for (const line of lines) {
+          void answer(part, line).then((text) => void socket.write(`${JSON.stringify(text)}\n`));
+        }
+      },
+    },
+  });
+}
+
+async function answer(part: PolicyPart, line: string): Promise<PolicyAnswer> {
+  try {
+    const request = JSON.parse(line) as PolicyRequest;
+    if (!("test" in request)) return await part.attach(request);
+    const verdict = await part.explain(request.test);
+    return "error" in verdict ? verdict : { verdict };
+  } catch (error) {
+    return { error: (error as Error).message };
+  }
+}
+
+async function fetchPod(
+  client: ApiClient,
+  namespace: string,
+  name: string,
+  signal: AbortSignal,
+  log: (message: string) => void,
+): Promise<PolicyPod | undefined> {
+  const { answerMs, silenceMs } = PATIENCE;
+  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
+  try {
+    const text = await client.getText(path, signal, { answerMs, silenceMs, wholeMs: GET_MS });
+    return parsePod(JSON.parse(text) as PodObject);
+  } catch (error) {
+    if (!(error instanceof ApiProblem)) throw error;
+    if (error.status !== NOT_FOUND) log(`Cannot ask for pod "${namespace}/${name}": ${error.message}`);
+    return undefined;
+  }
+}

@@ -1,0 +1,7 @@
+/** What the part of the server is told. */
+export interface PolicyPartSettings {
+  /** The name of this node's object. */
+  readonly node: string;
+  /** `https://10.96.0.1:443` */
+  readonly apiServer: string;
+}
