@@ -27,7 +27,7 @@ export type ValueName =
   )
   | ("NAME" | "NETNS" | "NETWORK" | "NUMBER" | "PATH" | "PLUGIN" | "PLUGIN[.KEY]" | "PORTS")
   | ("RULE" | "SUBNET" | "TIME" | "NETWORK|CONTAINER" | "NETNS|CONTAINER" | "NETWORK|NETNS|CONTAINER")
-  | ("PAGE" | "SHELL" | "URL" | "WHAT" | "WORD");
+  | ("FROM" | "PAGE" | "PORT" | "SHELL" | "TO" | "URL" | "WHAT" | "WORD");
 
 /** By default, the name of the value decides what a shell offers. */
 export type CompletionKind =

@@ -155,10 +155,12 @@ export class PolicyPart implements Disposable {
     if (!this.#isOwn(pod)) this.#takePod(type, pod);
   }
 
-  /** Nobody selects its pods any more. */
-  forgetPeers(namespace: string): void {
-    for (const { pod } of this.#compiler.peers.podsOf(namespace)) {
-      if (!this.#isOwn(pod)) this.#compiler.removePod(pod.uid);
+  /** Pods of other namespaces than these are not followed any more. */
+  forgetOtherPeers(namespaces: ReadonlySet<string>): void {
+    for (const { pod } of [...this.#compiler.peers.all()]) {
+      if (pod.namespace !== "" && !this.#isOwn(pod) && !namespaces.has(pod.namespace)) {
+        this.#compiler.removePod(pod.uid);
+      }
     }
     this.#changed();
   }
@@ -219,7 +221,8 @@ export class PolicyPart implements Disposable {
     }
     if (now >= this.#nextCompare) this.#isInKernel = false;
     const isWaiting = this.#timer !== undefined;
-    if (!isWaiting && (!this.#isInKernel || now - this.#lastStep >= 1000)) this.#step();
+    const isDue = !this.#isInKernel || this.#waitingSince !== undefined || now - this.#lastStep >= 1000;
+    if (!isWaiting && isDue) this.#step();
     else if (now >= this.#nextStatus) this.#writeStatus();
   }
 
@@ -294,7 +297,7 @@ export class PolicyPart implements Disposable {
       this.#compiler.update();
       const selected = this.#compiler.selectedNamespaces();
       this.#options.onSelected(selected);
-      if (!this.#mayGoOn(selected, now)) return this.#changed();
+      if (!this.#mayGoOn(selected, now)) return;
       this.#changeKernel(now);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
@@ -367,7 +370,7 @@ export class PolicyPart implements Disposable {
   #judge(): void {
     const start = performance.now();
     try {
-      this.#cutFlows = judgeFlows(this.#host.nft, this.#compiler);
+      this.#cutFlows = judgeFlows(this.#host, this.#compiler);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       this.#options.log(`Cannot end connections that policies forbid: ${error.message}`);

@@ -8,8 +8,8 @@ const FEW = 10;
 export interface PeerWatchesOptions {
   /** Follows the pods of a namespace, or of all, until the signal. @param onListed call it when they are known */
   follow(namespace: string | undefined, onListed: () => void, signal: AbortSignal): void;
-  /** Nobody follows them any more. */
-  forget(namespace: string): void;
+  /** Pods of others are not followed any more. */
+  forgetOthers(namespaces: ReadonlySet<string>): void;
 }
 
 interface Watch {
@@ -21,7 +21,6 @@ export class PeerWatches implements Disposable {
   readonly #options: PeerWatchesOptions;
   /** By namespace; `undefined` is that of all. */
   readonly #watches = new Map<string | undefined, Watch>();
-  #selected: ReadonlySet<string> = new Set();
 
   constructor(options: PeerWatchesOptions) {
     this.#options = options;
@@ -32,17 +31,15 @@ export class PeerWatches implements Disposable {
   }
 
   select(namespaces: ReadonlySet<string>): void {
-    const former = this.#selected;
-    this.#selected = namespaces;
     const isOfAll = namespaces.size > (this.#watches.has(undefined) ? FEW : MANY);
     for (const each of isOfAll ? [undefined] : namespaces) if (!this.#watches.has(each)) this.#start(each);
     // Until the other ones have listed, nothing is missing.
     if (!this.hasListed(namespaces)) return;
-    for (const each of [...this.#watches.keys()]) {
-      const isWanted = isOfAll ? each === undefined : each !== undefined && namespaces.has(each);
-      if (!isWanted) this.#end(each);
-    }
-    for (const each of former) if (!namespaces.has(each)) this.#options.forget(each);
+    const surplus = [...this.#watches.keys()].filter((each) =>
+      isOfAll ? each !== undefined : each === undefined || !namespaces.has(each)
+    );
+    for (const each of surplus) this.#end(each);
+    if (!isOfAll && surplus.length > 0) this.#options.forgetOthers(namespaces);
   }
 
   hasListed(namespaces: ReadonlySet<string>): boolean {

@@ -46,7 +46,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
         },
         onEvent: (type, pod) => part.takePeer(type, pod),
       }),
-    forget: (namespace) => part.forgetPeers(namespace),
+    forgetOthers: (namespaces) => part.forgetOtherPeers(namespaces),
   });
   using part: PolicyPart = new PolicyPart({
     ...options,

@@ -67,6 +67,15 @@ export const PARTS: readonly PartDefinition[] = [
       entersNamespaces: true,
     },
   },
+  {
+    name: "policy",
+    rights: {
+      // For rules, and to mark connections.
+      capabilities: [CAP_NET_ADMIN],
+      addressFamilies: [AF_INET, AF_INET6, AF_NETLINK, AF_UNIX],
+      entersNamespaces: false,
+    },
+  },
   { name: "heal" },
   {
     name: "metrics",

@@ -18,6 +18,12 @@ const CLUSTER_METRICS = {
   repairs: "cni_cluster_repairs_total",
 } as const;
 
+const POLICY_METRICS = {
+  changes: "cni_policy_changes_total",
+  changeMicroseconds: "cni_policy_change_microseconds_total",
+  repairs: "cni_policy_repairs_total",
+} as const;
+
 /** @param label of the counter, for what the plugin counts */
 function pluginPart(name: string, counter: string, label: string): PartProgram {
   return async ({ directory, logFormat }) => {
@@ -49,6 +55,19 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
       lifetime,
       log: messageLogger(logFormat),
       count: (counter) => sendReport(reports, { counter: CLUSTER_METRICS[counter], count: 1 }),
+    });
+  },
+  async policy({ policy, directory, cacheDirectories, logFormat }) {
+    const { servePolicy } = await import("../policy/serve_policy.ts");
+    const { lifetime, account, reports } = PART_DESCRIPTORS;
+    await servePolicy({
+      ...policy!,
+      accountDirectory: `/proc/self/fd/${account}`,
+      stateDirectory: partPaths(directory, "policy").state,
+      cacheDirectories,
+      lifetime,
+      log: messageLogger(logFormat),
+      count: (counter, count) => sendReport(reports, { counter: POLICY_METRICS[counter], count }),
     });
   },
   dhcp: pluginPart("dhcp", "cni_dhcp_messages_total", "type"),

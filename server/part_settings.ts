@@ -1,4 +1,5 @@
 import type { ClusterPartSettings } from "../cluster/settings.ts";
+import type { PolicyPartSettings } from "../policy/settings.ts";
 
 /** Processes of parts get it as JSON. */
 export interface PartSettings {
@@ -15,6 +16,8 @@ export interface PartSettings {
   readonly metricsAddress?: string;
   /** Absent unless this server makes the network of a cluster. */
   readonly cluster?: ClusterPartSettings;
+  /** Absent unless this server enforces NetworkPolicy. */
+  readonly policy?: PolicyPartSettings;
 }
 
 export interface PartDescriptors {

@@ -33,6 +33,14 @@ const LIST_PATHS = {
   NetworkPolicy: "/apis/networking.k8s.io/v1/networkpolicies",
 } as const;
 
+/** Has what one request asks for. */
+interface Selection {
+  readonly kind: ServedObject["kind"];
+  readonly namespace: string | undefined;
+  /** By `metadata.name`, and the node of pods by `spec.nodeName`. */
+  readonly fields: ReadonlyMap<string, string>;
+}
+
 /** What it has at one time. */
 interface State {
   readonly version: number;
@@ -42,7 +50,6 @@ interface State {
 /** A change, for watches that begin before it. */
 interface Change {
   readonly version: number;
-  readonly path: string;
   readonly event: IWatchEvent;
 }
 
@@ -76,7 +83,6 @@ export class ApiServer implements Disposable {
   readonly ca: string;
   readonly #server: Server;
   readonly #address: string;
-  /** By path, and by name where only one object is of interest. */
   readonly #watches = new Map<ServerResponse, Selection>();
   #state: State = { version: 1000, objects: new Map() };
   /** Lists of the cache have this; `undefined` if the cache is up to date. */
@@ -129,8 +135,8 @@ export class ApiServer implements Disposable {
     this.#change(known ? "MODIFIED" : "ADDED", { ...object, metadata });
   }
 
-  remove(kind: ServedObject["kind"], name: string): void {
-    const object = this.#state.objects.get(`${LIST_PATHS[kind]}/${name}`)!;
+  remove(kind: ServedObject["kind"], name: string, namespace?: string): void {
+    const object = this.#state.objects.get(pathOf(kind, namespace, name))!;
     const metadata = { ...object.metadata, resourceVersion: `${this.version + 1}` };
     this.#change("DELETED", { ...object, metadata });
   }
@@ -138,13 +144,13 @@ export class ApiServer implements Disposable {
   /** Tells watches that nothing of theirs has changed. */
   sendBookmarks(): void {
     this.#state = { ...this.#state, version: this.version + 1 };
-    for (const [kind, path] of Object.entries(LIST_PATHS)) {
+    for (const kind of Object.keys(LIST_PATHS)) {
       const object = {
         kind,
         apiVersion: "v1",
         metadata: { resourceVersion: `${this.version}`, creationTimestamp: null },
       };
-      this.#send(path, { type: "BOOKMARK", object });
+      this.#send({ type: "BOOKMARK", object });
     }
   }
 
@@ -199,25 +205,24 @@ export class ApiServer implements Disposable {
     if (type === "DELETED") objects.delete(keyOf(object));
     else objects.set(keyOf(object), object);
     this.#state = { version: this.version + 1, objects };
-    const path = LIST_PATHS[object.kind];
     const event = { type, object };
-    this.#changes.push({ version: this.version, path, event });
-    this.#send(path, event);
+    this.#changes.push({ version: this.version, event });
+    this.#send(event);
   }
 
-  #send(path: string, event: IWatchEvent): void {
+  #send(event: IWatchEvent): void {
     if (this.isSilent) return;
     const line = `${JSON.stringify(event)}\n`;
-    for (const [watch, selection] of this.#watches) if (isSelected(event, path, selection)) watch.write(line);
+    for (const [watch, selection] of this.#watches) if (isToldTo(event, selection)) watch.write(line);
   }
 
   #answer(url: URL, authorization: string | undefined, response: ServerResponse): void {
     this.requests.push(`${url.pathname}${url.search}`);
     if (this.fault?.(url, response)) return;
     if (authorization !== `Bearer ${this.token}`) return refuse(response, 401, "Unauthorized");
-    if (url.searchParams.has("watch")) return this.#watch(url, response);
-    const [kind] = Object.entries(LIST_PATHS).find(([, path]) => path === url.pathname) ?? [];
-    if (kind) return this.#list(kind, url, response);
+    const selection = selectionOf(url);
+    if (selection && url.searchParams.has("watch")) return this.#watch(url, selection, response);
+    if (selection) return this.#list(url, selection, response);
     const object = this.#state.objects.get(url.pathname);
     if (object) answer(response, 200, JSON.stringify(object));
     else refuse(response, 404, `${url.pathname} not found`);
@@ -244,54 +249,77 @@ export class ApiServer implements Disposable {
     answer(response, 200, JSON.stringify(this.#state.objects.get(keyOf(object))));
   }
 
-  #list(kind: string, { pathname, searchParams }: URL, response: ServerResponse): void {
+  #list({ searchParams }: URL, selection: Selection, response: ServerResponse): void {
     const { objects, version } = searchParams.has("resourceVersion") && this.#staleCache || this.#state;
     const [from, pageVersion] = (searchParams.get("continue") ?? `0 ${version}`).split(" ").map(Number) as [
       number,
       number,
     ];
     if (pageVersion < this.#oldestVersion) return refuse(response, 410, "The provided continue parameter is too old");
-    const name = selectedName(searchParams);
-    const found = [...objects].filter(([key]) =>
-      name === undefined ? key.startsWith(`${pathname}/`) : key === `${pathname}/${name}`
-    ).map(([, object]) => object);
+    const found = objects.values().filter((object) => isSelected(object, selection)).toArray();
     const metadata: IListMeta = { resourceVersion: `${pageVersion}` };
     if (found.length > from + this.pageSize) metadata.continue = `${from + this.pageSize} ${pageVersion}`;
     const items = found.slice(from, from + this.pageSize);
-    answer(response, 200, JSON.stringify({ kind: `${kind}List`, apiVersion: items[0]?.apiVersion, metadata, items }));
+    answer(
+      response,
+      200,
+      JSON.stringify({ kind: `${selection.kind}List`, apiVersion: items[0]?.apiVersion, metadata, items }),
+    );
   }
 
-  #watch({ pathname, searchParams }: URL, response: ServerResponse): void {
+  #watch({ searchParams }: URL, selection: Selection, response: ServerResponse): void {
     const from = Number(searchParams.get("resourceVersion"));
     if (from < this.#oldestVersion) return refuse(response, 410, `too old resource version: ${from}`);
     response.writeHead(200, { "Content-Type": "application/json" });
     response.flushHeaders();
-    const selection: Selection = { path: pathname, name: selectedName(searchParams) };
     this.#watches.set(response, selection);
     const end = setTimeout(() => response.end(), Number(searchParams.get("timeoutSeconds")) * 1000);
     response.on("close", () => {
       clearTimeout(end);
       this.#watches.delete(response);
     });
-    for (const { version, path, event } of this.#changes) {
-      if (version > from && isSelected(event, path, selection)) response.write(`${JSON.stringify(event)}\n`);
+    for (const { version, event } of this.#changes) {
+      if (version > from && isToldTo(event, selection)) response.write(`${JSON.stringify(event)}\n`);
     }
   }
 }
 
-interface Selection {
-  readonly path: string;
-  readonly name: string | undefined;
+/** Returns `undefined` for the path of one object. */
+function selectionOf({ pathname, searchParams }: URL): Selection | undefined {
+  const [, prefix = "", namespace, resource] = /^(.*)\/namespaces\/([^/]+)\/([^/]+)$/.exec(pathname) ?? [];
+  const list = namespace === undefined ? pathname : `${prefix}/${resource}`;
+  const kind = (Object.keys(LIST_PATHS) as ServedObject["kind"][]).find((each) => LIST_PATHS[each] === list);
+  const fields = new Map(
+    (searchParams.get("fieldSelector") ?? "").split(",").filter((text) => text !== "")
+      .map((text) => text.split("=") as [string, string]),
+  );
+  return kind && { kind, namespace, fields };
 }
 
-const selectedName = (parameters: URLSearchParams): string | undefined =>
-  parameters.get("fieldSelector")?.replace(/^metadata\.name=/, "");
+/** Bookmarks are for all watches of their kind. */
+const isToldTo = ({ type, object }: IWatchEvent, selection: Selection): boolean =>
+  type === "BOOKMARK"
+    ? (object as ServedObject).kind === selection.kind
+    : isSelected(object as ServedObject, selection);
 
-const isSelected = ({ object }: IWatchEvent, path: string, selection: Selection): boolean =>
-  path === selection.path &&
-  (selection.name === undefined || (object as ServedObject).metadata!.name === selection.name);
+function isSelected(object: ServedObject, { kind, namespace, fields }: Selection): boolean {
+  const { metadata, spec } = object as ServedObject & { readonly spec?: { readonly nodeName?: string } };
+  const values: Readonly<Record<string, string | undefined>> = {
+    "metadata.name": metadata!.name,
+    "spec.nodeName": spec?.nodeName ?? "",
+  };
+  return object.kind === kind && (namespace === undefined || metadata!.namespace === namespace) &&
+    [...fields].every(([field, value]) => values[field] === value);
+}
 
-const keyOf = ({ kind, metadata }: ServedObject): string => `${LIST_PATHS[kind]}/${metadata!.name}`;
+const keyOf = ({ kind, metadata }: ServedObject): string => pathOf(kind, metadata!.namespace, metadata!.name!);
+
+function pathOf(kind: ServedObject["kind"], namespace: string | undefined, name: string): string {
+  const list = LIST_PATHS[kind];
+  if (namespace === undefined) return `${list}/${name}`;
+  const [, prefix, resource] = /^(.*)\/([^/]+)$/.exec(list)!;
+  return `${prefix}/namespaces/${namespace}/${resource}/${name}`;
+}
 
 /** Answers at once, and with all of it. */
 export function answer(

@@ -4,6 +4,7 @@ import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { DEFAULT_CLUSTER_SETTINGS, TUNNEL_MODES } from "../../cluster/network/settings.ts";
 import { CLUSTER_PARTS, type ClusterPartSettings } from "../../cluster/settings.ts";
+import type { PolicyPartSettings } from "../../policy/settings.ts";
 import { readConfiguration } from "../../runtime/load.ts";
 import type { CliContext } from "../../program/start.ts";
 import { UsageError } from "../../program/usage_error.ts";
@@ -13,6 +14,8 @@ import { absolutePath } from "./path.ts";
 
 const { port: DEFAULT_PORT, vni: DEFAULT_VNI } = DEFAULT_CLUSTER_SETTINGS;
 const MAX_VNI = 2 ** 24 - 1;
+
+const POLICY_CHOICES = ["on", "off"] as const;
 
 export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
   {
@@ -26,6 +29,12 @@ export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
     name: "conflist",
     value: "FILE",
     help: "with --cluster: the network that engines get, with this node's ranges and MTU, when all nodes are reached",
+  },
+  {
+    name: "policy",
+    value: "WHAT",
+    choices: POLICY_CHOICES,
+    help: "with --cluster: whether NetworkPolicy is enforced (on if the network of --conflist has network-policy)",
   },
   {
     name: "tunnel",
@@ -54,6 +63,8 @@ export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
 /** Reads what is in this container's mounts. */
 export interface ClusterArguments {
   readonly settings: ClusterPartSettings;
+  /** Absent if nobody wants NetworkPolicy. */
+  readonly policy: PolicyPartSettings | undefined;
   readonly account: Descriptor;
 }
 
@@ -93,8 +104,16 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
     ),
     ...file !== undefined && { network: readNetwork(absolutePath(file, context)) },
   };
-  return { settings, account: openAccount() };
+  const { network } = settings;
+  const isPolicyOn = input.find("policy") === undefined
+    ? hasPolicyPlugin(network?.text)
+    : input.find("policy") === "on";
+  const policy = isPolicyOn ? { node, apiServer: settings.apiServer } : undefined;
+  return { settings, policy, account: openAccount() };
 }
+
+/** A network that cannot be used is refused later, by the part that gives it to engines. */
+const hasPolicyPlugin = (network = ""): boolean => /"type"\s*:\s*"network-policy"/.test(network);
 
 function readNetwork(path: string): NonNullable<ClusterPartSettings["network"]> {
   return { fileName: path.slice(path.lastIndexOf("/") + 1), text: readConfiguration(path) };

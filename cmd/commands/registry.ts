@@ -9,6 +9,7 @@ export const CNI: CommandGroup = {
     doctor: () => import("./doctor.ts"),
     netns: () => import("./netns.ts"),
     network: () => import("./network.ts"),
+    policy: () => import("./policy.ts"),
     show: () => import("./show.ts"),
     install: () => import("./install.ts"),
     uninstall: () => import("./uninstall.ts"),

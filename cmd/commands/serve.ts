@@ -2,7 +2,7 @@ import { enterHostMounts } from "../../ffi/netns/mounts.ts";
 import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
-import { CLUSTER_OPTIONS, clusterArguments } from "../arguments/cluster.ts";
+import { CLUSTER_OPTIONS, type ClusterArguments, clusterArguments } from "../arguments/cluster.ts";
 import { absolutePath } from "../arguments/path.ts";
 import {
   CACHE_DIR_OPTION,
@@ -116,7 +116,7 @@ const serve: Command = {
       logFormat,
       env: context.env,
       limits: { ...SERVER_LIMITS, idleMs },
-      parts: partSettings(path, logFormat, input, context, cluster?.settings),
+      parts: partSettings(path, logFormat, input, context, cluster),
       account: cluster?.account,
       program,
       log: messageLogger(logFormat),
@@ -130,7 +130,7 @@ function partSettings(
   logFormat: PartSettings["logFormat"],
   input: ParsedOptions,
   context: CliContext,
-  cluster: PartSettings["cluster"],
+  cluster: ClusterArguments | undefined,
 ): PartSettings {
   const metricsAddress = input.find("metrics");
   if (metricsAddress !== undefined) requireMetricsAddress(metricsAddress);
@@ -138,6 +138,7 @@ function partSettings(
   return {
     parts: [
       ...cluster === undefined ? [] : ["cluster"],
+      ...cluster?.policy === undefined ? [] : ["policy"],
       "dhcp",
       "dnsname",
       ...input.has("no-restore") ? [] : ["heal"],
@@ -151,7 +152,8 @@ function partSettings(
     pluginDirectories: pluginDirectories(input, context),
     cacheDirectories: given.length > 0 ? given : [cacheDirectory(input, context)],
     ...metricsAddress !== undefined && { metricsAddress },
-    ...cluster && { cluster },
+    ...cluster && { cluster: cluster.settings },
+    ...cluster?.policy && { policy: cluster.policy },
   };
 }
 

@@ -4,6 +4,7 @@ import { currentNetns } from "../../ffi/netns/netns.ts";
 import { countAttachments, measurePools, measureSets } from "./measure.ts";
 import { Runtime } from "../../runtime/runtime.ts";
 import { findClusterStatus } from "../../cluster/status.ts";
+import { findPolicyStatus, type PolicyStatus } from "../../policy/status.ts";
 import { programVersion } from "../../program/version.ts";
 import { partPaths } from "../part_definitions.ts";
 import type { PartSettings } from "../part_settings.ts";
@@ -37,6 +38,8 @@ export function readMetrics(registry: MetricsRegistry, settings: PartSettings, l
     read("cni_cluster_problems", () => [{ value: problems.length }]);
     read("cni_cluster_heard_timestamp_seconds", () => heardAtMs === undefined ? [] : [{ value: heardAtMs / 1000 }]);
   }
+  const policy = settings.policy && findPolicyStatus(partPaths(directory, "policy").state);
+  if (policy) { for (const [name, samples] of policySamples(policy)) read(name, () => samples); }
   read("cni_set_elements", () => {
     using host = currentNetns();
     return measureSets(host.nft).map(({ table, set, elements }) => ({ labels: { table, set }, value: elements }));
@@ -52,6 +55,21 @@ export function readMetrics(registry: MetricsRegistry, settings: PartSettings, l
     () => Object.entries(status.starts).map(([process, value]) => ({ labels: { process }, value })),
   );
   read("cni_private_memory_bytes", () => memorySamples(status));
+}
+
+function policySamples(
+  { policies, peers, pods, isolatedPods, closedPods, sets, cutFlows, problems, heardAtMs }: PolicyStatus,
+): [ReadMetric, readonly Sample[]][] {
+  const states = { closed: closedPods.length, isolated: isolatedPods - closedPods.length, open: pods - isolatedPods };
+  return [
+    ["cni_policies", [{ value: policies }]],
+    ["cni_policy_pods", Object.entries(states).map(([state, value]) => ({ labels: { state }, value }))],
+    ["cni_policy_peers", [{ value: peers }]],
+    ["cni_policy_sets", [{ value: sets }]],
+    ["cni_policy_cut_flows", [{ value: cutFlows }]],
+    ["cni_policy_problems", [{ value: problems.length }]],
+    ["cni_policy_heard_timestamp_seconds", heardAtMs === undefined ? [] : [{ value: heardAtMs / 1000 }]],
+  ];
 }
 
 const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);

@@ -2,6 +2,7 @@ import { removeFile } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { messageLogger } from "../call_log.ts";
 import { findClusterStatus } from "../../cluster/status.ts";
+import { findPolicyStatus } from "../../policy/status.ts";
 import { partPaths } from "../part_definitions.ts";
 import type { PartDescriptors, PartSettings } from "../part_settings.ts";
 import type { Report } from "../reports.ts";
@@ -60,12 +61,14 @@ async function answer(
 }
 
 /** Why this server is not ready. Once ready, an API server that is away does not matter. */
-function findObstacle({ socket, directory, cluster }: PartSettings): string | undefined {
+function findObstacle({ socket, directory, cluster, policy }: PartSettings): string | undefined {
   if (!isServerReady(socket)) return "not ready for calls";
   if (!cluster) return undefined;
   const status = findClusterStatus(partPaths(directory, "cluster").state);
-  if (status?.isSynced) return undefined;
-  return ["not in step with the cluster yet", ...status?.problems ?? []].join("; ");
+  if (!status?.isSynced) return ["not in step with the cluster yet", ...status?.problems ?? []].join("; ");
+  const policies = policy && findPolicyStatus(partPaths(directory, "policy").state);
+  if (!policy || policies?.isSynced) return undefined;
+  return ["policies are not in force yet", ...policies?.problems ?? []].join("; ");
 }
 
 /** Reads until all writers are gone. */

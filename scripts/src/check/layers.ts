@@ -75,11 +75,12 @@ export const LAYERS: readonly Layer[] = [
   { path: "containers/", imports: [...PLUGIN_LIB, "runtime/"] },
   { path: "networks/", imports: [...TOOL, "plugins/lib/docs/", "containers/"] },
   { path: "cluster/", imports: [...TOOL, "networks/"], packages: ["bun", "bun:jsc"] },
-  { path: "inspect/", imports: [...TOOL, "containers/", "networks/", "cluster/"] },
+  { path: "policy/", imports: [...TOOL, "cluster/"], packages: ["bun"] },
+  { path: "inspect/", imports: [...TOOL, "containers/", "networks/", "cluster/", "policy/"] },
   { path: "heal/", imports: [...TOOL, "inspect/"] },
   {
     path: "server/",
-    imports: [...TOOL, "program/", "networks/", "heal/", "cluster/"],
+    imports: [...TOOL, "program/", "networks/", "heal/", "cluster/", "policy/"],
     packages: ["bun", "prom-client"],
   },
   {
@@ -93,6 +94,7 @@ export const LAYERS: readonly Layer[] = [
       "inspect/",
       "heal/",
       "cluster/",
+      "policy/",
       "server/",
     ],
     packages: ["bun"],
