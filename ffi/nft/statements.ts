@@ -225,7 +225,7 @@ export const setPacketTypeHost = (): RuleStatement => [
   { kind: "immediate", dreg: register(0), data: { value: Uint8Array.of(uapi.PACKET_HOST) } },
   { kind: "meta", key: uapi.NFT_META_PKTTYPE, sreg: register(0) },
 ];
-export const counter = (): RuleStatement => [{ kind: "counter", bytes: 0n, packets: 0n }];
+export const counter = (): RuleStatement => [{ kind: "counter" }];
 
 function lookupIn(
   fields: readonly Selector[],

@@ -30,7 +30,8 @@ export default plugin({
   name: "network-policy",
   about: "Enforces Kubernetes' NetworkPolicies on the pod, before its first packet",
   config: networkPolicyConfig,
-  args: ["K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID"],
+  // Others are for other plugins.
+  args: "all",
   hasRulesOnly: true,
   model: (): PluginModel => require("./model.ts").default,
   needsPrevResult: () => true,
