@@ -7,11 +7,18 @@
  *
  * @module
  */
+import { test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
+import { listenAt } from "../ffi/sys/unix_socket.ts";
+import { SOCK_STREAM } from "../ffi/sys/uapi.ts";
 import networkPolicy from "../plugins/network_policy/plugin.ts";
+import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import type { Result } from "../spec/result.ts";
-import { newNetns, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
+import { newNetns, ping, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
 import { connectOutside } from "./outside.ts";
 import { invokePlugin, newHostContext, newRequest, restorePlugin } from "./plugin_call.ts";
 
@@ -40,6 +47,8 @@ export interface PolicySite extends Disposable {
   readonly host: Netns;
   readonly outside: Netns;
   readonly log: string[];
+  /** For `dataDir` and the socket. */
+  readonly directory: string;
   /** A pod with links, without the plugin. */
   newPod(n: number): PolicyPod;
   add(pod: PolicyPod, call?: PolicyCall): void;
@@ -47,6 +56,8 @@ export interface PolicySite extends Disposable {
   check(pod: PolicyPod, call?: PolicyCall): void;
   restore(pod: PolicyPod, call?: PolicyCall): readonly string[];
   gc(pods: readonly PolicyPod[]): void;
+  /** Somebody listens at the server's socket, and says nothing, as long as the site lives. */
+  noteServer(): void;
 }
 
 /** @param directory for `dataDir` and the socket */
@@ -78,7 +89,7 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
     { isKubernetes = true, config = {} }: PolicyCall = {},
     keys: object = {},
   ) => {
-    const paths = { socketPath: `${directory}/socket`, dataDir: directory };
+    const paths = { socketPath: `${directory}/socket`, dataDir: directory, waitMs: 50 };
     const document = { name: "pods", ...paths, ...pod && { prevResult: pod.result }, ...config, ...keys };
     const args = `IgnoreUnknown=1;K8S_POD_NAMESPACE=web;K8S_POD_NAME=p${pod?.n}`;
     return newRequest(networkPolicy.name, verb, document, {
@@ -91,6 +102,7 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
     host,
     outside,
     log,
+    directory,
     newPod(n) {
       const netns = resources.use(newNetns());
       const link = `veth${n}`;
@@ -116,6 +128,8 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
           "ip route add default via fe80::1 dev eth0",
         );
       } else runShellInNetns(netns, "ip route add default via 10.88.0.1; ip route add default via fd88::1");
+      // Neighbours are known before the first packet that may not take long.
+      for (const ip of ips) ping(host, ip);
       const interfaces = [{ name: link }, { name: "eth0", sandbox: netns.path }];
       const addresses = [parseCidr(`${ips[0]}/${length4}`), parseCidr(`${ips[1]}/${length6}`)];
       return {
@@ -134,6 +148,20 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
       const valid = pods.map(({ n }) => ({ containerID: `c${n}`, ifname: "eth0" }));
       invokePlugin(networkPolicy, request("GC", undefined, {}, { "cni.dev/valid-attachments": valid }), context);
     },
+    noteServer: () => void resources.use(listenAt(`${directory}/socket`, SOCK_STREAM)),
     [Symbol.dispose]: () => resources.dispose(),
   };
+}
+
+type Body = (site: PolicySite, ruleset: PolicyRuleset, resources: DisposableStack) => void | Promise<void>;
+
+/** Defines a test on a node of its own. */
+export function siteTest(links: PodLinks, name: string, body: Body): void {
+  test(`${links}: ${name}`, async () => {
+    using resources = new DisposableStack();
+    const directory = mkdtempSync(join(tmpdir(), "cni-policy-"));
+    resources.defer(() => rmSync(directory, { recursive: true }));
+    const site = resources.use(newPolicySite(links, directory));
+    await body(site, new PolicyRuleset(site.host.nft), resources);
+  }, 60_000);
 }

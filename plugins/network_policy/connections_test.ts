@@ -1,0 +1,127 @@
+/** Connections that a policy cuts, forged sources, and what the plugin leaves: with real packets. */
+import { expect } from "bun:test";
+import { parseIp } from "../../ffi/address.ts";
+import { dumpFlows, setFlowMarks, type TrackedFlow } from "../../ffi/conntrack/conntrack.ts";
+import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
+import { POD_LINKS_OF_HOST, type PolicySite, siteTest } from "../../testing/policy_site.ts";
+import {
+  ALL_REACHED,
+  isHeard,
+  newChain,
+  newDesired,
+  newPoliced,
+  NONE_REACHED,
+  reach,
+  sendFrom,
+  servePod,
+  talkTcp,
+  talkUdp,
+} from "../../testing/policy_traffic.ts";
+import type { PeerSet } from "../lib/policy/desired.ts";
+import { CUT_MARK } from "../lib/ruleset/policy_tables.ts";
+
+/** As the server's part does after a change. */
+function markFlows(site: PolicySite, isCut: boolean, isMeant: (flow: TrackedFlow) => boolean): number {
+  let count = 0;
+  for (const family of [4, 6] as const) {
+    const flows: TrackedFlow[] = [];
+    dumpFlows(site.host.nft, family, () => flows.splice(0), (flow) => void (isMeant(flow) && flows.push(flow)));
+    setFlowMarks(site.host.nft, flows, { mark: isCut ? CUT_MARK : 0, mask: CUT_MARK });
+    count += flows.length;
+  }
+  return count;
+}
+
+function forgedPackets(site: PolicySite, family: "inet" | "bridge"): number {
+  const text = runInNetns(site.host, "nft", "list", "chain", family, "cni_policy", "forged");
+  return Number(/packets (\d+)/.exec(text)?.[1]);
+}
+
+/** Its lines and elements, in whatever order the kernel has them. */
+const rulesetLines = (site: PolicySite): string[] =>
+  runInNetns(site.host, "nft", "-s", "list", "ruleset").split(/\n|, *|elements = \{/)
+    .map((part) => part.replaceAll(/[{}\s]/g, "")).filter((part) => part !== "").sort();
+
+for (const links of POD_LINKS_OF_HOST) {
+  siteTest(links, "cut connections stay cut in both directions, and open again", async (site, ruleset, resources) => {
+    const [a, b] = [site.newPod(2), site.newPod(3)];
+    for (const pod of [a, b]) site.add(pod);
+    const pods = (keys: { ingress?: string } = {}) =>
+      newDesired([newPoliced(a, keys), newPoliced(b)], [newChain("in", "ingress")]);
+    ruleset.replace(pods());
+    const talks = [];
+    for (const ip of a.ips) for (const talk of [talkUdp, talkTcp]) talks.push(await talk(resources, b.netns, a, ip));
+    const heard = (patienceMs?: number) => Promise.all(talks.map((talk) => isHeard(talk, patienceMs)));
+    expect(await heard()).toEqual([true, true, true, true]);
+    // Established connections go on by themselves.
+    ruleset.replace(pods({ ingress: "in" }));
+    expect(await heard()).toEqual([true, true, true, true]);
+    const isTalk = ({ destinationPort }: TrackedFlow) => destinationPort === 7000;
+    expect(markFlows(site, true, isTalk)).toBe(4);
+    expect(await heard()).toEqual([false, false, false, false]);
+    expect(await heard()).toEqual([false, false, false, false]);
+    ruleset.replace(pods());
+    expect(markFlows(site, false, isTalk)).toBe(4);
+    // TCP waits longer before each repetition.
+    expect(await heard(5000)).toEqual([true, true, true, true]);
+  });
+
+  siteTest(links, "a pod sends from its own addresses only", async (site, ruleset, resources) => {
+    const [a, b] = [site.newPod(2), site.newPod(3)];
+    for (const pod of [a, b]) site.add(pod);
+    ruleset.replace(newDesired([newPoliced(a), newPoliced(b)]));
+    await servePod(resources, b);
+    expect(await reach(a.netns, b)).toEqual(ALL_REACHED);
+    runShellInNetns(a.netns, "ip addr add 10.88.0.99/32 dev lo; ip addr add fd88::99/128 dev lo nodad");
+    const count = () => forgedPackets(site, links === "routed" ? "inet" : "bridge");
+    for (const [i, forged] of ["10.88.0.99", "fd88::99"].entries()) {
+      const before = count();
+      await sendFrom(a.netns, a.ips[i]!, b.ips[i]!);
+      expect(count()).toBe(before);
+      await sendFrom(a.netns, forged, b.ips[i]!);
+      await sendFrom(a.netns, forged, i === 0 ? "192.0.2.2" : "2001:db8::2");
+      expect(count()).toBe(before + 2);
+    }
+  });
+
+  siteTest(links, "flush, restore, CHECK, DEL, GC and a reused address", async (site, ruleset, resources) => {
+    const [a, b] = [site.newPod(2), site.newPod(3)];
+    for (const pod of [a, b]) site.add(pod);
+    site.check(a);
+    const sets: Record<string, PeerSet> = { peers: { kind: "addresses", ips: [parseIp("192.0.2.2")] } };
+    const policies = newDesired(
+      [newPoliced(a, { ingress: "in" }), newPoliced(b)],
+      [newChain("in", "ingress", [{ peers: ["peers"] }])],
+      sets,
+    );
+    ruleset.replace(policies);
+    await servePod(resources, a);
+    const reached = async () => [await reach(b.netns, a), await reach(site.outside, a)];
+    expect(await reached()).toEqual([NONE_REACHED, { tcp: "4", udp: "4" }]);
+    const before = rulesetLines(site);
+    runInNetns(site.host, "nft", "flush", "ruleset");
+    expect(() => site.check(a)).toThrow("is missing");
+    ruleset.replace(policies);
+    // The server would answer: without it, the stored policies close the pod.
+    site.noteServer();
+    expect(site.restore(a)).not.toEqual([]);
+    expect(site.restore(b)).not.toEqual([]);
+    expect(site.restore(b)).toEqual([]);
+    site.check(a);
+    expect(rulesetLines(site)).toEqual(before);
+    expect(await reached()).toEqual([NONE_REACHED, { tcp: "4", udp: "4" }]);
+    // What a container before it had does not go on.
+    const talk = await talkUdp(resources, site.outside, a, a.ips[0]);
+    expect(await isHeard(talk)).toBe(true);
+    site.del(a);
+    site.add(a);
+    expect(await isHeard(talk)).toBe(false);
+    site.gc([a]);
+    expect(() => site.check(b)).toThrow("is missing");
+    site.check(a);
+    site.del(a);
+    site.del(a);
+    ruleset.replace(newDesired([]));
+    expect(runInNetns(site.host, "nft", "list", "ruleset")).not.toContain("elements = ");
+  });
+}
