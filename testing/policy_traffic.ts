@@ -5,7 +5,7 @@ import type { PolicyPod } from "./policy_site.ts";
 import { NO_ANSWER_TIMEOUT_MS, openInNetns, requestTcp, requestUdp, serveTcp, serveUdp } from "./traffic.ts";
 
 /** A chain without rules isolates. */
-export const newChain = (
+export const newPolicyChain = (
   key: string,
   direction: "ingress" | "egress",
   rules: PolicyChain["rules"] = [],

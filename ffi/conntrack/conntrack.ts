@@ -157,7 +157,7 @@ export function deleteFlowsOf(
 
 export interface FlowMark {
   readonly mark: number;
-  /** The bits that change. */
+  /** Bits that change; others stay as they are. */
   readonly mask: number;
 }
 

@@ -66,6 +66,8 @@ export function masked(field: Selector, prefixLength: number): Selector {
   const mask = prefixMask(field.size, prefixLength);
   return { ...field, load: (slot) => [...field.load(slot), ...maskRegister(field.size, mask, slot)] };
 }
+/** `ip6 hoplimit` */
+export const hopLimit = (): Selector => payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, 7, 1, uapi.NFPROTO_IPV6);
 /** `th dport` */
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);

@@ -7,13 +7,14 @@ import { POD_LINKS_OF_HOST, type PolicySite, siteTest } from "../../testing/poli
 import {
   ALL_REACHED,
   isHeard,
-  newChain,
   newDesired,
   newPoliced,
+  newPolicyChain,
   NONE_REACHED,
   reach,
   sendFrom,
   servePod,
+  type Talk,
   talkTcp,
   talkUdp,
 } from "../../testing/policy_traffic.ts";
@@ -47,9 +48,9 @@ for (const links of POD_LINKS_OF_HOST) {
     const [a, b] = [site.newPod(2), site.newPod(3)];
     for (const pod of [a, b]) site.add(pod);
     const pods = (keys: { ingress?: string } = {}) =>
-      newDesired([newPoliced(a, keys), newPoliced(b)], [newChain("in", "ingress")]);
+      newDesired([newPoliced(a, keys), newPoliced(b)], [newPolicyChain("in", "ingress")]);
     ruleset.replace(pods());
-    const talks = [];
+    const talks: Talk[] = [];
     for (const ip of a.ips) for (const talk of [talkUdp, talkTcp]) talks.push(await talk(resources, b.netns, a, ip));
     const heard = (patienceMs?: number) => Promise.all(talks.map((talk) => isHeard(talk, patienceMs)));
     expect(await heard()).toEqual([true, true, true, true]);
@@ -91,7 +92,7 @@ for (const links of POD_LINKS_OF_HOST) {
     const sets: Record<string, PeerSet> = { peers: { kind: "addresses", ips: [parseIp("192.0.2.2")] } };
     const policies = newDesired(
       [newPoliced(a, { ingress: "in" }), newPoliced(b)],
-      [newChain("in", "ingress", [{ peers: ["peers"] }])],
+      [newPolicyChain("in", "ingress", [{ peers: ["peers"] }])],
       sets,
     );
     ruleset.replace(policies);

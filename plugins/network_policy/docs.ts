@@ -2,24 +2,42 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 /** The page of `network-policy`, from which `scripts/docs` makes it. */
 export default {
-  example: { type: "network-policy", interface: "svc0", address: "10.77.0.1/32" },
+  example: { type: "network-policy" },
   keys: {
-    interface: {
+    socketPath: {
       type: "string",
-      default: '"svc0"',
-      meaning: "Names the interface that it adds.",
-      example: "svc0",
+      default: '"/run/cni/policy/socket"',
+      meaning: "Names the socket of `cni serve`, which knows the policies of each pod.",
+      example: "/run/cni/policy/socket",
       parity: "added here",
       tests: ["plugin_test.ts"],
     },
-    address: {
-      type: "string, a CIDR",
-      default: '"10.77.0.1/32"',
-      meaning: "The address of that interface. Packets to it do not leave the host.",
-      example: "10.77.0.1/32",
+    dataDir: {
+      type: "string",
+      default: '"/var/lib/cni"',
+      meaning: "Names the directory in which `cni serve` stores the policies that it last knew.",
+      example: "/var/lib/cni",
+      parity: "added here",
+      tests: ["plugin_test.ts"],
+    },
+    waitMs: {
+      type: "number",
+      default: "5000",
+      meaning: "Says how many milliseconds ADD waits for the pod's policies. Then the stored policies decide.",
+      example: 2000,
       parity: "added here",
       tests: ["plugin_test.ts"],
     },
   },
-  differences: ["There is no Go plugin of this name."],
+  differences: [
+    "There is no Go plugin of this name.",
+    "It needs a veth pair to the host: put it behind `ptp` or `bridge`.",
+    "A pod starts with its policies in force, or closed.",
+    "It starts closed if `cni serve` does not tell its policies, and a stored one is in its namespace.",
+    "It also starts closed if no policies were ever stored. A message on stderr says so.",
+    "Containers that Kubernetes does not know are never isolated: their `CNI_ARGS` have no `K8S_POD_NAMESPACE`.",
+    "Packets from a container's interface with another source than its addresses are dropped, in both families.",
+    "The host routes what containers on a bridge send to one receiver, whatever `bridge-nf-call-iptables` says.",
+    "A container always reaches its own host and itself.",
+  ],
 } satisfies PluginDocs;

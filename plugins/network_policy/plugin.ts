@@ -18,11 +18,11 @@ import {
   restoreElements,
 } from "../lib/ruleset/elements.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
-import { podAddresses, POLICY_PURPOSE, policyBridgeTable, policyTable } from "../lib/ruleset/policy_tables.ts";
+import { podAddressSet, POLICY_PURPOSE, policyBridgeTable, policyTable } from "../lib/ruleset/policy_tables.ts";
 import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
 import { askPart, isPartListening } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
-import { bridgeGuardElements, findPod, guardElements, type Pod } from "./pod.ts";
+import { type AttachedPod, bridgeGuardElements, findPod, guardElements } from "./pod.ts";
 
 type Call = AttachmentCall<NetworkPolicyConfig>;
 
@@ -91,15 +91,16 @@ export default plugin({
   },
 });
 
-function closedVerdicts({ args }: Call, { ips, link, portMac }: Pod) {
+function closedVerdicts({ args }: Call, { ips, link, portMac }: AttachedPod) {
   const comment = `${args.K8S_POD_NAMESPACE}/${args.K8S_POD_NAME}`;
   return ips.map((ip) => closedVerdict(ip, comment, portMac && link));
 }
 
-const openVerdicts = ({ ips, link, portMac }: Pod) => ips.map((ip) => ({ ip, comment: "", port: portMac && link }));
+const openVerdicts = ({ ips, link, portMac }: AttachedPod) =>
+  ips.map((ip) => ({ ip, comment: "", port: portMac && link }));
 
 /** Returns once the pod's policies are in the kernel, or are not to be known now. */
-function openWhenKnown(call: Call, pod: Pod): void {
+function openWhenKnown(call: Call, pod: AttachedPod): void {
   const { config: { socketPath, waitMs }, args, containerId, host, log } = call;
   const { K8S_POD_NAMESPACE: namespace = "", K8S_POD_NAME: name = "", K8S_POD_UID: uid } = args;
   const question = { namespace, name, ...uid && { uid }, interface: pod.link, ips: pod.ips, container: containerId };
@@ -125,7 +126,7 @@ function mayBeIsolated(call: Call): boolean {
 const storedPath = ({ config: { dataDir } }: Call): string => policyNamespacesPath(dataDir);
 
 /** The server's part puts policies back. Without it, only the stored ones are known. */
-function restoreVerdicts(call: Call, pod: Pod, isLost: boolean): string[] {
+function restoreVerdicts(call: Call, pod: AttachedPod, isLost: boolean): string[] {
   const { config: { socketPath }, args, host } = call;
   if (isLost && args.K8S_POD_NAMESPACE !== undefined && !isPartListening(socketPath) && mayBeIsolated(call)) {
     applyVerdicts(host.nft, closedVerdicts(call, pod));
@@ -136,7 +137,7 @@ function restoreVerdicts(call: Call, pod: Pod, isLost: boolean): string[] {
 /** @param removeGuard removes the owner's elements of a table */
 function removePod(host: Netns, removeGuard: (table: TableDefinition) => readonly FoundElement[]): void {
   const addressesIn = (table: TableDefinition) => {
-    const sets = ([4, 6] as const).map(podAddresses);
+    const sets = ([4, 6] as const).map(podAddressSet);
     return removeGuard(table).filter(({ set }) => sets.includes(set)).map(({ key }) => readAddressKey(key));
   };
   const ports = new Map(addressesIn(policyBridgeTable).map((each) => [each.ip, each.interface]));

@@ -6,10 +6,10 @@ import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { containerIps } from "../lib/links/container_ips.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
-import { POD_LINKS, podAddresses, ROUTED_PORTS, selfCalls } from "../lib/ruleset/policy_tables.ts";
+import { POD_LINKS, podAddressSet, ROUTED_PORTS, selfCalls } from "../lib/ruleset/policy_tables.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 
-export interface Pod {
+export interface AttachedPod {
   readonly link: string;
   /** The link's own, if it is a port of a bridge. */
   readonly portMac: Mac | undefined;
@@ -17,9 +17,9 @@ export interface Pod {
 }
 
 /** @throws {CniError} code 7 if the host does not see what the pod sends */
-export function findPod({ host, netns, ifname }: CheckCall<unknown>, result: Result): Pod {
+export function findPod({ host, netns, ifname }: CheckCall<unknown>, result: Result): AttachedPod {
   const inside = link.get(netns.route, ifname);
-  const outside = link.find(host.route, inside.linkIndex ?? 0);
+  const outside = inside.linkIndex ? link.find(host.route, inside.linkIndex) : undefined;
   // With the other end in a third namespace, any link here may have its index.
   if (inside.info?.kind !== "veth" || outside?.info?.kind !== "veth" || outside.linkIndex !== inside.index) {
     throw new CniError(Code.InvalidConfig, `Cannot enforce policies on "${ifname}": it is no veth pair with the host`, {
@@ -31,7 +31,7 @@ export function findPod({ host, netns, ifname }: CheckCall<unknown>, result: Res
 }
 
 /** In `table inet`: for pods on bridges too, as it tells which addresses are attached. */
-export function guardElements({ link: name, ips }: Pod): WantedElement[] {
+export function guardElements({ link: name, ips }: AttachedPod): WantedElement[] {
   return [
     { set: POD_LINKS, key: ifnameField(name), title: `guard of "${name}"` },
     ...ips.flatMap((ip): WantedElement[] => [
@@ -41,8 +41,8 @@ export function guardElements({ link: name, ips }: Pod): WantedElement[] {
   ];
 }
 
-/** In `table bridge`. */
-export function bridgeGuardElements({ link: name, ips, portMac }: Pod): WantedElement[] {
+/** What `table bridge` has for a pod on a bridge, and nothing for others. */
+export function bridgeGuardElements({ link: name, ips, portMac }: AttachedPod): WantedElement[] {
   if (portMac === undefined) return [];
   return [
     { set: POD_LINKS, key: ifnameField(name), title: `guard of port "${name}"` },
@@ -58,5 +58,5 @@ export function bridgeGuardElements({ link: name, ips, portMac }: Pod): WantedEl
 
 function addressElement(name: string, ip: Ip): WantedElement {
   const key = concatenation(ifnameField(name), ipBytes(ip));
-  return { set: podAddresses(familyOf(ip)), key, title: `${ip} as a source of "${name}"` };
+  return { set: podAddressSet(familyOf(ip)), key, title: `${ip} as a source of "${name}"` };
 }

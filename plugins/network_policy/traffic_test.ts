@@ -7,10 +7,10 @@ import { runInNetns } from "../../testing/netns.ts";
 import { POD_LINKS_OF_HOST, siteTest } from "../../testing/policy_site.ts";
 import {
   ALL_REACHED,
-  newChain,
   newChange,
   newDesired,
   newPoliced,
+  newPolicyChain,
   NONE_REACHED,
   reach,
   servePod,
@@ -38,7 +38,7 @@ for (const links of POD_LINKS_OF_HOST) {
       ruleset.replace(newDesired([newPoliced(a), newPoliced(b)]));
       expect(await reach(b.netns, a)).toEqual(ALL_REACHED);
       // Isolation of each direction.
-      const isolated = [newChain("in", "ingress"), newChain("out", "egress")];
+      const isolated = [newPolicyChain("in", "ingress"), newPolicyChain("out", "egress")];
       ruleset.replace(newDesired([newPoliced(a, { ingress: "in" }), newPoliced(b)], isolated));
       expect([await reach(b.netns, a), await reach(a.netns, b)]).toEqual([NONE_REACHED, ALL_REACHED]);
       ruleset.replace(newDesired([newPoliced(a, { egress: "out" }), newPoliced(b)], isolated));
@@ -61,7 +61,7 @@ for (const links of POD_LINKS_OF_HOST) {
     }
     const pods = (keys: { ingress?: string; egress?: string }) => [newPoliced(a, keys), newPoliced(b), newPoliced(c)];
     const sets: Record<string, PeerSet> = { peers: { kind: "addresses", ips: b.ips } };
-    const chains = [newChain("in", "ingress", [{ peers: ["peers"] }])];
+    const chains = [newPolicyChain("in", "ingress", [{ peers: ["peers"] }])];
     ruleset.replace(newDesired(pods({ ingress: "in" }), chains, sets));
     expect([await reach(b.netns, a), await reach(c.netns, a), await reach(site.outside, a)]).toEqual([
       ALL_REACHED,
@@ -88,7 +88,7 @@ for (const links of POD_LINKS_OF_HOST) {
     };
     ruleset.change(newChange({
       setsAdded: new Map([["block", block]]),
-      chainsAdded: [newChain("in2", "ingress", [{ peers: ["block"] }])],
+      chainsAdded: [newPolicyChain("in2", "ingress", [{ peers: ["block"] }])],
       chainsRemoved: ["in"],
       setsRemoved: ["peers"],
       pods: pods({ ingress: "in2" }),
@@ -102,10 +102,10 @@ for (const links of POD_LINKS_OF_HOST) {
     ruleset.replace(newDesired(
       pods({ ingress: "ports", egress: "named" }),
       [
-        newChain("ports", "ingress", [
+        newPolicyChain("ports", "ingress", [
           { ports: [{ protocol: IPPROTO_TCP, first: 80 }, { protocol: IPPROTO_UDP, first: 8000, last: 8100 }] },
         ]),
-        newChain("named", "egress", [{ peers: ["peers"], ports: [{ named: "web" }] }]),
+        newPolicyChain("named", "egress", [{ peers: ["peers"], ports: [{ named: "web" }] }]),
       ],
       {
         peers: { kind: "addresses", ips: [...b.ips, ...c.ips] },
@@ -131,53 +131,4 @@ for (const links of POD_LINKS_OF_HOST) {
     ruleset.replace(newDesired(pods({})));
     expect(runInNetns(site.host, "nft", "list", "table", "inet", "cni_policy")).not.toMatch(/peers[46]_|pods[46]_/);
   });
-}
-
-/** A talk that goes on whether or not it is answered, from both sides. */
-function startTalk(resources: DisposableStack, from: Netns, to: Netns, ip: string): { answers(): number } {
-  const script = (lines: string) => ["python3", "-u", "-c", lines];
-  const family = ip.includes(":") ? "socket.AF_INET6" : "socket.AF_INET";
-  // The server sends on its own, and so does the caller.
-  const server = to.run(() =>
-    Bun.spawn(
-      script(`
-import socket, time
-s = socket.socket(${family}, socket.SOCK_DGRAM); s.bind(("", 7000)); s.settimeout(0.01)
-peer = None
-while True:
-    try: peer = s.recvfrom(99)[1]
-    except socket.timeout: pass
-    if peer: s.sendto(b"x", peer)`),
-      { stdout: "ignore", stderr: "inherit" },
-    )
-  );
-  resources.defer(() => server.kill(9));
-  let count = 0;
-  const client = from.run(() =>
-    Bun.spawn(
-      script(`
-import socket
-s = socket.socket(${family}, socket.SOCK_DGRAM); s.bind(("", 7001)); s.settimeout(0.01)
-while True:
-    s.sendto(b"x", ("${ip}", 7000))
-    try: s.recvfrom(99); print("1")
-    except socket.timeout: pass`),
-      { stdout: "pipe", stderr: "inherit" },
-    )
-  );
-  resources.defer(() => client.kill(9));
-  (async () => {
-    for await (const chunk of client.stdout) count += chunk.length;
-  })();
-  return { answers: () => count };
-}
-
-const LONG_ENOUGH_MS = 400;
-
-async function isHeard(talk: { answers(): number }): Promise<boolean> {
-  // What was under way has come by then.
-  await Bun.sleep(LONG_ENOUGH_MS / 4);
-  const before = talk.answers();
-  await Bun.sleep(LONG_ENOUGH_MS);
-  return talk.answers() > before;
 }

@@ -3,7 +3,7 @@ import { type Ip, ipFromBytes } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { type Owner, parseOwner } from "../model/owner.ts";
-import { podAddresses, policyBridgeTable, policyTable } from "../ruleset/policy_tables.ts";
+import { podAddressSet, policyBridgeTable, policyTable } from "../ruleset/policy_tables.ts";
 
 const NAME_BYTES = 16;
 
@@ -15,7 +15,7 @@ export interface AttachedAddress extends Owner {
 
 export function listAttached(nl: Netlink, table: nft.TableKey = policyTable): AttachedAddress[] {
   return ([4, 6] as const).flatMap((family) =>
-    nft.listElements(nl, table, podAddresses(family)).flatMap(({ key, comment = "" }) => {
+    nft.listElements(nl, table, podAddressSet(family)).flatMap(({ key, comment = "" }) => {
       const owner = parseOwner(comment);
       return owner ? [{ ...owner, ...readAddressKey(key) }] : [];
     })

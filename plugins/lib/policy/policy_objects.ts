@@ -24,7 +24,7 @@ function addNonEmpty(tx: Transaction, key: string, set: PeerSet, family: 4 | 6):
   if (elements.length > 0) tx.addElements(policyTable, peerSetName(key, family), elements);
 }
 
-export function changeElements(
+export function changePeers(
   tx: Transaction,
   key: string,
   added: PeerSet | undefined,

@@ -9,7 +9,7 @@ import { createTable, describeTable } from "../ruleset/table.ts";
 import { type AttachedAddress, bridgePorts, listAttached } from "./attached_pods.ts";
 import type { DesiredPolicy, PolicyChange } from "./desired.ts";
 import { peerSetName, policyChainName } from "./object_names.ts";
-import { addPeerSet, addPolicyChain, changeElements, verdictsOf } from "./policy_objects.ts";
+import { addPeerSet, addPolicyChain, changePeers, verdictsOf } from "./policy_objects.ts";
 import { syncPolicies } from "./sync_policies.ts";
 import { changeVerdicts } from "./verdicts.ts";
 
@@ -38,7 +38,7 @@ export class PolicyRuleset {
     retryOnConflict(() => {
       const tx = transaction(this.#nl);
       for (const [key, set] of change.setsAdded) addPeerSet(tx, key, set);
-      for (const { set, added, removed } of change.elements) changeElements(tx, set, added, removed);
+      for (const { set, added, removed } of change.elements) changePeers(tx, set, added, removed);
       for (const chain of change.chainsAdded) addPolicyChain(tx, chain);
       const verdicts = change.pods.flatMap(verdictsOf);
       if (verdicts.length > 0) {

@@ -16,6 +16,7 @@ import {
   etherDaddrFromMap,
   etherDaddrIsGroup,
   gotoChain,
+  hopLimit,
   iifname,
   inRange,
   inSet,
@@ -49,7 +50,7 @@ export const CUT_MARK = 0x1000_0000;
 export const POLICY_PURPOSE = "policy";
 
 export const POD_LINKS = "pod_links";
-export const podAddresses = (family: 4 | 6): string => `pod_addresses${family}`;
+export const podAddressSet = (family: 4 | 6): string => `pod_addresses${family}`;
 export const selfCalls = (family: 4 | 6): string => `self${family}`;
 const DIRECTIONS = ["egress", "ingress"] as const;
 export const directionMap = (direction: typeof DIRECTIONS[number], family: 4 | 6): string => `${direction}${family}`;
@@ -61,7 +62,7 @@ export const FORGED_CHAIN = "forged";
 const guardSets = () => [
   namedSet(POD_LINKS, setOf([ifnameType]), "Pods' links on the host"),
   ...FAMILIES.map((family) =>
-    namedSet(podAddresses(family), setOf([ifnameType, addressOf(family)]), "Pods' links, and their addresses")
+    namedSet(podAddressSet(family), setOf([ifnameType, addressOf(family)]), "Pods' links, and their addresses")
   ),
 ];
 
@@ -70,6 +71,17 @@ function rulesOf(build: (add: (chain: string, ...parts: readonly RuleStatement[]
   build((chain, ...parts) => void rules.push({ chain, expressions: rule(...parts) }));
   return rules;
 }
+
+const FIRST_DISCOVERY = 133;
+const LAST_DISCOVERY = 136;
+const FULL_HOP_LIMIT = 255;
+const icmp6Types = (first: number, last: number) =>
+  inRange(transportBytes(0, 1), Uint8Array.of(first), Uint8Array.of(last));
+const isNeighbourDiscovery = (): RuleStatement => [
+  ...equals(l4proto(), Uint8Array.of(IPPROTO_ICMPV6)),
+  ...equals(hopLimit(), Uint8Array.of(FULL_HOP_LIMIT)),
+  ...icmp6Types(FIRST_DISCOVERY, LAST_DISCOVERY),
+];
 
 // A pod's own, before it has an address and for its neighbours.
 const LINK_LOCAL = "fe80::/10";
@@ -119,13 +131,13 @@ export const policyTable: TableDefinition = {
     ],
   }),
   purposes: {
-    [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.flatMap((family) => [podAddresses(family), selfCalls(family)])],
+    [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.flatMap((family) => [podAddressSet(family), selfCalls(family)])],
   },
-  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 8, [FORGED_CHAIN]: 4, [CUT_CHAIN]: 2, [CLOSED_CHAIN]: 1 } },
+  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 9, [FORGED_CHAIN]: 4, [CUT_CHAIN]: 2, [CLOSED_CHAIN]: 1 } },
   rules: () =>
     rulesOf((add) => {
       for (const family of FAMILIES) {
-        add("prerouting", inSet([iifname(), saddr(family)], podAddresses(family)), accept());
+        add("prerouting", inSet([iifname(), saddr(family)], podAddressSet(family)), accept());
       }
       add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(FORGED_CHAIN));
       // The kernel forwards none of these.
@@ -133,6 +145,8 @@ export const policyTable: TableDefinition = {
       add(FORGED_CHAIN, counter(), drop());
       add("forward", ctMarkHas(CUT_MARK), gotoChain(CUT_CHAIN));
       add("forward", ctStateEstablishedRelated(), accept());
+      // Bridged ones pass here with bridge-nf-call-ip6tables. A routed packet has had a hop.
+      add("forward", isNeighbourDiscovery(), accept());
       for (const family of FAMILIES) add("forward", inSet([saddr(family), daddr(family)], selfCalls(family)), accept());
       for (const family of FAMILIES) add("forward", vmap([saddr(family)], directionMap("egress", family)));
       for (const family of FAMILIES) add("forward", vmap([daddr(family)], directionMap("ingress", family)));
@@ -145,14 +159,13 @@ export const ROUTED_PORTS = "routed_ports";
 /** Links of pods that policies isolate, or whose policies are not known yet. */
 export const ISOLATED_PORTS = "isolated";
 
-const LAST_DISCOVERY = 136;
 const FIRST_LISTENER = 130;
 const LISTENER_REPORT_2 = 143;
 const isType = (protocol: number) => equals(metaProtocol(), portField(protocol));
 const isIcmp6 = () => [...isType(ETH_P_IPV6), ...equals(l4proto(), Uint8Array.of(IPPROTO_ICMPV6))];
 /** Neighbour discovery, and who listens to which group. */
 const neighbourly = (): RuleStatement[] => [
-  [...isIcmp6(), ...inRange(transportBytes(0, 1), Uint8Array.of(FIRST_LISTENER), Uint8Array.of(LAST_DISCOVERY))],
+  [...isIcmp6(), ...icmp6Types(FIRST_LISTENER, LAST_DISCOVERY)],
   [...isIcmp6(), ...equals(transportBytes(0, 1), Uint8Array.of(LISTENER_REPORT_2))],
 ];
 
@@ -189,12 +202,12 @@ export const policyBridgeTable: TableDefinition = {
       { name: ISOLATED_PORTS, comment: "What always passes" },
     ],
   }),
-  purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddresses), ROUTED_PORTS] },
+  purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddressSet), ROUTED_PORTS] },
   uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 2, [FORGED_CHAIN]: 5, route: 8, [ISOLATED_PORTS]: 6 } },
   rules: () =>
     rulesOf((add) => {
       for (const [family, type] of [[4, ETH_P_IP], [6, ETH_P_IPV6]] as const) {
-        const isOwn = inSet([iifname(), bridgedSaddr(family)], podAddresses(family));
+        const isOwn = inSet([iifname(), bridgedSaddr(family)], podAddressSet(family));
         add("prerouting", isType(type), isOwn, gotoChain("route"));
       }
       add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(FORGED_CHAIN));

@@ -1,0 +1,120 @@
+/** What ADD asks the server, and what it does without an answer. */
+import { expect } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { runInNetns } from "../../testing/netns.ts";
+import { type PolicySite, siteTest } from "../../testing/policy_site.ts";
+import { ALL_REACHED, newDesired, newPoliced, NONE_REACHED, reach, servePod } from "../../testing/policy_traffic.ts";
+import { policyNamespacesPath } from "../lib/policy/stored_namespaces.ts";
+import { stateText } from "../lib/protocol/state_file.ts";
+
+/** Answers ADDs from another process, as they wait. @returns what was asked */
+async function answer(site: PolicySite, resources: DisposableStack, text: string): Promise<() => unknown[]> {
+  const program = `
+    Bun.listen({
+      unix: ${JSON.stringify(`${site.directory}/socket`)},
+      socket: {
+        data(socket, bytes) {
+          console.log(bytes.toString().trim());
+          socket.end(${JSON.stringify(text)});
+        },
+      },
+    });
+    console.log("{}");`;
+  const server = Bun.spawn([process.execPath, "-e", program], { stdout: "pipe", stderr: "inherit" });
+  resources.defer(() => server.kill(9));
+  let asked = "";
+  const { promise, resolve } = Promise.withResolvers<void>();
+  (async () => {
+    for await (const chunk of server.stdout) {
+      asked += new TextDecoder().decode(chunk);
+      resolve();
+    }
+  })();
+  await promise;
+  return () => asked.trim().split("\n").slice(1).map((line) => JSON.parse(line));
+}
+
+const WAIT = { config: { waitMs: 20_000 } };
+
+siteTest("bridged", "ADD asks the server, which opens the pod", async (site, ruleset, resources) => {
+  const [a, b] = [site.newPod(2), site.newPod(3)];
+  const asked = await answer(site, resources, '{"state":"enforced"}\n');
+  site.add(a, WAIT);
+  site.add(b, WAIT);
+  expect(site.log).toEqual([]);
+  await servePod(resources, a);
+  // This server has opened nothing.
+  expect(await reach(b.netns, a)).toEqual(NONE_REACHED);
+  expect(asked()[0]).toEqual({
+    namespace: "web",
+    name: "p2",
+    interface: "veth2",
+    ips: ["10.88.0.2", "fd88::2"],
+    container: "c2",
+  });
+  ruleset.replace(newDesired([newPoliced(a), newPoliced(b)]));
+  expect(await reach(b.netns, a)).toEqual(ALL_REACHED);
+});
+
+for (
+  const [title, text, problem] of [
+    ["an error", '{"error":"the API does not answer"}\n', "the API does not answer"],
+    ["nonsense", '{"state":"fine"}\n', 'its answer is {"state":"fine"}'],
+    ["no JSON", "closed\n", "Cannot parse the answer"],
+    ["half a line", '{"state":"enf', "it ended without an answer"],
+  ] as const
+) {
+  siteTest("routed", `without an answer, stored policies decide: ${title}`, async (site, _, resources) => {
+    await answer(site, resources, text);
+    const path = policyNamespacesPath(site.directory);
+    mkdirSync(`${site.directory}/policy`);
+    const [a, b, c] = [site.newPod(2), site.newPod(3), site.newPod(4)];
+    writeFileSync(path, stateText({ namespaces: ["other"] }));
+    site.add(a, WAIT);
+    expect(site.log.at(-1)).toContain("Pod web/p2 starts open");
+    expect(site.log.at(-1)).toContain(problem);
+    writeFileSync(path, stateText({ namespaces: ["web"] }));
+    site.add(b, WAIT);
+    expect(site.log.at(-1)).toContain("Pod web/p3 starts closed");
+    await servePod(resources, a);
+    await servePod(resources, b);
+    expect([await reach(site.outside, a), await reach(site.outside, b)]).toEqual([ALL_REACHED, NONE_REACHED]);
+    writeFileSync(path, "{");
+    site.add(c, WAIT);
+    expect(site.log.at(-1)).toContain("Pod web/p4 starts closed");
+  });
+}
+
+siteTest("routed", "a pod starts closed if the server says so", async (site, _, resources) => {
+  await answer(site, resources, '{"state":"closed"}\n');
+  const a = site.newPod(2);
+  site.add(a, WAIT);
+  expect(site.log).toEqual(["network-policy: Pod web/p2 starts closed: its policies are not known yet"]);
+  await servePod(resources, a);
+  expect([await reach(site.outside, a), await reach(site.host, a)]).toEqual([NONE_REACHED, ALL_REACHED]);
+});
+
+siteTest("bridged past iptables", "containers that Kubernetes does not know are open", async (site, _, resources) => {
+  const [a, b] = [site.newPod(2), site.newPod(3)];
+  for (const pod of [a, b]) site.add(pod, { isKubernetes: false });
+  expect(site.log).toEqual([]);
+  await servePod(resources, a);
+  expect([await reach(b.netns, a), await reach(site.outside, a)]).toEqual([ALL_REACHED, ALL_REACHED]);
+});
+
+siteTest("routed", "without the server, restore closes what stored policies close", async (site, _, resources) => {
+  const a = site.newPod(2);
+  site.add(a);
+  await servePod(resources, a);
+  runInNetns(site.host, "nft", "flush", "ruleset");
+  expect(await reach(site.outside, a)).toEqual(ALL_REACHED);
+  site.restore(a);
+  expect(await reach(site.outside, a)).toEqual(NONE_REACHED);
+});
+
+siteTest("routed", "a container without a veth pair is refused", (site) => {
+  const pod = site.newPod(2);
+  runInNetns(pod.netns, "ip", "link", "del", "eth0");
+  runInNetns(pod.netns, "ip", "link", "add", "eth0", "type", "bridge");
+  expect(() => site.add(pod)).toThrow('Cannot enforce policies on "eth0"');
+});
