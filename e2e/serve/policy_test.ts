@@ -1,0 +1,155 @@
+/** Policies of an API server against real packets between pods of a node. */
+import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { testWith } from "../../testing/binary.ts";
+import { runShellInNetns, until } from "../../testing/netns.ts";
+import { NODE_PROGRAMS } from "../../testing/node.ts";
+import { canReach, newServedPolicy, type ServedPod, type ServedPolicy } from "../../testing/served_policy.ts";
+import { newUdpClient, serveUdp } from "../../testing/traffic.ts";
+
+const PROGRAMS = [...NODE_PROGRAMS, "openssl"];
+
+describe("policies of a cluster", () => {
+  const resources = new DisposableStack();
+  let site: ServedPolicy;
+  let client: ServedPod;
+  let other: ServedPod;
+  let web: ServedPod;
+  beforeAll(async () => {
+    if (!PROGRAMS.every((program) => Bun.which(program))) return;
+    site = resources.use(await newServedPolicy());
+    for (const name of ["apps", "clients"]) site.putNamespace(name, { "kubernetes.io/metadata.name": name });
+    await until(() => site.status().isSynced);
+    client = site.addPod("clients", "client", { role: "client" });
+    other = site.addPod("clients", "other");
+    web = site.addPod("apps", "web", { app: "web" });
+  });
+  afterAll(() => resources.dispose());
+  const reached = () => Promise.all([client, other].flatMap(({ netns }) => web.ips.map((ip) => canReach(netns, ip))));
+
+  testWith(PROGRAMS, "without policies, everybody is reached", async () => {
+    expect([client.log, other.log, web.log]).toEqual(["", "", ""]);
+    expect(await reached()).toEqual([true, true, true, true]);
+    expect(site.status()).toMatchObject({ pods: 3, isolatedPods: 0, closedPods: [], policies: 0, problems: [] });
+  });
+
+  testWith(PROGRAMS, "a policy isolates pods, and opens them to the peers that it selects", async () => {
+    const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "clients" } };
+    site.putPolicy("apps", "web", {
+      podSelector: { matchLabels: { app: "web" } },
+      policyTypes: ["Ingress"],
+      ingress: [{ from: [{ namespaceSelector, podSelector: { matchLabels: { role: "client" } } }] }],
+    });
+    await until(() => site.status().isolatedPods === 1);
+    expect(await reached()).toEqual([true, true, false, false]);
+    // Its node always reaches it.
+    expect(await canReach(site.node.host, web.ips[0]!)).toBe(true);
+    // A label comes and goes.
+    const labelled = (labels: Record<string, string>) =>
+      site.putPod("clients", "other", labels, {
+        spec: { nodeName: "a" },
+        status: { podIPs: other.ips.map((ip) => ({ ip })) },
+      });
+    labelled({ role: "client" });
+    await until(async () => (await reached()).every((each) => each));
+    labelled({});
+    await until(async () => !(await reached()).at(-1));
+  });
+
+  testWith(PROGRAMS, "a pod is isolated before ADD returns", async () => {
+    for (let i = 0; i < 10; i++) {
+      const pod = site.addPod("apps", `next-${i}`, { app: "web" });
+      expect(pod.log).toBe("");
+      const [fromClient, fromOther] = await Promise.all(
+        [client, other].map(({ netns }) => canReach(netns, pod.ips[0]!)),
+      );
+      expect([fromClient, fromOther]).toEqual([true, false]);
+      site.removePod(pod);
+    }
+    await until(() => site.status().pods === 3);
+  }, 60_000);
+
+  testWith(PROGRAMS, "a remote pod is a peer as soon as the API has its address", async () => {
+    runShellInNetns(site.node.outside, "ip addr add 10.99.0.5/32 dev lo", "ip addr add 10.99.0.6/32 dev lo");
+    const put = (name: string, ip: string, labels: Record<string, string>) =>
+      site.putPod("clients", name, labels, { spec: { nodeName: "b" }, status: { podIPs: [{ ip }] } });
+    using udp = await serveUdp(web.netns, "web", 5353);
+    using remote = await newUdpClient(site.node.outside, "10.99.0.5");
+    const answers = async () => await remote.request(web.ips[0]!, udp.port, 300) !== undefined;
+    expect(await answers()).toBe(false);
+    put("remote", "10.99.0.5", { role: "client" });
+    const since = performance.now();
+    await until(answers);
+    expect(performance.now() - since).toBeLessThan(2000);
+    // The established flow ends with the right.
+    put("remote", "10.99.0.5", {});
+    await until(async () => !await answers());
+    expect(await answers()).toBe(false);
+    put("remote", "10.99.0.5", { role: "client" });
+    await until(answers);
+    site.api.remove("Pod", "remote", "clients");
+    await until(async () => !await answers());
+  }, 60_000);
+
+  testWith(PROGRAMS, "the program tells why", async () => {
+    const tell = async (...words: string[]) => {
+      const child = site.test(...words);
+      const [stdout, stderr] = await Promise.all([
+        new Response(child.stdout).text(),
+        new Response(child.stderr).text(),
+      ]);
+      return { exitCode: await child.exited, text: stdout + stderr };
+    };
+    const allowed = await tell("clients/client", "apps/web", "80");
+    expect(allowed).toEqual({
+      exitCode: 0,
+      text: [
+        "clients/client to apps/web 80: allowed",
+        "  egress  allowed: no policy isolates clients/client",
+        "  ingress allowed: policy apps/web allows it: ingress rule 1, pods with role=client in namespaces with " +
+        "kubernetes.io/metadata.name=clients, all ports",
+        "",
+      ].join("\n"),
+    });
+    const denied = await tell("clients/other", "apps/web", "80");
+    expect(denied.exitCode).toBe(1);
+    expect(denied.text).toContain("ingress denied: no ingress rule of apps/web allows it");
+    expect((await tell("192.0.2.2", "apps/web", "80")).exitCode).toBe(1);
+    expect(await tell("clients/none", "apps/web", "80")).toMatchObject({
+      exitCode: 1,
+      text: expect.stringContaining('there is no pod "clients/none"'),
+    });
+  });
+
+  testWith(PROGRAMS, "policies return after a flush of the ruleset", async () => {
+    expect((await reached()).slice(2)).toEqual([false, false]);
+    site.node.run("nft", "flush", "ruleset");
+    const since = performance.now();
+    await until(async () => (await reached()).slice(2).every((each) => !each));
+    expect(performance.now() - since).toBeLessThan(5000);
+    expect((await reached()).slice(0, 2)).toEqual([true, true]);
+    await until(() => site.log().includes("Policies are in the kernel again"));
+  });
+
+  testWith(PROGRAMS, "without the server, stored policies decide", async () => {
+    await site.killServer();
+    expect(await reached()).toEqual([true, true, false, false]);
+    await Bun.sleep(1500);
+    const isolated = site.addPod("apps", "late", { app: "web" });
+    const open = site.addPod("clients", "late", { role: "client" });
+    expect(isolated.log).toContain("Pod apps/late starts closed");
+    expect(open.log).toContain("Pod clients/late starts open");
+    expect(await canReach(client.netns, isolated.ips[0]!)).toBe(false);
+    expect(await canReach(client.netns, open.ips[0]!)).toBe(true);
+    await site.startServer();
+    await until(() => canReach(client.netns, isolated.ips[0]!));
+    expect(await canReach(other.netns, isolated.ips[0]!)).toBe(false);
+    expect(await canReach(open.netns, isolated.ips[0]!)).toBe(true);
+    site.removePod(isolated);
+    site.removePod(open);
+  }, 60_000);
+
+  testWith(PROGRAMS, "all is open when the policy goes", async () => {
+    site.api.remove("NetworkPolicy", "web", "apps");
+    await until(async () => (await reached()).every((each) => each));
+  });
+});

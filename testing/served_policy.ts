@@ -1,0 +1,185 @@
+/**
+ * A node whose server enforces what an API server has of policies, and pods on it.
+ *
+ * ```
+ * API server 192.0.2.2, remote pods 10.99.0.N ── host 192.0.2.1 ── pods
+ * ```
+ *
+ * @module
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Ip, ipOf, parseCidr } from "../ffi/address.ts";
+import { type Netns, openNetns } from "../ffi/netns/netns.ts";
+import type { NetworkPolicyObject } from "../policy/api/network_policy.ts";
+import type { PolicyStatus } from "../policy/status.ts";
+import { ApiServer, type ServedObject } from "./api_server.ts";
+import { CNI_PROGRAM } from "./binary.ts";
+import { runShellInNetns, until } from "./netns.ts";
+import { newTestNode, type TestNode } from "./node.ts";
+import { requestTcp, serveTcp } from "./traffic.ts";
+
+const API_ADDRESS = "192.0.2.2";
+const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
+const LOG = "/run/serve.log";
+const NETWORK = {
+  cniVersion: "1.0.0",
+  name: "pods",
+  plugins: [{ type: "ptp", ipam: { type: "host-local" } }, { type: "network-policy" }],
+};
+
+export const POD_PORT = 80;
+/** How long an answer is waited for that is not to come. */
+const REFUSED_MS = 400;
+
+export interface ServedPod {
+  readonly name: string;
+  readonly namespace: string;
+  readonly netns: Netns;
+  readonly ips: readonly Ip[];
+  /** What the plugins said. */
+  readonly log: string;
+}
+
+export interface ServedPolicy extends Disposable {
+  readonly api: ApiServer;
+  readonly node: TestNode;
+  log(): string;
+  status(): PolicyStatus;
+  startServer(): Promise<void>;
+  killServer(): Promise<void>;
+  putNamespace(name: string, labels?: Record<string, string>): void;
+  putPolicy(namespace: string, name: string, spec: NetworkPolicyObject["spec"]): void;
+  /** Tells the API of it alone. */
+  putPod(namespace: string, name: string, labels: Record<string, string>, changes?: object): void;
+  /** It exists in the API first, and answers on its port. */
+  addPod(namespace: string, name: string, labels?: Record<string, string>): ServedPod;
+  removePod(pod: ServedPod): void;
+  /** What the program says of two ends. */
+  test(...words: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
+}
+
+export async function newServedPolicy(): Promise<ServedPolicy> {
+  using resources = new DisposableStack();
+  const node = resources.use(await newTestNode({ isServed: false, hasOwnProcesses: true }));
+  const api = resources.use(
+    new ApiServer(node.outside, { address: API_ADDRESS, directory: node.directory, token: "token" }),
+  );
+  api.put(nodeOf(["10.244.7.0/24", "fd00:7::/64"]));
+  runShellInNetns(node.host, "echo 1 >/proc/sys/net/ipv4/ip_forward", "ip route add 10.99.0.0/24 via 192.0.2.2");
+  runShellInNetns(node.outside, "ip route add 10.244.7.0/24 via 192.0.2.1");
+  const pods = resources.use(new DisposableStack());
+  const inMounts = (path: string) => join(node.processes, "..", path);
+  node.run(CNI_PROGRAM, "install", "--shim", "/opt/cni/bin");
+  node.run("mkdir", "-p", ACCOUNT);
+  writeFileSync(inMounts(`${ACCOUNT}/token`), api.token);
+  writeFileSync(inMounts(`${ACCOUNT}/ca.crt`), api.ca);
+  writeFileSync(inMounts("/run/10-pods.conflist"), JSON.stringify(NETWORK));
+  writeFileSync(inMounts(LOG), "");
+  const log = () => readFileSync(inMounts(LOG), "utf8");
+  const words = `--cluster network --node a --api-server ${api.url} --conflist /run/10-pods.conflist`;
+  const status = () => JSON.parse(readFileSync(inMounts("/run/cni/policy/status.json"), "utf8")) as PolicyStatus;
+  const attach = (command: "add" | "del", { namespace, name }: Pick<ServedPod, "namespace" | "name">, id: string) => {
+    const args = `IgnoreUnknown=1;K8S_POD_NAMESPACE=${namespace};K8S_POD_NAME=${name};K8S_POD_UID=${
+      uidOf(namespace, name)
+    }`;
+    const json = command === "add" ? ["--json"] : [];
+    return node.run(
+      "sh",
+      "-c",
+      `exec /opt/cni/bin/cni-full run ${command} pods ${id} --container-id ${id} ${
+        json.join(" ")
+      } --args '${args}' 2>/run/add.log`,
+    );
+  };
+  const site: Omit<ServedPolicy, typeof Symbol.dispose> = {
+    api,
+    node,
+    log,
+    status,
+    async startServer() {
+      const started = node.start(
+        "sh",
+        "-c",
+        `echo $$ >/run/serve.pid; exec /opt/cni/bin/cni-full serve --replace ${words} >>${LOG} 2>&1`,
+      );
+      const before = log().split("Listening").length;
+      await until(() => log().split("Listening").length > before || started.exitCode !== null);
+      if (started.exitCode !== null) throw new Error(`The server has ended: ${log()}`);
+    },
+    async killServer() {
+      await node.start("sh", "-c", "busybox kill -9 $(cat /run/serve.pid)").exited;
+    },
+    putNamespace(name, labels = {}) {
+      api.put({ apiVersion: "v1", kind: "Namespace", metadata: { name, labels } });
+    },
+    putPolicy(namespace, name, spec) {
+      const policy = {
+        apiVersion: "networking.k8s.io/v1",
+        kind: "NetworkPolicy" as const,
+        metadata: { namespace, name },
+        spec,
+      };
+      api.put(policy);
+    },
+    putPod(namespace, name, labels, changes = {}) {
+      api.put(podOf(namespace, name, labels, changes));
+    },
+    addPod(namespace, name, labels = {}) {
+      const id = `${namespace}-${name}`;
+      api.put(podOf(namespace, name, labels, { spec: { nodeName: "a" } }));
+      node.run("ip", "netns", "add", id);
+      const result = JSON.parse(attach("add", { namespace, name }, id));
+      const netns = pods.use(openNetns(inMounts(`/run/netns/${id}`)));
+      const ips: Ip[] = result.ips.map(({ address }: { address: string }) => ipOf(parseCidr(address)));
+      api.put(
+        podOf(namespace, name, labels, {
+          spec: { nodeName: "a" },
+          status: { phase: "Running", podIPs: ips.map((ip) => ({ ip })) },
+        }),
+      );
+      pods.use(serveTcp(netns, name, POD_PORT));
+      return { namespace, name, netns, ips, log: readFileSync(inMounts("/run/add.log"), "utf8") };
+    },
+    removePod(pod) {
+      attach("del", pod, `${pod.namespace}-${pod.name}`);
+      api.remove("Pod", pod.name, pod.namespace);
+    },
+    test: (...ends) => node.start("/opt/cni/bin/cni-full", "policy", "test", ...ends),
+  };
+  await site.startServer();
+  await until(() => node.run("ls", "/etc/cni/net.d").includes("10-pods.conflist"));
+  const owned = resources.move();
+  return { ...site, [Symbol.dispose]: () => owned.dispose() };
+}
+
+/** Whether the pod's port answers. */
+export async function canReach(from: Netns, ip: Ip, port = POD_PORT): Promise<boolean> {
+  return await requestTcp(from, ip, port, REFUSED_MS) !== undefined;
+}
+
+const uidOf = (namespace: string, name: string): string => `uid-${namespace}-${name}`;
+
+function podOf(
+  namespace: string,
+  name: string,
+  labels: Record<string, string>,
+  changes: object,
+): ServedObject {
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { namespace, name, labels, uid: uidOf(namespace, name) },
+    ...changes,
+  };
+}
+
+const nodeOf = (podCIDRs: readonly string[]): ServedObject => ({
+  apiVersion: "v1",
+  kind: "Node",
+  metadata: { name: "a" },
+  ...{
+    spec: { podCIDR: podCIDRs[0], podCIDRs },
+    status: { addresses: [{ type: "InternalIP", address: "192.0.2.1" }] },
+  },
+});
