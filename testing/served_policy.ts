@@ -32,9 +32,12 @@ export const POD_PORT = 80;
 /** How long an answer is waited for that is not to come. */
 const REFUSED_MS = 400;
 
-export interface ServedPod {
+interface PodName {
   readonly name: string;
   readonly namespace: string;
+}
+
+export interface ServedPod extends PodName {
   readonly netns: Netns;
   readonly ips: readonly Ip[];
   /** What the plugins said. */
@@ -53,8 +56,8 @@ export interface ServedPolicy extends Disposable {
   /** Tells the API of it alone. */
   putPod(namespace: string, name: string, labels: Record<string, string>, changes?: object): void;
   /** It exists in the API first, and answers on its port. */
-  addPod(namespace: string, name: string, labels?: Record<string, string>): ServedPod;
-  removePod(pod: ServedPod): void;
+  addPod(namespace: string, name: string, labels?: Record<string, string>): Promise<ServedPod>;
+  removePod(pod: ServedPod): Promise<void>;
   /** What the program says of two ends. */
   test(...words: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
 }
@@ -79,18 +82,16 @@ export async function newServedPolicy(): Promise<ServedPolicy> {
   const log = () => readFileSync(inMounts(LOG), "utf8");
   const words = `--cluster network --node a --api-server ${api.url} --conflist /run/10-pods.conflist`;
   const status = () => JSON.parse(readFileSync(inMounts("/run/cni/policy/status.json"), "utf8")) as PolicyStatus;
-  const attach = (command: "add" | "del", { namespace, name }: Pick<ServedPod, "namespace" | "name">, id: string) => {
+  /** Meanwhile, the API server of this process answers. */
+  const attach = async (command: "add" | "del", { namespace, name }: PodName, id: string) => {
     const args = `IgnoreUnknown=1;K8S_POD_NAMESPACE=${namespace};K8S_POD_NAME=${name};K8S_POD_UID=${
       uidOf(namespace, name)
     }`;
-    const json = command === "add" ? ["--json"] : [];
-    return node.run(
-      "sh",
-      "-c",
-      `exec /opt/cni/bin/cni-full run ${command} pods ${id} --container-id ${id} ${
-        json.join(" ")
-      } --args '${args}' 2>/run/add.log`,
-    );
+    const options = ["--container-id", id, "--args", args, ...command === "add" ? ["--json"] : []];
+    const child = node.start("/opt/cni/bin/cni-full", "run", command, "pods", id, ...options);
+    const [stdout, stderr] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
+    if (await child.exited !== 0) throw new Error(`${command} failed: ${stderr}`);
+    return { stdout, stderr };
   };
   const site: Omit<ServedPolicy, typeof Symbol.dispose> = {
     api,
@@ -125,11 +126,12 @@ export async function newServedPolicy(): Promise<ServedPolicy> {
     putPod(namespace, name, labels, changes = {}) {
       api.put(podOf(namespace, name, labels, changes));
     },
-    addPod(namespace, name, labels = {}) {
+    async addPod(namespace, name, labels = {}) {
       const id = `${namespace}-${name}`;
       api.put(podOf(namespace, name, labels, { spec: { nodeName: "a" } }));
       node.run("ip", "netns", "add", id);
-      const result = JSON.parse(attach("add", { namespace, name }, id));
+      const { stdout, stderr } = await attach("add", { namespace, name }, id);
+      const result = JSON.parse(stdout);
       const netns = pods.use(openNetns(inMounts(`/run/netns/${id}`)));
       const ips: Ip[] = result.ips.map(({ address }: { address: string }) => ipOf(parseCidr(address)));
       api.put(
@@ -139,10 +141,10 @@ export async function newServedPolicy(): Promise<ServedPolicy> {
         }),
       );
       pods.use(serveTcp(netns, name, POD_PORT));
-      return { namespace, name, netns, ips, log: readFileSync(inMounts("/run/add.log"), "utf8") };
+      return { namespace, name, netns, ips, log: stderr };
     },
-    removePod(pod) {
-      attach("del", pod, `${pod.namespace}-${pod.name}`);
+    async removePod(pod) {
+      await attach("del", pod, `${pod.namespace}-${pod.name}`);
       api.remove("Pod", pod.name, pod.namespace);
     },
     test: (...ends) => node.start("/opt/cni/bin/cni-full", "policy", "test", ...ends),

@@ -19,9 +19,9 @@ describe("policies of a cluster", () => {
     site = resources.use(await newServedPolicy());
     for (const name of ["apps", "clients"]) site.putNamespace(name, { "kubernetes.io/metadata.name": name });
     await until(() => site.status().isSynced);
-    client = site.addPod("clients", "client", { role: "client" });
-    other = site.addPod("clients", "other");
-    web = site.addPod("apps", "web", { app: "web" });
+    client = await site.addPod("clients", "client", { role: "client" });
+    other = await site.addPod("clients", "other");
+    web = await site.addPod("apps", "web", { app: "web" });
   });
   afterAll(() => resources.dispose());
   const reached = () => Promise.all([client, other].flatMap(({ netns }) => web.ips.map((ip) => canReach(netns, ip))));
@@ -57,13 +57,13 @@ describe("policies of a cluster", () => {
 
   testWith(PROGRAMS, "a pod is isolated before ADD returns", async () => {
     for (let i = 0; i < 10; i++) {
-      const pod = site.addPod("apps", `next-${i}`, { app: "web" });
+      const pod = await site.addPod("apps", `next-${i}`, { app: "web" });
       expect(pod.log).toBe("");
       const [fromClient, fromOther] = await Promise.all(
         [client, other].map(({ netns }) => canReach(netns, pod.ips[0]!)),
       );
       expect([fromClient, fromOther]).toEqual([true, false]);
-      site.removePod(pod);
+      await site.removePod(pod);
     }
     await until(() => site.status().pods === 3);
   }, 60_000);
@@ -134,8 +134,8 @@ describe("policies of a cluster", () => {
     await site.killServer();
     expect(await reached()).toEqual([true, true, false, false]);
     await Bun.sleep(1500);
-    const isolated = site.addPod("apps", "late", { app: "web" });
-    const open = site.addPod("clients", "late", { role: "client" });
+    const isolated = await site.addPod("apps", "late", { app: "web" });
+    const open = await site.addPod("clients", "late", { role: "client" });
     expect(isolated.log).toContain("Pod apps/late starts closed");
     expect(open.log).toContain("Pod clients/late starts open");
     expect(await canReach(client.netns, isolated.ips[0]!)).toBe(false);
@@ -144,8 +144,8 @@ describe("policies of a cluster", () => {
     await until(() => canReach(client.netns, isolated.ips[0]!));
     expect(await canReach(other.netns, isolated.ips[0]!)).toBe(false);
     expect(await canReach(open.netns, isolated.ips[0]!)).toBe(true);
-    site.removePod(isolated);
-    site.removePod(open);
+    await site.removePod(isolated);
+    await site.removePod(open);
   }, 60_000);
 
   testWith(PROGRAMS, "all is open when the policy goes", async () => {
