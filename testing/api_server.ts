@@ -104,7 +104,9 @@ export class ApiServer implements Disposable {
       else this.#answer(new URL(url!, "https://api"), headers.authorization, response);
     });
     netns.run(() => void this.#server.listen(0, address));
-    for (const object of objects) this.put(object);
+    const stored = objects.map((object, index) => this.#complete(object, undefined, 1001 + index));
+    this.#state = { version: 1000 + objects.length, objects: new Map(stored.map((object) => [keyOf(object), object])) };
+    this.#oldestVersion = this.version;
   }
 
   get port(): number {
@@ -126,13 +128,7 @@ export class ApiServer implements Disposable {
   /** Adds an object, or changes the one with its name. */
   put(object: ServedObject): void {
     const known = this.#state.objects.get(keyOf(object));
-    const metadata = {
-      uid: known?.metadata?.uid ?? crypto.randomUUID(),
-      creationTimestamp: known?.metadata?.creationTimestamp ?? new Date().toISOString(),
-      ...object.metadata,
-      resourceVersion: `${this.version + 1}`,
-    };
-    this.#change(known ? "MODIFIED" : "ADDED", { ...object, metadata });
+    this.#change(known ? "MODIFIED" : "ADDED", this.#complete(object, known, this.version + 1));
   }
 
   remove(kind: ServedObject["kind"], name: string, namespace?: string): void {
@@ -198,6 +194,16 @@ export class ApiServer implements Disposable {
     for (const watch of this.#watches.keys()) watch.destroy();
     this.#server.close();
     this.#server.closeAllConnections();
+  }
+
+  #complete(object: ServedObject, known: ServedObject | undefined, version: number): ServedObject {
+    const metadata = {
+      uid: known?.metadata?.uid ?? crypto.randomUUID(),
+      creationTimestamp: known?.metadata?.creationTimestamp ?? new Date().toISOString(),
+      ...object.metadata,
+      resourceVersion: `${version}`,
+    };
+    return { ...object, metadata };
   }
 
   #change(type: "ADDED" | "MODIFIED" | "DELETED", object: ServedObject): void {

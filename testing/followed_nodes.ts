@@ -4,11 +4,11 @@
  *
  * @module
  */
-import { readFileSync } from "node:fs";
 import { reflect } from "../cluster/api/reflector.ts";
 import { KnownNodes } from "../cluster/known_nodes.ts";
 import { type ClusterNode, type NodeObject, parseNode } from "../cluster/node.ts";
 import { processorMs } from "./fuzz.ts";
+import { privateKb } from "./private_memory.ts";
 
 /** What a process of its own has told. */
 export interface Cost {
@@ -59,10 +59,4 @@ async function follow(): Promise<void> {
     log: console.error,
     signal: controller.signal,
   });
-}
-
-/** As the kernel counts it. */
-function privateKb(): number {
-  const lines = readFileSync("/proc/self/smaps_rollup", "utf8").matchAll(/^Private_\w+: *(\d+) kB$/gm);
-  return [...lines].reduce((sum, [, kb]) => sum + Number(kb), 0);
 }
