@@ -17,7 +17,7 @@ import type {
 } from "../plugins/lib/policy/desired.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
-import { isSamePod, type NamedPort, podKey, type PolicyPod } from "./api/pod.ts";
+import { isSamePod, type LabelledPod, type NamedPort, podKey } from "./api/pod.ts";
 import { type KnownPod, type PeerSelector, type PodGroup, PodPeers } from "./pod_peers.ts";
 import { type CompiledRule, compileRules, type SetSource } from "./rule_set.ts";
 import { SelectorIndex } from "./select/selector_index.ts";
@@ -43,7 +43,7 @@ interface KnownPolicy {
 interface UsedChain {
   readonly chain: PolicyChain;
   readonly sets: readonly UsedSet[];
-  /** Keys of local pods. */
+  /** It has the keys of local pods. */
   readonly pods: Set<string>;
 }
 
@@ -60,7 +60,7 @@ const DIRECTIONS = ["ingress", "egress"] as const;
 export class PolicyCompiler {
   readonly #peers = new PodPeers((selector, isAdded, ip, ports) => this.#notePeer(selector, isAdded, ip, ports));
   readonly #policies = new Map<string, KnownPolicy>();
-  /** By namespace. */
+  /** There is one for each namespace with policies. */
   readonly #policyIndex = new Map<string, SelectorIndex<KnownPolicy>>();
   readonly #locals = new Map<string, LocalPod>();
   readonly #localsByIp = new Map<Ip, string>();
@@ -144,7 +144,7 @@ export class PolicyCompiler {
     this.#peers.removeNamespace(name);
   }
 
-  putPod(pod: PolicyPod): void {
+  putPod(pod: LabelledPod): void {
     this.#gone.delete(pod.uid);
     const known = this.#peers.find(pod.uid);
     if (known && isSamePod(known.pod, pod)) return;
@@ -283,7 +283,7 @@ export class PolicyCompiler {
   }
 
   /** @param key of the local pod that it is */
-  #setPod(pod: PolicyPod, key: string | undefined): void {
+  #setPod(pod: LabelledPod, key: string | undefined): void {
     if (key === undefined) return this.#peers.putPod(pod, pod.ips, false);
     this.#noteLocalPorts(key, false);
     this.#peers.removePod(placeholderOf(key).uid);
@@ -296,7 +296,7 @@ export class PolicyCompiler {
     return local.uid === undefined ? this.#peers.findNamed(podKey(local)) : this.#peers.find(local.uid);
   }
 
-  #localKeyOf(pod: PolicyPod): string | undefined {
+  #localKeyOf(pod: LabelledPod): string | undefined {
     return [pod.uid, podKey(pod)].find((key) => this.#locals.has(key));
   }
 
@@ -470,7 +470,7 @@ export class PolicyCompiler {
 export const localKey = (local: Omit<LocalPod, "ips">): string => local.uid ?? podKey(local);
 
 /** Keeps the addresses of a local pod from others until its labels are known. No selector selects it. */
-const placeholderOf = (key: string): PolicyPod => ({
+const placeholderOf = (key: string): LabelledPod => ({
   uid: `local ${key}`,
   namespace: "",
   name: key,

@@ -2,7 +2,7 @@
 import type { Ip } from "../ffi/address.ts";
 import type { PolicyDirection } from "../plugins/lib/policy/desired.ts";
 import type { NetworkPolicy, NetworkPolicyRule, Peer, RulePort } from "./api/network_policy.ts";
-import { podKey, type PolicyPod } from "./api/pod.ts";
+import { type LabelledPod, podKey } from "./api/pod.ts";
 import { protocolName } from "./api/protocol.ts";
 import { blocksOf } from "./blocks.ts";
 import { selects } from "./select/label_selector.ts";
@@ -32,7 +32,7 @@ export interface DirectionVerdict {
 /** A pod, or an address that no pod has. */
 export interface End {
   readonly text: string;
-  readonly pod?: PolicyPod;
+  readonly pod?: LabelledPod;
   readonly ips: readonly Ip[];
 }
 

@@ -8,7 +8,7 @@ import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
-import { podKey, type PolicyPod } from "./api/pod.ts";
+import { type LabelledPod, podKey } from "./api/pod.ts";
 import { localKey, type LocalPod, PolicyCompiler } from "./compiler.ts";
 import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
@@ -23,6 +23,7 @@ export type PolicyCounter = "changes" | "changeMicroseconds" | "repairs";
 
 export interface PolicyPartOptions {
   readonly node: string;
+  readonly network?: string;
   /** Where the part leaves its status; it is empty after a boot. */
   readonly stateDirectory: string;
   /** The first one holds what is stored of policies. */
@@ -32,7 +33,7 @@ export interface PolicyPartOptions {
   /** Whether the pods of all these are known. */
   hasListed(namespaces: ReadonlySet<string>): boolean;
   /** Asks the API. @returns `undefined` if there is no such pod */
-  fetchPod(namespace: string, name: string): Promise<PolicyPod | undefined>;
+  fetchPod(namespace: string, name: string): Promise<LabelledPod | undefined>;
   log(message: string): void;
   count(counter: PolicyCounter, count: number): void;
 }
@@ -133,25 +134,25 @@ export class PolicyPart implements Disposable {
     this.#changed();
   }
 
-  takeOwnPods(pods: readonly PolicyPod[]): void {
+  takeOwnPods(pods: readonly LabelledPod[]): void {
     this.#replacePods(pods, (pod) => this.#isOwn(pod));
     this.#have("pods of this node");
   }
 
-  takeOwnPod(type: PolicyEventType, pod: PolicyPod): void {
+  takeOwnPod(type: PolicyEventType, pod: LabelledPod): void {
     this.#takePod(type, pod);
   }
 
   /** @param namespace absent: those of all namespaces */
-  takePeers(pods: readonly PolicyPod[], namespace: string | undefined): void {
-    const isOfSource = (pod: PolicyPod) =>
+  takePeers(pods: readonly LabelledPod[], namespace: string | undefined): void {
+    const isOfSource = (pod: LabelledPod) =>
       !this.#isOwn(pod) && (namespace === undefined || pod.namespace === namespace);
     this.#replacePods(pods.filter(isOfSource), isOfSource);
     this.#changed();
   }
 
   /** A pod of this node is told by another watch. */
-  takePeer(type: PolicyEventType, pod: PolicyPod): void {
+  takePeer(type: PolicyEventType, pod: LabelledPod): void {
     if (!this.#isOwn(pod)) this.#takePod(type, pod);
   }
 
@@ -226,17 +227,17 @@ export class PolicyPart implements Disposable {
     else if (now >= this.#nextStatus) this.#writeStatus();
   }
 
-  #isOwn({ node }: PolicyPod): boolean {
+  #isOwn({ node }: LabelledPod): boolean {
     return node === this.#options.node;
   }
 
-  #takePod(type: PolicyEventType, pod: PolicyPod): void {
+  #takePod(type: PolicyEventType, pod: LabelledPod): void {
     if (type === "DELETED") this.#compiler.removePod(pod.uid);
     else this.#compiler.putPod(pod);
     this.#changed();
   }
 
-  #replacePods(pods: readonly PolicyPod[], isOfSource: (pod: PolicyPod) => boolean): void {
+  #replacePods(pods: readonly LabelledPod[], isOfSource: (pod: LabelledPod) => boolean): void {
     const listed = new Set(pods.map(({ uid }) => uid));
     for (const { pod } of [...this.#compiler.peers.all()]) {
       if (!listed.has(pod.uid) && isOfSource(pod)) this.#compiler.removePod(pod.uid);
@@ -380,11 +381,12 @@ export class PolicyPart implements Disposable {
   }
 
   #writeStatus(): void {
-    const { node, stateDirectory } = this.#options;
+    const { node, network, stateDirectory } = this.#options;
     const compiler = this.#compiler;
     const locals = [...compiler.locals().values()];
     const status: PolicyStatus = {
       node,
+      ...network !== undefined && { network },
       isSynced: this.#isSynced,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
       policies: compiler.policyCount,
@@ -408,6 +410,6 @@ export class PolicyPart implements Disposable {
   }
 }
 
-/** Plugins remove elements only. */
+/** Plugins remove elements, and never these. */
 const isLoss = (operation: number): boolean =>
   operation === NFT_MSG_DELTABLE || operation === NFT_MSG_DELCHAIN || operation === NFT_MSG_DELRULE;

@@ -8,7 +8,7 @@
  */
 import type { Ip } from "../ffi/address.ts";
 import { isSameNamespace, type PolicyNamespace } from "./api/namespace.ts";
-import { type NamedPort, podKey, type PolicyPod } from "./api/pod.ts";
+import { type LabelledPod, type NamedPort, podKey } from "./api/pod.ts";
 import { type LabelSelector, selects } from "./select/label_selector.ts";
 import { type Labels, labelsText, NO_LABELS } from "./select/labels.ts";
 import { addTo, deleteFrom, indexKeys, SelectorIndex } from "./select/selector_index.ts";
@@ -31,7 +31,7 @@ export interface PodGroup {
 }
 
 export interface KnownPod {
-  readonly pod: PolicyPod;
+  readonly pod: LabelledPod;
   readonly group: PodGroup;
   /** Those that it is to have: an address that two pods claim has one owner. */
   readonly ips: readonly Ip[];
@@ -42,7 +42,7 @@ export interface KnownPod {
 interface Scope {
   readonly key: string;
   readonly what: NamespaceScope;
-  /** Names. */
+  /** They are names of namespaces. */
   readonly members: Set<string>;
   readonly index: SelectorIndex<PeerSelector>;
 }
@@ -53,7 +53,7 @@ export type OnPeerChange = (selector: PeerSelector, isAdded: boolean, ip: Ip, po
 export class PodPeers {
   readonly #onChange: OnPeerChange;
   readonly #namespaces = new Map<string, PolicyNamespace>();
-  /** By UID. */
+  /** The UID of a pod finds it. */
   readonly #pods = new Map<string, KnownPod>();
   /** UIDs by `namespace/name`: of several, that of the latest. */
   readonly #names = new Map<string, string>();
@@ -112,7 +112,7 @@ export class PodPeers {
     return new Set(this.#scopes.values().flatMap(({ members }) => members));
   }
 
-  putPod(pod: PolicyPod, ips: readonly Ip[], isAttached: boolean): void {
+  putPod(pod: LabelledPod, ips: readonly Ip[], isAttached: boolean): void {
     const { uid } = pod;
     const former = this.#pods.get(uid);
     const group = this.#ensureGroup(pod.namespace, pod.labels);

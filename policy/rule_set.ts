@@ -5,7 +5,7 @@ import { type Blocks, blocksOf } from "./blocks.ts";
 import { type NamespaceScope, selectorKey } from "./pod_peers.ts";
 import { type LabelSelector, parseSelector } from "./select/label_selector.ts";
 
-/** What a set has. */
+/** Where the elements of a set come from. */
 export type SetSource =
   | { readonly kind: "addresses"; readonly peers: PodSelection }
   | { readonly kind: "blocks"; readonly blocks: Blocks }
@@ -21,7 +21,7 @@ export interface CompiledRule {
   /** The same for rules that match the same. */
   readonly text: string;
   readonly rule: PolicyRule;
-  /** By key. */
+  /** Its rule names them by these keys. */
   readonly sets: ReadonlyMap<string, SetSource>;
 }
 

@@ -8,7 +8,7 @@ import { ApiProblem } from "../cluster/api/problem.ts";
 import { reflect, type ReflectorOptions } from "../cluster/api/reflector.ts";
 import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
-import { parsePod, type PodObject, type PolicyPod } from "./api/pod.ts";
+import { type LabelledPod, parsePod, type PodObject } from "./api/pod.ts";
 import { PolicyPart, type PolicyPartOptions } from "./part.ts";
 import { PeerWatches } from "./peer_watches.ts";
 import type { PolicyPartSettings } from "./settings.ts";
@@ -66,7 +66,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     namespace: string | undefined,
     fieldSelector: string | undefined,
     signal: AbortSignal,
-    taking: Pick<ReflectorOptions<PolicyPod>, "onList" | "onEvent">,
+    taking: Pick<ReflectorOptions<LabelledPod>, "onList" | "onEvent">,
   ) => {
     const path = namespace === undefined ? "/api/v1/pods" : `/api/v1/namespaces/${namespace}/pods`;
     follow({ path, kind: "Pod", fieldSelector, parse: parsePod, signal, ...taking });
@@ -156,7 +156,7 @@ async function fetchPod(
   name: string,
   signal: AbortSignal,
   log: (message: string) => void,
-): Promise<PolicyPod | undefined> {
+): Promise<LabelledPod | undefined> {
   const { answerMs, silenceMs } = PATIENCE;
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
   try {

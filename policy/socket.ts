@@ -13,7 +13,7 @@ export interface AttachRequest {
   readonly container: string;
 }
 
-/** `cni policy test` asks. */
+/** The command `cni policy test` asks this. */
 export interface TestRequest {
   readonly test: PolicyQuestion;
 }

@@ -7,13 +7,15 @@ export const DEFAULT_POLICY_STATE_DIRECTORY = "/run/cni/policy";
 
 export interface PolicyStatus {
   readonly node: string;
+  /** The network of its pods, if the server gives engines one. */
+  readonly network?: string;
   /** Whether the kernel has had all that the API had, once. */
   readonly isSynced: boolean;
   /** What the API server said last was believed at this time, in milliseconds since 1970; absent before. */
   readonly heardAtMs?: number;
   /** Absent while the API server answers. */
   readonly apiProblem?: string;
-  /** Of the whole cluster. */
+  /** They are those of all namespaces. */
   readonly policies: number;
   /** Known ones, of this node and of others. */
   readonly peers: number;

@@ -19,7 +19,7 @@ export class StoredPolicies {
     this.#stored = known && textOf([...known]);
   }
 
-  /** Writes what has changed. */
+  /** Writes the file if they have changed. */
   store(namespaces: readonly string[]): void {
     const text = textOf(namespaces);
     if (text === this.#stored) return;

@@ -40,7 +40,7 @@ interface PodName {
 export interface ServedPod extends PodName {
   readonly netns: Netns;
   readonly ips: readonly Ip[];
-  /** What the plugins said. */
+  /** The plugins wrote it to standard error. */
   readonly log: string;
 }
 
@@ -176,12 +176,13 @@ function podOf(
   };
 }
 
-const nodeOf = (podCIDRs: readonly string[]): ServedObject => ({
-  apiVersion: "v1",
-  kind: "Node",
-  metadata: { name: "a" },
-  ...{
+function nodeOf(podCIDRs: readonly string[]): ServedObject {
+  const node = {
+    apiVersion: "v1",
+    kind: "Node" as const,
+    metadata: { name: "a" },
     spec: { podCIDR: podCIDRs[0], podCIDRs },
     status: { addresses: [{ type: "InternalIP", address: "192.0.2.1" }] },
-  },
-});
+  };
+  return node;
+}

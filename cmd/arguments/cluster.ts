@@ -5,6 +5,8 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { DEFAULT_CLUSTER_SETTINGS, TUNNEL_MODES } from "../../cluster/network/settings.ts";
 import { CLUSTER_PARTS, type ClusterPartSettings } from "../../cluster/settings.ts";
 import type { PolicyPartSettings } from "../../policy/settings.ts";
+import { ConfigError } from "../../spec/error.ts";
+import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { readConfiguration } from "../../runtime/load.ts";
 import type { CliContext } from "../../program/start.ts";
 import { UsageError } from "../../program/usage_error.ts";
@@ -105,15 +107,28 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
     ...file !== undefined && { network: readNetwork(absolutePath(file, context)) },
   };
   const { network } = settings;
-  const isPolicyOn = input.find("policy") === undefined
-    ? hasPolicyPlugin(network?.text)
-    : input.find("policy") === "on";
-  const policy = isPolicyOn ? { node, apiServer: settings.apiServer } : undefined;
+  const policed = network && findPolicedNetwork(network);
+  const choice = input.find("policy") ?? (policed === undefined ? "off" : "on");
+  const policy: PolicyPartSettings | undefined = choice === "off" ? undefined : {
+    node,
+    apiServer: settings.apiServer,
+    ...policed !== undefined && { network: policed },
+  };
   return { settings, policy, account: openAccount() };
 }
 
-/** A network that cannot be used is refused later, by the part that gives it to engines. */
-const hasPolicyPlugin = (network = ""): boolean => /"type"\s*:\s*"network-policy"/.test(network);
+/** Returns the name of a network whose pods are policed. One that cannot be used is refused later. */
+function findPolicedNetwork(
+  { text, fileName }: { readonly text: string; readonly fileName: string },
+): string | undefined {
+  try {
+    const { name, plugins } = parseNetworkConfigList(text, fileName);
+    return plugins.some(({ type }) => type === "network-policy") ? name : undefined;
+  } catch (error) {
+    if (error instanceof ConfigError || error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
 
 function readNetwork(path: string): NonNullable<ClusterPartSettings["network"]> {
   return { fileName: path.slice(path.lastIndexOf("/") + 1), text: readConfiguration(path) };

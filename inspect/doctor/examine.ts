@@ -19,6 +19,7 @@ import { checkLoopbackPorts } from "./checks/loopback_ports.ts";
 import { checkMtu } from "./checks/mtu.ts";
 import { checkNeighbours } from "./checks/neighbours.ts";
 import { checkByPlugins, checkConfiguration, checkDiagnoses, checkPlugins } from "./checks/plugins.ts";
+import { checkPolicy } from "./checks/policy.ts";
 import { checkPorts } from "./checks/ports.ts";
 import { checkResolver } from "./checks/resolver.ts";
 import { checkContainerRoutes } from "./checks/routes.ts";
@@ -74,6 +75,7 @@ const LOOKS: readonly Check[] = [
   ["foreign translations", checkForeignTranslations],
   ["kube-proxy", checkKubeProxy],
   ["cluster", checkCluster],
+  ["policy", checkPolicy],
   ["diagnoses", checkDiagnoses],
   ["resolver", checkResolver],
   ["limits", checkLimits],

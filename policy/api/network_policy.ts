@@ -7,7 +7,7 @@ export interface NetworkPolicy {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
-  /** Pods of its namespace. */
+  /** It selects pods of its namespace. */
   readonly selector: LabelSelector;
   /** Absent if it isolates nobody in that direction. */
   readonly ingress?: readonly NetworkPolicyRule[];
@@ -18,7 +18,7 @@ export interface NetworkPolicy {
 
 /** It allows what matches one of its peers, and one of its ports. */
 export interface NetworkPolicyRule {
-  /** Absent: everybody. */
+  /** Without them, the rule is about everybody. */
   readonly peers?: readonly Peer[];
   /** Absent: all protocols and ports. */
   readonly ports?: readonly RulePort[];

@@ -3,7 +3,7 @@ import { type Ip, parseIp } from "../../ffi/address.ts";
 import { type LabelObject, type Labels, labelsOf, labelsText } from "../select/labels.ts";
 import { protocolNumber } from "./protocol.ts";
 
-export interface PolicyPod {
+export interface LabelledPod {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
@@ -51,7 +51,7 @@ interface ContainerObject {
 const NO_IPS: readonly Ip[] = [];
 const NO_PORTS: readonly NamedPort[] = [];
 
-export function parsePod({ metadata, spec = {}, status = {} }: PodObject): PolicyPod {
+export function parsePod({ metadata, spec = {}, status = {} }: PodObject): LabelledPod {
   const { uid, namespace, name, labels } = metadata;
   const hasEnded = status.phase === "Succeeded" || status.phase === "Failed";
   return {
@@ -83,7 +83,7 @@ function portsOf({ containers = [], initContainers = [] }: NonNullable<PodObject
 }
 
 /** Whether nothing that matters has changed. */
-export function isSamePod(a: PolicyPod, b: PolicyPod): boolean {
+export function isSamePod(a: LabelledPod, b: LabelledPod): boolean {
   return a.uid === b.uid && a.node === b.node && a.ips.join() === b.ips.join() &&
     labelsText(a.labels) === labelsText(b.labels) && portsText(a.ports) === portsText(b.ports);
 }

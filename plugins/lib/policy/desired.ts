@@ -8,9 +8,9 @@ import type { Ip } from "../../../ffi/address.ts";
 /** What the kernel enforces on this node. */
 export interface DesiredPolicy {
   readonly pods: Iterable<PolicedPod>;
-  /** By key. */
+  /** Their names are their keys. */
   readonly chains: ReadonlyMap<string, PolicyChain>;
-  /** By key. Rules name them. */
+  /** Rules name them by their keys. */
   readonly sets: ReadonlyMap<string, PeerSet>;
 }
 
@@ -80,7 +80,7 @@ export interface PolicyChange {
   readonly elements: readonly SetChange[];
   readonly chainsAdded: readonly PolicyChain[];
   readonly chainsRemoved: readonly string[];
-  /** As they are now. */
+  /** These pods have other chains or addresses than before. */
   readonly pods: readonly PolicedPod[];
 }
 
