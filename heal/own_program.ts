@@ -5,7 +5,7 @@ import { hasProgramMark } from "../ffi/sys/program_mark.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 
 /** The process names of the binary under its own names, and of the server's processes that make rules. */
-const PROGRAM_NAMES = ["cni", "cni-full", "cni-worker", "cni-heal"];
+const PROGRAM_NAMES = ["cni", "cni-full", "cni-worker", "cni-heal", "cni-policy"];
 
 /** Whether another process of this program made a commit: a worker, a plugin or a command, of any version. */
 export function isOwnProgram({ pid, program }: Committer): boolean {

@@ -1,7 +1,7 @@
 /** Keeps the kernel in step with the policies of the cluster. @module */
 import { type Ip, isIp, parseIp } from "../ffi/address.ts";
 import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
-import { openRulesetMonitor, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
+import { openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/uapi.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
@@ -89,9 +89,7 @@ export class PolicyPart implements Disposable {
     using resources = new DisposableStack();
     this.#host = resources.use(currentNetns());
     const { nft } = this.#host;
-    this.#monitor = resources.use(
-      openRulesetMonitor(MONITOR_BYTES, ({ table, operation }) => table === policyTable.table && isLoss(operation)),
-    );
+    this.#monitor = resources.use(openRulesetMonitor(MONITOR_BYTES, isLoss, () => nft.portId!()));
     this.#ruleset = new PolicyRuleset(nft);
     this.#localPods = new LocalPods(options.cacheDirectories);
     this.#stored = new StoredPolicies(options.cacheDirectories[0]!, options.log);
@@ -411,5 +409,5 @@ export class PolicyPart implements Disposable {
 }
 
 /** Plugins remove elements, and never these. */
-const isLoss = (operation: number): boolean =>
-  operation === NFT_MSG_DELTABLE || operation === NFT_MSG_DELCHAIN || operation === NFT_MSG_DELRULE;
+const isLoss = ({ table, operation }: RulesetChange): boolean =>
+  table === policyTable.table && [NFT_MSG_DELTABLE, NFT_MSG_DELCHAIN, NFT_MSG_DELRULE].includes(operation);

@@ -17,8 +17,6 @@ import { absolutePath } from "./path.ts";
 const { port: DEFAULT_PORT, vni: DEFAULT_VNI } = DEFAULT_CLUSTER_SETTINGS;
 const MAX_VNI = 2 ** 24 - 1;
 
-const POLICY_CHOICES = ["on", "off"] as const;
-
 export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
   {
     name: "cluster",
@@ -34,9 +32,7 @@ export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
   },
   {
     name: "policy",
-    value: "WHAT",
-    choices: POLICY_CHOICES,
-    help: "with --cluster: whether NetworkPolicy is enforced (on if the network of --conflist has network-policy)",
+    help: "with --cluster: enforce NetworkPolicy; given anyway if the network of --conflist has network-policy",
   },
   {
     name: "tunnel",
@@ -108,12 +104,10 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
   };
   const { network } = settings;
   const policed = network && findPolicedNetwork(network);
-  const choice = input.find("policy") ?? (policed === undefined ? "off" : "on");
-  const policy: PolicyPartSettings | undefined = choice === "off" ? undefined : {
-    node,
-    apiServer: settings.apiServer,
-    ...policed !== undefined && { network: policed },
-  };
+  const isPolicyWanted = input.has("policy") || policed !== undefined;
+  const policy = isPolicyWanted
+    ? { node, apiServer: settings.apiServer, ...policed !== undefined && { network: policed } }
+    : undefined;
   return { settings, policy, account: openAccount() };
 }
 

@@ -63,9 +63,10 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
     const steps = planUninstall({ directory, program, names: pluginNames() });
-    const [{ refuseAttached, removeTables }, { removeCluster }] = await Promise.all([
+    const [{ refuseAttached, removeTables }, { removeCluster }, { removePolicyFiles }] = await Promise.all([
       import("../install/attached.ts"),
       import("../../cluster/remove.ts"),
+      import("../../policy/remove.ts"),
     ]);
     const removeAll = (say: (line: string) => void) => {
       own?.requireUnused();
@@ -77,8 +78,9 @@ first; it stays if a container uses it, and then the plugins stay too.`,
         else say(`${path}: ${outcome}\n`);
       }
       removeTables((table) => say(`table ${table}: removed\n`), log);
-      if (servesCluster()) log("The way to other nodes stays: a server keeps it");
-      else removeCluster(cacheDirectory(input, context), (line) => say(`${line}\n`));
+      if (servesCluster()) return log("The way to other nodes stays: a server keeps it");
+      removeCluster(cacheDirectory(input, context), (line) => say(`${line}\n`));
+      removePolicyFiles(cacheDirectory(input, context));
     };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");
