@@ -10,6 +10,7 @@ import { clusterRows } from "./cluster.ts";
 import { concurrentCallRows } from "./concurrent_calls.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
+import { policyRows } from "./policy.ts";
 import { reservationRows } from "./reservations.ts";
 import { sandboxRows } from "./sandbox.ts";
 import { measureScale } from "./scale.ts";
@@ -35,6 +36,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   gc: gcRows,
   restore: restoreRows,
   cluster: clusterRows,
+  policy: policyRows,
   scale: measureScale,
 };
 

@@ -74,8 +74,7 @@ export function connectionCost(to: SocketEndpoint, count: number): number {
 
 /** A small packet of an established flow: the kernel carries it to the other namespace before `send` returns. @returns the median in µs */
 export function datagramCost(to: SocketEndpoint, bursts: number, sink: TrafficSink): number {
-  const fd = openSocket(familyOf(to.address), SOCK_DGRAM);
-  connectSocket(fd, to);
+  const fd = connectDatagrams(to);
   const payload = new Uint8Array(64);
   sys.send(fd, payload, payload.length, 0);
   sink.answer();
@@ -86,6 +85,13 @@ export function datagramCost(to: SocketEndpoint, bursts: number, sink: TrafficSi
   });
   sys.close(fd);
   return median(times) / BURST * 1000;
+}
+
+/** @returns the descriptor of a socket, from another port each time */
+export function connectDatagrams(to: SocketEndpoint): number {
+  const fd = openSocket(familyOf(to.address), SOCK_DGRAM);
+  connectSocket(fd, to);
+  return fd;
 }
 
 function connectSocket(fd: number, to: SocketEndpoint): void {

@@ -1,0 +1,128 @@
+/** What NetworkPolicy costs a packet that is forwarded to a pod. @module */
+import { mkdtempSync } from "node:fs";
+import { join } from "node:path";
+import { type Ip, parseIp } from "../../../ffi/address.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
+import { sys } from "../../../ffi/sys/libc.ts";
+import { IPPROTO_UDP } from "../../../ffi/sys/uapi.ts";
+import type { DesiredPolicy, PeerSet, PolicedPod, PolicyChain } from "../../../plugins/lib/policy/desired.ts";
+import { PolicyRuleset } from "../../../plugins/lib/policy/policy_ruleset.ts";
+import { runShellInNetns } from "../../../testing/netns.ts";
+import { newPolicySite, type PolicyPod, type PolicySite } from "../../../testing/policy_site.ts";
+import { connectDatagrams, datagramCost, openTrafficSink } from "../harness/traffic.ts";
+import { interleave } from "./measure.ts";
+import { type BenchRow, row } from "./table.ts";
+import type { BenchWorkspace } from "./workspace.ts";
+
+const PORT = 5353;
+const CALLERS = 200;
+const POD = { address: parseIp("10.88.0.2"), port: PORT };
+const BURSTS = 100;
+
+/** How many of each there are in the whole ruleset; rules are those that select the pod. */
+interface Size {
+  readonly pods: number;
+  readonly policies: number;
+  readonly rules: number;
+}
+
+const SMALL: Size = { pods: 1, policies: 1, rules: 1 };
+
+export function policyRows(bench: BenchWorkspace): readonly BenchRow[] {
+  const many = bench.quick ? 100 : 10_000;
+  const rounds = Math.max(5, bench.rounds);
+  const established = interleave(rounds, {
+    ...side(bench, "with", SMALL, establishedCost),
+    ...side(bench, "without", undefined, establishedCost),
+  });
+  const sizes: Readonly<Record<string, Size | undefined>> = {
+    "no policy at all": undefined,
+    "1 of each": SMALL,
+    [`${many} pods`]: { ...SMALL, pods: many },
+    [`${many} policies`]: { ...SMALL, policies: many },
+    "10 rules": { ...SMALL, rules: 10 },
+    "100 rules": { ...SMALL, rules: 100 },
+  };
+  const first = interleave(
+    rounds,
+    Object.assign({}, ...Object.entries(sizes).map(([name, size]) => side(bench, name, size, firstPacketCost))),
+  );
+  const ns = (values: readonly number[]) => values.map((us) => us * 1000);
+  return [
+    row("A packet of an established flow with policies", "more", ns(established["with"]!), [
+      "without",
+      ns(established["without"]!),
+    ], { unit: "ns", atMost: 100 }),
+    ...Object.keys(sizes).slice(1).map((name) =>
+      row(`The first packet of a flow, ${name}`, "more", ns(first[name]!), ["none", ns(first["no policy at all"]!)], {
+        unit: "ns",
+      })
+    ),
+  ];
+}
+
+/** A node of its own, which the kernel has tracked connections on in any case. */
+function side(
+  bench: BenchWorkspace,
+  name: string,
+  size: Size | undefined,
+  measure: (outside: Netns, pod: Netns) => number,
+) {
+  const site = bench.scope.use(newPolicySite("routed", mkdtempSync(join(bench.state, "policy-"))));
+  const pod = site.newPod(2);
+  runShellInNetns(
+    site.host,
+    "nft add table inet tracked",
+    "nft add chain inet tracked forward '{ type filter hook forward priority 0; }'",
+    "nft add rule inet tracked forward ct state established,related accept",
+  );
+  if (size) {
+    site.add(pod);
+    new PolicyRuleset(site.host.nft).replace(policies(site, pod, size));
+  }
+  return { [name]: () => measure(site.outside, pod.netns) };
+}
+
+/** The last rule of the pod accepts. */
+function policies(_site: PolicySite, { ips }: PolicyPod, size: Size): DesiredPolicy {
+  const sets = new Map<string, PeerSet>([["caller", { kind: "addresses", ips: [parseIp("192.0.2.2")] }]]);
+  const chains = new Map<string, PolicyChain>();
+  const nobody = (i: number) => parseIp(`10.99.${i >> 8}.${i & 255}`);
+  for (let i = 1; i < Math.max(size.rules, size.policies); i++) {
+    sets.set(`other ${i}`, { kind: "addresses", ips: [nobody(i)] });
+  }
+  const others = Array.from({ length: size.rules - 1 }, (_, i) => ({ peers: [`other ${i + 1}`] }));
+  const ports = [{ protocol: IPPROTO_UDP, first: PORT }];
+  const rules = [...others, { peers: ["caller"], ports }];
+  chains.set("pod", { key: "pod", direction: "ingress", rules });
+  for (let i = 1; i < size.policies; i++) {
+    chains.set(`chain ${i}`, { key: `chain ${i}`, direction: "ingress", rules: [{ peers: [`other ${i}`] }] });
+  }
+  const pods: PolicedPod[] = [{ owner: "web/p2 uid", ips, ingress: "pod" }];
+  for (let i = 1; i < size.pods; i++) {
+    const ip: Ip = nobody(i);
+    pods.push({ owner: `web/other${i} uid`, ips: [ip], ingress: size.policies > i ? `chain ${i}` : "pod" });
+  }
+  return { pods, chains, sets };
+}
+
+/** Both sides have sent before. In µs. */
+function establishedCost(outside: Netns, pod: Netns): number {
+  using sink = openTrafficSink(pod, 4, { tcp: PORT, udp: PORT });
+  return outside.run(() => datagramCost(POD, BURSTS, sink));
+}
+
+/** Each packet comes from another port, and is sent before the next one's. In µs. */
+function firstPacketCost(outside: Netns): number {
+  return outside.run(sendFirstPackets);
+}
+
+function sendFirstPackets(): number {
+  const payload = new Uint8Array(64);
+  const fds = Array.from({ length: CALLERS }, () => connectDatagrams(POD));
+  const started = performance.now();
+  for (const fd of fds) sys.send(fd, payload, payload.length, 0);
+  const ms = performance.now() - started;
+  for (const fd of fds) sys.close(fd);
+  return ms / CALLERS * 1000;
+}
