@@ -99,7 +99,7 @@ test.each([
 test.each([
   [["--json"], '"cni" needs a command: run, '],
   [["help", "--json"], '"--json" belongs to'],
-  [["man", "--json"], '"lint", "doctor", "netns", "network", "show"'],
+  [["man", "--json"], '"lint", "doctor", "netns", "network", "policy", "show"'],
   [["rnu", "add", "--json"], 'unknown command "rnu"; did you mean "run"?'],
   [["run", "add", "web", "--json"], '"run add" needs NETNS, a network namespace'],
   [["run", "add", "web", "blue", "--json", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],

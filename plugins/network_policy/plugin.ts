@@ -28,7 +28,7 @@ type Call = AttachmentCall<NetworkPolicyConfig>;
 
 export default plugin({
   name: "network-policy",
-  about: "Enforces Kubernetes' NetworkPolicies on the pod, before its first packet",
+  about: "Enforces NetworkPolicy from a pod's first packet on",
   config: networkPolicyConfig,
   // Others are for other plugins.
   args: "all",
