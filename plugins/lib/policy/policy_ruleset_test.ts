@@ -90,6 +90,7 @@ const EXPECTED = [
 		ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept
 		icmpv6 type 130-136 accept
 		icmpv6 type mld2-listener-report accept
+		ip6 daddr fe80::/10 accept
 		ether daddr set iifname map @routed_ports meta pkttype set host
 	}`,
 ];

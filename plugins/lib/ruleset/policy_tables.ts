@@ -11,6 +11,7 @@ import {
   ctMarkHas,
   ctStateEstablishedRelated,
   daddr,
+  daddrIn,
   drop,
   equals,
   etherDaddrFromMap,
@@ -203,7 +204,7 @@ export const policyBridgeTable: TableDefinition = {
     ],
   }),
   purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddressSet), ROUTED_PORTS] },
-  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 2, [FORGED_CHAIN]: 5, route: 8, [ISOLATED_PORTS]: 6 } },
+  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 2, [FORGED_CHAIN]: 5, route: 7, [ISOLATED_PORTS]: 6 } },
   rules: () =>
     rulesOf((add) => {
       for (const [family, type] of [[4, ETH_P_IP], [6, ETH_P_IPV6]] as const) {
@@ -213,11 +214,13 @@ export const policyBridgeTable: TableDefinition = {
       add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(FORGED_CHAIN));
       add(FORGED_CHAIN, isType(ETH_P_ARP), accept());
       for (const own of [LINK_LOCAL, UNSPECIFIED]) {
-        add(FORGED_CHAIN, isType(ETH_P_IPV6), bridgedSaddrIn(own), gotoChain("route"));
+        add(FORGED_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), accept());
       }
       add(FORGED_CHAIN, counter(), drop());
       add("route", etherDaddrIsGroup(), accept());
       for (const passes of neighbourly()) add("route", passes, accept());
+      // No map has these addresses: the chain "forward" keeps them from isolated pods.
+      add("route", isType(ETH_P_IPV6), withoutFamily(daddrIn(parseCidr(LINK_LOCAL))), accept());
       add("route", etherDaddrFromMap([iifname()], ROUTED_PORTS), setPacketTypeHost());
       add("forward", inSet([oifname()], ISOLATED_PORTS), gotoChain(ISOLATED_PORTS));
       add("forward", inSet([iifname()], ISOLATED_PORTS), gotoChain(ISOLATED_PORTS));
@@ -227,7 +230,5 @@ export const policyBridgeTable: TableDefinition = {
     }),
 };
 
-/** In this family, nothing says that a packet is of IPv6 but its type. */
-function bridgedSaddrIn(cidr: string): RuleStatement {
-  return saddrIn(parseCidr(cidr)).slice(2);
-}
+/** For a table of family bridge, where the type says what a packet is. */
+const withoutFamily = (statement: RuleStatement): RuleStatement => statement.slice(2);
