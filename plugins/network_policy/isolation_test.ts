@@ -54,12 +54,10 @@ for (const links of ["bridged", "bridged past iptables"] as const satisfies read
       };
       expect(await groups()).toEqual([true, true]);
       expect([b, old].map(({ netns }) => pings(netns))).toEqual([true, true]);
-    expect(pings(b.netns, b.ips[1])).toBe(true);
       ruleset.replace(pods("in"));
       runShellInNetns(b.netns, "ip -6 neigh flush dev eth0; ip neigh flush dev eth0");
       expect(await groups()).toEqual([false, false]);
       expect([b, old].map(({ netns }) => pings(netns))).toEqual([false, false]);
-      expect(pings(b.netns, b.ips[1])).toBe(false);
       expect([await reach(b.netns, a), await reach(old.netns, a)]).toEqual([
         { tcp: "-", udp: "-" },
         { tcp: "-", udp: "-" },
