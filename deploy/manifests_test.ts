@@ -89,12 +89,11 @@ kustomizer.test("the component for the condition of nodes adds its right and its
   rmSync(directory, { recursive: true });
   for (const manifest of manifests) validate(manifest);
   const [role, daemonSet] = ["ClusterRole", "DaemonSet"].map((name) => manifests.find(({ kind }) => kind === name));
-  expect(role).toMatchObject({
-    rules: [{ resources: ["nodes"] }, { apiGroups: [""], resources: ["nodes/status"], verbs: ["patch"] }],
-  });
+  const right = { apiGroups: [""], resources: ["nodes/status"], verbs: ["patch"] };
+  expect((role as unknown as { rules: object[] }).rules.at(-1)).toEqual(right);
   expect(JSON.stringify(daemonSet)).toContain('"--cluster=network","--node-condition"]');
   const without = JSON.stringify(sorted(manifests)).replace(',"--node-condition"', "").replace(
-    ',{"apiGroups":[""],"resources":["nodes/status"],"verbs":["patch"]}',
+    `,${JSON.stringify(right)}`,
     "",
   );
   expect(JSON.parse(without)).toEqual(sorted(plain));

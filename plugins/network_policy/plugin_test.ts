@@ -118,3 +118,14 @@ siteTest("routed", "a container without a veth pair is refused", (site) => {
   runInNetns(pod.netns, "ip", "link", "add", "eth0", "type", "bridge");
   expect(() => site.add(pod)).toThrow('Cannot enforce policies on "eth0"');
 });
+
+siteTest("routed", "paths that are not absolute are refused, and nothing is made", (site) => {
+  const pod = site.newPod(2);
+  for (const key of ["socketPath", "dataDir"]) {
+    expect(() => site.add(pod, { config: { [key]: "run/policy" } })).toThrow(
+      `${key} must be an absolute path: got "run/policy"`,
+    );
+  }
+  expect(runInNetns(site.host, "nft", "list", "tables")).not.toContain("cni_policy");
+  return Promise.resolve();
+});

@@ -27,8 +27,8 @@ test("the pages are those that scripts/docs makes", () => {
   }
 });
 
-test("the README's table of plugins fits 110 columns", () => {
-  for (const line of pluginTable(plugins).split("\n")) expect(line.length, line).toBeLessThanOrEqual(110);
+test("the README's table of plugins fits 115 columns", () => {
+  for (const line of pluginTable(plugins).split("\n")) expect(line.length, line).toBeLessThanOrEqual(115);
 });
 
 /** The documentation of a plugin with something changed in it. */
