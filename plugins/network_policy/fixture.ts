@@ -14,7 +14,6 @@ export default {
     return { ...paths(directory), prevResult };
   },
   invalid: [
-    { socketPath: "" },
     { socketPath: "run/socket" },
     { dataDir: 1 },
     { dataDir: "lib" },
