@@ -2,7 +2,7 @@ import { expect } from "bun:test";
 import { parseIp } from "../address.ts";
 import { IPPROTO_UDP } from "../sys/uapi.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
-import { deleteFlows, listFlows } from "./conntrack.ts";
+import { deleteFlows, deleteFlowsOf, dumpFlows, listFlows, setFlowMarks, type TrackedFlow } from "./conntrack.ts";
 
 const add = (source: string, destination: string, port: number, replySource: string) =>
   `conntrack -I -p udp -s ${source} -d ${destination} --sport 4000 --dport ${port} -r ${replySource} -q ${source} --reply-port-src ${port} --reply-port-dst 4000 -t 60`;
@@ -45,4 +45,23 @@ netnsTest("listFlows() and deleteFlows() concern the connections described and n
   expect(left).toContain("dst=198.51.100.1 sport=4000 dport=53 [UNREPLIED] src=10.1.0.2");
   expect(deleteFlows(nl, udp4)).toBe(1);
   expect(deleteFlows(nl, udp4)).toBe(0);
+});
+
+netnsTest("setFlowMarks() changes bits of some flows, deleteFlowsOf() deletes those that are meant", ({ host }) => {
+  for (const flow of FLOWS) runInNetns(host, "sh", "-c", `${flow} -m 5 2>&1`);
+  const list = (family: 4 | 6) => {
+    const flows: TrackedFlow[] = [];
+    dumpFlows(host.nft, family, () => flows.splice(0), (flow) => void flows.push(flow));
+    return flows.toSorted((a, b) => a.source < b.source ? -1 : 1);
+  };
+  const marks = () => ([4, 6] as const).flatMap((family) => list(family).map(({ mark }) => mark));
+  expect(marks()).toEqual([5, 5, 5, 5]);
+  setFlowMarks(host.nft, [list(4)[1]!, list(6)[0]!], { mark: 0x1000_0000, mask: 0x1000_0000 });
+  expect(marks()).toEqual([5, 0x1000_0005, 5, 0x1000_0005]);
+  expect(runInNetns(host, "sh", "-c", "conntrack -L -m 268435461 2>/dev/null").split("\n")).toHaveLength(2);
+  const [ended, living] = list(4);
+  expect(deleteFlowsOf(host.nft, [4], ({ source }) => source === ended!.source)).toBe(1);
+  // One that has ended meanwhile is passed over.
+  setFlowMarks(host.nft, [ended!, living!], { mark: 0, mask: 0x1000_0000 });
+  expect(marks()).toEqual([5, 5, 0x1000_0005]);
 });

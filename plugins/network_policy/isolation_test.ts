@@ -44,9 +44,9 @@ for (const links of ["bridged", "bridged past iptables"] as const satisfies read
         const [own] = JSON.parse(runInNetns(netns, "ip", "-j", "-6", "addr", "show", "dev", "eth0", "scope", "link"));
         return own.addr_info.find(({ scope }: { scope: string }) => scope === "link").local as string;
       };
-      const pings = (from: Netns) => {
+      const pings = (from: Netns, source = "eth0") => {
         try {
-          ping(from, `${linkLocal(a.netns)}%eth0`, 1);
+          runInNetns(from, "busybox", "ping", "-c1", "-W1", "-I", source, `${linkLocal(a.netns)}%eth0`);
           return true;
         } catch {
           return false;

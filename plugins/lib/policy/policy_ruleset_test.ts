@@ -36,9 +36,15 @@ const EXPECTED = [
   `	chain prerouting {
 		comment "Drops what pods send from addresses of others"
 		type filter hook prerouting priority raw; policy accept;
+		iifname @pod_links goto guard
+	}`,
+  `	chain guard {
+		comment "What comes from pods, and is dropped unless the address is theirs"
 		iifname . ip saddr @pod_addresses4 accept
 		iifname . ip6 saddr @pod_addresses6 accept
-		iifname @pod_links goto forged
+		ip6 saddr fe80::/10 accept
+		ip6 saddr :: accept
+		counter packets 0 bytes 0 drop
 	}`,
   `	chain forward {
 		comment "Drops what no policy allows; a pod's own node is not asked"

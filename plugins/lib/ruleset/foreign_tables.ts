@@ -4,7 +4,7 @@ import * as nft from "../../../ffi/nft/objects.ts";
 import { NF_DROP, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { inetTable } from "./inet_table.ts";
-import { policyTable } from "./policy_tables.ts";
+import { POLICY_TABLE } from "./policy_table_key.ts";
 
 /** The table of the network between nodes, whose rules are in `cluster/network/`. */
 export const CLUSTER_TABLE: nft.TableKey = { family: NFPROTO_INET, table: "cni_cluster" };
@@ -58,7 +58,7 @@ export function listForeignTables(nl: Netlink, families: readonly (4 | 6)[]): Fo
 }
 
 const isForeign = (family: number, table: string): boolean =>
-  table !== FIREWALLD_TABLE && ![inetTable, CLUSTER_TABLE, policyTable].some((own) =>
+  table !== FIREWALLD_TABLE && ![inetTable, CLUSTER_TABLE, POLICY_TABLE].some((own) =>
     family === own.family && table === own.table
   ) &&
   !(isIptablesTable(family, table) && IPTABLES_TABLES_WITHOUT_FILTER.includes(table));

@@ -37,6 +37,7 @@ import * as uapi from "../../../ffi/nft/uapi.ts";
 import { ETH_P_ARP, ETH_P_IP, ETH_P_IPV6, IPPROTO_ICMPV6 } from "../../../ffi/sys/uapi.ts";
 import { parseCidr } from "../../../ffi/address.ts";
 import { recordSet } from "./owner_records.ts";
+import { POLICY_TABLE } from "./policy_table_key.ts";
 import type { StaticRule, TableDefinition } from "./table.ts";
 
 const FAMILIES = [4, 6] as const;
@@ -58,7 +59,7 @@ export const directionMap = (direction: typeof DIRECTIONS[number], family: 4 | 6
 /** An address whose policies are not known leads there. */
 export const CLOSED_CHAIN = "closed";
 export const CUT_CHAIN = "cut";
-export const FORGED_CHAIN = "forged";
+export const GUARD_CHAIN = "guard";
 
 const guardSets = () => [
   namedSet(POD_LINKS, setOf([ifnameType]), "Pods' links on the host"),
@@ -92,8 +93,7 @@ const UNSPECIFIED = "::/128";
 export const PEERS_PREFIX = "peers";
 
 export const policyTable: TableDefinition = {
-  family: uapi.NFPROTO_INET,
-  table: "cni_policy",
+  ...POLICY_TABLE,
   comment: "NetworkPolicy; managed by cni",
   isTransient: (set) => set.startsWith(PEERS_PREFIX),
   objects: () => ({
@@ -126,7 +126,7 @@ export const policyTable: TableDefinition = {
         hook: { number: uapi.NF_INET_FORWARD, priority: uapi.NF_IP_PRI_FILTER },
         comment: "Drops what no policy allows; a pod's own node is not asked",
       },
-      { name: FORGED_CHAIN, comment: "A pod's link, but not its address" },
+      { name: GUARD_CHAIN, comment: "What comes from pods, and is dropped unless the address is theirs" },
       { name: CUT_CHAIN, comment: "Connections that a later policy forbids" },
       { name: CLOSED_CHAIN, comment: "Pods whose policies are not known yet" },
     ],
@@ -134,16 +134,17 @@ export const policyTable: TableDefinition = {
   purposes: {
     [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.flatMap((family) => [podAddressSet(family), selfCalls(family)])],
   },
-  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 9, [FORGED_CHAIN]: 4, [CUT_CHAIN]: 2, [CLOSED_CHAIN]: 1 } },
+  uses: { [POLICY_PURPOSE]: { prerouting: 1, forward: 9, [GUARD_CHAIN]: 6, [CUT_CHAIN]: 2, [CLOSED_CHAIN]: 1 } },
   rules: () =>
     rulesOf((add) => {
+      // One rule for packets from elsewhere.
+      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(GUARD_CHAIN));
       for (const family of FAMILIES) {
-        add("prerouting", inSet([iifname(), saddr(family)], podAddressSet(family)), accept());
+        add(GUARD_CHAIN, inSet([iifname(), saddr(family)], podAddressSet(family)), accept());
       }
-      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(FORGED_CHAIN));
       // The kernel forwards none of these.
-      for (const own of [LINK_LOCAL, UNSPECIFIED]) add(FORGED_CHAIN, saddrIn(parseCidr(own)), accept());
-      add(FORGED_CHAIN, counter(), drop());
+      for (const own of [LINK_LOCAL, UNSPECIFIED]) add(GUARD_CHAIN, saddrIn(parseCidr(own)), accept());
+      add(GUARD_CHAIN, counter(), drop());
       add("forward", ctMarkHas(CUT_MARK), gotoChain(CUT_CHAIN));
       add("forward", ctStateEstablishedRelated(), accept());
       // Bridged ones pass here with bridge-nf-call-ip6tables. A routed packet has had a hop.
@@ -176,7 +177,7 @@ const neighbourly = (): RuleStatement[] => [
  */
 export const policyBridgeTable: TableDefinition = {
   family: uapi.NFPROTO_BRIDGE,
-  table: "cni_policy",
+  table: POLICY_TABLE.table,
   comment: "NetworkPolicy; managed by cni",
   objects: () => ({
     sets: [
@@ -198,25 +199,25 @@ export const policyBridgeTable: TableDefinition = {
         hook: { number: uapi.NF_INET_FORWARD, priority: uapi.NF_BR_PRI_FILTER_BRIDGED },
         comment: "Frames that the host does not route",
       },
-      { name: FORGED_CHAIN, comment: "A pod's link, but not its address" },
+      { name: GUARD_CHAIN, comment: "What comes from pods, and is dropped unless the address is theirs" },
       { name: "route", comment: "Packets to one receiver go to the host" },
       { name: ISOLATED_PORTS, comment: "What always passes" },
     ],
   }),
   purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddressSet), ROUTED_PORTS] },
-  uses: { [POLICY_PURPOSE]: { prerouting: 3, forward: 2, [FORGED_CHAIN]: 5, route: 7, [ISOLATED_PORTS]: 6 } },
+  uses: { [POLICY_PURPOSE]: { prerouting: 1, forward: 2, [GUARD_CHAIN]: 7, route: 7, [ISOLATED_PORTS]: 6 } },
   rules: () =>
     rulesOf((add) => {
+      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(GUARD_CHAIN));
       for (const [family, type] of [[4, ETH_P_IP], [6, ETH_P_IPV6]] as const) {
         const isOwn = inSet([iifname(), bridgedSaddr(family)], podAddressSet(family));
-        add("prerouting", isType(type), isOwn, gotoChain("route"));
+        add(GUARD_CHAIN, isType(type), isOwn, gotoChain("route"));
       }
-      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(FORGED_CHAIN));
-      add(FORGED_CHAIN, isType(ETH_P_ARP), accept());
+      add(GUARD_CHAIN, isType(ETH_P_ARP), accept());
       for (const own of [LINK_LOCAL, UNSPECIFIED]) {
-        add(FORGED_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), accept());
+        add(GUARD_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), accept());
       }
-      add(FORGED_CHAIN, counter(), drop());
+      add(GUARD_CHAIN, counter(), drop());
       add("route", etherDaddrIsGroup(), accept());
       for (const passes of neighbourly()) add("route", passes, accept());
       // No map has these addresses: the chain "forward" keeps them from isolated pods.
