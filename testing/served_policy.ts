@@ -7,7 +7,7 @@
  *
  * @module
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Ip, ipOf, parseCidr } from "../ffi/address.ts";
 import { type Netns, openNetns } from "../ffi/netns/netns.ts";
@@ -51,6 +51,8 @@ export interface ServedPolicy extends Disposable {
   status(): PolicyStatus;
   startServer(): Promise<void>;
   killServer(): Promise<void>;
+  /** Kills the process of the part, which the server starts again. @returns false while there is none */
+  killPart(): Promise<boolean>;
   putNamespace(name: string, labels?: Record<string, string>): void;
   putPolicy(namespace: string, name: string, spec: NetworkPolicyObject["spec"]): void;
   /** Tells the API of it alone. */
@@ -111,6 +113,12 @@ export async function newServedPolicy(): Promise<ServedPolicy> {
     async killServer() {
       await node.start("sh", "-c", "busybox kill -9 $(cat /run/serve.pid)").exited;
     },
+    async killPart() {
+      const pid = readdirSync(node.processes).find((each) => /^\d+$/.test(each) && nameOf(node, each) === "cni-policy");
+      if (pid === undefined) return false;
+      await node.start("busybox", "kill", "-9", pid).exited;
+      return true;
+    },
     putNamespace(name, labels = {}) {
       api.put({ apiVersion: "v1", kind: "Namespace", metadata: { name, labels } });
     },
@@ -153,6 +161,15 @@ export async function newServedPolicy(): Promise<ServedPolicy> {
   await until(() => node.run("ls", "/etc/cni/net.d").includes("10-pods.conflist"));
   const owned = resources.move();
   return { ...site, [Symbol.dispose]: () => owned.dispose() };
+}
+
+function nameOf({ processes }: TestNode, pid: string): string {
+  try {
+    return readFileSync(join(processes, pid, "comm"), "utf8").trim();
+  } catch {
+    // It has ended meanwhile.
+    return "";
+  }
 }
 
 /** Whether the pod's port answers. */

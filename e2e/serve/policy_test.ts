@@ -4,8 +4,10 @@ import { testWith } from "../../testing/binary.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { NODE_PROGRAMS } from "../../testing/node.ts";
 import { canReach, newServedPolicy, type ServedPod, type ServedPolicy } from "../../testing/served_policy.ts";
-import { newUdpClient, serveUdp } from "../../testing/traffic.ts";
+import { newUdpClient, requestUdp, serveUdp } from "../../testing/traffic.ts";
 
+/** `CNI_KILLS_S=600` kills for ten minutes. */
+const KILLS_S = Number(process.env["CNI_KILLS_S"] ?? 5);
 const PROGRAMS = [...NODE_PROGRAMS, "openssl"];
 
 describe("policies of a cluster", () => {
@@ -119,6 +121,56 @@ describe("policies of a cluster", () => {
       text: expect.stringContaining('there is no pod "clients/none"'),
     });
   });
+
+  testWith(
+    PROGRAMS,
+    "nothing forbidden passes, and nothing allowed is lost, while the part is killed each second",
+    async () => {
+      using udp = await serveUdp(web.netns, "web", 5454);
+      using allowed = await newUdpClient(client.netns, "0.0.0.0");
+      const end = performance.now() + KILLS_S * 1000;
+      const counts = { kills: 0, lost: 0, answered: 0, passed: 0, refused: 0 };
+      const ask = async () => {
+        while (performance.now() < end) {
+          if (await allowed.request(web.ips[0]!, udp.port, 1000) === undefined) counts.lost++;
+          else counts.answered++;
+          await Bun.sleep(10);
+        }
+      };
+      const intrude = async () => {
+        while (performance.now() < end) {
+          // Each connection is a new one.
+          const answers = await Promise.all([
+            requestUdp(other.netns, web.ips[0]!, udp.port, 100),
+            canReach(other.netns, web.ips[1]!).then((isReached) => isReached ? "tcp" : undefined),
+          ]);
+          if (answers.some((each) => each !== undefined)) counts.passed++;
+          else counts.refused++;
+        }
+      };
+      const change = async () => {
+        for (let i = 0; performance.now() < end; i++) {
+          if (i % 5 === 4) counts.kills += await site.killPart() ? 1 : 0;
+          const labels = { app: "web", generation: `${i}` };
+          site.putPod("apps", "web", labels, {
+            spec: { nodeName: "a" },
+            status: { podIPs: web.ips.map((ip) => ({ ip })) },
+          });
+          if (i % 2 === 0) site.putPolicy("apps", "further", { podSelector: { matchLabels: { app: "web" } } });
+          else site.api.remove("NetworkPolicy", "further", "apps");
+          await Bun.sleep(200);
+        }
+        site.putPolicy("apps", "further", { podSelector: {} });
+        site.api.remove("NetworkPolicy", "further", "apps");
+      };
+      await Promise.all([ask(), intrude(), change()]);
+      expect([counts.lost, counts.passed]).toEqual([0, 0]);
+      expect(counts.answered).toBeGreaterThan(KILLS_S * 20);
+      expect(counts.refused).toBeGreaterThan(KILLS_S);
+      expect(counts.kills).toBeGreaterThan(0);
+    },
+    KILLS_S * 10_000 + 60_000,
+  );
 
   testWith(PROGRAMS, "policies return after a flush of the ruleset", async () => {
     expect((await reached()).slice(2)).toEqual([false, false]);
