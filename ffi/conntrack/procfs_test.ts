@@ -26,7 +26,7 @@ netnsTest("mayHaveEntriesOf() tells the addresses that nobody converses with, in
     "-c",
     `(${
       insert(1, 1)
-    }; conntrack -I -p udp -s fd00::2 -d 2001:db8::1 -r fd00:1::3 -q fd00::2 --sport 1 --dport 2 -t 60) 2>&1`,
+    }; conntrack -I -p udp -s fd00::2 -d 2001:db8::1 -r fd00:1::3 -q fd00::2 --sport 1 --dport 2 --reply-port-src 2 --reply-port-dst 1 -t 60) 2>&1`,
   );
   const asked = ["192.0.2.1", "192.0.2.11", "198.51.100.1", "fd00::2", "fd00::22", "fd00:1::3", "2001:db8::1"];
   expect(asked.filter(may)).toEqual(["192.0.2.1", "198.51.100.1", "fd00::2", "fd00:1::3"]);
