@@ -78,6 +78,8 @@ describe("where the runtime cannot start", () => {
 });
 
 describe("an unforeseen error in our own code", () => {
+  // The code that starts the runtime is compiled.
+  const BUILD_PROGRAMS = ["cc"];
   let folder = "";
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), "cni-sabotage-"));
@@ -113,12 +115,12 @@ describe("an unforeseen error in our own code", () => {
   /** Damages what every call of a plugin makes. */
   const damaged = (code: string) => `globalThis.DisposableStack = class { constructor() { ${code} } };`;
 
-  test("an exception becomes one error", () => {
+  testWith(BUILD_PROGRAMS, "an exception becomes one error", () => {
     const binary = sabotaged("exception", damaged('throw new TypeError("sabotage");'));
     expect(errorOf(run(binary)).msg).toContain("sabotage");
   });
 
-  test("an exception outside of every call becomes one error", () => {
+  testWith(BUILD_PROGRAMS, "an exception outside of every call becomes one error", () => {
     const binary = sabotaged(
       "argv0",
       `Object.defineProperty(process, "argv0", { get() { throw new Error("sabotage"); } });`,
@@ -126,12 +128,12 @@ describe("an unforeseen error in our own code", () => {
     expect(errorOf(run(binary)).msg).toContain("sabotage");
   });
 
-  test("a thrown value that is no Error becomes one error", () => {
+  testWith(BUILD_PROGRAMS, "a thrown value that is no Error becomes one error", () => {
     const binary = sabotaged("value", damaged("throw undefined;"));
     expect(errorOf(run(binary)).msg).not.toBe("");
   });
 
-  test("a rejection nobody handles leaves one document", () => {
+  testWith(BUILD_PROGRAMS, "a rejection nobody handles leaves one document", () => {
     const code = `const decode = TextDecoder.prototype.decode;
       TextDecoder.prototype.decode = function (...a: []) {
         void Promise.reject(new Error("sabotage"));

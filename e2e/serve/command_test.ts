@@ -181,7 +181,7 @@ test("a log that nobody reads stops no call, and goes on when it is read", async
 const IN_TERMINAL = `stty tostop
 "$0/cni-full" serve --socket "$1" 2>"$1.log" &
 until grep -q Listening "$1.log"; do sleep 0.05; done
-CNI_SOCKET=$1 CNI_COMMAND=VERSION timeout --foreground 20 "$0/bridge" </dev/null; echo "status $?"
+CNI_SOCKET=$1 CNI_COMMAND=VERSION timeout --foreground 50 "$0/bridge" </dev/null; echo "status $?"
 kill $! $(pgrep -P $!)`;
 
 test("a worker writes to the terminal from which its server was started", async () => {

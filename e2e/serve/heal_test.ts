@@ -135,4 +135,4 @@ testWith(["unshare", "mount"], "in a process namespace of its own, it knows what
     'cni: Removed rules of "eth0" of container "c1" on network "web" again: a DEL ran while they were restored',
   ]);
   expect(JSON.parse(read("status"))).toMatchObject({ served: 11, parts: [{}, {}, { name: "heal", starts: 1 }] });
-}, 60_000);
+});

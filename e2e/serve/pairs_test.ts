@@ -143,7 +143,9 @@ function snapshot({ hosts }: Hosts): string {
   }).stdout.toString();
   const volatile =
     /^\d+: |\b\w*_timer +[\d.]+| tentative| linkdown| state \w+|NO-CARRIER,|LOWER_UP,?|M-DOWN,?|valid_lft.*|.*(fe80|ff00)::.*/gm;
-  return withoutVolatile([...text, ...sysctls].join("\n").replaceAll(volatile, "") + files, hosts);
+  const kept = [...text, ...sysctls].join("\n").replaceAll(volatile, "");
+  // What is left of a line that the kernel adds some time later.
+  return withoutVolatile(kept.replaceAll(/^\s*\n/gm, "") + files, hosts);
 }
 
 /** What the worker is between two calls. Each call sets the umask. */

@@ -4,7 +4,7 @@
  * The cards are in the namespace of the machine, which is the only one that sysfs tells of.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runPlugin } from "../../testing/binary.ts";
@@ -83,8 +83,8 @@ function prepare(): void {
 }
 
 test("a card is found by its place, and sends and receives in the container", () => {
-  const place = `/sys/devices/pci0000:00/${CARD}`;
-  expect(existsSync(place)).toBe(true);
+  // Each board has its PCI bus elsewhere below /sys/devices.
+  const place = realpathSync(`/sys/bus/pci/devices/${CARD}`);
   const ways: [object, string?][] = [
     [{ pciBusID: CARD }, CARD],
     [{ runtimeConfig: { deviceID: CARD }, device: "lo" }, CARD],
@@ -108,7 +108,7 @@ test("a card is found by its place, and sends and receives in the container", ()
     ask("DEL", container, config);
     expectHome();
   }
-}, 60_000);
+});
 
 test("a card without a driver is refused, and DEL does not ask for one", () => {
   prepare();
@@ -171,7 +171,7 @@ test("DEL waits for the card that comes back from a dying namespace, and makes i
     ask("DEL", "/run/netns/gone", {}, ifname);
     expectHome();
   }
-}, 60_000);
+});
 
 test("DEL makes the card what it was, whichever of its looks finds that it has come back under its own name", async () => {
   for (let look = 1; look <= 3; look++) {

@@ -7,14 +7,14 @@ import { REPOSITORY_ROOT } from "../repository.ts";
 import { readCases, type TestCase } from "./junit.ts";
 import { areServed } from "./served_files.ts";
 
-/** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
+/** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes up to twenty times as long. */
 const TEST_TIMEOUT_MS = 60_000;
-const VM_TEST_TIMEOUT_MS = 300_000;
+const VM_TEST_TIMEOUT_MS = 900_000;
 /** What a test may wait for in one place. */
-const VM_PATIENCE_MS = 250_000;
+const VM_PATIENCE_MS = 600_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
-const VM_FILE_TIMEOUT_MS = 1_800_000;
+const VM_FILE_TIMEOUT_MS = 3_600_000;
 
 export interface FileRun {
   /** More options for `bun test`. */

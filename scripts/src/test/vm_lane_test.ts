@@ -48,7 +48,7 @@ test("every plugin, the chain, hardening, servers and confinement run on the oth
   const names = ["every_plugin_vm", "chain_vm", "hardening", "serve/pairs", "restricted_host"].map((name) =>
     `e2e/${name}_test.ts`
   );
-  const paths = [...names, "ffi/sys/confinement_test.ts", "scripts/src/build/shim_test.ts"];
+  const paths = [...names, "ffi/sys/confinement_test.ts"];
   expect(listSources().filter(isForArm64)).toEqual(expect.arrayContaining(paths));
   expect(isForArm64("plugins/ptp/plugin_test.ts")).toBe(false);
   expect(listSources().filter(isForArm64)).toEqual(expect.arrayContaining([...ARM64_SAMPLE]));

@@ -87,6 +87,8 @@ for link in /bin/bun ${quote(join(REPOSITORY_ROOT, "node_modules/.bin/bun"))}; d
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
+# As udev does. Devices of a kernel that has no clock yet when it makes them are from 1970, as if the boot had been then.
+touch /dev/*
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm

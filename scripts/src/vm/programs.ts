@@ -12,7 +12,7 @@ import { afterUpdate, aptOptions } from "./packages.ts";
 const INSPECTORS = "ip bridge tc ss nft conntrack strace perl unshare nsenter findmnt flock".split(" ");
 
 /** Those of busybox know fewer options, do something else under another name, or take DHCP clients for one. */
-const BETTER_THAN_BUSYBOX = "bash env pgrep pkill script sleep sysctl dnsmasq".split(" ");
+const BETTER_THAN_BUSYBOX = "bash env pgrep pkill prlimit script setpriv sleep sysctl timeout dnsmasq".split(" ");
 
 /** Plugins of the distribution that ours are compared with there, because only that kernel has what they need. */
 const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/cni/vlan", "/usr/lib/cni/vrf"];
