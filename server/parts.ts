@@ -87,7 +87,8 @@ export function openParts(options: PartsOptions): Parts {
     startedAt: 0,
     pauseMs: RESTART_DELAY_MS,
   }));
-  const claimUntil = performance.now() + CLAIM_MS;
+  // Set by the first round that serves: on a slow machine, workers may take longer than this to get warm.
+  let claimUntil = Infinity;
   for (const part of parts) if (!hasSocket(part)) claimSocket(part, options, claimUntil, resources);
   const owned = resources.move();
   let isEnding = false;
@@ -106,6 +107,7 @@ export function openParts(options: PartsOptions): Parts {
     },
     start(ready) {
       const now = performance.now();
+      claimUntil = Math.min(claimUntil, now + CLAIM_MS);
       for (const part of waiting()) {
         if (!hasSocket(part) && part.nextStart <= now) claimSocket(part, options, claimUntil, owned);
         if (hasSocket(part) && (part.nextStart <= now || isAsked(part, ready))) start(part);
