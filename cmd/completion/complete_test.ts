@@ -104,6 +104,7 @@ test("every value that has a known set of words is offered", async () => {
   // Text, numbers, and names that are new.
   const known = [
     "ADDRESS",
+    "FROM",
     "IFNAME",
     "IP",
     "JSON",
@@ -112,9 +113,11 @@ test("every value that has a known set of words is offered", async () => {
     "MAC",
     "NAME",
     "NUMBER",
+    "PORT",
     "PORTS",
     "SUBNET",
     "TIME",
+    "TO",
     "URL",
   ];
   expect(free.filter((name) => !known.includes(name))).toEqual([]);
