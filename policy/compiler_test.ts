@@ -16,9 +16,10 @@ import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { parsePod, podKey, type PodObject } from "./api/pod.ts";
 import { protocolNumber } from "./api/protocol.ts";
 import { localKey, PolicyCompiler } from "./compiler.ts";
+import { explainFlow, type PolicyVerdict } from "./explain.ts";
 
 /** `CNI_RANDOM_CLUSTERS=10000` is for a release. */
-const COUNT = Number(process.env["CNI_RANDOM_CLUSTERS"] ?? 300);
+const COUNT = Number(process.env["CNI_RANDOM_CLUSTERS"] ?? 150);
 const FIRST_SEED = Number(process.env["CNI_RANDOM_SEED"] ?? 1);
 
 /** What the kernel has, as far as it was told. */
@@ -124,6 +125,7 @@ const mirrorOf = ({ pods, chains, sets }: DesiredPolicy): Mirror => {
 class Scene {
   readonly compiler = new PolicyCompiler();
   readonly mirror = new Mirror();
+  #probes = 0;
 
   constructor(readonly cluster: RandomCluster) {
     const steps = [
@@ -170,6 +172,12 @@ class Scene {
             const flow: OracleFlow = { source, destination, protocol, port };
             const wanted = (!locals.has(source) || oracleAllows(cluster, flow, "egress")) &&
               (!locals.has(destination) || oracleAllows(cluster, flow, "ingress"));
+            // Explaining takes longer than all else.
+            if (this.#probes++ % 20 === 0) {
+              const verdict = this.#explain(flow);
+              expect(verdict.egress.isAllowed).toBe(oracleAllows(cluster, flow, "egress"));
+              expect(verdict.ingress.isAllowed).toBe(oracleAllows(cluster, flow, "ingress"));
+            }
             const ask = [parseIp(source), parseIp(destination), protocolNumber(protocol)!, port] as const;
             if (mirror.allows(...ask) === wanted && compiler.allows(...ask) === wanted) continue;
             throw new Error(
@@ -181,6 +189,20 @@ class Scene {
         }
       }
     }
+  }
+
+  #explain({ source, destination, protocol, port }: OracleFlow): PolicyVerdict {
+    const { compiler } = this;
+    const [from, to] = [source, destination].map((text) => {
+      const ip = parseIp(text);
+      const pod = compiler.peers.ownerOf(ip)?.pod;
+      return { text, ips: [ip], ...pod && { pod } };
+    });
+    const knowledge = {
+      policiesSelecting: compiler.policiesSelecting.bind(compiler),
+      namespaceLabels: (name: string) => compiler.peers.namespace(name)?.labels,
+    };
+    return explainFlow(knowledge, from!, to!, { protocol: protocolNumber(protocol)!, port });
   }
 }
 
