@@ -11,7 +11,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     --routes       static routes between the pods of nodes, for a network without its own
     --image FILE   an archive that each node imports; may be given more than once
   test [PART]      runs Kubernetes' own tests, in a cluster of 2 nodes if none is up
-    sample         fifteen of them, the default
+    sample         some twenty of them, the default
     conformance    those of the network that each cluster has to pass
     network        the further ones of the network
     policy         those of NetworkPolicy

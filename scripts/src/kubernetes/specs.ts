@@ -6,7 +6,10 @@ export interface SpecPart {
   readonly skip?: string;
 }
 
-/** One for each way of a packet: pod to pod, node to pod, by Services, ports of nodes and names, and back to oneself. */
+/**
+ * One for each way of a packet: pod to pod, node to pod, by Services, ports of nodes and names, and back to oneself. Then
+ * policies of each kind.
+ */
 const SAMPLE = [
   "DNS should provide DNS for (the cluster|services) \\[Conformance\\]",
   "HostPort validates that there is no conflict",
@@ -19,6 +22,10 @@ const SAMPLE = [
   "Services should serve a basic endpoint from pods",
   "Services should serve endpoints on same port and different protocols",
   "Services should serve multiport endpoints from pods",
+  "Netpol NetworkPolicy between server and client should deny egress from pods based on PodSelector",
+  "Netpol NetworkPolicy between server and client should enforce except clause while egress access",
+  "Netpol NetworkPolicy between server and client should enforce policy based on Ports",
+  "Netpol NetworkPolicy between server and client should enforce updated policy",
 ];
 
 /** By the words that choose them. */

@@ -19,6 +19,12 @@ const LANES = [
   "scripts/kubernetes --name release --families 4 test conformance",
   "scripts/kubernetes --name release --families 6 --segments 2 test conformance",
   "scripts/kubernetes --name release test network",
+  "scripts/kubernetes --name release test policy",
+  "scripts/kubernetes --name release --proxy iptables test policy",
+  "scripts/kubernetes --name release --families 4 test policy",
+  "scripts/kubernetes --name release --families 4 --proxy iptables test policy",
+  "scripts/kubernetes --name release --families 6 test policy",
+  "scripts/kubernetes --name release --families 6 --proxy iptables test policy",
 ];
 
 /** @returns a line for each lane, with the last line of its output @throws {Error} if one fails, naming the file of its output */
