@@ -9,7 +9,9 @@ import type { Machine } from "./machine.ts";
 import { afterUpdate, aptOptions } from "./packages.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
-const INSPECTORS = "ip bridge tc ss nft conntrack strace perl unshare nsenter findmnt flock".split(" ");
+const INSPECTORS = "ip bridge tc ss nft iptables-nft-restore conntrack strace perl unshare nsenter findmnt flock".split(
+  " ",
+);
 
 /** Those of busybox know fewer options, do something else under another name, or take DHCP clients for one. */
 const BETTER_THAN_BUSYBOX = "bash env pgrep pkill prlimit script setpriv sleep sysctl timeout dnsmasq".split(" ");
@@ -20,7 +22,7 @@ const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/c
 /** The Debian packages that have all these. */
 const PACKAGES = `
   bash bsdutils busybox-static conntrack containernetworking-plugins coreutils dash
-  dnsmasq-base iproute2 nftables perl-base procps strace util-linux
+  dnsmasq-base iproute2 iptables nftables perl-base procps strace util-linux
 `.trim().split(/\s+/);
 
 export interface Programs {
