@@ -190,4 +190,4 @@ test("a worker serves pairs of calls as two processes do, and is the same afterw
     }),
     { numRuns: PAIRS, endOnFailure: true, includeErrorInReport: true },
   );
-}, 600_000);
+}, PAIRS * 60_000);
