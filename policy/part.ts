@@ -19,7 +19,7 @@ import { StoredPolicies } from "./stored_policies.ts";
 
 export type PolicyEventType = "ADDED" | "MODIFIED" | "DELETED";
 
-export type PolicyCounter = "changes" | "changeMicroseconds" | "repairs";
+export type PolicyCounter = "changes" | "changeSeconds" | "repairs";
 
 export interface PolicyPartOptions {
   readonly node: string;
@@ -341,7 +341,7 @@ export class PolicyPart implements Disposable {
     if (isChanged) this.#judgeSoon();
     if (isChanged && this.#changedSince !== undefined) {
       this.#options.count("changes", 1);
-      this.#options.count("changeMicroseconds", Math.round((performance.now() - this.#changedSince) * 1000));
+      this.#options.count("changeSeconds", (performance.now() - this.#changedSince) / 1000);
     }
     this.#changedSince = undefined;
   }

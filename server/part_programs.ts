@@ -20,7 +20,7 @@ const CLUSTER_METRICS = {
 
 const POLICY_METRICS = {
   changes: "cni_policy_changes_total",
-  changeMicroseconds: "cni_policy_change_microseconds_total",
+  changeSeconds: "cni_policy_change_seconds_total",
   repairs: "cni_policy_repairs_total",
 } as const;
 

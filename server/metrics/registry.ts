@@ -52,7 +52,7 @@ const REPORTED_COUNTERS = {
   cni_cluster_relists_total: { help: "Times that all nodes were listed anew", labels: [] },
   cni_cluster_repairs_total: { help: "Times that routes or rules of the cluster were put back", labels: [] },
   cni_policy_changes_total: { help: "Changes of policies in the kernel", labels: [] },
-  cni_policy_change_microseconds_total: { help: "Time from events of the API to the kernel", labels: [] },
+  cni_policy_change_seconds_total: { help: "Time from events of the API to the kernel", labels: [] },
   cni_policy_repairs_total: { help: "Times that policies were put back", labels: [] },
   cni_restores_total: { help: "Times that removed rules were put back", labels: [] },
   cni_restore_backoffs_total: {
