@@ -12,8 +12,6 @@ import { hostOrderHex, verdictText } from "./datatype_text.ts";
 type Of<K extends Expression["kind"]> = Extract<Expression, { readonly kind: K }>;
 
 const NO_VALUE = new Uint8Array();
-// linux/netfilter/nf_tables.h
-const NFT_CT_MARK = 3;
 
 /** Leaves out counters, which change all the time. */
 export function ruleText(expressions: readonly Expression[], tableFamily: number): string {
@@ -264,7 +262,7 @@ function ctText({ key = -1, direction }: Of<"ct">): string {
     [uapi.NFT_CT_STATE]: "state",
     [uapi.NFT_CT_DIRECTION]: "direction",
     [uapi.NFT_CT_STATUS]: "status",
-    [NFT_CT_MARK]: "mark",
+    [uapi.NFT_CT_MARK]: "mark",
     [uapi.NFT_CT_SRC_IP]: "ip saddr",
     [uapi.NFT_CT_DST_IP]: "ip daddr",
     [uapi.NFT_CT_SRC_IP6]: "ip6 saddr",

@@ -155,6 +155,7 @@ const LISTING = `table inet cni {
 	chain forward {
 		comment "Drops packets that an ingressPolicy forbids"
 		type filter hook forward priority filter; policy accept;
+		ct state established,related accept
 		oifname vmap @isolated_bridges
 		oifname vmap @same_bridge_bridges
 		ip daddr vmap @ingress4

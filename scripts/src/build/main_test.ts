@@ -34,6 +34,7 @@ test("build gives the same bytes from another directory and another checkout", (
       "containers",
       "program",
       "cluster",
+      "policy",
       "runtime",
       "plugins",
       "spec",
