@@ -97,7 +97,7 @@ export class EngineNetwork {
   shadow(): string | undefined {
     const { confDirectory, network: { fileName } } = this.#options;
     const path = `${confDirectory}/${fileName}`;
-    // They know no comments.
+    // Engines read no JSON with comments.
     const [first] = sortedByBytes(listConfFiles(confDirectory).filter((file) => !file.endsWith(".jsonc")));
     if (!this.isInstalled || first === undefined || first === path) return undefined;
     return `Engines use "${first}", which sorts before "${path}": drain this node, and remove that network`;

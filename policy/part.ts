@@ -4,6 +4,7 @@ import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
 import { openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/uapi.ts";
 import { SystemError } from "../ffi/sys/error.ts";
+import type { AttachAnswer, AttachRequest } from "../plugins/lib/policy/attach_request.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
@@ -13,7 +14,6 @@ import { localKey, type LocalPod, PolicyCompiler } from "./compiler.ts";
 import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
 import { LocalPods } from "./local_pods.ts";
-import type { AttachRequest } from "./socket.ts";
 import { type PolicyStatus, writePolicyStatus } from "./status.ts";
 import { StoredPolicies } from "./stored_policies.ts";
 
@@ -176,7 +176,7 @@ export class PolicyPart implements Disposable {
   }
 
   /** A plugin has attached a pod, and closed it. @returns when its policies are in the kernel, or cannot be */
-  async attach(request: AttachRequest): Promise<{ state: "enforced" | "closed" } | { error: string }> {
+  async attach(request: AttachRequest): Promise<AttachAnswer | { error: string }> {
     const { namespace, name, uid, container } = request;
     const pod = { namespace, name, ...uid && { uid } };
     this.#localPods.name(container, pod);

@@ -33,7 +33,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   const client = new ApiClient(access);
   const ending = new AbortController();
   const failure = Promise.withResolvers<never>();
-  // Only root may ask.
+  // The socket gets this: only root may ask there.
   sys.umask(0o077);
   ensureDirectory(stateDirectory, 0o700);
   using watches = new PeerWatches({

@@ -90,7 +90,7 @@ export class RandomPolicies {
   }
 
   below(limit: number): number {
-    // xorshift32
+    // Marsaglia's generator xorshift32: a seed repeats a cluster.
     this.#state ^= this.#state << 13;
     this.#state ^= this.#state >>> 17;
     this.#state ^= this.#state << 5;

@@ -6,24 +6,15 @@ import { SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import { connectTo } from "../../ffi/sys/unix_socket.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { isJsonObject } from "../../spec/schema.ts";
+import type { AttachAnswer, AttachRequest } from "../lib/policy/attach_request.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
 
-export interface PodQuestion {
-  readonly namespace: string;
-  readonly name: string;
-  readonly uid?: string;
-  readonly interface: string;
-  readonly ips: readonly string[];
-  readonly container: string;
-}
-
-/** `closed`: the pod's policies are not known yet. */
-export type PodAnswer = { readonly state: "enforced" | "closed" } | { readonly problem: string };
+export type PodAnswer = AttachAnswer | { readonly problem: string };
 
 /** A longer answer is nonsense. */
 const MAX_ANSWER_BYTES = 65_536;
 
-export function askPart(path: string, question: PodQuestion, waitMs: number): PodAnswer {
+export function askPart(path: string, question: AttachRequest, waitMs: number): PodAnswer {
   try {
     return ask(path, question, waitMs);
   } catch (error) {
@@ -42,7 +33,7 @@ export function isPartListening(path: string): boolean {
   }
 }
 
-function ask(path: string, question: PodQuestion, waitMs: number): PodAnswer {
+function ask(path: string, question: AttachRequest, waitMs: number): PodAnswer {
   const deadline = performance.now() + waitMs;
   using connection = connectTo(path, SOCK_STREAM);
   if (!connection) return { problem: `nobody listens at "${path}"` };
