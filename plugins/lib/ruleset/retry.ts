@@ -26,6 +26,7 @@ export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_M
   let deadline: number | undefined;
   let restarts = 0;
   let conflicts = 0;
+  let isAlone = false;
   using heldLocks = new DisposableStack();
   for (;;) {
     try {
@@ -40,20 +41,25 @@ export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_M
       deadline ??= performance.now() + timeoutMs;
       throwIfSignalled();
       if (performance.now() > deadline) throw retryTimeoutError(error, restarts, timeoutMs);
-      if (restarts === MAX_UNQUEUED_RESTARTS) waitInQueue(heldLocks);
+      if (restarts >= MAX_UNQUEUED_RESTARTS && !isAlone) isAlone = waitInQueue(heldLocks);
     }
   }
 }
 
-/** @throws {SystemError} `EINTR` on a termination signal */
-function waitInQueue(heldLocks: DisposableStack): void {
+/**
+ * @returns whether it is this process' turn, rather than that others took too long
+ * @throws {SystemError} `EINTR` on a termination signal
+ */
+function waitInQueue(heldLocks: DisposableStack): boolean {
   // Each network namespace has its own ruleset.
   const path = "/proc/thread-self/ns/net";
   const { fd } = heldLocks.use(openFile(path));
   try {
     heldLocks.use(loadLockModule().lockNetns({ fd, path }, "ruleset", QUEUE_TIMEOUT_MS));
+    return true;
   } catch (error) {
     if (!(error instanceof SystemError && ["EAGAIN", "EISDIR"].includes(error.code))) throw error;
+    return false;
   }
 }
 

@@ -136,6 +136,19 @@ test("who does not get its turn because somebody hangs continues without it", as
   await other.end();
 });
 
+test("who did not get its turn goes to the queue again, and is alone when the others are done", async () => {
+  const other = await holdNetnsLock(ownNetns(), "ruleset");
+  const seen: boolean[] = [];
+  let ended: Promise<void> | undefined;
+  retryOnConflict(() => {
+    seen.push(holders().includes(`${process.pid}`));
+    if (seen.length === 4) ended = other.end();
+    if (seen.length <= 5) throw refusal(ERESTART);
+  });
+  await ended;
+  expect(seen).toEqual([false, false, false, false, true, true]);
+});
+
 test("who is asked to end in the middle of an ADD does not wait for the ruleset any longer", () => {
   const script = `
     import { NetlinkError } from "${FFI}/netlink/error.ts";
