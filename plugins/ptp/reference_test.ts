@@ -174,8 +174,9 @@ for (const [first, second] of BOTH_ORDERS) {
     world.call(second, "ADD", PLAIN, { type: "ptp", env });
     const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W20", each));
     ping("10.1.0.1", "10.1.0.2");
-    // For a second the host's end of the reference's has no address to ask for neighbours from.
-    runInNetns(other, "busybox", "ping", "-c3", "-W20", "fd00:1::2");
+    // For up to two seconds the host's end of the reference's has no address to ask for neighbours from. What was sent
+    // before then is lost after three.
+    runInNetns(other, "busybox", "ping", "-c6", "-W20", "fd00:1::2");
     ping("fd00:1::1");
     world.call(second, "DEL", PLAIN, { type: "ptp" });
     ping("10.1.0.1", "fd00:1::1");
