@@ -1,5 +1,5 @@
 /** The virtual machine's file system: the binary, programs, libraries, kernel modules, and the repository at its path here. @module */
-import { existsSync, mkdirSync, openSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, openSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { runSuccessfully } from "../harness/process.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
@@ -21,6 +21,8 @@ export const JOB_NAME = "opt/cni/job";
 /** Writes the archive. @returns a descriptor of it, which alone keeps it */
 export function openImage(machine: Machine, modules: string): number {
   using root = newScratchDirectory();
+  // The root directory of the machine: a scratch directory is root's alone.
+  chmodSync(root.path, 0o755);
   using output = newScratchDirectory(join(REPOSITORY_ROOT, "dist/vm"));
   const file = join(output.path, "image");
   const programs = findPrograms(machine);
