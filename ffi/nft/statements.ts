@@ -68,6 +68,18 @@ export function masked(field: Selector, prefixLength: number): Selector {
 }
 /** `ip6 hoplimit` */
 export const hopLimit = (): Selector => payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, 7, 1, uapi.NFPROTO_IPV6);
+/** `ip6 hoplimit set 1`, after a look at the family. No checksum has it. */
+export const setHopLimit = (limit: number): RuleStatement => [
+  { kind: "immediate", dreg: register(0), data: { value: Uint8Array.of(limit) } },
+  {
+    kind: "payload",
+    sreg: register(0),
+    base: uapi.NFT_PAYLOAD_NETWORK_HEADER,
+    offset: 7,
+    length: 1,
+    checksumType: uapi.NFT_PAYLOAD_CSUM_NONE,
+  },
+];
 /** `th dport` */
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);

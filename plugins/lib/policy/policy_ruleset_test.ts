@@ -96,8 +96,15 @@ const EXPECTED = [
 		ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept
 		icmpv6 type 130-136 accept
 		icmpv6 type mld2-listener-report accept
-		ip6 daddr fe80::/10 accept
+		ip6 daddr fe80::/10 goto link
 		ether daddr set iifname map @routed_ports meta pkttype set host
+	}`,
+  `	chain link {
+		comment "Link-local packets, which no router may forward"
+		ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept
+		icmpv6 type 130-136 accept
+		icmpv6 type mld2-listener-report accept
+		ip6 hoplimit set 1
 	}`,
 ];
 

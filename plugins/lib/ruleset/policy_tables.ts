@@ -29,6 +29,7 @@ import {
   type RuleStatement,
   saddr,
   saddrIn,
+  setHopLimit,
   setPacketTypeHost,
   transportBytes,
   vmap,
@@ -85,7 +86,7 @@ const isNeighbourDiscovery = (): RuleStatement => [
   ...icmp6Types(FIRST_DISCOVERY, LAST_DISCOVERY),
 ];
 
-// A pod's own, before it has an address and for its neighbours.
+// A pod's own, before it has an address and for its neighbours. On a bridge, the host would route them back to it.
 const LINK_LOCAL = "fe80::/10";
 const UNSPECIFIED = "::/128";
 
@@ -201,11 +202,12 @@ export const policyBridgeTable: TableDefinition = {
       },
       { name: GUARD_CHAIN, comment: "What comes from pods, and is dropped unless the address is theirs" },
       { name: "route", comment: "Packets to one receiver go to the host" },
+      { name: "link", comment: "Link-local packets, which no router may forward" },
       { name: ISOLATED_PORTS, comment: "What always passes" },
     ],
   }),
   purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddressSet), ROUTED_PORTS] },
-  uses: { [POLICY_PURPOSE]: { prerouting: 1, forward: 2, [GUARD_CHAIN]: 7, route: 7, [ISOLATED_PORTS]: 6 } },
+  uses: { [POLICY_PURPOSE]: { prerouting: 1, forward: 2, [GUARD_CHAIN]: 7, route: 7, link: 7, [ISOLATED_PORTS]: 6 } },
   rules: () =>
     rulesOf((add) => {
       add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(GUARD_CHAIN));
@@ -215,14 +217,18 @@ export const policyBridgeTable: TableDefinition = {
       }
       add(GUARD_CHAIN, isType(ETH_P_ARP), accept());
       for (const own of [LINK_LOCAL, UNSPECIFIED]) {
-        add(GUARD_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), accept());
+        add(GUARD_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), gotoChain("link"));
       }
       add(GUARD_CHAIN, counter(), drop());
-      add("route", etherDaddrIsGroup(), accept());
-      for (const passes of neighbourly()) add("route", passes, accept());
+      for (const chain of ["route", "link"]) {
+        add(chain, etherDaddrIsGroup(), accept());
+        for (const passes of neighbourly()) add(chain, passes, accept());
+      }
       // No map has these addresses: the chain "forward" keeps them from isolated pods.
-      add("route", isType(ETH_P_IPV6), withoutFamily(daddrIn(parseCidr(LINK_LOCAL))), accept());
+      add("route", isType(ETH_P_IPV6), withoutFamily(daddrIn(parseCidr(LINK_LOCAL))), gotoChain("link"));
       add("route", etherDaddrFromMap([iifname()], ROUTED_PORTS), setPacketTypeHost());
+      // The kernel checks sources only of packets that leave by another link than they came from.
+      add("link", isType(ETH_P_IPV6), setHopLimit(1));
       add("forward", inSet([oifname()], ISOLATED_PORTS), gotoChain(ISOLATED_PORTS));
       add("forward", inSet([iifname()], ISOLATED_PORTS), gotoChain(ISOLATED_PORTS));
       add(ISOLATED_PORTS, isType(ETH_P_ARP), accept());
