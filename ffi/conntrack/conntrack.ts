@@ -33,6 +33,12 @@ const CTA_IP_V6_DST = 4;
 const CTA_PROTO_NUM = 1;
 const CTA_PROTO_SRC_PORT = 2;
 const CTA_PROTO_DST_PORT = 3;
+const CTA_PROTO_ICMP_ID = 4;
+const CTA_PROTO_ICMP_TYPE = 5;
+const CTA_PROTO_ICMP_CODE = 6;
+const CTA_PROTO_ICMPV6_ID = 7;
+const CTA_PROTO_ICMPV6_TYPE = 8;
+const CTA_PROTO_ICMPV6_CODE = 9;
 const CTA_FILTER_ORIG_FLAGS = 1;
 const CTA_FILTER_REPLY_FLAGS = 2;
 
@@ -59,6 +65,13 @@ const tupleAttrs = attrs(() => ({
       number: [CTA_PROTO_NUM, u8],
       sourcePort: [CTA_PROTO_SRC_PORT, be16],
       destinationPort: [CTA_PROTO_DST_PORT, be16],
+      // They have no ports, and the kernel finds none without all of these.
+      icmpId: [CTA_PROTO_ICMP_ID, be16],
+      icmpType: [CTA_PROTO_ICMP_TYPE, u8],
+      icmpCode: [CTA_PROTO_ICMP_CODE, u8],
+      icmpv6Id: [CTA_PROTO_ICMPV6_ID, be16],
+      icmpv6Type: [CTA_PROTO_ICMPV6_TYPE, u8],
+      icmpv6Code: [CTA_PROTO_ICMPV6_CODE, u8],
     })),
   ],
 }));

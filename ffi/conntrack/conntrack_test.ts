@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { parseIp } from "../address.ts";
 import { IPPROTO_UDP } from "../sys/uapi.ts";
-import { netnsTest, runInNetns } from "../../testing/netns.ts";
+import { netnsTest, runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { deleteFlows, deleteFlowsOf, dumpFlows, listFlows, setFlowMarks, type TrackedFlow } from "./conntrack.ts";
 
 const add = (source: string, destination: string, port: number, replySource: string) =>
@@ -65,4 +65,22 @@ netnsTest("setFlowMarks() changes bits of some flows, deleteFlowsOf() deletes th
   // One that has ended meanwhile is passed over.
   setFlowMarks(host.nft, [ended!, living!], { mark: 0, mask: 0x1000_0000 });
   expect(marks()).toEqual([5, 5, 0x1000_0005]);
+});
+
+netnsTest("flows without ports are marked and deleted too", ({ host }) => {
+  runShellInNetns(
+    host,
+    "ip link set lo up; nft 'table inet t { chain o { type filter hook output priority 0; ct state new accept; }; }'",
+    "busybox ping -c 1 127.0.0.1; busybox ping -c 1 ::1",
+  );
+  const list = () => {
+    const flows: TrackedFlow[] = [];
+    for (const family of [4, 6] as const) dumpFlows(host.nft, family, () => {}, (flow) => void flows.push(flow));
+    return flows.filter(({ source }) => ["127.0.0.1", "::1"].includes(source));
+  };
+  expect(list().map(({ protocol, mark }) => [protocol, mark])).toEqual([[1, 0], [58, 0]]);
+  setFlowMarks(host.nft, list(), { mark: 0x1000_0000, mask: 0x1000_0000 });
+  expect(list().map(({ mark }) => mark)).toEqual([0x1000_0000, 0x1000_0000]);
+  deleteFlowsOf(host.nft, [4, 6], () => true);
+  expect(list()).toEqual([]);
 });
