@@ -1,5 +1,5 @@
 /** Blocks of addresses without their exceptions. @module */
-import { broadcastOf, type Cidr, familyOf, type Ip, ipBytes, ipFromBytes, ipOf } from "../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipBytes, ipFromBytes, ipOf, prefixLengthOf } from "../ffi/address.ts";
 import type { BlockPeer } from "./api/network_policy.ts";
 
 /** Both ends are in it. */
@@ -28,7 +28,10 @@ export function blocksOf(peers: readonly BlockPeer[]): Blocks {
 function without(block: Interval, cidr: Cidr, except: readonly Cidr[]): Interval[] {
   const left: Interval[] = [];
   let first = block.first;
-  for (const hole of merge(except.filter((each) => familyOf(each) === familyOf(cidr)).map(intervalOf))) {
+  const family = familyOf(cidr);
+  const holes = except.filter((each) => familyOf(each) === family).map(intervalOf);
+  if (family === 6) holes.push(MAPPED);
+  for (const hole of merge(holes)) {
     if (hole.last < first || hole.first > block.last) continue;
     if (hole.first > first) left.push({ first, last: hole.first - 1n });
     first = hole.last + 1n;
@@ -62,7 +65,14 @@ function hasPlace(intervals: readonly Interval[], place: bigint): boolean {
 // One order for both families: IPv6 begins after IPv4.
 const FIRST_OF_IPV6 = 1n << 128n;
 
-const intervalOf = (cidr: Cidr): Interval => ({ first: placeOf(ipOf(cidr)), last: placeOf(broadcastOf(cidr)) });
+/** Of IPv6, these are another notation of IPv4: no packet has them. */
+const MAPPED: Interval = { first: FIRST_OF_IPV6 | 0xffff_0000_0000n, last: FIRST_OF_IPV6 | 0xffff_ffff_ffffn };
+
+function intervalOf(cidr: Cidr): Interval {
+  const first = placeOf(ipOf(cidr));
+  const hostBits = (familyOf(cidr) === 4 ? 32 : 128) - prefixLengthOf(cidr);
+  return { first, last: first + (1n << BigInt(hostBits)) - 1n };
+}
 
 function placeOf(ip: Ip): bigint {
   const bytes = ipBytes(ip);
