@@ -32,9 +32,10 @@ export class PeerWatches implements Disposable {
 
   select(namespaces: ReadonlySet<string>): void {
     const isOfAll = namespaces.size > (this.#watches.has(undefined) ? FEW : MANY);
-    for (const each of isOfAll ? [undefined] : namespaces) if (!this.#watches.has(each)) this.#start(each);
-    // Until the other ones have listed, nothing is missing.
-    if (!this.hasListed(namespaces)) return;
+    const wanted = isOfAll ? [undefined] : [...namespaces];
+    for (const each of wanted) if (!this.#watches.has(each)) this.#start(each);
+    // Until these have listed, the other ones tell.
+    if (!wanted.every((each) => this.#watches.get(each)!.hasListed)) return;
     const surplus = [...this.#watches.keys()].filter((each) =>
       isOfAll ? each !== undefined : each === undefined || !namespaces.has(each)
     );

@@ -47,6 +47,7 @@ test("above 20 namespaces, one watch takes their place when it has listed", () =
   watches.select(names(11));
   expect([running(), forgotten]).toEqual([["*"], []]);
   watches.select(names(10));
+  expect(running()).toEqual(["*", ...names(10)].sort());
   listAll();
   watches.select(names(10));
   expect(running()).toEqual([...names(10)].sort());

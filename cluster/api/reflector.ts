@@ -102,6 +102,7 @@ class Reflector<T> {
       this.#client.open(this.#selected(page), signal, { answerMs, silenceMs: answerMs, wholeMs });
     const version = await readList(open, path, kind, source, (object) => items.push(...this.#parse(object)));
     this.#requireNotOlder(version, source);
+    if (signal.aborted) return;
     const verdict = onList(items, version);
     if (verdict !== "taken") {
       this.#nextList = "latest";
@@ -149,6 +150,8 @@ class Reflector<T> {
     try {
       const garbage = new Garbage(EVENTS_OF_A_MEGABYTE);
       for await (const line of splitLines(pieces)) {
+        // What has come already may be more than one.
+        if (signal.aborted) return;
         this.#read(line);
         garbage.step();
       }
