@@ -1,6 +1,5 @@
 /** What the part tells others of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
-import { replaceFile } from "../ffi/sys/atomic_file.ts";
-import { findText } from "../ffi/sys/file.ts";
+import { findStatusFile, writeStatusFile } from "./status_file.ts";
 
 /** That of a server with the usual socket. */
 export const DEFAULT_STATUS_DIRECTORY = "/run/cni/cluster";
@@ -22,14 +21,7 @@ export interface ClusterStatus {
   readonly problems: readonly string[];
 }
 
-const statusPath = (stateDirectory: string): string => `${stateDirectory}/status.json`;
+export const writeClusterStatus = (stateDirectory: string, status: ClusterStatus): void =>
+  writeStatusFile(stateDirectory, status);
 
-export function writeClusterStatus(stateDirectory: string, status: ClusterStatus): void {
-  replaceFile(statusPath(stateDirectory), `${JSON.stringify(status)}\n`);
-}
-
-/** Returns `undefined` if no such part has run since the host has started. */
-export function findClusterStatus(stateDirectory: string): ClusterStatus | undefined {
-  const text = findText(statusPath(stateDirectory));
-  return text === undefined ? undefined : JSON.parse(text);
-}
+export const findClusterStatus = (stateDirectory: string): ClusterStatus | undefined => findStatusFile(stateDirectory);

@@ -18,21 +18,13 @@ import type {
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
 import { isSamePod, type LabelledPod, type NamedPort, podKey } from "./api/pod.ts";
+import { localKey, type LocalPod, placeholderOf } from "./local_pod.ts";
 import { type KnownPod, type PeerSelector, type PodGroup, PodPeers } from "./pod_peers.ts";
 import { type CompiledRule, compileRules, type SetSource } from "./rule_set.ts";
 import { SelectorIndex } from "./select/selector_index.ts";
 import { selects } from "./select/label_selector.ts";
-import { type Labels, NO_LABELS } from "./select/labels.ts";
+import type { Labels } from "./select/labels.ts";
 import { ElementChanges } from "./set_elements.ts";
-
-/** A pod as a plugin has attached it to this node. */
-export interface LocalPod {
-  readonly namespace: string;
-  readonly name: string;
-  /** Absent if the engine did not tell. */
-  readonly uid?: string | undefined;
-  readonly ips: readonly Ip[];
-}
 
 interface KnownPolicy {
   readonly policy: NetworkPolicy;
@@ -157,7 +149,8 @@ export class PolicyCompiler {
     const pod = this.#peers.find(uid)?.pod;
     if (!pod) return;
     const key = this.#localKeyOf(pod);
-    if (key === undefined) this.#peers.removePod(uid);
+    // Another pod of its name may have that sandbox.
+    if (key === undefined || this.#findPod(this.#locals.get(key)!)?.pod !== pod) this.#peers.removePod(uid);
     else this.#gone.add(uid);
   }
 
@@ -187,9 +180,7 @@ export class PolicyCompiler {
     this.#locals.delete(key);
     this.#dirtyPods.add(key);
     this.#peers.removePod(placeholderOf(key).uid);
-    if (!pod) return;
-    if (this.#gone.delete(pod.uid)) this.#peers.removePod(pod.uid);
-    else this.#peers.putPod(pod, pod.ips, false);
+    if (pod) this.#detach(pod);
   }
 
   locals(): ReadonlyMap<string, LocalPod> {
@@ -285,19 +276,38 @@ export class PolicyCompiler {
   /** @param key of the local pod that it is */
   #setPod(pod: LabelledPod, key: string | undefined): void {
     if (key === undefined) return this.#peers.putPod(pod, pod.ips, false);
+    const local = this.#locals.get(key)!;
     this.#noteLocalPorts(key, false);
     this.#peers.removePod(placeholderOf(key).uid);
-    this.#peers.putPod(pod, this.#locals.get(key)!.ips, true);
+    const former = this.#findPod(local)?.pod;
+    if (former && former.uid !== pod.uid) this.#detach(former);
+    this.#peers.putPod(pod, local.ips, true);
     this.#noteLocalPorts(key, true);
     this.#dirtyPods.add(key);
   }
 
-  #findPod(local: LocalPod): KnownPod | undefined {
-    return local.uid === undefined ? this.#peers.findNamed(podKey(local)) : this.#peers.find(local.uid);
+  /** A pod that has no sandbox any more. */
+  #detach(pod: LabelledPod): void {
+    if (this.#gone.delete(pod.uid)) this.#peers.removePod(pod.uid);
+    else this.#peers.putPod(pod, pod.ips, false);
   }
 
+  #findPod(local: LocalPod): KnownPod | undefined {
+    const { uid } = local;
+    const found = uid === undefined ? undefined : this.#peers.find(uid);
+    if (found) return found;
+    const named = this.#peers.findNamed(podKey(local));
+    return uid === undefined || named?.pod.staticUid === uid ? named : undefined;
+  }
+
+  /** Anybody may write a static pod's UID into a pod of another name. */
   #localKeyOf(pod: LabelledPod): string | undefined {
-    return [pod.uid, podKey(pod)].find((key) => this.#locals.has(key));
+    const { uid, staticUid } = pod;
+    const name = podKey(pod);
+    return [uid, staticUid, name].find((key) => {
+      const local = key === undefined ? undefined : this.#locals.get(key);
+      return local !== undefined && podKey(local) === name;
+    });
   }
 
   #forgetIps(key: string, { ips }: LocalPod): void {
@@ -465,19 +475,6 @@ export class PolicyCompiler {
     return { kind: "ports", elements };
   }
 }
-
-/** The UID, where the engine told it. */
-export const localKey = (local: Omit<LocalPod, "ips">): string => local.uid ?? podKey(local);
-
-/** Keeps the addresses of a local pod from others until its labels are known. No selector selects it. */
-const placeholderOf = (key: string): LabelledPod => ({
-  uid: `local ${key}`,
-  namespace: "",
-  name: key,
-  labels: NO_LABELS,
-  ips: [],
-  ports: [],
-});
 
 const isEmpty = ({ setsAdded, setsRemoved, elements, chainsAdded, chainsRemoved, pods }: PolicyChange): boolean =>
   setsAdded.size === 0 &&

@@ -15,8 +15,9 @@ import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { parsePod, podKey, type PodObject } from "./api/pod.ts";
 import { protocolNumber } from "./api/protocol.ts";
-import { localKey, PolicyCompiler } from "./compiler.ts";
+import { PolicyCompiler } from "./compiler.ts";
 import { explainFlow, type PolicyVerdict } from "./explain.ts";
+import { localKey } from "./local_pod.ts";
 
 /** `CNI_RANDOM_CLUSTERS=10000` is for a release. */
 const COUNT = Number(process.env["CNI_RANDOM_CLUSTERS"] ?? 150);

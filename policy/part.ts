@@ -5,14 +5,18 @@ import { openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../
 import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/uapi.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import type { AttachAnswer, AttachRequest } from "../plugins/lib/policy/attach_request.ts";
+import type { PolicyChange } from "../plugins/lib/policy/desired.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
+import { CniError } from "../spec/error.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, podKey } from "./api/pod.ts";
-import { localKey, type LocalPod, PolicyCompiler } from "./compiler.ts";
+import { Attachments } from "./attachments.ts";
+import { PolicyCompiler } from "./compiler.ts";
 import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
+import { localKey, type LocalPod } from "./local_pod.ts";
 import { LocalPods } from "./local_pods.ts";
 import { type PolicyStatus, writePolicyStatus } from "./status.ts";
 import { StoredPolicies } from "./stored_policies.ts";
@@ -46,12 +50,10 @@ const FIRST_LIST_MS = 10_000;
 /** How long nothing is compared without a reason. */
 const COMPARE_INTERVAL_MS = 60_000;
 const RETRY_MS = 2000;
-/** Until then, restore has put the guard back: what is missing in it was lost, and not detached. */
-const GUARD_RESTORE_MS = 10_000;
 const STATUS_INTERVAL_MS = 10_000;
 /** Judging takes at most a tenth of the time. */
 const JUDGE_PAUSE_FACTOR = 9;
-const MONITOR_BYTES = 256 * 1024;
+const MONITOR_BYTES = 16 * 1024 * 1024;
 
 export class PolicyPart implements Disposable {
   readonly #options: PolicyPartOptions;
@@ -60,6 +62,7 @@ export class PolicyPart implements Disposable {
   readonly #host: Netns;
   readonly #ruleset: PolicyRuleset;
   readonly #monitor: RulesetMonitor;
+  readonly #attachments: Attachments;
   readonly #localPods: LocalPods;
   readonly #stored: StoredPolicies;
   /** Lists that have to come before anything is done. */
@@ -67,7 +70,10 @@ export class PolicyPart implements Disposable {
   #isInKernel = false;
   #isSynced = false;
   #kernelProblem: string | undefined;
-  #apiProblem: string | undefined;
+  /** By what was asked for: others may be told meanwhile. */
+  readonly #apiProblems = new Map<string, string>();
+  /** What was logged of policies that are not whole, by their keys. */
+  readonly #unreadable = new Map<string, string>();
   #heardAtMs: number | undefined;
   #cutFlows = 0;
   // Times are those of `performance.now()`.
@@ -75,7 +81,8 @@ export class PolicyPart implements Disposable {
   #changedSince: number | undefined;
   #lastStep = -Infinity;
   #nextCompare = 0;
-  #lostAt = -Infinity;
+  /** After a failure, the kernel is left alone for a while. */
+  #pausedUntil = 0;
   #timer: Timer | undefined;
   #judgeTimer: Timer | undefined;
   #nextJudge = 0;
@@ -91,6 +98,7 @@ export class PolicyPart implements Disposable {
     const { nft } = this.#host;
     this.#monitor = resources.use(openRulesetMonitor(MONITOR_BYTES, isLoss, () => nft.portId!()));
     this.#ruleset = new PolicyRuleset(nft);
+    this.#attachments = new Attachments(this.#host);
     this.#localPods = new LocalPods(options.cacheDirectories);
     this.#stored = new StoredPolicies(options.cacheDirectories[0]!, options.log);
     this.#resources = resources.move();
@@ -106,15 +114,15 @@ export class PolicyPart implements Disposable {
   takePolicies(policies: readonly NetworkPolicy[]): void {
     const listed = new Set(policies.map(podKey));
     for (const policy of [...this.#compiler.policies()]) {
-      if (!listed.has(podKey(policy))) this.#compiler.removePolicy(podKey(policy));
+      if (!listed.has(podKey(policy))) this.#removePolicy(podKey(policy));
     }
-    for (const policy of policies) this.#compiler.putPolicy(policy);
+    for (const policy of policies) this.#putPolicy(policy);
     this.#have("policies");
   }
 
   takePolicy(type: PolicyEventType, policy: NetworkPolicy): void {
-    if (type === "DELETED") this.#compiler.removePolicy(podKey(policy));
-    else this.#compiler.putPolicy(policy);
+    if (type === "DELETED") this.#removePolicy(podKey(policy));
+    else this.#putPolicy(policy);
     this.#changed();
   }
 
@@ -164,15 +172,25 @@ export class PolicyPart implements Disposable {
     this.#changed();
   }
 
-  /** Call it when the API server answers. */
-  hear(): void {
-    this.#heardAtMs = Date.now();
-    this.#apiProblem = undefined;
+  /** Whether the kernel has had all that the API had, and is kept so. */
+  get isSynced(): boolean {
+    return this.#isSynced;
   }
 
-  noteApiProblem(problem: string): void {
-    this.#apiProblem = problem;
+  /** Call it when the API server answers. @param asked what it was asked for */
+  hear(asked: string): void {
+    this.#heardAtMs = Date.now();
+    this.#apiProblems.delete(asked);
+  }
+
+  noteApiProblem(asked: string, problem: string): void {
+    this.#apiProblems.set(asked, problem);
     this.#runWaiting();
+  }
+
+  /** Nobody asks for it any more. */
+  forgetApiProblem(asked: string): void {
+    this.#apiProblems.delete(asked);
   }
 
   /** A plugin has attached a pod, and closed it. @returns when its policies are in the kernel, or cannot be */
@@ -181,7 +199,8 @@ export class PolicyPart implements Disposable {
     const pod = { namespace, name, ...uid && { uid } };
     this.#localPods.name(container, pod);
     while (!this.#isSynced) {
-      if (this.#apiProblem !== undefined) return { error: `the policies are not known: ${this.#apiProblem}` };
+      const problem = this.#apiProblem;
+      if (problem !== undefined) return { error: `the policies are not known: ${problem}` };
       await this.#nextStep();
     }
     const key = localKey(pod);
@@ -214,10 +233,7 @@ export class PolicyPart implements Disposable {
     let isLost = false;
     const isComplete = this.#monitor.read(({ changes }) => isLost ||= changes.length > 0);
     const now = performance.now();
-    if (isLost || !isComplete) {
-      this.#lostAt = now;
-      this.#nextCompare = now;
-    }
+    if (isLost || !isComplete) this.#nextCompare = now;
     if (now >= this.#nextCompare) this.#isInKernel = false;
     const isWaiting = this.#timer !== undefined;
     const isDue = !this.#isInKernel || this.#waitingSince !== undefined || now - this.#lastStep >= 1000;
@@ -227,6 +243,28 @@ export class PolicyPart implements Disposable {
 
   #isOwn({ node }: LabelledPod): boolean {
     return node === this.#options.node;
+  }
+
+  get #apiProblem(): string | undefined {
+    const problems = new Set(this.#apiProblems.values());
+    return problems.size === 0 ? undefined : [...problems].join("; ");
+  }
+
+  #putPolicy(policy: NetworkPolicy): void {
+    const key = podKey(policy);
+    const problem = policy.problems.join("; ");
+    const known = this.#unreadable.get(key);
+    if (problem === "") this.#unreadable.delete(key);
+    else if (problem !== known) {
+      this.#unreadable.set(key, problem);
+      this.#options.log(`Cannot use all of NetworkPolicy ${key}, and what it cannot allows nothing: ${problem}`);
+    }
+    this.#compiler.putPolicy(policy);
+  }
+
+  #removePolicy(key: string): void {
+    this.#unreadable.delete(key);
+    this.#compiler.removePolicy(key);
   }
 
   #takePod(type: PolicyEventType, pod: LabelledPod): void {
@@ -250,7 +288,7 @@ export class PolicyPart implements Disposable {
 
   async #askFor({ namespace, name, uid }: LocalPod): Promise<void> {
     const pod = await this.#options.fetchPod(namespace, name);
-    if (pod && (uid === undefined || pod.uid === uid)) this.#compiler.putPod(pod);
+    if (pod && (uid === undefined || pod.uid === uid || pod.staticUid === uid)) this.#compiler.putPod(pod);
   }
 
   async #endOf(text: string): Promise<End | undefined> {
@@ -288,8 +326,9 @@ export class PolicyPart implements Disposable {
   }
 
   #step(): void {
-    if (this.#missing.size > 0) return;
     const now = performance.now();
+    if (this.#missing.size > 0) return this.#writeStatus();
+    if (now < this.#pausedUntil) return this.#runWaiting();
     this.#lastStep = now;
     try {
       this.#readLocals(now);
@@ -299,9 +338,9 @@ export class PolicyPart implements Disposable {
       if (!this.#mayGoOn(selected, now)) return;
       this.#changeKernel(now);
     } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
+      if (!(error instanceof SystemError || error instanceof CniError)) throw error;
       this.#isInKernel = false;
-      this.#nextCompare = now + RETRY_MS;
+      this.#pausedUntil = now + RETRY_MS;
       if (error.message !== this.#kernelProblem) this.#options.log(`Cannot enforce policies: ${error.message}`);
       this.#kernelProblem = error.message;
     }
@@ -321,19 +360,19 @@ export class PolicyPart implements Disposable {
 
   #changeKernel(now: number): void {
     const change = this.#isInKernel ? this.#compiler.takeChange() : undefined;
-    if (change) {
-      // What it is to change may differ from what it has.
-      this.#isInKernel = false;
-      this.#ruleset.change(change);
-    } else if (!this.#isInKernel) {
+    const refusal = change && this.#tryChange(change);
+    const isCompared = !this.#isInKernel;
+    if (isCompared) {
       const difference = this.#ruleset.replace(this.#compiler.desired());
       this.#nextCompare = now + COMPARE_INTERVAL_MS;
       if (this.#isSynced && difference !== undefined) {
         this.#options.count("repairs", 1);
-        this.#options.log(`Policies are in the kernel again: ${difference}`);
+        this.#options.log(
+          `Policies are in the kernel again: ${difference}${refusal === undefined ? "" : `, after: ${refusal}`}`,
+        );
       }
     }
-    const isChanged = change !== undefined || !this.#isInKernel;
+    const isChanged = change !== undefined || isCompared;
     this.#isInKernel = true;
     this.#isSynced = true;
     this.#kernelProblem = undefined;
@@ -346,16 +385,29 @@ export class PolicyPart implements Disposable {
     this.#changedSince = undefined;
   }
 
+  /** What it is to change may differ from what the kernel has. @returns why it could not */
+  #tryChange(change: PolicyChange): string | undefined {
+    this.#isInKernel = false;
+    try {
+      this.#ruleset.change(change);
+      this.#isInKernel = true;
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      return error.message;
+    }
+  }
+
   #readLocals(now: number): void {
     const { peers } = this.#compiler;
     const findOwner = (ip: Ip) => {
       const pod = peers.ownerOf(ip)?.pod;
       return pod && this.#isOwn(pod) ? pod : undefined;
     };
-    const present = this.#localPods.group(this.#ruleset.attachments(), findOwner);
-    if (now - this.#lostAt > GUARD_RESTORE_MS) {
-      for (const key of [...this.#compiler.locals().keys()]) if (!present.has(key)) this.#compiler.removeLocal(key);
-    }
+    const { attached, isWhole } = this.#attachments.look();
+    if (!isWhole) this.#isInKernel = false;
+    const present = this.#localPods.group(attached, findOwner, now);
+    for (const key of [...this.#compiler.locals().keys()]) if (!present.has(key)) this.#compiler.removeLocal(key);
     for (const local of present.values()) this.#compiler.putLocal(local);
   }
 
@@ -373,6 +425,8 @@ export class PolicyPart implements Disposable {
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       this.#options.log(`Cannot end connections that policies forbid: ${error.message}`);
+      // The next comparison judges again.
+      this.#nextCompare = start + RETRY_MS;
     }
     const end = performance.now();
     this.#nextJudge = end + (end - start) * JUDGE_PAUSE_FACTOR;
@@ -388,6 +442,7 @@ export class PolicyPart implements Disposable {
       isSynced: this.#isSynced,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
       policies: compiler.policyCount,
+      unreadablePolicies: [...this.#unreadable.keys()],
       peers: compiler.peers.podCount,
       pods: locals.length,
       isolatedPods: compiler.isolatedCount,

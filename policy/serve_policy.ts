@@ -1,4 +1,3 @@
-import { removeFile } from "../ffi/sys/file.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
@@ -9,6 +8,7 @@ import { reflect, type ReflectorOptions } from "../cluster/api/reflector.ts";
 import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, parsePod, type PodObject } from "./api/pod.ts";
+import { serveLines } from "./line_server.ts";
 import { PolicyPart, type PolicyPartOptions } from "./part.ts";
 import { PeerWatches } from "./peer_watches.ts";
 import type { PolicyPartSettings } from "./settings.ts";
@@ -54,14 +54,18 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     hasListed: (namespaces) => watches.hasListed(namespaces),
     fetchPod: (namespace, name) => fetchPod(client, namespace, name, ending.signal, log),
   });
-  const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) =>
+  const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) => {
+    const { path, fieldSelector = "", signal } = resource;
+    const asked = `${path}?${fieldSelector}`;
+    signal.addEventListener("abort", () => part.forgetApiProblem(asked));
     void reflect({
       access,
-      onHeard: () => part.hear(),
-      onProblem: (problem) => part.noteApiProblem(problem),
+      onHeard: () => part.hear(asked),
+      onProblem: (problem) => part.noteApiProblem(asked, problem),
       log,
       ...resource,
     }).catch(failure.reject);
+  };
   const followPods = (
     namespace: string | undefined,
     fieldSelector: string | undefined,
@@ -100,7 +104,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     },
     onEvent: (type, pod) => part.takeOwnPod(type, pod),
   });
-  const listener = listen(policySocketPath(stateDirectory), part);
+  using _listener = serveLines(policySocketPath(stateDirectory), (line) => answer(part, line));
   const ended = Promise.withResolvers<void>();
   const timer = setInterval(() => {
     try {
@@ -115,33 +119,13 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   } finally {
     clearInterval(timer);
     ending.abort();
-    listener.stop(true);
   }
-}
-
-/** Answers each line with one. */
-function listen(path: string, part: PolicyPart) {
-  removeFile(path);
-  return Bun.listen<{ text: string }>({
-    unix: path,
-    socket: {
-      open(socket) {
-        socket.data = { text: "" };
-      },
-      data(socket, bytes) {
-        const lines = (socket.data.text + new TextDecoder().decode(bytes)).split("\n");
-        socket.data.text = lines.pop()!;
-        for (const line of lines) {
-          void answer(part, line).then((text) => void socket.write(`${JSON.stringify(text)}\n`));
-        }
-      },
-    },
-  });
 }
 
 async function answer(part: PolicyPart, line: string): Promise<PolicyAnswer> {
   try {
     const request = JSON.parse(line) as PolicyRequest;
+    if ("question" in request) return { isSynced: part.isSynced };
     if (!("test" in request)) return await part.attach(request);
     const verdict = await part.explain(request.test);
     return "error" in verdict ? verdict : { verdict };

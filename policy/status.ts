@@ -1,6 +1,5 @@
 /** What the part says of itself, in a file that `cni doctor`, `/readyz` and the metrics read. @module */
-import { replaceFile } from "../ffi/sys/atomic_file.ts";
-import { findText } from "../ffi/sys/file.ts";
+import { findStatusFile, writeStatusFile } from "../cluster/status_file.ts";
 
 /** That of a server with the default socket. */
 export const DEFAULT_POLICY_STATE_DIRECTORY = "/run/cni/policy";
@@ -17,6 +16,8 @@ export interface PolicyStatus {
   readonly apiProblem?: string;
   /** They are those of all namespaces. */
   readonly policies: number;
+  /** `namespace/name` of those of which something cannot be used, which allows nothing. */
+  readonly unreadablePolicies: readonly string[];
   /** Known ones, of this node and of others. */
   readonly peers: number;
   /** Attached ones of this node. */
@@ -31,14 +32,7 @@ export interface PolicyStatus {
   readonly problems: readonly string[];
 }
 
-const statusPath = (stateDirectory: string): string => `${stateDirectory}/status.json`;
+export const writePolicyStatus = (stateDirectory: string, status: PolicyStatus): void =>
+  writeStatusFile(stateDirectory, status);
 
-export function writePolicyStatus(stateDirectory: string, status: PolicyStatus): void {
-  replaceFile(statusPath(stateDirectory), `${JSON.stringify(status)}\n`);
-}
-
-/** Returns `undefined` if no such part has run since the host has started. */
-export function findPolicyStatus(stateDirectory: string): PolicyStatus | undefined {
-  const text = findText(statusPath(stateDirectory));
-  return text === undefined ? undefined : JSON.parse(text);
-}
+export const findPolicyStatus = (stateDirectory: string): PolicyStatus | undefined => findStatusFile(stateDirectory);

@@ -1,7 +1,7 @@
 /** The namespaces that have a policy, in a file: plugins go by it while there is no part to ask. @module */
 import { installBytes } from "../ffi/sys/atomic_install.ts";
 import { inDirectory, parentOf } from "../ffi/sys/directory.ts";
-import { SystemError } from "../ffi/sys/error.ts";
+import { ignoreSystemErrors, SystemError } from "../ffi/sys/error.ts";
 import { policyNamespacesPath, readPolicyNamespaces } from "../plugins/lib/policy/stored_namespaces.ts";
 import { stateText } from "../plugins/lib/protocol/state_file.ts";
 
@@ -15,7 +15,7 @@ export class StoredPolicies {
   constructor(dataDirectory: string, log: (message: string) => void) {
     this.#path = policyNamespacesPath(dataDirectory);
     this.#log = log;
-    const known = readPolicyNamespaces(this.#path, log);
+    const known = ignoreSystemErrors(() => readPolicyNamespaces(this.#path, log));
     this.#stored = known && textOf([...known]);
   }
 

@@ -13,8 +13,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
-import { listenAt } from "../ffi/sys/unix_socket.ts";
-import { SOCK_STREAM } from "../ffi/sys/uapi.ts";
 import networkPolicy from "../plugins/network_policy/plugin.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import type { Result } from "../spec/result.ts";
@@ -49,15 +47,13 @@ export interface PolicySite extends Disposable {
   readonly log: string[];
   /** For `dataDir` and the socket. */
   readonly directory: string;
-  /** A pod with links, without the plugin. */
-  newPod(n: number): PolicyPod;
+  /** A pod with links, without the plugin. @param address of another pod whose addresses it takes over */
+  newPod(n: number, address?: number): PolicyPod;
   add(pod: PolicyPod, call?: PolicyCall): void;
   del(pod: PolicyPod, call?: PolicyCall): void;
   check(pod: PolicyPod, call?: PolicyCall): void;
   restore(pod: PolicyPod, call?: PolicyCall): readonly string[];
   gc(pods: readonly PolicyPod[]): void;
-  /** Somebody listens at the server's socket, and says nothing, as long as the site lives. */
-  noteServer(): void;
 }
 
 /** @param directory for `dataDir` and the socket */
@@ -103,10 +99,10 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
     outside,
     log,
     directory,
-    newPod(n) {
+    newPod(n, address = n) {
       const netns = resources.use(newNetns());
       const link = `veth${n}`;
-      const ips = [parseIp(`10.88.0.${n}`), parseIp(`fd88::${n}`)] as const;
+      const ips = [parseIp(`10.88.0.${address}`), parseIp(`fd88::${address}`)] as const;
       runShellInNetns(netns, WITHOUT_DAD);
       const master = links === "routed" ? "" : "master br0";
       runShellInNetns(host, `ip link add ${link} ${master} up type veth peer name eth0 netns ${netns.path}`);
@@ -120,7 +116,7 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
         runShellInNetns(
           host,
           `ip addr add 169.254.1.1/32 dev ${link}; ip addr add fe80::1/64 dev ${link} nodad`,
-          `ip route add ${ips[0]} dev ${link}; ip route add ${ips[1]} dev ${link}`,
+          `ip route replace ${ips[0]} dev ${link}; ip route replace ${ips[1]} dev ${link}`,
         );
         runShellInNetns(
           netns,
@@ -148,7 +144,6 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
       const valid = pods.map(({ n }) => ({ containerID: `c${n}`, ifname: "eth0" }));
       invokePlugin(networkPolicy, request("GC", undefined, {}, { "cni.dev/valid-attachments": valid }), context);
     },
-    noteServer: () => void resources.use(listenAt(`${directory}/socket`, SOCK_STREAM)),
     [Symbol.dispose]: () => resources.dispose(),
   };
 }

@@ -3,6 +3,7 @@ import { expect } from "bun:test";
 import { parseIp } from "../../ffi/address.ts";
 import { dumpFlows, setFlowMarks, type TrackedFlow } from "../../ffi/conntrack/conntrack.ts";
 import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
+import { answerPlugins } from "../../testing/policy_answers.ts";
 import { POD_LINKS_OF_HOST, type PolicySite, siteTest } from "../../testing/policy_site.ts";
 import {
   ALL_REACHED,
@@ -85,6 +86,29 @@ for (const links of POD_LINKS_OF_HOST) {
     }
   });
 
+  siteTest(links, "a late DEL takes nothing from the next container with the address", (site, ruleset) => {
+    const [former, other] = [site.newPod(2), site.newPod(3)];
+    for (const pod of [former, other]) site.add(pod);
+    const next = site.newPod(5, 2);
+    site.add(next);
+    const isolated = newDesired([newPoliced(next, { ingress: "in" }), newPoliced(other)], [
+      newPolicyChain("in", "ingress"),
+    ]);
+    ruleset.replace(isolated);
+    site.del(former);
+    expect(ruleset.replace(isolated)).toBeUndefined();
+    expect(ruleset.guard().attached.map(({ ip, interface: name }) => `${ip} ${name}`).sort()).toEqual([
+      "10.88.0.2 veth5",
+      "10.88.0.3 veth3",
+      "fd88::2 veth5",
+      "fd88::3 veth3",
+    ]);
+    site.check(next);
+    site.del(next);
+    ruleset.replace(newDesired([newPoliced(other)]));
+    expect(runInNetns(site.host, "nft", "list", "ruleset")).not.toContain("veth5");
+  });
+
   siteTest(links, "flush, restore, CHECK, DEL, GC and a reused address", async (site, ruleset, resources) => {
     const [a, b] = [site.newPod(2), site.newPod(3)];
     for (const pod of [a, b]) site.add(pod);
@@ -104,7 +128,7 @@ for (const links of POD_LINKS_OF_HOST) {
     expect(() => site.check(a)).toThrow("is missing");
     ruleset.replace(policies);
     // The server would answer: without it, the stored policies close the pod.
-    site.noteServer();
+    await answerPlugins(site, resources, '{"isSynced":true}\n');
     expect(site.restore(a)).not.toEqual([]);
     expect(site.restore(b)).not.toEqual([]);
     expect(site.restore(b)).toEqual([]);

@@ -7,8 +7,14 @@ import { logRemoval, ownerPrefix, staleOwnerFilter } from "../lib/model/owner.ts
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { readAddressKey } from "../lib/policy/attached_pods.ts";
 import { policyNamespacesPath, readPolicyNamespaces } from "../lib/policy/stored_namespaces.ts";
-import { applyVerdicts, closedVerdict, restoreIsolation } from "../lib/policy/verdicts.ts";
-import { type AttachmentCall, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
+import {
+  applyVerdicts,
+  applyVerdictsInstead,
+  closedVerdict,
+  releaseVerdicts,
+  restoreIsolation,
+} from "../lib/policy/verdicts.ts";
+import { type AttachmentCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import {
   checkElements,
@@ -18,9 +24,15 @@ import {
   restoreElements,
 } from "../lib/ruleset/elements.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
-import { podAddressSet, POLICY_PURPOSE, policyBridgeTable, policyTable } from "../lib/ruleset/policy_tables.ts";
+import {
+  CLOSED_CHAIN,
+  podAddressSet,
+  POLICY_PURPOSE,
+  policyBridgeTable,
+  policyTable,
+} from "../lib/ruleset/policy_tables.ts";
 import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
-import { askPart, isPartListening } from "./ask_part.ts";
+import { askPart, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
 import { type AttachedPod, bridgeGuardElements, findPod, guardElements } from "./pod.ts";
 
@@ -114,7 +126,7 @@ function openWhenKnown(call: Call, pod: AttachedPod): void {
     `Pod ${namespace}/${name} starts ${isIsolated ? "closed" : "open"}, ` +
       `as the policies in "${storedPath(call)}" say: "cni serve" did not tell its policies: ${answer.problem}`,
   );
-  if (!isIsolated) applyVerdicts(host.nft, openVerdicts(pod));
+  if (!isIsolated) applyVerdictsInstead(host.nft, CLOSED_CHAIN, openVerdicts(pod));
 }
 
 /** Whether a stored policy is in its namespace. If none were ever stored, nothing is known. */
@@ -125,11 +137,11 @@ function mayBeIsolated(call: Call): boolean {
 
 const storedPath = ({ config: { dataDir } }: Call): string => policyNamespacesPath(dataDir);
 
-/** The server's part puts policies back. Without it, only the stored ones are known. */
+/** The server's part puts policies back if it has them. Otherwise, only the stored ones are known. */
 function restoreVerdicts(call: Call, pod: AttachedPod, isLost: boolean): string[] {
   const { config: { socketPath }, args, host } = call;
-  if (isLost && args.K8S_POD_NAMESPACE !== undefined && !isPartListening(socketPath) && mayBeIsolated(call)) {
-    applyVerdicts(host.nft, closedVerdicts(call, pod));
+  if (isLost && args.K8S_POD_NAMESPACE !== undefined && !isPartSynced(socketPath) && mayBeIsolated(call)) {
+    applyVerdictsInstead(host.nft, undefined, closedVerdicts(call, pod));
   }
   return pod.portMac && restoreIsolation(host.nft, pod.ips, pod.link) ? [`isolation of port "${pod.link}"`] : [];
 }
@@ -143,10 +155,9 @@ function removePod(host: Netns, removeGuard: (table: TableDefinition) => readonl
   const ports = new Map(addressesIn(policyBridgeTable).map((each) => [each.ip, each.interface]));
   const ips = addressesIn(policyTable).map(({ ip }) => ip);
   const all = [...new Set([...ips, ...ports.keys()])];
-  runAllSteps(
-    () => applyVerdicts(host.nft, all.map((ip) => ({ ip, comment: "", port: ports.get(ip) }))),
-    () => deleteFlowsOfIps(host, all),
-  );
+  if (all.length === 0) return;
+  const released = releaseVerdicts(host.nft, all.map((ip) => ({ ip, comment: "", port: ports.get(ip) })));
+  deleteFlowsOfIps(host, released);
 }
 
 /** Flows of UDP last as long as anybody sends. */

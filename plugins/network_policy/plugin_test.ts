@@ -2,43 +2,17 @@
 import { expect } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { runInNetns } from "../../testing/netns.ts";
-import { type PolicySite, siteTest } from "../../testing/policy_site.ts";
+import { answerPlugins } from "../../testing/policy_answers.ts";
+import { siteTest } from "../../testing/policy_site.ts";
 import { ALL_REACHED, newDesired, newPoliced, NONE_REACHED, reach, servePod } from "../../testing/policy_traffic.ts";
 import { policyNamespacesPath } from "../lib/policy/stored_namespaces.ts";
 import { stateText } from "../lib/protocol/state_file.ts";
-
-/** Answers ADDs from another process, as they wait. @returns what was asked */
-async function answer(site: PolicySite, resources: DisposableStack, text: string): Promise<() => unknown[]> {
-  const program = `
-    Bun.listen({
-      unix: ${JSON.stringify(`${site.directory}/socket`)},
-      socket: {
-        data(socket, bytes) {
-          console.log(bytes.toString().trim());
-          socket.end(${JSON.stringify(text)});
-        },
-      },
-    });
-    console.log("{}");`;
-  const server = Bun.spawn([process.execPath, "-e", program], { stdout: "pipe", stderr: "inherit" });
-  resources.defer(() => server.kill(9));
-  let asked = "";
-  const { promise, resolve } = Promise.withResolvers<void>();
-  (async () => {
-    for await (const chunk of server.stdout) {
-      asked += new TextDecoder().decode(chunk);
-      resolve();
-    }
-  })();
-  await promise;
-  return () => asked.trim().split("\n").slice(1).map((line) => JSON.parse(line));
-}
 
 const WAIT = { config: { waitMs: 20_000 } };
 
 siteTest("bridged", "ADD asks the server, which opens the pod", async (site, ruleset, resources) => {
   const [a, b] = [site.newPod(2), site.newPod(3)];
-  const asked = await answer(site, resources, '{"state":"enforced"}\n');
+  const asked = await answerPlugins(site, resources, '{"state":"enforced"}\n');
   site.add(a, WAIT);
   site.add(b, WAIT);
   expect(site.log).toEqual([]);
@@ -65,7 +39,7 @@ for (
   ] as const
 ) {
   siteTest("routed", `without an answer, stored policies decide: ${title}`, async (site, _, resources) => {
-    await answer(site, resources, text);
+    await answerPlugins(site, resources, text);
     const path = policyNamespacesPath(site.directory);
     mkdirSync(`${site.directory}/policy`);
     const [a, b, c] = [site.newPod(2), site.newPod(3), site.newPod(4)];
@@ -86,7 +60,7 @@ for (
 }
 
 siteTest("routed", "a pod starts closed if the server says so", async (site, _, resources) => {
-  await answer(site, resources, '{"state":"closed"}\n');
+  await answerPlugins(site, resources, '{"state":"closed"}\n');
   const a = site.newPod(2);
   site.add(a, WAIT);
   expect(site.log).toEqual(["network-policy: Pod web/p2 starts closed: its policies are not known yet"]);
@@ -108,6 +82,17 @@ siteTest("routed", "without the server, restore closes what stored policies clos
   await servePod(resources, a);
   runInNetns(site.host, "nft", "flush", "ruleset");
   expect(await reach(site.outside, a)).toEqual(ALL_REACHED);
+  site.restore(a);
+  expect(await reach(site.outside, a)).toEqual(NONE_REACHED);
+});
+
+siteTest("routed", "a server that has no policies yet restores none", async (site, _, resources) => {
+  await answerPlugins(site, resources, '{"isSynced":false}\n');
+  const a = site.newPod(2);
+  site.add(a, { isKubernetes: false });
+  await servePod(resources, a);
+  expect(await reach(site.outside, a)).toEqual(ALL_REACHED);
+  runInNetns(site.host, "nft", "flush", "ruleset");
   site.restore(a);
   expect(await reach(site.outside, a)).toEqual(NONE_REACHED);
 });

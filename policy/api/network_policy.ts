@@ -1,6 +1,12 @@
 /** What of a NetworkPolicy object is to be enforced. @see Kubernetes API networking.k8s.io/v1 @module */
 import { type Cidr, networkOf, parseCidr } from "../../ffi/address.ts";
-import { type LabelSelector, type LabelSelectorObject, parseSelector } from "../select/label_selector.ts";
+import { excerpt } from "../../spec/jsonc.ts";
+import {
+  type LabelSelector,
+  type LabelSelectorObject,
+  parseSelector,
+  widestSelector,
+} from "../select/label_selector.ts";
 import { protocolNumber } from "./protocol.ts";
 
 export interface NetworkPolicy {
@@ -12,6 +18,8 @@ export interface NetworkPolicy {
   /** Absent if it isolates nobody in that direction. */
   readonly ingress?: readonly NetworkPolicyRule[];
   readonly egress?: readonly NetworkPolicyRule[];
+  /** What of it cannot be used. */
+  readonly problems: readonly string[];
   /** Tells whether two are the same. */
   readonly spec: string;
 }
@@ -65,54 +73,79 @@ interface PortObject {
   readonly endPort?: number;
 }
 
-/** @throws {RangeError} for a selector that nobody knows */
-export function parseNetworkPolicy({ metadata, spec = {} }: NetworkPolicyObject): NetworkPolicy {
+/**
+ * What cannot be used isolates, and allows nothing: pods are closed, and people are told. A podSelector selects by the
+ * rest of its requirements then, and nobody knows whom its rules are for.
+ */
+export function parseNetworkPolicy({ metadata, spec }: NetworkPolicyObject): NetworkPolicy {
   const { uid, namespace, name } = metadata;
-  const { ingress = [], egress = [] } = spec;
-  const types = spec.policyTypes ?? ["Ingress", ...egress.length > 0 ? ["Egress"] : []];
+  const problems: string[] = [];
+  const read = <T>(what: string, parse: () => T, otherwise: T): T => {
+    try {
+      return parse();
+    } catch (error) {
+      problems.push(`${what}: ${(error as Error).message}`);
+      return otherwise;
+    }
+  };
+  const { podSelector = {}, ingress = [], egress = [], policyTypes = [] } = spec ?? {};
+  const types = policyTypes.length > 0 ? policyTypes : ["Ingress", ...egress.length > 0 ? ["Egress"] : []];
+  const selector = read("podSelector", () => parseSelector(podSelector), undefined);
+  const peersOf = (what: string, peers: readonly PeerObject[] = []) =>
+    peers.flatMap((peer, i) => read(`${what}[${i}]`, () => peerOf(peer), []));
+  const portsOf = (what: string, ports: readonly PortObject[] = []) =>
+    ports.flatMap((port, i) => read(`${what}.ports[${i}]`, () => portOf(port), []));
+  /** No peers are everybody, as no ports are all. */
+  const rulesOf = (rules: readonly RuleObject[], what: string): NetworkPolicyRule[] =>
+    !selector ? [] : rules.map(({ peers, ports }, i) => ({
+      ...peers?.length && { peers: peersOf(`${what}[${i}].${what === "ingress" ? "from" : "to"}`, peers) },
+      ...ports?.length && { ports: portsOf(`${what}[${i}]`, ports) },
+    }));
   return {
     uid,
     namespace,
     name,
-    selector: parseSelector(spec.podSelector ?? {}),
-    ...types.includes("Ingress") && { ingress: ingress.map(({ from, ports }) => ruleOf(from, ports)) },
-    ...types.includes("Egress") && { egress: egress.map(({ to, ports }) => ruleOf(to, ports)) },
+    selector: selector ?? widestSelector(podSelector),
+    ...types.includes("Ingress") && {
+      ingress: rulesOf(ingress.map(({ from, ports }) => ({ peers: from, ports })), "ingress"),
+    },
+    ...types.includes("Egress") && {
+      egress: rulesOf(egress.map(({ to, ports }) => ({ peers: to, ports })), "egress"),
+    },
+    problems,
     spec: JSON.stringify(spec),
   };
 }
 
-/** No peers are everybody, as no ports are all. */
-function ruleOf(peers: readonly PeerObject[] = [], ports: readonly PortObject[] = []): NetworkPolicyRule {
-  return {
-    ...peers.length > 0 && { peers: peers.flatMap(peerOf) },
-    ...ports.length > 0 && { ports: ports.flatMap(portOf) },
-  };
+interface RuleObject {
+  readonly peers?: readonly PeerObject[] | undefined;
+  readonly ports?: readonly PortObject[] | undefined;
 }
 
-/** What a later API adds is nobody: it allows less than was meant, and no more. */
+/** @throws {Error} for what a later API has, or old objects, or what the API does not take */
 function peerOf({ podSelector, namespaceSelector, ipBlock }: PeerObject): Peer[] {
-  if (ipBlock) return blockOf(ipBlock.cidr, ipBlock.except ?? []);
-  if (!podSelector && !namespaceSelector) return [];
+  if (ipBlock) {
+    const { cidr, except = [] } = ipBlock;
+    return [{ cidr: networkOf(parseCidr(cidr)), except: except.map((text) => networkOf(parseCidr(text))) }];
+  }
+  if (!podSelector && !namespaceSelector) throw new RangeError("it has no known selector");
   return [{
     ...namespaceSelector && { namespaces: parseSelector(namespaceSelector) },
     pods: parseSelector(podSelector ?? {}),
   }];
 }
 
-/** Old objects may have what the API takes no more. */
-function blockOf(cidr: string, except: readonly string[]): Peer[] {
-  try {
-    return [{ cidr: networkOf(parseCidr(cidr)), except: except.map((text) => networkOf(parseCidr(text))) }];
-  } catch (error) {
-    if (error instanceof SyntaxError) return [];
-    throw error;
-  }
-}
+const MAX_PORT = 65_535;
+const isPort = (port: number): boolean => Number.isInteger(port) && port >= 0 && port <= MAX_PORT;
 
+/** @throws {RangeError} as {@linkcode peerOf} */
 function portOf({ protocol: name, port, endPort }: PortObject): RulePort[] {
   const protocol = protocolNumber(name);
-  if (protocol === undefined) return [];
+  if (protocol === undefined) throw new RangeError(`protocol ${excerpt(name)} is none of TCP, UDP, SCTP`);
   if (port === undefined) return [{ protocol }];
   if (typeof port === "string") return [{ protocol, name: port }];
-  return [{ protocol, first: port, last: endPort ?? port }];
+  const last = endPort ?? port;
+  // The kernel refuses a whole change for one such range.
+  if (!isPort(port) || !isPort(last) || last < port) throw new RangeError(`no ports are ${port} to ${last}`);
+  return [{ protocol, first: port, last }];
 }

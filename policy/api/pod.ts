@@ -5,6 +5,8 @@ import { protocolNumber } from "./protocol.ts";
 
 export interface LabelledPod {
   readonly uid: string;
+  /** Of a static pod: that by which its node knows it, and engines. The API has another one. */
+  readonly staticUid?: string;
   readonly namespace: string;
   readonly name: string;
   /** Absent until it is scheduled. */
@@ -28,6 +30,7 @@ export interface PodObject {
     readonly namespace: string;
     readonly name: string;
     readonly labels?: LabelObject;
+    readonly annotations?: Readonly<Record<string, string>>;
   };
   readonly spec?: {
     readonly nodeName?: string;
@@ -38,7 +41,7 @@ export interface PodObject {
   readonly status?: {
     readonly phase?: string;
     readonly podIP?: string;
-    readonly podIPs?: readonly { readonly ip: string }[];
+    readonly podIPs?: readonly { readonly ip?: string }[];
   };
 }
 
@@ -48,14 +51,19 @@ interface ContainerObject {
   readonly ports?: readonly { readonly name?: string; readonly containerPort: number; readonly protocol?: string }[];
 }
 
+/** The kubelet writes it into what it tells the API of a static pod. */
+const MIRROR_ANNOTATION = "kubernetes.io/config.mirror";
+
 const NO_IPS: readonly Ip[] = [];
 const NO_PORTS: readonly NamedPort[] = [];
 
 export function parsePod({ metadata, spec = {}, status = {} }: PodObject): LabelledPod {
-  const { uid, namespace, name, labels } = metadata;
+  const { uid, namespace, name, labels, annotations } = metadata;
+  const staticUid = annotations?.[MIRROR_ANNOTATION];
   const hasEnded = status.phase === "Succeeded" || status.phase === "Failed";
   return {
     uid,
+    ...staticUid && { staticUid },
     namespace,
     name,
     node: spec.nodeName || undefined,
@@ -67,7 +75,7 @@ export function parsePod({ metadata, spec = {}, status = {} }: PodObject): Label
 
 function addressesOf({ podIP, podIPs }: NonNullable<PodObject["status"]>): readonly Ip[] {
   const texts = podIPs?.map(({ ip }) => ip) ?? (podIP ? [podIP] : []);
-  return texts.length === 0 ? NO_IPS : [...new Set(texts.filter((text) => text !== "").map(parseIp))];
+  return texts.length === 0 ? NO_IPS : [...new Set(texts.flatMap((text) => text ? [parseIp(text)] : []))];
 }
 
 function portsOf({ containers = [], initContainers = [] }: NonNullable<PodObject["spec"]>): readonly NamedPort[] {

@@ -21,6 +21,16 @@ export interface LabelSelector {
   readonly requirements: readonly Requirement[];
 }
 
+const OPERATORS: readonly string[] = ["In", "NotIn", "Exists", "DoesNotExist"];
+
+/** The requirements that can be used: it selects no less than what was meant. */
+export function widestSelector({ matchLabels = {}, matchExpressions = [] }: LabelSelectorObject): LabelSelector {
+  return parseSelector({
+    matchLabels,
+    matchExpressions: matchExpressions.filter(({ operator }) => OPERATORS.includes(operator)),
+  });
+}
+
 /** @throws {RangeError} for an operator that nobody knows */
 export function parseSelector({ matchLabels = {}, matchExpressions = [] }: LabelSelectorObject): LabelSelector {
   const byText = new Map<string, Requirement>();
@@ -40,7 +50,7 @@ function requirementOf(key: string, operator: string, values: readonly string[])
     case "DoesNotExist":
       return { key, operator };
   }
-  throw new RangeError(`operator ${excerpt(operator)} is none of In, NotIn, Exists, DoesNotExist`);
+  throw new RangeError(`operator ${excerpt(operator)} is none of ${OPERATORS.join(", ")}`);
 }
 
 export function selects({ requirements }: LabelSelector, labels: Labels): boolean {

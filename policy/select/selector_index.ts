@@ -45,7 +45,7 @@ export class SelectorIndex<T extends { readonly selector: LabelSelector }> {
 export function indexKeys({ requirements }: LabelSelector): string[] | undefined {
   let found: string[] | undefined;
   for (const requirement of requirements) {
-    if (requirement.operator === "In") {
+    if (requirement.operator === "In" && requirement.values.length > 0) {
       if (found && found.length <= requirement.values.length) continue;
       found = requirement.values.map((value) => `${requirement.key}=${value}`);
     } else if (requirement.operator === "Exists") found ??= [requirement.key];

@@ -1,13 +1,10 @@
 import { isIp } from "../../../ffi/address.ts";
 import { enterHostMounts } from "../../../ffi/netns/mounts.ts";
-import { receiveAvailable, sendAvailable } from "../../../ffi/sys/stream_socket.ts";
-import { awaitReadable } from "../../../ffi/sys/poll.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
-import { SOCK_STREAM } from "../../../ffi/sys/uapi.ts";
-import { connectTo } from "../../../ffi/sys/unix_socket.ts";
+import { askLine } from "../../../plugins/lib/policy/ask_line.ts";
 import { protocolNumber } from "../../../policy/api/protocol.ts";
 import type { PolicyQuestion, PolicyVerdict } from "../../../policy/explain.ts";
-import { type PolicyAnswer, type PolicyRequest, policySocketPath } from "../../../policy/socket.ts";
+import { type PolicyRequest, policySocketPath } from "../../../policy/socket.ts";
 import { DEFAULT_POLICY_STATE_DIRECTORY } from "../../../policy/status.ts";
 import { UsageError } from "../../../program/usage_error.ts";
 import { JSON_OPTION } from "../../arguments/runtime.ts";
@@ -37,10 +34,7 @@ sends no packet. The exit status is 1 if policies forbid the connection.`,
     const question: PolicyQuestion = { from: requireEnd(from), to: requireEnd(to), ...parsePort(port) };
     // In a container of the server's pod, too.
     enterHostMounts();
-    const answer = ask({ test: question });
-    if ("error" in answer) throw new RangeError(`Cannot test policies: ${answer.error}`);
-    if (!("verdict" in answer)) throw new RangeError("Cannot test policies: the server has another version");
-    const { verdict } = answer;
+    const verdict = ask(question);
     printStdout(has("json") ? formatDocument(verdict) : formatVerdict(question, port, verdict));
     return verdict.isAllowed ? 0 : 1;
   },
@@ -60,25 +54,16 @@ function parsePort(text: string): { readonly protocol: number; readonly port: nu
   throw new UsageError(`PORT must be such as 80, 53/udp or 7/sctp: got ${JSON.stringify(text)}`);
 }
 
-function ask(request: PolicyRequest): PolicyAnswer {
-  const path = policySocketPath(DEFAULT_POLICY_STATE_DIRECTORY);
-  using connection = connectTo(path, SOCK_STREAM);
-  if (!connection) {
-    return { error: `nobody listens at "${path}": this node needs "cni serve --cluster" with network-policy` };
+function ask(question: PolicyQuestion): PolicyVerdict {
+  const request: PolicyRequest = { test: question };
+  const found = askLine(policySocketPath(DEFAULT_POLICY_STATE_DIRECTORY), request, WAIT_MS);
+  if ("problem" in found) {
+    throw new RangeError(
+      `Cannot test policies: ${found.problem} (this node needs "cni serve --cluster" with network-policy)`,
+    );
   }
-  sendAvailable(connection.fd, new TextEncoder().encode(`${JSON.stringify(request)}\n`));
-  const decoder = new TextDecoder();
-  const deadline = performance.now() + WAIT_MS;
-  let text = "";
-  while (!text.endsWith("\n")) {
-    if (!awaitReadable(connection.fd, Math.max(0, Math.ceil(deadline - performance.now())))) {
-      return { error: `no answer came in ${WAIT_MS / 1000} s` };
-    }
-    const bytes = receiveAvailable(connection.fd);
-    if (bytes?.length === 0) return { error: "the server has ended" };
-    if (bytes) text += decoder.decode(bytes, { stream: true });
-  }
-  return JSON.parse(text) as PolicyAnswer;
+  if (!("verdict" in found.answer)) throw new RangeError("Cannot test policies: the server has another version");
+  return found.answer.verdict as unknown as PolicyVerdict;
 }
 
 function formatVerdict(

@@ -8,7 +8,8 @@ const FAILURES = "see docs/policy.md, failures";
 export function checkPolicy({ network }: Subject): Finding[] {
   const status = findPolicyStatus(DEFAULT_POLICY_STATE_DIRECTORY);
   if (status?.network !== network.name) return [];
-  const { apiProblem, heardAtMs, closedPods, isSynced, problems, pods, isolatedPods, policies } = status;
+  const { apiProblem, heardAtMs, closedPods, isSynced, problems, pods, isolatedPods, policies, unreadablePolicies } =
+    status;
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
     ...problems.map((problem) => broken(`policies are not in the kernel: ${problem}`, advise(FAILURES))),
@@ -18,6 +19,15 @@ export function checkPolicy({ network }: Subject): Finding[] {
         advise("look at the API server, and at the way there"),
       )
     ),
+    ...unreadablePolicies.map((policy) =>
+      warning(
+        `policy ${policy} allows less than it says, as something in it is not known`,
+        advise("see the log of cni serve; a newer version of this program may know it"),
+      )
+    ),
+    ...isSynced || apiProblem !== undefined ? [] : [
+      warning("policies are not in force yet: the API server has not listed them", advise("see the log of cni serve")),
+    ],
     ...apiProblem === undefined ? [] : [
       warning(
         `the API server does not tell of policies${since}: ${apiProblem}`,

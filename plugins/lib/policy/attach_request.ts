@@ -9,6 +9,15 @@ export interface AttachRequest {
   readonly container: string;
 }
 
+/** Asks whether the part has the policies of the API, and keeps the kernel in step. */
+export interface SyncedQuestion {
+  readonly question: "synced";
+}
+
+export interface SyncedAnswer {
+  readonly isSynced: boolean;
+}
+
 /** `closed`: the pod's policies are not known yet. */
 export interface AttachAnswer {
   readonly state: "enforced" | "closed";

@@ -2,9 +2,10 @@
 import { type Ip, ipFromBytes } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { type Owner, parseOwner } from "../model/owner.ts";
-import { podAddressSet, policyBridgeTable, policyTable } from "../ruleset/policy_tables.ts";
+import { type Owner, parseOwner, sameOwner } from "../model/owner.ts";
+import { podAddressSet, policyBridgeTable, policyTable, selfCalls } from "../ruleset/policy_tables.ts";
 
+const FAMILIES = [4, 6] as const;
 const NAME_BYTES = 16;
 
 export interface AttachedAddress extends Owner {
@@ -14,12 +15,39 @@ export interface AttachedAddress extends Owner {
 }
 
 export function listAttached(nl: Netlink, table: nft.TableKey = policyTable): AttachedAddress[] {
-  return ([4, 6] as const).flatMap((family) =>
+  return FAMILIES.flatMap((family) =>
     nft.listElements(nl, table, podAddressSet(family)).flatMap(({ key, comment = "" }) => {
       const owner = parseOwner(comment);
       return owner ? [{ ...owner, ...readAddressKey(key) }] : [];
     })
   );
+}
+
+export interface Guard {
+  /** Each address once: the last container that got it has it. */
+  readonly attached: readonly AttachedAddress[];
+  /** Another one if somebody has removed the table meanwhile, and with it all that it had. */
+  readonly table: bigint | undefined;
+}
+
+export function readGuard(nl: Netlink): Guard {
+  const listed = listAttached(nl);
+  const isUnique = new Set(listed.map(({ ip }) => ip)).size === listed.length;
+  const attached = isUnique ? listed : withoutFormer(nl, listed);
+  // It comes last: a table that is still the same has had this.
+  return { attached, table: nft.findTable(nl, policyTable)?.handle };
+}
+
+/** The DEL of a container may come after the ADD of the next one with its address. */
+function withoutFormer(nl: Netlink, listed: readonly AttachedAddress[]): AttachedAddress[] {
+  const holders = new Map(
+    FAMILIES.flatMap((family) =>
+      nft.listElements(nl, policyTable, selfCalls(family)).map(({ key, comment = "" }) =>
+        [ipFromBytes(key.subarray(0, family === 4 ? 4 : 16)), parseOwner(comment)] as const
+      )
+    ),
+  );
+  return listed.filter((each) => sameOwner(holders.get(each.ip), each));
 }
 
 /** The key of an element of the guard. */

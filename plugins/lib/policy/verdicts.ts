@@ -1,7 +1,7 @@
 /** The elements that lead from a pod's address to its policies. */
 import { familyOf, type Ip, ipBytes } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
-import { ifnameField } from "../../../ffi/nft/statements.ts";
+import { concatenation, ifnameField } from "../../../ffi/nft/statements.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
@@ -11,6 +11,7 @@ import {
   ISOLATED_PORTS,
   policyBridgeTable,
   policyTable,
+  selfCalls,
 } from "../ruleset/policy_tables.ts";
 import type { PolicyDirection } from "./desired.ts";
 import { retryOnConflict } from "../ruleset/retry.ts";
@@ -37,22 +38,39 @@ export function verdictElement(chain: string, { ip, comment }: Pick<AddressVerdi
 
 /** Adds to a transaction what differs from the kernel. */
 export function changeVerdicts(nl: Netlink, tx: Transaction, verdicts: readonly AddressVerdict[]): void {
-  if (verdicts.length === 0) return;
+  changeElements(tx, findPlaces(nl, verdicts));
+  changeIsolatedPorts(nl, tx, verdicts);
+}
+
+/** An address in the map of one direction. */
+interface VerdictPlace {
+  readonly verdict: AddressVerdict;
+  readonly direction: PolicyDirection;
+  readonly map: string;
+  readonly present: nft.Element | undefined;
+}
+
+function findPlaces(nl: Netlink, verdicts: readonly AddressVerdict[]): VerdictPlace[] {
   const places = verdicts.flatMap((verdict) =>
-    DIRECTIONS.map((direction) => ({ verdict, chain: verdict[direction], map: mapOfAddress(direction, verdict.ip) }))
+    DIRECTIONS.map((direction) => ({ verdict, direction, map: mapOfAddress(direction, verdict.ip) }))
   );
   const elements = nft.getAll(
     nl,
     places.map(({ map, verdict }) => nft.elementQuery(policyTable, map, ipBytes(verdict.ip))),
   );
-  for (const [i, { verdict, chain, map }] of places.entries()) {
-    const present = elements[i];
-    if (present?.data?.verdict?.chain === chain && present?.comment === (chain && verdict.comment)) continue;
+  return places.map((place, i) => ({ ...place, present: elements[i] }));
+}
+
+function changeElements(tx: Transaction, places: readonly VerdictPlace[]): void {
+  for (const { verdict, direction, map, present } of places) {
+    const chain = verdict[direction];
+    if (chainOf(present) === chain && present?.comment === (chain && verdict.comment)) continue;
     if (present) tx.deleteElements(policyTable, map, [present]);
     if (chain !== undefined) tx.addElements(policyTable, map, [verdictElement(chain, verdict)]);
   }
-  changeIsolatedPorts(nl, tx, verdicts);
 }
+
+const chainOf = (element: nft.Element | undefined): string | undefined => element?.data?.verdict?.chain;
 
 export const mapOfAddress = (direction: PolicyDirection, ip: Ip): string => directionMap(direction, familyOf(ip));
 
@@ -84,12 +102,52 @@ export function applyVerdicts(nl: Netlink, verdicts: readonly AddressVerdict[]):
   });
 }
 
+/**
+ * As {@linkcode applyVerdicts}, for addresses that lead to this chain in both directions: the server's part may have
+ * said something else meanwhile.
+ *
+ * @param former `undefined`: those that lead nowhere
+ */
+export function applyVerdictsInstead(
+  nl: Netlink,
+  former: string | undefined,
+  verdicts: readonly AddressVerdict[],
+): void {
+  retryOnConflict(() => {
+    const generation = nft.getGenerationId(nl);
+    const places = findPlaces(nl, verdicts).filter(({ present }) => chainOf(present) === former);
+    const unchanged = verdicts.filter((verdict) =>
+      places.filter((place) => place.verdict === verdict).length === DIRECTIONS.length
+    );
+    const tx = transaction(nl);
+    changeVerdicts(nl, tx, unchanged);
+    tx.commit(generation);
+  });
+}
+
+/** Removes those of a container that is detached. @returns addresses that no other container has got since */
+export function releaseVerdicts(nl: Netlink, verdicts: readonly AddressVerdict[]): readonly Ip[] {
+  return retryOnConflict(() => {
+    const generation = nft.getGenerationId(nl);
+    const selfQueries = verdicts.map(({ ip }) =>
+      nft.elementQuery(policyTable, selfCalls(familyOf(ip)), concatenation(ipBytes(ip), ipBytes(ip)))
+    );
+    const holders = nft.getAll(nl, selfQueries);
+    const released = verdicts.filter((_, i) => !holders[i]);
+    const tx = transaction(nl);
+    changeElements(tx, findPlaces(nl, released));
+    changeIsolatedPorts(nl, tx, verdicts);
+    tx.commit(generation);
+    return released.map(({ ip }) => ip);
+  });
+}
+
 /** Says again that a bridge's port is isolated, if its addresses lead to policies. @returns whether it was missing */
 export function restoreIsolation(nl: Netlink, ips: readonly Ip[], port: string): boolean {
   const queries = ips.flatMap((ip) =>
     DIRECTIONS.map((direction) => nft.elementQuery(policyTable, mapOfAddress(direction, ip), ipBytes(ip)))
   );
-  const chain = nft.getAll(nl, queries).find((element) => element)?.data?.verdict?.chain;
+  const chain = chainOf(nft.getAll(nl, queries).find((element) => element));
   if (chain === undefined) return false;
   const tx = transaction(nl);
   const isMissing = changeIsolatedPorts(nl, tx, [{ ip: ips[0]!, ingress: chain, comment: "", port }]);

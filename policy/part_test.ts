@@ -1,0 +1,237 @@
+import { expect } from "bun:test";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { ipFromBytes } from "../ffi/address.ts";
+import { listElements } from "../ffi/nft/objects.ts";
+import { policyNamespacesPath } from "../plugins/lib/policy/stored_namespaces.ts";
+import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
+import { runInNetns, until } from "../testing/netns.ts";
+import { type PolicyPod, type PolicySite, siteTest } from "../testing/policy_site.ts";
+import { type NetworkPolicyObject, parseNetworkPolicy } from "./api/network_policy.ts";
+import type { LabelledPod } from "./api/pod.ts";
+import { PolicyPart, type PolicyPartOptions } from "./part.ts";
+import { labelsOf } from "./select/labels.ts";
+import { findPolicyStatus, type PolicyStatus } from "./status.ts";
+
+interface Scene extends Disposable {
+  readonly part: PolicyPart;
+  readonly logged: readonly string[];
+  status(): PolicyStatus;
+  /** Its timers run while this waits. */
+  look(): Promise<void>;
+  lookUntil(isDone: (status: PolicyStatus) => boolean): Promise<void>;
+  /** As the plugin does after it has closed the pod. */
+  attach(pod: PolicyPod, name?: string): Promise<unknown>;
+}
+
+function newScene(site: PolicySite, changes: Partial<PolicyPartOptions> = {}): Scene {
+  const logged: string[] = [];
+  const options: PolicyPartOptions = {
+    node: "a",
+    stateDirectory: site.directory,
+    cacheDirectories: [site.directory],
+    onSelected() {},
+    hasListed: () => true,
+    fetchPod: () => Promise.resolve(undefined),
+    log: (message) => void logged.push(message),
+    count() {},
+    ...changes,
+  };
+  const part = site.host.run<PolicyPart>(() => new PolicyPart(options));
+  const look = async () => {
+    await Bun.sleep(30);
+    part.look();
+  };
+  return {
+    part,
+    logged,
+    status: () => findPolicyStatus(site.directory)!,
+    look,
+    lookUntil: (isDone) =>
+      until(async () => {
+        await look();
+        return isDone(findPolicyStatus(site.directory)!);
+      }),
+    attach: ({ link, ips, n }, name = `p${n}`) =>
+      part.attach({ namespace: "web", name, uid: `uid-${name}`, interface: link, ips, container: `c${n}` }),
+    [Symbol.dispose]: () => part[Symbol.dispose](),
+  };
+}
+
+const podOf = ({ n, ips }: PolicyPod, changes: Partial<LabelledPod> = {}): LabelledPod => ({
+  uid: `uid-p${n}`,
+  namespace: "web",
+  name: `p${n}`,
+  node: "a",
+  labels: labelsOf({ app: `p${n}` }),
+  ips,
+  ports: [],
+  ...changes,
+});
+
+const policyOf = (name: string, spec: NetworkPolicyObject["spec"]) =>
+  parseNetworkPolicy({ metadata: { uid: `uid-${name}`, namespace: "web", name }, spec: spec! });
+const DENY = policyOf("deny", { podSelector: {}, policyTypes: ["Ingress"] });
+
+/** Which addresses lead to a chain for ingress. */
+const isolated = ({ host }: PolicySite): string[] =>
+  listElements(host.nft, policyTable, "ingress4").map(({ key }) => ipFromBytes(key)).sort();
+
+/** Two pods of the node, which a policy isolates. */
+async function isolatedPods(site: PolicySite, scene: Scene): Promise<readonly [PolicyPod, PolicyPod]> {
+  const pods = [site.newPod(2), site.newPod(3)] as const;
+  scene.part.takePolicies([DENY]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods(pods.map((pod) => podOf(pod)));
+  for (const pod of pods) {
+    site.add(pod);
+    expect(await scene.attach(pod)).toEqual({ state: "enforced" });
+  }
+  expect(isolated(site)).toEqual(["10.88.0.2", "10.88.0.3"]);
+  return pods;
+}
+
+siteTest("routed", "while the guard is lost, pods keep their policies until their link is gone", async (site) => {
+  using scene = newScene(site);
+  const [a, b] = await isolatedPods(site, scene);
+  runInNetns(site.host, "nft", "flush", "ruleset");
+  // The event comes before the part sees what the kernel lost.
+  scene.part.takePolicy("ADDED", policyOf("other", { podSelector: { matchLabels: { app: "p2" } } }));
+  for (let i = 0; i < 5; i++) await scene.look();
+  expect([isolated(site), scene.status().pods]).toEqual([["10.88.0.2", "10.88.0.3"], 2]);
+  // DEL finds nothing in the guard, and the plugin before it removes the link.
+  site.del(a);
+  runInNetns(site.host, "ip", "link", "del", a.link);
+  await scene.lookUntil(({ pods }) => pods < 2);
+  expect([isolated(site), scene.status().pods]).toEqual([["10.88.0.3"], 1]);
+  site.restore(b);
+  await Bun.sleep(1000);
+  await scene.look();
+  site.del(b);
+  await scene.lookUntil(({ pods }) => pods < 1);
+  expect([isolated(site), scene.status().pods, scene.status().problems]).toEqual([[], 0, []]);
+});
+
+siteTest("routed", "what is known of the API's silence is told before anything is in force", async (site) => {
+  using scene = newScene(site);
+  scene.part.noteApiProblem("/policies", "https://192.0.2.9 does not answer");
+  await scene.look();
+  expect(scene.status()).toMatchObject({ isSynced: false, apiProblem: "https://192.0.2.9 does not answer" });
+  // Other lists may be told.
+  scene.part.hear("/pods");
+  scene.part.noteApiProblem("/pods", "https://192.0.2.9 forbids it");
+  await scene.look();
+  expect(scene.status().apiProblem).toBe("https://192.0.2.9 does not answer; https://192.0.2.9 forbids it");
+  expect(await scene.attach(site.newPod(2))).toEqual({ error: expect.stringContaining("does not answer") });
+  scene.part.hear("/policies");
+  scene.part.hear("/pods");
+  await scene.look();
+  expect(scene.status().apiProblem).toBeUndefined();
+});
+
+siteTest("routed", "a policy that goes while the part is down goes from the kernel", async (site) => {
+  let pods: readonly PolicyPod[];
+  {
+    using scene = newScene(site);
+    pods = await isolatedPods(site, scene);
+  }
+  using scene = newScene(site);
+  scene.part.takePolicies([]);
+  scene.part.takeNamespaces([]);
+  expect(isolated(site)).toEqual(["10.88.0.2", "10.88.0.3"]);
+  scene.part.takeOwnPods(pods.map((pod) => podOf(pod)));
+  await scene.look();
+  // Who has the addresses, the new part knows by the entries of attachments: here is none.
+  expect(isolated(site)).toEqual(["10.88.0.2", "10.88.0.3"]);
+  for (const pod of pods) expect(await scene.attach(pod)).toEqual({ state: "enforced" });
+  expect([isolated(site), scene.status()]).toMatchObject([[], { policies: 0, pods: 2, isolatedPods: 0, problems: [] }]);
+});
+
+siteTest("routed", "stored namespaces that cannot be read are replaced, or named", async (site) => {
+  const path = policyNamespacesPath(site.directory);
+  mkdirSync(`${site.directory}/policy`);
+  writeFileSync(path, "{");
+  {
+    using scene = newScene(site);
+    await isolatedPods(site, scene);
+    expect(scene.logged).toEqual([expect.stringContaining(`Cannot use "${path}"`)]);
+    expect(JSON.parse(readFileSync(path, "utf8"))).toMatchObject({ namespaces: ["web"] });
+  }
+});
+
+siteTest("routed", "of another program's table, the part says that it cannot use it, and goes on", async (site) => {
+  using scene = newScene(site);
+  runInNetns(site.host, "nft", "add table inet cni_policy { chain forward { }; }");
+  scene.part.takePolicies([DENY]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([]);
+  for (let i = 0; i < 5; i++) await scene.look();
+  const problem = expect.stringContaining("was not made by this program");
+  expect([scene.logged, scene.status().problems]).toEqual([[problem], [problem]]);
+  runInNetns(site.host, "nft", "delete table inet cni_policy");
+  await Bun.sleep(2000);
+  await scene.look();
+  expect(scene.status()).toMatchObject({ isSynced: true, problems: [] });
+});
+
+siteTest("routed", "a static pod is known by the UID that engines tell", async (site) => {
+  const pod = site.newPod(2);
+  // The API gives what the kubelet tells it of the pod another UID.
+  const mirror = podOf(pod, { uid: "uid-of-mirror", staticUid: "uid-p2", labels: labelsOf({ app: "static" }) });
+  using scene = newScene(site, { fetchPod: () => Promise.resolve(mirror) });
+  const rules = { podSelector: { matchLabels: { app: "other" } }, policyTypes: ["Ingress"] };
+  scene.part.takePolicies([policyOf("other", rules)]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([]);
+  site.add(pod);
+  expect(await scene.attach(pod)).toEqual({ state: "enforced" });
+  expect([isolated(site), scene.status().closedPods]).toEqual([[], []]);
+  // A kubelet that starts again tells of it anew.
+  scene.part.takeOwnPod("DELETED", mirror);
+  scene.part.takeOwnPod("ADDED", { ...mirror, uid: "uid-of-next" });
+  await scene.look();
+  expect([isolated(site), scene.status()]).toMatchObject([[], { closedPods: [], pods: 1, peers: 1 }]);
+  // Another pod cannot pretend to be it.
+  scene.part.takeOwnPod("ADDED", podOf(pod, { uid: "uid-x", name: "x", staticUid: "uid-p2", labels: labelsOf({}) }));
+  scene.part.takePolicy("ADDED", policyOf("static", { podSelector: { matchLabels: { app: "static" } } }));
+  await scene.look();
+  expect(isolated(site)).toEqual(["10.88.0.2"]);
+  site.del(pod);
+  await scene.lookUntil(({ pods }) => pods === 0);
+  expect(scene.status()).toMatchObject({ peers: 2, problems: [] });
+});
+
+siteTest("routed", "what nobody knows of a policy closes pods, and people are told", async (site) => {
+  using scene = newScene(site);
+  await isolatedPods(site, scene);
+  const strange = { matchExpressions: [{ key: "app", operator: "Gt", values: ["1"] }] };
+  scene.part.takePolicy("MODIFIED", policyOf("deny", { podSelector: strange, ingress: [{}] }));
+  for (let i = 0; i < 3; i++) await scene.look();
+  expect([isolated(site), scene.status().unreadablePolicies]).toEqual([["10.88.0.2", "10.88.0.3"], ["web/deny"]]);
+  expect(scene.logged).toEqual([
+    "Cannot use all of NetworkPolicy web/deny, and what it cannot allows nothing: " +
+    'podSelector: operator "Gt" is none of In, NotIn, Exists, DoesNotExist',
+  ]);
+  scene.part.takePolicy("DELETED", policyOf("deny", {}));
+  await scene.look();
+  expect([isolated(site), scene.status().unreadablePolicies]).toEqual([[], []]);
+});
+
+siteTest("routed", "no block that the API takes is refused by the kernel", async (site) => {
+  using scene = newScene(site);
+  await isolatedPods(site, scene);
+  const blocks = [
+    ["0.0.0.0/0"],
+    ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "255.255.255.255/32", "0.0.0.0/32"],
+    ["::/0", "::fffe:0:0/96"],
+    ["::/0", "::1:0:0:0/96"],
+    ["::/0", "ffff::/16"],
+    ["::fffe:0:0/95"],
+  ];
+  for (const [i, [cidr = "", ...except]] of blocks.entries()) {
+    const from = [{ ipBlock: { cidr, except } }];
+    scene.part.takePolicy("ADDED", policyOf(`block-${i}`, { podSelector: {}, ingress: [{ from }] }));
+    await scene.look();
+  }
+  await scene.look();
+  expect([scene.status().problems, scene.logged, isolated(site).length]).toEqual([[], [], 2]);
+});
