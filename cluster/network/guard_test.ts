@@ -5,7 +5,7 @@ import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { type ClusterSite, newClusterSite, podAddresses, type SiteNode } from "../../testing/cluster_site.ts";
 import { type Datagram, ethernetFrame, sendFrame, vxlanPayload } from "../../testing/forged_vxlan.ts";
-import { until } from "../../testing/netns.ts";
+import { runShellInNetns, until } from "../../testing/netns.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
 import { tunnelMac } from "./tunnel.ts";
 
@@ -90,6 +90,20 @@ describe.each([4, 6] as const)("over IPv%d", (underlay) => {
     sendFromPod(a, from, addressOf(c, underlay), PORT, payload);
     sendFromPod(a, addressOf(site.nodes[1]!, underlay), addressOf(c, underlay), PORT, payload);
     sendFromPod(a, from, addressOf(c, underlay), PORT + 1, new TextEncoder().encode("another port"));
+    await until(() => control.texts.length > 0);
+    expect(inbox.texts).toEqual([]);
+  });
+
+  test("pods send to no other address of a node, where masquerading makes them look like theirs", async () => {
+    const { site, a, c } = await newForgery(underlay, 2);
+    using _site = site;
+    const other = parseIp(underlay === 4 ? "198.51.100.200" : "2001:db8:2::200");
+    runShellInNetns(c.netns, `ip addr add ${other}/${underlay === 4 ? "24" : "64 nodad"} dev eth0`);
+    const from = podOf(a, underlay);
+    using inbox = await openInbox(c.pod, INNER_PORT);
+    using control = await openInbox(c.netns, PORT + 1);
+    sendFromPod(a, from, other, PORT, innerPacket(c, podOf(a, 4), "from the pod"));
+    sendFromPod(a, from, other, PORT + 1, new TextEncoder().encode("another port"));
     await until(() => control.texts.length > 0);
     expect(inbox.texts).toEqual([]);
   });

@@ -162,6 +162,8 @@ function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): Static
     // A pod may use the address of a node.
     add(chain, fibReversePathMissing(), drop());
   }
+  // Towards other addresses of a node, pods are masqueraded: they would look like one, too.
+  for (const family of FAMILIES) add("tunnel_input", inSet([daddr(family)], `nodes${family}`, true), drop());
   add("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(vni), true), drop());
   for (const outer of FAMILIES) {
     add("tunnel_forward", inSet([saddr(outer)], `nodes${outer}`), returnFromChain());

@@ -43,6 +43,8 @@ const CHAINS = `	chain input {
 		comment "Known nodes with sources in their own ranges"
 		ct status dnat drop
 		fib saddr . iif oif missing drop
+		ip daddr != @nodes4 drop
+		ip6 daddr != @nodes6 drop
 		@th,64,64 != 0x8000000636e6900 drop
 		@th,224,16 0x800 ip saddr . @th,336,32 & 0xfffffe00 @tunnel44 accept
 		@th,224,16 0x800 ip saddr . @th,336,32 & 0xffffff00 @tunnel44 accept
