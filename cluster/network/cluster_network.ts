@@ -4,6 +4,7 @@ import { currentNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
+import { IPV6_MIN_MTU } from "../../plugins/lib/links/sysctls.ts";
 import { collectRecent } from "../garbage.ts";
 import { type ClusterNode, isSameNode } from "../node.ts";
 import { ClusterRules } from "./cluster_rules.ts";
@@ -60,6 +61,8 @@ export class ClusterNetwork implements Disposable {
   /** By subject: what could not be set up. */
   readonly #failures = new Map<string, string>();
   #facts: HostFacts = { links: new Map(), localAddresses: new Set(), tunnelIndex: undefined };
+  /** It stays while no peer can be reached, as without the uplink. */
+  #lastMtu: number | undefined;
   #hasLostAddress = false;
   /** They became garbage since it was collected. */
   #changedNodes = 0;
@@ -88,7 +91,10 @@ export class ClusterNetwork implements Disposable {
   /** Of this node's pods: what reaches the pods of every peer. */
   get mtu(): number {
     const least = Math.min(...this.#totals.mtus.map.keys());
-    return least < Infinity ? least : this.#mtuWithoutPeers();
+    const mtu = least < Infinity ? least : this.#peers.size > 0 && this.#lastMtu || this.#mtuWithoutPeers();
+    // With less, the kernel would take IPv6 from pods. The tunnel's packets are sent in fragments instead.
+    const hasIpv6 = this.#own?.podCidrs.some((cidr) => familyOf(cidr) === 6);
+    return hasIpv6 ? Math.max(mtu, IPV6_MIN_MTU) : mtu;
   }
 
   /** Whether the kernel took rules and tunnel. Routes to single nodes do not count. */
@@ -268,6 +274,7 @@ export class ClusterNetwork implements Disposable {
     const { tunnelIndex, links } = this.#facts;
     const tunnel = tunnelIndex === undefined ? undefined : links.get(tunnelIndex);
     const { mtu } = this;
+    if (this.#totals.mtus.map.size > 0) this.#lastMtu = mtu;
     if (!tunnel || tunnel.mtu === mtu) return false;
     this.#attempt("mtu", () => link.set(this.#nl, tunnel.index, { mtu }));
     this.#facts = { ...this.#facts, links: new Map(links).set(tunnel.index, { ...tunnel, mtu }) };

@@ -4,6 +4,7 @@ import { parseCidr, parseIp } from "../../ffi/address.ts";
 import { openMonitor } from "../../ffi/netlink/monitor.ts";
 import { NETLINK_ROUTE } from "../../ffi/netlink/socket.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
+import { isPingAnswered } from "../../ffi/packet/probe.ts";
 import { getGenerationId } from "../../ffi/nft/objects.ts";
 import {
   RTNLGRP_IPV4_IFADDR,
@@ -86,7 +87,12 @@ describe("is mended by a look:", () => {
     const [a] = site.nodes as [SiteNode];
     const before = sorted(stateOf(a.netns));
     runShellInNetns(a.netns, "ip link set eth0 down");
-    a.run((network) => network.look());
+    await until(() => {
+      a.run((network) => network.look());
+      return runShellInNetns(a.netns, "ip route show 10.244.2.0/24").includes("encap");
+    });
+    // Pods would get another one twice.
+    expect(a.run((network) => network.mtu)).toBe(1450);
     runShellInNetns(
       a.netns,
       "ip link set eth0 up; ip route add default via 192.0.2.1",
@@ -281,6 +287,37 @@ test("the MTU is that of the narrowest way to a peer", async () => {
     a.run((network) => network.look());
     return a.run((network) => network.mtu) === 1320;
   });
+});
+
+test("with an uplink of the least MTU of IPv6, pods keep IPv6, and send as much by the tunnel", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a, , c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+  for (const { netns, run } of [a, c]) {
+    runShellInNetns(netns, "ip link set eth0 mtu 1280");
+    await until(() => {
+      run((network) => network.look());
+      return run((network) => network.mtu) < 1450;
+    });
+    expect(run((network) => network.mtu)).toBe(1280);
+    expect(runShellInNetns(netns, "ip -6 addr show dev cni-vxlan scope global")).toContain("fd00:");
+  }
+  for (const address of podAddresses(c)) {
+    expect(a.pod.run(() => isPingAnswered(parseIp(address), 2000, { bytes: 1280 }) as never)).toBe(true as never);
+  }
+});
+
+test("two nodes with one address keep a neighbour of the tunnel until both are gone", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a, , c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+  const old = { ...c.node, uid: "uid-old", name: "old", podCidrs: [parseCidr("fd00:44::/64")] };
+  const neighbours = () => runShellInNetns(a.netns, "ip -6 neigh show dev cni-vxlan nud permanent");
+  const before = neighbours();
+  expect(before).toContain("fe80::");
+  a.run((network) => network.update(new Map([[old.uid, old]])));
+  a.run((network) => network.update(new Map([[old.uid, undefined]])));
+  expect(neighbours()).toBe(before);
+  a.run((network) => network.update(new Map([[c.node.uid, undefined]])));
+  expect(neighbours()).toBe("");
 });
 
 test("an own address that changes moves routes, the tunnel and what others accept", async () => {

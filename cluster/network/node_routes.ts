@@ -10,6 +10,7 @@ import type { RawRoute } from "../../ffi/route/raw_route.ts";
 import { NUD_PERMANENT, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { collectRecent, Garbage } from "../garbage.ts";
+import { Counts } from "./counts.ts";
 import {
   isAsPlanned,
   isSamePlan,
@@ -36,6 +37,8 @@ export class NodeRoutes {
   readonly #nl: Netlink;
   #routes = new Map<Cidr, PlannedRoute>();
   #neighbours = new Map<Ip, PlannedNeighbour>();
+  /** How many peers each of them is for: two nodes may have one address for a while. */
+  #neighbourUses = new Counts<Ip>();
   /** By destination: what is in the way. */
   readonly #obstacles = new Map<Cidr, string>();
 
@@ -59,6 +62,7 @@ export class NodeRoutes {
   sync(plans: Iterable<PeerPlan>, tunnelIndex: number | undefined): string[] {
     this.#routes = new Map();
     this.#neighbours = new Map();
+    this.#neighbourUses = new Counts();
     this.#obstacles.clear();
     for (const plan of plans) this.#want(plan);
     const [missing, stale] = tunnelIndex === undefined ? [[], []] : this.#compareNeighbours(tunnelIndex);
@@ -95,18 +99,22 @@ export class NodeRoutes {
       this.#routes.delete(dst);
       if (!this.#obstacles.delete(dst)) changes.push({ request: () => rawRoute.removeRequest(toRawRoute(route)) });
     }
-    for (const planned of former.flatMap((plan) => plan.neighbours)) {
-      if (this.#neighbours.get(planned.address) !== planned) continue;
-      this.#neighbours.delete(planned.address);
+    for (const { address } of former.flatMap((plan) => plan.neighbours)) {
+      this.#neighbourUses.remove([address]);
+      if (this.#neighbourUses.map.has(address)) continue;
+      this.#neighbours.delete(address);
       if (tunnelIndex === undefined) continue;
-      changes.push({ request: () => neighbour.removeRequest(tunnelIndex, planned.address) });
+      changes.push({ request: () => neighbour.removeRequest(tunnelIndex, address) });
     }
     this.#execute(changes);
   }
 
   #want({ routes, neighbours }: PeerPlan): void {
     for (const route of routes) this.#routes.set(route.dst, route);
-    for (const planned of neighbours) this.#neighbours.set(planned.address, planned);
+    for (const planned of neighbours) {
+      this.#neighbours.set(planned.address, planned);
+      this.#neighbourUses.add([planned.address]);
+    }
   }
 
   /** @returns changes to make before those of routes, and after them */

@@ -5,7 +5,7 @@ import { ensureSysctl, findSysctl, sysctlWord } from "../../../ffi/sys/sysctl.ts
 import { CniError, Code } from "../../../spec/error.ts";
 
 /** The kernel has no IPv6 on links with a smaller MTU: linux/ipv6.h, RFC 8200 §5. */
-const IPV6_MIN_MTU = 1280;
+export const IPV6_MIN_MTU = 1280;
 
 /** Call it inside `netns`. @throws {CniError} code 7 if the MTU is too small */
 export function enableIpv6(netns: Netns, ifname: string): void {
