@@ -5,6 +5,7 @@ import { replaceFile } from "../ffi/sys/atomic_file.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
+import { findStat } from "../ffi/sys/stat.ts";
 import { installNetworkFile, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
 import { listCacheEntries } from "../runtime/cache.ts";
 import { listConfFiles } from "../runtime/load.ts";
@@ -32,30 +33,32 @@ const LATE_ADD_MS = 5000;
 export class EngineNetwork {
   readonly #options: EngineNetworkOptions;
   readonly #source: string;
+  /** Where engines look for it. */
+  readonly #path: string;
   /** `undefined` if the file cannot be read: it is refused then. */
   readonly name: string | undefined;
   #offered = "";
   #mtu: number | undefined;
   #nextTry = 0;
   #lateMtuAt = Infinity;
-  #isWaiting = false;
   problem: string | undefined;
   isInstalled = false;
 
   constructor(options: EngineNetworkOptions) {
     this.#options = options;
     this.#source = `${options.stateDirectory}/${options.network.fileName}`;
+    this.#path = `${options.confDirectory}/${options.network.fileName}`;
     ensureDirectory(options.stateDirectory, 0o700);
     replaceFile(this.#source, options.network.text);
     this.name = nameOf(options.network.text, this.#source);
   }
 
-  /** Does nothing if engines have this already. @param mtu absent: pods keep that of the kernel */
+  /** Does nothing while engines have this already. @param mtu absent: pods keep that of the kernel */
   offer(ranges: readonly Cidr[], mtu: number | undefined): void {
     const now = performance.now();
     if (now >= this.#lateMtuAt) this.#setMtu();
     const offered = `${ranges.join()} ${mtu}`;
-    const isDone = this.isInstalled && !this.#isWaiting;
+    const isDone = this.problem === undefined && findStat(this.#path) !== undefined;
     if (offered === this.#offered && (isDone || now < this.#nextTry)) return;
     this.#nextTry = now + RETRY_MS;
     this.#offered = offered;
@@ -78,12 +81,12 @@ export class EngineNetwork {
         log,
       });
       const obstacle = this.#findObstacle(prepared);
-      this.#isWaiting = obstacle !== undefined;
+      if (obstacle === undefined) {
+        prepareBridgedServices(prepared)();
+        if (installNetworkFile(prepared)) log(`Engines have the network "${prepared.path}"`);
+        this.problem = undefined;
+      } else this.#note(obstacle);
       this.isInstalled = true;
-      if (obstacle !== undefined) return this.#note(obstacle);
-      prepareBridgedServices(prepared)();
-      if (installNetworkFile(prepared)) log(`Engines have the network "${prepared.path}"`);
-      this.problem = undefined;
     } catch (error) {
       const isRefused = error instanceof CniError || error instanceof ConfigError || error instanceof SyntaxError ||
         error instanceof SystemError;
@@ -95,12 +98,11 @@ export class EngineNetwork {
 
   /** What hides the network from engines. */
   shadow(): string | undefined {
-    const { confDirectory, network: { fileName } } = this.#options;
-    const path = `${confDirectory}/${fileName}`;
     // Engines read no JSON with comments.
-    const [first] = sortedByBytes(listConfFiles(confDirectory).filter((file) => !file.endsWith(".jsonc")));
-    if (!this.isInstalled || first === undefined || first === path) return undefined;
-    return `Engines use "${first}", which sorts before "${path}": drain this node, and remove that network`;
+    const files = listConfFiles(this.#options.confDirectory).filter((file) => !file.endsWith(".jsonc"));
+    const [first] = sortedByBytes(files);
+    if (!this.isInstalled || first === undefined || first === this.#path) return undefined;
+    return `Engines use "${first}", which sorts before "${this.#path}": drain this node, and remove that network`;
   }
 
   #note(problem: string): void {

@@ -7,6 +7,7 @@ import { EngineNetwork } from "./engine_network.ts";
 import type { EventType, ListVerdict } from "./api/reflector.ts";
 import { KnownNodes, type NodeChanges } from "./known_nodes.ts";
 import { ClusterNetwork } from "./network/cluster_network.ts";
+import { removeClusterNetwork } from "./network/remove.ts";
 import type { ClusterNode } from "./node.ts";
 import type { ClusterPartSettings } from "./settings.ts";
 import { type ClusterStatus, writeClusterStatus } from "./status.ts";
@@ -40,6 +41,7 @@ export class ClusterPart implements Disposable {
   /** UIDs of others that have changed since then. */
   #changedPeers = new Set<string>();
   #isSynced = false;
+  #hasLeft = false;
   #kernelProblem: string | undefined;
   #apiProblem: string | undefined;
   #heardAtMs: number | undefined;
@@ -148,6 +150,7 @@ export class ClusterPart implements Disposable {
       try {
         if (this.#isInKernel) change();
         else this.#network?.replace(own, this.#known.peers(), this.#formerCidrs(own));
+        if (!this.#network) this.#leaveNetwork();
         this.#isInKernel = true;
         this.#kernelProblem = undefined;
       } catch (error) {
@@ -159,6 +162,13 @@ export class ClusterPart implements Disposable {
       if (isReached) this.#engines?.offer(own.podCidrs, this.#network?.mtu);
       this.#isSynced ||= isReached && this.#engines?.isInstalled !== false;
     }
+  }
+
+  /** Somebody else routes now. What the part made before goes, unless pods have a network that needs it. */
+  #leaveNetwork(): void {
+    if (this.#hasLeft || !this.#isSynced || this.#engines?.problem !== undefined) return;
+    removeClusterNetwork(this.#options.log);
+    this.#hasLeft = true;
   }
 
   #noteKernelProblem(message: string): void {

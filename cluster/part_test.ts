@@ -1,5 +1,5 @@
-import { expect } from "bun:test";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { expect, spyOn } from "bun:test";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Cidr, parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
@@ -265,4 +265,80 @@ netnsTest("where somebody else routes, only engines get something", ({ host }) =
   expect(scene.network()!.mtu).toBeUndefined();
   expect([routesOf(host), runInNetns(host, "nft", "list", "ruleset")]).toEqual([[], ""]);
   expect(scene.status()).toMatchObject({ isSynced: true, problems: [] });
+});
+
+netnsTest("when somebody else routes, routes, tunnel and rules go with the last pod that needs them", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  const traces = () => [routesOf(host).length, ...runInNetns(host, "sh", "-c", TRACES).split("\n")];
+  const TRACES =
+    "ip link | grep -c cni-vxlan; nft list tables | grep -c cni_cluster; ip route | grep -c ^unreachable; :";
+  {
+    using scene = newScene(host, home);
+    scene.run((part) => part.takeList([A, B], "7"));
+  }
+  expect(traces()).toEqual([1, "1", "1", "1", ""]);
+  const entry = { network: "pods", containerId: "c1", ifname: "eth0" };
+  createEntry(join(home, "lib"), { ...entry, config: "", args: [], capabilityArgs: {} });
+  const bridge = { ...NETWORK, plugins: [{ type: "bridge", isDefaultGateway: true, ipam: { type: "host-local" } }] };
+  const changes = { what: "ranges", network: { fileName: "10-pods.conflist", text: JSON.stringify(bridge) } } as const;
+  {
+    using scene = newScene(host, home, changes);
+    scene.run((part) => part.look());
+    expect(scene.network()).toMatchObject({ type: "ptp" });
+    expect(traces()).toEqual([1, "1", "1", "1", ""]);
+  }
+  removeEntry(join(home, "lib"), entry, () => {});
+  using scene = newScene(host, home, changes);
+  scene.run((part) => part.look());
+  expect(scene.network()).toMatchObject({ type: "bridge" });
+  expect(traces()).toEqual([0, "0", "0", "0", ""]);
+});
+
+netnsTest("engines get the network again when it could not be installed, and when somebody removed it", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  using scene = newScene(host, home);
+  scene.run((part) => part.takeList([A, B], "7"));
+  const path = join(home, "net.d/10-pods.conflist");
+  const now = spyOn(performance, "now");
+  try {
+    const lookLater = () => {
+      const later = performance.now() + 31_000;
+      now.mockImplementation(() => later);
+      scene.run((part) => part.look());
+    };
+    rmSync(path);
+    mkdirSync(path);
+    lookLater();
+    // A node behind the router changes the MTU.
+    scene.take(["ADDED", newNode("d", 4, { addresses: [parseIp("198.51.100.4")] }), "8"]);
+    scene.run((part) => part.look());
+    expect(scene.status().problems).toEqual([expect.stringContaining(path)]);
+    rmSync(path, { recursive: true });
+    lookLater();
+    expect(scene.network()).toMatchObject({ mtu: 1450 });
+    expect(scene.status().problems).toEqual([]);
+    rmSync(path);
+    lookLater();
+    expect(scene.network()).toMatchObject({ mtu: 1450 });
+  } finally {
+    now.mockRestore();
+  }
+});
+
+netnsTest("nothing is ready before engines have the network, whatever keeps it from them", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  const directory = join(home, "net.d");
+  mkdirSync(directory);
+  runInNetns(host, "mount", "-t", "tmpfs", "-o", "ro", "none", directory);
+  try {
+    using scene = newScene(host, home);
+    scene.run((part) => part.takeList([A, B], "7"));
+    scene.run((part) => part.look());
+    expect(scene.status()).toMatchObject({ isSynced: false, problems: [expect.stringContaining("EROFS")] });
+  } finally {
+    runInNetns(host, "umount", directory);
+  }
 });
