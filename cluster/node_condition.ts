@@ -49,13 +49,15 @@ export class NodeCondition {
     if (!this.#isDue || this.#isAsking || performance.now() < this.#nextTry) return;
     const { node, log, signal } = this.#options;
     this.#isAsking = true;
+    // What is heard meanwhile may be newer than what is said.
+    this.#isDue = false;
     try {
       await this.#set();
-      this.#isDue = false;
       this.#problem = undefined;
       log(`Node "${node}" has the condition ${TYPE}=False`);
     } catch (error) {
       if (!(error instanceof ApiProblem)) throw error;
+      this.#isDue = true;
       this.#nextTry = performance.now() + RETRY_MS;
       if (error.message === this.#problem || signal.aborted) return;
       this.#problem = error.message;

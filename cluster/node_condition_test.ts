@@ -14,6 +14,24 @@ import { type ConditionedNode, NodeCondition } from "./node_condition.ts";
 const account = useDirectory("cni-account-");
 const LIMITS = { answerMs: PATIENCE.answerMs, silenceMs: PATIENCE.answerMs };
 
+testWith(["openssl"], "what is heard while the condition is said is not forgotten", async () => {
+  using host = currentNetns();
+  using server = new ApiServer(host, { address: "127.0.0.1", directory: account, token: "t1", objects: [newNode(1)] });
+  writeFileSync(join(account, "token"), "t1\n");
+  server.mayPatchStatus = true;
+  const client = new ApiClient({ server: server.url, accountDirectory: account });
+  const { signal } = new AbortController();
+  const condition = new NodeCondition({ client, node: "node-1", signal, log: () => {} });
+  condition.see(newNode(1) as ConditionedNode);
+  const asking = condition.look();
+  condition.see(
+    newNode(1, { status: { conditions: [{ type: "NetworkUnavailable", status: "True" }] } }) as ConditionedNode,
+  );
+  await asking;
+  await condition.look();
+  expect(server.requests).toHaveLength(2);
+});
+
 testWith(["openssl"], "a node whose network is up says so, whatever the API said before, and once only", async () => {
   using host = currentNetns();
   const objects = [1, 2].map((index) => newNode(index));

@@ -25,6 +25,8 @@ export class NodeCopy implements Disposable {
   readonly lists: string[] = [];
   readonly log: string[] = [];
   heard = 0;
+  /** What keeps it from following, until something is heard. */
+  problem: string | undefined;
   readonly #controller = new AbortController();
   readonly ended: Promise<void>;
 
@@ -60,7 +62,11 @@ export class NodeCopy implements Disposable {
         if (type === "DELETED") this.labels.delete(name);
         else this.labels.set(name, label);
       },
-      onHeard: () => void this.heard++,
+      onHeard: () => {
+        this.heard++;
+        this.problem = undefined;
+      },
+      onProblem: (problem) => void (this.problem = problem),
       log: (message) => this.log.push(message),
       signal: this.#controller.signal,
       patience: { ...SHORT_PATIENCE, ...patience },

@@ -45,7 +45,7 @@ export interface ReflectorOptions<T> {
   onEvent(type: EventType, item: T, version: string): void;
   /** Told of each list, event and bookmark: until then, nothing was missed. */
   onHeard?(): void;
-  /** Told of each new problem, until something is heard again. */
+  /** Told each time of what keeps from following, also where a list between was heard. Only the first time is logged. */
   onProblem?(problem: string): void;
   log(message: string): void;
   readonly signal: AbortSignal;
@@ -233,10 +233,10 @@ class Reflector<T> {
   }
 
   #tell(problem: string, details: string | undefined): void {
-    if (this.#problems.has(problem)) return;
-    this.#problems.add(problem);
     const text = details === undefined ? problem : `${problem}: ${details}`;
     this.#options.onProblem?.(text);
+    if (this.#problems.has(problem)) return;
+    this.#problems.add(problem);
     this.#options.log(`Cannot follow ${this.#options.path}: ${text}`);
   }
 

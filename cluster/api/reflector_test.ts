@@ -346,6 +346,18 @@ describe("a copy of the API's nodes", () => {
     },
   );
 
+  testWith(PROGRAMS, "tells again of a problem that lasts although lists between are heard", async () => {
+    using copy = new NodeCopy(server, account, { patience: { longestPauseMs: () => 100 } });
+    server.fault = ({ searchParams }, response) => {
+      if (!searchParams.has("watch")) return false;
+      answer(response, 200, `${errorEvent(500, "lost")}\n`);
+      return true;
+    };
+    await until(() => copy.lists.length > 2);
+    await until(() => copy.problem === `${server.url} ends the watch with 500: lost`);
+    expect(copy.log).toHaveLength(1);
+  });
+
   testWith(PROGRAMS, "is listed again when an event is older than what is known", async () => {
     using copy = new NodeCopy(server, account, {});
     await until(() => server.watchCount === 1);
