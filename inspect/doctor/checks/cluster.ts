@@ -19,6 +19,8 @@ const findStatus = ({ network }: Subject): ClusterStatus | undefined => {
   return status?.network === network.name ? status : undefined;
 };
 
+export const isOfCluster = (subject: Subject): boolean => findStatus(subject) !== undefined;
+
 export function checkCluster(subject: Subject): Finding[] {
   const status = findStatus(subject);
   if (!status) return [];

@@ -2,7 +2,7 @@ import { CniError } from "../../../spec/error.ts";
 import { callPlugin, locatePlugin } from "../../../runtime/call_plugin.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { isBuiltin } from "../../../runtime/call_plugin.ts";
-import { containerPlace, describeContainer, type Subject } from "../subject.ts";
+import { containerPlace, describeContainer, type ExaminedContainer, type Subject } from "../subject.ts";
 import { findModel, pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
@@ -10,9 +10,10 @@ import { atLeast, introducedIn } from "../../../spec/version.ts";
 import { lintFiles } from "../../../networks/lint/lint.ts";
 import { missingRule } from "../missing_rule.ts";
 import { CheckFailedError } from "../../../plugins/lib/protocol/check_failed.ts";
+import { isOfCluster } from "./cluster.ts";
 import { reattach } from "../reattach.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
-import type { PluginEntry } from "../../../spec/network_config_list.ts";
+import type { NetworkConfigList, PluginEntry } from "../../../spec/network_config_list.ts";
 
 export function checkPlugins({ runtime, network }: Subject): Finding[] {
   const types = network.plugins.flatMap(({ type, ipamType }) => ipamType ? [type, ipamType] : [type]);
@@ -53,7 +54,7 @@ function missingPluginMend({ source = "the configuration" }: Subject["network"],
 
 /** What `cni lint` finds in the file, and containers that have not got what changed. */
 export function checkConfiguration(subject: Subject): Finding[] {
-  const old = subject.containers.filter(({ hasOldConfiguration }) => hasOldConfiguration);
+  const old = subject.containers.filter((each) => each.hasOldConfiguration && !hasFollowed(subject, each));
   return [
     ...lintSource(subject),
     ...old.map((container) =>
@@ -63,6 +64,13 @@ export function checkConfiguration(subject: Subject): Finding[] {
       )
     ),
   ];
+}
+
+/** The part `cluster` gives containers that run another MTU, too. */
+function hasFollowed(subject: Subject, { addedWith }: ExaminedContainer): boolean {
+  const withoutMtu = ({ plugins }: NetworkConfigList) => plugins.map(({ raw }) => ({ ...raw, mtu: 0 }));
+  return addedWith !== undefined && isOfCluster(subject) &&
+    Bun.deepEquals(withoutMtu(addedWith), withoutMtu(subject.network));
 }
 
 /** Rules whose subjects have checks of their own. */
