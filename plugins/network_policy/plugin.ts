@@ -5,6 +5,7 @@ import { mayHaveEntriesOf } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { logRemoval, ownerPrefix, staleOwnerFilter } from "../lib/model/owner.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
+import type { AttachRequest } from "../lib/policy/attach_request.ts";
 import { readAddressKey } from "../lib/policy/attached_pods.ts";
 import { policyNamespacesPath, readPolicyNamespaces } from "../lib/policy/stored_namespaces.ts";
 import {
@@ -113,9 +114,9 @@ const openVerdicts = ({ ips, link, portMac }: AttachedPod) =>
 
 /** Returns once the pod's policies are in the kernel, or are not to be known now. */
 function openWhenKnown(call: Call, pod: AttachedPod): void {
-  const { config: { socketPath, waitMs }, args, containerId, host, log } = call;
-  const { K8S_POD_NAMESPACE: namespace = "", K8S_POD_NAME: name = "", K8S_POD_UID: uid } = args;
-  const question = { namespace, name, ...uid && { uid }, interface: pod.link, ips: pod.ips, container: containerId };
+  const { config: { socketPath, waitMs }, host, log } = call;
+  const question = questionOf(call, pod);
+  const { namespace, name } = question;
   const answer = askPart(socketPath, question, waitMs);
   if ("state" in answer) {
     if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);
@@ -127,6 +128,11 @@ function openWhenKnown(call: Call, pod: AttachedPod): void {
       `as the policies in "${storedPath(call)}" say: "cni serve" did not tell its policies: ${answer.problem}`,
   );
   if (!isIsolated) applyVerdictsInstead(host.nft, CLOSED_CHAIN, openVerdicts(pod));
+}
+
+function questionOf({ args, containerId }: Call, { link, ips }: AttachedPod): AttachRequest {
+  const { K8S_POD_NAMESPACE: namespace = "", K8S_POD_NAME: name = "", K8S_POD_UID: uid } = args;
+  return { namespace, name, ...uid && { uid }, interface: link, ips, container: containerId };
 }
 
 /** Whether a stored policy is in its namespace. If none were ever stored, nothing is known. */
@@ -142,6 +148,8 @@ function restoreVerdicts(call: Call, pod: AttachedPod, isLost: boolean): string[
   const { config: { socketPath }, args, host } = call;
   if (isLost && args.K8S_POD_NAMESPACE !== undefined && !isPartSynced(socketPath) && mayBeIsolated(call)) {
     applyVerdictsInstead(host.nft, undefined, closedVerdicts(call, pod));
+    // One that is only slow, or has lists soon, looks at the pod again.
+    askPart(socketPath, questionOf(call, pod), 0);
   }
   return pod.portMac && restoreIsolation(host.nft, pod.ips, pod.link) ? [`isolation of port "${pod.link}"`] : [];
 }
