@@ -225,9 +225,9 @@ export class ClusterNetwork implements Disposable {
       if (at > 0) collectRecent();
       for (const node of some) {
         const plan = planPeer(own, node, this.#settings, this.#facts, matches);
-        const former = this.#peers.get(node.uid)!.plan;
-        // Routes that stay are kept once.
-        const peer = { node, plan: Bun.deepEquals(plan, former) ? former : plan };
+        const former = this.#peers.get(node.uid)!;
+        // What stays is kept once.
+        const peer = Bun.deepEquals(plan, former.plan) ? former : { node, plan };
         this.#peers.set(node.uid, peer);
         countPeer(this.#totals, peer, "add");
       }

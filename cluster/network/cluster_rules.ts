@@ -42,7 +42,7 @@ export class ClusterRules {
   /** @returns what differed, if anything @throws {SystemError} */
   sync(): string | undefined {
     if (!this.isDue) return undefined;
-    const difference = syncRuleset(this.#nl, this.#settings, this.#lengths, () => this.#desired());
+    const difference = syncRuleset(this.#nl, this.#settings, this.#lengths, this.#desired());
     this.isDue = false;
     return difference;
   }

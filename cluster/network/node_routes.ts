@@ -66,11 +66,12 @@ export class NodeRoutes {
     this.#obstacles.clear();
     for (const plan of plans) this.#want(plan);
     const [missing, stale] = tunnelIndex === undefined ? [[], []] : this.#compareNeighbours(tunnelIndex);
-    const routes = this.#compareRoutes();
-    this.#execute([...missing, ...routes, ...stale]);
+    const added = this.#execute(missing);
+    const routes = this.#execute(this.#routeChanges());
+    const neighbours = added + this.#execute(stale);
     return [
-      ...routes.length > 0 ? [`${routes.length} routes`] : [],
-      ...missing.length + stale.length > 0 ? [`${missing.length + stale.length} neighbours`] : [],
+      ...routes > 0 ? [`${routes} routes`] : [],
+      ...neighbours > 0 ? [`${neighbours} neighbours`] : [],
     ];
   }
 
@@ -118,20 +119,28 @@ export class NodeRoutes {
   }
 
   /** @returns changes to make before those of routes, and after them */
-  #compareNeighbours(index: number): [Change[], Change[]] {
-    const present = [AF_INET, AF_INET6].flatMap((family) => neighbour.list(this.#nl, family, index))
-      .filter(({ state }) => state === NUD_PERMANENT);
-    const macs = new Map(present.map(({ address, mac }) => [address, mac]));
-    const missing = [...this.#neighbours.values()].filter(({ address, mac }) => macs.get(address) !== mac);
-    const stale = present.filter(({ address }) => !this.#neighbours.has(address));
+  #compareNeighbours(index: number): [Iterable<Change>, Iterable<Change>] {
+    const right = new Set<Ip>();
+    const stale: Ip[] = [];
+    for (const family of [AF_INET, AF_INET6]) {
+      for (const { state, address, mac } of neighbour.list(this.#nl, family, index)) {
+        if (state !== NUD_PERMANENT) continue;
+        const wanted = this.#neighbours.get(address);
+        if (!wanted) stale.push(address);
+        else if (wanted.mac === mac) right.add(wanted.address);
+      }
+      collectRecent();
+    }
     return [
-      missing.map(({ address, mac }) => ({ request: () => neighbour.permanentRequest(index, address, mac) })),
-      stale.map(({ address }) => ({ request: () => neighbour.removeRequest(index, address) })),
+      this.#neighbours.values().filter(({ address }) => !right.has(address))
+        .map(({ address, mac }) => ({ request: () => neighbour.permanentRequest(index, address, mac) })),
+      stale.values().map((address) => ({ request: () => neighbour.removeRequest(index, address) })),
     ];
   }
 
-  #compareRoutes(): Change[] {
-    return [AF_INET, AF_INET6].flatMap((family) => {
+  /** They are made one after the other, while the ones before are executed. */
+  *#routeChanges(): Generator<Change> {
+    for (const family of [AF_INET, AF_INET6]) {
       // Of thousands, nearly all are right.
       let right = new Set<Cidr>();
       let others: RawRoute[] = [];
@@ -149,11 +158,12 @@ export class NodeRoutes {
         else if (isOwn || wanted) others.push(route);
       });
       const wrong = Map.groupBy(others, rawRoute.destinationOf);
-      const isOfFamily = ({ dst }: PlannedRoute) => addressFamily(dst) === family;
-      const missing = [...this.#routes.values()].filter((route) => isOfFamily(route) && !right.has(route.dst));
-      const destinations = new Set([...wrong.keys(), ...missing.map(({ dst }) => dst)]);
-      return [...destinations].flatMap((dst) => this.#compareDestination(dst, wrong.get(dst) ?? [], right.has(dst)));
-    });
+      for (const [dst, present] of wrong) yield* this.#compareDestination(dst, present, right.has(dst));
+      for (const { dst } of this.#routes.values()) {
+        const isMissing = addressFamily(dst) === family && !right.has(dst) && !wrong.has(dst);
+        if (isMissing) yield* this.#compareDestination(dst, [], false);
+      }
+    }
   }
 
   /** @param present all to there, but one that is as planned */
@@ -173,16 +183,26 @@ export class NodeRoutes {
     return foreign ? removals : [...removals, { request: () => rawRoute.addExclusiveRequest(toRawRoute(wanted)), dst }];
   }
 
-  #execute(changes: readonly Change[]): void {
-    for (let at = 0; at < changes.length; at += CHANGES_AT_ONCE) {
-      if (at > 0) collectRecent();
-      const some = changes.slice(at, at + CHANGES_AT_ONCE);
-      for (const [index, error] of executeEach(this.#nl, some.map(({ request }) => request()))) {
-        const { dst } = some[index]!;
-        const route = dst && this.#routes.get(dst);
-        if (route) this.#obstacles.set(dst, refusalText(route, error));
-      }
+  /** @returns how many there were */
+  #execute(changes: Iterable<Change>): number {
+    let count = 0;
+    let some: Change[] = [];
+    for (const change of changes) {
+      if (some.push(change) < CHANGES_AT_ONCE) continue;
+      count += this.#executeSome(some);
+      some = [];
+      collectRecent();
     }
+    return count + this.#executeSome(some);
+  }
+
+  #executeSome(changes: readonly Change[]): number {
+    for (const [index, error] of executeEach(this.#nl, changes.map(({ request }) => request()))) {
+      const { dst } = changes[index]!;
+      const route = dst && this.#routes.get(dst);
+      if (route) this.#obstacles.set(dst, refusalText(route, error));
+    }
+    return changes.length;
   }
 }
 

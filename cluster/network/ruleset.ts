@@ -34,13 +34,14 @@ import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
-import { collectRecent } from "../garbage.ts";
+import { collectRecent, Garbage } from "../garbage.ts";
 import type { ClusterNode } from "../node.ts";
 import { intervalElements, widestRanges } from "./intervals.ts";
 import { underlayOf } from "./plan.ts";
 import { type SetElement, setElementId } from "./set_element.ts";
 import type { ClusterSettings } from "./settings.ts";
 
+const ELEMENTS_OF_A_MEGABYTE = 2000;
 const COMMENT = "Network between the nodes of the cluster; managed by cni";
 const FAMILIES = [4, 6] as const;
 type Family = typeof FAMILIES[number];
@@ -194,35 +195,44 @@ const vxlanHeader = (vni: number): Uint8Array => Uint8Array.of(8, 0, 0, 0, vni >
 /**
  * Makes the table what it should be, in one transaction. Elements that are right stay.
  *
- * @param desired called as often as need be
  * @returns what was wrong; `undefined` if nothing was
  */
 export function syncRuleset(
   nl: Netlink,
   settings: ClusterSettings,
   lengths: PrefixLengths,
-  desired: () => Iterable<SetElement>,
+  desired: Iterable<SetElement>,
 ): string | undefined {
   const objects = tableObjects(settings, lengths);
   const isPresent = nft.findTable(nl, CLUSTER_TABLE) !== undefined;
-  if (isPresent && hasObjects(nl, objects)) return syncElements(nl, objects, desired);
+  const hasAll = isPresent && hasObjects(nl, objects);
+  const missing = textsOf(objects, desired);
   const tx = transaction(nl);
+  let count = 0;
+  if (hasAll) count += deleteSurplus(nl, tx, missing);
+  else addObjects(tx, objects, isPresent);
+  for (const [set, texts] of missing) {
+    tx.addElements(CLUSTER_TABLE, set, [...texts], elementOf);
+    count += texts.size;
+  }
+  tx.commit();
+  if (!hasAll) return isPresent ? "the rules differed" : "the table was missing";
+  return count === 0 ? undefined : `${count} elements differed`;
+}
+
+function addObjects(tx: Transaction, { sets, chains, rules }: TableObjects, isPresent: boolean): void {
   const { family, table } = CLUSTER_TABLE;
   if (isPresent) tx.deleteTable(CLUSTER_TABLE);
   tx.addTable({ family, name: table, comment: COMMENT });
-  for (const set of objects.sets) tx.addSet({ ...set, family, table });
-  for (const chain of objects.chains) tx.addChain({ ...chain, family, table });
-  for (const each of objects.rules) tx.addRule({ ...each, family, table });
-  addElements(tx, desired(), new Set());
-  tx.commit();
-  return isPresent ? "the rules differed" : "the table was missing";
+  for (const set of sets) tx.addSet({ ...set, family, table });
+  for (const chain of chains) tx.addChain({ ...chain, family, table });
+  for (const each of rules) tx.addRule({ ...each, family, table });
 }
 
-/** @param present identities of elements that are there @returns how many are added */
-function addElements(tx: Transaction, elements: Iterable<SetElement>, present: Set<string>): number {
+/** @param present identities of elements that are there */
+function addElements(tx: Transaction, elements: Iterable<SetElement>, present: Set<string>): void {
   const missing = Map.groupBy(elementsBeside(elements, present), ({ set }) => set);
   for (const [set, ofSet] of missing) tx.addElements(CLUSTER_TABLE, set, ofSet);
-  return missing.values().reduce((sum, { length }) => sum + length, 0);
 }
 
 /** Several nodes may want the same. */
@@ -259,28 +269,27 @@ function hasObjects(nl: Netlink, { sets, chains, rules }: TableObjects): boolean
     });
 }
 
-function syncElements(
-  nl: Netlink,
-  { sets }: TableObjects,
-  desired: () => Iterable<SetElement>,
-): string | undefined {
-  // Of tens of thousands, nearly all are there: as texts they are small.
-  const missing = new Map(sets.map(({ name }) => [name, new Set<string>()]));
-  for (const element of desired()) missing.get(element.set)!.add(textOf(element));
-  const tx = transaction(nl);
+/** The elements of each set. Tens of thousands of texts are small. */
+function textsOf({ sets }: TableObjects, elements: Iterable<SetElement>): Map<string, Set<string>> {
+  const texts = new Map(sets.map(({ name }) => [name, new Set<string>()]));
+  const garbage = new Garbage(ELEMENTS_OF_A_MEGABYTE);
+  for (const element of elements) {
+    garbage.step();
+    texts.get(element.set)!.add(textOf(element));
+  }
+  return texts;
+}
+
+/** @param wanted loses what is there @returns how many are deleted */
+function deleteSurplus(nl: Netlink, tx: Transaction, wanted: ReadonlyMap<string, Set<string>>): number {
   let count = 0;
-  for (const [set, texts] of missing) {
+  for (const [set, texts] of wanted) {
     collectRecent();
     const surplus = nft.listElements(nl, CLUSTER_TABLE, set).filter((element) => !texts.delete(textOf(element)));
     tx.deleteElements(CLUSTER_TABLE, set, surplus);
     count += surplus.length;
   }
-  for (const [set, texts] of missing) {
-    tx.addElements(CLUSTER_TABLE, set, Array.from(texts, elementOf));
-    count += texts.size;
-  }
-  tx.commit();
-  return count === 0 ? undefined : `${count} elements differed`;
+  return count;
 }
 
 const textOf = ({ key, flags = 0 }: nft.Element): string => `${key.toHex()} ${flags}`;

@@ -58,6 +58,8 @@ export interface Transaction {
   /** `EBUSY` if a rule uses it. */
   deleteSet(key: TableKey, name: string): Transaction;
   addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
+  /** @param elementOf called when they are sent: all of many thousands at once would take much memory */
+  addElements<T>(key: TableKey, set: string, items: readonly T[], elementOf: (item: T) => Element): Transaction;
   deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key" | "flags">[]): Transaction;
   /**
    * Does nothing without changes.
@@ -73,7 +75,7 @@ export interface Transaction {
 interface Change {
   readonly request: NetlinkRequest;
   readonly purpose: string;
-  readonly elements?: readonly Element[];
+  elements?(): readonly Element[];
   /** The purpose as far as it is about one of the elements. */
   purposeOf?(element: Element): string;
 }
@@ -114,12 +116,12 @@ export function transaction(nl: Netlink): Transaction {
       add(request(NEW_SET, { id: ++setCount, ...set }, CREATE), `add set "${set.name}" to table "${set.table}"`),
     deleteSet: ({ family, table }, name) =>
       add(request(DEL_SET, { family, table, name }), `delete set "${name}" of table "${table}"`),
-    addElements(key, set, elements) {
-      changes.push(...elementChanges("add", key, set, elements));
+    addElements<T>(key: TableKey, set: string, items: readonly T[], elementOf = (item: T) => item as Element) {
+      changes.push(...elementChanges("add", key, set, items, elementOf));
       return self;
     },
     deleteElements(key, set, elements) {
-      changes.push(...elementChanges("delete", key, set, elements));
+      changes.push(...elementChanges("delete", key, set, elements, (element) => element as Element));
       return self;
     },
     commit(generation) {
@@ -135,19 +137,28 @@ export function transaction(nl: Netlink): Transaction {
   return self;
 }
 
-function elementChanges(
+function elementChanges<T>(
   verb: "add" | "delete",
   { family, table }: TableKey,
   set: string,
-  elementList: readonly Element[],
+  items: readonly T[],
+  elementOf: (item: T) => Element,
 ): Change[] {
   const changes: Change[] = [];
   const toAttributes = verb === "add"
     ? elementAttributes
     : ({ key, flags }: Element) => ({ key: { value: key }, flags });
-  for (let at = 0; at < elementList.length; at += ELEMENTS_PER_MESSAGE) {
-    const elements = elementList.slice(at, at + ELEMENTS_PER_MESSAGE);
-    const value = { family, table, set, elements: elements.map(toAttributes) };
+  for (let at = 0; at < items.length; at += ELEMENTS_PER_MESSAGE) {
+    const some = items.slice(at, at + ELEMENTS_PER_MESSAGE);
+    const elements = () => some.map(elementOf);
+    const value = {
+      family,
+      table,
+      set,
+      get elements() {
+        return elements().map(toAttributes);
+      },
+    };
     const ofSet = `of set "${set}" of table "${table}"`;
     changes.push({
       request: verb === "add" ? request(NEW_ELEMENTS, value, NLM_F_CREATE | NLM_F_EXCL) : request(DEL_ELEMENTS, value),
@@ -190,7 +201,8 @@ function failedPurpose(changes: readonly Change[], { index, attribute }: Netlink
   const change = changes[index - 1];
   if (!change) return "change the ruleset";
   const [name, position] = attribute?.split(".") ?? [];
-  const { elements = [], purpose, purposeOf } = change;
+  const { purpose, purposeOf } = change;
+  const elements = change.elements?.() ?? [];
   let refused = elements.length === 1 ? elements[0] : undefined;
   if (name === "elements") refused = elements[Number(position)];
   return refused && purposeOf ? purposeOf(refused) : purpose;
