@@ -112,6 +112,10 @@ export class ClusterNetwork implements Disposable {
   problems(): readonly string[] {
     return [
       ...this.#failures.values(),
+      ...this.#absentAddresses().map((ip) =>
+        `This node's address ${ip} is on none of its links, so other nodes drop what it sends by the tunnel: ` +
+        "look at the links, and at --node-ip of the kubelet"
+      ),
       ...this.#routes.problems(),
       ...Array.from(this.#peers.values(), ({ plan }) => plan.problems).flat(),
     ];
@@ -238,6 +242,17 @@ export class ClusterNetwork implements Disposable {
   #collectGarbage(): void {
     this.#changedNodes = 0;
     if (this.#peers.size > MANY_NODES) Bun.gc(true);
+  }
+
+  /** As far as the tunnel's packets should come from them: the kernel chooses another one. */
+  #absentAddresses(): readonly Ip[] {
+    const { localAddresses } = this.#facts;
+    const absent = this.#own?.addresses.filter((ip) => !localAddresses.has(ip)) ?? [];
+    if (absent.length === 0) return [];
+    const isUsed = this.#routes.routes.values().some(({ encapsulation }) =>
+      encapsulation !== undefined && encapsulation.source === undefined
+    );
+    return isUsed ? absent : [];
   }
 
   #hasFailed(): boolean {

@@ -112,6 +112,10 @@ describe("is mended by a look:", () => {
       return a.logged.length > 0;
     });
     expect(a.run((network) => network.takeAddressLoss())).toBe(true);
+    expect(a.run((network) => network.problems())).toEqual([
+      "This node's address 192.0.2.11 is on none of its links, so other nodes drop what it sends by the tunnel: " +
+      "look at the links, and at --node-ip of the kubelet",
+    ]);
     expect(a.run((network) => network.takeAddressLoss())).toBe(false);
     const { length } = a.logged;
     runShellInNetns(a.netns, "ip route del 10.244.3.0/24");
