@@ -6,6 +6,7 @@ import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/
 import { SystemError } from "../ffi/sys/error.ts";
 import type { AttachAnswer, AttachRequest } from "../plugins/lib/policy/attach_request.ts";
 import type { PolicyChange } from "../plugins/lib/policy/desired.ts";
+import { type DropHandling, handleDrops } from "../plugins/lib/policy/drops.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import { CniError } from "../spec/error.ts";
@@ -28,6 +29,7 @@ export type PolicyCounter = "changes" | "changeSeconds" | "repairs";
 export interface PolicyPartOptions {
   readonly node: string;
   readonly network?: string;
+  readonly drops: DropHandling;
   /** Where the part leaves its status; it is empty after a boot. */
   readonly stateDirectory: string;
   /** The first one holds what is stored of policies. */
@@ -74,6 +76,7 @@ export class PolicyPart implements Disposable {
   readonly #apiProblems = new Map<string, string>();
   /** What was logged of policies that are not whole, by their keys. */
   readonly #unreadable = new Map<string, string>();
+  #dropProblem: string | undefined;
   #heardAtMs: number | undefined;
   #cutFlows = 0;
   // Times are those of `performance.now()`.
@@ -364,6 +367,7 @@ export class PolicyPart implements Disposable {
     const isCompared = !this.#isInKernel;
     if (isCompared) {
       const difference = this.#ruleset.replace(this.#compiler.desired());
+      this.#handleDrops();
       this.#nextCompare = now + COMPARE_INTERVAL_MS;
       if (this.#isSynced && difference !== undefined) {
         this.#options.count("repairs", 1);
@@ -396,6 +400,22 @@ export class PolicyPart implements Disposable {
       if (!(error instanceof SystemError)) throw error;
       return error.message;
     }
+  }
+
+  /** Policies are in force without it. */
+  #handleDrops(): void {
+    try {
+      handleDrops(this.#host.nft, this.#options.drops);
+      this.#dropProblem = undefined;
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      this.#noteDropProblem(`Cannot change what is counted and logged of dropped packets: ${error.message}`);
+    }
+  }
+
+  #noteDropProblem(problem: string): void {
+    if (problem !== this.#dropProblem) this.#options.log(problem);
+    this.#dropProblem = problem;
   }
 
   #readLocals(now: number): void {

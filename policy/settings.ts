@@ -1,3 +1,5 @@
+import type { DropHandling } from "../plugins/lib/policy/drops.ts";
+
 /** What the part of the server is told. */
 export interface PolicyPartSettings {
   /** The name of this node's object. */
@@ -6,4 +8,5 @@ export interface PolicyPartSettings {
   readonly network?: string;
   /** `https://10.96.0.1:443` */
   readonly apiServer: string;
+  readonly drops: DropHandling;
 }

@@ -22,6 +22,7 @@ import { requestTcp, serveTcp } from "./traffic.ts";
 const API_ADDRESS = "192.0.2.2";
 const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
 const LOG = "/run/serve.log";
+const METRICS = "/run/metrics/socket";
 const NETWORK = {
   cniVersion: "1.0.0",
   name: "pods",
@@ -44,10 +45,16 @@ export interface ServedPod extends PodName {
   readonly log: string;
 }
 
+interface ServedPolicyOptions {
+  /** Of the server, beside those of a node. */
+  readonly options?: string;
+}
+
 export interface ServedPolicy extends Disposable {
   readonly api: ApiServer;
   readonly node: TestNode;
   log(): string;
+  metrics(): Promise<string>;
   status(): PolicyStatus;
   startServer(): Promise<void>;
   killServer(): Promise<void>;
@@ -64,7 +71,7 @@ export interface ServedPolicy extends Disposable {
   test(...words: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
 }
 
-export async function newServedPolicy(): Promise<ServedPolicy> {
+export async function newServedPolicy({ options = "" }: ServedPolicyOptions = {}): Promise<ServedPolicy> {
   using resources = new DisposableStack();
   const node = resources.use(await newTestNode({ isServed: false, hasOwnProcesses: true }));
   const api = resources.use(
@@ -82,7 +89,7 @@ export async function newServedPolicy(): Promise<ServedPolicy> {
   writeFileSync(inMounts("/run/10-pods.conflist"), JSON.stringify(NETWORK));
   writeFileSync(inMounts(LOG), "");
   const log = () => readFileSync(inMounts(LOG), "utf8");
-  const words = `--cluster network --node a --api-server ${api.url} --conflist /run/10-pods.conflist`;
+  const words = `--cluster network --node a --api-server ${api.url} --conflist /run/10-pods.conflist ${options}`;
   const status = () => JSON.parse(readFileSync(inMounts("/run/cni/policy/status.json"), "utf8")) as PolicyStatus;
   /** Meanwhile, the API server of this process answers. */
   const attach = async (command: "add" | "del", { namespace, name }: PodName, id: string) => {
@@ -99,12 +106,16 @@ export async function newServedPolicy(): Promise<ServedPolicy> {
     api,
     node,
     log,
+    async metrics() {
+      const path = inMounts(METRICS);
+      return await (await fetch("http://localhost/metrics", { unix: path })).text();
+    },
     status,
     async startServer() {
       const started = node.start(
         "sh",
         "-c",
-        `echo $$ >/run/serve.pid; exec /opt/cni/bin/cni-full serve --replace ${words} >>${LOG} 2>&1`,
+        `echo $$ >/run/serve.pid; exec /opt/cni/bin/cni-full serve --replace --metrics unix:${METRICS} ${words} >>${LOG} 2>&1`,
       );
       const before = log().split("Listening").length;
       await until(() => log().split("Listening").length > before || started.exitCode !== null);

@@ -34,6 +34,7 @@ export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
     name: "policy",
     help: "with --cluster: enforce NetworkPolicy; given anyway if the network of --conflist has network-policy",
   },
+  { name: "no-policy-counters", help: "with --policy: count no dropped packets, for the metrics" },
   {
     name: "tunnel",
     value: "WHAT",
@@ -106,9 +107,21 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
   const policed = network && findPolicedNetwork(network);
   const isPolicyWanted = input.has("policy") || policed !== undefined;
   const policy = isPolicyWanted
-    ? { node, apiServer: settings.apiServer, ...policed !== undefined && { network: policed } }
+    ? {
+      node,
+      apiServer: settings.apiServer,
+      ...policed !== undefined && { network: policed },
+      drops: { isCounted: !input.has("no-policy-counters") },
+    }
     : undefined;
+  requirePolicy(input, policy);
   return { settings, policy, account: openAccount() };
+}
+
+function requirePolicy(input: ParsedOptions, policy: PolicyPartSettings | undefined): void {
+  const lonely = ["no-policy-counters"].find((name) => input.has(name));
+  if (policy || lonely === undefined) return;
+  throw new UsageError(`--${lonely} is for NetworkPolicy: give --policy, or a --conflist with network-policy, too`);
 }
 
 /** Returns the name of a network whose pods are policed. One that cannot be used is refused later. */

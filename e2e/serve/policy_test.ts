@@ -57,6 +57,20 @@ describe("policies of a cluster", () => {
     await until(async () => !(await reached()).at(-1));
   });
 
+  testWith([...PROGRAMS, "promtool"], "dropped packets are counted by the reason", async () => {
+    const countIngress = async () => {
+      const text = await site.metrics();
+      const [, count = ""] = /^cni_policy_dropped_packets_total\{reason="ingress"\} (\d+)$/m.exec(text) ?? [];
+      return { text, count: Number(count) };
+    };
+    const before = await countIngress();
+    expect(await canReach(other.netns, web.ips[0]!)).toBe(false);
+    const after = await countIngress();
+    expect(after.count).toBeGreaterThan(before.count);
+    const { stdout, stderr } = Bun.spawnSync(["promtool", "check", "metrics"], { stdin: Buffer.from(after.text) });
+    expect(`${stdout}${stderr}`).toBe("");
+  });
+
   testWith(PROGRAMS, "a pod is isolated before ADD returns", async () => {
     for (let i = 0; i < 10; i++) {
       const pod = await site.addPod("apps", `next-${i}`, { app: "web" });

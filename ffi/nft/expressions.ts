@@ -4,7 +4,7 @@
  * @see linux/netfilter/nf_tables.h
  */
 import { attrs, variant } from "../netlink/attrs.ts";
-import { be32, be64, bei32, bytes, cstr, type In, type Out, u8 } from "../netlink/codec.ts";
+import { be16, be32, be64, bei32, bytes, cstr, type In, type Out, u8 } from "../netlink/codec.ts";
 import * as uapi from "./uapi.ts";
 
 /** NF_DROP, NF_ACCEPT, NFT_RETURN; with a chain, NFT_JUMP or NFT_GOTO. */
@@ -81,6 +81,21 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
     portMax: [uapi.NFTA_MASQ_REG_PROTO_MAX, be32],
   },
   counter: { packets: [uapi.NFTA_COUNTER_PACKETS, be64], bytes: [uapi.NFTA_COUNTER_BYTES, be64] },
+  // `unit` is in seconds.
+  limit: {
+    rate: [uapi.NFTA_LIMIT_RATE, be64],
+    unit: [uapi.NFTA_LIMIT_UNIT, be64],
+    burst: [uapi.NFTA_LIMIT_BURST, be32],
+    type: [uapi.NFTA_LIMIT_TYPE, be32],
+    flags: [uapi.NFTA_LIMIT_FLAGS, be32],
+  },
+  // Without a group, the kernel's own log.
+  log: {
+    prefix: [uapi.NFTA_LOG_PREFIX, cstr],
+    group: [uapi.NFTA_LOG_GROUP, be16],
+    snapLength: [uapi.NFTA_LOG_SNAPLEN, be32],
+    queueThreshold: [uapi.NFTA_LOG_QTHRESHOLD, be16],
+  },
   notrack: {},
   // Extensions of iptables (nft_compat) with their structs.
   match: {

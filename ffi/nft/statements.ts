@@ -240,6 +240,16 @@ export const setPacketTypeHost = (): RuleStatement => [
   { kind: "meta", key: uapi.NFT_META_PKTTYPE, sreg: register(0) },
 ];
 export const counter = (): RuleStatement => [{ kind: "counter" }];
+/** `limit rate 10/second`: matches no more packets than these, and some at once in the beginning. */
+export const limitPerSecond = (rate: number): RuleStatement => [
+  { kind: "limit", rate: BigInt(rate), unit: 1n, burst: DEFAULT_BURST },
+];
+// As nft(8) has it.
+const DEFAULT_BURST = 5;
+/** `log prefix "…" group 1 queue-threshold 1`: packets go to who has bound the group, each at once. */
+export const logToGroup = (group: number, prefix: string): RuleStatement => [
+  { kind: "log", prefix, group, queueThreshold: 1 },
+];
 
 function lookupIn(
   fields: readonly Selector[],

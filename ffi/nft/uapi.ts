@@ -244,6 +244,19 @@ export const NFTA_MASQ_REG_PROTO_MAX = 3;
 export const NFTA_COUNTER_BYTES = 1;
 export const NFTA_COUNTER_PACKETS = 2;
 
+export const NFTA_LIMIT_RATE = 1;
+export const NFTA_LIMIT_UNIT = 2;
+export const NFTA_LIMIT_BURST = 3;
+export const NFTA_LIMIT_TYPE = 4;
+export const NFTA_LIMIT_FLAGS = 5;
+export const NFT_LIMIT_PKT_BYTES = 1;
+export const NFT_LIMIT_F_INV = 1;
+
+export const NFTA_LOG_GROUP = 1;
+export const NFTA_LOG_PREFIX = 2;
+export const NFTA_LOG_SNAPLEN = 3;
+export const NFTA_LOG_QTHRESHOLD = 4;
+
 // linux/netfilter/nf_tables_compat.h. A target has the same attributes.
 export const NFTA_MATCH_NAME = 1;
 export const NFTA_MATCH_REV = 2;

@@ -27,6 +27,32 @@ const ETHER_TYPES: Readonly<Record<string, { readonly name: string; readonly fam
   "0806": { name: "arp", family: uapi.NFPROTO_BRIDGE },
 };
 
+const UNITS: Readonly<Record<number, string>> = {
+  1: "second",
+  60: "minute",
+  3600: "hour",
+  86400: "day",
+  604800: "week",
+};
+
+function limitText({ rate, unit, burst, type, flags = 0 }: Of<"limit">): string {
+  const over = flags & uapi.NFT_LIMIT_F_INV ? "over " : "";
+  const [amount, kind, usual] = type === uapi.NFT_LIMIT_PKT_BYTES
+    ? [`${rate} bytes`, "bytes", 0]
+    : [rate, "packets", 5];
+  const once = burst === usual ? "" : ` burst ${burst} ${kind}`;
+  return `limit rate ${over}${amount}/${UNITS[Number(unit)] ?? `${unit} seconds`}${once}`;
+}
+
+function logText({ prefix, group, queueThreshold }: Of<"log">): string {
+  return [
+    "log",
+    ...prefix === undefined ? [] : [`prefix ${JSON.stringify(prefix)}`],
+    ...group === undefined ? [] : [`group ${group}`],
+    ...queueThreshold ? [`queue-threshold ${queueThreshold}`] : [],
+  ].join(" ");
+}
+
 interface LoadedField {
   readonly text: string;
   /** Present if a constant was loaded. */
@@ -87,6 +113,10 @@ class RuleWriter {
         return this.#say("masquerade");
       case "notrack":
         return this.#say("notrack");
+      case "limit":
+        return this.#say(limitText(expression));
+      case "log":
+        return this.#say(logText(expression));
       case "match":
       case "target":
         return this.#say(`xt ${expression.kind} "${expression.name}"`);

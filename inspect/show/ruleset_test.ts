@@ -120,6 +120,8 @@ const OTHER_RULES = [
   "ct state invalid,new,untracked drop",
   "ct mark 0x00000007 accept",
   "fib daddr type != local return",
+  'limit rate 5/second log prefix "a b" group 7 queue-threshold 1',
+  "limit rate over 10/minute burst 7 packets drop",
 ];
 
 test("showRuleset() writes rules of others as nft(8) does", () => {
@@ -134,7 +136,7 @@ test("showRuleset() writes rules of others as nft(8) does", () => {
   expect(table!.chains[0]!.rules.map(({ text }) => text)).toEqual(expected!);
   // What is unknown stands in brackets.
   const unknown = [
-    ["limit rate 5/second accept", "[limit] accept"],
+    ["quota 5 bytes accept", "[quota] accept"],
     ["@nh,96,64 0x0a0000010a000002 accept", "[bytes 1+12] 0x0a0000010a000002 accept"],
     ["tcp flags syn accept", "meta l4proto 6 [bytes 2+13] & 0x02 != 0x00 accept"],
     ["ct status snat accept", "ct status & 0x00000010 != 0x00000000 accept"],

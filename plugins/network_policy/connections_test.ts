@@ -35,7 +35,7 @@ function markFlows(site: PolicySite, isCut: boolean, isMeant: (flow: TrackedFlow
 }
 
 function forgedPackets(site: PolicySite, family: "inet" | "bridge"): number {
-  const text = runInNetns(site.host, "nft", "list", "chain", family, "cni_policy", "guard");
+  const text = runInNetns(site.host, "nft", "list", "chain", family, "cni_policy", "forged");
   return Number(/packets (\d+)/.exec(text)?.[1]);
 }
 

@@ -2,6 +2,7 @@ import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { findText } from "../../ffi/sys/file.ts";
 import { currentNetns } from "../../ffi/netns/netns.ts";
 import { countAttachments, measurePools, measureSets } from "./measure.ts";
+import { countDrops } from "../../plugins/lib/policy/drops.ts";
 import { Runtime } from "../../runtime/runtime.ts";
 import { findClusterStatus } from "../../cluster/status.ts";
 import { findPolicyStatus, type PolicyStatus } from "../../policy/status.ts";
@@ -40,6 +41,12 @@ export function readMetrics(registry: MetricsRegistry, settings: PartSettings, l
   }
   const policy = settings.policy && findPolicyStatus(partPaths(directory, "policy").state);
   if (policy) { for (const [name, samples] of policySamples(policy)) read(name, () => samples); }
+  if (settings.policy) {
+    read("cni_policy_dropped_packets_total", () => {
+      using host = currentNetns();
+      return [...countDrops(host.nft)].map(([reason, value]) => ({ labels: { reason }, value }));
+    });
+  }
   read("cni_set_elements", () => {
     using host = currentNetns();
     return measureSets(host.nft).map(({ table, set, elements }) => ({ labels: { table, set }, value: elements }));

@@ -42,6 +42,7 @@ const GAUGES = {
 } as const;
 
 const READ_COUNTERS = {
+  cni_policy_dropped_packets_total: { help: "Packets that policy has dropped, by reason", labels: ["reason"] },
   cni_fallbacks_total: { help: "Calls that shims did by themselves, by reason", labels: ["reason"] },
   cni_process_starts_total: { help: "Processes that the server started", labels: ["process"] },
 } as const;

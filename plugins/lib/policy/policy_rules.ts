@@ -1,11 +1,10 @@
 /** The rules of a chain of policies. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import {
-  counter,
   daddr,
   dport,
-  drop,
   equals,
+  gotoChain,
   inRange,
   inSet,
   l4proto,
@@ -15,10 +14,11 @@ import {
   type RuleStatement,
   saddr,
 } from "../../../ffi/nft/statements.ts";
+import { deniedChain } from "../ruleset/policy_tables.ts";
 import type { PolicyChain, PortMatch } from "./desired.ts";
 import { peerSetName } from "./object_names.ts";
 
-/** A match returns to the chain that asks the next direction. What matches nothing is dropped. */
+/** A match returns to the chain that asks the next direction. What matches nothing is dropped, counted for all pods. */
 export function policyRules({ direction, rules }: PolicyChain, family: 4 | 6): (readonly ExpressionIn[])[] {
   const peer = direction === "ingress" ? saddr(family) : daddr(family);
   const matches = rules.flatMap(({ peers, ports }) => {
@@ -26,7 +26,7 @@ export function policyRules({ direction, rules }: PolicyChain, family: 4 | 6): (
     const portMatches = ports?.map((port) => portMatch(port, family)) ?? [[]];
     return peerMatches.flatMap((ofPeer) => portMatches.map((ofPort) => rule(ofPeer, ofPort, returnFromChain())));
   });
-  return [...matches, rule(counter(), drop())];
+  return [...matches, rule(gotoChain(deniedChain(direction)))];
 }
 
 function portMatch(match: PortMatch, family: 4 | 6): RuleStatement {

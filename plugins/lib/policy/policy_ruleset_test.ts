@@ -44,6 +44,14 @@ const EXPECTED = [
 		iifname . ip6 saddr @pod_addresses6 accept
 		ip6 saddr fe80::/10 accept
 		ip6 saddr :: accept
+		goto forged
+	}`,
+  `	chain forged {
+		comment "What pods send from addresses of others"
+		counter packets 0 bytes 0 drop
+	}`,
+  `	chain denied_ingress {
+		comment "What no policy allows for ingress"
 		counter packets 0 bytes 0 drop
 	}`,
   `	chain forward {
@@ -67,7 +75,7 @@ const EXPECTED = [
 		ip saddr @peers4_D ip daddr . meta l4proto . th dport @peers4_C return
 		udp dport 1-100 return
 		meta l4proto sctp return
-		counter packets 0 bytes 0 drop
+		goto denied_ingress
 	}`,
   `	map ingress6 {
 		type ipv6_addr : verdict

@@ -61,6 +61,46 @@ export const directionMap = (direction: typeof DIRECTIONS[number], family: 4 | 6
 export const CLOSED_CHAIN = "closed";
 export const CUT_CHAIN = "cut";
 export const GUARD_CHAIN = "guard";
+const FORGED_CHAIN = "forged";
+const BRIDGED_CHAIN = "bridged";
+export const deniedChain = (direction: typeof DIRECTIONS[number]): string => `denied_${direction}`;
+
+export type DropReason = typeof DIRECTIONS[number] | "closed" | "cut" | "forged" | "bridged";
+
+/** All packets that are dropped end in one of these. What the part counts and logs of them is a rule there. */
+export interface DropChain {
+  readonly reason: DropReason;
+  readonly name: string;
+  readonly comment: string;
+}
+
+const FORGED_DROPS: DropChain = {
+  reason: "forged",
+  name: FORGED_CHAIN,
+  comment: "What pods send from addresses of others",
+};
+
+const INET_DROPS: readonly DropChain[] = [
+  FORGED_DROPS,
+  { reason: "cut", name: CUT_CHAIN, comment: "Connections that a later policy forbids" },
+  { reason: "closed", name: CLOSED_CHAIN, comment: "Pods whose policies are not known yet" },
+  ...DIRECTIONS.map((direction) => ({
+    reason: direction,
+    name: deniedChain(direction),
+    comment: `What no policy allows for ${direction}`,
+  })),
+];
+
+const BRIDGE_DROPS: readonly DropChain[] = [
+  FORGED_DROPS,
+  { reason: "bridged", name: BRIDGED_CHAIN, comment: "Frames to and from isolated pods that are not routed" },
+];
+
+const dropChainObjects = (drops: readonly DropChain[]) => drops.map(({ name, comment }) => ({ name, comment }));
+const dropRules = (drops: readonly DropChain[]): StaticRule[] =>
+  rulesOf((add) => {
+    for (const { name } of drops) add(name, counter(), drop());
+  });
 
 const guardSets = () => [
   namedSet(POD_LINKS, setOf([ifnameType]), "Pods' links on the host"),
@@ -128,16 +168,26 @@ export const policyTable: TableDefinition = {
         comment: "Drops what no policy allows; a pod's own node is not asked",
       },
       { name: GUARD_CHAIN, comment: "What comes from pods, and is dropped unless the address is theirs" },
-      { name: CUT_CHAIN, comment: "Connections that a later policy forbids" },
-      { name: CLOSED_CHAIN, comment: "Pods whose policies are not known yet" },
+      ...dropChainObjects(INET_DROPS),
     ],
   }),
   purposes: {
     [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.flatMap((family) => [podAddressSet(family), selfCalls(family)])],
   },
-  uses: { [POLICY_PURPOSE]: { prerouting: 1, forward: 9, [GUARD_CHAIN]: 6, [CUT_CHAIN]: 2, [CLOSED_CHAIN]: 1 } },
-  rules: () =>
-    rulesOf((add) => {
+  uses: {
+    [POLICY_PURPOSE]: {
+      prerouting: 1,
+      forward: 9,
+      [GUARD_CHAIN]: 6,
+      [FORGED_CHAIN]: 2,
+      [CUT_CHAIN]: 2,
+      [CLOSED_CHAIN]: 1,
+      [deniedChain("ingress")]: 1,
+      [deniedChain("egress")]: 1,
+    },
+  },
+  rules: () => [
+    ...rulesOf((add) => {
       // One rule for packets from elsewhere.
       add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(GUARD_CHAIN));
       for (const family of FAMILIES) {
@@ -145,7 +195,7 @@ export const policyTable: TableDefinition = {
       }
       // The kernel forwards none of these.
       for (const own of [LINK_LOCAL, UNSPECIFIED]) add(GUARD_CHAIN, saddrIn(parseCidr(own)), accept());
-      add(GUARD_CHAIN, counter(), drop());
+      add(GUARD_CHAIN, gotoChain(FORGED_CHAIN));
       add("forward", ctMarkHas(CUT_MARK), gotoChain(CUT_CHAIN));
       add("forward", ctStateEstablishedRelated(), accept());
       // Bridged ones pass here with bridge-nf-call-ip6tables. A routed packet has had a hop.
@@ -153,8 +203,9 @@ export const policyTable: TableDefinition = {
       for (const family of FAMILIES) add("forward", inSet([saddr(family), daddr(family)], selfCalls(family)), accept());
       for (const family of FAMILIES) add("forward", vmap([saddr(family)], directionMap("egress", family)));
       for (const family of FAMILIES) add("forward", vmap([daddr(family)], directionMap("ingress", family)));
-      for (const chain of [CUT_CHAIN, CLOSED_CHAIN]) add(chain, counter(), drop());
     }),
+    ...dropRules(INET_DROPS),
+  ],
 };
 
 /** Of a pod's link: the address of the bridge's port, which the bridge takes for its own. */
@@ -204,12 +255,24 @@ export const policyBridgeTable: TableDefinition = {
       { name: "route", comment: "Packets to one receiver go to the host" },
       { name: "link", comment: "Link-local packets, which no router may forward" },
       { name: ISOLATED_PORTS, comment: "What always passes" },
+      ...dropChainObjects(BRIDGE_DROPS),
     ],
   }),
   purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddressSet), ROUTED_PORTS] },
-  uses: { [POLICY_PURPOSE]: { prerouting: 1, forward: 2, [GUARD_CHAIN]: 7, route: 7, link: 7, [ISOLATED_PORTS]: 6 } },
-  rules: () =>
-    rulesOf((add) => {
+  uses: {
+    [POLICY_PURPOSE]: {
+      prerouting: 1,
+      forward: 2,
+      [GUARD_CHAIN]: 7,
+      route: 7,
+      link: 7,
+      [ISOLATED_PORTS]: 6,
+      [FORGED_CHAIN]: 2,
+      [BRIDGED_CHAIN]: 2,
+    },
+  },
+  rules: () => [
+    ...rulesOf((add) => {
       add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(GUARD_CHAIN));
       for (const [family, type] of [[4, ETH_P_IP], [6, ETH_P_IPV6]] as const) {
         const isOwn = inSet([iifname(), bridgedSaddr(family)], podAddressSet(family));
@@ -219,7 +282,7 @@ export const policyBridgeTable: TableDefinition = {
       for (const own of [LINK_LOCAL, UNSPECIFIED]) {
         add(GUARD_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), gotoChain("link"));
       }
-      add(GUARD_CHAIN, counter(), drop());
+      add(GUARD_CHAIN, gotoChain(FORGED_CHAIN));
       for (const chain of ["route", "link"]) {
         add(chain, etherDaddrIsGroup(), accept());
         for (const passes of neighbourly()) add(chain, passes, accept());
@@ -233,9 +296,16 @@ export const policyBridgeTable: TableDefinition = {
       add("forward", inSet([iifname()], ISOLATED_PORTS), gotoChain(ISOLATED_PORTS));
       add(ISOLATED_PORTS, isType(ETH_P_ARP), accept());
       for (const passes of neighbourly()) add(ISOLATED_PORTS, passes, accept());
-      add(ISOLATED_PORTS, counter(), drop());
+      add(ISOLATED_PORTS, gotoChain(BRIDGED_CHAIN));
     }),
+    ...dropRules(BRIDGE_DROPS),
+  ],
 };
+
+export const DROP_CHAINS: readonly (readonly [TableDefinition, readonly DropChain[]])[] = [
+  [policyTable, INET_DROPS],
+  [policyBridgeTable, BRIDGE_DROPS],
+];
 
 /** For a table of family bridge, where the type says what a packet is. */
 const withoutFamily = (statement: RuleStatement): RuleStatement => statement.slice(2);
