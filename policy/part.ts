@@ -15,6 +15,7 @@ import type { NetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, podKey } from "./api/pod.ts";
 import { Attachments } from "./attachments.ts";
 import { PolicyCompiler } from "./compiler.ts";
+import { DropLog, dropText } from "./drop_log.ts";
 import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
 import { localKey, type LocalPod } from "./local_pod.ts";
@@ -40,7 +41,8 @@ export interface PolicyPartOptions {
   hasListed(namespaces: ReadonlySet<string>): boolean;
   /** Asks the API. @returns `undefined` if there is no such pod */
   fetchPod(namespace: string, name: string): Promise<LabelledPod | undefined>;
-  log(message: string): void;
+  /** @param details of a message, for programs */
+  log(message: string, details?: object): void;
   count(counter: PolicyCounter, count: number): void;
 }
 
@@ -67,6 +69,7 @@ export class PolicyPart implements Disposable {
   readonly #attachments: Attachments;
   readonly #localPods: LocalPods;
   readonly #stored: StoredPolicies;
+  readonly #dropLog: DropLog | undefined;
   /** Lists that have to come before anything is done. */
   readonly #missing = new Set(["policies", "namespaces", "pods of this node"]);
   #isInKernel = false;
@@ -76,7 +79,7 @@ export class PolicyPart implements Disposable {
   readonly #apiProblems = new Map<string, string>();
   /** What was logged of policies that are not whole, by their keys. */
   readonly #unreadable = new Map<string, string>();
-  #dropProblem: string | undefined;
+  readonly #dropProblems = new Set<string>();
   #heardAtMs: number | undefined;
   #cutFlows = 0;
   // Times are those of `performance.now()`.
@@ -104,6 +107,7 @@ export class PolicyPart implements Disposable {
     this.#attachments = new Attachments(this.#host);
     this.#localPods = new LocalPods(options.cacheDirectories);
     this.#stored = new StoredPolicies(options.cacheDirectories[0]!, options.log);
+    if (options.drops.logRate !== undefined) this.#dropLog = resources.use(new DropLog(this.#host, this.#compiler));
     this.#resources = resources.move();
     this.#writeStatus();
   }
@@ -233,6 +237,7 @@ export class PolicyPart implements Disposable {
 
   /** Call it some times a second. */
   look(): void {
+    this.#withoutHarm("log dropped packets", () => this.#logDrops());
     let isLost = false;
     const isComplete = this.#monitor.read(({ changes }) => isLost ||= changes.length > 0);
     const now = performance.now();
@@ -367,7 +372,10 @@ export class PolicyPart implements Disposable {
     const isCompared = !this.#isInKernel;
     if (isCompared) {
       const difference = this.#ruleset.replace(this.#compiler.desired());
-      this.#handleDrops();
+      this.#withoutHarm(
+        "change what is counted and logged of dropped packets",
+        () => handleDrops(this.#host.nft, this.#options.drops),
+      );
       this.#nextCompare = now + COMPARE_INTERVAL_MS;
       if (this.#isSynced && difference !== undefined) {
         this.#options.count("repairs", 1);
@@ -402,20 +410,20 @@ export class PolicyPart implements Disposable {
     }
   }
 
-  /** Policies are in force without it. */
-  #handleDrops(): void {
+  /** Policies are in force without what is done here. */
+  #withoutHarm(what: string, run: () => void): void {
     try {
-      handleDrops(this.#host.nft, this.#options.drops);
-      this.#dropProblem = undefined;
+      run();
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
-      this.#noteDropProblem(`Cannot change what is counted and logged of dropped packets: ${error.message}`);
+      const problem = `Cannot ${what}: ${error.message}`;
+      if (!this.#dropProblems.has(problem)) this.#options.log(problem);
+      this.#dropProblems.add(problem);
     }
   }
 
-  #noteDropProblem(problem: string): void {
-    if (problem !== this.#dropProblem) this.#options.log(problem);
-    this.#dropProblem = problem;
+  #logDrops(): void {
+    this.#dropLog?.read((drop) => this.#options.log(dropText(drop), drop));
   }
 
   #readLocals(now: number): void {

@@ -22,12 +22,12 @@ export function logCall(fd: number, format: "text" | "json", call: ShimCall, sta
   writeLine(fd, format === "json" ? formatJson(entry) : formatText(entry));
 }
 
-/** Opens the log with the first message. */
-export function messageLogger(format: "text" | "json"): (message: string) => void {
+/** Opens the log with the first message. Details are for programs alone. */
+export function messageLogger(format: "text" | "json"): (message: string, details?: object) => void {
   let log: Descriptor | undefined;
-  return (message) => {
+  return (message, details) => {
     log ??= openLog();
-    writeLine(log.fd, format === "json" ? formatJson({ message }) : `cni: ${message}`);
+    writeLine(log.fd, format === "json" ? formatJson({ message, ...details }) : `cni: ${message}`);
   };
 }
 

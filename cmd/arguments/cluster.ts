@@ -15,6 +15,7 @@ import { findApiServer, SERVICE_ACCOUNT_DIRECTORY } from "../../cluster/api/acco
 import { absolutePath } from "./path.ts";
 
 const { port: DEFAULT_PORT, vni: DEFAULT_VNI } = DEFAULT_CLUSTER_SETTINGS;
+const MAX_LOG_RATE = 1000;
 const MAX_VNI = 2 ** 24 - 1;
 
 export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
@@ -34,7 +35,12 @@ export const CLUSTER_OPTIONS: readonly OptionSpec[] = [
     name: "policy",
     help: "with --cluster: enforce NetworkPolicy; given anyway if the network of --conflist has network-policy",
   },
-  { name: "no-policy-counters", help: "with --policy: count no dropped packets, for the metrics" },
+  {
+    name: "policy-log",
+    value: "NUMBER",
+    help: "log packets that policies drop: so many a second, for each reason, at most",
+  },
+  { name: "no-policy-counters", help: "do not count packets that policies drop" },
   {
     name: "tunnel",
     value: "WHAT",
@@ -111,7 +117,10 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
       node,
       apiServer: settings.apiServer,
       ...policed !== undefined && { network: policed },
-      drops: { isCounted: !input.has("no-policy-counters") },
+      drops: {
+        isCounted: !input.has("no-policy-counters"),
+        ...input.find("policy-log") !== undefined && { logRate: numberOf(input, "policy-log", 0, 1, MAX_LOG_RATE) },
+      },
     }
     : undefined;
   requirePolicy(input, policy);
@@ -119,7 +128,7 @@ export function clusterArguments(input: ParsedOptions, context: CliContext): Clu
 }
 
 function requirePolicy(input: ParsedOptions, policy: PolicyPartSettings | undefined): void {
-  const lonely = ["no-policy-counters"].find((name) => input.has(name));
+  const lonely = ["policy-log", "no-policy-counters"].find((name) => input.has(name));
   if (policy || lonely === undefined) return;
   throw new UsageError(`--${lonely} is for NetworkPolicy: give --policy, or a --conflist with network-policy, too`);
 }

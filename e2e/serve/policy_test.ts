@@ -18,7 +18,7 @@ describe("policies of a cluster", () => {
   let web: ServedPod;
   beforeAll(async () => {
     if (!PROGRAMS.every((program) => Bun.which(program))) return;
-    site = resources.use(await newServedPolicy());
+    site = resources.use(await newServedPolicy({ options: "--policy-log 20 --log-format json" }));
     for (const name of ["apps", "clients"]) site.putNamespace(name, { "kubernetes.io/metadata.name": name });
     await until(() => site.status().isSynced);
     client = await site.addPod("clients", "client", { role: "client" });
@@ -69,6 +69,32 @@ describe("policies of a cluster", () => {
     expect(after.count).toBeGreaterThan(before.count);
     const { stdout, stderr } = Bun.spawnSync(["promtool", "check", "metrics"], { stdin: Buffer.from(after.text) });
     expect(`${stdout}${stderr}`).toBe("");
+  });
+
+  testWith(PROGRAMS, "the log tells what was dropped, between which pods", async () => {
+    const drops = () =>
+      site.log().split("\n").filter((line) => line.includes('"reason"')).map((line) => JSON.parse(line))
+        .filter(({ destination }) => destination === web.ips[0]);
+    const before = drops().length;
+    expect(await canReach(other.netns, web.ips[0]!)).toBe(false);
+    await until(() => drops().length > before);
+    const { time, message, ...details } = drops().at(-1)!;
+    expect(details).toEqual({
+      reason: "ingress",
+      pod: "apps/web",
+      source: other.ips[0],
+      sourcePod: "clients/other",
+      destination: web.ips[0],
+      destinationPod: "apps/web",
+      protocol: "tcp",
+      port: 80,
+      interface: expect.stringContaining("veth"),
+    });
+    expect(Date.parse(time)).toBeGreaterThan(Date.now() - 60_000);
+    expect(message).toBe(
+      `Dropped: ingress of pod apps/web, ${other.ips[0]} (clients/other) to ${web.ips[0]} (apps/web), ` +
+        `tcp port 80, from ${details.interface}`,
+    );
   });
 
   testWith(PROGRAMS, "a pod is isolated before ADD returns", async () => {

@@ -95,6 +95,7 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
     group: [uapi.NFTA_LOG_GROUP, be16],
     snapLength: [uapi.NFTA_LOG_SNAPLEN, be32],
     queueThreshold: [uapi.NFTA_LOG_QTHRESHOLD, be16],
+    level: [uapi.NFTA_LOG_LEVEL, be32],
   },
   notrack: {},
   // Extensions of iptables (nft_compat) with their structs.

@@ -246,9 +246,9 @@ export const limitPerSecond = (rate: number): RuleStatement => [
 ];
 // As nft(8) has it.
 const DEFAULT_BURST = 5;
-/** `log prefix "…" group 1 queue-threshold 1`: packets go to who has bound the group, each at once. */
+/** `log prefix "…" group 1`: packets go to who has bound the group. */
 export const logToGroup = (group: number, prefix: string): RuleStatement => [
-  { kind: "log", prefix, group, queueThreshold: 1 },
+  { kind: "log", prefix, group },
 ];
 
 function lookupIn(

@@ -6,6 +6,7 @@ export const NFNL_MSG_BATCH_BEGIN = 0x10;
 export const NFNL_MSG_BATCH_END = 0x11;
 export const NFNL_BATCH_GENID = 1;
 
+export const NFPROTO_UNSPEC = 0;
 export const NFPROTO_INET = 1;
 export const NFPROTO_IPV4 = 2;
 export const NFPROTO_NETDEV = 5;
@@ -256,6 +257,7 @@ export const NFTA_LOG_GROUP = 1;
 export const NFTA_LOG_PREFIX = 2;
 export const NFTA_LOG_SNAPLEN = 3;
 export const NFTA_LOG_QTHRESHOLD = 4;
+export const NFTA_LOG_LEVEL = 5;
 
 // linux/netfilter/nf_tables_compat.h. A target has the same attributes.
 export const NFTA_MATCH_NAME = 1;

@@ -27,6 +27,7 @@ const ETHER_TYPES: Readonly<Record<string, { readonly name: string; readonly fam
   "0806": { name: "arp", family: uapi.NFPROTO_BRIDGE },
 };
 
+const DEFAULT_LOG_LEVEL = 4;
 const UNITS: Readonly<Record<number, string>> = {
   1: "second",
   60: "minute",
@@ -44,12 +45,16 @@ function limitText({ rate, unit, burst, type, flags = 0 }: Of<"limit">): string 
   return `limit rate ${over}${amount}/${UNITS[Number(unit)] ?? `${unit} seconds`}${once}`;
 }
 
-function logText({ prefix, group, queueThreshold }: Of<"log">): string {
+const LOG_LEVELS = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug", "audit"];
+
+function logText({ prefix, group, snapLength, queueThreshold, level = DEFAULT_LOG_LEVEL }: Of<"log">): string {
   return [
     "log",
     ...prefix === undefined ? [] : [`prefix ${JSON.stringify(prefix)}`],
     ...group === undefined ? [] : [`group ${group}`],
+    ...snapLength ? [`snaplen ${snapLength}`] : [],
     ...queueThreshold ? [`queue-threshold ${queueThreshold}`] : [],
+    ...level === DEFAULT_LOG_LEVEL ? [] : [`level ${LOG_LEVELS[level] ?? level}`],
   ].join(" ");
 }
 

@@ -120,7 +120,9 @@ const OTHER_RULES = [
   "ct state invalid,new,untracked drop",
   "ct mark 0x00000007 accept",
   "fib daddr type != local return",
-  'limit rate 5/second log prefix "a b" group 7 queue-threshold 1',
+  'limit rate 5/second log prefix "a b" group 7 snaplen 80 queue-threshold 2',
+  'log prefix "c" level debug drop',
+  "log drop",
   "limit rate over 10/minute burst 7 packets drop",
 ];
 

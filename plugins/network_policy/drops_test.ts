@@ -93,7 +93,7 @@ netnsTest("counters and logs are turned on and off, whatever repairs the table",
   handleDrops(nl, { isCounted: true, logRate: 10 });
   const logged = list();
   expect(logged).toContain(
-    `\t\tlimit rate 10/second log prefix "cni_policy ingress" group 25454 queue-threshold 1\n` +
+    `\t\tlimit rate 10/second log prefix "cni_policy ingress" group 25454\n` +
       "\t\tcounter drop\n",
   );
   // Who knows no options does not mind.

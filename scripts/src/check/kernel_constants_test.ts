@@ -29,7 +29,7 @@ const HEADERS = {
   kernel: words(`
     elf fib_rules fs if if_addr if_arp if_bridge if_ether if_link if_packet if_tun inet_diag ip landlock limits lwtunnel magic memfd mount neighbour
     net_namespace netlink netfilter netfilter_ipv4 netfilter/nf_conntrack_common netfilter/nf_nat netfilter/nf_tables
-    netfilter/nf_tables_compat netfilter/nfnetlink netfilter/nfnetlink_conntrack pkt_cls pkt_sched prctl rtnetlink sched seccomp
+    netfilter/nf_tables_compat netfilter/nfnetlink netfilter/nfnetlink_conntrack netfilter/nfnetlink_log pkt_cls pkt_sched prctl rtnetlink sched seccomp
     sock_diag stat tc_act/tc_mirred timerfd veth wait`).map((name) => `linux/${name}`),
 };
 
