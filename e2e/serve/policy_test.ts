@@ -232,6 +232,17 @@ describe("policies of a cluster", () => {
     expect(open.log).toContain("Pod clients/late starts open");
     expect(await canReach(client.netns, isolated.ips[0]!)).toBe(false);
     expect(await canReach(client.netns, open.ips[0]!)).toBe(true);
+    const shown = site.node.run("/opt/cni/bin/cni-full", "show");
+    const policies = [...shown.matchAll(/container (\S+) .*?policy (.*?)$/gms)].map((
+      [, name, policy],
+    ) => [name, policy]);
+    expect(Object.fromEntries(policies)).toMatchObject({
+      "apps/web": "ingress isolated  egress open",
+      "clients/late": "ingress open  egress open",
+      "apps/late": "ingress closed  egress closed, policies are not known yet",
+    });
+    const diagnosis = site.node.run("sh", "-c", "/opt/cni/bin/cni-full doctor pods 2>&1 || :");
+    expect(diagnosis).toContain("pod apps/late is closed, as its policies are not known");
     await site.startServer();
     await until(() => canReach(client.netns, isolated.ips[0]!));
     expect(await canReach(other.netns, isolated.ips[0]!)).toBe(false);

@@ -82,6 +82,7 @@ function showAttachment(
   const { network, containerId, name, ifname, state, reason, netns } = attachment;
   const published = ruleset.publishedPortsOf(attachment);
   const present = new Set(published.map(publishedPortId));
+  const policy = ruleset.policyOf(attachment);
   const missing = requestedPorts(attachment).filter((port) => !present.has(publishedPortId(port)));
   return {
     network,
@@ -93,6 +94,7 @@ function showAttachment(
     ...netns !== undefined && { netns },
     interfaces,
     publishedPorts: [...published, ...missing],
+    ...policy && { policy },
     elements: ruleset.elementsOf(attachment),
   };
 }

@@ -70,9 +70,20 @@ export interface ShownAttachment
   /** Empty if the namespace cannot be opened. */
   readonly interfaces: readonly ContainerInterface[];
   readonly publishedPorts: readonly ShownPublishedPort[];
+  /** Absent where no NetworkPolicy is enforced. */
+  readonly policy?: ShownPolicy;
   /** Its elements in sets and maps of {@linkcode NodeTree.tables}. */
   readonly elements: readonly ShownElement[];
 }
+
+/** By direction; {@linkcode ShownIsolation} says which packets pass. */
+export interface ShownPolicy {
+  readonly ingress: ShownIsolation;
+  readonly egress: ShownIsolation;
+}
+
+/** All pass; what policies allow; none, as the policies are not known yet. */
+export type ShownIsolation = "open" | "isolated" | "closed";
 
 export interface ContainerInterface extends ShownLink {
   /** The bridge or VRF in the container that it is a port of. */

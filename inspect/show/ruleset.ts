@@ -1,3 +1,4 @@
+import { familyOf, type Ip, ipFromBytes } from "../../ffi/address.ts";
 import { FAMILY_NAMES } from "../../ffi/nft/family_names.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
@@ -5,11 +6,21 @@ import * as nft from "../../ffi/nft/objects.ts";
 import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
 import { type Owner, ownerText, parseOwner } from "../../plugins/lib/model/owner.ts";
+import { readAddressKey } from "../../plugins/lib/policy/attached_pods.ts";
+import { CLOSED_CHAIN, directionMap, podAddressSet, policyTable } from "../../plugins/lib/ruleset/policy_tables.ts";
 import { parsePortElement } from "../../plugins/lib/ruleset/port_elements.ts";
 import { TABLES } from "../../plugins/lib/ruleset/repair.ts";
 import { RECORD_SET } from "../../plugins/lib/ruleset/owner_records.ts";
 import { elementText, PROTOCOL_NAMES } from "./datatype_text.ts";
-import type { RulesetChain, RulesetRule, RulesetTable, ShownElement, ShownPublishedPort } from "./node_tree.ts";
+import type {
+  RulesetChain,
+  RulesetRule,
+  RulesetTable,
+  ShownElement,
+  ShownIsolation,
+  ShownPolicy,
+  ShownPublishedPort,
+} from "./node_tree.ts";
 import { ruleText } from "./rule_text.ts";
 
 /** Ours and the Go plugins' chains in other tables. */
@@ -32,6 +43,7 @@ export interface ShownRuleset {
   readonly tables: readonly RulesetTable[];
   elementsOf(owner: Owner): ShownElement[];
   publishedPortsOf(owner: Owner): ShownPublishedPort[];
+  policyOf(owner: Owner): ShownPolicy | undefined;
 }
 
 /** Empty on a kernel without nf_tables. */
@@ -54,7 +66,32 @@ export function showRuleset(nl: Netlink): ShownRuleset {
       })),
     publishedPortsOf: (owner) =>
       mergeFamilies((owned.get(ownerText(owner)) ?? []).flatMap(({ set, element }) => showPort(set, element))),
+    policyOf: (owner) => showPolicy(sets, owned.get(ownerText(owner)) ?? []),
   };
+}
+
+/** The guard has the addresses of pods, the maps have those that are isolated. */
+function showPolicy(
+  sets: readonly ListedSet[],
+  owned: readonly { readonly set: ListedSet; readonly element: nft.Element }[],
+): ShownPolicy | undefined {
+  const ips = owned.filter(({ set }) => isSameTable(set.key, policyTable) && isPodAddressSet(set.name))
+    .map(({ element }) => readAddressKey(element.key).ip);
+  if (ips.length === 0) return undefined;
+  const isolationFor = (direction: keyof ShownPolicy): ShownIsolation => {
+    const chains = ips.map((ip) => chainOf(sets, directionMap(direction, familyOf(ip)), ip))
+      .filter((chain) => chain !== undefined);
+    if (chains.includes(CLOSED_CHAIN)) return "closed";
+    return chains.length > 0 ? "isolated" : "open";
+  };
+  return { ingress: isolationFor("ingress"), egress: isolationFor("egress") };
+}
+
+const isPodAddressSet = (name: string | undefined): boolean => name === podAddressSet(4) || name === podAddressSet(6);
+
+function chainOf(sets: readonly ListedSet[], map: string, ip: Ip): string | undefined {
+  const found = sets.find(({ key, name }) => isSameTable(key, policyTable) && name === map);
+  return found?.elements.find(({ key }) => ipFromBytes(key) === ip)?.data?.verdict?.chain;
 }
 
 const ownerKey = (owner: Owner | undefined): string => (owner ? ownerText(owner) : "");

@@ -5,6 +5,8 @@ import { join } from "node:path";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { newNamespaces, runInNetns, runIp } from "../../testing/netns.ts";
+import { type PolicyPod, siteTest } from "../../testing/policy_site.ts";
+import { newDesired, newPoliced, newPolicyChain } from "../../testing/policy_traffic.ts";
 import { Runtime } from "../../runtime/runtime.ts";
 import { showRuleset } from "./ruleset.ts";
 
@@ -165,4 +167,27 @@ test("showRuleset() shows a set that one plugin alone knows", () => {
   expect(elementsOf({ network: "web", containerId: "c1", ifname: "eth0" })).toEqual([
     { table: "inet cni", set: "hiding", element: "10.9.0.1" },
   ]);
+});
+
+siteTest("bridged", "showRuleset() shows which pods policies isolate", (site, ruleset) => {
+  const [both, ingress, open, closed] = [2, 3, 4, 5].map((n) => site.newPod(n)) as [
+    PolicyPod,
+    PolicyPod,
+    PolicyPod,
+    PolicyPod,
+  ];
+  for (const pod of [both, ingress, open, closed]) site.add(pod);
+  ruleset.replace(newDesired(
+    [newPoliced(both, { ingress: "in", egress: "out" }), newPoliced(ingress, { ingress: "in" }), newPoliced(open)],
+    [newPolicyChain("in", "ingress"), newPolicyChain("out", "egress")],
+  ));
+  const { policyOf } = showRuleset(site.host.nft);
+  const ofPod = ({ n }: PolicyPod) => policyOf({ network: "pods", containerId: `c${n}`, ifname: "eth0" });
+  expect([both, ingress, open, closed].map(ofPod)).toEqual([
+    { ingress: "isolated", egress: "isolated" },
+    { ingress: "isolated", egress: "open" },
+    { ingress: "open", egress: "open" },
+    { ingress: "closed", egress: "closed" },
+  ]);
+  expect(policyOf({ network: "other", containerId: "c2", ifname: "eth0" })).toBeUndefined();
 });

@@ -35,6 +35,7 @@ const port = (i: number, containerId: string): Port => ({
       ...{ protocol: "tcp", hostPort: 8000 + 10 * i + j, containerPort: 80 },
       containerAddresses: j === 2 ? [] : [ipv4(i), `fd85:1:2:3:4:5:6:${i + 2}`],
     })),
+    ...i % 3 === 2 && { policy: { ingress: i % 2 === 0 ? "isolated" : "closed", egress: "open" } as const },
     elements: ["masquerade4", "masquerade6", "forward4"].map((set) => ({ table: "inet cni", set, element: "" })),
   },
 });

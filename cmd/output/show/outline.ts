@@ -13,6 +13,7 @@ import type {
   ShownAttachment,
   ShownLink,
   ShownNode,
+  ShownPolicy,
   ShownPublishedPort,
   ShownRoute,
   Uplink,
@@ -117,7 +118,7 @@ function outlinePort({ link, attachment }: Port): OutlineNode {
 
 export function outlineAttachment(attachment: ShownAttachment): OutlineNode {
   const { network, containerId, name, state, reason = "", netns = "", interfaces } = attachment;
-  const { publishedPorts, elements } = attachment;
+  const { publishedPorts, policy, elements } = attachment;
   const health = state === "attached" ? "good" : "bad";
   const sets = Map.groupBy(elements, ({ table }) => table);
   return node("container", "container", describeContainerId(containerId, name), [
@@ -128,10 +129,17 @@ export function outlineAttachment(attachment: ShownAttachment): OutlineNode {
   ], [
     ...interfaces.map(outlineInterface),
     ...publishedPorts.map(outlinePublishedPort),
+    ...policy ? [outlinePolicy(policy)] : [],
     ...[...sets].map(([table, inTable]) =>
       line("elements", `in table ${table}`, [...new Set(inTable.map(({ set }) => withoutFamily(set)))])
     ),
   ], health);
+}
+
+export function outlinePolicy({ ingress, egress }: ShownPolicy): OutlineNode {
+  const isClosed = ingress === "closed" || egress === "closed";
+  const reason = isClosed ? ["policies are not known yet"] : [];
+  return line("policy", `ingress ${ingress}`, [`egress ${egress}`, ...reason], isClosed ? "bad" : undefined);
 }
 
 const withoutFamily = (set: string): string => set.replace(/[46]$/, "");

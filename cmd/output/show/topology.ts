@@ -14,6 +14,7 @@ import {
   outlineDevice,
   outlineInterface,
   type OutlineNode,
+  outlinePolicy,
   outlineTable,
   outlineUplink,
   visibleText,
@@ -151,7 +152,7 @@ const hasDefaultRoute = ({ attachment }: PlacedPort): boolean =>
   attachment.interfaces.some(({ routes }) => routes.some(({ dst }) => dst.endsWith("/0")));
 
 function attachmentRows({ attachment, link, device }: PlacedPort): BoxRow[] {
-  const { network, ifname, state, reason = "", interfaces, publishedPorts } = attachment;
+  const { network, ifname, state, reason = "", interfaces, publishedPorts, policy } = attachment;
   const isBroken = state !== "attached";
   const wire = device === undefined ? undefined : linkWire(device, link, attachment);
   const first: BoxRow = {
@@ -168,6 +169,7 @@ function attachmentRows({ attachment, link, device }: PlacedPort): BoxRow[] {
       return i === 0 && isWorking(shown) ? others : [own!, ...others];
     }),
     ...publishedPorts.map((port) => publishedRow(port, known)),
+    ...policy ? rowsOf(outlinePolicy(policy)) : [],
   ];
 }
 

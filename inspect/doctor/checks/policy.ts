@@ -1,24 +1,33 @@
-/** NetworkPolicy: what the server's part says of it. @module */
-import { DEFAULT_POLICY_STATE_DIRECTORY, findPolicyStatus } from "../../../policy/status.ts";
+/** NetworkPolicy: what the server's part says of it, and which pods are closed. @module */
+import { findTable } from "../../../ffi/nft/objects.ts";
+import { closedPods } from "../../../plugins/lib/policy/closed_pods.ts";
+import { policyTable } from "../../../plugins/lib/ruleset/policy_tables.ts";
+import { DEFAULT_POLICY_STATE_DIRECTORY, findPolicyStatus, type PolicyStatus } from "../../../policy/status.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
 import type { Subject } from "../subject.ts";
 
 const FAILURES = "see docs/policy.md, failures";
 
-export function checkPolicy({ network }: Subject): Finding[] {
+export function checkPolicy({ network, host: { netns: { nft } } }: Subject): Finding[] {
+  if (!findTable(nft, policyTable)) return [];
   const status = findPolicyStatus(DEFAULT_POLICY_STATE_DIRECTORY);
-  if (status?.network !== network.name) return [];
-  const { apiProblem, heardAtMs, closedPods, isSynced, problems, pods, isolatedPods, policies, unreadablePolicies } =
-    status;
+  return [
+    ...closedPods(nft, network.name).map((pod) =>
+      broken(
+        `pod ${pod} is closed, as its policies are not known`,
+        advise("look at the server (cni serve --status), at the API server, and at the way there"),
+      )
+    ),
+    ...status?.network === network.name ? describeStatus(status) : [],
+  ];
+}
+
+function describeStatus(
+  { apiProblem, heardAtMs, isSynced, problems, pods, isolatedPods, policies, unreadablePolicies }: PolicyStatus,
+): Finding[] {
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
     ...problems.map((problem) => broken(`policies are not in the kernel: ${problem}`, advise(FAILURES))),
-    ...closedPods.map((pod) =>
-      broken(
-        `pod ${pod} is closed, as its labels are not known`,
-        advise("look at the API server, and at the way there"),
-      )
-    ),
     ...unreadablePolicies.map((policy) =>
       warning(
         `policy ${policy} allows less than it says, as something in it is not known`,
