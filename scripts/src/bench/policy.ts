@@ -3,9 +3,11 @@ import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { type Ip, parseIp } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
+import { openPacketLog } from "../../../ffi/nft/packet_log.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { IPPROTO_UDP } from "../../../ffi/sys/uapi.ts";
 import type { DesiredPolicy, PeerSet, PolicedPod, PolicyChain } from "../../../plugins/lib/policy/desired.ts";
+import { DROP_LOG_GROUP, type DropHandling, handleDrops } from "../../../plugins/lib/policy/drops.ts";
 import { PolicyRuleset } from "../../../plugins/lib/policy/policy_ruleset.ts";
 import { runShellInNetns } from "../../../testing/netns.ts";
 import { newPolicySite, type PolicyPod, type PolicySite } from "../../../testing/policy_site.ts";
@@ -18,6 +20,7 @@ const PORT = 5353;
 const CALLERS = 200;
 const POD = { address: parseIp("10.88.0.2"), port: PORT };
 const BURSTS = 100;
+const DROPPED = 10_000;
 
 /** How many of each there are in the whole ruleset; rules are those that select the pod. */
 interface Size {
@@ -47,6 +50,11 @@ export function policyRows(bench: BenchWorkspace): readonly BenchRow[] {
     rounds,
     Object.assign({}, ...Object.entries(sizes).map(([name, size]) => side(bench, name, size, firstPacketCost))),
   );
+  const drops = interleave(rounds, {
+    ...droppingSide(bench, "not counted", { isCounted: false }),
+    ...droppingSide(bench, "counted", { isCounted: true }),
+    ...droppingSide(bench, "counted and logged", { isCounted: true, logRate: 10 }),
+  });
   const ns = (values: readonly number[]) => values.map((us) => us * 1000);
   return [
     row("A packet of an established flow with policies", "more", ns(established["with"]!), [
@@ -57,6 +65,9 @@ export function policyRows(bench: BenchWorkspace): readonly BenchRow[] {
       row(`The first packet of a flow, ${name}`, "more", ns(first[name]!), ["none", ns(first["no policy at all"]!)], {
         unit: "ns",
       })
+    ),
+    ...["counted", "counted and logged"].map((name) =>
+      row(`A dropped packet, ${name}`, "more", ns(drops[name]!), ["neither", ns(drops["not counted"]!)], { unit: "ns" })
     ),
   ];
 }
@@ -81,6 +92,30 @@ function side(
     new PolicyRuleset(site.host.nft).replace(policies(site, pod, size));
   }
   return { [name]: () => measure(site.outside, pod.netns) };
+}
+
+function droppingSide(bench: BenchWorkspace, name: string, handling: DropHandling) {
+  const site = bench.scope.use(newPolicySite("routed", mkdtempSync(join(bench.state, "policy-"))));
+  const pod = site.newPod(2);
+  site.add(pod);
+  const chain: PolicyChain = { key: "pod", direction: "ingress", rules: [] };
+  const pods = [{ owner: "web/p2 uid", ips: pod.ips, ingress: "pod" }];
+  new PolicyRuleset(site.host.nft).replace({ pods, chains: new Map([["pod", chain]]), sets: new Map() });
+  handleDrops(site.host.nft, handling);
+  // Who takes the log is the same process.
+  if (handling.logRate !== undefined) bench.scope.use(site.host.run(() => openPacketLog(DROP_LOG_GROUP)));
+  return { [name]: () => site.outside.run(droppedCost) };
+}
+
+/** Each packet begins a connection that is never tracked. In µs. */
+function droppedCost(): number {
+  const payload = new Uint8Array(64);
+  const fd = connectDatagrams(POD);
+  const started = performance.now();
+  for (let i = 0; i < DROPPED; i++) sys.send(fd, payload, payload.length, 0);
+  const ms = performance.now() - started;
+  sys.close(fd);
+  return ms / DROPPED * 1000;
 }
 
 /** The last rule of the pod accepts. */
