@@ -1,19 +1,16 @@
 /** Small clusters with pods and policies that often concern each other. @module */
 import type { NamespaceObject } from "../policy/api/namespace.ts";
 import type { NetworkPolicyObject } from "../policy/api/network_policy.ts";
-import type { PodObject } from "../policy/api/pod.ts";
+import { podKey, type PodObject } from "../policy/api/pod.ts";
+import { type ClusterChange, LOCAL_NODE, type ProbedFlows } from "./compiled_cluster.ts";
+import type { OracleCluster } from "./policy_oracle.ts";
 
-export interface RandomCluster {
-  readonly namespaces: NamespaceObject[];
-  readonly pods: PodObject[];
-  readonly policies: NetworkPolicyObject[];
-}
-
-/** Addresses that no pod has. */
-export const OUTSIDE = ["192.0.2.1", "10.1.9.9", "2001:db8::1", "fd00:1::99"];
-export const LOCAL_NODE = "here";
-export const PROBED_PORTS = [80, 81, 90, 443];
-export const PROBED_PROTOCOLS = ["TCP", "UDP", "SCTP"];
+/** What rules of these clusters are about. */
+export const RANDOM_FLOWS: ProbedFlows = {
+  ports: [80, 81, 90, 443],
+  protocols: ["TCP", "UDP", "SCTP"],
+  outside: ["192.0.2.1", "10.1.9.9", "2001:db8::1", "fd00:1::99"],
+};
 
 const KEYS = ["app", "tier", "constructor"];
 const VALUES = ["a", "b", ""];
@@ -36,7 +33,7 @@ export class RandomPolicies {
     this.#state = seed * 2654435761 >>> 0;
   }
 
-  cluster(): RandomCluster {
+  cluster(): OracleCluster {
     return {
       namespaces: NAMESPACES.map((name) => this.namespace(name)),
       pods: this.several(8, () => this.pod()),
@@ -65,8 +62,8 @@ export class RandomPolicies {
         containers: [{
           ports: this.several(2, () => ({
             ...this.below(4) > 0 && { name: this.pick(PORT_NAMES) },
-            containerPort: this.pick(PROBED_PORTS),
-            ...this.below(2) > 0 && { protocol: this.pick(PROBED_PROTOCOLS) },
+            containerPort: this.pick(RANDOM_FLOWS.ports),
+            ...this.below(2) > 0 && { protocol: this.pick(RANDOM_FLOWS.protocols) },
           })),
         }],
       },
@@ -87,6 +84,35 @@ export class RandomPolicies {
         ...this.below(4) > 0 && { egress: rules().map(([to, ports]) => ({ to, ports })) as never },
       },
     };
+  }
+
+  /** Changes that come at once. */
+  changes({ namespaces, pods, policies }: OracleCluster): ClusterChange[] {
+    switch (this.below(6)) {
+      case 0:
+        return [{ put: "policy", object: this.policy() }];
+      case 1: {
+        const policy = policies[this.below(policies.length + 1)];
+        return policy ? [{ remove: "policy", key: podKey(policy.metadata) }] : [];
+      }
+      case 2:
+        return [{ put: "pod", object: this.pod() }];
+      case 3: {
+        const pod = pods[this.below(pods.length + 1)];
+        return pod ? [{ remove: "pod", key: pod.metadata.uid }] : [];
+      }
+      case 4: {
+        const pod = pods[this.below(pods.length + 1)];
+        const { labels } = this.pod().metadata;
+        return pod ? [{ put: "pod", object: { ...pod, metadata: { ...pod.metadata, labels: labels! } } }] : [];
+      }
+      default: {
+        const { name } = namespaces[this.below(namespaces.length)]!.metadata;
+        const object = this.namespace(name);
+        const put: ClusterChange = { put: "namespace", object };
+        return this.below(2) === 0 ? [{ remove: "namespace", key: name }, put] : [put];
+      }
+    }
   }
 
   below(limit: number): number {
@@ -139,7 +165,7 @@ export class RandomPolicies {
   }
 
   #port() {
-    const protocol = this.below(2) > 0 ? { protocol: this.pick(PROBED_PROTOCOLS) } : {};
+    const protocol = this.below(2) > 0 ? { protocol: this.pick(RANDOM_FLOWS.protocols) } : {};
     switch (this.below(4)) {
       case 0:
         return protocol;
@@ -148,7 +174,7 @@ export class RandomPolicies {
       case 2:
         return { ...protocol, port: this.pick([79, 80, 81]), endPort: this.pick([81, 90, 443]) };
       default:
-        return { ...protocol, port: this.pick(PROBED_PORTS) };
+        return { ...protocol, port: this.pick(RANDOM_FLOWS.ports) };
     }
   }
 }
