@@ -47,8 +47,8 @@ export interface PolicySite extends Disposable {
   readonly log: string[];
   /** For `dataDir` and the socket. */
   readonly directory: string;
-  /** A pod with links, without the plugin. @param address of another pod whose addresses it takes over */
-  newPod(n: number, address?: number): PolicyPod;
+  /** A pod with links, without the plugin. @param ips those of another pod, or of no subnet of the site */
+  newPod(n: number, ips?: readonly [Ip, Ip]): PolicyPod;
   add(pod: PolicyPod, call?: PolicyCall): void;
   del(pod: PolicyPod, call?: PolicyCall): void;
   check(pod: PolicyPod, call?: PolicyCall): void;
@@ -99,14 +99,14 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
     outside,
     log,
     directory,
-    newPod(n, address = n) {
+    newPod(n, ips = [parseIp(`10.88.0.${n}`), parseIp(`fd88::${n}`)]) {
       const netns = resources.use(newNetns());
       const link = `veth${n}`;
-      const ips = [parseIp(`10.88.0.${address}`), parseIp(`fd88::${address}`)] as const;
+      const isOnSubnet = links !== "routed" && ips[0].startsWith("10.88.");
       runShellInNetns(netns, WITHOUT_DAD);
       const master = links === "routed" ? "" : "master br0";
       runShellInNetns(host, `ip link add ${link} ${master} up type veth peer name eth0 netns ${netns.path}`);
-      const [length4, length6] = links === "routed" ? [32, 128] : [16, 64];
+      const [length4, length6] = isOnSubnet ? [16, 64] : [32, 128];
       runShellInNetns(
         netns,
         `ip link set lo up; ip addr add ${ips[0]}/${length4} dev eth0; ip addr add ${ips[1]}/${length6} dev eth0 nodad`,
@@ -123,7 +123,13 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
           "ip route add 169.254.1.1 dev eth0; ip route add default via 169.254.1.1",
           "ip route add default via fe80::1 dev eth0",
         );
-      } else runShellInNetns(netns, "ip route add default via 10.88.0.1; ip route add default via fd88::1");
+      } else {
+        if (!isOnSubnet) {
+          runShellInNetns(host, ...ips.map((ip) => `ip route replace ${ip} dev br0`));
+          runShellInNetns(netns, "ip route add 10.88.0.1 dev eth0; ip route add fd88::1 dev eth0");
+        }
+        runShellInNetns(netns, "ip route add default via 10.88.0.1; ip route add default via fd88::1");
+      }
       // Neighbours are known before the first packet that may not take long.
       for (const ip of ips) ping(host, ip);
       const interfaces = [{ name: link }, { name: "eth0", sandbox: netns.path }];

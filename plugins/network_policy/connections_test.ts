@@ -89,7 +89,7 @@ for (const links of POD_LINKS_OF_HOST) {
   siteTest(links, "a late DEL takes nothing from the next container with the address", (site, ruleset) => {
     const [former, other] = [site.newPod(2), site.newPod(3)];
     for (const pod of [former, other]) site.add(pod);
-    const next = site.newPod(5, 2);
+    const next = site.newPod(5, former.ips);
     site.add(next);
     const isolated = newDesired([newPoliced(next, { ingress: "in" }), newPoliced(other)], [
       newPolicyChain("in", "ingress"),
