@@ -17,7 +17,7 @@ import { ApiServer, type ServedObject } from "./api_server.ts";
 import { CNI_PROGRAM } from "./binary.ts";
 import { runShellInNetns, until } from "./netns.ts";
 import { newTestNode, type TestNode } from "./node.ts";
-import { requestTcp, serveTcp } from "./traffic.ts";
+import { requestTcp, serveTcp, type TcpTestServer } from "./traffic.ts";
 
 const API_ADDRESS = "192.0.2.2";
 const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
@@ -41,6 +41,7 @@ interface PodName {
 export interface ServedPod extends PodName {
   readonly netns: Netns;
   readonly ips: readonly Ip[];
+  readonly server: TcpTestServer;
   /** The plugins wrote it to standard error. */
   readonly log: string;
 }
@@ -64,8 +65,8 @@ export interface ServedPolicy extends Disposable {
   putPolicy(namespace: string, name: string, spec: NetworkPolicyObject["spec"]): void;
   /** Tells the API of it alone. */
   putPod(namespace: string, name: string, labels: Record<string, string>, changes?: object): void;
-  /** It exists in the API first, and answers on its port. */
-  addPod(namespace: string, name: string, labels?: Record<string, string>): Promise<ServedPod>;
+  /** It exists in the API first, and answers on its port. @param first for bash, in the pod as soon as ADD has returned */
+  addPod(namespace: string, name: string, labels?: Record<string, string>, first?: string): Promise<ServedPod>;
   removePod(pod: ServedPod): Promise<void>;
   /** What the program says of two ends. */
   test(...words: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
@@ -92,12 +93,14 @@ export async function newServedPolicy({ options = "" }: ServedPolicyOptions = {}
   const words = `--cluster network --node a --api-server ${api.url} --conflist /run/10-pods.conflist ${options}`;
   const status = () => JSON.parse(readFileSync(inMounts("/run/cni/policy/status.json"), "utf8")) as PolicyStatus;
   /** Meanwhile, the API server of this process answers. */
-  const attach = async (command: "add" | "del", { namespace, name }: PodName, id: string) => {
+  const attach = async (command: "add" | "del", { namespace, name }: PodName, id: string, first?: string) => {
     const args = `IgnoreUnknown=1;K8S_POD_NAMESPACE=${namespace};K8S_POD_NAME=${name};K8S_POD_UID=${
       uidOf(namespace, name)
     }`;
     const options = ["--container-id", id, "--args", args, ...command === "add" ? ["--json"] : []];
-    const child = node.start("/opt/cni/bin/cni-full", "run", command, "pods", id, ...options);
+    const words = ["/opt/cni/bin/cni-full", "run", command, "pods", id, ...options];
+    const start = `"$@" && exec nsenter --net=/run/netns/${id} bash -c '${first}' >/dev/null 2>&1`;
+    const child = node.start(...first === undefined ? words : ["bash", "-c", start, "bash", ...words]);
     const [stdout, stderr] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
     if (await child.exited !== 0) throw new Error(`${command} failed: ${stderr}`);
     return { stdout, stderr };
@@ -145,11 +148,11 @@ export async function newServedPolicy({ options = "" }: ServedPolicyOptions = {}
     putPod(namespace, name, labels, changes = {}) {
       api.put(podOf(namespace, name, labels, changes));
     },
-    async addPod(namespace, name, labels = {}) {
+    async addPod(namespace, name, labels = {}, first = undefined) {
       const id = `${namespace}-${name}`;
       api.put(podOf(namespace, name, labels, { spec: { nodeName: "a" } }));
       node.run("ip", "netns", "add", id);
-      const { stdout, stderr } = await attach("add", { namespace, name }, id);
+      const { stdout, stderr } = await attach("add", { namespace, name }, id, first);
       const result = JSON.parse(stdout);
       const netns = pods.use(openNetns(inMounts(`/run/netns/${id}`)));
       const ips: Ip[] = result.ips.map(({ address }: { address: string }) => ipOf(parseCidr(address)));
@@ -159,8 +162,8 @@ export async function newServedPolicy({ options = "" }: ServedPolicyOptions = {}
           status: { phase: "Running", podIPs: ips.map((ip) => ({ ip })) },
         }),
       );
-      pods.use(serveTcp(netns, name, POD_PORT));
-      return { namespace, name, netns, ips, log: stderr };
+      const server = pods.use(serveTcp(netns, name, POD_PORT));
+      return { namespace, name, netns, ips, server, log: stderr };
     },
     async removePod(pod) {
       await attach("del", pod, `${pod.namespace}-${pod.name}`);

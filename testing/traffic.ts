@@ -10,23 +10,36 @@ export interface TestServer extends Disposable {
   readonly port: number;
 }
 
+export interface TcpTestServer extends TestServer {
+  /** How many connections it has had. */
+  readonly connections: number;
+}
+
 /** The address of a peer, unless it has left already. */
 const withoutIpv4Mapping = (address: string | undefined): string => (address ?? "").replace(/^::ffff:/, "");
 
 /** Answers TCP connections to any address of the namespace, on a given port or on one that the kernel chooses. */
-export function serveTcp(netns: Netns, name: string, port = 0, hostname = "::"): TestServer {
-  return netns.run<TestServer>(() => {
+export function serveTcp(netns: Netns, name: string, port = 0, hostname = "::"): TcpTestServer {
+  return netns.run<TcpTestServer>(() => {
+    let connections = 0;
     const listener = Bun.listen({
       hostname,
       port,
       socket: {
         open(socket) {
+          connections++;
           socket.end(`${name} ${withoutIpv4Mapping(socket.remoteAddress)}`);
         },
         data() {},
       },
     });
-    return { port: listener.port, [Symbol.dispose]: () => listener.stop(true) };
+    return {
+      port: listener.port,
+      get connections() {
+        return connections;
+      },
+      [Symbol.dispose]: () => listener.stop(true),
+    };
   });
 }
 

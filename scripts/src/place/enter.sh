@@ -98,7 +98,8 @@ rmdir .machine
 # Of the machine's environment, only what names another way to the archives, and what chooses tests.
 set -- sh scripts/src/place/network.sh "$place" "$@"
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_config_registry GOPROXY GOSUMDB TERM \
-  TEST_PLUGINS FUZZ_RUNS FUZZ_SEED CNI_KILLS_S SOURCE_DATE_EPOCH; do
+  TEST_PLUGINS FUZZ_RUNS FUZZ_SEED CNI_KILLS_S CNI_RANDOM_CLUSTERS CNI_RANDOM_SEED CNI_POLICY_PODS \
+  CNI_FIRST_PACKETS SOURCE_DATE_EPOCH; do
   eval "value=\${$name-}"
   [ -z "$value" ] || set -- "$name=$value" "$@"
 done
