@@ -11,6 +11,7 @@ import { concurrentCallRows } from "./concurrent_calls.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
 import { policyRows } from "./policy.ts";
+import { policyLatencyRows } from "./policy_latency.ts";
 import { reservationRows } from "./reservations.ts";
 import { sandboxRows } from "./sandbox.ts";
 import { measureScale } from "./scale.ts";
@@ -37,6 +38,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   restore: restoreRows,
   cluster: clusterRows,
   policy: policyRows,
+  "policy-latency": policyLatencyRows,
   scale: measureScale,
 };
 
