@@ -9,7 +9,7 @@ export interface PolicyClusterSize {
 
 /** Where 110 of the pods are. */
 export const MEASURED_NODE = "node-0";
-const PODS_OF_NODE = 110;
+export const PODS_OF_MEASURED_NODE = 110;
 const APPS_OF_NAMESPACE = 30;
 
 export function policyCluster({ policies, pods, namespaces }: PolicyClusterSize): ServedObject[] {
@@ -69,7 +69,10 @@ export function newPolicyPod(index: number, namespaces: number, address = index)
       labels: { app, "pod-template-hash": `hash-${index % 97}` },
       annotations: { "example.com/notes": "y".repeat(1200) },
     },
-    spec: { nodeName: index < PODS_OF_NODE ? MEASURED_NODE : `node-${1 + index % 200}`, containers: [container] },
+    spec: {
+      nodeName: index < PODS_OF_MEASURED_NODE ? MEASURED_NODE : `node-${1 + index % 200}`,
+      containers: [container],
+    },
     status: { phase: "Running", podIPs },
   };
   return pod;

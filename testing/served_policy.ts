@@ -49,6 +49,8 @@ export interface ServedPod extends PodName {
 interface ServedPolicyOptions {
   /** Of the server, beside those of a node. */
   readonly options?: string;
+  /** What the API server has from its start. */
+  readonly objects?: readonly ServedObject[];
 }
 
 export interface ServedPolicy extends Disposable {
@@ -72,11 +74,11 @@ export interface ServedPolicy extends Disposable {
   test(...words: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
 }
 
-export async function newServedPolicy({ options = "" }: ServedPolicyOptions = {}): Promise<ServedPolicy> {
+export async function newServedPolicy({ options = "", objects = [] }: ServedPolicyOptions = {}): Promise<ServedPolicy> {
   using resources = new DisposableStack();
   const node = resources.use(await newTestNode({ isServed: false, hasOwnProcesses: true }));
   const api = resources.use(
-    new ApiServer(node.outside, { address: API_ADDRESS, directory: node.directory, token: "token" }),
+    new ApiServer(node.outside, { address: API_ADDRESS, directory: node.directory, token: "token", objects }),
   );
   api.put(nodeOf(["10.244.7.0/24", "fd00:7::/64"]));
   runShellInNetns(node.host, "echo 1 >/proc/sys/net/ipv4/ip_forward", "ip route add 10.99.0.0/24 via 192.0.2.2");

@@ -1,5 +1,5 @@
 /** The part of the server that follows the nodes of a cluster: with three nodes, and with thousands. @module */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROUTE_PROTOCOL } from "../../../cluster/network/settings.ts";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
@@ -7,11 +7,11 @@ import { encapsulationOf } from "../../../ffi/route/encapsulation.ts";
 import { listFiltered, type RawRoute } from "../../../ffi/route/raw_route.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
-import { privateBytes } from "../../../server/memory.ts";
 import { ApiServer } from "../../../testing/api_server.ts";
 import { newNode } from "../../../testing/cluster_nodes.ts";
 import { runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
+import { peakPrivateBytes, processorMsOf, resetPeak } from "./process_cost.ts";
 import { type BenchRow, formatNumber, row } from "./table.ts";
 import type { BenchWorkspace } from "./workspace.ts";
 
@@ -20,8 +20,6 @@ const TOKEN = "the-token";
 const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
 /** The part stores nodes after three seconds, and collects garbage until then. */
 const SETTLING_MS = 6000;
-/** The kernel counts processor time in hundredths of a second. */
-const TICK_MS = 10;
 
 /** Of a part, by what happened: peak private memory, processor time, the time until the kernel had it. */
 interface Figure {
@@ -194,19 +192,3 @@ const routesOf = ({ route }: Netns): RawRoute[] =>
 const destinationOf = (route: RawRoute): string => encapsulationOf(route)?.destination ?? route.gateway ?? "";
 
 const leadsTo = (route: RawRoute, address: string): boolean => destinationOf(route) === address;
-
-/** The kernel keeps the peak of all memory since then. */
-const resetPeak = (pid: number): void => writeFileSync(`/proc/${pid}/clear_refs`, "5");
-
-/** What is shared now was shared at the peak. */
-function peakPrivateBytes(pid: number): number {
-  const kilobytes = (name: string) =>
-    Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/status`, "latin1"))![1]);
-  return (kilobytes("VmHWM") - kilobytes("VmRSS")) * 1024 + privateBytes(pid);
-}
-
-function processorMsOf(pid: number): number {
-  const [, fields] = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ");
-  const [user, system] = fields!.split(" ").slice(11, 13).map(Number);
-  return (user! + system!) * TICK_MS;
-}

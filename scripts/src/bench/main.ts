@@ -12,6 +12,7 @@ import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
 import { policyRows } from "./policy.ts";
 import { policyLatencyRows } from "./policy_latency.ts";
+import { policyScaleRows } from "./policy_scale.ts";
 import { reservationRows } from "./reservations.ts";
 import { sandboxRows } from "./sandbox.ts";
 import { measureScale } from "./scale.ts";
@@ -39,6 +40,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   cluster: clusterRows,
   policy: policyRows,
   "policy-latency": policyLatencyRows,
+  "policy-scale": policyScaleRows,
   scale: measureScale,
 };
 
