@@ -18,15 +18,21 @@ import { sleep } from "../ffi/sys/poll.ts";
 import type { PolicyChange } from "../plugins/lib/policy/desired.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import { type LabelledPod, parsePod } from "../policy/api/pod.ts";
-import { type CompiledCluster, type EnforcingNode, type JudgedFlow, LOCAL_NODE } from "./compiled_cluster.ts";
+import {
+  type CompiledCluster,
+  type EnforcingNode,
+  type JudgedFlow,
+  LOCAL_NODE,
+  type ProbedFlows,
+} from "./compiled_cluster.ts";
 import { ping, runShellInNetns } from "./netns.ts";
 import { PacketProbes } from "./packet_probes.ts";
 import { newPolicySite, type PodLinks, type PolicyPod, type PolicySite } from "./policy_site.ts";
 
 const ROUTER: readonly [Ip, Ip] = [parseIp("192.0.2.2"), parseIp("2001:db8::2")];
 /** Of neither a pod nor the node. */
-export const OUTSIDE_OF_NODE: readonly string[] = [...ROUTER, "10.1.9.9", "fd00:1::99"];
-const PROBED_PORTS = [80, 81, 90, 443];
+const OUTSIDE_OF_NODE: readonly string[] = [...ROUTER, "10.1.9.9", "fd00:1::99"];
+const SERVED_PORTS = [80, 81, 90, 443];
 
 const cidrOf = (ip: Ip) => toCidr(ip, ip.includes(":") ? 128 : 32);
 /** Pods have the same number in both families. */
@@ -47,7 +53,7 @@ export class ProbedNode implements EnforcingNode, Disposable {
   constructor(links: PodLinks, directory: string) {
     this.#links = links;
     this.#site = this.#resources.use(newPolicySite(links, directory));
-    this.#probes = this.#resources.use(new PacketProbes(PROBED_PORTS));
+    this.#probes = this.#resources.use(new PacketProbes(SERVED_PORTS));
     const { host, outside } = this.#site;
     this.#ruleset = new PolicyRuleset(host.nft);
     this.clear();
@@ -85,13 +91,13 @@ export class ProbedNode implements EnforcingNode, Disposable {
     return this.#ruleset.replace(compiler.desired());
   }
 
-  /** @returns those that pass and must not, or do not and must */
-  probe(cluster: CompiledCluster, protocols: readonly string[]): JudgedFlow[] {
+  /** From and to the addresses outside of it, too. @returns those that pass and must not, or do not and must */
+  probe(cluster: CompiledCluster, { ports, protocols }: Omit<ProbedFlows, "outside">): JudgedFlow[] {
     this.#placeOthers(cluster);
     const here = new Map([...this.#attached.values()].flatMap(({ ips, netns }) => ips.map((ip) => [ip, netns])));
     const netnsOf = (ip: string): Netns => here.get(ip as Ip) ?? this.#site.outside;
     // Others do not pass the node, and what a pod sends to itself leaves no namespace.
-    const flows = cluster.flows({ ports: PROBED_PORTS, protocols, outside: OUTSIDE_OF_NODE })
+    const flows = cluster.flows({ ports, protocols, outside: OUTSIDE_OF_NODE })
       .filter(({ source, destination }) => netnsOf(source) !== netnsOf(destination));
     return this.#probes.probe(flows, netnsOf);
   }

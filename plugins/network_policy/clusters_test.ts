@@ -1,0 +1,78 @@
+/** Clusters by real packets: what the API allows passes, and nothing else does. */
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CompiledCluster, type ProbedFlows } from "../../testing/compiled_cluster.ts";
+import { CASE_FLOWS, caseCluster, policyCases } from "../../testing/policy_cases.ts";
+import { POD_LINKS_OF_HOST, type PodLinks } from "../../testing/policy_site.ts";
+import { ProbedNode } from "../../testing/probed_node.ts";
+import { RANDOM_FLOWS, RandomPolicies } from "../../testing/random_policies.ts";
+
+/** `CNI_RANDOM_CLUSTERS=300` is for a release, and tries all cases too. */
+const COUNT = Math.min(300, Number(process.env["CNI_RANDOM_CLUSTERS"] ?? 9));
+const FIRST_SEED = Number(process.env["CNI_RANDOM_SEED"] ?? 1);
+const CHANGES = 2;
+
+/** Fails if packets differ from what the API says. */
+function compare(node: ProbedNode, cluster: CompiledCluster, flows: ProbedFlows): void {
+  cluster.tell();
+  const wrong = node.probe(cluster, flows);
+  if (wrong.length > 0) {
+    const lines = wrong.slice(0, 10).map((flow) => JSON.stringify(flow)).join("\n");
+    throw new Error(`${wrong.length} flows:\n${lines}\n${JSON.stringify(cluster.objects(), undefined, 1)}`);
+  }
+  expect(node.repair(cluster)).toBeUndefined();
+}
+
+function tryRandom(node: ProbedNode, seed: number): void {
+  const random = new RandomPolicies(seed);
+  const cluster = new CompiledCluster(random.cluster(), node);
+  compare(node, cluster, RANDOM_FLOWS);
+  for (let step = 0; step < CHANGES; step++) {
+    for (const change of random.changes(cluster.objects())) cluster.apply(change);
+    compare(node, cluster, RANDOM_FLOWS);
+  }
+}
+
+/** On a node that serves one after the other. @param tries by their names */
+function nodeTest(links: PodLinks, name: string, tries: ReadonlyMap<string, (node: ProbedNode) => void>): void {
+  test(`${links}: ${name}`, () => {
+    using resources = new DisposableStack();
+    const directory = mkdtempSync(join(tmpdir(), "cni-clusters-"));
+    resources.defer(() => rmSync(directory, { recursive: true }));
+    const node = resources.use(new ProbedNode(links, directory));
+    for (const [title, run] of tries) {
+      try {
+        run(node);
+      } catch (error) {
+        throw new Error(`${title}: ${(error as Error).stack}`);
+      }
+      node.clear();
+    }
+  }, 600_000);
+}
+
+for (const [i, links] of POD_LINKS_OF_HOST.entries()) {
+  const seeds = Array.from({ length: COUNT }, (_, index) => FIRST_SEED + index)
+    .filter((_, index) => index % POD_LINKS_OF_HOST.length === i);
+  nodeTest(
+    links,
+    `${seeds.length} random clusters, also after changes`,
+    new Map(seeds.map((seed) => [`CNI_RANDOM_SEED=${seed}`, (node) => tryRandom(node, seed)])),
+  );
+}
+
+const cases = policyCases();
+const chosen = cases.filter((_, index) => index % Math.ceil(cases.length / COUNT) === 0);
+nodeTest(
+  "routed",
+  `${chosen.length} of ${cases.length} cases`,
+  new Map(chosen.map(({ name, steps }) => [name, (node) => {
+    const cluster = new CompiledCluster(caseCluster(), node);
+    for (const changes of steps) {
+      for (const each of changes) cluster.apply(each);
+      compare(node, cluster, CASE_FLOWS);
+    }
+  }])),
+);
