@@ -9,6 +9,7 @@ const LANES = [
   "scripts/test --all",
   "scripts/test --server",
   "scripts/test --arm64",
+  "env CNI_RANDOM_CLUSTERS=10000 CNI_FIRST_PACKETS=1000 CNI_KILLS_S=600 CNI_POLICY_PODS=150000 scripts/test policy",
   "scripts/faults",
   "scripts/stress",
   "scripts/leases",
