@@ -10,7 +10,8 @@ import { DROP_LOG_GROUP, loggedReason } from "../plugins/lib/policy/drops.ts";
 import type { DropReason } from "../plugins/lib/ruleset/policy_tables.ts";
 import { podKey } from "./api/pod.ts";
 import { protocolName } from "./api/protocol.ts";
-import type { LocalPod, PolicyCompiler } from "./compiler.ts";
+import type { PolicyCompiler } from "./compiler.ts";
+import type { LocalPod } from "./local_pod.ts";
 
 /** What `--log-format json` has of a packet. */
 export interface LoggedDrop {

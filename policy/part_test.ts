@@ -29,6 +29,7 @@ function newScene(site: PolicySite, changes: Partial<PolicyPartOptions> = {}): S
     node: "a",
     stateDirectory: site.directory,
     cacheDirectories: [site.directory],
+    drops: { isCounted: true },
     onSelected() {},
     hasListed: () => true,
     fetchPod: () => Promise.resolve(undefined),
