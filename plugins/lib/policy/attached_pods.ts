@@ -32,11 +32,13 @@ export interface Guard {
 
 export function readGuard(nl: Netlink): Guard {
   const listed = listAttached(nl);
-  const isUnique = new Set(listed.map(({ ip }) => ip)).size === listed.length;
-  const attached = isUnique ? listed : withoutFormer(nl, listed);
+  const attached = isUnique(listed) ? listed : withoutFormer(nl, listed);
   // It comes last: a table that is still the same has had this.
   return { attached, table: nft.findTable(nl, policyTable)?.handle };
 }
+
+const isUnique = (listed: readonly AttachedAddress[]): boolean =>
+  new Set(listed.map(({ ip }) => ip)).size === listed.length;
 
 /** The DEL of a container may come after the ADD of the next one with its address. */
 function withoutFormer(nl: Netlink, listed: readonly AttachedAddress[]): AttachedAddress[] {
@@ -62,5 +64,8 @@ export function readAddressKey(key: Uint8Array): Pick<AttachedAddress, "ip" | "i
 
 /** By address: the ports of bridges. */
 export function bridgePorts(nl: Netlink): Map<Ip, string> {
-  return new Map(listAttached(nl, policyBridgeTable).map((each) => [each.ip, each.interface]));
+  const listed = listAttached(nl, policyBridgeTable);
+  const holders = new Map(isUnique(listed) ? [] : readGuard(nl).attached.map((each) => [each.ip, each.interface]));
+  const present = listed.filter((each) => (holders.get(each.ip) ?? each.interface) === each.interface);
+  return new Map(present.map((each) => [each.ip, each.interface]));
 }
