@@ -2,6 +2,7 @@ import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
 import { ApiClient } from "../cluster/api/client.ts";
+import { asProblem } from "../cluster/api/list.ts";
 import { PATIENCE } from "../cluster/api/patience.ts";
 import { ApiProblem } from "../cluster/api/problem.ts";
 import { reflect, type ReflectorOptions } from "../cluster/api/reflector.ts";
@@ -145,7 +146,7 @@ async function fetchPod(
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
   try {
     const text = await client.getText(path, signal, { answerMs, silenceMs, wholeMs: GET_MS });
-    return parsePod(JSON.parse(text) as PodObject);
+    return await asProblem("The answer is no Pod", () => parsePod(JSON.parse(text) as PodObject));
   } catch (error) {
     if (!(error instanceof ApiProblem)) throw error;
     if (error.status !== NOT_FOUND) log(`Cannot ask for pod "${namespace}/${name}": ${error.message}`);
