@@ -2,6 +2,7 @@
 import type { Ip } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
 import { type LoggedPacket, openPacketLog, type PacketLog } from "../ffi/nft/packet_log.ts";
+import { ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { type PacketEnds, readPacketEnds } from "../ffi/packet/ip_header.ts";
 import * as link from "../ffi/route/link.ts";
 import { IPPROTO_ICMP, IPPROTO_ICMPV6 } from "../ffi/sys/uapi.ts";
@@ -28,7 +29,7 @@ export interface LoggedDrop {
   readonly interface?: string;
 }
 
-/** As long as another server ends, it has the group. */
+/** The server whose place this one takes has the group until it ends. */
 const RETRY_MS = 2000;
 
 export class DropLog implements Disposable {
@@ -45,13 +46,8 @@ export class DropLog implements Disposable {
 
   /** Call it some times a second. @throws {NetlinkError} once in a while, as long as the kernel gives no packets */
   read(onDrop: (drop: LoggedDrop) => void): void {
-    if (!this.#packets) {
-      const now = performance.now();
-      if (now < this.#nextTry) return;
-      this.#nextTry = now + RETRY_MS;
-      this.#packets = openPacketLog(DROP_LOG_GROUP);
-    }
-    this.#packets.read((packet) => {
+    this.#packets ??= this.#open();
+    this.#packets?.read((packet) => {
       const reason = loggedReason(packet.prefix);
       if (reason !== undefined) onDrop(this.#describe(reason, packet));
     });
@@ -59,6 +55,14 @@ export class DropLog implements Disposable {
 
   [Symbol.dispose](): void {
     this.#packets?.[Symbol.dispose]();
+  }
+
+  #open(): PacketLog | undefined {
+    const now = performance.now();
+    if (now < this.#nextTry) return undefined;
+    const isFirst = this.#nextTry === 0;
+    this.#nextTry = now + RETRY_MS;
+    return isFirst ? ignoreSystemErrors(() => openPacketLog(DROP_LOG_GROUP)) : openPacketLog(DROP_LOG_GROUP);
   }
 
   #describe(reason: DropReason, { etherType, payload, link: index }: LoggedPacket): LoggedDrop {
