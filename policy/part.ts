@@ -48,6 +48,8 @@ export interface PolicyPartOptions {
 
 /** Events that come at once are one change of the kernel. */
 const CHANGE_INTERVAL_MS = 15;
+/** A container waits for this one. */
+const ATTACH_INTERVAL_MS = 2;
 /** New peers are listed first, as long as that does not take longer. */
 const LIST_MS = 1000;
 const FIRST_LIST_MS = 10_000;
@@ -90,6 +92,7 @@ export class PolicyPart implements Disposable {
   /** After a failure, the kernel is left alone for a while. */
   #pausedUntil = 0;
   #timer: Timer | undefined;
+  #timerDue = 0;
   #judgeTimer: Timer | undefined;
   #nextJudge = 0;
   /** Called after the next step that changed the kernel. */
@@ -216,7 +219,7 @@ export class PolicyPart implements Disposable {
     // It may have been named by its addresses meanwhile, and be closed again.
     this.#compiler.putLocal(this.#compiler.locals().get(key) ?? local, true);
     const done = this.#nextStep();
-    this.#changed();
+    this.#changed(ATTACH_INTERVAL_MS);
     await done;
     return { state: this.#isInKernel && this.#compiler.isKnown(local) ? "enforced" : "closed" };
   }
@@ -324,13 +327,17 @@ export class PolicyPart implements Disposable {
     for (const run of waiting) run();
   }
 
-  #changed(): void {
+  #changed(intervalMs = CHANGE_INTERVAL_MS): void {
     const now = performance.now();
     this.#changedSince ??= now;
-    this.#timer ??= setTimeout(() => {
+    const due = this.#lastStep + intervalMs;
+    if (this.#timer !== undefined && this.#timerDue <= due) return;
+    clearTimeout(this.#timer);
+    this.#timerDue = due;
+    this.#timer = setTimeout(() => {
       this.#timer = undefined;
       this.#step();
-    }, Math.max(0, this.#lastStep + CHANGE_INTERVAL_MS - now));
+    }, Math.max(0, due - now));
   }
 
   #step(): void {
