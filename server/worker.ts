@@ -54,7 +54,9 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();
   using locks = openReadWrite(options.lockPath);
-  if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram));
+  if (options.warmUpRounds > 0) {
+    await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram), options.warmUpRounds);
+  }
   using context = openWorkerContext(locks.fd);
   const record = newWorkerRecord(process.pid);
   listenOn(LISTENER);
