@@ -49,7 +49,7 @@ describe("pods whose first instruction connects", () => {
     });
     site.putPolicy("apps", "from-nobody", { podSelector: { matchLabels: { app: "closed" } } });
     await until(() => site.status().policies === 3 && site.status().isolatedPods === 2);
-  }, 60_000);
+  }, 300_000);
   afterAll(() => resources.dispose());
 
   testWith(PROGRAMS, `${PODS} of them, and no packet that is forbidden`, async () => {
