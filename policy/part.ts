@@ -1,5 +1,5 @@
 /** Keeps the kernel in step with the policies of the cluster. @module */
-import { type Ip, isIp, parseIp } from "../ffi/address.ts";
+import { type Ip, parseIp } from "../ffi/address.ts";
 import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
 import { openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/uapi.ts";
@@ -16,7 +16,8 @@ import { type LabelledPod, podKey } from "./api/pod.ts";
 import { Attachments } from "./attachments.ts";
 import { PolicyCompiler } from "./compiler.ts";
 import { DropLog, dropText } from "./drop_log.ts";
-import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "./explain.ts";
+import { answerQuestion } from "./answer_question.ts";
+import type { PolicyQuestion, PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
 import { localKey, type LocalPod } from "./local_pod.ts";
 import { LocalPods } from "./local_pods.ts";
@@ -226,16 +227,7 @@ export class PolicyPart implements Disposable {
 
   async explain(question: PolicyQuestion): Promise<PolicyVerdict | { error: string }> {
     if (this.#missing.size > 0) return { error: `not known yet: ${[...this.#missing].join(", ")}` };
-    const [from, to] = await Promise.all([this.#endOf(question.from), this.#endOf(question.to)]);
-    for (const [text, end] of [[question.from, from], [question.to, to]] as const) {
-      if (!end) return { error: `there is no pod "${text}"` };
-    }
-    const { peers } = this.#compiler;
-    const knowledge = {
-      policiesSelecting: this.#compiler.policiesSelecting.bind(this.#compiler),
-      namespaceLabels: (name: string) => peers.namespace(name)?.labels,
-    };
-    return explainFlow(knowledge, from!, to!, question);
+    return await answerQuestion(this.#compiler, this.#options.fetchPod, question);
   }
 
   /** Call it some times a second. */
@@ -300,19 +292,6 @@ export class PolicyPart implements Disposable {
   async #askFor({ namespace, name, uid }: LocalPod): Promise<void> {
     const pod = await this.#options.fetchPod(namespace, name);
     if (pod && (uid === undefined || pod.uid === uid || pod.staticUid === uid)) this.#compiler.putPod(pod);
-  }
-
-  async #endOf(text: string): Promise<End | undefined> {
-    if (isIp(text)) {
-      const ip = parseIp(text);
-      const pod = this.#compiler.peers.ownerOf(ip)?.pod;
-      return { text: pod ? `${podKey(pod)} (${ip})` : text, ips: [ip], ...pod && { pod } };
-    }
-    const [namespace = "", name = ""] = text.split("/");
-    const known = this.#compiler.peers.findNamed(text);
-    if (known) return { text, pod: { ...known.pod, ips: known.ips }, ips: known.ips };
-    const pod = await this.#options.fetchPod(namespace, name);
-    return pod && { text, pod, ips: pod.ips };
   }
 
   #nextStep(): Promise<void> {
