@@ -1,13 +1,6 @@
 // One is warm while the other serves.
 export const MIN_WORKERS = 2;
 
-/** Until then, a server is not ready: most code has been loaded and called. */
-export const FIRST_ROUNDS = 8;
-/** The runtime compiles what is called often. It takes 3 s of processor time, and saves a chain of plugins 4 ms. */
-export const HEATED_ROUNDS = 100;
-/** On a node with fewer calls it is not worth it. */
-export const MIN_CALLS_TO_HEAT = 20;
-
 /** Tests lower them so that they need not wait. */
 export interface ServerLimits {
   /** A worker beyond the first two stays so long without need. */
@@ -18,8 +11,6 @@ export interface ServerLimits {
   readonly callsPerCheck: number;
   /** A worker is replaced then: memory of the runtime grows by 1 KB with each call. */
   readonly maxCalls: number;
-  /** Without a call for so long, a worker that is heated takes the place of another. */
-  readonly heatIdleMs: number;
   /** Without a call and without work for so long, a server ends that systemd starts again. `Infinity`: it stays. */
   readonly idleMs: number;
 }
@@ -29,6 +20,5 @@ export const SERVER_LIMITS: ServerLimits = {
   maxWorkerBytes: 100_000_000,
   callsPerCheck: 100,
   maxCalls: 2000,
-  heatIdleMs: 10_000,
   idleMs: 600_000,
 };

@@ -28,7 +28,7 @@ import {
   unlinkSockets,
 } from "./sockets.ts";
 import { formatStatus } from "./status.ts";
-import { FIRST_ROUNDS, HEATED_ROUNDS, MIN_CALLS_TO_HEAT, MIN_WORKERS, type ServerLimits } from "./limits.ts";
+import { MIN_WORKERS, type ServerLimits } from "./limits.ts";
 import { notifySystemd, watchdogIntervalMs } from "./systemd.ts";
 import type { WorkerOptions } from "./worker_options.ts";
 import {
@@ -75,8 +75,6 @@ interface Server {
   readonly notifier: number;
   /** Has slots by process number. */
   readonly workers: Map<number, number>;
-  /** By the process number of a heated worker: that of the one whose place it takes when it is ready, and 0 afterwards. */
-  readonly heated: Map<number, number>;
   readonly parts: Parts;
   readonly endedWorkers: WorkerRecord;
   /** Since when all workers are busy. Times are those of `performance.now()`. */
@@ -116,7 +114,6 @@ export function supervise(options: ServerOptions): number {
     namespaces: namespacesOf("self"),
     notifier: notifier.fd,
     workers: new Map(),
-    heated: new Map(),
     endedWorkers: newWorkerRecord(0),
     parts: resources.use(openParts({ ...options, settings: options.parts, inherited: sockets.ofParts })),
     table: resources.use(openWorkerTable(`${sockets.path}.workers.${process.pid}`, maxWorkers)),
@@ -219,7 +216,7 @@ function adjustWorkers(server: Server): number {
   }
   if (workers.size < MIN_WORKERS) {
     if (now < server.nextStart) return server.nextStart - now;
-    startWorker(server, isAwaited(server) ? 0 : FIRST_ROUNDS);
+    startWorker(server);
     return workers.size < MIN_WORKERS ? 0 : Infinity;
   }
   if (records.every(({ state }) => state === BUSY)) {
@@ -233,43 +230,18 @@ function adjustWorkers(server: Server): number {
     server.busy = undefined;
     if (records.length >= navigator.hardwareConcurrency && share > MAX_ACTIVE_SHARE) return BUSY_MS;
     if (now < server.nextStart) return server.nextStart - now;
-    return startWorker(server, 0) ? Infinity : RESTART_DELAY_MS;
+    return startWorker(server) ? Infinity : RESTART_DELAY_MS;
   }
   server.busy = undefined;
-  const heatMs = heatWorkers(server, records);
-  if (workers.size === MIN_WORKERS) return heatMs;
+  if (workers.size === MIN_WORKERS) return Infinity;
   // One that has served no call yet is for calls that may come.
   const warmSince = records.filter(({ served }) => served === 0).map(({ since }) => since - performance.timeOrigin);
   const keepMs = Math.max(server.lastAllBusy, ...warmSince) + limits.extraWorkerIdleMs - now;
-  if (keepMs > 0) return Math.min(keepMs, heatMs);
+  if (keepMs > 0) return keepMs;
   // Those that came last were not warmed up.
   const idle = records.filter(({ state }) => state === IDLE).slice(MIN_WORKERS - workers.size);
   for (const { pid } of idle) endWorker(pid);
   return limits.extraWorkerIdleMs;
-}
-
-/** Heats one worker after the other while no call comes. @returns after how many milliseconds to look again */
-function heatWorkers(server: Server, records: readonly WorkerRecord[]): number {
-  const { heated, endedWorkers, options: { maxWorkers, limits } } = server;
-  for (const { pid, state } of records) {
-    const replaced = heated.get(pid) ?? 0;
-    if (replaced === 0 || state === STARTING) continue;
-    heated.set(pid, 0);
-    endWorker(replaced);
-  }
-  // It ends by itself after the other half of its calls, on a node that is never idle.
-  const isHot = ({ pid, served }: WorkerRecord) => heated.has(pid) && served < limits.maxCalls / 2;
-  const cold = records.filter((record) => !isHot(record));
-  const served = records.reduce((sum, record) => sum + record.served, endedWorkers.served);
-  if (served < MIN_CALLS_TO_HEAT || records.length - cold.length >= MIN_WORKERS || records.length === maxWorkers) {
-    return Infinity;
-  }
-  if (records.some(({ state }) => state !== IDLE)) return limits.heatIdleMs;
-  const lastCall = Math.max(...records.map(({ since }) => since)) - performance.timeOrigin;
-  const waitMs = Math.max(lastCall + limits.heatIdleMs, server.nextStart) - performance.now();
-  if (waitMs > 0) return waitMs;
-  startWorker(server, HEATED_ROUNDS, cold[0]!.pid);
-  return limits.heatIdleMs;
 }
 
 /** Sums up how long workers have run or waited for a processor. @see Documentation/scheduler/sched-stats.rst */
@@ -307,16 +279,13 @@ function attempt({ refused, options }: Server, purpose: string, action: () => vo
 }
 
 /** Returns false if the kernel refuses: another attempt follows later. */
-function startWorker(server: Server, warmUpRounds: number, replaced?: number): boolean {
-  const isStarted = attempt(server, "start a worker", () => {
-    const pid = spawnWorker(server, warmUpRounds);
-    if (replaced !== undefined) server.heated.set(pid, replaced);
-  });
+function startWorker(server: Server): boolean {
+  const isStarted = attempt(server, "start a worker", () => spawnWorker(server));
   if (!isStarted) server.nextStart = performance.now() + RESTART_DELAY_MS;
   return isStarted;
 }
 
-function spawnWorker(server: Server, warmUpRounds: number): number {
+function spawnWorker(server: Server): void {
   const { options: { sockets, maxWorkers, logFormat, limits, program }, table, workers, notifier } = server;
   const used = new Set(workers.values());
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
@@ -327,7 +296,7 @@ function spawnWorker(server: Server, warmUpRounds: number): number {
     lockPath: lockPath(sockets.path),
     logFormat,
     limits,
-    warmUpRounds,
+    warmUp: workers.size < MIN_WORKERS && !isAwaited(server),
     hasMetrics: server.options.parts.metricsAddress !== undefined,
   };
   // Somebody may have removed it.
@@ -342,7 +311,6 @@ function spawnWorker(server: Server, warmUpRounds: number): number {
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
   workers.set(pid, slot);
   server.workerStarts++;
-  return pid;
 }
 
 /** The first worker of a server that a call has started takes that call: a shim waits for a second only. */
@@ -365,7 +333,6 @@ function reapChildren(server: Server): void {
       continue;
     }
     workers.delete(child.pid);
-    server.heated.delete(child.pid);
     const record = readWorkerRecords(table.fd, options.maxWorkers)[slot]!;
     writeWorkerRecord(table.fd, slot, newWorkerRecord(0));
     for (const counter of ["served", ...REFUSALS] as const) {

@@ -11,6 +11,8 @@ import { COMMIT_MESSAGE, formatRequest } from "./call.ts";
 const DIRECTORY = "/run/warm-up";
 const STDIN = `${DIRECTORY}/stdin`;
 const STDOUT = `${DIRECTORY}/stdout`;
+// More rounds make no call faster.
+const ROUNDS = 8;
 
 const PORT_MAPPINGS = ["tcp", "udp"].map((protocol) => ({ hostPort: 8080, containerPort: 80, protocol }));
 const PLUGINS = [
@@ -29,7 +31,7 @@ const OPTIONS = ["--cache-dir", DIRECTORY, "--plugin-dir", ":", "-p", "8080:80"]
 const NETWORK = { cniVersion: "1.0.0", name: "warm-up" };
 
 /** Serves calls of the common kinds, as a shim sends them, on a host that ends with them. */
-export async function warmUp(serve: (connection: Descriptor) => Promise<void>, rounds: number): Promise<void> {
+export async function warmUp(serve: (connection: Descriptor) => Promise<void>): Promise<void> {
   await onScratchHost(async (container) => {
     ensureDirectory(DIRECTORY);
     const runCall = async (words: readonly string[], env: Readonly<Record<string, string>>, stdin: object) => {
@@ -61,7 +63,7 @@ export async function warmUp(serve: (connection: Descriptor) => Promise<void>, r
         {},
         { ...NETWORK, plugins: PLUGINS },
       );
-    for (let round = 0; round < rounds; round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       let result: unknown;
       for (const plugin of PLUGINS) result = JSON.parse(await callPlugin(plugin, "ADD", result));
       for (const plugin of PLUGINS.toReversed()) await callPlugin(plugin, "DEL", result);

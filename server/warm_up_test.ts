@@ -17,7 +17,7 @@ await warmUp(async (connection) => {
   writeAll(call.descriptors.stdout, new TextEncoder().encode("{}"));
   call.end(0);
   call[Symbol.dispose]();
-}, 2);
+});
 console.log(JSON.stringify(calls));`;
 
 test("a worker warms up with calls of every kind, in a version that has them, whatever these warn of", () => {

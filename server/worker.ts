@@ -54,9 +54,7 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();
   using locks = openReadWrite(options.lockPath);
-  if (options.warmUpRounds > 0) {
-    await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram), options.warmUpRounds);
-  }
+  if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram));
   using context = openWorkerContext(locks.fd);
   const record = newWorkerRecord(process.pid);
   listenOn(LISTENER);

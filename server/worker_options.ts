@@ -8,8 +8,8 @@ export interface WorkerOptions {
   /** Locks of this file tell which ADDs run, in this server and in the one that takes its place. */
   readonly lockPath: string;
   readonly logFormat: "text" | "json";
-  /** So many calls of each kind before its first one. A worker that is needed at once has none. */
-  readonly warmUpRounds: number;
+  /** A worker that is needed at once has no warm-up. */
+  readonly warmUp: boolean;
   readonly hasMetrics: boolean;
   readonly limits: ServerLimits;
 }

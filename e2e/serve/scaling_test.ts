@@ -1,7 +1,6 @@
 /** How many workers a server has, and when it replaces one. */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { MIN_CALLS_TO_HEAT } from "../../server/limits.ts";
 import { newServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
 import { until } from "../../testing/netns.ts";
 
@@ -49,25 +48,6 @@ test("a worker that has grown is replaced between two calls, one after the other
   expect(site.status().served).toBe(calls);
   await until(() => server.calls().length === calls);
   // That it ends is in order.
-  expect(server.log()).not.toContain("ended with");
-});
-
-test("on a server that is used, heated workers take the place of the first ones while no call comes", async () => {
-  await using site = newServerSite();
-  const server = site.start({ limits: { heatIdleMs: 200 } });
-  await server.untilReady();
-  const first = site.status().workers.map(({ pid }) => pid);
-  await Bun.sleep(1000);
-  expect(site.status().starts).toMatchObject({ worker: 2 });
-  for (let calls = 0; calls < MIN_CALLS_TO_HEAT; calls++) await site.callVersion();
-  await until(() => !site.status().workers.some(({ pid }) => first.includes(pid)));
-  // Calls are served meanwhile and afterwards.
-  for (let calls = 0; calls < MIN_CALLS_TO_HEAT; calls++) {
-    expect(await site.callVersion()).toMatchObject({ exitCode: 0, stderr: "" });
-  }
-  await Bun.sleep(1000);
-  expect(site.status()).toMatchObject({ served: 2 * MIN_CALLS_TO_HEAT, starts: { worker: 4 } });
-  expect(site.status().workers.map(({ state }) => state)).toEqual(["idle", "idle"]);
   expect(server.log()).not.toContain("ended with");
 });
 
