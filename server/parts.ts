@@ -67,6 +67,8 @@ export interface PartsOptions {
 
 const RESTART_DELAY_MS = 1000;
 const MAX_RESTART_DELAY_MS = 60_000;
+/** On a slow machine, a part needs some seconds to find out that it cannot start. */
+const MIN_RUN_MS = 10_000;
 // The parts of a killed server have their sockets until they have ended.
 const CLAIM_MS = 30_000;
 
@@ -245,10 +247,10 @@ function startPart(part: Part, files: PartFiles, { settings, program, account, l
   }
 }
 
-/** @returns the pause: twice the last one, unless the part has run longer than that */
+/** @returns the pause: twice the last one, unless the part has run for some time, and longer than that */
 function delayStart(part: Part): number {
   const now = performance.now();
-  const pauseMs = now - part.startedAt > part.pauseMs ? RESTART_DELAY_MS : part.pauseMs;
+  const pauseMs = now - part.startedAt > Math.max(part.pauseMs, MIN_RUN_MS) ? RESTART_DELAY_MS : part.pauseMs;
   part.nextStart = now + pauseMs;
   part.pauseMs = Math.min(2 * pauseMs, MAX_RESTART_DELAY_MS);
   return pauseMs;
