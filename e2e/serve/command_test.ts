@@ -37,6 +37,8 @@ function tryIo<T>(call: () => T): T | undefined {
   }
 }
 
+const CLUSTER = ["--cluster", "network", "--node", "a", "--api-server", "https://192.0.2.2"];
+
 test("options that cannot work are refused, and nothing is left", () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-serve-"));
   const file = join(directory, "file");
@@ -58,6 +60,22 @@ test("options that cannot work are refused, and nothing is left", () => {
     ],
     [["--socket", `${file}/cni.sock`], 1, `Cannot open lock file "${file}/cni.sock.lock": Not a directory (ENOTDIR)`],
     [["--socket", "/proc/cni/cni.sock"], 1, 'Cannot create directory "/proc/cni": No such file or directory (ENOENT)'],
+    [
+      ["--policy-log", "10"],
+      2,
+      '--policy-log is for a server that makes a network: give --cluster network too\n     see "cni serve --help"',
+    ],
+    [
+      [...CLUSTER, "--no-policy-counters"],
+      2,
+      "--no-policy-counters is for NetworkPolicy: give --policy, or a --conflist with network-policy, too\n" +
+      '     see "cni serve --help"',
+    ],
+    [
+      [...CLUSTER, "--policy", "--policy-log", "0"],
+      2,
+      '--policy-log must be a number from 1 to 1000: got "0"\n     see "cni serve --help"',
+    ],
     [["--status", "--socket", file], 1, `Cannot ask for the status: no server listens on "${file}"`],
   ] as const;
   for (const [options, exitCode, message] of refusals) {
