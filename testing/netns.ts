@@ -47,8 +47,11 @@ const LOOK_MS = 2;
 const PATIENCE_MS = Number(process.env["TEST_PATIENCE_MS"] ?? 50_000);
 
 /** Waits for something that the kernel or another process does. @throws {Error} if it does not happen for very long */
-export async function until(happened: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + PATIENCE_MS;
+export async function until(
+  happened: () => boolean | Promise<boolean>,
+  patienceMs: number = PATIENCE_MS,
+): Promise<void> {
+  const deadline = performance.now() + patienceMs;
   while (!(await happened())) {
     if (performance.now() > deadline) throw new Error(`It did not happen: ${happened}`);
     await Bun.sleep(LOOK_MS);

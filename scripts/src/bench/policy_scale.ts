@@ -10,6 +10,8 @@ import type { BenchWorkspace } from "./workspace.ts";
 /** `CNI_POLICY_PODS=150000` is for a release. */
 const PODS = Number(process.env["CNI_POLICY_PODS"] ?? 15_000);
 const NAMESPACES = 100;
+/** Longer than the aim: a figure that misses it is told. */
+const PATIENCE_MS = 300_000;
 /** Addresses of events are those of no other pod. */
 const FIRST_ADDRESS = 1_000_000;
 
@@ -22,13 +24,13 @@ export async function policyScaleRows({ quick }: BenchWorkspace): Promise<readon
     each.kind !== "Pod" || numberOf(each.metadata!.name!) >= PODS_OF_MEASURED_NODE
   );
   using site = await newServedPolicy({ objects: others });
-  await until(() => site.status().isSynced);
+  await until(() => site.status().isSynced, PATIENCE_MS);
   for (let index = 0; index < ofNode; index++) {
     const { namespace, name, labels } = newPolicyPod(index, NAMESPACES).metadata!;
     await site.addPod(namespace!, name!, labels);
   }
   const known = pods - PODS_OF_MEASURED_NODE + ofNode;
-  await until(() => site.status().isolatedPods === ofNode && site.status().peers === known);
+  await until(() => site.status().isolatedPods === ofNode && site.status().peers === known, PATIENCE_MS);
   const started = await restartPart(site, known);
   const pid = started.pid;
   const start = { megabytes: peakPrivateBytes(pid) / 1e6, processorMs: processorMsOf(pid) };
@@ -39,7 +41,7 @@ export async function policyScaleRows({ quick }: BenchWorkspace): Promise<readon
     if (event % 20 === 0) await Bun.sleep(1);
   }
   site.api.put(newPolicyPod(pods, NAMESPACES));
-  await until(() => site.status().peers === known + 1);
+  await until(() => site.status().peers === known + 1, PATIENCE_MS);
   const eventMs = (processorMsOf(pid) - start.processorMs) / events;
   const what = `${policies.toLocaleString("en")} policies and ${
     pods.toLocaleString("en")
@@ -68,10 +70,10 @@ const numberOf = (name: string): number => Number(name.split("-").at(-1));
 async function restartPart(site: ServedPolicy, known: number): Promise<{ readonly pid: number; readonly ms: number }> {
   const before = partPid();
   await site.killPart();
-  await until(() => ![undefined, before].includes(partPid()));
+  await until(() => ![undefined, before].includes(partPid()), PATIENCE_MS);
   const since = performance.now();
-  await until(() => !site.status().isSynced);
-  await until(() => site.status().isSynced && site.status().peers === known);
+  await until(() => !site.status().isSynced, PATIENCE_MS);
+  await until(() => site.status().isSynced && site.status().peers === known, PATIENCE_MS);
   return { pid: partPid()!, ms: performance.now() - since };
 }
 
