@@ -10,6 +10,23 @@ function exitWith(status: number): never {
   process.exit(status);
 }
 
+/** Last of all: the caller has its answer. */
+async function leaveServerBehind({ argv0, env }: NodeJS.Process): Promise<void> {
+  // Who names a socket has a server, or wants none.
+  if (env.CNI_COMMAND !== "ADD" || env.CNI_SOCKET || !argv0.startsWith("/")) return;
+  // Only a shim starts this program beside itself.
+  const program = `${argv0.slice(0, argv0.lastIndexOf("/"))}/cni-full`;
+  const { findStat } = await import("../ffi/sys/stat.ts");
+  if (!findStat(program)) return;
+  try {
+    const behind = await import("../server/leave_behind.ts");
+    behind.leaveServerBehind(program);
+  } catch (error) {
+    const { printStderr } = await import("../ffi/sys/stdio.ts");
+    printStderr(`cni: no server for the next calls: ${(error as Error).message}`);
+  }
+}
+
 const fail = async (error: unknown): Promise<never> => exitWith(await printUncaughtError(error));
 
 process.on("uncaughtException", fail);
@@ -21,4 +38,7 @@ runProgram({
   findWorkingDirectory,
   findParentPid: () => process.ppid,
   startTime: BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n,
-}).then(exitWith, fail);
+}).then(async (status) => {
+  await leaveServerBehind(process);
+  exitWith(status);
+}, fail);

@@ -18,7 +18,7 @@ describe("a server", () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, []);
     const bin = "/var/lib/plugins";
-    succeedInRoot(root, `${RELEASE}/cni`, "install", "--copy", "--shim", bin);
+    succeedInRoot(root, `${RELEASE}/cni`, "install", "--copy", bin);
     const image = join(root.directory, "image");
     for (const path of ["proc", "opt/cni"]) mkdirSync(join(image, path), { recursive: true });
     Bun.spawnSync(["cp", "-al", join(root.directory, RELEASE), join(image, "opt/cni/bin")]);
@@ -41,7 +41,7 @@ describe("a server", () => {
       for (const path of ["proc", "dev", "run", "etc"]) {
         mkdirSync(join(root.directory, inner, path), { recursive: true });
       }
-      succeedInRoot(root, `${RELEASE}/cni`, "install", "--copy", "--shim", `${inner}/opt/cni/bin`);
+      succeedInRoot(root, `${RELEASE}/cni`, "install", "--copy", `${inner}/opt/cni/bin`);
       if (isMount) succeedInRoot(root, BUSYBOX, "mount", "--bind", inner, inner);
       for (const path of ["/proc", "/dev"]) succeedInRoot(root, BUSYBOX, "mount", "--rbind", path, inner + path);
       const inside = [BUSYBOX, "chroot", inner];

@@ -46,14 +46,14 @@ const NOBODY = 65534;
 /** Each way in which a user of the root starts the program. */
 async function use(root: HostRoot, bin: string, host: Netns): Promise<void> {
   const plugin = `${bin}/bridge`;
-  succeedInRoot(root, `${RELEASE}/cni`, "install", "--copy", bin);
+  succeedInRoot(root, `${RELEASE}/cni`, "install", "--copy", "--no-shim", bin);
   expect(readdirSync(join(root.directory, bin, "cni-lib"))).toContain("libc.so.6");
   expect(JSON.parse(callInRoot(root, plugin, "VERSION")).supportedVersions).toContain("1.1.0");
   symlinkSync(`${bin}/cni`, join(root.directory, "loopback"));
   expect(JSON.parse(callInRoot(root, "/loopback", "VERSION")).supportedVersions).toContain("1.1.0");
   useNetworkInRoot(root, plugin, host);
 
-  succeedInRoot(root, `${bin}/cni`, "install", "--shim", bin);
+  succeedInRoot(root, `${bin}/cni`, "install", bin);
   useNetworkInRoot(root, plugin, host);
   const cni = `${bin}/cni-full`;
   const first = await startServerInRoot(root, [cni]);
@@ -158,7 +158,7 @@ describe("the libraries of a caller", () => {
   testWith(HOST_ROOT_PROGRAMS, "are for programs that it starts", async () => {
     using namespaces = newNamespaces();
     using root = await newHostRoot(namespaces, []);
-    succeedInRoot(root, `${RELEASE}/cni`, "install", "/bin");
+    succeedInRoot(root, `${RELEASE}/cni`, "install", "--no-shim", "/bin");
     const script = `#!${BUSYBOX} sh\n${BUSYBOX} env >/seen\nexit 1\n`;
     writeFileSync(join(root.directory, "bin/other"), script, { mode: 0o755 });
     const variables = ["LD_PRELOAD=/first.so:/second.so", "LD_LIBRARY_PATH=", "GLIBC_TUNABLES=glibc.malloc.check=3"];
@@ -185,7 +185,7 @@ describe("a user who is not root", () => {
       using root = await newHostRoot(namespaces, []);
       chmodSync(root.directory, 0o755);
       const wrapper = [BUSYBOX, "sh", "-c", 'umask 077; exec "$@"', "sh"];
-      const directories = { "/opt/copy/bin": ["--copy"], "/opt/shim/bin": ["--copy", "--shim"] };
+      const directories = { "/opt/copy/bin": ["--copy", "--no-shim"], "/opt/shim/bin": ["--copy"] };
       for (const [directory, options] of Object.entries(directories)) {
         expect(root.run([`${RELEASE}/cni`, "install", ...options, directory], { wrapper })).toMatchObject({
           exitCode: 0,
@@ -232,7 +232,7 @@ describe("cni install", () => {
       const script = `${BUSYBOX} mount -t tmpfs -o noexec none /noexec; ${BUSYBOX} touch /noexec/bridge
         "$@" || { ${BUSYBOX} ls -A /noexec; exit 1; }`;
       const wrapper = [BUSYBOX, "unshare", "-m", BUSYBOX, "sh", "-ec", script, "sh"];
-      for (const options of [["--copy"], ["--shim"], ["--copy", "--shim"]]) {
+      for (const options of [["--copy", "--no-shim"], [], ["--copy"]]) {
         expect(root.run([`${RELEASE}/cni`, "install", "--force", ...options, "/noexec"], { wrapper })).toEqual({
           exitCode: 1,
           stdout: "bridge\n",

@@ -66,11 +66,11 @@ describe("the image", () => {
   testWith(PROGRAMS, "installs plugins on the host, which run there", () => {
     const bin = join(node.directory, "installed");
     mkdirSync(bin);
-    run(["-v", `${bin}:/host/opt/cni/bin`], "install", "--copy", "/host/opt/cni/bin");
+    run(["-v", `${bin}:/host/opt/cni/bin`], "install", "--copy", "--no-shim", "/host/opt/cni/bin");
     expect(statSync(join(bin, "bridge")).ino).toBe(statSync(join(bin, "cni")).ino);
     expect(readFileSync(join(bin, "cni")).equals(readFileSync(CNI_PROGRAM))).toBe(true);
     expect(node.run("env", "CNI_COMMAND=VERSION", join(bin, "bridge"))).toContain('"supportedVersions"');
-    run(["-v", `${bin}:/host/opt/cni/bin`], "install", "--copy", "--shim", "/host/opt/cni/bin");
+    run(["-v", `${bin}:/host/opt/cni/bin`], "install", "--copy", "/host/opt/cni/bin");
     expect(statSync(join(bin, "bridge")).size).toBeLessThan(16 * 1024);
   });
 
@@ -98,7 +98,7 @@ describe("the image", () => {
     const log = node.start("podman", "logs", "-f", "serve");
     for await (const output of log.stderr) if (Buffer.from(output).includes("Listening")) break;
     inside("/opt/cni/bin/cni", "serve", "--check");
-    inside("/opt/cni/bin/cni", "install", "--shim", "/shims");
+    inside("/opt/cni/bin/cni", "install", "/shims");
     inside("/shims/cni", "run", "status", "default");
     const status = JSON.parse(inside("/opt/cni/bin/cni", "serve", "--status", "--json"));
     expect(status.served).toBe(1);

@@ -4,8 +4,8 @@ import { ignoreSystemErrors, SystemError } from "../ffi/sys/error.ts";
 import { type Descriptor, descriptor, openFile } from "../ffi/sys/file.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { type ExitStatus, startWithDescriptors } from "../ffi/sys/process.ts";
-import { O_CLOEXEC, O_NONBLOCK, SOCK_NONBLOCK } from "../ffi/sys/uapi.ts";
-import { connectTo, listenAt } from "../ffi/sys/unix_socket.ts";
+import { O_CLOEXEC, O_NONBLOCK } from "../ffi/sys/uapi.ts";
+import { isListenedAt, listenAt } from "../ffi/sys/unix_socket.ts";
 import { privateBytes } from "./memory.ts";
 import { partCommand, type PartDefinition, partPaths, PARTS } from "./part_definitions.ts";
 import type { PartSettings } from "./part_settings.ts";
@@ -186,7 +186,7 @@ function claimSocket(
   const { name, socketType } = part.definition;
   const { socket, state } = partPaths(settings.directory, name);
   const given = inherited.get(name);
-  if (!given && hasListener(socket, socketType!)) {
+  if (!given && isListenedAt(socket, socketType!)) {
     const now = performance.now();
     part.nextStart = now < claimUntil ? now + RESTART_DELAY_MS : Infinity;
     if (part.nextStart === Infinity) log(`Another program serves "${socket}": this server does not`);
@@ -196,18 +196,6 @@ function claimSocket(
   part.listener = resources.use(given ?? listenAt(socket, socketType));
   part.socketName = socketName(socket, part.listener);
   part.nextStart = hasState ? 0 : Infinity;
-}
-
-function hasListener(path: string, type: number): boolean {
-  try {
-    const connection = connectTo(path, type | SOCK_NONBLOCK);
-    connection?.[Symbol.dispose]();
-    return connection !== undefined;
-  } catch (error) {
-    // A socket of another type, or a full queue: EPROTOTYPE, EAGAIN.
-    if (error instanceof SystemError) return true;
-    throw error;
-  }
 }
 
 interface PartFiles {

@@ -66,7 +66,7 @@ const ANSWER_TIMEOUT_MS = 5000;
 const MAX_PATH_BYTES = 87;
 
 export const lockPath = (path: string): string => `${path}.lock`;
-const controlPath = (path: string): string => `${path}.control`;
+export const controlPath = (path: string): string => `${path}.control`;
 
 /**
  * Makes the sockets, or takes those of systemd or of a server that is to be replaced.

@@ -6,6 +6,8 @@ import type { WorkerRecord } from "./worker_table.ts";
 export interface ServerStatus {
   readonly version: string;
   readonly pid: number;
+  /** Whether a call has started it. */
+  readonly isOnDemand: boolean;
   /** Whether its first workers are warm. */
   readonly isReady: boolean;
   /** Counts calls since the server started. */
@@ -39,12 +41,13 @@ export interface ServerStatus {
 const STATES = ["starting", "idle", "busy", "ending"] as const;
 
 export function formatStatus(
-  { records, endedWorkers, workerStarts, parts, isReady }: {
+  { records, endedWorkers, workerStarts, parts, isReady, isOnDemand }: {
     readonly records: readonly WorkerRecord[];
     readonly endedWorkers: WorkerRecord;
     readonly workerStarts: number;
     readonly parts: readonly PartStatus[];
     readonly isReady: boolean;
+    readonly isOnDemand: boolean;
   },
 ): string {
   const all = [...records, endedWorkers];
@@ -58,6 +61,7 @@ export function formatStatus(
   const status: ServerStatus = {
     version: programVersion(),
     pid: process.pid,
+    isOnDemand,
     isReady,
     served: sum("served"),
     fellBack: {

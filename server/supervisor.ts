@@ -1,13 +1,14 @@
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../ffi/sys/error.ts";
 import { createReadWrite, type Descriptor, descriptor, readAvailable, readText } from "../ffi/sys/file.ts";
 import { sys } from "../ffi/sys/libc.ts";
-import { awaitReadable, pollAny } from "../ffi/sys/poll.ts";
+import { pollAny } from "../ffi/sys/poll.ts";
 import { reapAnyChild, startWithDescriptors } from "../ffi/sys/process.ts";
 import { openSignals } from "../ffi/sys/signal_descriptor.ts";
 import { isIgnored } from "../ffi/sys/signals.ts";
 import { O_CLOEXEC, O_NONBLOCK, SIGCHLD, SIGHUP, SIGINT, SIGTERM } from "../ffi/sys/uapi.ts";
 import {
   acceptConnection,
+  listenOn,
   peerCredentials,
   receivePacket,
   refuseConnections,
@@ -52,6 +53,8 @@ export interface ServerOptions {
   readonly parts: PartSettings;
   readonly account?: PartsOptions["account"];
   readonly program: string;
+  /** Whether a call starts the next one, though systemd has no sockets for it. */
+  readonly isOnDemand: boolean;
   log(message: string): void;
 }
 
@@ -179,10 +182,11 @@ function checkSocketNames(server: Server): void {
   stop(server);
 }
 
-/** A node without containers has no server then. Whoever connects makes systemd start the next one. */
+/** A node without containers has no server then. */
 function endIfIdle(server: Server): void {
-  const { options: { sockets, limits, log, maxWorkers }, parts, successor } = server;
-  const isStartedAgain = hasActivatedListener(sockets) && parts.socketNames().every(({ isActivated }) => isActivated);
+  const { options: { sockets, limits, log, maxWorkers, isOnDemand }, parts, successor } = server;
+  const isStartedAgain = isOnDemand ||
+    hasActivatedListener(sockets) && parts.socketNames().every(({ isActivated }) => isActivated);
   if (server.isStopping || !isStartedAgain || limits.idleMs === Infinity) return;
   const now = performance.now();
   const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => pid !== 0);
@@ -191,7 +195,7 @@ function endIfIdle(server: Server): void {
     ? now
     : Math.max(server.lastUse, ...records.map(({ since }) => since - performance.timeOrigin));
   if (now - server.lastUse < limits.idleMs) return;
-  log("No call has come, and no part has work: this server ends, and systemd starts one at the next call");
+  log("No call has come, and no part has work: this server ends, and the next call starts one");
   stop(server);
 }
 
@@ -257,6 +261,8 @@ function activeMs(records: readonly WorkerRecord[]): number {
 function becomeReady(server: Server): void {
   const { sockets, env, log } = server.options;
   server.isReady = true;
+  // Shims see that this process listens: systemd, the last server or a worker may have done so before.
+  listenOn(sockets.listener.fd);
   log(`Listening on "${sockets.path}"`);
   notifySystemd(env, `READY=1\nMAINPID=${process.pid}`);
   if (!sockets.predecessor) return;
@@ -296,7 +302,7 @@ function spawnWorker(server: Server): void {
     lockPath: lockPath(sockets.path),
     logFormat,
     limits,
-    warmUp: workers.size < MIN_WORKERS && !isAwaited(server),
+    warmUp: workers.size < MIN_WORKERS,
     hasMetrics: server.options.parts.metricsAddress !== undefined,
   };
   // Somebody may have removed it.
@@ -311,11 +317,6 @@ function spawnWorker(server: Server): void {
   writeWorkerRecord(table.fd, slot, newWorkerRecord(pid));
   workers.set(pid, slot);
   server.workerStarts++;
-}
-
-/** The first worker of a server that a call has started takes that call: a shim waits for a second only. */
-function isAwaited({ workerStarts, options: { sockets } }: Server): boolean {
-  return workerStarts === 0 && hasActivatedListener(sockets) && awaitReadable(sockets.listener.fd, 0);
 }
 
 function endWorker(pid: number): void {
@@ -408,7 +409,9 @@ function answerClient(server: Server, connection: Descriptor): void {
     const records = readWorkerRecords(server.table.fd, maxWorkers).filter(({ pid }) => pid !== 0);
     sendPacket(
       connection.fd,
-      new TextEncoder().encode(formatStatus({ ...server, records, parts: server.parts.status() })),
+      new TextEncoder().encode(
+        formatStatus({ ...server, records, parts: server.parts.status(), isOnDemand: server.options.isOnDemand }),
+      ),
     );
   }
   connection[Symbol.dispose]();

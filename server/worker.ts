@@ -11,7 +11,7 @@ import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../ffi/sys/uapi.ts";
 import { fstat } from "../ffi/sys/stat.ts";
 import { signalOnInput, stopSignalOnInput } from "../ffi/sys/signal_on_input.ts";
 import { openConnectionQueue } from "../ffi/sys/connection_queue.ts";
-import { listenOn } from "../ffi/sys/unix_socket.ts";
+import { isListening, listenOn } from "../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { COMMAND_NAME } from "../program/installed_file.ts";
 import type { ProgramStart } from "../program/start.ts";
@@ -57,7 +57,7 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
   if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram));
   using context = openWorkerContext(locks.fd);
   const record = newWorkerRecord(process.pid);
-  listenOn(LISTENER);
+  if (!isListening(LISTENER)) listenOn(LISTENER);
   using queue = openConnectionQueue(LISTENER, SIGTERM);
   setState(record, IDLE, options);
   notify();

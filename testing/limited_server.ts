@@ -20,6 +20,7 @@ supervise({
   maxWorkers: 4,
   logFormat: "text",
   env: {},
+  isOnDemand: false,
   program: CNI_PROGRAM,
   parts: {
     parts: [],

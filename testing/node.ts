@@ -105,8 +105,8 @@ export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> 
     })).child;
   if (options.directory !== undefined) newBootId(directory, run);
   if (isServed) resources.defer(await serveOnNode(run, start));
-  else if (options.root) run(RELEASED_PROGRAM, "install", "--copy", NODE_PATHS.bin);
-  else run(CNI_PROGRAM, "install", NODE_PATHS.bin);
+  else if (options.root) run(RELEASED_PROGRAM, "install", "--copy", "--no-shim", NODE_PATHS.bin);
+  else run(CNI_PROGRAM, "install", "--no-shim", NODE_PATHS.bin);
   const owned = resources.move();
   return {
     directory,
@@ -132,7 +132,7 @@ function newBootId(directory: string, run: TestNode["run"]): void {
 
 /** Installs shims and starts their server. @returns reports how many calls it has served */
 async function serveOnNode(run: TestNode["run"], start: TestNode["start"]): Promise<() => void> {
-  run(CNI_PROGRAM, "install", "--shim", NODE_PATHS.bin);
+  run(CNI_PROGRAM, "install", NODE_PATHS.bin);
   // Else the command would enter the mounts of process 1, as a container that serves its host does.
   const hideProcess1 = () => run("mount", "-t", "tmpfs", "none", "/proc/1");
   hideProcess1();

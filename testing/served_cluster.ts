@@ -138,7 +138,7 @@ function connectNode(router: Netns, { name, node, segment, number }: NewNode): v
 async function startNode(newNode: NewNode, api: ApiServer, resources: DisposableStack): Promise<ServedNode> {
   const { name, node } = newNode;
   const inMounts = (path: string) => join(node.processes, "..", path);
-  node.run(CNI_PROGRAM, "install", "--shim", "/opt/cni/bin");
+  node.run(CNI_PROGRAM, "install", "/opt/cni/bin");
   node.run("mkdir", "-p", ACCOUNT);
   const writeToken = (token: string) => writeFileSync(inMounts(`${ACCOUNT}/token`), token);
   writeToken(api.token);

@@ -85,7 +85,7 @@ export async function newServedPolicy({ options = "", objects = [] }: ServedPoli
   runShellInNetns(node.outside, "ip route add 10.244.7.0/24 via 192.0.2.1");
   const pods = resources.use(new DisposableStack());
   const inMounts = (path: string) => join(node.processes, "..", path);
-  node.run(CNI_PROGRAM, "install", "--shim", "/opt/cni/bin");
+  node.run(CNI_PROGRAM, "install", "/opt/cni/bin");
   node.run("mkdir", "-p", ACCOUNT);
   writeFileSync(inMounts(`${ACCOUNT}/token`), api.token);
   writeFileSync(inMounts(`${ACCOUNT}/ca.crt`), api.ca);

@@ -34,7 +34,7 @@ export async function startServer(...options: readonly string[]): Promise<CniSer
   const socket = join(directory, "run/cni.sock");
   const logPath = join(directory, "log");
   mkdirSync(bin);
-  const { success, stderr } = Bun.spawnSync([CNI_PROGRAM, "install", "--shim", bin]);
+  const { success, stderr } = Bun.spawnSync([CNI_PROGRAM, "install", bin]);
   if (!success) throw new Error(stderr.toString());
   const server = Bun.spawn([join(bin, "cni-full"), "serve", "--socket", socket, "--no-restore", ...options], {
     stdin: "ignore",

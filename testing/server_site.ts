@@ -74,7 +74,7 @@ export function newServerSite(): ServerSite {
   const [bin, socket] = [join(directory, "bin"), join(directory, "run/cni.sock")];
   const servers: ServerProcess[] = [];
   const calls: Bun.Subprocess[] = [];
-  const installed = Bun.spawnSync([CNI_PROGRAM, "install", "--shim", bin]);
+  const installed = Bun.spawnSync([CNI_PROGRAM, "install", bin]);
   if (!installed.success) throw new Error(`Cannot install shims: ${installed.stderr}`);
   const status = (): ServerStatus => JSON.parse(askServer(socket, QUESTIONS.status) ?? "null");
   const startPlugin: ServerSite["startPlugin"] = (name, env, wrapper = []) => {

@@ -31,7 +31,7 @@ export interface SystemdMachine extends AsyncDisposable {
 }
 
 /** Where control groups of version 2 are, which may be beside those of version 1. */
-const CGROUPS: string | undefined = /^(?:\S+ ){4}(\S+) .* - cgroup2 /m
+export const CGROUPS: string | undefined = /^(?:\S+ ){4}(\S+) .* - cgroup2 /m
   .exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
 
 /** Whether a systemd can be started here. */

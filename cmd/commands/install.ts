@@ -28,6 +28,8 @@ import { type StagedFiles, stageFiles } from "../install/staged_files.ts";
 import { findStartProblem } from "../install/trial.ts";
 import type { ParsedOptions } from "../options.ts";
 import { openProgressLine } from "../output/progress.ts";
+import { CONFIG_PATH } from "../../server/leave_behind.ts";
+import { endServerOnDemand } from "../../server/on_demand.ts";
 import { shimProgram } from "../../server/shim/shim.ts";
 import {
   canonicalPath,
@@ -47,9 +49,9 @@ const command: Command = {
   name: "install",
   summary: "put the plugins where a container engine looks for them",
   description: [
-    'Every plugin becomes a relative link to this program, and so does "cni" itself.',
-    'With --shim, every name gets a program of 4 KB that hands its call to "cni serve". Without a server, it starts this',
-    'program under the name "cni-full". "cni install DIR" goes back to links.',
+    'Every plugin, and "cni" itself, becomes a shim: a program of 4 KB that hands its call to "cni serve". Without a',
+    'server, it starts this program under the name "cni-full". The first ADD of an engine then leaves a server behind.',
+    "With --no-shim, every name is a relative link to this program, and each call starts it.",
     "With --conflist, engines get the network of a file as well, which is checked before anything changes.",
   ].join("\n"),
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
@@ -59,8 +61,8 @@ const command: Command = {
       help: "copy the program and its libraries, for a DIR that is mounted without them, as in a container",
     },
     {
-      name: "shim",
-      help: 'install a small program under every name, and this program as "cni-full"; see "cni serve"',
+      name: "no-shim",
+      help: "install this program under every name: no call is served",
     },
     {
       name: "force",
@@ -77,10 +79,10 @@ const command: Command = {
     DOCUMENT_OPTION,
   ],
   examples: [
-    { command: "cni install /opt/cni/bin", about: "make the links, or correct them" },
+    { command: "cni install /opt/cni/bin", about: "install the plugins, or correct what is there" },
     { command: "cni install /opt/cni/bin --force --dry-run", about: "see which files that would replace" },
-    { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls fast" },
-    { command: "cni install --copy --shim /host/opt/cni/bin", about: "the same from a container" },
+    { command: "cni install --copy /host/opt/cni/bin", about: "the same from a container" },
+    { command: "cni install --no-shim /opt/cni/bin", about: "have no server" },
     {
       command: "cni install --copy --conflist ./10-pods.conflist /opt/cni/bin",
       about: "install the plugins, and a network for them",
@@ -99,7 +101,7 @@ const command: Command = {
       names: pluginNames(),
       force: input.has("force"),
       copy: input.has("copy"),
-      ...input.has("shim") && { shim: shimProgram() },
+      ...!input.has("no-shim") && { shim: shimProgram() },
       progress: progress.report,
     };
     const isDocument = input.has(DOCUMENT_OPTION.name);
@@ -126,6 +128,9 @@ const command: Command = {
     }, findStartProblem);
     if (isDocument) printDocument(report);
     else printStdout(report.removed.map((path) => `${path}: removed, since nothing needs it\n`).join(""));
+    // The next call starts one of this version.
+    endServerOnDemand();
+    if (options.shim && !isDocument) printStdout(describeWarmCalls());
   },
 };
 export default command;
@@ -155,6 +160,12 @@ interface InstallReport {
   readonly installed: readonly InstalledFile[];
   /** No installed file needs these any more. */
   readonly removed: readonly string[];
+}
+
+/** Also for a host whose directory a container has mounted. */
+function describeWarmCalls(): string {
+  const hint = `"${CONFIG_PATH}" with {"server": false} forbids that`;
+  return `A server takes calls; without one, the first ADD of an engine leaves one behind (${hint})\n`;
 }
 
 function printDocument(report: InstallReport): void {

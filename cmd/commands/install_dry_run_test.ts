@@ -135,7 +135,10 @@ test("the commands print it, also as JSON", () => {
   const { exitCode, stdout, stderr } = cni("install", bin, "--dry-run", "--verbose");
   expect([exitCode, stderr]).toEqual([0, ""]);
   expect(stdout).toContain(`would create directory "${bin}"\n`);
-  expect(stdout).toContain(`would link "${join(bin, "bridge")}" to "`);
+  expect(stdout).toContain(`would link "${join(bin, "cni-full")}" to "`);
+  expect(cni("install", bin, "--no-shim", "--dry-run", "--verbose").stdout).toContain(
+    `would link "${join(bin, "bridge")}" to "`,
+  );
   expect(snapshot()).toEqual(before);
   const document = JSON.parse(cni("install", bin, "--dry-run", "--json").stdout);
   expect(document.effects).toContainEqual(expect.objectContaining({ kind: "file", target: join(bin, "bridge") }));

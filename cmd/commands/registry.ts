@@ -20,6 +20,7 @@ export const CNI: CommandGroup = {
     completion: () => import("./completion.ts"),
     man: () => import("./man.ts"),
     "complete-words": () => import("./complete_words.ts"),
+    "serve-behind": () => import("./serve_behind.ts"),
     "serve-part": () => import("./serve_part.ts"),
     "serve-worker": () => import("./serve_worker.ts"),
     "tap-device": () => import("./tap_device.ts"),

@@ -36,7 +36,7 @@ const serve: Command = {
   name: "serve",
   summary: "serve the calls of shims, so that they need not start this program",
   description: [
-    'Workers that are warm do the calls of shims, which "cni install --shim" installs. Without a server, and for other',
+    'Workers that are warm do the calls of shims, which "cni install" installs. Without a server, and for other',
     "commands, shims start this program, which does the same. Callers that could not do it themselves are refused.",
     "Rules of attachments come back when another program removes them, as by nft flush ruleset.",
     "SIGTERM, SIGINT and SIGHUP end the server after the calls that run. It prints one line for each call.",
@@ -52,6 +52,7 @@ const serve: Command = {
       value: "NUMBER",
       help: "end after so many seconds without a call and without work, if systemd holds the sockets; 0: never (600)",
     },
+    { name: "on-demand", help: "also end so if systemd holds no sockets, as a server that a call has started" },
     {
       name: "log-format",
       value: "FORMAT",
@@ -83,7 +84,7 @@ const serve: Command = {
     { name: "check", help: "exit with status 0 if a server is ready for calls, with 1 if not" },
   ],
   examples: [
-    { command: "cni install --shim /opt/cni/bin && cni serve", about: "make calls of plugins fast" },
+    { command: "cni install /opt/cni/bin && cni serve", about: "make calls of plugins fast" },
     { command: "cni serve --replace", about: "go on with this version of the program" },
     { command: "cni serve --status", about: "see whether calls are served" },
     {
@@ -119,6 +120,7 @@ const serve: Command = {
       parts: partSettings(path, logFormat, input, context, cluster),
       account: cluster?.account,
       program,
+      isOnDemand: input.has("on-demand"),
       log: messageLogger(logFormat),
     });
   },

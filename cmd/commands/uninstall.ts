@@ -26,6 +26,7 @@ import type { CliContext } from "../../program/start.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
 import { canonicalPath, runningProgram } from "../../program/installed_file.ts";
 import type { ParsedOptions } from "../options.ts";
+import { endServerOnDemand } from "../../server/on_demand.ts";
 import { askServer, DEFAULT_SOCKET, QUESTIONS } from "../../server/sockets.ts";
 import type { ServerStatus } from "../../server/status.ts";
 import { formatRemoved } from "../output/network.ts";
@@ -68,9 +69,10 @@ first; it stays if a container uses it, and then the plugins stay too.`,
       import("../../cluster/remove.ts"),
       import("../../policy/remove.ts"),
     ]);
-    const removeAll = (say: (line: string) => void) => {
+    const removeAll = (say: (line: string) => void, endServer: () => void) => {
       own?.requireUnused();
       if (!input.has("force")) refuseAttached(steps, directory, runtimeOptions(input, context), network);
+      endServer();
       own?.remove((removed) => say(formatRemoved([removed])));
       uninstall(steps, directory);
       for (const { path, outcome, reason } of steps) {
@@ -84,9 +86,9 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");
-      return await printDryRun(input, context, () => removeAll(() => {}));
+      return await printDryRun(input, context, () => removeAll(() => {}, () => {}));
     }
-    removeAll(printStdout);
+    removeAll(printStdout, endServerOnDemand);
     if (steps.every(({ outcome }) => outcome === "stays")) log(`Nothing in "${directory}" is of this program`);
     else for (const text of await describeForwarding()) log(text);
     if (input.has("wait")) awaitEnd();

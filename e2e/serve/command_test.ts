@@ -116,7 +116,7 @@ test("--status and the log say what a server has done", async () => {
   ) as ServerStatus;
   expect([pid, workers.length]).toEqual([server.process.pid, 2]);
   expect(counts).toEqual({
-    ...{ isReady: true, served: 2, starts: { worker: 2, dhcp: 0, dnsname: 0 } },
+    ...{ isOnDemand: false, isReady: true, served: 2, starts: { worker: 2, dhcp: 0, dnsname: 0 } },
     parts: ["dhcp", "dnsname"].map((name) => ({ name, isIdle: false, privateBytes: 0, starts: 0 })),
     fellBack: { notAllowed: 0, otherVersion: 0, notServed: 0, tooLong: 0, withdrawn: 0 },
   });
@@ -145,7 +145,14 @@ test("--status and the log say what a server has done", async () => {
 test("the status of as many workers as possible fits into an answer", () => {
   const record = { ...newWorkerRecord(process.pid), served: 2000 };
   const records = Array.from({ length: 64 }, () => record);
-  const status = formatStatus({ records, endedWorkers: record, workerStarts: 64, parts: [], isReady: true });
+  const status = formatStatus({
+    records,
+    endedWorkers: record,
+    workerStarts: 64,
+    parts: [],
+    isReady: true,
+    isOnDemand: true,
+  });
   expect(status.length * 1024 / 64).toBeLessThan(MAX_ANSWER_BYTES);
 });
 

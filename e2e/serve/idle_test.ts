@@ -1,4 +1,4 @@
-/** A server that systemd starts at the first call ends without work. */
+/** A server that the next call starts again ends without work. */
 import { expect } from "bun:test";
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -15,7 +15,7 @@ import { newActivatedSocket, WITH_LISTEN_PID } from "../../testing/systemd.ts";
 
 const IDLE_MS = 1000;
 const OPTIONS = ["--idle-timeout", `${IDLE_MS / 1000}`];
-const END = "No call has come, and no part has work: this server ends, and systemd starts one at the next call\n";
+const END = "No call has come, and no part has work: this server ends, and the next call starts one\n";
 
 /** Starts servers with the sockets of a unit, in a host's namespace. */
 function newUnit(site: ServerSite, host: Netns, resources: DisposableStack) {
@@ -77,6 +77,14 @@ nameServerTest(
     // Nobody would listen for its parts then.
     for (const name of ["dnsname.sock", "dhcp.sock"]) rmSync(path(name));
     await stay([listener], {});
+
+    // By a call that found no server, not by systemd.
+    rmSync(site.socket);
+    const last = start([], { options: [...OPTIONS, "--on-demand"], wrapper: [] });
+    await last.untilReady();
+    expect(site.status().isOnDemand).toBe(true);
+    expect(await last.process.exited).toBe(0);
+    expect(last.log()).toEndWith(END);
   },
   [],
   120_000,

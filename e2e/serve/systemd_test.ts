@@ -4,11 +4,12 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:
 import { dirname, join } from "node:path";
 import { currentNetns } from "../../ffi/netns/netns.ts";
 import { SOCK_SEQPACKET, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
-import { connectTo } from "../../ffi/sys/unix_socket.ts";
+import { acceptConnection, connectTo } from "../../ffi/sys/unix_socket.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { askDhcpServer } from "../../plugins/dhcp/client.ts";
 import { askNameServer } from "../../plugins/dnsname/client.ts";
 import { until } from "../../testing/netns.ts";
-import { newServerSite } from "../../testing/server_site.ts";
+import { isRunning, newServerSite, type ServerSite } from "../../testing/server_site.ts";
 import { newActivatedSocket, newServiceManager, WITH_LISTEN_PID } from "../../testing/systemd.ts";
 
 const SUCCESS = { exitCode: 0, stderr: "" };
@@ -95,7 +96,7 @@ test("a server takes the sockets of systemd, which keeps them for the next one",
   await until(() => third.calls().length === 1);
 });
 
-test("what waits for a server is served before that is warm", async () => {
+test("a question that waits for a server is answered before that is warm", async () => {
   await using site = newServerSite();
   const directory = dirname(site.socket);
   mkdirSync(join(directory, "dnsname"), { recursive: true, mode: 0o700 });
@@ -104,14 +105,42 @@ test("what waits for a server is served before that is warm", async () => {
   using listener = newActivatedSocket(site.socket);
   using names = newActivatedSocket(join(directory, "dnsname.sock"));
   using _question = connectTo(join(directory, "dnsname.sock"));
-  using _call = connectTo(site.socket);
   const descriptors = [listener.fd, names.fd];
   const server = site.start({ wrapper: WITH_LISTEN_PID, env: { LISTEN_FDS: "2" }, descriptors });
-  await until(() =>
-    existsSync(`${site.socket}.control`) && site.status()?.workers.some(({ state }) => state !== "starting")
-  );
-  expect(site.status()).toMatchObject({ isReady: false, starts: { dnsname: 1 } });
+  await until(() => existsSync(`${site.socket}.control`) && site.status()?.starts.dnsname === 1);
+  expect(site.status().isReady).toBe(false);
   await server.untilReady();
+});
+
+/** Milliseconds. A call that waits for an offer takes a second. */
+async function timeOfCall(site: ServerSite): Promise<number> {
+  const start = performance.now();
+  expect(await site.callVersion()).toMatchObject(SUCCESS);
+  return performance.now() - start;
+}
+
+test("a call does not wait for a server that is starting, or has ended, but starts one", async () => {
+  await using site = newServerSite();
+  mkdirSync(dirname(site.socket), { mode: 0o700 });
+  using listener = newActivatedSocket(site.socket);
+  const activated = { wrapper: WITH_LISTEN_PID, env: { LISTEN_FDS: "1" }, descriptors: [listener.fd] };
+  const first = site.start(activated);
+  await first.untilReady();
+  await until(async () => (await site.callVersion(), site.status().served > 0));
+  const workers = site.status().workers.map(({ pid }) => pid);
+  first.process.kill("SIGKILL");
+  await first.process.exited;
+  await until(() => !workers.some(isRunning));
+  while (awaitReadable(listener.fd, 0)) acceptConnection(listener.fd)[Symbol.dispose]();
+  const times = [await timeOfCall(site), await timeOfCall(site)];
+  // This is what systemd waits for.
+  expect(awaitReadable(listener.fd, 0)).toBe(true);
+  const second = site.start(activated);
+  await until(() => existsSync(`${site.socket}.control`) && site.status()?.isReady === false);
+  times.push(await timeOfCall(site));
+  await second.untilReady();
+  expect(times.filter((ms) => ms >= 1000)).toEqual([]);
+  await until(async () => (await site.callVersion(), site.status().served > 0));
 });
 
 test("a server makes a socket of its own where the file of systemd's is gone", async () => {

@@ -9,6 +9,8 @@ export interface MethodCall {
   readonly interface: string;
   readonly member: string;
   readonly args: readonly (string | number)[];
+  /** In the place of `args`, for other types: see marshal.ts. */
+  readonly body?: { readonly signature: string; readonly bytes: readonly number[] };
 }
 
 export interface MethodReply {
@@ -34,7 +36,7 @@ export const FIXED_HEADER_BYTES = 16;
 
 export const alignUp = (at: number, alignment: number): number => Math.ceil(at / alignment) * alignment;
 
-class Marshaller {
+export class Marshaller {
   readonly bytes: number[] = [];
 
   byte(...values: number[]): void {
@@ -59,8 +61,7 @@ class Marshaller {
 }
 
 export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
-  const body = new Marshaller();
-  for (const arg of call.args) typeof arg === "string" ? body.string(arg) : body.u32(arg);
+  const { signature, bytes } = call.body ?? marshalArguments(call.args);
   const fields = new Marshaller();
   const textFields = [
     [PATH, "o", call.path],
@@ -74,21 +75,27 @@ export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
     fields.signature(type);
     fields.string(value);
   }
-  if (call.args.length > 0) {
+  if (signature !== "") {
     fields.align(8);
     fields.byte(SIGNATURE_FIELD);
     fields.signature("g");
-    fields.signature(call.args.map((arg) => typeof arg === "string" ? "s" : "i").join(""));
+    fields.signature(signature);
   }
   const message = new Marshaller();
   message.byte(LITTLE_ENDIAN, METHOD_CALL, 0, PROTOCOL_VERSION);
-  message.u32(body.bytes.length);
+  message.u32(bytes.length);
   message.u32(serial);
   message.u32(fields.bytes.length);
   message.byte(...fields.bytes);
   message.align(8);
-  message.byte(...body.bytes);
+  message.byte(...bytes);
   return Uint8Array.from(message.bytes);
+}
+
+function marshalArguments(args: MethodCall["args"]): NonNullable<MethodCall["body"]> {
+  const body = new Marshaller();
+  for (const arg of args) typeof arg === "string" ? body.string(arg) : body.u32(arg);
+  return { signature: args.map((arg) => typeof arg === "string" ? "s" : "i").join(""), bytes: body.bytes };
 }
 
 const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);

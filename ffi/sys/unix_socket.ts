@@ -4,11 +4,12 @@ import { type Descriptor, descriptor, removeFile, renameFile } from "./file.ts";
 import { sys } from "./libc.ts";
 import { newReceivedMessage, scmRightsMessage } from "./msghdr.ts";
 import { awaitReadable } from "./poll.ts";
-import { AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET } from "./uapi.ts";
+import { AF_UNIX, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_SEQPACKET, SOL_SOCKET } from "./uapi.ts";
 
 const SYS_shutdown = process.arch === "arm64" ? 210 : 48;
 // asm-generic/socket.h, linux/socket.h
 const SO_TYPE = 3;
+const SO_ACCEPTCONN = 30;
 const SO_PEERCRED = 17;
 // SO_PEERPIDFD, since Linux 6.5: the headers of Debian 12 are older.
 const PEER_PIDFD = 77;
@@ -57,7 +58,9 @@ export function listenAt(path: string, type?: number): Descriptor {
   return socket;
 }
 
-/** Does nothing if it listens already. */
+export const isListening = (fd: number): boolean => socketOption(fd, SO_ACCEPTCONN, 1)[0] === 1;
+
+/** Of one that listens already, clients see from now on that this process listens. */
 export function listenOn(fd: number): void {
   sys.listen(fd, BACKLOG);
 }
@@ -74,6 +77,19 @@ export function connectTo(path: string, type = SOCK_SEQPACKET): Descriptor | und
   if (connected === undefined) return undefined;
   resources.move();
   return socket;
+}
+
+/** Whether somebody takes connections there, or would if fewer waited. */
+export function isListenedAt(path: string, type: number = SOCK_SEQPACKET): boolean {
+  try {
+    const connection = connectTo(path, type | SOCK_NONBLOCK);
+    connection?.[Symbol.dispose]();
+    return connection !== undefined;
+  } catch (error) {
+    // A socket of another type, or a full queue: EPROTOTYPE, EAGAIN.
+    if (error instanceof SystemError) return true;
+    throw error;
+  }
 }
 
 function newSocket(type: number): Descriptor {

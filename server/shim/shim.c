@@ -1,5 +1,5 @@
 /*
- * The program behind a plugin's name and `cni` where `cni install --shim` put it. It hands its call to `cni serve` and
+ * The program behind a plugin's name and `cni` where `cni install` put it. It hands its call to `cni serve` and
  * waits. If no server takes the call, it executes the full binary, which does the same.
  *
  * No libc: it starts in the time that the kernel needs for a static program.
@@ -31,6 +31,7 @@
 #define LOCK_INTERVAL_MS 10
 #define MAX_PATH 4096
 #define FD_COUNT 5
+#define SYSTEMD "/run/systemd/system"
 /* sigset_t of the kernel, without that of libc. */
 #define SIGSET_BYTES 8
 
@@ -100,7 +101,7 @@ __attribute__((noreturn)) static void run_full(char **argv, char **envp) {
   while (n > 0 && path_buffer[n - 1] != '/') n--;
   if (n > 0) memcpy(path_buffer + n, FULL_BINARY, sizeof FULL_BINARY);
   sys(execve, path_buffer, argv, envp);
-  fail(argv, envp, 0, "5", "Cannot execute " FULL_BINARY " beside this program: install both by cni install --shim");
+  fail(argv, envp, 0, "5", "Cannot execute " FULL_BINARY " beside this program: install both by cni install");
 }
 
 /* Negative without a server, or if too many wait. A descriptor below 3 is a stream that the caller has closed. */
@@ -110,6 +111,19 @@ static long connect_to_server(void) {
   memcpy(address.sun_path, socket_path, length(socket_path));
   long server = sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   return sys(connect, server, &address, sizeof address) < 0 || server < 3 ? -1 : server;
+}
+
+/*
+ * Whether a server is ready. The kernel names the process that listened last. systemd does so before it starts a server,
+ * and one that has ended did. This connection has woken systemd.
+ */
+static int is_ready(long server) {
+  struct ucred listener = {0, 0, 0};
+  uint32_t size = sizeof listener;
+  sys5(getsockopt, server, SOL_SOCKET, SO_PEERCRED, &listener, &size);
+  if (listener.pid == 1) return sys5(faccessat, AT_FDCWD, SYSTEMD, 0, 0, 0) < 0;
+  /* 0: a process of another namespace, which refuses this one. */
+  return listener.pid == 0 || sys(kill, listener.pid, 0, 0) != -ESRCH;
 }
 
 static long send_request(long server, uint32_t argc, char **argv, char **envp) {
@@ -134,7 +148,7 @@ static int is_offered(long server, uint32_t argc, char **argv, char **envp, int 
   const struct timespec timeout = {OFFER_TIMEOUT_MS / 1000, OFFER_TIMEOUT_MS % 1000 * 1000000};
   struct pollfd ready = {(int)server, POLLIN, 0};
   char message = 0;
-  if (send_request(server, argc, argv, envp) <= 0) return 0;
+  if (!is_ready(server) || send_request(server, argc, argv, envp) <= 0) return 0;
   fds[3] = (int)sys5(openat, AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0);
   fds[4] = (int)sys5(openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC, 0, 0);
   return await(&ready, 1, &timeout) > 0 && sys5(recvfrom, server, &message, 1, 0, 0) == 1 && message == OFFER;

@@ -150,7 +150,7 @@ function startServer(scope: DisposableStack, host: Netns, directory: string, api
   const path = (name: string) => join(directory, name);
   const plugins = path("bin");
   mkdirSync(plugins);
-  Bun.spawnSync([CNI_PROGRAM, "install", "--shim", plugins]);
+  Bun.spawnSync([CNI_PROGRAM, "install", plugins]);
   const network = { cniVersion: "1.0.0", name: "pods", plugins: [{ type: "ptp", ipam: { type: "host-local" } }] };
   writeFileSync(path("10-pods.conflist"), JSON.stringify(network));
   const socket = path("run/cni.sock");

@@ -24,7 +24,7 @@ export function prepareBench(rounds: number, quick: boolean) {
   const paths = { plugins: join(state, "bin"), cache: join(state, "cache"), empty: join(state, "empty") };
   const { plugins, cache, empty } = paths;
   mkdirSync(plugins);
-  runSuccessfully({ argv: [CNI_PROGRAM, "install", plugins] });
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", "--no-shim", plugins] });
   compileEmptyProgram(empty);
   const runOptions = (pluginDirectory: string) => ["--cache-dir", cache, "--plugin-dir", pluginDirectory];
   return {

@@ -23,7 +23,7 @@ export function prepareNode(): void {
   process.chdir("/");
   // The parents of the program's directories: removing a directory that is a mount point unmounts it.
   runShell("for path in /run /var/lib /opt; do mount -t tmpfs none $path; done; ip link set lo up");
-  runSuccessfully({ argv: [CNI_PROGRAM, "install", PLUGIN_DIRECTORY] });
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", "--no-shim", PLUGIN_DIRECTORY] });
 }
 
 export function resetNode(namespaces: readonly string[]): void {

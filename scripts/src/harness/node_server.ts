@@ -22,7 +22,7 @@ export interface NodeServer {
 
 export async function startNodeServer(): Promise<NodeServer> {
   mkdirSync(NODE_SHIM_DIRECTORY, { recursive: true });
-  runSuccessfully({ argv: [CNI_PROGRAM, "install", "--shim", NODE_SHIM_DIRECTORY] });
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", NODE_SHIM_DIRECTORY] });
   const start = () => {
     const started = Bun.spawn([CNI_PROGRAM, "serve", "--socket", SOCKET], { stdio: ["ignore", "ignore", "ignore"] });
     // It ends with the node.

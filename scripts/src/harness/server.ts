@@ -24,7 +24,7 @@ export function startShimServer({ scope, state, runOptions }: ServerPlace) {
   const directory = scope.use(newScratchDirectory(state)).path;
   const [shims, socket] = [join(directory, "bin"), join(directory, "run/cni.sock")];
   mkdirSync(shims);
-  runSuccessfully({ argv: [CNI_PROGRAM, "install", "--shim", shims] });
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", shims] });
   // It ends with this process, however that ends.
   const argv = ["setpriv", "--pdeathsig", "TERM", join(shims, "cni-full"), "serve", "--socket", socket, "--no-restore"];
   const running = startProcess({ argv: [...argv, "--log-format", "json"] });

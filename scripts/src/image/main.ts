@@ -16,7 +16,7 @@ export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT
   for (const path of ["proc", "sys", "dev", "etc/cni/net.d", "run/netns", "var/lib/cni"]) {
     mkdirSync(join(root, path), { recursive: true });
   }
-  runSuccessfully({ argv: [join(bin, "cni"), "install", bin] });
+  runSuccessfully({ argv: [join(bin, "cni"), "install", "--no-shim", bin] });
 }
 
 /** What lies beside the program in a release: glibc's files, here those of this machine. */
