@@ -3,6 +3,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { compileShim } from "../scripts/src/build/shim.ts";
 import { hostLibraries } from "../scripts/src/image/main.ts";
 import { gzip, pluginArchive } from "../scripts/src/release/plugin_archive.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
@@ -54,7 +55,7 @@ test("README, pasted from top to bottom, works: to install, the first five minut
   try {
     const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
     const archive = `cni-plugins-linux-amd64-v${version}.tgz`;
-    const shim = Buffer.from("no shim is called");
+    const shim = compileShim(process.arch as "x64");
     const executables = { program: readFileSync(CNI_PROGRAM), shim, libraries: hostLibraries(CNI_PROGRAM) };
     writeFileSync(join(directory, archive), gzip(pluginArchive(executables, { LICENSE: "text" }, 1e9), 1));
     const install = commandsOf(readSection("README.md", "Install"));

@@ -27,19 +27,15 @@ export interface UninstallStep {
   readonly reason?: string;
 }
 
-const SHIM_DIRECTORY_NAME = "shim";
 const LICENCE_NAMES = ["LICENSE", "LICENSE.third-party"];
 
 /** Our files go, and backups are put back. Changes nothing. */
 export function planUninstall(options: UninstallOptions): UninstallStep[] {
   const { directory } = options;
-  const shims = planFiles({ ...options, directory: `${directory}/${SHIM_DIRECTORY_NAME}` });
   const files = planFiles(options);
-  const isArchive = [...shims, ...files].some(({ outcome }) => outcome === "removed");
+  const isArchive = files.some(({ outcome }) => outcome === "removed");
   const licences = isArchive ? LICENCE_NAMES.filter((name) => findStat(`${directory}/${name}`)) : [];
   return [
-    ...shims,
-    ...planLibraries(`${directory}/${SHIM_DIRECTORY_NAME}`),
     ...files,
     ...planLibraries(directory),
     ...planStage(directory),
@@ -92,5 +88,4 @@ export function uninstall(steps: readonly UninstallStep[], directory: string): v
     else removeFile(path);
   }
   removeEmptyDirectory(backupDirectory(directory));
-  removeEmptyDirectory(`${directory}/${SHIM_DIRECTORY_NAME}`);
 }

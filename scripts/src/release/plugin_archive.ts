@@ -17,24 +17,15 @@ export interface Executables extends Binaries {
 /** Text files beside the binaries, by name. */
 export type TextFiles = Readonly<Record<string, string>>;
 
-/** The directory of shims, which an engine can use instead of its parent directory. */
-const SHIM_DIRECTORY_NAME = "shim";
-
-/** Each plugin is a hard link to the one copy of the program; those in `shim/` are links to the one shim. Libraries lie beside both. */
+/** Each name is a hard link to the one shim. The program and its libraries lie beside them, as `cni install` puts them. */
 export function pluginArchive({ program, shim, libraries }: Executables, texts: TextFiles, time: number): Buffer {
-  const inShim = (name: string): string => `${SHIM_DIRECTORY_NAME}/${name}`;
   const entries: TarEntry[] = [
     ...Object.entries(texts).map(([path, text]) => ({ path, mode: 0o644, data: Buffer.from(text) })),
-    { path: COMMAND_NAME, data: program },
-    ...pluginNames().map((path) => ({ path, hardLink: COMMAND_NAME })),
     { path: LIBRARY_DIRECTORY_NAME, isDirectory: true },
     ...libraries,
-    { path: SHIM_DIRECTORY_NAME, isDirectory: true },
-    { path: inShim(FULL_PROGRAM_NAME), hardLink: COMMAND_NAME },
-    { path: inShim(LIBRARY_DIRECTORY_NAME), isDirectory: true },
-    ...libraries.map(({ path }) => ({ path: inShim(path), hardLink: path })),
-    { path: inShim(COMMAND_NAME), data: shim },
-    ...pluginNames().map((name) => ({ path: inShim(name), hardLink: inShim(COMMAND_NAME) })),
+    { path: FULL_PROGRAM_NAME, data: program },
+    { path: COMMAND_NAME, data: shim },
+    ...pluginNames().map((path) => ({ path, hardLink: COMMAND_NAME })),
   ];
   return tar(entries, time);
 }
