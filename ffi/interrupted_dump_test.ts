@@ -238,8 +238,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "server/supervisor.ts": "a look, without a wait",
     "server/worker.ts": "no time",
     "plugins/dnsname/client.ts": "a deadline",
-    "cmd/commands/policy/test.ts": "a deadline",
-    "plugins/network_policy/ask_part.ts": "a deadline",
+    "plugins/lib/policy/ask_line.ts": "a deadline",
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
   [/\b(readAll|readFile|readTail)\(/, {
