@@ -47,7 +47,7 @@ test("documents of netns list and install have the keys that the page names", ()
   const directory = join(root, "bin");
   mkdirSync(directory);
   writeFileSync(join(directory, "bridge"), "another program");
-  const installed = cni(["install", directory, "--force", "--json"]);
+  const installed = cni(["install", directory, "--no-shim", "--force", "--json"]);
   expect(keysOf(JSON.parse(installed.stdout))).toEqual(documentedKeys("install"));
 });
 
