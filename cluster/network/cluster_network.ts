@@ -36,7 +36,7 @@ const RETRY_MS = 5000;
 const PAUSE_FACTOR = 9;
 const MAX_PAUSE_MS = 3000;
 /** Answers for all nodes at once would take much memory. */
-const NODES_AT_ONCE = 250;
+const NODES_AT_ONCE = 100;
 const MANY_NODES = 500;
 /** What links of Ethernet have. */
 const DEFAULT_MTU = 1500;

@@ -31,7 +31,7 @@ interface Change {
 }
 
 const ROUTES_OF_A_MEGABYTE = 1000;
-const CHANGES_AT_ONCE = 512;
+const CHANGES_AT_ONCE = 128;
 
 export class NodeRoutes {
   readonly #nl: Netlink;
