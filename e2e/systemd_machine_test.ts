@@ -134,7 +134,7 @@ describe("on a machine with systemd", () => {
     expect(machine.run("systemctl is-active cni.service || :")).toBe("inactive\n");
     // It may wait for too long, and do the call itself.
     machine.run(call("add", "lan", "c1", "-p 8080:80"));
-    await until(() => machine.run("cni serve --check || :").includes("is ready"));
+    await until(() => machine.run("cni serve --check || :").startsWith("The server"));
     const before = served();
     machine.run(call("add", "lan", "c2"));
     // A busy machine may not serve a call.
@@ -207,7 +207,7 @@ describe("on a machine with systemd", () => {
     const pid = () => machine.run("systemctl show -P MainPID cni.service");
     const before = pid();
     machine.run(`${DPKG_INSTALL} /packages/cni_0.2.0.deb`);
-    await until(() => machine.run("cni serve --check || :").includes("is ready"));
+    await until(() => machine.run("cni serve --check || :").startsWith("The server"));
     expect(pid()).not.toBe(before);
     machine.run("ip netns exec c1 busybox ping -c 1 -W 50 10.95.0.3");
     machine.run(call("check", "leased", "c1", "--ifname lease0"));

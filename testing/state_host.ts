@@ -115,7 +115,7 @@ export async function newStateHost(): Promise<StateHost> {
         stdout: "ignore",
         stderr: Bun.file(join(directory, "log")),
       });
-      await until(() => run("cni serve --check || :").includes("is ready"));
+      await until(() => run("cni serve --check || :").startsWith("The server"));
     },
     readState() {
       const paths = run(LIST).trim().split("\n").sort();
