@@ -1,6 +1,7 @@
 /** The server as a unit of systemd that no file describes. @module */
 import { findSystemBus } from "../ffi/dbus/connection.ts";
 import { type DbusValue, marshal } from "../ffi/dbus/marshal.ts";
+import { EPERM } from "../ffi/sys/errno.ts";
 
 const SYSTEMD = {
   destination: "org.freedesktop.systemd1",
@@ -15,7 +16,6 @@ const MAX_FILES = 65_536n;
 /** Numbers of linux/capability.h: those that packaging/debian/cni.service names. */
 const DROPPED_CAPABILITIES = [9, 17, 20, 22, 25, 26, 28, 30, 32, 33, 34, 35, 36, 37];
 const DROPPED_CALLS = ["@clock", "@cpu-emulation", "@debug", "@obsolete", "@raw-io", "@reboot", "@swap"];
-const EPERM = 1;
 
 /** As packaging/debian/cni.service has it, but that the next call starts it again. */
 function properties(program: string): readonly (readonly [name: string, signature: string, value: DbusValue])[] {

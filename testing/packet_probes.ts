@@ -7,15 +7,17 @@
  */
 import { familyOf, type Ip, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
-import { newPacketReceiver, toSockaddr } from "../ffi/sys/inet_socket.ts";
+import { newPacketReceiver, toSockaddr, V6ONLY } from "../ffi/sys/inet_socket.ts";
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { sleep } from "../ffi/sys/poll.ts";
 import {
   AF_INET,
   AF_INET6,
+  IPPROTO_IPV6,
   IPPROTO_SCTP,
   IPPROTO_TCP,
+  SO_LINGER,
   SOCK_CLOEXEC,
   SOCK_DGRAM,
   SOCK_NONBLOCK,
@@ -33,9 +35,6 @@ export interface ProbedFlow {
   readonly isAllowed: boolean;
 }
 
-const SO_LINGER = 13;
-const IPPROTO_IPV6 = 41;
-const IPV6_V6ONLY = 26;
 const TCP_INFO = 11;
 const TCP_ESTABLISHED = 1;
 const BACKLOG = 4096;
@@ -50,7 +49,7 @@ type Family = 4 | 6;
 
 function openBound(family: Family, type: number, address: Ip, port: number, protocol = 0): number {
   const fd = sys.socket(family === 4 ? AF_INET : AF_INET6, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
-  if (family === 6 && type !== SOCK_RAW) sys.setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, new Int32Array([1]), 4);
+  if (family === 6 && type !== SOCK_RAW) sys.setsockopt(fd, IPPROTO_IPV6, V6ONLY, new Int32Array([1]), 4);
   const sockaddr = toSockaddr({ address, port });
   sys.bind(fd, sockaddr, sockaddr.length);
   return fd;

@@ -6,6 +6,7 @@ import { sys } from "./libc.ts";
 import {
   AF_INET,
   AF_INET6,
+  IPPROTO_IPV6,
   IPPROTO_TCP,
   IPPROTO_UDP,
   MSG_DONTWAIT,
@@ -27,10 +28,9 @@ const SO_MEMINFO = 55;
 const SK_MEMINFO_WMEM_ALLOC = 2;
 const SK_MEMINFO_VARS = 9;
 const IPPROTO_IP = 0;
-const IPPROTO_IPV6 = 41;
 const IP_FREEBIND = 15;
 // IPV6_V6ONLY and IPV6_FREEBIND.
-const V6ONLY = 26;
+export const V6ONLY = 26;
 const V6_FREEBIND = 78;
 
 const MAX_WAITING_CONNECTIONS = 128;

@@ -15,6 +15,9 @@ const QUEUE_TIMEOUT_MS = 1000;
 /** Other refusals wait for RCU. If they persist, the table is damaged. */
 const MAX_CONFLICTS = 10;
 
+/** Whether this process is the first in the queue: an attempt may contain others, which must not wait for it. */
+let isAlone = false;
+
 /**
  * Repeats an attempt that conflicts with another program's change. After several conflicts, processes queue so that
  * none starves.
@@ -26,7 +29,6 @@ export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_M
   let deadline: number | undefined;
   let restarts = 0;
   let conflicts = 0;
-  let isAlone = false;
   using heldLocks = new DisposableStack();
   for (;;) {
     try {
@@ -41,7 +43,10 @@ export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_M
       deadline ??= performance.now() + timeoutMs;
       throwIfSignalled();
       if (performance.now() > deadline) throw retryTimeoutError(error, restarts, timeoutMs);
-      if (restarts >= MAX_UNQUEUED_RESTARTS && !isAlone) isAlone = waitInQueue(heldLocks);
+      if (restarts >= MAX_UNQUEUED_RESTARTS && !isAlone && waitInQueue(heldLocks)) {
+        isAlone = true;
+        heldLocks.defer(() => isAlone = false);
+      }
     }
   }
 }

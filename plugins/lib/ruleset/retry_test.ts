@@ -149,6 +149,22 @@ test("who did not get its turn goes to the queue again, and is alone when the ot
   expect(seen).toEqual([false, false, false, false, true, true]);
 });
 
+test("an attempt within another does not wait for the process's own turn", () => {
+  const began = performance.now();
+  const seen: boolean[] = [];
+  retryOnConflict(() => {
+    let left = 4;
+    retryOnConflict(() => {
+      if (seen.length > 4 && left-- > 0) throw refusal(ERESTART);
+    });
+    seen.push(holders().includes(`${process.pid}`));
+    if (seen.length <= 5) throw refusal(ERESTART);
+  });
+  expect(seen).toEqual([false, false, false, true, true, true]);
+  expect(holders()).not.toContain(`${process.pid}`);
+  expect(performance.now() - began).toBeLessThan(900);
+});
+
 test("who is asked to end in the middle of an ADD does not wait for the ruleset any longer", () => {
   const script = `
     import { NetlinkError } from "${FFI}/netlink/error.ts";

@@ -17,6 +17,7 @@ export const STATE_OWNERS: Readonly<Record<string, string>> = {
   "ffi/sys/libc.ts": "the address of the thread's errno",
   "ffi/sys/observer.ts": "a dry run must see all that the process does, also what no context reaches",
   "ffi/sys/signals.ts": "which signals the process blocks",
+  "plugins/lib/ruleset/retry.ts": "a lock that the process has: an attempt within another does not wait for it",
   "runtime/netns_gone.ts": "when the machine started: read again if the clock was set",
   "spec/jsonc.ts": "Deno has no require()",
   "spec/result.ts": "a changed copy of a result must not have the mark",

@@ -5,10 +5,17 @@ import type { Netns } from "../../../ffi/netns/netns.ts";
 import { newPacketReceiver, sendPacketTo, type SocketEndpoint, toSockaddr } from "../../../ffi/sys/inet_socket.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { awaitReadable } from "../../../ffi/sys/poll.ts";
-import { AF_INET, AF_INET6, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
+import {
+  AF_INET,
+  AF_INET6,
+  SO_LINGER,
+  SOCK_CLOEXEC,
+  SOCK_DGRAM,
+  SOCK_STREAM,
+  SOL_SOCKET,
+} from "../../../ffi/sys/uapi.ts";
 import { median } from "./statistics.ts";
 
-const SO_LINGER = 13;
 const BURST = 50;
 const PATIENCE_MS = 1000;
 
