@@ -6,8 +6,8 @@ import { throwIfSignalled } from "../protocol/signal.ts";
 
 /** Another program was faster, or the outcome is unknown: the next attempt reads the ruleset again. */
 const CONFLICT_ERRORS = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
-/** Against 20,000 foreign commits a second, a dozen attempts were enough. */
-const RETRY_TIMEOUT_MS = 10_000;
+/** Against 20,000 foreign commits a second, a dozen attempts were enough. Of 200 ADDs at once, the last ends after 20 s. */
+const RETRY_TIMEOUT_MS = 30_000;
 /** After this many, processes of this program queue. */
 const MAX_UNQUEUED_RESTARTS = 3;
 /** A stopped process must not stop all others. */
