@@ -5,20 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { bridgeCall } from "../testing/bridge_call.ts";
 import { until } from "../testing/netns.ts";
 import { bootMachine, canBootSystemd, SYSTEMD_MACHINE_PROGRAMS } from "../testing/systemd_machine.ts";
 
 const BIN = "/opt/cni/bin";
-const CONFIG = JSON.stringify({
-  cniVersion: "1.0.0",
-  name: "lan",
-  type: "bridge",
-  bridge: "lan0",
-  ipam: { type: "host-local", subnet: "10.92.0.0/24", dataDir: "/run/ipam" },
-});
-const call = (verb: string, container: string): string =>
-  `echo '${CONFIG}' | CNI_COMMAND=${verb} CNI_CONTAINERID=${container} CNI_NETNS=/run/netns/${container} \
-   CNI_IFNAME=eth0 CNI_PATH=${BIN} ${BIN}/bridge`;
+const call = (verb: string, container: string): string => bridgeCall(BIN, verb, container);
 
 /** What a unit forbids and allows, as systemd prints it. */
 const PROPERTIES = [

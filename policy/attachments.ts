@@ -22,7 +22,8 @@ export class Attachments {
   look(): { readonly attached: readonly AttachedAddress[]; readonly isWhole: boolean } {
     const { attached, table } = readGuard(this.#nft);
     const isSameTable = table === this.#table;
-    if (!isSameTable) { for (const each of this.#attached) this.#lost.set(each.ip, each); }
+    const removed = isSameTable ? [] : this.#attached;
+    for (const each of removed) this.#lost.set(each.ip, each);
     this.#table = table;
     for (const { ip } of attached) this.#lost.delete(ip);
     const ended = [...this.#lost.values()].filter(({ interface: name }) => !link.find(this.#route, name));

@@ -3,6 +3,7 @@ import { expect } from "bun:test";
 import { mkdirSync, readFileSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { CNI_PROGRAM, testWith } from "../../testing/binary.ts";
+import { BRIDGE_CONFIG, bridgeCall } from "../../testing/bridge_call.ts";
 import {
   MACHINE_PROGRAMS,
   type MachineOfNamespaces,
@@ -13,17 +14,7 @@ import { until } from "../../testing/netns.ts";
 
 const BIN = "/run/bin";
 const ALLOW = `echo '{"server": true}' >/etc/cni/cni.json`;
-const CONFIG = JSON.stringify({
-  cniVersion: "1.0.0",
-  name: "lan",
-  type: "bridge",
-  bridge: "lan0",
-  ipam: { type: "host-local", subnet: "10.93.0.0/24", dataDir: "/run/ipam" },
-});
-
-const call = (verb: string, container: string, program = `${BIN}/bridge`): string =>
-  `echo '${CONFIG}' | CNI_COMMAND=${verb} CNI_CONTAINERID=${container} CNI_NETNS=/run/netns/${container} \
-   CNI_IFNAME=eth0 CNI_PATH=${BIN} ${program}`;
+const call = (verb: string, container: string, program?: string): string => bridgeCall(BIN, verb, container, program);
 
 async function withMachine(use: (machine: MachineOfNamespaces) => void | Promise<void>): Promise<void> {
   await using machine = await newMachineOfNamespaces();
@@ -48,7 +39,8 @@ const WITHOUT: Readonly<Record<string, string>> = {
   "in a container": call("ADD", "c1"),
   "forbidden by its file": `echo '{"server": false}' >/etc/cni/cni.json; ${call("ADD", "c1")}`,
   "of a DEL": `${ALLOW}; ${call("DEL", "c1")}`,
-  "of cni run": `${ALLOW}; mkdir /etc/cni/net.d; echo '${CONFIG}' >/etc/cni/net.d/lan.conf; ${BIN}/cni run add lan c1`,
+  "of cni run":
+    `${ALLOW}; mkdir /etc/cni/net.d; echo '${BRIDGE_CONFIG}' >/etc/cni/net.d/lan.conf; ${BIN}/cni run add lan c1`,
   "whose caller names a socket": `${ALLOW}; export CNI_SOCKET=/run/other.sock; ${call("ADD", "c1")}`,
   "in another network namespace": `${ALLOW}; ${call("ADD", "c1", `nsenter --net=/run/netns/c2 ${BIN}/bridge`)}`,
   "in other mounts": `${ALLOW}; ${call("ADD", "c1", `unshare -m ${BIN}/bridge`)}`,

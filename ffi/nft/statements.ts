@@ -240,12 +240,10 @@ export const setPacketTypeHost = (): RuleStatement => [
   { kind: "meta", key: uapi.NFT_META_PKTTYPE, sreg: register(0) },
 ];
 export const counter = (): RuleStatement => [{ kind: "counter" }];
-/** `limit rate 10/second`: matches no more packets than these, and some at once in the beginning. */
+/** `limit rate 10/second`: no more packets match, but for the five at once that nft(8) allows, too. */
 export const limitPerSecond = (rate: number): RuleStatement => [
-  { kind: "limit", rate: BigInt(rate), unit: 1n, burst: DEFAULT_BURST },
+  { kind: "limit", rate: BigInt(rate), unit: 1n, burst: 5 },
 ];
-// As nft(8) has it.
-const DEFAULT_BURST = 5;
 /** `log prefix "…" group 1`: packets go to who has bound the group. */
 export const logToGroup = (group: number, prefix: string): RuleStatement => [
   { kind: "log", prefix, group },

@@ -11,7 +11,7 @@ import { ApiServer } from "../../../testing/api_server.ts";
 import { newNode } from "../../../testing/cluster_nodes.ts";
 import { runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
-import { peakPrivateBytes, processorMsOf, resetPeak } from "./process_cost.ts";
+import { peakPrivateBytes, processorMsOf, resetPeak } from "../harness/process_cost.ts";
 import { type BenchRow, formatNumber, row } from "./table.ts";
 import type { BenchWorkspace } from "./workspace.ts";
 

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { until } from "../../../testing/netns.ts";
 import { newPolicyPod, PODS_OF_MEASURED_NODE, policyCluster } from "../../../testing/policy_cluster.ts";
 import { newServedPolicy, type ServedPolicy } from "../../../testing/served_policy.ts";
-import { peakPrivateBytes, processorMsOf, resetPeak } from "./process_cost.ts";
+import { peakPrivateBytes, processorMsOf, resetPeak } from "../harness/process_cost.ts";
 import { type BenchRow, row } from "./table.ts";
 import type { BenchWorkspace } from "./workspace.ts";
 
@@ -83,7 +83,7 @@ function partPid(): number | undefined {
     try {
       return /^\d+$/.test(name) && readFileSync(`/proc/${name}/comm`, "latin1") === "cni-policy\n";
     } catch {
-      // It has ended meanwhile.
+      // Processes end while they are listed.
       return false;
     }
   });

@@ -1,10 +1,11 @@
 /** This program as the network of a cluster beside flannel, in two clusters with the same nodes. @module */
-import { readFileSync } from "node:fs";
 import { ipOf, parseCidr } from "../../../ffi/address.ts";
 import { type Netns, openNetns } from "../../../ffi/netns/netns.ts";
 import type { SocketEndpoint } from "../../../ffi/sys/inet_socket.ts";
 import { ipShow } from "../../../testing/netns.ts";
+import { privateBytes } from "../../../server/memory.ts";
 import { markdownTable } from "../harness/markdown.ts";
+import { processorMsOf } from "../harness/process_cost.ts";
 import { median } from "../harness/statistics.ts";
 import { connectionCost, datagramCost, openTrafficSink } from "../harness/traffic.ts";
 import { clusterProcesses, readProc } from "./holder.ts";
@@ -136,17 +137,9 @@ function processFigures(program: Program): readonly (readonly [what: string, val
   return [
     ["private memory for the way between nodes (MB)", sum(part, privateMegabytes)],
     ["private memory of all that serves (MB)", sum(whole, privateMegabytes)],
-    ["processor time for the way between nodes (ms)", sum(part, processorMs)],
-    ["processor time of all that serves (ms)", sum(whole, processorMs)],
+    ["processor time for the way between nodes (ms)", sum(part, processorMsOf)],
+    ["processor time of all that serves (ms)", sum(whole, processorMsOf)],
   ];
 }
 
-const privateMegabytes = (pid: number): number =>
-  [...readFileSync(`/proc/${pid}/smaps_rollup`, "utf8").matchAll(/^Private_(?:Clean|Dirty): *(\d+) kB$/gm)]
-    .reduce((total, [, kilobytes]) => total + Number(kilobytes) / 1024, 0);
-
-/** A tick of the kernel's clock is 10 ms. */
-const processorMs = (pid: number): number => {
-  const fields = readProc(pid, "stat").replace(/.*\) /s, "").split(" ");
-  return (Number(fields[11]) + Number(fields[12])) * 10;
-};
+const privateMegabytes = (pid: number): number => privateBytes(pid) / 2 ** 20;
