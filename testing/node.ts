@@ -227,7 +227,9 @@ export function nodeState({ host, run }: TestNode): object {
     rules: withoutMark(ruleset).match(/elements = \{[^}]*\}|chain \S+-\S+|^table (?!(inet|bridge) cni ).*/gm) ?? [],
     iptables: run("sh", "-c", "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]"),
     state: lines(run("find", NODE_PATHS.state, "-type", "f", ...NETWORK_FILES.flatMap((name) => ["!", "-name", name]))),
-    backups: lines(run("sh", "-c", "find /run/cni -type f ! -name 'cni.sock.*' 2>/dev/null || :")),
+    backups: lines(
+      run("sh", "-c", "find /run/cni -type f ! -name 'cni.sock.*' ! -path '/run/cni/lock/*' 2>/dev/null || :"),
+    ),
     namespaces: lines(run("sh", "-c", "ls /run/netns 2>/dev/null || :")),
   };
 }
