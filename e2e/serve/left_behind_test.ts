@@ -121,6 +121,25 @@ testWith(
   60_000,
 );
 
+testWith(
+  [...MACHINE_PROGRAMS, "busybox"],
+  "its log is syslogd's where one runs, and calls outlive syslogd",
+  () =>
+    withMachine(async (machine) => {
+      // The real /dev is the machine's that runs the tests.
+      succeed(machine, "mount -t tmpfs none /dev; mknod -m 666 /dev/null c 1 3; busybox syslogd -O /run/messages");
+      succeed(machine, `${ALLOW}; ${call("ADD", "c1")}`);
+      await until(() => isServed(machine));
+      succeed(machine, call("DEL", "c1"));
+      const messages = succeed(machine, "cat /run/messages");
+      expect(messages).toMatch(/ cni: Listening on .*cni\.sock/);
+      expect(messages).toMatch(/ bridge DEL c1 eth0 \/run\/netns\/c1: [\d.]+ ms, status 0, called by \d+$/m);
+      succeed(machine, `pkill -f '^busybox syslogd'; ${call("ADD", "c1")}; ${call("DEL", "c1")}`);
+      expect(JSON.parse(succeed(machine, `${BIN}/cni serve --status --json`)).served).toBe(3);
+    }),
+  60_000,
+);
+
 /** A control group that ends with its scope, as that of an engine's unit. */
 function newGroup(): Disposable & { readonly path: string } {
   const path = join(CGROUPS!, `cni-caller-${process.pid}`);

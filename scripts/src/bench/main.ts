@@ -8,6 +8,7 @@ import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
 import { clusterRows } from "./cluster.ts";
 import { concurrentCallRows } from "./concurrent_calls.ts";
+import { leftBehindRows } from "./left_behind.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
 import { policyRows } from "./policy.ts";
@@ -32,6 +33,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   chain: chainRows,
   "host-local": reservationRows,
   serve: serveRows,
+  "left-behind": leftBehindRows,
   memory: memoryRows,
   sandbox: sandboxRows,
   once: concurrentCallRows,
