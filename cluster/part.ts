@@ -10,7 +10,8 @@ import { ClusterNetwork } from "./network/cluster_network.ts";
 import { removeClusterNetwork } from "./network/remove.ts";
 import type { ClusterNode } from "./node.ts";
 import type { ClusterPartSettings } from "./settings.ts";
-import { type ClusterStatus, writeClusterStatus } from "./status.ts";
+import type { ClusterStatus } from "./status.ts";
+import { StatusFile } from "./status_file.ts";
 import { nodesFilePath, StoredNodes } from "./stored_nodes.ts";
 
 export interface ClusterPartOptions extends ClusterPartSettings {
@@ -26,12 +27,11 @@ export interface ClusterPartOptions extends ClusterPartSettings {
 
 /** To compare all with the kernel takes less than so many changes. */
 const MANY_CHANGES = 1000;
-/** The time of the last message changes all the time. */
-const STATUS_INTERVAL_MS = 10_000;
 
 export class ClusterPart implements Disposable {
   readonly #options: ClusterPartOptions;
   readonly #known: KnownNodes;
+  readonly #status: StatusFile;
   readonly #stored: StoredNodes;
   /** Absent if somebody else routes between nodes. */
   readonly #network: ClusterNetwork | undefined;
@@ -48,13 +48,12 @@ export class ClusterPart implements Disposable {
   /** That of the API which has what is known. */
   #version: string | undefined;
   #hasListed = false;
-  #written = "";
-  #nextStatus = 0;
 
   constructor(options: ClusterPartOptions) {
     const { cacheDirectories, log, count } = options;
     this.#options = options;
     this.#known = new KnownNodes(options.node);
+    this.#status = new StatusFile(options.stateDirectory, log);
     this.#stored = new StoredNodes({
       path: nodesFilePath(cacheDirectories[0]!),
       content: () => ({ resourceVersion: this.#version ?? "0", nodes: this.#known.all() }),
@@ -186,7 +185,7 @@ export class ClusterPart implements Disposable {
   }
 
   #writeStatus(): void {
-    const { node, stateDirectory } = this.#options;
+    const { node } = this.#options;
     const { own } = this.#known;
     const status: ClusterStatus = {
       node,
@@ -197,15 +196,7 @@ export class ClusterPart implements Disposable {
       mtu: this.#network?.mtu ?? 0,
       problems: this.#problems(own),
     };
-    const now = performance.now();
-    const text = JSON.stringify(status);
-    if (text === this.#written && now < this.#nextStatus) return;
-    this.#written = text;
-    this.#nextStatus = now + STATUS_INTERVAL_MS;
-    writeClusterStatus(stateDirectory, {
-      ...status,
-      ...this.#heardAtMs !== undefined && { heardAtMs: this.#heardAtMs },
-    });
+    this.#status.write(status, this.#heardAtMs);
   }
 
   #problems(own: ClusterNode | undefined): string[] {

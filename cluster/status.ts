@@ -1,5 +1,5 @@
 /** What the part tells others of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
-import { findStatusFile, writeStatusFile } from "./status_file.ts";
+import { findStatusFile } from "./status_file.ts";
 
 /** That of a server with the usual socket. */
 export const DEFAULT_STATUS_DIRECTORY = "/run/cni/cluster";
@@ -20,8 +20,5 @@ export interface ClusterStatus {
   /** Nodes that are not reached, and why. */
   readonly problems: readonly string[];
 }
-
-export const writeClusterStatus = (stateDirectory: string, status: ClusterStatus): void =>
-  writeStatusFile(stateDirectory, status);
 
 export const findClusterStatus = (stateDirectory: string): ClusterStatus | undefined => findStatusFile(stateDirectory);

@@ -21,7 +21,8 @@ import type { PolicyQuestion, PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
 import { localKey, type LocalPod } from "./local_pod.ts";
 import { LocalPods } from "./local_pods.ts";
-import { type PolicyStatus, writePolicyStatus } from "./status.ts";
+import { StatusFile } from "../cluster/status_file.ts";
+import type { PolicyStatus } from "./status.ts";
 import { StoredPolicies } from "./stored_policies.ts";
 
 export type PolicyEventType = "ADDED" | "MODIFIED" | "DELETED";
@@ -57,7 +58,6 @@ const FIRST_LIST_MS = 10_000;
 /** How long nothing is compared without a reason. */
 const COMPARE_INTERVAL_MS = 60_000;
 const RETRY_MS = 2000;
-const STATUS_INTERVAL_MS = 10_000;
 /** Judging takes at most a tenth of the time. */
 const JUDGE_PAUSE_FACTOR = 9;
 const MONITOR_BYTES = 16 * 1024 * 1024;
@@ -71,6 +71,7 @@ export class PolicyPart implements Disposable {
   readonly #monitor: RulesetMonitor;
   readonly #attachments: Attachments;
   readonly #localPods: LocalPods;
+  readonly #status: StatusFile;
   readonly #stored: StoredPolicies;
   readonly #dropLog: DropLog | undefined;
   /** Lists that have to come before anything is done. */
@@ -98,8 +99,6 @@ export class PolicyPart implements Disposable {
   #nextJudge = 0;
   /** Called after the next step that changed the kernel. */
   #onStep: (() => void)[] = [];
-  #written = "";
-  #nextStatus = 0;
 
   constructor(options: PolicyPartOptions) {
     this.#options = options;
@@ -110,6 +109,7 @@ export class PolicyPart implements Disposable {
     this.#ruleset = new PolicyRuleset(nft);
     this.#attachments = new Attachments(this.#host);
     this.#localPods = new LocalPods(options.cacheDirectories);
+    this.#status = new StatusFile(options.stateDirectory, options.log);
     this.#stored = new StoredPolicies(options.cacheDirectories[0]!, options.log);
     if (options.drops.logRate !== undefined) this.#dropLog = resources.use(new DropLog(this.#host, this.#compiler));
     this.#resources = resources.move();
@@ -241,7 +241,7 @@ export class PolicyPart implements Disposable {
     const isWaiting = this.#timer !== undefined;
     const isDue = !this.#isInKernel || this.#waitingSince !== undefined || now - this.#lastStep >= 1000;
     if (!isWaiting && isDue) this.#step();
-    else if (now >= this.#nextStatus) this.#writeStatus();
+    else if (this.#status.isDue) this.#writeStatus();
   }
 
   #isOwn({ node }: LabelledPod): boolean {
@@ -447,7 +447,7 @@ export class PolicyPart implements Disposable {
   }
 
   #writeStatus(): void {
-    const { node, network, stateDirectory } = this.#options;
+    const { node, network } = this.#options;
     const compiler = this.#compiler;
     const locals = [...compiler.locals().values()];
     const status: PolicyStatus = {
@@ -465,15 +465,7 @@ export class PolicyPart implements Disposable {
       cutFlows: this.#cutFlows,
       problems: this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
     };
-    const now = performance.now();
-    const text = JSON.stringify(status);
-    if (text === this.#written && now < this.#nextStatus) return;
-    this.#written = text;
-    this.#nextStatus = now + STATUS_INTERVAL_MS;
-    writePolicyStatus(stateDirectory, {
-      ...status,
-      ...this.#heardAtMs !== undefined && { heardAtMs: this.#heardAtMs },
-    });
+    this.#status.write(status, this.#heardAtMs);
   }
 }
 

@@ -1,5 +1,5 @@
 /** What the part says of itself, in a file that `cni doctor`, `/readyz` and the metrics read. @module */
-import { findStatusFile, writeStatusFile } from "../cluster/status_file.ts";
+import { findStatusFile } from "../cluster/status_file.ts";
 
 /** That of a server with the default socket. */
 export const DEFAULT_POLICY_STATE_DIRECTORY = "/run/cni/policy";
@@ -31,8 +31,5 @@ export interface PolicyStatus {
   readonly cutFlows: number;
   readonly problems: readonly string[];
 }
-
-export const writePolicyStatus = (stateDirectory: string, status: PolicyStatus): void =>
-  writeStatusFile(stateDirectory, status);
 
 export const findPolicyStatus = (stateDirectory: string): PolicyStatus | undefined => findStatusFile(stateDirectory);
