@@ -49,7 +49,14 @@ export async function runCampaign<Report extends TrialReport>(campaign: Campaign
   };
   // The last of two options counts: all parts have the same seed.
   const words = seed === undefined ? [] : ["--seed", `${seed}`];
-  await runInLanes(lanes, parts.map((name) => () => tryPart(name, words, tell as (report: TrialReport) => void)));
+  let ended = 0;
+  const jobs = parts.map((name) => async () => {
+    const started = performance.now();
+    await tryPart(name, words, tell as (report: TrialReport) => void);
+    const seconds = Math.round((performance.now() - started) / 1000);
+    if (parts.length > 1) console.log(`${name} ended after ${seconds} s, ${++ended} of ${parts.length}`);
+  });
+  await runInLanes(lanes, jobs);
   console.log(summary(all));
   process.exitCode = all.length === 0 || countFailed(all) > 0 ? 1 : 0;
 }

@@ -20,20 +20,17 @@ const PORTS = { tcp: 7000, udp: 7001 };
 const CONNECTIONS = 200;
 const BURSTS = 100;
 
+export const PAUSE_IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.56";
+
 /** What runs a command in a cluster and gives its standard output. */
 export type InCluster = (cluster: string, ...command: readonly string[]) => string;
 
 export const comparedCluster = (program: Program): string => `compare-${program}`;
 export const comparedNetworks: Readonly<Record<Program, string>> = { cni: "deploy", flannel: "flannel" };
 
-/** Prints medians of runs that take turns. @param start brings up a cluster of three nodes on two segments */
-export async function compareNetworks(
-  runs: number,
-  start: (cluster: string, network: string) => Promise<void>,
-  inCluster: InCluster,
-): Promise<void> {
+/** Prints medians of runs that take turns, in clusters of three nodes on two segments. */
+export async function compareNetworks(runs: number, inCluster: InCluster): Promise<void> {
   for (const program of PROGRAMS) {
-    await start(comparedCluster(program), comparedNetworks[program]);
     for (const node of ["node1", "node2", "node3"]) createPod(inCluster, comparedCluster(program), node, `pod-${node}`);
   }
   const times = new Map<string, Record<Program, number[]>>();
@@ -67,11 +64,10 @@ export async function compareNetworks(
 
 function createPod(inCluster: InCluster, cluster: string, node: string, name: string): void {
   const spec = { nodeName: node, terminationGracePeriodSeconds: 0 };
-  const image = "registry.k8s.io/e2e-test-images/agnhost:2.56";
   const words = [
     "run",
     name,
-    `--image=${image}`,
+    `--image=${PAUSE_IMAGE}`,
     "--image-pull-policy=Never",
     `--overrides=${JSON.stringify({ spec })}`,
   ];

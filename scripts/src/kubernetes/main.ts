@@ -1,11 +1,12 @@
 /** The body of `scripts/kubernetes`, see its usage. @module */
 import { runCluster } from "./cluster.ts";
-import { comparedCluster, comparedNetworks, compareNetworks } from "./compare.ts";
+import { comparedCluster, comparedNetworks, compareNetworks, type InCluster } from "./compare.ts";
 import { endCluster, findClusterProcess, findHolder, killCluster } from "./holder.ts";
 import { ensureFlannel } from "./flannel.ts";
 import { ensureClusterImages } from "./images.ts";
 import { clusterEnv } from "./kubectl.ts";
 import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
+import { measurePodsAtOnce } from "./pods_at_once.ts";
 import { ensureKubernetesPrograms, missingKubernetes } from "./programs.ts";
 import { replaceProgram } from "./replacement.ts";
 import { onInterruption, startCluster } from "./start.ts";
@@ -64,20 +65,26 @@ async function load(name: string): Promise<number> {
 }
 
 /** Two clusters that end with the comparison. */
-async function compare(): Promise<number> {
-  const names = Object.keys(comparedNetworks).map((program) => comparedCluster(program as never));
-  onInterruption(() => names.forEach(killCluster));
+async function compare(
+  nodes: number,
+  segments: number,
+  measure: (inCluster: InCluster) => Promise<void>,
+): Promise<number> {
+  const clusters = Object.entries(comparedNetworks).map(([program, network]) => ({
+    ...options,
+    name: comparedCluster(program as never),
+    network,
+    nodes,
+    segments,
+  }));
+  onInterruption(() => clusters.forEach(({ name }) => killCluster(name)));
   try {
-    await compareNetworks(
-      Number(words[0] ?? "20"),
-      async (name, network) => {
-        const status = await startCluster({ ...options, name, network, nodes: 3, segments: 2 });
-        if (status !== 0) throw new Error("The comparison was interrupted");
-      },
-      (name, ...command) => runSuccessfully({ argv: entering(name, command), env: clusterEnv() }).stdout,
-    );
+    for (const cluster of clusters) {
+      if (await startCluster(cluster) !== 0) throw new Error("The comparison was interrupted");
+    }
+    await measure((name, ...command) => runSuccessfully({ argv: entering(name, command), env: clusterEnv() }).stdout);
   } finally {
-    for (const name of names) await endCluster(name);
+    for (const { name } of clusters) await endCluster(name);
   }
   return 0;
 }
@@ -92,7 +99,11 @@ async function carryOut(): Promise<number> {
     case "shell":
       return await enter(name, words.length === 0 ? ["sh", "-i"] : words);
     case "compare":
-      return await compare();
+      return await compare(3, 2, (inCluster) => compareNetworks(Number(words[0] ?? "20"), inCluster));
+    case "pods":
+      return await compare(1, 1, (inCluster) => {
+        return measurePodsAtOnce(Number(words[0] ?? "40"), Number(words[1] ?? "5"), inCluster);
+      });
     case "load":
       return await load(name);
     case "down":

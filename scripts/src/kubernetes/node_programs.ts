@@ -76,6 +76,8 @@ const kubeletConfig = ({ nameServers }: ClusterPlan, cgroup: string): object => 
   failSwapOn: false,
   imageGCHighThresholdPercent: 100,
   localStorageCapacityIsolation: false,
+  // Those of the cluster beside 110 that are measured.
+  maxPods: 120,
   podPidsLimit: -1,
   resolvConf: "/run/resolv.conf",
   volumePluginDir: "/var/lib/kubelet/volume-plugins",

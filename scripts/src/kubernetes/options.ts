@@ -17,6 +17,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     policy         those of NetworkPolicy
     REGEXP         those whose names match
   compare [RUNS]   prints what this network and flannel cost, in two clusters that end with it; 20 runs by default
+  pods [COUNT] [RUNS] prints how long so many pods at once take on one node, with both and without a network; 40, 5
   shell [COMMAND…] with kubectl, and \`on NODE COMMAND…\`
   load             builds the program again and replaces its pods
   down             ends the cluster
@@ -41,7 +42,7 @@ export interface KubernetesCall {
 }
 
 /** The others are what these start in a place, or in the cluster. */
-const COMMANDS = ["up", "test", "compare", "shell", "load", "down", "prepare", "run", "suite", "replace"];
+const COMMANDS = ["up", "test", "compare", "pods", "shell", "load", "down", "prepare", "run", "suite", "replace"];
 
 /** Exits on `--help` and what is wrong. */
 export function parseKubernetesCall(argv: readonly string[]): KubernetesCall {
@@ -80,11 +81,15 @@ function readCall(argv: readonly string[]): KubernetesCall {
     "The command",
     command,
     new RegExp(`^(${COMMANDS.join("|")})$`),
-    "up, test, compare, shell, load or down",
+    "up, test, compare, pods, shell, load or down",
   );
   const nodes = ["up", "run", "prepare"].includes(command) ? words[0] ?? "2" : "2";
   requireMatch("NODES", nodes, /^[1-9]\d?$/, "a number from 1 to 99");
   if (command === "compare") requireMatch("RUNS", words[0] ?? "20", /^[1-9]\d*$/, "a number");
+  if (command === "pods") {
+    requireMatch("COUNT", words[0] ?? "40", /^[1-9]\d*$/, "a number");
+    requireMatch("RUNS", words[1] ?? "5", /^[1-9]\d*$/, "a number");
+  }
   requireMatch("--name", values.name, /^[a-z0-9-]+$/, "small letters and digits");
   requireMatch("--segments", values.segments, /^[1-9]$/, "a number from 1 to 9");
   requireMatch("--families", values.families, /^(4|6|46|64)$/, "4, 6, 46 or 64");
