@@ -66,12 +66,12 @@ export function ensureElements(
   const purpose = purposeOf(table, wanted[0]!.set);
   const record = recordKey(owner, purpose);
   const look = () => takeSnapshotFor(nl, table, wanted, purpose, [record]);
-  let attempts = 0;
   const restoredChains: string[] = [];
-  return retryOnConflict(() => {
-    const isRetry = attempts++ > 0;
+  return retryOnConflict((conflict) => {
+    // Another generation does not suggest that the table is damaged.
+    const isRefused = conflict !== undefined && conflict.code !== "ERESTART";
     let snapshot = look();
-    if (isRetry || !hasNeededChains(snapshot, purpose)) {
+    if (isRefused || !hasNeededChains(snapshot, purpose)) {
       restoredChains.push(...createOrRepair(nl, table, log));
       snapshot = look();
     }

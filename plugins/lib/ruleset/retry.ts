@@ -22,19 +22,22 @@ let isAlone = false;
  * Repeats an attempt that conflicts with another program's change. After several conflicts, processes queue so that
  * none starves.
  *
+ * @param attempt is told why the one before was refused
  * @throws {CniError} code 11 if the conflicts do not end, or on a termination signal
  * @throws {NetlinkError} if the table is damaged
  */
-export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_MS): T {
+export function retryOnConflict<T>(attempt: (conflict?: NetlinkError) => T, timeoutMs = RETRY_TIMEOUT_MS): T {
   let deadline: number | undefined;
   let restarts = 0;
   let conflicts = 0;
+  let last: NetlinkError | undefined;
   using heldLocks = new DisposableStack();
   for (;;) {
     try {
-      return attempt();
+      return attempt(last);
     } catch (error) {
       if (!(error instanceof NetlinkError) || !CONFLICT_ERRORS.includes(error.code)) throw error;
+      last = error;
       if (error.code !== "ERESTART") {
         if (++conflicts > MAX_CONFLICTS) throw error;
         continue;

@@ -55,6 +55,17 @@ test("conflicts that persist are told as they are, and other refusals at once", 
   })).toBe("done");
 });
 
+test("an attempt knows why the one before was refused: only some refusals ask for a repair", () => {
+  const errnos = [ERESTART, EBUSY];
+  const seen: (string | undefined)[] = [];
+  retryOnConflict((conflict) => {
+    seen.push(conflict?.code);
+    const errno = errnos.shift();
+    if (errno !== undefined) throw refusal(errno);
+  });
+  expect(seen).toEqual([undefined, "ERESTART", "EBUSY"]);
+});
+
 const FFI = `${import.meta.dir}/../../../ffi`;
 
 /** A program that changes the ruleset as fast as it can, by two changes in each commit that leave it as it was. */
