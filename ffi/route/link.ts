@@ -35,6 +35,8 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   txQLen: [uapi.IFLA_TXQLEN, u32],
   operstate: [uapi.IFLA_OPERSTATE, u8],
   promiscuity: [uapi.IFLA_PROMISCUITY, u32],
+  txQueues: [uapi.IFLA_NUM_TX_QUEUES, u32],
+  rxQueues: [uapi.IFLA_NUM_RX_QUEUES, u32],
   alias: [uapi.IFLA_IFALIAS, cstr],
   group: [uapi.IFLA_GROUP, u32],
   /** Where to create the link or find its lower device. */

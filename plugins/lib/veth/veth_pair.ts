@@ -24,11 +24,17 @@ export interface VethPairOptions {
   readonly master?: number;
 }
 
+/**
+ * The kernel would make one of each kind per processor, and use one. To leave the others unused, it waits for RCU while
+ * it holds the lock of all links.
+ */
+const QUEUES = { txQueues: 1, rxQueues: 1 };
+
 /** @returns the name of the host veth, which is up */
 export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }: VethPairOptions): string {
-  const mtuOption = mtu ? { mtu } : {};
-  const peer = { name: ifname, netnsFd: netns.fd, ...mtuOption, ...mac ? { mac } : {} };
-  const hostVeth = { ...master === undefined ? {} : { master }, ...mtuOption, flags: IFF_UP, change: IFF_UP };
+  const shared = { ...QUEUES, ...mtu ? { mtu } : {} };
+  const peer = { name: ifname, netnsFd: netns.fd, ...shared, ...mac ? { mac } : {} };
+  const hostVeth = { ...master === undefined ? {} : { master }, ...shared, flags: IFF_UP, change: IFF_UP };
   for (let attempt = 1;; attempt++) {
     const name = randomVethName();
     try {

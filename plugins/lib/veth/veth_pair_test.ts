@@ -39,6 +39,16 @@ cableTest(
   },
 );
 
+cableTest("both ends have one queue, with any number of processors", ({ call, host, container }) => {
+  call(ptp, "ADD", { ipam });
+  const veths = [
+    ...ipShow(host, "-d", "link", "show", "type", "veth"),
+    ...ipShow(container, "-d", "link", "show", "eth0"),
+  ];
+  const queues = veths.map(({ num_tx_queues, num_rx_queues }) => [num_tx_queues, num_rx_queues]);
+  expect(queues).toEqual([[1, 1], [1, 1]]);
+});
+
 cableTest("a host veth gets another name where chance gives one that is taken", ({ call, host }) => {
   put(host, "ip link add veth00000000 type bridge");
   const real = crypto.getRandomValues.bind(crypto) as (bytes: Uint8Array) => Uint8Array;
