@@ -23,11 +23,11 @@ const API_ADDRESS = "192.0.2.2";
 const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
 const LOG = "/run/serve.log";
 const METRICS = "/run/metrics/socket";
-const NETWORK = {
+const networkOf = (first: object) => ({
   cniVersion: "1.0.0",
   name: "pods",
-  plugins: [{ type: "ptp", ipam: { type: "host-local" } }, { type: "network-policy" }],
-};
+  plugins: [{ ...first, ipam: { type: "host-local" } }, { type: "network-policy" }],
+});
 
 export const POD_PORT = 80;
 /** How long an answer is waited for that is not to come. */
@@ -47,6 +47,8 @@ export interface ServedPod extends PodName {
 }
 
 interface ServedPolicyOptions {
+  /** The plugin that makes pods' links, and its keys. */
+  readonly network?: object;
   /** Of the server, beside those of a node. */
   readonly options?: string;
   /** What the API server has from its start. */
@@ -74,7 +76,9 @@ export interface ServedPolicy extends Disposable {
   test(...words: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
 }
 
-export async function newServedPolicy({ options = "", objects = [] }: ServedPolicyOptions = {}): Promise<ServedPolicy> {
+export async function newServedPolicy(
+  { network = { type: "ptp" }, options = "", objects = [] }: ServedPolicyOptions = {},
+): Promise<ServedPolicy> {
   using resources = new DisposableStack();
   const node = resources.use(await newTestNode({ isServed: false, hasOwnProcesses: true }));
   const api = resources.use(
@@ -89,7 +93,7 @@ export async function newServedPolicy({ options = "", objects = [] }: ServedPoli
   node.run("mkdir", "-p", ACCOUNT);
   writeFileSync(inMounts(`${ACCOUNT}/token`), api.token);
   writeFileSync(inMounts(`${ACCOUNT}/ca.crt`), api.ca);
-  writeFileSync(inMounts("/run/10-pods.conflist"), JSON.stringify(NETWORK));
+  writeFileSync(inMounts("/run/10-pods.conflist"), JSON.stringify(networkOf(network)));
   writeFileSync(inMounts(LOG), "");
   const log = () => readFileSync(inMounts(LOG), "utf8");
   const words = `--cluster network --node a --api-server ${api.url} --conflist /run/10-pods.conflist ${options}`;

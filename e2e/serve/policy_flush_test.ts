@@ -1,0 +1,40 @@
+/** How long forbidden packets pass after somebody has flushed the ruleset, on a bridge whose packets pass no iptables. */
+import { expect } from "bun:test";
+import { testWith } from "../../testing/binary.ts";
+import { runShellInNetns, until } from "../../testing/netns.ts";
+import { NODE_PROGRAMS } from "../../testing/node.ts";
+import { newServedPolicy } from "../../testing/served_policy.ts";
+import { newUdpClient, serveUdp } from "../../testing/traffic.ts";
+
+const BRIDGE = { type: "bridge", bridge: "pods0", isDefaultGateway: true };
+/** The next one in a row is a fight, with pauses. */
+const FLUSHES = 3;
+/** It takes 0.1 s on a machine that does nothing else. */
+const PATIENCE_MS = 2000;
+
+testWith([...NODE_PROGRAMS, "openssl"], "pods of a bridge are isolated again soon after a flush", async () => {
+  using site = await newServedPolicy({ network: BRIDGE });
+  runShellInNetns(
+    site.node.host,
+    "for each in /proc/sys/net/bridge/bridge-nf-call-ip*; do [ ! -w $each ] || echo 0 >$each; done",
+  );
+  site.putNamespace("apps");
+  await until(() => site.status().isSynced);
+  const client = await site.addPod("apps", "client");
+  const web = await site.addPod("apps", "web", { app: "web" });
+  using udp = await serveUdp(web.netns, "web", 5353);
+  using intruder = await newUdpClient(client.netns, "0.0.0.0");
+  const passes = async () => await intruder.request(web.ips[0]!, udp.port, 50) !== undefined;
+  await until(passes);
+  site.putPolicy("apps", "deny", { podSelector: { matchLabels: { app: "web" } }, policyTypes: ["Ingress"] });
+  await until(async () => site.status().isolatedPods === 1 && !await passes());
+  const times: number[] = [];
+  for (let i = 0; i < FLUSHES; i++) {
+    site.node.run("nft", "flush", "ruleset");
+    const since = performance.now();
+    let last = since;
+    while (performance.now() - last < 500) if (await passes()) last = performance.now();
+    times.push(last - since);
+  }
+  expect(Math.min(...times)).toBeLessThan(PATIENCE_MS);
+}, 120_000);
