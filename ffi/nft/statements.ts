@@ -84,6 +84,8 @@ export const setHopLimit = (limit: number): RuleStatement => [
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);
 export const oifname = (): Selector => meta(uapi.NFT_META_OIFNAME, 16);
+/** `iifgroup`: 0 unless somebody has given the link another one. */
+export const iifgroup = (): Selector => meta(uapi.NFT_META_IIFGROUP, 4);
 /** `ether type`, without the tag of a VLAN. */
 export const metaProtocol = (): Selector => meta(uapi.NFT_META_PROTOCOL, 2);
 /** `ip saddr` in a table of family bridge, after a look at {@linkcode metaProtocol}. */
@@ -168,11 +170,11 @@ export function fibReversePathMissing(): RuleStatement {
   ];
 }
 
-function ctHasAny(key: number, bits: number): RuleStatement {
+function ctHasAny(key: number, bits: number, not = false): RuleStatement {
   const zero = new Uint8Array(4);
-  return [{ kind: "ct", dreg: register(0), key }, ...maskRegister(4, u32HostOrder(bits)), compare(zero, true)];
+  return [{ kind: "ct", dreg: register(0), key }, ...maskRegister(4, u32HostOrder(bits)), compare(zero, !not)];
 }
-export const ctMarkHas = (bits: number): RuleStatement => ctHasAny(uapi.NFT_CT_MARK, bits);
+export const ctMarkHas = (bits: number, not = false): RuleStatement => ctHasAny(uapi.NFT_CT_MARK, bits, not);
 export const ctStatusDnat = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATUS, uapi.IPS_DST_NAT);
 const ESTABLISHED_RELATED = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
 export const ctStateEstablishedRelated = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATE, ESTABLISHED_RELATED);

@@ -142,6 +142,7 @@ export const NFT_META_L4PROTO = 16;
 export const NFT_META_BRI_IIFNAME = 17;
 export const NFT_META_BRI_OIFNAME = 18;
 export const NFT_META_PKTTYPE = 19;
+export const NFT_META_IIFGROUP = 21;
 // linux/if_packet.h: for this host
 export const PACKET_HOST = 0;
 

@@ -86,6 +86,37 @@ for (const links of POD_LINKS_OF_HOST) {
     }
   });
 
+  siteTest(links, "forged packets pass from a link of group 0, which CHECK tells and restore mends", async (site) => {
+    const [a, b] = [site.newPod(2), site.newPod(3)];
+    for (const pod of [a, b]) site.add(pod);
+    runInNetns(a.netns, "ip", "addr", "add", "10.88.0.99/32", "dev", "lo");
+    const sendForged = () => sendFrom(a.netns, "10.88.0.99", b.ips[0]);
+    const count = () => forgedPackets(site, links === "routed" ? "inet" : "bridge");
+    site.check(a);
+    runInNetns(site.host, "ip", "link", "set", a.link, "group", "0");
+    await sendForged();
+    expect(count()).toBe(0);
+    expect(() => site.check(a)).toThrow(`link "${a.link}" is in group 0`);
+    expect(site.restore(a)).toEqual([`group of "${a.link}"`]);
+    site.check(a);
+    await sendForged();
+    expect(count()).toBe(1);
+    // Any other will do.
+    runInNetns(site.host, "ip", "link", "set", a.link, "group", "7");
+    expect(site.restore(a)).toEqual([]);
+    await sendForged();
+    expect(count()).toBe(2);
+  });
+
+  siteTest(links, "links of others may be in a group", async (site, ruleset, resources) => {
+    const [pod, other] = [site.newPod(2), site.newPod(3)];
+    site.add(pod);
+    ruleset.replace(newDesired([newPoliced(pod)]));
+    for (const link of [other.link, "up0"]) runInNetns(site.host, "ip", "link", "set", link, "group", "7");
+    await servePod(resources, pod);
+    for (const each of [other.netns, site.outside]) expect(await reach(each, pod)).toEqual(ALL_REACHED);
+  });
+
   siteTest(links, "a late DEL takes nothing from the next container with the address", (site, ruleset) => {
     const [former, other] = [site.newPod(2), site.newPod(3)];
     for (const pod of [former, other]) site.add(pod);

@@ -37,6 +37,7 @@ export default {
     "It also starts closed if no policies were ever stored. A message on stderr says so.",
     "Containers that Kubernetes does not know are never isolated: their `CNI_ARGS` have no `K8S_POD_NAMESPACE`.",
     "Packets from a container's interface with another source than its addresses are dropped, in both families.",
+    "For that, it puts the link on the host into group 25454, unless it is in another one than 0 already.",
     "The host routes what containers on a bridge send to one receiver, whatever `bridge-nf-call-iptables` says.",
     "Other ports of the bridge do not: an isolated container gets nothing from an uplink of the bridge, for example.",
     "A container always reaches its own host and itself.",

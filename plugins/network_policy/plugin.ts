@@ -3,7 +3,8 @@ import { familyOf, type Ip } from "../../ffi/address.ts";
 import { deleteFlowsOf } from "../../ffi/conntrack/conntrack.ts";
 import { mayHaveEntriesOf } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
-import { logRemoval, ownerPrefix, staleOwnerFilter } from "../lib/model/owner.ts";
+import * as link from "../../ffi/route/link.ts";
+import { logRemoval, ownerPrefix, ownerRestoreHint, staleOwnerFilter } from "../lib/model/owner.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import type { AttachRequest } from "../lib/policy/attach_request.ts";
 import { readAddressKey } from "../lib/policy/attached_pods.ts";
@@ -15,6 +16,7 @@ import {
   releaseVerdicts,
   restoreIsolation,
 } from "../lib/policy/verdicts.ts";
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type AttachmentCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import {
@@ -27,6 +29,7 @@ import {
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {
   CLOSED_CHAIN,
+  POD_LINK_GROUP,
   podAddressSet,
   POLICY_PURPOSE,
   policyBridgeTable,
@@ -53,6 +56,7 @@ export default plugin({
     const { host, owner, log, undo } = call;
     const result = requirePrevResult(call, "network-policy");
     const pod = findPod(call, result);
+    if (joinGroup(host, pod)) undo.defer(() => link.set(host.route, pod.link, { group: 0 }));
     undo.defer(() => removePod(host, (table) => removeElementsOf(host.nft, table, POLICY_PURPOSE, owner)));
     ensureElements(host.nft, policyTable, owner, guardElements(pod), { log });
     ensureElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod), { log });
@@ -75,6 +79,12 @@ export default plugin({
   check(call) {
     const { host, owner } = call;
     const pod = findPod(call, requirePrevResult(call, "network-policy"));
+    if (pod.group === 0) {
+      throw checkFailedError(
+        `link "${pod.link}" is in group 0, so its sources are not checked`,
+        ownerRestoreHint(owner),
+      );
+    }
     checkElements(host.nft, policyTable, owner, guardElements(pod));
     checkElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod));
   },
@@ -86,7 +96,8 @@ export default plugin({
       ...restoreElements(host.nft, policyTable, owner, guardElements(pod)),
       ...restoreElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod)),
     ];
-    return [...restored, ...restoreVerdicts(call, pod, restored.length > 0)];
+    const group = joinGroup(host, pod) ? [`group of "${pod.link}"`] : [];
+    return [...group, ...restored, ...restoreVerdicts(call, pod, restored.length > 0)];
   },
 
   gc({ host, pluginConfig: { name }, validAttachments, log }) {
@@ -103,6 +114,13 @@ export default plugin({
     requireTable(host.nft, policyBridgeTable);
   },
 });
+
+/** Rules for what pods send do not see packets of group 0. Another one may be somebody's. */
+function joinGroup(host: Netns, { link: name, group }: AttachedPod): boolean {
+  if (group !== 0) return false;
+  link.set(host.route, name, { group: POD_LINK_GROUP });
+  return true;
+}
 
 function closedVerdicts({ args }: Call, { ips, link, portMac }: AttachedPod) {
   const comment = `${args.K8S_POD_NAMESPACE}/${args.K8S_POD_NAME}`;

@@ -13,6 +13,8 @@ export interface AttachedPod {
   readonly link: string;
   /** The link's own, if it is a port of a bridge. */
   readonly portMac: Mac | undefined;
+  /** Rules see what it sends if this is not 0. */
+  readonly group: number;
   readonly ips: readonly Ip[];
 }
 
@@ -27,7 +29,8 @@ export function findPod({ host, netns, ifname }: CheckCall<unknown>, result: Res
     });
   }
   const ips = [...new Set(containerIps(result, ifname).map(({ address }) => ipOf(address)))];
-  return { link: outside.name ?? "", portMac: outside.master === undefined ? undefined : outside.mac, ips };
+  const { name = "", group = 0, master, mac } = outside;
+  return { link: name, portMac: master === undefined ? undefined : mac, group, ips };
 }
 
 /** In `table inet`: for pods on bridges too, as it tells which addresses are attached. */

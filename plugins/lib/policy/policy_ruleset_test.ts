@@ -36,12 +36,13 @@ const EXPECTED = [
   `	chain prerouting {
 		comment "Drops what pods send from addresses of others"
 		type filter hook prerouting priority raw; policy accept;
-		iifname @pod_links goto guard
+		iifgroup != "default" goto guard
 	}`,
   `	chain guard {
 		comment "What comes from pods, and is dropped unless the address is theirs"
 		iifname . ip saddr @pod_addresses4 accept
 		iifname . ip6 saddr @pod_addresses6 accept
+		iifname != @pod_links accept
 		ip6 saddr fe80::/10 accept
 		ip6 saddr :: accept
 		goto forged
@@ -57,8 +58,8 @@ const EXPECTED = [
   `	chain forward {
 		comment "Drops what no policy allows; a pod's own node is not asked"
 		type filter hook forward priority filter; policy accept;
+		ct state established,related ct mark & 0x10000000 == 0x00000000 accept
 		ct mark & 0x10000000 != 0x00000000 goto cut
-		ct state established,related accept
 		ip6 hoplimit 255 icmpv6 type 133-136 accept
 		ip saddr . ip daddr @self4 accept
 		ip6 saddr . ip6 daddr @self6 accept

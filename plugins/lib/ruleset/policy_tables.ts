@@ -18,6 +18,7 @@ import {
   etherDaddrIsGroup,
   gotoChain,
   hopLimit,
+  iifgroup,
   iifname,
   inRange,
   inSet,
@@ -53,6 +54,14 @@ export const CUT_MARK = 0x1000_0000;
 export const POLICY_PURPOSE = "policy";
 
 export const POD_LINKS = "pod_links";
+/**
+ * Pods' links are in another group than 0, mostly in this one: a look at a number costs a packet less than a search in
+ * {@linkcode POD_LINKS}, which would take longer than all else that policies do with it.
+ */
+export const POD_LINK_GROUP = 25_454;
+/** Links of group 0 are no pods'. */
+const mayComeFromPod = (): RuleStatement => equals(iifgroup(), new Uint8Array(4), true);
+const comesFromElsewhere = (): RuleStatement => inSet([iifname()], POD_LINKS, true);
 export const podAddressSet = (family: 4 | 6): string => `pod_addresses${family}`;
 export const selfCalls = (family: 4 | 6): string => `self${family}`;
 const DIRECTIONS = ["egress", "ingress"] as const;
@@ -178,7 +187,7 @@ export const policyTable: TableDefinition = {
     [POLICY_PURPOSE]: {
       prerouting: 1,
       forward: 9,
-      [GUARD_CHAIN]: 6,
+      [GUARD_CHAIN]: 7,
       [FORGED_CHAIN]: 2,
       [CUT_CHAIN]: 2,
       [CLOSED_CHAIN]: 1,
@@ -188,16 +197,17 @@ export const policyTable: TableDefinition = {
   },
   rules: () => [
     ...rulesOf((add) => {
-      // One rule for packets from elsewhere.
-      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(GUARD_CHAIN));
+      add("prerouting", mayComeFromPod(), gotoChain(GUARD_CHAIN));
       for (const family of FAMILIES) {
         add(GUARD_CHAIN, inSet([iifname(), saddr(family)], podAddressSet(family)), accept());
       }
+      add(GUARD_CHAIN, comesFromElsewhere(), accept());
       // The kernel forwards none of these.
       for (const own of [LINK_LOCAL, UNSPECIFIED]) add(GUARD_CHAIN, saddrIn(parseCidr(own)), accept());
       add(GUARD_CHAIN, gotoChain(FORGED_CHAIN));
+      // One rule for most packets.
+      add("forward", ctStateEstablishedRelated(), ctMarkHas(CUT_MARK, true), accept());
       add("forward", ctMarkHas(CUT_MARK), gotoChain(CUT_CHAIN));
-      add("forward", ctStateEstablishedRelated(), accept());
       // Bridged ones pass here with bridge-nf-call-ip6tables. A routed packet has had a hop.
       add("forward", isNeighbourDiscovery(), accept());
       for (const family of FAMILIES) add("forward", inSet([saddr(family), daddr(family)], selfCalls(family)), accept());
@@ -263,7 +273,7 @@ export const policyBridgeTable: TableDefinition = {
     [POLICY_PURPOSE]: {
       prerouting: 1,
       forward: 2,
-      [GUARD_CHAIN]: 7,
+      [GUARD_CHAIN]: 8,
       route: 7,
       link: 7,
       [ISOLATED_PORTS]: 6,
@@ -273,11 +283,12 @@ export const policyBridgeTable: TableDefinition = {
   },
   rules: () => [
     ...rulesOf((add) => {
-      add("prerouting", inSet([iifname()], POD_LINKS), gotoChain(GUARD_CHAIN));
+      add("prerouting", mayComeFromPod(), gotoChain(GUARD_CHAIN));
       for (const [family, type] of [[4, ETH_P_IP], [6, ETH_P_IPV6]] as const) {
         const isOwn = inSet([iifname(), bridgedSaddr(family)], podAddressSet(family));
         add(GUARD_CHAIN, isType(type), isOwn, gotoChain("route"));
       }
+      add(GUARD_CHAIN, comesFromElsewhere(), accept());
       add(GUARD_CHAIN, isType(ETH_P_ARP), accept());
       for (const own of [LINK_LOCAL, UNSPECIFIED]) {
         add(GUARD_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), gotoChain("link"));

@@ -19,6 +19,7 @@ import type { BenchWorkspace } from "./workspace.ts";
 const PORT = 5353;
 const CALLERS = 200;
 const POD = { address: parseIp("10.88.0.2"), port: PORT };
+const OUTSIDE = { address: parseIp("192.0.2.2"), port: PORT };
 const BURSTS = 100;
 const DROPPED = 10_000;
 
@@ -31,12 +32,27 @@ interface Size {
 
 const SMALL: Size = { pods: 1, policies: 1, rules: 1 };
 
+const removal = (chain: string): string[] =>
+  ["flush", "delete"].map((verb) => `nft ${verb} chain inet cni_policy ${chain}`);
+/** What policies consist of: commands that leave it alone, with a pod or without. */
+const PIECES: Readonly<Record<string, { readonly size?: Size; readonly commands: readonly string[] }>> = {
+  "an empty chain": {
+    commands: ["nft add chain inet tracked empty '{ type filter hook forward priority 1; }'"],
+  },
+  "the guard alone": { size: SMALL, commands: removal("forward") },
+  "the chain for policies alone": { size: SMALL, commands: removal("prerouting") },
+};
+
 export function policyRows(bench: BenchWorkspace): readonly BenchRow[] {
   const many = bench.quick ? 100 : 10_000;
   const rounds = Math.max(5, bench.rounds);
   const established = interleave(rounds, {
     ...side(bench, "with", SMALL, establishedCost),
     ...side(bench, "without", undefined, establishedCost),
+    ...Object.assign(
+      {},
+      ...Object.entries(PIECES).map(([name, { size, commands }]) => side(bench, name, size, establishedCost, commands)),
+    ),
   });
   const sizes: Readonly<Record<string, Size | undefined>> = {
     "no policy at all": undefined,
@@ -57,10 +73,19 @@ export function policyRows(bench: BenchWorkspace): readonly BenchRow[] {
   });
   const ns = (values: readonly number[]) => values.map((us) => us * 1000);
   return [
-    row("A packet of an established flow with policies", "more", ns(established["with"]!), [
+    row("A packet of an established flow to a pod, with policies", "more", ns(established["with.to"]!), [
       "without",
-      ns(established["without"]!),
+      ns(established["without.to"]!),
     ], { unit: "ns", atMost: 100 }),
+    row("The same from a pod", "more", ns(established["with.from"]!), ["without", ns(established["without.from"]!)], {
+      unit: "ns",
+    }),
+    ...Object.keys(PIECES).map((name) =>
+      row(`The same to a pod, ${name}`, "more", ns(established[`${name}.to`]!), [
+        "without",
+        ns(established["without.to"]!),
+      ], { unit: "ns" })
+    ),
     ...Object.keys(sizes).slice(1).map((name) =>
       row(`The first packet of a flow, ${name}`, "more", ns(first[name]!), ["none", ns(first["no policy at all"]!)], {
         unit: "ns",
@@ -73,11 +98,12 @@ export function policyRows(bench: BenchWorkspace): readonly BenchRow[] {
 }
 
 /** A node of its own, which the kernel has tracked connections on in any case. */
-function side(
+function side<T>(
   bench: BenchWorkspace,
   name: string,
   size: Size | undefined,
-  measure: (outside: Netns, pod: Netns) => number,
+  measure: (outside: Netns, pod: Netns) => T,
+  commands: readonly string[] = [],
 ) {
   const site = bench.scope.use(newPolicySite("routed", mkdtempSync(join(bench.state, "policy-"))));
   const pod = site.newPod(2);
@@ -91,6 +117,7 @@ function side(
     site.add(pod);
     new PolicyRuleset(site.host.nft).replace(policies(site, pod, size));
   }
+  if (commands.length > 0) runShellInNetns(site.host, ...commands);
   return { [name]: () => measure(site.outside, pod.netns) };
 }
 
@@ -142,9 +169,13 @@ function policies(_site: PolicySite, { ips }: PolicyPod, size: Size): DesiredPol
 }
 
 /** Both sides have sent before. In µs. */
-function establishedCost(outside: Netns, pod: Netns): number {
-  using sink = openTrafficSink(pod, 4, { tcp: PORT, udp: PORT });
-  return outside.run(() => datagramCost(POD, BURSTS, sink));
+function establishedCost(outside: Netns, pod: Netns): { readonly to: number; readonly from: number } {
+  using inside = openTrafficSink(pod, 4, { tcp: PORT, udp: PORT });
+  using beyond = openTrafficSink(outside, 4, { tcp: PORT, udp: PORT });
+  return {
+    to: outside.run(() => datagramCost(POD, BURSTS, inside)),
+    from: pod.run(() => datagramCost(OUTSIDE, BURSTS, beyond)),
+  };
 }
 
 /** Each packet comes from another port, and is sent before the next one's. In µs. */
