@@ -9,7 +9,7 @@ import { setCaller } from "../ffi/sys/caller.ts";
 import { blockForGood, discardSignal, resetSignals, terminationSignalName } from "../ffi/sys/signals.ts";
 import { SIGHUP, SIGINT, SIGTERM, SIGUSR2 } from "../ffi/sys/uapi.ts";
 import { fstat } from "../ffi/sys/stat.ts";
-import { signalOnInput, stopSignalOnInput } from "../ffi/sys/signal_on_input.ts";
+import { signalOnInput } from "../ffi/sys/signal_on_input.ts";
 import { openConnectionQueue } from "../ffi/sys/connection_queue.ts";
 import { isListening, listenOn } from "../ffi/sys/unix_socket.ts";
 import { loadPlugins } from "../plugins/registry.ts";
@@ -190,7 +190,7 @@ async function serveCall(
   signalOnInput(call.connection, SIGUSR2);
   // Earlier input raised no signal. Only this thread: others of the runtime may not block the signal.
   if (awaitReadable(call.connection, 0)) sys.raise(SIGUSR2);
-  using _lock = lockAttachment(call, context.locks);
+  const lock = lockAttachment(call, context.locks);
   let code = 0;
   const status = await runProgram({
     ...call,
@@ -202,12 +202,13 @@ async function serveCall(
   call.end(status);
   // The reader of the caller's output waits for its end. What fails from here on belongs in the server's log.
   [context.nullDevice, context.log, context.log].forEach((fd, number) => sys.dup2(fd, number));
-  stopSignalOnInput(call.connection);
-  discardSignal(SIGUSR2);
-  setCaller(undefined);
   if (isElsewhere) enterNetns(context.netns);
   sys.fchdir(context.root);
+  lock?.[Symbol.dispose]();
+  // The shim ends with the connection. Then the next call for the attachment may come.
   call[Symbol.dispose]();
+  discardSignal(SIGUSR2);
+  setCaller(undefined);
   log?.(status, performance.now() - startedAt, code);
 }
 

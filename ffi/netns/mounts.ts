@@ -25,9 +25,7 @@ export async function onScratchHost(call: (container: Netns) => Promise<void>): 
     using container = createNetns();
     await call(container);
   } finally {
-    // Threads that were started meanwhile share this thread's working directory, which forbids a change of mounts.
-    sys.unshare(CLONE_FS);
-    sys.setns(mounts.fd, CLONE_NEWNS);
+    enterMounts(mounts.fd);
     sys.fchdir(root.fd);
     sys.chroot(".");
     sys.setns(netns.fd, CLONE_NEWNET);
@@ -37,7 +35,12 @@ export async function onScratchHost(call: (container: Netns) => Promise<void>): 
 /** The root becomes that of the mounts: only there they can all be made private. */
 function leaveChroot(): void {
   using mounts = openFile("/proc/thread-self/ns/mnt");
-  sys.setns(mounts.fd, CLONE_NEWNS);
+  enterMounts(mounts.fd);
+}
+
+/** A thread that was just started shares this thread's working directory, which forbids a change of mounts. */
+function enterMounts(fd: number): void {
+  do sys.unshare(CLONE_FS); while (ignoreErrors(["EINVAL"], () => sys.setns(fd, CLONE_NEWNS)) === undefined);
 }
 
 /**

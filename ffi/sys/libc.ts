@@ -136,10 +136,15 @@ function bindFunction(name: keyof Signatures): Call {
   const native = openFunction(name);
   // Before the call, since the lookup may change errno.
   const errnoAt = errnoAddress ??= openFunction("__errno_location")();
-  return (...args) => {
-    requireSafeArguments(name, args);
+  const count = SIGNATURES[name].length - 1;
+  // An array of the arguments would cost a microsecond, more than many system calls. Surplus ones are ignored.
+  return (a, b, c, d, e, f) => {
+    const isSafe = (count < 1 || isSafeArgument(a)) && (count < 2 || isSafeArgument(b)) &&
+      (count < 3 || isSafeArgument(c)) && (count < 4 || isSafeArgument(d)) &&
+      (count < 5 || isSafeArgument(e)) && (count < 6 || isSafeArgument(f));
+    if (!isSafe) throw unsafeArgumentError(name, [a, b, c, d, e, f].slice(0, count));
     for (;;) {
-      const result = native(...args);
+      const result = native(a, b, c, d, e, f);
       if (result >= 0) return result;
       const code = BUN.FFI.read.i32(errnoAt as Parameters<typeof read.i32>[0], 0);
       if (name === "close") {
@@ -170,13 +175,12 @@ function openFailure({ message }: Error): string {
     : message;
 }
 
-/** bun:ffi makes `undefined` 0 (`close(undefined)` would close standard input) and cuts strings at a NUL. */
-function requireSafeArguments(name: string, args: readonly unknown[]): void {
-  for (const arg of args) {
-    if (!isSafeArgument(arg)) throw new TypeError(`Cannot call ${name}: unusable argument ${JSON.stringify(arg)}`);
-  }
+function unsafeArgumentError(name: string, args: readonly unknown[]): TypeError {
+  const unsafe = args.find((arg) => !isSafeArgument(arg));
+  return new TypeError(`Cannot call ${name}: unusable argument ${JSON.stringify(unsafe)}`);
 }
 
+/** bun:ffi makes `undefined` 0 (`close(undefined)` would close standard input) and cuts strings at a NUL. */
 function isSafeArgument(arg: unknown): boolean {
   if (typeof arg === "number") return Number.isSafeInteger(arg);
   if (typeof arg === "string") return !arg.includes("\0");

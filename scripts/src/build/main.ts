@@ -13,6 +13,7 @@ import {
 import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { compileShim } from "./shim.ts";
+import { CALL_JIT_POLICY } from "../../../server/warm_up.ts";
 import { addStartCode } from "./start_code.ts";
 import { ensureRuntime } from "./runtime_package.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
@@ -31,7 +32,7 @@ const FLAGS = [
   "--compile-exec-argv=--disallow-code-generation-from-strings=strict --no-addons --no-ffi-cc",
   "--reject-unresolved",
   // A call is over before compiled code pays; loops over thousands of reservations still get theirs.
-  "--compile-jit-policy=100",
+  `--compile-jit-policy=${CALL_JIT_POLICY}`,
 ];
 
 function plan() {
