@@ -5,6 +5,8 @@ import { median } from "../harness/statistics.ts";
 import { chainFloors, FLOOR_NAMES } from "./chain.ts";
 import { awaitNamespaceCleanup, interleave, type Samples } from "./measure.ts";
 import { FEW, hostLocalSide } from "./reservations.ts";
+import type { Invocation } from "../harness/invocation.ts";
+import type { Network } from "../harness/networks.ts";
 import { type ShimServer, startShimServer } from "../harness/server.ts";
 import { startupSide, statusCommand, versionCommand } from "./startup.ts";
 import { type BenchFigures, type BenchRow, formatNumber, row, verbRows } from "./table.ts";
@@ -21,7 +23,7 @@ import {
 
 export function serveRows(bench: BenchWorkspace): Pick<BenchFigures, "rows" | "times"> {
   const server = startShimServer(bench);
-  const parts = [chain, plainBridge, startup, hostLocal].flatMap((part) => part(bench, server));
+  const parts = [chain, byPipes, plainBridge, startup, hostLocal].flatMap((part) => part(bench, server));
   return { rows: [...parts, firstCall(bench)], times: timeParts(bench, server) };
 }
 
@@ -95,6 +97,31 @@ function hostLocal(bench: BenchWorkspace, { shims, through }: ShimServer): reado
   const goal = (verb: string) => ({ atLeast: 1, note: coldNote(samples[`cold.${verb}`]!) });
   const what = `host-local with ${FEW} reservations, served`;
   return verbRows(samples, what, "served", "reference", goal("add"), goal("del"));
+}
+
+/** As engines call: by pipes, with few calls before, and settings for every plugin. */
+function byPipes(bench: BenchWorkspace): readonly BenchRow[] {
+  const { exec } = startShimServer(bench);
+  const network = (name: string): Network => {
+    const { plugins, ...rest } = chainNetwork(bench, name);
+    const sysctl = { "net.ipv4.conf.all.arp_filter": "1" };
+    return { ...rest, plugins: plugins.map((each) => each.type === "tuning" ? { ...each, sysctl } : each) };
+  };
+  const withPipes = (invocation: Invocation): Invocation => ({
+    ...invocation,
+    *command(...call) {
+      const sequence = invocation.command(...call);
+      let step = sequence.next();
+      while (!step.done) step = sequence.next(yield { ...step.value, hasPipes: true });
+      return step.value;
+    },
+  });
+  const samples = interleave(8, {
+    served: attachingSide(bench, withPipes(exec), network("served8"), true),
+    reference: attachingSide(bench, withPipes(bench.reference), network("served9"), true),
+  }, { warmUp: 1 });
+  const what = "Whole chain with ports and a setting, plugin by plugin, by pipes, served by a new server";
+  return verbRows(samples, what, "served", "reference", { atLeast: 10 }, {});
 }
 
 /** The first call of new servers against those that follow. */

@@ -3,13 +3,15 @@ import { dlopen } from "bun:ffi";
 import { closeSync, existsSync, readFileSync, writeSync } from "node:fs";
 import { constants } from "node:os";
 import { cStringArray, sys } from "../../../ffi/sys/libc.ts";
-import { POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
+import { O_CLOEXEC, POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
 
 export interface ProcessCommand {
   readonly argv: readonly string[];
   /** The program gets these and PATH. */
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
+  /** Whether its standard streams are pipes, as those of an engine, which reads to their ends. Else they are in memory. */
+  readonly hasPipes?: boolean;
   /** The program is killed when it takes longer. */
   readonly timeoutMs?: number;
 }
@@ -31,7 +33,7 @@ export interface RunningProcess {
   readonly pid: number;
   readonly startTime: number;
   readonly command: ProcessCommand;
-  /** Standard input, output and error, in memory. */
+  /** Standard input, output and error: in memory, or our ends of pipes. */
   readonly files: readonly number[];
 }
 
@@ -52,14 +54,13 @@ const cString = (text: string): Uint8Array => new TextEncoder().encode(`${text}\
 
 /** Starts a program in the network namespace that the thread is in. The clock runs from here. */
 export function startProcess(command: ProcessCommand): RunningProcess {
-  const files = [0, 1, 2].map(() => memfd_create(cString("stdio"), MFD_CLOEXEC));
-  if (command.stdin) writeSync(files[0]!, command.stdin, 0);
+  const { files, itsFiles } = command.hasPipes ? openPipes(command.stdin ?? "") : openMemory(command.stdin ?? "");
   const argv = cStringArray(command.argv);
   const env = cStringArray(Object.entries({ PATH, ...command.env }).map(([name, value]) => `${name}=${value}`));
   const actions = new Uint8Array(256);
   const attributes = new Uint8Array(512);
   sys.posix_spawn_file_actions_init(actions);
-  files.forEach((fd, target) => sys.posix_spawn_file_actions_adddup2(actions, fd, target));
+  itsFiles.forEach((fd, target) => sys.posix_spawn_file_actions_adddup2(actions, fd, target));
   // The runtime of this script ignores and blocks some signals; an engine's programs do not inherit that.
   sys.posix_spawnattr_init(attributes);
   sys.posix_spawnattr_setsigdefault(attributes, new Uint8Array(128).fill(255, 0, 8));
@@ -71,7 +72,35 @@ export function startProcess(command: ProcessCommand): RunningProcess {
   const error = posix_spawnp(pid, program, actions, attributes, argv, env);
   sys.posix_spawn_file_actions_destroy(actions);
   if (error !== 0) throw new Error(`Cannot start "${command.argv[0]}": error ${error}`);
+  if (command.hasPipes) { for (const fd of itsFiles.slice(1)) closeSync(fd); }
   return { pid: pid[0]!, startTime, command, files };
+}
+
+interface OpenedFiles extends Pick<RunningProcess, "files"> {
+  /** The program has these ends. */
+  readonly itsFiles: readonly number[];
+}
+
+function openMemory(stdin: string): OpenedFiles {
+  const files = [0, 1, 2].map(() => memfd_create(cString("stdio"), MFD_CLOEXEC));
+  if (stdin) writeSync(files[0]!, stdin, 0);
+  return { files, itsFiles: files };
+}
+
+/** Each holds 64 KiB, so that nobody waits for a reader. */
+function openPipes(stdin: string): OpenedFiles {
+  const pipes = [0, 1, 2].map(() => {
+    const ends = new Int32Array(2);
+    sys.pipe2(ends, O_CLOEXEC);
+    return { reader: ends[0]!, writer: ends[1]! };
+  });
+  const [input, output, errors] = pipes as [typeof pipes[0], typeof pipes[0], typeof pipes[0]];
+  if (stdin) writeSync(input.writer, stdin);
+  closeSync(input.writer);
+  return {
+    files: [input.reader, output.reader, errors.reader],
+    itsFiles: [input.reader, output.writer, errors.writer],
+  };
 }
 
 /** Waits for one of `running` and takes it out; the clock stops here. */
@@ -117,6 +146,8 @@ export function runProcess(command: ProcessCommand): MeasuredProcess {
     if (sys.poll(new Int32Array([pidfd, POLLIN]), 1, command.timeoutMs) === 0) process.kill(pid, "SIGKILL");
     closeSync(pidfd);
   }
+  // An engine reads to the end of the output before it waits for the program.
+  if (command.hasPipes) { for (const fd of running.files.slice(1)) sys.poll(new Int32Array([fd, 0]), 1, -1); }
   return waitFor(running);
 }
 
