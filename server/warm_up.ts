@@ -14,7 +14,7 @@ const STDOUT = `${DIRECTORY}/stdout`;
 // Twice as many save 4 % of a call's processor time, and need twice the time until a server is ready.
 const ROUNDS = 8;
 /** JavaScriptCore's thresholds for compiling code, as multiples of its own. */
-const WARM_UP_JIT_POLICY = 1;
+const WARM_UP_JIT_POLICY = 2;
 /** In a process for one call, code is not worth compiling. A worker has compiled code from its warm-up. */
 export const CALL_JIT_POLICY = 100;
 
