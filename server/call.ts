@@ -100,7 +100,11 @@ function newCall(request: ShimRequest, connection: Descriptor, fds: readonly num
     readSignal: () => readSignal(fd),
     announceOutput: () => void sendPacket(fd, Uint8Array.of(OUTPUT)),
     awaitWritable: (output) => awaitWritable(output, fd),
-    end: (status) => void sendPacket(fd, Uint8Array.of(END, status)),
+    // The caller has its answer, and nothing is undone any more: what refuses once is asked again.
+    end(status) {
+      const send = () => sendPacket(fd, Uint8Array.of(END, status));
+      if (ignoreSystemErrors(send) === undefined) send();
+    },
     [Symbol.dispose]() {
       for (const received of fds) sys.close(received);
       connection[Symbol.dispose]();
