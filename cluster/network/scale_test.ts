@@ -32,7 +32,7 @@ function median(times: number[]): number {
 const quietMedian = (ms: readonly number[]): number =>
   Math.min(...Array.from({ length: ms.length / 50 }, (_, i) => median(ms.slice(50 * i, 50 * (i + 1)))));
 
-test("5,000 nodes take at most 5 s of the processor to get into the kernel, and one that changes 2 ms", () => {
+test("5,000 nodes take at most 5 s of the processor to get into the kernel, and one that changes 4 ms", () => {
   using netns = newNetns();
   runShellInNetns(
     netns,
@@ -85,5 +85,5 @@ test("5,000 nodes take at most 5 s of the processor to get into the kernel, and 
   });
   console.log(Object.fromEntries(Object.entries(times).map(([name, ms]) => [name, `${ms.toFixed(2)} ms`])));
   expect(times["all into the kernel"]).toBeLessThan(5000);
-  for (const name of ["one goes", "one comes", "one changes its address"]) expect(times[name]).toBeLessThan(2);
+  for (const name of ["one goes", "one comes", "one changes its address"]) expect(times[name]).toBeLessThan(4);
 }, 120_000);

@@ -54,7 +54,7 @@ export async function runCampaign<Report extends TrialReport>(campaign: Campaign
     const started = performance.now();
     await tryPart(name, words, tell as (report: TrialReport) => void);
     const seconds = Math.round((performance.now() - started) / 1000);
-    if (parts.length > 1) console.log(`${name} ended after ${seconds} s, ${++ended} of ${parts.length}`);
+    if (parts.length > 1) console.error(`${name} ended after ${seconds} s, ${++ended} of ${parts.length}`);
   });
   await runInLanes(lanes, jobs);
   console.log(summary(all));
