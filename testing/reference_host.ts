@@ -129,10 +129,10 @@ const linkNames = (netns: Netns) =>
 
 /**
  * Keys that change by themselves or differ everywhere. Our IPv6 addresses are usable at once (`nodad`), the reference's wait or stay
- * `tentative`. We write a port's owner on it. The reference's ports have no queue length, which the kernel ignores there. A bridge's id is its
- * MAC address again.
+ * `tentative`. We write a port's owner on it. The reference's ports have no queue length, which the kernel ignores there. Our
+ * veths have one queue, the reference's as many as there are processors. A bridge's id is its MAC address again.
  */
-const IGNORED_KEYS = /_timer$|^(tentative|nodad|ifalias|altnames|txqlen|bridge_id|root_id)$/;
+const IGNORED_KEYS = /_timer$|^(tentative|nodad|ifalias|altnames|txqlen|num_[rt]x_queues|bridge_id|root_id)$/;
 
 /** Everything that an ADD did, with names instead of what is random: compare two by {@linkcode listDifferences}. */
 export function snapshotHost(
