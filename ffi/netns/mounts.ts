@@ -38,9 +38,22 @@ function leaveChroot(): void {
   enterMounts(mounts.fd);
 }
 
-/** A thread that was just started shares this thread's working directory, which forbids a change of mounts. */
+const MAX_ENTER_ATTEMPTS = 100;
+
+/**
+ * A thread that was just started shares this thread's working directory, which forbids a change of mounts.
+ *
+ * @throws {SystemError} `EINVAL` if the kernel forbids it for another reason
+ */
 function enterMounts(fd: number): void {
-  do sys.unshare(CLONE_FS); while (ignoreErrors(["EINVAL"], () => sys.setns(fd, CLONE_NEWNS)) === undefined);
+  const enter = () => {
+    sys.unshare(CLONE_FS);
+    return sys.setns(fd, CLONE_NEWNS);
+  };
+  for (let attempt = 1; attempt < MAX_ENTER_ATTEMPTS; attempt++) {
+    if (ignoreErrors(["EINVAL"], enter) !== undefined) return;
+  }
+  enter();
 }
 
 /**

@@ -4,6 +4,7 @@ import { deleteFlowsOf } from "../../ffi/conntrack/conntrack.ts";
 import { mayHaveEntriesOf } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { logRemoval, ownerPrefix, ownerRestoreHint, staleOwnerFilter } from "../lib/model/owner.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import type { AttachRequest } from "../lib/policy/attach_request.ts";
@@ -56,7 +57,9 @@ export default plugin({
     const { host, owner, log, undo } = call;
     const result = requirePrevResult(call, "network-policy");
     const pod = findPod(call, result);
-    if (joinGroup(host, pod)) undo.defer(() => link.set(host.route, pod.link, { group: 0 }));
+    if (joinGroup(host, pod)) {
+      undo.defer(() => void ignoreErrors(["ENODEV"], () => link.set(host.route, pod.index, { group: 0 })));
+    }
     undo.defer(() => removePod(host, (table) => removeElementsOf(host.nft, table, POLICY_PURPOSE, owner)));
     ensureElements(host.nft, policyTable, owner, guardElements(pod), { log });
     ensureElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod), { log });
@@ -92,11 +95,11 @@ export default plugin({
   restore(call) {
     const { host, owner } = call;
     const pod = findPod(call, requirePrevResult(call, "network-policy"));
+    const group = joinGroup(host, pod) ? [`group of "${pod.link}"`] : [];
     const restored = [
       ...restoreElements(host.nft, policyTable, owner, guardElements(pod)),
       ...restoreElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod)),
     ];
-    const group = joinGroup(host, pod) ? [`group of "${pod.link}"`] : [];
     return [...group, ...restored, ...restoreVerdicts(call, pod, restored.length > 0)];
   },
 
@@ -116,9 +119,9 @@ export default plugin({
 });
 
 /** Rules for what pods send do not see packets of group 0. Another one may be somebody's. */
-function joinGroup(host: Netns, { link: name, group }: AttachedPod): boolean {
+function joinGroup(host: Netns, { index, group }: AttachedPod): boolean {
   if (group !== 0) return false;
-  link.set(host.route, name, { group: POD_LINK_GROUP });
+  link.set(host.route, index, { group: POD_LINK_GROUP });
   return true;
 }
 

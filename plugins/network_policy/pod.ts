@@ -11,6 +11,7 @@ import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 
 export interface AttachedPod {
   readonly link: string;
+  readonly index: number;
   /** The link's own, if it is a port of a bridge. */
   readonly portMac: Mac | undefined;
   /** Rules see what it sends if this is not 0. */
@@ -29,8 +30,8 @@ export function findPod({ host, netns, ifname }: CheckCall<unknown>, result: Res
     });
   }
   const ips = [...new Set(containerIps(result, ifname).map(({ address }) => ipOf(address)))];
-  const { name = "", group = 0, master, mac } = outside;
-  return { link: name, portMac: master === undefined ? undefined : mac, group, ips };
+  const { name = "", index, group = 0, master, mac } = outside;
+  return { link: name, index, portMac: master === undefined ? undefined : mac, group, ips };
 }
 
 /** In `table inet`: for pods on bridges too, as it tells which addresses are attached. */
