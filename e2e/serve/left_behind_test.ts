@@ -144,6 +144,17 @@ testWith(
   180_000,
 );
 
+testWith(MACHINE_PROGRAMS, "what the host unmounts, no thread of a server keeps", () =>
+  withMachine(async (machine) => {
+    succeed(machine, "mount --make-rshared /; mkdir /etc/cni/disk; mount -t tmpfs none /etc/cni/disk");
+    succeed(machine, `${ALLOW}; ${call("ADD", "c1")}`);
+    await until(() => isServed(machine));
+    const keepers = () => succeed(machine, "grep -ls ' /etc/cni/disk ' /proc/[0-9]*/task/*/mountinfo || :");
+    expect(keepers()).not.toBe("");
+    succeed(machine, "umount /etc/cni/disk");
+    expect(keepers()).toBe("");
+  }), 180_000);
+
 /** A control group that ends with its scope, as that of an engine's unit. */
 function newGroup(): Disposable & { readonly path: string } {
   const path = join(CGROUPS!, `cni-caller-${process.pid}`);

@@ -7,7 +7,7 @@ import { createNetns, type Netns } from "./netns.ts";
 
 // linux/sched.h, linux/mount.h
 const CLONE_FS = 0x200;
-const MS_PRIVATE = 1 << 18;
+const MS_SLAVE = 1 << 19;
 
 /**
  * Runs `call` in a network namespace and with mounts that end with it; /run is empty there. Other threads stay on the
@@ -20,7 +20,8 @@ export async function onScratchHost(call: (container: Netns) => Promise<void>): 
   sys.unshare(CLONE_NEWNS | CLONE_NEWNET);
   try {
     leaveChroot();
-    sys.mount("none", "/", "none", MS_REC | MS_PRIVATE, null);
+    // What the host unmounts goes here too: threads of the runtime stay here for long.
+    sys.mount("none", "/", "none", MS_REC | MS_SLAVE, null);
     sys.mount("none", "/run", "tmpfs", 0, null);
     using container = createNetns();
     await call(container);
@@ -32,7 +33,7 @@ export async function onScratchHost(call: (container: Netns) => Promise<void>): 
   }
 }
 
-/** The root becomes that of the mounts: only there they can all be made private. */
+/** The root becomes that of the mounts: only there they can all be made slaves. */
 function leaveChroot(): void {
   using mounts = openFile("/proc/thread-self/ns/mnt");
   enterMounts(mounts.fd);
