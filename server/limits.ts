@@ -5,7 +5,7 @@ export const MIN_WORKERS = 2;
 export interface ServerLimits {
   /** A worker beyond the first two stays so long without need. */
   readonly extraWorkerIdleMs: number;
-  /** A worker with more private memory is replaced; one that is warm has 33 MB. */
+  /** A worker with more private memory is replaced; one that is warm has 29 MB. */
   readonly maxWorkerBytes: number;
   /** A look at the memory of a worker takes 0.3 ms. */
   readonly callsPerCheck: number;

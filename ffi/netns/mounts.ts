@@ -2,12 +2,11 @@ import { ignoreErrors } from "../sys/error.ts";
 import { sys } from "../sys/libc.ts";
 import { openFile } from "../sys/file.ts";
 import { findStat } from "../sys/stat.ts";
-import { CLONE_NEWNET, CLONE_NEWNS, MS_REC } from "../sys/uapi.ts";
+import { CLONE_NEWNET, CLONE_NEWNS, MS_REC, MS_SLAVE } from "../sys/uapi.ts";
 import { createNetns, type Netns } from "./netns.ts";
 
-// linux/sched.h, linux/mount.h
+// linux/sched.h
 const CLONE_FS = 0x200;
-const MS_SLAVE = 1 << 19;
 
 /**
  * Runs `call` in a network namespace and with mounts that end with it; /run is empty there. Other threads stay on the

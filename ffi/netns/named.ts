@@ -7,7 +7,7 @@ import { openFile } from "../sys/file.ts";
 import { LockedError, lockOpenFile } from "../sys/lock.ts";
 import { findStat } from "../sys/stat.ts";
 import { execProgram, sys } from "../sys/libc.ts";
-import { CLONE_NEWNS, MS_REC, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "../sys/uapi.ts";
+import { CLONE_NEWNS, MS_REC, MS_SLAVE, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "../sys/uapi.ts";
 
 const NETNS_DIRECTORY = "/run/netns";
 /** `ip netns` holds it briefly; others may hold it forever. */
@@ -19,7 +19,6 @@ const LOOPBACK_INDEX = 1;
 // linux/mount.h
 const MS_RDONLY = 1;
 const MS_BIND = 4096;
-const MS_SLAVE = 1 << 19;
 const MS_SHARED = 1 << 20;
 const MNT_DETACH = 2;
 

@@ -63,6 +63,7 @@ export const SIGCHLD = 17;
 export const CLONE_NEWNS = 0x20000;
 export const CLONE_NEWNET = 0x40000000;
 export const MS_REC = 16384;
+export const MS_SLAVE = 524288;
 
 // linux/if.h, with the final NUL
 export const IFNAMSIZ = 16;

@@ -20,7 +20,7 @@ const PORTS = { tcp: 7000, udp: 7001 };
 const CONNECTIONS = 200;
 const BURSTS = 100;
 
-export const PAUSE_IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.56";
+export const AGNHOST_IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.56";
 
 /** What runs a command in a cluster and gives its standard output. */
 export type InCluster = (cluster: string, ...command: readonly string[]) => string;
@@ -67,7 +67,7 @@ function createPod(inCluster: InCluster, cluster: string, node: string, name: st
   const words = [
     "run",
     name,
-    `--image=${PAUSE_IMAGE}`,
+    `--image=${AGNHOST_IMAGE}`,
     "--image-pull-policy=Never",
     `--overrides=${JSON.stringify({ spec })}`,
   ];

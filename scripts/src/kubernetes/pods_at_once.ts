@@ -3,7 +3,7 @@ import { openNetns } from "../../../ffi/netns/netns.ts";
 import { ipShow } from "../../../testing/netns.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { median } from "../harness/statistics.ts";
-import { comparedCluster, type InCluster, PAUSE_IMAGE } from "./compare.ts";
+import { AGNHOST_IMAGE, comparedCluster, type InCluster } from "./compare.ts";
 import { clusterProcesses, readProc } from "./holder.ts";
 
 const SIDES = {
@@ -49,7 +49,7 @@ async function timePods(inCluster: InCluster, cluster: string, count: number, ho
       hostNetwork,
       nodeName: "node1",
       terminationGracePeriodSeconds: 1,
-      containers: [{ name: "pause", image: PAUSE_IMAGE, imagePullPolicy: "Never", args: ["pause"] }],
+      containers: [{ name: "pause", image: AGNHOST_IMAGE, imagePullPolicy: "Never", args: ["pause"] }],
     },
   }));
   const node = nodeNamespace(cluster);
