@@ -21,6 +21,7 @@ import type { PolicyQuestion, PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
 import { localKey, type LocalPod } from "./local_pod.ts";
 import { LocalPods } from "./local_pods.ts";
+import { Garbage } from "../cluster/garbage.ts";
 import { StatusFile } from "../cluster/status_file.ts";
 import type { PolicyStatus } from "./status.ts";
 import { StoredPolicies } from "./stored_policies.ts";
@@ -60,6 +61,9 @@ const COMPARE_INTERVAL_MS = 60_000;
 const RETRY_MS = 2000;
 /** Judging takes at most a tenth of the time. */
 const JUDGE_PAUSE_FACTOR = 9;
+const PODS_OF_A_MEGABYTE = 500;
+/** Each has some hundred addresses. */
+const SETS_OF_A_MEGABYTE = 8;
 const MONITOR_BYTES = 16 * 1024 * 1024;
 
 export class PolicyPart implements Disposable {
@@ -281,7 +285,11 @@ export class PolicyPart implements Disposable {
     for (const { pod } of [...this.#compiler.peers.all()]) {
       if (!listed.has(pod.uid) && isOfSource(pod)) this.#compiler.removePod(pod.uid);
     }
-    for (const pod of pods) this.#compiler.putPod(pod);
+    const garbage = new Garbage(PODS_OF_A_MEGABYTE);
+    for (const pod of pods) {
+      this.#compiler.putPod(pod);
+      garbage.step();
+    }
   }
 
   #have(list: string): void {
@@ -357,7 +365,8 @@ export class PolicyPart implements Disposable {
     const refusal = change && this.#tryChange(change);
     const isCompared = !this.#isInKernel;
     if (isCompared) {
-      const difference = this.#ruleset.replace(this.#compiler.desired());
+      const garbage = new Garbage(SETS_OF_A_MEGABYTE);
+      const difference = this.#ruleset.replace(this.#compiler.desired(), () => garbage.step());
       this.#withoutHarm(
         "change what is counted and logged of dropped packets",
         () => handleDrops(this.#host.nft, this.#options.drops),

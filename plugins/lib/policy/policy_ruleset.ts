@@ -26,10 +26,11 @@ export class PolicyRuleset {
    * Makes the kernel have exactly this. What is right stays as it is, and so does what attached pods have that are not
    * among these: their policies are not known yet.
    *
+   * @param onSet called after each set, whose elements are forgotten then
    * @returns what differed; `undefined` if nothing did
    */
-  replace(desired: DesiredPolicy): string | undefined {
-    const differences = [...repairTables(this.#nl), ...retryOnConflict(() => syncPolicies(this.#nl, desired))];
+  replace(desired: DesiredPolicy, onSet: () => void = () => {}): string | undefined {
+    const differences = [...repairTables(this.#nl), ...retryOnConflict(() => syncPolicies(this.#nl, desired, onSet))];
     return differences.length === 0 ? undefined : differences.join(", ");
   }
 

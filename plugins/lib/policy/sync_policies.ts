@@ -19,8 +19,8 @@ const FAMILIES = [4, 6] as const;
 /** Nobody uses new sets before chains name them, so they need not come at once. The buffer of a commit has a limit. */
 const SETS_PER_COMMIT = 256;
 
-/** @returns what differed */
-export function syncPolicies(nl: Netlink, desired: DesiredPolicy): string[] {
+/** @param onSet called after each set, whose elements are forgotten then @returns what differed */
+export function syncPolicies(nl: Netlink, desired: DesiredPolicy, onSet: () => void): string[] {
   const presentSets = new Set(nft.listSets(nl, policyTable).flatMap(({ name = "" }) => isPeerSet(name) ? [name] : []));
   const isPresent = (key: string) => FAMILIES.every((family) => presentSets.has(peerSetName(key, family)));
   const newSets = [...desired.sets].filter(([key]) => !isPresent(key));
@@ -41,6 +41,7 @@ export function syncPolicies(nl: Netlink, desired: DesiredPolicy): string[] {
   for (const [key, set] of desired.sets) {
     for (const family of FAMILIES) unusedSets.delete(peerSetName(key, family));
     if (!addedKeys.has(key)) changes.elements += syncPeerSet(nl, tx, key, set);
+    onSet();
   }
   const { changed, unused } = syncChains(nl, tx, desired.chains.values());
   const { count, usedChains } = syncVerdicts(nl, tx, desired);
