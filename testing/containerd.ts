@@ -3,8 +3,9 @@
  *
  * @module
  */
-import { existsSync, mkdirSync, readdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { endCgroups } from "./cgroups.ts";
 import { newImage, NODE_PROGRAMS, type RunningContainer, runningContainer, type TestNode } from "./node.ts";
 
 /** Programs that its tests need. */
@@ -73,7 +74,7 @@ export async function newContainerd(node: TestNode, image = newImage(node)): Pro
           // Then there is nothing to do.
         }
       }
-      removeCgroups(CONTAINERD_NAMESPACE);
+      endCgroups(CONTAINERD_NAMESPACE);
     },
   };
 }
@@ -92,13 +93,4 @@ async function awaitText(stream: ReadableStream<Uint8Array>, text: string): Prom
   };
   read().catch(reject);
   await promise;
-}
-
-/** Removes the groups that runc made below this name, which stay behind empty in each hierarchy. */
-function removeCgroups(name: string): void {
-  const root = "/sys/fs/cgroup";
-  for (const hierarchy of [".", ...readdirSync(root)]) {
-    const group = join(root, hierarchy, name);
-    if (existsSync(group)) rmdirSync(group);
-  }
 }

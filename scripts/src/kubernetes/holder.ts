@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { join } from "node:path";
 import { endCgroups } from "../../../testing/cgroups.ts";
 import { until } from "../../../testing/netns.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 import { clusterCgroup } from "./node_programs.ts";
 
 /** One directory for each cluster. */
@@ -59,6 +60,8 @@ export async function endCluster(name: string): Promise<void> {
     await until(() => all.every(([pid, startTime]) => startTimeOf(pid) !== startTime));
   }
   endCgroups(clusterCgroup(name));
+  // Those of the place that held it.
+  Bun.spawnSync(["sh", "scripts/src/place/remove_groups.sh"], { cwd: REPOSITORY_ROOT });
   rmSync(directoryOf(name), { recursive: true, force: true });
   if (existsSync(CLUSTERS) && readdirSync(CLUSTERS).length === 0) rmSync(CLUSTERS, { recursive: true });
 }

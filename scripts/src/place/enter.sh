@@ -1,5 +1,5 @@
 #!/bin/sh
-# Process 1 of a place: enter.sh CACHE ROOT PLACE COMMAND…. Its mount namespace is its own, and what it mounts goes with it.
+# Process 1 of a place: enter.sh CACHE ROOT GROUPS PLACE COMMAND…. Its mount namespace is its own, and what it mounts goes with it.
 
 set -eu
 # Of the files here, too: other users enter the root.
@@ -8,8 +8,9 @@ umask 022
 checkout=$PWD
 cache=$1
 root=$2
-place=$3
-shift 3
+groups=$3
+place=$4
+shift 4
 # The process that waits for this one keeps the root in use.
 exec 8<&-
 mount=$cache/mount
@@ -107,7 +108,7 @@ cd /root/cni
 certificates=/etc/ssl/certs/ca-certificates.crt
 status=0
 # Whoever owns the checkout, git reads it.
-env -i CNI_PLACE="$place" HOME=/root LANG=C.UTF-8 \
+sh scripts/src/place/groups.sh "$groups" env -i CNI_PLACE="$place" HOME=/root LANG=C.UTF-8 \
   GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=/root/cni \
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin \
   NODE_EXTRA_CA_CERTS=$certificates SSL_CERT_FILE=$certificates "$@" || status=$?

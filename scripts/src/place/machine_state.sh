@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints what tests must not change on the machine of the person who runs them: its packages, files, links, routes, rules,
-# parameters of the kernel, and programs. What the kernel counts or chooses by itself is left out.
+# Prints what tests must not change on the machine of the person who runs them: its packages, files, mounts, links, addresses,
+# routes, rules, parameters of the kernel, control groups, and programs. What the kernel counts or chooses by itself is left out.
 
 set -u
 
@@ -13,8 +13,13 @@ for directory in /etc /usr /var/lib; do
   find "$directory" -xdev -printf '%p %m %s %T@ %l\n' 2>/dev/null
 done | sort
 find /tmp /run /opt -maxdepth 1 -name '*cni*' | sort
-ls /sys/class/net
-cut -f 1-4 /proc/net/route
+ls /run/netns 2>/dev/null
+cut -d ' ' -f 4,5 /proc/self/mountinfo | sort
+for link in /sys/class/net/*; do
+  echo "$link $(cat "$link/address" "$link/flags" "$link/mtu" 2>/dev/null | tr '\n' ' ')"
+done
+cat /proc/net/fib_trie /proc/net/if_inet6 2>/dev/null
+ip rule show 2>/dev/null
 # Without counters.
 awk '{ print $1, $2, $5, $NF }' /proc/net/ipv6_route 2>/dev/null | sort
 cat /proc/net/ip_tables_names /proc/net/ip6_tables_names 2>/dev/null
@@ -24,4 +29,6 @@ find /proc/sys -type f -perm -u+r 2>/dev/null | grep -Ev "$volatile" | sort |
     value=$(cat "$file" 2>/dev/null) || continue
     echo "$file $value"
   done
+# Those of programs that tests start, and of places.
+find /sys/fs/cgroup -type d 2>/dev/null | grep -E '/(cni-|docker|k8s\.io|libpod)' | sort
 cat /proc/[0-9]*/comm 2>/dev/null | grep -E "^($programs)" | sort

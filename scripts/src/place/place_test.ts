@@ -44,6 +44,22 @@ for (const { name, command, last, env } of [...SCRIPTS.map((script) => ({ ...scr
   });
 }
 
+testWith(PROGRAMS, "control groups that are made in a place end with it, or with the next one", async () => {
+  const groupsOf = ({ pid }: { readonly pid: number }) =>
+    Bun.spawnSync(["find", "/sys/fs/cgroup", "-path", `*/cni-place.${pid}*`]).stdout.toString();
+  const make = "for group in /sys/fs/cgroup/*; do mkdir -p $group/made/below; done";
+  await using ended = startOutside({}, ["scripts/place", "bare", "sh", "-c", make]);
+  expect(await ended.exited).toBe(0);
+  expect(groupsOf(ended)).toBe("");
+  await using killed = startOutside({}, ["scripts/place", "bare", "sh", "-c", `${make}; exec tail -f /dev/null`]);
+  await until(() => groupsOf(killed).includes("/made/below\n"));
+  killed.kill("SIGKILL");
+  await killed.exited;
+  await using next = startOutside({}, ["scripts/place", "bare", "true"]);
+  expect(await next.exited).toBe(0);
+  expect(groupsOf(killed) + groupsOf(next)).toBe("");
+});
+
 test("scripts/test says how it is used, and runs nothing then", () => {
   const run = (...words: string[]) => {
     const command = ["scripts/test", ...words];
