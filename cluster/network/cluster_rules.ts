@@ -4,6 +4,7 @@ import type { ClusterNode } from "../node.ts";
 import {
   changeElements,
   elementsOfNode,
+  isContested,
   isCovered,
   type IsShared,
   ownElements,
@@ -49,7 +50,9 @@ export class ClusterRules {
 
   *#desired(): Iterable<SetElement> {
     const own = this.#own!;
-    yield* ownElements(own, this.#formerOwnCidrs, this.#settings);
+    const contested: Cidr[] = [];
+    for (const { podCidrs } of this.#peers()) contested.push(...podCidrs.filter((cidr) => isContested(own, cidr)));
+    yield* ownElements(own, this.#formerOwnCidrs, contested, this.#settings);
     yield* elementsOfNode(own, own);
     for (const node of this.#peers()) yield* elementsOfNode(own, node);
   }
@@ -60,7 +63,8 @@ export class ClusterRules {
     const all = [...former, ...nodes];
     const lengths = prefixLengthsOf(all);
     // Of nodes with one range, which one has it shows only if all are looked at.
-    this.isDue ||= !isCovered(this.#lengths, lengths) || all.some(({ podCidrs }) => podCidrs.some(isShared));
+    const isDisputed = (cidr: Cidr) => isShared(cidr) || isContested(own, cidr);
+    this.isDue ||= !isCovered(this.#lengths, lengths) || all.some(({ podCidrs }) => podCidrs.some(isDisputed));
     this.#lengths = { 4: this.#lengths[4].union(lengths[4]), 6: this.#lengths[6].union(lengths[6]) };
     if (this.isDue) return void this.sync();
     const elementsOf = (some: readonly ClusterNode[]) => some.flatMap((each) => elementsOfNode(own, each, isShared));

@@ -3,7 +3,16 @@
  *
  * Its rules depend on settings and on the lengths of prefixes only. Nodes are elements.
  */
-import { type Cidr, familyOf, type Ip, ipBytes, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import {
+  type Cidr,
+  familyOf,
+  type Ip,
+  ipBytes,
+  ipOf,
+  networkOf,
+  networksOverlap,
+  prefixLengthOf,
+} from "../../ffi/address.ts";
 import { ipv4Addr, ipv6Addr, namedSet, setOf } from "../../ffi/nft/datatypes.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import {
@@ -58,13 +67,18 @@ interface TableObjects {
 /** Whether other nodes have an address or a range, too. */
 export type IsShared = (addressOrRange: Ip | Cidr) => boolean;
 
-/** Elements that a node puts into the sets, the own one too. */
+/** Whether a range of another node overlaps with one of this node: this one is younger, so the other one keeps it. */
+export const isContested = (own: ClusterNode, cidr: Cidr): boolean =>
+  own.podCidrs.some((each) => familyOf(each) === familyOf(cidr) && networksOverlap(each, cidr));
+
+/** Elements that a node puts into the sets, the own one too. Those of {@linkcode ownElements} are beside them. */
 export function elementsOfNode(own: ClusterNode, node: ClusterNode, isShared: IsShared = () => false): SetElement[] {
   const podCidrs = node.podCidrs.filter((cidr) => !isShared(cidr));
   const addresses = node.addresses.filter((ip) => !isShared(ip))
     .map((ip) => ({ set: `nodes${familyOf(ip)}`, key: ipBytes(ip) }));
-  const ranges = podCidrs.flatMap((cidr) => intervalElements(`cluster${familyOf(cidr)}`, cidr));
-  if (node.uid === own.uid) return [...addresses, ...ranges];
+  if (node.uid === own.uid) return addresses;
+  const ranges = podCidrs.filter((cidr) => !isContested(own, cidr))
+    .flatMap((cidr) => intervalElements(`cluster${familyOf(cidr)}`, cidr));
   const underlay = underlayOf(own, node)?.destination;
   const sources = underlay === undefined ? [] : podCidrs.map((cidr) => ({
     set: tunnelSet(familyOf(underlay), familyOf(cidr)),
@@ -73,10 +87,11 @@ export function elementsOfNode(own: ClusterNode, node: ClusterNode, isShared: Is
   return [...addresses, ...ranges, ...sources];
 }
 
-/** Elements that no other node changes. */
+/** Elements that no other node changes, unless its range is contested. @param contested such ranges of other nodes */
 export function ownElements(
   own: ClusterNode,
   formerCidrs: readonly Cidr[],
+  contested: readonly Cidr[],
   { nonMasqueradeCidrs }: ClusterSettings,
 ): SetElement[] {
   const former = widestRanges([...own.podCidrs, ...formerCidrs]).filter((cidr) => !own.podCidrs.includes(cidr));
@@ -85,6 +100,7 @@ export function ownElements(
   return [
     ...inSets("own", [...own.podCidrs, ...formerCidrs]),
     ...inSets("former", former),
+    ...inSets("cluster", [...own.podCidrs, ...contested]),
     ...inSets("outside", [...MULTICAST, ...nonMasqueradeCidrs]),
   ];
 }

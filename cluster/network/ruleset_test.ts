@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import { getGenerationId } from "../../ffi/nft/objects.ts";
-import { netnsTest, runInNetns } from "../../testing/netns.ts";
+import { netnsTest, newNamespaces, runInNetns } from "../../testing/netns.ts";
 import type { ClusterNode } from "../node.ts";
 import { ClusterNetwork } from "./cluster_network.ts";
 import { intervalElements, widestRanges } from "./intervals.ts";
@@ -115,6 +115,33 @@ netnsTest("whatever order nodes come and go in, elements are those of the nodes 
   const generation = getGenerationId(host.nft);
   host.run(() => network.replace(nodeOf(1), present.values(), []));
   expect(getGenerationId(host.nft)).toBe(generation);
+});
+
+test.each([
+  ["in the range of an older one", "10.244.2.0/25", "10.244.2.0/24", ["10.244.2.0/24"]],
+  ["around the range of an older one", "10.244.2.0/24", "10.244.2.0/25", ["10.244.2.0/24"]],
+  ["around, with the same end", "10.244.2.0/24", "10.244.2.128/25", ["10.244.2.0/24"]],
+  ["that an older one has", "10.244.2.0/24", "10.244.2.0/24", ["10.244.2.0/24"]],
+])("a node whose range lies %s has all rules, whichever comes first", (_, ownCidr, olderCidr, cluster4) => {
+  const own: ClusterNode = { ...nodeOf(2), podCidrs: [parseCidr(ownCidr)] };
+  const older: ClusterNode = { ...nodeOf(9), createdAtMs: 1, podCidrs: [parseCidr(olderCidr)] };
+  for (const isFirst of [true, false]) {
+    using namespaces = newNamespaces();
+    const { host } = namespaces;
+    const options = { settings: DEFAULT_CLUSTER_SETTINGS, log: () => {} };
+    using network = host.run<ClusterNetwork>(() => new ClusterNetwork(options));
+    host.run(() => network.replace(own, isFirst ? [older] : [], []));
+    if (!isFirst) host.run(() => network.update(new Map([[older.uid, older]])));
+    expect(network.isSetUp).toBe(true);
+    const elements = () =>
+      /set cluster4 .*?elements = \{ (.*?) \}/s.exec(
+        runInNetns(host, "nft", "list", "set", "inet", "cni_cluster", "cluster4"),
+      )?.[1]?.split(/,\s*/);
+    expect(elements()).toEqual(cluster4);
+    host.run(() => network.update(new Map([[older.uid, undefined]])));
+    expect(elements()).toEqual([ownCidr]);
+    expect(network.isSetUp).toBe(true);
+  }
 });
 
 test("an interval ends behind its last address, or not at all", () => {
