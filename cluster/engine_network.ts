@@ -6,13 +6,13 @@ import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
 import { findStat } from "../ffi/sys/stat.ts";
-import { installNetworkFile, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
+import { installNetworkFile, needsMtu, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
 import { listCacheEntries } from "../runtime/cache.ts";
 import { listConfFiles } from "../runtime/load.ts";
 import { sortedByBytes } from "../runtime/sort_by_bytes.ts";
 import { prepareBridgedServices } from "../networks/bridged_services.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
-import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { setPodMtu } from "./pod_mtu.ts";
 
 export interface EngineNetworkOptions {
@@ -27,8 +27,9 @@ export interface EngineNetworkOptions {
 
 /** A node may be mended meanwhile, as by loading a module. */
 const RETRY_MS = 30_000;
-/** An ADD that has read the file before it changed ends within this time, or gets its MTU later from the engine's next call. */
-const LATE_ADD_MS = 5000;
+/** An ADD that has read the file before it changed ends within this time: it may wait half a minute for the ruleset. */
+const LATE_ADDS_MS = 35_000;
+const LATE_ADDS_INTERVAL_MS = 5000;
 
 export class EngineNetwork {
   readonly #options: EngineNetworkOptions;
@@ -37,10 +38,12 @@ export class EngineNetwork {
   readonly #path: string;
   /** `undefined` if the file cannot be read: it is refused then. */
   readonly name: string | undefined;
+  /** Whether pods have the MTU that is offered: a file may have one of its own. */
+  readonly #givesMtu: boolean;
   #offered = "";
-  #mtu: number | undefined;
   #nextTry = 0;
-  #lateMtuAt = Infinity;
+  #lateAddsUntil = -Infinity;
+  #nextLateAdds = Infinity;
   problem: string | undefined;
   isInstalled = false;
 
@@ -50,27 +53,43 @@ export class EngineNetwork {
     this.#path = `${options.confDirectory}/${options.network.fileName}`;
     ensureDirectory(options.stateDirectory, 0o700);
     replaceFile(this.#source, options.network.text);
-    this.name = nameOf(options.network.text, this.#source);
+    const list = findList(options.network.text, this.#source);
+    this.name = list?.name;
+    this.#givesMtu = list?.plugins.some(needsMtu) ?? false;
   }
 
-  /** Does nothing while engines have this already. @param mtu absent: pods keep that of the kernel */
-  offer(ranges: readonly Cidr[], mtu: number | undefined): void {
+  /**
+   * Does nothing while engines have this already.
+   *
+   * @param mtu absent: pods keep that of the kernel
+   * @returns whether pods may be there since the last time that have what was offered before
+   */
+  offer(ranges: readonly Cidr[], mtu: number | undefined): boolean {
     const now = performance.now();
-    if (now >= this.#lateMtuAt) this.#setMtu();
     const offered = `${ranges.join()} ${mtu}`;
+    const isAnother = offered !== this.#offered;
     const isDone = this.problem === undefined && findStat(this.#path) !== undefined;
-    if (offered === this.#offered && (isDone || now < this.#nextTry)) return;
-    this.#nextTry = now + RETRY_MS;
-    this.#offered = offered;
-    this.#install(ranges, mtu);
-    if (mtu === undefined || mtu === this.#mtu) return;
-    this.#mtu = mtu;
-    this.#setMtu();
-    this.#lateMtuAt = now + LATE_ADD_MS;
+    if (isAnother || !isDone && now >= this.#nextTry) {
+      this.#nextTry = now + RETRY_MS;
+      this.#offered = offered;
+      const isWritten = this.#install(ranges, mtu);
+      if (isAnother || isWritten) this.#expectLateAdds(now);
+    }
+    if (now < this.#nextLateAdds) return false;
+    this.#nextLateAdds = now < this.#lateAddsUntil ? now + LATE_ADDS_INTERVAL_MS : Infinity;
+    if (mtu !== undefined) this.#setMtu(mtu);
+    return true;
   }
 
-  #install(ranges: readonly Cidr[], mtu: number | undefined): void {
+  #expectLateAdds(now: number): void {
+    this.#nextLateAdds = now;
+    this.#lateAddsUntil = now + LATE_ADDS_MS;
+  }
+
+  /** @returns whether engines have another file now */
+  #install(ranges: readonly Cidr[], mtu: number | undefined): boolean {
     const { confDirectory: directory, pluginDirectories, log } = this.#options;
+    let isWritten = false;
     try {
       const prepared = prepareNetworkFile({
         source: this.#source,
@@ -83,7 +102,8 @@ export class EngineNetwork {
       const obstacle = this.#findObstacle(prepared);
       if (obstacle === undefined) {
         prepareBridgedServices(prepared)();
-        if (installNetworkFile(prepared)) log(`Engines have the network "${prepared.path}"`);
+        isWritten = installNetworkFile(prepared);
+        if (isWritten) log(`Engines have the network "${prepared.path}"`);
         this.problem = undefined;
       } else this.#note(obstacle);
       this.isInstalled = true;
@@ -94,6 +114,7 @@ export class EngineNetwork {
       const details = error instanceof CniError && error.details ? ` (${error.details})` : "";
       this.#note(`${error.message}${details}`);
     }
+    return isWritten;
   }
 
   /** What hides the network from engines. */
@@ -123,18 +144,17 @@ export class EngineNetwork {
     }"`;
   }
 
-  #setMtu(): void {
+  #setMtu(mtu: number): void {
     const { name } = this;
-    this.#lateMtuAt = Infinity;
-    if (name === undefined) return;
+    if (name === undefined || !this.#givesMtu) return;
     using host = currentNetns();
-    setPodMtu(host, name, this.#mtu!, this.#options.cacheDirectories, this.#options.log);
+    setPodMtu(host, name, mtu, this.#options.cacheDirectories, this.#options.log);
   }
 }
 
-function nameOf(text: string, source: string): string | undefined {
+function findList(text: string, source: string): NetworkConfigList | undefined {
   try {
-    return parseNetworkConfigList(text, source).name;
+    return parseNetworkConfigList(text, source);
   } catch (error) {
     if (error instanceof ConfigError || error instanceof SyntaxError) return undefined;
     throw error;

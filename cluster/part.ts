@@ -36,6 +36,8 @@ export class ClusterPart implements Disposable {
   /** Absent if somebody else routes between nodes. */
   readonly #network: ClusterNetwork | undefined;
   readonly #engines: EngineNetwork | undefined;
+  /** Addresses of pods that the kernel knows beside this node's ranges. */
+  #formerCidrs: readonly Cidr[] = [];
   /** Whether the next step has only changes to do. */
   #isInKernel = false;
   /** UIDs of others that have changed since then. */
@@ -148,7 +150,7 @@ export class ClusterPart implements Disposable {
     if (own && own.podCidrs.length > 0) {
       try {
         if (this.#isInKernel) change();
-        else this.#network?.replace(own, this.#known.peers(), this.#formerCidrs(own));
+        else this.#replace(own);
         if (!this.#network) this.#leaveNetwork();
         this.#isInKernel = true;
         this.#kernelProblem = undefined;
@@ -158,7 +160,8 @@ export class ClusterPart implements Disposable {
         this.#noteKernelProblem(error.message);
       }
       const isReached = this.#isInKernel && this.#network?.isSetUp !== false;
-      if (isReached) this.#engines?.offer(own.podCidrs, this.#network?.mtu);
+      const mayHaveOtherPods = isReached && this.#engines?.offer(own.podCidrs, this.#network?.mtu);
+      if (mayHaveOtherPods && this.#hasOtherFormerCidrs(own)) this.#isInKernel = false;
       this.#isSynced ||= isReached && this.#engines?.isInstalled !== false;
     }
   }
@@ -175,11 +178,26 @@ export class ClusterPart implements Disposable {
     this.#kernelProblem = message;
   }
 
+  #replace(own: ClusterNode): void {
+    if (!this.#network) return;
+    this.#formerCidrs = this.#findFormerCidrs(own);
+    this.#network.replace(own, this.#known.peers(), this.#formerCidrs);
+  }
+
+  /** Whether the kernel has to learn of one: an ADD that had read the network's old ranges has ended. */
+  #hasOtherFormerCidrs(own: ClusterNode): boolean {
+    return this.#network !== undefined && !this.#findFormerCidrs(own).every((cidr) => this.#formerCidrs.includes(cidr));
+  }
+
   /** Addresses of pods that run since before this node got other ranges. */
-  #formerCidrs({ podCidrs }: ClusterNode): readonly Cidr[] {
+  #findFormerCidrs({ podCidrs }: ClusterNode): readonly Cidr[] {
+    const network = this.#engines?.name;
+    // Of pods of other networks, nothing is known.
+    if (network === undefined) return [];
     const { cacheDirectories } = this.#options;
-    const results = cacheDirectories.flatMap((directory) => listCacheEntries(directory, this.#engines?.name))
-      .map(parseCachedResult);
+    const results = cacheDirectories.flatMap((directory) => listCacheEntries(directory, network)).map(
+      parseCachedResult,
+    );
     return results.flatMap((result) => result?.ips ?? []).map(({ address }) => ipOf(address))
       .filter((ip) => !podCidrs.some((cidr) => containsIp(cidr, ip))).map(hostPrefix);
   }
@@ -190,6 +208,7 @@ export class ClusterPart implements Disposable {
     const status: ClusterStatus = {
       node,
       ...this.#engines?.name !== undefined && { network: this.#engines.name },
+      podCidrs: own?.podCidrs ?? [],
       isSynced: this.#isSynced,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
       nodes: this.#known.peerCount,

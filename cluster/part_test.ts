@@ -1,4 +1,4 @@
-import { expect, spyOn } from "bun:test";
+import { expect } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Cidr, parseCidr, parseIp } from "../ffi/address.ts";
@@ -6,6 +6,7 @@ import type { Netns } from "../ffi/netns/netns.ts";
 import { getGenerationId } from "../ffi/nft/objects.ts";
 import { loadDocumentedBuiltins } from "../cmd/documented_builtins.ts";
 import { createEntry, removeEntry } from "../runtime/cache.ts";
+import { stopClock } from "../testing/clock.ts";
 import { useDirectory } from "../testing/directory.ts";
 import { netnsTest, runInNetns, runShellInNetns } from "../testing/netns.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./network/settings.ts";
@@ -24,6 +25,7 @@ const newNode = (name: string, number: number, changes: Partial<ClusterNode> = {
   podCidrs: [parseCidr(`10.244.${number}.0/24`)],
   ...changes,
 });
+const BEHIND_ROUTER = newNode("d", 4, { addresses: [parseIp("198.51.100.4")] });
 const [A, B, C] = [newNode("a", 1), newNode("b", 2), newNode("c", 3)];
 
 const NETWORK = { cniVersion: "1.0.0", name: "pods", plugins: [{ type: "ptp", ipam: { type: "host-local" } }] };
@@ -107,7 +109,7 @@ netnsTest("engines get the network when all nodes are in the kernel, with this n
   expect(scene.network()).toMatchObject({ mtu: 1500, ipam: { ranges: [[{ subnet: "10.244.1.0/24" }]] } });
   expect(scene.status()).toMatchObject({ isSynced: true, network: "pods", nodes: 2, mtu: 1500, problems: [] });
   // A node behind the router is reached by the tunnel.
-  scene.take(["ADDED", newNode("d", 4, { addresses: [parseIp("198.51.100.4")] }), "8"]);
+  scene.take(["ADDED", BEHIND_ROUTER, "8"]);
   expect(routesOf(host)).toContain("10.244.4.0/24");
   expect(scene.network()).toMatchObject({ mtu: 1450 });
   scene.take(["DELETED", C, "9"]);
@@ -301,30 +303,101 @@ netnsTest("engines get the network again when it could not be installed, and whe
   using scene = newScene(host, home);
   scene.run((part) => part.takeList([A, B], "7"));
   const path = join(home, "net.d/10-pods.conflist");
-  const now = spyOn(performance, "now");
-  try {
-    const lookLater = () => {
-      const later = performance.now() + 31_000;
-      now.mockImplementation(() => later);
-      scene.run((part) => part.look());
-    };
-    rmSync(path);
-    mkdirSync(path);
-    lookLater();
-    // A node behind the router changes the MTU.
-    scene.take(["ADDED", newNode("d", 4, { addresses: [parseIp("198.51.100.4")] }), "8"]);
+  using clock = stopClock();
+  const lookLater = () => {
+    clock.pass(31_000);
     scene.run((part) => part.look());
-    expect(scene.status().problems).toEqual([expect.stringContaining(path)]);
-    rmSync(path, { recursive: true });
-    lookLater();
-    expect(scene.network()).toMatchObject({ mtu: 1450 });
-    expect(scene.status().problems).toEqual([]);
-    rmSync(path);
-    lookLater();
-    expect(scene.network()).toMatchObject({ mtu: 1450 });
-  } finally {
-    now.mockRestore();
+  };
+  rmSync(path);
+  mkdirSync(path);
+  lookLater();
+  // A node behind the router changes the MTU.
+  scene.take(["ADDED", BEHIND_ROUTER, "8"]);
+  scene.run((part) => part.look());
+  expect(scene.status().problems).toEqual([expect.stringContaining(path)]);
+  rmSync(path, { recursive: true });
+  lookLater();
+  expect(scene.network()).toMatchObject({ mtu: 1450 });
+  expect(scene.status().problems).toEqual([]);
+  rmSync(path);
+  lookLater();
+  expect(scene.network()).toMatchObject({ mtu: 1450 });
+});
+
+/** The host's end of a pod's interface, and the entry of its ADD. */
+function addPod(host: Netns, home: string, containerId: string, ip: string, network = "pods"): void {
+  runShellInNetns(host, `ip link add ${containerId} type veth peer name eth0-${containerId}`);
+  createEntry(join(home, "lib"), {
+    ...{ network, containerId, ifname: "eth0", config: "", args: [], capabilityArgs: {} },
+    result: { cniVersion: "1.0.0", interfaces: [{ name: containerId }], ips: [{ address: `${ip}/24` }] },
+  });
+}
+
+const mtuOf = (host: Netns, name: string): number =>
+  JSON.parse(runInNetns(host, "ip", "-j", "link", "show", name))[0].mtu;
+
+netnsTest("pods whose ADD ends long after the MTU has changed get it, and follow the next change", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  using scene = newScene(host, home);
+  scene.run((part) => part.takeList([A, B], "7"));
+  using clock = stopClock();
+  const look = (afterMs: number) => {
+    clock.pass(afterMs);
+    scene.run((part) => part.look());
+  };
+  addPod(host, home, "early", "10.244.1.5");
+  scene.take(["ADDED", BEHIND_ROUTER, "8"]);
+  expect(mtuOf(host, "early")).toBe(1450);
+  for (let i = 0; i < 29; i++) look(1000);
+  addPod(host, home, "late", "10.244.1.6");
+  for (let i = 0; i < 8; i++) look(1000);
+  expect(mtuOf(host, "late")).toBe(1450);
+  scene.take(["DELETED", BEHIND_ROUTER, "9"]);
+  expect([mtuOf(host, "early"), mtuOf(host, "late")]).toEqual([1500, 1500]);
+});
+
+netnsTest("pods keep an MTU that the network's file says", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  const text = JSON.stringify({ ...NETWORK, plugins: [{ ...NETWORK.plugins[0], mtu: 1300 }] });
+  using scene = newScene(host, home, { network: { fileName: "10-pods.conflist", text } });
+  addPod(host, home, "pod1", "10.244.1.5");
+  runInNetns(host, "ip", "link", "set", "pod1", "mtu", "1300");
+  scene.run((part) => part.takeList([A, B], "7"));
+  scene.take(["ADDED", BEHIND_ROUTER, "8"]);
+  expect([mtuOf(host, "pod1"), scene.network()?.mtu]).toEqual([1300, 1300]);
+});
+
+const formerOf = (host: Netns): string[] =>
+  runInNetns(host, "nft", "list", "set", "inet", "cni_cluster", "former4").match(/10\.[\d.]+/g) ?? [];
+
+netnsTest("a pod whose ADD had read the old ranges, and ends later, is masqueraded as well", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  using scene = newScene(host, home);
+  scene.run((part) => part.takeList([A, B], "7"));
+  using clock = stopClock();
+  scene.take(["ADDED", newNode("a", 1, { uid: "uid-a2", podCidrs: ["10.244.9.0/24" as Cidr] }), "8"]);
+  addPod(host, home, "late", "10.244.1.5");
+  addPod(host, home, "other", "10.88.0.5", "podman");
+  for (let i = 0; i < 40; i++) {
+    clock.pass(1000);
+    scene.run((part) => part.look());
   }
+  expect(formerOf(host)).toEqual(["10.244.1.5"]);
+  expect(scene.status().podCidrs).toEqual(["10.244.9.0/24" as Cidr]);
+});
+
+netnsTest("without a network's file that can be read, no pod of another network is masqueraded", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  mkdirSync(join(home, "lib"));
+  addPod(host, home, "other", "10.88.0.5", "podman");
+  using scene = newScene(host, home, { network: { fileName: "10-pods.conflist", text: "{" } });
+  scene.run((part) => part.takeList([A, B], "7"));
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+  expect(formerOf(host)).toEqual([]);
 });
 
 netnsTest("nothing is ready before engines have the network, whatever keeps it from them", ({ host }) => {

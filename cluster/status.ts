@@ -1,4 +1,5 @@
 /** What the part tells others of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
+import type { Cidr } from "../ffi/address.ts";
 import { findStatusFile } from "./status_file.ts";
 
 /** That of a server with the usual socket. */
@@ -8,6 +9,8 @@ export interface ClusterStatus {
   readonly node: string;
   /** The network that engines get; absent without one. */
   readonly network?: string;
+  /** This node's ranges; empty until they are known. Older servers do not tell. */
+  readonly podCidrs?: readonly Cidr[];
   /** Whether the routes to all known nodes have been in the kernel once, and engines have the network. */
   readonly isSynced: boolean;
   /** What the API server said last was believed at this time, in milliseconds since 1970; absent before. */

@@ -76,7 +76,8 @@ function needsRanges({ raw, ipamType }: PluginEntry): boolean {
   return ipamType === "host-local" && isJsonObject(ipam) && !findValue(ipam, "ranges") && !findValue(ipam, "subnet");
 }
 
-const needsMtu = ({ raw, ipamType }: PluginEntry): boolean =>
+/** Whether {@linkcode NetworkFileOptions.mtu} is for this plugin. */
+export const needsMtu = ({ raw, ipamType }: PluginEntry): boolean =>
   ipamType === "host-local" && findValue(raw, "mtu") === undefined;
 
 /** Warnings are the user's to judge. @param without plugins that get their ranges later */
