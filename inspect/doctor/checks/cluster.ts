@@ -1,5 +1,5 @@
 /** The network between the nodes of a cluster: what its part says, and packets to other nodes. @module */
-import { containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
+import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
 import { isPingAnswered, isSynAnswered, type PingOptions, tryTcpConnection } from "../../../ffi/packet/probe.ts";
 import { matchAll } from "../../../ffi/route/route.ts";
 import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
@@ -7,8 +7,8 @@ import { TUNNEL_LINK } from "../../../cluster/network/settings.ts";
 import type { ClusterNode } from "../../../cluster/node.ts";
 import { type ClusterStatus, DEFAULT_STATUS_DIRECTORY, findClusterStatus } from "../../../cluster/status.ts";
 import { nodesFilePath, readNodesFile } from "../../../cluster/stored_nodes.ts";
-import { advise, broken, type Finding, ok, warning } from "../finding.ts";
-import type { Subject } from "../subject.ts";
+import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { describeContainer, type Subject } from "../subject.ts";
 import type { TryBudget } from "../try_budget.ts";
 
 const FAILURES = "see docs/kubernetes.md, failures";
@@ -24,7 +24,7 @@ export const isOfCluster = (subject: Subject): boolean => findStatus(subject) !=
 export function checkCluster(subject: Subject): Finding[] {
   const status = findStatus(subject);
   if (!status) return [];
-  const { apiProblem, heardAtMs, problems, nodes, isSynced } = status;
+  const { apiProblem, heardAtMs, problems, nodes, isSynced, podCidrs = [] } = status;
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
     ...problems.map((problem) => broken(problem, advise(FAILURES))),
@@ -34,8 +34,24 @@ export function checkCluster(subject: Subject): Finding[] {
         advise("look at the API server, and at the way there; known nodes are reached meanwhile"),
       ),
     ],
+    ...checkFormerRanges(subject, podCidrs),
     ...isSynced && problems.length === 0 ? [ok(`routes lead to ${nodes} other nodes`)] : [],
   ];
+}
+
+/** Where a Node was made again with other ranges, pods that run keep their addresses. */
+export function checkFormerRanges({ containers }: Subject, podCidrs: readonly Cidr[]): Finding[] {
+  if (podCidrs.length === 0) return [];
+  const former = containers.flatMap((container) => {
+    const ips = container.ips.map(({ address }) => ipOf(address))
+      .filter((ip) => !podCidrs.some((cidr) => containsIp(cidr, ip)));
+    return ips.length === 0 ? [] : [`${describeContainer(container)} (${ips.join(", ")})`];
+  });
+  if (former.length === 0) return [];
+  return [warning(
+    `pods have addresses that are not in this node's ranges ${podCidrs.join(" and ")}: ${abbreviate(former)}`,
+    advise("other nodes do not reach them: delete these pods, so that others with new addresses take their place"),
+  )];
 }
 
 /** One after the other, as long as the time lasts. */
