@@ -88,8 +88,10 @@ export class KnownNodes {
     });
   }
 
-  #put(node: ClusterNode, changed: Set<string>): void {
-    const known = this.#nodes.get(node.uid);
+  #put(told: ClusterNode, changed: Set<string>): void {
+    const known = this.#nodes.get(told.uid);
+    // Whoever sets a Node's addresses may take all of them away for a moment. The node still has them.
+    const node = known && told.addresses.length === 0 ? { ...told, addresses: known.addresses } : told;
     if (known && isSameNode(known, node)) return;
     const isOwn = node.name === this.#ownName;
     if (known) this.#remove(known, changed);

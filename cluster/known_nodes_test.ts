@@ -57,8 +57,9 @@ describe("known nodes", () => {
     expect(uidsOf(nodes.apply("DELETED", B))).toEqual(["b"]);
     expect(uidsOf(nodes.apply("DELETED", B))).toEqual([]);
     expect(nodes.peer("b")).toBeUndefined();
-    expect(uidsOf(nodes.apply("MODIFIED", { ...OWN, addresses: [] }))).toEqual(["own"]);
-    expect(nodes.own?.addresses).toEqual([]);
+    const moved = { ...OWN, addresses: [parseIp("192.0.2.99")] };
+    expect(uidsOf(nodes.apply("MODIFIED", moved))).toEqual(["own"]);
+    expect(nodes.own).toEqual(moved);
     expect(nodes.peer("own")).toBeUndefined();
   });
 
@@ -74,6 +75,16 @@ describe("known nodes", () => {
     const third = { ...again, uid: "own3" };
     expect(nodes.replace([A, third])).toMatchObject({ own: true });
     expect([...nodes.all()]).toEqual([A, third]);
+  });
+
+  test("keep the last addresses of a node that has none for a moment, unless it is made again", () => {
+    const nodes = known(A);
+    const without = (node: ClusterNode) => ({ ...node, addresses: [] });
+    expect(uidsOf(nodes.apply("MODIFIED", without(A)))).toEqual([]);
+    expect(uidsOf(nodes.replace([without(OWN), { ...without(A), podCidrs: B.podCidrs }]))).toEqual(["a"]);
+    expect([nodes.own, nodes.peer("a")]).toEqual([OWN, { ...A, podCidrs: B.podCidrs }]);
+    expect(uidsOf(nodes.replace([OWN, { ...without(A), uid: "a2" }]))).toEqual(["a", "a2"]);
+    expect(nodes.peer("a2")?.addresses).toEqual([]);
   });
 
   test("of two nodes with overlapping ranges the older keeps them, in both orders and for each range", () => {
