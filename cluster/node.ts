@@ -1,5 +1,5 @@
 /** What of a Node object of Kubernetes is about the network. @module */
-import { type Cidr, familyOf, type Ip, networkOf, parseCidr, parseIp } from "../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, isIp, networkOf, parseCidr, parseIp } from "../ffi/address.ts";
 
 export interface ClusterNode {
   /** A Node that is made again has the same name and another UID. */
@@ -19,9 +19,13 @@ export interface NodeObject {
   readonly status?: { readonly addresses?: readonly { readonly type: string; readonly address: string }[] };
 }
 
-/** @throws {RangeError} if an address or a range of it is none */
+/**
+ * Leaves out an InternalIP that is no address: the API server does not look at them, and the node has others.
+ *
+ * @throws {SyntaxError} if a range of it is none
+ */
 export function parseNode({ metadata, spec = {}, status = {} }: NodeObject): ClusterNode {
-  const internal = (status.addresses ?? []).filter(({ type }) => type === "InternalIP")
+  const internal = (status.addresses ?? []).filter(({ type, address }) => type === "InternalIP" && isIp(address))
     .map(({ address }) => parseIp(address));
   const cidrs = spec.podCIDRs ?? (spec.podCIDR ? [spec.podCIDR] : []);
   return {

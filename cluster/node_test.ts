@@ -27,6 +27,12 @@ test("a node has the first InternalIP of each family, whichever family is first,
   });
 });
 
+test("what is no address is left out, and a range that is none is refused", () => {
+  const addresses = ["node-a.example.org", "", "192.0.2.1"].map((address) => ({ type: "InternalIP", address }));
+  expect(parseNode({ metadata, status: { addresses } }).addresses).toEqual([parseIp("192.0.2.1")]);
+  expect(() => parseNode({ metadata, spec: { podCIDRs: ["10.244.1.0"] } })).toThrow("10.244.1.0");
+});
+
 test("a node that has just joined has neither addresses nor ranges; an old API server tells one range", () => {
   expect(parseNode({ metadata })).toMatchObject({ addresses: [], podCidrs: [] });
   expect(parseNode({ metadata, spec: { podCIDR: "10.244.1.0/24" } }).podCidrs).toEqual([parseCidr("10.244.1.0/24")]);

@@ -100,7 +100,12 @@ class Reflector<T> {
     const { answerMs, wholeMs } = this.#patience;
     const open = (page: string) =>
       this.#client.open(this.#selected(page), signal, { answerMs, silenceMs: answerMs, wholeMs });
-    const version = await readList(open, path, kind, source, (object) => items.push(...this.#parse(object)));
+    const unusable = new Set<string>();
+    const version = await readList(open, path, kind, source, (object) => {
+      const parsed = this.#parse(object);
+      if (parsed.length === 0) unusable.add(object.metadata.uid);
+      items.push(...parsed);
+    });
     this.#requireNotOlder(version, source);
     if (signal.aborted) return;
     const verdict = onList(items, version);
@@ -108,6 +113,7 @@ class Reflector<T> {
       this.#nextList = "latest";
       throw new ApiProblem(`The list of ${this.#server} is not believed`, { details: verdict.refused });
     }
+    for (const uid of this.#unusable.keys()) if (!unusable.has(uid)) this.#unusable.delete(uid);
     this.#version = version;
     this.#nextList = undefined;
     onHeard?.();

@@ -414,6 +414,9 @@ describe("a copy of the API's nodes", () => {
     expect(copy.log).toEqual(['Cannot use Node "node-4": nonsense is no range']);
     server.remove("Node", "node-4");
     await until(() => copy.lists.length === 2);
+    server.put(broken);
+    const complaints = () => copy.log.filter((line) => line.startsWith("Cannot use"));
+    await until(() => complaints().length === 2);
     server.put(newNode(4));
     await until(() => copy.names === "node-1 node-2 node-3 node-4 node-5");
   });
