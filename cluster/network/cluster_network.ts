@@ -70,6 +70,7 @@ export class ClusterNetwork implements Disposable {
   /** Times are those of `performance.now()`. */
   #nextSync = Infinity;
   #earliestSync = -Infinity;
+  #rulesDueAt = -Infinity;
 
   constructor({ settings, log, onRepair = () => {} }: ClusterNetworkOptions) {
     this.#settings = settings;
@@ -199,6 +200,9 @@ export class ClusterNetwork implements Disposable {
     const own = this.#own!;
     const started = performance.now();
     this.#failures.clear();
+    // Most of the time, only links and routes have changed.
+    if (started >= this.#rulesDueAt) this.#rules.isDue = true;
+    if (this.#rules.isDue) this.#rulesDueAt = started + IDLE_MS;
     const rules = this.#attempt("rules", () => this.#rules.sync());
     this.#collectGarbage();
     const tunnel = this.#attempt("tunnel", () => this.#syncTunnel(own));

@@ -1,11 +1,12 @@
 /** What others take away or change comes back, and what is others' stays. */
 import { describe, expect, test } from "bun:test";
-import { parseCidr, parseIp } from "../../ffi/address.ts";
+import { ipBytes, parseCidr, parseIp } from "../../ffi/address.ts";
 import { openMonitor } from "../../ffi/netlink/monitor.ts";
 import { NETLINK_ROUTE } from "../../ffi/netlink/socket.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { isPingAnswered } from "../../ffi/packet/probe.ts";
 import { getGenerationId } from "../../ffi/nft/objects.ts";
+import { transaction } from "../../ffi/nft/transaction.ts";
 import {
   RTNLGRP_IPV4_IFADDR,
   RTNLGRP_IPV4_ROUTE,
@@ -13,7 +14,9 @@ import {
   RTNLGRP_IPV6_ROUTE,
   RTNLGRP_LINK,
 } from "../../ffi/route/uapi.ts";
+import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import { newClusterSite, peersOf, podAddresses, type SiteNode, type SiteOptions } from "../../testing/cluster_site.ts";
+import { stopClock } from "../../testing/clock.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { requestTcp } from "../../testing/traffic.ts";
 import { ClusterNetwork } from "./cluster_network.ts";
@@ -80,6 +83,26 @@ describe("is mended by a look:", () => {
     await settle(a, before);
     expect(a.run((network) => network.problems())).toEqual([]);
     expect(a.logged.at(-1)).toStartWith("Mended the network between nodes: ");
+  });
+
+  test("after a few minutes, what nobody has told of", async () => {
+    using site = await newClusterSite(BOTH);
+    const [a] = site.nodes as [SiteNode];
+    const strict = "/proc/sys/net/ipv4/conf/cni-vxlan/rp_filter";
+    const before = sorted(stateOf(a.netns));
+    a.run((network) => network.look());
+    runShellInNetns(a.netns, `echo 1 >${strict}`);
+    const ofOthers = { set: "nodes4", key: ipBytes(parseIp("192.0.2.99")) };
+    // Changes of this process tell nobody of anything.
+    transaction(a.netns.nft).addElements(CLUSTER_TABLE, ofOthers.set, [ofOthers]).commit();
+    a.run((network) => network.look());
+    expect(sorted(stateOf(a.netns))).not.toBe(before);
+    using clock = stopClock();
+    clock.pass(3 * 60_000);
+    a.run((network) => network.look());
+    expect(sorted(stateOf(a.netns))).toBe(before);
+    expect(runShellInNetns(a.netns, `cat ${strict}`)).toBe("2\n");
+    expect(a.logged).toEqual(["Mended the network between nodes: 1 elements differed, the tunnel's state"]);
   });
 
   test("the uplink down and up again", async () => {

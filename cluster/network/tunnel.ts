@@ -19,6 +19,7 @@ import * as link from "../../ffi/route/link.ts";
 import { vxlan } from "../../ffi/route/link_kinds.ts";
 import { RT_SCOPE_LINK } from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
+import { findSysctl } from "../../ffi/sys/sysctl.ts";
 import { trySysctls } from "../../plugins/lib/links/sysctls.ts";
 import type { ClusterNode } from "../node.ts";
 import { type ClusterSettings, TUNNEL_LINK } from "./settings.ts";
@@ -80,21 +81,15 @@ export function ensureTunnel(
     if (present && isTunnel(present, port)) {
       if (present.mac !== mac) link.set(nl, present.index, { mac });
       if (!link.isUp(present)) link.setUp(nl, present.index);
-      const isSame = present.mac === mac && link.isUp(present);
+      // Where udev applies sysctl.d(5), it does so after the link was made.
+      const isSame = !setSysctls(run, log) && present.mac === mac && link.isUp(present);
       return { index: present.index, differences: isSame ? [] : ["the tunnel's state"] };
     }
     if (!mayCreate) throw new TunnelError("There is no tunnel without the rules that guard it");
     if (present) link.remove(nl, present.index);
     link.add(nl, { name: TUNNEL_LINK, mac, info: vxlan({ port, collectMetadata: 1, learning: 0 }) });
     const { index } = link.get(nl, TUNNEL_LINK);
-    const conf = (family: string) => `net/${family}/conf/${TUNNEL_LINK}`;
-    // The guarding rules check sources, see `ruleset.ts`. A link-local address would only send what goes nowhere.
-    const sysctls = {
-      [`${conf("ipv4")}/rp_filter`]: "2",
-      [`${conf("ipv6")}/addr_gen_mode`]: "1",
-      [`${conf("ipv6")}/disable_ipv6`]: "0",
-    };
-    run(() => trySysctls(sysctls, log));
+    setSysctls(run, log);
     link.setUp(nl, index);
     return { index, differences: ["the tunnel"] };
   } catch (error) {
@@ -105,6 +100,24 @@ export function ensureTunnel(
       { cause: error },
     );
   }
+}
+
+/** The guarding rules check sources, see `ruleset.ts`. A link-local address would only send what goes nowhere. */
+const SYSCTLS = {
+  [`net/ipv4/conf/${TUNNEL_LINK}/rp_filter`]: "2",
+  [`net/ipv6/conf/${TUNNEL_LINK}/addr_gen_mode`]: "1",
+  [`net/ipv6/conf/${TUNNEL_LINK}/disable_ipv6`]: "0",
+};
+
+/** @returns whether one differed, and does no more */
+function setSysctls(run: Netns["run"], log: (message: string) => void): boolean {
+  return run<boolean>(() => {
+    const findDiffering = () =>
+      Object.entries(SYSCTLS).filter(([name, value]) => ![value, undefined].includes(findSysctl(name))).length;
+    const count = findDiffering();
+    if (count > 0) trySysctls(SYSCTLS, log);
+    return count > 0 && findDiffering() === 0;
+  });
 }
 
 function isTunnel(candidate: link.Link, port: number): boolean {
