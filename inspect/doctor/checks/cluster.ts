@@ -19,7 +19,11 @@ const findStatus = ({ network }: Subject): ClusterStatus | undefined => {
   return status?.network === network.name ? status : undefined;
 };
 
-export const isOfCluster = (subject: Subject): boolean => findStatus(subject) !== undefined;
+/** Whether the network has the MTU of its cluster, which pods that run get too. Its file may have one of its own. */
+export function hasClusterMtu(subject: Subject): boolean {
+  const mtu = findStatus(subject)?.mtu;
+  return mtu !== undefined && subject.network.plugins.some(({ raw }) => raw["mtu"] === mtu);
+}
 
 export function checkCluster(subject: Subject): Finding[] {
   const status = findStatus(subject);

@@ -10,7 +10,7 @@ import { atLeast, introducedIn } from "../../../spec/version.ts";
 import { lintFiles } from "../../../networks/lint/lint.ts";
 import { missingRule } from "../missing_rule.ts";
 import { CheckFailedError } from "../../../plugins/lib/protocol/check_failed.ts";
-import { isOfCluster } from "./cluster.ts";
+import { hasClusterMtu } from "./cluster.ts";
 import { reattach } from "../reattach.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import type { NetworkConfigList, PluginEntry } from "../../../spec/network_config_list.ts";
@@ -69,7 +69,7 @@ export function checkConfiguration(subject: Subject): Finding[] {
 /** The part `cluster` gives containers that run another MTU, too. */
 function hasFollowed(subject: Subject, { addedWith }: ExaminedContainer): boolean {
   const withoutMtu = ({ plugins }: NetworkConfigList) => plugins.map(({ raw }) => ({ ...raw, mtu: 0 }));
-  return addedWith !== undefined && isOfCluster(subject) &&
+  return addedWith !== undefined && hasClusterMtu(subject) &&
     Bun.deepEquals(withoutMtu(addedWith), withoutMtu(subject.network));
 }
 
