@@ -50,11 +50,14 @@ export class ClusterRules {
 
   *#desired(): Iterable<SetElement> {
     const own = this.#own!;
-    const contested: Cidr[] = [];
-    for (const { podCidrs } of this.#peers()) contested.push(...podCidrs.filter((cidr) => isContested(own, cidr)));
-    yield* ownElements(own, this.#formerOwnCidrs, contested, this.#settings);
     yield* elementsOfNode(own, own);
-    for (const node of this.#peers()) yield* elementsOfNode(own, node);
+    const contested: Cidr[] = [];
+    // One after the other: whoever takes the elements collects garbage between.
+    for (const node of this.#peers()) {
+      contested.push(...node.podCidrs.filter((cidr) => isContested(own, cidr)));
+      yield* elementsOfNode(own, node);
+    }
+    yield* ownElements(own, this.#formerOwnCidrs, contested, this.#settings);
   }
 
   /** @param former what some peers were, or still are @param isShared of all other peers @throws {SystemError} */
