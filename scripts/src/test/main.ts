@@ -15,7 +15,7 @@ import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
 import { listSources, newScratchDirectory } from "../repository.ts";
 import { type MachineName, MACHINES } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
-import { keepFailure } from "./failure.ts";
+import { failureLine, keepFailure, keepFailures, keepOutput } from "./failure.ts";
 import type { TestCase } from "./junit.ts";
 import { kernelObstacle, needsKernel } from "./kernel_files.ts";
 import { casesOf, runFile, spawnGroup } from "./run_file.ts";
@@ -115,8 +115,9 @@ async function countFile(file: string, directory: string, serverEnv?: Readonly<R
   const [failed, skipped] = [count("failed"), count("skipped")];
   const failedText = failed > 0 ? `, ${failed} FAILED${ending && ` (${ending})`}` : "";
   const verdict = `${count("passed")} passed${failedText}${skipped > 0 ? `, ${skipped} skipped` : ""}`;
-  const flag = serverEnv ? "--server" : "";
-  const problem = failed > 0 ? keepFailure(file, flag, found, output) : "";
+  const failure = { file, cases: found, output };
+  const keep = () => inVm ? failureLine(failure) : keepFailure(failure, serverEnv ? "--server" : "");
+  const problem = failed > 0 ? keep() : "";
   printVerdict(title, verdict, started, problem);
   if (inVm) { for (const line of cases.map(caseLine)) console.log(line); }
   if (failed > 0) console.log(problem);
@@ -146,13 +147,16 @@ async function countInVm(machine: MachineName, files: readonly string[], directo
   const timeoutMs = MACHINES[machine].timeoutS * 1000;
   const { ending, output } = await spawnGroup(command, join(directory, "vm_log"), directory, timeoutMs);
   const { cases, isComplete } = parseLane(output);
-  const lines = output.split("\n").filter((line) => !isSum(line));
-  console.log(lines.map((line) => line.replace(/^(passed|failed|skipped): /, `$&${label}`)).join("\n"));
+  const lines = output.split("\n").filter((line) => !isSum(line))
+    .map((line) => line.replace(/^(passed|failed|skipped): /, `$&${label}`));
+  const text = keepFailures(lines.join("\n"), `--${machine}`);
+  console.log(text);
   all.push(...cases.map((testCase) => ({ ...testCase, name: `${label}${testCase.name}` })));
   if (!isComplete) all.push({ name, outcome: "failed" });
   const verdict = isComplete ? "ok" : `FAILED (${ending || "the sums are not those of the lines"})`;
   const isGood = isComplete && cases.every(({ outcome }) => outcome !== "failed");
-  printVerdict(name, verdict, started, isGood ? "" : output);
+  const problem = isComplete ? text : `${text}\n${keepOutput("virtual machine", `--${machine}`, output)}`;
+  printVerdict(name, verdict, started, isGood ? "" : problem);
 }
 
 /** What a file takes of the lanes' time: a machine's files run in one lane, three at once. */
