@@ -1,5 +1,5 @@
 /** The files of glibc that the program is linked with: from Debian's package, for either processor, never installed. @module */
-import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import type { Processor } from "../build/runtime_patch.ts";
@@ -69,12 +69,17 @@ export function glibcComponent(processor: Processor, entries: readonly TarEntry[
   return { type: "library", "bom-ref": purl, name: "glibc", version, purl, licenses };
 }
 
-/** The unpacked package below `dist/glibc/`, the newest of this machine's release when it was first asked for. */
+const PACKAGES = join(REPOSITORY_ROOT, "dist/glibc");
+
+/** The next release has the newest packages. */
+export const forgetGlibc = (): void => rmSync(PACKAGES, { recursive: true, force: true });
+
+/** The unpacked package, the newest of this machine's release when it was first asked for. */
 function ensurePackage(architecture: string): string {
-  const directory = join(REPOSITORY_ROOT, "dist/glibc", architecture);
+  const directory = join(PACKAGES, architecture);
   if (existsSync(directory)) return directory;
-  mkdirSync(join(REPOSITORY_ROOT, "dist/glibc"), { recursive: true });
-  using scratch = newScratchDirectory(join(REPOSITORY_ROOT, "dist/glibc"));
+  mkdirSync(PACKAGES, { recursive: true });
+  using scratch = newScratchDirectory(PACKAGES);
   const options = separateAptOptions(scratch.path, architecture);
   const packageDirectory = join(scratch.path, "package");
   mkdirSync(packageDirectory);

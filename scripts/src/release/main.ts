@@ -8,7 +8,7 @@ import { stateSamples } from "../record_state/samples.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { debianPackage } from "./debian.ts";
 import { programDocumentation } from "./documentation.ts";
-import { glibcComponent, glibcEntries } from "./glibc.ts";
+import { forgetGlibc, glibcComponent, glibcEntries } from "./glibc.ts";
 import { ARCHITECTURES, imageArchive } from "./image.ts";
 import { libraryPackage } from "./library.ts";
 import { runLanes } from "./lanes.ts";
@@ -110,7 +110,7 @@ function makeRelease(source: ReleaseSource, directory: string, scratch: string):
 function main(): void {
   const flag = { type: "boolean" } as const;
   const { values } = parseArgs({
-    options: { out: { type: "string" }, uncommitted: flag, reproduce: flag, "skip-tests": flag },
+    options: { out: { type: "string" }, uncommitted: flag, reproduce: flag, "skip-tests": flag, "keep-glibc": flag },
   });
   if (values.reproduce) return console.log(reproduceRelease());
   const output = resolve(values.out ?? join(REPOSITORY_ROOT, "dist/release"));
@@ -123,6 +123,8 @@ function main(): void {
   using scratch = newScratchDirectory(dirname(output));
   const directory = join(scratch.path, "release");
   mkdirSync(directory);
+  // Security updates of Debian do not wait for a new checkout.
+  if (!values["keep-glibc"]) forgetGlibc();
   makeRelease(source, directory, scratch.path);
   checkPackages(directory);
   writeFileSync(join(directory, TESTS), tests);
