@@ -1,5 +1,5 @@
 /** Runs what no usual test run has, before a release is made. @module */
-import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { appendFileSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { verdictLine } from "../check/main.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
@@ -28,15 +28,23 @@ const LANES = [
   "scripts/kubernetes --name release --families 6 --proxy iptables test policy",
 ];
 
-/** @returns a line for each lane, with the last line of its output @throws {Error} if one fails, naming the file of its output */
+/** The verdicts of the lanes that have ended, also if a later one fails. */
+const VERDICTS = "TESTS";
+
+/** @returns a line for each lane, with the last line of its output @throws {Error} if one fails, naming the file of the verdicts */
 export function runLanes(lanes: readonly string[] = LANES, directory = join(REPOSITORY_ROOT, "dist/lanes")): string {
   mkdirSync(directory, { recursive: true });
-  return lanes.map((lane) => `${lane}: ${runLane(lane, join(directory, `${lane.replace(/\W+/g, "_")}.log`))}\n`).join(
-    "",
-  );
+  const verdicts = join(directory, VERDICTS);
+  writeFileSync(verdicts, "");
+  for (const lane of lanes) {
+    const { isGood, verdict } = runLane(lane, join(directory, `${lane.replace(/\W+/g, "_")}.log`));
+    appendFileSync(verdicts, `${lane}: ${verdict}\n`);
+    if (!isGood) throw new Error(`Cannot make a release: "${lane}" failed; ${verdicts} says what has run`);
+  }
+  return readFileSync(verdicts, "utf8");
 }
 
-function runLane(lane: string, log: string): string {
+function runLane(lane: string, log: string) {
   const started = performance.now();
   const output = openSync(log, "w");
   const { success } = Bun.spawnSync(lane.split(" "), {
@@ -46,8 +54,7 @@ function runLane(lane: string, log: string): string {
     stderr: output,
   });
   closeSync(output);
-  const lastLine = readFileSync(log, "utf8").trimEnd().split("\n").at(-1)!;
-  console.log(verdictLine(lane, success ? lastLine : `FAILED, see ${log}`, started));
-  if (!success) throw new Error(`Cannot make a release: "${lane}" failed`);
-  return lastLine;
+  const verdict = success ? readFileSync(log, "utf8").trimEnd().split("\n").at(-1)! : `FAILED, see ${log}`;
+  console.log(verdictLine(lane, verdict, started));
+  return { isGood: success, verdict };
 }

@@ -13,8 +13,10 @@ test("each lane runs to its end, and its last line is told", () => {
   expect(readFileSync(join(directory, "echo_three.log"), "utf8")).toBe("three\n");
 });
 
-test("a lane that fails ends the release, and its output stays", () => {
-  const lanes = ["ls /nonexistent", "echo never"];
+test("a lane that fails ends the release; its output stays, and so do the verdicts of earlier ones", () => {
+  const lanes = ["echo four", "ls /nonexistent", "echo never"];
   expect(() => runLanes(lanes, directory)).toThrow('Cannot make a release: "ls /nonexistent" failed');
-  expect(readFileSync(join(directory, "ls_nonexistent.log"), "utf8")).toContain("/nonexistent");
+  const log = join(directory, "ls_nonexistent.log");
+  expect(readFileSync(join(directory, "TESTS"), "utf8")).toBe(`echo four: four\nls /nonexistent: FAILED, see ${log}\n`);
+  expect(readFileSync(log, "utf8")).toContain("/nonexistent");
 });
