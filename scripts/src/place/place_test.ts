@@ -77,3 +77,10 @@ test("scripts/test says how it is used, and runs nothing then", () => {
   ]);
   expect(run("--minutes", "ten")).toEqual([2, "", 'scripts/test: --minutes needs a number: got "ten"\n']);
 });
+
+test("whose language, time zone and umask it is makes no difference to a script", () => {
+  const env = { ...process.env, LC_ALL: "C", LANGUAGE: "de", LANG: "C", TZ: "Asia/Kathmandu" };
+  const script = 'umask 077; . scripts/setup; echo "${LC_ALL-}${LANGUAGE-}$LANG $TZ $(umask)"';
+  const { stdout } = Bun.spawnSync(["sh", "-ec", script, "scripts/test"], { cwd: REPOSITORY_ROOT, env });
+  expect(stdout.toString()).toBe("C.UTF-8 UTC 0022\n");
+});
