@@ -20,7 +20,7 @@ const BUN = "node_modules/.bin/bun";
 
 function entering(name: string, command: readonly string[]): readonly string[] {
   const target = ["nsenter", "--target", `${findClusterProcess(name)}`, "--mount", "--net", "--uts", "--ipc", "--pid"];
-  return [...target, "env", "-C", "/root/cni", ...command];
+  return [...target, "env", "-C", "/place/cni", ...command];
 }
 
 /** Runs a command among the processes of a cluster. @returns its exit status */

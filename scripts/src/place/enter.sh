@@ -42,10 +42,10 @@ mount -t tmpfs -o mode=1777 tmpfs dev/shm
 mount -t mqueue mqueue dev/mqueue
 
 # The checkout, with what is built and installed in it. That of a worktree of git has its history elsewhere.
-mkdir -p root/cni
-mount --bind "$checkout" root/cni
-# Its own path is a name of it, too: arguments may have it.
-if [ "$checkout" != /root/cni ]; then
+mkdir -p place/cni
+mount --bind "$checkout" place/cni
+# Its own path is a name of it, too: arguments may have it. The place's home is not the checkout.
+if [ "$checkout" != /root ]; then
   mkdir -p ".$checkout"
   mount --bind "$checkout" ".$checkout"
 fi
@@ -59,14 +59,14 @@ if [ -f "$checkout/.git" ]; then
       mount --bind "$history" ".$history"
       ;;
     *)
-      mkdir -p "root/cni/$history"
-      mount --bind "$checkout/$history" "root/cni/$history"
+      mkdir -p "place/cni/$history"
+      mount --bind "$checkout/$history" "place/cni/$history"
       ;;
   esac
 fi
 
 # What was downloaded before: packages of npm and Go, and kernels of virtual machines.
-for pair in npm:root/.npm go:root/go go-build:root/.cache/go-build vm:root/cni/dist/vm; do
+for pair in npm:root/.npm go:root/go go-build:root/.cache/go-build vm:place/cni/dist/vm; do
   mkdir -p "$cache/${pair%%:*}" "${pair#*:}"
   mount --bind "$cache/${pair%%:*}" "${pair#*:}"
 done
@@ -104,12 +104,12 @@ for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_
   eval "value=\${$name-}"
   [ -z "$value" ] || set -- "$name=$value" "$@"
 done
-cd /root/cni
+cd /place/cni
 certificates=/etc/ssl/certs/ca-certificates.crt
 status=0
 # Whoever owns the checkout, git reads it.
 sh scripts/src/place/groups.sh "$groups" env -i CNI_PLACE="$place" HOME=/root LANG=C.UTF-8 \
-  GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=/root/cni \
+  GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=/place/cni \
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin \
   NODE_EXTRA_CA_CERTS=$certificates SSL_CERT_FILE=$certificates "$@" || status=$?
 exit "$status"

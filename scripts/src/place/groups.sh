@@ -30,7 +30,7 @@ rmdir /run/cgroup
 
 exec unshare --cgroup sh -ec '
   cd /sys/fs/cgroup
-  if [ -s cgroup.controllers ]; then
+  if [ -n "$(cat cgroup.controllers 2>/dev/null)" ]; then
     mkdir -p first
     echo 0 >first/cgroup.procs
     sed "s/[^ ][^ ]*/+&/g" cgroup.controllers >cgroup.subtree_control

@@ -1,5 +1,7 @@
 /** What places start ends with them. The root of a place in a place is that of the outer one, so nothing is downloaded. */
 import { expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { testWith } from "../../../testing/binary.ts";
 import { markedCommands } from "../../../testing/marked_processes.ts";
 import { until } from "../../../testing/netns.ts";
@@ -7,14 +9,17 @@ import { REPOSITORY_ROOT } from "../repository.ts";
 
 const PROGRAMS = ["apt-get", "setpriv", "slirp4netns", "unshare"];
 
-/** Starts a script of this checkout as somebody does who is in no place. */
-function startOutside(env: Readonly<Record<string, string>>, command: readonly string[]) {
+/** Starts a script of this checkout as somebody does who is in no place. @param checkout where it is then, too */
+function startOutside(env: Readonly<Record<string, string>>, command: readonly string[], checkout = REPOSITORY_ROOT) {
   const script = `root=/var/cache/cni-place/root-$(cksum <scripts/src/place/packages | cut -d " " -f 1)
     mkdir -p "$root"
     mount --bind / "$root"
+    mkdir -p "$0"
+    mount --bind . "$0"
+    cd "$0"
     exec "$@"`;
   const { CNI_PLACE: _, ...outside } = process.env;
-  return Bun.spawn(["unshare", "--mount", "sh", "-ec", script, "sh", ...command], {
+  return Bun.spawn(["unshare", "--mount", "sh", "-ec", script, checkout, ...command], {
     cwd: REPOSITORY_ROOT,
     env: { ...outside, ...env },
     stdin: "ignore",
@@ -59,6 +64,22 @@ testWith(PROGRAMS, "control groups that are made in a place end with it, or with
   expect(await next.exited).toBe(0);
   expect(groupsOf(killed) + groupsOf(next)).toBe("");
 });
+
+for (const checkout of ["/root", "/root/cni/inner"]) {
+  testWith(PROGRAMS, `a checkout at ${checkout} is the person's alone`, async () => {
+    const before = readdirSync(REPOSITORY_ROOT).sort();
+    const script = 'cmp "$0" scripts/place && ls -d "$HOME/.npm" "$HOME/go" && test ! -e "$HOME/scripts" && ls -A';
+    // npm writes into the home of the person.
+    const env = { HOME: tmpdir() };
+    await using child = startOutside(env, ["scripts/place", "bare", "sh", "-c", script, "scripts/place"], checkout);
+    const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    expect([await child.exited, stderr]).toEqual([0, ""]);
+    expect(stdout.trim().split("\n").filter((line) => !line.startsWith("The place has"))).toEqual(
+      ["/root/.npm", "/root/go", ...before],
+    );
+    expect(readdirSync(REPOSITORY_ROOT).sort()).toEqual(before);
+  });
+}
 
 test("scripts/test says how it is used, and runs nothing then", () => {
   const run = (...words: string[]) => {
