@@ -96,6 +96,11 @@ describe("the Debian package", () => {
       expect(root.run(`CNI_COMMAND=VERSION CNI_SOCKET=/none /usr/lib/cni/${name} </dev/null`)).toContain("1.1.0");
     }
     expect(root.run("cni --version")).toContain(`plugins: ${pluginNames().join(", ")}`);
+    for (const words of ["install --copy", "install --force", "uninstall"]) {
+      expect(root.run(`cni ${words} /usr/lib/cni 2>&1 || :`)).toMatch(
+        /^cni: Cannot (un)?install .*"\/usr\/lib\/cni": its files are of the Debian package "cni": .*\n$/,
+      );
+    }
     expect(root.run("dpkg --verify cni")).toBe("");
     expect(root.run("man -w cni-run 5 cni.conflist")).toContain("/usr/share/man/man8/cni-run.8.gz");
     expect(root.run("bash -c '. /usr/share/bash-completion/completions/cni; complete -p cni'")).toContain("cni");

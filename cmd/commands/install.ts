@@ -23,6 +23,7 @@ import {
   isForeignLibraryDirectory,
   removeLibraries,
   replaceLibraries,
+  requireUnpackaged,
 } from "../install/libraries.ts";
 import { type StagedFiles, stageFiles } from "../install/staged_files.ts";
 import { findStartProblem } from "../install/trial.ts";
@@ -204,12 +205,13 @@ interface InstalledFile {
 /**
  * Changes files in one step each, and only where something differs. A foreign file stops it before the first change.
  *
- * @throws {RangeError} naming the files in the way, or backups that would be lost
+ * @throws {RangeError} naming the package of the directory, the files in the way, or backups that would be lost
  * @throws {SystemError} if the directory cannot be written
  */
 export function install(options: InstallOptions): InstalledFile[] {
   ensureDirectory(options.directory);
   const directory = canonicalPath(options.directory);
+  requireUnpackaged(directory, "install into", "upgrade that with apt, or name another directory");
   const program = canonicalPath(options.program);
   const plan = { ...options, directory, program };
   const { shim, copy, findProblem } = options;

@@ -8,6 +8,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -406,6 +407,21 @@ describe("libraries beside the program", () => {
     expect(() => put({ copy: true, force: true })).toThrow(`"${bin}/cni-lib" is of another program`);
     expect(readdirSync(bin)).toEqual(["cni-lib"]);
   });
+
+  test.each([{}, { copy: true }, { shim: Buffer.from("shim"), force: true }])(
+    "install() changes nothing that dpkg has installed (%j)",
+    (options) => {
+      put({ copy: true });
+      renameSync(join(bin, "cni-lib"), join(bin, "cni-lib-0.1.0"));
+      symlinkSync("cni-lib-0.1.0", join(bin, "cni-lib"));
+      writeFileSync(program, `another${PROGRAM_MARK}`);
+      const before = readdirSync(bin).map((name) => [name, lstatSync(join(bin, name)).ino]);
+      expect(() => put(options)).toThrow(
+        `Cannot install into "${bin}": its files are of the Debian package "cni": upgrade that with apt, or name another directory`,
+      );
+      expect(readdirSync(bin).map((name) => [name, lstatSync(join(bin, name)).ino])).toEqual(before);
+    },
+  );
 
   test.each([{ copy: true }, { copy: true, shim: Buffer.from("shim") }, { shim: Buffer.from("shim") }])(
     "install() tries a plugin beside the others first, and changes nothing if it does not run (%j)",

@@ -24,7 +24,8 @@ import {
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
-import { canonicalPath, runningProgram } from "../../program/installed_file.ts";
+import { requireUnpackaged } from "../install/libraries.ts";
+import { canonicalPath, COMMAND_NAME, runningProgram } from "../../program/installed_file.ts";
 import type { ParsedOptions } from "../options.ts";
 import { endServerOnDemand } from "../../server/on_demand.ts";
 import { askServer, DEFAULT_SOCKET, QUESTIONS } from "../../server/sockets.ts";
@@ -60,6 +61,7 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     const [word = ""] = input.words;
     const network = input.find("network");
     const directory = canonicalPath(absolutePath(word, context));
+    requireUnpackaged(directory, "uninstall the plugins in", `run "apt purge ${COMMAND_NAME}"`);
     const own = network === undefined ? undefined : await findRemoval(network, directory, input, context);
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();

@@ -5,11 +5,24 @@ import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { openFile, readFile, removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { lockOpenFile } from "../../ffi/sys/lock.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import { COMMAND_NAME, LIBRARY_DIRECTORY_NAME } from "../../program/installed_file.ts";
 
 /** What a release of any version has there, and what an install that was killed has left. */
 const NAMES = /^(ld-linux|lib)[\w.-]*\.so\.\d+$|^copyright$|^\.[\w.-]+\.\d+\.tmp$/;
 
 const LOAD_TIMEOUT_MS = 2000;
+
+/** Whether dpkg looks after a directory's files: our package has libraries of each version beside the link to them. */
+const isPackaged = (directory: string): boolean =>
+  findSymlinkTarget(`${directory}/${LIBRARY_DIRECTORY_NAME}`)?.startsWith(`${LIBRARY_DIRECTORY_NAME}-`) === true;
+
+/** @param action what `remedy` takes the place of @throws {RangeError} if a package has put the files there */
+export function requireUnpackaged(directory: string, action: string, remedy: string): void {
+  if (!isPackaged(directory)) return;
+  throw new RangeError(
+    `Cannot ${action} "${directory}": its files are of the Debian package "${COMMAND_NAME}": ${remedy}`,
+  );
+}
 
 /** Whether something is there that no release of ours has put there. */
 export function isForeignLibraryDirectory(path: string): boolean {
