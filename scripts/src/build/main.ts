@@ -14,7 +14,7 @@ import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { compileShim } from "./shim.ts";
 import { CALL_JIT_POLICY } from "../../../server/warm_up.ts";
-import { addStartCode } from "./start_code.ts";
+import { addStartCode, requireGlibc } from "./start_code.ts";
 import { ensureRuntime } from "./runtime_package.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
@@ -57,6 +57,8 @@ function plan() {
 
 /** Runs the compiler from a copy of the sources, which is in the repository, whose packages they import. */
 function compile({ processor, entry, commit }: ReturnType<typeof plan>, executable: string): void {
+  const runtime = ensureRuntime(processor);
+  requireGlibc(runtime, processor);
   mkdirSync(join(REPOSITORY_ROOT, "dist"), { recursive: true });
   using source = newScratchDirectory(join(REPOSITORY_ROOT, "dist"));
   copyInlined(source.path, processor);
@@ -69,7 +71,7 @@ function compile({ processor, entry, commit }: ReturnType<typeof plan>, executab
     "--compile",
     `--target=bun-linux-${processor}`,
     `--outfile=${executable}`,
-    `--compile-executable-path=${ensureRuntime(processor)}`,
+    `--compile-executable-path=${runtime}`,
     `--define=process.arch=${JSON.stringify(processor)}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,
     `--define=BUILD_COMMIT=${JSON.stringify(commit)}`,

@@ -2,6 +2,7 @@
  * Makes `program/native/start.c` the first code that runs, in a segment of its own at the end of the file. The program names no loader
  * any more: that code finds it. @see elf(5) e_entry, Elf64_Phdr, Elf64_Dyn @module
  */
+import { readFileSync } from "node:fs";
 import { LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import { compileNative } from "./native_code.ts";
 import type { Processor } from "./runtime_patch.ts";
@@ -14,6 +15,15 @@ export const HOST_LOADERS: Readonly<Record<Processor, string>> = {
 
 /** The largest page of each processor: a segment's address and its offset must agree within it. */
 const PAGE_BYTES: Readonly<Record<Processor, number>> = { x64: 0x1000, arm64: 0x10000 };
+
+/** Elsewhere, npm installs a runtime for another C library. @throws {Error} if that is no program for glibc */
+export function requireGlibc(path: string, processor: Processor): void {
+  const file = readFileSync(path);
+  const { offset = 0, fileBytes = 0 } = readSegments(file).find(({ type }) => type === PT_INTERP) ?? {};
+  const loader = file.toString("latin1", offset, offset + fileBytes);
+  if (loader === `${HOST_LOADERS[processor]}\0`) return;
+  throw new Error(`Cannot build: a build needs a machine with glibc, and "${path}" is for another C library`);
+}
 
 const ELF_ENTRY = 0x18, ELF_HEADERS = 0x20, ELF_HEADER_COUNT = 0x38;
 const HEADER_BYTES = 56;

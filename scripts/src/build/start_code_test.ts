@@ -17,7 +17,7 @@ import { testWith } from "../../../testing/binary.ts";
 import { until } from "../../../testing/netns.ts";
 import { straced } from "../../../testing/strace.ts";
 import type { Processor } from "./runtime_patch.ts";
-import { addStartCode, HOST_LOADERS } from "./start_code.ts";
+import { addStartCode, HOST_LOADERS, requireGlibc } from "./start_code.ts";
 
 /** How a processor's programs are made and run here. */
 interface Tools {
@@ -157,6 +157,17 @@ for (const processor of ["x64", "arm64"] as const) {
     const littleSpace = root.onHost({ wrapper: limited("-v 2600000") });
     expect(littleSpace).toEqual([1, "", expect.stringContaining("the address space is limited too much")]);
     expect(root.onHost({ wrapper: limited("-v 2700000") })).toEqual([7, expect.any(String), ""]);
+  });
+
+  testWith([compiler], `a runtime for ${processor} and another C library is refused`, () => {
+    using scratch = newScratch();
+    const file = join(scratch.path, "compiled");
+    compile(compiler, scratch.path);
+    requireGlibc(file, processor);
+    for (const flag of ["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1", "-static"]) {
+      compile(compiler, scratch.path, flag);
+      expect(() => requireGlibc(file, processor)).toThrow("a build needs a machine with glibc");
+    }
   });
 
   testWith([compiler], `a program for ${processor} that is linked with no library is refused`, () => {
