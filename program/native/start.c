@@ -42,6 +42,18 @@ static int is_below(int resource, unsigned long minimum) {
   return sys(getrlimit, resource, &limit, 0) == 0 && limit.rlim_cur < minimum;
 }
 
+/* Its code has instructions of 2008, which virtual machines may hide: SSSE3, SSE4.1, SSE4.2, POPCNT. */
+static int lacks_instructions(void) {
+#if defined(__x86_64__)
+  const unsigned needed = 1u << 9 | 1u << 19 | 1u << 20 | 1u << 23;
+  unsigned leaf = 1, features = 0, b, d;
+  __asm__("cpuid" : "+a"(leaf), "=b"(b), "+c"(features), "=d"(d));
+  return (features & needed) != needed;
+#else
+  return 0;
+#endif
+}
+
 /* Why the runtime would die, or null. */
 static const char *find_obstacle(void) {
   if (sys5(faccessat, AT_FDCWD, "/proc/self/exe", 0, 0, 0) == -ENOENT) return CANNOT_START "/proc is not mounted";
@@ -49,6 +61,8 @@ static const char *find_obstacle(void) {
     return CANNOT_START "the stack is limited too much: raise it to 256 KiB or more (ulimit -s, LimitSTACK)";
   if (is_below(RLIMIT_AS, MIN_ADDRESS_SPACE))
     return CANNOT_START "the address space is limited too much: raise it to 2.5 GiB or more (ulimit -v, LimitAS)";
+  if (lacks_instructions())
+    return CANNOT_START "the processor lacks SSE4.2 or POPCNT: give the virtual machine that of the host (-cpu host)";
   return 0;
 }
 

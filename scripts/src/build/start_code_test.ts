@@ -179,6 +179,23 @@ for (const processor of ["x64", "arm64"] as const) {
   });
 }
 
+testWith(
+  [TOOLS.x64.compiler, "qemu-x86_64-static"],
+  "the code for x64 says that the processor lacks what the runtime needs",
+  () => {
+    using root = newRoot("x64");
+    const on = (processor: string) => {
+      const command = ["qemu-x86_64-static", "-L", TOOLS.x64.root, "-cpu", processor, root.program];
+      const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
+      return [exitCode, stderr.toString()];
+    };
+    expect(on("Nehalem")).toEqual([7, ""]);
+    for (const processor of ["qemu64", "kvm64", "Penryn", "Nehalem,-popcnt"]) {
+      expect(on(processor)).toEqual([1, expect.stringContaining("the processor lacks SSE4.2 or POPCNT")]);
+    }
+  },
+);
+
 /** Waits until a child of a process has locked its directory of libraries. */
 const untilLocked = ({ pid }: Bun.Subprocess): Promise<void> =>
   until(() => {
