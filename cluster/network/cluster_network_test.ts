@@ -75,6 +75,45 @@ test("pods of both families reach each other over nodes with IPv6 addresses", as
   expect(await wrongAnswers(site, source)).toEqual([]);
 });
 
+/** Node a gets a second card, on the link of node c. */
+function addCard({ router, nodes }: ClusterSite): void {
+  const { netns, node, run } = nodes[0]!;
+  runShellInNetns(
+    netns,
+    `ip link add eth1 type veth peer name second netns ${router.path}; ip link set eth1 up`,
+    "ip addr add 198.51.100.21/24 dev eth1; ip addr add 2001:db8:2::21/64 dev eth1 nodad",
+  );
+  runShellInNetns(router, "ip link set second master br2 up");
+  run((network) => network.replace(node, peersOf(nodes, node.uid), []));
+}
+
+test("a second card on another node's link is used where there is no tunnel", async () => {
+  using site = await newClusterSite({ segments: 2, settings: { tunnel: "never" } });
+  addCard(site);
+  const [a] = site.nodes as [SiteNode];
+  expect(runShellInNetns(a.netns, "ip route show 10.244.3.0/24")).toContain("via 198.51.100.13 dev eth1");
+});
+
+test("a second card on another node's link: both nodes send by the tunnel, whose packets come by another card", async () => {
+  using site = await newClusterSite({ segments: 2, rpFilter: 1 });
+  const [a, , c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+  // Strict, the kernel would take nothing from node c, with the cluster's network or without.
+  runShellInNetns(a.netns, "echo 2 >/proc/sys/net/ipv4/conf/all/rp_filter");
+  addCard(site);
+  for (const [from, range] of [[a, "10.244.3.0/24"], [c, "10.244.1.0/24"]] as const) {
+    expect(runShellInNetns(from.netns, `ip route show ${range}`)).toContain("encap ip");
+  }
+  expect(runShellInNetns(a.netns, "ip route get 198.51.100.13")).toContain("dev eth1");
+  expect(site.nodes.flatMap(({ network }) => network.problems())).toEqual([]);
+  const isTunnelled = (from: SiteNode, to: SiteNode) => (from.node.name === "c") !== (to.node.name === "c");
+  expect(
+    await wrongAnswers(
+      site,
+      (from, to, family) => isTunnelled(from, to) ? sourceInTunnel(from, family) : sourceOnLink(from, family),
+    ),
+  ).toEqual([]);
+});
+
 test("packets to addresses that no pod of the node has end there, and a bridge with the range has its own", async () => {
   using site = await newClusterSite();
   const [a, b] = site.nodes as [SiteNode, SiteNode];

@@ -1,5 +1,5 @@
 /** What a peer needs in the kernel: by which way each of its ranges is reached. */
-import { type Cidr, familyOf, type Ip, ipOf, type Mac, prefixLengthOf } from "../../ffi/address.ts";
+import { type Cidr, containsIp, familyOf, type Ip, ipOf, type Mac, prefixLengthOf } from "../../ffi/address.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { addressFamily } from "../../ffi/route/address.ts";
@@ -128,9 +128,11 @@ function directWay(
 ): Way | undefined {
   if (tunnel === "always") return undefined;
   const gateway = addressOf(peer, familyOf(cidr));
+  const source = addressOf(own, familyOf(cidr));
   const match = gateway === undefined ? undefined : usable(matches.get(gateway));
   if (!gateway || !match || !isOnLink(match, host)) return undefined;
-  const source = addressOf(own, familyOf(cidr));
+  // Else the peer, which knows only this address, sends by the tunnel: with strict rp_filter it would drop the rest.
+  if (tunnel === "auto" && !(source && containsIp(match.dst, source))) return undefined;
   const prefsrc = source !== undefined && host.localAddresses.has(source) ? source : undefined;
   return { route: { dst: cidr, oif: match.oif!, gateway, prefsrc }, mtu: mtuOf(match, host) };
 }

@@ -23,6 +23,7 @@ import {
   dport,
   drop,
   equals,
+  fibDaddrOfInputLink,
   fibReversePathMissing,
   gotoChain,
   inSet,
@@ -173,12 +174,11 @@ function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): Static
     add("postrouting", inSet([saddr(family)], `former${family}`), notIn("own"), masquerade());
   }
   add("input", toPort, gotoChain("tunnel_input"));
-  for (const chain of ["tunnel_input", "tunnel_forward"]) {
-    // A Service may lead there, too.
-    add(chain, ctStatusDnat(), drop());
-    // A pod may use the address of a node.
-    add(chain, fibReversePathMissing(), drop());
-  }
+  // A Service may lead there, too.
+  for (const chain of ["tunnel_input", "tunnel_forward"]) add(chain, ctStatusDnat(), drop());
+  // A pod may use the address of a node. Nodes send to the link that has this node's, which answers may leave by another.
+  add("tunnel_input", fibDaddrOfInputLink(true), fibReversePathMissing(), drop());
+  add("tunnel_forward", fibReversePathMissing(), drop());
   // Towards other addresses of a node, pods are masqueraded: they would look like one, too.
   for (const family of FAMILIES) add("tunnel_input", inSet([daddr(family)], `nodes${family}`, true), drop());
   add("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(vni), true), drop());

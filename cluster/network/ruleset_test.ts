@@ -42,7 +42,7 @@ const CHAINS = `	chain input {
 	chain tunnel_input {
 		comment "Known nodes with sources in their own ranges"
 		ct status dnat drop
-		fib saddr . iif oif missing drop
+		fib daddr . iif type != local fib saddr . iif oif missing drop
 		ip daddr != @nodes4 drop
 		ip6 daddr != @nodes6 drop
 		@th,64,64 != 0x8000000636e6900 drop

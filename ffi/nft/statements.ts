@@ -161,6 +161,15 @@ export function fibDaddrLocal(): RuleStatement {
   ];
 }
 
+/** `fib daddr . iif type local`: the link that the packet came by has the address. */
+export function fibDaddrOfInputLink(not = false): RuleStatement {
+  const flags = uapi.NFTA_FIB_F_DADDR | uapi.NFTA_FIB_F_IIF;
+  return [
+    { kind: "fib", dreg: register(0), flags, result: uapi.NFT_FIB_RESULT_ADDRTYPE },
+    compare(u32HostOrder(uapi.RTN_LOCAL), not),
+  ];
+}
+
 /** `fib saddr . iif oif missing`: answers to the source would not leave by the link that the packet came from. */
 export function fibReversePathMissing(): RuleStatement {
   const flags = uapi.NFTA_FIB_F_SADDR | uapi.NFTA_FIB_F_IIF | uapi.NFTA_FIB_F_PRESENT;
