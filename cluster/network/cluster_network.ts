@@ -11,6 +11,7 @@ import { ClusterRules } from "./cluster_rules.ts";
 import { Counts } from "./counts.ts";
 import { KernelChanges, type WatchedState } from "./kernel_changes.ts";
 import { NodeRoutes } from "./node_routes.ts";
+import type { RouteCounts } from "./route_counts.ts";
 import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planOwnRanges, planPeer } from "./plan.ts";
 import type { IsShared } from "./ruleset.ts";
 import type { ClusterSettings } from "./settings.ts";
@@ -108,6 +109,10 @@ export class ClusterNetwork implements Disposable {
     const hasLost = this.#hasLostAddress;
     this.#hasLostAddress = false;
     return hasLost;
+  }
+
+  routeCounts(): RouteCounts {
+    return this.#routes.counts();
   }
 
   problems(): readonly string[] {
@@ -260,7 +265,7 @@ export class ClusterNetwork implements Disposable {
   }
 
   #hasFailed(): boolean {
-    return this.#failures.size > 0 || this.#routes.problems().length > 0;
+    return this.#failures.size > 0 || this.#routes.hasRefusal;
   }
 
   #syncTunnel(own: ClusterNode): { readonly index: number | undefined; readonly differences: readonly string[] } {
@@ -315,6 +320,7 @@ export class ClusterNetwork implements Disposable {
     this.#watched = {
       ...this.#facts,
       usedLinks: this.#totals.links,
+      obstacleLinks: this.#routes.obstacleLinks,
       ownAddresses: new Set(own.addresses),
       ownCidrs: own.podCidrs,
       nodeAddresses: this.#totals.addresses.map,

@@ -41,6 +41,8 @@ export interface WatchedState {
   readonly links: ReadonlyMap<number, Link>;
   /** By these, packets leave for nodes. */
   readonly usedLinks: ReadonlySet<number>;
+  /** Of other programs' routes where this one's should be. The kernel does not tell of routes that go with these. */
+  readonly obstacleLinks: ReadonlySet<number>;
   /** This node's own, as far as they are on its links. */
   readonly localAddresses: ReadonlySet<Ip>;
   readonly ownAddresses: ReadonlySet<Ip>;
@@ -133,9 +135,10 @@ function matters({ type, payload }: KernelMessage, state: WatchedState): boolean
   }
 }
 
-function linkMatters(type: number, link: Link, { links, usedLinks, tunnelIndex }: WatchedState): boolean {
+function linkMatters(type: number, link: Link, state: WatchedState): boolean {
+  const { links, usedLinks, obstacleLinks, tunnelIndex } = state;
   const known = links.get(link.index);
-  if (!known || !(usedLinks.has(link.index) || link.index === tunnelIndex)) {
+  if (!known || !(usedLinks.has(link.index) || obstacleLinks.has(link.index) || link.index === tunnelIndex)) {
     return link.name === TUNNEL_LINK && link.index !== tunnelIndex;
   }
   const isChanged = ((known.flags ^ link.flags) & (IFF_UP | IFF_RUNNING)) !== 0 || known.mtu !== link.mtu ||
@@ -146,11 +149,11 @@ function linkMatters(type: number, link: Link, { links, usedLinks, tunnelIndex }
 function addressMatters(
   type: number,
   { index, local, address }: { index: number; local?: Ip; address?: Ip },
-  { tunnelIndex, ownAddresses, localAddresses }: WatchedState,
+  { tunnelIndex, obstacleLinks, ownAddresses, localAddresses }: WatchedState,
 ): boolean {
   const ip = local ?? address;
   if (ip === undefined) return false;
-  if (type === RTM_DELADDR) return index === tunnelIndex || ownAddresses.has(ip);
+  if (type === RTM_DELADDR) return index === tunnelIndex || obstacleLinks.has(index) || ownAddresses.has(ip);
   return ownAddresses.has(ip) && !localAddresses.has(ip);
 }
 

@@ -1,5 +1,5 @@
 /** What others take away or change comes back, and what is others' stays. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { ipBytes, parseCidr, parseIp } from "../../ffi/address.ts";
 import { openMonitor } from "../../ffi/netlink/monitor.ts";
 import { NETLINK_ROUTE } from "../../ffi/netlink/socket.ts";
@@ -20,6 +20,7 @@ import { stopClock } from "../../testing/clock.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { requestTcp } from "../../testing/traffic.ts";
 import { ClusterNetwork } from "./cluster_network.ts";
+import { NodeRoutes } from "./node_routes.ts";
 import { removeClusterNetwork } from "./remove.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
 
@@ -216,6 +217,58 @@ test("routes of other programs stay, and are named; ours come when they go", asy
   runShellInNetns(a.netns, "ip route flush proto 12; ip -6 route flush proto 12");
   await settle(a, before);
   expect(a.run((network) => network.problems())).toEqual([]);
+});
+
+test("a route that another program has replaced meanwhile stays, whatever changes of its node", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a, b] = site.nodes as [SiteNode, SiteNode];
+  runShellInNetns(
+    a.netns,
+    "ip route replace 10.244.2.0/24 via 192.0.2.1 proto 12",
+    "ip -6 route replace fd00:2::/64 via 2001:db8:1::1 proto 12",
+  );
+  const moved = { ...b.node, addresses: [parseIp("192.0.2.44"), parseIp("2001:db8:1::44")] };
+  a.run((network) => network.update(new Map([[b.node.uid, moved]])));
+  const routes = () => runShellInNetns(a.netns, "ip route show 10.244.2.0/24; ip -6 route show fd00:2::/64");
+  expect(routes()).toMatch(/^10\.244\.2\.0\/24 via 192\.0\.2\.1 .*bird.*\n.* via 2001:db8:1::1 .*bird.*\n$/);
+  expect(a.run((network) => network.problems())).toHaveLength(2);
+  runShellInNetns(a.netns, "ip route flush proto 12; ip -6 route flush proto 12");
+  await until(() => {
+    a.run((network) => network.look());
+    return routes().split("proto 67").length === 3;
+  });
+  expect(routes()).toMatch(/via 192\.0\.2\.44 .*\n.* via 2001:db8:1::44 /);
+});
+
+test("routes of other programs are compared once, and again when they go, also with their link", async () => {
+  using site = await newClusterSite(BOTH);
+  const [a] = site.nodes as [SiteNode];
+  a.run((network) => network.replace(a.node, [], []));
+  runShellInNetns(
+    a.netns,
+    "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; ip link add old type veth peer name old-peer; ip link set old up; ip link set old-peer up",
+    "ip route add 10.244.2.0/24 dev old; ip route add 10.244.3.0/24 dev old",
+  );
+  a.run((network) => network.replace(a.node, peersOf(site.nodes, a.node.uid), []));
+  expect(a.run((network) => network.problems())).toHaveLength(2);
+  const comparisons = spyOn(NodeRoutes.prototype, "sync");
+  const now = performance.now.bind(performance);
+  let laterMs = 0;
+  const clock = spyOn(performance, "now").mockImplementation(() => now() + laterMs);
+  using _spies = { [Symbol.dispose]: () => [comparisons, clock].forEach((spy) => spy.mockRestore()) };
+  for (let times = 0; times < 10; times++) {
+    laterMs += 10_000;
+    a.run((network) => network.look());
+  }
+  // The first look hears of the changes above.
+  expect(comparisons.mock.calls.length).toBeLessThanOrEqual(1);
+  // The kernel does not tell of routes of IPv4 that go with their link.
+  runShellInNetns(a.netns, "ip link del old");
+  await until(() => {
+    a.run((network) => network.look());
+    return a.run((network) => network.problems()).length === 0;
+  });
+  expect(runShellInNetns(a.netns, "ip route show 10.244.2.0/24")).toContain("via 192.0.2.12 dev eth0");
 });
 
 test("removeClusterNetwork() leaves what was there before, and nothing else", async () => {

@@ -21,6 +21,7 @@ import {
   type PlannedRoute,
   toRawRoute,
 } from "./plan.ts";
+import type { RouteCounts } from "./route_counts.ts";
 import { ROUTE_PROTOCOL } from "./settings.ts";
 
 interface Change {
@@ -28,6 +29,13 @@ interface Change {
   request(): NetlinkRequest;
   /** Absent where a refusal means that there is nothing left to do. */
   readonly dst?: Cidr;
+}
+
+/** Why a route is not there. */
+interface Obstacle {
+  readonly text: string;
+  /** Of another program's route; absent if the kernel has refused ours. */
+  readonly links?: readonly number[];
 }
 
 const ROUTES_OF_A_MEGABYTE = 1000;
@@ -39,8 +47,8 @@ export class NodeRoutes {
   #neighbours = new Map<Ip, PlannedNeighbour>();
   /** How many peers each of them is for: two nodes may have one address for a while. */
   #neighbourUses = new Counts<Ip>();
-  /** By destination: what is in the way. */
-  readonly #obstacles = new Map<Cidr, string>();
+  /** What is in the way, by the destination. */
+  readonly #obstacles = new Map<Cidr, Obstacle>();
 
   constructor(nl: Netlink) {
     this.#nl = nl;
@@ -55,7 +63,29 @@ export class NodeRoutes {
   }
 
   problems(): string[] {
-    return [...this.#obstacles.values()];
+    return Array.from(this.#obstacles.values(), ({ text }) => text);
+  }
+
+  /** Whether the kernel may take later what it has refused. It tells when another program's route goes. */
+  get hasRefusal(): boolean {
+    return this.#obstacles.values().some(({ links }) => links === undefined);
+  }
+
+  /** With one of them, another program's route goes untold. */
+  get obstacleLinks(): ReadonlySet<number> {
+    return new Set(this.#obstacles.values().flatMap(({ links = [] }) => links));
+  }
+
+  /** How many lead to other nodes. */
+  counts(): RouteCounts {
+    let direct = 0;
+    let tunnel = 0;
+    for (const route of this.#routes.values()) {
+      if (leadsNowhere(route) || this.#obstacles.has(route.dst)) continue;
+      if (route.encapsulation) tunnel++;
+      else direct++;
+    }
+    return { direct, tunnel };
   }
 
   /** Compares with the kernel. @returns what differed */
@@ -90,8 +120,9 @@ export class NodeRoutes {
       const present = this.#obstacles.has(dst) ? undefined : known[i];
       this.#obstacles.delete(dst);
       if (present && isSamePlan(present, route)) return;
-      const make = present ? rawRoute.replaceRequest : rawRoute.addExclusiveRequest;
-      changes.push({ request: () => make(toRawRoute(route)), dst });
+      // To replace it could hit what another program has put there meanwhile.
+      if (present) changes.push({ request: () => rawRoute.removeRequest(toRawRoute(present)) });
+      changes.push({ request: () => rawRoute.addExclusiveRequest(toRawRoute(route)), dst });
     });
     // Another peer may have them now.
     for (const route of former.flatMap((plan) => plan.routes)) {
@@ -172,7 +203,9 @@ export class NodeRoutes {
     const mine = present.filter(({ protocol }) => protocol === ROUTE_PROTOCOL);
     const foreign = wanted && !leadsNowhere(wanted) &&
       present.find((route) => route.protocol !== ROUTE_PROTOCOL && metric(route) <= metricOf(wanted));
-    if (wanted && foreign) this.#obstacles.set(dst, obstacleText(wanted, foreign));
+    if (wanted && foreign) {
+      this.#obstacles.set(dst, { text: obstacleText(wanted, foreign), links: rawRoute.linksOf(foreign) });
+    }
     const isMissing = wanted && !isRight;
     // The kernel replaces the first of equal metric, whoever made it.
     const replaced = isMissing && !foreign && mine.find((route) => metric(route) === metricOf(wanted));
@@ -200,7 +233,7 @@ export class NodeRoutes {
     for (const [index, error] of executeEach(this.#nl, changes.map(({ request }) => request()))) {
       const { dst } = changes[index]!;
       const route = dst && this.#routes.get(dst);
-      if (route) this.#obstacles.set(dst, refusalText(route, error));
+      if (route) this.#obstacles.set(dst, { text: refusalText(route, error) });
     }
     return changes.length;
   }
