@@ -212,6 +212,7 @@ export class ClusterPart implements Disposable {
       isSynced: this.#isSynced,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
       nodes: this.#known.peerCount,
+      ...this.#network && { routes: this.#network.routeCounts() },
       mtu: this.#network?.mtu ?? 0,
       problems: this.#problems(own),
     };

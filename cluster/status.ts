@@ -1,5 +1,6 @@
 /** What the part tells others of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
 import type { Cidr } from "../ffi/address.ts";
+import type { RouteCounts } from "./network/route_counts.ts";
 import { findStatusFile } from "./status_file.ts";
 
 /** That of a server with the usual socket. */
@@ -18,6 +19,8 @@ export interface ClusterStatus {
   /** Absent while the API server answers. */
   readonly apiProblem?: string;
   readonly nodes: number;
+  /** Absent if somebody else routes. */
+  readonly routes?: RouteCounts;
   /** Of a pod's interface, in bytes. */
   readonly mtu: number;
   /** Nodes that are not reached, and why. */

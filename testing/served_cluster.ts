@@ -62,7 +62,8 @@ export interface ServedCluster extends Disposable {
   readonly nodes: readonly ServedNode[];
 }
 
-export async function newServedCluster(): Promise<ServedCluster> {
+/** @param options further ones of the servers */
+export async function newServedCluster(options = ""): Promise<ServedCluster> {
   using building = new DisposableStack();
   const router = building.use(newRouter());
   const nodes: { name: string; node: TestNode; segment: (typeof SEGMENTS)[number]; number: number }[] = [];
@@ -75,7 +76,7 @@ export async function newServedCluster(): Promise<ServedCluster> {
   const { directory } = nodes[0]!.node;
   const objects = nodes.map(({ name, number, segment }) => nodeObject(name, uplinkAddresses(segment, number), number));
   const api = building.use(new ApiServer(router, { address: API_ADDRESS, directory, token: TOKEN, objects }));
-  const started = await Promise.all(nodes.map((each) => startNode(each, api, building)));
+  const started = await Promise.all(nodes.map((each) => startNode(each, api, options, building)));
   const owned = building.move();
   return { api, router, nodes: started, [Symbol.dispose]: () => owned.dispose() };
 }
@@ -135,7 +136,12 @@ function connectNode(router: Netns, { name, node, segment, number }: NewNode): v
   runShellInNetns(router, `ip link set port-${name} master br${SEGMENTS.indexOf(segment)} up`);
 }
 
-async function startNode(newNode: NewNode, api: ApiServer, resources: DisposableStack): Promise<ServedNode> {
+async function startNode(
+  newNode: NewNode,
+  api: ApiServer,
+  options: string,
+  resources: DisposableStack,
+): Promise<ServedNode> {
   const { name, node } = newNode;
   const inMounts = (path: string) => join(node.processes, "..", path);
   node.run(CNI_PROGRAM, "install", "/opt/cni/bin");
@@ -145,7 +151,7 @@ async function startNode(newNode: NewNode, api: ApiServer, resources: Disposable
   writeFileSync(inMounts(`${ACCOUNT}/ca.crt`), api.ca);
   writeFileSync(inMounts("/run/10-pods.conflist"), JSON.stringify(NETWORK));
   const words =
-    `--replace --no-restore --cluster network --node ${name} --api-server ${api.url} --conflist /run/10-pods.conflist`;
+    `--replace --no-restore --cluster network --node ${name} --api-server ${api.url} --conflist /run/10-pods.conflist ${options}`;
   const log = () => readFileSync(inMounts(LOG), "utf8");
   const listenings = () => log().split("Listening").length;
   const pidOf = (what: "server" | "cluster") =>

@@ -51,6 +51,9 @@ const TROUBLE = {
   "cni_link_problems_total": "0+1x60",
   'cni_fallbacks_total{reason="withdrawn"}': "0+60x60",
   'cni_process_starts_total{process="heal"}': "0+1x60",
+  "cni_cluster_problems": "1x60",
+  "cni_cluster_heard_timestamp_seconds": "0x60",
+  "cni_cluster_repairs_total": "0+1x60",
 };
 const HEALTH = {
   'up{job="cni"}': "1x60",
@@ -66,6 +69,9 @@ const HEALTH = {
   'cni_fallbacks_total{reason="withdrawn"}': "4x60",
   'cni_process_starts_total{process="heal"}': "1x60",
   'cni_process_starts_total{process="worker"}': "0+1x60",
+  "cni_cluster_problems": "0x60",
+  "cni_cluster_heard_timestamp_seconds": "0+60x60",
+  "cni_cluster_repairs_total": "7x60",
 };
 
 describe.each([["fires in trouble", TROUBLE, ALERTS], ["is silent in health", HEALTH, []]] as const)(

@@ -96,8 +96,10 @@ const TRIES: readonly Check[] = [
   ["neighbour", tryNeighbour],
   ["uplink gateway", tryUplinkGateway],
   ["published ports", tryPorts],
-  ["other nodes", tryOtherNodes],
 ];
+
+/** Whatever is wrong on this node, one of the others may be away. */
+const TRY_OF_NODES: Check = ["other nodes", tryOtherNodes];
 
 export interface ExamineOptions {
   /** Limits it to the containers in this namespace. */
@@ -118,7 +120,7 @@ export function examineNetwork(
 ): NetworkDiagnosis {
   const { looksOnly = false, tryBudget = new TryBudget(), onProgress = () => {} } = options;
   using resources = new DisposableStack();
-  const total = LOOKS.length + 2 + TRIES.length;
+  const total = LOOKS.length + 2 + TRIES.length + 1;
   let done = 0;
   const runCounted = (subject: Subject, checks: readonly Check[]) =>
     checks.flatMap((check) => {
@@ -136,6 +138,7 @@ export function examineNetwork(
   }
   const stages = isUsable ? [[CHECK_OF_PLUGINS], ...looksOnly ? [] : [TRIES]] : [];
   for (const stage of stages) if (!findings.some(isBroken)) findings.push(...runCounted(subject as Subject, stage));
+  if (isUsable && !looksOnly) findings.push(...runCounted(subject, [TRY_OF_NODES]));
   return {
     network: network.name,
     ...network.source !== undefined && { source: network.source },

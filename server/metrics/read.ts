@@ -34,8 +34,9 @@ export function readMetrics(registry: MetricsRegistry, settings: PartSettings, l
   read("cni_dhcp_leases", () => leaseSamples(partPaths(directory, "dhcp").state));
   const cluster = settings.cluster && findClusterStatus(partPaths(directory, "cluster").state);
   if (cluster) {
-    const { nodes, problems, heardAtMs } = cluster;
+    const { nodes, routes, problems, heardAtMs } = cluster;
     read("cni_cluster_nodes", () => [{ value: nodes }]);
+    read("cni_cluster_routes", () => Object.entries({ ...routes }).map(([way, value]) => ({ labels: { way }, value })));
     read("cni_cluster_problems", () => [{ value: problems.length }]);
     read("cni_cluster_heard_timestamp_seconds", () => heardAtMs === undefined ? [] : [{ value: heardAtMs / 1000 }]);
   }

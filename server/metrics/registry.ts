@@ -25,6 +25,7 @@ const GAUGES = {
   },
   cni_attachments: { help: "Attachments that the cache has", labels: ["network"] },
   cni_cluster_nodes: { help: "Other nodes of the cluster that are known", labels: [] },
+  cni_cluster_routes: { help: "Routes to ranges of other nodes that the kernel has, by way", labels: ["way"] },
   cni_cluster_problems: { help: "Nodes that are not reached, and other problems of the cluster's network", labels: [] },
   cni_cluster_heard_timestamp_seconds: { help: "When the API server was last heard", labels: [] },
   cni_policies: { help: "NetworkPolicies of the cluster that are known", labels: [] },
@@ -98,6 +99,7 @@ export function newMetricsRegistry(): MetricsRegistry {
     registers,
   });
   const gauges = mapMetrics(GAUGES, (options) => new Gauge({ ...options, registers }));
+  gauges.forEach((gauge, name) => clear(name, gauge));
   const readCounters = mapMetrics(READ_COUNTERS, (options) => new Counter({ ...options, registers }));
   const reportedCounters = mapMetrics(REPORTED_COUNTERS, (options) => new Counter({ ...options, registers }));
   return {
@@ -110,7 +112,7 @@ export function newMetricsRegistry(): MetricsRegistry {
     set(name, samples) {
       const gauge = gauges.get(name);
       const counter = readCounters.get(name);
-      gauge?.reset();
+      if (gauge) clear(name, gauge);
       counter?.reset();
       for (const { labels = {}, value } of samples) {
         gauge?.set(labels, value);
@@ -125,6 +127,12 @@ export function newMetricsRegistry(): MetricsRegistry {
       };
     },
   };
+}
+
+/** Without labels it would be 0, and a time that is not known would be 1970. */
+function clear(name: string, gauge: Gauge): void {
+  gauge.reset();
+  if (GAUGES[name as keyof typeof GAUGES].labels.length === 0) gauge.remove();
 }
 
 function mapMetrics<T>(

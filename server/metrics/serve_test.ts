@@ -15,6 +15,16 @@ test("a line whose beginning an earlier process took is passed over", async () =
   expect((await registry.format("")).text).toContain("\ncni_restores_total 3\n");
 });
 
+test("a metric that nobody has set is not 0", async () => {
+  const registry = newMetricsRegistry();
+  const values = async () => (await registry.format("")).text.match(/^cni_cluster_heard_timestamp_seconds .*$/gm);
+  expect(await values()).toBeNull();
+  registry.set("cni_cluster_heard_timestamp_seconds", [{ value: 5 }]);
+  expect(await values()).toEqual(["cni_cluster_heard_timestamp_seconds 5"]);
+  registry.set("cni_cluster_heard_timestamp_seconds", []);
+  expect(await values()).toBeNull();
+});
+
 function pipe(): Int32Array {
   const ends = new Int32Array(2);
   sys.pipe2(ends, 0);

@@ -2,12 +2,15 @@
 import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
 import { isPingAnswered, isSynAnswered, type PingOptions, tryTcpConnection } from "../../../ffi/packet/probe.ts";
 import { matchAll } from "../../../ffi/route/route.ts";
+import { underlayOf } from "../../../cluster/network/plan.ts";
 import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
 import { TUNNEL_LINK } from "../../../cluster/network/settings.ts";
 import type { ClusterNode } from "../../../cluster/node.ts";
 import { type ClusterStatus, DEFAULT_STATUS_DIRECTORY, findClusterStatus } from "../../../cluster/status.ts";
 import { nodesFilePath, readNodesFile } from "../../../cluster/stored_nodes.ts";
+import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { findStrictRpFilter } from "../strict_rp_filter.ts";
 import { describeContainer, type Subject } from "../subject.ts";
 import type { TryBudget } from "../try_budget.ts";
 
@@ -108,6 +111,8 @@ function tryTunnel(
   answers: Answers,
 ): Finding[] {
   if (!answers(target)) {
+    const strict = own && findStrictReturn(subject, own, peer);
+    if (strict) return [strict];
     return [broken(
       `node "${peer.name}" answers, but not through the tunnel at ${target}`,
       advise(
@@ -120,6 +125,26 @@ function tryTunnel(
     `packets of ${mtu} bytes do not reach node "${peer.name}" through the tunnel`,
     advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
   )];
+}
+
+/** The kernel drops what comes by a link that answers would not leave by, if that link is strict. */
+function findStrictReturn({ host }: Subject, own: ClusterNode, peer: ClusterNode): Finding | undefined {
+  const underlay = underlayOf(own, peer);
+  if (!underlay || familyOf(underlay.source) === 6) return undefined;
+  const { source, destination } = underlay;
+  const linkOf = (wanted: number | undefined) => host.links.find(({ index }) => index === wanted);
+  const incoming = linkOf(host.addresses.find(({ address }) => ipOf(address) === source)?.index);
+  const outgoing = linkOf(matchAll(host.netns.route, [destination])[0]?.oif);
+  const strict = incoming && findStrictRpFilter(host.sysctl, incoming);
+  if (!strict || !outgoing || incoming === outgoing) return undefined;
+  return broken(
+    `${strict} is 1 (strict), and the route to node "${peer.name}" at ${destination} leads to "${outgoing.name}": ` +
+      `what it sends to ${source} on "${incoming.name}" is dropped`,
+    advise(
+      `give the node a route by "${incoming.name}", or let packets in`,
+      `sysctl -w ${sysctlWord(`net/ipv4/conf/${incoming.name}/rp_filter`)}=2`,
+    ),
+  );
 }
 
 /**
@@ -146,7 +171,7 @@ function tryChecksums({ host }: Subject, own: ClusterNode | undefined, peer: Clu
   )];
 }
 
-/** The address of the node itself tells about the way; one of a pod's range as source tells what the way lets through. */
+/** The address of the node itself tells about the way; addresses in ranges of pods tell what the way lets through. */
 function tryDirect(
   { host }: Subject,
   own: ClusterNode | undefined,
@@ -155,6 +180,8 @@ function tryDirect(
   mtu: number,
   answers: Answers,
 ): Finding[] {
+  // It is on the tunnel's link, and each node has one or none has.
+  const hasTarget = host.links.some(({ name }) => name === TUNNEL_LINK);
   const node = peer.addresses.find((address) => familyOf(address) === familyOf(target));
   if (node === undefined) return [];
   if (!answers(node, { bytes: mtu })) {
@@ -165,11 +192,14 @@ function tryDirect(
   }
   const range = own?.podCidrs.find((cidr) => familyOf(cidr) === familyOf(target));
   const source = range && host.addresses.map(({ address }) => ipOf(address)).find((ip) => containsIp(range, ip));
-  if (source === undefined || answers(node, { source })) return [];
+  // To the node's own address it would be masqueraded.
+  if (source === undefined || !hasTarget || answers(target, { source })) return [];
   return [broken(
-    `node "${peer.name}" answers at ${node}, but not packets from ${source}, an address of this node's pods`,
+    `node "${peer.name}" answers at ${node}, but at ${target} not to ${source}: packets between pods are lost`,
     advise(
-      "the network between drops addresses that it does not know, as some clouds do: give --tunnel always to cni serve",
+      "the network between drops addresses that it does not know, as some clouds do: give --tunnel always to cni serve. " +
+        "If only that node is concerned, its address may have another prefix length than this node's: " +
+        "then its way back is the tunnel",
     ),
   )];
 }

@@ -20,10 +20,10 @@ import {
   prefixLengthOf,
 } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { advise, broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
 import { Routing } from "../routing.ts";
+import { findStrictRpFilter } from "../strict_rp_filter.ts";
 import {
   describeContainer,
   type ExaminedContainer,
@@ -139,14 +139,6 @@ function describeRouteBack(
   const what = `${strict} is 1 (strict), and the host's route to ${ip} of ${describeContainer(container)} ${leads}: ` +
     `all its packets are dropped`;
   return broken(what, mend);
-}
-
-/** The kernel uses the larger of both values; 1 is strict, 2 loose. */
-function findStrictRpFilter(sysctl: Subject["host"]["sysctl"], { name }: link.Link): string | undefined {
-  const [all, own] = ["all", name].map((key) => sysctl(`net/ipv4/conf/${key}/rp_filter`));
-  if (all === "2" || own === "2") return undefined;
-  if (own === "1") return sysctlWord(`net/ipv4/conf/${name}/rp_filter`);
-  return all === "1" ? "net.ipv4.conf.all.rp_filter" : undefined;
 }
 
 /** Many hosts have only one family, some have no uplink at all. */
