@@ -32,7 +32,7 @@ function median(times: number[]): number {
 const quietMedian = (ms: readonly number[]): number =>
   Math.min(...Array.from({ length: ms.length / 50 }, (_, i) => median(ms.slice(50 * i, 50 * (i + 1)))));
 
-test("5,000 nodes take at most 5 s of the processor to get into the kernel, and one that changes 4 ms", () => {
+test("5,000 nodes take at most 5 s of the processor to get into the kernel, and one that changes 2 ms", () => {
   using netns = newNetns();
   runShellInNetns(
     netns,
@@ -61,23 +61,23 @@ test("5,000 nodes take at most 5 s of the processor to get into the kernel, and 
   times["first look"] = timed(() => network.look());
   times["second look"] = timed(() => network.look());
   times["the same nodes again"] = timed(() => network.replace(OWN, peers, []));
-  const changed = peers.slice(0, 200).map((peer) => ({
+  const changed = peers.slice(0, 400).map((peer) => ({
     ...peer,
     addresses: [nodeOf(5500 + peer.createdAtMs).addresses[0]!, peer.addresses[1]!],
   }));
   times["one goes"] = quietMedian(
-    peers.slice(0, 200).map(({ uid }) => timed(() => network.update(new Map([[uid, undefined]])))),
+    peers.slice(0, 400).map(({ uid }) => timed(() => network.update(new Map([[uid, undefined]])))),
   );
   times["one comes"] = quietMedian(
-    peers.slice(0, 200).map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
+    peers.slice(0, 400).map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
   );
   times["one changes its address"] = quietMedian(
     changed.map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
   );
   times["one is the same"] = quietMedian(
-    peers.slice(200, 400).map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
+    peers.slice(400, 600).map((peer) => timed(() => network.update(new Map([[peer.uid, peer]])))),
   );
-  times["half of them made again"] = timed(() => {
+  times["fifty of them made again"] = timed(() => {
     for (const peer of peers.slice(0, 50)) {
       network.update(new Map([[peer.uid, undefined]]));
       network.update(new Map([[`${peer.uid}-again`, { ...peer, uid: `${peer.uid}-again` }]]));
@@ -85,5 +85,5 @@ test("5,000 nodes take at most 5 s of the processor to get into the kernel, and 
   });
   console.log(Object.fromEntries(Object.entries(times).map(([name, ms]) => [name, `${ms.toFixed(2)} ms`])));
   expect(times["all into the kernel"]).toBeLessThan(5000);
-  for (const name of ["one goes", "one comes", "one changes its address"]) expect(times[name]).toBeLessThan(4);
+  for (const name of ["one goes", "one comes", "one changes its address"]) expect(times[name]).toBeLessThan(2);
 }, 120_000);
