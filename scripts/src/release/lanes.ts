@@ -10,6 +10,7 @@ const LANES = [
   "scripts/test --server",
   "scripts/test --arm64",
   "env CNI_RANDOM_CLUSTERS=10000 CNI_FIRST_PACKETS=1000 CNI_KILLS_S=600 CNI_POLICY_PODS=150000 scripts/test policy",
+  "env CNI_KILLS_S=600 scripts/test serve/cluster_test",
   "scripts/faults",
   "scripts/stress",
   "scripts/leases",
