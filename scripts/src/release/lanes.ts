@@ -1,6 +1,6 @@
 /** Runs what no usual test run has, before a release is made. @module */
 import { appendFileSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { verdictLine } from "../check/main.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
@@ -29,6 +29,9 @@ const LANES = [
   "scripts/kubernetes --name release --families 6 --proxy iptables test policy",
 ];
 
+/** From the checkout on: a place knows that by another path. */
+const shown = (path: string): string => relative(REPOSITORY_ROOT, path);
+
 /** The verdicts of the lanes that have ended, also if a later one fails. */
 const VERDICTS = "TESTS";
 
@@ -40,7 +43,7 @@ export function runLanes(lanes: readonly string[] = LANES, directory = join(REPO
   for (const lane of lanes) {
     const { isGood, verdict } = runLane(lane, join(directory, `${lane.replace(/\W+/g, "_")}.log`));
     appendFileSync(verdicts, `${lane}: ${verdict}\n`);
-    if (!isGood) throw new Error(`Cannot make a release: "${lane}" failed; ${verdicts} says what has run`);
+    if (!isGood) throw new Error(`Cannot make a release: "${lane}" failed; ${shown(verdicts)} says what has run`);
   }
   return readFileSync(verdicts, "utf8");
 }
@@ -55,7 +58,7 @@ function runLane(lane: string, log: string) {
     stderr: output,
   });
   closeSync(output);
-  const verdict = success ? readFileSync(log, "utf8").trimEnd().split("\n").at(-1)! : `FAILED, see ${log}`;
+  const verdict = success ? readFileSync(log, "utf8").trimEnd().split("\n").at(-1)! : `FAILED, see ${shown(log)}`;
   console.log(verdictLine(lane, verdict, started));
   return { isGood: success, verdict };
 }

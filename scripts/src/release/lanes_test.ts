@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { useDirectory } from "../../../testing/directory.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 import { runLanes } from "./lanes.ts";
 
 const directory = useDirectory("cni-lanes-");
@@ -17,6 +18,9 @@ test("a lane that fails ends the release; its output stays, and so do the verdic
   const lanes = ["echo four", "ls /nonexistent", "echo never"];
   expect(() => runLanes(lanes, directory)).toThrow('Cannot make a release: "ls /nonexistent" failed');
   const log = join(directory, "ls_nonexistent.log");
-  expect(readFileSync(join(directory, "TESTS"), "utf8")).toBe(`echo four: four\nls /nonexistent: FAILED, see ${log}\n`);
+  const shown = relative(REPOSITORY_ROOT, log);
+  expect(readFileSync(join(directory, "TESTS"), "utf8")).toBe(
+    `echo four: four\nls /nonexistent: FAILED, see ${shown}\n`,
+  );
   expect(readFileSync(log, "utf8")).toContain("/nonexistent");
 });

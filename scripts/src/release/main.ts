@@ -1,6 +1,6 @@
 /** Makes everything that users install into `dist/release/`. The bytes depend on the commit, the C compilers, tar, dpkg and Debian's glibc. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { compileShim } from "../build/shim.ts";
 import type { Processor } from "../build/runtime_patch.ts";
@@ -130,7 +130,7 @@ function main(): void {
   writeFileSync(join(directory, TESTS), tests);
   rmSync(output, { recursive: true, force: true });
   renameSync(directory, output);
-  console.log(`${output}:\n${readFileSync(join(output, SUMS), "utf8").trimEnd()}`);
+  console.log(`${relative(REPOSITORY_ROOT, output)}:\n${readFileSync(join(output, SUMS), "utf8").trimEnd()}`);
 }
 
 if (import.meta.main) {
