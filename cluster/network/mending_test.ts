@@ -40,11 +40,19 @@ function stateOf(netns: Netns): string {
 const sorted = (state: string) =>
   state.replace(/elements = \{ (.*) \}/g, (_, all: string) => all.split(/, */).sort().join(" "));
 
-const settle = (node: SiteNode, wanted: string) =>
-  until(() => {
-    node.run((network) => network.look());
-    return sorted(stateOf(node.netns)) === wanted;
-  });
+async function settle(node: SiteNode, wanted: string): Promise<void> {
+  const state = () => sorted(stateOf(node.netns));
+  try {
+    await until(() => {
+      node.run((network) => network.look());
+      return state() === wanted;
+    });
+  } catch (error) {
+    // It shows what differs.
+    expect(`${state()}\n${node.logged.join("\n")}`).toBe(wanted);
+    throw error;
+  }
+}
 
 const BOTH: SiteOptions = { segments: 2 };
 

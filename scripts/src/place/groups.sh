@@ -10,9 +10,11 @@ shift
 entered=
 # Mounts of hierarchies, as in: 35 25 0:30 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
 for mount in $(awk '{ for (i = 7; $i != "-"; i++); if ($(i + 1) ~ /^cgroup2?$/) print $5 }' /proc/self/mountinfo); do
-  # Limits of this process stay. In the second version, groups below one with processes get no controllers.
+  # In the first version, limits of this process stay. In the second one, groups below that of a process get no controllers.
   own=$(awk -F : -v name="${mount##*/}" '$2 == name || $2 == "name=" name { print $3 }' /proc/self/cgroup)
   parent=$mount${own%/}
+  # A container may see its own group as the first one.
+  [ -d "$parent" ] || parent=$mount
   mkdir -p "$parent/$name" 2>/dev/null || continue
   # The first version wants these before the first process.
   if [ -e "$parent/$name/cpuset.memory_migrate" ]; then

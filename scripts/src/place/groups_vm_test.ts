@@ -6,6 +6,8 @@ const SCRIPT = `
   mkdir -p /sys/fs/cgroup
   mount -t cgroup2 cgroup2 /sys/fs/cgroup
   echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+  unshare --mount sh scripts/src/place/groups.sh cni-place.1 true
+  sh scripts/src/place/remove_groups.sh cni-place.1
   unshare --mount sh scripts/src/place/groups.sh cni-place.1 sh -ec '
     grep -c " / /sys/fs/cgroup " /proc/self/mountinfo
     mkdir /sys/fs/cgroup/container

@@ -18,7 +18,9 @@ cut -d ' ' -f 4,5 /proc/self/mountinfo | sort
 for link in /sys/class/net/*; do
   echo "$link $(cat "$link/address" "$link/flags" "$link/mtu" 2>/dev/null | tr '\n' ' ')"
 done
-cat /proc/net/fib_trie /proc/net/if_inet6 2>/dev/null
+cat /proc/net/fib_trie
+# Without temporary addresses, which come and go.
+awk '$5 !~ /[13579bdf]$/ { print $1, $3, $6 }' /proc/net/if_inet6 2>/dev/null
 ip rule show 2>/dev/null
 # Without counters.
 awk '{ print $1, $2, $5, $NF }' /proc/net/ipv6_route 2>/dev/null | sort
@@ -29,6 +31,5 @@ find /proc/sys -type f -perm -u+r 2>/dev/null | grep -Ev "$volatile" | sort |
     value=$(cat "$file" 2>/dev/null) || continue
     echo "$file $value"
   done
-# Those of programs that tests start, and of places.
-find /sys/fs/cgroup -type d 2>/dev/null | grep -E '/(cni-|docker|k8s\.io|libpod)' | sort
+find /sys/fs/cgroup -type d 2>/dev/null | grep -E '/(cni-|k8s\.io)' | sort
 cat /proc/[0-9]*/comm 2>/dev/null | grep -E "^($programs)" | sort

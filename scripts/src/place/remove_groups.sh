@@ -11,9 +11,10 @@ remove() {
   done
 }
 
+# Before its first process, only its script tells.
 is_live() {
-  # Another namespace of processes has other numbers.
-  [ -d "/proc/${1##*.}" ] || [ -n "$(cat "$1/cgroup.procs" "$1/first/cgroup.procs" 2>/dev/null)" ]
+  [ -n "$(cat "$1/cgroup.procs" "$1/first/cgroup.procs" 2>/dev/null)" ] ||
+    grep -qs "scripts/place" "/proc/${1##*.}/cmdline"
 }
 
 for group in $(find /sys/fs/cgroup -type d -name "cni-place.*" -prune 2>/dev/null); do
