@@ -6,6 +6,7 @@ import { ensureFlannel } from "./flannel.ts";
 import { ensureClusterImages } from "./images.ts";
 import { clusterEnv } from "./kubectl.ts";
 import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
+import { measureManyNodes } from "./many_nodes.ts";
 import { measurePodsAtOnce } from "./pods_at_once.ts";
 import { ensureKubernetesPrograms, missingKubernetes } from "./programs.ts";
 import { replaceProgram } from "./replacement.ts";
@@ -42,21 +43,26 @@ function prepare({ network }: KubernetesOptions): void {
 const inside = (name: string, ...words: readonly string[]): Promise<number> =>
   enter(name, [BUN, "scripts/src/kubernetes/main.ts", ...words]);
 
-/** Kubernetes' own tests, in a cluster that ends with them if there is none yet. */
-async function test({ name }: KubernetesOptions): Promise<number> {
+/** Runs this script in a cluster that ends with it, if there is none yet. */
+async function runInCluster(cluster: KubernetesOptions, ...command: readonly string[]): Promise<number> {
+  const { name } = cluster;
+  if (findHolder(name) !== undefined) return await inside(name, ...command);
+  const status = await startCluster(cluster);
+  if (status !== 0) return status;
+  onInterruption(() => killCluster(name));
+  const verdict = await inside(name, ...command);
+  await endCluster(name);
+  return verdict;
+}
+
+async function test(): Promise<number> {
   const missing = missingKubernetes();
   if (missing !== "") {
     console.log(`skipped: Kubernetes' own tests # ${missing}`);
     console.log("0 passed, 0 failed, 1 skipped");
     return 0;
   }
-  if (findHolder(name) !== undefined) return await inside(name, "suite", ...words);
-  const status = await startCluster(options);
-  if (status !== 0) return status;
-  onInterruption(() => killCluster(name));
-  const verdict = await inside(name, "suite", ...words);
-  await endCluster(name);
-  return verdict;
+  return await runInCluster(options, "suite", ...words);
 }
 
 async function load(name: string): Promise<number> {
@@ -95,7 +101,7 @@ async function carryOut(): Promise<number> {
     case "up":
       return await startCluster(options);
     case "test":
-      return await test(options);
+      return await test();
     case "shell":
       return await enter(name, words.length === 0 ? ["sh", "-i"] : words);
     case "compare":
@@ -104,6 +110,8 @@ async function carryOut(): Promise<number> {
       return await compare(1, 1, (inCluster) => {
         return measurePodsAtOnce(Number(words[0] ?? "40"), Number(words[1] ?? "5"), inCluster);
       });
+    case "nodes":
+      return await runInCluster({ ...options, nodes: 1 }, "nodes-inside", ...words);
     case "load":
       return await load(name);
     case "down":
@@ -114,6 +122,9 @@ async function carryOut(): Promise<number> {
       return 0;
     case "suite":
       return await runSuite(words[0]);
+    case "nodes-inside":
+      await measureManyNodes(Number(words[0] ?? "5000"));
+      return 0;
     case "replace":
       await replaceProgram();
       return 0;

@@ -18,6 +18,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     REGEXP         those whose names match
   compare [RUNS]   prints what this network and flannel cost, in two clusters that end with it; 20 runs by default
   pods [COUNT] [RUNS] prints how long so many pods at once take on one node, with both and without a network; 40, 5
+  nodes [COUNT]    prints what so many Nodes cost the API server and a node, in a cluster that ends with it; 5000
   shell [COMMAND…] with kubectl, and \`on NODE COMMAND…\`
   load             builds the program again and replaces its pods
   down             ends the cluster
@@ -42,7 +43,7 @@ export interface KubernetesCall {
 }
 
 /** The others are what these start in a place, or in the cluster. */
-const COMMANDS = ["up", "test", "compare", "pods", "shell", "load", "down", "prepare", "run", "suite", "replace"];
+const COMMANDS = "up test compare pods nodes shell load down prepare run suite replace nodes-inside".split(" ");
 
 /** Exits on `--help` and what is wrong. */
 export function parseKubernetesCall(argv: readonly string[]): KubernetesCall {
@@ -81,7 +82,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
     "The command",
     command,
     new RegExp(`^(${COMMANDS.join("|")})$`),
-    "up, test, compare, pods, shell, load or down",
+    "up, test, compare, pods, nodes, shell, load or down",
   );
   const nodes = ["up", "run", "prepare"].includes(command) ? words[0] ?? "2" : "2";
   requireMatch("NODES", nodes, /^[1-9]\d?$/, "a number from 1 to 99");
@@ -90,6 +91,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
     requireMatch("COUNT", words[0] ?? "40", /^[1-9]\d*$/, "a number");
     requireMatch("RUNS", words[1] ?? "5", /^[1-9]\d*$/, "a number");
   }
+  if (command === "nodes") requireMatch("COUNT", words[0] ?? "5000", /^[1-9]\d*$/, "a number");
   requireMatch("--name", values.name, /^[a-z0-9-]+$/, "small letters and digits");
   requireMatch("--segments", values.segments, /^[1-9]$/, "a number from 1 to 9");
   requireMatch("--families", values.families, /^(4|6|46|64)$/, "4, 6, 46 or 64");
