@@ -93,6 +93,9 @@ export const bridgedSaddr = (family: 4 | 6): Selector =>
   payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, SADDR_OFFSET[family], sizeOf(family));
 export const etherDaddr = (): Selector => payload(uapi.NFT_PAYLOAD_LL_HEADER, 0, 6);
 export const etherSaddr = (): Selector => payload(uapi.NFT_PAYLOAD_LL_HEADER, 6, 6);
+/** `arp saddr ether`, after a look at {@linkcode metaProtocol}, for links of Ethernet and addresses of IPv4. */
+export const arpSenderMac = (): Selector => payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, 8, 6);
+export const arpSenderIp = (): Selector => payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, 14, 4);
 
 export const metaNfproto = (family: 4 | 6): RuleStatement => nfprotoCheck(nfprotoOf(family));
 
@@ -312,6 +315,12 @@ export function setDaddr(ip: Ip): RuleStatement {
 export function setDaddrTo(family: 4 | 6, value: (family: 4 | 6) => Selector): RuleStatement {
   return [...nfprotoCheck(nfprotoOf(family)), ...value(family).load(0), writeAddress(family, DADDR_OFFSET)];
 }
+
+/** `ip6 saddr set @th,64,128`, after a look at the family */
+export const saddrFromTransport = (offset: number): RuleStatement => [
+  ...transportBytes(offset, sizeOf(6)).load(0),
+  writeAddress(6, SADDR_OFFSET),
+];
 
 /** Writes a register to the header and updates the checksums. Only IPv4's header has one. */
 function writeAddress(family: 4 | 6, offset: AddressOffset): ExpressionIn {

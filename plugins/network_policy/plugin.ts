@@ -8,7 +8,8 @@ import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { logRemoval, ownerPrefix, ownerRestoreHint, staleOwnerFilter } from "../lib/model/owner.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import type { AttachRequest } from "../lib/policy/attach_request.ts";
-import { readAddressKey } from "../lib/policy/attached_pods.ts";
+import { attachedAddressOf } from "../lib/policy/attached_pods.ts";
+import { bridgeGuardElements, guardElements } from "../lib/policy/guard_elements.ts";
 import { policyNamespacesPath, readPolicyNamespaces } from "../lib/policy/stored_namespaces.ts";
 import {
   applyVerdicts,
@@ -31,7 +32,6 @@ import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {
   CLOSED_CHAIN,
   POD_LINK_GROUP,
-  podAddressSet,
   POLICY_PURPOSE,
   policyBridgeTable,
   policyTable,
@@ -39,7 +39,7 @@ import {
 import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
 import { askPart, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
-import { type AttachedPod, bridgeGuardElements, findPod, guardElements } from "./pod.ts";
+import { type AttachedPod, findPod } from "./pod.ts";
 
 type Call = AttachmentCall<NetworkPolicyConfig>;
 
@@ -125,13 +125,12 @@ function joinGroup(host: Netns, { index, group }: AttachedPod): boolean {
   return true;
 }
 
-function closedVerdicts({ args }: Call, { ips, link, portMac }: AttachedPod) {
+function closedVerdicts({ args }: Call, { ips, link, port }: AttachedPod) {
   const comment = `${args.K8S_POD_NAMESPACE}/${args.K8S_POD_NAME}`;
-  return ips.map((ip) => closedVerdict(ip, comment, portMac && link));
+  return ips.map((ip) => closedVerdict(ip, comment, port && link));
 }
 
-const openVerdicts = ({ ips, link, portMac }: AttachedPod) =>
-  ips.map((ip) => ({ ip, comment: "", port: portMac && link }));
+const openVerdicts = ({ ips, link, port }: AttachedPod) => ips.map((ip) => ({ ip, comment: "", port: port && link }));
 
 /** Returns once the pod's policies are in the kernel, or are not to be known now. */
 function openWhenKnown(call: Call, pod: AttachedPod): void {
@@ -172,15 +171,12 @@ function restoreVerdicts(call: Call, pod: AttachedPod, isLost: boolean): string[
     // One that is only slow, or has lists soon, looks at the pod again.
     askPart(socketPath, questionOf(call, pod), 0);
   }
-  return pod.portMac && restoreIsolation(host.nft, pod.ips, pod.link) ? [`isolation of port "${pod.link}"`] : [];
+  return pod.port && restoreIsolation(host.nft, pod.ips, pod.link) ? [`isolation of port "${pod.link}"`] : [];
 }
 
 /** @param removeGuard removes the owner's elements of a table */
 function removePod(host: Netns, removeGuard: (table: TableDefinition) => readonly FoundElement[]): void {
-  const addressesIn = (table: TableDefinition) => {
-    const sets = ([4, 6] as const).map(podAddressSet);
-    return removeGuard(table).filter(({ set }) => sets.includes(set)).map(({ key }) => readAddressKey(key));
-  };
+  const addressesIn = (table: TableDefinition) => removeGuard(table).flatMap((each) => attachedAddressOf(each) ?? []);
   const ports = new Map(addressesIn(policyBridgeTable).map((each) => [each.ip, each.interface]));
   const ips = addressesIn(policyTable).map(({ ip }) => ip);
   const all = [...new Set([...ips, ...ports.keys()])];

@@ -1,22 +1,16 @@
 /** The pod as the ruleset sees it: its link on the host and its addresses. */
-import { familyOf, type Ip, ipBytes, ipOf, type Mac, macBytes } from "../../ffi/address.ts";
-import { concatenation, ifnameField } from "../../ffi/nft/statements.ts";
+import { ipOf } from "../../ffi/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { containerIps } from "../lib/links/container_ips.ts";
+import type { GuardedPod } from "../lib/policy/guard_elements.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
-import { POD_LINKS, podAddressSet, ROUTED_PORTS, selfCalls } from "../lib/ruleset/policy_tables.ts";
-import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 
-export interface AttachedPod {
-  readonly link: string;
+export interface AttachedPod extends GuardedPod {
   readonly index: number;
-  /** The link's own, if it is a port of a bridge. */
-  readonly portMac: Mac | undefined;
   /** Rules see what it sends if this is not 0. */
   readonly group: number;
-  readonly ips: readonly Ip[];
 }
 
 /** @throws {CniError} code 7 if the host does not see what the pod sends */
@@ -31,36 +25,6 @@ export function findPod({ host, netns, ifname }: CheckCall<unknown>, result: Res
   }
   const ips = [...new Set(containerIps(result, ifname).map(({ address }) => ipOf(address)))];
   const { name = "", index, group = 0, master, mac } = outside;
-  return { link: name, index, portMac: master === undefined ? undefined : mac, group, ips };
-}
-
-/** In `table inet`: for pods on bridges too, as it tells which addresses are attached. */
-export function guardElements({ link: name, ips }: AttachedPod): WantedElement[] {
-  return [
-    { set: POD_LINKS, key: ifnameField(name), title: `guard of "${name}"` },
-    ...ips.flatMap((ip): WantedElement[] => [
-      addressElement(name, ip),
-      { set: selfCalls(familyOf(ip)), key: concatenation(ipBytes(ip), ipBytes(ip)), title: `calls of ${ip} to itself` },
-    ]),
-  ];
-}
-
-/** What `table bridge` has for a pod on a bridge, and nothing for others. */
-export function bridgeGuardElements({ link: name, ips, portMac }: AttachedPod): WantedElement[] {
-  if (portMac === undefined) return [];
-  return [
-    { set: POD_LINKS, key: ifnameField(name), title: `guard of port "${name}"` },
-    {
-      set: ROUTED_PORTS,
-      key: ifnameField(name),
-      value: macBytes(portMac),
-      title: `packets of port "${name}" to the host`,
-    },
-    ...ips.map((ip) => addressElement(name, ip)),
-  ];
-}
-
-function addressElement(name: string, ip: Ip): WantedElement {
-  const key = concatenation(ifnameField(name), ipBytes(ip));
-  return { set: podAddressSet(familyOf(ip)), key, title: `${ip} as a source of "${name}"` };
+  const port = master === undefined ? undefined : { own: mac!, pod: inside.mac! };
+  return { link: name, index, port, group, ips };
 }

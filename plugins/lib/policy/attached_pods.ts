@@ -1,12 +1,15 @@
 /** Pods that the plugin `network-policy` has attached: their addresses are in the guard. */
-import { type Ip, ipFromBytes } from "../../../ffi/address.ts";
+import { type Ip, ipFromBytes, type Mac, macFromBytes } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { type Owner, parseOwner, sameOwner } from "../model/owner.ts";
-import { podAddressSet, policyBridgeTable, policyTable, selfCalls } from "../ruleset/policy_tables.ts";
+import { podAddressSet, podSourceSet, policyBridgeTable, policyTable, selfCalls } from "../ruleset/policy_tables.ts";
 
 const FAMILIES = [4, 6] as const;
 const NAME_BYTES = 16;
+const MAC_BYTES = 6;
+/** Each field of a key has whole words. */
+const MAC_FIELD_BYTES = 8;
 
 export interface AttachedAddress extends Owner {
   readonly ip: Ip;
@@ -14,11 +17,27 @@ export interface AttachedAddress extends Owner {
   readonly interface: string;
 }
 
-export function listAttached(nl: Netlink, table: nft.TableKey = policyTable): AttachedAddress[] {
+export const listAttached = (nl: Netlink): AttachedAddress[] =>
+  listOwned(nl, policyTable, podAddressSet, readAddressKey);
+
+/** An address of a pod on a bridge, with the pod's MAC address. */
+export interface BridgedAddress extends AttachedAddress {
+  readonly mac: Mac;
+}
+
+export const listBridgedPods = (nl: Netlink): BridgedAddress[] =>
+  listOwned(nl, policyBridgeTable, podSourceSet, readSourceKey);
+
+function listOwned<T extends object>(
+  nl: Netlink,
+  table: nft.TableKey,
+  set: (family: 4 | 6) => string,
+  read: (key: Uint8Array) => T,
+): (Owner & T)[] {
   return FAMILIES.flatMap((family) =>
-    nft.listElements(nl, table, podAddressSet(family)).flatMap(({ key, comment = "" }) => {
+    nft.listElements(nl, table, set(family)).flatMap(({ key, comment = "" }) => {
       const owner = parseOwner(comment);
-      return owner ? [{ ...owner, ...readAddressKey(key) }] : [];
+      return owner ? [{ ...owner, ...read(key) }] : [];
     })
   );
 }
@@ -52,19 +71,36 @@ function withoutFormer(nl: Netlink, listed: readonly AttachedAddress[]): Attache
   return listed.filter((each) => sameOwner(holders.get(each.ip), each));
 }
 
-/** The key of an element of the guard. */
+/** The key of an element of the guard in `table inet`. */
 export function readAddressKey(key: Uint8Array): Pick<AttachedAddress, "ip" | "interface"> {
+  return { interface: nameIn(key), ip: ipFromBytes(key.subarray(NAME_BYTES)) };
+}
+
+function readSourceKey(key: Uint8Array): Pick<BridgedAddress, "ip" | "interface" | "mac"> {
+  return {
+    interface: nameIn(key),
+    mac: macFromBytes(key.subarray(NAME_BYTES, NAME_BYTES + MAC_BYTES)),
+    ip: ipFromBytes(key.subarray(NAME_BYTES + MAC_FIELD_BYTES)),
+  };
+}
+
+function nameIn(key: Uint8Array): string {
   const name = key.subarray(0, NAME_BYTES);
   const end = name.indexOf(0);
-  return {
-    interface: new TextDecoder().decode(end < 0 ? name : name.subarray(0, end)),
-    ip: ipFromBytes(key.subarray(NAME_BYTES)),
-  };
+  return new TextDecoder().decode(end < 0 ? name : name.subarray(0, end));
+}
+
+/** An element of one of the tables. @returns `undefined` if it is in a set without addresses */
+export function attachedAddressOf(
+  { set, key }: { readonly set: string; readonly key: Uint8Array },
+): Pick<AttachedAddress, "ip" | "interface"> | undefined {
+  if (FAMILIES.some((family) => set === podAddressSet(family))) return readAddressKey(key);
+  return FAMILIES.some((family) => set === podSourceSet(family)) ? readSourceKey(key) : undefined;
 }
 
 /** By address: the ports of bridges. */
 export function bridgePorts(nl: Netlink): Map<Ip, string> {
-  const listed = listAttached(nl, policyBridgeTable);
+  const listed = listBridgedPods(nl);
   const holders = new Map(isUnique(listed) ? [] : readGuard(nl).attached.map((each) => [each.ip, each.interface]));
   const present = listed.filter((each) => (holders.get(each.ip) ?? each.interface) === each.interface);
   return new Map(present.map((each) => [each.ip, each.interface]));

@@ -100,20 +100,43 @@ const EXPECTED = [
 		comment "dns"
 		elements = { 10.1.0.2 . udp . 53 }
 	}`,
+  `	chain guard {
+		comment "What comes from pods, and is dropped unless the address is theirs"
+		iifname . ether saddr . ip saddr @pod_sources4 goto route
+		iifname . ether saddr . ip6 saddr @pod_sources6 goto route
+		iifname != @pod_links accept
+		iifname . ether saddr != @pod_macs goto forged
+		iifname . arp saddr ether . arp saddr ip @pod_sources4 accept
+		arp saddr ip 0.0.0.0 accept
+		ip6 saddr fe80::/10 goto link
+		ip6 saddr :: goto link
+		goto forged
+	}`,
   `	chain route {
 		comment "Packets to one receiver go to the host"
+		meta l4proto ipv6-icmp jump discovery
 		ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept
-		icmpv6 type 130-136 accept
-		icmpv6 type mld2-listener-report accept
 		ip6 daddr fe80::/10 goto link
 		ether daddr set iifname map @routed_ports meta pkttype set host
 	}`,
   `	chain link {
 		comment "Link-local packets, which no router may forward"
+		meta l4proto ipv6-icmp jump discovery
 		ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept
+		ip6 hoplimit set 1
+	}`,
+  `	chain discovery {
+		comment "Neighbour discovery, and who listens to which group"
+		icmpv6 type nd-neighbor-advert goto claims
 		icmpv6 type 130-136 accept
 		icmpv6 type mld2-listener-report accept
-		ip6 hoplimit set 1
+	}`,
+  `	chain claims {
+		comment "Advertised addresses, as the source: dropped unless they are the pod's"
+		ip6 saddr set @th,64,128
+		iifname . ether saddr . ip6 saddr @pod_sources6 accept
+		ip6 saddr fe80::/10 accept
+		goto forged
 	}`,
 ];
 

@@ -6,6 +6,8 @@
 import { etherAddr, ifnameType, ipv4Addr, ipv6Addr, mapOf, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
 import {
   accept,
+  arpSenderIp,
+  arpSenderMac,
   bridgedSaddr,
   counter,
   ctMarkHas,
@@ -16,12 +18,14 @@ import {
   equals,
   etherDaddrFromMap,
   etherDaddrIsGroup,
+  etherSaddr,
   gotoChain,
   hopLimit,
   iifgroup,
   iifname,
   inRange,
   inSet,
+  jump,
   l4proto,
   metaProtocol,
   oifname,
@@ -29,6 +33,7 @@ import {
   rule,
   type RuleStatement,
   saddr,
+  saddrFromTransport,
   saddrIn,
   setHopLimit,
   setPacketTypeHost,
@@ -63,6 +68,10 @@ export const POD_LINK_GROUP = 25_454;
 const mayComeFromPod = (): RuleStatement => equals(iifgroup(), new Uint8Array(4), true);
 const comesFromElsewhere = (): RuleStatement => inSet([iifname()], POD_LINKS, true);
 export const podAddressSet = (family: 4 | 6): string => `pod_addresses${family}`;
+/** In `table bridge`, which also looks at the MAC address: one search for both. */
+export const podSourceSet = (family: 4 | 6): string => `pod_sources${family}`;
+/** Of frames without an address of the pod's. */
+export const POD_MACS = "pod_macs";
 export const selfCalls = (family: 4 | 6): string => `self${family}`;
 const DIRECTIONS = ["egress", "ingress"] as const;
 export const directionMap = (direction: typeof DIRECTIONS[number], family: 4 | 6): string => `${direction}${family}`;
@@ -111,12 +120,7 @@ const dropRules = (drops: readonly DropChain[]): StaticRule[] =>
     for (const { name } of drops) add(name, counter(), drop());
   });
 
-const guardSets = () => [
-  namedSet(POD_LINKS, setOf([ifnameType]), "Pods' links on the host"),
-  ...FAMILIES.map((family) =>
-    namedSet(podAddressSet(family), setOf([ifnameType, addressOf(family)]), "Pods' links, and their addresses")
-  ),
-];
+const podLinkSet = () => namedSet(POD_LINKS, setOf([ifnameType]), "Pods' links on the host");
 
 function rulesOf(build: (add: (chain: string, ...parts: readonly RuleStatement[]) => void) => void): StaticRule[] {
   const rules: StaticRule[] = [];
@@ -148,7 +152,10 @@ export const policyTable: TableDefinition = {
   isTransient: (set) => set.startsWith(PEERS_PREFIX),
   objects: () => ({
     sets: [
-      ...guardSets(),
+      podLinkSet(),
+      ...FAMILIES.map((family) =>
+        namedSet(podAddressSet(family), setOf([ifnameType, addressOf(family)]), "Pods' links, and their addresses")
+      ),
       ...FAMILIES.map((family) =>
         namedSet(selfCalls(family), setOf([addressOf(family), addressOf(family)]), "Pods that call themselves")
       ),
@@ -227,6 +234,8 @@ const FIRST_LISTENER = 130;
 const LISTENER_REPORT_2 = 143;
 const isType = (protocol: number) => equals(metaProtocol(), portField(protocol));
 const isIcmp6 = () => [...isType(ETH_P_IPV6), ...equals(l4proto(), Uint8Array.of(IPPROTO_ICMPV6))];
+const ADVERTISEMENT = 136;
+const TARGET_OFFSET = 8;
 /** Neighbour discovery, and who listens to which group. */
 const neighbourly = (): RuleStatement[] => [
   [...isIcmp6(), ...icmp6Types(FIRST_LISTENER, LAST_DISCOVERY)],
@@ -243,7 +252,15 @@ export const policyBridgeTable: TableDefinition = {
   comment: "NetworkPolicy; managed by cni",
   objects: () => ({
     sets: [
-      ...guardSets(),
+      podLinkSet(),
+      ...FAMILIES.map((family) =>
+        namedSet(
+          podSourceSet(family),
+          setOf([ifnameType, etherAddr, addressOf(family)]),
+          "Pods' links, and their addresses",
+        )
+      ),
+      namedSet(POD_MACS, setOf([ifnameType, etherAddr]), "Pods' links, and their MAC addresses"),
       namedSet(ROUTED_PORTS, mapOf([ifnameType], [etherAddr]), "Pods' links, and addresses that lead to the host"),
       namedSet(ISOLATED_PORTS, setOf([ifnameType]), "Links of pods that policies isolate"),
       recordSet(),
@@ -264,20 +281,24 @@ export const policyBridgeTable: TableDefinition = {
       { name: GUARD_CHAIN, comment: "What comes from pods, and is dropped unless the address is theirs" },
       { name: "route", comment: "Packets to one receiver go to the host" },
       { name: "link", comment: "Link-local packets, which no router may forward" },
+      { name: "discovery", comment: "Neighbour discovery, and who listens to which group" },
+      { name: "claims", comment: "Advertised addresses, as the source: dropped unless they are the pod's" },
       { name: ISOLATED_PORTS, comment: "What always passes" },
       ...dropChainObjects(BRIDGE_DROPS),
     ],
   }),
-  purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podAddressSet), ROUTED_PORTS] },
+  purposes: { [POLICY_PURPOSE]: [POD_LINKS, ...FAMILIES.map(podSourceSet), POD_MACS, ROUTED_PORTS] },
   uses: {
     [POLICY_PURPOSE]: {
       prerouting: 1,
       forward: 2,
-      [GUARD_CHAIN]: 8,
-      route: 7,
-      link: 7,
+      [GUARD_CHAIN]: 10,
+      route: 6,
+      link: 6,
+      discovery: 5,
+      claims: 5,
       [ISOLATED_PORTS]: 6,
-      [FORGED_CHAIN]: 2,
+      [FORGED_CHAIN]: 4,
       [BRIDGED_CHAIN]: 2,
     },
   },
@@ -285,19 +306,30 @@ export const policyBridgeTable: TableDefinition = {
     ...rulesOf((add) => {
       add("prerouting", mayComeFromPod(), gotoChain(GUARD_CHAIN));
       for (const [family, type] of [[4, ETH_P_IP], [6, ETH_P_IPV6]] as const) {
-        const isOwn = inSet([iifname(), bridgedSaddr(family)], podAddressSet(family));
+        const isOwn = inSet([iifname(), etherSaddr(), bridgedSaddr(family)], podSourceSet(family));
         add(GUARD_CHAIN, isType(type), isOwn, gotoChain("route"));
       }
       add(GUARD_CHAIN, comesFromElsewhere(), accept());
-      add(GUARD_CHAIN, isType(ETH_P_ARP), accept());
+      add(GUARD_CHAIN, inSet([iifname(), etherSaddr()], POD_MACS, true), gotoChain(FORGED_CHAIN));
+      add(GUARD_CHAIN, isType(ETH_P_ARP), inSet([iifname(), arpSenderMac(), arpSenderIp()], podSourceSet(4)), accept());
+      // A probe for a duplicate.
+      add(GUARD_CHAIN, isType(ETH_P_ARP), equals(arpSenderIp(), new Uint8Array(4)), accept());
       for (const own of [LINK_LOCAL, UNSPECIFIED]) {
         add(GUARD_CHAIN, isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(own))), gotoChain("link"));
       }
       add(GUARD_CHAIN, gotoChain(FORGED_CHAIN));
       for (const chain of ["route", "link"]) {
+        add(chain, isIcmp6(), jump("discovery"));
         add(chain, etherDaddrIsGroup(), accept());
-        for (const passes of neighbourly()) add(chain, passes, accept());
       }
+      add("discovery", isIcmp6(), equals(transportBytes(0, 1), Uint8Array.of(ADVERTISEMENT)), gotoChain("claims"));
+      for (const passes of neighbourly()) add("discovery", passes, accept());
+      // It is the source already, where the kernel advertises. No set of nft(8) has targets.
+      add("claims", isType(ETH_P_IPV6), saddrFromTransport(TARGET_OFFSET));
+      const isOwn = inSet([iifname(), etherSaddr(), bridgedSaddr(6)], podSourceSet(6));
+      add("claims", isType(ETH_P_IPV6), isOwn, accept());
+      add("claims", isType(ETH_P_IPV6), withoutFamily(saddrIn(parseCidr(LINK_LOCAL))), accept());
+      add("claims", gotoChain(FORGED_CHAIN));
       // No map has these addresses: the chain "forward" keeps them from isolated pods.
       add("route", isType(ETH_P_IPV6), withoutFamily(daddrIn(parseCidr(LINK_LOCAL))), gotoChain("link"));
       add("route", etherDaddrFromMap([iifname()], ROUTED_PORTS), setPacketTypeHost());
