@@ -1,17 +1,49 @@
 /** Which addresses are attached: the guard tells, and while it is lost, the links of pods do. @module */
+import { findTable } from "../ffi/nft/objects.ts";
 import type { Ip } from "../ffi/address.ts";
-import type { Netns } from "../ffi/netns/netns.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
-import { type AttachedAddress, readGuard } from "../plugins/lib/policy/attached_pods.ts";
+import { type Owner, ownerText } from "../plugins/lib/model/owner.ts";
+import {
+  type AttachedAddress,
+  type BridgedAddress,
+  listBridgedPods,
+  readGuard,
+} from "../plugins/lib/policy/attached_pods.ts";
+import { bridgeGuardElements, guardElements } from "../plugins/lib/policy/guard_elements.ts";
+import { removeElementsOf, restoreElements } from "../plugins/lib/ruleset/elements.ts";
+import { POLICY_PURPOSE, policyBridgeTable, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
+import type { TableDefinition } from "../plugins/lib/ruleset/table.ts";
+import { ElementInUseError, type WantedElement } from "../plugins/lib/ruleset/wanted_elements.ts";
+
+/** What a table had of pods, also after somebody has removed the table: no DEL has. */
+class Remembered<T extends AttachedAddress> {
+  #table: bigint | undefined;
+  #known: readonly T[] = [];
+  readonly lost = new Map<Ip, T>();
+
+  /** @returns whether it is the table of the last look */
+  note(present: readonly T[], table: bigint | undefined): boolean {
+    const isSame = table === this.#table;
+    for (const each of isSame ? [] : this.#known) this.lost.set(each.ip, each);
+    for (const { ip } of present) this.lost.delete(ip);
+    this.#table = table;
+    this.#known = present;
+    return isSame;
+  }
+}
+
+/** A DEL that has found nothing in the guard removes the link before. */
+const DEL_MS = 60_000;
 
 export class Attachments {
   readonly #nft: Netlink;
   readonly #route: Netlink;
-  #table: bigint | undefined;
-  #attached: readonly AttachedAddress[] = [];
-  /** What a guard had that somebody has removed: no DEL has. */
-  readonly #lost = new Map<Ip, AttachedAddress>();
+  readonly #guard = new Remembered<AttachedAddress>();
+  readonly #ports = new Remembered<BridgedAddress>();
+  /** A DEL that came while their guard was lost has found nothing. */
+  readonly #restored = new Map<string, { readonly pod: AttachedAddress; readonly untilMs: number }>();
 
   constructor({ nft, route }: Netns) {
     this.#nft = nft;
@@ -20,15 +52,76 @@ export class Attachments {
 
   /** @returns `isWhole`: what DELs have removed is all that the kernel has lost since the last look */
   look(): { readonly attached: readonly AttachedAddress[]; readonly isWhole: boolean } {
+    this.#removeEnded();
     const { attached, table } = readGuard(this.#nft);
-    const isSameTable = table === this.#table;
-    const removed = isSameTable ? [] : this.#attached;
-    for (const each of removed) this.#lost.set(each.ip, each);
-    this.#table = table;
-    for (const { ip } of attached) this.#lost.delete(ip);
-    const ended = [...this.#lost.values()].filter(({ interface: name }) => !link.find(this.#route, name));
-    for (const { ip } of ended) this.#lost.delete(ip);
-    this.#attached = [...attached, ...this.#lost.values()];
-    return { attached: this.#attached, isWhole: isSameTable && ended.length === 0 };
+    const isSameGuard = this.#guard.note(attached, table);
+    const isSameBridge = this.#ports.note(listBridgedPods(this.#nft), findTable(this.#nft, policyBridgeTable)?.handle);
+    const isEnded = this.#forgetEnded();
+    return {
+      attached: [...attached, ...this.#guard.lost.values()],
+      isWhole: isSameGuard && isSameBridge && !isEnded,
+    };
+  }
+
+  /** Puts back the guard of pods that have their link. @returns whether it was lost */
+  restore(): boolean {
+    const guards = [...this.#guard.lost.values()];
+    const ports = [...this.#ports.lost.values()];
+    for (const pod of groupByPod(guards)) this.#restorePod(policyTable, pod[0], guardElements(guardedPod(pod)));
+    for (const pod of groupByPod(ports)) {
+      const own = link.find(this.#route, pod[0].interface)?.mac;
+      if (own === undefined) continue;
+      const port = { own, pod: pod[0].mac };
+      this.#restorePod(policyBridgeTable, pod[0], bridgeGuardElements({ ...guardedPod(pod), port }));
+    }
+    return guards.length + ports.length > 0;
+  }
+
+  #restorePod(table: TableDefinition, pod: AttachedAddress, elements: readonly WantedElement[]): void {
+    this.#restored.set(ownerText(pod), { pod, untilMs: performance.now() + DEL_MS });
+    try {
+      restoreElements(this.#nft, table, pod, elements);
+    } catch (error) {
+      // The address is that of a pod that has come meanwhile.
+      if (!(error instanceof ElementInUseError)) throw error;
+    }
+  }
+
+  #hasLink({ interface: name }: AttachedAddress): boolean {
+    return link.find(this.#route, name) !== undefined;
+  }
+
+  #removeEnded(): void {
+    const now = performance.now();
+    for (const [key, { pod, untilMs }] of this.#restored) {
+      if (now > untilMs) this.#restored.delete(key);
+      if (this.#hasLink(pod)) continue;
+      for (const table of [policyTable, policyBridgeTable]) {
+        removeElementsOf(this.#nft, table, POLICY_PURPOSE, pod);
+      }
+      this.#restored.delete(key);
+    }
+  }
+
+  /** @returns whether a pod whose guard is lost has ended */
+  #forgetEnded(): boolean {
+    let isEnded = false;
+    for (const { lost } of [this.#guard, this.#ports]) {
+      for (const each of [...lost.values()]) {
+        if (this.#hasLink(each)) continue;
+        lost.delete(each.ip);
+        isEnded = true;
+      }
+    }
+    return isEnded;
   }
 }
+
+function groupByPod<T extends Owner>(addresses: readonly T[]): [T, ...T[]][] {
+  return [...Map.groupBy(addresses, ownerText).values()] as [T, ...T[]][];
+}
+
+const guardedPod = (addresses: readonly AttachedAddress[]) => ({
+  link: addresses[0]!.interface,
+  ips: addresses.map(({ ip }) => ip),
+});

@@ -6,14 +6,16 @@
  * @module
  */
 import type { Ip } from "../ffi/address.ts";
-import type {
-  DesiredPolicy,
-  PeerSet,
-  PolicedPod,
-  PolicyChain,
-  PolicyChange,
-  PolicyDirection,
-  PortElement,
+import {
+  type DesiredPolicy,
+  isEmptyChange,
+  isSamePoliced,
+  type PeerSet,
+  type PolicedPod,
+  type PolicyChain,
+  type PolicyChange,
+  type PolicyDirection,
+  type PortElement,
 } from "../plugins/lib/policy/desired.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
@@ -87,6 +89,11 @@ export class PolicyCompiler {
 
   get setCount(): number {
     return this.#sets.size;
+  }
+
+  /** How many addresses, blocks and named ports the sets have. */
+  get elementCount(): number {
+    return this.#elements.total;
   }
 
   /** How many pods of this node a policy isolates. */
@@ -217,8 +224,14 @@ export class PolicyCompiler {
       chainsRemoved,
       pods: [...this.#untoldPods].flatMap((key) => this.#policed.get(key) ?? []),
     };
+    for (const [key, set] of change.setsAdded) this.#elements.begin(key, set);
     for (const keys of [this.#untoldPods, this.#idleChains, this.#chainsAdded, this.#setsAdded]) keys.clear();
-    return isEmpty(change) ? undefined : change;
+    return isEmptyChange(change) ? undefined : change;
+  }
+
+  /** What the kernel has of the pod with this address, or will have with the next change. */
+  policedAt(ip: Ip): PolicedPod | undefined {
+    return this.#policed.get(this.#localsByIp.get(ip) ?? "");
   }
 
   /** All of it, whatever the kernel was told before. */
@@ -475,13 +488,6 @@ export class PolicyCompiler {
     return { kind: "ports", elements };
   }
 }
-
-const isEmpty = ({ setsAdded, setsRemoved, elements, chainsAdded, chainsRemoved, pods }: PolicyChange): boolean =>
-  setsAdded.size === 0 &&
-  [setsRemoved, elements, chainsAdded, chainsRemoved, pods].every(({ length }) => length === 0);
-
-const isSamePoliced = (a: PolicedPod, b: PolicedPod): boolean =>
-  a.owner === b.owner && a.ingress === b.ingress && a.egress === b.egress && a.ips.join() === b.ips.join();
 
 const portsNamed = (
   { name, protocol }: { readonly name: string; readonly protocol: number },

@@ -7,6 +7,8 @@ import { SystemError } from "../ffi/sys/error.ts";
 import type { AttachAnswer, AttachRequest } from "../plugins/lib/policy/attach_request.ts";
 import type { PolicyChange } from "../plugins/lib/policy/desired.ts";
 import { type DropHandling, handleDrops } from "../plugins/lib/policy/drops.ts";
+import { verdictsOf } from "../plugins/lib/policy/policy_objects.ts";
+import { listWrongVerdicts } from "../plugins/lib/policy/verdicts.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import { CniError } from "../spec/error.ts";
@@ -229,6 +231,13 @@ export class PolicyPart implements Disposable {
     return { state: this.#isInKernel && this.#compiler.isKnown(local) ? "enforced" : "closed" };
   }
 
+  /** What the kernel has lost of what these addresses lead to: `ingress of 10.1.0.2`. Nothing while it is put back. */
+  wrongVerdicts(ips: readonly Ip[]): string[] {
+    if (!this.#isInKernel || this.#waitingSince !== undefined) return [];
+    const policed = new Set(ips.flatMap((ip) => this.#compiler.policedAt(ip) ?? []));
+    return listWrongVerdicts(this.#host.nft, [...policed].flatMap(verdictsOf));
+  }
+
   async explain(question: PolicyQuestion): Promise<PolicyVerdict | { error: string }> {
     if (this.#missing.size > 0) return { error: `not known yet: ${[...this.#missing].join(", ")}` };
     return await answerQuestion(this.#compiler, this.#options.fetchPod, question);
@@ -366,7 +375,10 @@ export class PolicyPart implements Disposable {
     const isCompared = !this.#isInKernel;
     if (isCompared) {
       const garbage = new Garbage(SETS_OF_A_MEGABYTE);
-      const difference = this.#ruleset.replace(this.#compiler.desired(), () => garbage.step());
+      const desired = this.#compiler.desired();
+      const difference = this.#ruleset.replace(desired, () => garbage.step());
+      // Which ports of bridges are isolated, the guard tells.
+      if (this.#attachments.restore()) this.#ruleset.replace(desired, () => garbage.step());
       this.#withoutHarm(
         "change what is counted and logged of dropped packets",
         () => handleDrops(this.#host.nft, this.#options.drops),
@@ -471,6 +483,7 @@ export class PolicyPart implements Disposable {
       isolatedPods: compiler.isolatedCount,
       closedPods: locals.filter((local) => !compiler.isKnown(local)).map(podKey),
       sets: compiler.setCount,
+      elements: compiler.elementCount,
       cutFlows: this.#cutFlows,
       problems: this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
     };

@@ -112,6 +112,44 @@ siteTest("routed", "while the guard is lost, pods keep their policies until thei
   expect([isolated(site), scene.status().pods, scene.status().problems]).toEqual([[], 0, []]);
 });
 
+siteTest("bridged", "the guard of bridges comes back without heal, also of pods that end", async (site) => {
+  using scene = newScene(site);
+  const [a, b] = await isolatedPods(site, scene);
+  const ruleset = () => runInNetns(site.host, "nft", "-s", "list", "ruleset").split("\n").sort();
+  const before = ruleset();
+  for (const lost of ["flush ruleset", "delete table bridge cni_policy"]) {
+    runInNetns(site.host, "nft", lost);
+    await until(async () => {
+      await scene.look();
+      return ruleset().length >= before.length;
+    });
+    expect(ruleset()).toEqual(before);
+    for (const pod of [a, b]) site.check(pod);
+  }
+  runInNetns(site.host, "nft", "flush", "ruleset");
+  site.del(a);
+  await scene.lookUntil(() => ruleset().some((line) => line.includes(a.link)));
+  // The plugin before it in the network removes the link.
+  runInNetns(site.host, "ip", "link", "del", a.link);
+  await scene.lookUntil(({ pods }) => pods < 2);
+  expect(ruleset().filter((line) => line.includes(a.link))).toEqual([]);
+  site.check(b);
+  expect(scene.status().problems).toEqual([]);
+});
+
+siteTest("routed", "what the kernel lacks of a pod's policies is told to CHECK", async (site) => {
+  using scene = newScene(site);
+  const [a, b] = await isolatedPods(site, scene);
+  scene.part.takePolicy("ADDED", policyOf("peers", { podSelector: {}, ingress: [{ from: [{ podSelector: {} }] }] }));
+  await scene.lookUntil(({ elements }) => elements === 4);
+  expect(scene.part.wrongVerdicts(a.ips)).toEqual([]);
+  runInNetns(site.host, "nft", "flush map inet cni_policy ingress6");
+  expect(scene.part.wrongVerdicts(a.ips)).toEqual(["ingress of fd88::2"]);
+  expect(scene.part.wrongVerdicts(b.ips)).toEqual(["ingress of fd88::3"]);
+  scene.part.takePolicy("DELETED", policyOf("peers", {}));
+  await scene.lookUntil(({ elements }) => elements === 0);
+});
+
 siteTest("routed", "what is known of the API's silence is told before anything is in force", async (site) => {
   using scene = newScene(site);
   scene.part.noteApiProblem("/policies", "https://192.0.2.9 does not answer");

@@ -1,3 +1,4 @@
+import { parseIp } from "../ffi/address.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
@@ -126,7 +127,11 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
 async function answer(part: PolicyPart, line: string): Promise<PolicyAnswer> {
   try {
     const request = JSON.parse(line) as PolicyRequest;
-    if ("question" in request) return { isSynced: part.isSynced };
+    if ("question" in request) {
+      return request.question === "synced"
+        ? { isSynced: part.isSynced }
+        : { wrong: part.wrongVerdicts(request.ips.map(parseIp)) };
+    }
     if (!("test" in request)) return await part.attach(request);
     const verdict = await part.explain(request.test);
     return "error" in verdict ? verdict : { verdict };

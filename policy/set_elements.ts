@@ -9,6 +9,18 @@ interface Delta {
 
 export class ElementChanges {
   readonly #sets = new Map<string, Map<string, Delta>>();
+  /** How many elements each set has, as far as the kernel was told. */
+  readonly #sizes = new Map<string, number>();
+
+  /** How many elements all sets have. */
+  get total(): number {
+    return this.#sizes.values().reduce((sum, size) => sum + size, 0);
+  }
+
+  /** The kernel is told of a new set. */
+  begin(key: string, set: PeerSet): void {
+    this.#sizes.set(key, sizeOf(set));
+  }
 
   /** What comes and goes is no change. */
   note(set: string, element: Ip | PortElement, isAdded: boolean): void {
@@ -22,6 +34,7 @@ export class ElementChanges {
   }
 
   forget(set: string): void {
+    this.#sizes.delete(set);
     this.#sets.delete(set);
   }
 
@@ -31,6 +44,7 @@ export class ElementChanges {
       const [added, removed] = [true, false].map((isAdded) =>
         [...deltas.values()].filter((delta) => delta.isAdded === isAdded).map(({ element }) => element)
       );
+      this.#sizes.set(set, (this.#sizes.get(set) ?? 0) + added!.length - removed!.length);
       return {
         set,
         ...added!.length > 0 && { added: peerSetOf(added!) },
@@ -40,6 +54,13 @@ export class ElementChanges {
     this.#sets.clear();
     return changes;
   }
+}
+
+function sizeOf(set: PeerSet): number {
+  const elements = set.kind === "addresses" ? set.ips : set.kind === "blocks" ? set.intervals : set.elements;
+  let count = 0;
+  for (const _ of elements) count++;
+  return count;
 }
 
 function peerSetOf(elements: readonly (Ip | PortElement)[]): PeerSet {

@@ -4,6 +4,8 @@ import type {
   AttachRequest,
   SyncedAnswer,
   SyncedQuestion,
+  VerdictsAnswer,
+  VerdictsQuestion,
 } from "../plugins/lib/policy/attach_request.ts";
 import type { PolicyQuestion, PolicyVerdict } from "./explain.ts";
 
@@ -14,10 +16,11 @@ export interface TestRequest {
   readonly test: PolicyQuestion;
 }
 
-export type PolicyRequest = AttachRequest | SyncedQuestion | TestRequest;
+export type PolicyRequest = AttachRequest | SyncedQuestion | VerdictsQuestion | TestRequest;
 
 export type PolicyAnswer =
   | AttachAnswer
   | SyncedAnswer
+  | VerdictsAnswer
   | { readonly verdict: PolicyVerdict }
   | { readonly error: string };

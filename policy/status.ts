@@ -27,6 +27,8 @@ export interface PolicyStatus {
   /** `namespace/name` of pods that are closed, as their labels are not known. */
   readonly closedPods: readonly string[];
   readonly sets: number;
+  /** Those of the sets: addresses, blocks and named ports of peers. */
+  readonly elements: number;
   /** Flows that policy has ended, and that are tracked still. */
   readonly cutFlows: number;
   readonly problems: readonly string[];

@@ -1,6 +1,11 @@
 import type { PolicySite } from "./policy_site.ts";
 
-/** Answers in the place of `cni serve`, from another process: plugins wait. @returns what was asked */
+/**
+ * Answers in the place of `cni serve`, from another process: plugins wait.
+ *
+ * @param text `""`: it never answers
+ * @returns what was asked
+ */
 export async function answerPlugins(
   site: PolicySite,
   resources: DisposableStack,
@@ -12,7 +17,7 @@ export async function answerPlugins(
       socket: {
         data(socket, bytes) {
           console.log(bytes.toString().trim());
-          socket.end(${JSON.stringify(text)});
+          ${text === "" ? "" : `socket.end(${JSON.stringify(text)});`}
         },
       },
     });

@@ -28,7 +28,8 @@ const show: Command = {
   summary: "show what exists: uplinks, bridges, containers, addresses, ports, rules",
   description:
     `The tree has the host's uplinks, bridges and other devices, their ports, and the tables of rules. Behind ports
-are containers with addresses, routes and published ports. The command looks only: nothing changes, no plugin runs.
+are containers with addresses, routes and published ports. Of pods, it tells whether policies isolate them; which policy
+decides between two ends, "cni policy test" tells. The command looks only: nothing changes, no plugin runs.
 Rules of "inet cni" and "bridge cni" have no counters. Rules in tables of iptables have.`,
   arguments: [{
     name: "NETWORK|NETNS|CONTAINER",

@@ -1,9 +1,9 @@
 /** Asks `cni serve` for a pod's policies. */
-import { askLine } from "../lib/policy/ask_line.ts";
-import type { AttachAnswer, AttachRequest, SyncedQuestion } from "../lib/policy/attach_request.ts";
+import { askLine, type LineProblem } from "../lib/policy/ask_line.ts";
+import type { AttachAnswer, AttachRequest, SyncedQuestion, VerdictsQuestion } from "../lib/policy/attach_request.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
 
-export type PodAnswer = AttachAnswer | { readonly problem: string };
+export type PodAnswer = AttachAnswer | LineProblem;
 
 export function askPart(path: string, question: AttachRequest, waitMs: number): PodAnswer {
   const found = askLine(path, question, waitMs);
@@ -17,11 +17,18 @@ export function askPart(path: string, question: AttachRequest, waitMs: number): 
 }
 
 /** It says so at once. */
-const SYNCED_WAIT_MS = 500;
+const KNOWN_WAIT_MS = 500;
 
 /** Whether somebody puts back what the kernel has lost. */
 export function isPartSynced(path: string): boolean {
   const question: SyncedQuestion = { question: "synced" };
-  const found = askLine(path, question, SYNCED_WAIT_MS);
+  const found = askLine(path, question, KNOWN_WAIT_MS);
   return "answer" in found && found.answer.isSynced === true;
+}
+
+/** What the kernel lacks of what these addresses are to have, as far as somebody knows. */
+export function askForWrongVerdicts(path: string, ips: readonly string[]): readonly unknown[] {
+  const question: VerdictsQuestion = { question: "verdicts", ips };
+  const found = askLine(path, question, KNOWN_WAIT_MS);
+  return "answer" in found && Array.isArray(found.answer.wrong) ? found.answer.wrong : [];
 }

@@ -11,7 +11,7 @@ export const networkPolicyConfig = lazy(() =>
     socketPath: withDefault(absolutePath, "/run/cni/policy/socket"),
     /** Where `cni serve` keeps what it last knew. */
     dataDir: withDefault(absolutePath, "/var/lib/cni"),
-    /** How long ADD waits for an answer. Then the pod starts closed, or as the stored policies say. */
+    /** How long ADD waits for an answer. Then the pod starts closed, and opens once its policies are known. */
     waitMs: withDefault(int({ min: 0, max: MAX_WAIT_MS }), 5000),
   })
 );

@@ -23,7 +23,8 @@ export default {
     waitMs: {
       type: "number",
       default: "5000",
-      meaning: "Says how many milliseconds ADD waits for the pod's policies. Then the stored policies decide.",
+      meaning:
+        "Says how many milliseconds ADD waits for the pod's policies. Then the pod starts closed, and opens when they come.",
       example: 2000,
       parity: "added here",
       tests: ["plugin_test.ts"],
@@ -33,7 +34,7 @@ export default {
     "There is no Go plugin of this name.",
     "It needs a veth pair to the host: put it behind `ptp` or `bridge`.",
     "A pod starts with its policies in force, or closed.",
-    "It starts closed if `cni serve` does not tell its policies, and a stored one is in its namespace.",
+    "While `cni serve` does not run or knows nothing, it starts closed if a stored policy is in its namespace.",
     "It also starts closed if no policies were ever stored. A message on stderr says so.",
     "Containers that Kubernetes does not know are never isolated: their `CNI_ARGS` have no `K8S_POD_NAMESPACE`.",
     "Packets from a container's interface with another source than its addresses are dropped, in both families.",

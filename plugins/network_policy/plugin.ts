@@ -15,6 +15,7 @@ import {
   applyVerdicts,
   applyVerdictsInstead,
   closedVerdict,
+  isIsolationMissing,
   releaseVerdicts,
   restoreIsolation,
 } from "../lib/policy/verdicts.ts";
@@ -37,7 +38,7 @@ import {
   policyTable,
 } from "../lib/ruleset/policy_tables.ts";
 import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
-import { askPart, isPartSynced } from "./ask_part.ts";
+import { askForWrongVerdicts, askPart, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
 import { type AttachedPod, findPod } from "./pod.ts";
 
@@ -90,6 +91,20 @@ export default plugin({
     }
     checkElements(host.nft, policyTable, owner, guardElements(pod));
     checkElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod));
+    if (pod.port && isIsolationMissing(host.nft, pod.ips, pod.link)) {
+      throw checkFailedError(
+        `port "${pod.link}" is not in set "isolated", as its policies ask`,
+        ownerRestoreHint(owner),
+      );
+    }
+    if (call.args.K8S_POD_NAMESPACE === undefined) return;
+    const wrong = askForWrongVerdicts(call.config.socketPath, pod.ips);
+    if (wrong.length > 0) {
+      throw checkFailedError(
+        `policies that "cni serve" has put into the kernel are not there: ${wrong.join(", ")}`,
+        'it puts them back within a minute; see its log, and "nft list table inet cni_policy"',
+      );
+    }
   },
 
   restore(call) {
@@ -141,6 +156,10 @@ function openWhenKnown(call: Call, pod: AttachedPod): void {
   if ("state" in answer) {
     if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);
     return;
+  }
+  // The stored policies may be old. Who is late opens the pod.
+  if (answer.isLate) {
+    return log(`Pod ${namespace}/${name} starts closed until "cni serve" tells its policies: ${answer.problem}`);
   }
   const isIsolated = mayBeIsolated(call);
   log(

@@ -1,7 +1,7 @@
 /** What ADD asks the server, and what it does without an answer. */
 import { expect } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, until } from "../../testing/netns.ts";
 import { answerPlugins } from "../../testing/policy_answers.ts";
 import { siteTest } from "../../testing/policy_site.ts";
 import { ALL_REACHED, newDesired, newPoliced, NONE_REACHED, reach, servePod } from "../../testing/policy_traffic.ts";
@@ -66,6 +66,36 @@ siteTest("routed", "a pod starts closed if the server says so", async (site, _, 
   expect(site.log).toEqual(["network-policy: Pod web/p2 starts closed: its policies are not known yet"]);
   await servePod(resources, a);
   expect([await reach(site.outside, a), await reach(site.host, a)]).toEqual([NONE_REACHED, ALL_REACHED]);
+});
+
+siteTest("routed", "a server that is late opens the pod, whatever is stored", async (site, ruleset, resources) => {
+  await answerPlugins(site, resources, "");
+  mkdirSync(`${site.directory}/policy`);
+  writeFileSync(policyNamespacesPath(site.directory), stateText({ namespaces: ["other"] }));
+  const a = site.newPod(2);
+  site.add(a);
+  expect(site.log).toEqual([
+    'network-policy: Pod web/p2 starts closed until "cni serve" tells its policies: no answer came in 50 ms',
+  ]);
+  await servePod(resources, a);
+  expect(await reach(site.outside, a)).toEqual(NONE_REACHED);
+  ruleset.replace(newDesired([newPoliced(a)]));
+  expect(await reach(site.outside, a)).toEqual(ALL_REACHED);
+});
+
+siteTest("bridged", "CHECK knows what policies have put into the kernel", async (site, _, resources) => {
+  const a = site.newPod(2);
+  site.add(a);
+  site.check(a);
+  runInNetns(site.host, "nft", "flush", "set", "bridge", "cni_policy", "isolated");
+  expect(() => site.check(a)).toThrow('port "veth2" is not in set "isolated"');
+  expect(site.restore(a)).toEqual(['isolation of port "veth2"']);
+  site.check(a);
+  const asked = await answerPlugins(site, resources, '{"wrong":["ingress of 10.88.0.2"]}\n');
+  expect(() => site.check(a)).toThrow("are not there: ingress of 10.88.0.2");
+  await until(() => asked().length > 0);
+  expect(asked()).toEqual([{ question: "verdicts", ips: ["10.88.0.2", "fd88::2"] }]);
+  site.check(a, { isKubernetes: false });
 });
 
 siteTest("bridged past iptables", "containers that Kubernetes does not know are open", async (site, _, resources) => {

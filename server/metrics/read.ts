@@ -66,7 +66,7 @@ export function readMetrics(registry: MetricsRegistry, settings: PartSettings, l
 }
 
 function policySamples(
-  { policies, peers, pods, isolatedPods, closedPods, sets, cutFlows, problems, heardAtMs }: PolicyStatus,
+  { policies, peers, pods, isolatedPods, closedPods, sets, elements, cutFlows, problems, heardAtMs }: PolicyStatus,
 ): [ReadMetric, readonly Sample[]][] {
   const states = { closed: closedPods.length, isolated: isolatedPods - closedPods.length, open: pods - isolatedPods };
   return [
@@ -74,6 +74,7 @@ function policySamples(
     ["cni_policy_pods", Object.entries(states).map(([state, value]) => ({ labels: { state }, value }))],
     ["cni_policy_peers", [{ value: peers }]],
     ["cni_policy_sets", [{ value: sets }]],
+    ["cni_policy_elements", [{ value: elements }]],
     ["cni_policy_cut_flows", [{ value: cutFlows }]],
     ["cni_policy_problems", [{ value: problems.length }]],
     ["cni_policy_heard_timestamp_seconds", heardAtMs === undefined ? [] : [{ value: heardAtMs / 1000 }]],

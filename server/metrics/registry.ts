@@ -32,6 +32,7 @@ const GAUGES = {
   cni_policy_pods: { help: "Attached pods of this node, by what policy makes of them", labels: ["state"] },
   cni_policy_peers: { help: "Pods that are known, of this node and of others", labels: [] },
   cni_policy_sets: { help: "Sets of peers in the kernel", labels: [] },
+  cni_policy_elements: { help: "Addresses, blocks and named ports in the sets of peers", labels: [] },
   cni_policy_cut_flows: { help: "Tracked connections that policy forbids", labels: [] },
   cni_policy_problems: { help: "Why policies are not in the kernel", labels: [] },
   cni_policy_heard_timestamp_seconds: { help: "When the API server last told of policies or pods", labels: [] },

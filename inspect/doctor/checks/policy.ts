@@ -44,7 +44,11 @@ function describeStatus(
       ),
     ],
     ...isSynced && problems.length === 0
-      ? [ok(`${policies} policies are known, and isolate ${isolatedPods} of ${pods} pods`)]
+      ? [
+        ok(
+          `${policies} policies are known, and isolate ${isolatedPods} of ${pods} pods; who may talk, and why: cni policy test`,
+        ),
+      ]
       : [],
   ];
 }

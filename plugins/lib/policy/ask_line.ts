@@ -7,7 +7,13 @@ import { connectTo } from "../../../ffi/sys/unix_socket.ts";
 import { parseJson } from "../../../spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../../../spec/schema.ts";
 
-export type LineAnswer = { readonly answer: JsonObject } | { readonly problem: string };
+export type LineAnswer = { readonly answer: JsonObject } | LineProblem;
+
+export interface LineProblem {
+  readonly problem: string;
+  /** Somebody listens, and has not answered in time. */
+  readonly isLate?: boolean;
+}
 
 /** A longer one is nonsense. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
@@ -33,7 +39,7 @@ function ask(path: string, question: object, waitMs: number): LineAnswer {
   while (pieces.at(-1)?.at(-1) !== NEWLINE) {
     const remainingMs = Math.ceil(deadline - performance.now());
     if (remainingMs <= 0 || !awaitReadable(connection.fd, remainingMs)) {
-      return { problem: `no answer came in ${waitMs} ms` };
+      return { problem: `no answer came in ${waitMs} ms`, isLate: true };
     }
     const bytes = receiveAvailable(connection.fd);
     if (!bytes) continue;

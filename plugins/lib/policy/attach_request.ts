@@ -14,6 +14,17 @@ export interface SyncedQuestion {
   readonly question: "synced";
 }
 
+/** Asks whether the kernel has what these addresses of a pod are to have. */
+export interface VerdictsQuestion {
+  readonly question: "verdicts";
+  readonly ips: readonly string[];
+}
+
+export interface VerdictsAnswer {
+  /** What differs: `ingress of 10.1.0.2`. */
+  readonly wrong: readonly string[];
+}
+
 export interface SyncedAnswer {
   readonly isSynced: boolean;
 }

@@ -25,6 +25,9 @@ export interface PolicedPod {
   readonly egress?: string;
 }
 
+export const isSamePoliced = (a: PolicedPod, b: PolicedPod): boolean =>
+  a.owner === b.owner && a.ingress === b.ingress && a.egress === b.egress && a.ips.join() === b.ips.join();
+
 /** All pods with the same rules share it. One with other rules has another key. */
 export interface PolicyChain {
   readonly key: string;
@@ -83,6 +86,12 @@ export interface PolicyChange {
   /** These pods have other chains or addresses than before. */
   readonly pods: readonly PolicedPod[];
 }
+
+export const isEmptyChange = (
+  { setsAdded, setsRemoved, elements, chainsAdded, chainsRemoved, pods }: PolicyChange,
+): boolean =>
+  setsAdded.size === 0 &&
+  [setsRemoved, elements, chainsAdded, chainsRemoved, pods].every(({ length }) => length === 0);
 
 export interface SetChange {
   readonly set: string;

@@ -61,6 +61,12 @@ function findPlaces(nl: Netlink, verdicts: readonly AddressVerdict[]): VerdictPl
   return places.map((place, i) => ({ ...place, present: elements[i] }));
 }
 
+/** Returns which lead elsewhere in the kernel: `ingress of 10.1.0.2`. */
+export const listWrongVerdicts = (nl: Netlink, verdicts: readonly AddressVerdict[]): string[] =>
+  findPlaces(nl, verdicts)
+    .filter(({ verdict, direction, present }) => chainOf(present) !== verdict[direction])
+    .map(({ verdict, direction }) => `${direction} of ${verdict.ip}`);
+
 function changeElements(tx: Transaction, places: readonly VerdictPlace[]): void {
   for (const { verdict, direction, map, present } of places) {
     const chain = verdict[direction];
@@ -142,15 +148,24 @@ export function releaseVerdicts(nl: Netlink, verdicts: readonly AddressVerdict[]
   });
 }
 
+/** Whether a bridge's port is not said to be isolated, though its addresses lead to policies. */
+export function isIsolationMissing(nl: Netlink, ips: readonly Ip[], port: string): boolean {
+  return prepareIsolation(nl, transaction(nl), ips, port);
+}
+
 /** Says again that a bridge's port is isolated, if its addresses lead to policies. @returns whether it was missing */
 export function restoreIsolation(nl: Netlink, ips: readonly Ip[], port: string): boolean {
+  const tx = transaction(nl);
+  const isMissing = prepareIsolation(nl, tx, ips, port);
+  tx.commit();
+  return isMissing;
+}
+
+function prepareIsolation(nl: Netlink, tx: Transaction, ips: readonly Ip[], port: string): boolean {
   const queries = ips.flatMap((ip) =>
     DIRECTIONS.map((direction) => nft.elementQuery(policyTable, mapOfAddress(direction, ip), ipBytes(ip)))
   );
   const chain = chainOf(nft.getAll(nl, queries).find((element) => element));
   if (chain === undefined) return false;
-  const tx = transaction(nl);
-  const isMissing = changeIsolatedPorts(nl, tx, [{ ip: ips[0]!, ingress: chain, comment: "", port }]);
-  tx.commit();
-  return isMissing;
+  return changeIsolatedPorts(nl, tx, [{ ip: ips[0]!, ingress: chain, comment: "", port }]);
 }
