@@ -1,29 +1,41 @@
 /** Answers what people ask of policies, whose ends are names of pods or addresses. @module */
-import { isIp, parseIp } from "../ffi/address.ts";
+import { type Ip, isIp, parseIp } from "../ffi/address.ts";
 import { type LabelledPod, podKey } from "./api/pod.ts";
 import type { PolicyCompiler } from "./compiler.ts";
 import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "./explain.ts";
 
-/** Asks the API for a pod that is not followed. @returns `undefined` if there is no such pod */
-type FetchPod = (namespace: string, name: string) => Promise<LabelledPod | undefined>;
+/** Asks the API for pods that are not followed. */
+export interface PodSource {
+  /** @returns `undefined` if there is no such pod */
+  fetchPod(namespace: string, name: string): Promise<LabelledPod | undefined>;
+  /** @returns `undefined` if no pod has it as its first address */
+  fetchPodAt(ip: Ip): Promise<LabelledPod | undefined>;
+}
+
+/** The node on which the question is answered. */
+export interface OwnNode {
+  readonly name: string;
+  readonly ips: ReadonlySet<Ip>;
+}
 
 export async function answerQuestion(
   compiler: PolicyCompiler,
-  fetchPod: FetchPod,
+  api: PodSource,
+  node: OwnNode,
   question: PolicyQuestion,
 ): Promise<PolicyVerdict | { error: string }> {
   const { peers } = compiler;
   const findEnd = async (text: string): Promise<End | undefined> => {
     if (isIp(text)) {
       const ip = parseIp(text);
-      const pod = peers.ownerOf(ip)?.pod;
+      if (node.ips.has(ip)) return { text: `${ip} (this node)`, ips: [ip], node: node.name };
+      const pod = peers.ownerOf(ip)?.pod ?? await api.fetchPodAt(ip);
       return { text: pod ? `${podKey(pod)} (${ip})` : text, ips: [ip], ...pod && { pod } };
     }
     const [namespace = "", name = ""] = text.split("/");
     const known = peers.findNamed(text);
-    if (known) return { text, pod: { ...known.pod, ips: known.ips }, ips: known.ips };
-    const pod = await fetchPod(namespace, name);
-    return pod && { text, pod, ips: pod.ips };
+    const pod = known ? { ...known.pod, ips: known.ips } : await api.fetchPod(namespace, name);
+    return pod && { text, pod, ips: pod.ips, ...pod.ips.length === 0 && { node: pod.node } };
   };
   const [from, to] = await Promise.all([findEnd(question.from), findEnd(question.to)]);
   for (const [text, end] of [[question.from, from], [question.to, to]] as const) {

@@ -1,5 +1,5 @@
 /** Whether policy lets two ends talk, and which policy, rule and selector decides. @module */
-import type { Ip } from "../ffi/address.ts";
+import { familyOf, type Ip } from "../ffi/address.ts";
 import type { PolicyDirection } from "../plugins/lib/policy/desired.ts";
 import type { NetworkPolicy, NetworkPolicyRule, Peer, RulePort } from "./api/network_policy.ts";
 import { type LabelledPod, podKey } from "./api/pod.ts";
@@ -34,6 +34,8 @@ export interface End {
   readonly text: string;
   readonly pod?: LabelledPod;
   readonly ips: readonly Ip[];
+  /** The node that it is, with the node's address. */
+  readonly node?: string | undefined;
 }
 
 export interface PolicyKnowledge {
@@ -42,11 +44,41 @@ export interface PolicyKnowledge {
   namespaceLabels(name: string): Labels | undefined;
 }
 
-export function explainFlow(
+type Target = Pick<PolicyQuestion, "protocol" | "port">;
+
+/** A block is of one family, so the families that both ends have may differ. */
+export function explainFlow(knowledge: PolicyKnowledge, from: End, to: End, target: Target): PolicyVerdict {
+  const families = ([4, 6] as const).filter((family) =>
+    [from, to].every((end) => ofFamily(end, family).ips.length > 0)
+  );
+  if (families.length < 2) return explainEnds(knowledge, from, to, target);
+  const verdicts = families.map((family) =>
+    explainEnds(knowledge, ofFamily(from, family), ofFamily(to, family), target)
+  );
+  const egress = mergeFamilies(families, verdicts.map((verdict) => verdict.egress));
+  const ingress = mergeFamilies(families, verdicts.map((verdict) => verdict.ingress));
+  return { isAllowed: egress.isAllowed && ingress.isAllowed, egress, ingress };
+}
+
+function ofFamily({ pod, ips, ...end }: End, family: 4 | 6): End {
+  const own = ips.filter((ip) => familyOf(ip) === family);
+  return { ...end, ips: own, ...pod && { pod: { ...pod, ips: own } } };
+}
+
+function mergeFamilies(families: readonly (4 | 6)[], verdicts: readonly DirectionVerdict[]): DirectionVerdict {
+  const [first] = verdicts as [DirectionVerdict];
+  if (verdicts.every(({ reason }) => reason === first.reason)) return first;
+  const reasons = verdicts.map(({ isAllowed, reason }, i) =>
+    `IPv${families[i]} ${isAllowed ? "allowed" : "denied"}, ${reason}`
+  );
+  return { ...first, isAllowed: verdicts.every(({ isAllowed }) => isAllowed), reason: reasons.join("; ") };
+}
+
+function explainEnds(
   knowledge: PolicyKnowledge,
   from: End,
   to: End,
-  { protocol, port }: Pick<PolicyQuestion, "protocol" | "port">,
+  { protocol, port }: Target,
 ): PolicyVerdict {
   const flow = { destination: to, protocol, port };
   const egress = explainDirection(knowledge, "egress", from, to, flow);
@@ -71,6 +103,9 @@ function explainDirection(
   if (!self.pod) return open(`${self.text} is no pod, so no policy selects it`);
   if (self.pod.ips.length === 0) return open(`${self.text} has no address of its own, so policy does not concern it`);
   if (self.pod.uid === other.pod?.uid) return open("a pod always reaches itself");
+  if (other.node !== undefined && other.node === self.pod.node) {
+    return open("a pod and its own node always reach each other");
+  }
   const isolating = knowledge.policiesSelecting(self.pod.namespace, self.pod.labels)
     .filter((policy) => policy[direction]);
   if (isolating.length === 0) return open(`no policy isolates ${self.text}`);

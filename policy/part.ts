@@ -1,6 +1,7 @@
 /** Keeps the kernel in step with the policies of the cluster. @module */
-import { type Ip, parseIp } from "../ffi/address.ts";
+import { type Ip, ipOf, parseIp } from "../ffi/address.ts";
 import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
+import * as address from "../ffi/route/address.ts";
 import { openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
 import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/uapi.ts";
 import { SystemError } from "../ffi/sys/error.ts";
@@ -18,7 +19,7 @@ import { type LabelledPod, podKey } from "./api/pod.ts";
 import { Attachments } from "./attachments.ts";
 import { PolicyCompiler } from "./compiler.ts";
 import { DropLog, dropText } from "./drop_log.ts";
-import { answerQuestion } from "./answer_question.ts";
+import { answerQuestion, type PodSource } from "./answer_question.ts";
 import type { PolicyQuestion, PolicyVerdict } from "./explain.ts";
 import { judgeFlows } from "./flows.ts";
 import { localKey, type LocalPod } from "./local_pod.ts";
@@ -32,7 +33,7 @@ export type PolicyEventType = "ADDED" | "MODIFIED" | "DELETED";
 
 export type PolicyCounter = "changes" | "changeSeconds" | "repairs";
 
-export interface PolicyPartOptions {
+export interface PolicyPartOptions extends PodSource {
   readonly node: string;
   readonly network?: string;
   readonly drops: DropHandling;
@@ -44,8 +45,6 @@ export interface PolicyPartOptions {
   onSelected(namespaces: ReadonlySet<string>): void;
   /** Whether the pods of all these are known. */
   hasListed(namespaces: ReadonlySet<string>): boolean;
-  /** Asks the API. @returns `undefined` if there is no such pod */
-  fetchPod(namespace: string, name: string): Promise<LabelledPod | undefined>;
   /** @param details of a message, for programs */
   log(message: string, details?: object): void;
   count(counter: PolicyCounter, count: number): void;
@@ -240,7 +239,8 @@ export class PolicyPart implements Disposable {
 
   async explain(question: PolicyQuestion): Promise<PolicyVerdict | { error: string }> {
     if (this.#missing.size > 0) return { error: `not known yet: ${[...this.#missing].join(", ")}` };
-    return await answerQuestion(this.#compiler, this.#options.fetchPod, question);
+    const ips = new Set(address.list(this.#host.route).map((each) => ipOf(each.address)));
+    return await answerQuestion(this.#compiler, this.#options, { name: this.#options.node, ips }, question);
   }
 
   /** Call it some times a second. */

@@ -33,6 +33,7 @@ function newScene(site: PolicySite, changes: Partial<PolicyPartOptions> = {}): S
     onSelected() {},
     hasListed: () => true,
     fetchPod: () => Promise.resolve(undefined),
+    fetchPodAt: () => Promise.resolve(undefined),
     log: (message) => void logged.push(message),
     count() {},
     ...changes,

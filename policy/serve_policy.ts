@@ -11,13 +11,14 @@ import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, parsePod, type PodObject } from "./api/pod.ts";
 import { serveLines } from "./line_server.ts";
+import type { PodSource } from "./answer_question.ts";
 import { PolicyPart, type PolicyPartOptions } from "./part.ts";
 import { PeerWatches } from "./peer_watches.ts";
 import type { PolicyPartSettings } from "./settings.ts";
 import { type PolicyAnswer, type PolicyRequest, policySocketPath } from "./socket.ts";
 
 export interface ServePolicyOptions
-  extends PolicyPartSettings, Omit<PolicyPartOptions, "onSelected" | "hasListed" | "fetchPod"> {
+  extends PolicyPartSettings, Omit<PolicyPartOptions, "onSelected" | "hasListed" | keyof PodSource> {
   /** Has `token` and `ca.crt` of the service account. */
   readonly accountDirectory: string;
   /** Ends the part when it can be read: a pipe whose other end the server has. */
@@ -54,7 +55,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     ...options,
     onSelected: (namespaces) => watches.select(namespaces),
     hasListed: (namespaces) => watches.hasListed(namespaces),
-    fetchPod: (namespace, name) => fetchPod(client, namespace, name, ending.signal, log),
+    ...podSource(client, ending.signal, log),
   });
   const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) => {
     const { path, fieldSelector = "", signal } = resource;
@@ -140,21 +141,33 @@ async function answer(part: PolicyPart, line: string): Promise<PolicyAnswer> {
   }
 }
 
-async function fetchPod(
-  client: ApiClient,
-  namespace: string,
-  name: string,
-  signal: AbortSignal,
-  log: (message: string) => void,
-): Promise<LabelledPod | undefined> {
+function podSource(client: ApiClient, signal: AbortSignal, log: (message: string) => void): PodSource {
   const { answerMs, silenceMs } = PATIENCE;
-  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
-  try {
-    const text = await client.getText(path, signal, { answerMs, silenceMs, wholeMs: GET_MS });
-    return await asProblem("The answer is no Pod", () => parsePod(JSON.parse(text) as PodObject));
-  } catch (error) {
-    if (!(error instanceof ApiProblem)) throw error;
-    if (error.status !== NOT_FOUND) log(`Cannot ask for pod "${namespace}/${name}": ${error.message}`);
-    return undefined;
-  }
+  const fetchObject = async <T>(what: string, path: string, parse: (text: string) => T): Promise<T | undefined> => {
+    try {
+      const text = await client.getText(path, signal, { answerMs, silenceMs, wholeMs: GET_MS });
+      return await asProblem("The answer is no Pod", () => parse(text));
+    } catch (error) {
+      if (!(error instanceof ApiProblem)) throw error;
+      if (error.status !== NOT_FOUND) log(`Cannot ask for pod "${what}": ${error.message}`);
+      return undefined;
+    }
+  };
+  return {
+    fetchPod: (namespace, name) =>
+      fetchObject(
+        `${namespace}/${name}`,
+        `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`,
+        (text) => parsePod(JSON.parse(text) as PodObject),
+      ),
+    // Pods on the network of a node have the node's address.
+    fetchPodAt: (ip) =>
+      fetchObject(
+        ip,
+        `/api/v1/pods?fieldSelector=${encodeURIComponent(`status.podIP=${ip}`)}`,
+        (text) =>
+          (JSON.parse(text) as { readonly items: readonly PodObject[] }).items.map(parsePod)
+            .find(({ ips }) => ips.includes(ip)),
+      ),
+  };
 }

@@ -309,10 +309,14 @@ const isToldTo = ({ type, object }: IWatchEvent, selection: Selection): boolean 
     : isSelected(object as ServedObject, selection);
 
 function isSelected(object: ServedObject, { kind, namespace, fields }: Selection): boolean {
-  const { metadata, spec } = object as ServedObject & { readonly spec?: { readonly nodeName?: string } };
+  const { metadata, spec, status } = object as ServedObject & {
+    readonly spec?: { readonly nodeName?: string };
+    readonly status?: { readonly podIPs?: readonly { readonly ip: string }[] };
+  };
   const values: Readonly<Record<string, string | undefined>> = {
     "metadata.name": metadata!.name,
     "spec.nodeName": spec?.nodeName ?? "",
+    "status.podIP": status?.podIPs?.[0]?.ip ?? "",
   };
   return object.kind === kind && (namespace === undefined || metadata!.namespace === namespace) &&
     [...fields].every(([field, value]) => values[field] === value);

@@ -1,0 +1,70 @@
+/** What people are told of ends that policies do not name, or that have two families. */
+import { expect, test } from "bun:test";
+import { type Ip, parseIp } from "../ffi/address.ts";
+import { IPPROTO_TCP } from "../ffi/sys/uapi.ts";
+import { answerQuestion } from "./answer_question.ts";
+import { type NetworkPolicyObject, parseNetworkPolicy } from "./api/network_policy.ts";
+import type { LabelledPod } from "./api/pod.ts";
+import { PolicyCompiler } from "./compiler.ts";
+import type { PolicyVerdict } from "./explain.ts";
+import { labelsOf } from "./select/labels.ts";
+
+const podOf = (name: string, ips: readonly string[], changes: Partial<LabelledPod> = {}): LabelledPod => ({
+  uid: `uid-${name}`,
+  namespace: "web",
+  name,
+  node: "a",
+  labels: labelsOf({ app: name }),
+  ips: ips.map(parseIp),
+  ports: [],
+  ...changes,
+});
+
+/** Pods of a namespace that no policy here selects are not followed: the API knows them. */
+const UNFOLLOWED = podOf("db", ["10.1.1.9", "fd00::9"], { namespace: "far", node: "b" });
+
+async function ask(spec: NetworkPolicyObject["spec"], from: string, to: string): Promise<PolicyVerdict> {
+  const compiler = new PolicyCompiler();
+  for (const pod of [podOf("a", ["10.1.0.2", "fd00::2"]), podOf("b", ["10.1.0.3", "fd00::3"]), podOf("host", [])]) {
+    compiler.putPod(pod);
+  }
+  for (const namespace of ["web", "far"]) {
+    compiler.putPolicy(
+      parseNetworkPolicy({ metadata: { uid: `uid-${namespace}`, namespace, name: "p" }, spec: spec! }),
+    );
+  }
+  const api = {
+    fetchPod: () => Promise.resolve(undefined),
+    fetchPodAt: (ip: Ip) => Promise.resolve(UNFOLLOWED.ips[0] === ip ? UNFOLLOWED : undefined),
+  };
+  const node = { name: "a", ips: new Set([parseIp("192.0.2.1")]) };
+  const verdict = await answerQuestion(compiler, api, node, { from, to, protocol: IPPROTO_TCP, port: 80 });
+  if ("error" in verdict) throw new Error(verdict.error);
+  return verdict;
+}
+
+const DENY: NetworkPolicyObject["spec"] = { podSelector: {}, policyTypes: ["Ingress", "Egress"] };
+
+test("a pod and its own node always reach each other", async () => {
+  for (const node of ["192.0.2.1", "web/host"]) {
+    expect([(await ask(DENY, node, "web/a")).isAllowed, (await ask(DENY, "web/a", node)).isAllowed])
+      .toEqual([true, true]);
+  }
+  expect((await ask(DENY, "192.0.2.7", "web/a")).isAllowed).toBe(false);
+});
+
+test("an address of a pod that is not followed is that pod", async () => {
+  const { isAllowed, ingress } = await ask({ podSelector: {}, policyTypes: ["Ingress"] }, "web/a", "10.1.1.9");
+  expect([isAllowed, ingress.isolatedBy]).toEqual([false, ["far/p"]]);
+});
+
+test("a block of one family allows that one alone", async () => {
+  const from = [{ ipBlock: { cidr: "10.0.0.0/8" } }];
+  const { isAllowed, egress, ingress } = await ask({ podSelector: {}, ingress: [{ from }] }, "web/a", "web/b");
+  expect([isAllowed, egress.reason]).toEqual([false, "no policy isolates web/a"]);
+  expect(ingress.reason).toBe(
+    "IPv4 allowed, policy web/p allows it: ingress rule 1, block 10.0.0.0/8, all ports; " +
+      "IPv6 denied, no ingress rule of web/p allows it",
+  );
+  expect((await ask({ podSelector: {}, ingress: [{ from }] }, "10.1.0.2", "web/b")).isAllowed).toBe(true);
+});
