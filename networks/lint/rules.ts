@@ -9,6 +9,7 @@ import { foreignRouteRule } from "./rules/foreign_route.ts";
 import { gatewayOutsideSubnetRule } from "./rules/gateway_outside_subnet.ts";
 import { invalidValueRule } from "./rules/invalid_value.ts";
 import { missingCapabilityRule } from "./rules/missing_capability.ts";
+import { missingGatewayRule } from "./rules/missing_gateway.ts";
 import { missingIpamRule } from "./rules/missing_ipam.ts";
 import { missingRouteRule } from "./rules/missing_route.ts";
 import { oldVersionRule } from "./rules/old_version.ts";
@@ -34,6 +35,7 @@ const RULES_OF_FILES: readonly LintRule[] = [
   missingCapabilityRule,
   missingIpamRule,
   missingRouteRule,
+  missingGatewayRule,
   smallMtuRule,
   gatewayOutsideSubnetRule,
   overlappingRangesRule,

@@ -32,7 +32,7 @@ export default {
   },
   differences: [
     "There is no Go plugin of this name.",
-    "It needs a veth pair to the host: put it behind `ptp` or `bridge`.",
+    "It needs a veth pair to the host, which routes: put it behind `ptp`, or `bridge` with `isGateway`. Others are refused.",
     "A pod starts with its policies in force, or closed.",
     "While `cni serve` does not run or knows nothing, it starts closed if a stored policy is in its namespace.",
     "It also starts closed if no policies were ever stored. A message on stderr says so.",

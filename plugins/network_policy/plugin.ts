@@ -41,6 +41,7 @@ import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
 import { askForWrongVerdicts, askPart, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
 import { type AttachedPod, findPod } from "./pod.ts";
+import { requireRouter } from "./router.ts";
 
 type Call = AttachmentCall<NetworkPolicyConfig>;
 
@@ -58,6 +59,7 @@ export default plugin({
     const { host, owner, log, undo } = call;
     const result = requirePrevResult(call, "network-policy");
     const pod = findPod(call, result);
+    requireRouter(host, pod);
     if (joinGroup(host, pod)) {
       undo.defer(() => void ignoreErrors(["ENODEV"], () => link.set(host.route, pod.index, { group: 0 })));
     }

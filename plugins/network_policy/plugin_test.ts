@@ -1,7 +1,7 @@
 /** What ADD asks the server, and what it does without an answer. */
 import { expect } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
-import { runInNetns, until } from "../../testing/netns.ts";
+import { runInNetns, runShellInNetns, until } from "../../testing/netns.ts";
 import { answerPlugins } from "../../testing/policy_answers.ts";
 import { siteTest } from "../../testing/policy_site.ts";
 import { ALL_REACHED, newDesired, newPoliced, NONE_REACHED, reach, servePod } from "../../testing/policy_traffic.ts";
@@ -81,6 +81,28 @@ siteTest("routed", "a server that is late opens the pod, whatever is stored", as
   expect(await reach(site.outside, a)).toEqual(NONE_REACHED);
   ruleset.replace(newDesired([newPoliced(a)]));
   expect(await reach(site.outside, a)).toEqual(ALL_REACHED);
+});
+
+siteTest("bridged", "a bridge whose packets the host does not route is refused", async (site, ruleset, resources) => {
+  const [a, b] = [site.newPod(2), site.newPod(3)];
+  await servePod(resources, a);
+  const refuses = (change: string, undo: string, problem: string) => {
+    runShellInNetns(site.host, change);
+    expect(() => site.add(b)).toThrow(`Cannot enforce policies on bridge "br0": ${problem}`);
+    runShellInNetns(site.host, undo);
+  };
+  refuses("ip addr del 10.88.0.1/16 dev br0", "ip addr add 10.88.0.1/16 dev br0", "the host has no route to 10.88.0.3");
+  for (const [path, family] of [["ipv4/ip_forward", 4], ["ipv6/conf/all/forwarding", 6]] as const) {
+    const set = (value: number) => `echo ${value} >/proc/sys/net/${path}`;
+    refuses(set(0), set(1), `the host forwards no IPv${family}`);
+  }
+  // Nothing is left, and plain bridging goes on.
+  expect(await reach(b.netns, a)).toEqual(ALL_REACHED);
+  for (const pod of [a, b]) site.add(pod);
+  ruleset.replace(newDesired([newPoliced(a), newPoliced(b)]));
+  expect(await reach(b.netns, a)).toEqual(ALL_REACHED);
+  runShellInNetns(site.host, "echo 0 >/proc/sys/net/ipv4/ip_forward");
+  expect(await reach(b.netns, a)).toEqual({ tcp: "6", udp: "6" });
 });
 
 siteTest("bridged", "CHECK knows what policies have put into the kernel", async (site, _, resources) => {

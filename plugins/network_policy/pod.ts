@@ -9,6 +9,8 @@ import type { CheckCall } from "../lib/protocol/plugin.ts";
 
 export interface AttachedPod extends GuardedPod {
   readonly index: number;
+  /** Index of the bridge, if the link is its port. */
+  readonly bridge: number | undefined;
   /** Rules see what it sends if this is not 0. */
   readonly group: number;
 }
@@ -26,5 +28,5 @@ export function findPod({ host, netns, ifname }: CheckCall<unknown>, result: Res
   const ips = [...new Set(containerIps(result, ifname).map(({ address }) => ipOf(address)))];
   const { name = "", index, group = 0, master, mac } = outside;
   const port = master === undefined ? undefined : { own: mac!, pod: inside.mac! };
-  return { link: name, index, port, group, ips };
+  return { link: name, index, bridge: master, port, group, ips };
 }

@@ -26,6 +26,8 @@ export interface PluginModel {
   forwardAccept?(config: PluginConfig): ForwardAccept;
   /** What an earlier plugin has made and it changes: a difference there is no mistake. */
   readonly changes?: "mtu" | "routing tables";
+  /** Whether it works only where the host routes what containers send. */
+  readonly needsRouter?: true;
   /** Whether it moves a device of the host into the container, which no copy of the host has. */
   readonly takesDevice?: true;
   /** Removes an attachment's rules alone: its links and addresses may be another's by now. @throws {Error} */
