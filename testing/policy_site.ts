@@ -157,12 +157,12 @@ export function newPolicySite(links: PodLinks, directory: string): PolicySite {
 type Body = (site: PolicySite, ruleset: PolicyRuleset, resources: DisposableStack) => void | Promise<void>;
 
 /** Defines a test on a node of its own. */
-export function siteTest(links: PodLinks, name: string, body: Body): void {
+export function siteTest(links: PodLinks, name: string, body: Body, timeoutMs: number = 60_000): void {
   test(`${links}: ${name}`, async () => {
     using resources = new DisposableStack();
     const directory = mkdtempSync(join(tmpdir(), "cni-policy-"));
     resources.defer(() => rmSync(directory, { recursive: true }));
     const site = resources.use(newPolicySite(links, directory));
     await body(site, new PolicyRuleset(site.host.nft), resources);
-  }, 60_000);
+  }, timeoutMs);
 }
