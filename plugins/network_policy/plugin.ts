@@ -41,7 +41,6 @@ import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
 import { askForWrongVerdicts, askPart, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
 import { type AttachedPod, findPod } from "./pod.ts";
-import { requireRouter } from "./router.ts";
 
 type Call = AttachmentCall<NetworkPolicyConfig>;
 
@@ -59,7 +58,7 @@ export default plugin({
     const { host, owner, log, undo } = call;
     const result = requirePrevResult(call, "network-policy");
     const pod = findPod(call, result);
-    requireRouter(host, pod);
+    if (pod.bridge !== undefined) loadRouter().requireRouter(host, pod, pod.bridge);
     if (joinGroup(host, pod)) {
       undo.defer(() => void ignoreErrors(["ENODEV"], () => link.set(host.route, pod.index, { group: 0 })));
     }
@@ -134,6 +133,11 @@ export default plugin({
     requireTable(host.nft, policyBridgeTable);
   },
 });
+
+/** For pods on bridges alone. */
+function loadRouter(): typeof import("./router.ts") {
+  return require("./router.ts");
+}
 
 /** Rules for what pods send do not see packets of group 0. Another one may be somebody's. */
 function joinGroup(host: Netns, { index, group }: AttachedPod): boolean {

@@ -11,8 +11,7 @@ import type { AttachedPod } from "./pod.ts";
 const FORWARDING = { 4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding" } as const;
 
 /** @throws {CniError} code 7 if nothing that the pod sends would arrive */
-export function requireRouter(host: Netns, { bridge, ips }: AttachedPod): void {
-  if (bridge === undefined) return;
+export function requireRouter(host: Netns, { ips }: AttachedPod, bridge: number): void {
   const { name } = link.get(host.route, bridge);
   const refusal = (problem: string, hint: string) =>
     new CniError(Code.InvalidConfig, `Cannot enforce policies on bridge "${name}": ${problem}`, {
