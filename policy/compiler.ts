@@ -19,7 +19,7 @@ import {
 } from "../plugins/lib/policy/desired.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
-import { isSamePod, type LabelledPod, type NamedPort, podKey } from "./api/pod.ts";
+import { isSamePod, type LabelledPod, type NamedPort, podKey, portsNamed } from "./api/pod.ts";
 import { localKey, type LocalPod, placeholderOf } from "./local_pod.ts";
 import { type KnownPod, type PeerSelector, type PodGroup, PodPeers } from "./pod_peers.ts";
 import { type CompiledRule, compileRules, type SetSource } from "./rule_set.ts";
@@ -41,11 +41,15 @@ interface UsedChain {
   readonly pods: Set<string>;
 }
 
-interface UsedSet {
-  readonly key: string;
+/** A rule names it by its key. */
+export interface SelectedSet {
   readonly source: SetSource;
   /** Absent where elements are not those of a selector. */
   readonly peers?: PeerSelector;
+}
+
+interface UsedSet extends SelectedSet {
+  readonly key: string;
   chains: number;
 }
 
@@ -60,8 +64,11 @@ export class PolicyCompiler {
   readonly #localsByIp = new Map<Ip, string>();
   /** UIDs of pods that the API has no more, and whose sandbox is still there. */
   readonly #gone = new Set<string>();
+  readonly #isListed: (namespaces: ReadonlySet<string>) => boolean;
   /** What the kernel has of each, or will have with the next change. */
   readonly #policed = new Map<string, PolicedPod>();
+  /** What pods are to have once the peers that it names are known. */
+  readonly #held = new Map<string, PolicedPod>();
   readonly #chains = new Map<string, UsedChain>();
   readonly #sets = new Map<string, UsedSet>();
   readonly #setsOfSelector = new Map<PeerSelector, Set<UsedSet>>();
@@ -74,6 +81,11 @@ export class PolicyCompiler {
   readonly #idleChains = new Set<string>();
   readonly #chainsAdded = new Set<string>();
   readonly #setsAdded = new Set<string>();
+
+  /** @param isListed whether the peers of all these are known: until then, a pod keeps the policies that it has */
+  constructor(isListed: (namespaces: ReadonlySet<string>) => boolean = () => true) {
+    this.#isListed = isListed;
+  }
 
   get peers(): PodPeers {
     return this.#peers;
@@ -199,9 +211,14 @@ export class PolicyCompiler {
     return this.#findPod(local) !== undefined || !this.#policyIndex.has(local.namespace);
   }
 
+  /** Whether its policies wait for their peers. */
+  isHeld(key: string): boolean {
+    return this.#held.has(key);
+  }
+
   /** Looks at what has changed, so that {@linkcode selectedNamespaces} is up to date. */
   update(): void {
-    for (const key of this.#dirtyPods) this.#updateLocal(key);
+    for (const key of this.#dirtyPods.union(new Set(this.#held.keys()))) this.#updateLocal(key);
     this.#dirtyPods.clear();
   }
 
@@ -244,46 +261,20 @@ export class PolicyCompiler {
     };
   }
 
-  /** What policy makes of packets of this flow that this node forwards. */
-  allows(source: Ip, destination: Ip, protocol: number, port: number | undefined): boolean {
-    if (source === destination) return true;
-    return this.#passes("egress", source, destination, { ip: destination, protocol, port }) &&
-      this.#passes("ingress", destination, source, { ip: destination, protocol, port });
+  /** @returns of an address of a local pod, what isolates it in that direction; `undefined` for nothing */
+  chainOf(direction: PolicyDirection, ip: Ip): PolicyChain | undefined {
+    const key = this.#localsByIp.get(ip);
+    const chain = key === undefined ? undefined : this.#policed.get(key)?.[direction];
+    return chain === undefined ? undefined : this.#chains.get(chain)!.chain;
   }
 
-  #passes(
-    direction: PolicyDirection,
-    ip: Ip,
-    peer: Ip,
-    target: { readonly ip: Ip; readonly protocol: number; readonly port: number | undefined },
-  ): boolean {
-    const local = this.#localsByIp.get(ip);
-    const chain = local === undefined ? undefined : this.#policed.get(local)?.[direction];
-    if (chain === undefined) return true;
-    return this.#chains.get(chain)!.chain.rules.some(({ peers, ports }) =>
-      (!peers || peers.some((key) => this.#hasPeer(this.#sets.get(key)!, peer))) &&
-      (!ports ||
-        ports.some((match) =>
-          "named" in match
-            ? this.#hasPort(this.#sets.get(match.named)!, target)
-            : match.protocol === target.protocol && (match.first === undefined ||
-              target.port !== undefined && match.first <= target.port && target.port <= match.last!)
-        ))
-    );
+  isLocal(ip: Ip): boolean {
+    return this.#localsByIp.has(ip);
   }
 
-  #hasPeer({ source, peers }: UsedSet, ip: Ip): boolean {
-    return source.kind === "blocks" ? source.blocks.contains(ip) : this.#peers.isSelected(peers!, ip);
-  }
-
-  #hasPort(
-    { source, peers }: UsedSet,
-    { ip, protocol, port }: { readonly ip: Ip; readonly protocol: number; readonly port: number | undefined },
-  ): boolean {
-    const owner = this.#peers.ownerOf(ip);
-    if (!owner || source.kind !== "ports" || source.protocol !== protocol) return false;
-    const isSelected = peers ? peers.groups.has(owner.group) : owner.isAttached;
-    return isSelected && portsNamed(source, owner.pod.ports).includes(port!);
+  /** Of a chain in use. */
+  setOf(key: string): SelectedSet {
+    return this.#sets.get(key)!;
   }
 
   /** @param key of the local pod that it is */
@@ -337,16 +328,32 @@ export class PolicyCompiler {
 
   #updateLocal(key: string): void {
     const former = this.#policed.get(key);
+    const held = this.#held.get(key);
     const policed = this.#policedOf(key);
-    if (former && policed && isSamePoliced(former, policed)) return;
-    if (policed) this.#policed.set(key, policed);
-    else this.#policed.delete(key);
-    this.#untoldPods.add(key);
-    for (const direction of DIRECTIONS) {
-      if (former?.[direction] !== undefined && former[direction] !== policed?.[direction]) {
-        this.#leaveChain(former[direction], key);
-      }
+    const isSame = former !== undefined && policed !== undefined && isSamePoliced(former, policed);
+    const isHeld = policed !== undefined && !isSame && !this.#isReady(policed);
+    if (isHeld) this.#held.set(key, policed);
+    else {
+      this.#held.delete(key);
+      if (policed) this.#policed.set(key, policed);
+      else this.#policed.delete(key);
+      if (!isSame) this.#untoldPods.add(key);
     }
+    for (const direction of DIRECTIONS) {
+      const left = new Set([held?.[direction], isHeld ? undefined : former?.[direction]]);
+      left.delete(policed?.[direction]);
+      left.delete(this.#policed.get(key)?.[direction]);
+      for (const chain of left) if (chain !== undefined) this.#leaveChain(chain, key);
+    }
+  }
+
+  /** Whether the peers are known that its chains name. */
+  #isReady(policed: PolicedPod): boolean {
+    return DIRECTIONS.every((direction) => {
+      const chain = policed[direction];
+      return chain === undefined ||
+        this.#chains.get(chain)!.sets.every(({ peers }) => !peers || this.#isListed(peers.scope.members));
+    });
   }
 
   /** One whose labels are not known is closed, if any policy may select it. */
@@ -488,12 +495,5 @@ export class PolicyCompiler {
     return { kind: "ports", elements };
   }
 }
-
-const portsNamed = (
-  { name, protocol }: { readonly name: string; readonly protocol: number },
-  ports: readonly NamedPort[],
-): number[] => [
-  ...new Set(ports.filter((port) => port.name === name && port.protocol === protocol).map(({ port }) => port)),
-];
 
 const repeatable = <T>(iterate: () => Iterator<T>): Iterable<T> => ({ [Symbol.iterator]: iterate });

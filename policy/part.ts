@@ -2,8 +2,6 @@
 import { type Ip, ipOf, parseIp } from "../ffi/address.ts";
 import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
 import * as address from "../ffi/route/address.ts";
-import { openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
-import { NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, NFT_MSG_DELTABLE } from "../ffi/nft/uapi.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import type { AttachAnswer, AttachRequest } from "../plugins/lib/policy/attach_request.ts";
 import type { PolicyChange } from "../plugins/lib/policy/desired.ts";
@@ -11,7 +9,6 @@ import { type DropHandling, handleDrops } from "../plugins/lib/policy/drops.ts";
 import { verdictsOf } from "../plugins/lib/policy/policy_objects.ts";
 import { listWrongVerdicts } from "../plugins/lib/policy/verdicts.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
-import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import { CniError } from "../spec/error.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
@@ -21,9 +18,10 @@ import { PolicyCompiler } from "./compiler.ts";
 import { DropLog, dropText } from "./drop_log.ts";
 import { answerQuestion, type PodSource } from "./answer_question.ts";
 import type { PolicyQuestion, PolicyVerdict } from "./explain.ts";
-import { judgeFlows } from "./flows.ts";
+import { FlowJudge } from "./flow_judge.ts";
 import { localKey, type LocalPod } from "./local_pod.ts";
 import { LocalPods } from "./local_pods.ts";
+import { RulesetLosses } from "./ruleset_losses.ts";
 import { Garbage } from "../cluster/garbage.ts";
 import { StatusFile } from "../cluster/status_file.ts";
 import type { PolicyStatus } from "./status.ts";
@@ -45,6 +43,8 @@ export interface PolicyPartOptions extends PodSource {
   onSelected(namespaces: ReadonlySet<string>): void;
   /** Whether the pods of all these are known. */
   hasListed(namespaces: ReadonlySet<string>): boolean;
+  /** What was taken so far is in the kernel. */
+  onInForce?(): void;
   /** @param details of a message, for programs */
   log(message: string, details?: object): void;
   count(counter: PolicyCounter, count: number): void;
@@ -60,20 +60,18 @@ const FIRST_LIST_MS = 10_000;
 /** How long nothing is compared without a reason. */
 const COMPARE_INTERVAL_MS = 60_000;
 const RETRY_MS = 2000;
-/** Judging takes at most a tenth of the time. */
-const JUDGE_PAUSE_FACTOR = 9;
 const PODS_OF_A_MEGABYTE = 500;
 /** Each has some hundred addresses. */
 const SETS_OF_A_MEGABYTE = 8;
-const MONITOR_BYTES = 16 * 1024 * 1024;
 
 export class PolicyPart implements Disposable {
   readonly #options: PolicyPartOptions;
-  readonly #compiler = new PolicyCompiler();
+  readonly #compiler = new PolicyCompiler((namespaces) => this.#hasWaited || this.#options.hasListed(namespaces));
   readonly #resources: DisposableStack;
   readonly #host: Netns;
   readonly #ruleset: PolicyRuleset;
-  readonly #monitor: RulesetMonitor;
+  readonly #losses: RulesetLosses;
+  readonly #judge: FlowJudge;
   readonly #attachments: Attachments;
   readonly #localPods: LocalPods;
   readonly #status: StatusFile;
@@ -82,6 +80,8 @@ export class PolicyPart implements Disposable {
   /** Lists that have to come before anything is done. */
   readonly #missing = new Set(["policies", "namespaces", "pods of this node"]);
   #isInKernel = false;
+  /** Whether the kernel has had what the first lists said, without peers whose lists took too long. */
+  #isInForce = false;
   #isSynced = false;
   #kernelProblem: string | undefined;
   /** By what was asked for: others may be told meanwhile. */
@@ -90,9 +90,10 @@ export class PolicyPart implements Disposable {
   readonly #unreadable = new Map<string, string>();
   readonly #dropProblems = new Set<string>();
   #heardAtMs: number | undefined;
-  #cutFlows = 0;
   // Times are those of `performance.now()`.
+  /** Since some peers are missing. */
   #waitingSince: number | undefined;
+  #hasWaited = false;
   #changedSince: number | undefined;
   #lastStep = -Infinity;
   #nextCompare = 0;
@@ -100,8 +101,6 @@ export class PolicyPart implements Disposable {
   #pausedUntil = 0;
   #timer: Timer | undefined;
   #timerDue = 0;
-  #judgeTimer: Timer | undefined;
-  #nextJudge = 0;
   /** Called after the next step that changed the kernel. */
   #onStep: (() => void)[] = [];
 
@@ -110,7 +109,19 @@ export class PolicyPart implements Disposable {
     using resources = new DisposableStack();
     this.#host = resources.use(currentNetns());
     const { nft } = this.#host;
-    this.#monitor = resources.use(openRulesetMonitor(MONITOR_BYTES, isLoss, () => nft.portId!()));
+    this.#losses = resources.use(new RulesetLosses(nft));
+    this.#judge = resources.use(
+      new FlowJudge({
+        host: this.#host,
+        compiler: this.#compiler,
+        isIncomplete: () => !this.#isSynced,
+        onFailure: ({ message }) => {
+          this.#options.log(`Cannot end connections that policies forbid: ${message}`);
+          // The next comparison judges again.
+          this.#nextCompare = performance.now() + RETRY_MS;
+        },
+      }),
+    );
     this.#ruleset = new PolicyRuleset(nft);
     this.#attachments = new Attachments(this.#host);
     this.#localPods = new LocalPods(options.cacheDirectories);
@@ -123,7 +134,6 @@ export class PolicyPart implements Disposable {
 
   [Symbol.dispose](): void {
     clearTimeout(this.#timer);
-    clearTimeout(this.#judgeTimer);
     this.#resources[Symbol.dispose]();
   }
 
@@ -201,7 +211,8 @@ export class PolicyPart implements Disposable {
 
   noteApiProblem(asked: string, problem: string): void {
     this.#apiProblems.set(asked, problem);
-    this.#runWaiting();
+    // Later, ADD waits for the kernel alone.
+    if (!this.#isInForce) this.#runWaiting();
   }
 
   /** Nobody asks for it any more. */
@@ -214,7 +225,7 @@ export class PolicyPart implements Disposable {
     const { namespace, name, uid, container } = request;
     const pod = { namespace, name, ...uid && { uid } };
     this.#localPods.name(container, pod);
-    while (!this.#isSynced) {
+    while (!this.#isInForce) {
       const problem = this.#apiProblem;
       if (problem !== undefined) return { error: `the policies are not known: ${problem}` };
       await this.#nextStep();
@@ -227,6 +238,7 @@ export class PolicyPart implements Disposable {
     const done = this.#nextStep();
     this.#changed(ATTACH_INTERVAL_MS);
     await done;
+    while (this.#isInKernel && this.#compiler.isHeld(key)) await this.#nextStep();
     return { state: this.#isInKernel && this.#compiler.isKnown(local) ? "enforced" : "closed" };
   }
 
@@ -246,10 +258,9 @@ export class PolicyPart implements Disposable {
   /** Call it some times a second. */
   look(): void {
     this.#withoutHarm("log dropped packets", () => this.#logDrops());
-    let isLost = false;
-    const isComplete = this.#monitor.read(({ changes }) => isLost ||= changes.length > 0);
+    const isLost = this.#losses.look();
     const now = performance.now();
-    if (isLost || !isComplete) this.#nextCompare = now;
+    if (isLost) this.#nextCompare = now;
     if (now >= this.#nextCompare) this.#isInKernel = false;
     const isWaiting = this.#timer !== undefined;
     const isDue = !this.#isInKernel || this.#waitingSince !== undefined || now - this.#lastStep >= 1000;
@@ -308,7 +319,10 @@ export class PolicyPart implements Disposable {
 
   async #askFor({ namespace, name, uid }: LocalPod): Promise<void> {
     const pod = await this.#options.fetchPod(namespace, name);
-    if (pod && (uid === undefined || pod.uid === uid || pod.staticUid === uid)) this.#compiler.putPod(pod);
+    // What was told meanwhile is newer.
+    if (pod && !this.#compiler.peers.find(pod.uid) && (uid === undefined || pod.uid === uid || pod.staticUid === uid)) {
+      this.#compiler.putPod(pod);
+    }
   }
 
   #nextStep(): Promise<void> {
@@ -346,8 +360,10 @@ export class PolicyPart implements Disposable {
       this.#compiler.update();
       const selected = this.#compiler.selectedNamespaces();
       this.#options.onSelected(selected);
-      if (!this.#mayGoOn(selected, now)) return;
-      this.#changeKernel(now);
+      const hasAll = this.#options.hasListed(selected);
+      this.#noteWaiting(hasAll, now);
+      if (!this.#isInForce && !hasAll && !this.#hasWaited) return;
+      this.#changeKernel(now, hasAll);
     } catch (error) {
       if (!(error instanceof SystemError || error instanceof CniError)) throw error;
       this.#isInKernel = false;
@@ -360,31 +376,35 @@ export class PolicyPart implements Disposable {
   }
 
   /** What is in force without the new peers is better than nothing. */
-  #mayGoOn(selected: ReadonlySet<string>, now: number): boolean {
-    if (this.#options.hasListed(selected)) {
-      this.#waitingSince = undefined;
-      return true;
-    }
-    this.#waitingSince ??= now;
-    return now - this.#waitingSince > (this.#isSynced ? LIST_MS : FIRST_LIST_MS);
+  #noteWaiting(hasAll: boolean, now: number): void {
+    this.#waitingSince = hasAll ? undefined : this.#waitingSince ?? now;
+    this.#hasWaited = this.#waitingSince !== undefined &&
+      now - this.#waitingSince > (this.#isInForce ? LIST_MS : FIRST_LIST_MS);
   }
 
-  #changeKernel(now: number): void {
+  #changeKernel(now: number, hasAll: boolean): void {
+    // What it kept for peers that were not known, only a comparison finds.
+    if (hasAll && !this.#isSynced) this.#isInKernel = false;
     const change = this.#isInKernel ? this.#compiler.takeChange() : undefined;
     const refusal = change && this.#tryChange(change);
     const isCompared = !this.#isInKernel;
     if (isCompared) {
       const garbage = new Garbage(SETS_OF_A_MEGABYTE);
+      const { peers } = this.#compiler;
       const desired = this.#compiler.desired();
-      const difference = this.#ruleset.replace(desired, () => garbage.step());
+      const options = {
+        onSet: () => garbage.step(),
+        ...!hasAll && !this.#isSynced && { mayBePeer: (ip: Ip) => peers.ownerOf(ip) === undefined },
+      };
+      const difference = this.#ruleset.replace(desired, options);
       // Which ports of bridges are isolated, the guard tells.
-      if (this.#attachments.restore()) this.#ruleset.replace(desired, () => garbage.step());
+      if (this.#attachments.restore()) this.#ruleset.replace(desired, options);
       this.#withoutHarm(
         "change what is counted and logged of dropped packets",
         () => handleDrops(this.#host.nft, this.#options.drops),
       );
       this.#nextCompare = now + COMPARE_INTERVAL_MS;
-      if (this.#isSynced && difference !== undefined) {
+      if (this.#isInForce && difference !== undefined) {
         this.#options.count("repairs", 1);
         this.#options.log(
           `Policies are in the kernel again: ${difference}${refusal === undefined ? "" : `, after: ${refusal}`}`,
@@ -393,10 +413,12 @@ export class PolicyPart implements Disposable {
     }
     const isChanged = change !== undefined || isCompared;
     this.#isInKernel = true;
-    this.#isSynced = true;
+    this.#isInForce = true;
+    this.#isSynced ||= hasAll;
     this.#kernelProblem = undefined;
     this.#stored.store(this.#compiler.policedNamespaces());
-    if (isChanged) this.#judgeSoon();
+    this.#options.onInForce?.();
+    if (isChanged) this.#judge.judgeSoon();
     if (isChanged && this.#changedSince !== undefined) {
       this.#options.count("changes", 1);
       this.#options.count("changeSeconds", (performance.now() - this.#changedSince) / 1000);
@@ -446,27 +468,6 @@ export class PolicyPart implements Disposable {
     for (const local of present.values()) this.#compiler.putLocal(local);
   }
 
-  #judgeSoon(): void {
-    this.#judgeTimer ??= setTimeout(() => {
-      this.#judgeTimer = undefined;
-      this.#judge();
-    }, Math.max(0, this.#nextJudge - performance.now()));
-  }
-
-  #judge(): void {
-    const start = performance.now();
-    try {
-      this.#cutFlows = judgeFlows(this.#host, this.#compiler);
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      this.#options.log(`Cannot end connections that policies forbid: ${error.message}`);
-      // The next comparison judges again.
-      this.#nextCompare = start + RETRY_MS;
-    }
-    const end = performance.now();
-    this.#nextJudge = end + (end - start) * JUDGE_PAUSE_FACTOR;
-  }
-
   #writeStatus(): void {
     const { node, network } = this.#options;
     const compiler = this.#compiler;
@@ -484,13 +485,9 @@ export class PolicyPart implements Disposable {
       closedPods: locals.filter((local) => !compiler.isKnown(local)).map(podKey),
       sets: compiler.setCount,
       elements: compiler.elementCount,
-      cutFlows: this.#cutFlows,
+      cutFlows: this.#judge.cutFlows,
       problems: this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
     };
     this.#status.write(status, this.#heardAtMs);
   }
 }
-
-/** Plugins remove elements, and never these. */
-const isLoss = ({ table, operation }: RulesetChange): boolean =>
-  table === policyTable.table && [NFT_MSG_DELTABLE, NFT_MSG_DELCHAIN, NFT_MSG_DELRULE].includes(operation);

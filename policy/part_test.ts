@@ -1,11 +1,14 @@
 import { expect } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { ipFromBytes } from "../ffi/address.ts";
-import { listElements } from "../ffi/nft/objects.ts";
+import { ipFromBytes, parseIp } from "../ffi/address.ts";
+import { dumpFlows } from "../ffi/conntrack/conntrack.ts";
+import { listElements, listSets } from "../ffi/nft/objects.ts";
 import { policyNamespacesPath } from "../plugins/lib/policy/stored_namespaces.ts";
-import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
+import { CUT_MARK, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import { runInNetns, until } from "../testing/netns.ts";
 import { type PolicyPod, type PolicySite, siteTest } from "../testing/policy_site.ts";
+import { isHeard, talkUdp } from "../testing/policy_traffic.ts";
+import { parseNamespace } from "./api/namespace.ts";
 import { type NetworkPolicyObject, parseNetworkPolicy } from "./api/network_policy.ts";
 import type { LabelledPod } from "./api/pod.ts";
 import { PolicyPart, type PolicyPartOptions } from "./part.ts";
@@ -70,13 +73,40 @@ const podOf = ({ n, ips }: PolicyPod, changes: Partial<LabelledPod> = {}): Label
   ...changes,
 });
 
+/** A pod of another node, outside of this one. */
+const REMOTE: LabelledPod = {
+  uid: "uid-remote",
+  namespace: "clients",
+  name: "remote",
+  node: "b",
+  labels: labelsOf({ role: "client" }),
+  ips: [parseIp("192.0.2.2")],
+  ports: [],
+};
+const CLIENTS = parseNamespace({ metadata: { uid: "clients", name: "clients", labels: { team: "clients" } } });
+const FROM_CLIENTS = [{ namespaceSelector: { matchLabels: { team: "clients" } } }];
+
 const policyOf = (name: string, spec: NetworkPolicyObject["spec"]) =>
   parseNetworkPolicy({ metadata: { uid: `uid-${name}`, namespace: "web", name }, spec: spec! });
 const DENY = policyOf("deny", { podSelector: {}, policyTypes: ["Ingress"] });
 
+const ALLOW = policyOf("allow", { podSelector: {}, ingress: [{ from: FROM_CLIENTS }] });
+
 /** Which addresses lead to a chain for ingress. */
 const isolated = ({ host }: PolicySite): string[] =>
   listElements(host.nft, policyTable, "ingress4").map(({ key }) => ipFromBytes(key)).sort();
+
+/** Addresses that rules let in. */
+const peers = ({ host }: PolicySite): string[] =>
+  listSets(host.nft, policyTable).flatMap(({ name = "" }) =>
+    name.startsWith("peers4_") ? listElements(host.nft, policyTable, name).map(({ key }) => ipFromBytes(key)) : []
+  );
+
+function cutFlows({ host }: PolicySite): number {
+  let count = 0;
+  dumpFlows(host.nft, 4, () => void (count = 0), ({ mark }) => void (count += (mark & CUT_MARK) === 0 ? 0 : 1));
+  return count;
+}
 
 /** Two pods of the node, which a policy isolates. */
 async function isolatedPods(site: PolicySite, scene: Scene): Promise<readonly [PolicyPod, PolicyPod]> {
@@ -274,4 +304,217 @@ siteTest("routed", "no block that the API takes is refused by the kernel", async
   }
   await scene.look();
   expect([scene.status().problems, scene.logged, isolated(site).length]).toEqual([[], [], 2]);
+});
+
+siteTest("routed", "peers that a new part cannot list keep what the kernel has", async (site, _, resources) => {
+  const pod = site.newPod(2);
+  const start = (scene: Scene) => {
+    scene.part.takePolicies([ALLOW]);
+    scene.part.takeNamespaces([CLIENTS]);
+    scene.part.takeOwnPods([podOf(pod)]);
+  };
+  {
+    using scene = newScene(site);
+    start(scene);
+    scene.part.takePeers([REMOTE], "clients");
+    site.add(pod);
+    expect(await scene.attach(pod)).toEqual({ state: "enforced" });
+  }
+  const talk = await talkUdp(resources, site.outside, pod, pod.ips[0]);
+  expect(await isHeard(talk)).toBe(true);
+  let isListed = false;
+  using scene = newScene(site, { hasListed: (namespaces) => isListed || namespaces.size === 0 });
+  start(scene);
+  const attached = scene.attach(pod);
+  let isAttached = false;
+  void attached.then(() => isAttached = true);
+  await until(async () => {
+    await scene.look();
+    return isAttached;
+  });
+  // Others are judged now.
+  for (let i = 0; i < 10; i++) await scene.look();
+  expect(await attached).toEqual({ state: "enforced" });
+  expect([peers(site), isolated(site), scene.status().isSynced]).toEqual([["192.0.2.2"], ["10.88.0.2"], false]);
+  expect(await isHeard(talk)).toBe(true);
+  isListed = true;
+  scene.part.takePeers([REMOTE], "clients");
+  await scene.lookUntil(({ isSynced }) => isSynced);
+  expect([peers(site), await isHeard(talk)]).toEqual([["192.0.2.2"], true]);
+  scene.part.takePeer("DELETED", REMOTE);
+  await scene.lookUntil(({ cutFlows }) => cutFlows > 0);
+  expect([peers(site), await isHeard(talk)]).toEqual([[], false]);
+});
+
+siteTest("routed", "a peer that ended while the part was down goes with the first whole list", async (site) => {
+  const pod = site.newPod(2);
+  {
+    using scene = newScene(site);
+    scene.part.takePolicies([ALLOW]);
+    scene.part.takeNamespaces([CLIENTS]);
+    scene.part.takeOwnPods([podOf(pod)]);
+    scene.part.takePeers([REMOTE], "clients");
+    site.add(pod);
+    await scene.attach(pod);
+    expect(peers(site)).toEqual(["192.0.2.2"]);
+  }
+  using scene = newScene(site);
+  scene.part.takePolicies([ALLOW]);
+  scene.part.takeNamespaces([CLIENTS]);
+  scene.part.takeOwnPods([podOf(pod)]);
+  expect(await scene.attach(pod)).toEqual({ state: "enforced" });
+  expect([peers(site), scene.status().isSynced]).toEqual([[], true]);
+});
+
+siteTest(
+  "routed",
+  "cut connections of a pod stay cut while a new part has no name for it",
+  async (site, _, resources) => {
+    let pods: readonly PolicyPod[];
+    {
+      using scene = newScene(site);
+      scene.part.takePolicies([]);
+      scene.part.takeNamespaces([]);
+      pods = [site.newPod(2), site.newPod(3)];
+      scene.part.takeOwnPods(pods.map((pod) => podOf(pod)));
+      for (const pod of pods) {
+        site.add(pod);
+        await scene.attach(pod);
+      }
+      await talkUdp(resources, site.outside, pods[0]!, pods[0]!.ips[0]);
+      await Bun.sleep(100);
+      scene.part.takePolicy("ADDED", DENY);
+      await scene.lookUntil(({ cutFlows }) => cutFlows === 1);
+    }
+    using scene = newScene(site);
+    scene.part.takePolicies([DENY]);
+    scene.part.takeNamespaces([]);
+    scene.part.takeOwnPods(pods.map((pod) => podOf(pod)));
+    for (let i = 0; i < 10; i++) await scene.look();
+    expect(cutFlows(site)).toBe(1);
+    for (const pod of pods) expect(await scene.attach(pod)).toEqual({ state: "enforced" });
+    scene.part.takePolicy("DELETED", DENY);
+    await scene.lookUntil(() => cutFlows(site) === 0);
+  },
+);
+
+siteTest("routed", "what waits for its peers holds nothing else back", async (site, _, resources) => {
+  let isListed = false;
+  using scene = newScene(site, { hasListed: (namespaces) => isListed || !namespaces.has("clients") });
+  const [a, b, c] = [site.newPod(2), site.newPod(3), site.newPod(4)];
+  scene.part.takePolicies([]);
+  scene.part.takeNamespaces([CLIENTS]);
+  scene.part.takeOwnPods([a, b, c].map((pod) => podOf(pod)));
+  for (const pod of [a, b]) {
+    site.add(pod);
+    await scene.attach(pod);
+  }
+  const talk = await talkUdp(resources, site.outside, a, a.ips[0]);
+  expect(await isHeard(talk)).toBe(true);
+  const selecting = (pod: PolicyPod) => ({ podSelector: { matchLabels: { app: `p${pod.n}` } } });
+  const since = performance.now();
+  scene.part.takePolicy("ADDED", policyOf("slow", { ...selecting(a), ingress: [{ from: FROM_CLIENTS }] }));
+  scene.part.takePolicy("ADDED", policyOf("deny", { ...selecting(b), policyTypes: ["Ingress"] }));
+  await until(() => isolated(site).join() === b.ips[0]);
+  site.add(c);
+  expect(await scene.attach(c)).toEqual({ state: "enforced" });
+  expect(isolated(site)).toEqual([b.ips[0]]);
+  expect(performance.now() - since).toBeLessThan(900);
+  expect(await isHeard(talk, 100)).toBe(true);
+  isListed = true;
+  scene.part.takePeers([REMOTE], "clients");
+  await until(() => isolated(site).length === 2);
+  expect([peers(site), await isHeard(talk), cutFlows(site)]).toEqual([["192.0.2.2"], true, 0]);
+});
+
+siteTest("routed", "peers that nobody lists are waited for a second, also by a new pod", async (site) => {
+  using scene = newScene(site, { hasListed: (namespaces) => !namespaces.has("clients") });
+  const [a, b] = [site.newPod(2), site.newPod(3)];
+  scene.part.takePolicies([]);
+  scene.part.takeNamespaces([CLIENTS]);
+  scene.part.takeOwnPods([a, b].map((pod) => podOf(pod)));
+  site.add(a);
+  await scene.attach(a);
+  expect(isolated(site)).toEqual([]);
+  const since = performance.now();
+  scene.part.takePolicy("ADDED", ALLOW);
+  site.add(b);
+  const attached = scene.attach(b);
+  let isAttached = false;
+  void attached.then(() => isAttached = true);
+  await until(async () => {
+    await scene.look();
+    return isAttached;
+  });
+  expect(await attached).toEqual({ state: "enforced" });
+  expect(performance.now() - since).toBeGreaterThan(1000);
+  expect([isolated(site), peers(site)]).toEqual([[a.ips[0], b.ips[0]], []]);
+});
+
+siteTest("routed", "a problem of the API ends no ADD before its policies are in force", async (site) => {
+  const pod = site.newPod(2);
+  site.add(pod);
+  expect(isolated(site)).toEqual([pod.ips[0]]);
+  using scene = newScene(site);
+  scene.part.takePolicies([]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([podOf(pod)]);
+  await scene.lookUntil(({ isSynced }) => isSynced);
+  const attached = scene.attach(pod);
+  scene.part.noteApiProblem("/pods", "it is away");
+  expect([await attached, isolated(site)]).toEqual([{ state: "enforced" }, []]);
+});
+
+siteTest("routed", "what a watch tells is newer than what was asked for before", async (site) => {
+  const fetched = Promise.withResolvers<LabelledPod>();
+  using scene = newScene(site, { fetchPod: () => fetched.promise });
+  const pod = site.newPod(2);
+  const rules = { podSelector: { matchLabels: { app: "new" } }, policyTypes: ["Ingress"] };
+  scene.part.takePolicies([policyOf("new", rules)]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([]);
+  await scene.lookUntil(({ isSynced }) => isSynced);
+  site.add(pod);
+  const attached = scene.attach(pod);
+  await Bun.sleep(50);
+  scene.part.takeOwnPod("ADDED", podOf(pod, { labels: labelsOf({ app: "new" }) }));
+  fetched.resolve(podOf(pod, { labels: labelsOf({ app: "old" }) }));
+  expect([await attached, isolated(site)]).toEqual([{ state: "enforced" }, [pod.ips[0]]]);
+  scene.part.takeOwnPod("MODIFIED", podOf(pod, { labels: labelsOf({ app: "old" }) }));
+  await scene.lookUntil(() => isolated(site).length === 0);
+});
+
+siteTest("routed", "a pod whose sandbox is made anew has the addresses of both until DEL", async (site) => {
+  using scene = newScene(site);
+  const [first] = await isolatedPods(site, scene);
+  const second = site.newPod(9);
+  site.add(second);
+  expect(await scene.attach(second, "p2")).toEqual({ state: "enforced" });
+  expect(isolated(site)).toEqual(["10.88.0.2", "10.88.0.3", "10.88.0.9"]);
+  site.del(first);
+  await scene.lookUntil(() => isolated(site).length === 2);
+  for (let i = 0; i < 3; i++) await scene.look();
+  expect([isolated(site), scene.status()]).toMatchObject([["10.88.0.3", "10.88.0.9"], { pods: 2, problems: [] }]);
+});
+
+siteTest("routed", "elements that others remove come back, and DEL is no loss", async (site) => {
+  let repairs = 0;
+  using scene = newScene(site, { count: (what, count) => void (repairs += what === "repairs" ? count : 0) });
+  const [a] = await isolatedPods(site, scene);
+  scene.part.takeNamespaces([CLIENTS]);
+  scene.part.takePeers([REMOTE], "clients");
+  scene.part.takePolicy("ADDED", ALLOW);
+  await scene.lookUntil(() => peers(site).length === 1);
+  const [set] = listSets(site.host.nft, policyTable).map(({ name }) => name!).filter((name) => /^peers4_/.test(name));
+  runInNetns(site.host, "nft", "delete element inet cni_policy ingress4 { 10.88.0.2 }");
+  await scene.lookUntil(() => isolated(site).length === 2);
+  runInNetns(site.host, "nft", "flush map inet cni_policy ingress4");
+  await scene.lookUntil(() => isolated(site).length === 2);
+  runInNetns(site.host, "nft", `flush set inet cni_policy ${set}`);
+  await scene.lookUntil(() => peers(site).length === 1);
+  expect(repairs).toBe(3);
+  site.del(a);
+  await scene.lookUntil(({ pods }) => pods === 1);
+  for (let i = 0; i < 5; i++) await scene.look();
+  expect(repairs).toBe(3);
 });

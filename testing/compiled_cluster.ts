@@ -8,6 +8,7 @@ import { type LabelledPod, parsePod, podKey, type PodObject } from "../policy/ap
 import { protocolNumber } from "../policy/api/protocol.ts";
 import { PolicyCompiler } from "../policy/compiler.ts";
 import { explainFlow, type PolicyVerdict } from "../policy/explain.ts";
+import { allowsFlow } from "../policy/flow_verdict.ts";
 import { localKey } from "../policy/local_pod.ts";
 import { oracleAllows, type OracleCluster, type OracleFlow } from "./policy_oracle.ts";
 
@@ -229,6 +230,16 @@ export class CompiledCluster {
       this.compiler.putLocal({ ...pod });
     }
     this.compiler.putPod(pod);
+    // The engine removes the sandbox of one that has ended.
+    if (pod.ips.length === 0) this.#detach(pod);
+  }
+
+  #detach(pod: LabelledPod): void {
+    const local = this.compiler.locals().get(localKey(pod));
+    if (!local) return;
+    this.compiler.removeLocal(localKey(pod));
+    this.mirror.detach(local.ips);
+    this.#node?.detach(pod);
   }
 
   #remove(kind: "policy" | "pod" | "namespace", key: string): void {
@@ -243,10 +254,7 @@ export class CompiledCluster {
         const pod = parsePod(this.pods.get(key)!);
         this.pods.delete(key);
         this.compiler.removePod(key);
-        if (!this.compiler.locals().has(localKey(pod))) return;
-        this.compiler.removeLocal(localKey(pod));
-        this.mirror.detach(pod.ips);
-        this.#node?.detach(pod);
+        this.#detach(pod);
       }
     }
   }
@@ -261,7 +269,9 @@ export class CompiledCluster {
       expect(verdict.ingress.isAllowed).toBe(oracleAllows(this.objects(), flow, "ingress"));
     }
     const ask = [parseIp(source), parseIp(destination), protocolNumber(protocol)!, port] as const;
-    const [kernel, judge] = [mirror.allows(...ask), compiler.allows(...ask)];
+    const [from, to, number] = ask;
+    const ends = { source: from, destination: to, protocol: number, port };
+    const [kernel, judge] = [mirror.allows(...ask), allowsFlow(compiler, ends)];
     if (kernel === isAllowed && judge === isAllowed) return;
     const words = `kernel ${kernel}, judge ${judge}\n${JSON.stringify(this.objects(), undefined, 1)}`;
     throw new Error(`${JSON.stringify(flow)}: ${words}`);

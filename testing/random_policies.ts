@@ -95,8 +95,10 @@ export class RandomPolicies {
         const policy = policies[this.below(policies.length + 1)];
         return policy ? [{ remove: "policy", key: podKey(policy.metadata) }] : [];
       }
-      case 2:
-        return [{ put: "pod", object: this.pod() }];
+      case 2: {
+        const former = pods[this.below(pods.length + 1)];
+        return former ? this.#successor(former) : [{ put: "pod", object: this.pod() }];
+      }
       case 3: {
         const pod = pods[this.below(pods.length + 1)];
         return pod ? [{ remove: "pod", key: pod.metadata.uid }] : [];
@@ -104,7 +106,10 @@ export class RandomPolicies {
       case 4: {
         const pod = pods[this.below(pods.length + 1)];
         const { labels } = this.pod().metadata;
-        return pod ? [{ put: "pod", object: { ...pod, metadata: { ...pod.metadata, labels: labels! } } }] : [];
+        if (!pod) return [];
+        // One that has ended does not run again.
+        const status = this.below(4) === 0 ? { ...pod.status, phase: "Succeeded" } : pod.status!;
+        return [{ put: "pod", object: { ...pod, metadata: { ...pod.metadata, labels: labels! }, status } }];
       }
       default: {
         const { name } = namespaces[this.below(namespaces.length)]!.metadata;
@@ -113,6 +118,22 @@ export class RandomPolicies {
         return this.below(2) === 0 ? [{ remove: "namespace", key: name }, put] : [put];
       }
     }
+  }
+
+  /** Another pod, which gets the former one's addresses, or its name, or both. Either may be told first. */
+  #successor(former: PodObject): ClusterChange[] {
+    const { namespace, name, uid } = former.metadata;
+    const pod = this.pod();
+    const isNamesake = this.below(2) === 0;
+    const object: PodObject = {
+      ...pod,
+      metadata: { ...pod.metadata, ...isNamesake && { namespace, name } },
+      status: { ...pod.status, ...(!isNamesake || this.below(2) === 0) && { podIPs: former.status!.podIPs! } },
+    };
+    const changes: ClusterChange[] = [{ remove: "pod", key: uid }, { put: "pod", object }];
+    // A name, and an address of this node, is free once the former pod is gone.
+    const isFree = isNamesake || [former, object].every(({ spec }) => spec?.nodeName === LOCAL_NODE);
+    return isFree || this.below(2) === 0 ? changes : changes.reverse();
   }
 
   below(limit: number): number {

@@ -9,6 +9,7 @@ import type { Ip } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
 import { be16, be32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_ACK, type Operation } from "../netlink/message.ts";
+import { dumpInPieces } from "../netlink/dump_pieces.ts";
 import { dump, dumpEach, type Netlink, queryAllIfPresent, request } from "../netlink/socket.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 
@@ -147,8 +148,31 @@ export interface TrackedFlow extends Flow {
  */
 export function dumpFlows(nl: Netlink, family: 4 | 6, onStart: () => void, onFlow: (flow: TrackedFlow) => void): void {
   dumpEach(nl, GET, { family: family === 4 ? AF_INET : AF_INET6 }, onStart, (raw) => {
-    const flow = flowOf(raw);
-    if (flow) onFlow({ ...flow, mark: raw.mark ?? 0, raw });
+    const flow = trackedFlowOf(raw);
+    if (flow) onFlow(flow);
+  });
+}
+
+function trackedFlowOf(raw: RawFlow): TrackedFlow | undefined {
+  const flow = flowOf(raw);
+  return flow && { ...flow, mark: raw.mark ?? 0, raw };
+}
+
+/**
+ * Tells all flows of a family, piece by piece: there may be hundreds of thousands. Between two pieces, the caller may do
+ * anything, except with this socket.
+ *
+ * @param onStart called again if the list must be read again
+ */
+export function* dumpFlowsInPieces(
+  nl: Netlink,
+  family: 4 | 6,
+  onStart: () => void,
+  onFlow: (flow: TrackedFlow) => void,
+): Generator<void> {
+  yield* dumpInPieces(nl, GET, { family: family === 4 ? AF_INET : AF_INET6 }, onStart, (raw) => {
+    const flow = trackedFlowOf(raw);
+    if (flow) onFlow(flow);
   });
 }
 

@@ -48,7 +48,7 @@ const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
 
 const TIMEOUT_MS = 5000;
-const DUMP_ATTEMPTS = 20;
+export const DUMP_ATTEMPTS = 20;
 
 export const NETLINK_ROUTE = 0;
 export const NETLINK_SOCK_DIAG = 4;
@@ -264,11 +264,12 @@ export function dumpEach<S extends AnyMessageSpec>(
       onItem(readMessage(reply, payload) as MessageOut<S>);
     });
     if (!interrupted) return;
-    if (attempt === DUMP_ATTEMPTS) {
-      throw new NetlinkError({ request: op.name, errno: ERESTART, extack: "The list kept changing" });
-    }
+    if (attempt === DUMP_ATTEMPTS) throw keptChanging(op);
   }
 }
+
+export const keptChanging = ({ name }: { readonly name: string }): NetlinkError =>
+  new NetlinkError({ request: name, errno: ERESTART, extack: "The list kept changing" });
 
 /**
  * Waits some seconds for the next messages of the socket's groups.
@@ -294,9 +295,9 @@ export function receiveEvents<S extends AnyMessageSpec>(
   return events;
 }
 
-type MessageHandler = (payload: Reader, index: number) => void;
+export type MessageHandler = (payload: Reader, index: number) => void;
 
-interface ExchangeOptions {
+export interface ExchangeOptions {
   /** Each request has one answer, and no other follows. */
   readonly hasOneReply?: boolean;
   /** An answer with this error is no refusal. */
@@ -307,7 +308,7 @@ interface ExchangeOptions {
   readonly batchSize?: number;
 }
 
-interface ExchangeState extends ExchangeOptions {
+export interface ExchangeState extends ExchangeOptions {
   readonly requests: readonly NetlinkRequest[];
   readonly firstSequence: number;
   /** Sequence numbers of requests that wait for an answer. */
@@ -350,9 +351,7 @@ function exchangeUnobserved(
   onMessage: MessageHandler,
   options: ExchangeOptions,
 ): ExchangeOutcome {
-  const isDumping = requests.some(({ flags = 0 }) => isDump(flags));
-  const initialState = { pending: new Set<number>(), interrupted: false, hasOverrun: false };
-  const state: ExchangeState = { ...options, ...initialState, requests, firstSequence: nl.sequence, isDumping };
+  const state = newExchange(nl, requests, options);
   const { batchSize = requests.length } = options;
   for (let at = 0; at < requests.length; at += batchSize) {
     const unacknowledged = sendBatch(nl, state, requests.slice(at, at + batchSize));
@@ -362,8 +361,14 @@ function exchangeUnobserved(
   return state;
 }
 
+export function newExchange(nl: Netlink, requests: readonly NetlinkRequest[], options: ExchangeOptions): ExchangeState {
+  const isDumping = requests.some(({ flags = 0 }) => isDump(flags));
+  const initialState = { pending: new Set<number>(), interrupted: false, hasOverrun: false };
+  return { ...options, ...initialState, requests, firstSequence: nl.sequence, isDumping };
+}
+
 /** @returns the sequence number of the first request that is not waited for */
-function sendBatch(
+export function sendBatch(
   nl: Netlink,
   { pending, hasOneReply }: ExchangeState,
   batch: readonly NetlinkRequest[],
@@ -452,7 +457,12 @@ export function forEachMessage(datagram: Uint8Array, onMessage: (message: Kernel
 
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
-function readReply(state: ExchangeState, index: number, received: KernelMessage, onMessage: MessageHandler): void {
+export function readReply(
+  state: ExchangeState,
+  index: number,
+  received: KernelMessage,
+  onMessage: MessageHandler,
+): void {
   const { type, flags, payload } = received;
   if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
   if (type !== NLMSG_ERROR && type !== NLMSG_DONE) {

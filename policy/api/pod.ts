@@ -102,3 +102,11 @@ const portsText = (ports: readonly NamedPort[]): string =>
 /** Names a pod as people do. */
 export const podKey = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
   `${namespace}/${name}`;
+
+/** The numbers of its ports with that name. */
+export const portsNamed = (
+  { name, protocol }: { readonly name: string; readonly protocol: number },
+  ports: readonly NamedPort[],
+): number[] => [
+  ...new Set(ports.filter((port) => port.name === name && port.protocol === protocol).map(({ port }) => port)),
+];

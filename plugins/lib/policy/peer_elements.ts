@@ -1,5 +1,5 @@
 /** Elements of sets of peers and named ports. */
-import { familyOf, type Ip, ipBytes } from "../../../ffi/address.ts";
+import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../../ffi/address.ts";
 import { inetProto, inetService, ipv4Addr, ipv6Addr, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
 import type { Element } from "../../../ffi/nft/objects.ts";
 import { concatenation, portField } from "../../../ffi/nft/statements.ts";
@@ -39,5 +39,9 @@ function intervalOf([first, last]: readonly [Ip, Ip]): PeerElement[] {
   if (behind.every((byte) => byte === 0)) return [{ key: ipBytes(first) }];
   return [{ key: ipBytes(first) }, { key: behind, flags: NFT_SET_ELEM_INTERVAL_END }];
 }
+
+/** It comes first in all keys. */
+export const elementAddress = (key: Uint8Array, family: Family): Ip =>
+  ipFromBytes(key.subarray(0, family === 4 ? 4 : 16));
 
 export const peerElementId = ({ key, flags = 0 }: PeerElement): string => `${key.toHex()} ${flags}`;

@@ -10,7 +10,7 @@ import { bridgePorts, type Guard, readGuard } from "./attached_pods.ts";
 import type { DesiredPolicy, PolicyChange } from "./desired.ts";
 import { peerSetName, policyChainName } from "./object_names.ts";
 import { addPeerSet, addPolicyChain, changePeers, verdictsOf } from "./policy_objects.ts";
-import { syncPolicies } from "./sync_policies.ts";
+import { type SyncOptions, syncPolicies } from "./sync_policies.ts";
 import { changeVerdicts } from "./verdicts.ts";
 
 const FAMILIES = [4, 6] as const;
@@ -26,11 +26,10 @@ export class PolicyRuleset {
    * Makes the kernel have exactly this. What is right stays as it is, and so does what attached pods have that are not
    * among these: their policies are not known yet.
    *
-   * @param onSet called after each set, whose elements are forgotten then
    * @returns what differed; `undefined` if nothing did
    */
-  replace(desired: DesiredPolicy, onSet: () => void = () => {}): string | undefined {
-    const differences = [...repairTables(this.#nl), ...retryOnConflict(() => syncPolicies(this.#nl, desired, onSet))];
+  replace(desired: DesiredPolicy, options: SyncOptions = {}): string | undefined {
+    const differences = [...repairTables(this.#nl), ...retryOnConflict(() => syncPolicies(this.#nl, desired, options))];
     return differences.length === 0 ? undefined : differences.join(", ");
   }
 

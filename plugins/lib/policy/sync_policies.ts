@@ -1,5 +1,5 @@
 /** Compares the policies with the kernel, and changes what differs. */
-import { familyOf, ipFromBytes } from "../../../ffi/address.ts";
+import { familyOf, type Ip, ipFromBytes } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { ifnameField } from "../../../ffi/nft/statements.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
@@ -9,7 +9,7 @@ import { directionMap, ISOLATED_PORTS, policyBridgeTable, policyTable } from "..
 import { bridgePorts, listAttached } from "./attached_pods.ts";
 import type { DesiredPolicy, PeerSet, PolicyChain } from "./desired.ts";
 import { isPeerSet, isPolicyChain, peerSetName, policyChainName } from "./object_names.ts";
-import { type PeerElement, peerElementId, peerElements } from "./peer_elements.ts";
+import { elementAddress, type PeerElement, peerElementId, peerElements } from "./peer_elements.ts";
 import { addPeerSet, addPolicyChain, verdictsOf } from "./policy_objects.ts";
 import { policyRules } from "./policy_rules.ts";
 import { DIRECTIONS, verdictElement } from "./verdicts.ts";
@@ -19,8 +19,15 @@ const FAMILIES = [4, 6] as const;
 /** Nobody uses new sets before chains name them, so they need not come at once. The buffer of a commit has a limit. */
 const SETS_PER_COMMIT = 256;
 
-/** @param onSet called after each set, whose elements are forgotten then @returns what differed */
-export function syncPolicies(nl: Netlink, desired: DesiredPolicy, onSet: () => void): string[] {
+export interface SyncOptions {
+  /** Called after each set, whose elements are forgotten then. */
+  onSet?(): void;
+  /** Whether sets keep an address that they are not to have, as not all peers are known. Without it, they do not. */
+  mayBePeer?(ip: Ip): boolean;
+}
+
+/** @returns what differed */
+export function syncPolicies(nl: Netlink, desired: DesiredPolicy, options: SyncOptions): string[] {
   const presentSets = new Set(nft.listSets(nl, policyTable).flatMap(({ name = "" }) => isPeerSet(name) ? [name] : []));
   const isPresent = (key: string) => FAMILIES.every((family) => presentSets.has(peerSetName(key, family)));
   const newSets = [...desired.sets].filter(([key]) => !isPresent(key));
@@ -40,8 +47,8 @@ export function syncPolicies(nl: Netlink, desired: DesiredPolicy, onSet: () => v
   const unusedSets = new Set(presentSets);
   for (const [key, set] of desired.sets) {
     for (const family of FAMILIES) unusedSets.delete(peerSetName(key, family));
-    if (!addedKeys.has(key)) changes.elements += syncPeerSet(nl, tx, key, set);
-    onSet();
+    if (!addedKeys.has(key)) changes.elements += syncPeerSet(nl, tx, key, set, options);
+    options.onSet?.();
   }
   const { changed, unused } = syncChains(nl, tx, desired.chains.values());
   const { count, usedChains } = syncVerdicts(nl, tx, desired);
@@ -57,13 +64,16 @@ export function syncPolicies(nl: Netlink, desired: DesiredPolicy, onSet: () => v
   return Object.entries(changes).filter(([, number]) => number > 0).map(([what, number]) => `${number} ${what}`);
 }
 
-function syncPeerSet(nl: Netlink, tx: Transaction, key: string, set: PeerSet): number {
+function syncPeerSet(nl: Netlink, tx: Transaction, key: string, set: PeerSet, { mayBePeer }: SyncOptions): number {
   let count = 0;
   for (const family of FAMILIES) {
     const name = peerSetName(key, family);
     const surplus = new Map<string, PeerElement>();
     for (const element of nft.listElements(nl, policyTable, name)) surplus.set(peerElementId(element), element);
     const missing = peerElements(set, family).filter((element) => !surplus.delete(peerElementId(element)));
+    if (mayBePeer && set.kind !== "blocks") {
+      for (const [id, { key }] of surplus) if (mayBePeer(elementAddress(key, family))) surplus.delete(id);
+    }
     if (surplus.size > 0) tx.deleteElements(policyTable, name, [...surplus.values()]);
     if (missing.length > 0) tx.addElements(policyTable, name, missing);
     count += surplus.size + missing.length;

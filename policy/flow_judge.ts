@@ -1,0 +1,91 @@
+/** When tracked flows are judged: soon after each change, and not all the time. @module */
+import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
+import type { Netlink } from "../ffi/netlink/socket.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { judgeFlows } from "./flows.ts";
+import type { PolicyCompiler } from "./compiler.ts";
+
+export interface FlowJudgeOptions {
+  readonly host: Netns;
+  readonly compiler: PolicyCompiler;
+  /** Whether pods that policies select may be missing. */
+  isIncomplete(): boolean;
+  onFailure(error: SystemError): void;
+}
+
+/** Others of this process wait at most so long for it. */
+const SLICE_MS = 5;
+/** Judging takes at most half of the time. */
+const PAUSE_FACTOR = 1;
+
+export class FlowJudge implements Disposable {
+  readonly #options: FlowJudgeOptions;
+  readonly #netns: Netns;
+  readonly #dump: Netlink;
+  #timer: Timer | undefined;
+  #isJudging = false;
+  #isAsked = false;
+  #isOver = false;
+  /** Judging begins at this time of `performance.now()`, or later. */
+  #next = 0;
+  #cutFlows = 0;
+
+  constructor(options: FlowJudgeOptions) {
+    this.#options = options;
+    this.#netns = currentNetns();
+    // The thread may be elsewhere later.
+    this.#dump = this.#netns.nft;
+  }
+
+  [Symbol.dispose](): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#netns[Symbol.dispose]();
+  }
+
+  /** How many flows were cut when it judged last. */
+  get cutFlows(): number {
+    return this.#cutFlows;
+  }
+
+  /** Call it after each change of the kernel. */
+  judgeSoon(): void {
+    this.#isAsked = true;
+    if (this.#isJudging || this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      void this.#judge();
+    }, Math.max(0, this.#next - performance.now()));
+  }
+
+  async #judge(): Promise<void> {
+    const start = performance.now();
+    this.#isAsked = false;
+    this.#isJudging = true;
+    try {
+      await this.#judgeAll();
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      this.#options.onFailure(error);
+    }
+    this.#isJudging = false;
+    const end = performance.now();
+    this.#next = end + (end - start) * PAUSE_FACTOR;
+    if (this.#isAsked && !this.#isOver) this.judgeSoon();
+  }
+
+  async #judgeAll(): Promise<void> {
+    const pieces = judgeFlows({ ...this.#options, dump: this.#dump });
+    let since = performance.now();
+    while (!this.#isOver) {
+      const { done, value } = pieces.next();
+      if (done) {
+        this.#cutFlows = value;
+        return;
+      }
+      if (performance.now() - since < SLICE_MS) continue;
+      await Bun.sleep(0);
+      since = performance.now();
+    }
+  }
+}

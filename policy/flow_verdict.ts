@@ -1,0 +1,71 @@
+/** What policy makes of a flow, by what the compiler knows. @module */
+import type { Ip } from "../ffi/address.ts";
+import type { PolicyDirection } from "../plugins/lib/policy/desired.ts";
+import { portsNamed } from "./api/pod.ts";
+import type { PolicyCompiler, SelectedSet } from "./compiler.ts";
+
+export interface JudgedEnds {
+  readonly source: Ip;
+  readonly destination: Ip;
+  readonly protocol: number;
+  readonly port: number | undefined;
+}
+
+/** What is supposed of what is not known yet. */
+export interface Supposed {
+  /** Whether an address that no known pod of this node has passes its policies. */
+  passes(direction: PolicyDirection, ip: Ip): boolean;
+  /** Whether selectors select an address that no known pod has. */
+  readonly isPeer: boolean;
+}
+
+const NOTHING: Supposed = { passes: () => true, isPeer: false };
+
+/** Whether policy lets this node forward packets of the flow. */
+export function allowsFlow(compiler: PolicyCompiler, flow: JudgedEnds, supposed: Supposed = NOTHING): boolean {
+  const { source, destination } = flow;
+  return source === destination ||
+    passes(compiler, flow, "egress", source, destination, supposed) &&
+      passes(compiler, flow, "ingress", destination, source, supposed);
+}
+
+function passes(
+  compiler: PolicyCompiler,
+  flow: JudgedEnds,
+  direction: PolicyDirection,
+  ip: Ip,
+  peer: Ip,
+  supposed: Supposed,
+): boolean {
+  if (!compiler.isLocal(ip)) return supposed.passes(direction, ip);
+  const chain = compiler.chainOf(direction, ip);
+  if (!chain) return true;
+  return chain.rules.some(({ peers, ports }) =>
+    (!peers || peers.some((key) => hasPeer(compiler, compiler.setOf(key), peer, supposed))) &&
+    (!ports ||
+      ports.some((match) =>
+        "named" in match
+          ? hasPort(compiler, compiler.setOf(match.named), flow, supposed)
+          : match.protocol === flow.protocol && (match.first === undefined ||
+            flow.port !== undefined && match.first <= flow.port && flow.port <= match.last!)
+      ))
+  );
+}
+
+function hasPeer({ peers }: PolicyCompiler, { source, peers: selector }: SelectedSet, ip: Ip, supposed: Supposed) {
+  if (source.kind === "blocks") return source.blocks.contains(ip);
+  return peers.ownerOf(ip) === undefined ? supposed.isPeer : peers.isSelected(selector!, ip);
+}
+
+function hasPort(
+  { peers }: PolicyCompiler,
+  { source, peers: selector }: SelectedSet,
+  { destination, protocol, port }: JudgedEnds,
+  supposed: Supposed,
+): boolean {
+  if (source.kind !== "ports" || source.protocol !== protocol) return false;
+  const owner = peers.ownerOf(destination);
+  if (!owner) return supposed.isPeer;
+  const isSelected = selector ? selector.groups.has(owner.group) : owner.isAttached;
+  return isSelected && portsNamed(source, owner.pod.ports).includes(port!);
+}
