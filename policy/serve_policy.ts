@@ -10,6 +10,7 @@ import { reflect, type ReflectorOptions } from "../cluster/api/reflector.ts";
 import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, parsePod, type PodObject } from "./api/pod.ts";
+import { HeardVersions } from "./heard_versions.ts";
 import { serveLines } from "./line_server.ts";
 import type { PodSource } from "./answer_question.ts";
 import { PolicyPart, type PolicyPartOptions } from "./part.ts";
@@ -39,6 +40,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   // The socket gets this: only root may ask there.
   sys.umask(0o077);
   ensureDirectory(stateDirectory, 0o700);
+  const versions = new HeardVersions(stateDirectory, log);
   using watches = new PeerWatches({
     follow: (namespace, onListed, signal) =>
       followPods(namespace, undefined, AbortSignal.any([ending.signal, signal]), {
@@ -56,17 +58,30 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     onSelected: (namespaces) => watches.select(namespaces),
     hasListed: (namespaces) => watches.hasListed(namespaces),
     ...podSource(client, ending.signal, log),
+    onInForce: () => versions.store(),
   });
   const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) => {
-    const { path, fieldSelector = "", signal } = resource;
+    const { path, fieldSelector = "", signal, onList, onEvent } = resource;
     const asked = `${path}?${fieldSelector}`;
-    signal.addEventListener("abort", () => part.forgetApiProblem(asked));
+    signal.addEventListener("abort", () => {
+      part.forgetApiProblem(asked);
+      versions.forget(asked);
+    });
     void reflect({
+      ...resource,
       access,
+      version: versions.of(asked),
+      onList(items, version) {
+        versions.note(asked, version);
+        return onList(items, version);
+      },
+      onEvent(type, item, version) {
+        versions.note(asked, version);
+        onEvent(type, item, version);
+      },
       onHeard: () => part.hear(asked),
       onProblem: (problem) => part.noteApiProblem(asked, problem),
       log,
-      ...resource,
     }).catch(failure.reject);
   };
   const followPods = (
