@@ -1,7 +1,8 @@
 /** Connections that a policy cuts, forged sources, and what the plugin leaves: with real packets. */
 import { expect } from "bun:test";
-import { parseIp } from "../../ffi/address.ts";
+import { familyOf, type Ip, parseIp } from "../../ffi/address.ts";
 import { dumpFlows, setFlowMarks, type TrackedFlow } from "../../ffi/conntrack/conntrack.ts";
+import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { answerPlugins } from "../../testing/policy_answers.ts";
 import { POD_LINKS_OF_HOST, type PolicySite, siteTest } from "../../testing/policy_site.ts";
@@ -32,6 +33,20 @@ function markFlows(site: PolicySite, isCut: boolean, isMeant: (flow: TrackedFlow
     count += flows.length;
   }
   return count;
+}
+
+/** Of flows of UDP from or to the address. */
+function trackedPorts(site: PolicySite, ip: Ip): number[] {
+  let ports: number[] = [];
+  dumpFlows(
+    site.host.nft,
+    familyOf(ip),
+    () => void (ports = []),
+    ({ protocol, source, replySource, replySourcePort }) => {
+      if (protocol === IPPROTO_UDP && (source === ip || replySource === ip)) ports.push(replySourcePort);
+    },
+  );
+  return ports;
 }
 
 function forgedPackets(site: PolicySite, family: "inet" | "bridge"): number {
@@ -169,7 +184,9 @@ for (const links of POD_LINKS_OF_HOST) {
     // What a container before it had does not go on.
     const talk = await talkUdp(resources, site.outside, a, a.ips[0]);
     expect(await isHeard(talk)).toBe(true);
+    expect(trackedPorts(site, a.ips[0])).toContain(80);
     site.del(a);
+    expect(trackedPorts(site, a.ips[0])).not.toContain(80);
     site.add(a);
     expect(await isHeard(talk)).toBe(false);
     site.gc([a]);

@@ -191,9 +191,11 @@ const storedPath = ({ config: { dataDir } }: Call): string => policyNamespacesPa
 /** The server's part puts policies back if it has them. Otherwise, only the stored ones are known. */
 function restoreVerdicts(call: Call, pod: AttachedPod, isLost: boolean): string[] {
   const { config: { socketPath }, args, host } = call;
-  if (isLost && args.K8S_POD_NAMESPACE !== undefined && !isPartSynced(socketPath) && mayBeIsolated(call)) {
-    applyVerdictsInstead(host.nft, undefined, closedVerdicts(call, pod));
-    // One that is only slow, or has lists soon, looks at the pod again.
+  if (isLost && args.K8S_POD_NAMESPACE !== undefined) {
+    if (!isPartSynced(socketPath) && mayBeIsolated(call)) {
+      applyVerdictsInstead(host.nft, undefined, closedVerdicts(call, pod));
+    }
+    // One that has started since did not know the pod, and one that is only slow looks at it again.
     askPart(socketPath, questionOf(call, pod), 0);
   }
   return pod.port && restoreIsolation(host.nft, pod.ips, pod.link) ? [`isolation of port "${pod.link}"`] : [];

@@ -149,6 +149,25 @@ siteTest("routed", "a server that has no policies yet restores none", async (sit
   expect(await reach(site.outside, a)).toEqual(NONE_REACHED);
 });
 
+siteTest(
+  "routed",
+  "restore asks for the pod's policies, as the server may not know of it",
+  async (site, _, resources) => {
+    const asked = await answerPlugins(site, resources, '{"isSynced":true}\n');
+    const a = site.newPod(2);
+    site.add(a, { isKubernetes: false });
+    runInNetns(site.host, "nft", "flush", "ruleset");
+    site.restore(a);
+    await until(() => asked().length === 2);
+    expect(asked()).toMatchObject([{ question: "synced" }, {
+      namespace: "web",
+      name: "p2",
+      container: "c2",
+      ips: a.ips,
+    }]);
+  },
+);
+
 siteTest("routed", "a container without a veth pair is refused", (site) => {
   const pod = site.newPod(2);
   runInNetns(pod.netns, "ip", "link", "del", "eth0");
