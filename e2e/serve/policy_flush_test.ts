@@ -38,3 +38,31 @@ testWith([...NODE_PROGRAMS, "openssl"], "pods of a bridge are isolated again soo
   }
   expect(Math.min(...times)).toBeLessThan(PATIENCE_MS);
 }, 120_000);
+
+testWith(
+  [...NODE_PROGRAMS, "openssl"],
+  "a connection that is made while policies are lost ends with them",
+  async () => {
+    using site = await newServedPolicy();
+    site.putNamespace("apps");
+    site.putPolicy("apps", "deny", { podSelector: { matchLabels: { app: "web" } }, policyTypes: ["Ingress"] });
+    await until(() => site.status().isSynced);
+    const client = await site.addPod("apps", "client");
+    const web = await site.addPod("apps", "web", { app: "web" });
+    using udp = await serveUdp(web.netns, "web", 5353);
+    let made = 0;
+    // Most come too late.
+    for (let i = 0; i < 20 && made < 2; i++) {
+      using intruder = await newUdpClient(client.netns, "0.0.0.0");
+      const passes = async (patienceMs: number) =>
+        await intruder.request(web.ips[0]!, udp.port, patienceMs) !== undefined;
+      site.node.run("nft", "flush", "ruleset");
+      if (await passes(20)) made++;
+      await until(async () => !await passes(50));
+      expect([await passes(200), await passes(200), await passes(200)]).toEqual([false, false, false]);
+      await until(() => site.status().isolatedPods === 1);
+    }
+    expect(made).toBeGreaterThan(0);
+  },
+  120_000,
+);
