@@ -15,8 +15,8 @@ export interface FlowJudgeOptions {
 
 /** Others of this process wait at most so long for it. */
 const SLICE_MS = 5;
-/** Judging takes at most half of the time. */
-const PAUSE_FACTOR = 1;
+/** Judging takes at most a quarter of the time. */
+const PAUSE_FACTOR = 3;
 
 export class FlowJudge implements Disposable {
   readonly #options: FlowJudgeOptions;

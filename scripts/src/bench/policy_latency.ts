@@ -5,6 +5,8 @@ import { newPacketReceiver, toSockaddr } from "../../../ffi/sys/inet_socket.ts";
 import { sys } from "../../../ffi/sys/libc.ts";
 import { AF_INET, AF_INET6, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK } from "../../../ffi/sys/uapi.ts";
 import { runShellInNetns, until } from "../../../testing/netns.ts";
+import { newUdpClient, serveUdp } from "../../../testing/traffic.ts";
+import { trackFlows } from "../../../testing/tracked_flows.ts";
 import { newServedPolicy, type ServedPod, type ServedPolicy } from "../../../testing/served_policy.ts";
 import { median } from "../harness/statistics.ts";
 import { type BenchRow, formatNumber, row } from "./table.ts";
@@ -12,8 +14,14 @@ import type { BenchWorkspace } from "./workspace.ts";
 
 const PORT = 5454;
 const AIM_MS = 100;
+/** All tracked connections are looked at, and one look may have begun just before. */
+const CUT_AIM_MS = 5000;
+const FLUSH_AIM_MS = 300;
 /** As long as a packet has passed since, what forbids it is not in force. */
 const QUIET_MS = 60;
+const FLUSHES = 3;
+/** So late, the first packet may pass that others have let through before. */
+const FLUSH_QUIET_MS = 1000;
 const PATIENCE_MS = 10_000;
 const NAMESPACE_LABEL = "kubernetes.io/metadata.name";
 
@@ -27,14 +35,24 @@ export async function policyLatencyRows(bench: BenchWorkspace): Promise<readonly
   for (let i = 0; i < podCount; i++) pods.push(await site.addPod("apps", `app-${i}`, { app: `app-${i}` }));
   const times = await policyTimes(site, client.netns, pods, samples);
   const remote = await remotePodTimes(site, pods, samples);
-  const rowOf = (what: string, ms: readonly number[]) =>
+  const rowOf = (what: string, ms: readonly number[], atMost = AIM_MS) =>
     row(`${what}: 99 of 100 within`, "alone", [percentile99(ms)], undefined, {
-      atMost: AIM_MS,
+      atMost,
       note: `${ms.length} times, half of them within ${formatNumber(median(ms))} ms, all within ${
         formatNumber(Math.max(...ms))
       } ms`,
     });
+  const flushed = await flushTimes(site, client.netns, pods[0]!);
+  const tracked = bench.quick ? 20_000 : 200_000;
+  const flows = await trackedTimes(site, client, pods, tracked, Math.ceil(samples / 20));
   return [
+    rowOf(
+      `A connection has ended that a new policy forbids, of ${tracked} that the node tracks`,
+      flows.cut,
+      CUT_AIM_MS,
+    ),
+    rowOf(`A new policy is in force beside ${tracked} tracked connections`, flows.isolated),
+    rowOf("Policies are back after a flush of the ruleset", flushed, FLUSH_AIM_MS),
     rowOf(`A new policy that isolates all ${podCount} pods of the node is in force`, times.isolated),
     rowOf("A new policy that allows a peer is in force", times.allowed),
     rowOf(`All ${podCount} pods are open when their policies go`, times.opened),
@@ -67,6 +85,52 @@ async function policyTimes(site: ServedPolicy, client: Netns, pods: readonly Ser
   return times;
 }
 
+/** With so many tracked flows of the pods that looking at all takes a while. */
+async function trackedTimes(
+  site: ServedPolicy,
+  client: ServedPod,
+  pods: readonly ServedPod[],
+  count: number,
+  samples: number,
+) {
+  const isIpv4 = (ip: Ip) => familyOf(ip) === 4;
+  trackFlows(site.node.host, pods.flatMap(({ ips }) => ips.filter(isIpv4)), count);
+  const times = { cut: [] as number[], isolated: [] as number[] };
+  for (let i = 0; i < samples; i++) {
+    const pod = pods[i % pods.length]!;
+    const ip = pod.ips.find(isIpv4)!;
+    using server = await serveUdp(pod.netns, "established");
+    using established = await newUdpClient(client.netns, "0.0.0.0");
+    using probe = openProbe(client.netns, pod.netns, ip);
+    const answers = async () => await established.request(ip, server.port, QUIET_MS) !== undefined;
+    await until(answers);
+    const since = performance.now();
+    site.putPolicy("apps", "isolate", { podSelector: {}, policyTypes: ["Ingress"] });
+    times.isolated.push(await probe.untilForbidden());
+    let last = performance.now();
+    while (await answers()) last = performance.now();
+    times.cut.push(last - since);
+    site.api.remove("NetworkPolicy", "isolate", "apps");
+    await probe.untilAllowed();
+    await until(answers);
+  }
+  return times;
+}
+
+async function flushTimes(site: ServedPolicy, client: Netns, pod: ServedPod): Promise<number[]> {
+  const times: number[] = [];
+  site.putPolicy("apps", "isolate", { podSelector: {}, policyTypes: ["Ingress"] });
+  for (let i = 0; i < FLUSHES; i++) {
+    using probe = openProbe(client, pod.netns, pod.ips[0]!);
+    await probe.untilForbidden();
+    site.node.run("nft", "flush", "ruleset");
+    times.push(await probe.untilForbidden(FLUSH_QUIET_MS));
+    await Bun.sleep(1000);
+  }
+  site.api.remove("NetworkPolicy", "isolate", "apps");
+  return times;
+}
+
 /** Each comes with an address that nobody had before. */
 async function remotePodTimes(site: ServedPolicy, pods: readonly ServedPod[], samples: number): Promise<number[]> {
   const { outside } = site.node;
@@ -85,12 +149,13 @@ async function remotePodTimes(site: ServedPolicy, pods: readonly ServedPod[], sa
     site.putPod("clients", `remote-${i}`, { role: "remote" }, { spec: { nodeName: "b" }, status });
     times.push(await probe.untilAllowed());
   }
+  site.api.remove("NetworkPolicy", "from-remote", "apps");
   return times;
 }
 
 interface Probe extends Disposable {
   /** @returns the milliseconds from now to the last packet that passed */
-  untilForbidden(): Promise<number>;
+  untilForbidden(quietMs?: number): Promise<number>;
   /** @returns those to the first one that passes */
   untilAllowed(): Promise<number>;
 }
@@ -121,11 +186,11 @@ function openProbe(from: Netns, to: Netns, destination: Ip, source?: Ip): Probe 
     }
   };
   return {
-    untilForbidden() {
+    untilForbidden(quietMs = QUIET_MS) {
       let last = performance.now();
       return each((now) => {
         if (passes()) last = now;
-        return now - last > QUIET_MS ? last : undefined;
+        return now - last > quietMs ? last : undefined;
       });
     },
     untilAllowed: () => each((now) => passes() ? now : undefined),

@@ -1,0 +1,46 @@
+/** Tracked flows of a node that has many. */
+import { expect } from "bun:test";
+import { until } from "../testing/netns.ts";
+import { siteTest } from "../testing/policy_site.ts";
+import { isHeard, talkUdp } from "../testing/policy_traffic.ts";
+import { trackFlows } from "../testing/tracked_flows.ts";
+import { parseNetworkPolicy } from "./api/network_policy.ts";
+import { PolicyCompiler } from "./compiler.ts";
+import { FlowJudge } from "./flow_judge.ts";
+
+const FLOWS = 20_000;
+
+siteTest("routed", "others get their turn while many flows are judged", async (site, ruleset, resources) => {
+  const pod = site.newPod(2);
+  site.add(pod);
+  const compiler = new PolicyCompiler();
+  compiler.putLocal({ namespace: "web", name: "p2", ips: pod.ips });
+  ruleset.replace(compiler.desired());
+  const talk = await talkUdp(resources, site.outside, pod, pod.ips[0]);
+  expect(await isHeard(talk)).toBe(true);
+  trackFlows(site.host, [pod.ips[0]], FLOWS);
+  const metadata = { uid: "deny", namespace: "web", name: "deny" };
+  compiler.putPolicy(parseNetworkPolicy({ metadata, spec: { podSelector: {}, policyTypes: ["Ingress", "Egress"] } }));
+  ruleset.change(compiler.takeChange()!);
+  const failures: string[] = [];
+  const judge = resources.use(site.host.run<FlowJudge>(() =>
+    new FlowJudge({
+      host: site.host,
+      compiler,
+      isIncomplete: () => false,
+      onFailure: ({ message }) => void failures.push(message),
+    })
+  ));
+  let turns = 0;
+  const timer = setInterval(() => void turns++, 1);
+  resources.defer(() => clearInterval(timer));
+  judge.judgeSoon();
+  await until(() => judge.cutFlows > 0);
+  expect(turns).toBeGreaterThan(10);
+  expect([judge.cutFlows >= FLOWS, await isHeard(talk), failures]).toEqual([true, false, []]);
+  compiler.removePolicy("web/deny");
+  ruleset.change(compiler.takeChange()!);
+  judge.judgeSoon();
+  await until(() => judge.cutFlows === 0);
+  expect([await isHeard(talk), failures]).toEqual([true, []]);
+});
