@@ -44,14 +44,15 @@ export function againCommand(file: string, lane: Lane, name?: string): string {
   return `${command} -t '${pattern}'`;
 }
 
-/** What leaves a virtual machine of a failed file: no file of the machine does. One line, so that none of the output looks like another. */
+/** A failed file as one line, since files of the virtual machine are lost with it. */
 export const failureLine = (failed: FailedFile): string => `failure: ${JSON.stringify(failed)}`;
 
 /** Keeps what `failureLine()` has written, and puts in its place what there is to read. @param output of a virtual machine */
 export const keepFailures = (output: string, lane: Lane): string =>
-  output.replace(/^failure: (.*)/gm, (line, text: string) => {
+  // A dot would end at a line separator of Unicode, which JSON leaves as it is.
+  output.replace(/^failure: ([^\n]*)/gm, (line, text: string) => {
     const failed = parseFailure(text);
-    return failed ? keepFailure(failed, lane) : line;
+    return failed ? keepFailure(failed, lane) : boundOutput(line);
   });
 
 function parseFailure(text: string): FailedFile | undefined {

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
-import { againCommand, keepFailure, keepFailures } from "./failure.ts";
+import { againCommand, failureLine, keepFailure, keepFailures } from "./failure.ts";
 import { parseLane } from "./vm_lane.ts";
 
 const NAME = `it's "one" of $(two) [a|b] {c} *`;
@@ -29,6 +29,13 @@ test("the whole output of a failed file is kept, and named", () => {
   const log = join(REPOSITORY_ROOT, whole!.replace("whole output: ", ""));
   expect(readFileSync(log, "utf8")).toBe(output);
   rmSync(log);
+});
+
+test("a line separator of Unicode does not end what leaves a virtual machine", () => {
+  const file = "a/separator_test.ts";
+  const text = keepFailures(`${failureLine({ file, cases: [], output: "one\u2028two" })}\n`, "--oldest");
+  rmSync(join(REPOSITORY_ROOT, /^whole output: (.*)$/m.exec(text)![1]!));
+  expect(text).toEndWith(`again: scripts/test ${file}\n`);
 });
 
 test.each(
@@ -61,6 +68,7 @@ test.each(
   const whole = readFileSync(log, "utf8");
   rmSync(log);
   for (const line of ["had 0", "had 1000", "had 1999", "(pass) misleading"]) expect(whole).toContain(line);
-  const cut = output.slice(0, output.indexOf("had 1000"));
-  expect(keepFailures(cut, lane)).toBe(cut);
+  const cut = keepFailures(output.slice(0, output.indexOf("had 1000")), lane);
+  expect(cut).toMatch(/^failure: /m);
+  expect(cut.length).toBeLessThan(1000);
 });
