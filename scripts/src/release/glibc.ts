@@ -1,11 +1,11 @@
 /** The files of glibc that the program is linked with: from Debian's package, for either processor, never installed. @module */
-import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync } from "node:fs";
-import { basename, join } from "node:path";
+import { mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import type { Processor } from "../build/runtime_patch.ts";
 import { separateAptOptions } from "../harness/apt.ts";
 import { runIn } from "../harness/process.ts";
-import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { makeDirectoryOnce, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { Component } from "./sbom_runtime.ts";
 import type { TarEntry } from "./tar.ts";
 
@@ -71,22 +71,25 @@ export function glibcComponent(processor: Processor, entries: readonly TarEntry[
 
 const PACKAGES = join(REPOSITORY_ROOT, "dist/glibc");
 
-/** The next release has the newest packages. */
-export const forgetGlibc = (): void => rmSync(PACKAGES, { recursive: true, force: true });
+/** Has the newest packages in the place of those that are there, which stay if one cannot be downloaded. */
+export function renewGlibc(packages = PACKAGES): void {
+  mkdirSync(dirname(packages), { recursive: true });
+  using scratch = newScratchDirectory(dirname(packages));
+  const renewed = join(scratch.path, "renewed");
+  for (const { debian } of Object.values(PLACES)) ensurePackage(debian, renewed);
+  rmSync(packages, { recursive: true, force: true });
+  renameSync(renewed, packages);
+}
 
 /** The unpacked package, the newest of this machine's release when it was first asked for. */
-function ensurePackage(architecture: string): string {
-  const directory = join(PACKAGES, architecture);
-  if (existsSync(directory)) return directory;
-  mkdirSync(PACKAGES, { recursive: true });
-  using scratch = newScratchDirectory(PACKAGES);
-  const options = separateAptOptions(scratch.path, architecture);
-  const packageDirectory = join(scratch.path, "package");
-  mkdirSync(packageDirectory);
-  runIn(packageDirectory, "apt-get", "-qq", ...options, "update");
-  runIn(packageDirectory, "apt-get", "-qq", ...options, "download", PACKAGE);
-  const unpacked = join(scratch.path, "unpacked");
-  runIn(packageDirectory, "dpkg-deb", "-x", readdirSync(packageDirectory)[0]!, unpacked);
-  renameSync(unpacked, directory);
-  return directory;
-}
+const ensurePackage = (architecture: string, packages = PACKAGES): string =>
+  makeDirectoryOnce(join(packages, architecture), (scratch) => {
+    const options = separateAptOptions(scratch, architecture);
+    const packageDirectory = join(scratch, "package");
+    mkdirSync(packageDirectory);
+    runIn(packageDirectory, "apt-get", "-qq", ...options, "update");
+    runIn(packageDirectory, "apt-get", "-qq", ...options, "download", PACKAGE);
+    const unpacked = join(scratch, "unpacked");
+    runIn(packageDirectory, "dpkg-deb", "-x", readdirSync(packageDirectory)[0]!, unpacked);
+    return unpacked;
+  });

@@ -32,13 +32,13 @@ const LANES = [
 /** From the checkout on: a place knows that by another path. */
 const shown = (path: string): string => relative(REPOSITORY_ROOT, path);
 
-/** The verdicts of the lanes that have ended, also if a later one fails. */
-const VERDICTS = "TESTS";
+/** The file of the verdicts. They are there as soon as their lanes have ended, also if a later one fails. */
+export const TESTS = "TESTS";
 
 /** @returns a line for each lane, with the last line of its output @throws {Error} if one fails, naming the file of the verdicts */
 export function runLanes(lanes: readonly string[] = LANES, directory = join(REPOSITORY_ROOT, "dist/lanes")): string {
   mkdirSync(directory, { recursive: true });
-  const verdicts = join(directory, VERDICTS);
+  const verdicts = join(directory, TESTS);
   writeFileSync(verdicts, "");
   for (const lane of lanes) {
     const { isGood, verdict } = runLane(lane, join(directory, `${lane.replace(/\W+/g, "_")}.log`));

@@ -8,10 +8,10 @@ import { stateSamples } from "../record_state/samples.ts";
 import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { debianPackage } from "./debian.ts";
 import { programDocumentation } from "./documentation.ts";
-import { forgetGlibc, glibcComponent, glibcEntries } from "./glibc.ts";
+import { glibcComponent, glibcEntries, renewGlibc } from "./glibc.ts";
 import { ARCHITECTURES, imageArchive } from "./image.ts";
 import { libraryPackage } from "./library.ts";
-import { runLanes } from "./lanes.ts";
+import { runLanes, TESTS } from "./lanes.ts";
 import { licenceTexts } from "./licences.ts";
 import { type Binaries, gzip, pluginArchive } from "./plugin_archive.ts";
 import { reproduceRelease } from "./reproduce.ts";
@@ -19,8 +19,6 @@ import { softwareBillOfMaterials } from "./sbom.ts";
 import { findReleaseSource, type ReleaseSource } from "./source.ts";
 
 const SUMS = "SHA256SUMS";
-/** It says what was tested. The bytes of a release do not depend on it. */
-const TESTS = "TESTS";
 const PROCESSORS = ["x64", "arm64"] as const;
 
 function buildBinaries(processor: Processor, { commit }: ReleaseSource, scratch: string): Binaries {
@@ -117,16 +115,17 @@ function main(): void {
   requireReplaceable(output);
   const source = findReleaseSource(values.uncommitted === true);
   checkLibrary();
+  // Security updates of Debian do not wait for a new checkout. Before the lanes: the archive may be away.
+  if (!values["keep-glibc"]) renewGlibc();
   const tests = values["skip-tests"] ? "Not tested: made with --skip-tests\n" : runLanes();
   mkdirSync(dirname(output), { recursive: true });
   // A release is there as a whole, or not at all.
   using scratch = newScratchDirectory(dirname(output));
   const directory = join(scratch.path, "release");
   mkdirSync(directory);
-  // Security updates of Debian do not wait for a new checkout.
-  if (!values["keep-glibc"]) forgetGlibc();
   makeRelease(source, directory, scratch.path);
   checkPackages(directory);
+  // After the sums: the bytes of a release do not depend on what was tested.
   writeFileSync(join(directory, TESTS), tests);
   rmSync(output, { recursive: true, force: true });
   renameSync(directory, output);

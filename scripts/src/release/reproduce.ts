@@ -1,6 +1,6 @@
 /**
  * Makes the release of the last commit again, as somebody else would: in a clone at another path, as another user, with a clock that is
- * 400 days ahead, in another time zone and language. The sums must be those of `dist/release`: `scripts/release && scripts/release --reproduce`.
+ * 400 days ahead. The sums must be those of `dist/release`: `scripts/release && scripts/release --reproduce`.
  * @module
  */
 import { chmodSync, existsSync, readFileSync } from "node:fs";
@@ -11,8 +11,6 @@ const SUMS = "dist/release/SHA256SUMS";
 
 const AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 const ELSEWHERE = [
-  "TZ=Asia/Kathmandu",
-  "LC_ALL=C",
   `CNI_PLACE=${process.env["CNI_PLACE"] ?? "none"}`,
   "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 ];
@@ -33,7 +31,7 @@ export function reproduceRelease(): string {
   }
   run(["chown", "-R", "65534:65534", scratch.path]);
   const node = ["node", "npm"].map((name) => Bun.which(name)!.replace(/\/[^/]*$/, "")).join(":");
-  const script = `umask 077; PATH=$PATH:${node}; exec "$@"`;
+  const script = `PATH=$PATH:${node}; exec "$@"`;
   const environment = ["env", "-i", `HOME=${scratch.path}`, ...ELSEWHERE];
   const command = ["faketime", "-f", "+400d", join(clone, "scripts/release"), "--skip-tests", "--keep-glibc"];
   run([...AS_NOBODY, ...environment, "sh", "-ec", script, "sh", ...command]);
