@@ -109,7 +109,7 @@ const SYSCTLS = {
   [`net/ipv6/conf/${TUNNEL_LINK}/disable_ipv6`]: "0",
 };
 
-/** @returns whether one differed, and does no more */
+/** @returns whether it corrected all that differed */
 function setSysctls(run: Netns["run"], log: (message: string) => void): boolean {
   return run<boolean>(() => {
     const findDiffering = () =>

@@ -16,7 +16,7 @@ const LOAD_TIMEOUT_MS = 2000;
 const isPackaged = (directory: string): boolean =>
   findSymlinkTarget(`${directory}/${LIBRARY_DIRECTORY_NAME}`)?.startsWith(`${LIBRARY_DIRECTORY_NAME}-`) === true;
 
-/** @param action what `remedy` takes the place of @throws {RangeError} if a package has put the files there */
+/** @param action such as `install into` @throws {RangeError} if a package has put the files there */
 export function requireUnpackaged(directory: string, action: string, remedy: string): void {
   if (!isPackaged(directory)) return;
   throw new RangeError(

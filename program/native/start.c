@@ -62,7 +62,7 @@ static const char *find_obstacle(void) {
   if (is_below(RLIMIT_AS, MIN_ADDRESS_SPACE))
     return CANNOT_START "the address space is limited too much: raise it to 2.5 GiB or more (ulimit -v, LimitAS)";
   if (lacks_instructions())
-    return CANNOT_START "the processor lacks SSE4.2 or POPCNT: give the virtual machine that of the host (-cpu host)";
+    return CANNOT_START "the processor lacks SSE4.2 or POPCNT: in a virtual machine, give it that of the host (-cpu host)";
   return 0;
 }
 
