@@ -15,7 +15,14 @@ import type { RouteCounts } from "./route_counts.ts";
 import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planOwnRanges, planPeer } from "./plan.ts";
 import type { IsShared } from "./ruleset.ts";
 import type { ClusterSettings } from "./settings.ts";
-import { ensureTunnel, ensureTunnelAddresses, removeTunnel, TunnelError, tunnelOverhead } from "./tunnel.ts";
+import {
+  ensureTunnel,
+  ensureTunnelAddresses,
+  removeTunnel,
+  TunnelError,
+  tunnelOverhead,
+  type TunnelState,
+} from "./tunnel.ts";
 
 export interface ClusterNetworkOptions {
   readonly settings: ClusterSettings;
@@ -31,7 +38,7 @@ interface Peer {
 
 /** How long nothing is compared without a reason. */
 const IDLE_MS = 3 * 60_000;
-/** What the kernel refused is tried again. */
+/** What the kernel refused is tried again. So is a new tunnel: udev sets sysctls of new links, and tells nobody. */
 const RETRY_MS = 5000;
 /** Comparing takes at most a tenth of the time, whatever other programs change, unless so much would be mended late. */
 const PAUSE_FACTOR = 9;
@@ -72,6 +79,7 @@ export class ClusterNetwork implements Disposable {
   #nextSync = Infinity;
   #earliestSync = -Infinity;
   #rulesDueAt = -Infinity;
+  #tunnelIsNewUntil = -Infinity;
 
   constructor({ settings, log, onRepair = () => {} }: ClusterNetworkOptions) {
     this.#settings = settings;
@@ -225,7 +233,8 @@ export class ClusterNetwork implements Disposable {
     this.#watch();
     const now = performance.now();
     this.#earliestSync = now + Math.min(PAUSE_FACTOR * (now - started), MAX_PAUSE_MS);
-    this.#nextSync = now + (this.#hasFailed() ? RETRY_MS : IDLE_MS);
+    if (tunnel?.isNew) this.#tunnelIsNewUntil = now + RETRY_MS;
+    this.#nextSync = now + (this.#hasFailed() || now < this.#tunnelIsNewUntil ? RETRY_MS : IDLE_MS);
     return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...mtu, ...routes];
   }
 
@@ -268,16 +277,17 @@ export class ClusterNetwork implements Disposable {
     return this.#failures.size > 0 || this.#routes.hasRefusal;
   }
 
-  #syncTunnel(own: ClusterNode): { readonly index: number | undefined; readonly differences: readonly string[] } {
+  #syncTunnel(own: ClusterNode): Omit<TunnelState, "index"> & { readonly index: number | undefined } {
     if (own.addresses.length === 0) throw new TunnelError("This node has no address yet");
     if (this.#settings.tunnel === "never") {
-      return { index: undefined, differences: removeTunnel(this.#nl) ? ["the tunnel was there"] : [] };
+      const differences = removeTunnel(this.#nl) ? ["the tunnel was there"] : [];
+      return { index: undefined, isNew: false, differences };
     }
-    const { index, differences } = ensureTunnel(this.#host, own, this.#settings, {
+    const { index, isNew, differences } = ensureTunnel(this.#host, own, this.#settings, {
       mayCreate: !this.#failures.has("rules"),
       log: this.#log,
     });
-    return { index, differences: [...differences, ...ensureTunnelAddresses(this.#nl, index, own.podCidrs)] };
+    return { index, isNew, differences: [...differences, ...ensureTunnelAddresses(this.#nl, index, own.podCidrs)] };
   }
 
   #readFacts(own: ClusterNode, tunnelIndex: number | undefined): HostFacts {

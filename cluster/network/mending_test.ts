@@ -114,6 +114,29 @@ describe("is mended by a look:", () => {
     expect(a.logged).toEqual(["Mended the network between nodes: 1 elements differed, the tunnel's state"]);
   });
 
+  test("soon after the tunnel was made, what udev sets of new links", async () => {
+    using site = await newClusterSite(BOTH);
+    const [a] = site.nodes as [SiteNode];
+    const strict = "/proc/sys/net/ipv4/conf/cni-vxlan/rp_filter";
+    using clock = stopClock();
+    const lookLater = (ms: number) => {
+      clock.pass(ms);
+      a.run((network) => network.look());
+    };
+    // What the making of the site has changed is compared.
+    lookLater(4000);
+    lookLater(4000);
+    runShellInNetns(a.netns, "ip link del cni-vxlan");
+    lookLater(4000);
+    lookLater(0);
+    runShellInNetns(a.netns, `echo 1 >${strict}`);
+    lookLater(3000);
+    expect(runShellInNetns(a.netns, `cat ${strict}`)).toBe("1\n");
+    lookLater(2000);
+    expect(runShellInNetns(a.netns, `cat ${strict}`)).toBe("2\n");
+    expect(a.logged.at(-1)).toBe("Mended the network between nodes: the tunnel's state");
+  });
+
   test("the uplink down and up again", async () => {
     using site = await newClusterSite(BOTH);
     const [a] = site.nodes as [SiteNode];

@@ -59,10 +59,15 @@ interface TunnelOptions {
   log(message: string): void;
 }
 
+export interface TunnelState {
+  readonly index: number;
+  readonly isNew: boolean;
+  readonly differences: readonly string[];
+}
+
 /**
  * Makes the link, or what it lacks. Its MTU is set elsewhere.
  *
- * @returns what differed
  * @throws {TunnelError} if another link is in the way
  */
 export function ensureTunnel(
@@ -70,7 +75,7 @@ export function ensureTunnel(
   own: ClusterNode,
   { port }: ClusterSettings,
   { mayCreate, log }: TunnelOptions,
-): { readonly index: number; readonly differences: readonly string[] } {
+): TunnelState {
   const present = link.find(nl, TUNNEL_LINK);
   if (present && present.info?.kind !== "vxlan") {
     const kind = present.info?.kind ?? "device";
@@ -83,7 +88,7 @@ export function ensureTunnel(
       if (!link.isUp(present)) link.setUp(nl, present.index);
       // Where udev applies sysctl.d(5), it does so after the link was made.
       const isSame = !setSysctls(run, log) && present.mac === mac && link.isUp(present);
-      return { index: present.index, differences: isSame ? [] : ["the tunnel's state"] };
+      return { index: present.index, isNew: false, differences: isSame ? [] : ["the tunnel's state"] };
     }
     if (!mayCreate) throw new TunnelError("There is no tunnel without the rules that guard it");
     if (present) link.remove(nl, present.index);
@@ -91,7 +96,7 @@ export function ensureTunnel(
     const { index } = link.get(nl, TUNNEL_LINK);
     setSysctls(run, log);
     link.setUp(nl, index);
-    return { index, differences: ["the tunnel"] };
+    return { index, isNew: true, differences: ["the tunnel"] };
   } catch (error) {
     const other = error instanceof SystemError ? findOtherTunnel(nl, port) : undefined;
     if (!other) throw error;
