@@ -1,19 +1,23 @@
 /** The network's file for engines, with this node's ranges and MTU, and the MTU of pods that run. @module */
 import type { Cidr } from "../ffi/address.ts";
-import { currentNetns } from "../ffi/netns/netns.ts";
 import { replaceFile } from "../ffi/sys/atomic_file.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
 import { findStat } from "../ffi/sys/stat.ts";
-import { installNetworkFile, needsMtu, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
-import { listCacheEntries } from "../runtime/cache.ts";
+import {
+  installNetworkFile,
+  needsMtu,
+  needsRanges,
+  type NetworkFileInstall,
+  prepareNetworkFile,
+} from "../networks/engine_file.ts";
 import { listConfFiles } from "../runtime/load.ts";
 import { sortedByBytes } from "../runtime/sort_by_bytes.ts";
 import { prepareBridgedServices } from "../networks/bridged_services.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
-import { setPodMtu } from "./pod_mtu.ts";
+import { listPods, type NodePod } from "./pods.ts";
 
 export interface EngineNetworkOptions {
   readonly network: { readonly fileName: string; readonly text: string };
@@ -39,7 +43,9 @@ export class EngineNetwork {
   /** `undefined` if the file cannot be read: it is refused then. */
   readonly name: string | undefined;
   /** Whether pods have the MTU that is offered: a file may have one of its own. */
-  readonly #givesMtu: boolean;
+  readonly givesMtu: boolean;
+  /** Whether pods have addresses of the ranges that are offered: a file may have its own. */
+  readonly givesRanges: boolean;
   #offered = "";
   #nextTry = 0;
   #lateAddsUntil = -Infinity;
@@ -55,14 +61,15 @@ export class EngineNetwork {
     replaceFile(this.#source, options.network.text);
     const list = findList(options.network.text, this.#source);
     this.name = list?.name;
-    this.#givesMtu = list?.plugins.some(needsMtu) ?? false;
+    this.givesMtu = list?.plugins.some(needsMtu) ?? false;
+    this.givesRanges = list?.plugins.some(needsRanges) ?? false;
   }
 
   /**
    * Does nothing while engines have this already.
    *
    * @param mtu absent: pods keep that of the kernel
-   * @returns whether pods may be there since the last time that have what was offered before
+   * @returns whether to look for pods whose ADD was late: they have what was offered before
    */
   offer(ranges: readonly Cidr[], mtu: number | undefined): boolean {
     const now = performance.now();
@@ -77,8 +84,11 @@ export class EngineNetwork {
     }
     if (now < this.#nextLateAdds) return false;
     this.#nextLateAdds = now < this.#lateAddsUntil ? now + LATE_ADDS_INTERVAL_MS : Infinity;
-    if (mtu !== undefined) this.#setMtu(mtu);
     return true;
+  }
+
+  pods(): readonly NodePod[] {
+    return this.name === undefined ? [] : listPods(this.#options.cacheDirectories, this.name);
   }
 
   #expectLateAdds(now: number): void {
@@ -136,19 +146,11 @@ export class EngineNetwork {
     const present = findText(path);
     const types = [present ?? text, text].map((each) => parseNetworkConfigList(each, path).plugins[0]?.type);
     if (types[0] === types[1]) return undefined;
-    const { cacheDirectories } = this.#options;
-    const count = cacheDirectories.flatMap((directory) => listCacheEntries(directory, this.name)).length;
+    const count = this.pods().length;
     if (count === 0) return undefined;
     return `"${path}" goes on with "${types[0]}" until its ${count} pods have ended: drain this node to get "${
       types[1]
     }"`;
-  }
-
-  #setMtu(mtu: number): void {
-    const { name } = this;
-    if (name === undefined || !this.#givesMtu) return;
-    using host = currentNetns();
-    setPodMtu(host, name, mtu, this.#options.cacheDirectories, this.#options.log);
   }
 }
 

@@ -1,14 +1,15 @@
 /** Keeps the kernel and the engines in step with the nodes of the cluster. @module */
 import { type Cidr, containsIp, hostPrefix, ipOf } from "../ffi/address.ts";
+import { currentNetns } from "../ffi/netns/netns.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { listCacheEntries } from "../runtime/cache.ts";
-import { parseCachedResult } from "../runtime/cached_result.ts";
 import { EngineNetwork } from "./engine_network.ts";
 import type { EventType, ListVerdict } from "./api/reflector.ts";
 import { KnownNodes, type NodeChanges } from "./known_nodes.ts";
 import { ClusterNetwork } from "./network/cluster_network.ts";
 import { removeClusterNetwork } from "./network/remove.ts";
 import type { ClusterNode } from "./node.ts";
+import { setPodMtu } from "./pod_mtu.ts";
+import type { NodePod } from "./pods.ts";
 import type { ClusterPartSettings } from "./settings.ts";
 import type { ClusterStatus } from "./status.ts";
 import { StatusFile } from "./status_file.ts";
@@ -160,8 +161,7 @@ export class ClusterPart implements Disposable {
         this.#noteKernelProblem(error.message);
       }
       const isReached = this.#isInKernel && this.#network?.isSetUp !== false;
-      const mayHaveOtherPods = isReached && this.#engines?.offer(own.podCidrs, this.#network?.mtu);
-      if (mayHaveOtherPods && this.#hasOtherFormerCidrs(own)) this.#isInKernel = false;
+      if (isReached && this.#engines?.offer(own.podCidrs, this.#network?.mtu)) this.#followPods(own, this.#engines);
       this.#isSynced ||= isReached && this.#engines?.isInstalled !== false;
     }
   }
@@ -180,25 +180,26 @@ export class ClusterPart implements Disposable {
 
   #replace(own: ClusterNode): void {
     if (!this.#network) return;
-    this.#formerCidrs = this.#findFormerCidrs(own);
+    this.#formerCidrs = this.#findFormerCidrs(own, this.#engines?.pods() ?? []);
     this.#network.replace(own, this.#known.peers(), this.#formerCidrs);
   }
 
-  /** Whether the kernel has to learn of one: an ADD that had read the network's old ranges has ended. */
-  #hasOtherFormerCidrs(own: ClusterNode): boolean {
-    return this.#network !== undefined && !this.#findFormerCidrs(own).every((cidr) => this.#formerCidrs.includes(cidr));
+  /** Finds those whose ADD had read what engines had before. */
+  #followPods(own: ClusterNode, engines: EngineNetwork): void {
+    if (!this.#network) return;
+    const pods = engines.pods();
+    if (engines.givesMtu) {
+      using host = currentNetns();
+      setPodMtu(host, pods, this.#network.mtu, this.#options.log);
+    }
+    const areKnown = this.#findFormerCidrs(own, pods).every((cidr) => this.#formerCidrs.includes(cidr));
+    if (!areKnown) this.#isInKernel = false;
   }
 
   /** Addresses of pods that run since before this node got other ranges. */
-  #findFormerCidrs({ podCidrs }: ClusterNode): readonly Cidr[] {
-    const network = this.#engines?.name;
-    // Of pods of other networks, nothing is known.
-    if (network === undefined) return [];
-    const { cacheDirectories } = this.#options;
-    const results = cacheDirectories.flatMap((directory) => listCacheEntries(directory, network)).map(
-      parseCachedResult,
-    );
-    return results.flatMap((result) => result?.ips ?? []).map(({ address }) => ipOf(address))
+  #findFormerCidrs({ podCidrs }: ClusterNode, pods: readonly NodePod[]): readonly Cidr[] {
+    if (!this.#engines?.givesRanges) return [];
+    return pods.flatMap(({ result }) => result?.ips ?? []).map(({ address }) => ipOf(address))
       .filter((ip) => !podCidrs.some((cidr) => containsIp(cidr, ip))).map(hostPrefix);
   }
 

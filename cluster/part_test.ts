@@ -389,6 +389,24 @@ netnsTest("a pod whose ADD had read the old ranges, and ends later, is masquerad
   expect(scene.status().podCidrs).toEqual(["10.244.9.0/24" as Cidr]);
 });
 
+netnsTest("pods whose network has ranges of its own have no former ones", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  const ipam = { type: "host-local", ranges: [[{ subnet: "10.88.0.0/24" }]] };
+  const text = JSON.stringify({ ...NETWORK, plugins: [{ type: "ptp", ipam }] });
+  mkdirSync(join(home, "lib"));
+  addPod(host, home, "early", "10.88.0.5");
+  using scene = newScene(host, home, { network: { fileName: "10-pods.conflist", text } });
+  scene.run((part) => part.takeList([A, B], "7"));
+  addPod(host, home, "late", "10.88.0.6");
+  using clock = stopClock();
+  clock.pass(10_000);
+  scene.run((part) => part.look());
+  scene.run((part) => part.look());
+  expect(scene.network()?.ipam).toMatchObject(ipam);
+  expect(formerOf(host)).toEqual([]);
+});
+
 netnsTest("without a network's file that can be read, no pod of another network is masqueraded", ({ host }) => {
   const home = newHome();
   addUplink(host);

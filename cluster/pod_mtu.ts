@@ -2,25 +2,21 @@ import { type Netns, NetnsError, openNetns } from "../ffi/netns/netns.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import * as link from "../ffi/route/link.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { listCacheEntries } from "../runtime/cache.ts";
-import { parseCachedResult } from "../runtime/cached_result.ts";
+import type { NodePod } from "./pods.ts";
 
 /**
- * Gives both ends of the interfaces of a network's containers an MTU. Connections go on: TCP sends smaller segments.
+ * Gives both ends of the interfaces of pods an MTU. Connections go on: TCP sends smaller segments.
  *
  * @param log told of links that the kernel refuses to change
  */
 export function setPodMtu(
   host: Netns,
-  network: string,
+  pods: readonly NodePod[],
   mtu: number,
-  cacheDirectories: readonly string[],
   log: (message: string) => void,
 ): void {
-  const entries = cacheDirectories.flatMap((directory) => listCacheEntries(directory, network));
-  for (const entry of entries) {
-    const { interfaces = [] } = parseCachedResult(entry) ?? {};
-    for (const { name, sandbox } of interfaces) {
+  for (const { containerId, result } of pods) {
+    for (const { name, sandbox } of result?.interfaces ?? []) {
       try {
         using netns = sandbox ? openNetns(sandbox) : undefined;
         setLinkMtu((netns ?? host).route, name, mtu);
@@ -28,7 +24,7 @@ export function setPodMtu(
         // Containers, and with them their links, go at any time.
         if (error instanceof NetnsError) continue;
         if (!(error instanceof SystemError)) throw error;
-        if (error.code !== "ENODEV") log(`Container ${entry.containerId} keeps its MTU: ${error.message}`);
+        if (error.code !== "ENODEV") log(`Container ${containerId} keeps its MTU: ${error.message}`);
       }
     }
   }

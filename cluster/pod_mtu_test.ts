@@ -8,6 +8,7 @@ import { useDirectory } from "../testing/directory.ts";
 import { watchedNetns } from "../testing/netlink.ts";
 import { netnsTest, runInNetns, runShellInNetns } from "../testing/netns.ts";
 import { setPodMtu } from "./pod_mtu.ts";
+import { listPods } from "./pods.ts";
 
 const root = useDirectory("cni-pod-mtu-");
 
@@ -33,7 +34,7 @@ netnsTest(
     addEntry(directory, "pods", "veth1", "eth0", container.path);
     addEntry(directory, "other", "veth2", "net1", container.path);
     addEntry(directory, "pods", "veth9", "eth9", "/run/netns/absent");
-    setPodMtu(host, "pods", 1450, [directory], failTest);
+    setPodMtu(host, listPods([directory], "pods"), 1450, failTest);
     expect([mtuOf(host, "veth1"), mtuOf(container, "eth0")]).toEqual([1450, 1450]);
     expect([mtuOf(host, "veth2"), mtuOf(container, "net1")]).toEqual([1500, 1500]);
   },
@@ -51,6 +52,7 @@ netnsTest(
     );
     addEntry(directory, "pods", "veth1", "eth1", "/run/netns/absent");
     addEntry(directory, "pods", "veth3", "eth0", container.path);
+    const pods = listPods([directory], "pods");
     let isGone = false;
     const onSend = (request: Uint8Array) => {
       const isChange = new DataView(request.buffer, request.byteOffset).getUint16(4, true) === RTM_NEWLINK;
@@ -58,10 +60,10 @@ netnsTest(
       isGone = true;
       runInNetns(host, "ip", "link", "del", "veth1");
     };
-    setPodMtu(watchedNetns(host, { onSend }), "pods", 1450, [directory], failTest);
+    setPodMtu(watchedNetns(host, { onSend }), pods, 1450, failTest);
     expect([isGone, mtuOf(host, "veth3"), mtuOf(container, "eth0")]).toEqual([true, 1450, 1450]);
     const log: string[] = [];
-    setPodMtu(host, "pods", 70_000, [directory], (message) => void log.push(message));
+    setPodMtu(host, pods, 70_000, (message) => void log.push(message));
     expect(log).toEqual(Array(2).fill(expect.stringMatching(/^Container c1 keeps its MTU: .*EINVAL/)));
   },
 );

@@ -71,7 +71,8 @@ function unusable(source: string, problem: string, details: string): CniError {
   return new CniError(Code.InvalidConfig, `Cannot install the network "${source}": ${problem}`, { details });
 }
 
-function needsRanges({ raw, ipamType }: PluginEntry): boolean {
+/** Whether {@linkcode NetworkFileOptions.ranges} are for this plugin. */
+export function needsRanges({ raw, ipamType }: PluginEntry): boolean {
   const ipam = findValue(raw, "ipam");
   return ipamType === "host-local" && isJsonObject(ipam) && !findValue(ipam, "ranges") && !findValue(ipam, "subnet");
 }

@@ -12,6 +12,8 @@ test("pods outside of their node's ranges are named, with the addresses that oth
   const find = (...cidrs: string[]) => host.withSubject((subject) => checkFormerRanges(subject, cidrs.map(parseCidr)));
   expect(find("10.9.0.0/24", "fd00:9::/64")).toEqual([]);
   expect(find()).toEqual([]);
+  // The network has ranges of its own.
+  expect(find("10.77.0.0/24", "fd00:77::/64")).toEqual([]);
   const [finding, ...others] = find("10.77.0.0/24", "fd00:9::/64");
   expect(others).toEqual([]);
   expect(finding!.severity).toBe("warning");

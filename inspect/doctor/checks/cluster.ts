@@ -46,9 +46,9 @@ export function checkCluster(subject: Subject): Finding[] {
   ];
 }
 
-/** Where a Node was made again with other ranges, pods that run keep their addresses. */
-export function checkFormerRanges({ containers }: Subject, podCidrs: readonly Cidr[]): Finding[] {
-  if (podCidrs.length === 0) return [];
+/** Where a Node was made again with other ranges, pods that run keep their addresses. A network may have ranges of its own. */
+export function checkFormerRanges({ containers, subnets }: Subject, podCidrs: readonly Cidr[]): Finding[] {
+  if (!subnets.some((subnet) => podCidrs.includes(subnet))) return [];
   const former = containers.flatMap((container) => {
     const ips = container.ips.map(({ address }) => ipOf(address))
       .filter((ip) => !podCidrs.some((cidr) => containsIp(cidr, ip)));
