@@ -26,6 +26,8 @@ export class KnownNodes {
   readonly #ranges = new PodRanges();
   /** UIDs of nodes whose ranges overlap. */
   readonly #contested = new Set<string>();
+  /** UIDs of nodes whose addresses are older than what was told of them last. */
+  readonly #withoutAddress = new Set<string>();
   #own: ClusterNode | undefined;
 
   constructor(ownName: string) {
@@ -79,6 +81,11 @@ export class KnownNodes {
     return node && node !== this.#own ? this.#withoutTakenRanges(node) : undefined;
   }
 
+  /** Those of which the API has no address any more. Each has its last ones. */
+  withLostAddresses(): ClusterNode[] {
+    return Array.from(this.#withoutAddress, (uid) => this.#nodes.get(uid)!);
+  }
+
   conflicts(): Conflict[] {
     return [...this.#contested].flatMap((uid) => {
       const node = this.#nodes.get(uid)!;
@@ -91,8 +98,15 @@ export class KnownNodes {
   #put(told: ClusterNode, changed: Set<string>): void {
     const known = this.#nodes.get(told.uid);
     // Whoever sets a Node's addresses may take all of them away for a moment. The node still has them.
-    const node = known && told.addresses.length === 0 ? { ...told, addresses: known.addresses } : told;
-    if (known && isSameNode(known, node)) return;
+    const isLost = known !== undefined && known.addresses.length > 0 && told.addresses.length === 0;
+    const node = isLost ? { ...told, addresses: known.addresses } : told;
+    if (!known || !isSameNode(known, node)) this.#putAgain(known, node, changed);
+    // It may be for ever.
+    if (isLost) this.#withoutAddress.add(node.uid);
+    else this.#withoutAddress.delete(node.uid);
+  }
+
+  #putAgain(known: ClusterNode | undefined, node: ClusterNode, changed: Set<string>): void {
     const isOwn = node.name === this.#ownName;
     if (known) this.#remove(known, changed);
     else if (isOwn && this.#own && this.#nodes.has(this.#own.uid)) this.#remove(this.#own, changed);
@@ -109,6 +123,7 @@ export class KnownNodes {
     this.#nodes.delete(node.uid);
     this.#ranges.remove(node);
     this.#contested.delete(node.uid);
+    this.#withoutAddress.delete(node.uid);
     changed.add(node.uid);
     this.#compareAgain(others, changed);
   }

@@ -81,10 +81,17 @@ describe("known nodes", () => {
     const nodes = known(A);
     const without = (node: ClusterNode) => ({ ...node, addresses: [] });
     expect(uidsOf(nodes.apply("MODIFIED", without(A)))).toEqual([]);
+    expect(nodes.withLostAddresses()).toEqual([A]);
     expect(uidsOf(nodes.replace([without(OWN), { ...without(A), podCidrs: B.podCidrs }]))).toEqual(["a"]);
     expect([nodes.own, nodes.peer("a")]).toEqual([OWN, { ...A, podCidrs: B.podCidrs }]);
+    expect(nodes.withLostAddresses().map(({ uid }) => uid).sort()).toEqual(["a", "own"]);
     expect(uidsOf(nodes.replace([OWN, { ...without(A), uid: "a2" }]))).toEqual(["a", "a2"]);
     expect(nodes.peer("a2")?.addresses).toEqual([]);
+    expect(nodes.withLostAddresses()).toEqual([]);
+    expect(uidsOf(nodes.apply("MODIFIED", { ...A, uid: "a2" }))).toEqual(["a2"]);
+    nodes.apply("MODIFIED", { ...without(A), uid: "a2" });
+    nodes.apply("DELETED", { ...without(A), uid: "a2" });
+    expect(nodes.withLostAddresses()).toEqual([]);
   });
 
   test("of two nodes with overlapping ranges the older keeps them, in both orders and for each range", () => {

@@ -224,12 +224,16 @@ export class ClusterPart implements Disposable {
     const conflicts = this.#known.conflicts().map(({ node, other, cidr }) =>
       `node "${node.name}" has ${cidr}, which overlaps with a range of the older node "${other.name}": it is not reached`
     );
+    const lost = this.#known.withLostAddresses().map(({ name, addresses }) =>
+      `the API has no address of node "${name}" any more: the last, ${addresses.join(" and ")}, stays in use`
+    );
     return [
       ...own ? [] : [`nothing is known of node "${this.#options.node}" yet`],
       ...own?.podCidrs.length === 0 ? [`node "${own.name}" has no spec.podCIDRs: ${NO_RANGES_ADVICE}`] : [],
       ...this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
       ...[this.#engines?.problem, this.#engines?.shadow()].filter((problem) => problem !== undefined),
       ...conflicts,
+      ...lost,
       ...this.#network?.problems() ?? [],
     ];
   }

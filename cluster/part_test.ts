@@ -407,6 +407,23 @@ netnsTest("pods whose network has ranges of its own have no former ones", ({ hos
   expect(formerOf(host)).toEqual([]);
 });
 
+netnsTest("a node that the API has without an address keeps its last one, and both are named", ({ host }) => {
+  addUplink(host);
+  using scene = newScene(host, newHome());
+  const joining = newNode("d", 4, { addresses: [] });
+  scene.run((part) => part.takeList([A, B, joining], "7"));
+  expect(scene.status().problems).toEqual(['Node "d" has no InternalIP that is an address: it gets no routes']);
+  scene.take(["MODIFIED", { ...B, addresses: [] }, "8"], ["DELETED", joining, "9"]);
+  scene.run((part) => part.look());
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+  expect(scene.status().problems).toEqual([
+    'the API has no address of node "b" any more: the last, 192.0.2.2, stays in use',
+  ]);
+  scene.take(["MODIFIED", B, "10"]);
+  scene.run((part) => part.look());
+  expect(scene.status().problems).toEqual([]);
+});
+
 netnsTest("without a network's file that can be read, no pod of another network is masqueraded", ({ host }) => {
   const home = newHome();
   addUplink(host);

@@ -278,7 +278,7 @@ export class ClusterNetwork implements Disposable {
   }
 
   #syncTunnel(own: ClusterNode): Omit<TunnelState, "index"> & { readonly index: number | undefined } {
-    if (own.addresses.length === 0) throw new TunnelError("This node has no address yet");
+    if (own.addresses.length === 0) throw new TunnelError("This node has no InternalIP that is an address");
     if (this.#settings.tunnel === "never") {
       const differences = removeTunnel(this.#nl) ? ["the tunnel was there"] : [];
       return { index: undefined, isNew: false, differences };

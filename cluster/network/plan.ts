@@ -92,7 +92,9 @@ export function planPeer(
 ): PeerPlan {
   const twin = peer.addresses.find((ip) => own.addresses.includes(ip));
   if (twin !== undefined) return refused(`Node "${peer.name}" has address ${twin}, as this node: it gets no routes`);
-  if (peer.addresses.length === 0) return refused(`Node "${peer.name}" has no address yet: it gets no routes`);
+  if (peer.addresses.length === 0) {
+    return refused(`Node "${peer.name}" has no InternalIP that is an address: it gets no routes`);
+  }
   const ways = peer.podCidrs.map((cidr): Way =>
     directWay(own, peer, cidr, settings, host, matches) ?? tunnelWay(own, peer, cidr, settings, host, matches)
   );
