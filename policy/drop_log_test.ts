@@ -8,7 +8,7 @@ import { DROP_LOG_GROUP, handleDrops } from "../plugins/lib/policy/drops.ts";
 import type { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
 import { CUT_MARK } from "../plugins/lib/ruleset/policy_tables.ts";
 import { connectDatagrams } from "../scripts/src/harness/traffic.ts";
-import { netnsTest, runShellInNetns, until } from "../testing/netns.ts";
+import { netnsTest, ping, runShellInNetns, until } from "../testing/netns.ts";
 import { type PolicyPod, type PolicySite, siteTest } from "../testing/policy_site.ts";
 import { isHeard, newDesired, newPoliced, newPolicyChain, sendFrom, talkUdp } from "../testing/policy_traffic.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
@@ -81,6 +81,8 @@ for (const links of ["routed", "bridged"] as const) {
     });
     await sendFrom(site.outside, OUTSIDE, closed.ips[0]);
     expect(await next()).toEqual({ reason: "closed", pod: "web/p4", ...fromFar, ...to(closed), ...udp, ...link });
+    // On a bridge, a question for the neighbour would have the forged address, too.
+    ping(a.netns, open.ips[0]);
     runShellInNetns(a.netns, "ip addr add 10.88.0.99/32 dev lo");
     await sendFrom(a.netns, "10.88.0.99", open.ips[0]);
     const forged = await next();

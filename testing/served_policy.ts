@@ -7,7 +7,7 @@
  *
  * @module
  */
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Ip, ipOf, parseCidr } from "../ffi/address.ts";
 import { type Netns, openNetns } from "../ffi/netns/netns.ts";
@@ -97,7 +97,8 @@ export async function newServedPolicy(
   writeFileSync(inMounts(LOG), "");
   const log = () => readFileSync(inMounts(LOG), "utf8");
   const words = `--cluster network --node a --api-server ${api.url} --conflist /run/10-pods.conflist ${options}`;
-  const status = () => JSON.parse(readFileSync(inMounts("/run/cni/policy/status.json"), "utf8")) as PolicyStatus;
+  const statusFile = inMounts("/run/cni/policy/status.json");
+  const status = () => JSON.parse(readFileSync(statusFile, "utf8")) as PolicyStatus;
   /** Meanwhile, the API server of this process answers. */
   const attach = async (command: "add" | "del", { namespace, name }: PodName, id: string, first?: string) => {
     const args = `IgnoreUnknown=1;K8S_POD_NAMESPACE=${namespace};K8S_POD_NAME=${name};K8S_POD_UID=${
@@ -129,6 +130,7 @@ export async function newServedPolicy(
       const before = log().split("Listening").length;
       await until(() => log().split("Listening").length > before || started.exitCode !== null);
       if (started.exitCode !== null) throw new Error(`The server has ended: ${log()}`);
+      await until(() => existsSync(statusFile));
     },
     async killServer() {
       await node.start("sh", "-c", "busybox kill -9 $(cat /run/serve.pid)").exited;

@@ -3,7 +3,7 @@ import type { Ip } from "../ffi/address.ts";
 import { parseIp } from "../ffi/address.ts";
 import { attrs } from "../ffi/netlink/attrs.ts";
 import { be16, be32, ipCodec, struct, u8 } from "../ffi/netlink/codec.ts";
-import { message, type Operation } from "../ffi/netlink/message.ts";
+import { message, NLM_F_CREATE, type Operation } from "../ffi/netlink/message.ts";
 import { executeAll, request } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
 import { AF_INET, IPPROTO_UDP } from "../ffi/sys/uapi.ts";
@@ -19,9 +19,8 @@ const flowSpec = message("flow", struct({ family: u8, version: u8, resource: be1
   timeout: [7, be32],
 }));
 const NEW: Operation<typeof flowSpec> = { name: "IPCTNL_MSG_CT_NEW", type: 1 << 8, spec: flowSpec };
-const NLM_F_CREATE = 0x400;
 const TIMEOUT_S = 600;
-const AT_ONCE = 6400;
+const FLOWS_PER_REQUEST = 6400;
 const FIRST_PORT = 1024;
 const PORTS = 60_000;
 
@@ -41,7 +40,7 @@ export function trackFlows(netns: Netns, sources: readonly Ip[], count: number):
       timeout: TIMEOUT_S,
     };
     requests.push(request(NEW, flow, NLM_F_CREATE));
-    if (requests.length === AT_ONCE) executeAll(netns.nft, requests.splice(0));
+    if (requests.length === FLOWS_PER_REQUEST) executeAll(netns.nft, requests.splice(0));
   }
   executeAll(netns.nft, requests);
 }
