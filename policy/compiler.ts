@@ -211,9 +211,9 @@ export class PolicyCompiler {
     return this.#findPod(local) !== undefined || !this.#policyIndex.has(local.namespace);
   }
 
-  /** Whether its policies wait for their peers. */
-  isHeld(key: string): boolean {
-    return this.#held.has(key);
+  /** Keys of local pods whose new policies wait for their peers. */
+  get held(): ReadonlyMap<string, PolicedPod> {
+    return this.#held;
   }
 
   /** Looks at what has changed, so that {@linkcode selectedNamespaces} is up to date. */
@@ -272,7 +272,7 @@ export class PolicyCompiler {
     return this.#localsByIp.has(ip);
   }
 
-  /** Of a chain in use. */
+  /** @param key a chain in use names it */
   setOf(key: string): SelectedSet {
     return this.#sets.get(key)!;
   }

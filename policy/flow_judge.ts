@@ -8,8 +8,8 @@ import type { PolicyCompiler } from "./compiler.ts";
 export interface FlowJudgeOptions {
   readonly host: Netns;
   readonly compiler: PolicyCompiler;
-  /** Whether pods that policies select may be missing. */
-  isIncomplete(): boolean;
+  /** Whether pods of these namespaces may be missing. */
+  mayLack(namespaces: ReadonlySet<string>): boolean;
   onFailure(error: SystemError): void;
 }
 

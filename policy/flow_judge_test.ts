@@ -27,7 +27,7 @@ siteTest("routed", "others get their turn while many flows are judged", async (s
     new FlowJudge({
       host: site.host,
       compiler,
-      isIncomplete: () => false,
+      mayLack: () => false,
       onFailure: ({ message }) => void failures.push(message),
     })
   ));

@@ -3,6 +3,7 @@ import type { Ip } from "../ffi/address.ts";
 import type { PolicyDirection } from "../plugins/lib/policy/desired.ts";
 import { portsNamed } from "./api/pod.ts";
 import type { PolicyCompiler, SelectedSet } from "./compiler.ts";
+import type { PeerSelector } from "./pod_peers.ts";
 
 export interface JudgedEnds {
   readonly source: Ip;
@@ -15,14 +16,12 @@ export interface JudgedEnds {
 export interface Supposed {
   /** Whether an address that no known pod of this node has passes its policies. */
   passes(direction: PolicyDirection, ip: Ip): boolean;
-  /** Whether selectors select an address that no known pod has. */
-  readonly isPeer: boolean;
+  /** Whether the selector selects an address that no known pod has. */
+  isPeer(selector: PeerSelector): boolean;
 }
 
-const NOTHING: Supposed = { passes: () => true, isPeer: false };
-
 /** Whether policy lets this node forward packets of the flow. */
-export function allowsFlow(compiler: PolicyCompiler, flow: JudgedEnds, supposed: Supposed = NOTHING): boolean {
+export function allowsFlow(compiler: PolicyCompiler, flow: JudgedEnds, supposed: Supposed): boolean {
   const { source, destination } = flow;
   return source === destination ||
     passes(compiler, flow, "egress", source, destination, supposed) &&
@@ -54,7 +53,7 @@ function passes(
 
 function hasPeer({ peers }: PolicyCompiler, { source, peers: selector }: SelectedSet, ip: Ip, supposed: Supposed) {
   if (source.kind === "blocks") return source.blocks.contains(ip);
-  return peers.ownerOf(ip) === undefined ? supposed.isPeer : peers.isSelected(selector!, ip);
+  return peers.ownerOf(ip) === undefined ? supposed.isPeer(selector!) : peers.isSelected(selector!, ip);
 }
 
 function hasPort(
@@ -65,7 +64,7 @@ function hasPort(
 ): boolean {
   if (source.kind !== "ports" || source.protocol !== protocol) return false;
   const owner = peers.ownerOf(destination);
-  if (!owner) return supposed.isPeer;
+  if (!owner) return selector !== undefined && supposed.isPeer(selector);
   const isSelected = selector ? selector.groups.has(owner.group) : owner.isAttached;
   return isSelected && portsNamed(source, owner.pod.ports).includes(port!);
 }

@@ -15,8 +15,8 @@ export interface FlowSource {
   /** A socket that nobody else uses. */
   readonly dump: Netlink;
   readonly compiler: PolicyCompiler;
-  /** Whether pods that policies select may be missing. */
-  isIncomplete(): boolean;
+  /** Whether pods of these namespaces may be missing. */
+  mayLack(namespaces: ReadonlySet<string>): boolean;
 }
 
 const FAMILIES = [4, 6] as const;
@@ -27,13 +27,14 @@ const FAMILIES = [4, 6] as const;
  *
  * @returns how many flows are cut now
  */
-export function* judgeFlows({ host, dump, compiler, isIncomplete }: FlowSource): Generator<void, number> {
+export function* judgeFlows({ host, dump, compiler, mayLack }: FlowSource): Generator<void, number> {
   const { nft, route } = host;
   // A pod and its own node always reach each other.
   const own = new Set(address.list(route).map(({ address: each }) => ipOf(each)));
   const isolated = isolatedAddresses(nft);
   // The kernel keeps what pods have whose names are not known yet.
-  const least: Supposed = { passes: (direction, ip) => !isolated.get(direction)!.has(ip), isPeer: false };
+  const least: Supposed = { passes: (direction, ip) => !isolated.get(direction)!.has(ip), isPeer: () => false };
+  const most: Supposed = { passes: () => true, isPeer: ({ scope }) => mayLack(scope.members) };
   const cut = { 4: 0, 6: 0 };
   for (const family of FAMILIES) {
     const forbidden: TrackedFlow[] = [];
@@ -47,7 +48,7 @@ export function* judgeFlows({ host, dump, compiler, isIncomplete }: FlowSource):
       if (own.has(source) || own.has(replySource) || passes(least)) {
         if (isCut) allowed.push(flow);
       } else if (isCut) cut[family]++;
-      else if (!passes({ passes: () => true, isPeer: isIncomplete() })) {
+      else if (!passes(most)) {
         forbidden.push(flow);
         cut[family]++;
       }

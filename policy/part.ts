@@ -9,6 +9,7 @@ import { type DropHandling, handleDrops } from "../plugins/lib/policy/drops.ts";
 import { verdictsOf } from "../plugins/lib/policy/policy_objects.ts";
 import { listWrongVerdicts } from "../plugins/lib/policy/verdicts.ts";
 import { PolicyRuleset } from "../plugins/lib/policy/policy_ruleset.ts";
+import type { SyncOptions } from "../plugins/lib/policy/sync_policies.ts";
 import { CniError } from "../spec/error.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
@@ -25,6 +26,7 @@ import { RulesetLosses } from "./ruleset_losses.ts";
 import { Garbage } from "../cluster/garbage.ts";
 import { StatusFile } from "../cluster/status_file.ts";
 import type { PolicyStatus } from "./status.ts";
+import { UnlistedNamespaces } from "./unlisted_namespaces.ts";
 import { StoredPolicies } from "./stored_policies.ts";
 
 export type PolicyEventType = "ADDED" | "MODIFIED" | "DELETED";
@@ -56,7 +58,7 @@ const CHANGE_INTERVAL_MS = 15;
 const ATTACH_INTERVAL_MS = 2;
 /** New peers are listed first, as long as that does not take longer. */
 const LIST_MS = 1000;
-const FIRST_LIST_MS = 10_000;
+const FIRST_LIST_MS = 3000;
 /** How long nothing is compared without a reason. */
 const COMPARE_INTERVAL_MS = 60_000;
 const RETRY_MS = 2000;
@@ -66,7 +68,7 @@ const SETS_OF_A_MEGABYTE = 8;
 
 export class PolicyPart implements Disposable {
   readonly #options: PolicyPartOptions;
-  readonly #compiler = new PolicyCompiler((namespaces) => this.#hasWaited || this.#options.hasListed(namespaces));
+  readonly #compiler = new PolicyCompiler((namespaces) => this.#mayUse(namespaces));
   readonly #resources: DisposableStack;
   readonly #host: Netns;
   readonly #ruleset: PolicyRuleset;
@@ -92,8 +94,7 @@ export class PolicyPart implements Disposable {
   #heardAtMs: number | undefined;
   // Times are those of `performance.now()`.
   /** Since some peers are missing. */
-  #waitingSince: number | undefined;
-  #hasWaited = false;
+  readonly #unlisted: UnlistedNamespaces;
   #changedSince: number | undefined;
   #lastStep = -Infinity;
   #nextCompare = 0;
@@ -106,6 +107,7 @@ export class PolicyPart implements Disposable {
 
   constructor(options: PolicyPartOptions) {
     this.#options = options;
+    this.#unlisted = new UnlistedNamespaces((namespaces) => options.hasListed(namespaces));
     using resources = new DisposableStack();
     this.#host = resources.use(currentNetns());
     const { nft } = this.#host;
@@ -114,7 +116,7 @@ export class PolicyPart implements Disposable {
       new FlowJudge({
         host: this.#host,
         compiler: this.#compiler,
-        isIncomplete: () => !this.#isSynced,
+        mayLack: (namespaces) => !this.#isSynced && !this.#options.hasListed(namespaces),
         onFailure: ({ message }) => {
           this.#options.log(`Cannot end connections that policies forbid: ${message}`);
           // The next comparison judges again.
@@ -226,7 +228,7 @@ export class PolicyPart implements Disposable {
     const pod = { namespace, name, ...uid && { uid } };
     this.#localPods.name(container, pod);
     while (!this.#isInForce) {
-      const problem = this.#apiProblem;
+      const problem = this.#missing.size > 0 ? this.#apiProblem : undefined;
       if (problem !== undefined) return { error: `the policies are not known: ${problem}` };
       await this.#nextStep();
     }
@@ -238,13 +240,13 @@ export class PolicyPart implements Disposable {
     const done = this.#nextStep();
     this.#changed(ATTACH_INTERVAL_MS);
     await done;
-    while (this.#isInKernel && this.#compiler.isHeld(key)) await this.#nextStep();
+    while (this.#isInKernel && this.#compiler.held.has(key)) await this.#nextStep();
     return { state: this.#isInKernel && this.#compiler.isKnown(local) ? "enforced" : "closed" };
   }
 
   /** What the kernel has lost of what these addresses lead to: `ingress of 10.1.0.2`. Nothing while it is put back. */
   wrongVerdicts(ips: readonly Ip[]): string[] {
-    if (!this.#isInKernel || this.#waitingSince !== undefined) return [];
+    if (!this.#isInKernel || this.#compiler.held.size > 0) return [];
     const policed = new Set(ips.flatMap((ip) => this.#compiler.policedAt(ip) ?? []));
     return listWrongVerdicts(this.#host.nft, [...policed].flatMap(verdictsOf));
   }
@@ -263,7 +265,7 @@ export class PolicyPart implements Disposable {
     if (isLost) this.#nextCompare = now;
     if (now >= this.#nextCompare) this.#isInKernel = false;
     const isWaiting = this.#timer !== undefined;
-    const isDue = !this.#isInKernel || this.#waitingSince !== undefined || now - this.#lastStep >= 1000;
+    const isDue = !this.#isInKernel || this.#compiler.held.size > 0 || now - this.#lastStep >= 1000;
     if (!isWaiting && isDue) this.#step();
     else if (this.#status.isDue) this.#writeStatus();
   }
@@ -361,8 +363,8 @@ export class PolicyPart implements Disposable {
       const selected = this.#compiler.selectedNamespaces();
       this.#options.onSelected(selected);
       const hasAll = this.#options.hasListed(selected);
-      this.#noteWaiting(hasAll, now);
-      if (!this.#isInForce && !hasAll && !this.#hasWaited) return;
+      this.#unlisted.note(selected);
+      if (!this.#isInForce && !this.#mayUse(selected)) return this.#writeStatus();
       this.#changeKernel(now, hasAll);
     } catch (error) {
       if (!(error instanceof SystemError || error instanceof CniError)) throw error;
@@ -376,26 +378,23 @@ export class PolicyPart implements Disposable {
   }
 
   /** What is in force without the new peers is better than nothing. */
-  #noteWaiting(hasAll: boolean, now: number): void {
-    this.#waitingSince = hasAll ? undefined : this.#waitingSince ?? now;
-    this.#hasWaited = this.#waitingSince !== undefined &&
-      now - this.#waitingSince > (this.#isInForce ? LIST_MS : FIRST_LIST_MS);
+  #mayUse(namespaces: ReadonlySet<string>): boolean {
+    return this.#unlisted.haveListedOrWaited(namespaces, this.#isInForce ? LIST_MS : FIRST_LIST_MS);
   }
 
   #changeKernel(now: number, hasAll: boolean): void {
     // What it kept for peers that were not known, only a comparison finds.
     if (hasAll && !this.#isSynced) this.#isInKernel = false;
     const change = this.#isInKernel ? this.#compiler.takeChange() : undefined;
-    const refusal = change && this.#tryChange(change);
+    // Before all lists have come, sets have elements that nobody knows.
+    if (change && !this.#isSynced) this.#isInKernel = false;
+    const refusal = change && this.#isInKernel ? this.#tryChange(change) : undefined;
     const isCompared = !this.#isInKernel;
     if (isCompared) {
       const garbage = new Garbage(SETS_OF_A_MEGABYTE);
-      const { peers } = this.#compiler;
       const desired = this.#compiler.desired();
-      const options = {
-        onSet: () => garbage.step(),
-        ...!hasAll && !this.#isSynced && { mayBePeer: (ip: Ip) => peers.ownerOf(ip) === undefined },
-      };
+      const options: SyncOptions = { onSet: () => garbage.step() };
+      if (!this.#isSynced) options.mayBePeer = (set, ip) => this.#mayBePeer(set, ip);
       const difference = this.#ruleset.replace(desired, options);
       // Which ports of bridges are isolated, the guard tells.
       if (this.#attachments.restore()) this.#ruleset.replace(desired, options);
@@ -404,7 +403,7 @@ export class PolicyPart implements Disposable {
         () => handleDrops(this.#host.nft, this.#options.drops),
       );
       this.#nextCompare = now + COMPARE_INTERVAL_MS;
-      if (this.#isInForce && difference !== undefined) {
+      if (this.#isSynced && difference !== undefined) {
         this.#options.count("repairs", 1);
         this.#options.log(
           `Policies are in the kernel again: ${difference}${refusal === undefined ? "" : `, after: ${refusal}`}`,
@@ -424,6 +423,12 @@ export class PolicyPart implements Disposable {
       this.#options.count("changeSeconds", (performance.now() - this.#changedSince) / 1000);
     }
     this.#changedSince = undefined;
+  }
+
+  #mayBePeer(set: string, ip: Ip): boolean {
+    const { peers } = this.#compiler.setOf(set);
+    return peers !== undefined && !this.#options.hasListed(peers.scope.members) &&
+      this.#compiler.peers.ownerOf(ip) === undefined;
   }
 
   /** What it is to change may differ from what the kernel has. @returns why it could not */

@@ -38,7 +38,8 @@ export class RulesetLosses implements Disposable {
     const unmapped = new Set<string>();
     const isComplete = this.#monitor.read(({ changes }) => {
       for (const change of changes) {
-        if (!VERDICT_MAPS.includes(change.name)) isLost = true;
+        const isOfMap = change.operation === uapi.NFT_MSG_DELSETELEM && VERDICT_MAPS.includes(change.name);
+        if (!isOfMap) isLost = true;
         else for (const { key } of change.elements()) unmapped.add(ipFromBytes(key));
       }
     });

@@ -37,6 +37,7 @@ export interface LintPlugin extends WrittenPlugin {
   readonly network: NetworkModel | undefined;
   /** Containers on one segment, a bridge's VLAN, reach each other without a router. */
   readonly segment: string | undefined;
+  readonly needsRouter: boolean;
 }
 
 export const STANDARD_INPUT = "standard input";
@@ -102,7 +103,8 @@ function readLintPlugin(...written: Parameters<typeof readWrittenPlugin>): LintP
   const network = attempt(() => findModel(plugin.type)?.network?.(plugin.raw));
   const bridge = network?.bridge;
   const segment = bridge && JSON.stringify([bridge.name, bridge.vlan]);
-  return { ...plugin, ranges: readRanges(plugin), network, segment };
+  const needsRouter = attempt(() => findModel(plugin.type)?.needsRouter) ?? false;
+  return { ...plugin, ranges: readRanges(plugin), network, segment, needsRouter };
 }
 
 /** Finds it also if a program of that name is called: its keys and values are the same. */

@@ -35,7 +35,7 @@ function describeStatus(
       )
     ),
     ...isSynced || apiProblem !== undefined ? [] : [
-      warning("policies are not in force yet: the API server has not listed them", advise("see the log of cni serve")),
+      warning("not all that policies need is listed by the API server yet", advise("see the log of cni serve")),
     ],
     ...apiProblem === undefined ? [] : [
       warning(

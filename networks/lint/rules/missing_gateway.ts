@@ -1,4 +1,3 @@
-import { findModel } from "../../../plugins/registry.ts";
 import { builtinOf } from "../lint_file.ts";
 import { pathIn } from "../written_plugin.ts";
 import type { LintRule } from "../rule.ts";
@@ -43,7 +42,7 @@ export const missingGatewayRule: LintRule = {
     // What another program makes, nobody knows.
     const maker = plugins.find(({ type }) => builtinOf(type) !== undefined);
     if (!maker || maker.network?.isRouted || plugins[0] !== maker) return [];
-    return plugins.filter(({ type }) => findModel(type)?.needsRouter).map((plugin) => ({
+    return plugins.filter(({ needsRouter }) => needsRouter).map((plugin) => ({
       source: plugin.source,
       path: pathIn(plugin, "type"),
       message: `the host does not route what containers of "${maker.type}" send, and "${plugin.type}" fails`,

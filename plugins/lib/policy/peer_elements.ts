@@ -40,7 +40,7 @@ function intervalOf([first, last]: readonly [Ip, Ip]): PeerElement[] {
   return [{ key: ipBytes(first) }, { key: behind, flags: NFT_SET_ELEM_INTERVAL_END }];
 }
 
-/** It comes first in all keys. */
+/** Keys of all sets of peers begin with the address. */
 export const elementAddress = (key: Uint8Array, family: Family): Ip =>
   ipFromBytes(key.subarray(0, family === 4 ? 4 : 16));
 

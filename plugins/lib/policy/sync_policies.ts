@@ -22,8 +22,8 @@ const SETS_PER_COMMIT = 256;
 export interface SyncOptions {
   /** Called after each set, whose elements are forgotten then. */
   onSet?(): void;
-  /** Whether sets keep an address that they are not to have, as not all peers are known. Without it, they do not. */
-  mayBePeer?(ip: Ip): boolean;
+  /** Whether a set keeps an address that it is not to have, as not all peers are known. Without it, none does. */
+  mayBePeer?(set: string, ip: Ip): boolean;
 }
 
 /** @returns what differed */
@@ -72,7 +72,9 @@ function syncPeerSet(nl: Netlink, tx: Transaction, key: string, set: PeerSet, { 
     for (const element of nft.listElements(nl, policyTable, name)) surplus.set(peerElementId(element), element);
     const missing = peerElements(set, family).filter((element) => !surplus.delete(peerElementId(element)));
     if (mayBePeer && set.kind !== "blocks") {
-      for (const [id, { key }] of surplus) if (mayBePeer(elementAddress(key, family))) surplus.delete(id);
+      for (const [id, element] of surplus) {
+        if (mayBePeer(key, elementAddress(element.key, family))) surplus.delete(id);
+      }
     }
     if (surplus.size > 0) tx.deleteElements(policyTable, name, [...surplus.values()]);
     if (missing.length > 0) tx.addElements(policyTable, name, missing);
