@@ -6,9 +6,12 @@ import { type End, explainFlow, type PolicyQuestion, type PolicyVerdict } from "
 
 /** Asks the API for pods that are not followed. */
 export interface PodSource {
-  /** @returns `undefined` if there is no such pod */
+  /** @returns `undefined` if there is no such pod, or the API does not tell */
   fetchPod(namespace: string, name: string): Promise<LabelledPod | undefined>;
-  /** @returns `undefined` if no pod has it as its first address */
+  /**
+   * @returns `undefined` if no pod has it as its first address
+   * @throws {Error} the API does not tell
+   */
   fetchPodAt(ip: Ip): Promise<LabelledPod | undefined>;
 }
 

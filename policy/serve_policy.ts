@@ -164,8 +164,8 @@ function podSource(client: ApiClient, signal: AbortSignal, log: (message: string
       return await asProblem("The answer is no Pod", () => parse(text));
     } catch (error) {
       if (!(error instanceof ApiProblem)) throw error;
-      if (error.status !== NOT_FOUND) log(`Cannot ask for pod "${what}": ${error.message}`);
-      return undefined;
+      if (error.status === NOT_FOUND) return undefined;
+      throw new ApiProblem(`Cannot ask for pod "${what}": ${error.message}`, { status: error.status });
     }
   };
   return {
@@ -174,12 +174,16 @@ function podSource(client: ApiClient, signal: AbortSignal, log: (message: string
         `${namespace}/${name}`,
         `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`,
         (text) => parsePod(JSON.parse(text) as PodObject),
-      ),
-    // Pods on the network of a node have the node's address.
+      ).catch((error: unknown) => {
+        if (!(error instanceof ApiProblem)) throw error;
+        log(error.message);
+        return undefined;
+      }),
+    // Pods on the network of a node have the node's address. Of the server's cache: etcd would read all pods.
     fetchPodAt: (ip) =>
       fetchObject(
         ip,
-        `/api/v1/pods?fieldSelector=${encodeURIComponent(`status.podIP=${ip}`)}`,
+        `/api/v1/pods?fieldSelector=${encodeURIComponent(`status.podIP=${ip}`)}&resourceVersion=0`,
         (text) =>
           (JSON.parse(text) as { readonly items: readonly PodObject[] }).items.map(parsePod)
             .find(({ ips }) => ips.includes(ip)),

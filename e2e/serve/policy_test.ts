@@ -1,5 +1,6 @@
 /** Policies of an API server against real packets between pods of a node. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { answer } from "../../testing/api_server.ts";
 import { testWith } from "../../testing/binary.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { NODE_PROGRAMS } from "../../testing/node.ts";
@@ -160,6 +161,17 @@ describe("policies of a cluster", () => {
       exitCode: 1,
       text: expect.stringContaining('there is no pod "clients/none"'),
     });
+    expect(site.api.requests).toContain("/api/v1/pods?fieldSelector=status.podIP%3D192.0.2.2&resourceVersion=0");
+    site.api.fault = ({ search }, response) => {
+      if (!search.includes("status.podIP")) return false;
+      answer(response, 500, "{}");
+      return true;
+    };
+    expect(await tell("clients/client", "10.244.9.9", "80")).toMatchObject({
+      exitCode: 1,
+      text: expect.stringContaining('Cannot ask for pod "10.244.9.9"'),
+    });
+    site.api.fault = undefined;
   });
 
   testWith(
