@@ -52,14 +52,14 @@ export class Attachments {
 
   /** @returns `isWhole`: what DELs have removed is all that the kernel has lost since the last look */
   look(): { readonly attached: readonly AttachedAddress[]; readonly isWhole: boolean } {
-    this.#removeEnded();
+    const hadEnded = this.#removeEnded();
     const { attached, table } = readGuard(this.#nft);
     const isSameGuard = this.#guard.note(attached, table);
     const isSameBridge = this.#ports.note(listBridgedPods(this.#nft), findTable(this.#nft, policyBridgeTable)?.handle);
     const isEnded = this.#forgetEnded();
     return {
       attached: [...attached, ...this.#guard.lost.values()],
-      isWhole: isSameGuard && isSameBridge && !isEnded,
+      isWhole: isSameGuard && isSameBridge && !hadEnded && !isEnded,
     };
   }
 
@@ -91,16 +91,20 @@ export class Attachments {
     return link.find(this.#route, name) !== undefined;
   }
 
-  #removeEnded(): void {
+  /** @returns whether a pod whose guard was put back has ended */
+  #removeEnded(): boolean {
     const now = performance.now();
+    let isEnded = false;
     for (const [key, { pod, untilMs }] of this.#restored) {
       if (now > untilMs) this.#restored.delete(key);
       if (this.#hasLink(pod)) continue;
+      isEnded = true;
       for (const table of [policyTable, policyBridgeTable]) {
         removeElementsOf(this.#nft, table, POLICY_PURPOSE, pod);
       }
       this.#restored.delete(key);
     }
+    return isEnded;
   }
 
   /** @returns whether a pod whose guard is lost has ended */
