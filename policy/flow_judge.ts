@@ -1,6 +1,6 @@
 /** When tracked flows are judged: soon after each change, and not all the time. @module */
-import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
-import type { Netlink } from "../ffi/netlink/socket.ts";
+import type { Netns } from "../ffi/netns/netns.ts";
+import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../ffi/netlink/socket.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { judgeFlows } from "./flows.ts";
 import type { PolicyCompiler } from "./compiler.ts";
@@ -20,8 +20,7 @@ const PAUSE_FACTOR = 3;
 
 export class FlowJudge implements Disposable {
   readonly #options: FlowJudgeOptions;
-  readonly #netns: Netns;
-  readonly #dump: Netlink;
+  #dump: Netlink | undefined;
   #timer: Timer | undefined;
   #isJudging = false;
   #isAsked = false;
@@ -32,15 +31,13 @@ export class FlowJudge implements Disposable {
 
   constructor(options: FlowJudgeOptions) {
     this.#options = options;
-    this.#netns = currentNetns();
-    // The thread may be elsewhere later.
-    this.#dump = this.#netns.nft;
+    this.#dump = this.#openDump();
   }
 
   [Symbol.dispose](): void {
     this.#isOver = true;
     clearTimeout(this.#timer);
-    this.#netns[Symbol.dispose]();
+    this.#closeDump();
   }
 
   /** How many flows were cut when it judged last. */
@@ -65,6 +62,8 @@ export class FlowJudge implements Disposable {
     try {
       await this.#judgeAll();
     } catch (error) {
+      // The kernel goes on with what was being listed, and refuses to list anything else there.
+      this.#closeDump();
       if (!(error instanceof SystemError)) throw error;
       this.#options.onFailure(error);
     }
@@ -75,7 +74,8 @@ export class FlowJudge implements Disposable {
   }
 
   async #judgeAll(): Promise<void> {
-    const pieces = judgeFlows({ ...this.#options, dump: this.#dump });
+    const dump = this.#dump ??= this.#openDump();
+    const pieces = judgeFlows({ ...this.#options, dump });
     let since = performance.now();
     while (!this.#isOver) {
       const { done, value } = pieces.next();
@@ -87,5 +87,15 @@ export class FlowJudge implements Disposable {
       await Bun.sleep(0);
       since = performance.now();
     }
+  }
+
+  #openDump(): Netlink {
+    const { host } = this.#options;
+    return host.run<Netlink>(() => openNetlink(NETLINK_NETFILTER, host.path));
+  }
+
+  #closeDump(): void {
+    this.#dump?.[Symbol.dispose]();
+    this.#dump = undefined;
   }
 }

@@ -1,5 +1,7 @@
 /** Tracked flows of a node that has many. */
-import { expect } from "bun:test";
+import { expect, spyOn } from "bun:test";
+import { SystemError } from "../ffi/sys/error.ts";
+import { EIO } from "../ffi/sys/errno.ts";
 import { until } from "../testing/netns.ts";
 import { siteTest } from "../testing/policy_site.ts";
 import { isHeard, talkUdp } from "../testing/policy_traffic.ts";
@@ -43,4 +45,35 @@ siteTest("routed", "others get their turn while many flows are judged", async (s
   judge.judgeSoon();
   await until(() => judge.cutFlows === 0);
   expect([await isHeard(talk), failures]).toEqual([true, []]);
+});
+
+siteTest("routed", "after a failure amid the list, all flows are judged", async (site, ruleset, resources) => {
+  const pod = site.newPod(2);
+  site.add(pod);
+  const compiler = new PolicyCompiler();
+  compiler.putLocal({ namespace: "web", name: "p2", ips: pod.ips });
+  const metadata = { uid: "deny", namespace: "web", name: "deny" };
+  compiler.putPolicy(parseNetworkPolicy({ metadata, spec: { podSelector: {}, policyTypes: ["Ingress", "Egress"] } }));
+  ruleset.replace(compiler.desired());
+  trackFlows(site.host, [pod.ips[0]], FLOWS);
+  const failures: string[] = [];
+  const isLocal = compiler.isLocal.bind(compiler);
+  const asking = spyOn(compiler, "isLocal").mockImplementation((ip) => {
+    if (failures.length === 0) throw new SystemError("recvmsg", EIO);
+    return isLocal(ip);
+  });
+  resources.defer(() => asking.mockRestore());
+  const judge = resources.use(site.host.run<FlowJudge>(() =>
+    new FlowJudge({
+      host: site.host,
+      compiler,
+      mayLack: () => false,
+      onFailure: ({ message }) => void failures.push(message),
+    })
+  ));
+  judge.judgeSoon();
+  await until(() => failures.length > 0);
+  judge.judgeSoon();
+  await until(() => judge.cutFlows > 0 || failures.length > 1);
+  expect([failures.length, judge.cutFlows]).toEqual([1, FLOWS]);
 });
