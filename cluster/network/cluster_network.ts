@@ -40,6 +40,8 @@ interface Peer {
 const IDLE_MS = 3 * 60_000;
 /** What the kernel refused is tried again. So is a new tunnel: udev sets sysctls of new links, and tells nobody. */
 const RETRY_MS = 5000;
+/** Another program's route also goes untold with its source address and with its nexthop object. */
+const OBSTACLE_MS = 30_000;
 /** Comparing takes at most a tenth of the time, whatever other programs change, unless so much would be mended late. */
 const PAUSE_FACTOR = 9;
 const MAX_PAUSE_MS = 3000;
@@ -234,7 +236,8 @@ export class ClusterNetwork implements Disposable {
     const now = performance.now();
     this.#earliestSync = now + Math.min(PAUSE_FACTOR * (now - started), MAX_PAUSE_MS);
     if (tunnel?.isNew) this.#tunnelIsNewUntil = now + RETRY_MS;
-    this.#nextSync = now + (this.#hasFailed() || now < this.#tunnelIsNewUntil ? RETRY_MS : IDLE_MS);
+    const isSoon = this.#hasFailed() || now < this.#tunnelIsNewUntil;
+    this.#nextSync = now + (isSoon ? RETRY_MS : this.#routes.hasObstacle ? OBSTACLE_MS : IDLE_MS);
     return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...mtu, ...routes];
   }
 

@@ -271,14 +271,15 @@ test("a route that another program has replaced meanwhile stays, whatever change
   expect(routes()).toMatch(/via 192\.0\.2\.44 .*\n.* via 2001:db8:1::44 /);
 });
 
-test("routes of other programs are compared once, and again when they go, also with their link", async () => {
+test("routes of other programs are compared seldom, and when they go, also with their link or nexthop", async () => {
   using site = await newClusterSite(BOTH);
   const [a] = site.nodes as [SiteNode];
   a.run((network) => network.replace(a.node, [], []));
   runShellInNetns(
     a.netns,
     "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; ip link add old type veth peer name old-peer; ip link set old up; ip link set old-peer up",
-    "ip route add 10.244.2.0/24 dev old; ip route add 10.244.3.0/24 dev old",
+    "ip nexthop add id 7 dev old",
+    "ip route add 10.244.2.0/24 dev old; ip route add 10.244.3.0/24 nhid 7",
   );
   a.run((network) => network.replace(a.node, peersOf(site.nodes, a.node.uid), []));
   expect(a.run((network) => network.problems())).toHaveLength(2);
@@ -287,13 +288,18 @@ test("routes of other programs are compared once, and again when they go, also w
   let laterMs = 0;
   const clock = spyOn(performance, "now").mockImplementation(() => now() + laterMs);
   using _spies = { [Symbol.dispose]: () => [comparisons, clock].forEach((spy) => spy.mockRestore()) };
-  for (let times = 0; times < 10; times++) {
-    laterMs += 10_000;
+  // The first look hears of the changes above.
+  for (const stepMs of [10_000, ...Array<number>(10).fill(2500)]) {
+    laterMs += stepMs;
     a.run((network) => network.look());
   }
-  // The first look hears of the changes above.
   expect(comparisons.mock.calls.length).toBeLessThanOrEqual(1);
-  // The kernel does not tell of routes of IPv4 that go with their link.
+  // The kernel does not tell of routes of IPv4 that go with their nexthop object, or with their link.
+  runShellInNetns(a.netns, "ip nexthop del id 7");
+  laterMs += 30_000;
+  a.run((network) => network.look());
+  expect(runShellInNetns(a.netns, "ip route show 10.244.3.0/24")).toContain("proto 67");
+  expect(a.run((network) => network.problems())).toHaveLength(1);
   runShellInNetns(a.netns, "ip link del old");
   await until(() => {
     a.run((network) => network.look());

@@ -66,7 +66,11 @@ export class NodeRoutes {
     return Array.from(this.#obstacles.values(), ({ text }) => text);
   }
 
-  /** Whether the kernel may take later what it has refused. It tells when another program's route goes. */
+  get hasObstacle(): boolean {
+    return this.#obstacles.size > 0;
+  }
+
+  /** Whether the kernel may take later what it has refused. */
   get hasRefusal(): boolean {
     return this.#obstacles.values().some(({ links }) => links === undefined);
   }
