@@ -103,10 +103,6 @@ export class PodPeers {
     return this.#namespaces.values();
   }
 
-  podsOf(namespace: string): KnownPod[] {
-    return [...this.#groups.get(namespace)?.values() ?? []].flatMap(({ pods }) => [...pods]);
-  }
-
   /** Namespaces with pods that selectors in use may select. */
   selectedNamespaces(): Set<string> {
     return new Set(this.#scopes.values().flatMap(({ members }) => members));

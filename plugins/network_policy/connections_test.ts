@@ -20,6 +20,7 @@ import {
   talkTcp,
   talkUdp,
 } from "../../testing/policy_traffic.ts";
+import { readGuard } from "../lib/policy/attached_pods.ts";
 import type { PeerSet } from "../lib/policy/desired.ts";
 import { CUT_MARK } from "../lib/ruleset/policy_tables.ts";
 
@@ -143,7 +144,7 @@ for (const links of POD_LINKS_OF_HOST) {
     ruleset.replace(isolated);
     site.del(former);
     expect(ruleset.replace(isolated)).toBeUndefined();
-    expect(ruleset.guard().attached.map(({ ip, interface: name }) => `${ip} ${name}`).sort()).toEqual([
+    expect(readGuard(site.host.nft).attached.map(({ ip, interface: name }) => `${ip} ${name}`).sort()).toEqual([
       "10.88.0.2 veth5",
       "10.88.0.3 veth3",
       "fd88::2 veth5",

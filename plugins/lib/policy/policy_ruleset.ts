@@ -6,7 +6,7 @@ import { policyBridgeTable, policyTable } from "../ruleset/policy_tables.ts";
 import { repairTable } from "../ruleset/repair.ts";
 import { retryOnConflict } from "../ruleset/retry.ts";
 import { createTable, describeTable } from "../ruleset/table.ts";
-import { bridgePorts, type Guard, readGuard } from "./attached_pods.ts";
+import { bridgePorts } from "./attached_pods.ts";
 import type { DesiredPolicy, PolicyChange } from "./desired.ts";
 import { peerSetName, policyChainName } from "./object_names.ts";
 import { addPeerSet, addPolicyChain, changePeers, verdictsOf } from "./policy_objects.ts";
@@ -53,11 +53,6 @@ export class PolicyRuleset {
       }
       tx.commit();
     });
-  }
-
-  /** Addresses of pods that the plugin has attached and not detached, whoever runs. */
-  guard(): Guard {
-    return readGuard(this.#nl);
   }
 }
 
