@@ -1,7 +1,7 @@
 /** What a part of the server says of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
 import { replaceFile } from "../ffi/sys/atomic_file.ts";
-import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
+import { OptionalWrite } from "./optional_write.ts";
 
 /** How old the time in the file may be of when the API server was heard. */
 const INTERVAL_MS = 10_000;
@@ -10,14 +10,13 @@ const statusPath = (stateDirectory: string): string => `${stateDirectory}/status
 
 export class StatusFile {
   readonly #path: string;
-  readonly #log: (message: string) => void;
+  readonly #writing: OptionalWrite;
   #written = "";
   #nextWrite = 0;
-  #problem: string | undefined;
 
   constructor(stateDirectory: string, log: (message: string) => void) {
     this.#path = statusPath(stateDirectory);
-    this.#log = log;
+    this.#writing = new OptionalWrite(log, "cni doctor and metrics see an older status");
   }
 
   /** Whether the time is to be written again. */
@@ -30,15 +29,8 @@ export class StatusFile {
     const text = JSON.stringify(status);
     if (text === this.#written && !this.isDue) return;
     this.#nextWrite = performance.now() + INTERVAL_MS;
-    try {
-      replaceFile(this.#path, `${JSON.stringify({ ...status, heardAtMs })}\n`);
-      this.#written = text;
-      this.#problem = undefined;
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      if (error.message !== this.#problem) this.#log(`${error.message}; cni doctor and metrics see an older status`);
-      this.#problem = error.message;
-    }
+    const line = `${JSON.stringify({ ...status, heardAtMs })}\n`;
+    if (this.#writing.attempt(() => replaceFile(this.#path, line))) this.#written = text;
   }
 }
 

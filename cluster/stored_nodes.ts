@@ -1,10 +1,10 @@
 /** The known nodes in a file, so that their routes are back after a reboot although the API is away. @module */
 import { installBytes } from "../ffi/sys/atomic_install.ts";
 import { inDirectory, parentOf } from "../ffi/sys/directory.ts";
-import { SystemError } from "../ffi/sys/error.ts";
 import { findState, stateText } from "../plugins/lib/protocol/state_file.ts";
 import { array, cidr, type Infer, int, ipAddress, knownKeys, lazy, nonEmptyString } from "../spec/schema.ts";
 import type { ClusterNode } from "./node.ts";
+import { OptionalWrite } from "./optional_write.ts";
 
 const clusterNode = knownKeys({
   uid: nonEmptyString,
@@ -39,13 +39,14 @@ export interface StoredNodesOptions {
 
 export class StoredNodes implements Disposable {
   readonly #options: StoredNodesOptions;
+  readonly #writing: OptionalWrite;
   #timer: Timer | undefined;
   /** The nodes that the file has. */
   #stored = "";
-  #problem: string | undefined;
 
   constructor(options: StoredNodesOptions) {
     this.#options = options;
+    this.#writing = new OptionalWrite(options.log, "after a reboot, routes to other nodes wait for the API");
   }
 
   read(): NodesFile | undefined {
@@ -67,22 +68,13 @@ export class StoredNodes implements Disposable {
   #write(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const { path, content, log } = this.#options;
+    const { path, content } = this.#options;
     const { resourceVersion, nodes: known } = content();
     const nodes = [...known];
     const stored = JSON.stringify(nodes);
     if (stored === this.#stored) return;
     const bytes = new TextEncoder().encode(stateText({ resourceVersion, nodes }));
-    try {
-      inDirectory(parentOf(path), 0o700, () => installBytes(bytes, path, 0o600));
-      this.#stored = stored;
-      this.#problem = undefined;
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      if (error.message !== this.#problem) {
-        log(`${error.message}; after a reboot, routes to other nodes wait for the API`);
-      }
-      this.#problem = error.message;
-    }
+    const write = () => inDirectory(parentOf(path), 0o700, () => installBytes(bytes, path, 0o600));
+    if (this.#writing.attempt(write)) this.#stored = stored;
   }
 }

@@ -5,21 +5,21 @@
  * @module
  */
 import { replaceFile } from "../ffi/sys/atomic_file.ts";
-import { ignoreSystemErrors, SystemError } from "../ffi/sys/error.ts";
+import { ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
+import { OptionalWrite } from "../cluster/optional_write.ts";
 import { isVersion } from "../cluster/api/list.ts";
 
 export class HeardVersions {
   readonly #path: string;
-  readonly #log: (message: string) => void;
+  readonly #writing: OptionalWrite;
   readonly #versions: Map<string, string>;
   #isStored = true;
-  #problem: string | undefined;
 
   /** @param stateDirectory empty after a boot, as the kernel is */
   constructor(stateDirectory: string, log: (message: string) => void) {
     this.#path = `${stateDirectory}/versions.json`;
-    this.#log = log;
+    this.#writing = new OptionalWrite(log, "a part that starts again may believe an API server that lags behind");
     this.#versions = new Map(Object.entries(readVersions(this.#path)));
   }
 
@@ -41,15 +41,7 @@ export class HeardVersions {
   store(): void {
     if (this.#isStored) return;
     this.#isStored = true;
-    try {
-      replaceFile(this.#path, JSON.stringify(Object.fromEntries(this.#versions)));
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      if (error.message !== this.#problem) {
-        this.#log(`${error.message}; a part that starts again may believe an API server that lags behind`);
-      }
-      this.#problem = error.message;
-    }
+    this.#writing.attempt(() => replaceFile(this.#path, JSON.stringify(Object.fromEntries(this.#versions))));
   }
 }
 

@@ -93,7 +93,6 @@ export class PolicyPart implements Disposable {
   readonly #dropProblems = new Set<string>();
   #heardAtMs: number | undefined;
   // Times are those of `performance.now()`.
-  /** Since some peers are missing. */
   readonly #unlisted: UnlistedNamespaces;
   #changedSince: number | undefined;
   #lastStep = -Infinity;
