@@ -30,3 +30,6 @@ export class LostConnection extends ApiProblem {}
 
 /** The server did not close the connection, and says nothing. */
 export class Silence extends LostConnection {}
+
+/** A server lags behind the others: the next answer is the newest. */
+export class OldList extends ApiProblem {}

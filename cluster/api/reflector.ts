@@ -12,7 +12,7 @@ import { Garbage } from "../garbage.ts";
 import { splitLines } from "./line_splitter.ts";
 import { type ApiObject, isApiObject, isOlderVersion, isVersion, type ListSource, readList } from "./list.ts";
 import { PATIENCE, type Patience, Pauses } from "./patience.ts";
-import { ApiProblem, LostConnection, Silence } from "./problem.ts";
+import { ApiProblem, LostConnection, OldList, Silence } from "./problem.ts";
 
 export type ListVerdict = "taken" | { readonly refused: string };
 
@@ -125,10 +125,10 @@ class Reflector<T> {
     if (known === undefined || !isOlderVersion(version, known)) return;
     const details = `it is of version ${version}, and ${known} is known`;
     if (source === "latest") {
-      return this.#tell(`The API of ${this.#server} went back in time, which is believed`, details);
+      return this.#log(`The API of ${this.#server} went back in time, which is believed`, details);
     }
     this.#nextList = "latest";
-    throw new ApiProblem(`The list of ${this.#server} is old, and asked for again`, { details });
+    throw new OldList(`The list of ${this.#server} is old, and asked for again`, { details });
   }
 
   #selected(path: string): string {
@@ -234,16 +234,19 @@ class Reflector<T> {
   async #recover(problem: ApiProblem): Promise<void> {
     // What is missing since then is in no watch any more: that is usual.
     if (problem.status === GONE) this.#nextList = "latest";
-    else this.#tell(problem.message, problem.details);
+    else {
+      const text = this.#log(problem.message, problem.details);
+      if (!(problem instanceof OldList)) this.#options.onProblem?.(text);
+    }
     await this.#pauses.next(this.#options.signal, problem.retryAfterMs);
   }
 
-  #tell(problem: string, details: string | undefined): void {
+  /** @returns the whole text */
+  #log(problem: string, details: string | undefined): string {
     const text = details === undefined ? problem : `${problem}: ${details}`;
-    this.#options.onProblem?.(text);
-    if (this.#problems.has(problem)) return;
+    if (!this.#problems.has(problem)) this.#options.log(`Cannot follow ${this.#options.path}: ${text}`);
     this.#problems.add(problem);
-    this.#options.log(`Cannot follow ${this.#options.path}: ${text}`);
+    return text;
   }
 
   #succeed(): void {
