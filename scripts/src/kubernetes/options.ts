@@ -15,6 +15,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     conformance    those of the network that each cluster has to pass
     network        the further ones of the network
     policy         those of NetworkPolicy
+    policy-sample  four of those
     REGEXP         those whose names match
   compare [RUNS]   prints what this network and flannel cost, in two clusters that end with it; 20 runs by default
   pods [COUNT] [RUNS] prints how long so many pods at once take on one node, with both and without a network; 40, 5

@@ -6,11 +6,8 @@ export interface SpecPart {
   readonly skip?: string;
 }
 
-/**
- * One for each way of a packet: pod to pod, node to pod, by Services, ports of nodes and names, and back to oneself. Then
- * policies of each kind.
- */
-const SAMPLE = [
+/** One for each way of a packet: pod to pod, node to pod, by Services, ports of nodes and names, and back to oneself. */
+const WAYS = [
   "DNS should provide DNS for (the cluster|services) \\[Conformance\\]",
   "HostPort validates that there is no conflict",
   "Granular Checks: Pods should function for (intra-pod|node-pod) communication: (http|udp)",
@@ -22,15 +19,26 @@ const SAMPLE = [
   "Services should serve a basic endpoint from pods",
   "Services should serve endpoints on same port and different protocols",
   "Services should serve multiport endpoints from pods",
-  "Netpol NetworkPolicy between server and client should deny egress from pods based on PodSelector",
-  "Netpol NetworkPolicy between server and client should enforce except clause while egress access",
-  "Netpol NetworkPolicy between server and client should enforce policy based on Ports",
-  "Netpol NetworkPolicy between server and client should enforce updated policy",
 ];
+
+/** One of each kind of policy. */
+const POLICIES = [
+  "NetworkPolicy between server and client should deny egress from pods based on PodSelector",
+  "NetworkPolicy between server and client should enforce except clause while egress access",
+  "NetworkPolicy between server and client should enforce policy based on Ports",
+  "NetworkPolicy between server and client should enforce updated policy",
+];
+
+const POLICY_SAMPLE = `Netpol (${POLICIES.join("|")})`;
 
 /** By the words that choose them. */
 export const SPEC_PARTS: Readonly<Record<string, SpecPart>> = {
-  sample: { focus: `\\[sig-network\\] (${SAMPLE.map((pattern) => `Networking ${pattern}|${pattern}`).join("|")})` },
+  sample: {
+    focus: `\\[sig-network\\] (${
+      [...WAYS.map((pattern) => `Networking ${pattern}|${pattern}`), POLICY_SAMPLE].join("|")
+    })`,
+  },
+  "policy-sample": { focus: `\\[sig-network\\] ${POLICY_SAMPLE}` },
   conformance: { focus: "\\[sig-network\\].*\\[Conformance\\]" },
   network: { focus: "\\[sig-network\\]", skip: "\\[Conformance\\]|Netpol" },
   policy: { focus: "\\[sig-network\\] Netpol" },
