@@ -1,10 +1,12 @@
 /** A part that starts again: what was in force goes on, whatever the API server does meanwhile. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { rmSync } from "node:fs";
 import type { ServerResponse } from "node:http";
+import { join } from "node:path";
 import { testWith } from "../../testing/binary.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { NODE_PROGRAMS } from "../../testing/node.ts";
-import { newServedPolicy, type ServedPod, type ServedPolicy } from "../../testing/served_policy.ts";
+import { canReach, newServedPolicy, type ServedPod, type ServedPolicy } from "../../testing/served_policy.ts";
 import { newUdpClient, requestUdp, serveUdp, type UdpClient } from "../../testing/traffic.ts";
 
 const PROGRAMS = [...NODE_PROGRAMS, "openssl"];
@@ -134,5 +136,24 @@ describe("a part that starts again", () => {
     });
     for (let i = 0; i < 20; i++) if (await passes()) passed++;
     expect(passed).toBe(0);
+  }, 60_000);
+
+  testWith(PROGRAMS, "after a boot, ADD waits for it, and the pod has its policies", async () => {
+    site.putPolicy("apps", "booted", { podSelector: { matchLabels: { app: "booted" } }, policyTypes: ["Ingress"] });
+    await site.killServer();
+    rmSync(join(site.node.processes, "..", "run/cni/policy"), { recursive: true });
+    const adding = site.addPod("apps", "booted", { app: "booted" });
+    await Bun.sleep(1000);
+    await site.startServer();
+    const booted = await adding;
+    expect(booted.log).toBe("");
+    expect(await canReach(other.netns, booted.ips[0]!)).toBe(false);
+    await site.killServer();
+    // The part ends soon after its server.
+    await until(async () => !await site.killPart());
+    const started = performance.now();
+    const late = await site.addPod("apps", "late");
+    expect(performance.now() - started).toBeLessThan(4000);
+    expect(late.log).toContain("nobody listens");
   }, 60_000);
 });

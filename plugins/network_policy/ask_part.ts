@@ -1,12 +1,15 @@
 /** Asks `cni serve` for a pod's policies. */
-import { askLine, type LineProblem } from "../lib/policy/ask_line.ts";
+import { dirname } from "node:path";
+import { sleep } from "../../ffi/sys/poll.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { askLine, type LineAnswer, type LineProblem } from "../lib/policy/ask_line.ts";
 import type { AttachAnswer, AttachRequest, SyncedQuestion, VerdictsQuestion } from "../lib/policy/attach_request.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
 
 export type PodAnswer = AttachAnswer | LineProblem;
 
 export function askPart(path: string, question: AttachRequest, waitMs: number): PodAnswer {
-  const found = askLine(path, question, waitMs);
+  const found = askFromBootOn(path, question, waitMs);
   if ("problem" in found) {
     throwIfSignalled();
     return found;
@@ -15,6 +18,26 @@ export function askPart(path: string, question: AttachRequest, waitMs: number): 
   if (state === "enforced" || state === "closed") return { state };
   return { problem: `its answer is ${JSON.stringify(found.answer).slice(0, 100)}` };
 }
+
+const START_POLL_MS = 50;
+
+/** Engines may start pods before the server that has their policies, and whose network has their routes. */
+function askFromBootOn(path: string, question: AttachRequest, waitMs: number): LineAnswer {
+  const deadline = performance.now() + waitMs;
+  let isFirstStart: boolean | undefined;
+  while (true) {
+    const remainingMs = Math.max(0, Math.ceil(deadline - performance.now()));
+    const found = askLine(path, question, remainingMs);
+    if (!("isAbsent" in found) || remainingMs === 0) return found;
+    isFirstStart ??= !hasRunSinceBoot(path);
+    if (!isFirstStart) return found;
+    throwIfSignalled();
+    sleep(Math.min(START_POLL_MS, remainingMs));
+  }
+}
+
+/** The directory is in memory, and stays. */
+const hasRunSinceBoot = (path: string): boolean => findStat(dirname(path)) !== undefined;
 
 /** It says so at once. */
 const KNOWN_WAIT_MS = 500;

@@ -149,6 +149,19 @@ siteTest("routed", "a server that has no policies yet restores none", async (sit
   expect(await reach(site.outside, a)).toEqual(NONE_REACHED);
 });
 
+siteTest("routed", "a server that has not run since the boot is waited for", (site) => {
+  const config = { socketPath: `${site.directory}/of-this-boot/socket`, waitMs: 300 };
+  const started = performance.now();
+  site.add(site.newPod(2), { config });
+  expect(performance.now() - started).toBeGreaterThan(250);
+  mkdirSync(`${site.directory}/of-this-boot`);
+  const again = performance.now();
+  site.add(site.newPod(3), { config: { ...config, waitMs: 20_000 } });
+  expect(performance.now() - again).toBeLessThan(10_000);
+  expect(site.log).toHaveLength(2);
+  return Promise.resolve();
+});
+
 siteTest(
   "routed",
   "restore asks for the pod's policies, as the server may not know of it",

@@ -13,6 +13,8 @@ export interface LineProblem {
   readonly problem: string;
   /** Somebody listens, and has not answered in time. */
   readonly isLate?: boolean;
+  /** Nobody listens. */
+  readonly isAbsent?: boolean;
 }
 
 /** A longer one is nonsense. */
@@ -31,7 +33,7 @@ export function askLine(path: string, question: object, waitMs: number): LineAns
 function ask(path: string, question: object, waitMs: number): LineAnswer {
   const deadline = performance.now() + waitMs;
   using connection = connectTo(path, SOCK_STREAM);
-  if (!connection) return { problem: `nobody listens at "${path}"` };
+  if (!connection) return { problem: `nobody listens at "${path}"`, isAbsent: true };
   const line = new TextEncoder().encode(`${JSON.stringify(question)}\n`);
   if (sendAvailable(connection.fd, line) !== line.length) return { problem: `"${path}" takes no question` };
   const pieces: Uint8Array[] = [];

@@ -20,6 +20,7 @@ const LANES = [
   "scripts/kubernetes --name release --proxy iptables --bridge-nf 0 test conformance",
   "scripts/kubernetes --name release --families 4 test conformance",
   "scripts/kubernetes --name release --families 6 --segments 2 test conformance",
+  "scripts/kubernetes --name release --network deploy/ranges --routes test conformance",
   "scripts/kubernetes --name release test network",
   "scripts/kubernetes --name release test policy",
   "scripts/kubernetes --name release --proxy iptables test policy",
