@@ -44,7 +44,7 @@ export function newNamespaces(): Namespaces {
 /** The pause between two looks whether something has happened. */
 const LOOK_MS = 2;
 /** An upper bound for what is sure to happen, however much the machine has to do. The runner gives emulated machines more. */
-const PATIENCE_MS = Number(process.env["TEST_PATIENCE_MS"] ?? 50_000);
+export const PATIENCE_MS = Number(process.env["TEST_PATIENCE_MS"] ?? 50_000);
 
 /** Waits for something that the kernel or another process does. @throws {Error} if it does not happen for very long */
 export async function until(

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { finishedProcess, testWith } from "../../testing/binary.ts";
-import { addDefaultRoute, newNamespaces, runInNetns, until } from "../../testing/netns.ts";
+import { addDefaultRoute, newNamespaces, PATIENCE_MS, runInNetns, until } from "../../testing/netns.ts";
 import { withoutMark } from "../../testing/ruleset.ts";
 import { newServerSite } from "../../testing/server_site.ts";
 
@@ -79,8 +79,8 @@ portmap() {
 }
 nft flush ruleset
 until has 8080; do sleep 0.02; done
-# By now it has read its own commit.
-sleep 1
+# By then it has read its own commit.
+sleep "$2"
 for i in 1 2 3 4 5; do
   portmap DEL
   sleep 0.2
@@ -119,7 +119,10 @@ testWith(["unshare", "mount"], "in a process namespace of its own, it knows what
     "private",
   ];
   const env = { PATH: process.env.PATH, DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
-  const node = Bun.spawn([...namespaces, "sh", "-exc", NESTED_NODE, "sh", site.directory], { env, stderr: "pipe" });
+  const node = Bun.spawn([...namespaces, "sh", "-exc", NESTED_NODE, "sh", site.directory, `${PATIENCE_MS / 50_000}`], {
+    env,
+    stderr: "pipe",
+  });
   const trace = await node.stderr.text();
   const read = (name: string) => readFileSync(join(site.directory, name), "utf8");
   expect([await node.exited, trace, read("log")]).toEqual([0, expect.anything(), expect.anything()]);

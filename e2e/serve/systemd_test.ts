@@ -112,11 +112,15 @@ test("a question that waits for a server is answered before that is warm", async
   await server.untilReady();
 });
 
-/** Milliseconds. A call that waits for an offer takes a second. */
+/** Milliseconds of the fastest of some. A call that waits for an offer takes a second. */
 async function timeOfCall(site: ServerSite): Promise<number> {
-  const start = performance.now();
-  expect(await site.callVersion()).toMatchObject(SUCCESS);
-  return performance.now() - start;
+  const times: number[] = [];
+  for (let i = 0; i < 3; i++) {
+    const start = performance.now();
+    expect(await site.callVersion()).toMatchObject(SUCCESS);
+    times.push(performance.now() - start);
+  }
+  return Math.min(...times);
 }
 
 test("a call does not wait for a server that is starting, or has ended, but starts one", async () => {
