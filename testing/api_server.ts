@@ -31,13 +31,17 @@ const LIST_PATHS = {
   Pod: "/api/v1/pods",
   Namespace: "/api/v1/namespaces",
   NetworkPolicy: "/apis/networking.k8s.io/v1/networkpolicies",
+  // These are for kube-proxy.
+  Service: "/api/v1/services",
+  EndpointSlice: "/apis/discovery.k8s.io/v1/endpointslices",
+  ServiceCIDR: "/apis/networking.k8s.io/v1/servicecidrs",
 } as const;
 
 /** Has what one request asks for. */
 interface Selection {
   readonly kind: ServedObject["kind"];
   readonly namespace: string | undefined;
-  /** By `metadata.name`, and the node of pods by `spec.nodeName`. */
+  /** By `metadata.name`, and the node of pods by `spec.nodeName`; a `!` behind the name is for another value. */
   readonly fields: ReadonlyMap<string, string>;
 }
 
@@ -319,7 +323,9 @@ function isSelected(object: ServedObject, { kind, namespace, fields }: Selection
     "status.podIP": status?.podIPs?.[0]?.ip ?? "",
   };
   return object.kind === kind && (namespace === undefined || metadata!.namespace === namespace) &&
-    [...fields].every(([field, value]) => values[field] === value);
+    [...fields].every(([field, value]) =>
+      field.endsWith("!") ? values[field.slice(0, -1)] !== value : values[field] === value
+    );
 }
 
 const keyOf = ({ kind, metadata }: ServedObject): string => pathOf(kind, metadata!.namespace, metadata!.name!);
