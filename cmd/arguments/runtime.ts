@@ -1,3 +1,4 @@
+import { loadPlugins, pluginsMentionedIn } from "../../plugins/registry.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
@@ -175,6 +176,16 @@ export function loadAttachedNetwork(
     );
     return word;
   }
+}
+
+/** Loads the plugins of a network, and those that made an attachment to it, which remove it. Loading all takes milliseconds. */
+export async function loadPluginsOf(
+  network: NetworkConfigList | string,
+  attachment: Attachment,
+  runtime: Runtime,
+): Promise<void> {
+  const { name, text } = typeof network === "string" ? { name: network, text: "" } : network;
+  await loadPlugins(pluginsMentionedIn(text + (runtime.attachedConfiguration(name, attachment) ?? "")));
 }
 
 /** The unit is a second, unless another follows. */

@@ -1,7 +1,6 @@
 import { blockSignals, stopReportingSignals } from "../../../ffi/sys/signals.ts";
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { throwIfSignalled } from "../../../plugins/lib/protocol/signal.ts";
-import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
 import type { AddRuntimeConf } from "../../../runtime/add.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
 import { CniError } from "../../../spec/error.ts";
@@ -17,6 +16,7 @@ import {
 import {
   DRY_RUN_OPTION,
   DRY_RUN_OPTIONS,
+  loadPluginsOf,
   loadRequested,
   log,
   NETWORK_ARGUMENT,
@@ -48,9 +48,7 @@ const add: Command = {
     // Before any thread starts: threads inherit blocked signals.
     blockSignals();
     const network = loadRequested(word, input, context, true);
-    // The plugins that made a stale attachment of that name remove it.
-    const staleConfiguration = runtime.attachedConfiguration(network.name, request) ?? "";
-    await loadPlugins(pluginsMentionedIn(network.text + staleConfiguration));
+    await loadPluginsOf(network, request, runtime);
     const { containerId, ifname, netns = "" } = request;
     const parameters = { containerId, ifname, netns, ...runtimeArguments(network, request) };
     if (input.has(DRY_RUN_OPTION.name)) {

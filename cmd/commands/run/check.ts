@@ -1,5 +1,4 @@
 import { findStat } from "../../../ffi/sys/stat.ts";
-import { loadPlugins } from "../../../plugins/registry.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
 import {
   ATTACHMENT_OPTIONS,
@@ -14,6 +13,7 @@ import {
   isNetworkName,
   keepMessages,
   loadAttachedNetwork,
+  loadPluginsOf,
   loadRequested,
   NETWORK_ARGUMENT,
   openRuntime,
@@ -44,7 +44,7 @@ const check: Command = {
     const runtime = openRuntime(input, context, sink);
     const request = await findRequested(parseAttachment(input, netnsWord, context), runtime, input, context);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
-    await loadPlugins();
+    await loadPluginsOf(network, request, runtime);
     const { containerId, ifname, netns = "" } = request;
     runtime.check(network, { containerId, ifname, netns, ...explicitRuntimeArguments(network, request) });
     if (input.has(DOCUMENT_OPTION.name)) printAttachmentReport(network, request, sink);

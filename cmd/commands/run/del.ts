@@ -1,5 +1,4 @@
 import { findStat } from "../../../ffi/sys/stat.ts";
-import { loadPlugins } from "../../../plugins/registry.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
@@ -15,6 +14,7 @@ import {
   DRY_RUN_OPTIONS,
   keepMessages,
   loadAttachedNetwork,
+  loadPluginsOf,
   type MessageSink,
   NETWORK_ARGUMENT,
   openRuntime,
@@ -49,7 +49,7 @@ const del: Command = {
     if (name !== undefined && (netns === undefined || !findStat(netns))) {
       await logIdsOfName(name, request, network, runtime, sink);
     }
-    await loadPlugins();
+    await loadPluginsOf(network, request, runtime);
     const args = runtimeArgumentsForDel(network, request);
     const detach = () => runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });
     if (input.has(DRY_RUN_OPTION.name)) {
