@@ -14,7 +14,9 @@ const VM_TEST_TIMEOUT_MS = 900_000;
 const VM_PATIENCE_MS = 600_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
-const VM_FILE_TIMEOUT_MS = 3_600_000;
+const LONG_FILE_TIMEOUT_MS = 3_600_000;
+/** Some tests go on for as long as these say: before a release, for more than ten minutes. */
+const LONG_TEST_VARIABLES = ["CNI_FIRST_PACKETS", "CNI_KILLS_S", "CNI_POLICY_PODS", "CNI_RANDOM_CLUSTERS"];
 
 export interface FileRun {
   /** More options for `bun test`. */
@@ -35,7 +37,8 @@ export async function runFile(file: string, scratch: string, { flags = [], inVm 
   mkdirSync(reports);
   const server = serverEnv ? [process.execPath, "scripts/src/test/with_server.ts", reports] : [];
   const command = [...server, process.execPath, "test", `./${file}`, ...reporter, ...flags];
-  const limit = inVm ? VM_FILE_TIMEOUT_MS : FILE_TIMEOUT_MS;
+  const isLong = inVm || LONG_TEST_VARIABLES.some((name) => process.env[name] !== undefined);
+  const limit = isLong ? LONG_FILE_TIMEOUT_MS : FILE_TIMEOUT_MS;
   const env = { ...serverEnv, ...inVm && { TEST_PATIENCE_MS: `${VM_PATIENCE_MS}` } };
   const { ending, output } = await spawnGroup(command, join(scratch, "log"), tmpdir(), limit, env);
   const cases = [...readCases(report), ...serverEnv ? [servedCase(file, reports)] : []];
