@@ -7,10 +7,9 @@ import { newServedPolicy } from "../../testing/served_policy.ts";
 import { newUdpClient, serveUdp } from "../../testing/traffic.ts";
 
 const BRIDGE = { type: "bridge", bridge: "pods0", isDefaultGateway: true };
-/** The next one in a row is a fight, with pauses. */
-const FLUSHES = 3;
-/** It takes 0.1 s on a machine that does nothing else. */
-const PATIENCE_MS = 2000;
+const FLUSHES = 5;
+/** Half of 60 flushes took at most 0.09 s beside a load of eight on two processors, the longest one 0.26 s. */
+const AIM_MS = 300;
 
 testWith([...NODE_PROGRAMS, "openssl"], "pods of a bridge are isolated again soon after a flush", async () => {
   using site = await newServedPolicy({ network: BRIDGE });
@@ -36,7 +35,8 @@ testWith([...NODE_PROGRAMS, "openssl"], "pods of a bridge are isolated again soo
     while (performance.now() - last < 500) if (await passes()) last = performance.now();
     times.push(last - since);
   }
-  expect(Math.min(...times)).toBeLessThan(PATIENCE_MS);
+  // Others that use the machine may delay some.
+  expect(times.toSorted((a, b) => a - b)[Math.floor(FLUSHES / 2)]).toBeLessThan(AIM_MS);
 }, 120_000);
 
 testWith(
