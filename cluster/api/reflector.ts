@@ -125,7 +125,7 @@ class Reflector<T> {
     if (known === undefined || !isOlderVersion(version, known)) return;
     const details = `it is of version ${version}, and ${known} is known`;
     if (source === "latest") {
-      return this.#log(`The API of ${this.#server} went back in time, which is believed`, details);
+      return void this.#log(`The API of ${this.#server} went back in time, which is believed`, details);
     }
     this.#nextList = "latest";
     throw new OldList(`The list of ${this.#server} is old, and asked for again`, { details });

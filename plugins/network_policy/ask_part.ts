@@ -1,5 +1,5 @@
 /** Asks `cni serve` for a pod's policies. */
-import { dirname } from "node:path";
+import { parentOf } from "../../ffi/sys/directory.ts";
 import { sleep } from "../../ffi/sys/poll.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { askLine, type LineAnswer, type LineProblem } from "../lib/policy/ask_line.ts";
@@ -37,7 +37,7 @@ function askFromBootOn(path: string, question: AttachRequest, waitMs: number): L
 }
 
 /** The directory is in memory, and stays. */
-const hasRunSinceBoot = (path: string): boolean => findStat(dirname(path)) !== undefined;
+const hasRunSinceBoot = (path: string): boolean => findStat(parentOf(path)) !== undefined;
 
 /** It says so at once. */
 const KNOWN_WAIT_MS = 500;

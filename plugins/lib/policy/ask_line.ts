@@ -11,9 +11,8 @@ export type LineAnswer = { readonly answer: JsonObject } | LineProblem;
 
 export interface LineProblem {
   readonly problem: string;
-  /** Somebody listens, and has not answered in time. */
+  /** Somebody listens, and has not answered in time. Nobody does if `isAbsent`. */
   readonly isLate?: boolean;
-  /** Nobody listens. */
   readonly isAbsent?: boolean;
 }
 
