@@ -40,6 +40,8 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   // The socket gets this: only root may ask there.
   sys.umask(0o077);
   ensureDirectory(stateDirectory, 0o700);
+  // Plugins that find the directory without it believe that this part has ended. They are answered after what follows.
+  using _listener = serveLines(policySocketPath(stateDirectory), (line) => answer(part, line));
   const versions = new HeardVersions(stateDirectory, log);
   using watches = new PeerWatches({
     follow: (namespace, onListed, signal) =>
@@ -122,7 +124,6 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     },
     onEvent: (type, pod) => part.takeOwnPod(type, pod),
   });
-  using _listener = serveLines(policySocketPath(stateDirectory), (line) => answer(part, line));
   const ended = Promise.withResolvers<void>();
   const timer = setInterval(() => {
     try {
