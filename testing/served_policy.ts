@@ -23,10 +23,12 @@ const API_ADDRESS = "192.0.2.2";
 const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
 const LOG = "/run/serve.log";
 const METRICS = "/run/metrics/socket";
+/** Longer than a server takes to start, however much the machine has to do. */
+const WAIT_MS = 60_000;
 const networkOf = (first: object) => ({
   cniVersion: "1.0.0",
   name: "pods",
-  plugins: [{ ...first, ipam: { type: "host-local" } }, { type: "network-policy" }],
+  plugins: [{ ...first, ipam: { type: "host-local" } }, { type: "network-policy", waitMs: WAIT_MS }],
 });
 
 export const POD_PORT = 80;
