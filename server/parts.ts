@@ -66,7 +66,8 @@ export interface PartsOptions {
 }
 
 const RESTART_DELAY_MS = 1000;
-const MAX_RESTART_DELAY_MS = 60_000;
+// Meanwhile, new policies are not in force, and routes to new nodes are missing.
+const MAX_RESTART_DELAY_MS = 10_000;
 /** On a slow machine, a part needs some seconds to find out that it cannot start. */
 const MIN_RUN_MS = 10_000;
 // The parts of a killed server have their sockets until they have ended.
