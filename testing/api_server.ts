@@ -31,8 +31,9 @@ const LIST_PATHS = {
   Pod: "/api/v1/pods",
   Namespace: "/api/v1/namespaces",
   NetworkPolicy: "/apis/networking.k8s.io/v1/networkpolicies",
-  // These are for kube-proxy.
+  // These are for kube-proxy and for other engines of policies.
   Service: "/api/v1/services",
+  Endpoints: "/api/v1/endpoints",
   EndpointSlice: "/apis/discovery.k8s.io/v1/endpointslices",
   ServiceCIDR: "/apis/networking.k8s.io/v1/servicecidrs",
 } as const;

@@ -9,6 +9,7 @@ export interface PolicyClusterSize {
 
 /** Where 110 of the pods are. */
 export const MEASURED_NODE = "node-0";
+export const ADDRESS_OF_MEASURED_NODE = "192.0.2.1";
 export const PODS_OF_MEASURED_NODE = 110;
 const APPS_OF_NAMESPACE = 30;
 
@@ -20,12 +21,12 @@ export function policyCluster({ policies, pods, namespaces }: PolicyClusterSize)
       kind: "Namespace",
       metadata: { name: `namespace-${index}`, labels: { team: `team-${index % 10}` } },
     })),
-    ...range(policies).map((index) => policyOf(index, namespaces)),
+    ...range(policies).map((index) => newClusterPolicy(index, namespaces)),
     ...range(pods).map((index) => newPolicyPod(index, namespaces)),
   ];
 }
 
-function policyOf(index: number, namespaces: number): ServedObject {
+export function newClusterPolicy(index: number, namespaces: number): ServedObject {
   const app = `app-${Math.floor(index / namespaces) % APPS_OF_NAMESPACE}`;
   const policy = {
     apiVersion: "networking.k8s.io/v1",
@@ -54,6 +55,8 @@ export function newPolicyPod(index: number, namespaces: number, address = index)
     { ip: `10.${address >> 16}.${address >> 8 & 0xff}.${address & 0xff}` },
     { ip: `fd00::${((address >> 16) + 1).toString(16)}:${(address & 0xffff).toString(16)}` },
   ];
+  const node = index < PODS_OF_MEASURED_NODE ? 0 : 1 + index % 200;
+  const hostIP = node === 0 ? ADDRESS_OF_MEASURED_NODE : `172.16.0.${node}`;
   const container = {
     name: "main",
     image: `registry.example/team/program@sha256:${"0123456789abcdef".repeat(4)}`,
@@ -70,10 +73,10 @@ export function newPolicyPod(index: number, namespaces: number, address = index)
       annotations: { "example.com/notes": "y".repeat(1200) },
     },
     spec: {
-      nodeName: index < PODS_OF_MEASURED_NODE ? MEASURED_NODE : `node-${1 + index % 200}`,
+      nodeName: `node-${node}`,
       containers: [container],
     },
-    status: { phase: "Running", podIPs },
+    status: { phase: "Running", hostIP, podIP: podIPs[0]!.ip, podIPs },
   };
   return pod;
 }

@@ -4,6 +4,7 @@ import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
 import { chooseParts, parseScriptOptions } from "../harness/options.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
+import { kubeRouterRows } from "./beside_kube_router.ts";
 import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
 import { clusterRows } from "./cluster.ts";
@@ -43,6 +44,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   policy: policyRows,
   "policy-latency": policyLatencyRows,
   "policy-scale": policyScaleRows,
+  "kube-router": kubeRouterRows,
   scale: measureScale,
 };
 

@@ -16,10 +16,10 @@ import { interleave } from "./measure.ts";
 import { type BenchRow, row } from "./table.ts";
 import type { BenchWorkspace } from "./workspace.ts";
 
-const PORT = 5353;
+export const POLICED_PORT = 5353;
 const CALLERS = 200;
-const POD = { address: parseIp("10.88.0.2"), port: PORT };
-const OUTSIDE = { address: parseIp("192.0.2.2"), port: PORT };
+const POD = { address: parseIp("10.88.0.2"), port: POLICED_PORT };
+export const OUTSIDE = { address: parseIp("192.0.2.2"), port: POLICED_PORT };
 const BURSTS = 100;
 const DROPPED = 10_000;
 
@@ -97,7 +97,11 @@ export function policyRows(bench: BenchWorkspace): readonly BenchRow[] {
   ];
 }
 
-/** A node of its own, which the kernel has tracked connections on in any case. */
+export interface MeasuredSite {
+  readonly outside: Netns;
+  readonly pod: Netns;
+}
+
 function side<T>(
   bench: BenchWorkspace,
   name: string,
@@ -105,20 +109,34 @@ function side<T>(
   measure: (outside: Netns, pod: Netns) => T,
   commands: readonly string[] = [],
 ) {
+  const { outside, pod } = measuredSite(bench, size, commands);
+  return { [name]: () => measure(outside, pod) };
+}
+
+/** A node of its own, which the kernel has tracked connections on in any case. */
+export function measuredSite(
+  bench: BenchWorkspace,
+  size: Size | undefined,
+  commands: readonly string[] = [],
+): MeasuredSite {
+  const { site, pod } = trackingSite(bench);
+  if (size) {
+    site.add(pod);
+    new PolicyRuleset(site.host.nft).replace(policies(site, pod, size));
+  }
+  if (commands.length > 0) runShellInNetns(site.host, ...commands);
+  return { outside: site.outside, pod: pod.netns };
+}
+
+export function trackingSite(bench: BenchWorkspace) {
   const site = bench.scope.use(newPolicySite("routed", mkdtempSync(join(bench.state, "policy-"))));
-  const pod = site.newPod(2);
   runShellInNetns(
     site.host,
     "nft add table inet tracked",
     "nft add chain inet tracked forward '{ type filter hook forward priority 0; }'",
     "nft add rule inet tracked forward ct state established,related accept",
   );
-  if (size) {
-    site.add(pod);
-    new PolicyRuleset(site.host.nft).replace(policies(site, pod, size));
-  }
-  if (commands.length > 0) runShellInNetns(site.host, ...commands);
-  return { [name]: () => measure(site.outside, pod.netns) };
+  return { site, pod: site.newPod(2) };
 }
 
 function droppingSide(bench: BenchWorkspace, name: string, handling: DropHandling) {
@@ -145,16 +163,18 @@ function droppedCost(): number {
   return ms / DROPPED * 1000;
 }
 
+/** An address that nothing here has. */
+export const nobody = (i: number): Ip => parseIp(`10.99.${i >> 8}.${i & 255}`);
+
 /** The last rule of the pod accepts. */
 function policies(_site: PolicySite, { ips }: PolicyPod, size: Size): DesiredPolicy {
   const sets = new Map<string, PeerSet>([["caller", { kind: "addresses", ips: [parseIp("192.0.2.2")] }]]);
   const chains = new Map<string, PolicyChain>();
-  const nobody = (i: number) => parseIp(`10.99.${i >> 8}.${i & 255}`);
   for (let i = 1; i < Math.max(size.rules, size.policies); i++) {
     sets.set(`other ${i}`, { kind: "addresses", ips: [nobody(i)] });
   }
   const others = Array.from({ length: size.rules - 1 }, (_, i) => ({ peers: [`other ${i + 1}`] }));
-  const ports = [{ protocol: IPPROTO_UDP, first: PORT }];
+  const ports = [{ protocol: IPPROTO_UDP, first: POLICED_PORT }];
   const rules = [...others, { peers: ["caller"], ports }];
   chains.set("pod", { key: "pod", direction: "ingress", rules });
   for (let i = 1; i < size.policies; i++) {
@@ -169,9 +189,9 @@ function policies(_site: PolicySite, { ips }: PolicyPod, size: Size): DesiredPol
 }
 
 /** Both sides have sent before. In µs. */
-function establishedCost(outside: Netns, pod: Netns): { readonly to: number; readonly from: number } {
-  using inside = openTrafficSink(pod, 4, { tcp: PORT, udp: PORT });
-  using beyond = openTrafficSink(outside, 4, { tcp: PORT, udp: PORT });
+export function establishedCost(outside: Netns, pod: Netns): { readonly to: number; readonly from: number } {
+  using inside = openTrafficSink(pod, 4, { tcp: POLICED_PORT, udp: POLICED_PORT });
+  using beyond = openTrafficSink(outside, 4, { tcp: POLICED_PORT, udp: POLICED_PORT });
   return {
     to: outside.run(() => datagramCost(POD, BURSTS, inside)),
     from: pod.run(() => datagramCost(OUTSIDE, BURSTS, beyond)),
@@ -179,7 +199,7 @@ function establishedCost(outside: Netns, pod: Netns): { readonly to: number; rea
 }
 
 /** Each packet comes from another port, and is sent before the next one's. In µs. */
-function firstPacketCost(outside: Netns): number {
+export function firstPacketCost(outside: Netns): number {
   return outside.run(sendFirstPackets);
 }
 
