@@ -41,7 +41,7 @@ export interface PolicyScaleFigures {
   readonly startMs: number;
   readonly startProcessorMs: number;
   readonly startMegabytes: number;
-  /** While pods change. */
+  /** The peak while pods change their addresses. */
   readonly peakMegabytes: number;
   readonly eventProcessorMs: number;
   /** A pod changes its addresses, a policy for a pod of the node comes: from the event to the kernel, alone. */
