@@ -32,7 +32,7 @@ export function ensureKubeRouter(): readonly string[] {
     return made;
   });
   const env = {
-    PATH: [join(directory, "sbin"), "/usr/sbin", "/usr/bin", "/sbin", "/bin"].join(":"),
+    PATH: [join(directory, "usr/sbin"), "/usr/sbin", "/usr/bin", "/sbin", "/bin"].join(":"),
     LD_LIBRARY_PATH: join(directory, "usr/lib/x86_64-linux-gnu"),
   };
   return ["env", ...Object.entries(env).map(([name, value]) => `${name}=${value}`), join(directory, "kube-router")];
