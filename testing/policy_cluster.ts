@@ -26,7 +26,8 @@ export function policyCluster({ policies, pods, namespaces }: PolicyClusterSize)
   ];
 }
 
-export function newClusterPolicy(index: number, namespaces: number): ServedObject {
+/** @param port one that it allows */
+export function newClusterPolicy(index: number, namespaces: number, port = 1000 + index % 1000): ServedObject {
   const app = `app-${Math.floor(index / namespaces) % APPS_OF_NAMESPACE}`;
   const policy = {
     apiVersion: "networking.k8s.io/v1",
@@ -41,7 +42,7 @@ export function newClusterPolicy(index: number, namespaces: number): ServedObjec
           { namespaceSelector: { matchLabels: { team: `team-${index % 10}` } } },
           { ipBlock: { cidr: `10.${index % 250}.0.0/16`, except: [`10.${index % 250}.1.0/24`] } },
         ],
-        ports: [{ protocol: "TCP", port: 1000 + index % 1000 }, { protocol: "TCP", port: "http" }],
+        ports: [{ protocol: "TCP", port }, { protocol: "TCP", port: "http" }],
       }],
     },
   };

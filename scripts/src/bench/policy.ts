@@ -199,7 +199,7 @@ export function establishedCost(outside: Netns, pod: Netns): { readonly to: numb
 }
 
 /** Each packet comes from another port, and is sent before the next one's. In µs. */
-export function firstPacketCost(outside: Netns): number {
+function firstPacketCost(outside: Netns): number {
   return outside.run(sendFirstPackets);
 }
 

@@ -23,6 +23,7 @@ const FIRST_ADDRESS = 1_000_000;
 /** A policy selects the first pod of the measured node where the number is a multiple of this. */
 const POLICY_PERIOD = 3000;
 const FIRST_POLICY = 1000 * POLICY_PERIOD;
+const FIRST_PORT = 5000;
 /** Of one kind, so far apart that each is a change of the kernel of its own. */
 const CHANGES = 50;
 const PAUSE_MS = 50;
@@ -131,8 +132,9 @@ export function changedPod({ pods }: PolicyScale, number: number): ServedObject 
   return newPolicyPod(index, NAMESPACES, FIRST_ADDRESS + number);
 }
 
+/** Allows what no other does: what others allow already, changes nothing in the kernel. */
 export const policyForNode = (number: number): ServedObject =>
-  newClusterPolicy(FIRST_POLICY + POLICY_PERIOD * number, NAMESPACES);
+  newClusterPolicy(FIRST_POLICY + POLICY_PERIOD * number, NAMESPACES, FIRST_PORT + number);
 
 export async function changeManyPods(api: ApiServer, size: PolicyScale): Promise<void> {
   for (let event = 0; event < size.events; event++) {

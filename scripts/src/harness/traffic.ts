@@ -39,7 +39,7 @@ const openSocket = (family: 4 | 6, type: number): number =>
   requireSuccess(sys.socket(family === 4 ? AF_INET : AF_INET6, type | SOCK_CLOEXEC, 0), "open a socket");
 
 export interface TrafficSink extends Disposable {
-  /** Answers one packet, which waits: so its flow is established. */
+  /** Answers one packet, which waits: so its flow is established. @throws {Error} if none comes */
   answer(): void;
 }
 
@@ -57,7 +57,7 @@ export function openTrafficSink(netns: Netns, family: 4 | 6, ports: TrafficPorts
     answer() {
       const { receive, sender } = newPacketReceiver(1);
       awaitReadable(udp, PATIENCE_MS);
-      receive(udp);
+      if (!receive(udp)) throw new Error("No packet has come");
       sendPacketTo(udp, new Uint8Array(1), sender());
     },
     [Symbol.dispose]: () => [tcp, udp].forEach((fd) => sys.close(fd)),
