@@ -98,7 +98,7 @@ const NFT_LISTS: Readonly<Record<string, (nl: Netlink) => readonly unknown[]>> =
   "listFlows": (nl) => listFlows(nl, { family: 4, protocol: IPPROTO_UDP }),
   dumpFlowsInPieces(nl) {
     let flows: TrackedFlow[] = [];
-    for (const _ of dumpFlowsInPieces(nl, 4, () => void (flows = []), (flow) => void flows.push(flow)));
+    for (const _ of dumpFlowsInPieces(nl, () => void (flows = []), (flow) => void flows.push(flow)));
     return flows;
   },
 };

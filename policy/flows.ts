@@ -35,31 +35,29 @@ export function* judgeFlows({ host, dump, compiler, mayLack }: FlowSource): Gene
   // The kernel keeps what pods have whose names are not known yet.
   const least: Supposed = { passes: (direction, ip) => !isolated.get(direction)!.has(ip), isPeer: () => false };
   const most: Supposed = { passes: () => true, isPeer: ({ scope }) => mayLack(scope.members) };
-  const cut = { 4: 0, 6: 0 };
-  for (const family of FAMILIES) {
-    const forbidden: TrackedFlow[] = [];
-    const allowed: TrackedFlow[] = [];
-    const pieces = dumpFlowsInPieces(dump, family, () => cut[family] = 0, (flow) => {
-      const { source, replySource, protocol, replySourcePort: port, mark } = flow;
-      const isCut = (mark & CUT_MARK) !== 0;
-      // The destination that counts is the one behind a Service.
-      const ends = { source, destination: replySource, protocol, port };
-      const passes = (supposed: Supposed) => allowsFlow(compiler, ends, supposed);
-      if (own.has(source) || own.has(replySource) || passes(least)) {
-        if (isCut) allowed.push(flow);
-      } else if (isCut) cut[family]++;
-      else if (!passes(most)) {
-        forbidden.push(flow);
-        cut[family]++;
-      }
-    });
-    for (const _ of pieces) {
-      setFlowMarks(nft, forbidden.splice(0), { mark: CUT_MARK, mask: CUT_MARK });
-      setFlowMarks(nft, allowed.splice(0), { mark: 0, mask: CUT_MARK });
-      yield;
+  let cut = 0;
+  const forbidden: TrackedFlow[] = [];
+  const allowed: TrackedFlow[] = [];
+  const pieces = dumpFlowsInPieces(dump, () => cut = 0, (flow) => {
+    const { source, replySource, protocol, replySourcePort: port, mark } = flow;
+    const isCut = (mark & CUT_MARK) !== 0;
+    // The destination that counts is the one behind a Service.
+    const ends = { source, destination: replySource, protocol, port };
+    const passes = (supposed: Supposed) => allowsFlow(compiler, ends, supposed);
+    if (own.has(source) || own.has(replySource) || passes(least)) {
+      if (isCut) allowed.push(flow);
+    } else if (isCut) cut++;
+    else if (!passes(most)) {
+      forbidden.push(flow);
+      cut++;
     }
+  });
+  for (const _ of pieces) {
+    setFlowMarks(nft, forbidden.splice(0), { mark: CUT_MARK, mask: CUT_MARK });
+    setFlowMarks(nft, allowed.splice(0), { mark: 0, mask: CUT_MARK });
+    yield;
   }
-  return cut[4] + cut[6];
+  return cut;
 }
 
 function isolatedAddresses(nl: Netlink): ReadonlyMap<PolicyDirection, ReadonlySet<Ip>> {

@@ -4,7 +4,7 @@ import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
 import * as address from "../ffi/route/address.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import type { AttachAnswer, AttachRequest } from "../plugins/lib/policy/attach_request.ts";
-import type { PolicyChange } from "../plugins/lib/policy/desired.ts";
+import { mayForbid, type PolicyChange } from "../plugins/lib/policy/desired.ts";
 import { type DropHandling, handleDrops } from "../plugins/lib/policy/drops.ts";
 import { verdictsOf } from "../plugins/lib/policy/policy_objects.ts";
 import { listWrongVerdicts } from "../plugins/lib/policy/verdicts.ts";
@@ -416,7 +416,7 @@ export class PolicyPart implements Disposable {
     this.#kernelProblem = undefined;
     this.#stored.store(this.#compiler.policedNamespaces());
     this.#options.onInForce?.();
-    if (isChanged) this.#judge.judgeSoon();
+    if (isChanged) this.#judge.judgeSoon(isCompared || mayForbid(change!));
     if (isChanged && this.#changedSince !== undefined) {
       this.#options.count("changes", 1);
       this.#options.count("changeSeconds", (performance.now() - this.#changedSince) / 1000);

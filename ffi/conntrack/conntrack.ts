@@ -11,7 +11,7 @@ import { be16, be32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_ACK, type Operation } from "../netlink/message.ts";
 import { dumpInPieces } from "../netlink/dump_pieces.ts";
 import { dump, dumpEach, type Netlink, queryAllIfPresent, request } from "../netlink/socket.ts";
-import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
+import { AF_INET, AF_INET6, AF_UNSPEC } from "../sys/uapi.ts";
 
 const NFNL_SUBSYS_CTNETLINK = 1;
 const IPCTNL_MSG_CT_NEW = 0;
@@ -159,18 +159,18 @@ function trackedFlowOf(raw: RawFlow): TrackedFlow | undefined {
 }
 
 /**
- * Tells all flows of a family, piece by piece: there may be hundreds of thousands. Between two pieces, the caller may do
- * anything, except with this socket.
+ * Tells all flows, piece by piece: there may be hundreds of thousands. Between two pieces, the caller may do anything,
+ * except with this socket. Both families at once, since the kernel walks all buckets for each: 262,144 empty ones take it
+ * 9 ms.
  *
  * @param onStart called again if the list must be read again
  */
 export function* dumpFlowsInPieces(
   nl: Netlink,
-  family: 4 | 6,
   onStart: () => void,
   onFlow: (flow: TrackedFlow) => void,
 ): Generator<void> {
-  yield* dumpInPieces(nl, GET, { family: family === 4 ? AF_INET : AF_INET6 }, onStart, (raw) => {
+  yield* dumpInPieces(nl, GET, { family: AF_UNSPEC }, onStart, (raw) => {
     const flow = trackedFlowOf(raw);
     if (flow) onFlow(flow);
   });

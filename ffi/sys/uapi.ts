@@ -26,6 +26,7 @@ export const POLLIN = 1;
 export const POLLOUT = 4;
 
 export const AF_UNIX = 1;
+export const AF_UNSPEC = 0;
 export const AF_INET = 2;
 export const AF_BRIDGE = 7;
 export const AF_INET6 = 10;

@@ -93,6 +93,11 @@ export const isEmptyChange = (
   setsAdded.size === 0 &&
   [setsRemoved, elements, chainsAdded, chainsRemoved, pods].every(({ length }) => length === 0);
 
+/** Whether it does more than to add peers. */
+export const mayForbid = ({ setsRemoved, elements, chainsAdded, chainsRemoved, pods }: PolicyChange): boolean =>
+  [setsRemoved, chainsAdded, chainsRemoved, pods].some(({ length }) => length > 0) ||
+  elements.some(({ removed }) => removed !== undefined);
+
 export interface SetChange {
   readonly set: string;
   readonly added?: PeerSet;
