@@ -12,6 +12,7 @@ import { concurrentCallRows } from "./concurrent_calls.ts";
 import { leftBehindRows } from "./left_behind.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
+import { nodePacketRows } from "./node_packets.ts";
 import { policyRows } from "./policy.ts";
 import { policyLatencyRows } from "./policy_latency.ts";
 import { policyScaleRows } from "./policy_scale.ts";
@@ -41,6 +42,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   gc: gcRows,
   restore: restoreRows,
   cluster: clusterRows,
+  packets: nodePacketRows,
   policy: policyRows,
   "policy-latency": policyLatencyRows,
   "policy-scale": policyScaleRows,
