@@ -2,6 +2,7 @@ import { expect } from "bun:test";
 import { runInNetns } from "../../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveTcpAndUdp } from "../../testing/traffic.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
+import { addMasquerade } from "../lib/veth/masquerade.ts";
 import portmap from "./plugin.ts";
 import { portMappingConfig, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
 import { containerChains, nftElements, nftListRuleset } from "../../testing/ruleset.ts";
@@ -118,27 +119,6 @@ const LISTING = `table inet cni {
 		meta mark set meta mark & 0xdfffffff
 	}
 
-	chain loopback_calls {
-		comment "Gives calls from 127.0.0.0/8 to published ports another source"
-		type route hook output priority mangle; policy accept;
-		ip saddr 127.0.0.0/8 oifname "lo" ip saddr set ip daddr . meta l4proto . th dport map @hostip_loopback4
-		ip saddr 127.0.0.0/8 oifname "lo" ip saddr set meta l4proto . th dport map @loopback4
-	}
-
-	chain loopback_answers {
-		comment "Gives answers to loopback addresses a destination that the kernel takes from links"
-		type filter hook prerouting priority dstnat + 10; policy accept;
-		ip daddr 127.0.0.0/8 iifname != "lo" ct direction reply ct status dnat ip daddr set ct reply ip daddr
-		ip6 daddr ::1 iifname != "lo" ct direction reply ct status dnat ip6 daddr set ct reply ip6 daddr
-	}
-
-	chain loopback_input {
-		comment "Gives those answers the caller's address again"
-		type filter hook input priority 110; policy accept;
-		iifname != "lo" ct direction reply ct status dnat ct original ip saddr 127.0.0.0/8 ip daddr set ct original ip saddr
-		iifname != "lo" ct direction reply ct status dnat ct original ip6 saddr ::1 ip6 daddr set ct original ip6 saddr
-	}
-
 	chain prerouting {
 		comment "Calls from elsewhere to published ports"
 		type nat hook prerouting priority dstnat; policy accept;
@@ -171,6 +151,27 @@ const LISTING = `table inet cni {
 		ct status dnat ip6 daddr vmap @hairpin6
 		ip saddr vmap @masquerade4
 		ip6 saddr vmap @masquerade6
+	}
+
+	chain loopback_calls {
+		comment "Gives calls from 127.0.0.0/8 to published ports another source"
+		type route hook output priority mangle; policy accept;
+		ip saddr 127.0.0.0/8 oifname "lo" ip saddr set ip daddr . meta l4proto . th dport map @hostip_loopback4
+		ip saddr 127.0.0.0/8 oifname "lo" ip saddr set meta l4proto . th dport map @loopback4
+	}
+
+	chain loopback_answers {
+		comment "Gives answers to loopback addresses a destination that the kernel takes from links"
+		type filter hook prerouting priority dstnat + 10; policy accept;
+		ip daddr 127.0.0.0/8 iifname != "lo" ct direction reply ct status dnat ip daddr set ct reply ip daddr
+		ip6 daddr ::1 iifname != "lo" ct direction reply ct status dnat ip6 daddr set ct reply ip6 daddr
+	}
+
+	chain loopback_input {
+		comment "Gives those answers the caller's address again"
+		type filter hook input priority 110; policy accept;
+		iifname != "lo" ct direction reply ct status dnat ct original ip saddr 127.0.0.0/8 ip daddr set ct original ip saddr
+		iifname != "lo" ct direction reply ct status dnat ct original ip6 saddr ::1 ip6 daddr set ct original ip6 saddr
 	}
 
 	chain conditions4-b2e19775881ceb69 {
@@ -220,6 +221,17 @@ bridgeNetworkTest(
     return Promise.resolve();
   },
 );
+
+bridgeNetworkTest("packets of a host without published ports meet no chains for calls from 127.0.0.1", (network) => {
+  const { host, call } = network;
+  const c1 = network.container(2);
+  addMasquerade(host.nft, { network: "web", containerId: "c1", ifname: "eth0" }, c1.addresses);
+  call(portmap, "ADD", portMappingConfig([]), { container: c1 });
+  expect(nftListRuleset(host)).not.toContain("chain loopback_");
+  call(portmap, "ADD", portMappingConfig([{ hostPort: 8080, containerPort: 80 }]), { container: c1 });
+  expect(nftListRuleset(host).match(/chain loopback_\w+/g)).toHaveLength(3);
+  return Promise.resolve();
+});
 
 bridgeNetworkTest("calls from 127.0.0.1 over TCP and UDP end with the rules", async (network) => {
   const { host, call } = network;

@@ -1,7 +1,7 @@
 import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { checkElements } from "../lib/ruleset/elements.ts";
-import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { parsePortmapConfig } from "./config.ts";
+import { portTable } from "./port_table.ts";
 import { publishedElements } from "./elements.ts";
 import { listRobbedListeners } from "./listeners.ts";
 import { targetAddresses } from "../lib/links/container_ips.ts";
@@ -17,7 +17,7 @@ const model: PluginModel = {
       masqueradesCallers: snat,
       hasConditions: (family) => conditions[family] !== undefined,
       checkRules(host, owner) {
-        checkElements(host.nft, inetTable, owner, publishedElements(config, targets));
+        checkElements(host.nft, portTable, owner, publishedElements(config, targets));
       },
       listRobbedListeners: (host, containerId) => listRobbedListeners({ containerId, host }, mappings, targets),
     };

@@ -4,11 +4,11 @@ import type { PluginModel } from "../lib/model/plugin_model.ts";
 import { checkElements } from "../lib/ruleset/elements.ts";
 import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/model/owner.ts";
 import { plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
-import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
 import { parsePortmapConfig, portmapConfigSchema } from "./config.ts";
 import { describeHostPort, type PortMapping } from "../../spec/port_mapping.ts";
 import { mappingsForFamily, publishedElements } from "./elements.ts";
+import { portTable } from "./port_table.ts";
 import { gcReferencePorts, ownersWithReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
 
 import { jsonObject } from "../../spec/schema.ts";
@@ -70,7 +70,7 @@ export default plugin({
     const config = parsePortmapConfig(call.config);
     const addresses = targetAddresses(requirePrevResult(call, "portmap"), call.ifname);
     const source = findLoopbackSource(call.host, config, addresses);
-    checkElements(call.host.nft, inetTable, call.owner, publishedElements(config, addresses, source));
+    checkElements(call.host.nft, portTable, call.owner, publishedElements(config, addresses, source));
   },
 
   restore(call) {
@@ -89,7 +89,7 @@ export default plugin({
 
   status(call) {
     parsePortmapConfig(call.config);
-    requireTable(call.host.nft, inetTable);
+    requireTable(call.host.nft, portTable);
   },
 });
 

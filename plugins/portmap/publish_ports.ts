@@ -16,6 +16,7 @@ import { flushStaleFlows, flushWithdrawnFlows } from "./conntrack_flush.ts";
 import { publishedElements } from "./elements.ts";
 import { parsePortElement } from "../lib/ruleset/port_elements.ts";
 import { portFailover } from "./failover.ts";
+import { portTable } from "./port_table.ts";
 import { findLoopbackSource } from "./loopback.ts";
 import { refuseListeners } from "./listeners.ts";
 import { ForgottenPortError, ForgottenPorts, markComplete } from "./remembered_ports.ts";
@@ -75,7 +76,7 @@ export function publishPorts(
   );
   for (;;) {
     try {
-      const changed = applyElements(host.nft, inetTable, owner, elements, { checkConflicts, log });
+      const changed = applyElements(host.nft, portTable, owner, elements, { checkConflicts, log });
       if (completeAt !== undefined) markComplete(host.nft, completeAt + 1);
       return changed;
     } catch (error) {

@@ -9,13 +9,13 @@ import { portMappingConfig } from "../../testing/portmap.ts";
 import { nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcpAndUdp } from "../../testing/traffic.ts";
 import { ensureElements } from "../lib/ruleset/elements.ts";
-import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { repairTable } from "../lib/ruleset/repair.ts";
 import { listFormerRules, requireTable } from "../lib/ruleset/table.ts";
 import { parsePortmapConfig } from "./config.ts";
 import { publishedElements } from "./elements.ts";
 import { findLoopbackSource } from "./loopback.ts";
 import portmap from "./plugin.ts";
+import { portTable } from "./port_table.ts";
 
 const RECORDED = new URL("../../testdata/rulesets/cni-loopback-output.nft", import.meta.url).pathname;
 
@@ -94,7 +94,7 @@ bridgeNetworkTest(
       return { [Symbol.dispose]: () => listener.stop(true) };
     });
     runInNetns(host, "nft", 'add element inet cni hostports4 { tcp . 8181 comment "web c1 eth0" : 10.88.0.2 . 81 }');
-    requireTable(host.nft, inetTable);
+    requireTable(host.nft, portTable);
     const elements = nftElements(host);
     expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
     const converse = await openConversation(outside, "192.0.2.1", 8181);
@@ -113,7 +113,7 @@ bridgeNetworkTest(
         container: c2,
         containerId: "c2",
       });
-      expect(listFormerRules(host.nft, inetTable)).toEqual([]);
+      expect(listFormerRules(host.nft, portTable)).toEqual([]);
       call(portmap, "DEL", {}, { container: c2, containerId: "c2" });
       expect(nftElements(host)).toEqual(elements);
       expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
@@ -122,9 +122,9 @@ bridgeNetworkTest(
       host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(earlier) }));
       runInNetns(host, "nft", 'add element inet cni hostports4 { tcp . 8181 comment "web c1 eth0" : 10.88.0.2 . 81 }');
     }
-    expect(listFormerRules(host.nft, inetTable)).not.toEqual([]);
-    expect(repairTable(host.nft, inetTable)).toEqual([]);
-    expect(listFormerRules(host.nft, inetTable)).toEqual([]);
+    expect(listFormerRules(host.nft, portTable)).not.toEqual([]);
+    expect(repairTable(host.nft, portTable)).toEqual([]);
+    expect(listFormerRules(host.nft, portTable)).toEqual([]);
     for (const { end } of callers) {
       const { answered, lost } = await end();
       expect(answered).toBeGreaterThan(10);
@@ -144,7 +144,7 @@ bridgeNetworkTest("an upgraded table is as a new one, and what others added to i
   runInNetns(host, "nft", 'add rule inet cni loopback_output counter comment "mine"');
   runInNetns(host, "nft", 'add rule inet cni loopback_input counter comment "mine"');
   // Nothing was lost, so nothing is called restored.
-  expect(repairTable(host.nft, inetTable)).toEqual([]);
+  expect(repairTable(host.nft, portTable)).toEqual([]);
   const listed = nftListRuleset(host);
   expect(listed.match(/comment "mine"/g)).toHaveLength(2);
   expect(listed).toContain("chain loopback_output {");
@@ -160,7 +160,7 @@ bridgeNetworkTest("an upgraded table is as a new one, and what others added to i
   const whole = withoutComments(host);
   runInNetns(host, "nft", "delete table inet cni");
   runInNetns(host, "nft", "-f", RECORDED);
-  repairTable(host.nft, inetTable);
+  repairTable(host.nft, portTable);
   call(portmap, "ADD", PUBLISHED, { container: c1, containerId: "c1" });
   expect(nftElements(host)).toEqual(elements);
   expect(withoutComments(host)).toEqual(whole);
@@ -171,7 +171,7 @@ bridgeNetworkTest("CHECK demands of an earlier attachment what the earlier ADD m
   const { c1 } = startWithEarlierTable(network);
   const check = () => call(portmap, "CHECK", PUBLISHED, { container: c1, containerId: "c1" });
   check();
-  repairTable(host.nft, inetTable);
+  repairTable(host.nft, portTable);
   check();
   // nft(8) has not saved the keys in records.
   runInNetns(host, "nft", "flush set inet cni owners");
@@ -179,7 +179,7 @@ bridgeNetworkTest("CHECK demands of an earlier attachment what the earlier ADD m
   const later = "hostip_loopback4 host port 192.0.2.1:8082/tcp";
   const earlier = publishedElements(config, c1.addresses, findLoopbackSource(host, config, c1.addresses))
     .filter(({ set, title }) => `${set} ${title}` !== later);
-  expect(ensureElements(host.nft, inetTable, { network: "web", containerId: "c1", ifname: "eth0" }, earlier))
+  expect(ensureElements(host.nft, portTable, { network: "web", containerId: "c1", ifname: "eth0" }, earlier))
     .toEqual([]);
   check();
   // Restored, it has what attachments of this release have.

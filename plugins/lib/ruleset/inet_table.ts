@@ -1,5 +1,5 @@
 /** The table for IPv4 and IPv6: static chains and rules, and maps with attachments' elements. */
-import { parseCidr, parseIp } from "../../../ffi/address.ts";
+import { parseCidr } from "../../../ffi/address.ts";
 import {
   ifnameType,
   inetProto,
@@ -13,10 +13,7 @@ import {
 } from "../../../ffi/nft/datatypes.ts";
 import {
   accept,
-  ctDirectionReply,
-  ctOriginalSaddr,
   ctOriginalSaddrIn,
-  ctReplyDaddr,
   ctStateEstablishedRelated,
   ctStatusDnat,
   daddr,
@@ -25,7 +22,6 @@ import {
   dport,
   fibDaddrLocal,
   gotoChain,
-  iifnameIs,
   jump,
   l4proto,
   masquerade,
@@ -36,10 +32,6 @@ import {
   rule,
   type RuleStatement,
   saddr,
-  saddrFromMap,
-  saddrIn,
-  setDaddr,
-  setDaddrTo,
   vmap,
 } from "../../../ffi/nft/statements.ts";
 import * as uapi from "../../../ffi/nft/uapi.ts";
@@ -82,14 +74,11 @@ export const inetTable: TableDefinition = {
     ports: {
       hostports: 7,
       [ANY_ADDRESS_CHAIN]: 5,
-      loopback_calls: 2,
-      loopback_answers: 2,
-      loopback_input: 2,
       postrouting: 6,
     },
   },
   rules: () => toStaticRules(staticRules()),
-  former: { chains: ["loopback_output"], rules: () => toStaticRules(formerRules()) },
+  former: { chains: [], rules: () => toStaticRules(formerRules()) },
   chainElementsOf: ingressChainElements,
 };
 
@@ -143,29 +132,6 @@ function bridgeSets() {
 
 const baseChains = () =>
   ([
-    // After conntrack, which keeps the caller's address, and before the translation, which needs a route.
-    [
-      "loopback_calls",
-      "route",
-      uapi.NF_INET_LOCAL_OUT,
-      uapi.NF_IP_PRI_MANGLE,
-      "Gives calls from 127.0.0.0/8 to published ports another source",
-    ],
-    // After conntrack has put back the caller's address, and before the kernel routes.
-    [
-      "loopback_answers",
-      "filter",
-      uapi.NF_INET_PRE_ROUTING,
-      uapi.NF_IP_PRI_NAT_DST + 10,
-      "Gives answers to loopback addresses a destination that the kernel takes from links",
-    ],
-    [
-      "loopback_input",
-      "filter",
-      uapi.NF_INET_LOCAL_IN,
-      uapi.NF_IP_PRI_NAT_SRC + 10,
-      "Gives those answers the caller's address again",
-    ],
     ["prerouting", "nat", uapi.NF_INET_PRE_ROUTING, uapi.NF_IP_PRI_NAT_DST, "Calls from elsewhere to published ports"],
     ["output", "nat", uapi.NF_INET_LOCAL_OUT, uapi.NF_IP_PRI_NAT_DST, "Calls from this host to published ports"],
     ["forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Drops packets that an ingressPolicy forbids"],
@@ -183,12 +149,11 @@ type ChainRule = [chain: string, ...RuleStatement[]];
 const toStaticRules = (rules: readonly ChainRule[]) =>
   rules.map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) }));
 
-const LOOPBACK = { 4: parseCidr("127.0.0.0/8"), 6: parseCidr("::1/128") } as const;
+export const LOOPBACK = { 4: parseCidr("127.0.0.0/8"), 6: parseCidr("::1/128") } as const;
 
 function staticRules(): ChainRule[] {
   const port = [l4proto(), dport()];
   const bothFamilies = (toRules: (family: 4 | 6) => ChainRule[]) => [...toRules(4), ...toRules(6)];
-  const answers = [iifnameIs("lo", true), ctDirectionReply(), ctStatusDnat()];
   // Ports with conditions come first.
   const portRules = (chain: string, prefix: string, fields: (family: 4 | 6) => typeof port) =>
     bothFamilies((family) => [
@@ -196,16 +161,6 @@ function staticRules(): ChainRule[] {
       [chain, dnatMap(family, fields(family), `${prefix}hostports${family}`)],
     ]);
   return [
-    // The kernel sends nothing from 127.0.0.0/8 over a link without route_localnet, which exposes these addresses to
-    // neighbours. It takes nothing to a loopback address from a link.
-    ["loopback_calls", saddrIn(LOOPBACK[4]), oifnameIs("lo"), saddrFromMap([daddr(4), ...port], "hostip_loopback4")],
-    ["loopback_calls", saddrIn(LOOPBACK[4]), oifnameIs("lo"), saddrFromMap(port, "loopback4")],
-    ...bothFamilies((family) => [
-      ["loopback_answers", daddrIn(LOOPBACK[family]), ...answers, setDaddrTo(family, ctReplyDaddr)],
-    ]),
-    ...bothFamilies((family) => [
-      ["loopback_input", ...answers, ctOriginalSaddrIn(LOOPBACK[family]), setDaddrTo(family, ctOriginalSaddr)],
-    ]),
     ...forwardMarkRules(),
     // Only this host calls these addresses. The kernel drops packets to ::1 from links before any rule.
     ["prerouting", daddrIn(LOOPBACK[4]), returnFromChain()],
@@ -229,24 +184,9 @@ function staticRules(): ChainRule[] {
   ];
 }
 
-/**
- * Rules before 0.1.0. Conntrack saw their own source for calls from 127.0.0.1, so that answers to this source got the
- * destination 127.0.0.1 too.
- */
+/** Rules before 0.1.0. */
 function formerRules(): ChainRule[] {
-  const localhost = parseCidr("127.0.0.1/32");
-  const port = [l4proto(), dport()];
   return [
-    ["loopback_output", saddrIn(localhost), saddrFromMap([daddr(4), ...port], "hostip_loopback4")],
-    ["loopback_output", saddrIn(localhost), daddrIn(LOOPBACK[4]), saddrFromMap(port, "loopback4")],
-    [
-      "loopback_input",
-      iifnameIs("lo", true),
-      ctDirectionReply(),
-      ctStatusDnat(),
-      saddrIn(LOOPBACK[4]),
-      setDaddr(parseIp("127.0.0.1")),
-    ],
     ["output", daddrIn(LOOPBACK[6]), returnFromChain()],
   ];
 }

@@ -63,8 +63,10 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
   });
 }
 
-/** Chains of a plugin that the table has nothing of yet. A rule's set cannot be removed. */
+/** Chains of a plugin that the table has nothing of yet. */
 function listAddedChains(nl: Netlink, table: TableDefinition): string[] {
   const { sets, chains } = table.ownPart?.objects() ?? { sets: [], chains: [] };
-  return sets.some(({ name }) => nft.findSet(nl, table, name)) ? [] : chains.map(({ name }) => name);
+  const hasAny = sets.some(({ name }) => nft.findSet(nl, table, name)) ||
+    chains.some(({ name }) => nft.findChain(nl, table, name));
+  return hasAny ? [] : chains.map(({ name }) => name);
 }

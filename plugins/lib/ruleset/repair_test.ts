@@ -45,9 +45,6 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
       ...[
         "hostports",
         "hostports_any_address",
-        "loopback_answers",
-        "loopback_calls",
-        "loopback_input",
         "output",
         "postrouting",
       ],

@@ -21,12 +21,12 @@ export interface TablePart {
    * has a chain's rules and what leads there. So a few queries tell an ADD whether the table is whole.
    */
   readonly uses: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** What earlier releases had, and this one must not have. */
+  readonly former?: { readonly chains: readonly string[]; rules(): readonly StaticRule[] };
 }
 
 export interface TableDefinition extends nft.TableKey, TablePart {
   readonly comment: string;
-  /** What earlier releases had, and this one must not have. */
-  readonly former?: { readonly chains: readonly string[]; rules(): readonly StaticRule[] };
   /** Sets that come and go, with no attachment's elements. */
   isTransient?(set: string): boolean;
   /** What one plugin has in it besides, see {@linkcode extendTable}. */
@@ -69,6 +69,10 @@ export function extendTable(table: TableDefinition, ownPart: TablePart): TableDe
     rules: () => [...table.rules(), ...ownPart.rules()],
     purposes: { ...table.purposes, ...ownPart.purposes },
     uses: { ...table.uses, ...ownPart.uses },
+    former: {
+      chains: [table, ownPart].flatMap(({ former }) => former?.chains ?? []),
+      rules: () => [table, ownPart].flatMap(({ former }) => former?.rules() ?? []),
+    },
   };
 }
 
@@ -189,7 +193,8 @@ export const isOfEarlierRelease = (nl: Netlink, table: TableDefinition): boolean
   listFormerRules(nl, table).length > 0;
 
 function ruleMatcher(rules: readonly StaticRule[]): (candidate: nft.LazyRule) => boolean {
-  return (candidate) => rules.some(({ expressions }) => isSameRule(candidate, expressions));
+  return (candidate) =>
+    rules.some(({ chain, expressions }) => candidate.chain === chain && isSameRule(candidate, expressions));
 }
 
 const restoreHint = ({ table }: TableDefinition): string =>
