@@ -96,10 +96,11 @@ const LISTING = `table inet cni {
 		comment "Packets to containers: answers and calls to published ports"
 		ct state established,related goto forward_mark_set
 		ct status dnat goto forward_mark_set
+		meta mark set meta mark & 0xdfffffff
 	}
 
 	chain forward_mark {
-		comment "Packets that other firewalls must accept"
+		comment "Packets that other firewalls must accept, for chains that run early"
 		meta mark set meta mark & 0xdfffffff
 		ip saddr @forward4 goto forward_mark_set
 		ip daddr @forward4 goto forward_mark_inbound
@@ -110,7 +111,11 @@ const LISTING = `table inet cni {
 	chain before_filter {
 		comment "Sets bit 0x20000000 of the mark for accept rules of other tables"
 		type filter hook forward priority filter - 10; policy accept;
-		jump forward_mark
+		ip saddr @forward4 goto forward_mark_set
+		ip daddr @forward4 goto forward_mark_inbound
+		ip6 saddr @forward6 goto forward_mark_set
+		ip6 daddr @forward6 goto forward_mark_inbound
+		meta mark set meta mark & 0xdfffffff
 	}
 
 	chain after_filter {

@@ -37,7 +37,7 @@ export const forwardMarkChains = () =>
   [
     { name: SET_CHAIN, comment: `Sets bit ${HEX_MARK} of the mark` },
     { name: INBOUND_CHAIN, comment: "Packets to containers: answers and calls to published ports" },
-    { name: MARK_CHAIN, comment: "Packets that other firewalls must accept" },
+    { name: MARK_CHAIN, comment: "Packets that other firewalls must accept, for chains that run early" },
     {
       name: "before_filter",
       type: "filter",
@@ -54,19 +54,30 @@ export const forwardMarkChains = () =>
 
 export function forwardMarkRules(): [chain: string, ...RuleStatement[]][] {
   return [
-    ["before_filter", jump(MARK_CHAIN)],
+    ...markRules("before_filter"),
     // A bit from elsewhere would open every firewall.
+    ["before_filter", clearMark(FORWARD_MARK)],
     [MARK_CHAIN, clearMark(FORWARD_MARK)],
-    ...([4, 6] as const).flatMap((family): [string, ...RuleStatement[]][] => [
-      [MARK_CHAIN, inSet([saddr(family)], forwardSetName(family)), gotoChain(SET_CHAIN)],
-      [MARK_CHAIN, inSet([daddr(family)], forwardSetName(family)), gotoChain(INBOUND_CHAIN)],
-    ]),
+    ...markRules(MARK_CHAIN),
     [INBOUND_CHAIN, ctStateEstablishedRelated(), gotoChain(SET_CHAIN)],
     [INBOUND_CHAIN, ctStatusDnat(), gotoChain(SET_CHAIN)],
+    [INBOUND_CHAIN, clearMark(FORWARD_MARK)],
     [SET_CHAIN, setMark(FORWARD_MARK)],
     ["after_filter", clearMark(FORWARD_MARK)],
   ];
 }
+
+const markRules = (chain: string) =>
+  ([4, 6] as const).flatMap((family): [string, ...RuleStatement[]][] => [
+    [chain, inSet([saddr(family)], forwardSetName(family)), gotoChain(SET_CHAIN)],
+    [chain, inSet([daddr(family)], forwardSetName(family)), gotoChain(INBOUND_CHAIN)],
+  ]);
+
+/** Each packet was marked anew, by way of another chain. */
+export const formerForwardMarkRules = (): [
+  chain: string,
+  ...RuleStatement[],
+][] => [["before_filter", jump(MARK_CHAIN)]];
 
 /**
  * Sets the mark before every other chain. It exists only while an early chain drops, since all early chains see the

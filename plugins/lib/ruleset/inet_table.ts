@@ -37,7 +37,7 @@ import {
 import * as uapi from "../../../ffi/nft/uapi.ts";
 import { recordSet } from "./owner_records.ts";
 import type { TableDefinition } from "./table.ts";
-import { forwardMarkChains, forwardMarkRules } from "./forward_mark.ts";
+import { formerForwardMarkRules, forwardMarkChains, forwardMarkRules } from "./forward_mark.ts";
 import { bridgeSetName, INGRESS_POLICIES, ingressChainElements } from "./inet_shared_chains.ts";
 
 const familySets = (name: string): string[] => [`${name}4`, `${name}6`];
@@ -70,7 +70,7 @@ export const inetTable: TableDefinition = {
   },
   uses: {
     masquerade: { postrouting: 6 },
-    ingress: { forward: 5, after_filter: 1, forward_mark: 6, forward_mark_set: 5 },
+    ingress: { forward: 5, before_filter: 5, after_filter: 1, forward_mark: 5, forward_mark_set: 7 },
     ports: {
       hostports: 7,
       [ANY_ADDRESS_CHAIN]: 5,
@@ -188,5 +188,6 @@ function staticRules(): ChainRule[] {
 function formerRules(): ChainRule[] {
   return [
     ["output", daddrIn(LOOPBACK[6]), returnFromChain()],
+    ...formerForwardMarkRules(),
   ];
 }

@@ -70,7 +70,7 @@ netnsTest("a foreign table of the same name is reported, not changed", ({ host }
     'Cannot repair table "inet cni": it was not made by this program',
   );
   expect(() => requireTable(host.nft, inetTable)).toThrow(
-    'Cannot use the ruleset: its chain "before_filter" has 0 rules, expected 1, and table "inet cni" was not made',
+    'Cannot use the ruleset: its chain "before_filter" has 0 rules, expected 5, and table "inet cni" was not made',
   );
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("table inet cni {\n}\n");
 });
