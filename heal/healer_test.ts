@@ -80,7 +80,7 @@ healTest("ADDs and DELs of this program are no reason to look, nor what others r
   round(healer);
   nft("add table ip t; add chain ip t c; add rule ip t c drop; add set ip t s { type mark; elements = { 1 }; }");
   nft("delete element ip t s { 1 }; flush chain ip t c; delete table ip t");
-  nft("add rule inet cni forward counter; add element inet cni forward4 { 10.99.0.1 }");
+  nft("add rule inet cni after_filter counter; add element inet cni forward4 { 10.99.0.1 }");
   round(healer);
   expect([check("c3"), log]).toEqual([expect.stringContaining("is missing"), []]);
   nft("delete", "table", "inet", "cni");
@@ -227,13 +227,13 @@ healTest("a cache that cannot be read is named once while that lasts", (healed) 
   const healer = newHealer({}, ["file", "cache"]);
   round(healer);
   const flush = () => {
-    nft("flush chain inet cni forward");
+    nft("flush chain inet cni ingress_policies");
     round(healer);
   };
   for (let i = 0; i < 2; i++) flush();
   const failure = expect.stringMatching(/^Cannot look after attachments in ".*\/file": .*ENOTDIR/);
   const restored = expect.stringMatching(
-    /^Restored rules that all attachments share after changes by "nft" .*: chain "forward" of table "inet cni"$/,
+    /^Restored rules that all attachments share after changes by "nft" .*: chain "ingress_policies" of table "inet cni"$/,
   );
   expect(log).toEqual([failure, restored, restored]);
   rmSync(path);

@@ -189,7 +189,8 @@ function ctHasAny(key: number, bits: number, not = false): RuleStatement {
 export const ctMarkHas = (bits: number, not = false): RuleStatement => ctHasAny(uapi.NFT_CT_MARK, bits, not);
 export const ctStatusDnat = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATUS, uapi.IPS_DST_NAT);
 const ESTABLISHED_RELATED = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
-export const ctStateEstablishedRelated = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATE, ESTABLISHED_RELATED);
+export const ctStateEstablishedRelated = (not = false): RuleStatement =>
+  ctHasAny(uapi.NFT_CT_STATE, ESTABLISHED_RELATED, not);
 export function ctDirectionReply(): RuleStatement {
   return [
     { kind: "ct", dreg: register(0), key: uapi.NFT_CT_DIRECTION },

@@ -131,7 +131,7 @@ bridgeNetworkTest("CHECK names what is missing of the policy", (network) => {
   expect(check(ISOLATED)).toThrow('Check failed: the ruleset\'s element for isolation of "veth2" is missing');
   runShellInNetns(host, "nft delete element inet cni ingress_bridges '{ br0 }'");
   expect(check(ISOLATED)).toThrow(/calls to 10\.88\.0\.2 jumps to a chain that lost elements of its own/);
-  runShellInNetns(host, "nft flush chain inet cni forward");
+  runShellInNetns(host, "nft flush chain inet cni ingress_policies");
   expect(check({})).toThrow(/calls to 10\.88\.0\.2/);
   return Promise.resolve();
 });

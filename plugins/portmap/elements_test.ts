@@ -87,6 +87,14 @@ const LISTING = `table inet cni {
 		dnat ip6 to meta l4proto . th dport map @hostports6
 	}
 
+	chain ingress_policies {
+		comment "Drops new connections that an ingressPolicy forbids"
+		oifname vmap @isolated_bridges
+		oifname vmap @same_bridge_bridges
+		ip daddr vmap @ingress4
+		ip6 daddr vmap @ingress6
+	}
+
 	chain forward_mark_set {
 		comment "Sets bit 0x20000000 of the mark"
 		meta mark set meta mark | 0x20000000
@@ -119,9 +127,10 @@ const LISTING = `table inet cni {
 	}
 
 	chain after_filter {
-		comment "Clears bit 0x20000000 of the mark"
+		comment "Clears bit 0x20000000 of the mark, and asks who may call containers"
 		type filter hook forward priority 2147483647; policy accept;
 		meta mark set meta mark & 0xdfffffff
+		ct state ! established,related goto ingress_policies
 	}
 
 	chain prerouting {
@@ -135,16 +144,6 @@ const LISTING = `table inet cni {
 		comment "Calls from this host to published ports"
 		type nat hook output priority -100; policy accept;
 		fib daddr type local jump hostports
-	}
-
-	chain forward {
-		comment "Drops packets that an ingressPolicy forbids"
-		type filter hook forward priority filter; policy accept;
-		ct state established,related accept
-		oifname vmap @isolated_bridges
-		oifname vmap @same_bridge_bridges
-		ip daddr vmap @ingress4
-		ip6 daddr vmap @ingress6
 	}
 
 	chain postrouting {

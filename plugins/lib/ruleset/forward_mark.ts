@@ -48,7 +48,7 @@ export const forwardMarkChains = () =>
       name: "after_filter",
       type: "filter",
       hook: { number: NF_INET_FORWARD, priority: NF_IP_PRI_LAST },
-      comment: `Clears bit ${HEX_MARK} of the mark`,
+      comment: `Clears bit ${HEX_MARK} of the mark, and asks who may call containers`,
     },
   ] as const;
 

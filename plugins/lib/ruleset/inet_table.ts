@@ -42,6 +42,9 @@ import { bridgeSetName, INGRESS_POLICIES, ingressChainElements } from "./inet_sh
 
 const familySets = (name: string): string[] => [`${name}4`, `${name}6`];
 
+/** New connections meet it. */
+const INGRESS_CHAIN = "ingress_policies";
+
 /** Published ports of all addresses. Conditions on a port of one address continue here. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
 
@@ -54,6 +57,7 @@ export const inetTable: TableDefinition = {
     chains: [
       { name: "hostports", comment: "Published ports: first those of one address of the host" },
       { name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" },
+      { name: INGRESS_CHAIN, comment: "Drops new connections that an ingressPolicy forbids" },
       ...forwardMarkChains(),
       ...baseChains(),
     ],
@@ -70,7 +74,7 @@ export const inetTable: TableDefinition = {
   },
   uses: {
     masquerade: { postrouting: 6 },
-    ingress: { forward: 5, before_filter: 5, after_filter: 1, forward_mark: 5, forward_mark_set: 7 },
+    ingress: { before_filter: 5, after_filter: 2, [INGRESS_CHAIN]: 5, forward_mark: 5, forward_mark_set: 7 },
     ports: {
       hostports: 7,
       [ANY_ADDRESS_CHAIN]: 5,
@@ -78,7 +82,7 @@ export const inetTable: TableDefinition = {
     },
   },
   rules: () => toStaticRules(staticRules()),
-  former: { chains: [], rules: () => toStaticRules(formerRules()) },
+  former: { chains: ["forward"], rules: () => toStaticRules(formerRules()) },
   chainElementsOf: ingressChainElements,
 };
 
@@ -134,7 +138,6 @@ const baseChains = () =>
   ([
     ["prerouting", "nat", uapi.NF_INET_PRE_ROUTING, uapi.NF_IP_PRI_NAT_DST, "Calls from elsewhere to published ports"],
     ["output", "nat", uapi.NF_INET_LOCAL_OUT, uapi.NF_IP_PRI_NAT_DST, "Calls from this host to published ports"],
-    ["forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Drops packets that an ingressPolicy forbids"],
     [
       "postrouting",
       "nat",
@@ -149,11 +152,18 @@ type ChainRule = [chain: string, ...RuleStatement[]];
 const toStaticRules = (rules: readonly ChainRule[]) =>
   rules.map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) }));
 
+const bothFamilies = (toRules: (family: 4 | 6) => ChainRule[]): ChainRule[] => [...toRules(4), ...toRules(6)];
+
+/** The bridge decides: a container cannot escape by changing its address. */
+const ingressRules = (chain: string): ChainRule[] => [
+  ...INGRESS_POLICIES.map((policy): ChainRule => [chain, vmap([oifname()], bridgeSetName(policy))]),
+  ...bothFamilies((family) => [[chain, vmap([daddr(family)], `ingress${family}`)]]),
+];
+
 export const LOOPBACK = { 4: parseCidr("127.0.0.0/8"), 6: parseCidr("::1/128") } as const;
 
 function staticRules(): ChainRule[] {
   const port = [l4proto(), dport()];
-  const bothFamilies = (toRules: (family: 4 | 6) => ChainRule[]) => [...toRules(4), ...toRules(6)];
   // Ports with conditions come first.
   const portRules = (chain: string, prefix: string, fields: (family: 4 | 6) => typeof port) =>
     bothFamilies((family) => [
@@ -170,11 +180,9 @@ function staticRules(): ChainRule[] {
     ...portRules("hostports", "hostip_", (family) => [daddr(family), ...port]),
     ["hostports", gotoChain(ANY_ADDRESS_CHAIN)],
     ...portRules(ANY_ADDRESS_CHAIN, "", () => port),
-    // What was accepted goes on, without the lookups below.
-    ["forward", ctStateEstablishedRelated(), accept()],
-    // The bridge decides: a container cannot escape by changing its address.
-    ...INGRESS_POLICIES.map((policy): ChainRule => ["forward", vmap([oifname()], bridgeSetName(policy))]),
-    ...bothFamilies((family) => [["forward", vmap([daddr(family)], `ingress${family}`)]]),
+    // What was accepted goes on, without a lookup. A chain of its own would cost each packet as much as three lookups.
+    ["after_filter", ctStateEstablishedRelated(true), gotoChain(INGRESS_CHAIN)],
+    ...ingressRules(INGRESS_CHAIN),
     // Over a link, a container cannot answer a loopback address.
     ...bothFamilies((family) => [
       ["postrouting", ctStatusDnat(), oifnameIs("lo", true), ctOriginalSaddrIn(LOOPBACK[family]), masquerade()],
@@ -184,10 +192,14 @@ function staticRules(): ChainRule[] {
   ];
 }
 
-/** Rules before 0.1.0. */
+/**
+ * Rules before 0.1.0. Who may call was asked in a chain that each forwarded packet met.
+ */
 function formerRules(): ChainRule[] {
   return [
     ["output", daddrIn(LOOPBACK[6]), returnFromChain()],
     ...formerForwardMarkRules(),
+    ["forward", ctStateEstablishedRelated(), accept()],
+    ...ingressRules("forward"),
   ];
 }

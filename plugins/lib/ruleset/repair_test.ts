@@ -41,10 +41,11 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
   expect(getGenerationId(host.nft)).toBe(before + 1);
   expect(restored.sort()).toEqual(
     [
-      ...["after_filter", "before_filter", "forward", "forward_mark", "forward_mark_inbound", "forward_mark_set"],
+      ...["after_filter", "before_filter", "forward_mark", "forward_mark_inbound", "forward_mark_set"],
       ...[
         "hostports",
         "hostports_any_address",
+        "ingress_policies",
         "output",
         "postrouting",
       ],
@@ -73,7 +74,7 @@ netnsTest("a table that is not there, or whole, is left as it is", ({ host }) =>
   expect(repairTable(host.nft, inetTable)).toEqual([]);
   expect(list(host)).toBe("");
   addMasquerade(host.nft, A, [address]);
-  nft(host, "add rule inet cni forward counter");
+  nft(host, "add rule inet cni after_filter counter");
   const added = getGenerationId(host.nft);
   expect(added).toBeGreaterThan(before);
   expect(repairTable(host.nft, inetTable)).toEqual([]);
@@ -138,8 +139,11 @@ netnsTest("chains and sets that were deleted are made again", ({ host }) => {
   addMasquerade(host.nft, A, [address]);
   const sorted = () => list(host).split("\n").sort();
   const whole = sorted();
-  nft(host, "flush chain inet cni forward; delete chain inet cni forward; delete map inet cni ingress4");
-  expect(repairTable(host.nft, inetTable)).toEqual(['chain "forward" of table "inet cni"']);
+  nft(host, "flush chain inet cni before_filter; delete chain inet cni before_filter");
+  nft(host, "flush chain inet cni ingress_policies; delete map inet cni ingress4");
+  expect(repairTable(host.nft, inetTable).sort()).toEqual(
+    ["before_filter", "ingress_policies"].map((chain) => `chain "${chain}" of table "inet cni"`),
+  );
   expect(sorted()).toEqual(whole);
   checkStaticRules(host.nft, inetTable);
 });
