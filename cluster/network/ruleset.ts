@@ -127,7 +127,8 @@ function tableObjects(settings: ClusterSettings, lengths: PrefixLengths): TableO
       base("forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Packets to other nodes' tunnels"),
       base("postrouting", "nat", uapi.NF_INET_POST_ROUTING, uapi.NF_IP_PRI_NAT_SRC, "Masquerading"),
       { name: "tunnel_input", comment: "Known nodes with sources in their own ranges" },
-      { name: "tunnel_forward", comment: "Nodes only: pods would look like one" },
+      { name: "tunnel_forward", comment: "Packets to the tunnel's port of anybody" },
+      { name: "tunnel_nodes", comment: "Nodes only: pods would look like one" },
     ],
     rules: rulesOf(settings, lengths),
   };
@@ -164,26 +165,27 @@ function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): Static
   const toPort = [...equals(l4proto(), Uint8Array.of(IPPROTO_UDP)), ...equals(dport(), portField(port))];
   const rules: StaticRule[] = [];
   const add = (chain: string, ...parts: RuleStatement[]) => void rules.push({ chain, expressions: rule(...parts) });
+  // One look at most packets.
+  add("forward", toPort, gotoChain("tunnel_forward"));
   for (const family of FAMILIES) {
-    const toNode = inSet([daddr(family)], `nodes${family}`);
     const isOwn = inSet([saddr(family)], `own${family}`);
     const notIn = (name: string) => inSet([daddr(family)], `${name}${family}`, true);
-    add("forward", toPort, toNode, gotoChain("tunnel_forward"));
+    add("tunnel_forward", inSet([daddr(family)], `nodes${family}`), gotoChain("tunnel_nodes"));
     add("postrouting", isOwn, notIn("cluster"), notIn("outside"), masquerade());
     // Other nodes have no route to a former range.
     add("postrouting", inSet([saddr(family)], `former${family}`), notIn("own"), masquerade());
   }
   add("input", toPort, gotoChain("tunnel_input"));
   // A Service may lead there, too.
-  for (const chain of ["tunnel_input", "tunnel_forward"]) add(chain, ctStatusDnat(), drop());
+  for (const chain of ["tunnel_input", "tunnel_nodes"]) add(chain, ctStatusDnat(), drop());
   // A pod may use the address of a node. Nodes send to the link that has this node's, which answers may leave by another.
   add("tunnel_input", fibDaddrOfInputLink(true), fibReversePathMissing(), drop());
-  add("tunnel_forward", fibReversePathMissing(), drop());
+  add("tunnel_nodes", fibReversePathMissing(), drop());
   // Towards other addresses of a node, pods are masqueraded: they would look like one, too.
   for (const family of FAMILIES) add("tunnel_input", inSet([daddr(family)], `nodes${family}`, true), drop());
   add("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(vni), true), drop());
   for (const outer of FAMILIES) {
-    add("tunnel_forward", inSet([saddr(outer)], `nodes${outer}`), returnFromChain());
+    add("tunnel_nodes", inSet([saddr(outer)], `nodes${outer}`), returnFromChain());
     for (const inner of FAMILIES) {
       for (const length of [...lengths[inner]].sort((a, b) => a - b)) {
         add(
@@ -195,7 +197,7 @@ function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): Static
       }
     }
   }
-  for (const chain of ["tunnel_input", "tunnel_forward"]) add(chain, drop());
+  for (const chain of ["tunnel_input", "tunnel_nodes"]) add(chain, drop());
   return rules;
 }
 

@@ -26,8 +26,7 @@ const CHAINS = `	chain input {
 	chain forward {
 		comment "Packets to other nodes' tunnels"
 		type filter hook forward priority filter; policy accept;
-		udp dport 4789 ip daddr @nodes4 goto tunnel_forward
-		udp dport 4789 ip6 daddr @nodes6 goto tunnel_forward
+		udp dport 4789 goto tunnel_forward
 	}
 
 	chain postrouting {
@@ -56,6 +55,12 @@ const CHAINS = `	chain input {
 	}
 
 	chain tunnel_forward {
+		comment "Packets to the tunnel's port of anybody"
+		ip daddr @nodes4 goto tunnel_nodes
+		ip6 daddr @nodes6 goto tunnel_nodes
+	}
+
+	chain tunnel_nodes {
 		comment "Nodes only: pods would look like one"
 		ct status dnat drop
 		fib saddr . iif oif missing drop
