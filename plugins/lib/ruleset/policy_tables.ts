@@ -79,6 +79,7 @@ export const directionMap = (direction: typeof DIRECTIONS[number], family: 4 | 6
 export const CLOSED_CHAIN = "closed";
 export const CUT_CHAIN = "cut";
 export const GUARD_CHAIN = "guard";
+const JUDGE_CHAIN = "judge";
 const FORGED_CHAIN = "forged";
 const BRIDGED_CHAIN = "bridged";
 export const deniedChain = (direction: typeof DIRECTIONS[number]): string => `denied_${direction}`;
@@ -122,7 +123,9 @@ const dropRules = (drops: readonly DropChain[]): StaticRule[] =>
 
 const podLinkSet = () => namedSet(POD_LINKS, setOf([ifnameType]), "Pods' links on the host");
 
-function rulesOf(build: (add: (chain: string, ...parts: readonly RuleStatement[]) => void) => void): StaticRule[] {
+type AddRule = (chain: string, ...parts: readonly RuleStatement[]) => void;
+
+function rulesOf(build: (add: AddRule) => void): StaticRule[] {
   const rules: StaticRule[] = [];
   build((chain, ...parts) => void rules.push({ chain, expressions: rule(...parts) }));
   return rules;
@@ -183,6 +186,7 @@ export const policyTable: TableDefinition = {
         hook: { number: uapi.NF_INET_FORWARD, priority: uapi.NF_IP_PRI_FILTER },
         comment: "Drops what no policy allows; a pod's own node is not asked",
       },
+      { name: JUDGE_CHAIN, comment: "What belongs to no established connection" },
       { name: GUARD_CHAIN, comment: "What comes from pods, and is dropped unless the address is theirs" },
       ...dropChainObjects(INET_DROPS),
     ],
@@ -193,10 +197,11 @@ export const policyTable: TableDefinition = {
   uses: {
     [POLICY_PURPOSE]: {
       prerouting: 1,
-      forward: 9,
+      forward: 2,
+      [JUDGE_CHAIN]: 9,
       [GUARD_CHAIN]: 7,
       [FORGED_CHAIN]: 2,
-      [CUT_CHAIN]: 2,
+      [CUT_CHAIN]: 3,
       [CLOSED_CHAIN]: 1,
       [deniedChain("ingress")]: 1,
       [deniedChain("egress")]: 1,
@@ -212,18 +217,32 @@ export const policyTable: TableDefinition = {
       // The kernel forwards none of these.
       for (const own of [LINK_LOCAL, UNSPECIFIED]) add(GUARD_CHAIN, saddrIn(parseCidr(own)), accept());
       add(GUARD_CHAIN, gotoChain(FORGED_CHAIN));
-      // One rule for most packets.
-      add("forward", ctStateEstablishedRelated(), ctMarkHas(CUT_MARK, true), accept());
+      // Most packets match neither: a verdict would cost as much as another look.
+      add("forward", ctStateEstablishedRelated(true), gotoChain(JUDGE_CHAIN));
       add("forward", ctMarkHas(CUT_MARK), gotoChain(CUT_CHAIN));
-      // Bridged ones pass here with bridge-nf-call-ip6tables. A routed packet has had a hop.
-      add("forward", isNeighbourDiscovery(), accept());
-      for (const family of FAMILIES) add("forward", inSet([saddr(family), daddr(family)], selfCalls(family)), accept());
-      for (const family of FAMILIES) add("forward", vmap([saddr(family)], directionMap("egress", family)));
-      for (const family of FAMILIES) add("forward", vmap([daddr(family)], directionMap("ingress", family)));
+      add(JUDGE_CHAIN, ctMarkHas(CUT_MARK), gotoChain(CUT_CHAIN));
+      addJudgement(add, JUDGE_CHAIN);
     }),
     ...dropRules(INET_DROPS),
   ],
+  former: { chains: [], rules: formerRules },
 };
+
+function addJudgement(add: AddRule, chain: string): void {
+  // Bridged ones pass here with bridge-nf-call-ip6tables. A routed packet has had a hop.
+  add(chain, isNeighbourDiscovery(), accept());
+  for (const family of FAMILIES) add(chain, inSet([saddr(family), daddr(family)], selfCalls(family)), accept());
+  for (const family of FAMILIES) add(chain, vmap([saddr(family)], directionMap("egress", family)));
+  for (const family of FAMILIES) add(chain, vmap([daddr(family)], directionMap("ingress", family)));
+}
+
+/** Established packets had a verdict of their own. */
+function formerRules(): StaticRule[] {
+  return rulesOf((add) => {
+    add("forward", ctStateEstablishedRelated(), ctMarkHas(CUT_MARK, true), accept());
+    addJudgement(add, "forward");
+  });
+}
 
 /** Of a pod's link: the address of the bridge's port, which the bridge takes for its own. */
 export const ROUTED_PORTS = "routed_ports";
