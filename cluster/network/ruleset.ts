@@ -80,10 +80,10 @@ export function elementsOfNode(own: ClusterNode, node: ClusterNode, isShared: Is
   if (node.uid === own.uid) return addresses;
   const ranges = podCidrs.filter((cidr) => !isContested(own, cidr))
     .flatMap((cidr) => intervalElements(`cluster${familyOf(cidr)}`, cidr));
-  const underlay = underlayOf(own, node)?.destination;
+  const underlay = underlayOf(own, node);
   const sources = underlay === undefined ? [] : podCidrs.map((cidr) => ({
-    set: tunnelSet(familyOf(underlay), familyOf(cidr)),
-    key: concatenation(ipBytes(underlay), ipBytes(ipOf(networkOf(cidr)))),
+    set: tunnelSet(familyOf(underlay.source), familyOf(cidr)),
+    key: concatenation(...[underlay.source, underlay.destination, ipOf(networkOf(cidr))].map(ipBytes)),
   }));
   return [...addresses, ...ranges, ...sources];
 }
@@ -154,8 +154,8 @@ function setsOf(family: Family) {
     ...FAMILIES.map((inner) =>
       namedSet(
         tunnelSet(family, inner),
-        setOf([address, inner === 4 ? ipv4Addr : ipv6Addr]),
-        "Each other node's address, with its range of pods",
+        setOf([address, address, inner === 4 ? ipv4Addr : ipv6Addr]),
+        "This node's address, each other node's, and that one's range of pods",
       )
     ),
   ];
@@ -181,8 +181,6 @@ function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): Static
   // A pod may use the address of a node. Nodes send to the link that has this node's, which answers may leave by another.
   add("tunnel_input", fibDaddrOfInputLink(true), fibReversePathMissing(), drop());
   add("tunnel_nodes", fibReversePathMissing(), drop());
-  // Towards other addresses of a node, pods are masqueraded: they would look like one, too.
-  for (const family of FAMILIES) add("tunnel_input", inSet([daddr(family)], `nodes${family}`, true), drop());
   add("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(vni), true), drop());
   for (const outer of FAMILIES) {
     add("tunnel_nodes", inSet([saddr(outer)], `nodes${outer}`), returnFromChain());
@@ -191,7 +189,8 @@ function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): Static
         add(
           "tunnel_input",
           equals(transportBytes(INNER_ETHERTYPE, 2), portField(ETHERTYPE[inner])),
-          inSet([saddr(outer), masked(INNER_SADDR[inner], length)], tunnelSet(outer, inner)),
+          // Towards other addresses of a node, pods are masqueraded: they would look like a node, too.
+          inSet([daddr(outer), saddr(outer), masked(INNER_SADDR[inner], length)], tunnelSet(outer, inner)),
           accept(),
         );
       }

@@ -42,15 +42,13 @@ const CHAINS = `	chain input {
 		comment "Known nodes with sources in their own ranges"
 		ct status dnat drop
 		fib daddr . iif type != local fib saddr . iif oif missing drop
-		ip daddr != @nodes4 drop
-		ip6 daddr != @nodes6 drop
 		@th,64,64 != 0x8000000636e6900 drop
-		@th,224,16 0x800 ip saddr . @th,336,32 & 0xfffffe00 @tunnel44 accept
-		@th,224,16 0x800 ip saddr . @th,336,32 & 0xffffff00 @tunnel44 accept
-		@th,224,16 0x86dd ip saddr . @th,304,128 & 0xffffffffffffffff0000000000000000 @tunnel46 accept
-		@th,224,16 0x800 ip6 saddr . @th,336,32 & 0xfffffe00 @tunnel64 accept
-		@th,224,16 0x800 ip6 saddr . @th,336,32 & 0xffffff00 @tunnel64 accept
-		@th,224,16 0x86dd ip6 saddr . @th,304,128 & 0xffffffffffffffff0000000000000000 @tunnel66 accept
+		@th,224,16 0x800 ip daddr . ip saddr . @th,336,32 & 0xfffffe00 @tunnel44 accept
+		@th,224,16 0x800 ip daddr . ip saddr . @th,336,32 & 0xffffff00 @tunnel44 accept
+		@th,224,16 0x86dd ip daddr . ip saddr . @th,304,128 & 0xffffffffffffffff0000000000000000 @tunnel46 accept
+		@th,224,16 0x800 ip6 daddr . ip6 saddr . @th,336,32 & 0xfffffe00 @tunnel64 accept
+		@th,224,16 0x800 ip6 daddr . ip6 saddr . @th,336,32 & 0xffffff00 @tunnel64 accept
+		@th,224,16 0x86dd ip6 daddr . ip6 saddr . @th,304,128 & 0xffffffffffffffff0000000000000000 @tunnel66 accept
 		drop
 	}
 
@@ -91,8 +89,8 @@ netnsTest("the table is one that nft(8) can list, and the same for any number of
     cluster4: ["10.244.1.0/24", "10.244.2.0/23", "10.244.4.0/24"],
     outside4: ["10.0.0.0/8", "224.0.0.0/4"],
     nodes4: ["192.0.2.1", "192.0.2.2", "192.0.2.4"],
-    tunnel44: ["192.0.2.2 . 10.244.2.0", "192.0.2.4 . 10.244.4.0"],
-    tunnel46: ["192.0.2.2 . fd00:0:0:2::", "192.0.2.4 . fd00:0:0:4::"],
+    tunnel44: ["192.0.2.1 . 192.0.2.2 . 10.244.2.0", "192.0.2.1 . 192.0.2.4 . 10.244.4.0"],
+    tunnel46: ["192.0.2.1 . 192.0.2.2 . fd00:0:0:2::", "192.0.2.1 . 192.0.2.4 . fd00:0:0:4::"],
     tunnel64: [""],
     outside6: ["ff00::/8"],
   });
