@@ -11,6 +11,7 @@ import {
   isOwnTable,
   listFormerRules,
   listMissingRules,
+  listOutdatedChains,
   type TableDefinition,
 } from "./table.ts";
 import { policyBridgeTable, policyTable } from "./policy_tables.ts";
@@ -38,7 +39,10 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
   return retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
     const present = nft.findTable(nl, table);
-    const missing = present ? listMissingRules(nl, table) : [];
+    const former = present ? listFormerRules(nl, table) : [];
+    const isUpgrade = former.length > 0;
+    const findMissing = isUpgrade ? listOutdatedChains : listMissingRules;
+    const missing = present ? findMissing(nl, table) : [];
     const tx = transaction(nl);
     if (present && missing.length > 0 && !isOwnTable(table, present)) {
       throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
@@ -46,7 +50,6 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
       });
     }
     const added = present ? listAddedChains(nl, table) : [];
-    const former = present ? listFormerRules(nl, table) : [];
     for (const { chain, handles, isWholeChain } of former) {
       for (const handle of handles) tx.deleteRule(table, chain, handle);
       if (isWholeChain) tx.deleteChain(table, chain);
@@ -57,7 +60,6 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
       repairChain(tx, nl, table, chain, rules.map(({ expressions }) => expressions));
     }
     tx.commit(generation);
-    const isUpgrade = former.length > 0;
     const lost = isUpgrade ? [] : missing.filter(({ chain }) => !added.includes(chain));
     return lost.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
   });

@@ -12,6 +12,7 @@ import { inetTable } from "./inet_table.ts";
 import { bridgeIngressChain, hairpinChain, masqueradeChain } from "./inet_shared_chains.ts";
 import type { SharedChain } from "./shared_chains.ts";
 import { addSpoofCheck } from "../veth/spoof_check.ts";
+import { policyTable } from "./policy_tables.ts";
 import { checkStaticRules, createTable, type TableDefinition } from "./table.ts";
 
 const A = { network: "web", containerId: "a", ifname: "eth0" };
@@ -109,6 +110,39 @@ test("every rule is known again: what is left of a chain is neither doubled nor 
     }
   }
 });
+
+const EARLIER = new URL("../../../testdata/rulesets/cni-forward.nft", import.meta.url).pathname;
+
+/** By chain, as nft(8) prints them. */
+const rulesByChain = (host: Netns, { table }: TableDefinition): Record<string, string[]> =>
+  Object.fromEntries(
+    [...nft(host, "list", "table", "inet", table).matchAll(/^\tchain (\S+) [^]*?^\t\}/gm)].map(([body, chain]) => [
+      chain!,
+      body.match(/^\t\t(?!type |comment ).*$/gm) ?? [],
+    ]),
+  );
+
+for (
+  const [table, chain, command] of [
+    [policyTable, "forward", "insert rule inet cni_policy forward"],
+    [inetTable, "after_filter", "add rule inet cni after_filter"],
+    [inetTable, "forward_mark_inbound", "add rule inet cni forward_mark_inbound"],
+  ] as const
+) {
+  netnsTest(`an upgrade beside a rule of others has every new rule: ${command}`, ({ host }) => {
+    nft(host, "-f", EARLIER);
+    nft(host, `${command} counter comment "mine"`);
+    expect(repairTable(host.nft, table)).toEqual([]);
+    const upgraded = rulesByChain(host, table);
+    expect(upgraded[chain]!.join()).toContain("mine");
+    nft(host, "delete table inet", table.table);
+    createTable(host.nft, table);
+    for (const [name, rules] of Object.entries(rulesByChain(host, table))) {
+      // A rule for neighbour discovery stays in front: nft(8) has loaded it with its expressions in another order.
+      expect([name, upgraded[name]!.slice(-rules.length)]).toEqual([name, rules]);
+    }
+  });
+}
 
 netnsTest("rules of others in our chains stay where they are", ({ host }) => {
   addMasquerade(host.nft, A, [address]);

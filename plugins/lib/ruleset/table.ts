@@ -172,6 +172,15 @@ function listShortChains(nl: Netlink, table: TableDefinition, ignored: readonly 
   });
 }
 
+/** Chains of an earlier release's table that lack a rule. Numbers tell nothing: rules of others may make them up. */
+export function listOutdatedChains(nl: Netlink, table: TableDefinition): Pick<MissingRules, "chain">[] {
+  return [...Map.groupBy(table.rules(), ({ chain }) => chain)].flatMap(([chain, rules]) => {
+    const present = nft.listLazyRules(nl, table, chain);
+    const isWhole = rules.every(({ expressions }) => present.some((found) => isSameRule(found, expressions)));
+    return isWhole ? [] : [{ chain }];
+  });
+}
+
 export interface FormerRules {
   readonly chain: string;
   readonly handles: readonly bigint[];
