@@ -58,7 +58,11 @@ const EXPECTED = [
   `	chain forward {
 		comment "Drops what no policy allows; a pod's own node is not asked"
 		type filter hook forward priority filter; policy accept;
-		ct state established,related ct mark & 0x10000000 == 0x00000000 accept
+		ct state ! established,related goto judge
+		ct mark & 0x10000000 != 0x00000000 goto cut
+	}`,
+  `	chain judge {
+		comment "What belongs to no established connection"
 		ct mark & 0x10000000 != 0x00000000 goto cut
 		ip6 hoplimit 255 icmpv6 type 133-136 accept
 		ip saddr . ip daddr @self4 accept
