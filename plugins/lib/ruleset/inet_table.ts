@@ -42,7 +42,6 @@ import { bridgeSetName, INGRESS_POLICIES, ingressChainElements } from "./inet_sh
 
 const familySets = (name: string): string[] => [`${name}4`, `${name}6`];
 
-/** New connections meet it. */
 const INGRESS_CHAIN = "ingress_policies";
 
 /** Published ports of all addresses. Conditions on a port of one address continue here. */
