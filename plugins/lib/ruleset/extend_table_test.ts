@@ -10,7 +10,7 @@ import { addMasquerade, removeMasquerade } from "../veth/masquerade.ts";
 import { checkElements, ensureElements, removeElementsOf, restoreElements } from "./elements.ts";
 import { inetTable } from "./inet_table.ts";
 import { repairTable } from "./repair.ts";
-import { checkStaticRules, extendTable } from "./table.ts";
+import { checkStaticRules, extendTable, requireTable } from "./table.ts";
 import type { WantedElement } from "./wanted_elements.ts";
 
 const A = { network: "web", containerId: "a", ifname: "eth0" };
@@ -98,3 +98,39 @@ netnsTest(
     expect(restoreElements(host.nft, HIDING, A, wanted("hiding"))).toEqual(['chain "hiding" of table "inet cni"']);
   },
 );
+
+/** As after a copy by a version of nft(8) that drops comments. */
+function loseComment(host: Netns, listing: string): void {
+  const text = listing.replaceAll(/^\tcomment .*\n/gm, "");
+  const { stderr } = host.run(() =>
+    Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(`flush ruleset\n${text}`) })
+  );
+  expect(stderr.toString()).toBe("");
+}
+
+netnsTest("a whole table that lost its comment gets what a plugin declares", ({ host }) => {
+  addMasquerade(host.nft, A, [ADDRESS]);
+  loseComment(host, list(host));
+  requireTable(host.nft, HIDING);
+  ensureElements(host.nft, HIDING, A, wanted("hiding"));
+  checkElements(host.nft, HIDING, A, wanted("hiding"));
+  runInNetns(host, "nft", "flush", "chain", "inet", "cni", "hiding");
+  expect(() => requireTable(host.nft, HIDING)).toThrow('chain "hiding" has 0 rules, expected 1');
+  expect(() => repairTable(host.nft, HIDING)).toThrow('Cannot repair table "inet cni"');
+});
+
+netnsTest("what a plugin has added to a table of all is lost, not new, while elements need it", ({ host }) => {
+  const table = extendTable(inetTable, {
+    objects: () => ({ sets: [], chains: HIDING.ownPart!.objects().chains }),
+    rules: () => [{ chain: "hiding", expressions: rule(inSet([daddr(4)], "forward4"), drop()) }],
+    purposes: {},
+    uses: { ingress: { ...inetTable.uses["ingress"], hiding: 1 } },
+  });
+  const log: string[] = [];
+  ensureElements(host.nft, table, A, wanted("forward4"), { log: (line) => void log.push(line) });
+  runInNetns(host, "nft", "flush chain inet cni hiding; delete chain inet cni hiding");
+  expect(repairTable(host.nft, table)).toEqual(['chain "hiding" of table "inet cni"']);
+  runInNetns(host, "nft", "flush set inet cni forward4; flush chain inet cni hiding; delete chain inet cni hiding");
+  expect(repairTable(host.nft, table)).toEqual([]);
+  expect(log).toEqual([]);
+});

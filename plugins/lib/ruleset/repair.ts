@@ -8,11 +8,12 @@ import {
   addObjects,
   describeTable,
   foreignTableHint,
-  isOwnTable,
+  isOurs,
   listFormerRules,
   listMissingRules,
   listOutdatedChains,
   type TableDefinition,
+  withoutAdded,
 } from "./table.ts";
 import { policyBridgeTable, policyTable } from "./policy_tables.ts";
 import { retryOnConflict } from "./retry.ts";
@@ -39,36 +40,27 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
   return retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
     const present = nft.findTable(nl, table);
-    const former = present ? listFormerRules(nl, table) : [];
+    if (!present) return [];
+    const former = listFormerRules(nl, table);
     const isUpgrade = former.length > 0;
-    const findMissing = isUpgrade ? listOutdatedChains : listMissingRules;
-    const missing = present ? findMissing(nl, table) : [];
-    const tx = transaction(nl);
-    if (present && missing.length > 0 && !isOwnTable(table, present)) {
+    const missing = isUpgrade ? listOutdatedChains(nl, table) : listMissingRules(nl, table);
+    const lost = isUpgrade ? missing : withoutAdded(nl, table, missing);
+    if (lost.length > 0 && !isOurs(table, present, former)) {
       throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
         details: foreignTableHint(table),
       });
     }
-    const added = present ? listAddedChains(nl, table) : [];
+    const tx = transaction(nl);
     for (const { chain, handles, isWholeChain } of former) {
       for (const handle of handles) tx.deleteRule(table, chain, handle);
       if (isWholeChain) tx.deleteChain(table, chain);
     }
-    if (present) addObjects(tx, table, (find, name) => !find(nl, table, name));
+    addObjects(tx, table, (find, name) => !find(nl, table, name));
     for (const { chain } of missing) {
       const rules = table.rules().filter((staticRule) => staticRule.chain === chain);
       repairChain(tx, nl, table, chain, rules.map(({ expressions }) => expressions));
     }
     tx.commit(generation);
-    const lost = isUpgrade ? [] : missing.filter(({ chain }) => !added.includes(chain));
-    return lost.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
+    return isUpgrade ? [] : lost.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
   });
-}
-
-/** Chains of a plugin that the table has nothing of yet. */
-function listAddedChains(nl: Netlink, table: TableDefinition): string[] {
-  const { sets, chains } = table.ownPart?.objects() ?? { sets: [], chains: [] };
-  const hasAny = sets.some(({ name }) => nft.findSet(nl, table, name)) ||
-    chains.some(({ name }) => nft.findChain(nl, table, name));
-  return hasAny ? [] : chains.map(({ name }) => name);
 }

@@ -13,7 +13,7 @@ import { bridgeIngressChain, hairpinChain, masqueradeChain } from "./inet_shared
 import type { SharedChain } from "./shared_chains.ts";
 import { addSpoofCheck } from "../veth/spoof_check.ts";
 import { policyTable } from "./policy_tables.ts";
-import { checkStaticRules, createTable, type TableDefinition } from "./table.ts";
+import { checkStaticRules, createTable, listFormerRules, requireTable, type TableDefinition } from "./table.ts";
 
 const A = { network: "web", containerId: "a", ifname: "eth0" };
 const B = { ...A, containerId: "b" };
@@ -143,6 +143,23 @@ for (
     }
   });
 }
+
+netnsTest("a table of an earlier release that lost its comment is upgraded", ({ host }) => {
+  nft(host, "-f", EARLIER);
+  const text = list(host).replaceAll(/^\tcomment .*\n/gm, "");
+  host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(`flush ruleset\n${text}`) }));
+  expect(list(host)).toBe(text);
+  for (const table of [inetTable, policyTable]) {
+    requireTable(host.nft, table);
+    expect(repairTable(host.nft, table)).toEqual([]);
+    checkStaticRules(host.nft, table);
+    expect(listFormerRules(host.nft, table)).toEqual([]);
+  }
+  // This rule alone may be anybody's.
+  nft(host, "flush ruleset; add table inet cni; add chain inet cni forward");
+  nft(host, "add rule inet cni forward ct state established,related accept");
+  expect(() => repairTable(host.nft, inetTable)).toThrow('Cannot repair table "inet cni"');
+});
 
 netnsTest("rules of others in our chains stay where they are", ({ host }) => {
   addMasquerade(host.nft, A, [address]);

@@ -4,7 +4,7 @@ import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
-import { SystemError } from "../../../ffi/sys/error.ts";
+import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { describeMissingRules, isSameRule, type MissingRules } from "./chain_rules.ts";
 import { requireTakenByKernel } from "./kernel_support.ts";
@@ -113,8 +113,8 @@ export function requireTable(nl: Netlink, table: TableDefinition): void {
 }
 
 function requireRepairable(nl: Netlink, table: TableDefinition, present: nft.Table): void {
-  if (isOwnTable(table, present)) return;
-  const missing = findDamage(nl, table);
+  if (isOurs(table, present, listFormerRules(nl, table))) return;
+  const [missing] = withoutAdded(nl, table, listMissingRules(nl, table));
   if (!missing) return;
   throw new CniError(
     Code.NotAvailable,
@@ -127,6 +127,10 @@ function requireRepairable(nl: Netlink, table: TableDefinition, present: nft.Tab
 
 /** Not every version of nft(8) brings a comment back. */
 export const isOwnTable = ({ comment }: TableDefinition, present: nft.Table): boolean => present.comment === comment;
+
+/** A former rule that looks into a set is nobody else's. */
+export const isOurs = (table: TableDefinition, present: nft.Table, former: readonly FormerRules[]): boolean =>
+  isOwnTable(table, present) || former.some(({ looksIntoSet }) => looksIntoSet);
 
 export const foreignTableHint = ({ comment }: TableDefinition): string =>
   `it has no comment "${comment}"; this program makes one where there is none`;
@@ -172,6 +176,25 @@ function listShortChains(nl: Netlink, table: TableDefinition, ignored: readonly 
   });
 }
 
+/** Leaves out chains of a plugin that has made nothing in the table yet. */
+export function withoutAdded(
+  nl: Netlink,
+  table: TableDefinition,
+  missing: readonly MissingRules[],
+): readonly MissingRules[] {
+  const { ownPart } = table;
+  if (!ownPart || missing.length === 0) return missing;
+  const { sets, chains } = ownPart.objects();
+  const hasMade = sets.some(({ name }) => nft.findSet(nl, table, name)) ||
+    chains.some(({ name }) => nft.findChain(nl, table, name)) ||
+    // Its elements may be in sets of all plugins.
+    Object.keys(ownPart.uses).flatMap((purpose) => table.purposes[purpose]!).some((set) => hasElements(nl, table, set));
+  return hasMade ? missing : missing.filter(({ chain }) => !chains.some(({ name }) => name === chain));
+}
+
+const hasElements = (nl: Netlink, table: TableDefinition, set: string): boolean =>
+  (ignoreErrors(["ENOENT"], () => nft.listElements(nl, table, set)) ?? []).length > 0;
+
 /** Chains of an earlier release's table that lack a rule. Numbers tell nothing: rules of others may make them up. */
 export function listOutdatedChains(nl: Netlink, table: TableDefinition): Pick<MissingRules, "chain">[] {
   return [...Map.groupBy(table.rules(), ({ chain }) => chain)].flatMap(([chain, rules]) => {
@@ -186,15 +209,21 @@ export interface FormerRules {
   readonly handles: readonly bigint[];
   /** Whether the chain is a former one that has no other rules. */
   readonly isWholeChain: boolean;
+  readonly looksIntoSet: boolean;
 }
 
 export function listFormerRules(nl: Netlink, table: TableDefinition): FormerRules[] {
   const { former } = table;
   return [...Map.groupBy(former?.rules() ?? [], ({ chain }) => chain)].flatMap(([chain, rules]) => {
     const present = nft.listLazyRules(nl, table, chain);
-    const handles = present.filter(ruleMatcher(rules)).map(({ handle }) => handle);
-    const isWholeChain = former!.chains.includes(chain) && handles.length === present.length;
-    return handles.length > 0 ? [{ chain, handles, isWholeChain }] : [];
+    const found = present.filter(ruleMatcher(rules));
+    if (found.length === 0) return [];
+    return [{
+      chain,
+      handles: found.map(({ handle }) => handle),
+      isWholeChain: former!.chains.includes(chain) && found.length === present.length,
+      looksIntoSet: found.some((rule) => rule.expressions().some(({ kind }) => kind === "lookup")),
+    }];
   });
 }
 
