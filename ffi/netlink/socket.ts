@@ -64,8 +64,8 @@ export interface Netlink extends Disposable {
   sharedReads?: Map<unknown, unknown> | undefined;
   /** What it has read of the ruleset; absent once that has changed. @internal */
   rulesetReads?: Map<unknown, unknown> | undefined;
-  /** Names of changes that the kernel took when it tried them. @internal */
-  taken?: Set<string>;
+  /** Keys of changes that the kernel took when it tried them. @internal */
+  taken?: Set<unknown>;
   /** Sends one datagram of one or more requests. */
   send(request: Uint8Array): void;
   /**

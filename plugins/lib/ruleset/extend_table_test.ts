@@ -134,3 +134,12 @@ netnsTest("what a plugin has added to a table of all is lost, not new, while ele
   expect(repairTable(host.nft, table)).toEqual([]);
   expect(log).toEqual([]);
 });
+
+netnsTest("STATUS tries what a plugin declares, also after the table of all", ({ host }) => {
+  const refused = extendTable(inetTable, {
+    ...HIDING.ownPart!,
+    rules: () => [{ chain: "absent", expressions: rule(drop()) }],
+  });
+  requireTable(host.nft, inetTable);
+  expect(() => requireTable(host.nft, refused)).toThrow("Cannot use nf_tables of this kernel");
+});

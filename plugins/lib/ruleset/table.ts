@@ -98,7 +98,7 @@ export function requireTable(nl: Netlink, table: TableDefinition): void {
   try {
     const present = nft.findTable(nl, table);
     if (present) return requireRepairable(nl, table, present);
-    requireTakenByKernel(nl, describeTable(table), () => {
+    requireTakenByKernel(nl, table, () => {
       const tx = transaction(nl);
       addTableWithRules(tx, table);
       return tx;
