@@ -4,6 +4,7 @@ import * as nft from "../ffi/nft/objects.ts";
 import { transaction } from "../ffi/nft/transaction.ts";
 import { IPPROTO_UDP } from "../ffi/sys/uapi.ts";
 import { ownerText } from "../plugins/lib/model/owner.ts";
+import { inetTable, LOOPBACK_CALLS_CHAIN } from "../plugins/lib/ruleset/inet_table.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 import { retryOnConflict } from "../plugins/lib/ruleset/retry.ts";
 import { parsePortElement } from "../plugins/lib/ruleset/port_elements.ts";
@@ -91,10 +92,12 @@ function firstOwners(
     const owner = ownerText(entry);
     const needed = lost.get(owner)!.flatMap(({ table, set, element }): { id: string; query: nft.Query<unknown> }[] => {
       const { family } = table;
-      const chain = element.data?.verdict?.chain;
+      const target = element.data?.verdict?.chain;
+      const isPort = table === inetTable && inetTable.purposes["ports"]!.includes(set);
+      const chains = [...target === undefined ? [] : [target], ...isPort ? [LOOPBACK_CALLS_CHAIN] : []];
       return [
         { id: `${family} set ${set}`, query: nft.setQuery(table, set) },
-        ...chain === undefined ? [] : [{ id: `${family} chain ${chain}`, query: nft.chainQuery(table, chain) }],
+        ...chains.map((chain) => ({ id: `${family} chain ${chain}`, query: nft.chainQuery(table, chain) })),
       ];
     }).filter(({ id }) => !makers.has(id));
     if (needed.length === 0 || !mayRestore(entry)) continue;

@@ -1,5 +1,10 @@
 /** Elements of many attachments that come back from the copy. Others come back as their plugins restore them. */
 import { expect } from "bun:test";
+import { join } from "node:path";
+import { restoreAttachments } from "../runtime/restore.ts";
+import { withRuntimeContext } from "../runtime/runtime.ts";
+import { restoreCopied } from "./copied_restore.ts";
+import { RulesetCopy } from "./ruleset_copy.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import {
   byProgram,
@@ -42,6 +47,37 @@ for (
     ]);
   });
 }
+
+healTest("ports come back with the chains that the first of them makes", (healed) => {
+  const { host, directory, nft, log } = healed;
+  attachMany(healed);
+  const copy = new RulesetCopy();
+  copy.read(host.nft);
+  const before = sortedListing(nft("-s", "list", "ruleset"));
+  // As after a flush, and an ADD without ports before the healer looks.
+  for (const set of ["hostports4", "loopback4"]) nft("flush map inet cni", set);
+  for (const name of ["calls", "answers", "input"]) {
+    nft(`flush chain inet cni loopback_${name}; delete chain inet cni loopback_${name}`);
+  }
+  const options = {
+    env: {},
+    pluginDirectories: [],
+    cacheDirectory: join(directory, "cache"),
+    log: (line: string) => void log.push(line),
+  };
+  const { report, entries } = host.run(() =>
+    withRuntimeContext(options, (runtime) =>
+      restoreCopied(runtime, copy, {
+        minAttachments: 2,
+        maxWaitMs: 1000,
+        isElsewhere: () => false,
+        keepUnchanged: (entries) => entries,
+        restoreByPlugins: (isWanted) => restoreAttachments(runtime, undefined, { isWanted }),
+      }))
+  );
+  expect([report?.attachments.length, entries.length]).toEqual([1, 3]);
+  expect(sortedListing(nft("-s", "list", "ruleset"))).toEqual(before);
+});
 
 healTest("elements come back in a set that one plugin alone knows", (healed) => {
   const { newHealer, round, nft } = healed;

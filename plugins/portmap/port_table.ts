@@ -23,13 +23,13 @@ import {
   setDaddrTo,
 } from "../../ffi/nft/statements.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
-import { inetTable, LOOPBACK } from "../lib/ruleset/inet_table.ts";
+import { inetTable, LOOPBACK, LOOPBACK_CALLS_CHAIN } from "../lib/ruleset/inet_table.ts";
 import { extendTable, type StaticRule } from "../lib/ruleset/table.ts";
 
 export const portTable = extendTable(inetTable, {
   objects: () => ({ sets: [], chains: chains() }),
   purposes: {},
-  uses: { ports: { ...inetTable.uses["ports"], loopback_calls: 2, loopback_answers: 2, loopback_input: 2 } },
+  uses: { ports: { ...inetTable.uses["ports"], [LOOPBACK_CALLS_CHAIN]: 2, loopback_answers: 2, loopback_input: 2 } },
   rules,
   former: { chains: ["loopback_output"], rules: formerRules },
 });
@@ -38,7 +38,7 @@ const chains = () =>
   ([
     // After conntrack, which keeps the caller's address, and before the translation, which needs a route.
     [
-      "loopback_calls",
+      LOOPBACK_CALLS_CHAIN,
       "route",
       uapi.NF_INET_LOCAL_OUT,
       uapi.NF_IP_PRI_MANGLE,
@@ -71,8 +71,8 @@ function rules(): StaticRule[] {
   return [
     // The kernel sends nothing from 127.0.0.0/8 over a link without route_localnet, which exposes these addresses to
     // neighbours. It takes nothing to a loopback address from a link.
-    newRule("loopback_calls", ...calls, saddrFromMap([daddr(4), ...port()], "hostip_loopback4")),
-    newRule("loopback_calls", ...calls, saddrFromMap(port(), "loopback4")),
+    newRule(LOOPBACK_CALLS_CHAIN, ...calls, saddrFromMap([daddr(4), ...port()], "hostip_loopback4")),
+    newRule(LOOPBACK_CALLS_CHAIN, ...calls, saddrFromMap(port(), "loopback4")),
     ...families.map((family) =>
       newRule("loopback_answers", daddrIn(LOOPBACK[family]), ...answers, setDaddrTo(family, ctReplyDaddr))
     ),

@@ -47,6 +47,9 @@ const INGRESS_CHAIN = "ingress_policies";
 /** Published ports of all addresses. Conditions on a port of one address continue here. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
 
+/** Published ports need it too. The first ADD of a port makes it. */
+export const LOOPBACK_CALLS_CHAIN = "loopback_calls";
+
 export const inetTable: TableDefinition = {
   family: uapi.NFPROTO_INET,
   table: "cni",
