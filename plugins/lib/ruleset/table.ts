@@ -177,11 +177,11 @@ function listShortChains(nl: Netlink, table: TableDefinition, ignored: readonly 
 }
 
 /** Leaves out chains of a plugin that has made nothing in the table yet. */
-export function withoutAdded(
+export function withoutAdded<T extends Pick<MissingRules, "chain">>(
   nl: Netlink,
   table: TableDefinition,
-  missing: readonly MissingRules[],
-): readonly MissingRules[] {
+  missing: readonly T[],
+): readonly T[] {
   const { ownPart } = table;
   if (!ownPart || missing.length === 0) return missing;
   const { sets, chains } = ownPart.objects();
