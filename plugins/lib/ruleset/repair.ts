@@ -8,10 +8,11 @@ import {
   addObjects,
   describeTable,
   foreignTableHint,
-  isOurs,
+  isOwnTable,
   listFormerRules,
   listMissingRules,
   listOutdatedChains,
+  looksOurs,
   type TableDefinition,
   withoutAdded,
 } from "./table.ts";
@@ -45,7 +46,7 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
     const isUpgrade = former.length > 0;
     const missing = isUpgrade ? listOutdatedChains(nl, table) : listMissingRules(nl, table);
     const lost = isUpgrade ? missing : withoutAdded(nl, table, missing);
-    if (lost.length > 0 && !isOurs(table, present, former)) {
+    if (lost.length > 0 && !isOwnTable(table, present) && !looksOurs(former)) {
       throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
         details: foreignTableHint(table),
       });

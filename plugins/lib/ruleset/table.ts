@@ -113,7 +113,7 @@ export function requireTable(nl: Netlink, table: TableDefinition): void {
 }
 
 function requireRepairable(nl: Netlink, table: TableDefinition, present: nft.Table): void {
-  if (isOurs(table, present, listFormerRules(nl, table))) return;
+  if (isOwnTable(table, present) || looksOurs(listFormerRules(nl, table))) return;
   const [missing] = withoutAdded(nl, table, listMissingRules(nl, table));
   if (!missing) return;
   throw new CniError(
@@ -129,8 +129,7 @@ function requireRepairable(nl: Netlink, table: TableDefinition, present: nft.Tab
 export const isOwnTable = ({ comment }: TableDefinition, present: nft.Table): boolean => present.comment === comment;
 
 /** A former rule that looks into a set is nobody else's. */
-export const isOurs = (table: TableDefinition, present: nft.Table, former: readonly FormerRules[]): boolean =>
-  isOwnTable(table, present) || former.some(({ looksIntoSet }) => looksIntoSet);
+export const looksOurs = (former: readonly FormerRules[]): boolean => former.some(({ looksIntoSet }) => looksIntoSet);
 
 export const foreignTableHint = ({ comment }: TableDefinition): string =>
   `it has no comment "${comment}"; this program makes one where there is none`;
