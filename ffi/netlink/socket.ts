@@ -214,7 +214,7 @@ export function queryAll<S extends AnyMessageSpec>(
 export function queryAllIfPresent(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
-  absent = ENOENT,
+  absent: readonly number[] = [ENOENT],
 ): (MessageOut<AnyMessageSpec> | undefined)[] {
   return collectReplies(nl, requests, absent);
 }
@@ -222,13 +222,13 @@ export function queryAllIfPresent(
 function collectReplies(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
-  expectedErrno?: number,
+  expectedErrnos?: readonly number[],
 ): (MessageOut<AnyMessageSpec> | undefined)[] {
   const replies: (MessageOut<AnyMessageSpec> | undefined)[] = requests.map(() => undefined);
   const onMessage = (payload: Reader, index: number) => {
     replies[index] = readMessage(requests[index]!.op.spec, payload);
   };
-  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno, batchSize: MAX_PENDING });
+  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrnos, batchSize: MAX_PENDING });
   return replies;
 }
 
@@ -301,7 +301,7 @@ export interface ExchangeOptions {
   /** Each request has one answer, and no other follows. */
   readonly hasOneReply?: boolean;
   /** An answer with this error is no refusal. */
-  readonly expectedErrno?: number | undefined;
+  readonly expectedErrnos?: readonly number[] | undefined;
   /** Gets each refusal, none of which is thrown then. */
   readonly onRefusal?: ((error: NetlinkError) => void) | undefined;
   /** Answers are read before the next datagram of so many requests. Default: all in one. */
@@ -471,7 +471,7 @@ export function readReply(
   }
   state.pending.delete(received.sequence);
   const errno = payload.end - payload.offset >= 4 ? -payload.view.getInt32(payload.skip(4), true) : 0;
-  if (errno === 0 || errno === state.expectedErrno) return;
+  if (errno === 0 || state.expectedErrnos?.includes(errno)) return;
   if (state.onRefusal) state.onRefusal(netlinkErrorOf(state, index, errno, received));
   else if (!state.error || index < state.error.index) state.error = netlinkErrorOf(state, index, errno, received);
 }

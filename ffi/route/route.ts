@@ -11,7 +11,7 @@ import {
   NLM_F_REPLACE,
 } from "../netlink/message.ts";
 import { dump, type Netlink, type NetlinkRequest, query, queryAllIfPresent, request } from "../netlink/socket.ts";
-import { ENETUNREACH } from "../sys/errno.ts";
+import { EHOSTUNREACH, ENETUNREACH } from "../sys/errno.ts";
 import { ignoreErrors } from "../sys/error.ts";
 import { AF_INET } from "../sys/uapi.ts";
 import { addressFamily } from "./address.ts";
@@ -151,9 +151,9 @@ export interface RouteMatch {
   readonly mtu?: number | undefined;
 }
 
-/** Returns `undefined` where there is none. @throws {NetlinkError} for a prohibit route */
+/** Returns `undefined` where there is none, or one of type unreachable. @throws {NetlinkError} for a prohibit route */
 export function matchAll(nl: Netlink, destinations: readonly Ip[]): (RouteMatch | undefined)[] {
-  const replies = queryAllIfPresent(nl, destinations.map(matchRequest), ENETUNREACH);
+  const replies = queryAllIfPresent(nl, destinations.map(matchRequest), [ENETUNREACH, EHOSTUNREACH]);
   return (replies as (MessageOut<typeof routeMessage> | undefined)[]).map((reply) => reply && toMatch(reply));
 }
 

@@ -22,6 +22,7 @@ export const ENETUNREACH = 101;
 export const ECONNRESET = 104;
 export const ENOBUFS = 105;
 export const ETIMEDOUT = 110;
+export const EHOSTUNREACH = 113;
 export const ESTALE = 116;
 
 /** The sentences are the C library's. Text costs nothing to load. */

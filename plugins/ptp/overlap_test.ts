@@ -69,4 +69,7 @@ uplinkTest("only the first container of a network makes ptp look at all links", 
   expect(countDumps()).toBe(2);
   call(ptp, "ADD", { ipam: ipamOf("10.9.0.7/16", "10.9.0.1") });
   expect(countDumps()).toBe(0);
+  // As a node's own ranges have, for addresses without a container.
+  runShellInNetns(host, "ip route add unreachable 10.9.0.0/16 metric 1000000000");
+  expect(countDumps()).toBe(0);
 });
