@@ -59,17 +59,21 @@ uplinkTest("STATUS says that a first ADD of ptp will be refused", ({ call }) => 
   call(ptp, "STATUS", { ...config, allowRouteOverlap: true });
 });
 
-uplinkTest("only the first container of a network makes ptp look at all links", ({ call, host }) => {
+uplinkTest("only the first container of a network makes ptp look at all links", ({ call, host, newContainer }) => {
   const ips = [{ address: parseCidr("10.9.0.8/16"), gateway: parseIp("10.9.0.1") }];
-  const countDumps = () => {
+  const ips6 = [{ address: parseCidr("fd09::8/64"), gateway: parseIp("fd09::1") }];
+  const countDumps = (wanted = ips) => {
     const counts = { sends: 0, messages: 0, dumps: 0, received: 0 };
-    refuseOverlapOnce(countingNetns(host, counts), link.get(host.route, "eth0"), ips);
+    refuseOverlapOnce(countingNetns(host, counts), link.get(host.route, "eth0"), wanted);
     return counts.dumps;
   };
   expect(countDumps()).toBe(2);
   call(ptp, "ADD", { ipam: ipamOf("10.9.0.7/16", "10.9.0.1") });
   expect(countDumps()).toBe(0);
   // As a node's own ranges have, for addresses without a container.
-  runShellInNetns(host, "ip route add unreachable 10.9.0.0/16 metric 1000000000");
-  expect(countDumps()).toBe(0);
+  call(ptp, "ADD", { name: "v6", ipam: ipamOf("fd09::7/64", "fd09::1") }, { containerId: "c2", netns: newContainer() });
+  for (const range of ["10.9.0.0/16", "fd09::/64"]) {
+    runShellInNetns(host, `ip route add unreachable ${range} metric 1000000000`);
+  }
+  expect([countDumps(), countDumps(ips6)]).toEqual([0, 0]);
 });

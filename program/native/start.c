@@ -187,19 +187,6 @@ static long map_loader(long file, unsigned long page, struct loader *loader) {
   return base;
 }
 
-/*
- * Has the kernel read code in large parts where its file system can (XFS since Linux 5.18, ext4 since 6.16). With single
- * pages of 4 KiB, as after a boot, each start takes some 2 ms more: it maps 2000 of them. Elsewhere nothing changes.
- */
-static void prefer_large_pages(void) {
-  for (size_t i = 0; i < sizeof program_headers / sizeof *program_headers; i++) {
-    const Elf64_Phdr *segment = &program_headers[i];
-    unsigned long within = segment->p_vaddr % segment->p_align;
-    if (segment->p_type == PT_LOAD && !(segment->p_flags & PF_W))
-      sys(madvise, segment->p_vaddr - within, segment->p_memsz + within, MADV_HUGEPAGE);
-  }
-}
-
 static Elf64_auxv_t *find_value(Elf64_auxv_t *values, uint64_t type) {
   while (values->a_type != type && values->a_type != AT_NULL) values++;
   return values;
@@ -224,7 +211,6 @@ void start(long *stack) {
   const char *obstacle = find_obstacle();
   if (obstacle) fail(argv, envp, 0, "999", obstacle);
 
-  prefer_large_pages();
   struct loader loader;
   long own = open_own_loader(), file = own;
   if (own < 0) file = sys5(openat, AT_FDCWD, HOST_LOADER, O_RDONLY | O_CLOEXEC, 0, 0);

@@ -11,7 +11,6 @@ import {
   skipWarmUp,
 } from "./runtime_patch.ts";
 import { PROGRAM_MARK } from "../../../ffi/sys/program_mark.ts";
-import { alignCode } from "./code_alignment.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { compileShim } from "./shim.ts";
 import { CALL_JIT_POLICY } from "../../../server/warm_up.ts";
@@ -99,7 +98,7 @@ function build(): void {
   const closed = closeEnvironment(bytes, processor, programRange(bytes));
   skipWarmUp(bytes, processor);
   refuseStrip(bytes);
-  const marked = Buffer.concat([addStartCode(alignCode(bytes), processor), Buffer.from(PROGRAM_MARK)]);
+  const marked = Buffer.concat([addStartCode(bytes, processor), Buffer.from(PROGRAM_MARK)]);
   writeFileSync(executable, marked);
   chmodSync(executable, 0o755);
   renameSync(executable, outfile);

@@ -4,17 +4,6 @@
  */
 import { readFileSync } from "node:fs";
 import { LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
-import {
-  PF_R,
-  PF_X,
-  PT_DYNAMIC,
-  PT_INTERP,
-  PT_LOAD,
-  PT_PHDR,
-  readSegments,
-  type Segment,
-  writeSegments,
-} from "./elf_segments.ts";
 import { compileNative } from "./native_code.ts";
 import type { Processor } from "./runtime_patch.ts";
 
@@ -36,9 +25,23 @@ export function requireGlibc(path: string, processor: Processor): void {
   throw new Error(`Cannot build: a build needs a machine with glibc, and "${path}" is for another C library`);
 }
 
-const ELF_ENTRY = 0x18;
+const ELF_ENTRY = 0x18, ELF_HEADERS = 0x20, ELF_HEADER_COUNT = 0x38;
+const HEADER_BYTES = 56;
+const PT_LOAD = 1, PT_DYNAMIC = 2, PT_INTERP = 3, PT_PHDR = 6;
+const PF_X = 1, PF_R = 4;
 const DYNAMIC_BYTES = 16;
 const DT_NULL = 0, DT_STRTAB = 5, DT_RPATH = 15, DT_DEBUG = 21;
+
+/** Fields of a program header. */
+interface Segment {
+  readonly type: number;
+  readonly flags: number;
+  readonly offset: number;
+  readonly address: number;
+  readonly fileBytes: number;
+  readonly memoryBytes: number;
+  readonly align: number;
+}
 
 /** @returns the file with the segment @throws {Error} if it is not such a program as the compiler of the runtime makes */
 export function addStartCode(file: Buffer, processor: Processor): Buffer {
@@ -111,4 +114,34 @@ function libraryPathMacros(file: Buffer, segments: readonly Segment[]) {
     LIBRARY_PATH_FIELD: `${dynamic.address + debug + 8 - dynamic.offset}`,
     STRING_TABLE: `${file.readBigUInt64LE(strings + 8)}`,
   };
+}
+
+function readSegments(file: Buffer): readonly Segment[] {
+  const table = Number(file.readBigUInt64LE(ELF_HEADERS));
+  return Array.from({ length: file.readUInt16LE(ELF_HEADER_COUNT) }, (_, index) => {
+    const at = table + index * HEADER_BYTES;
+    const field = (offset: number) => Number(file.readBigUInt64LE(at + offset));
+    return {
+      type: file.readUInt32LE(at),
+      flags: file.readUInt32LE(at + 4),
+      offset: field(8),
+      address: field(16),
+      fileBytes: field(32),
+      memoryBytes: field(40),
+      align: field(48),
+    };
+  });
+}
+
+function writeSegments(file: Buffer, segments: readonly Segment[]): void {
+  const table = Number(file.readBigUInt64LE(ELF_HEADERS));
+  for (const [index, segment] of segments.entries()) {
+    const { offset, address, fileBytes, memoryBytes, align } = segment;
+    const at = table + index * HEADER_BYTES;
+    file.writeUInt32LE(segment.type, at);
+    file.writeUInt32LE(segment.flags, at + 4);
+    [offset, address, address, fileBytes, memoryBytes, align].forEach((value, field) =>
+      file.writeBigUInt64LE(BigInt(value), at + 8 + field * 8)
+    );
+  }
 }

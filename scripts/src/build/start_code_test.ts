@@ -16,7 +16,6 @@ import { LIBRARY_DIRECTORY_NAME } from "../../../program/installed_file.ts";
 import { testWith } from "../../../testing/binary.ts";
 import { until } from "../../../testing/netns.ts";
 import { straced } from "../../../testing/strace.ts";
-import { PF_W, PT_LOAD, readSegments, type Segment } from "./elf_segments.ts";
 import type { Processor } from "./runtime_patch.ts";
 import { addStartCode, HOST_LOADERS, requireGlibc } from "./start_code.ts";
 
@@ -194,27 +193,6 @@ testWith(
     for (const processor of ["qemu64", "kvm64", "Penryn", "Nehalem,-popcnt"]) {
       expect(on(processor)).toEqual([1, expect.stringContaining("the processor lacks SSE4.2 or POPCNT")]);
     }
-  },
-);
-
-testWith(
-  ["cc", "strace"],
-  "the kernel is told to read code and constants in large parts, and nothing that is written",
-  () => {
-    using root = newRoot(process.arch as Processor);
-    const trace = `${root.program}-trace`;
-    expect(Bun.spawnSync([...straced(trace, "trace=madvise"), root.program]).exitCode).toBe(7);
-    const told = Array.from(
-      readFileSync(trace, "utf8").matchAll(/madvise\((0x\w+), (\d+), MADV_HUGEPAGE\)/g),
-      ([, start, bytes]) => {
-        return [Number(start), Number(start) + Number(bytes)];
-      },
-    );
-    const isTold = ({ address, memoryBytes }: Segment) =>
-      told.some(([start = 0, end = 0]) => start <= address && end === address + memoryBytes);
-    const segments = readSegments(readFileSync(root.program)).filter(({ type }) => type === PT_LOAD);
-    // The last of those that are not written is the start code itself.
-    expect(segments.filter(isTold)).toEqual(segments.filter(({ flags }) => !(flags & PF_W)).slice(0, -1));
   },
 );
 
