@@ -29,9 +29,9 @@ const NAME = "chain";
 const BUDGET: Readonly<Record<string, NetlinkCounts>> = {
   "first DEL": { sends: 24, messages: 54, dumps: 3, received: 6_000 },
   // Three of the questions are who listens on the ports, and one is who else has the address.
-  "second ADD": { sends: 31, messages: 76, dumps: 11, received: 16_000 },
+  "second ADD": { sends: 31, messages: 77, dumps: 11, received: 16_000 },
   "second DEL": { sends: 24, messages: 54, dumps: 3, received: 6_000 },
-  "portless ADD": { sends: 21, messages: 48, dumps: 6, received: 12_000 },
+  "portless ADD": { sends: 21, messages: 49, dumps: 6, received: 12_000 },
   "portless DEL": { sends: 22, messages: 42, dumps: 2, received: 5_000 },
 };
 

@@ -272,7 +272,7 @@ restoreTest(
     del(web, "c1");
     nft("flush", "table", "inet", "cni");
     const { tables, attachments } = restore();
-    expect([tables.length, attachments]).toEqual([14, []]);
+    expect([tables.length, attachments]).toEqual([11, []]);
     expect(log).toContain('Restored chain "postrouting" of table "inet cni"');
     attach(web, "c2");
   },

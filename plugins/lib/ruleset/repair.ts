@@ -24,7 +24,7 @@ export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable, polic
 
 const MAX_NAMED_CHAINS = 3;
 
-/** What {@linkcode repairTable} put back: a line for a log. A table of a whole release has 14 chains. */
+/** What {@linkcode repairTable} put back: a line for a log. A whole table has 11 chains. */
 export function describeRestoredChains(chains: readonly string[]): string {
   const named = chains.slice(0, MAX_NAMED_CHAINS).join(", ");
   const others = chains.length - MAX_NAMED_CHAINS;
