@@ -1,5 +1,6 @@
 /** Tracked flows of a node that has many. */
 import { expect, spyOn } from "bun:test";
+import type { Netns } from "../ffi/netns/netns.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { EIO } from "../ffi/sys/errno.ts";
 import { until } from "../testing/netns.ts";
@@ -11,6 +12,16 @@ import { PolicyCompiler } from "./compiler.ts";
 import { FlowJudge } from "./flow_judge.ts";
 
 const FLOWS = 20_000;
+
+const newJudge = (host: Netns, compiler: PolicyCompiler, failures: string[]): FlowJudge =>
+  host.run<FlowJudge>(() =>
+    new FlowJudge({
+      host,
+      compiler,
+      mayLack: () => false,
+      onFailure: ({ message }) => void failures.push(message),
+    })
+  );
 
 siteTest("routed", "others get their turn while many flows are judged", async (site, ruleset, resources) => {
   const pod = site.newPod(2);
@@ -25,14 +36,7 @@ siteTest("routed", "others get their turn while many flows are judged", async (s
   compiler.putPolicy(parseNetworkPolicy({ metadata, spec: { podSelector: {}, policyTypes: ["Ingress", "Egress"] } }));
   ruleset.change(compiler.takeChange()!);
   const failures: string[] = [];
-  const judge = resources.use(site.host.run<FlowJudge>(() =>
-    new FlowJudge({
-      host: site.host,
-      compiler,
-      mayLack: () => false,
-      onFailure: ({ message }) => void failures.push(message),
-    })
-  ));
+  const judge = resources.use(newJudge(site.host, compiler, failures));
   let turns = 0;
   const timer = setInterval(() => void turns++, 1);
   resources.defer(() => clearInterval(timer));
@@ -68,14 +72,7 @@ siteTest("routed", "after a failure amid the list, all flows are judged", async 
     return isLocal(ip);
   });
   resources.defer(() => asking.mockRestore());
-  const judge = resources.use(site.host.run<FlowJudge>(() =>
-    new FlowJudge({
-      host: site.host,
-      compiler,
-      mayLack: () => false,
-      onFailure: ({ message }) => void failures.push(message),
-    })
-  ));
+  const judge = resources.use(newJudge(site.host, compiler, failures));
   judge.judgeSoon(true);
   await until(() => failures.length > 0);
   judge.judgeSoon(true);

@@ -118,6 +118,18 @@ export class ApiServer implements Disposable {
     return (this.#server.address() as AddressInfo).port;
   }
 
+  /** For programs of Kubernetes: a file that names the server and has the token. */
+  get kubeconfig(): string {
+    return JSON.stringify({
+      apiVersion: "v1",
+      kind: "Config",
+      clusters: [{ name: "api", cluster: { server: this.url, "certificate-authority-data": btoa(this.ca) } }],
+      users: [{ name: "node", user: { token: this.token } }],
+      contexts: [{ name: "node", context: { cluster: "api", user: "node" } }],
+      "current-context": "node",
+    });
+  }
+
   get url(): string {
     return `https://${this.#address.includes(":") ? `[${this.#address}]` : this.#address}:${this.port}`;
   }

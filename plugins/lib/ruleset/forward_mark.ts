@@ -74,10 +74,9 @@ const markRules = (chain: string) =>
   ]);
 
 /** Each packet was marked anew, by way of another chain. */
-export const formerForwardMarkRules = (): [
-  chain: string,
-  ...RuleStatement[],
-][] => [["before_filter", jump(MARK_CHAIN)]];
+export function formerForwardMarkRules(): [chain: string, ...RuleStatement[]][] {
+  return [["before_filter", jump(MARK_CHAIN)]];
+}
 
 /**
  * Sets the mark before every other chain. It exists only while an early chain drops, since all early chains see the

@@ -46,7 +46,7 @@ export async function startKubeRouter(
   const all = [...objects, nodeObject(node, address)];
   const api = resources.use(new ApiServer(outside, { address: API_ADDRESS, directory, token: TOKEN, objects: all }));
   const [kubeconfig, log] = [join(directory, "kubeconfig"), join(directory, "kube-router.log")];
-  writeFileSync(kubeconfig, JSON.stringify(configOf(api)));
+  writeFileSync(kubeconfig, api.kubeconfig);
   writeFileSync(log, "");
   const options = [
     "--run-firewall=true",
@@ -125,12 +125,3 @@ function nodeObject(name: string, address: string): ServedObject {
   };
   return node;
 }
-
-const configOf = (api: ApiServer): object => ({
-  apiVersion: "v1",
-  kind: "Config",
-  clusters: [{ name: "api", cluster: { server: api.url, "certificate-authority-data": btoa(api.ca) } }],
-  users: [{ name: "node", user: { token: TOKEN } }],
-  contexts: [{ name: "node", context: { cluster: "api", user: "node" } }],
-  "current-context": "node",
-});

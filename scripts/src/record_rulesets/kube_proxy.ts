@@ -67,20 +67,9 @@ function rulesOf(host: Netns, program: string): string {
 }
 
 /** @returns its path */
-function writeConfig(directory: string, { url, ca, token }: ApiServer, node: Node, mode: Mode): string {
+function writeConfig(directory: string, api: ApiServer, node: Node, mode: Mode): string {
   const kubeconfig = join(directory, "kubeconfig.json");
-  const cluster = { server: url, "certificate-authority-data": btoa(ca) };
-  writeFileSync(
-    kubeconfig,
-    JSON.stringify({
-      apiVersion: "v1",
-      kind: "Config",
-      "current-context": "cluster",
-      contexts: [{ name: "cluster", context: { cluster: "cluster", user: "user" } }],
-      clusters: [{ name: "cluster", cluster }],
-      users: [{ name: "user", user: { token } }],
-    }),
-  );
+  writeFileSync(kubeconfig, api.kubeconfig);
   const path = join(directory, "config.json");
   writeFileSync(
     path,
