@@ -18,6 +18,7 @@ import { addNetworkList } from "./add.ts";
 import { delNetworkList } from "./del.ts";
 import { restoreAttachments } from "./restore.ts";
 import { newCountingHost } from "../testing/counting_host.ts";
+import { loadKubeProxyRules } from "../testing/kube_proxy.ts";
 import { runShellInNetns } from "../testing/netns.ts";
 import { invokePlugin, newRequest } from "../testing/plugin_call.ts";
 
@@ -104,6 +105,22 @@ function costsBeside(containers: number): Record<string, NetlinkCounts> {
   return costs;
 }
 
+/** What an ADD costs beside so many Services of kube-proxy in mode `nftables`. */
+function costBesideServices(services: number): NetlinkCounts {
+  using resources = new DisposableStack();
+  const { host, directory, runtime: options, measure } = newCountingHost(resources);
+  loadKubeProxyRules(host, {
+    mode: "nftables",
+    services: Array.from({ length: services }, (_, i) => ({
+      name: `web${i}`,
+      clusterIp: `10.96.${i >> 8}.${i & 255}`,
+      endpoints: ["10.66.0.2", "10.66.0.3"],
+    })),
+  });
+  const { path: netns } = resources.use(createNetns());
+  return measure(() => void addNetworkList(options, chainIn(directory), { containerId: "c", ifname: "eth0", netns }));
+}
+
 /** What a restore costs where nothing of so many attachments is missing. */
 function restoreCostOf(attachments: number): NetlinkCounts {
   using resources = new DisposableStack();
@@ -153,6 +170,10 @@ test("restore puts back what somebody takes away while it runs", () => {
   };
   const { attachments } = restoreAttachments({ ...runtime, hostContext });
   expect(attachments.map(({ state }) => state)).toEqual(["whole", "whole", "restored"]);
+});
+
+test("ADD does not read what kube-proxy has for each Service", () => {
+  expect(costBesideServices(100)).toEqual(costBesideServices(2));
 });
 
 test("ADD and DEL of a whole chain send and receive no more beside 200 containers than beside 20, and no more than they may", () => {

@@ -11,6 +11,7 @@ import {
   NFT_PAYLOAD_NETWORK_HEADER,
 } from "../../ffi/nft/uapi.ts";
 import { containsText, ruleComment } from "../../ffi/nft/rule_contents.ts";
+import { KUBE_PROXY_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import { iptablesDnatTarget } from "./iptables_matches.ts";
 
 export interface ServiceEndpoint {
@@ -72,7 +73,7 @@ function readIptablesMode(nl: Netlink, family: number): KubeProxyRules | undefin
 }
 
 function readNftablesMode(nl: Netlink, family: number): KubeProxyRules | undefined {
-  const table = { family, table: "kube-proxy" };
+  const table = { family, table: KUBE_PROXY_TABLE };
   if (!nft.findTable(nl, table)) return undefined;
   const rules = nft.listLazyRules(nl, table);
   const used = usedChains(nl, table, rules);

@@ -25,10 +25,12 @@ const IPTABLES_TABLES_WITHOUT_FILTER = ["nat", "raw"];
 export const IPTABLES_FILTER = "filter";
 /** Controlled over D-Bus: firewalld generates its rules from its own settings. */
 const FIREWALLD_TABLE = "firewalld";
+/** With a chain for each Service and each endpoint. It refuses single calls only. */
+export const KUBE_PROXY_TABLE = "kube-proxy";
 /** linux/netfilter/nf_tables.h. Dormant tables count too: they may wake at any time. */
 const NFT_TABLE_F_OWNER = 2;
 
-/** All tables that see packets of these families except firewalld's, and iptables' `filter` even if missing. */
+/** All tables that may drop every packet of these families; iptables' `filter` even if missing. */
 export function listForeignTables(nl: Netlink, families: readonly (4 | 6)[]): ForeignTable[] {
   const protocols = families.map((family) => family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
   const tables = nft.listTables(nl).filter(({ family, name = "" }) =>
@@ -58,7 +60,7 @@ export function listForeignTables(nl: Netlink, families: readonly (4 | 6)[]): Fo
 }
 
 const isForeign = (family: number, table: string): boolean =>
-  table !== FIREWALLD_TABLE && ![inetTable, CLUSTER_TABLE, POLICY_TABLE].some((own) =>
+  ![FIREWALLD_TABLE, KUBE_PROXY_TABLE].includes(table) && ![inetTable, CLUSTER_TABLE, POLICY_TABLE].some((own) =>
     family === own.family && table === own.table
   ) &&
   !(isIptablesTable(family, table) && IPTABLES_TABLES_WITHOUT_FILTER.includes(table));
