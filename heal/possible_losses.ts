@@ -1,5 +1,6 @@
 import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
 import * as uapi from "../ffi/nft/uapi.ts";
+import { KUBE_PROXY_TABLE } from "../plugins/lib/ruleset/foreign_tables.ts";
 import { findModel, pluginNames } from "../plugins/registry.ts";
 import { TABLES } from "../plugins/lib/ruleset/repair.ts";
 
@@ -16,8 +17,10 @@ const HOOKS: readonly number[] = [uapi.NF_INET_FORWARD, uapi.NF_INET_LOCAL_IN];
 
 /** Whether attachments may lack something after another program's change. @param foreignChains of {@linkcode listForeignChains} */
 export function mayBeLoss(change: RulesetChange, foreignChains: readonly string[]): boolean {
-  const { operation, name, hook } = change;
+  const { operation, table, name, hook } = change;
   if (isInOurTable(change)) return REMOVALS.includes(operation);
+  // It writes its base chains with each sync, and no plugin puts anything into them.
+  if (table === KUBE_PROXY_TABLE) return false;
   // A new policy may drop what only our rules let through.
   if (operation === uapi.NFT_MSG_NEWCHAIN || operation === uapi.NFT_MSG_DELCHAIN) {
     return (hook !== undefined && HOOKS.includes(hook)) || foreignChains.includes(name);
