@@ -1,7 +1,7 @@
 /** What the log says of real packets that are dropped, and how much it says when very many are. */
 import { expect } from "bun:test";
-import { parseIp } from "../ffi/address.ts";
-import { dumpFlows, setFlowMarks, type TrackedFlow } from "../ffi/conntrack/conntrack.ts";
+import { familyOf, parseIp } from "../ffi/address.ts";
+import { setFlowMarks } from "../ffi/conntrack/conntrack.ts";
 import { openPacketLog } from "../ffi/nft/packet_log.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { DROP_LOG_GROUP, handleDrops } from "../plugins/lib/policy/drops.ts";
@@ -11,6 +11,7 @@ import { connectDatagrams } from "../scripts/src/harness/traffic.ts";
 import { netnsTest, ping, runShellInNetns, until } from "../testing/netns.ts";
 import { type PolicyPod, type PolicySite, siteTest } from "../testing/policy_site.ts";
 import { isHeard, newDesired, newPoliced, newPolicyChain, sendFrom, talkUdp } from "../testing/policy_traffic.ts";
+import { listTrackedFlows } from "../testing/tracked_flows.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { PolicyCompiler } from "./compiler.ts";
 import { DropLog, dropText, type LoggedDrop } from "./drop_log.ts";
@@ -111,8 +112,7 @@ for (const links of ["routed", "bridged"] as const) {
     }
     const talk = await talkUdp(resources, site.outside, open, open.ips[0]);
     expect(await isHeard(talk)).toBe(true);
-    const flows: TrackedFlow[] = [];
-    dumpFlows(site.host.nft, 4, () => flows.splice(0), (flow) => void flows.push(flow));
+    const flows = listTrackedFlows(site.host).filter(({ source }) => familyOf(source) === 4);
     setFlowMarks(site.host.nft, flows, { mark: CUT_MARK, mask: CUT_MARK });
     expect(await next()).toMatchObject({ reason: "cut", pod: "web/p5", protocol: "udp" });
   });

@@ -4,6 +4,7 @@ import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../ffi/netlink/soc
 import { SystemError } from "../ffi/sys/error.ts";
 import { judgeFlows } from "./flows.ts";
 import type { PolicyCompiler } from "./compiler.ts";
+import { inSlices } from "./slices.ts";
 
 export interface FlowJudgeOptions {
   readonly host: Netns;
@@ -13,8 +14,6 @@ export interface FlowJudgeOptions {
   onFailure(error: SystemError): void;
 }
 
-/** Others of this process wait at most so long for it. */
-const SLICE_MS = 5;
 /** Judging takes at most a quarter of the time, and a twentieth where it is short: an empty table takes 10 ms. */
 const PAUSE_FACTOR = 3;
 const SHORT_PAUSE_FACTOR = 19;
@@ -81,18 +80,7 @@ export class FlowJudge implements Disposable {
 
   async #judgeAll(): Promise<void> {
     const dump = this.#dump ??= this.#openDump();
-    const pieces = judgeFlows({ ...this.#options, dump });
-    let since = performance.now();
-    while (!this.#isOver) {
-      const { done, value } = pieces.next();
-      if (done) {
-        this.#cutFlows = value;
-        return;
-      }
-      if (performance.now() - since < SLICE_MS) continue;
-      await Bun.sleep(0);
-      since = performance.now();
-    }
+    this.#cutFlows = await inSlices(judgeFlows({ ...this.#options, dump }), () => this.#isOver) ?? this.#cutFlows;
   }
 
   #openDump(): Netlink {

@@ -222,7 +222,7 @@ export class PolicyPart implements Disposable {
   }
 
   /** A plugin has attached a pod, and closed it. @returns when its policies are in the kernel, or cannot be */
-  async attach(request: AttachRequest): Promise<AttachAnswer | { error: string }> {
+  async attach(request: AttachRequest): Promise<Pick<AttachAnswer, "state"> | { error: string }> {
     const { namespace, name, uid, container } = request;
     const pod = { namespace, name, ...uid && { uid } };
     this.#localPods.name(container, pod);

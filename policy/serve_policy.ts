@@ -1,4 +1,5 @@
 import { parseIp } from "../ffi/address.ts";
+import { currentNetns } from "../ffi/netns/netns.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
@@ -10,6 +11,7 @@ import { reflect, type ReflectorOptions } from "../cluster/api/reflector.ts";
 import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, parsePod, type PodObject } from "./api/pod.ts";
+import { FormerFlows } from "./former_flows.ts";
 import { HeardVersions } from "./heard_versions.ts";
 import { serveLines } from "./line_server.ts";
 import type { PodSource } from "./answer_question.ts";
@@ -41,7 +43,9 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   sys.umask(0o077);
   ensureDirectory(stateDirectory, 0o700);
   // Plugins that find the directory without it believe that this part has ended. They are answered after what follows.
-  using _listener = serveLines(policySocketPath(stateDirectory), (line) => answer(part, line));
+  using _listener = serveLines(policySocketPath(stateDirectory), (line) => answer({ part, formerFlows }, line));
+  using host = currentNetns();
+  using formerFlows: FormerFlows = new FormerFlows(host, log);
   const versions = new HeardVersions(stateDirectory, log);
   using watches = new PeerWatches({
     follow: (namespace, onListed, signal) =>
@@ -141,17 +145,26 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   }
 }
 
-async function answer(part: PolicyPart, line: string): Promise<PolicyAnswer> {
+interface Answering {
+  readonly part: PolicyPart;
+  readonly formerFlows: FormerFlows;
+}
+
+async function answer({ part, formerFlows }: Answering, line: string): Promise<PolicyAnswer> {
   try {
     const request = JSON.parse(line) as PolicyRequest;
-    if ("question" in request) {
-      return request.question === "synced"
-        ? { isSynced: part.isSynced }
-        : { wrong: part.wrongVerdicts(request.ips.map(parseIp)) };
+    if ("test" in request) {
+      const verdict = await part.explain(request.test);
+      return "error" in verdict ? verdict : { verdict };
     }
-    if (!("test" in request)) return await part.attach(request);
-    const verdict = await part.explain(request.test);
-    return "error" in verdict ? verdict : { verdict };
+    if ("question" in request && request.question === "synced") return { isSynced: part.isSynced };
+    const ips = request.ips.map(parseIp);
+    if (!("question" in request)) {
+      const [attached, areFlowsDeleted] = await Promise.all([part.attach(request), formerFlows.delete(ips)]);
+      return { ...attached, areFlowsDeleted };
+    }
+    if (request.question === "verdicts") return { wrong: part.wrongVerdicts(ips) };
+    return { areFlowsDeleted: await formerFlows.delete(ips) };
   } catch (error) {
     return { error: (error as Error).message };
   }

@@ -2,6 +2,8 @@
 import type {
   AttachAnswer,
   AttachRequest,
+  DeleteFlowsAnswer,
+  DeleteFlowsRequest,
   SyncedAnswer,
   SyncedQuestion,
   VerdictsAnswer,
@@ -16,11 +18,12 @@ export interface TestRequest {
   readonly test: PolicyQuestion;
 }
 
-export type PolicyRequest = AttachRequest | SyncedQuestion | VerdictsQuestion | TestRequest;
+export type PolicyRequest = AttachRequest | SyncedQuestion | VerdictsQuestion | DeleteFlowsRequest | TestRequest;
 
 export type PolicyAnswer =
   | AttachAnswer
   | SyncedAnswer
   | VerdictsAnswer
+  | DeleteFlowsAnswer
   | { readonly verdict: PolicyVerdict }
   | { readonly error: string };

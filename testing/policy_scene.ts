@@ -1,11 +1,11 @@
 /** The part `policy` in a node of the test, told by the test what the API has. @module */
 import { expect } from "bun:test";
-import { ipFromBytes, parseIp } from "../ffi/address.ts";
-import { dumpFlows } from "../ffi/conntrack/conntrack.ts";
+import { familyOf, ipFromBytes, parseIp } from "../ffi/address.ts";
 import { listElements, listSets } from "../ffi/nft/objects.ts";
 import { CUT_MARK, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import { until } from "./netns.ts";
 import type { PolicyPod, PolicySite } from "./policy_site.ts";
+import { listTrackedFlows } from "./tracked_flows.ts";
 import { parseNamespace } from "../policy/api/namespace.ts";
 import { type NetworkPolicyObject, parseNetworkPolicy } from "../policy/api/network_policy.ts";
 import type { LabelledPod } from "../policy/api/pod.ts";
@@ -102,11 +102,8 @@ export const peerAddresses = ({ host }: PolicySite): string[] =>
     name.startsWith("peers4_") ? listElements(host.nft, policyTable, name).map(({ key }) => ipFromBytes(key)) : []
   );
 
-export function countCutFlows({ host }: PolicySite): number {
-  let count = 0;
-  dumpFlows(host.nft, 4, () => void (count = 0), ({ mark }) => void (count += (mark & CUT_MARK) === 0 ? 0 : 1));
-  return count;
-}
+export const countCutFlows = ({ host }: PolicySite): number =>
+  listTrackedFlows(host).filter(({ source, mark }) => familyOf(source) === 4 && (mark & CUT_MARK) !== 0).length;
 
 /** Two pods of the node, which a policy isolates. */
 export async function addIsolatedPods(site: PolicySite, scene: PolicyScene): Promise<readonly [PolicyPod, PolicyPod]> {

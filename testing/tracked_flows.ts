@@ -1,6 +1,7 @@
-/** Fills the kernel's table of tracked flows, faster than packets would. @module */
+/** The kernel's table of tracked flows: it is filled faster than packets would, and listed. @module */
 import type { Ip } from "../ffi/address.ts";
 import { parseIp } from "../ffi/address.ts";
+import { dumpFlowsInPieces, type TrackedFlow } from "../ffi/conntrack/conntrack.ts";
 import { attrs } from "../ffi/netlink/attrs.ts";
 import { be16, be32, ipCodec, struct, u8 } from "../ffi/netlink/codec.ts";
 import { message, NLM_F_CREATE, type Operation } from "../ffi/netlink/message.ts";
@@ -43,4 +44,11 @@ export function trackFlows(netns: Netns, sources: readonly Ip[], count: number):
     if (requests.length === FLOWS_PER_REQUEST) executeAll(netns.nft, requests.splice(0));
   }
   executeAll(netns.nft, requests);
+}
+
+/** Lists those of both families. */
+export function listTrackedFlows({ nft }: Netns): TrackedFlow[] {
+  let flows: TrackedFlow[] = [];
+  for (const _ of dumpFlowsInPieces(nft, () => void (flows = []), (flow) => void flows.push(flow)));
+  return flows;
 }

@@ -1,10 +1,12 @@
 /** Policies of an API server against real packets between pods of a node. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { type Ip, parseIp } from "../../ffi/address.ts";
 import { answer } from "../../testing/api_server.ts";
 import { testWith } from "../../testing/binary.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { NODE_PROGRAMS } from "../../testing/node.ts";
 import { canReach, newServedPolicy, type ServedPod, type ServedPolicy } from "../../testing/served_policy.ts";
+import { listTrackedFlows, trackFlows } from "../../testing/tracked_flows.ts";
 import { newUdpClient, requestUdp, serveUdp } from "../../testing/traffic.ts";
 
 /** `CNI_KILLS_S=600` kills for ten minutes. */
@@ -110,6 +112,23 @@ describe("policies of a cluster", () => {
     }
     await until(() => site.status().pods === 3);
   }, 60_000);
+
+  testWith(PROGRAMS, "connections of a pod that has gone are not those of the next one with its address", async () => {
+    const { host } = site.node;
+    const sources = () => new Set(listTrackedFlows(host).map(({ source }) => source));
+    const gone = await site.addPod("clients", "gone");
+    const [ip] = gone.ips as [Ip];
+    const number = Number(ip.split(".").at(-1));
+    const [former, elsewhere] = [`10.244.7.${number + 1}`, "10.244.7.250"].map(parseIp) as [Ip, Ip];
+    // More than procfs is read for.
+    trackFlows(host, [ip, former, elsewhere], 600);
+    await site.removePod(gone);
+    expect([ip, former, elsewhere].filter((each) => sources().has(each))).toEqual([former, elsewhere]);
+    const next = await site.addPod("clients", "next");
+    expect(next.ips[0]).toBe(former);
+    expect([ip, former, elsewhere].filter((each) => sources().has(each))).toEqual([elsewhere]);
+    await site.removePod(next);
+  });
 
   testWith(PROGRAMS, "a remote pod is a peer as soon as the API has its address", async () => {
     runShellInNetns(site.node.outside, "ip addr add 10.99.0.5/32 dev lo", "ip addr add 10.99.0.6/32 dev lo");

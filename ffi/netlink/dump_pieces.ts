@@ -1,5 +1,6 @@
 /** Long lists of the kernel, between whose pieces others get their turn. @module */
 import { ETIMEDOUT } from "../sys/errno.ts";
+import type { Reader } from "./codec.ts";
 import { NetlinkError } from "./error.ts";
 import {
   type AnyMessageSpec,
@@ -24,6 +25,7 @@ import {
  * Lists without keeping all, datagram by datagram: between two, the caller may do anything, except with this socket.
  *
  * @param onStart called again if objects changed meanwhile, before all come again
+ * @param isWanted of an object's bytes: decoding takes most of the time; without it, all are
  */
 export function* dumpInPieces<S extends AnyMessageSpec>(
   nl: Netlink,
@@ -31,6 +33,7 @@ export function* dumpInPieces<S extends AnyMessageSpec>(
   value: MessageIn<S>,
   onStart: () => void,
   onItem: (item: MessageOut<S>) => void,
+  isWanted?: (raw: Buffer) => boolean,
 ): Generator<void> {
   for (let attempt = 1;; attempt++) {
     onStart();
@@ -45,7 +48,9 @@ export function* dumpInPieces<S extends AnyMessageSpec>(
       }
       forEachMessage(datagram, (received) => {
         if (received.sequence !== state.firstSequence) return;
-        readReply(state, 0, received, (payload) => onItem(readMessage(op.spec, payload) as MessageOut<S>));
+        readReply(state, 0, received, (payload) => {
+          if (!isWanted || isWanted(rawBytes(payload))) onItem(readMessage(op.spec, payload) as MessageOut<S>);
+        });
       });
       yield;
     }
@@ -54,3 +59,6 @@ export function* dumpInPieces<S extends AnyMessageSpec>(
     if (attempt === DUMP_ATTEMPTS) throw keptChanging(op);
   }
 }
+
+const rawBytes = ({ bytes, offset, end }: Reader): Buffer =>
+  Buffer.from(bytes.buffer, bytes.byteOffset + offset, end - offset);

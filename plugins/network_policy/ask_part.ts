@@ -3,7 +3,13 @@ import { parentOf } from "../../ffi/sys/directory.ts";
 import { sleep } from "../../ffi/sys/poll.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { askLine, type LineAnswer, type LineProblem } from "../lib/policy/ask_line.ts";
-import type { AttachAnswer, AttachRequest, SyncedQuestion, VerdictsQuestion } from "../lib/policy/attach_request.ts";
+import type {
+  AttachAnswer,
+  AttachRequest,
+  DeleteFlowsRequest,
+  SyncedQuestion,
+  VerdictsQuestion,
+} from "../lib/policy/attach_request.ts";
 import { throwIfSignalled } from "../lib/protocol/signal.ts";
 
 export type PodAnswer = AttachAnswer | LineProblem;
@@ -14,8 +20,8 @@ export function askPart(path: string, question: AttachRequest, waitMs: number): 
     throwIfSignalled();
     return found;
   }
-  const { state } = found.answer;
-  if (state === "enforced" || state === "closed") return { state };
+  const { state, areFlowsDeleted } = found.answer;
+  if (state === "enforced" || state === "closed") return { state, areFlowsDeleted: areFlowsDeleted === true };
   return { problem: `its answer is ${JSON.stringify(found.answer).slice(0, 100)}` };
 }
 
@@ -54,4 +60,14 @@ export function askForWrongVerdicts(path: string, ips: readonly string[]): reado
   const question: VerdictsQuestion = { question: "verdicts", ips };
   const found = askLine(path, question, KNOWN_WAIT_MS);
   return "answer" in found && Array.isArray(found.answer.wrong) ? found.answer.wrong : [];
+}
+
+/** A hundred thousand flows take it a quarter of a second. */
+const DELETE_FLOWS_MS = 2000;
+
+/** @returns whether somebody has deleted the flows that these addresses began, or answer */
+export function askToDeleteFlows(path: string, ips: readonly string[]): boolean {
+  const request: DeleteFlowsRequest = { question: "delete-flows", ips };
+  const found = askLine(path, request, DELETE_FLOWS_MS);
+  return "answer" in found && found.answer.areFlowsDeleted === true;
 }

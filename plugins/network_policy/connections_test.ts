@@ -1,9 +1,10 @@
 /** Connections that a policy cuts, forged sources, and what the plugin leaves: with real packets. */
 import { expect } from "bun:test";
-import { familyOf, type Ip, parseIp } from "../../ffi/address.ts";
-import { dumpFlows, setFlowMarks, type TrackedFlow } from "../../ffi/conntrack/conntrack.ts";
+import { type Ip, parseIp } from "../../ffi/address.ts";
+import { setFlowMarks, type TrackedFlow } from "../../ffi/conntrack/conntrack.ts";
 import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
-import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
+import { runInNetns, runShellInNetns, until } from "../../testing/netns.ts";
+import { listTrackedFlows, trackFlows } from "../../testing/tracked_flows.ts";
 import { answerPlugins } from "../../testing/policy_answers.ts";
 import { POD_LINKS_OF_HOST, type PolicySite, siteTest } from "../../testing/policy_site.ts";
 import {
@@ -26,28 +27,16 @@ import { CUT_MARK } from "../lib/ruleset/policy_tables.ts";
 
 /** As the server's part does after a change. */
 function markFlows(site: PolicySite, isCut: boolean, isMeant: (flow: TrackedFlow) => boolean): number {
-  let count = 0;
-  for (const family of [4, 6] as const) {
-    const flows: TrackedFlow[] = [];
-    dumpFlows(site.host.nft, family, () => flows.splice(0), (flow) => void (isMeant(flow) && flows.push(flow)));
-    setFlowMarks(site.host.nft, flows, { mark: isCut ? CUT_MARK : 0, mask: CUT_MARK });
-    count += flows.length;
-  }
-  return count;
+  const flows = listTrackedFlows(site.host).filter(isMeant);
+  setFlowMarks(site.host.nft, flows, { mark: isCut ? CUT_MARK : 0, mask: CUT_MARK });
+  return flows.length;
 }
 
 /** Of flows of UDP from or to the address. */
 function trackedPorts(site: PolicySite, ip: Ip): number[] {
-  let ports: number[] = [];
-  dumpFlows(
-    site.host.nft,
-    familyOf(ip),
-    () => void (ports = []),
-    ({ protocol, source, replySource, replySourcePort }) => {
-      if (protocol === IPPROTO_UDP && (source === ip || replySource === ip)) ports.push(replySourcePort);
-    },
-  );
-  return ports;
+  return listTrackedFlows(site.host)
+    .filter(({ protocol, source, replySource }) => protocol === IPPROTO_UDP && (source === ip || replySource === ip))
+    .map(({ replySourcePort }) => replySourcePort);
 }
 
 function forgedPackets(site: PolicySite, family: "inet" | "bridge"): number {
@@ -198,4 +187,28 @@ for (const links of POD_LINKS_OF_HOST) {
     ruleset.replace(newDesired([]));
     expect(runInNetns(site.host, "nft", "list", "ruleset")).not.toContain("elements = ");
   });
+}
+
+const SERVERS = [
+  { server: "one that deletes flows", areFlowsDeleted: true, expected: 400 },
+  { server: "an older one", expected: 0 },
+];
+for (const { server, areFlowsDeleted, expected } of SERVERS) {
+  siteTest(
+    "routed",
+    `the flows of addresses are left to the server, but to no other: ${server}`,
+    async (site, _, resources) => {
+      const pod = site.newPod(2);
+      const config = { waitMs: 10_000 };
+      const asked = await answerPlugins(site, resources, `${JSON.stringify({ state: "enforced", areFlowsDeleted })}\n`);
+      const left = () => listTrackedFlows(site.host).filter(({ source }) => source === pod.ips[0]).length;
+      for (const call of [site.add, site.del]) {
+        trackFlows(site.host, pod.ips.slice(0, 1), 400);
+        call(pod, { config });
+        expect(left()).toBe(expected);
+      }
+      await until(() => asked().length === 2);
+      expect(asked()[1]).toEqual({ question: "delete-flows", ips: [...pod.ips] });
+    },
+  );
 }

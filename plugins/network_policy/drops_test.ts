@@ -1,9 +1,11 @@
 /** What is counted and logged of dropped packets: real ones, dropped for each of the reasons. */
 import { expect } from "bun:test";
-import { dumpFlows, setFlowMarks, type TrackedFlow } from "../../ffi/conntrack/conntrack.ts";
+import { familyOf } from "../../ffi/address.ts";
+import { setFlowMarks } from "../../ffi/conntrack/conntrack.ts";
 import { netnsTest, runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { POD_LINKS_OF_HOST, type PolicyPod, type PolicySite, siteTest } from "../../testing/policy_site.ts";
 import { isHeard, newDesired, newPoliced, newPolicyChain, sendFrom, talkUdp } from "../../testing/policy_traffic.ts";
+import { listTrackedFlows } from "../../testing/tracked_flows.ts";
 import { countDrops, handleDrops } from "../lib/policy/drops.ts";
 import type { PolicyRuleset } from "../lib/policy/policy_ruleset.ts";
 import { CUT_MARK, policyBridgeTable, policyTable } from "../lib/ruleset/policy_tables.ts";
@@ -53,8 +55,7 @@ async function sendDropped(site: PolicySite, { withIngress, withEgress, closed, 
 
 /** As the server's part does after a change. */
 function cutFlows({ host }: PolicySite): void {
-  const flows: TrackedFlow[] = [];
-  dumpFlows(host.nft, 4, () => flows.splice(0), (flow) => void flows.push(flow));
+  const flows = listTrackedFlows(host).filter(({ source }) => familyOf(source) === 4);
   setFlowMarks(host.nft, flows, { mark: CUT_MARK, mask: CUT_MARK });
 }
 

@@ -1,6 +1,6 @@
 /** The `network-policy` plugin: the pod's NetworkPolicies are in the kernel when ADD returns. @module */
-import { familyOf, type Ip } from "../../ffi/address.ts";
-import { deleteFlowsOf } from "../../ffi/conntrack/conntrack.ts";
+import type { Ip } from "../../ffi/address.ts";
+import { deleteFlowsInPieces } from "../../ffi/conntrack/conntrack.ts";
 import { mayHaveEntriesOf } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -38,7 +38,7 @@ import {
   policyTable,
 } from "../lib/ruleset/policy_tables.ts";
 import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
-import { askForWrongVerdicts, askPart, isPartSynced } from "./ask_part.ts";
+import { askForWrongVerdicts, askPart, askToDeleteFlows, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
 import { type AttachedPod, findPod } from "./pod.ts";
 
@@ -62,22 +62,23 @@ export default plugin({
     if (joinGroup(host, pod)) {
       undo.defer(() => void ignoreErrors(["ENODEV"], () => link.set(host.route, pod.index, { group: 0 })));
     }
-    undo.defer(() => removePod(host, (table) => removeElementsOf(host.nft, table, POLICY_PURPOSE, owner)));
+    undo.defer(() => removePod(call, (table) => removeElementsOf(host.nft, table, POLICY_PURPOSE, owner)));
     ensureElements(host.nft, policyTable, owner, guardElements(pod), { log });
     ensureElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod), { log });
     const isPod = call.args.K8S_POD_NAMESPACE !== undefined;
     applyVerdicts(host.nft, isPod ? closedVerdicts(call, pod) : openVerdicts(pod));
     // A container that had these addresses before may have left some.
-    deleteFlowsOfIps(host, pod.ips);
-    if (isPod) openWhenKnown(call, pod);
+    const areFlowsDeleted = isPod && openWhenKnown(call, pod);
+    if (!areFlowsDeleted) deleteFlowsOf(host, pod.ips);
     return result;
   },
 
-  del({ host, owner }) {
+  del(call) {
+    const { host, owner } = call;
     removeRulesIfSupported(
       host,
       true,
-      (nl) => removePod(host, (table) => removeElementsOf(nl, table, POLICY_PURPOSE, owner)),
+      (nl) => removePod(call, (table) => removeElementsOf(nl, table, POLICY_PURPOSE, owner)),
     );
   },
 
@@ -119,12 +120,13 @@ export default plugin({
     return [...group, ...restored, ...restoreVerdicts(call, pod, restored.length > 0)];
   },
 
-  gc({ host, pluginConfig: { name }, validAttachments, log }) {
+  gc(call) {
+    const { host, pluginConfig: { name }, validAttachments, log } = call;
     const isStale = staleOwnerFilter(name, validAttachments, logRemoval(log, "the guard"));
     removeRulesIfSupported(
       host,
       true,
-      (nl) => removePod(host, (table) => removeElements(nl, table, POLICY_PURPOSE, ownerPrefix(name), isStale)),
+      (nl) => removePod(call, (table) => removeElements(nl, table, POLICY_PURPOSE, ownerPrefix(name), isStale)),
     );
   },
 
@@ -153,19 +155,24 @@ function closedVerdicts({ args }: Call, { ips, link, port }: AttachedPod) {
 
 const openVerdicts = ({ ips, link, port }: AttachedPod) => ips.map((ip) => ({ ip, comment: "", port: port && link }));
 
-/** Returns once the pod's policies are in the kernel, or are not to be known now. */
-function openWhenKnown(call: Call, pod: AttachedPod): void {
+/**
+ * Returns once the pod's policies are in the kernel, or are not to be known now.
+ *
+ * @returns whether flows of who had its addresses are deleted
+ */
+function openWhenKnown(call: Call, pod: AttachedPod): boolean {
   const { config: { socketPath, waitMs }, host, log } = call;
   const question = questionOf(call, pod);
   const { namespace, name } = question;
   const answer = askPart(socketPath, question, waitMs);
   if ("state" in answer) {
     if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);
-    return;
+    return answer.areFlowsDeleted;
   }
   // The stored policies may be old. Who is late opens the pod.
   if (answer.isLate) {
-    return log(`Pod ${namespace}/${name} starts closed until "cni serve" tells its policies: ${answer.problem}`);
+    log(`Pod ${namespace}/${name} starts closed until "cni serve" tells its policies: ${answer.problem}`);
+    return false;
   }
   const isIsolated = mayBeIsolated(call);
   log(
@@ -173,6 +180,7 @@ function openWhenKnown(call: Call, pod: AttachedPod): void {
       `as the policies in "${storedPath(call)}" say: "cni serve" did not tell its policies: ${answer.problem}`,
   );
   if (!isIsolated) applyVerdictsInstead(host.nft, CLOSED_CHAIN, openVerdicts(pod));
+  return false;
 }
 
 function questionOf({ args, containerId }: Call, { link, ips }: AttachedPod): AttachRequest {
@@ -202,20 +210,21 @@ function restoreVerdicts(call: Call, pod: AttachedPod, isLost: boolean): string[
 }
 
 /** @param removeGuard removes the owner's elements of a table */
-function removePod(host: Netns, removeGuard: (table: TableDefinition) => readonly FoundElement[]): void {
+function removePod(
+  { host, config: { socketPath } }: Pick<Call, "host" | "config">,
+  removeGuard: (table: TableDefinition) => readonly FoundElement[],
+): void {
   const addressesIn = (table: TableDefinition) => removeGuard(table).flatMap((each) => attachedAddressOf(each) ?? []);
   const ports = new Map(addressesIn(policyBridgeTable).map((each) => [each.ip, each.interface]));
   const ips = addressesIn(policyTable).map(({ ip }) => ip);
   const all = [...new Set([...ips, ...ports.keys()])];
   if (all.length === 0) return;
   const released = releaseVerdicts(host.nft, all.map((ip) => ({ ip, comment: "", port: ports.get(ip) })));
-  deleteFlowsOfIps(host, released);
+  // Flows of UDP last as long as anybody sends.
+  if (released.length > 0 && !askToDeleteFlows(socketPath, released)) deleteFlowsOf(host, released);
 }
 
-/** Flows of UDP last as long as anybody sends. */
-function deleteFlowsOfIps(host: Netns, ips: readonly Ip[]): void {
-  if (ips.length === 0 || !host.run(() => mayHaveEntriesOf(ips))) return;
-  const gone = new Set(ips);
-  const families = new Set(ips.map(familyOf));
-  deleteFlowsOf(host.nft, families, ({ source, replySource }) => gone.has(source) || gone.has(replySource));
+function deleteFlowsOf(host: Netns, ips: readonly Ip[]): void {
+  if (!host.run(() => mayHaveEntriesOf(ips))) return;
+  for (const _ of deleteFlowsInPieces(host.nft, new Set(ips)));
 }

@@ -1,6 +1,6 @@
 /** Policies and SCTP with the kernel's own sockets, which not every machine has: the three specs of Kubernetes, and more. */
 import { expect } from "bun:test";
-import { dumpFlows, setFlowMarks, type TrackedFlow } from "../../ffi/conntrack/conntrack.ts";
+import { setFlowMarks } from "../../ffi/conntrack/conntrack.ts";
 import type { Ip } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
@@ -20,6 +20,7 @@ import {
 import { runInNetns } from "../../testing/netns.ts";
 import { type PolicyPod, siteTest } from "../../testing/policy_site.ts";
 import { newDesired, newPoliced, newPolicyChain } from "../../testing/policy_traffic.ts";
+import { listTrackedFlows } from "../../testing/tracked_flows.ts";
 import { CUT_MARK } from "../lib/ruleset/policy_tables.ts";
 import type { PeerSet, PolicyRule } from "../lib/policy/desired.ts";
 
@@ -123,9 +124,7 @@ for (const links of ["routed", "bridged past iptables"] as const) {
     expect(await isHeard(caller, server, PATIENCE_MS)).toBe(true);
     enforce([]);
     expect(await isHeard(caller, server, PATIENCE_MS)).toBe(true);
-    const flows: TrackedFlow[] = [];
-    dumpFlows(site.host.nft, 4, () => flows.splice(0), (flow) => void flows.push(flow));
-    const cut = flows.filter(({ protocol }) => protocol === IPPROTO_SCTP);
+    const cut = listTrackedFlows(site.host).filter(({ protocol }) => protocol === IPPROTO_SCTP);
     expect(cut.length).toBeGreaterThan(0);
     setFlowMarks(site.host.nft, cut, { mark: CUT_MARK, mask: CUT_MARK });
     expect(await isHeard(caller, server, REFUSED_MS * 5)).toBe(false);

@@ -25,11 +25,22 @@ export interface VerdictsAnswer {
   readonly wrong: readonly string[];
 }
 
+/** Asks to delete the flows of addresses that have no pod any more. */
+export interface DeleteFlowsRequest {
+  readonly question: "delete-flows";
+  readonly ips: readonly string[];
+}
+
+export interface DeleteFlowsAnswer {
+  readonly areFlowsDeleted: boolean;
+}
+
 export interface SyncedAnswer {
   readonly isSynced: boolean;
 }
 
-/** `closed`: the pod's policies are not known yet. */
-export interface AttachAnswer {
+/** `areFlowsDeleted`: those of who had the pod's addresses before. */
+export interface AttachAnswer extends DeleteFlowsAnswer {
+  /** `closed`: the pod's policies are not known yet. */
   readonly state: "enforced" | "closed";
 }
