@@ -1,5 +1,5 @@
 /** Which addresses are attached: the guard tells, and while it is lost, the links of pods do. @module */
-import { findTable } from "../ffi/nft/objects.ts";
+import { findTable, getGenerationId } from "../ffi/nft/objects.ts";
 import type { Ip } from "../ffi/address.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
@@ -42,6 +42,8 @@ export class Attachments {
   readonly #route: Netlink;
   readonly #guard = new Remembered<AttachedAddress>();
   readonly #ports = new Remembered<BridgedAddress>();
+  /** The ruleset of the last look, and who was attached then. */
+  #seen: { readonly generation: number; readonly attached: readonly AttachedAddress[] } | undefined;
   /** A DEL that came while their guard was lost has found nothing. */
   readonly #restored = new Map<string, { readonly pod: AttachedAddress; readonly untilMs: number }>();
 
@@ -52,8 +54,12 @@ export class Attachments {
 
   /** @returns `isWhole`: what DELs have removed is all that the kernel has lost since the last look */
   look(): { readonly attached: readonly AttachedAddress[]; readonly isWhole: boolean } {
+    const generation = getGenerationId(this.#nft);
+    const isWatching = this.#restored.size + this.#guard.lost.size + this.#ports.lost.size > 0;
+    if (!isWatching && generation === this.#seen?.generation) return { attached: this.#seen.attached, isWhole: true };
     const hadEnded = this.#removeEnded();
     const { attached, table } = readGuard(this.#nft);
+    this.#seen = { generation, attached };
     const isSameGuard = this.#guard.note(attached, table);
     const isSameBridge = this.#ports.note(listBridgedPods(this.#nft), findTable(this.#nft, policyBridgeTable)?.handle);
     const isEnded = this.#forgetEnded();

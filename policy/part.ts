@@ -25,7 +25,7 @@ import { LocalPods } from "./local_pods.ts";
 import { RulesetLosses } from "./ruleset_losses.ts";
 import { Garbage } from "../cluster/garbage.ts";
 import { StatusFile } from "../cluster/status_file.ts";
-import type { PolicyStatus } from "./status.ts";
+import { compiledStatus, type PolicyStatus } from "./status.ts";
 import { UnlistedNamespaces } from "./unlisted_namespaces.ts";
 import { StoredPolicies } from "./stored_policies.ts";
 
@@ -59,8 +59,9 @@ const ATTACH_INTERVAL_MS = 2;
 /** New peers are listed first, as long as that does not take longer. */
 const LIST_MS = 1000;
 const FIRST_LIST_MS = 3000;
-/** How long nothing is compared without a reason. */
+/** How long nothing is compared without a reason: at least so long, and so many times what it takes. */
 const COMPARE_INTERVAL_MS = 60_000;
+const COMPARE_PAUSE_FACTOR = 99;
 const RETRY_MS = 2000;
 const PODS_OF_A_MEGABYTE = 500;
 /** Each has some hundred addresses. */
@@ -401,7 +402,8 @@ export class PolicyPart implements Disposable {
         "change what is counted and logged of dropped packets",
         () => handleDrops(this.#host.nft, this.#options.drops),
       );
-      this.#nextCompare = now + COMPARE_INTERVAL_MS;
+      const end = performance.now();
+      this.#nextCompare = end + Math.max(COMPARE_INTERVAL_MS, COMPARE_PAUSE_FACTOR * (end - now));
       if (this.#isSynced && difference !== undefined) {
         this.#options.count("repairs", 1);
         this.#options.log(
@@ -474,21 +476,13 @@ export class PolicyPart implements Disposable {
 
   #writeStatus(): void {
     const { node, network } = this.#options;
-    const compiler = this.#compiler;
-    const locals = [...compiler.locals().values()];
     const status: PolicyStatus = {
       node,
       ...network !== undefined && { network },
       isSynced: this.#isSynced,
       ...this.#apiProblem !== undefined && { apiProblem: this.#apiProblem },
-      policies: compiler.policyCount,
+      ...compiledStatus(this.#compiler),
       unreadablePolicies: [...this.#unreadable.keys()],
-      peers: compiler.peers.podCount,
-      pods: locals.length,
-      isolatedPods: compiler.isolatedCount,
-      closedPods: locals.filter((local) => !compiler.isKnown(local)).map(podKey),
-      sets: compiler.setCount,
-      elements: compiler.elementCount,
       cutFlows: this.#judge.cutFlows,
       problems: this.#kernelProblem === undefined ? [] : [this.#kernelProblem],
     };

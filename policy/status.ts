@@ -1,5 +1,7 @@
 /** What the part says of itself, in a file that `cni doctor`, `/readyz` and the metrics read. @module */
 import { findStatusFile } from "../cluster/status_file.ts";
+import { podKey } from "./api/pod.ts";
+import type { PolicyCompiler } from "./compiler.ts";
 
 /** That of a server with the default socket. */
 export const DEFAULT_POLICY_STATE_DIRECTORY = "/run/cni/policy";
@@ -32,6 +34,22 @@ export interface PolicyStatus {
   /** Flows that policy has ended, and that are tracked still. */
   readonly cutFlows: number;
   readonly problems: readonly string[];
+}
+
+/** What is counted of policies and pods. */
+export function compiledStatus(
+  compiler: PolicyCompiler,
+): Pick<PolicyStatus, "policies" | "peers" | "pods" | "isolatedPods" | "closedPods" | "sets" | "elements"> {
+  const locals = [...compiler.locals().values()];
+  return {
+    policies: compiler.policyCount,
+    peers: compiler.peers.podCount,
+    pods: locals.length,
+    isolatedPods: compiler.isolatedCount,
+    closedPods: locals.filter((local) => !compiler.isKnown(local)).map(podKey),
+    sets: compiler.setCount,
+    elements: compiler.elementCount,
+  };
 }
 
 export const findPolicyStatus = (stateDirectory: string): PolicyStatus | undefined => findStatusFile(stateDirectory);
