@@ -2,6 +2,7 @@
 import { expect } from "bun:test";
 import { mkdirSync, readFileSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
+import { START_PATH } from "../../server/on_demand.ts";
 import { CNI_PROGRAM, testWith } from "../../testing/binary.ts";
 import { BRIDGE_CONFIG, bridgeCall } from "../../testing/bridge_call.ts";
 import {
@@ -188,8 +189,9 @@ testWith(MACHINE_PROGRAMS, "of many ADDs at once, one leaves a server behind", (
     expect(supervisors(machine)).toHaveLength(1);
     for (const name of names) expect(JSON.parse(succeed(machine, `cat /run/${name}.out`)).ips).toHaveLength(1);
     // One that ends at once is not started by each call.
-    succeed(machine, `kill -9 ${supervisors(machine)[0]}; ${call("ADD", "c1")}`);
+    const justStarted = `touch ${START_PATH}`;
+    succeed(machine, `kill -9 ${supervisors(machine)[0]}; ${justStarted}; ${call("ADD", "c1")}`);
     await until(() => supervisors(machine).length === 0);
-    succeed(machine, call("ADD", "c2"));
+    succeed(machine, `${justStarted}; ${call("ADD", "c2")}`);
     expect(supervisors(machine)).toEqual([]);
   }), 600_000);

@@ -19,6 +19,8 @@ import { CNI_PROGRAM } from "../../testing/binary.ts";
 import { until } from "../../testing/netns.ts";
 import { newServerSite, type ServerSite, WAITING_CALL_CODE } from "../../testing/server_site.ts";
 
+/** That of server/shim/shim.c: then a call runs cold. */
+const OFFER_TIMEOUT_MS = 1000;
 const SUCCESS = { exitCode: 0, stderr: "" };
 const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
 const codeOf = ({ stdout }: { readonly stdout: string }): number => JSON.parse(stdout).code;
@@ -242,9 +244,13 @@ test("--replace goes on with another binary, and no call of a storm is lost, ref
   await first.untilReady();
   let isOver = false;
   let count = 0;
+  /** Calls for which no worker had time within a second: they may be cold. */
+  let late = 0;
   const callers = Array.from({ length: 4 }, async () => {
     for (; !isOver; count++) {
+      const start = performance.now();
       expect(await site.callVersion()).toMatchObject(SUCCESS);
+      if (performance.now() - start >= OFFER_TIMEOUT_MS) late++;
       // The servers that start need the processors too.
       await Bun.sleep(5);
     }
@@ -267,9 +273,11 @@ test("--replace goes on with another binary, and no call of a storm is lost, ref
   expect(count).toBeGreaterThan(20);
   const servers = [first, second, winner];
   const served = () => servers.map((server) => server.calls().length).reduce((sum, calls) => sum + calls);
-  await until(() => served() === count);
+  await until(() => served() >= count - late);
+  expect(served()).toBeLessThanOrEqual(count);
   expect(servers.map((server) => server.log().includes("ended with"))).toEqual([false, false, false]);
-  expect(site.status()).toMatchObject({ pid: winner.process.pid, fellBack: { withdrawn: 0 } });
+  expect(site.status().pid).toBe(winner.process.pid);
+  expect(site.status().fellBack.withdrawn).toBeLessThanOrEqual(late);
   for (const { pid } of site.status().workers) expect(readlinkSync(`/proc/${pid}/exe`)).toBe(newer);
 });
 
