@@ -59,10 +59,10 @@ export class Attachments {
     if (!isWatching && generation === this.#seen?.generation) return { attached: this.#seen.attached, isWhole: true };
     const hadEnded = this.#removeEnded();
     const { attached, table } = readGuard(this.#nft);
-    this.#seen = { generation, attached };
     const isSameGuard = this.#guard.note(attached, table);
     const isSameBridge = this.#ports.note(listBridgedPods(this.#nft), findTable(this.#nft, policyBridgeTable)?.handle);
     const isEnded = this.#forgetEnded();
+    this.#seen = { generation, attached };
     return {
       attached: [...attached, ...this.#guard.lost.values()],
       isWhole: isSameGuard && isSameBridge && !hadEnded && !isEnded,

@@ -8,7 +8,8 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { inSlices } from "./slices.ts";
 
 interface Walk {
-  readonly ips: Set<Ip>;
+  /** When who asked for an address stops waiting, in milliseconds since 1970. */
+  readonly untilMs: Map<Ip, number>;
   readonly done: Promise<boolean>;
 }
 
@@ -30,32 +31,41 @@ export class FormerFlows implements Disposable {
     this.#isOver = true;
   }
 
-  /** @returns `false` if the kernel refuses */
-  delete(ips: readonly Ip[]): Promise<boolean> {
+  /**
+   * @param untilMs in milliseconds since 1970: later, nothing is deleted
+   * @returns `false` if something may be left
+   */
+  delete(ips: readonly Ip[], untilMs: number): Promise<boolean> {
     const walk = this.#next ??= this.#newWalk();
-    for (const ip of ips) walk.ips.add(ip);
+    for (const ip of ips) walk.untilMs.set(ip, Math.min(untilMs, walk.untilMs.get(ip) ?? Infinity));
     return walk.done;
   }
 
   #newWalk(): Walk {
-    const ips = new Set<Ip>();
-    const done = this.#last.then(() => {
+    const untilMs: Walk["untilMs"] = new Map();
+    const run = () => {
       this.#next = undefined;
-      return this.#walk(ips);
-    });
+      return this.#walk(untilMs);
+    };
+    const done = this.#last.then(run, run);
     this.#last = done;
-    return { ips, done };
+    return { untilMs, done };
   }
 
-  async #walk(ips: ReadonlySet<Ip>): Promise<boolean> {
+  /** The first who stops waiting ends it for all. */
+  async #walk(untilMs: Walk["untilMs"]): Promise<boolean> {
+    const ips = [...untilMs.keys()].filter((ip) => Date.now() < untilMs.get(ip)!);
+    const firstMs = Math.min(...ips.map((ip) => untilMs.get(ip)!));
+    const isOver = () => this.#isOver || Date.now() >= firstMs;
     try {
-      if (!this.#host.run(() => mayHaveEntriesOf([...ips]))) return true;
-      using nl = this.#host.run<Netlink>(() => openNetlink(NETLINK_NETFILTER, this.#host.path));
-      await inSlices(deleteFlowsInPieces(nl, ips), () => this.#isOver);
-      return true;
+      if (ips.length > 0 && this.#host.run(() => mayHaveEntriesOf(ips))) {
+        using nl = this.#host.run<Netlink>(() => openNetlink(NETLINK_NETFILTER, this.#host.path));
+        await inSlices(deleteFlowsInPieces(nl, new Set(ips)), isOver);
+      }
+      return ips.length === untilMs.size && !isOver();
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
-      this.#log(`Cannot end the connections of ${[...ips].join(", ")}: ${error.message}`);
+      this.#log(`Cannot end the connections of ${ips.join(", ")}: ${error.message}`);
       return false;
     }
   }

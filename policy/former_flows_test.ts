@@ -1,5 +1,6 @@
-import { expect, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import { type Ip, parseIp } from "../ffi/address.ts";
+import * as conntrack from "../ffi/conntrack/conntrack.ts";
 import { newNetns } from "../testing/netns.ts";
 import { listTrackedFlows, trackFlows } from "../testing/tracked_flows.ts";
 import { FormerFlows } from "./former_flows.ts";
@@ -8,18 +9,44 @@ import { FormerFlows } from "./former_flows.ts";
 const FLOWS = 400;
 const [A, B, C, OTHER] = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"].map(parseIp) as [Ip, Ip, Ip, Ip];
 
-test("the flows of all who ask at once are deleted, and no others", async () => {
+test("the flows of all who ask at once are deleted by one walk, and no others", async () => {
   using host = newNetns();
+  using walks = spyOn(conntrack, "deleteFlowsInPieces");
   trackFlows(host, [A, B, C, OTHER], FLOWS);
   const sources = () => [...new Set(listTrackedFlows(host).map(({ source }) => source))].sort();
   expect(sources()).toEqual([A, B, C, OTHER]);
   const log: string[] = [];
   using former = new FormerFlows(host, (message) => void log.push(message));
-  const asked = [former.delete([A]), former.delete([B])];
+  const untilMs = Date.now() + 60_000;
+  const asked = [former.delete([A], untilMs), former.delete([B], untilMs)];
   await asked[0];
   expect(sources()).toEqual([C, OTHER]);
-  // It asks while the others' walk is over.
-  asked.push(former.delete([C]));
+  asked.push(former.delete([C], untilMs));
   expect(await Promise.all(asked)).toEqual([true, true, true]);
-  expect([sources(), log]).toEqual([[OTHER], []]);
+  expect([sources(), log, walks.mock.calls.length]).toEqual([[OTHER], [], 2]);
+});
+
+test("who has stopped waiting loses no flows, which may be those of the next pod", async () => {
+  using host = newNetns();
+  trackFlows(host, [A, B], FLOWS);
+  using former = new FormerFlows(host, () => {});
+  const asked = [former.delete([A], Date.now() - 1), former.delete([B], Date.now() + 60_000)];
+  expect(await Promise.all(asked)).toEqual([false, false]);
+  expect(new Set(listTrackedFlows(host).map(({ source }) => source))).toEqual(new Set([A]));
+});
+
+test("a walk that fails does not keep the next one", async () => {
+  using host = newNetns();
+  trackFlows(host, [A], FLOWS);
+  const log: string[] = [];
+  using former = new FormerFlows(host, (message) => void log.push(message));
+  {
+    using walk = spyOn(conntrack, "deleteFlowsInPieces");
+    walk.mockImplementationOnce(() => {
+      throw new RangeError("The answer is nonsense");
+    });
+    expect(former.delete([A], Date.now() + 60_000)).rejects.toThrow("nonsense");
+    await Bun.sleep(0);
+  }
+  expect([await former.delete([A], Date.now() + 60_000), listTrackedFlows(host), log]).toEqual([true, [], []]);
 });

@@ -59,9 +59,8 @@ const ATTACH_INTERVAL_MS = 2;
 /** New peers are listed first, as long as that does not take longer. */
 const LIST_MS = 1000;
 const FIRST_LIST_MS = 3000;
-/** How long nothing is compared without a reason: at least so long, and so many times what it takes. */
+/** How long nothing is compared without a reason. */
 const COMPARE_INTERVAL_MS = 60_000;
-const COMPARE_PAUSE_FACTOR = 99;
 const RETRY_MS = 2000;
 const PODS_OF_A_MEGABYTE = 500;
 /** Each has some hundred addresses. */
@@ -402,8 +401,7 @@ export class PolicyPart implements Disposable {
         "change what is counted and logged of dropped packets",
         () => handleDrops(this.#host.nft, this.#options.drops),
       );
-      const end = performance.now();
-      this.#nextCompare = end + Math.max(COMPARE_INTERVAL_MS, COMPARE_PAUSE_FACTOR * (end - now));
+      this.#nextCompare = now + COMPARE_INTERVAL_MS;
       if (this.#isSynced && difference !== undefined) {
         this.#options.count("repairs", 1);
         this.#options.log(

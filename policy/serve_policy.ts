@@ -160,11 +160,13 @@ async function answer({ part, formerFlows }: Answering, line: string): Promise<P
     if ("question" in request && request.question === "synced") return { isSynced: part.isSynced };
     const ips = request.ips.map(parseIp);
     if (!("question" in request)) {
-      const [attached, areFlowsDeleted] = await Promise.all([part.attach(request), formerFlows.delete(ips)]);
+      const untilMs = request.deleteFlowsUntilMs;
+      const deletion = untilMs !== undefined && formerFlows.delete(ips, untilMs);
+      const [attached, areFlowsDeleted] = await Promise.all([part.attach(request), deletion]);
       return { ...attached, areFlowsDeleted };
     }
     if (request.question === "verdicts") return { wrong: part.wrongVerdicts(ips) };
-    return { areFlowsDeleted: await formerFlows.delete(ips) };
+    return { areFlowsDeleted: await formerFlows.delete(ips, request.deleteFlowsUntilMs) };
   } catch (error) {
     return { error: (error as Error).message };
   }

@@ -66,7 +66,7 @@ export interface ServedPolicy extends Disposable {
   startServer(): Promise<void>;
   killServer(): Promise<void>;
   /** Kills the process of the part, which the server starts again. @returns false while there is none */
-  killPart(): Promise<boolean>;
+  killPart(signal?: "KILL" | "STOP" | "CONT"): Promise<boolean>;
   putNamespace(name: string, labels?: Record<string, string>): void;
   putPolicy(namespace: string, name: string, spec: NetworkPolicyObject["spec"]): void;
   /** Tells the API of it alone. */
@@ -137,10 +137,10 @@ export async function newServedPolicy(
     async killServer() {
       await node.start("sh", "-c", "busybox kill -9 $(cat /run/serve.pid)").exited;
     },
-    async killPart() {
+    async killPart(signal = "KILL") {
       const pid = readdirSync(node.processes).find((each) => /^\d+$/.test(each) && nameOf(node, each) === "cni-policy");
       if (pid === undefined) return false;
-      await node.start("busybox", "kill", "-9", pid).exited;
+      await node.start("busybox", "kill", `-${signal}`, pid).exited;
       return true;
     },
     putNamespace(name, labels = {}) {

@@ -127,7 +127,24 @@ describe("policies of a cluster", () => {
     const next = await site.addPod("clients", "next");
     expect(next.ips[0]).toBe(former);
     expect([ip, former, elsewhere].filter((each) => sources().has(each))).toEqual([elsewhere]);
+    // What takes the pod's guard away ends none of its connections.
+    trackFlows(host, [former], 200);
+    const elements = runShellInNetns(
+      host,
+      `nft list set inet cni_policy pod_addresses4 | grep -o '"[^"]*" . ${former}'`,
+    );
+    runShellInNetns(host, `nft 'delete element inet cni_policy pod_addresses4 { ${elements.trim()} }'`);
+    await until(() => runShellInNetns(host, "nft list set inet cni_policy pod_addresses4").includes(`. ${former}`));
+    expect(sources().has(former)).toBe(true);
+    // A server that is late deletes nothing: the address may be that of another pod.
+    await site.killPart("STOP");
     await site.removePod(next);
+    expect(sources().has(former)).toBe(false);
+    trackFlows(host, [former], 200);
+    await site.killPart("CONT");
+    const last = await site.addPod("clients", "last");
+    expect([last.ips[0] === former, sources().has(former)]).toEqual([false, true]);
+    await site.removePod(last);
   });
 
   testWith(PROGRAMS, "a remote pod is a peer as soon as the API has its address", async () => {

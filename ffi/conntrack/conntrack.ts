@@ -10,7 +10,7 @@ import { attrs } from "../netlink/attrs.ts";
 import { be16, be32, ipCodec, struct, u32, u8, Writer } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_ACK, type Operation } from "../netlink/message.ts";
 import { dumpInPieces } from "../netlink/dump_pieces.ts";
-import { dump, type Netlink, queryAllIfPresent, request } from "../netlink/socket.ts";
+import { dump, MAX_PENDING, type Netlink, queryAllIfPresent, request } from "../netlink/socket.ts";
 import { AF_INET, AF_INET6, AF_UNSPEC } from "../sys/uapi.ts";
 
 const NFNL_SUBSYS_CTNETLINK = 1;
@@ -182,7 +182,10 @@ export function* deleteFlowsInPieces(nl: Netlink, ips: ReadonlySet<Ip>): Generat
     onFlow,
     ips.size <= SEARCHED_ADDRESSES ? isWanted : undefined,
   );
-  changeEach(nl, DELETE, found, {});
+  while (found.length > 0) {
+    changeEach(nl, DELETE, found.splice(0, MAX_PENDING), {});
+    yield;
+  }
 }
 
 /** As a flow's bytes contain it. */

@@ -208,7 +208,10 @@ for (const { server, areFlowsDeleted, expected } of SERVERS) {
         expect(left()).toBe(expected);
       }
       await until(() => asked().length === 2);
-      expect(asked()[1]).toEqual({ question: "delete-flows", ips: [...pod.ips] });
+      expect(asked()).toEqual([
+        expect.objectContaining({ deleteFlowsUntilMs: expect.any(Number) }),
+        { question: "delete-flows", ips: [...pod.ips], deleteFlowsUntilMs: expect.any(Number) },
+      ]);
     },
   );
 }

@@ -38,7 +38,7 @@ import {
   policyTable,
 } from "../lib/ruleset/policy_tables.ts";
 import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
-import { askForWrongVerdicts, askPart, askToDeleteFlows, isPartSynced } from "./ask_part.ts";
+import { askForWrongVerdicts, askPart, askToDeleteFlows, DELETE_FLOWS_MS, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
 import { type AttachedPod, findPod } from "./pod.ts";
 
@@ -164,7 +164,8 @@ function openWhenKnown(call: Call, pod: AttachedPod): boolean {
   const { config: { socketPath, waitMs }, host, log } = call;
   const question = questionOf(call, pod);
   const { namespace, name } = question;
-  const answer = askPart(socketPath, question, waitMs);
+  const deleteFlowsUntilMs = Date.now() + Math.min(DELETE_FLOWS_MS, waitMs / 2);
+  const answer = askPart(socketPath, { ...question, deleteFlowsUntilMs }, waitMs);
   if ("state" in answer) {
     if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);
     return answer.areFlowsDeleted;

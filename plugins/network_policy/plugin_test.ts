@@ -25,6 +25,7 @@ siteTest("bridged", "ADD asks the server, which opens the pod", async (site, rul
     interface: "veth2",
     ips: ["10.88.0.2", "fd88::2"],
     container: "c2",
+    deleteFlowsUntilMs: expect.any(Number),
   });
   ruleset.replace(newDesired([newPoliced(a), newPoliced(b)]));
   expect(await reach(b.netns, a)).toEqual(ALL_REACHED);
@@ -178,6 +179,8 @@ siteTest(
       container: "c2",
       ips: a.ips,
     }]);
+    // The pod runs, and has connections.
+    expect(asked()[1]).not.toHaveProperty("deleteFlowsUntilMs");
   },
 );
 

@@ -2,7 +2,7 @@
 import { receiveAvailable, sendAvailable } from "../../../ffi/sys/stream_socket.ts";
 import { awaitReadable } from "../../../ffi/sys/poll.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
-import { SOCK_STREAM } from "../../../ffi/sys/uapi.ts";
+import { SOCK_NONBLOCK, SOCK_STREAM } from "../../../ffi/sys/uapi.ts";
 import { connectTo } from "../../../ffi/sys/unix_socket.ts";
 import { parseJson } from "../../../spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../../../spec/schema.ts";
@@ -25,13 +25,15 @@ export function askLine(path: string, question: object, waitMs: number): LineAns
     return ask(path, question, waitMs);
   } catch (error) {
     if (!(error instanceof SystemError || error instanceof SyntaxError)) throw error;
-    return { problem: error.message };
+    // Hundreds wait there already.
+    const isLate = error instanceof SystemError && error.code === "EAGAIN";
+    return { problem: error.message, ...isLate && { isLate } };
   }
 }
 
 function ask(path: string, question: object, waitMs: number): LineAnswer {
   const deadline = performance.now() + waitMs;
-  using connection = connectTo(path, SOCK_STREAM);
+  using connection = connectTo(path, SOCK_STREAM | SOCK_NONBLOCK);
   if (!connection) return { problem: `nobody listens at "${path}"`, isAbsent: true };
   const line = new TextEncoder().encode(`${JSON.stringify(question)}\n`);
   if (sendAvailable(connection.fd, line) !== line.length) return { problem: `"${path}" takes no question` };

@@ -7,6 +7,8 @@ export interface AttachRequest {
   readonly interface: string;
   readonly ips: readonly string[];
   readonly container: string;
+  /** From ADD alone: flows of who had the addresses before are to be deleted. */
+  readonly deleteFlowsUntilMs?: number;
 }
 
 /** Asks whether the part has the policies of the API, and keeps the kernel in step. */
@@ -29,6 +31,8 @@ export interface VerdictsAnswer {
 export interface DeleteFlowsRequest {
   readonly question: "delete-flows";
   readonly ips: readonly string[];
+  /** In milliseconds since 1970. Later, the plugin has done it, and the flows may be those of the next pod. */
+  readonly deleteFlowsUntilMs: number;
 }
 
 export interface DeleteFlowsAnswer {
