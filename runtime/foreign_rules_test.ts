@@ -1,6 +1,6 @@
 /**
  * A host with many rules of others: ours come and go, and theirs stay as they are, down to the handles; what ADD, CHECK, DEL, GC and
- * restore ask of the kernel does not depend on how many there are.
+ * restore ask of the kernel does not depend on how many there are, but for the chains of families in which others have native tables.
  *
  * @module
  */
@@ -10,8 +10,10 @@ import type { NetlinkCounts } from "../testing/netlink_counts.ts";
 import { cstr } from "../ffi/netlink/codec.ts";
 import { message, NLM_F_DUMP, readMessage } from "../ffi/netlink/message.ts";
 import { exchange, request } from "../ffi/netlink/socket.ts";
-import { nfgenmsg, nftOperation } from "../ffi/nft/objects.ts";
+import { listBaseChains, nfgenmsg, nftOperation } from "../ffi/nft/objects.ts";
 import {
+  NFPROTO_INET,
+  NFPROTO_IPV4,
   NFT_MSG_GETCHAIN,
   NFT_MSG_GETRULE,
   NFT_MSG_GETSET,
@@ -32,8 +34,12 @@ await loadPlugins();
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 const CHAINS = numbers(40);
+const idleChains = (rules: number) => numbers(rules / 20);
 
-/** In the words of nft(8): rules in chains that a base chain leads to, which drops; sets and maps with four times as many elements. */
+/**
+ * In the words of nft(8): rules in chains that a base chain leads to, which drops; sets and maps with four times as many elements; chains
+ * that nothing leads to; two more tables of the family of iptables' tables.
+ */
 function ofNft(rules: number): string {
   const each = rules / CHAINS.length;
   const addresses = numbers(4 * each).map((i) => `10.200.${i >> 8}.${i & 255}`);
@@ -53,6 +59,7 @@ function ofNft(rules: number): string {
       }; }`
     ).join("\n")
   }
+    ${idleChains(rules).map((chain) => `chain idle${chain} { accept; }`).join("\n")}
     chain forward {
       type filter hook forward priority filter + 5; policy drop;
       ip6 saddr @networks drop
@@ -61,6 +68,11 @@ function ofNft(rules: number): string {
     }
     chain prerouting { type nat hook prerouting priority dstnat + 5; tcp dport 8080 ip daddr 198.51.100.1 dnat ip to 10.9.9.9; }
   }
+  table ip docker-bridges {
+    chain filter-FORWARD { type filter hook forward priority 0; accept; }
+    ${idleChains(rules).map((chain) => `chain filter-forward-in__br-${chain} { drop; }`).join("\n")}
+  }
+  table ip libvirt_network { chain forward { type filter hook forward priority 0; accept; }; }
   table bridge site { chain c { type filter hook forward priority 0; ether saddr 02:00:00:00:00:01 drop; }; }
   table arp site { chain c { type filter hook input priority 0; arp operation request accept; }; }
   `;
@@ -74,12 +86,14 @@ function ofIptables(rules: number): string {
   return [
     "*filter\n:FORWARD DROP [0:0]",
     ...CHAINS.map((chain) => `:KUBE-${chain} - [0:0]`),
+    ...idleChains(rules).map((chain) => `:KUBE-SEP-${chain} - [0:0]`),
     ...CHAINS.map((chain) =>
       `-A FORWARD -s 10.99.${chain}.0/24 -m comment --comment "chain ${chain}" -j KUBE-${chain}`
     ),
     ...CHAINS.flatMap((chain) => lines(chain, (i) => `${i + 1} -m comment --comment "service ${i}" -j ACCEPT`)),
     "-A FORWARD -j REJECT --reject-with icmp-port-unreachable\nCOMMIT\n*nat",
     ...CHAINS.map((chain) => `:KUBE-${chain} - [0:0]`),
+    ...idleChains(rules).map((chain) => `:KUBE-SEP-${chain} - [0:0]`),
     ...CHAINS.map((chain) => `-A PREROUTING -s 10.99.${chain}.0/24 -j KUBE-${chain}`),
     ...CHAINS.map((chain) => `-A POSTROUTING -s 10.98.${chain}.0/24 -j KUBE-${chain}`),
     ...CHAINS.flatMap((chain) => lines(chain, (i) => `${i + 1} -j RETURN`)),
@@ -176,6 +190,16 @@ function exercise({ host, directory, runtime, measure, log }: CountingHost): Rec
 }
 
 const MANY = 50_000;
+/** Families of which each lists all chains, once. DEL and GC look where our chain is. */
+const LISTED_FAMILIES: Readonly<Record<string, readonly number[]>> = {
+  "ADD": [NFPROTO_INET, NFPROTO_IPV4],
+  "CHECK": [NFPROTO_INET, NFPROTO_IPV4],
+  "DEL": [NFPROTO_INET],
+  "restore of nothing": [NFPROTO_INET, NFPROTO_IPV4],
+  "restore": [NFPROTO_INET, NFPROTO_IPV4],
+  "GC": [NFPROTO_INET, NFPROTO_IPV4],
+  "GC of nothing": [NFPROTO_IPV4],
+};
 
 test(
   "beside 50,000 rules of others ours cost what they cost beside 400, and theirs are byte by byte what they were",
@@ -188,11 +212,18 @@ test(
       const look = () => ({ ...foreign(host), printed: rules === MANY || printed(host) });
       const before = look();
       expect(before.rules).toBeGreaterThan(rules);
+      const bytesOfChains = new Map([NFPROTO_INET, NFPROTO_IPV4].map((family) => [
+        family,
+        counted.measure(() => void listBaseChains(counted.context.host.nft, family)).received,
+      ]));
       const costs = exercise(counted);
       expect(look()).toEqual(before);
       // That it would be noticed.
       runInNetns(host, "nft", "add rule arp site c accept");
       expect(foreign(host).bytes).not.toBe(before.bytes);
+      for (const [name, families] of Object.entries(LISTED_FAMILIES)) {
+        for (const family of families) costs[name]!.received -= bytesOfChains.get(family)!;
+      }
       return costs;
     });
     expect(many).toEqual(few!);

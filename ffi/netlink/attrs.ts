@@ -28,8 +28,12 @@ export type AttrsIn<T extends AttrTable> = {
 };
 export type Attrs<T extends AttrTable> = Codec<AttrsOut<T>, AttrsIn<T>> & { readonly table: T };
 
-/** Reading skips attributes that are not in the table. */
-export function attrs<const T extends AttrTable>(declare: () => T): Attrs<T> {
+/**
+ * Reading skips attributes that are not in the table.
+ *
+ * @param required without this attribute, none is read: few of many messages are decoded
+ */
+export function attrs<const T extends AttrTable>(declare: () => T, required?: string & keyof T): Attrs<T> {
   let table: T | undefined;
   let names: readonly string[] | undefined;
   const rows = () => table ??= declare();
@@ -39,7 +43,10 @@ export function attrs<const T extends AttrTable>(declare: () => T): Attrs<T> {
     },
     nested: true,
     write: (w, value) => writeTable(w, rows(), value),
-    read: (r) => readTable(r, rows(), names ??= namesOf(rows())) as AttrsOut<T>,
+    read(r) {
+      const isRead = required === undefined || hasAttribute(r, rows()[required]![0]);
+      return (isRead ? readTable(r, rows(), names ??= namesOf(rows())) : {}) as AttrsOut<T>;
+    },
     locate: (r, offset) => locateAttribute(r, offset, rows(), names ??= namesOf(rows())),
   };
 }
@@ -83,6 +90,14 @@ function readTable(r: Reader, table: AttrTable, names: readonly string[]): Recor
     else value[name] = item;
   }
   return value;
+}
+
+function hasAttribute(r: Reader, type: number): boolean {
+  const start = r.offset;
+  let at = nextAttribute(r);
+  while (at >= 0 && attributeTypeAt(r, at) !== type) at = nextAttribute(r);
+  r.offset = start;
+  return at >= 0;
 }
 
 /**

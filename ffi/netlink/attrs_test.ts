@@ -52,6 +52,12 @@ test("what is written is read back", () => {
   }));
 });
 
+test("nothing is read where the required attribute is missing", () => {
+  const chosen = attrs(() => ({ name: [2, cstr], id: [1, u16] }), "id");
+  const read = (value: { id?: number; name?: string }) => chosen.read(new Reader(encode(inner, value)));
+  expect([read({ name: "a", id: 5 }), read({ name: "a" }), read({})]).toEqual([{ name: "a", id: 5 }, {}, {}]);
+});
+
 test("bytes of any kind give a value or a RangeError", () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {

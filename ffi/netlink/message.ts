@@ -38,12 +38,14 @@ export interface Operation<S extends AnyMessageSpec = AnyMessageSpec> {
   readonly spec: S;
 }
 
+/** @param required see {@linkcode attrs} */
 export function message<const H extends Fields, const T extends AttrTable>(
   name: string,
   header: Struct<H>,
   declare: () => T,
+  required?: string & keyof T,
 ): MessageSpec<H, T> {
-  return { name, header, attributes: attrs(declare) };
+  return { name, header, attributes: attrs(declare, required) };
 }
 
 export function writeMessage<S extends AnyMessageSpec>(

@@ -104,11 +104,16 @@ const rawRuleMessage = message("rule", nfgenmsg, () => ({
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
-/** Fewer attributes, since all chains are dumped to find these. */
-const baseChainMessage = message("chain", nfgenmsg, () => {
-  const { table, name, hook, policy, type } = chainMessage.attributes.table;
-  return { table, name, hook, policy, type };
-});
+/** All chains are dumped to find these. */
+const baseChainMessage = message(
+  "chain",
+  nfgenmsg,
+  () => {
+    const { table, name, hook, policy, type } = chainMessage.attributes.table;
+    return { table, name, hook, policy, type };
+  },
+  "hook",
+);
 
 const generationMessage = message("generation", nfgenmsg, () => ({ id: [uapi.NFTA_GEN_ID, be32] }));
 

@@ -29,6 +29,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { IPPROTO_TCP, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { missingRulesOf } from "../lib/protocol/check_failed.ts";
 import {
+  baseChainLister,
   describeForeignChain,
   findChains,
   type ForeignBaseChain,
@@ -112,8 +113,9 @@ function listRestrictiveChains(nl: Netlink, servers: readonly NameServer[]): Res
   const families = [...new Set(servers.map(({ address }) => familyOf(address)))].sort();
   const tables = listForeignTables(nl, families).filter(({ isMissing, hasOwner }) => !isMissing && !hasOwner);
   const named = findChains(nl, tables, INPUT_HOOK.names);
+  const listBaseChains = baseChainLister(nl);
   return tables.flatMap((foreignTable) =>
-    listForeignHookChains(nl, foreignTable, INPUT_HOOK, named.get(foreignTable)).flatMap((base) => {
+    listForeignHookChains(listBaseChains, foreignTable, INPUT_HOOK, named.get(foreignTable)).flatMap((base) => {
       const rules = nft.listLazyRules(nl, foreignTable, base.chain);
       const isServed = rules.some((present) => jumpsUnconditionallyTo(present, INPUT_ACCEPT_CHAIN)) &&
         findAcceptRules(nl, foreignTable).some(acceptsMarked);
@@ -196,12 +198,13 @@ function addAcceptRule(tx: Transaction, nl: Netlink, { foreignTable, chain }: Re
 
 function removeAcceptRules(tx: Transaction, nl: Netlink): void {
   const tables = listForeignTables(nl, [4, 6]).filter(({ isMissing }) => !isMissing);
+  const listBaseChains = baseChainLister(nl);
   for (const [foreignTable, chains] of findChains(nl, tables, [INPUT_ACCEPT_CHAIN, ...INPUT_HOOK.names])) {
     const acceptChain = chains.get(INPUT_ACCEPT_CHAIN);
     if (!acceptChain) continue;
     const own = nft.listLazyRules(nl, foreignTable, INPUT_ACCEPT_CHAIN);
     let references = own.length;
-    for (const { chain } of listForeignHookChains(nl, foreignTable, INPUT_HOOK, chains)) {
+    for (const { chain } of listForeignHookChains(listBaseChains, foreignTable, INPUT_HOOK, chains)) {
       const jumps = nft.listLazyRules(nl, foreignTable, chain).filter((present) =>
         jumpsUnconditionallyTo(present, INPUT_ACCEPT_CHAIN)
       );

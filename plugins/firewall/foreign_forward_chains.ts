@@ -1,8 +1,8 @@
 /** Forward chains of other tables. */
 import type * as nft from "../../ffi/nft/objects.ts";
 import { NF_ACCEPT, NF_INET_FORWARD, NF_IP_PRI_FILTER } from "../../ffi/nft/uapi.ts";
-import type { Netlink } from "../../ffi/netlink/socket.ts";
 import {
+  type BaseChainLister,
   type ForeignBaseChain,
   type ForeignTable,
   IPTABLES_FILTER,
@@ -25,13 +25,13 @@ const FORWARD_HOOK = { number: NF_INET_FORWARD, names: IPTABLES_FORWARD_CHAINS }
 
 /** @param namedChains for an iptables table: `findChains()` of {@linkcode IPTABLES_FORWARD_CHAINS} */
 export function listForwardChains(
-  nl: Netlink,
+  listBaseChains: BaseChainLister,
   foreignTable: ForeignTable,
   namedChains: ReadonlyMap<string, nft.Chain> | undefined,
 ): ForwardChain[] {
   const { table, isIptables } = foreignTable;
   const isFilter = isIptables && table === IPTABLES_FILTER;
-  const forwardChains = listForeignHookChains(nl, foreignTable, FORWARD_HOOK, namedChains).map((base) => ({
+  const forwardChains = listForeignHookChains(listBaseChains, foreignTable, FORWARD_HOOK, namedChains).map((base) => ({
     ...base,
     isIptablesFilter: isFilter && base.chain === FORWARD,
     isMissing: false,

@@ -24,6 +24,7 @@ import { retryOnConflict } from "../lib/ruleset/retry.ts";
 import { whileUnchanged } from "../lib/protocol/shared_reads.ts";
 import { dropsEverything, jumpsUnconditionallyTo } from "../../ffi/nft/rule_contents.ts";
 import {
+  baseChainLister,
   describeForeignChain,
   findChains,
   type ForeignTable,
@@ -155,11 +156,12 @@ function listRestrictiveTables(nl: Netlink, families: readonly (4 | 6)[], adminC
   const tables = listForeignTables(nl, families);
   const present = tables.filter(({ isMissing }) => !isMissing);
   const chains = findChains(nl, present, [FORWARD_CHAIN, adminChain, ...IPTABLES_FORWARD_CHAINS]);
+  const listBaseChains = baseChainLister(nl);
   return tables.flatMap((foreignTable) => {
     const named = chains.get(foreignTable);
     const chainRules = named?.has(FORWARD_CHAIN) ? nft.listLazyRules(nl, foreignTable, FORWARD_CHAIN) : undefined;
     const adminsChain = named?.get(adminChain);
-    const forwardChains = listForwardChains(nl, foreignTable, named).map((base) => ({
+    const forwardChains = listForwardChains(listBaseChains, foreignTable, named).map((base) => ({
       ...base,
       rules: base.isMissing ? [] : nft.listLazyRules(nl, foreignTable, base.chain),
     }))

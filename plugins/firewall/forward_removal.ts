@@ -21,7 +21,13 @@ import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { acceptsMarked } from "../lib/ruleset/marked_accept.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
 import { FORWARD_CHAIN, isAdminJump, MADE_ADMIN_COMMENT, MADE_COMMENT } from "./cni_forward_chain.ts";
-import { findChains, type ForeignTable, listForeignTables } from "../lib/ruleset/foreign_tables.ts";
+import {
+  type BaseChainLister,
+  baseChainLister,
+  findChains,
+  type ForeignTable,
+  listForeignTables,
+} from "../lib/ruleset/foreign_tables.ts";
 import { IPTABLES_FORWARD_CHAINS, listForwardChains } from "./foreign_forward_chains.ts";
 
 /** The reference's `ingressPolicy` chains, in the order of removal. */
@@ -47,6 +53,7 @@ export function removeForwardAccept(nl: Netlink, removal: RemovalFilter, isUnuse
     const noneLeft = isUnused();
     const tx = transaction(nl);
     const tables = listForeignTables(nl, [4, 6]).filter(({ isMissing }) => !isMissing);
+    const listBaseChains = baseChainLister(nl);
     for (const [foreignTable, chains] of findChains(nl, tables, [FORWARD_CHAIN])) {
       if (!chains.has(FORWARD_CHAIN)) continue;
       const chainRules = nft.listLazyRules(nl, foreignTable, FORWARD_CHAIN);
@@ -56,7 +63,7 @@ export function removeForwardAccept(nl: Netlink, removal: RemovalFilter, isUnuse
       for (const { handle } of removed) tx.deleteRule(foreignTable, FORWARD_CHAIN, handle);
       const kept = chainRules.filter((rule) => !removed.has(rule));
       if ((removed.size > 0 || noneLeft) && kept.every(isAdminJump)) {
-        removeForwardChain(tx, nl, foreignTable, chainRules.length, kept);
+        removeForwardChain(tx, nl, listBaseChains, foreignTable, chainRules.length, kept);
       }
     }
     const earlyChain = noneLeft && nft.findChain(nl, inetTable, EARLY_CHAIN.name);
@@ -88,6 +95,7 @@ function referenceTexts(address: Ip): string[] {
 function removeForwardChain(
   tx: Transaction,
   nl: Netlink,
+  listBaseChains: BaseChainLister,
   foreignTable: ForeignTable,
   size: number,
   adminJumps: readonly nft.LazyRule[],
@@ -97,7 +105,7 @@ function removeForwardChain(
     .flatMap((rule) => unconditionalJumpTarget(rule) ?? []);
   const names = [FORWARD_CHAIN, ...IPTABLES_FORWARD_CHAINS, ...REFERENCE_CHAINS, ...madeAdminChains];
   const chains = findChains(nl, [foreignTable], names).get(foreignTable)!;
-  const forwardChains = listForwardChains(nl, foreignTable, chains).filter(({ isMissing }) => !isMissing);
+  const forwardChains = listForwardChains(listBaseChains, foreignTable, chains).filter(({ isMissing }) => !isMissing);
   const baseRules = forwardChains.flatMap(({ chain }) =>
     nft.listLazyRules(nl, foreignTable, chain).map((rule) => ({ ...rule, chain }))
   );

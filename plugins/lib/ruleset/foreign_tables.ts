@@ -93,16 +93,24 @@ export interface ForeignHook {
   readonly names: readonly string[];
 }
 
+export type BaseChainLister = (family: number) => readonly nft.Chain[];
+
+/** Lists each family once: the kernel lists the chains of all its tables, of which another may have thousands. */
+export function baseChainLister(nl: Netlink): BaseChainLister {
+  const listed = new Map<number, readonly nft.Chain[]>();
+  return (family) => listed.getOrInsertComputed(family, () => nft.listBaseChains(nl, family));
+}
+
 /** @param namedChains for an iptables table, which may have thousands of chains: {@linkcode findChains} of the hook's names */
 export function listForeignHookChains(
-  nl: Netlink,
+  listBaseChains: BaseChainLister,
   { family, table, isIptables }: ForeignTable,
   { number, names }: ForeignHook,
   namedChains: ReadonlyMap<string, nft.Chain> | undefined,
 ): ForeignBaseChain[] {
   const chains = isIptables
     ? names.flatMap((name) => namedChains?.get(name) ?? [])
-    : nft.listBaseChains(nl, family).filter((chain) => chain.table === table);
+    : listBaseChains(family).filter((chain) => chain.table === table);
   return chains.filter(({ hook }) => hook?.number === number).map(({ name = "", hook, policy }) => ({
     chain: name,
     priority: hook?.priority ?? 0,
