@@ -9,7 +9,7 @@ import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { NFPROTO_INET } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { addressesIn, jumpTarget } from "../../../ffi/nft/rule_contents.ts";
+import { addressesIn, containsText, jumpTarget } from "../../../ffi/nft/rule_contents.ts";
 import type { Owner } from "../model/owner.ts";
 import {
   existingTables,
@@ -98,18 +98,22 @@ function nftRuleRemoval(matchesComment: (comment: string) => boolean): RuleRemov
   };
 }
 
-/** An interrupted DEL leaves chains without jumps to them. */
+/**
+ * An interrupted DEL leaves chains without jumps to them. They are found beside others: most nodes have none, and
+ * listing all chains takes long beside kube-proxy.
+ */
 function staleChains(
   nl: Netlink,
   table: nft.TableKey,
   network: string,
   validAttachments: readonly Omit<Owner, "network">[],
 ): string[] {
-  const names = nft.listChains(nl, table).map(({ name = "" }) => name).filter((name) =>
-    /^CNI-[0-9a-f]{24}$/.test(name)
-  );
-  const staleOwners = [POSTROUTING, ...names].flatMap((name) =>
-    staleOwnersIn(nft.listLazyRules(nl, table, name), network, validAttachments)
-  );
+  const jumps = nft.listLazyRules(nl, table, POSTROUTING).filter((rule) => containsText(rule, "CNI-"));
+  if (!jumps.some((rule) => isContainerChain(jumpTarget(rule)))) return [];
+  const names = nft.listChains(nl, table).map(({ name = "" }) => name).filter(isContainerChain);
+  const rules = [...jumps, ...names.flatMap((name) => nft.listLazyRules(nl, table, name))];
+  const staleOwners = staleOwnersIn(rules, network, validAttachments);
   return [...new Set(staleOwners.map((owner) => referenceChainName("CNI-", owner)))];
 }
+
+const isContainerChain = (name = ""): boolean => /^CNI-[0-9a-f]{24}$/.test(name);

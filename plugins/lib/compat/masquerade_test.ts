@@ -8,9 +8,15 @@ import type { Netns } from "../../../ffi/netns/netns.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import type { Owner } from "../model/owner.ts";
 import { referenceChainName, shortHash } from "./reference_rules.ts";
-import { gcReferenceMasquerade, listReferenceMasquerade, removeReferenceMasquerade } from "./masquerade.ts";
+import {
+  gcReferenceMasquerade,
+  listReferenceMasquerade,
+  ownersWithReferenceMasquerade,
+  removeReferenceMasquerade,
+} from "./masquerade.ts";
 import { referenceNetnsTest } from "../../../testing/reference.ts";
 import { sendCountingSocket } from "../../../testing/netlink.ts";
+import { countingNetns } from "../../../testing/netlink_counts.ts";
 
 const ownerOf = (containerId: string, ifname = "eth0", network = "net"): Owner => ({ network, containerId, ifname });
 const A = ownerOf("a");
@@ -140,6 +146,17 @@ referenceNetnsTest(
     expect(saved(host)).toBe(living);
   },
 );
+
+referenceNetnsTest("which of many owners have chains is asked by name", ({ host }) => {
+  withOthers(host);
+  const withIpv6 = ownerOf("b");
+  attach(host, A, "10.1.0.2/24");
+  attach(host, withIpv6, "fd00:1::3/64");
+  const counts = { sends: 0, messages: 0, dumps: 0, received: 0 };
+  const { nft } = countingNetns(host, counts);
+  const found = ownersWithReferenceMasquerade(nft, [ownerOf("c"), A, withIpv6, ownerOf("a", "eth0", "other")]);
+  expect([found, counts.dumps]).toEqual([new Set([A, withIpv6]), 0]);
+});
 
 referenceNetnsTest("with nft: by network, container and interface, and with the last rule the table", ({ host }) => {
   sh(host, "nft add table inet mine");

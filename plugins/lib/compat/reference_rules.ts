@@ -79,8 +79,10 @@ export function ownersWithRulesIn(
 ): ReadonlySet<Owner> {
   const existing = existingTables(nl, tables);
   if (existing.some((table) => !isNatTable(table))) return new Set(owners);
-  const chains = new Set(existing.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
-  return new Set(owners.filter((owner) => chains.has(referenceChainName(prefix, owner))));
+  const names = owners.map((owner) => referenceChainName(prefix, owner));
+  // By name: kube-proxy has a chain for each Service and each endpoint there.
+  const found = existing.map((table) => nft.getAll(nl, names.map((name) => nft.chainQuery(table, name))));
+  return new Set(owners.filter((_, i) => found.some((chains) => chains[i])));
 }
 
 export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) => void): void {
