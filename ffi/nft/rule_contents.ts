@@ -15,8 +15,12 @@ export function ruleComment(rule: LazyRule): string {
 }
 
 export function containsText(rule: LazyRule, text: string): boolean {
-  return rule.comment.includes(text) ||
-    Buffer.from(rule.raw.buffer, rule.raw.byteOffset, rule.raw.length).includes(text);
+  return rule.comment.includes(text) || containsBytes(rule, text);
+}
+
+/** Whether the expressions contain what they match or name. Decoding them takes much longer. */
+export function containsBytes({ raw }: LazyRule, bytes: Uint8Array | string): boolean {
+  return Buffer.from(raw.buffer, raw.byteOffset, raw.length).includes(bytes);
 }
 
 /** Leaves out counters and comments, so that equal texts mean equal rules. */

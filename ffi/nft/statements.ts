@@ -352,7 +352,7 @@ export const gotoChain = (chain: string): RuleStatement => verdict({ code: uapi.
 
 const registersFor = (size: number): number => (size + 3) >> 2;
 
-const u32HostOrder = (value: number): Uint8Array => new Uint8Array(Uint32Array.of(value).buffer);
+export const u32HostOrder = (value: number): Uint8Array => new Uint8Array(Uint32Array.of(value).buffer);
 
 function padTo(value: Uint8Array, size: number): Uint8Array {
   const out = new Uint8Array(size);

@@ -2,10 +2,11 @@
  * Removes rules from foreign tables: ours with the last container, per-container ones of the reference and of earlier
  * versions.
  */
-import { hostPrefix, type Ip } from "../../ffi/address.ts";
+import { hostPrefix, type Ip, ipBytes } from "../../ffi/address.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import {
+  containsBytes,
   containsText,
   jumpsUnconditionallyTo,
   normalizedText,
@@ -77,9 +78,10 @@ function matchesRemoval(rule: nft.LazyRule, { commented, isOwned, addresses = []
     const owner = parseOwner(ruleComment(rule));
     if (owner && isOwned(owner)) return true;
   }
-  if (addresses.length === 0 || ruleComment(rule) !== "") return false;
+  const matched = addresses.filter((address) => containsBytes(rule, ipBytes(address)));
+  if (matched.length === 0 || ruleComment(rule) !== "") return false;
   const text = normalizedText(rule.expressions());
-  return addresses.some((address) => referenceTexts(address).includes(text));
+  return matched.some((address) => referenceTexts(address).includes(text));
 }
 
 function referenceTexts(address: Ip): string[] {

@@ -61,7 +61,9 @@ export function listReferenceMasquerade(nl: Netlink, owner: Owner): Ip[] {
   return tablesWithRulesOf(nl, TABLES, "CNI-", owner).flatMap((table) => {
     const chain = referenceChainName("CNI-", owner);
     const rules = isNatTable(table)
-      ? nft.listLazyRules(nl, table, POSTROUTING).filter((rule) => jumpTarget(rule) === chain)
+      ? nft.listLazyRules(nl, table, POSTROUTING).filter((rule) =>
+        containsText(rule, chain) && jumpTarget(rule) === chain
+      )
       : nft.listLazyRules(nl, table, MASQ_CHECKS_CHAIN).filter(({ comment }) =>
         comment.startsWith(instanceHash(owner))
       );

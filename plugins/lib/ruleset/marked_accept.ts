@@ -1,8 +1,8 @@
 /** The rule that accepts packets with our mark, in tables of other programs. */
 import type { Expression } from "../../../ffi/nft/expressions.ts";
 import type { LazyRule } from "../../../ffi/nft/objects.ts";
-import { normalizedText } from "../../../ffi/nft/rule_contents.ts";
-import { accept, counter, markHas, type RuleStatement, xtMarkHas } from "../../../ffi/nft/statements.ts";
+import { containsBytes, normalizedText } from "../../../ffi/nft/rule_contents.ts";
+import { accept, counter, markHas, type RuleStatement, u32HostOrder, xtMarkHas } from "../../../ffi/nft/statements.ts";
 import { FORWARD_MARK } from "./forward_mark.ts";
 
 /**
@@ -17,6 +17,7 @@ export function acceptMarked(isIptables: boolean): RuleStatement {
 
 /** Also matches our rule after iptables or nft reloaded it with only one of its two matches. */
 export function acceptsMarked(rule: LazyRule): boolean {
+  if (!containsBytes(rule, u32HostOrder(FORWARD_MARK))) return false;
   const text = normalizedText(rule.expressions());
   const [native, xt, verdict] = [markHas(FORWARD_MARK), xtMarkHas(FORWARD_MARK), accept()].map((expressions) =>
     normalizedText(expressions as Expression[])
