@@ -15,7 +15,9 @@ import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import * as result from "../spec/result.ts";
 import { addNetworkList } from "./add.ts";
+import { checkNetworkList } from "./check.ts";
 import { delNetworkList } from "./del.ts";
+import { gcNetworkList } from "./gc.ts";
 import { restoreAttachments } from "./restore.ts";
 import { newCountingHost } from "../testing/counting_host.ts";
 import { loadKubeProxyRules } from "../testing/kube_proxy.ts";
@@ -41,9 +43,9 @@ const portsOf = (number: number) => [
   { hostPort: 20001 + 2 * number, containerPort: 53, protocol: "udp" },
 ];
 
-function chainIn(directory: string) {
+function chainIn(directory: string, ranges: readonly object[][] = [[{ subnet: "10.66.0.0/16" }]]) {
   const routes = [{ dst: "0.0.0.0/0" }];
-  const ipam = { type: "host-local", dataDir: directory, ranges: [[{ subnet: "10.66.0.0/16" }]], routes };
+  const ipam = { type: "host-local", dataDir: directory, ranges, routes };
   return parseNetworkConfigList(JSON.stringify({
     cniVersion: "1.0.0",
     name: NAME,
@@ -105,20 +107,30 @@ function costsBeside(containers: number): Record<string, NetlinkCounts> {
   return costs;
 }
 
-/** What an ADD costs beside so many Services of kube-proxy in mode `nftables`. */
-function costBesideServices(services: number): NetlinkCounts {
+/** What each costs beside so many Services of both families of kube-proxy in mode `nftables`. */
+function costsBesideServices(services: number): Record<string, NetlinkCounts> {
   using resources = new DisposableStack();
   const { host, directory, runtime: options, measure } = newCountingHost(resources);
+  const numbers = Array.from({ length: services }, (_, i) => i);
   loadKubeProxyRules(host, {
     mode: "nftables",
-    services: Array.from({ length: services }, (_, i) => ({
-      name: `web${i}`,
-      clusterIp: `10.96.${i >> 8}.${i & 255}`,
-      endpoints: ["10.66.0.2", "10.66.0.3"],
-    })),
+    services: numbers.flatMap((i) => [
+      { name: `web${i}`, clusterIp: `10.96.${i >> 8}.${i & 255}`, endpoints: ["10.66.0.2", "10.66.0.3"] },
+      { name: `web${i}`, clusterIp: `fd96::${i}`, endpoints: ["fd66::2", "fd66::3"] },
+    ]),
   });
+  // Some program has used iptables on most nodes.
+  runShellInNetns(host, "iptables -t nat -N MINE; ip6tables -t nat -N MINE");
   const { path: netns } = resources.use(createNetns());
-  return measure(() => void addNetworkList(options, chainIn(directory), { containerId: "c", ifname: "eth0", netns }));
+  const list = chainIn(directory, [[{ subnet: "10.66.0.0/16" }], [{ subnet: "fd66::/64" }]]);
+  const who = { containerId: "c", ifname: "eth0" };
+  return {
+    "ADD": measure(() => void addNetworkList(options, list, { ...who, netns })),
+    "CHECK": measure(() => checkNetworkList(options, list, who)),
+    "restore": measure(() => void restoreAttachments(options)),
+    "DEL": measure(() => delNetworkList(options, list, who)),
+    "GC": measure(() => void gcNetworkList(options, list, [])),
+  };
 }
 
 /** What a restore costs where nothing of so many attachments is missing. */
@@ -172,8 +184,8 @@ test("restore puts back what somebody takes away while it runs", () => {
   expect(attachments.map(({ state }) => state)).toEqual(["whole", "whole", "restored"]);
 });
 
-test("ADD does not read what kube-proxy has for each Service", () => {
-  expect(costBesideServices(100)).toEqual(costBesideServices(2));
+test("ADD, CHECK, restore, DEL and GC do not read what kube-proxy has for each Service", () => {
+  expect(costsBesideServices(100)).toEqual(costsBesideServices(2));
 });
 
 test("ADD and DEL of a whole chain send and receive no more beside 200 containers than beside 20, and no more than they may", () => {
