@@ -1,4 +1,4 @@
-import type { RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
+import { isChangeOf, type RulesetChange } from "../ffi/nft/ruleset_monitor.ts";
 import * as uapi from "../ffi/nft/uapi.ts";
 import { KUBE_PROXY_TABLE } from "../plugins/lib/ruleset/foreign_tables.ts";
 import { findModel, pluginNames } from "../plugins/registry.ts";
@@ -17,20 +17,20 @@ const HOOKS: readonly number[] = [uapi.NF_INET_FORWARD, uapi.NF_INET_LOCAL_IN];
 
 /** Whether attachments may lack something after another program's change. @param foreignChains of {@linkcode listForeignChains} */
 export function mayBeLoss(change: RulesetChange, foreignChains: readonly string[]): boolean {
-  const { operation, table, name, hook } = change;
+  const { operation } = change;
   if (isInOurTable(change)) return REMOVALS.includes(operation);
-  // It writes its base chains with each sync, and no plugin puts anything into them.
-  if (table === KUBE_PROXY_TABLE) return false;
   // A new policy may drop what only our rules let through.
   if (operation === uapi.NFT_MSG_NEWCHAIN || operation === uapi.NFT_MSG_DELCHAIN) {
+    const { hook, name, table } = change;
+    // It writes its base chains with each sync, and no plugin puts anything into them.
+    if (table === KUBE_PROXY_TABLE) return false;
     return (hook !== undefined && HOOKS.includes(hook)) || foreignChains.includes(name);
   }
-  return operation === uapi.NFT_MSG_DELRULE && foreignChains.some((chain) => name === chain || change.mentions(chain));
+  // A change mentions the chain of its rule too.
+  return operation === uapi.NFT_MSG_DELRULE && foreignChains.some((chain) => change.mentions(chain));
 }
 
-export function isInOurTable({ family, table }: RulesetChange): boolean {
-  return TABLES.some((own) => own.table === table && own.family === family);
-}
+export const isInOurTable = isChangeOf(TABLES);
 
 /** Our chains in tables of other programs. Call it with all plugins loaded. */
 export function listForeignChains(): readonly string[] {

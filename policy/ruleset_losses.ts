@@ -1,11 +1,11 @@
 /** Notices what others remove from the tables of policies. @module */
 import { ipFromBytes } from "../ffi/address.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
-import { openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
+import { isChangeOf, openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
 import * as uapi from "../ffi/nft/uapi.ts";
 import { readGuard } from "../plugins/lib/policy/attached_pods.ts";
 import { isPeerSet } from "../plugins/lib/policy/object_names.ts";
-import { directionMap, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
+import { directionMap, policyBridgeTable, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 
 const MONITOR_BYTES = 16 * 1024 * 1024;
 const OBJECT_REMOVALS: readonly number[] = [
@@ -49,7 +49,9 @@ export class RulesetLosses implements Disposable {
   }
 }
 
+const isOfPolicies = isChangeOf([policyTable, policyBridgeTable]);
+
 /** Plugins remove elements of pods that end. */
-const mayBeLoss = ({ table, operation, name }: RulesetChange): boolean =>
-  table === policyTable.table && (OBJECT_REMOVALS.includes(operation) ||
-    operation === uapi.NFT_MSG_DELSETELEM && (isPeerSet(name) || VERDICT_MAPS.includes(name)));
+const mayBeLoss = (change: RulesetChange): boolean =>
+  isOfPolicies(change) && (OBJECT_REMOVALS.includes(change.operation) ||
+    change.operation === uapi.NFT_MSG_DELSETELEM && (isPeerSet(change.name) || VERDICT_MAPS.includes(change.name)));

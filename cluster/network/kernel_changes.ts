@@ -4,7 +4,7 @@ import { readMessage } from "../../ffi/netlink/message.ts";
 import { openMonitor } from "../../ffi/netlink/monitor.ts";
 import { type KernelMessage, NETLINK_ROUTE } from "../../ffi/netlink/socket.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
-import { findOwnPid, openRulesetMonitor } from "../../ffi/nft/ruleset_monitor.ts";
+import { findOwnPid, isChangeOf, openRulesetMonitor } from "../../ffi/nft/ruleset_monitor.ts";
 import { addressMessage } from "../../ffi/route/address.ts";
 import { type Link, linkMessage } from "../../ffi/route/link.ts";
 import { neighbourMessage } from "../../ffi/route/neighbour.ts";
@@ -81,9 +81,7 @@ export class KernelChanges implements Disposable {
       RTNLGRP_IPV6_ROUTE,
     ];
     this.#route = resources.use(openMonitor(NETLINK_ROUTE, groups, BUFFER_BYTES));
-    const isOurs = ({ family, table }: { family: number; table: string }) =>
-      family === CLUSTER_TABLE.family && table === CLUSTER_TABLE.table;
-    this.#ruleset = openRulesetMonitor(BUFFER_BYTES, isOurs, () => host.nft.portId!());
+    this.#ruleset = openRulesetMonitor(BUFFER_BYTES, isChangeOf([CLUSTER_TABLE]), () => host.nft.portId!());
     resources.move();
   }
 

@@ -8,7 +8,7 @@ import { be32, cstr, type Reader } from "../netlink/codec.ts";
 import { type AnyMessageSpec, message, type MessageOut, readMessage } from "../netlink/message.ts";
 import { openMonitor } from "../netlink/monitor.ts";
 import { type Netlink, NETLINK_NETFILTER, request } from "../netlink/socket.ts";
-import { type Element, elementsMessage, getAll, nfgenmsg, nftOperation, toElement } from "./objects.ts";
+import { type Element, elementsMessage, getAll, nfgenmsg, nftOperation, type TableKey, toElement } from "./objects.ts";
 import * as uapi from "./uapi.ts";
 
 // linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h
@@ -94,6 +94,11 @@ const EVENTS: Readonly<Record<number, AnyMessageSpec>> = {
   [uapi.NFT_MSG_DELSETELEM]: elementsEvent,
 };
 
+/** The family comes first, as it needs no decoding: kube-proxy changes other families than this program. */
+export function isChangeOf(tables: readonly TableKey[]): (change: RulesetChange) => boolean {
+  return (change) => tables.some(({ family, table }) => change.family === family && change.table === table);
+}
+
 /**
  * @param matters whether to keep a change until its commit: one commit may add a million elements
  * @param ownPortId of a socket whose changes are passed over unread
@@ -120,7 +125,7 @@ export function openRulesetMonitor(
           commits.push({ committer: { pid, program }, changes });
           changes = [];
         } else if (operation in EVENTS && portId !== ignored) {
-          const change = readChange(operation, payload);
+          const change = new ReceivedChange(operation, payload);
           if (matters(change)) changes.push(change);
         }
       });
@@ -138,24 +143,52 @@ export function openRulesetMonitor(
   };
 }
 
-function readChange(operation: number, payload: Reader): RulesetChange {
-  const { offset: start, end } = payload;
-  const copy = () => payload.slice(start, end);
-  const { family, table = "", name = "", hook } = readMessage(EVENTS[operation]!, copy()) as unknown as ChangeFields;
-  let elements: readonly Element[] | undefined;
-  return {
-    operation,
-    family,
-    table,
-    name,
-    hook: hook?.number,
-    elements: () => elements ??= readMessage(elementsMessage, copy()).elements?.map(toElement) ?? [],
-    mentions: (text) => Buffer.from(copy().rest()).includes(text),
-  };
+/** Decoded when somebody asks: one commit may have a hundred thousand changes, of which none matters. */
+class ReceivedChange implements RulesetChange {
+  readonly operation: number;
+  readonly #payload: Reader;
+  #fields: ChangeFields | undefined;
+  #elements: readonly Element[] | undefined;
+
+  constructor(operation: number, payload: Reader) {
+    this.operation = operation;
+    this.#payload = payload;
+  }
+
+  get family(): number {
+    return this.#payload.bytes[this.#payload.offset]!;
+  }
+
+  get table(): string {
+    return this.#read().table ?? "";
+  }
+
+  get name(): string {
+    return this.#read().name ?? "";
+  }
+
+  get hook(): number | undefined {
+    return this.#read().hook?.number;
+  }
+
+  elements(): readonly Element[] {
+    return this.#elements ??= readMessage(elementsMessage, this.#copy()).elements?.map(toElement) ?? [];
+  }
+
+  mentions(text: string): boolean {
+    return Buffer.from(this.#copy().rest()).includes(text);
+  }
+
+  #read(): ChangeFields {
+    return this.#fields ??= readMessage(EVENTS[this.operation]!, this.#copy()) as ChangeFields;
+  }
+
+  #copy(): Reader {
+    return this.#payload.slice(this.#payload.offset, this.#payload.end);
+  }
 }
 
 interface ChangeFields {
-  readonly family: number;
   readonly table?: string;
   readonly name?: string;
   readonly hook?: { readonly number?: number };

@@ -1,7 +1,9 @@
-import { expect, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { createNetns } from "../netns/netns.ts";
-import { openRulesetMonitor, type RulesetCommit } from "./ruleset_monitor.ts";
+import { cstr } from "../netlink/codec.ts";
+import { isChangeOf, openRulesetMonitor, type RulesetCommit } from "./ruleset_monitor.ts";
+import { NFPROTO_INET, NFT_MSG_NEWCHAIN, NFT_MSG_NEWRULE } from "./uapi.ts";
 
 test("after a gap, no commit gets changes of another one", () => {
   using host = createNetns();
@@ -20,4 +22,24 @@ test("after a gap, no commit gets changes of another one", () => {
   nft("delete chain ip t d");
   expect([read(), commits]).toEqual([true, [expect.anything()]]);
   expect(commits[0]).toMatchObject({ committer: { program: "nft" }, changes: [{ table: "t", name: "d" }] });
+});
+
+test("what other families change is not decoded", () => {
+  using host = createNetns();
+  const table = "t { chain a { accept; }; chain b { jump a; }; }";
+  using monitor = host.run(() => openRulesetMonitor(1 << 20, isChangeOf([{ family: NFPROTO_INET, table: "t" }])));
+  using readName = spyOn(cstr, "read");
+  const found = ["ip", "inet"].map((family) => {
+    runShellInNetns(host, `nft 'table ${family} ${table}'`);
+    readName.mockClear();
+    const changes: (readonly unknown[])[] = [];
+    monitor.read((commit) => void changes.push(commit.changes.map(({ operation, name }) => [operation, name])));
+    return { changes, names: readName.mock.calls.length };
+  });
+  const inBoth = (operation: number) => [[operation, "a"], [operation, "b"]];
+  // The program's name. Of each chain and rule, the table's and the chain's.
+  expect(found).toEqual([
+    { changes: [[]], names: 1 },
+    { changes: [[...inBoth(NFT_MSG_NEWCHAIN), ...inBoth(NFT_MSG_NEWRULE)]], names: 9 },
+  ]);
 });
