@@ -172,7 +172,6 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/dbus/connection.ts": "MSG_DONTWAIT",
     "ffi/sys/inet_socket.ts": "MSG_DONTWAIT",
     "ffi/packet/packet_socket.ts": "MSG_DONTWAIT",
-    "ffi/route/nsid_events.ts": "MSG_DONTWAIT",
     "ffi/sys/stream_socket.ts": "MSG_DONTWAIT",
   }],
   [/sys\.(recvfrom|sendto)\b/, { "ffi/sys/inet_socket.ts": "MSG_DONTWAIT" }],

@@ -15,6 +15,7 @@ export const RTM_NEWTFILTER = 44;
 export const RTM_NEWNEIGHTBL = 64;
 export const RTM_NEWLINKPROP = 108;
 export const RTM_NEWNSID = 88;
+export const RTM_DELNSID = 89;
 export const RTNLGRP_LINK = 1;
 export const RTNLGRP_NEIGH = 3;
 export const RTNLGRP_IPV4_IFADDR = 5;

@@ -59,6 +59,8 @@ export const DEFAULT_TIMING: LeaseTiming = { timeoutMs: 10_000, resendMaxMs: 62_
 const LOCK_TIMEOUT_MS = 10_000;
 /** ADDs that are about to succeed may do so. */
 const GRACE_MS = 2000;
+/** Containers end together, and after each end all leases are looked at. */
+const GATHER_MS = 1000;
 const ROUNDS_PER_COLLECTION = 200;
 /** Those who ask the server do not wait until hundreds of leases are served. */
 const MAX_LEASES_PER_ROUND = 16;
@@ -88,6 +90,7 @@ export function serveDhcp(options: DhcpServerOptions): void {
   const server = newServer(options, stateDirectory, resources);
   resumeLeases(server);
   let endsAt = Infinity;
+  let verifiesAt = Infinity;
   for (let round = 1; performance.now() < endsAt; round++) {
     // Else the heap grows for long.
     if (round % ROUNDS_PER_COLLECTION === 0) Bun.gc(true);
@@ -97,9 +100,17 @@ export function serveDhcp(options: DhcpServerOptions): void {
     const own = isEnding ? [] : [signals.fd, lifetime, namespaceEvents.fd, ...accepting];
     options.tellWork?.(server.leases.size > 0);
     timer.set(nextWake(server));
-    const ready = new Set(pollAny([...own, timer.fd, ...serverDescriptors(server)], pollTimeoutMs(server, endsAt)));
+    const ready = new Set(
+      pollAny([...own, timer.fd, ...serverDescriptors(server)], pollTimeoutMs(server, Math.min(endsAt, verifiesAt))),
+    );
     if (ready.has(signals.fd) || ready.has(lifetime)) endsAt = performance.now() + GRACE_MS;
-    if (ready.has(namespaceEvents.fd)) verifyLeases(server, namespaceEvents.drain);
+    if (ready.has(namespaceEvents.fd) && namespaceEvents.drain()) {
+      verifiesAt = Math.min(verifiesAt, performance.now() + GATHER_MS);
+    }
+    if (performance.now() >= verifiesAt) {
+      verifiesAt = Infinity;
+      verifyLeases(server);
+    }
     serveLeases(server, ready);
     // One that is closed meanwhile is no longer among them.
     for (const connection of server.connections) {
@@ -150,8 +161,7 @@ function resumeLeases({ leases, context }: Server): void {
   }
 }
 
-function verifyLeases({ leases, context }: Server, drain: () => void): void {
-  drain();
+function verifyLeases({ leases, context }: Server): void {
   for (const lease of [...leases.values()]) if (!isAcquiring(lease)) verifyLease(lease, context);
 }
 
@@ -166,9 +176,9 @@ function nextWake({ leases }: Server): number {
   return nextAt;
 }
 
-function pollTimeoutMs({ fullUntil }: Server, endsAt: number): number {
+function pollTimeoutMs({ fullUntil }: Server, nextAt: number): number {
   const now = performance.now();
-  const until = Math.min(endsAt, now < fullUntil ? fullUntil : Infinity);
+  const until = Math.min(nextAt, now < fullUntil ? fullUntil : Infinity);
   return until === Infinity ? -1 : Math.max(0, Math.ceil(until - now));
 }
 
