@@ -11,6 +11,7 @@ import { addMasquerade } from "../plugins/lib/veth/masquerade.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/context.ts";
 import firewall from "../plugins/firewall/plugin.ts";
 import portmap from "../plugins/portmap/plugin.ts";
+import ptp from "../plugins/ptp/plugin.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import * as result from "../spec/result.ts";
@@ -133,6 +134,27 @@ function costsBesideServices(services: number): Record<string, NetlinkCounts> {
   };
 }
 
+/** What a CHECK of ptp costs on a host that routes so many other addresses, after lines of the shell. */
+function checkCostBesideRoutes(routes: number, ...lines: string[]): NetlinkCounts {
+  using resources = new DisposableStack();
+  const { host, directory, context, measure } = newCountingHost(resources);
+  const ranges = [[{ subnet: "10.66.0.0/24" }], [{ subnet: "fd66::/64" }]];
+  const ipam = { type: "host-local", dataDir: directory, ranges };
+  const { path: netns } = resources.use(createNetns());
+  const call = (command: "ADD" | "CHECK", prevResult?: unknown) =>
+    invokePlugin(ptp, newRequest("ptp", command, { name: NAME, ipam, prevResult }, { netns }), context);
+  const prevResult = host.run(() => ({ added: call("ADD") })).added;
+  runShellInNetns(
+    host,
+    "ip link add far0 type veth peer name far1; ip link set far0 addrgenmode none up",
+    `for i in $(seq 1000 ${999 + routes}); do`,
+    "  echo route add 10.0.$((i / 256)).$((i % 256)) dev far0; echo route add fd80::$i dev far0",
+    "done | ip -batch -",
+    ...lines,
+  );
+  return measure(() => void call("CHECK", prevResult));
+}
+
 /** What a restore costs where nothing of so many attachments is missing. */
 function restoreCostOf(attachments: number): NetlinkCounts {
   using resources = new DisposableStack();
@@ -186,6 +208,19 @@ test("restore puts back what somebody takes away while it runs", () => {
 
 test("ADD, CHECK, restore, DEL and GC do not read what kube-proxy has for each Service", () => {
   expect(costsBesideServices(100)).toEqual(costsBesideServices(2));
+});
+
+test("CHECK of ptp does not read the host's routes to others", () => {
+  expect(checkCostBesideRoutes(100)).toEqual(checkCostBesideRoutes(2));
+});
+
+test("CHECK of ptp passes where the host's policy prefers another route", () => {
+  const { dumps } = checkCostBesideRoutes(2);
+  const preferred = [
+    "ip rule add lookup 100 priority 5; ip -6 rule add lookup 100 priority 5",
+    "ip route add 10.66.0.0/24 dev far0 table 100; ip -6 route add prohibit fd66::/64 table 100",
+  ];
+  expect(checkCostBesideRoutes(2, ...preferred).dumps).toBe(dumps + 2);
 });
 
 test("ADD and DEL of a whole chain send and receive no more beside 200 containers than beside 20, and no more than they may", () => {

@@ -11,7 +11,7 @@ import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { type CheckCall, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam } from "../lib/protocol/require_ipam.ts";
 import type { PtpConfig } from "./config.ts";
-import { listHostRoutes } from "./host_veth.ts";
+import { hasHostRoute } from "./host_veth.ts";
 import { connectedRoutes, type IpWithGateway, requireHostGateways } from "./routes.ts";
 import { ptpWanted } from "./wanted.ts";
 
@@ -43,7 +43,7 @@ function checkHostVeth(call: CheckCall<unknown>, hostVeth: link.Link, ips: reado
   checkWanted(call, ptpWanted(name, ips), { host: [hostVeth] });
   for (const ip of ips) {
     const container = ipOf(ip.address);
-    if (!listHostRoutes(host, container).some(({ oif }) => oif === index)) {
+    if (!hasHostRoute(host, container, index)) {
       throw checkFailedError(`the host lacks the route to ${container} dev "${name}"`);
     }
   }

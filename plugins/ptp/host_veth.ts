@@ -6,9 +6,10 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
 import { withPurpose } from "../../ffi/sys/error.ts";
-import { RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
+import { RT_SCOPE_HOST, RT_TABLE_MAIN, RTN_UNICAST } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { enableForwarding } from "../lib/links/forwarding.ts";
+import { tryMatchAll } from "../lib/links/host_networks.ts";
 import { enableIpv6 } from "../lib/links/sysctls.ts";
 import { describeOwner, parseAlias } from "../lib/model/owner.ts";
 import type { AddCall } from "../lib/protocol/plugin.ts";
@@ -55,8 +56,15 @@ function routeExistsError(host: Netns, ip: Ip): CniError {
   });
 }
 
+/** Whether the host has a route to this address alone by this link. Others are read only where the kernel takes none or another. */
+export function hasHostRoute(host: Netns, container: Ip, link: number): boolean {
+  const match = tryMatchAll(host, [container])?.[0];
+  if (match?.type === RTN_UNICAST && match.dst === hostPrefix(container) && match.oif === link) return true;
+  return listHostRoutes(host, container).some(({ oif }) => oif === link);
+}
+
 /** The host's routes to this address alone. */
-export function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
+function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
   const family = familyOf(container) === 4 ? AF_INET : AF_INET6;
   return route.list(host.route, family, RT_TABLE_MAIN).filter(({ dst }) => dst === hostPrefix(container));
 }
