@@ -163,6 +163,8 @@ function routeMatters(type: number, route: RawRoute, state: WatchedState): boole
     return type === RTM_DELROUTE ? wanted !== undefined : !wanted || !isAsPlanned(route, wanted);
   }
   if (wanted && !leadsNowhere(wanted)) return true;
+  // Each link has one to its own neighbours, which no node's address is among.
+  if (dst.startsWith("fe80:")) return false;
   // Routes to pods of this node come and go with them, and with their bridge.
   if (state.ownCidrs.some((cidr) => familyOf(cidr) === familyOf(dst) && containsIp(cidr, ipOf(dst)))) return false;
   if (isHostPrefix(dst)) return state.nodeAddresses.has(ipOf(dst));
