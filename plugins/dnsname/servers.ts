@@ -1,4 +1,4 @@
-import { type Cidr, type Ip, ipOf } from "../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -23,13 +23,16 @@ export function findServers(
   addresses: readonly Cidr[],
 ): NameServer[] {
   const names = interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
-  const indexes = names.flatMap((name) => link.find(host.route, name)?.index ?? []);
+  const indexes = [...new Set(names.flatMap((name) => link.find(host.route, name)?.index ?? []))];
   const gateways = ips.flatMap(({ gateway }) => gateway ?? []);
   const isUsable = (ip: Ip) => gateways.includes(ip) || isInSubnetOf(addresses, ip);
   // Results before version 0.3.0 have no interfaces.
-  const found = address.list(host.route).filter((entry) =>
-    (indexes.length === 0 || indexes.includes(entry.index)) && isUsable(ipOf(entry.address))
-  );
+  const present = indexes.length === 0
+    ? address.list(host.route)
+    : indexes.flatMap((index) => address.list(host.route, { index }));
+  // IPv4 first, as the kernel lists all.
+  const found = present.filter((entry) => isUsable(ipOf(entry.address)))
+    .sort((a, b) => familyOf(a.address) - familyOf(b.address));
   if (found.length === 0) throw noServerAddressError(network, names, addresses);
   return found.map((entry) => ({
     address: ipOf(entry.address),
