@@ -127,12 +127,18 @@ export function prefixOf(family: number, ip: Ip | undefined, length: number): Ci
   return toCidr(ip ?? (family === AF_INET ? "0.0.0.0" : "::") as Ip, length);
 }
 
-/** Unicast only. A route with several next hops becomes several. */
-export function list(nl: Netlink, family: number, table?: number): UnicastRoute[] {
+/**
+ * Unicast only. A route with several next hops becomes several.
+ *
+ * @param link its index
+ * @throws {NetlinkError} `ENODEV` without the link
+ */
+export function list(nl: Netlink, family: number, table?: number, link?: number): UnicastRoute[] {
   // ENOENT: the table never had a route of this family.
-  const all = ignoreErrors(["ENOENT"], () => dump(nl, ROUTE.GET, { family, table })) ?? [];
+  const all = ignoreErrors(["ENOENT"], () => dump(nl, ROUTE.GET, { family, table, oif: link })) ?? [];
+  // Kernels before 4.20 do not filter.
   return all.filter(({ type, flags }) => type === uapi.RTN_UNICAST && !(flags & uapi.RTM_F_CLONED)).flatMap(toRoutes)
-    .filter((route) => table === undefined || route.table === table);
+    .filter((route) => (table === undefined || route.table === table) && (link === undefined || route.oif === link));
 }
 
 export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {

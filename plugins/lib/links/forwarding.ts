@@ -70,9 +70,8 @@ export function mayHaveRouter(device: link.Link): boolean {
 export function hasRouter(host: Netns, bridge: link.Link): boolean {
   if (!mayHaveRouter(bridge) || host.run(() => findSysctl(acceptRa(bridge.name!))) === "0") return false;
   const { index } = bridge;
-  return route.list(host.route, AF_INET6, RT_TABLE_MAIN).some(({ oif, dst }) =>
-    oif === index && prefixLengthOf(dst) === 0
-  ) || address.list(host.route, { index, family: AF_INET6 }).some(isAdvertised);
+  return route.list(host.route, AF_INET6, RT_TABLE_MAIN, index).some(({ dst }) => prefixLengthOf(dst) === 0) ||
+    address.list(host.route, { index, family: AF_INET6 }).some(isAdvertised);
 }
 
 /** An address with a lifetime shows that a router is there. */

@@ -1,8 +1,10 @@
 /** A host whose IPv6 default route is announced by its router begins to forward. */
-import { expect } from "bun:test";
+import { expect, test } from "bun:test";
 import { parseCidr, parseIp } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
+import * as link from "../../../ffi/route/link.ts";
 import { findSysctl } from "../../../ffi/sys/sysctl.ts";
+import { newCountingHost } from "../../../testing/counting_host.ts";
 import { newFixedIpam } from "../../../testing/fixed_ipam.ts";
 import { runInNetns, runIp, runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
 import { countingNetns } from "../../../testing/netlink_counts.ts";
@@ -10,7 +12,7 @@ import { advertiseRouter } from "../../../testing/router_advertisement.ts";
 import { type Sandbox, sandboxTest } from "../../../testing/sandbox.ts";
 import bridge from "../../bridge/plugin.ts";
 import ptp from "../../ptp/plugin.ts";
-import { acceptRa, enableForwarding, FORWARDING, listAdvertisedLinks } from "./forwarding.ts";
+import { acceptRa, enableForwarding, FORWARDING, hasRouter, listAdvertisedLinks } from "./forwarding.ts";
 
 const { fixed } = newFixedIpam();
 const ipam = {
@@ -98,6 +100,29 @@ sandboxTest("a bridge of the administrator by which the host has its router keep
   advertiseRouter(router, "lan0", "fe80::1", "2001:db8:7::");
   await until(() => defaultRoute() !== "");
   expect(kept()).toEqual(isKept("2"));
+});
+
+test("whether a bridge leads to a router is told without the routes of other links", () => {
+  const costBeside = (routes: number, ...lines: string[]) => {
+    using resources = new DisposableStack();
+    const { host, context, measure } = newCountingHost(resources);
+    runShellInNetns(
+      host,
+      WITHOUT_DAD,
+      ...["br0", "far0"].map((name) => `ip link add ${name} type bridge; ip link set ${name} addrgenmode none up`),
+      "echo 1 >/proc/sys/net/ipv6/conf/br0/accept_ra",
+      `for i in $(seq ${1000} ${999 + routes}); do echo "route add fd80::$i/128 dev far0"; done | ip -6 -batch -`,
+      ...lines,
+    );
+    const br0 = link.get(context.host.route, "br0");
+    let answer: boolean | undefined;
+    const counts = measure(() => void (answer = hasRouter(context.host, br0)));
+    return { ...counts, answer };
+  };
+  const few = costBeside(2, "ip -6 route add default dev far0");
+  expect(few.answer).toBe(false);
+  expect(costBeside(200, "ip -6 route add default dev far0")).toEqual(few);
+  expect(costBeside(2, "ip -6 route add default dev br0").answer).toBe(true);
 });
 
 advertisedTest("links that take no routes keep their setting", ({ host, setting }) => {
