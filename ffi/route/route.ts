@@ -136,7 +136,7 @@ export function prefixOf(family: number, ip: Ip | undefined, length: number): Ci
 export function list(nl: Netlink, family: number, table?: number, link?: number): UnicastRoute[] {
   // ENOENT: the table never had a route of this family.
   const all = ignoreErrors(["ENOENT"], () => dump(nl, ROUTE.GET, { family, table, oif: link })) ?? [];
-  // Kernels before 4.20 do not filter.
+  // The kernel sends a whole route of which one next hop is on the link.
   return all.filter(({ type, flags }) => type === uapi.RTN_UNICAST && !(flags & uapi.RTM_F_CLONED)).flatMap(toRoutes)
     .filter((route) => (table === undefined || route.table === table) && (link === undefined || route.oif === link));
 }
