@@ -4,13 +4,15 @@ import { deleteFlowsInPieces } from "../ffi/conntrack/conntrack.ts";
 import { mayHaveEntriesOf } from "../ffi/conntrack/procfs.ts";
 import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
+import { bootTimeMs } from "../ffi/sys/boot_clock.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { inSlices } from "./slices.ts";
 
 interface Walk {
-  /** When who asked for an address stops waiting, in milliseconds since 1970. */
+  /** When who asked for an address stops waiting: milliseconds since the boot. */
   readonly untilMs: Map<Ip, number>;
-  readonly done: Promise<boolean>;
+  /** Resolved with the addresses that have no flows of before. */
+  readonly done: Promise<ReadonlySet<Ip>>;
 }
 
 /** The kernel walks its whole table for them, which takes 10 ms and more: once for all who ask meanwhile. */
@@ -32,13 +34,14 @@ export class FormerFlows implements Disposable {
   }
 
   /**
-   * @param untilMs in milliseconds since 1970: later, nothing is deleted
+   * @param untilMs in milliseconds since the boot: later, nothing is deleted
    * @returns `false` if something may be left
    */
-  delete(ips: readonly Ip[], untilMs: number): Promise<boolean> {
+  async delete(ips: readonly Ip[], untilMs: number): Promise<boolean> {
     const walk = this.#next ??= this.#newWalk();
     for (const ip of ips) walk.untilMs.set(ip, Math.min(untilMs, walk.untilMs.get(ip) ?? Infinity));
-    return walk.done;
+    const free = await walk.done;
+    return ips.every((ip) => free.has(ip));
   }
 
   #newWalk(): Walk {
@@ -52,21 +55,22 @@ export class FormerFlows implements Disposable {
     return { untilMs, done };
   }
 
-  /** The first who stops waiting ends it for all. */
-  async #walk(untilMs: Walk["untilMs"]): Promise<boolean> {
-    const ips = [...untilMs.keys()].filter((ip) => Date.now() < untilMs.get(ip)!);
-    const firstMs = Math.min(...ips.map((ip) => untilMs.get(ip)!));
-    const isOver = () => this.#isOver || Date.now() >= firstMs;
+  async #walk(untilMs: Walk["untilMs"]): Promise<ReadonlySet<Ip>> {
+    const awaited = new Set(untilMs.keys());
+    const isOver = () => {
+      const now = bootTimeMs();
+      for (const ip of awaited) if (this.#isOver || now >= untilMs.get(ip)!) awaited.delete(ip);
+      return awaited.size === 0;
+    };
     try {
-      if (ips.length > 0 && this.#host.run(() => mayHaveEntriesOf(ips))) {
-        using nl = this.#host.run<Netlink>(() => openNetlink(NETLINK_NETFILTER, this.#host.path));
-        await inSlices(deleteFlowsInPieces(nl, new Set(ips)), isOver);
-      }
-      return ips.length === untilMs.size && !isOver();
+      if (isOver() || !this.#host.run(() => mayHaveEntriesOf([...awaited]))) return awaited;
+      using nl = this.#host.run<Netlink>(() => openNetlink(NETLINK_NETFILTER, this.#host.path));
+      await inSlices(deleteFlowsInPieces(nl, awaited), isOver);
+      return awaited;
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
-      this.#log(`Cannot end the connections of ${ips.join(", ")}: ${error.message}`);
-      return false;
+      this.#log(`Cannot end the connections of ${[...awaited].join(", ")}: ${error.message}`);
+      return new Set();
     }
   }
 }

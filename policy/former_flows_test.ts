@@ -1,6 +1,7 @@
 import { expect, spyOn, test } from "bun:test";
 import { type Ip, parseIp } from "../ffi/address.ts";
 import * as conntrack from "../ffi/conntrack/conntrack.ts";
+import { bootTimeMs } from "../ffi/sys/boot_clock.ts";
 import { newNetns } from "../testing/netns.ts";
 import { listTrackedFlows, trackFlows } from "../testing/tracked_flows.ts";
 import { FormerFlows } from "./former_flows.ts";
@@ -17,7 +18,7 @@ test("the flows of all who ask at once are deleted by one walk, and no others", 
   expect(sources()).toEqual([A, B, C, OTHER]);
   const log: string[] = [];
   using former = new FormerFlows(host, (message) => void log.push(message));
-  const untilMs = Date.now() + 60_000;
+  const untilMs = bootTimeMs() + 60_000;
   const asked = [former.delete([A], untilMs), former.delete([B], untilMs)];
   await asked[0];
   expect(sources()).toEqual([C, OTHER]);
@@ -30,9 +31,15 @@ test("who has stopped waiting loses no flows, which may be those of the next pod
   using host = newNetns();
   trackFlows(host, [A, B], FLOWS);
   using former = new FormerFlows(host, () => {});
-  const asked = [former.delete([A], Date.now() - 1), former.delete([B], Date.now() + 60_000)];
-  expect(await Promise.all(asked)).toEqual([false, false]);
+  const asked = [former.delete([A], bootTimeMs() - 1), former.delete([B], bootTimeMs() + 60_000)];
+  expect(await Promise.all(asked)).toEqual([false, true]);
   expect(new Set(listTrackedFlows(host).map(({ source }) => source))).toEqual(new Set([A]));
+  // One of a pod's two addresses is too little.
+  trackFlows(host, [B, C], FLOWS);
+  const both = former.delete([B, C], bootTimeMs() + 60_000);
+  const late = former.delete([C], bootTimeMs() - 1);
+  expect(await Promise.all([both, late])).toEqual([false, false]);
+  expect(new Set(listTrackedFlows(host).map(({ source }) => source))).toEqual(new Set([A, C]));
 });
 
 test("a walk that fails does not keep the next one", async () => {
@@ -45,8 +52,8 @@ test("a walk that fails does not keep the next one", async () => {
     walk.mockImplementationOnce(() => {
       throw new RangeError("The answer is nonsense");
     });
-    expect(former.delete([A], Date.now() + 60_000)).rejects.toThrow("nonsense");
+    expect(former.delete([A], bootTimeMs() + 60_000)).rejects.toThrow("nonsense");
     await Bun.sleep(0);
   }
-  expect([await former.delete([A], Date.now() + 60_000), listTrackedFlows(host), log]).toEqual([true, [], []]);
+  expect([await former.delete([A], bootTimeMs() + 60_000), listTrackedFlows(host), log]).toEqual([true, [], []]);
 });

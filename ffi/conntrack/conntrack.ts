@@ -168,13 +168,18 @@ export function* dumpFlowsInPieces(
 /** For more addresses, decoding each flow is faster. */
 const SEARCHED_ADDRESSES = 16;
 
-/** Deletes the flows that one of these addresses began, or answers. In pieces, as {@linkcode dumpFlowsInPieces}. */
+/**
+ * Deletes the flows that one of these addresses began, or answers. In pieces, as {@linkcode dumpFlowsInPieces}.
+ *
+ * @param ips may lose some meanwhile, whose flows stay then
+ */
 export function* deleteFlowsInPieces(nl: Netlink, ips: ReadonlySet<Ip>): Generator<void> {
   const sources = [...ips].map(sourceAttribute);
   const isWanted = (raw: Buffer) => sources.some((source) => raw.includes(source));
   let found: TrackedFlow[] = [];
+  const isOfThem = ({ source, replySource }: TrackedFlow) => ips.has(source) || ips.has(replySource);
   const onFlow = (flow: TrackedFlow) => {
-    if (ips.has(flow.source) || ips.has(flow.replySource)) found.push(flow);
+    if (isOfThem(flow)) found.push(flow);
   };
   yield* dumpFlowsInPieces(
     nl,
@@ -183,7 +188,7 @@ export function* deleteFlowsInPieces(nl: Netlink, ips: ReadonlySet<Ip>): Generat
     ips.size <= SEARCHED_ADDRESSES ? isWanted : undefined,
   );
   while (found.length > 0) {
-    changeEach(nl, DELETE, found.splice(0, MAX_PENDING), {});
+    changeEach(nl, DELETE, found.splice(0, MAX_PENDING).filter(isOfThem), {});
     yield;
   }
 }

@@ -81,6 +81,20 @@ netnsTest("flows without ports are marked and deleted too", ({ host }) => {
   expect(list()).toEqual([]);
 });
 
+netnsTest("flows of an address that is given up while they are deleted stay", ({ host }) => {
+  for (const flow of FLOWS) runInNetns(host, "sh", "-c", `${flow} 2>&1`);
+  const ips = new Set([parseIp("192.0.2.1"), parseIp("192.0.2.3")]);
+  const pieces = deleteFlowsInPieces(host.nft, ips);
+  pieces.next();
+  ips.delete(parseIp("192.0.2.3"));
+  for (const _ of pieces);
+  expect(listTrackedFlows(host).map(({ source }) => `${source}`).sort()).toEqual([
+    "192.0.2.2",
+    "192.0.2.3",
+    "2001:db8::1",
+  ]);
+});
+
 /** Some are found in a flow's bytes, more are decoded. */
 for (const others of [0, 20]) {
   netnsTest(`deleteFlowsInPieces() deletes what an address and ${others} others began or answer`, ({ host }) => {

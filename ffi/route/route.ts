@@ -151,6 +151,7 @@ export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: nu
 export interface RouteMatch {
   readonly dst: Cidr;
   readonly type: number;
+  readonly table: number;
   readonly oif?: number | undefined;
   readonly hasGateway: boolean;
   /** Only if the route has one of its own. */
@@ -171,6 +172,7 @@ export function matchRequest(dst: Ip): NetlinkRequest {
 export const toMatch = (reply: MessageOut<typeof routeMessage>): RouteMatch => ({
   dst: prefixOf(reply.family, reply.dst, reply.dstLen),
   type: reply.type,
+  table: reply.table ?? reply.shortTable,
   oif: reply.oif,
   hasGateway: reply.gateway !== undefined || reply.nextHops !== undefined || isBeyondLink(reply),
   mtu: reply.metrics?.mtu,

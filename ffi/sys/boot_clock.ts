@@ -10,3 +10,6 @@ export function bootTime(): bigint {
   sys.syscall(SYS_clock_gettime, CLOCK_BOOTTIME, new Uint8Array(now.buffer), 0, 0);
   return now[0]! * 1_000_000_000n + now[1]!;
 }
+
+/** Whole milliseconds since the boot. */
+export const bootTimeMs = (): number => Number(bootTime() / 1_000_000n);

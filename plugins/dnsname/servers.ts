@@ -2,6 +2,7 @@ import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { containerIps } from "../lib/links/container_ips.ts";
@@ -23,13 +24,14 @@ export function findServers(
   addresses: readonly Cidr[],
 ): NameServer[] {
   const names = interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
-  const indexes = [...new Set(names.flatMap((name) => link.find(host.route, name)?.index ?? []))];
+  // In the order in which the kernel lists all.
+  const indexes = [...new Set(names.flatMap((name) => link.find(host.route, name)?.index ?? []))].sort((a, b) => a - b);
   const gateways = ips.flatMap(({ gateway }) => gateway ?? []);
   const isUsable = (ip: Ip) => gateways.includes(ip) || isInSubnetOf(addresses, ip);
   // Results before version 0.3.0 have no interfaces.
   const present = indexes.length === 0
     ? address.list(host.route)
-    : indexes.flatMap((index) => address.list(host.route, { index }));
+    : indexes.flatMap((index) => ignoreErrors(["ENODEV"], () => address.list(host.route, { index })) ?? []);
   // IPv4 first, as the kernel lists all.
   const found = present.filter((entry) => isUsable(ipOf(entry.address)))
     .sort((a, b) => familyOf(a.address) - familyOf(b.address));

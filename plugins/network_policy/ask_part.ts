@@ -1,4 +1,5 @@
 /** Asks `cni serve` for a pod's policies. */
+import { bootTimeMs } from "../../ffi/sys/boot_clock.ts";
 import { parentOf } from "../../ffi/sys/directory.ts";
 import { sleep } from "../../ffi/sys/poll.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
@@ -72,7 +73,7 @@ export function askToDeleteFlows(path: string, ips: readonly string[]): boolean 
   const request: DeleteFlowsRequest = {
     question: "delete-flows",
     ips,
-    deleteFlowsUntilMs: Date.now() + DELETE_FLOWS_MS,
+    deleteFlowsUntilMs: bootTimeMs() + DELETE_FLOWS_MS,
   };
   const found = askLine(path, request, DELETE_FLOWS_MS + ANSWER_MS);
   return "answer" in found && found.answer.areFlowsDeleted === true;

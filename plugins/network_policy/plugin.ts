@@ -4,6 +4,7 @@ import { deleteFlowsInPieces } from "../../ffi/conntrack/conntrack.ts";
 import { mayHaveEntriesOf } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
+import { bootTimeMs } from "../../ffi/sys/boot_clock.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { logRemoval, ownerPrefix, ownerRestoreHint, staleOwnerFilter } from "../lib/model/owner.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
@@ -164,7 +165,7 @@ function openWhenKnown(call: Call, pod: AttachedPod): boolean {
   const { config: { socketPath, waitMs }, host, log } = call;
   const question = questionOf(call, pod);
   const { namespace, name } = question;
-  const deleteFlowsUntilMs = Date.now() + Math.min(DELETE_FLOWS_MS, waitMs / 2);
+  const deleteFlowsUntilMs = bootTimeMs() + Math.min(DELETE_FLOWS_MS, waitMs / 2);
   const answer = askPart(socketPath, { ...question, deleteFlowsUntilMs }, waitMs);
   if ("state" in answer) {
     if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);

@@ -59,7 +59,8 @@ function routeExistsError(host: Netns, ip: Ip): CniError {
 /** Whether the host has a route to this address alone by this link. Others are read only where the kernel takes none or another. */
 export function hasHostRoute(host: Netns, container: Ip, link: number): boolean {
   const match = tryMatchAll(host, [container])?.[0];
-  if (match?.type === RTN_UNICAST && match.dst === hostPrefix(container) && match.oif === link) return true;
+  const isOfMain = match?.type === RTN_UNICAST && match.table === RT_TABLE_MAIN;
+  if (isOfMain && match.dst === hostPrefix(container) && match.oif === link) return true;
   return listHostRoutes(host, container).some(({ oif }) => oif === link);
 }
 

@@ -111,7 +111,7 @@ test("whether a bridge leads to a router is told without the routes of other lin
       WITHOUT_DAD,
       ...["br0", "far0"].map((name) => `ip link add ${name} type bridge; ip link set ${name} addrgenmode none up`),
       "echo 1 >/proc/sys/net/ipv6/conf/br0/accept_ra",
-      `for i in $(seq ${1000} ${999 + routes}); do echo "route add fd80::$i/128 dev far0"; done | ip -6 -batch -`,
+      `for i in $(seq 1000 ${999 + routes}); do echo "route add fd80::$i/128 dev far0"; done | ip -6 -batch -`,
       ...lines,
     );
     const br0 = link.get(context.host.route, "br0");

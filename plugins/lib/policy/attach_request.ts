@@ -31,7 +31,7 @@ export interface VerdictsAnswer {
 export interface DeleteFlowsRequest {
   readonly question: "delete-flows";
   readonly ips: readonly string[];
-  /** In milliseconds since 1970. Later, the plugin has done it, and the flows may be those of the next pod. */
+  /** In milliseconds since the boot. Later, the plugin has done it, and the flows may be those of the next pod. */
   readonly deleteFlowsUntilMs: number;
 }
 
