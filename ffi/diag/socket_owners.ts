@@ -7,18 +7,17 @@ export interface SocketOwner {
   readonly pid: number;
   /** The kernel keeps at most 15 bytes of it. */
   readonly name: string;
+  readonly cmdline: readonly string[];
 }
 
 /** Programs of other users refuse, and programs may end meanwhile. */
 const IGNORED_ERRORS = ["ENOENT", "ESRCH", "EACCES", "EPERM"];
 
-/** In their order: the oldest programs first. Reads every descriptor of every program, or of those named. */
-export function findSocketOwners(
-  inodes: readonly number[],
-  pids: readonly number[] = listPids(),
-): ReadonlyMap<number, readonly SocketOwner[]> {
+/** The oldest programs first. Reads every descriptor of every program. */
+export function findSocketOwners(inodes: readonly number[]): ReadonlyMap<number, readonly SocketOwner[]> {
   const inodeByLink = new Map(inodes.map((inode) => [`socket:[${inode}]`, inode]));
   const owners = new Map<number, SocketOwner[]>(inodes.map((inode) => [inode, []]));
+  const pids = (findEntryNames("/proc") ?? []).filter((name) => /^\d+$/.test(name)).map(Number).sort((a, b) => a - b);
   for (const pid of pids) {
     const openInodes = new Set(readLinks(`/proc/${pid}/fd`).flatMap((link) => inodeByLink.get(link) ?? []));
     const owner = openInodes.size > 0 ? ignoreErrors(IGNORED_ERRORS, () => readProcess(pid)) : undefined;
@@ -27,24 +26,17 @@ export function findSocketOwners(
   return owners;
 }
 
-/** Programs whose command line has this word. */
-export function findPidsByWord(word: string): number[] {
-  return listPids().filter((pid) =>
-    ignoreErrors(IGNORED_ERRORS, () => readText(`/proc/${pid}/cmdline`))?.split("\0").includes(word)
-  );
-}
-
-function listPids(): number[] {
-  return (findEntryNames("/proc") ?? []).filter((name) => /^\d+$/.test(name)).map(Number).sort((a, b) => a - b);
-}
-
 function readLinks(directory: string): string[] {
   const names = ignoreErrors(IGNORED_ERRORS, () => findEntryNames(directory)) ?? [];
   return names.flatMap((name) => ignoreErrors(IGNORED_ERRORS, () => findSymlinkTarget(`${directory}/${name}`)) ?? []);
 }
 
 function readProcess(pid: number): SocketOwner {
-  return { pid, name: readText(`/proc/${pid}/comm`).trimEnd() };
+  return {
+    pid,
+    name: readText(`/proc/${pid}/comm`).trimEnd(),
+    cmdline: readText(`/proc/${pid}/cmdline`).split("\0"),
+  };
 }
 
 /**

@@ -117,16 +117,14 @@ function findRobbed(
   call: Omit<PublishingCall, "log">,
 ): OwnedConflict[] {
   if (conflicts.length === 0) return [];
-  const isBroadcast = broadcastFilter(call.host);
-  const unicast = conflicts.filter(({ listener }) =>
-    !isBroadcast(listener.address) && !(protocol === "udp" && isDiscovery(call.host, listener))
-  );
-  const reserved = findReserved(unicast.map(({ listener }) => listener.inode), call);
-  const robbed = unicast.filter(({ listener }) => !reserved.has(listener.inode));
-  if (robbed.length === 0) return [];
   // For all conflicts at once: this reads every descriptor of every program.
-  const ownersByInode = loadSocketOwners().findSocketOwners(robbed.map(({ listener }) => listener.inode));
-  return robbed.map((conflict) => ({ ...conflict, owners: ownersByInode.get(conflict.listener.inode) ?? [] }));
+  const ownersByInode = loadSocketOwners().findSocketOwners(conflicts.map(({ listener }) => listener.inode));
+  const isBroadcast = broadcastFilter(call.host);
+  return conflicts.map((conflict) => ({ ...conflict, owners: ownersByInode.get(conflict.listener.inode) ?? [] }))
+    .filter(({ listener, owners }) =>
+      !owners.some((owner) => reservesPortFor(owner, call)) && !isBroadcast(listener.address) &&
+      !(protocol === "udp" && isDiscovery(call.host, listener))
+    );
 }
 
 /** @param find looks for conflicts again */
@@ -204,21 +202,13 @@ function isDiscovery(host: Netns, { address, port }: Listener): boolean {
 /** Engines' ids have 64 digits; a short id may occur in any command line. */
 const MIN_ID_LENGTH = 32;
 
-/** Sockets that are kept for the container. Reads the descriptors of those programs only that may have them. */
-function findReserved(
-  inodes: readonly number[],
+function reservesPortFor(
+  { pid, cmdline }: SocketOwner,
   { containerId, findCallerPid }: Pick<PublishingCall, "containerId" | "findCallerPid">,
-): ReadonlySet<number> {
-  if (inodes.length === 0) return new Set();
-  const { findPidsByWord, findSocketOwners } = loadSocketOwners();
-  const callerPid = findCallerPid?.();
-  const pids = [
-    // The first process listens for all kinds of services, and may also call this plugin.
-    ...callerPid === undefined || callerPid === 1 ? [] : [callerPid],
-    ...containerId.length >= MIN_ID_LENGTH ? findPidsByWord(containerId) : [],
-  ];
-  const owners = findSocketOwners(inodes, pids);
-  return new Set(inodes.filter((inode) => owners.get(inode)!.length > 0));
+): boolean {
+  // The first process listens for all kinds of services, and may also call this plugin.
+  if (pid !== 1 && pid === findCallerPid?.()) return true;
+  return containerId.length >= MIN_ID_LENGTH && cmdline.includes(containerId);
 }
 
 /** Rarely needed: not loaded at start-up. */
