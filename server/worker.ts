@@ -73,11 +73,12 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
     if (typeof call === "string") record[call]++;
     else {
       const cpuBefore = cpuMs();
+      // Who has an answer finds it counted.
+      record.served++;
       await serveCall(call, context, runProgram, (status, ms, code) => {
         logCall(context.log, options.logFormat, call, status, ms);
         if (options.hasMetrics) sendReport(REPORTS, callReport(call, code, ms, cpuMs() - cpuBefore));
       });
-      record.served++;
     }
     setState(record, IDLE, options);
   }
