@@ -45,7 +45,9 @@ testWith(
   async () => {
     using site = await newServedPolicy();
     site.putNamespace("apps");
-    site.putPolicy("apps", "deny", { podSelector: { matchLabels: { app: "web" } }, policyTypes: ["Ingress"] });
+    // An answer to what has passed untracked begins a connection of the pod's own: only a policy for egress forbids it.
+    const policyTypes = ["Ingress", "Egress"];
+    site.putPolicy("apps", "deny", { podSelector: { matchLabels: { app: "web" } }, policyTypes });
     await until(() => site.status().isSynced);
     const client = await site.addPod("apps", "client");
     const web = await site.addPod("apps", "web", { app: "web" });
