@@ -11,8 +11,7 @@ import { addMasquerade } from "../plugins/lib/veth/masquerade.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/context.ts";
 import firewall from "../plugins/firewall/plugin.ts";
 import portmap from "../plugins/portmap/plugin.ts";
-import ptp from "../plugins/ptp/plugin.ts";
-import { loadPlugins } from "../plugins/registry.ts";
+import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import * as result from "../spec/result.ts";
 import { addNetworkList } from "./add.ts";
@@ -142,7 +141,7 @@ function checkCostBesideRoutes(routes: number, ...lines: string[]): NetlinkCount
   const ipam = { type: "host-local", dataDir: directory, ranges };
   const { path: netns } = resources.use(createNetns());
   const call = (command: "ADD" | "CHECK", prevResult?: unknown) =>
-    invokePlugin(ptp, newRequest("ptp", command, { name: NAME, ipam, prevResult }, { netns }), context);
+    invokePlugin(findPlugin("ptp")!, newRequest("ptp", command, { name: NAME, ipam, prevResult }, { netns }), context);
   const prevResult = host.run(() => ({ added: call("ADD") })).added;
   runShellInNetns(
     host,

@@ -25,7 +25,7 @@ export function askLine(path: string, question: object, waitMs: number): LineAns
     return ask(path, question, waitMs);
   } catch (error) {
     if (!(error instanceof SystemError || error instanceof SyntaxError)) throw error;
-    // Hundreds wait there already.
+    // Its queue is full: somebody listens, and answers nobody.
     const isLate = error instanceof SystemError && error.code === "EAGAIN";
     return { problem: error.message, ...isLate && { isLate } };
   }
