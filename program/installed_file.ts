@@ -46,6 +46,17 @@ export function isSameFile(a: FileStat, b: FileStat): boolean {
   return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime);
 }
 
+/** Of copies, whatever the umask of whoever has unpacked or built the program: all users call plugins. */
+export const PROGRAM_MODE = 0o755;
+const ALL_MAY_RUN = 0o555;
+export const mayAllRun = ({ mode }: FileStat): boolean => (mode & ALL_MAY_RUN) === ALL_MAY_RUN;
+
+/** Whether a file there is a copy of the program that all users may run. */
+export function isInstalledCopy(path: string, program: string): boolean {
+  const status = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
+  return status !== undefined && mayAllRun(status) && isSameFile(status, findStat(program)!);
+}
+
 /** Hidden from engines, and on the same file system. */
 export function backupDirectory(directory: string): string {
   return `${directory}/.cni-backup`;
@@ -85,5 +96,5 @@ export function installLinkOrCopy(
     installHardLink(source, path);
     return true;
   };
-  if (!ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], link)) installCopy(source, path, progress);
+  if (!ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], link)) installCopy(source, path, { progress });
 }

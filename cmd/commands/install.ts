@@ -39,9 +39,12 @@ import {
   hasOtherBackup,
   installLinkOrCopy,
   isForeignFile,
+  isInstalledCopy,
   isSameFile,
   keepBackup,
   libraryDirectory,
+  mayAllRun,
+  PROGRAM_MODE,
   replacedFilePath,
   runningProgram,
 } from "../../program/installed_file.ts";
@@ -213,9 +216,11 @@ export function install(options: InstallOptions): InstalledFile[] {
   const directory = canonicalPath(options.directory);
   requireUnpackaged(directory, "install into", "upgrade that with apt, or name another directory");
   const program = canonicalPath(options.program);
-  const plan = { ...options, directory, program };
-  const { shim, copy, findProblem } = options;
+  const { shim, findProblem } = options;
   const allNames = [COMMAND_NAME, ...options.names];
+  // A shim takes the name of a program that lies there.
+  const copy = options.copy || (shim !== undefined && allNames.some((name) => `${directory}/${name}` === program));
+  const plan = { ...options, directory, program, copy };
   const names = shim ? [FULL_PROGRAM_NAME, ...allNames] : allNames.filter((name) => `${directory}/${name}` !== program);
   const libraries = findLibraries(plan);
   const foreignNames = requireReplaceable(plan, names);
@@ -227,12 +232,10 @@ export function install(options: InstallOptions): InstalledFile[] {
       `Cannot install into "${directory}": what would be there does not run (nothing was changed): ${problem}`,
     );
   }
-  const putProgram = (path: string) =>
-    staged ? installLinkOrCopy(staged.program, path) : installCopy(program, path, options.progress);
   const backups = backUp(directory, foreignNames);
   const installAll = (): InstalledFile[] => {
-    if (shim) return [installFullProgram(plan, putProgram), ...installShims(plan, allNames, shim)];
-    return copy ? installCopies(plan, names, putProgram) : names.map((name) => installLink(plan, name));
+    if (shim) return [installFullProgram(plan, staged), ...installShims(plan, allNames, shim)];
+    return copy ? installCopies(plan, names, staged) : names.map((name) => installLink(plan, name));
   };
   // Programs that find no libraries do not start.
   const files = [...libraries ? [putLibraries(directory, libraries, staged)] : [], ...installAll()];
@@ -316,43 +319,46 @@ export function relativePath(directory: string, path: string): string {
 
 /** Plugins are hard links to the command's copy. */
 function installCopies(
-  { directory, program, progress }: InstallOptions,
+  plan: InstallOptions,
   names: readonly string[],
-  putProgram: (path: string) => void,
+  staged: StagedFiles | undefined,
 ): InstalledFile[] {
+  const { directory, program, progress } = plan;
   const copy = names.includes(COMMAND_NAME) ? `${directory}/${COMMAND_NAME}` : program;
   return names.map((name) => {
     const path = `${directory}/${name}`;
-    const target = path === copy ? `copy of ${program}` : COMMAND_NAME;
-    const source = path === copy ? program : copy;
+    if (path === copy) return { path, target: `copy of ${program}`, changed: putProgram(path, plan, staged) };
     const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
-    if (existing && isSameFile(existing, findStat(source)!)) return { path, target, changed: false };
-    if (path === copy) putProgram(path);
-    else installLinkOrCopy(source, path, progress);
-    return { path, target, changed: true };
+    const changed = !existing || !isSameFile(existing, findStat(copy)!);
+    if (changed) installLinkOrCopy(copy, path, progress);
+    return { path, target: COMMAND_NAME, changed };
   });
 }
 
+/** @returns whether something else was there */
+function putProgram(path: string, { program, progress }: InstallOptions, staged: StagedFiles | undefined): boolean {
+  if (isInstalledCopy(path, staged?.program ?? program)) return false;
+  if (staged) installLinkOrCopy(staged.program, path);
+  else installCopy(program, path, { mode: PROGRAM_MODE, progress });
+  return true;
+}
+
 /** Must run first: a shim may take the program's own name. */
-function installFullProgram(plan: InstallOptions, putProgram: (path: string) => void): InstalledFile {
-  const { directory, program, copy, progress } = plan;
+function installFullProgram(plan: InstallOptions, staged: StagedFiles | undefined): InstalledFile {
+  const { directory, program, copy } = plan;
   const path = `${directory}/${FULL_PROGRAM_NAME}`;
   if (path === program) return { path, target: "this program", changed: false };
-  const isInPlace = [COMMAND_NAME, ...plan.names].some((name) => `${directory}/${name}` === program);
-  if (!copy && !isInPlace) return installLink(plan, FULL_PROGRAM_NAME);
-  const target = `copy of ${program}`;
-  const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
-  if (existing && isSameFile(existing, findStat(program)!)) return { path, target, changed: false };
-  if (copy && !isInPlace) putProgram(path);
-  else installLinkOrCopy(program, path, progress);
-  return { path, target, changed: true };
+  if (!copy) return installLink(plan, FULL_PROGRAM_NAME);
+  return { path, target: `copy of ${program}`, changed: putProgram(path, plan, staged) };
 }
 
 function installShims({ directory }: InstallOptions, names: readonly string[], shim: Uint8Array): InstalledFile[] {
   const source = `${directory}/${COMMAND_NAME}`;
-  const isCurrent = (path: string) =>
-    findSymlinkTarget(path) === undefined && findStat(path)?.size === shim.length &&
-    readFile(path).every((byte, i) => byte === shim[i]);
+  const isCurrent = (path: string) => {
+    const status = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
+    if (status?.size !== shim.length || !mayAllRun(status)) return false;
+    return readFile(path).every((byte, i) => byte === shim[i]);
+  };
   return names.map((name) => {
     const path = `${directory}/${name}`;
     const target = path === source ? "shim" : COMMAND_NAME;

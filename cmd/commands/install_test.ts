@@ -170,6 +170,35 @@ test("install() with copies puts one file under all names, with the program's pe
   expect(put({ copy: true }).some(({ changed }) => changed)).toBe(false);
 });
 
+test.each([undefined, () => undefined])(
+  "install() lets all users run a copy of what others may not (%p)",
+  (findProblem) => {
+    const tried = findProblem && { findProblem };
+    const modes = (...paths: readonly string[]) => paths.map((path) => (statSync(join(bin, path)).mode & 0o7777).toString(8));
+    chmodSync(program, 0o700);
+    mkdirSync(join(home, "usr/lib/cni-lib"));
+    writeFileSync(join(home, "usr/lib/cni-lib/libc.so.6"), "libc", { mode: 0o600 });
+    put({ copy: true, shim: shim(1), ...tried });
+    const paths = ["cni-full", "bridge", "cni-lib/libc.so.6"] as const;
+    expect(modes(...paths)).toEqual(["755", "755", "644"]);
+    // Those of another version, or of whoever has copied them.
+    for (const path of paths) chmodSync(join(bin, path), 0o600);
+    put({ copy: true, shim: shim(1), ...tried });
+    expect(modes(...paths)).toEqual(["755", "755", "644"]);
+    expect(put({ copy: true, shim: shim(1), ...tried }).some(({ changed }) => changed)).toBe(false);
+    put({ copy: true, ...tried });
+    expect(modes("cni", "bridge")).toEqual(["755", "755"]);
+  },
+);
+
+test("install() lets all users run a program that is in the directory already", () => {
+  mkdirSync(bin, { recursive: true });
+  writeFileSync(join(bin, "cni"), `program${PROGRAM_MARK}`, { mode: 0o700 });
+  put({ program: join(bin, "cni"), shim: shim(1), findProblem: () => undefined });
+  expect(textsOf()).toEqual({ ...shimTexts(1), "cni-full": `program${PROGRAM_MARK}` });
+  expect(statSync(join(bin, "cni-full")).mode & 0o7777).toBe(0o755);
+});
+
 test("install() changes between links and copies", () => {
   put();
   put({ copy: true });

@@ -12,6 +12,10 @@ const NAMES = /^(ld-linux|lib)[\w.-]*\.so\.\d+$|^copyright$|^\.[\w.-]+\.\d+\.tmp
 
 const LOAD_TIMEOUT_MS = 2000;
 
+/** Whatever the umask of whoever has unpacked them: the loader of all users reads them. */
+const LIBRARY_MODE = 0o644;
+const ALL_MAY_READ = 0o444;
+
 /** Whether dpkg looks after a directory's files: our package has libraries of each version beside the link to them. */
 const isPackaged = (directory: string): boolean =>
   findSymlinkTarget(`${directory}/${LIBRARY_DIRECTORY_NAME}`)?.startsWith(`${LIBRARY_DIRECTORY_NAME}-`) === true;
@@ -36,15 +40,19 @@ export function isForeignLibraryDirectory(path: string): boolean {
 export function installLibraries(
   source: string,
   directory: string,
-  put: (source: string, path: string) => void = installCopy,
+  put: (source: string, path: string) => void = putLibrary,
 ): boolean {
   ensureDirectory(directory);
   const names = findEntryNames(source)!;
   const stale = findEntryNames(directory)!.filter((name) => !names.includes(name));
-  const changed = names.filter((name) => !hasSameContent(`${source}/${name}`, `${directory}/${name}`));
+  const changed = names.filter((name) => !isInstalled(`${source}/${name}`, `${directory}/${name}`));
   for (const name of changed) put(`${source}/${name}`, `${directory}/${name}`);
   for (const name of stale) removeFile(`${directory}/${name}`);
   return changed.length + stale.length > 0;
+}
+
+function putLibrary(source: string, path: string): void {
+  installCopy(source, path, { mode: LIBRARY_MODE });
 }
 
 /**
@@ -65,7 +73,7 @@ export function replaceLibraries(
   }
   const [names, present] = [staged, directory].map((path) => findEntryNames(path)!);
   const isSame = names!.join("/") === present!.join("/") &&
-    names!.every((name) => hasSameContent(`${staged}/${name}`, `${directory}/${name}`));
+    names!.every((name) => isInstalled(`${staged}/${name}`, `${directory}/${name}`));
   if (isSame) return false;
   if (!exchangeDirectories(staged, directory)) {
     installLibraries(staged, directory, put);
@@ -82,8 +90,9 @@ function tryLock(fd: number): Disposable | undefined {
   return ignoreErrors(["EAGAIN"], () => lockOpenFile(fd, "the replaced libraries", { timeoutMs: LOAD_TIMEOUT_MS }));
 }
 
-function hasSameContent(source: string, path: string): boolean {
-  if (findStat(source)!.size !== findStat(path)?.size) return false;
+function isInstalled(source: string, path: string): boolean {
+  const status = findStat(path);
+  if (findStat(source)!.size !== status?.size || (status.mode & ALL_MAY_READ) !== ALL_MAY_READ) return false;
   const bytes = readFile(path);
   return readFile(source).every((byte, i) => byte === bytes[i]);
 }

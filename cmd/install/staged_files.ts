@@ -2,13 +2,14 @@
 import { ensureDirectory, findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { installBytes, installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
 import { removeFile } from "../../ffi/sys/file.ts";
-import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
 import {
   COMMAND_NAME,
   FULL_PROGRAM_NAME,
   installLinkOrCopy,
-  isSameFile,
+  isInstalledCopy,
   libraryDirectory,
+  PROGRAM_MODE,
 } from "../../program/installed_file.ts";
 import { installLibraries, removeLibraries } from "./libraries.ts";
 
@@ -54,18 +55,13 @@ export function stageFiles(options: StagedOptions): StagedFiles {
 }
 
 function putProgram({ directory, program, copy, progress }: StagedOptions, path: string): void {
+  if (!copy) return installSymlink(program, path);
   const current = [COMMAND_NAME, FULL_PROGRAM_NAME].map((name) => `${directory}/${name}`)
-    .find((name) => findSymlinkTarget(name) === undefined && isSame(name, program));
-  if (current === undefined && !copy) return installSymlink(program, path);
-  if (current === undefined) installCopy(program, path, progress);
+    .find((name) => isInstalledCopy(name, program));
+  if (current === undefined) installCopy(program, path, { mode: PROGRAM_MODE, progress });
   else installLinkOrCopy(current, path);
   const libraries = libraryDirectory(program);
   if (findStat(libraries)) installLibraries(libraries, libraryDirectory(path));
-}
-
-function isSame(path: string, program: string): boolean {
-  const status = findStat(path);
-  return status !== undefined && isSameFile(status, findStat(program)!);
 }
 
 export function removeStage(stage: string): void {

@@ -24,15 +24,18 @@ export function installHardLink(existing: string, path: string): void {
   );
 }
 
-/** Copies content, permissions and modification time. @param progress told of bytes after each chunk */
-export function installCopy(
-  source: string,
-  path: string,
-  progress: (done: number, total: number) => void = () => {},
-): void {
+interface CopyOptions {
+  /** A copy has the source's if none is given. */
+  readonly mode?: number;
+  /** Told of bytes after each chunk. */
+  readonly progress?: ((done: number, total: number) => void) | undefined;
+}
+
+/** Copies content and modification time. */
+export function installCopy(source: string, path: string, options: CopyOptions = {}): void {
   withPurpose(
     `copy "${source}" to "${path}"`,
-    () => installAtomically(path, (temporary) => copy(source, temporary, progress)),
+    () => installAtomically(path, (temporary) => copy(source, temporary, options)),
   );
 }
 
@@ -69,7 +72,7 @@ function installAtomically(path: string, create: (temporary: string) => void): v
   }
 }
 
-function copy(source: string, path: string, progress: (done: number, total: number) => void): void {
+function copy(source: string, path: string, options: CopyOptions): void {
   using sourceFile = openFile(source);
   const { mode, mtime, size } = fstat(sourceFile.fd);
   const fd = sys.open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600);
@@ -78,12 +81,13 @@ function copy(source: string, path: string, progress: (done: number, total: numb
     let done = 0;
     for (let count; (count = sys.read(sourceFile.fd, buffer, buffer.length)) > 0;) {
       writeAll(fd, buffer.subarray(0, count));
-      progress(done += count, size);
+      done += count;
+      options.progress?.(done, size);
     }
     // struct timespec times[2]: access, modification
     const time = [mtime / 1_000_000_000n, mtime % 1_000_000_000n];
     sys.futimens(fd, new BigInt64Array([...time, ...time]));
-    sys.chmod(path, mode);
+    sys.chmod(path, options.mode ?? mode);
     sys.fsync(fd);
   } finally {
     sys.close(fd);
