@@ -85,6 +85,23 @@ describe("the Debian package", () => {
   }, 120_000);
   afterAll(() => resources.dispose());
 
+  testWith(PROGRAMS, "refuses a directory of `cni install`, until `cni uninstall` has emptied it", () => {
+    using namespaces = newNamespaces();
+    root.run("dpkg-deb --extract /packages/cni_0.1.0.deb /tmp/unpacked");
+    for (const options of ["--copy", "", "--no-shim"]) {
+      root.run(`/tmp/unpacked/usr/lib/cni/cni-full install --force ${options} /usr/lib/cni`, namespaces.host);
+      const installed = root.run(LISTING);
+      expect(root.run(`${DPKG_INSTALL} /packages/cni_0.1.0.deb 2>&1 || :`)).toContain(
+        'cni: Cannot install the package: /usr/lib/cni has files of the archive or of "cni install"; ' +
+          'run "/usr/lib/cni/cni uninstall /usr/lib/cni" first\n',
+      );
+      expect(root.run(LISTING)).toBe(installed);
+      root.run("/usr/lib/cni/cni uninstall /usr/lib/cni", namespaces.host);
+      expect(root.run(LISTING)).toBe(before);
+    }
+    root.run("rm -r /tmp/unpacked");
+  }, 120_000);
+
   testWith(PROGRAMS, "takes the place of the Go plugins, and keeps their files", () => {
     const theirs = root.run("sha256sum </usr/lib/cni/bridge");
     root.run(`${DPKG_INSTALL} /packages/cni_0.1.0.deb`);
