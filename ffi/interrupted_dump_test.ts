@@ -251,7 +251,6 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
   [/\b(readAll|readFile|readTail)\(/, {
     "cmd/commands/install.ts": "programs that are installed",
-    "cmd/install/libraries.ts": "a file beside this program",
     "ffi/sys/program_mark.ts": "programs that are installed",
     "runtime/load.ts": "a pipe that the user names; a signal ends it",
     "ffi/sys/stdio.ts": "who starts a plugin writes its request, and closes",

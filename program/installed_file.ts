@@ -3,6 +3,7 @@ import { installCopy, installHardLink, installSymlink } from "../ffi/sys/atomic_
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { hasProgramMark } from "../ffi/sys/program_mark.ts";
 import { openFile } from "../ffi/sys/file.ts";
+import { hasSameContent } from "../ffi/sys/same_content.ts";
 import { type FileStat, findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
 
 export const COMMAND_NAME = "cni";
@@ -36,14 +37,16 @@ export function canonicalPath(path: string): string {
  */
 export function isForeignFile(path: string, program: string): boolean {
   const status = findStat(path);
-  if (status) return !isSameFile(status, findStat(program)!) && !(status.isFile && hasProgramMark(path));
+  if (status) return !(status.isFile && hasProgramMark(path)) && !isSameFile(path, program);
   const target = findSymlinkTarget(path);
   return target !== undefined && ![COMMAND_NAME, FULL_PROGRAM_NAME].includes(target.slice(target.lastIndexOf("/") + 1));
 }
 
-/** True also of copies with the same time. */
-export function isSameFile(a: FileStat, b: FileStat): boolean {
-  return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime);
+/** True also of copies with the same time. Builds of one commit have one time, and often one size: content decides. */
+export function isSameFile(path: string, other: string): boolean {
+  const [a, b] = [findStat(path), findStat(other)];
+  if (!a || !b) return false;
+  return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime && hasSameContent(path, other));
 }
 
 /** Of copies, whatever the umask of whoever has unpacked or built the program: all users call plugins. */
@@ -54,7 +57,7 @@ export const mayAllRun = ({ mode }: FileStat): boolean => (mode & ALL_MAY_RUN) =
 /** Whether a file there is a copy of the program that all users may run. */
 export function isInstalledCopy(path: string, program: string): boolean {
   const status = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
-  return status !== undefined && mayAllRun(status) && isSameFile(status, findStat(program)!);
+  return status !== undefined && mayAllRun(status) && isSameFile(path, program);
 }
 
 /** Hidden from engines, and on the same file system. */
@@ -72,8 +75,7 @@ export function hasOtherBackup(directory: string, name: string): boolean {
   const backup = replacedFilePath(directory, name);
   const target = findSymlinkTarget(backup);
   if (target !== findSymlinkTarget(path)) return target !== undefined || findStat(backup) !== undefined;
-  const backupStatus = target === undefined ? findStat(backup) : undefined;
-  return backupStatus !== undefined && !isSameFile(findStat(path)!, backupStatus);
+  return target === undefined && findStat(backup) !== undefined && !isSameFile(path, backup);
 }
 
 /** The file stays in place until it is replaced. */

@@ -328,8 +328,7 @@ function installCopies(
   return names.map((name) => {
     const path = `${directory}/${name}`;
     if (path === copy) return { path, target: `copy of ${program}`, changed: putProgram(path, plan, staged) };
-    const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
-    const changed = !existing || !isSameFile(existing, findStat(copy)!);
+    const changed = findSymlinkTarget(path) !== undefined || !isSameFile(path, copy);
     if (changed) installLinkOrCopy(copy, path, progress);
     return { path, target: COMMAND_NAME, changed };
   });

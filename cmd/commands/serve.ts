@@ -1,6 +1,5 @@
 import { enterHostMounts } from "../../ffi/netns/mounts.ts";
 import { type Descriptor, openFile } from "../../ffi/sys/file.ts";
-import { findStat } from "../../ffi/sys/stat.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { CLUSTER_OPTIONS, type ClusterArguments, clusterArguments } from "../arguments/cluster.ts";
 import { absolutePath } from "../arguments/path.ts";
@@ -161,14 +160,10 @@ function partSettings(
 
 /** This program's copy on the host, which finds its libraries beside it. The container's are not among the host's mounts. */
 function openInstalledProgram(directories: readonly string[]): Descriptor | undefined {
-  const own = findStat("/proc/self/exe")!;
   const path = directories.flatMap((directory) =>
     [FULL_PROGRAM_NAME, COMMAND_NAME].map((name) => `${directory}/${name}`)
   )
-    .find((each) => {
-      const status = findStat(each);
-      return status && isSameFile(status, own);
-    });
+    .find((each) => isSameFile(each, "/proc/self/exe"));
   return path === undefined ? undefined : openFile(path);
 }
 

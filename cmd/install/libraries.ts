@@ -2,8 +2,9 @@
 import { ensureDirectory, findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { exchangeDirectories, installCopy } from "../../ffi/sys/atomic_install.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { openFile, readFile, removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { openFile, removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { lockOpenFile } from "../../ffi/sys/lock.ts";
+import { hasSameContent } from "../../ffi/sys/same_content.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { COMMAND_NAME, LIBRARY_DIRECTORY_NAME } from "../../program/installed_file.ts";
 
@@ -92,9 +93,7 @@ function tryLock(fd: number): Disposable | undefined {
 
 function isInstalled(source: string, path: string): boolean {
   const status = findStat(path);
-  if (findStat(source)!.size !== status?.size || (status.mode & ALL_MAY_READ) !== ALL_MAY_READ) return false;
-  const bytes = readFile(path);
-  return readFile(source).every((byte, i) => byte === bytes[i]);
+  return status !== undefined && (status.mode & ALL_MAY_READ) === ALL_MAY_READ && hasSameContent(source, path);
 }
 
 export function removeLibraries(directory: string): void {
