@@ -18,6 +18,7 @@ import {
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
 import { loadDocumentedBuiltins } from "../documented_builtins.ts";
+import { lockPluginDirectory } from "../install/directory_lock.ts";
 import {
   installLibraries,
   isForeignLibraryDirectory,
@@ -127,6 +128,7 @@ const command: Command = {
       const { printDryRun } = await import("../arguments/dry_run.ts");
       return await printDryRun(input, context, () => installAll(() => {}));
     }
+    using _lock = lockPluginDirectory(directory);
     const report = installAll((files) => {
       if (!isDocument) printStdout(files.map(formatInstalled).join(""));
     }, findStartProblem);

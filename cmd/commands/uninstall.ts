@@ -23,7 +23,8 @@ import {
 } from "../arguments/runtime.ts";
 import type { Command } from "../command.ts";
 import type { CliContext } from "../../program/start.ts";
-import { planUninstall, uninstall } from "../install/uninstall_steps.ts";
+import { lockPluginDirectory } from "../install/directory_lock.ts";
+import { planUninstall, uninstall, type UninstallStep } from "../install/uninstall_steps.ts";
 import { requireUnpackaged } from "../install/libraries.ts";
 import { canonicalPath, COMMAND_NAME, runningProgram } from "../../program/installed_file.ts";
 import type { ParsedOptions } from "../options.ts";
@@ -65,13 +66,13 @@ first; it stays if a container uses it, and then the plugins stay too.`,
     const own = network === undefined ? undefined : await findRemoval(network, directory, input, context);
     // The path of this program is one of the container.
     const program = isElsewhere ? "/proc/self/exe" : runningProgram();
-    const steps = planUninstall({ directory, program, names: pluginNames() });
     const [{ refuseAttached, removeTables }, { removeCluster }, { removePolicyFiles }] = await Promise.all([
       import("../install/attached.ts"),
       import("../../cluster/remove.ts"),
       import("../../policy/remove.ts"),
     ]);
-    const removeAll = (say: (line: string) => void, endServer: () => void) => {
+    const removeAll = (say: (line: string) => void, endServer: () => void): readonly UninstallStep[] => {
+      const steps = planUninstall({ directory, program, names: pluginNames() });
       own?.requireUnused();
       if (!input.has("force")) refuseAttached(steps, directory, runtimeOptions(input, context), network);
       endServer();
@@ -82,21 +83,30 @@ first; it stays if a container uses it, and then the plugins stay too.`,
         else say(`${path}: ${outcome}\n`);
       }
       removeTables((table) => say(`table ${table}: removed\n`), log);
-      if (servesCluster()) return log("The way to other nodes stays: a server keeps it");
-      removeCluster(cacheDirectory(input, context), (line) => say(`${line}\n`));
-      removePolicyFiles(cacheDirectory(input, context));
+      if (servesCluster()) log("The way to other nodes stays: a server keeps it");
+      else {
+        removeCluster(cacheDirectory(input, context), (line) => say(`${line}\n`));
+        removePolicyFiles(cacheDirectory(input, context));
+      }
+      return steps;
     };
     if (isDryRun(input)) {
       const { printDryRun } = await import("../arguments/dry_run.ts");
       return await printDryRun(input, context, () => removeAll(() => {}, () => {}));
     }
-    removeAll(printStdout, endServerOnDemand);
+    const steps = removeLocked(directory, () => removeAll(printStdout, endServerOnDemand));
     if (steps.every(({ outcome }) => outcome === "stays")) log(`Nothing in "${directory}" is of this program`);
     else for (const text of await describeForwarding()) log(text);
     if (input.has("wait")) awaitEnd();
   },
 };
 export default command;
+
+/** Whoever waits for the end afterwards keeps nobody from installing. */
+function removeLocked<T>(directory: string, remove: () => T): T {
+  using _ = lockPluginDirectory(directory);
+  return remove();
+}
 
 /** Otherwise it would take the container's own directory for the host's. */
 function enterHost(): void {
