@@ -174,7 +174,8 @@ test.each([undefined, () => undefined])(
   "install() lets all users run a copy of what others may not (%p)",
   (findProblem) => {
     const tried = findProblem && { findProblem };
-    const modes = (...paths: readonly string[]) => paths.map((path) => (statSync(join(bin, path)).mode & 0o7777).toString(8));
+    const modes = (...paths: readonly string[]) =>
+      paths.map((path) => (statSync(join(bin, path)).mode & 0o7777).toString(8));
     chmodSync(program, 0o700);
     mkdirSync(join(home, "usr/lib/cni-lib"));
     writeFileSync(join(home, "usr/lib/cni-lib/libc.so.6"), "libc", { mode: 0o600 });
