@@ -103,7 +103,7 @@ export class PolicyCompiler {
     return this.#sets.size;
   }
 
-  /** How many addresses, blocks and named ports the sets have. */
+  /** How many addresses, blocks and ports the sets have. */
   get elementCount(): number {
     return this.#elements.total;
   }
@@ -424,9 +424,8 @@ export class PolicyCompiler {
       known.chains++;
       return known;
     }
-    const peers = source.kind !== "blocks" && source.peers
-      ? this.#peers.use(source.peers.scope, source.peers.selector)
-      : undefined;
+    const selection = "peers" in source ? source.peers : undefined;
+    const peers = selection && this.#peers.use(selection.scope, selection.selector);
     const set: UsedSet = { key, source, ...peers && { peers }, chains: 1 };
     this.#sets.set(key, set);
     if (peers) {
@@ -455,9 +454,7 @@ export class PolicyCompiler {
       if (this.#setsAdded.has(key)) continue;
       if (source.kind === "addresses") this.#elements.note(key, ip, isAdded);
       else if (source.kind === "ports") {
-        for (const port of portsNamed(source, ports)) {
-          this.#elements.note(key, { ip, protocol: source.protocol, port }, isAdded);
-        }
+        for (const port of portsNamed(source.names, ports)) this.#elements.note(key, { ip, ...port }, isAdded);
       }
     }
   }
@@ -466,31 +463,29 @@ export class PolicyCompiler {
   #noteLocalPorts(pod: string, isAdded: boolean): void {
     for (const set of this.#sets.values()) {
       if (set.source.kind !== "ports" || set.peers || this.#setsAdded.has(set.key)) continue;
-      for (const element of this.#localPorts(pod, set.source)) this.#elements.note(set.key, element, isAdded);
+      for (const element of this.#localPorts(pod, set.source.names)) this.#elements.note(set.key, element, isAdded);
     }
   }
 
-  #localPorts(pod: string, source: SetSource & { readonly kind: "ports" }): PortElement[] {
+  #localPorts(pod: string, names: ReadonlySet<string>): PortElement[] {
     const local = this.#locals.get(pod);
     const known = local && this.#findPod(local);
     if (!known) return [];
-    const { protocol } = source;
-    return portsNamed(source, known.pod.ports).flatMap((port) => local.ips.map((ip) => ({ ip, protocol, port })));
+    return portsNamed(names, known.pod.ports).flatMap((port) => local.ips.map((ip) => ({ ip, ...port })));
   }
 
   #peerSetOf({ source, peers: selector }: UsedSet): PeerSet {
     if (source.kind === "blocks") return { kind: "blocks", intervals: source.blocks.intervals };
+    if (source.kind === "ranges") return source;
     if (source.kind === "addresses") {
       return { kind: "addresses", ips: repeatable(() => this.#peers.selected(selector!).map(([ip]) => ip)) };
     }
-    const { protocol } = source;
+    const { names } = source;
     if (!selector) {
-      return { kind: "ports", elements: [...this.#locals.keys()].flatMap((pod) => this.#localPorts(pod, source)) };
+      return { kind: "ports", elements: [...this.#locals.keys()].flatMap((pod) => this.#localPorts(pod, names)) };
     }
     const elements = repeatable(() =>
-      this.#peers.selected(selector).flatMap(([ip, ports]) =>
-        portsNamed(source, ports).map((port) => ({ ip, protocol, port }))
-      )
+      this.#peers.selected(selector).flatMap(([ip, ports]) => portsNamed(names, ports).map((port) => ({ ip, ...port })))
     );
     return { kind: "ports", elements };
   }

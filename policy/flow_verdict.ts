@@ -1,9 +1,12 @@
 /** What policy makes of a flow, by what the compiler knows. @module */
 import type { Ip } from "../ffi/address.ts";
-import type { PolicyDirection } from "../plugins/lib/policy/desired.ts";
+import type { PolicyDirection, PortMatch } from "../plugins/lib/policy/desired.ts";
 import { portsNamed } from "./api/pod.ts";
 import type { PolicyCompiler, SelectedSet } from "./compiler.ts";
 import type { PeerSelector } from "./pod_peers.ts";
+import { isInRanges } from "./port_ranges.ts";
+
+type NumberMatch = Exclude<PortMatch, { readonly named: string }>;
 
 export interface JudgedEnds {
   readonly source: Ip;
@@ -45,10 +48,17 @@ function passes(
       ports.some((match) =>
         "named" in match
           ? hasPort(compiler, compiler.setOf(match.named), flow, supposed)
-          : match.protocol === flow.protocol && (match.first === undefined ||
-            flow.port !== undefined && match.first <= flow.port && flow.port <= match.last!)
+          : match.protocol === flow.protocol && hasNumber(compiler, match, flow.port)
       ))
   );
+}
+
+function hasNumber(compiler: PolicyCompiler, match: NumberMatch, port: number | undefined): boolean {
+  if ("ranges" in match) {
+    const { source } = compiler.setOf(match.ranges);
+    return port !== undefined && source.kind === "ranges" && isInRanges(source.ranges, port);
+  }
+  return match.first === undefined || port !== undefined && match.first <= port && port <= match.last!;
 }
 
 function hasPeer({ peers }: PolicyCompiler, { source, peers: selector }: SelectedSet, ip: Ip, supposed: Supposed) {
@@ -62,9 +72,10 @@ function hasPort(
   { destination, protocol, port }: JudgedEnds,
   supposed: Supposed,
 ): boolean {
-  if (source.kind !== "ports" || source.protocol !== protocol) return false;
+  if (source.kind !== "ports") return false;
   const owner = peers.ownerOf(destination);
   if (!owner) return selector !== undefined && supposed.isPeer(selector);
   const isSelected = selector ? selector.groups.has(owner.group) : owner.isAttached;
-  return isSelected && portsNamed(source, owner.pod.ports).includes(port!);
+  return isSelected &&
+    portsNamed(source.names, owner.pod.ports).some((each) => each.protocol === protocol && each.port === port);
 }

@@ -57,10 +57,22 @@ export class ElementChanges {
 }
 
 function sizeOf(set: PeerSet): number {
-  const elements = set.kind === "addresses" ? set.ips : set.kind === "blocks" ? set.intervals : set.elements;
   let count = 0;
-  for (const _ of elements) count++;
+  for (const _ of elementsIn(set)) count++;
   return count;
+}
+
+function elementsIn(set: PeerSet): Iterable<unknown> {
+  switch (set.kind) {
+    case "addresses":
+      return set.ips;
+    case "blocks":
+      return set.intervals;
+    case "ranges":
+      return set.ranges;
+    case "ports":
+      return set.elements;
+  }
 }
 
 function peerSetOf(elements: readonly (Ip | PortElement)[]): PeerSet {

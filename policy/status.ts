@@ -29,7 +29,7 @@ export interface PolicyStatus {
   /** `namespace/name` of pods that are closed, as their labels are not known. */
   readonly closedPods: readonly string[];
   readonly sets: number;
-  /** Those of the sets: addresses, blocks and named ports of peers. */
+  /** Those of the sets: addresses and blocks of peers, and ports. */
   readonly elements: number;
   /** Flows that policy has ended, and that are tracked still. */
   readonly cutFlows: number;

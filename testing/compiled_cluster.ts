@@ -1,7 +1,14 @@
 /** A cluster of which the compiler is told, and what the kernel of a node has by it. @module */
 import { expect } from "bun:test";
 import { compareIps, type Ip, parseIp } from "../ffi/address.ts";
-import type { DesiredPolicy, PeerSet, PolicedPod, PolicyChain, PolicyChange } from "../plugins/lib/policy/desired.ts";
+import type {
+  DesiredPolicy,
+  PeerSet,
+  PolicedPod,
+  PolicyChain,
+  PolicyChange,
+  PortMatch,
+} from "../plugins/lib/policy/desired.ts";
 import { type NamespaceObject, parseNamespace } from "../policy/api/namespace.ts";
 import { type NetworkPolicyObject, parseNetworkPolicy } from "../policy/api/network_policy.ts";
 import { type LabelledPod, parsePod, podKey, type PodObject } from "../policy/api/pod.ts";
@@ -69,7 +76,7 @@ export class KernelMirror {
     for (const key of change.setsRemoved) expect(this.sets.delete(key)).toBe(true);
     for (const { rules } of this.chains.values()) {
       for (const { peers = [], ports = [] } of rules) {
-        for (const key of [...peers, ...ports.flatMap((port) => "named" in port ? [port.named] : [])]) {
+        for (const key of [...peers, ...ports.flatMap(setsOfMatch)]) {
           expect(this.sets.has(key)).toBe(true);
         }
       }
@@ -97,8 +104,10 @@ export class KernelMirror {
       (!peers || peers.some((key) => this.#has(key, peer))) &&
       (!ports || ports.some((match) => {
         if ("named" in match) return this.sets.get(match.named)!.has(`${target.ip} ${target.protocol} ${target.port}`);
-        const { protocol, first, last } = match;
-        return protocol === target.protocol && (first === undefined || target.port >= first && target.port <= last!);
+        if (match.protocol !== target.protocol) return false;
+        if ("ranges" in match) return hasNumber(this.sets.get(match.ranges)!, target.port);
+        const { first, last } = match;
+        return first === undefined || target.port >= first && target.port <= last!;
       }))
     );
   }
@@ -119,6 +128,17 @@ export class KernelMirror {
   }
 }
 
+function setsOfMatch(match: PortMatch): string[] {
+  if ("named" in match) return [match.named];
+  return "ranges" in match ? [match.ranges] : [];
+}
+
+const hasNumber = (ranges: ReadonlySet<string>, port: number): boolean =>
+  [...ranges].some((range) => {
+    const [first, last] = range.split("-").map(Number);
+    return first! <= port && port <= last!;
+  });
+
 const isBetween = (first: Ip, ip: Ip, last: Ip): boolean =>
   first.includes(":") === ip.includes(":") && compareIps(first, ip) <= 0 && compareIps(ip, last) <= 0;
 
@@ -130,6 +150,8 @@ function elementsOf(set: PeerSet | undefined): string[] {
       return [...set.ips];
     case "blocks":
       return [...set.intervals].map(([first, last]) => `${first}-${last}`);
+    case "ranges":
+      return [...set.ranges].map(([first, last]) => `${first}-${last}`);
     case "ports":
       return [...set.elements].map(({ ip, protocol, port }) => `${ip} ${protocol} ${port}`);
   }

@@ -15,7 +15,9 @@ export const RANDOM_FLOWS: ProbedFlows = {
 const KEYS = ["app", "tier", "constructor"];
 const VALUES = ["a", "b", ""];
 const NAMESPACES = ["x", "y", "z"];
-const PORT_NAMES = ["http", "metrics"];
+const PORT_NAMES = ["http", "metrics", "admin"];
+/** Most of them touch no other, so that many stay many. */
+const LISTED_PORTS = [...RANDOM_FLOWS.ports, ...Array.from({ length: 8 }, (_, i) => 100 + 2 * i), 65_535];
 const BLOCKS = [
   ["0.0.0.0/0", "10.1.0.0/24", "10.1.0.0/30", "10.0.0.0/8"],
   ["10.1.0.0/24", "10.1.0.0/30", "10.1.0.2/31", "10.1.0.1/32"],
@@ -60,7 +62,7 @@ export class RandomPolicies {
         nodeName: this.pick([LOCAL_NODE, "there"]),
         ...isHost && { hostNetwork: true },
         containers: [{
-          ports: this.several(2, () => ({
+          ports: this.several(3, () => ({
             ...this.below(4) > 0 && { name: this.pick(PORT_NAMES) },
             containerPort: this.pick(RANDOM_FLOWS.ports),
             ...this.below(2) > 0 && { protocol: this.pick(RANDOM_FLOWS.protocols) },
@@ -73,8 +75,7 @@ export class RandomPolicies {
 
   policy(number = this.#count++): NetworkPolicyObject {
     const policyTypes = this.pick([["Ingress"], ["Egress"], ["Ingress", "Egress"], undefined]);
-    const rules = () =>
-      this.several(2, () => [this.several(2, () => this.#peer()), this.several(2, () => this.#port())]);
+    const rules = () => this.several(2, () => [this.several(2, () => this.#peer()), this.#ports()]);
     return {
       metadata: { uid: `policy-${number}`, namespace: this.pick(NAMESPACES), name: `policy-${number}` },
       spec: {
@@ -183,6 +184,15 @@ export class RandomPolicies {
       default:
         return { ipBlock: { cidr: cidr!, except: rest.filter(() => this.below(2) > 0) } };
     }
+  }
+
+  /** Some rules have more of them than the kernel gets rules for. */
+  #ports() {
+    if (this.below(2) > 0) return this.several(2, () => this.#port());
+    const protocols = [this.pick(RANDOM_FLOWS.protocols), this.pick(RANDOM_FLOWS.protocols)];
+    const listed = this.several(12, () => ({ protocol: this.pick(protocols), port: this.pick(LISTED_PORTS) }));
+    const named = this.several(3, () => ({ protocol: this.pick(protocols), port: this.pick(PORT_NAMES) }));
+    return [...this.several(1, () => this.#port()), ...listed, ...named];
   }
 
   #port() {

@@ -52,7 +52,7 @@ for (const links of POD_LINKS_OF_HOST) {
     },
   );
 
-  siteTest(links, "sets of peers, blocks, ports, ranges and named ports", async (site, ruleset, resources) => {
+  siteTest(links, "sets of peers, blocks, ranges and named ports", async (site, ruleset, resources) => {
     const [a, b, c] = [site.newPod(2), site.newPod(3), site.newPod(4)];
     for (const pod of [a, b, c]) {
       site.add(pod);
@@ -103,12 +103,13 @@ for (const links of POD_LINKS_OF_HOST) {
       pods({ ingress: "ports", egress: "named" }),
       [
         newPolicyChain("ports", "ingress", [
-          { ports: [{ protocol: IPPROTO_TCP, first: 80 }, { protocol: IPPROTO_UDP, first: 8000, last: 8100 }] },
+          { ports: [{ protocol: IPPROTO_TCP, first: 80 }, { protocol: IPPROTO_UDP, ranges: "numbers" }] },
         ]),
         newPolicyChain("named", "egress", [{ peers: ["peers"], ports: [{ named: "web" }] }]),
       ],
       {
         peers: { kind: "addresses", ips: [...b.ips, ...c.ips] },
+        numbers: { kind: "ranges", ranges: [[81, 7999], [8079, 65_535]] },
         web: {
           kind: "ports",
           elements: [

@@ -103,10 +103,18 @@ const portsText = (ports: readonly NamedPort[]): string =>
 export const podKey = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
   `${namespace}/${name}`;
 
-/** The numbers of its ports with that name. */
-export const portsNamed = (
-  { name, protocol }: { readonly name: string; readonly protocol: number },
+/** The same name may be that of a port of another protocol: `http/6`. */
+export const portName = ({ name, protocol }: Pick<NamedPort, "name" | "protocol">): string => `${name}/${protocol}`;
+
+/** Those with one of the names, each once: it may have several. @param names as {@linkcode portName} has them */
+export function portsNamed(
+  names: ReadonlySet<string>,
   ports: readonly NamedPort[],
-): number[] => [
-  ...new Set(ports.filter((port) => port.name === name && port.protocol === protocol).map(({ port }) => port)),
-];
+): Pick<NamedPort, "protocol" | "port">[] {
+  const found = new Map<string, Pick<NamedPort, "protocol" | "port">>();
+  for (const each of ports) {
+    const { protocol, port } = each;
+    if (names.has(portName(each))) found.set(`${port}/${protocol}`, { protocol, port });
+  }
+  return [...found.values()];
+}

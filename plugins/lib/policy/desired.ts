@@ -46,6 +46,8 @@ export interface PolicyRule {
 export type PortMatch =
   /** Without a first one: all ports. */
   | { readonly protocol: number; readonly first?: number; readonly last?: number }
+  /** Key of a set of ranges. */
+  | { readonly protocol: number; readonly ranges: string }
   /** Key of a set of ports. */
   | { readonly named: string };
 
@@ -60,6 +62,12 @@ export interface BlockSet {
   readonly intervals: Iterable<readonly [first: Ip, last: Ip]>;
 }
 
+/** Numbers of ports, sorted; none touches another one. */
+export interface PortRangeSet {
+  readonly kind: "ranges";
+  readonly ranges: Iterable<readonly [first: number, last: number]>;
+}
+
 /** Ports by the address that they are of. */
 export interface PortSet {
   readonly kind: "ports";
@@ -72,14 +80,14 @@ export interface PortElement {
   readonly port: number;
 }
 
-export type PeerSet = AddressSet | BlockSet | PortSet;
+export type PeerSet = AddressSet | BlockSet | PortRangeSet | PortSet;
 
 /** A change of what the kernel has. A key is in one of the lists only. */
 export interface PolicyChange {
   /** With all of their elements. */
   readonly setsAdded: ReadonlyMap<string, PeerSet>;
   readonly setsRemoved: readonly string[];
-  /** Of sets that stay. Blocks never change: others have another key. */
+  /** Of sets that stay. Blocks and ranges never change: others have another key. */
   readonly elements: readonly SetChange[];
   readonly chainsAdded: readonly PolicyChain[];
   readonly chainsRemoved: readonly string[];

@@ -3,14 +3,14 @@ import { PEERS_PREFIX } from "../ruleset/policy_tables.ts";
 
 type Family = 4 | 6;
 
-export const peerSetName = (key: string, family: Family): string => `${PEERS_PREFIX}${family}_${digest(key)}`;
-export const policyChainName = (key: string, family: Family): string => `pods${family}_${digest(key)}`;
+export const peerSetName = (key: string, family: Family): string => `${PEERS_PREFIX}${family}_${keyDigest(key)}`;
+export const policyChainName = (key: string, family: Family): string => `pods${family}_${keyDigest(key)}`;
 
 export const isPeerSet = (name: string): boolean => name.startsWith(PEERS_PREFIX);
 export const isPolicyChain = (name: string): boolean => /^pods[46]_/.test(name);
 
 /** Users write what is in keys: nobody may find two with the same name. */
-const digest = (key: string): string => new Bun.CryptoHasher("sha256").update(key).digest("hex").slice(0, 32);
+export const keyDigest = (key: string): string => new Bun.CryptoHasher("sha256").update(key).digest("hex").slice(0, 32);
 
 const COMMENT_LENGTH = 120;
 

@@ -1,4 +1,4 @@
-/** Elements of sets of peers and named ports. */
+/** Elements of sets of peers and ports. */
 import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../../ffi/address.ts";
 import { inetProto, inetService, ipv4Addr, ipv6Addr, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
 import type { Element } from "../../../ffi/nft/objects.ts";
@@ -12,8 +12,14 @@ export type PeerElement = Pick<Element, "key" | "flags">;
 
 export function peerSetDefinition(key: string, { kind }: PeerSet, family: Family) {
   const address = family === 4 ? ipv4Addr : ipv6Addr;
-  const definition = setOf(kind === "ports" ? [address, inetProto, inetService] : [address]);
-  const flags = kind === "blocks" ? NFT_SET_INTERVAL : 0;
+  const keys = {
+    addresses: [address],
+    blocks: [address],
+    ranges: [inetService],
+    ports: [address, inetProto, inetService],
+  };
+  const definition = setOf(keys[kind]);
+  const flags = kind === "blocks" || kind === "ranges" ? NFT_SET_INTERVAL : 0;
   return namedSet(peerSetName(key, family), { ...definition, flags }, shortComment(key));
 }
 
@@ -27,20 +33,23 @@ export function peerElements(set: PeerSet, family: Family): PeerElement[] {
         key: concatenation(ipBytes(ip), Uint8Array.of(protocol), portField(port)),
       }));
     case "blocks":
-      return Array.from(set.intervals).filter(([first]) => isOfFamily(first)).flatMap(intervalOf);
+      return Array.from(set.intervals).filter(([first]) => isOfFamily(first))
+        .flatMap(([first, last]) => intervalOf(ipBytes(first), ipBytes(last)));
+    case "ranges":
+      return Array.from(set.ranges).flatMap(([first, last]) => intervalOf(portField(first), portField(last)));
   }
 }
 
-/** The kernel has an interval as two elements: its first address, and the one behind it. */
-function intervalOf([first, last]: readonly [Ip, Ip]): PeerElement[] {
-  const behind = ipBytes(last);
+/** The kernel has an interval as two elements: its first address or port, and the one behind it. */
+function intervalOf(first: Uint8Array, last: Uint8Array): PeerElement[] {
+  const behind = last.slice();
   // Addresses of another notation have a next one too.
   for (let i = behind.length - 1; i >= 0 && ++behind[i]! === 0x100; i--);
-  if (behind.every((byte) => byte === 0)) return [{ key: ipBytes(first) }];
-  return [{ key: ipBytes(first) }, { key: behind, flags: NFT_SET_ELEM_INTERVAL_END }];
+  if (behind.every((byte) => byte === 0)) return [{ key: first }];
+  return [{ key: first }, { key: behind, flags: NFT_SET_ELEM_INTERVAL_END }];
 }
 
-/** Keys of all sets of peers begin with the address. */
+/** Keys of sets of addresses, blocks and ports begin with it. */
 export const elementAddress = (key: Uint8Array, family: Family): Ip =>
   ipFromBytes(key.subarray(0, family === 4 ? 4 : 16));
 

@@ -31,8 +31,9 @@ export function policyRules({ direction, rules }: PolicyChain, family: 4 | 6): (
 
 function portMatch(match: PortMatch, family: 4 | 6): RuleStatement {
   if ("named" in match) return inSet([daddr(family), l4proto(), dport()], peerSetName(match.named, family));
-  const { protocol, first, last = first } = match;
-  const ofProtocol = equals(l4proto(), Uint8Array.of(protocol));
+  const ofProtocol = equals(l4proto(), Uint8Array.of(match.protocol));
+  if ("ranges" in match) return [...ofProtocol, ...inSet([dport()], peerSetName(match.ranges, family))];
+  const { first, last = first } = match;
   if (first === undefined || last === undefined) return ofProtocol;
   const ports = first === last
     ? equals(dport(), portField(first))

@@ -14,7 +14,13 @@ const SCTP = 132;
 
 const WEB = newPolicyChain("ingress web", "ingress", [
   { peers: ["role=db", "10.0.0.0/8"], ports: [{ protocol: IPPROTO_TCP, first: 80 }, { named: "dns" }] },
-  { ports: [{ protocol: IPPROTO_UDP, first: 1, last: 100 }, { protocol: SCTP }] },
+  {
+    ports: [
+      { protocol: IPPROTO_UDP, first: 1, last: 100 },
+      { protocol: SCTP },
+      { protocol: IPPROTO_TCP, ranges: "many" },
+    ],
+  },
 ]);
 const POD = { owner: "web/a uid", ips: [parseIp("10.1.0.2"), parseIp("fd00::2")], ingress: "ingress web" };
 const SETS: Readonly<Record<string, PeerSet>> = {
@@ -27,6 +33,7 @@ const SETS: Readonly<Record<string, PeerSet>> = {
       [parseIp("fd00::"), parseIp("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")],
     ],
   },
+  many: { kind: "ranges", ranges: [[443, 443], [8000, 8080], [60_000, 65_535]] },
   dns: { kind: "ports", elements: [{ ip: parseIp("10.1.0.2"), protocol: IPPROTO_UDP, port: 53 }] },
 };
 const DESIRED = newDesired([POD], [WEB], SETS);
@@ -80,6 +87,7 @@ const EXPECTED = [
 		ip saddr @peers4_D ip daddr . meta l4proto . th dport @peers4_C return
 		udp dport 1-100 return
 		meta l4proto sctp return
+		tcp dport @peers4_E return
 		goto denied_ingress
 	}`,
   `	map ingress6 {
@@ -98,6 +106,12 @@ const EXPECTED = [
 		flags interval
 		comment "10.0.0.0/8"
 		elements = { fd00::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff }
+	}`,
+  `	set peers4_E {
+		type inet_service
+		flags interval
+		comment "many"
+		elements = { 443, 8000-8080, 60000-65535 }
 	}`,
   `	set peers4_C {
 		type ipv4_addr . inet_proto . inet_service
@@ -146,7 +160,7 @@ const EXPECTED = [
 
 /** The sums of this test's keys, as letters. */
 function withLetters(text: string): string {
-  const sums = { A: "ingress web", B: "role=db", C: "dns", D: "10.0.0.0/8" };
+  const sums = { A: "ingress web", B: "role=db", C: "dns", D: "10.0.0.0/8", E: "many" };
   return Object.entries(sums).reduce((replaced, [letter, key]) => {
     const sum = new Bun.CryptoHasher("sha256").update(key).digest("hex").slice(0, 32);
     return replaced.replaceAll(`_${sum}`, `_${letter}`);
@@ -207,7 +221,7 @@ netnsTest("changes by element come to the same as a replacement", ({ host, conta
     ],
     chainsAdded: [other],
     chainsRemoved: ["ingress web"],
-    setsRemoved: ["10.0.0.0/8"],
+    setsRemoved: ["10.0.0.0/8", "many"],
     pods: [{ ...POD, ingress: "ingress other" }],
   }));
   const empty: PeerSet = { kind: "ports", elements: [] };

@@ -71,7 +71,7 @@ function syncPeerSet(nl: Netlink, tx: Transaction, key: string, set: PeerSet, { 
     const surplus = new Map<string, PeerElement>();
     for (const element of nft.listElements(nl, policyTable, name)) surplus.set(peerElementId(element), element);
     const missing = peerElements(set, family).filter((element) => !surplus.delete(peerElementId(element)));
-    if (mayBePeer && set.kind !== "blocks") {
+    if (mayBePeer && (set.kind === "addresses" || set.kind === "ports")) {
       for (const [id, element] of surplus) {
         if (mayBePeer(key, elementAddress(element.key, family))) surplus.delete(id);
       }
