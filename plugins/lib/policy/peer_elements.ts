@@ -49,6 +49,11 @@ function intervalOf(first: Uint8Array, last: Uint8Array): PeerElement[] {
   return [{ key: first }, { key: behind, flags: NFT_SET_ELEM_INTERVAL_END }];
 }
 
+/** As intervals follow each other: where one ends, the next one may begin. */
+export function compareInIntervals(a: PeerElement, b: PeerElement): number {
+  return Buffer.compare(a.key, b.key) || (b.flags ?? 0) - (a.flags ?? 0);
+}
+
 /** Keys of sets of addresses, blocks and ports begin with it. */
 export const elementAddress = (key: Uint8Array, family: Family): Ip =>
   ipFromBytes(key.subarray(0, family === 4 ? 4 : 16));

@@ -8,6 +8,7 @@ import { newChange, newDesired, newPolicyChain } from "../../../testing/policy_t
 import { policyBridgeTable } from "../ruleset/policy_tables.ts";
 import { createTable } from "../ruleset/table.ts";
 import type { PeerSet } from "./desired.ts";
+import { peerSetName } from "./object_names.ts";
 import { PolicyRuleset } from "./policy_ruleset.ts";
 
 const SCTP = 132;
@@ -204,6 +205,31 @@ netnsTest("what is right stays untouched, and what differs is mended", ({ host }
     expect(list().split("\n").sort()).toEqual(before.split("\n").sort());
   }
 });
+
+netnsTest(
+  "addresses that may be peers stay, surplus blocks and ports go",
+  ({ host }) => {
+    const ruleset = new PolicyRuleset(host.nft);
+    ruleset.replace(DESIRED);
+    const list = () => runInNetns(host, "nft", "-s", "list", "ruleset");
+    const before = list();
+    const addTo = (key: string, elements: string) =>
+      runShellInNetns(host, `nft add element inet cni_policy ${peerSetName(key, 4)} '{ ${elements} }'`);
+    addTo("10.0.0.0/8", "12.0.0.0-12.0.0.9, 14.0.0.0");
+    expect(ruleset.replace(DESIRED, { mayBePeer: () => true })).toBe("4 elements");
+    addTo("many", "9000, 9001, 9100-9200");
+    expect(ruleset.replace(DESIRED, { mayBePeer: () => true })).toBe("6 elements");
+    expect(list()).toBe(before);
+    runShellInNetns(host, `nft delete element inet cni_policy ${peerSetName("many", 4)} '{ 8000-8080 }'`);
+    addTo("many", "8000-8100");
+    expect(ruleset.replace(DESIRED)).toBe("2 elements");
+    expect(list()).toBe(before);
+    addTo("role=db", "10.1.0.77");
+    expect(ruleset.replace(DESIRED, { mayBePeer: () => true })).toBeUndefined();
+    expect(ruleset.replace(DESIRED)).toBe("1 elements");
+    expect(list()).toBe(before);
+  },
+);
 
 netnsTest("changes by element come to the same as a replacement", ({ host, container }) => {
   const [changed, replaced] = [host, container].map(({ nft }) => new PolicyRuleset(nft));

@@ -9,7 +9,7 @@ import { directionMap, ISOLATED_PORTS, policyBridgeTable, policyTable } from "..
 import { bridgePorts, listAttached } from "./attached_pods.ts";
 import type { DesiredPolicy, PeerSet, PolicyChain } from "./desired.ts";
 import { isPeerSet, isPolicyChain, peerSetName, policyChainName } from "./object_names.ts";
-import { elementAddress, type PeerElement, peerElementId, peerElements } from "./peer_elements.ts";
+import { compareInIntervals, elementAddress, type PeerElement, peerElementId, peerElements } from "./peer_elements.ts";
 import { addPeerSet, addPolicyChain, verdictsOf } from "./policy_objects.ts";
 import { policyRules } from "./policy_rules.ts";
 import { DIRECTIONS, verdictElement } from "./verdicts.ts";
@@ -68,10 +68,17 @@ function syncPeerSet(nl: Netlink, tx: Transaction, key: string, set: PeerSet, { 
   let count = 0;
   for (const family of FAMILIES) {
     const name = peerSetName(key, family);
-    const surplus = new Map<string, PeerElement>();
-    for (const element of nft.listElements(nl, policyTable, name)) surplus.set(peerElementId(element), element);
-    const missing = peerElements(set, family).filter((element) => !surplus.delete(peerElementId(element)));
-    if (mayBePeer && (set.kind === "addresses" || set.kind === "ports")) {
+    const present = nft.listElements(nl, policyTable, name);
+    const wanted = peerElements(set, family);
+    const surplus = new Map<string, PeerElement>(present.map((element) => [peerElementId(element), element]));
+    const missing = wanted.filter((element) => !surplus.delete(peerElementId(element)));
+    if (set.kind === "blocks" || set.kind === "ranges") {
+      const differing = surplus.size + missing.length;
+      if (differing > 0) replaceIntervals(tx, name, present, wanted);
+      count += differing;
+      continue;
+    }
+    if (mayBePeer) {
       for (const [id, element] of surplus) {
         if (mayBePeer(key, elementAddress(element.key, family))) surplus.delete(id);
       }
@@ -81,6 +88,17 @@ function syncPeerSet(nl: Netlink, tx: Transaction, key: string, set: PeerSet, { 
     count += surplus.size + missing.length;
   }
   return count;
+}
+
+/** The kernel may refuse to delete the end of an interval, except right behind its beginning. */
+function replaceIntervals(
+  tx: Transaction,
+  name: string,
+  present: readonly PeerElement[],
+  wanted: readonly PeerElement[],
+): void {
+  tx.deleteElements(policyTable, name, present.toSorted(compareInIntervals));
+  if (wanted.length > 0) tx.addElements(policyTable, name, wanted);
 }
 
 function syncChains(
