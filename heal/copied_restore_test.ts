@@ -1,11 +1,15 @@
 /** Elements of many attachments that come back from the copy. Others come back as their plugins restore them. */
 import { expect } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { restoreAttachments } from "../runtime/restore.ts";
 import { withRuntimeContext } from "../runtime/runtime.ts";
 import { restoreCopied } from "./copied_restore.ts";
 import { RulesetCopy } from "./ruleset_copy.ts";
+import { policyNamespacesPath } from "../plugins/lib/policy/stored_namespaces.ts";
+import { stateText } from "../plugins/lib/protocol/state_file.ts";
 import { loadPlugins } from "../plugins/registry.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import {
   byProgram,
   callAsEngine,
@@ -15,6 +19,7 @@ import {
   removeResult,
   sortedListing,
 } from "../testing/healed_host.ts";
+import { newNetns } from "../testing/netns.ts";
 
 await loadPlugins();
 
@@ -136,4 +141,28 @@ healTest("after changes that the kernel could not report, and for UDP, plugins a
   expect(["c1", "c2", "c3", "c4", "c5"].map(check)).toEqual(["", "", "", "", ""]);
   expect(log).toEqual([byProgram("nft"), expect.stringMatching(/more changes than the kernel could report/)]);
   expect(log.join()).not.toContain("elements of");
+});
+
+healTest("pods that policies may isolate are closed after a flush, however many there are", (healed) => {
+  const { host, directory, newHealer, round, nft, runtime } = healed;
+  const ipam = { type: "host-local", dataDir: join(directory, "ipam"), ranges: [[{ subnet: "10.8.0.0/24" }]] };
+  // Nobody listens there.
+  const policy = { type: "network-policy", socketPath: join(directory, "socket"), dataDir: directory };
+  const plugins = [{ type: "ptp", ipMasq: true, ipam }, policy];
+  const pods = parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: "pods", plugins }));
+  mkdirSync(join(directory, "policy"));
+  writeFileSync(policyNamespacesPath(directory), stateText({ namespaces: ["isolated"] }));
+  using resources = new DisposableStack();
+  for (const [containerId, namespace] of [["c1", "isolated"], ["c2", "isolated"], ["c3", "open"]] as const) {
+    const { path } = resources.use(newNetns());
+    const args = Object.entries({ IgnoreUnknown: "1", K8S_POD_NAMESPACE: namespace, K8S_POD_NAME: containerId });
+    host.run(() => void runtime().add(pods, { containerId, ifname: "eth0", netns: path, args }));
+  }
+  const healer = newHealer({ minCopied: 1 });
+  round(healer);
+  const closed = () => nft("list", "map", "inet", "cni_policy", "ingress4").match(/10\.8\.0\.\d+/g);
+  expect(closed()).toEqual(["10.8.0.2", "10.8.0.3"]);
+  nft("flush", "ruleset");
+  round(healer);
+  expect(closed()).toEqual(["10.8.0.2", "10.8.0.3"]);
 });

@@ -84,11 +84,11 @@ export class RulesetCopy {
     }
   }
 
-  /** What the kernel lacks, by {@linkcode ownerText}. */
+  /** What the kernel lacks, by {@linkcode ownerText}, without what plugins alone restore. */
   findLost(nl: Netlink): Map<string, OwnedElement[]> {
     const lost = new Map<string, OwnedElement[]>();
     for (const { table, set, elements } of this.#sets?.values() ?? []) {
-      if (elements.size === 0) continue;
+      if (elements.size === 0 || table.isRestoredByPlugin) continue;
       const present = new Set(nft.listElements(nl, table, set).map(({ key }) => nft.formatHex(key)));
       for (const [key, { element, owner }] of elements) {
         if (present.has(key)) continue;

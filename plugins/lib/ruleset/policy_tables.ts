@@ -153,6 +153,8 @@ export const policyTable: TableDefinition = {
   ...POLICY_TABLE,
   comment: "NetworkPolicy; managed by cni",
   isTransient: (set) => set.startsWith(PEERS_PREFIX),
+  // It closes pods, unless the server's part keeps them.
+  isRestoredByPlugin: true,
   objects: () => ({
     sets: [
       podLinkSet(),

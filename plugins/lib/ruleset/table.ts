@@ -29,6 +29,8 @@ export interface TableDefinition extends nft.TableKey, TablePart {
   readonly comment: string;
   /** Sets that come and go, with no attachment's elements. */
   isTransient?(set: string): boolean;
+  /** Its plugin has more to do after a loss than to put elements back, and does it when it finds some missing. */
+  readonly isRestoredByPlugin?: boolean;
   /** What one plugin has in it besides, see {@linkcode extendTable}. */
   readonly ownPart?: TablePart;
   /** Elements that exist as long as a shared chain does. */
