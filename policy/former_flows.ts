@@ -21,6 +21,8 @@ export class FormerFlows implements Disposable {
   readonly #log: (message: string) => void;
   /** The one that has not begun. */
   #next: Walk | undefined;
+  /** Of the one that has. */
+  #running: Walk["untilMs"] = new Map();
   #last: Promise<unknown> = Promise.resolve();
   #isOver = false;
 
@@ -39,8 +41,16 @@ export class FormerFlows implements Disposable {
    */
   async delete(ips: readonly Ip[], untilMs: number): Promise<boolean> {
     const walk = this.#next ??= this.#newWalk();
-    for (const ip of ips) walk.untilMs.set(ip, Math.min(untilMs, walk.untilMs.get(ip) ?? Infinity));
-    const free = await walk.done;
+    for (const ip of ips) {
+      walk.untilMs.set(ip, Math.min(untilMs, walk.untilMs.get(ip) ?? Infinity));
+      // Who asked before may have been killed, and have left it to this one's pod.
+      const before = this.#running.get(ip);
+      if (before !== undefined) this.#running.set(ip, Math.min(untilMs, before));
+    }
+    const late = Promise.withResolvers<ReadonlySet<Ip>>();
+    // Others of the same walk may wait for longer.
+    const timer = setTimeout(() => late.resolve(new Set()), Math.max(0, untilMs - bootTimeMs()));
+    const free = await Promise.race([walk.done, late.promise]).finally(() => clearTimeout(timer));
     return ips.every((ip) => free.has(ip));
   }
 
@@ -48,6 +58,7 @@ export class FormerFlows implements Disposable {
     const untilMs: Walk["untilMs"] = new Map();
     const run = () => {
       this.#next = undefined;
+      this.#running = untilMs;
       return this.#walk(untilMs);
     };
     const done = this.#last.then(run, run);

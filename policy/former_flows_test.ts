@@ -57,3 +57,41 @@ test("a walk that fails does not keep the next one", async () => {
   }
   expect([await former.delete([A], bootTimeMs() + 60_000), listTrackedFlows(host), log]).toEqual([true, [], []]);
 });
+
+/** Stands for a long table. @param onEnd told of the addresses that are still awaited then */
+function walkFor(ms: number, onEnd: (ips: readonly Ip[]) => void = () => {}) {
+  return function* (_: unknown, ips: ReadonlySet<Ip>): Generator<void> {
+    const end = performance.now() + ms;
+    while (performance.now() < end) {
+      Bun.sleepSync(1);
+      yield;
+    }
+    onEnd([...ips]);
+  };
+}
+
+test("who waits for less than others of the same walk is answered in time", async () => {
+  using host = newNetns();
+  trackFlows(host, [A, B], FLOWS);
+  using walk = spyOn(conntrack, "deleteFlowsInPieces");
+  walk.mockImplementationOnce(walkFor(3000));
+  using former = new FormerFlows(host, () => {});
+  const started = performance.now();
+  const patient = former.delete([B], bootTimeMs() + 60_000);
+  expect(await former.delete([A], bootTimeMs() + 100)).toBe(false);
+  expect(performance.now() - started).toBeLessThan(2000);
+  expect(await patient).toBe(true);
+});
+
+test("the next pod with an address ends what was asked for the former one", async () => {
+  using host = newNetns();
+  trackFlows(host, [A, B], FLOWS);
+  using walk = spyOn(conntrack, "deleteFlowsInPieces");
+  let left: readonly Ip[] = [];
+  walk.mockImplementationOnce(walkFor(1000, (ips) => left = ips));
+  using former = new FormerFlows(host, () => {});
+  const first = former.delete([A, B], bootTimeMs() + 60_000);
+  await Bun.sleep(50);
+  expect(await former.delete([A], bootTimeMs() + 100)).toBe(false);
+  expect([await first, left]).toEqual([false, [B]]);
+});

@@ -4,20 +4,25 @@ import type { PolicySite } from "./policy_site.ts";
  * Answers in the place of `cni serve`, from another process: plugins wait.
  *
  * @param text `""`: it never answers
+ * @param deleteFlowsMs how long it takes to delete flows
  * @returns what was asked
  */
 export async function answerPlugins(
-  site: PolicySite,
+  site: Pick<PolicySite, "directory">,
   resources: DisposableStack,
   text: string,
+  deleteFlowsMs = 0,
 ): Promise<() => unknown[]> {
   const program = `
     Bun.listen({
       unix: ${JSON.stringify(`${site.directory}/socket`)},
       socket: {
         data(socket, bytes) {
-          console.log(bytes.toString().trim());
-          ${text === "" ? "" : `socket.end(${JSON.stringify(text)});`}
+          const line = bytes.toString().trim();
+          console.log(line);
+          const answer = () => ${text === "" ? "{}" : `socket.end(${JSON.stringify(text)})`};
+          if (line.includes("delete-flows")) setTimeout(answer, ${deleteFlowsMs});
+          else answer();
         },
       },
     });

@@ -51,9 +51,13 @@ const KNOWN_WAIT_MS = 500;
 
 /** Whether somebody puts back what the kernel has lost. */
 export function isPartSynced(path: string): boolean {
-  const question: SyncedQuestion = { question: "synced" };
-  const found = askLine(path, question, KNOWN_WAIT_MS);
+  const found = askWhetherSynced(path, KNOWN_WAIT_MS);
   return "answer" in found && found.answer.isSynced === true;
+}
+
+function askWhetherSynced(path: string, waitMs: number): LineAnswer {
+  const question: SyncedQuestion = { question: "synced" };
+  return askLine(path, question, waitMs);
 }
 
 /** What the kernel lacks of what these addresses are to have, as far as somebody knows. */
@@ -63,13 +67,19 @@ export function askForWrongVerdicts(path: string, ips: readonly string[]): reado
   return "answer" in found && Array.isArray(found.answer.wrong) ? found.answer.wrong : [];
 }
 
-/** A hundred thousand flows take it a quarter of a second. */
-export const DELETE_FLOWS_MS = 1000;
+/**
+ * A walk over two hundred thousand flows takes a part with other work half a second, and waits for the one before it.
+ * Plugins that stop waiting walk by themselves, all at once.
+ */
+const DELETE_FLOWS_MS = 10_000;
 /** It says when it could not. */
 const ANSWER_MS = 500;
+/** One that hangs is not waited for as long as one that works, which says something else at once. */
+const FIRST_ANSWER_MS = 1500;
 
 /** @returns whether somebody has deleted the flows that these addresses began, or answer */
 export function askToDeleteFlows(path: string, ips: readonly string[]): boolean {
+  if (!("answer" in askWhetherSynced(path, FIRST_ANSWER_MS))) return false;
   const request: DeleteFlowsRequest = {
     question: "delete-flows",
     ips,
@@ -78,3 +88,6 @@ export function askToDeleteFlows(path: string, ips: readonly string[]): boolean 
   const found = askLine(path, request, DELETE_FLOWS_MS + ANSWER_MS);
   return "answer" in found && found.answer.areFlowsDeleted === true;
 }
+
+/** @param waitMs how long the plugin waits for the pod's policies too */
+export const deleteFlowsUntilMs = (waitMs: number): number => bootTimeMs() + Math.max(waitMs / 2, waitMs - ANSWER_MS);

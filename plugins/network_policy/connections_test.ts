@@ -207,9 +207,10 @@ for (const { server, areFlowsDeleted, expected } of SERVERS) {
         call(pod, { config });
         expect(left()).toBe(expected);
       }
-      await until(() => asked().length === 2);
+      await until(() => asked().length === 3);
       expect(asked()).toEqual([
         expect.objectContaining({ deleteFlowsUntilMs: expect.any(Number) }),
+        { question: "synced" },
         { question: "delete-flows", ips: [...pod.ips], deleteFlowsUntilMs: expect.any(Number) },
       ]);
     },

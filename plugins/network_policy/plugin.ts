@@ -4,7 +4,6 @@ import { deleteFlowsInPieces } from "../../ffi/conntrack/conntrack.ts";
 import { mayHaveEntriesOf } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import * as link from "../../ffi/route/link.ts";
-import { bootTimeMs } from "../../ffi/sys/boot_clock.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { logRemoval, ownerPrefix, ownerRestoreHint, staleOwnerFilter } from "../lib/model/owner.ts";
 import type { PluginModel } from "../lib/model/plugin_model.ts";
@@ -39,7 +38,7 @@ import {
   policyTable,
 } from "../lib/ruleset/policy_tables.ts";
 import { requireTable, type TableDefinition } from "../lib/ruleset/table.ts";
-import { askForWrongVerdicts, askPart, askToDeleteFlows, DELETE_FLOWS_MS, isPartSynced } from "./ask_part.ts";
+import { askForWrongVerdicts, askPart, askToDeleteFlows, deleteFlowsUntilMs, isPartSynced } from "./ask_part.ts";
 import { type NetworkPolicyConfig, networkPolicyConfig } from "./config.ts";
 import { type AttachedPod, findPod } from "./pod.ts";
 
@@ -165,8 +164,8 @@ function openWhenKnown(call: Call, pod: AttachedPod): boolean {
   const { config: { socketPath, waitMs }, host, log } = call;
   const question = questionOf(call, pod);
   const { namespace, name } = question;
-  const deleteFlowsUntilMs = bootTimeMs() + Math.min(DELETE_FLOWS_MS, waitMs / 2);
-  const answer = askPart(socketPath, { ...question, deleteFlowsUntilMs }, waitMs);
+  const request = { ...question, deleteFlowsUntilMs: deleteFlowsUntilMs(waitMs) };
+  const answer = askPart(socketPath, request, waitMs);
   if ("state" in answer) {
     if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);
     return answer.areFlowsDeleted;
