@@ -382,6 +382,8 @@ export class PolicyPart implements Disposable {
   }
 
   #changeKernel(now: number, hasAll: boolean): void {
+    const policedNamespaces = this.#compiler.policedNamespaces();
+    this.#stored.add(policedNamespaces);
     // What it kept for peers that were not known, only a comparison finds.
     if (hasAll && !this.#isSynced) this.#isInKernel = false;
     const change = this.#isInKernel ? this.#compiler.takeChange() : undefined;
@@ -414,7 +416,7 @@ export class PolicyPart implements Disposable {
     this.#isInForce = true;
     this.#isSynced ||= hasAll;
     this.#kernelProblem = undefined;
-    this.#stored.store(this.#compiler.policedNamespaces());
+    this.#stored.replace(policedNamespaces);
     this.#options.onInForce?.();
     if (isChanged) this.#judge.judgeSoon(isCompared || mayForbid(change!));
     if (isChanged && this.#changedSince !== undefined) {

@@ -137,6 +137,25 @@ siteTest("routed", "stored namespaces that cannot be read are replaced, or named
   }
 });
 
+siteTest("routed", "a namespace is stored before the kernel has its policies, and until it has none", async (site) => {
+  const stored = () => JSON.parse(readFileSync(policyNamespacesPath(site.directory), "utf8")).namespaces;
+  using scene = newPolicyScene(site);
+  scene.part.takePolicies([DENY_INGRESS]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([]);
+  await scene.lookUntil(({ isSynced }) => isSynced);
+  expect(stored()).toEqual(["web"]);
+  // From now on, the kernel refuses all.
+  runInNetns(site.host, "nft", "delete table inet cni_policy; add table inet cni_policy { chain forward { }; }");
+  await scene.lookUntil(({ problems }) => problems.length > 0);
+  scene.part.takePolicies([{ ...DENY_INGRESS, uid: "uid-other", namespace: "other" }]);
+  await scene.lookUntil(() => stored().length > 1);
+  expect(stored()).toEqual(["other", "web"]);
+  runInNetns(site.host, "nft", "delete table inet cni_policy");
+  await scene.lookUntil(({ problems }) => problems.length === 0);
+  expect(stored()).toEqual(["other"]);
+});
+
 siteTest("routed", "of another program's table, the part says that it cannot use it, and goes on", async (site) => {
   using scene = newPolicyScene(site);
   runInNetns(site.host, "nft", "add table inet cni_policy { chain forward { }; }");

@@ -9,24 +9,30 @@ import { stateText } from "../plugins/lib/protocol/state_file.ts";
 export class StoredPolicies {
   readonly #path: string;
   readonly #writing: OptionalWrite;
-  #stored: string | undefined;
+  #stored: ReadonlySet<string> | undefined;
 
   /** @param dataDirectory survives a reboot */
   constructor(dataDirectory: string, log: (message: string) => void) {
     this.#path = policyNamespacesPath(dataDirectory);
     this.#writing = new OptionalWrite(log, "without the server, pods go by what was stored before");
-    const known = ignoreSystemErrors(() => readPolicyNamespaces(this.#path, log));
-    this.#stored = known && textOf([...known]);
+    this.#stored = ignoreSystemErrors(() => readPolicyNamespaces(this.#path, log));
+  }
+
+  /** Adds them to those that are stored. Who ends before the kernel has their policies leaves new pods closed. */
+  add(namespaces: readonly string[]): void {
+    this.#write(new Set([...this.#stored ?? [], ...namespaces]));
+  }
+
+  /** Call it when the kernel has their policies, and no others. */
+  replace(namespaces: readonly string[]): void {
+    this.#write(new Set(namespaces));
   }
 
   /** Writes the file if they have changed. */
-  store(namespaces: readonly string[]): void {
-    const text = textOf(namespaces);
-    if (text === this.#stored) return;
-    const bytes = new TextEncoder().encode(text);
+  #write(namespaces: ReadonlySet<string>): void {
+    if (this.#stored?.symmetricDifference(namespaces).size === 0) return;
+    const bytes = new TextEncoder().encode(stateText({ namespaces: [...namespaces].sort() }));
     const write = () => inDirectory(parentOf(this.#path), 0o700, () => installBytes(bytes, this.#path, 0o600));
-    if (this.#writing.attempt(write)) this.#stored = text;
+    if (this.#writing.attempt(write)) this.#stored = namespaces;
   }
 }
-
-const textOf = (namespaces: readonly string[]): string => stateText({ namespaces: namespaces.toSorted() });
