@@ -4,11 +4,12 @@ import type { Ip } from "../ffi/address.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
 import * as link from "../ffi/route/link.ts";
-import { type Owner, ownerText } from "../plugins/lib/model/owner.ts";
+import { isOneOfOwners, type Owner, ownerText } from "../plugins/lib/model/owner.ts";
 import {
   type AttachedAddress,
   type BridgedAddress,
   listBridgedPods,
+  listRecordedPods,
   readGuard,
 } from "../plugins/lib/policy/attached_pods.ts";
 import { bridgeGuardElements, guardElements } from "../plugins/lib/policy/guard_elements.ts";
@@ -17,20 +18,28 @@ import { POLICY_PURPOSE, policyBridgeTable, policyTable } from "../plugins/lib/r
 import type { TableDefinition } from "../plugins/lib/ruleset/table.ts";
 import { ElementInUseError, type WantedElement } from "../plugins/lib/ruleset/wanted_elements.ts";
 
-/** What a table had of pods, also after somebody has removed the table: no DEL has. */
+/** What a table had of pods, also after somebody has removed the table or some of it: no DEL has. */
 class Remembered<T extends AttachedAddress> {
   #table: bigint | undefined;
   #known: readonly T[] = [];
   readonly lost = new Map<Ip, T>();
 
-  /** @returns whether it is the table of the last look */
-  note(present: readonly T[], table: bigint | undefined): boolean {
+  get known(): readonly T[] {
+    return this.#known;
+  }
+
+  /** @returns whether what is gone since the last look went by DELs */
+  note(present: readonly T[], table: bigint | undefined, listRecorded: () => readonly Owner[]): boolean {
     const isSame = table === this.#table;
-    for (const each of isSame ? [] : this.#known) this.lost.set(each.ip, each);
-    for (const { ip } of present) this.lost.delete(ip);
+    const ips = new Set(present.map(({ ip }) => ip));
+    const gone = this.#known.filter(({ ip }) => !ips.has(ip));
+    const isRecorded = isSame && gone.length > 0 ? isOneOfOwners(listRecorded()) : () => true;
+    const lost = gone.filter(isRecorded);
+    for (const each of lost) this.lost.set(each.ip, each);
+    for (const ip of ips) this.lost.delete(ip);
     this.#table = table;
     this.#known = present;
-    return isSame;
+    return isSame && lost.length === 0;
   }
 }
 
@@ -44,6 +53,7 @@ export class Attachments {
   readonly #ports = new Remembered<BridgedAddress>();
   /** The ruleset of the last look, and who was attached then. */
   #seen: { readonly generation: number; readonly attached: readonly AttachedAddress[] } | undefined;
+  #isDamaged = false;
   /** A DEL that came while their guard was lost has found nothing. */
   readonly #restored = new Map<string, { readonly pod: AttachedAddress; readonly untilMs: number }>();
 
@@ -59,8 +69,12 @@ export class Attachments {
     if (!isWatching && generation === this.#seen?.generation) return { attached: this.#seen.attached, isWhole: true };
     const hadEnded = this.#removeEnded();
     const { attached, table } = readGuard(this.#nft);
-    const isSameGuard = this.#guard.note(attached, table);
-    const isSameBridge = this.#ports.note(listBridgedPods(this.#nft), findTable(this.#nft, policyBridgeTable)?.handle);
+    const isSameGuard = this.#guard.note(attached, table, () => listRecordedPods(this.#nft, policyTable));
+    const isSameBridge = this.#ports.note(
+      listBridgedPods(this.#nft),
+      findTable(this.#nft, policyBridgeTable)?.handle,
+      () => listRecordedPods(this.#nft, policyBridgeTable),
+    );
     const isEnded = this.#forgetEnded();
     this.#seen = { generation, attached };
     return {
@@ -69,27 +83,40 @@ export class Attachments {
     };
   }
 
+  /** Call it when somebody has removed something of pods: nobody tells of which. */
+  noteLoss(): void {
+    this.#isDamaged = true;
+  }
+
   /** Puts back the guard of pods that have their link. @returns whether it was lost */
   restore(): boolean {
-    const guards = [...this.#guard.lost.values()];
-    const ports = [...this.#ports.lost.values()];
-    for (const pod of groupByPod(guards)) this.#restorePod(policyTable, pod[0], guardElements(guardedPod(pod)));
-    for (const pod of groupByPod(ports)) {
+    const listLost = <T extends AttachedAddress>({ known, lost }: Remembered<T>) =>
+      groupByPod([...this.#isDamaged ? known : [], ...lost.values()]);
+    let isRestored = this.#guard.lost.size + this.#ports.lost.size > 0;
+    for (const pod of listLost(this.#guard)) {
+      if (this.#restorePod(policyTable, pod[0], guardElements(guardedPod(pod)))) isRestored = true;
+    }
+    for (const pod of listLost(this.#ports)) {
       const own = link.find(this.#route, pod[0].interface)?.mac;
       if (own === undefined) continue;
       const port = { own, pod: pod[0].mac };
-      this.#restorePod(policyBridgeTable, pod[0], bridgeGuardElements({ ...guardedPod(pod), port }));
+      const elements = bridgeGuardElements({ ...guardedPod(pod), port });
+      if (this.#restorePod(policyBridgeTable, pod[0], elements)) isRestored = true;
     }
-    return guards.length + ports.length > 0;
+    this.#isDamaged = false;
+    return isRestored;
   }
 
-  #restorePod(table: TableDefinition, pod: AttachedAddress, elements: readonly WantedElement[]): void {
-    this.#restored.set(ownerText(pod), { pod, untilMs: performance.now() + DEL_MS });
+  /** @returns whether something was missing */
+  #restorePod(table: TableDefinition, pod: AttachedAddress, elements: readonly WantedElement[]): boolean {
     try {
-      restoreElements(this.#nft, table, pod, elements);
+      if (restoreElements(this.#nft, table, pod, elements).length === 0) return false;
+      this.#restored.set(ownerText(pod), { pod, untilMs: performance.now() + DEL_MS });
+      return true;
     } catch (error) {
       // The address is that of a pod that has come meanwhile.
       if (!(error instanceof ElementInUseError)) throw error;
+      return false;
     }
   }
 

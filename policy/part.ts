@@ -259,9 +259,11 @@ export class PolicyPart implements Disposable {
   /** Call it some times a second. */
   look(): void {
     this.#withoutHarm("log dropped packets", () => this.#logDrops());
-    const isLost = this.#losses.look();
     const now = performance.now();
-    if (isLost) this.#nextCompare = now;
+    if (this.#losses.look()) {
+      this.#attachments.noteLoss();
+      this.#nextCompare = now;
+    }
     if (now >= this.#nextCompare) this.#isInKernel = false;
     const isWaiting = this.#timer !== undefined;
     const isDue = !this.#isInKernel || this.#compiler.held.size > 0 || now - this.#lastStep >= 1000;
@@ -396,15 +398,19 @@ export class PolicyPart implements Disposable {
       const desired = this.#compiler.desired();
       const options: SyncOptions = { onSet: () => garbage.step() };
       if (!this.#isSynced) options.mayBePeer = (set, ip) => this.#mayBePeer(set, ip);
-      const difference = this.#ruleset.replace(desired, options);
-      // Which ports of bridges are isolated, the guard tells.
-      if (this.#attachments.restore()) this.#ruleset.replace(desired, options);
+      const differences = [this.#ruleset.replace(desired, options)];
+      if (this.#attachments.restore()) {
+        // Which ports of bridges are isolated, the guard tells.
+        this.#ruleset.replace(desired, options);
+        differences.push("the guard of pods");
+      }
+      const difference = differences.filter((each) => each !== undefined).join(", ");
       this.#withoutHarm(
         "change what is counted and logged of dropped packets",
         () => handleDrops(this.#host.nft, this.#options.drops),
       );
       this.#nextCompare = now + COMPARE_INTERVAL_MS;
-      if (this.#isSynced && difference !== undefined) {
+      if (this.#isSynced && difference !== "") {
         this.#options.count("repairs", 1);
         this.#options.log(
           `Policies are in the kernel again: ${difference}${refusal === undefined ? "" : `, after: ${refusal}`}`,

@@ -1,18 +1,22 @@
 /** Notices what others remove from the tables of policies. @module */
 import { ipFromBytes } from "../ffi/address.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
+import type { Element, TableKey } from "../ffi/nft/objects.ts";
 import { isChangeOf, openRulesetMonitor, type RulesetChange, type RulesetMonitor } from "../ffi/nft/ruleset_monitor.ts";
 import * as uapi from "../ffi/nft/uapi.ts";
-import { readGuard } from "../plugins/lib/policy/attached_pods.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { type Owner, ownerText, parseOwner } from "../plugins/lib/model/owner.ts";
+import { linkNameIn, listBridgedPods, listRecordedPods, readGuard } from "../plugins/lib/policy/attached_pods.ts";
 import { isPeerSet } from "../plugins/lib/policy/object_names.ts";
-import { directionMap, policyBridgeTable, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
+import { directionMap, ISOLATED_PORTS, policyBridgeTable, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 
 const MONITOR_BYTES = 16 * 1024 * 1024;
-const OBJECT_REMOVALS: readonly number[] = [
+const REMOVALS: readonly number[] = [
   uapi.NFT_MSG_DELTABLE,
   uapi.NFT_MSG_DELCHAIN,
   uapi.NFT_MSG_DELRULE,
   uapi.NFT_MSG_DELSET,
+  uapi.NFT_MSG_DELSETELEM,
 ];
 const VERDICT_MAPS = (["ingress", "egress"] as const).flatMap((direction) =>
   ([4, 6] as const).map((family) => directionMap(direction, family))
@@ -35,23 +39,49 @@ export class RulesetLosses implements Disposable {
   /** @returns whether the kernel may have less since the last look than it was told */
   look(): boolean {
     let isLost = false;
-    const unmapped = new Set<string>();
+    const losers = new Set<string>();
     const isComplete = this.#monitor.read(({ changes }) => {
       for (const change of changes) {
-        const isOfMap = change.operation === uapi.NFT_MSG_DELSETELEM && VERDICT_MAPS.includes(change.name);
-        if (!isOfMap) isLost = true;
-        else for (const { key } of change.elements()) unmapped.add(ipFromBytes(key));
+        if (change.operation !== uapi.NFT_MSG_DELSETELEM || isPeerSet(change.name)) isLost = true;
+        else for (const element of change.elements()) losers.add(podOf(change, element));
       }
     });
-    // DEL removes a pod from the guard first.
-    return !isComplete || isLost ||
-      unmapped.size > 0 && readGuard(this.#nl).attached.some(({ ip }) => unmapped.has(ip));
+    return !isComplete || isLost || losers.size > 0 && this.#isAnyAttached(losers);
+  }
+
+  /** DEL removes all that a table has of a pod at once, and its verdicts last. */
+  #isAnyAttached(pods: ReadonlySet<string>): boolean {
+    try {
+      return this.#attachedPods().some((each) => pods.has(each));
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      // A list that keeps changing may lack something.
+      return true;
+    }
+  }
+
+  #attachedPods(): string[] {
+    const { attached } = readGuard(this.#nl);
+    return [
+      ...attached.flatMap((each) => [each.ip, each.interface, ownerIn(policyTable, each)]),
+      ...listBridgedPods(this.#nl).map((each) => ownerIn(policyBridgeTable, each)),
+      ...[policyTable, policyBridgeTable].flatMap((table) =>
+        listRecordedPods(this.#nl, table).map((owner) => ownerIn(table, owner))
+      ),
+    ];
   }
 }
 
+/** An element of policies has the pod's address, that of an isolated port its link, and others its owner. */
+function podOf(change: RulesetChange, { key, comment = "" }: Element): string {
+  if (VERDICT_MAPS.includes(change.name)) return ipFromBytes(key);
+  if (change.name === ISOLATED_PORTS) return linkNameIn(key);
+  const owner = parseOwner(comment);
+  return owner ? ownerIn(change, owner) : "";
+}
+
+const ownerIn = ({ family }: Pick<TableKey, "family">, owner: Owner): string => `${family} ${ownerText(owner)}`;
+
 const isOfPolicies = isChangeOf([policyTable, policyBridgeTable]);
 
-/** Plugins remove elements of pods that end. */
-const mayBeLoss = (change: RulesetChange): boolean =>
-  isOfPolicies(change) && (OBJECT_REMOVALS.includes(change.operation) ||
-    change.operation === uapi.NFT_MSG_DELSETELEM && (isPeerSet(change.name) || VERDICT_MAPS.includes(change.name)));
+const mayBeLoss = (change: RulesetChange): boolean => isOfPolicies(change) && REMOVALS.includes(change.operation);

@@ -3,6 +3,7 @@ import { type Ip, ipFromBytes, type Mac, macFromBytes } from "../../../ffi/addre
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { type Owner, parseOwner, sameOwner } from "../model/owner.ts";
+import { RECORD_SET } from "../ruleset/owner_records.ts";
 import { podAddressSet, podSourceSet, policyBridgeTable, policyTable, selfCalls } from "../ruleset/policy_tables.ts";
 
 const FAMILIES = [4, 6] as const;
@@ -42,6 +43,10 @@ function listOwned<T extends object>(
   );
 }
 
+/** Of whom a table has elements, or had some that others removed: a DEL removes the record too. */
+export const listRecordedPods = (nl: Netlink, table: nft.TableKey): Owner[] =>
+  nft.listElements(nl, table, RECORD_SET).flatMap(({ comment = "" }) => parseOwner(comment) ?? []);
+
 export interface Guard {
   /** Each address once: the last container that got it has it. */
   readonly attached: readonly AttachedAddress[];
@@ -73,18 +78,19 @@ function withoutFormer(nl: Netlink, listed: readonly AttachedAddress[]): Attache
 
 /** The key of an element of the guard in `table inet`. */
 export function readAddressKey(key: Uint8Array): Pick<AttachedAddress, "ip" | "interface"> {
-  return { interface: nameIn(key), ip: ipFromBytes(key.subarray(NAME_BYTES)) };
+  return { interface: linkNameIn(key), ip: ipFromBytes(key.subarray(NAME_BYTES)) };
 }
 
 function readSourceKey(key: Uint8Array): Pick<BridgedAddress, "ip" | "interface" | "mac"> {
   return {
-    interface: nameIn(key),
+    interface: linkNameIn(key),
     mac: macFromBytes(key.subarray(NAME_BYTES, NAME_BYTES + MAC_BYTES)),
     ip: ipFromBytes(key.subarray(NAME_BYTES + MAC_FIELD_BYTES)),
   };
 }
 
-function nameIn(key: Uint8Array): string {
+/** At the begin of a key. */
+export function linkNameIn(key: Uint8Array): string {
   const name = key.subarray(0, NAME_BYTES);
   const end = name.indexOf(0);
   return new TextDecoder().decode(end < 0 ? name : name.subarray(0, end));
