@@ -1,7 +1,9 @@
 /** What the compiler makes of each feature of policies, against what the API's documentation says of it. */
 import { expect, test } from "bun:test";
-import { CompiledCluster } from "../testing/compiled_cluster.ts";
+import failedClusters from "../testdata/failed_clusters.json";
+import { type ClusterSteps, CompiledCluster } from "../testing/compiled_cluster.ts";
 import { CASE_FLOWS, caseCluster, policyCases } from "../testing/policy_cases.ts";
+import { RANDOM_FLOWS } from "../testing/random_policies.ts";
 
 const CASES = policyCases();
 
@@ -27,12 +29,16 @@ test("all of them are enforced as the API says", () => {
   for (const { name, steps } of CASES) {
     const cluster = new CompiledCluster(caseCluster());
     try {
-      for (const changes of steps) {
-        for (const each of changes) cluster.apply(each);
-        cluster.check(CASE_FLOWS);
-      }
+      cluster.follow(steps, () => cluster.check(CASE_FLOWS));
     } catch (error) {
       throw new Error(`${name}: ${(error as Error).stack}`);
     }
   }
 }, 120_000);
+
+for (const [name, steps] of Object.entries(failedClusters as unknown as Readonly<Record<string, ClusterSteps>>)) {
+  test(`what has failed once: ${name}`, () => {
+    const cluster = new CompiledCluster();
+    cluster.follow(steps, () => cluster.check(RANDOM_FLOWS));
+  });
+}

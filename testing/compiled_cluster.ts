@@ -28,7 +28,12 @@ export type ClusterChange =
   | { readonly put: "pod"; readonly object: PodObject }
   | { readonly put: "namespace"; readonly object: NamespaceObject }
   /** It is `namespace/name` of a policy, the UID of a pod, the name of a namespace. */
-  | { readonly remove: "policy" | "pod" | "namespace"; readonly key: string };
+  | { readonly remove: "policy" | "pod" | "namespace"; readonly key: string }
+  /** Nothing new: the compiler looks at what has come. */
+  | { readonly look: true };
+
+/** The kernel is told after each of them, and all is judged. */
+export type ClusterSteps = readonly (readonly ClusterChange[])[];
 
 /** A real one, told of the same. */
 export interface EnforcingNode {
@@ -164,6 +169,13 @@ const mirrorOf = ({ pods, chains, sets }: DesiredPolicy): KernelMirror => {
   return mirror;
 };
 
+export interface CompiledClusterOptions {
+  readonly node?: EnforcingNode;
+  readonly allows?: typeof oracleAllows;
+}
+
+const NOTHING: OracleCluster = { namespaces: [], pods: [], policies: [] };
+
 /** A cluster that changes, and the compiler and the kernel that are told of it. */
 export class CompiledCluster {
   readonly compiler = new PolicyCompiler();
@@ -171,17 +183,23 @@ export class CompiledCluster {
   readonly namespaces = new Map<string, NamespaceObject>();
   readonly pods = new Map<string, PodObject>();
   readonly policies = new Map<string, NetworkPolicyObject>();
+  /** What it has been told so far. */
+  readonly steps: ClusterChange[][] = [[]];
   readonly #node: EnforcingNode | undefined;
+  readonly #allows: typeof oracleAllows;
   #asked = 0;
 
-  constructor(cluster: OracleCluster, node?: EnforcingNode) {
+  constructor(cluster: OracleCluster = NOTHING, { node, allows = oracleAllows }: CompiledClusterOptions = {}) {
     this.#node = node;
+    this.#allows = allows;
     for (const object of cluster.namespaces) this.apply({ put: "namespace", object });
     for (const object of cluster.policies) this.apply({ put: "policy", object });
     for (const object of cluster.pods) this.apply({ put: "pod", object });
   }
 
   apply(change: ClusterChange): void {
+    this.steps.at(-1)!.push(change);
+    if ("look" in change) return this.compiler.update();
     if ("remove" in change) return this.#remove(change.remove, change.key);
     switch (change.put) {
       case "namespace":
@@ -192,6 +210,13 @@ export class CompiledCluster {
         return this.compiler.putPolicy(parseNetworkPolicy(change.object));
       case "pod":
         return this.#putPod(change.object);
+    }
+  }
+
+  follow(steps: ClusterSteps, check: () => void): void {
+    for (const changes of steps) {
+      for (const change of changes) this.apply(change);
+      check();
     }
   }
 
@@ -208,6 +233,7 @@ export class CompiledCluster {
 
   /** Tells the kernel what has changed. */
   tell(): void {
+    this.steps.push([]);
     const change = this.compiler.takeChange();
     if (!change) return;
     this.mirror.apply(change);
@@ -225,8 +251,8 @@ export class CompiledCluster {
         for (const protocol of protocols) {
           for (const port of ports) {
             const flow: OracleFlow = { source, destination, protocol, port };
-            const isAllowed = (!locals.has(source) || oracleAllows(cluster, flow, "egress")) &&
-              (!locals.has(destination) || oracleAllows(cluster, flow, "ingress"));
+            const isAllowed = (!locals.has(source) || this.#allows(cluster, flow, "egress")) &&
+              (!locals.has(destination) || this.#allows(cluster, flow, "ingress"));
             flows.push({ ...flow, isAllowed });
           }
         }
@@ -273,7 +299,9 @@ export class CompiledCluster {
         this.namespaces.delete(key);
         return this.compiler.removeNamespace(key);
       case "pod": {
-        const pod = parsePod(this.pods.get(key)!);
+        const object = this.pods.get(key);
+        if (!object) return;
+        const pod = parsePod(object);
         this.pods.delete(key);
         this.compiler.removePod(key);
         this.#detach(pod);
@@ -287,8 +315,8 @@ export class CompiledCluster {
     // Explaining takes longer than all else.
     if (this.#asked++ % 20 === 0) {
       const verdict = this.#explain(flow);
-      expect(verdict.egress.isAllowed).toBe(oracleAllows(this.objects(), flow, "egress"));
-      expect(verdict.ingress.isAllowed).toBe(oracleAllows(this.objects(), flow, "ingress"));
+      expect(verdict.egress.isAllowed).toBe(this.#allows(this.objects(), flow, "egress"));
+      expect(verdict.ingress.isAllowed).toBe(this.#allows(this.objects(), flow, "ingress"));
     }
     const ask = [parseIp(source), parseIp(destination), protocolNumber(protocol)!, port] as const;
     const [from, to, number] = ask;
@@ -298,8 +326,7 @@ export class CompiledCluster {
       allowsFlow(compiler, ends, { passes: () => true, isPeer: () => false }),
     ];
     if (kernel === isAllowed && judge === isAllowed) return;
-    const words = `kernel ${kernel}, judge ${judge}\n${JSON.stringify(this.objects(), undefined, 1)}`;
-    throw new Error(`${JSON.stringify(flow)}: ${words}`);
+    throw new Error(`${JSON.stringify(flow)}: kernel ${kernel}, judge ${judge}`);
   }
 
   #explain({ source, destination, protocol, port }: OracleFlow): PolicyVerdict {

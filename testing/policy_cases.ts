@@ -7,13 +7,13 @@
 import type { NamespaceObject } from "../policy/api/namespace.ts";
 import type { NetworkPolicyObject } from "../policy/api/network_policy.ts";
 import type { PodObject } from "../policy/api/pod.ts";
-import { type ClusterChange, LOCAL_NODE, type ProbedFlows } from "./compiled_cluster.ts";
+import { type ClusterChange, type ClusterSteps, LOCAL_NODE, type ProbedFlows } from "./compiled_cluster.ts";
 import type { OracleCluster } from "./policy_oracle.ts";
 
 export interface PolicyCase {
   readonly name: string;
   /** After each of them, all pods are tried. */
-  readonly steps: readonly (readonly ClusterChange[])[];
+  readonly steps: ClusterSteps;
 }
 
 type Spec = NonNullable<NetworkPolicyObject["spec"]>;

@@ -8,6 +8,7 @@ import { CASE_FLOWS, caseCluster, type PolicyCase, policyCases } from "../../tes
 import { POD_LINKS_OF_HOST, type PodLinks } from "../../testing/policy_site.ts";
 import { ProbedNode } from "../../testing/probed_node.ts";
 import { RANDOM_FLOWS, RandomPolicies } from "../../testing/random_policies.ts";
+import { reportSmallFailure } from "../../testing/small_failure.ts";
 
 /** `CNI_RANDOM_CLUSTERS=300` is for a release, and tries all cases too. */
 const COUNT = Math.min(300, Number(process.env["CNI_RANDOM_CLUSTERS"] ?? 9));
@@ -15,6 +16,8 @@ const FIRST_SEED = Number(process.env["CNI_RANDOM_SEED"] ?? 1);
 const CHANGES = 2;
 /** Else, every which case is tried, others on each kind of link. */
 const CASE_STEP = 50;
+/** How often a cluster that fails is tried with less. */
+const SMALLER_TRIES = 60;
 
 /** Fails if packets differ from what the API says. */
 function compare(node: ProbedNode, cluster: CompiledCluster, flows: ProbedFlows): void {
@@ -22,18 +25,27 @@ function compare(node: ProbedNode, cluster: CompiledCluster, flows: ProbedFlows)
   const wrong = node.probe(cluster, flows);
   if (wrong.length > 0) {
     const lines = wrong.slice(0, 10).map((flow) => JSON.stringify(flow)).join("\n");
-    throw new Error(`${wrong.length} flows:\n${lines}\n${JSON.stringify(cluster.objects(), undefined, 1)}`);
+    throw new Error(`${wrong.length} flows:\n${lines}`);
   }
   expect(node.repair(cluster)).toBeUndefined();
 }
 
 function tryRandom(node: ProbedNode, seed: number): void {
   const random = new RandomPolicies(seed);
-  const cluster = new CompiledCluster(random.cluster(), node);
-  compare(node, cluster, RANDOM_FLOWS);
-  for (let step = 0; step < CHANGES; step++) {
-    for (const change of random.changes(cluster.objects())) cluster.apply(change);
-    compare(node, cluster, RANDOM_FLOWS);
+  const cluster = new CompiledCluster(random.cluster(), { node });
+  const check = (each: CompiledCluster) => compare(node, each, RANDOM_FLOWS);
+  const newCluster = () => {
+    node.clear();
+    return new CompiledCluster(undefined, { node });
+  };
+  try {
+    check(cluster);
+    for (let step = 0; step < CHANGES; step++) {
+      for (const change of random.changes(cluster.objects())) cluster.apply(change);
+      check(cluster);
+    }
+  } catch (error) {
+    throw new Error(reportSmallFailure(error as Error, cluster, { newCluster, check, most: SMALLER_TRIES }));
   }
 }
 
@@ -58,11 +70,8 @@ function nodeTest(links: PodLinks, name: string, tries: ReadonlyMap<string, (nod
 const cases = policyCases();
 
 function tryCase(node: ProbedNode, { steps }: PolicyCase): void {
-  const cluster = new CompiledCluster(caseCluster(), node);
-  for (const changes of steps) {
-    for (const each of changes) cluster.apply(each);
-    compare(node, cluster, CASE_FLOWS);
-  }
+  const cluster = new CompiledCluster(caseCluster(), { node });
+  cluster.follow(steps, () => compare(node, cluster, CASE_FLOWS));
 }
 
 for (const [i, links] of POD_LINKS_OF_HOST.entries()) {
