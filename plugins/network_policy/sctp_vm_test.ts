@@ -1,4 +1,7 @@
-/** Policies and SCTP with the kernel's own sockets, which not every machine has: the three specs of Kubernetes, and more. */
+/**
+ * NetworkPolicies and SCTP with the kernel's own sockets, which not every machine has: what the three specs of
+ * Kubernetes with `[Feature:SCTPConnectivity]` ask, and more.
+ */
 import { expect } from "bun:test";
 import { setFlowMarks } from "../../ffi/conntrack/conntrack.ts";
 import type { Ip } from "../../ffi/address.ts";
@@ -11,18 +14,21 @@ import {
   AF_INET,
   AF_INET6,
   IPPROTO_SCTP,
-  IPPROTO_TCP,
   SOCK_CLOEXEC,
   SOCK_NONBLOCK,
   SOCK_SEQPACKET,
   SOCK_STREAM,
 } from "../../ffi/sys/uapi.ts";
 import { runInNetns } from "../../testing/netns.ts";
+import { parseNamespace } from "../../policy/api/namespace.ts";
+import { type NetworkPolicy, type NetworkPolicyObject, parseNetworkPolicy } from "../../policy/api/network_policy.ts";
+import { type LabelledPod, parsePod, podKey } from "../../policy/api/pod.ts";
+import { PolicyCompiler } from "../../policy/compiler.ts";
 import { type PolicyPod, siteTest } from "../../testing/policy_site.ts";
-import { newDesired, newPoliced, newPolicyChain } from "../../testing/policy_traffic.ts";
+import { NONE_REACHED, reach, servePod } from "../../testing/policy_traffic.ts";
 import { listTrackedFlows } from "../../testing/tracked_flows.ts";
+import { requestTcp, requestUdp } from "../../testing/traffic.ts";
 import { CUT_MARK } from "../lib/ruleset/policy_tables.ts";
-import type { PeerSet, PolicyRule } from "../lib/policy/desired.ts";
 
 const PORTS = [7000, 7001];
 /** The machine is emulated. */
@@ -80,53 +86,117 @@ async function isHeard(caller: number, server: number, patienceMs: number): Prom
   return false;
 }
 
+type PolicySpec = NonNullable<NetworkPolicyObject["spec"]>;
+type PolicyPorts = NonNullable<PolicySpec["ingress"]>[number]["ports"];
+
+const ofSctp = (port: number | string, endPort?: number): PolicyPorts => [
+  { protocol: "SCTP", port, ...endPort !== undefined && { endPort } },
+];
+const POD_A = { podSelector: { matchLabels: { pod: "a" } } };
+const FROM_Y = { namespaceSelector: { matchLabels: { ns: "y" } } };
+
+const policyOf = (namespace: string, spec: PolicySpec): NetworkPolicy =>
+  parseNetworkPolicy({ metadata: { uid: "policy", namespace, name: "policy" }, spec });
+/** Of `x/a`, on which all call. */
+const ingressPolicy = (...ingress: NonNullable<PolicySpec["ingress"]>): NetworkPolicy =>
+  policyOf("x", { ...POD_A, ingress });
+
+/** Pods and namespaces have the labels that they have in Kubernetes' own tests. */
+const PODS = ["x/a", "x/b", "y/a", "y/b", "z/a"] as const;
+type PodName = typeof PODS[number];
+
+function podOf(key: PodName, { ips }: PolicyPod): LabelledPod {
+  const [namespace, name] = key.split("/") as [string, string];
+  return parsePod({
+    metadata: { uid: key, namespace, name, labels: { pod: name } },
+    spec: { nodeName: "a", containers: [{ ports: [{ name: "serve", containerPort: 7000, protocol: "SCTP" }] }] },
+    status: { podIPs: ips.map((ip) => ({ ip })) },
+  });
+}
+
 for (const links of ["routed", "bridged past iptables"] as const) {
   siteTest(links, "policies for SCTP", async (site, ruleset, resources) => {
     // The kernel loads it when a program of root asks.
     runInNetns(site.host, "modprobe", "sctp");
-    const [a, b, c] = [site.newPod(2), site.newPod(3), site.newPod(4)];
-    for (const pod of [a, b, c]) site.add(pod);
-    const servers = serve(resources, a);
-    const asks = async (from: PolicyPod, port: number, patienceMs: number) => {
+    const compiler = new PolicyCompiler();
+    for (const name of ["x", "y", "z"]) {
+      compiler.putNamespace(parseNamespace({ metadata: { uid: name, name, labels: { ns: name } } }));
+    }
+    const places = new Map(PODS.map((key, i) => [key, site.newPod(i + 2)]));
+    for (const [key, place] of places) {
+      site.add(place);
+      const pod = podOf(key, place);
+      compiler.putLocal(pod);
+      compiler.putPod(pod);
+    }
+    const servers = new Map((["x/a", "y/a"] as const).flatMap((key) => [...serve(resources, places.get(key)!)]));
+    const enforce = (policy?: NetworkPolicy) => {
+      for (const former of compiler.policies()) compiler.removePolicy(podKey(former));
+      if (policy) compiler.putPolicy(policy);
+      ruleset.replace(compiler.desired());
+    };
+    const ask = async (from: PodName, to: PodName, port: number, patienceMs: number) => {
       using calls = new DisposableStack();
       const heard = await Promise.all(
-        a.ips.map((ip) => isHeard(call(calls, from, ip, port), servers.get(`${ip} ${port}`)!, patienceMs)),
+        places.get(to)!.ips.map((ip) =>
+          isHeard(call(calls, places.get(from)!, ip, port), servers.get(`${ip} ${port}`)!, patienceMs)
+        ),
       );
       return ["4", "6"].filter((_, i) => heard[i]).join("");
     };
-    const enforce = (rules?: readonly PolicyRule[], sets: Record<string, PeerSet> = {}) =>
-      ruleset.replace(newDesired(
-        [newPoliced(a, rules && { ingress: "in" }), newPoliced(b), newPoliced(c)],
-        rules && [newPolicyChain("in", "ingress", rules)],
-        sets,
-      ));
-    enforce();
-    expect(await asks(b, 7000, PATIENCE_MS)).toBe("46");
-    // Of another protocol, the same port.
-    enforce([{ ports: [{ protocol: IPPROTO_TCP, first: 7000, last: 7000 }] }]);
-    expect(await asks(b, 7000, REFUSED_MS)).toBe("");
-    enforce([{ ports: [{ protocol: IPPROTO_SCTP, first: 7000, last: 7000 }] }]);
-    expect([await asks(b, 7000, PATIENCE_MS), await asks(b, 7001, REFUSED_MS)]).toEqual(["46", ""]);
-    enforce([{ ports: [{ protocol: IPPROTO_SCTP, first: 7001, last: 7100 }] }]);
-    expect([await asks(b, 7000, REFUSED_MS), await asks(b, 7001, PATIENCE_MS)]).toEqual(["", "46"]);
-    const peers: Record<string, PeerSet> = {
-      "role=b": { kind: "addresses", ips: b.ips },
-      named: { kind: "ports", elements: a.ips.map((ip) => ({ ip, protocol: IPPROTO_SCTP, port: 7000 })) },
+    /** @param heard the server hears these, and none of the other pods */
+    const expectHeard = async (to: PodName, port: number, heard: readonly PodName[]) => {
+      for (const from of PODS.filter((key) => key !== to)) {
+        const families = await ask(from, to, port, heard.includes(from) ? PATIENCE_MS : REFUSED_MS);
+        expect([from, families]).toEqual([from, heard.includes(from) ? "46" : ""]);
+      }
     };
-    enforce([{ peers: ["role=b"], ports: [{ named: "named" }] }], peers);
-    expect([await asks(b, 7000, PATIENCE_MS), await asks(b, 7001, REFUSED_MS), await asks(c, 7000, REFUSED_MS)])
-      .toEqual(["46", "", ""]);
+
+    enforce();
+    await expectHeard("x/a", 7000, ["x/b", "y/a", "y/b", "z/a"]);
+    // The three specs. A policy of namespace x without rules: all its pods are closed, and may call.
+    enforce(policyOf("x", { podSelector: {}, policyTypes: ["Ingress"] }));
+    await expectHeard("x/a", 7000, []);
+    await expectHeard("y/a", 7000, ["x/a", "x/b", "y/b", "z/a"]);
+    // A port, from the pods of a namespace.
+    enforce(ingressPolicy({ from: [FROM_Y], ports: ofSctp(7001) }));
+    await expectHeard("x/a", 7001, ["y/a", "y/b"]);
+    expect(await ask("y/a", "x/a", 7000, REFUSED_MS)).toBe("");
+    // One pod of another namespace.
+    enforce(ingressPolicy({ from: [{ ...FROM_Y, ...POD_A }] }));
+    await expectHeard("x/a", 7000, ["y/a"]);
+
+    const [client, server] = [places.get("y/a")!, places.get("x/a")!];
+    await servePod(resources, server, 7000);
+    const isAnswered = async (request: typeof requestTcp) =>
+      (await Promise.all(server.ips.map((ip) => request(client.netns, ip, 7000)))).every((each) => each !== undefined);
+    expect([await isAnswered(requestTcp), await isAnswered(requestUdp)]).toEqual([true, true]);
+    // Of another protocol, the same port.
+    enforce(ingressPolicy({ ports: ofSctp(7000) }));
+    expect(await ask("y/a", "x/a", 7000, PATIENCE_MS)).toBe("46");
+    expect(await reach(client.netns, server, 7000)).toEqual(NONE_REACHED);
+    enforce(ingressPolicy({ ports: [{ protocol: "TCP", port: 7000 }, { protocol: "UDP", port: 7000 }] }));
+    expect(await ask("y/a", "x/a", 7000, REFUSED_MS)).toBe("");
+    enforce(ingressPolicy({ ports: ofSctp(7001, 7100) }));
+    expect([await ask("y/a", "x/a", 7000, REFUSED_MS), await ask("y/a", "x/a", 7001, PATIENCE_MS)]).toEqual(["", "46"]);
+    enforce(ingressPolicy({ ports: ofSctp("serve") }));
+    expect([await ask("y/a", "x/a", 7000, PATIENCE_MS), await ask("y/a", "x/a", 7001, REFUSED_MS)]).toEqual(["46", ""]);
+    enforce(policyOf("y", { ...POD_A, policyTypes: ["Egress"], egress: [{ ports: ofSctp(7001) }] }));
+    expect([await ask("y/a", "x/a", 7000, REFUSED_MS), await ask("y/a", "x/a", 7001, PATIENCE_MS)]).toEqual(["", "46"]);
+    expect(await ask("y/b", "x/a", 7000, PATIENCE_MS)).toBe("46");
+
     // A new policy ends an association, and what both sides go on sending does not bring it back.
-    const [ip] = a.ips;
-    const caller = call(resources, b, ip, 7000);
-    const server = servers.get(`${ip} 7000`)!;
-    expect(await isHeard(caller, server, PATIENCE_MS)).toBe(true);
-    expect(await isHeard(caller, server, PATIENCE_MS)).toBe(true);
-    enforce([]);
-    expect(await isHeard(caller, server, PATIENCE_MS)).toBe(true);
+    enforce();
+    const [ip] = server.ips;
+    const caller = call(resources, client, ip, 7000);
+    const heard = servers.get(`${ip} 7000`)!;
+    expect(await isHeard(caller, heard, PATIENCE_MS)).toBe(true);
+    expect(await isHeard(caller, heard, PATIENCE_MS)).toBe(true);
+    enforce(ingressPolicy());
+    expect(await isHeard(caller, heard, PATIENCE_MS)).toBe(true);
     const cut = listTrackedFlows(site.host).filter(({ protocol }) => protocol === IPPROTO_SCTP);
     expect(cut.length).toBeGreaterThan(0);
     setFlowMarks(site.host.nft, cut, { mark: CUT_MARK, mask: CUT_MARK });
-    expect(await isHeard(caller, server, REFUSED_MS * 5)).toBe(false);
+    expect(await isHeard(caller, heard, REFUSED_MS * 5)).toBe(false);
   }, TEST_MS);
 }

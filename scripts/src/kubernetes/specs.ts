@@ -47,7 +47,10 @@ export const SPEC_PARTS: Readonly<Record<string, SpecPart>> = {
 /** What this kernel or these nodes cannot do, whatever the network does; or what says nothing of a network. */
 export const IMPOSSIBLE_SPECS: readonly { readonly pattern: string; readonly reason: string }[] = [
   { pattern: "\\[Feature:LoadBalancer\\]", reason: "needs the load balancer of a cloud" },
-  { pattern: "SCTP", reason: "needs SCTP in the kernel; plugins/network_policy/sctp_vm_test.ts has policies for it" },
+  {
+    pattern: "\\[Feature:SCTPConnectivity\\]",
+    reason: "needs SCTP in the kernel; plugins/network_policy/sctp_vm_test.ts has policies for it",
+  },
   { pattern: "\\[Feature:Networking-(IPv4|IPv6|DNS)\\]|\\[Provider:GCE\\]", reason: "needs the internet" },
   { pattern: "\\[Feature:OffByDefault\\]", reason: "needs a feature that is off" },
   { pattern: "\\[Disruptive\\]", reason: "needs nodes with systemd and ssh" },
