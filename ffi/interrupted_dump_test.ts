@@ -223,7 +223,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   }],
   [/sys\.poll\b/, {
     "ffi/sys/subprocess.ts": "a deadline",
-    "ffi/sys/poll.ts": "see the next four",
+    "ffi/sys/poll.ts": "see the next five",
     "server/call.ts": "the reader of an answer; its end, or that of the caller, ends it",
   }],
   [/\bpollFor\(/, {
@@ -232,6 +232,10 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/file.ts": "see the last two",
     "ffi/sys/poll.ts": "is defined there",
     "plugins/dhcp/client.ts": "a deadline; an ADD's is put off while the server works, which gives up in time",
+  }],
+  [/\bpollEach\(/, {
+    "ffi/packet/probe.ts": "a deadline",
+    "ffi/sys/poll.ts": "is defined there",
   }],
   [/\bawaitReadable\(/, {
     "ffi/packet/probe.ts": "a deadline",

@@ -2,7 +2,13 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { testWith } from "../../testing/binary.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
-import { newServedCluster, type ServedCluster, type ServedNode } from "../../testing/served_cluster.ts";
+import {
+  newServedCluster,
+  nodeObject,
+  type ServedCluster,
+  type ServedNode,
+  uplinkAddresses,
+} from "../../testing/served_cluster.ts";
 
 const PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "busybox", "openssl"];
 
@@ -69,10 +75,43 @@ describe("a node of a cluster", () => {
   }
 
   const small = "packets of 1450 bytes do not reach node";
+  const echoRequests = ["icmp type echo-request", "icmpv6 type echo-request"];
+  const withoutEcho = (name: string, addresses: string) =>
+    expect.stringContaining(`! echo requests are not answered by node "${name}" at ${addresses}`);
   const CAUSES: [string, "b" | "c" | "router", string, readonly string[], readonly unknown[]][] = [
     ["that does not answer", "c", "prerouting", ['iifname "eth0"'], [
       ANSWERS.b,
       expect.stringContaining('node "c" does not answer at 198.18.0.13 and 2001:db8:2::13'),
+    ]],
+    [
+      "as reached whose link lets no echo requests in",
+      "c",
+      "prerouting",
+      echoRequests.map((e) => `iifname "eth0" ${e}`),
+      [
+        ANSWERS.b,
+        ANSWERS.c,
+        withoutEcho("c", "198.18.0.13 and 2001:db8:2::13"),
+      ],
+    ],
+    ["as reached that takes no echo requests in the tunnel either", "c", "input", echoRequests, [
+      ANSWERS.b,
+      ANSWERS.c,
+      withoutEcho("c", "198.18.0.13 and 2001:db8:2::13 and 10.244.13.0 and fd00:13::"),
+    ]],
+    ["as reached on a link without echo requests", "b", "input", echoRequests, [
+      ANSWERS.b,
+      ANSWERS.c,
+      withoutEcho("b", "198.51.100.12 and 2001:db8:1::12"),
+    ]],
+    ["without echo requests whose firewall keeps the tunnel out", "c", "prerouting", [
+      "udp dport 4789",
+      ...echoRequests,
+    ], [
+      ANSWERS.b,
+      expect.stringContaining('node "c" answers, but not through the tunnel at 10.244.13.0'),
+      expect.stringContaining('node "c" answers, but not through the tunnel at fd00:13::'),
+      withoutEcho("c", "198.18.0.13 and 2001:db8:2::13"),
     ]],
     ["whose firewall keeps the tunnel out", "c", "input", ["udp dport 4789"], [
       ANSWERS.b,
@@ -148,6 +187,22 @@ describe("a node of a cluster", () => {
       ...Array(2).fill(expect.stringContaining('TCP reaches node "c" through the tunnel only with checksums')),
     ]);
     expect(drop("")).toEqual([ANSWERS.b, ANSWERS.c]);
+  }, 120_000);
+
+  testWith(PROGRAMS, "tries all nodes also where many are switched off", async () => {
+    const numbers = Array.from({ length: 12 }, (_, i) => 100 + i);
+    const known = () => a.node.run("cat", "/var/lib/cni/cluster/nodes.json");
+    for (const number of numbers) {
+      cluster.api.put(nodeObject(`off-${number}`, uplinkAddresses(c.segment, number), number));
+    }
+    await until(() => numbers.every((number) => known().includes(`off-${number}`)));
+    const text = doctor();
+    expect(text.match(/node "off-\d+" does not answer at /g)).toHaveLength(numbers.length);
+    expect(text).toMatch(/node "b" answers\n/);
+    expect(text).toMatch(/node "c" answers\n/);
+    expect(text).not.toContain("were not tried");
+    for (const number of numbers) cluster.api.remove("Node", `off-${number}`);
+    await until(() => !known().includes("off-"));
   }, 120_000);
 
   // Last: the node has another card then.

@@ -4,7 +4,7 @@ import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { takeSocketError, toSockaddr } from "../sys/inet_socket.ts";
 import { sys } from "../sys/libc.ts";
-import { awaitReadable, pollFor } from "../sys/poll.ts";
+import { awaitReadable, pollEach, pollFor } from "../sys/poll.ts";
 import {
   AF_INET,
   AF_INET6,
@@ -13,6 +13,7 @@ import {
   IPPROTO_TCP,
   MSG_DONTWAIT,
   O_NONBLOCK,
+  POLLIN,
   POLLOUT,
   SOCK_CLOEXEC,
   SOCK_DGRAM,
@@ -35,27 +36,70 @@ const MTU_DISCOVER = { 4: { level: 0, option: 10 }, 6: { level: 41, option: 23 }
 const IP_PMTUDISC_PROBE = 3;
 const HEADER_BYTES = { 4: 20, 6: 40 } as const;
 
-/** @throws {SystemError} `EPERM` without CAP_NET_RAW */
-export function isPingAnswered(address: Ip, timeoutMs: number, { bytes, source }: PingOptions = {}): boolean {
-  const family = familyOf(address);
-  using socket = openSocket(address, SOCK_RAW, family === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
-  const id = crypto.getRandomValues(new Uint8Array(2));
-  const packet = new Uint8Array(Math.max(8, (bytes ?? 0) - HEADER_BYTES[family]));
-  packet.set([ICMP_ECHO[family].request, 0, 0, 0, ...id, 0, 1]);
-  // For IPv6, the kernel does it.
-  if (family === 4) new DataView(packet.buffer).setUint16(2, checksum(packet));
-  return unlessUnreachable(() => {
-    if (bytes !== undefined) forbidFragments(socket, family);
-    if (source !== undefined) bind(socket, source);
-    connect(socket, address, 0);
-    sys.send(socket.fd, packet, packet.length, 0);
-    const deadline = performance.now() + timeoutMs;
-    for (let left = timeoutMs; left > 0; left = Math.ceil(deadline - performance.now())) {
-      if (!awaitReadable(socket.fd, left)) return false;
-      if (isEchoReply(socket, family, id)) return true;
+/** A packet that is sent, and what answers it. */
+export interface Probe {
+  /** A socket of its own. */
+  open(): Descriptor;
+  send(socket: Descriptor): void;
+  /** The event of poll(2) after which to look. */
+  readonly awaited: number;
+  /** Reads what has come, which may be for somebody else. @throws {SystemError} what a machine on the way says */
+  isAnswer(socket: Descriptor): boolean;
+}
+
+/**
+ * Sends all of them at once.
+ *
+ * @returns those that are answered in time
+ * @throws {SystemError} `EPERM` without CAP_NET_RAW, if a ping or a SYN is among them
+ */
+export function findAnswered(probes: readonly Probe[], timeoutMs: number): Set<Probe> {
+  using sockets = new DisposableStack();
+  const waiting = new Map<number, readonly [Probe, Descriptor]>();
+  for (const probe of probes) {
+    const socket = sockets.use(probe.open());
+    unlessRefused(() => {
+      probe.send(socket);
+      waiting.set(socket.fd, [probe, socket]);
+    });
+  }
+  const answered = new Set<Probe>();
+  const deadline = performance.now() + timeoutMs;
+  for (let left = timeoutMs; left > 0 && waiting.size > 0; left = Math.ceil(deadline - performance.now())) {
+    const awaited = Array.from(waiting, ([fd, [{ awaited }]]) => [fd, awaited] as const);
+    for (const fd of pollEach(awaited, left)) {
+      const [probe, socket] = waiting.get(fd)!;
+      const isAnswer = unlessRefused(() => probe.isAnswer(socket));
+      if (isAnswer) answered.add(probe);
+      if (isAnswer !== false) waiting.delete(fd);
     }
-    return false;
-  }) ?? false;
+  }
+  return answered;
+}
+
+export function pingProbe(address: Ip, { bytes, source }: PingOptions = {}): Probe {
+  const family = familyOf(address);
+  const id = crypto.getRandomValues(new Uint8Array(2));
+  return {
+    open: () => openSocket(address, SOCK_RAW, family === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6),
+    send(socket) {
+      const packet = new Uint8Array(Math.max(8, (bytes ?? 0) - HEADER_BYTES[family]));
+      packet.set([ICMP_ECHO[family].request, 0, 0, 0, ...id, 0, 1]);
+      // For IPv6, the kernel does it.
+      if (family === 4) new DataView(packet.buffer).setUint16(2, checksum(packet));
+      if (bytes !== undefined) forbidFragments(socket, family);
+      if (source !== undefined) bind(socket, source);
+      connect(socket, address, 0);
+      sys.send(socket.fd, packet, packet.length, 0);
+    },
+    awaited: POLLIN,
+    isAnswer: (socket) => isEchoReply(socket, family, id),
+  };
+}
+
+/** @throws {SystemError} `EPERM` without CAP_NET_RAW */
+export function isPingAnswered(address: Ip, timeoutMs: number, options: PingOptions = {}): boolean {
+  return findAnswered([pingProbe(address, options)], timeoutMs).size > 0;
 }
 
 /** IPv4 sockets receive the IP header too. */
@@ -95,6 +139,21 @@ export function tryTcpConnection(address: Ip, port: number, timeoutMs: number): 
   return error ? outcomeOf(error) : "connected";
 }
 
+/** A refusal answers it, too. */
+export function tcpProbe(address: Ip, port: number): Probe {
+  return {
+    open: () => openSocket(address, SOCK_STREAM | O_NONBLOCK, 0),
+    // What the kernel refuses at once is writable.
+    send: (socket) => void ignoreErrors(["EINPROGRESS", "ECONNREFUSED"], () => connect(socket, address, port)),
+    awaited: POLLOUT,
+    isAnswer({ fd }) {
+      const error = takeSocketError(fd);
+      if (error && error.code !== "ECONNREFUSED") throw error;
+      return true;
+    },
+  };
+}
+
 // linux/tcp.h struct tcphdr
 const SEGMENT_BYTES = 20;
 const CHECKSUM_AT = 16;
@@ -104,28 +163,25 @@ const FIRST_PROBE_PORT = 61_000;
 const PROBE_PORTS = 4000;
 
 /**
- * Whether anything answers the first packet of a TCP connection whose checksum this program has computed. The kernel
- * leaves that of its own connections to the network card.
+ * The first packet of a TCP connection whose checksum this program has computed. The kernel leaves that of its own
+ * connections to the network card.
  *
  * @param source an address of this host
- * @throws {SystemError} `EPERM` without CAP_NET_RAW
  */
-export function isSynAnswered(source: Ip, address: Ip, port: number, timeoutMs: number): boolean {
+export function synProbe(source: Ip, address: Ip, port: number): Probe {
   const family = familyOf(address);
-  using socket = openSocket(address, SOCK_RAW, IPPROTO_TCP);
   const ownPort = FIRST_PROBE_PORT + Math.floor(Math.random() * PROBE_PORTS);
-  const packet = synPacket(source, address, ownPort, port);
-  return unlessUnreachable(() => {
-    bind(socket, source);
-    connect(socket, address, 0);
-    sys.send(socket.fd, packet, packet.length, 0);
-    const deadline = performance.now() + timeoutMs;
-    for (let left = timeoutMs; left > 0; left = Math.ceil(deadline - performance.now())) {
-      if (!awaitReadable(socket.fd, left)) return false;
-      if (hasTcpPorts(receiveTransport(socket, family), port, ownPort)) return true;
-    }
-    return false;
-  }) ?? false;
+  return {
+    open: () => openSocket(address, SOCK_RAW, IPPROTO_TCP),
+    send(socket) {
+      const packet = synPacket(source, address, ownPort, port);
+      bind(socket, source);
+      connect(socket, address, 0);
+      sys.send(socket.fd, packet, packet.length, 0);
+    },
+    awaited: POLLIN,
+    isAnswer: (socket) => hasTcpPorts(receiveTransport(socket, family), port, ownPort),
+  };
 }
 
 function synPacket(source: Ip, address: Ip, ownPort: number, port: number): Uint8Array {
@@ -179,8 +235,11 @@ const UNREACHABLE = ["ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EP
 /** EINVAL of a blackhole route, EACCES of a prohibit route. */
 const BLOCKED = ["EINVAL", "EACCES"];
 
-function unlessUnreachable<T>(call: () => T): T | undefined {
-  return ignoreErrors([...UNREACHABLE, ...BLOCKED], call);
+/** Firewalls refuse with an ICMP message. */
+const REFUSED = ["ECONNREFUSED", "ENOPROTOOPT"];
+
+function unlessRefused<T>(call: () => T): T | undefined {
+  return ignoreErrors([...UNREACHABLE, ...BLOCKED, ...REFUSED], call);
 }
 
 function openSocket(address: Ip, type: number, protocol: number): Descriptor {

@@ -17,7 +17,12 @@ export function awaitReadable(fd: number, timeoutMs: number): boolean {
 
 /** The descriptors that have something to read, or whose other side is gone; waits for one, at most `timeoutMs`. */
 export function pollAny(fds: readonly number[], timeoutMs = -1): number[] {
-  const pollfds = new Int32Array(fds.flatMap((fd) => [fd, POLLIN]));
-  sys.poll(pollfds, fds.length, timeoutMs);
-  return fds.filter((_, i) => pollfds[i * 2 + 1]! >> 16 !== 0);
+  return pollEach(fds.map((fd) => [fd, POLLIN]), timeoutMs);
+}
+
+/** The same for descriptors with the events that they are to have. */
+export function pollEach(awaited: readonly (readonly [fd: number, events: number])[], timeoutMs: number): number[] {
+  const pollfds = new Int32Array(awaited.flat());
+  sys.poll(pollfds, awaited.length, timeoutMs);
+  return awaited.flatMap(([fd], i) => pollfds[i * 2 + 1]! >> 16 !== 0 ? [fd] : []);
 }

@@ -3,8 +3,9 @@ import { loadPlugins } from "../../plugins/registry.ts";
 import { handleOfDrop, newDoctorHost } from "../../testing/doctor_host.ts";
 import { tryDuplicates, tryGateways, tryNeighbour, tryUplinkGateway } from "./checks/tries.ts";
 import { tryPorts } from "./checks/port_tries.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { ok } from "./finding.ts";
-import { TryBudget } from "./try_budget.ts";
+import { NODES_AT_ONCE, TryBudget } from "./try_budget.ts";
 
 beforeAll(() => loadPlugins());
 
@@ -39,6 +40,22 @@ test("a try that takes all the time is the last one", () => {
     });
   });
   expect(findings.map(({ what }) => what)).toEqual(["c1", expect.stringMatching(/^1 of 2 naps were not tried/)]);
+});
+
+test("the first nodes are tried without any time left, many at once; what there was no time for is said", () => {
+  const nodes = Array.from({ length: 2 * NODES_AT_ONCE + 1 }, (_, i) => i);
+  const tried: number[] = [];
+  const findings = new TryBudget(0).tryNodes({ network: { name: "pods" } as NetworkConfigList }, nodes, (some) => {
+    tried.push(some.length);
+    return [ok("tried")];
+  });
+  expect(tried).toEqual([NODES_AT_ONCE]);
+  expect(findings).toEqual([ok("tried"), {
+    severity: "warning",
+    what: `${NODES_AT_ONCE + 1} of ${nodes.length} nodes were not tried, since all tries together may take 0 s`,
+    advice: expect.stringContaining("delete those that are gone for good"),
+    mend: "cni doctor pods",
+  }]);
 });
 
 test("one container asks for a gateway, however many have it and however silent it is", () => {

@@ -1,6 +1,7 @@
 /** The network between the nodes of a cluster: what its part says, and packets to other nodes. @module */
 import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
-import { isPingAnswered, isSynAnswered, type PingOptions, tryTcpConnection } from "../../../ffi/packet/probe.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
+import { findAnswered, pingProbe, type Probe, synProbe, tcpProbe } from "../../../ffi/packet/probe.ts";
 import { matchAll } from "../../../ffi/route/route.ts";
 import { underlayOf } from "../../../cluster/network/plan.ts";
 import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
@@ -61,70 +62,154 @@ export function checkFormerRanges({ containers, subnets }: Subject, podCidrs: re
   )];
 }
 
-/** One after the other, as long as the time lasts. */
+/** Many at once, as long as the time lasts. */
 export function tryOtherNodes(subject: Subject, budget: TryBudget): Finding[] {
   const status = findStatus(subject);
   if (!status) return [];
-  const { runtime } = subject;
+  const { runtime, host } = subject;
   const known = readNodesFile(nodesFilePath(runtime.cacheDirectory), runtime.log)?.nodes ?? [];
   const own = known.find(({ name }) => name === status.node);
   const peers = known.filter((node) => node !== own && node.addresses.length > 0);
-  return budget.tryEachNode(subject, peers, (peer) => tryNode(subject, status, own, peer));
+  const silent: string[] = [];
+  const tryPeer = (peer: ClusterNode) => tryNode(subject, status, own, peer, silent);
+  const findings = budget.tryNodes(subject, peers, (some) => runTogether(host.netns, some.map(tryPeer)));
+  if (silent.length === 0) return findings;
+  const remark = warning(
+    `echo requests are not answered by ${abbreviate(silent)}`,
+    advise("let them through between nodes: doctor tries little without them, such as no packets of the MTU's size"),
+  );
+  return [...findings, remark];
 }
 
 const TIMEOUT_MS = 1200;
 
-function tryNode(subject: Subject, { mtu }: ClusterStatus, own: ClusterNode | undefined, peer: ClusterNode): Finding[] {
-  const { netns, links } = subject.host;
-  const answers = (target: Ip, options?: PingOptions) =>
-    netns.run<boolean>(() => isPingAnswered(target, TIMEOUT_MS, options));
-  const tunnel = links.find(({ name }) => name === TUNNEL_LINK)?.index;
-  const node = peer.addresses.find((address) => answers(address));
-  if (node === undefined) {
-    return [broken(
-      `node "${peer.name}" does not answer at ${peer.addresses.join(" and ")}`,
-      advise("look at that node, at its firewall and at the network between"),
-    )];
-  }
-  const targets = peer.podCidrs.map(tunnelAddress);
-  const ways = matchAll(netns.route, targets);
-  const findings = targets.flatMap((target, i) => {
-    const isTunnelled = tunnel !== undefined && ways[i]?.oif === tunnel;
-    return isTunnelled
-      ? tryTunnel(subject, own, peer, target, mtu, answers)
-      : tryDirect(subject, own, peer, target, mtu, answers);
-  });
-  return findings.length > 0 ? findings : [ok(`node "${peer.name}" answers`)];
-}
+/** Hands out what to send next, and gets what was answered. */
+type Trial = Generator<readonly Probe[], readonly Finding[], ReadonlySet<Probe>>;
 
-type Answers = (target: Ip, options?: PingOptions) => boolean;
+/** A step of all takes the time of one. */
+function runTogether(netns: Netns, trials: readonly Trial[]): Finding[] {
+  let steps = trials.map((trial) => trial.next());
+  while (!steps.every(({ done }) => done)) {
+    const probes = steps.flatMap(({ done, value }) => done ? [] : value);
+    const answered = netns.run<Set<Probe>>(() => findAnswered(probes, TIMEOUT_MS));
+    steps = steps.map((step, i) => step.done ? step : trials[i]!.next(answered.intersection(new Set(step.value))));
+  }
+  return steps.flatMap(({ value }) => value as readonly Finding[]);
+}
 
 /** A firewall between nodes lets it through. Whether anybody listens does not matter. */
 const KUBELET_PORT = 10250;
 
-function tryTunnel(
+/** An address of another node. */
+interface TriedAddress {
+  readonly address: Ip;
+  readonly ping: Probe;
+  readonly call: Probe;
+}
+
+/** One in the other node's range, without the tunnel. */
+interface DirectTarget {
+  readonly address: Ip;
+  /** In this node's range. Absent, as `ping` is, where nothing can be told. */
+  readonly source?: Ip;
+  readonly ping?: Probe;
+}
+
+const tryAddress = (address: Ip): TriedAddress => ({
+  address,
+  ping: pingProbe(address),
+  call: tcpProbe(address, KUBELET_PORT),
+});
+
+/** @param silent gets what answers, but no echo requests */
+function* tryNode(
+  subject: Subject,
+  { mtu }: ClusterStatus,
+  own: ClusterNode | undefined,
+  peer: ClusterNode,
+  silent: string[],
+): Trial {
+  const nodes = peer.addresses.map(tryAddress);
+  const echoed = yield nodes.map(({ ping }) => ping);
+  const unheard = nodes.filter(({ ping }) => !echoed.has(ping));
+  const targets = findTargets(subject, own, peer);
+  const answered = echoed.union(
+    yield [
+      ...unheard.map(({ call }) => call),
+      ...targets.flatMap((target) => "call" in target ? [target.ping, target.call] : target.ping ?? []),
+    ],
+  );
+  if (answered.size === 0) return [silentNode(peer, peer.addresses)];
+  const withoutEcho = [
+    ...unheard,
+    ...targets.filter((target) => "call" in target && answered.has(target.call) && !answered.has(target.ping)),
+  ];
+  if (withoutEcho.length > 0) {
+    silent.push(`node "${peer.name}" at ${withoutEcho.map(({ address }) => address).join(" and ")}`);
+  }
+  const findings: Finding[] = [];
+  for (const target of targets) {
+    const node = nodes.find(({ address }) => familyOf(address) === familyOf(target.address));
+    findings.push(
+      ...yield* "call" in target
+        ? tryTunnel(subject, own, peer, target, mtu, answered)
+        : tryDirect(peer, node, target, mtu, answered),
+    );
+  }
+  return findings.length > 0 ? findings : [ok(`node "${peer.name}" answers`)];
+}
+
+const silentNode = ({ name }: ClusterNode, addresses: readonly Ip[]): Finding =>
+  broken(
+    `node "${name}" does not answer at ${addresses.join(" and ")}`,
+    advise("look at that node, at its firewall and at the network between"),
+  );
+
+function findTargets(
+  { host }: Subject,
+  own: ClusterNode | undefined,
+  peer: ClusterNode,
+): (TriedAddress | DirectTarget)[] {
+  const tunnel = host.links.find(({ name }) => name === TUNNEL_LINK)?.index;
+  const addresses = peer.podCidrs.map(tunnelAddress);
+  const ways = matchAll(host.netns.route, addresses);
+  return addresses.map((address, i) => {
+    // It is on the tunnel's link, and each node has one or none has.
+    if (tunnel === undefined) return { address };
+    if (ways[i]?.oif === tunnel) return tryAddress(address);
+    const range = own?.podCidrs.find((cidr) => familyOf(cidr) === familyOf(address));
+    const source = range && host.addresses.map((each) => ipOf(each.address)).find((ip) => containsIp(range, ip));
+    return source === undefined ? { address } : { address, source, ping: pingProbe(address, { source }) };
+  });
+}
+
+function* tryTunnel(
   subject: Subject,
   own: ClusterNode | undefined,
   peer: ClusterNode,
-  target: Ip,
+  { address, ping, call }: TriedAddress,
   mtu: number,
-  answers: Answers,
-): Finding[] {
-  if (!answers(target)) {
+  answered: ReadonlySet<Probe>,
+): Trial {
+  if (!answered.has(ping) && !answered.has(call)) {
     const strict = own && findStrictReturn(subject, own, peer);
     if (strict) return [strict];
     return [broken(
-      `node "${peer.name}" answers, but not through the tunnel at ${target}`,
+      `node "${peer.name}" answers, but not through the tunnel at ${address}`,
       advise(
         "let the tunnel's UDP port through between nodes, in firewalls and security groups; then look at that node",
       ),
     )];
   }
-  if (answers(target, { bytes: mtu })) return tryChecksums(subject, own, peer, target);
-  return [broken(
-    `packets of ${mtu} bytes do not reach node "${peer.name}" through the tunnel`,
-    advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
-  )];
+  if (!answered.has(ping)) return [];
+  const large = pingProbe(address, { bytes: mtu });
+  if (!(yield [large]).has(large)) {
+    return [broken(
+      `packets of ${mtu} bytes do not reach node "${peer.name}" through the tunnel`,
+      advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
+    )];
+  }
+  return answered.has(call) ? [] : yield* tryChecksums(own, peer, address);
 }
 
 /** The kernel drops what comes by a link that answers would not leave by, if that link is strict. */
@@ -151,15 +236,11 @@ function findStrictReturn({ host }: Subject, own: ClusterNode, peer: ClusterNode
  * Some network cards spoil the checksum of TCP in a tunnel, which the kernel leaves to them; echo requests have theirs
  * from the program. What a card says of its abilities does not tell.
  */
-function tryChecksums({ host }: Subject, own: ClusterNode | undefined, peer: ClusterNode, target: Ip): Finding[] {
+function* tryChecksums(own: ClusterNode | undefined, peer: ClusterNode, target: Ip): Trial {
   const range = own?.podCidrs.find((cidr) => familyOf(cidr) === familyOf(target));
   if (range === undefined) return [];
-  const source = tunnelAddress(range);
-  const isSpoilt = host.netns.run<boolean>(() =>
-    tryTcpConnection(target, KUBELET_PORT, TIMEOUT_MS) === "timed out" &&
-    isSynAnswered(source, target, KUBELET_PORT, TIMEOUT_MS)
-  );
-  if (!isSpoilt) return [];
+  const call = synProbe(tunnelAddress(range), target, KUBELET_PORT);
+  if (!(yield [call]).has(call)) return [];
   return [broken(
     `TCP reaches node "${peer.name}" through the tunnel only with checksums that no network card has computed: ` +
       "that of this node, or of the other one, spoils them in a tunnel",
@@ -171,31 +252,32 @@ function tryChecksums({ host }: Subject, own: ClusterNode | undefined, peer: Clu
   )];
 }
 
-/** The address of the node itself tells about the way; addresses in ranges of pods tell what the way lets through. */
-function tryDirect(
-  { host }: Subject,
-  own: ClusterNode | undefined,
+/**
+ * The address of the node itself tells about the way; addresses in ranges of pods tell what the way lets through. To the
+ * node's own address, those of pods would be masqueraded.
+ */
+function* tryDirect(
   peer: ClusterNode,
-  target: Ip,
+  node: TriedAddress | undefined,
+  { address, source, ping }: DirectTarget,
   mtu: number,
-  answers: Answers,
-): Finding[] {
-  // It is on the tunnel's link, and each node has one or none has.
-  const hasTarget = host.links.some(({ name }) => name === TUNNEL_LINK);
-  const node = peer.addresses.find((address) => familyOf(address) === familyOf(target));
+  answered: ReadonlySet<Probe>,
+): Trial {
   if (node === undefined) return [];
-  if (!answers(node, { bytes: mtu })) {
+  const isReached = ping !== undefined && answered.has(ping);
+  if (!answered.has(node.ping)) {
+    return isReached || answered.has(node.call) ? [] : [silentNode(peer, [node.address])];
+  }
+  const large = pingProbe(node.address, { bytes: mtu });
+  if (!(yield [large]).has(large)) {
     return [broken(
-      `packets of ${mtu} bytes do not reach node "${peer.name}" at ${node}`,
+      `packets of ${mtu} bytes do not reach node "${peer.name}" at ${node.address}`,
       advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
     )];
   }
-  const range = own?.podCidrs.find((cidr) => familyOf(cidr) === familyOf(target));
-  const source = range && host.addresses.map(({ address }) => ipOf(address)).find((ip) => containsIp(range, ip));
-  // To the node's own address it would be masqueraded.
-  if (source === undefined || !hasTarget || answers(target, { source })) return [];
+  if (ping === undefined || isReached) return [];
   return [broken(
-    `node "${peer.name}" answers at ${node}, but at ${target} not to ${source}: packets between pods are lost`,
+    `node "${peer.name}" answers at ${node.address}, but at ${address} not to ${source}: packets between pods are lost`,
     advise(
       "the network between drops addresses that it does not know, as some clouds do: give --tunnel always to cni serve. " +
         "If only that node is concerned, its address may have another prefix length than this node's: " +
