@@ -17,6 +17,7 @@ import { sortedByBytes } from "../runtime/sort_by_bytes.ts";
 import { prepareBridgedServices } from "../networks/bridged_services.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { findValue } from "../spec/schema.ts";
 import { listPods, type NodePod } from "./pods.ts";
 
 export interface EngineNetworkOptions {
@@ -42,8 +43,10 @@ export class EngineNetwork {
   readonly #path: string;
   /** `undefined` if the file cannot be read: it is refused then. */
   readonly name: string | undefined;
-  /** Whether pods have the MTU that is offered: a file may have one of its own. */
+  /** Whether pods have the MTU that is offered: a file may have one of its own, also for `tuning`. */
   readonly givesMtu: boolean;
+  /** Whether plugins masquerade by themselves. */
+  readonly masquerades: boolean;
   /** Whether pods have addresses of the ranges that are offered: a file may have its own. */
   readonly givesRanges: boolean;
   #offered = "";
@@ -61,8 +64,10 @@ export class EngineNetwork {
     replaceFile(this.#source, options.network.text);
     const list = findList(options.network.text, this.#source);
     this.name = list?.name;
-    this.givesMtu = list?.plugins.some(needsMtu) ?? false;
+    const valuesOf = (key: string) => list?.plugins.map(({ raw }) => findValue(raw, key)) ?? [];
+    this.givesMtu = (list?.plugins.some(needsMtu) ?? false) && valuesOf("mtu").every((mtu) => mtu === undefined);
     this.givesRanges = list?.plugins.some(needsRanges) ?? false;
+    this.masquerades = valuesOf("ipMasq").includes(true);
   }
 
   /**

@@ -66,6 +66,12 @@ export class ClusterPart implements Disposable {
       this.#network = new ClusterNetwork({ settings: options, log, onRepair: () => count("repairs") });
     }
     if (options.network) this.#engines = new EngineNetwork({ ...options, network: options.network });
+    if (this.#network && this.#engines?.masquerades) {
+      log(
+        `A plugin of the network "${this.#engines.name}" has "ipMasq": true, so pods of other nodes see this node in ` +
+          "the place of its pods, and so do their policies: leave it out, what leaves the cluster is masqueraded anyway",
+      );
+    }
     const file = this.#stored.read();
     if (file && this.#known.replace(file.nodes) !== "without-own-node") this.#version = file.resourceVersion;
     this.#step();

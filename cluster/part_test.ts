@@ -357,16 +357,38 @@ netnsTest("pods whose ADD ends long after the MTU has changed get it, and follow
   expect([mtuOf(host, "early"), mtuOf(host, "late")]).toEqual([1500, 1500]);
 });
 
-netnsTest("pods keep an MTU that the network's file says", ({ host }) => {
-  const home = newHome();
+const PTP = NETWORK.plugins[0]!;
+const withPlugins = (...plugins: object[]) => ({
+  network: { fileName: "10-pods.conflist", text: JSON.stringify({ ...NETWORK, plugins }) },
+});
+
+for (
+  const [name, mtu, plugins] of [
+    ["the network's file says", 1300, [{ ...PTP, mtu: 1300 }]],
+    ["another plugin of the network has set", 1450, [PTP, { type: "tuning", mtu: 1300 }]],
+  ] as const
+) {
+  netnsTest(`pods keep an MTU that ${name}`, ({ host }) => {
+    const home = newHome();
+    addUplink(host);
+    using scene = newScene(host, home, withPlugins(...plugins));
+    addPod(host, home, "pod1", "10.244.1.5");
+    runInNetns(host, "ip", "link", "set", "pod1", "mtu", "1300");
+    scene.run((part) => part.takeList([A, B], "7"));
+    scene.take(["ADDED", BEHIND_ROUTER, "8"]);
+    expect([mtuOf(host, "pod1"), scene.network()?.mtu]).toEqual([1300, mtu]);
+  });
+}
+
+netnsTest("a plugin that hides pods from other nodes is named, where nobody else routes", ({ host }) => {
   addUplink(host);
-  const text = JSON.stringify({ ...NETWORK, plugins: [{ ...NETWORK.plugins[0], mtu: 1300 }] });
-  using scene = newScene(host, home, { network: { fileName: "10-pods.conflist", text } });
-  addPod(host, home, "pod1", "10.244.1.5");
-  runInNetns(host, "ip", "link", "set", "pod1", "mtu", "1300");
-  scene.run((part) => part.takeList([A, B], "7"));
-  scene.take(["ADDED", BEHIND_ROUTER, "8"]);
-  expect([mtuOf(host, "pod1"), scene.network()?.mtu]).toEqual([1300, 1300]);
+  const masquerading = withPlugins({ ...PTP, ipMasq: true });
+  using scene = newScene(host, newHome(), masquerading);
+  expect(scene.logged).toEqual([expect.stringContaining('A plugin of the network "pods" has "ipMasq": true')]);
+  for (const changes of [withPlugins({ ...PTP, ipMasq: false }), { ...masquerading, what: "ranges" as const }]) {
+    using other = newScene(host, newHome(), changes);
+    expect(other.logged).toEqual([]);
+  }
 });
 
 const formerOf = (host: Netns): string[] =>
