@@ -44,6 +44,8 @@ const IP_OF_ANY = { 4: "0.0.0.0", 6: "::" } as const;
 const PATIENCE_MS = 10_000;
 /** What is forbidden would have come with the rest: the kernel carries a packet before its sender goes on. */
 const SETTLING_MS = 10;
+/** What is allowed is sent again, as connections do: a datagram that waits for its neighbour may be lost. */
+const RESEND_MS = 1000;
 
 type Family = 4 | 6;
 
@@ -127,15 +129,18 @@ export class PacketProbes implements Disposable {
     const byNumber = new Map<number, T>();
     const connecting = new Map<T, number>();
     const heard = new Map<number, Receiver>();
-    for (const [key, ofSender] of Map.groupBy(flows, ({ source, protocol }) => `${protocol} ${source}`)) {
-      const [protocol, source] = key.split(" ") as [string, string];
-      const senders = netnsOf(source).run(() =>
-        protocol === "TCP" ? this.#connect(ofSender, connecting) : [this.#send(ofSender, byNumber)]
-      );
-      for (const fd of senders) closing.defer(() => sys.close(fd));
-      // Receive buffers hold some two hundred packets.
-      for (const receiver of this.#receivers.values()) receiver.read(heard);
-    }
+    const send = (sent: readonly T[]): void => {
+      for (const [key, ofSender] of Map.groupBy(sent, ({ source, protocol }) => `${protocol} ${source}`)) {
+        const [protocol, source] = key.split(" ") as [string, string];
+        const senders = netnsOf(source).run(() =>
+          protocol === "TCP" ? this.#connect(ofSender, connecting) : [this.#send(ofSender, byNumber)]
+        );
+        for (const fd of senders) closing.defer(() => sys.close(fd));
+        // Receive buffers hold some two hundred packets.
+        for (const receiver of this.#receivers.values()) receiver.read(heard);
+      }
+    };
+    send(flows);
     const passed = () => {
       for (const receiver of this.#receivers.values()) receiver.read(heard);
       const arrived = new Set<T>();
@@ -146,10 +151,16 @@ export class PacketProbes implements Disposable {
       for (const [flow, fd] of connecting) if (isEstablished(fd)) arrived.add(flow);
       return arrived;
     };
-    const deadline = performance.now() + PATIENCE_MS;
-    for (;;) {
+    const start = performance.now();
+    for (let sentAt = start;;) {
+      const now = performance.now();
       const arrived = passed();
-      if (performance.now() > deadline || flows.every((flow) => !flow.isAllowed || arrived.has(flow))) break;
+      const missing = flows.filter((flow) => flow.isAllowed && !arrived.has(flow));
+      if (missing.length === 0 || now > start + PATIENCE_MS) break;
+      if (now > sentAt + RESEND_MS) {
+        sentAt = now;
+        send(missing.filter((flow) => !connecting.has(flow)));
+      }
       sleep(SETTLING_MS / 5);
     }
     sleep(SETTLING_MS);
