@@ -87,6 +87,17 @@ mkdir -p usr/local/share/ca-certificates
 if [ -d /usr/local/share/ca-certificates ]; then cp -r /usr/local/share/ca-certificates usr/local/share; fi
 if [ -f /etc/ssl/certs/ca-certificates.crt ]; then cp /etc/ssl/certs/ca-certificates.crt etc/ssl/certs; fi
 cp "$cache/apt.conf" etc/apt/apt.conf.d/99place
+# What listens on the machine's loopback, such as a proxy, has another address in a network of the place's own.
+loopback=127.0.0.1
+if [ "$place" = bare ] && ! [ -c dev/net/tun ]; then
+  echo "The place has this machine's network: there is no /dev/net/tun"
+else
+  set -- sh scripts/src/place/network.sh "$place" "$@"
+  # That of slirp4netns.
+  loopback=10.0.2.2
+fi
+from_here='s#(^|[/@])(127\.[0-9.]+|localhost|\[::1\])([^0-9A-Za-z.-]|$)#\1'$loopback'\3#g'
+sed -i -E "$from_here" etc/apt/apt.conf.d/99* etc/apt/sources.list.d/*
 hostname place
 echo "127.0.0.1 localhost place" >etc/hosts
 
@@ -97,12 +108,11 @@ umount -l .machine
 rmdir .machine
 
 # Of the machine's environment, only what names another way to the archives, and what chooses tests.
-set -- sh scripts/src/place/network.sh "$place" "$@"
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_config_registry GOPROXY GOSUMDB TERM \
   TEST_PLUGINS FUZZ_RUNS FUZZ_SEED CNI_KILLS_S CNI_RANDOM_CLUSTERS CNI_RANDOM_SEED CNI_POLICY_PODS \
   CNI_FIRST_PACKETS SOURCE_DATE_EPOCH; do
   eval "value=\${$name-}"
-  [ -z "$value" ] || set -- "$name=$value" "$@"
+  [ -z "$value" ] || set -- "$name=$(printf '%s\n' "$value" | sed -E "$from_here")" "$@"
 done
 cd /place/cni
 certificates=/etc/ssl/certs/ca-certificates.crt

@@ -4,15 +4,13 @@
 
 set -eu
 
-place=$1
-if [ "$place" = bare ] && ! [ -c /dev/net/tun ]; then
-  echo "The place has this machine's network: there is no /dev/net/tun"
-  shift
-  exec "$@"
-fi
 touch /run/network
 unshare --net=/run/network true
-slirp4netns --configure --mtu=65520 --netns-type=path /run/network eth0 >/dev/null 2>&1 &
+# It asks the machine's resolver. The place asks it where that one listens on the machine's loopback.
+cp /etc/resolv.conf /run/machine_resolv.conf
+sed -E 's/^(nameserver[[:space:]]+)(127\..*|::1)$/\110.0.2.3/' /run/machine_resolv.conf >/etc/resolv.conf
+unshare --mount sh -ec 'mount --bind /run/machine_resolv.conf /etc/resolv.conf
+  exec slirp4netns --configure --mtu=65520 --netns-type=path /run/network eth0' >/dev/null 2>&1 &
 slirp=$!
 until nsenter --net=/run/network grep -q eth0: /proc/net/dev; do
   kill -0 "$slirp" || exit 75

@@ -1,10 +1,13 @@
 /** What places start ends with them. The root of a place in a place is that of the outer one, so nothing is downloaded. */
 import { expect, test } from "bun:test";
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { testWith } from "../../../testing/binary.ts";
+import { useDirectory } from "../../../testing/directory.ts";
+import { startDnsmasq } from "../../../testing/dnsmasq.ts";
 import { markedCommands } from "../../../testing/marked_processes.ts";
-import { until } from "../../../testing/netns.ts";
+import { newNetns, runIp, until } from "../../../testing/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 const PROGRAMS = ["apt-get", "setpriv", "slirp4netns", "unshare"];
@@ -80,6 +83,36 @@ for (const checkout of ["/root", "/root/cni/inner"]) {
     expect(readdirSync(REPOSITORY_ROOT).sort()).toEqual(before);
   });
 }
+
+const directory = useDirectory("cni-place-");
+
+testWith(
+  [...PROGRAMS, "dnsmasq", ...existsSync("/dev/net/tun") ? [] : ["/dev/net/tun"]],
+  "a resolver and a proxy that listen on the machine's loopback are those of a place",
+  async () => {
+    using machine = newNetns();
+    runIp(machine, "link set lo up");
+    using _resolver = await startDnsmasq(machine, "127.0.0.53", "--address=/archive.example/192.0.2.7");
+    using proxy = machine.run(() =>
+      Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: ({ url }) => new Response(`proxied ${url}`) })
+    );
+    const files = ["resolv.conf", "apt.conf"].map((name) => join(directory, name)) as [string, string];
+    writeFileSync(files[0], "search example\nnameserver 127.0.0.53\noptions edns0\n");
+    writeFileSync(files[1], `Acquire::http::Proxy "http://localhost:${proxy.port}";\n`);
+    const inside = "getent ahostsv4 archive | head -n 1; apt-config dump --format %v%n Acquire::http::Proxy; " +
+      "busybox wget -qO - http://other.example/";
+    const script = `mount --bind ${files[0]} /etc/resolv.conf; exec scripts/place bare sh -ec '${inside}'`;
+    const env = { http_proxy: `http://127.0.0.1:${proxy.port}`, APT_CONFIG: files[1] };
+    await using child = startOutside(env, ["nsenter", `--net=${machine.path}`, "sh", "-ec", script]);
+    const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    expect([await child.exited, stderr]).toEqual([0, ""]);
+    expect(stdout.split("\n")).toEqual([
+      expect.stringMatching(/^192\.0\.2\.7 +STREAM archive\.example$/),
+      `http://10.0.2.2:${proxy.port}`,
+      "proxied http://other.example/",
+    ]);
+  },
+);
 
 test("scripts/test says how it is used, and runs nothing then", () => {
   const run = (...words: string[]) => {
