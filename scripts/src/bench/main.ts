@@ -21,7 +21,7 @@ import { sandboxRows } from "./sandbox.ts";
 import { measureScale } from "./scale.ts";
 import { serveRows } from "./serve.ts";
 import { startupRows } from "./startup.ts";
-import { type BenchFigures, type BenchRow, formatMarkdown } from "./table.ts";
+import { type BenchFigures, type BenchRow, countGoals, formatMarkdown } from "./table.ts";
 import { gcRows, restoreRows } from "./upkeep.ts";
 import { type BenchWorkspace, prepareBench } from "./workspace.ts";
 
@@ -85,3 +85,7 @@ if (!quick && options.words.length === 0 && process.exitCode === undefined) {
   writeFileSync(join(REPOSITORY_ROOT, "bench/latest.json"), `${JSON.stringify(figures, null, 2)}\n`);
   console.log("\nWritten: bench/latest.json");
 }
+const { met, missed } = countGoals(figures.rows);
+console.log(`\n${met} goals met, ${missed} not met`);
+// Figures of quick runs are of small sizes.
+if (missed > 0 && !quick) process.exitCode = 1;

@@ -2,6 +2,8 @@ import { markdownTable } from "../harness/markdown.ts";
 import { median } from "../harness/statistics.ts";
 import type { Samples } from "./measure.ts";
 
+const MET = "met";
+
 export interface BenchRow {
   readonly what: string;
   readonly cni: string;
@@ -66,7 +68,7 @@ export function row(
     against: name && figure(other) + name,
     result: `${formatNumber(result)} ${words}`,
     goal,
-    verdict: goal && (isMet ? "met" : "**not met**"),
+    verdict: goal && (isMet ? MET : "**not met**"),
     ...note === undefined ? {} : { note },
   };
 }
@@ -85,6 +87,12 @@ export const verbRows = (
     const options = verb === "add" ? goal : delGoal;
     return row(`${what}: ${verb.toUpperCase()}`, "faster", samples[`${ours}.${verb}`]!, reference, options);
   });
+
+export function countGoals(rows: readonly BenchRow[]): { readonly met: number; readonly missed: number } {
+  const goals = rows.filter(({ goal }) => goal !== "");
+  const met = goals.filter(({ verdict }) => verdict === MET).length;
+  return { met, missed: goals.length - met };
+}
 
 export const missingRow = (what: string, why: string): BenchRow => ({
   what,

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { percentile } from "../harness/statistics.ts";
 import { interleave } from "./measure.ts";
-import { formatMarkdown, formatNumber, missingRow, row } from "./table.ts";
+import { countGoals, formatMarkdown, formatNumber, missingRow, row } from "./table.ts";
 
 const ours = [9, 10, 11];
 const other = [90, 100, 500];
@@ -14,6 +14,11 @@ test("a goal is met at its limit and not beyond", () => {
   expect(row("", "alone", ours, undefined, { atMost: 9 }).verdict).toBe("**not met**");
   expect(row("", "alone", [], undefined, { atMost: 9 }).verdict).toBe("**not met**");
   expect(row("", "more", ours, ["", other])).toMatchObject({ result: "-90.0 ms more", goal: "", verdict: "" });
+});
+
+test("goals that are met and missed are counted, rows without a goal are not", () => {
+  const ends = [1, 10, 11].map((atLeast) => row("", "faster", ours, ["", other], { atLeast }));
+  expect(countGoals([...ends, row("", "more", ours, ["", other]), missingRow("", "")])).toEqual({ met: 2, missed: 1 });
 });
 
 test("the tables say what was measured, against what, and whether that is enough", () => {

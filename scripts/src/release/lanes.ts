@@ -11,6 +11,7 @@ const LANES = [
   "scripts/test --arm64",
   "env CNI_RANDOM_CLUSTERS=10000 CNI_FIRST_PACKETS=1000 CNI_KILLS_S=600 CNI_POLICY_PODS=150000 scripts/test policy",
   "env CNI_KILLS_S=600 scripts/test serve/cluster_test",
+  "scripts/bench policy-latency",
   "scripts/faults",
   "scripts/stress",
   "scripts/leases",
@@ -25,8 +26,8 @@ const LANES = [
   "scripts/kubernetes --name release --network deploy/ranges --routes test conformance",
   "scripts/kubernetes --name release test network",
   "scripts/kubernetes --name release --bridge-nf 0 test network",
-  "scripts/kubernetes --name release test policy",
-  "scripts/kubernetes --name release --proxy iptables test policy",
+  "scripts/kubernetes --name release --segments 2 test policy",
+  "scripts/kubernetes --name release --proxy iptables --bridge-nf 0 test policy",
   "scripts/kubernetes --name release --families 4 test policy",
   "scripts/kubernetes --name release --families 4 --proxy iptables test policy",
   "scripts/kubernetes --name release --families 6 test policy",
@@ -62,7 +63,11 @@ function runLane(lane: string, log: string) {
     stderr: output,
   });
   closeSync(output);
-  const verdict = success ? readFileSync(log, "utf8").trimEnd().split("\n").at(-1)! : `FAILED, see ${shown(log)}`;
+  const last = readFileSync(log, "utf8").trimEnd().split("\n").at(-1)!;
+  // Some skip what this machine cannot do, which is no failure elsewhere.
+  const isEmpty = /^0 passed, /.test(last);
+  const isGood = success && !isEmpty;
+  const verdict = isGood ? last : `FAILED${isEmpty ? ", it tested nothing" : ""}, see ${shown(log)}`;
   console.log(verdictLine(lane, verdict, started));
-  return { isGood: success, verdict };
+  return { isGood, verdict };
 }

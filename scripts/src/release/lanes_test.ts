@@ -14,6 +14,13 @@ test("each lane runs to its end, and its last line is told", () => {
   expect(readFileSync(join(directory, "echo_three.log"), "utf8")).toBe("three\n");
 });
 
+test("a lane that tested nothing has failed; one that says so of something else has not", () => {
+  const lane = "echo 0 passed, 0 failed, 1 skipped";
+  expect(() => runLanes([lane], directory)).toThrow(`"${lane}" failed`);
+  expect(readFileSync(join(directory, "TESTS"), "utf8")).toStartWith(`${lane}: FAILED, it tested nothing, see `);
+  for (const good of ["echo 10 passed, 0 failed, 1 skipped", "echo 0 problems"]) runLanes([good], directory);
+});
+
 test("a lane that fails ends the release; its output stays, and so do the verdicts of earlier ones", () => {
   const lanes = ["echo four", "ls /nonexistent", "echo never"];
   expect(() => runLanes(lanes, directory)).toThrow('Cannot make a release: "ls /nonexistent" failed');

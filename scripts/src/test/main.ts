@@ -75,7 +75,7 @@ const hasMode = inVm || onlyServed || onlyArm64 || runsAll;
 const words = process.argv.slice(first === "--minutes" ? 4 : hasMode ? 3 : 2);
 const firstFlag = words.findIndex((word) => word.startsWith("-"));
 const [filters, flags] = firstFlag < 0 ? [words, []] : [words.slice(0, firstFlag), words.slice(firstFlag)];
-if (filters.length === 0 && !runsAll && !onlyArm64) process.env[SAMPLE_VARIABLE] = "3";
+if (filters.length === 0 && !hasMode) process.env[SAMPLE_VARIABLE] = "3";
 const directory = newScratchDirectory();
 const scratch = directory.path;
 process.on("exit", () => directory[Symbol.dispose]());
