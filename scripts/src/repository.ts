@@ -1,6 +1,6 @@
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const REPOSITORY_ROOT = join(fileURLToPath(import.meta.url), "../../..");
@@ -24,6 +24,16 @@ export function makeDirectoryOnce(directory: string, make: (scratch: string) => 
     if (!existsSync(directory)) throw error;
   }
   return directory;
+}
+
+/** @throws {Error} if this is a place, which throws away what is written there: all but what is in the checkout */
+export function requireKept(path: string): void {
+  if ((process.env["CNI_PLACE"] ?? "none") === "none") return;
+  let existing = resolve(path);
+  while (!existsSync(existing)) existing = dirname(existing);
+  // The checkout has two paths in a place, and a file system that is not the place's.
+  if (statSync(existing).dev === statSync(REPOSITORY_ROOT).dev) return;
+  throw new Error(`Cannot write "${path}": a place keeps nothing but what is in the checkout; name a path in there`);
 }
 
 /** The compiled program, unless CNI_BINARY names another. */

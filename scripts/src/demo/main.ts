@@ -10,7 +10,7 @@ import { requestTcp, serveTcp } from "../../../testing/traffic.ts";
 import { type ProcessCommand, runProcess, runSuccessfully } from "../harness/process.ts";
 import { startShimServer } from "../harness/server.ts";
 import { median } from "../harness/statistics.ts";
-import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
+import { CNI_PROGRAM, newScratchDirectory, requireKept } from "../repository.ts";
 
 using resources = new DisposableStack();
 const state = resources.use(newScratchDirectory()).path;
@@ -136,6 +136,7 @@ async function compareSpeed(): Promise<void> {
 }
 
 async function main(): Promise<void> {
+  if (PICTURE !== undefined) requireKept(PICTURE);
   for (const container of [web, client]) runIp(container, "link set lo up");
   connectOutside(host, outside);
   runIp(host, "route add default via 192.0.2.2");

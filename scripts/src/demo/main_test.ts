@@ -1,5 +1,5 @@
 /** The demonstration ends with all that it started. */
-import { expect } from "bun:test";
+import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { testWith } from "../../../testing/binary.ts";
@@ -10,10 +10,22 @@ import { REPOSITORY_ROOT } from "../repository.ts";
 
 const directory = useDirectory("cni-demo-");
 
+const COMMAND = [process.execPath, join(REPOSITORY_ROOT, "scripts/src/demo/main.ts")];
+
+test("a picture that a place would throw away is refused before anything is shown", () => {
+  const env = { ...process.env, CNI_PLACE: "bare" };
+  const { exitCode, stdout } = Bun.spawnSync([...COMMAND, "/dev/shm/cni-demo.svg"], { env });
+  const [sentence, , sum] = stdout.toString().split("\n");
+  expect(sentence).toContain(
+    'Cannot write "/dev/shm/cni-demo.svg": a place keeps nothing but what is in the checkout; ',
+  );
+  expect(sum).toStartWith("1 failed, after ");
+  expect(exitCode).toBe(1);
+});
+
 testWith(["cc", "ip"], "SIGTERM leaves no process and no file, and its status says so", async () => {
-  const command = [process.execPath, join(REPOSITORY_ROOT, "scripts/src/demo/main.ts")];
   const env = { ...process.env, TMPDIR: directory };
-  await using child = Bun.spawn(command, { env, stdout: "ignore", stderr: "ignore" });
+  await using child = Bun.spawn(COMMAND, { env, stdout: "ignore", stderr: "ignore" });
   // The server comes last.
   await until(() => markedCommands(directory).some((line) => line.includes("serve")));
   child.kill("SIGTERM");

@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 import { compileShim } from "../build/shim.ts";
 import type { Processor } from "../build/runtime_patch.ts";
 import { stateSamples } from "../record_state/samples.ts";
-import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
+import { newScratchDirectory, REPOSITORY_ROOT, requireKept } from "../repository.ts";
 import { debianPackage } from "./debian.ts";
 import { programDocumentation } from "./documentation.ts";
 import { glibcComponent, glibcEntries, renewGlibc } from "./glibc.ts";
@@ -112,6 +112,7 @@ function main(): void {
   });
   if (values.reproduce) return console.log(reproduceRelease());
   const output = resolve(values.out ?? join(REPOSITORY_ROOT, "dist/release"));
+  requireKept(output);
   requireReplaceable(output);
   const source = findReleaseSource(values.uncommitted === true);
   checkLibrary();

@@ -7,6 +7,7 @@ import { CNI_PROGRAM, ENGINE_ENV, testWith } from "../../../testing/binary.ts";
 import { compileShim } from "../build/shim.ts";
 import { hostLibraries } from "../image/main.ts";
 import { licenceTexts } from "./licences.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 import { requireReplaceable, sha256Sums } from "./main.ts";
 import { gzip, pluginArchive } from "./plugin_archive.ts";
 
@@ -95,6 +96,14 @@ test("a release replaces no directory but that of another release", () => {
   requireReplaceable(directory);
   writeFileSync(join(directory, "photo"), "image");
   expect(() => requireReplaceable(directory)).toThrow('"photo" is no part of one');
+});
+
+test("a release that a place would throw away is refused before anything is done", () => {
+  const command = [process.execPath, join(REPOSITORY_ROOT, "scripts/src/release/main.ts"), "--out=/dev/shm/a/release"];
+  const env = { ...process.env, CNI_PLACE: "bare" };
+  const { exitCode, stdout, stderr } = Bun.spawnSync(command, { env, stderr: "pipe", timeout: 10_000 });
+  const sentence = 'Cannot write "/dev/shm/a/release": a place keeps nothing but what is in the checkout; ';
+  expect([exitCode, stdout.toString(), stderr.toString()]).toEqual([1, "", expect.stringContaining(sentence)]);
 });
 
 test("sha256sum(1) checks the sums", () => {
