@@ -148,10 +148,8 @@ function ensureUnpacked({ name, release }: UnpackedPackage): string {
   using scratch = newScratchDirectory(parent);
   const [apt, archives, unpacked] = ["apt", "archives", "unpacked"].map((part) => join(scratch.path, part));
   for (const path of [apt, archives]) mkdirSync(path!, { recursive: true });
-  const processor = process.arch === "arm64" ? "arm64" : "x64";
-  const architecture = { x64: "amd64", arm64: "arm64" }[processor];
-  mkdirSync(join(apt!, "apt"));
-  const options = aptOptions({ processor, architecture, ...release !== undefined && { release } }, apt!);
+  const architecture = process.arch === "arm64" ? "arm64" : "amd64";
+  const options = aptOptions({ architecture, ...release !== undefined && { release } }, apt!);
   afterUpdate(options, name, () => runIn(archives!, "apt-get", "-qq", ...options, "download", name) || name);
   runIn(archives!, "dpkg-deb", "-x", readdirSync(archives!)[0]!, unpacked!);
   renameSync(unpacked!, directory);

@@ -10,19 +10,18 @@ const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /** Options with which apt knows the packages of a machine. @param directory where what it reads is kept */
 export function aptOptions(
-  { processor, architecture, release }: Pick<Machine, "processor" | "architecture" | "release">,
+  { architecture, release }: Pick<Machine, "architecture" | "release">,
   directory: string,
 ): string[] {
   if (!Bun.which("apt-get")) throw new Error("Cannot prepare the virtual machine: this is not a Debian system");
-  if (processor === process.arch && !release) return ["-o", "APT::Sandbox::User=root"];
   const options = separateAptOptions(join(directory, "apt"), architecture);
-  return release ? [...options, ...sourceOptions(join(directory, "apt"), release)] : options;
+  return release ? [...options, ...sourceOptions(options, join(directory, "apt"), release)] : options;
 }
 
 /** Has apt look into the machine's archive for another release. */
-function sourceOptions(directory: string, release: string): string[] {
-  const targets = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"];
-  const archive = afterUpdate([], "an archive", () => /^.*\/debian\/$/m.exec(runIn(directory, ...targets))?.[0]);
+function sourceOptions(options: readonly string[], directory: string, release: string): string[] {
+  const targets = ["apt-get", ...options, "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"];
+  const archive = afterUpdate(options, "an archive", () => /^.*\/debian\/$/m.exec(runIn(directory, ...targets))?.[0]);
   const list = join(directory, "sources.list");
   writeFileSync(list, `deb [signed-by=${KEYS}] ${archive} ${release} main\n`);
   return ["-o", `Dir::Etc::SourceList=${list}`, "-o", "Dir::Etc::SourceParts=/dev/null"];
