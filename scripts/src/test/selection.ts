@@ -13,6 +13,9 @@ export const LONG_FILES: Readonly<Record<string, number>> = JSON.parse(
   readFileSync(join(REPOSITORY_ROOT, "testdata/test_seconds.json"), "utf8"),
 );
 
+/** However long they take: a host without a C library is in each run. */
+export const FILES_OF_EACH_RUN: readonly string[] = ["e2e/distroless_test.ts", "e2e/host_engines_test.ts"];
+
 /** @param seconds for long files @param turn a number that is another one for each commit */
 export function chooseFiles(
   files: readonly string[],
@@ -20,7 +23,8 @@ export function chooseFiles(
   turn: number,
   long = LONG_FILES,
 ): readonly string[] {
-  const candidates = files.filter((file) => file in long);
+  const isInTurn = (file: string) => file in long && !FILES_OF_EACH_RUN.includes(file);
+  const candidates = files.filter(isInTurn);
   const start = candidates.length === 0 ? 0 : turn % candidates.length;
   const chosen = new Set<string>();
   let left = seconds;
@@ -29,7 +33,7 @@ export function chooseFiles(
     left -= long[file]!;
     chosen.add(file);
   }
-  return files.filter((file) => !(file in long) || chosen.has(file));
+  return files.filter((file) => !isInTurn(file) || chosen.has(file));
 }
 
 /** The last commit as a number; 0 outside of a repository. */

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { chooseFiles, LONG_FILES } from "./selection.ts";
+import { chooseFiles, FILES_OF_EACH_RUN, LONG_FILES } from "./selection.ts";
 
 const LONG = { "b_test.ts": 10, "c_test.ts": 20, "e_test.ts": 10 };
 const FILES = ["a_test.ts", "b_test.ts", "c_test.ts", "d_test.ts", "e_test.ts"];
@@ -16,6 +16,11 @@ test("short files are in each run, long ones in turn and as time allows", () => 
   expect(longChosen(40, 5)).toBe("bce");
 });
 
+test("files of each run are in it, however long they take", () => {
+  const long = Object.fromEntries(FILES_OF_EACH_RUN.map((file) => [file, 1000]));
+  expect(chooseFiles(FILES_OF_EACH_RUN, 0, 0, long)).toEqual(FILES_OF_EACH_RUN);
+});
+
 test("after enough commits, each long file was in a run", () => {
   const files = Object.keys(LONG_FILES);
   const longest = Math.max(...Object.values(LONG_FILES));
@@ -23,6 +28,7 @@ test("after enough commits, each long file was in a run", () => {
   expect(files.filter((file) => !seen.has(file))).toEqual([]);
 });
 
-test("long files are those of the repository", () => {
-  expect(Object.keys(LONG_FILES).filter((file) => !existsSync(join(REPOSITORY_ROOT, file)))).toEqual([]);
+test("named files are those of the repository", () => {
+  const named = [...Object.keys(LONG_FILES), ...FILES_OF_EACH_RUN];
+  expect(named.filter((file) => !existsSync(join(REPOSITORY_ROOT, file)))).toEqual([]);
 });
