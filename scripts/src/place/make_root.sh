@@ -49,7 +49,8 @@ mmdebstrap=$(find_mmdebstrap)
   source_line debian-security $release-security
 } >"$cache/sources.list"
 names=$(sed 's/#.*//' scripts/src/place/packages | xargs | tr ' ' ,)
-"$mmdebstrap" --quiet --mode=root --variant=minbase --include="$names" --aptopt="$cache/apt.conf" --aptopt='APT::Install-Recommends "false"' \
+# Where it unpacks, some 2 GB need room.
+TMPDIR=$cache/make "$mmdebstrap" --quiet --mode=root --variant=minbase --include="$names" --aptopt="$cache/apt.conf" --aptopt='APT::Install-Recommends "false"' \
   "$release" "$cache/root.tar" "$cache/sources.list" >&2
 # Here, nothing is mounted below the directory that the next try would remove.
 mkdir "$cache/root.new"
