@@ -17,6 +17,7 @@ import {
   type PolicyDirection,
   type PortElement,
 } from "../plugins/lib/policy/desired.ts";
+import { CLOSED_CHAIN } from "../plugins/lib/ruleset/policy_tables.ts";
 import type { PolicyNamespace } from "./api/namespace.ts";
 import type { NetworkPolicy } from "./api/network_policy.ts";
 import { isSamePod, type LabelledPod, type NamedPort, podKey, portsNamed } from "./api/pod.ts";
@@ -264,7 +265,9 @@ export class PolicyCompiler {
   /** @returns of an address of a local pod, what isolates it in that direction; `undefined` for nothing */
   chainOf(direction: PolicyDirection, ip: Ip): PolicyChain | undefined {
     const key = this.#localsByIp.get(ip);
-    const chain = key === undefined ? undefined : this.#policed.get(key)?.[direction];
+    const policed = key === undefined ? undefined : this.#policed.get(key);
+    if (policed?.isClosed) return { key: CLOSED_CHAIN, direction, rules: [] };
+    const chain = policed?.[direction];
     return chain === undefined ? undefined : this.#chains.get(chain)!.chain;
   }
 
@@ -361,14 +364,12 @@ export class PolicyCompiler {
     const local = this.#locals.get(key);
     if (!local) return undefined;
     const known = this.#findPod(local);
-    const isOpen = !this.#policyIndex.has(local.namespace);
-    const [ingress, egress] = DIRECTIONS.map((direction) =>
-      known ? this.#enterChain(direction, key, known.group) : isOpen ? undefined : this.#useChain(direction, key, [])
-    );
     const uid = known?.pod.uid ?? local.uid;
+    const pod = { owner: uid === undefined ? podKey(local) : `${podKey(local)} ${uid}`, ips: local.ips };
+    if (!known) return this.isKnown(local) ? pod : { ...pod, isClosed: true };
+    const [ingress, egress] = DIRECTIONS.map((direction) => this.#enterChain(direction, key, known.group));
     return {
-      owner: uid === undefined ? podKey(local) : `${podKey(local)} ${uid}`,
-      ips: local.ips,
+      ...pod,
       ...ingress !== undefined && { ingress },
       ...egress !== undefined && { egress },
     };

@@ -1,10 +1,14 @@
 import { expect } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { listSets } from "../ffi/nft/objects.ts";
+import { showRuleset } from "../inspect/show/ruleset.ts";
+import { closedPods } from "../plugins/lib/policy/closed_pods.ts";
+import { countDrops } from "../plugins/lib/policy/drops.ts";
 import { policyNamespacesPath } from "../plugins/lib/policy/stored_namespaces.ts";
 import { policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import { runInNetns, until } from "../testing/netns.ts";
 import { type PolicyPod, siteTest } from "../testing/policy_site.ts";
+import { sendFrom } from "../testing/policy_traffic.ts";
 import type { LabelledPod } from "./api/pod.ts";
 import { labelsOf } from "./select/labels.ts";
 import {
@@ -217,6 +221,39 @@ siteTest("routed", "what nobody knows of a policy closes pods, and people are to
   scene.part.takePolicy("DELETED", webPolicy("deny", {}));
   await scene.look();
   expect([isolatedAddresses(site), scene.status().unreadablePolicies]).toEqual([[], []]);
+});
+
+siteTest("bridged", "a pod whose labels the API does not tell is closed, and is told to be", async (site) => {
+  using scene = newPolicyScene(site);
+  scene.part.takePolicies([DENY_INGRESS]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([]);
+  const pod = site.newPod(2);
+  site.add(pod);
+  expect(await scene.attach(pod)).toEqual({ state: "closed" });
+  const told = () => {
+    const { closedPods: closed, isolatedPods } = scene.status();
+    const shown = showRuleset(site.host.nft).policyOf({ network: "pods", containerId: "c2", ifname: "eth0" });
+    return { doctor: closedPods(site.host.nft, "pods"), closed, isolatedPods, shown };
+  };
+  const isClosed = {
+    doctor: ["web/p2"],
+    closed: ["web/p2"],
+    isolatedPods: 0,
+    shown: { ingress: "closed", egress: "closed" } as const,
+  };
+  await scene.look();
+  expect(told()).toEqual(isClosed);
+  await sendFrom(site.outside, "192.0.2.2", pod.ips[0]);
+  expect(Object.fromEntries(countDrops(site.host.nft))).toMatchObject({ closed: 1, ingress: 0 });
+  site.check(pod);
+  runInNetns(site.host, "nft", "flush map inet cni_policy ingress4");
+  await scene.lookUntil(() => isolatedAddresses(site).length > 0);
+  expect(told()).toEqual(isClosed);
+  scene.part.takeOwnPod("ADDED", labelledPodOf(pod));
+  await scene.lookUntil(({ closedPods: closed }) => closed.length === 0);
+  const shown = { ingress: "isolated", egress: "open" } as const;
+  expect(told()).toEqual({ doctor: [], closed: [], isolatedPods: 1, shown });
 });
 
 siteTest("routed", "no block that the API takes is refused by the kernel", async (site) => {

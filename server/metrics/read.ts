@@ -68,7 +68,7 @@ export function readMetrics(registry: MetricsRegistry, settings: PartSettings, l
 function policySamples(
   { policies, peers, pods, isolatedPods, closedPods, sets, elements, cutFlows, problems, heardAtMs }: PolicyStatus,
 ): [ReadMetric, readonly Sample[]][] {
-  const states = { closed: closedPods.length, isolated: isolatedPods - closedPods.length, open: pods - isolatedPods };
+  const states = { closed: closedPods.length, isolated: isolatedPods, open: pods - isolatedPods - closedPods.length };
   return [
     ["cni_policies", [{ value: policies }]],
     ["cni_policy_pods", Object.entries(states).map(([state, value]) => ({ labels: { state }, value }))],

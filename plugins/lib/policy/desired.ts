@@ -20,13 +20,16 @@ export interface PolicedPod {
   /** `namespace/name` and the UID, for comments and logs. */
   readonly owner: string;
   readonly ips: readonly Ip[];
+  /** Nothing passes in either direction, as its policies are not known. */
+  readonly isClosed?: true;
   /** Key of a chain; absent: no policy isolates it in that direction. */
   readonly ingress?: string;
   readonly egress?: string;
 }
 
 export const isSamePoliced = (a: PolicedPod, b: PolicedPod): boolean =>
-  a.owner === b.owner && a.ingress === b.ingress && a.egress === b.egress && a.ips.join() === b.ips.join();
+  a.owner === b.owner && a.isClosed === b.isClosed && a.ingress === b.ingress && a.egress === b.egress &&
+  a.ips.join() === b.ips.join();
 
 /** All pods with the same rules share it. One with other rules has another key. */
 export interface PolicyChain {

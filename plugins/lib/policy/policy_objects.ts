@@ -7,7 +7,7 @@ import type { PeerSet, PolicedPod, PolicyChain } from "./desired.ts";
 import { peerSetName, policyChainName, shortComment } from "./object_names.ts";
 import { peerElements, peerSetDefinition } from "./peer_elements.ts";
 import { policyRules } from "./policy_rules.ts";
-import type { AddressVerdict } from "./verdicts.ts";
+import { type AddressVerdict, closedVerdict } from "./verdicts.ts";
 
 const FAMILIES = [4, 6] as const;
 
@@ -47,8 +47,9 @@ export function addPolicyChain(tx: Transaction, chain: PolicyChain): void {
 }
 
 /** What a pod's addresses lead to. */
-export function verdictsOf({ owner, ips, ingress, egress }: PolicedPod): AddressVerdict[] {
+export function verdictsOf({ owner, ips, isClosed, ingress, egress }: PolicedPod): AddressVerdict[] {
   const comment = shortComment(owner);
+  if (isClosed) return ips.map((ip) => closedVerdict(ip, comment, undefined));
   return ips.map((ip) => {
     const chain = (key: string | undefined) => key && policyChainName(key, familyOf(ip));
     return { ip, ingress: chain(ingress), egress: chain(egress), comment };
