@@ -24,6 +24,7 @@ interface CommandLine {
   readonly path: string[];
   /** The outermost group comes first. */
   readonly groups: CommandGroup[];
+  failureStatus?: number | undefined;
 }
 
 /** Never throws. @returns the exit status */
@@ -38,8 +39,9 @@ export async function runCommandLine(
   } catch (error) {
     context.onFailure?.(CniError.from(error).code);
     const screen = openScreen(2, context.env);
-    if (!(error instanceof UsageError)) return reportFailure(error, screen);
-    return reportUsageError(error, line.path, asksForJson(argv), screen);
+    if (error instanceof UsageError) return reportUsageError(error, line.path, asksForJson(argv), screen);
+    reportFailure(error, screen);
+    return line.failureStatus ?? FAILURE;
   }
 }
 
@@ -130,6 +132,7 @@ async function runCommand(
   const options = await parseCommandOptions(command, argv, line, context);
   if (options.has(HELP_OPTION.name)) return printHelp(await formatHelp([...line.path, ...options.words]));
   const words = await commandWords(command, options.words, line);
+  line.failureStatus = command.failureStatus;
   const run = () => command.run({ ...options, words }, context);
   try {
     return await runOrTrace(options, line, context, run) ?? SUCCESS;
@@ -265,10 +268,9 @@ function reportUsageError(
   return USAGE_ERROR;
 }
 
-function reportFailure(error: unknown, screen: Screen): number {
+function reportFailure(error: unknown, screen: Screen): void {
   const { message, details } = CniError.from(error);
   printError(message, detailLines(details), screen);
-  return FAILURE;
 }
 
 function printError(message: string, details: readonly string[], { style }: Screen): void {

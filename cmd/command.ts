@@ -38,6 +38,8 @@ interface CommandInfo {
 export interface Command extends CommandInfo {
   readonly arguments: readonly ArgumentSpec[];
   readonly options: readonly OptionSpec[];
+  /** Of a failure; 1 unless told. */
+  readonly failureStatus?: number;
   /** Help leaves out what only programs call. */
   readonly hidden?: true;
   /** Required words are present. @returns the exit status; nothing for 0 */

@@ -29,13 +29,14 @@ export interface DirectionVerdict {
   readonly reason: string;
 }
 
-/** A pod, or an address that no pod has. */
+/** A pod with addresses of its own, or what policy does not select. */
 export interface End {
   readonly text: string;
   readonly pod?: LabelledPod;
+  /** Empty for a pod on the network of a node. */
   readonly ips: readonly Ip[];
-  /** The node that it is, with the node's address. */
-  readonly node?: string | undefined;
+  /** The node whose network it is on. */
+  readonly node?: string;
 }
 
 export interface PolicyKnowledge {
@@ -100,8 +101,11 @@ function explainDirection(
   flow: Flow,
 ): DirectionVerdict {
   const open = (reason: string) => ({ isAllowed: true, isolatedBy: [], reason });
-  if (!self.pod) return open(`${self.text} is no pod, so no policy selects it`);
-  if (self.pod.ips.length === 0) return open(`${self.text} has no address of its own, so policy does not concern it`);
+  if (!self.pod) {
+    return open(
+      `${self.text} is ${self.node === undefined ? "no pod" : "on a node's network"}, so no policy selects it`,
+    );
+  }
   if (self.pod.uid === other.pod?.uid) return open("a pod always reaches itself");
   if (other.node !== undefined && other.node === self.pod.node) {
     return open("a pod and its own node always reach each other");
@@ -137,17 +141,17 @@ function explainRule(
 
 function isPeer(knowledge: PolicyKnowledge, namespace: string, peer: Peer, { pod, ips }: End): boolean {
   if ("cidr" in peer) return ips.some(blocksOf([peer]).contains);
-  if (!pod || ips.length === 0 || !selects(peer.pods, pod.labels)) return false;
+  if (!pod || !selects(peer.pods, pod.labels)) return false;
   if (!peer.namespaces) return pod.namespace === namespace;
   const labels = knowledge.namespaceLabels(pod.namespace);
   return labels !== undefined && selects(peer.namespaces, labels);
 }
 
-function isPort(match: RulePort, { destination: { pod, ips }, protocol, port }: Flow): boolean {
+function isPort(match: RulePort, { destination: { pod }, protocol, port }: Flow): boolean {
   if (match.protocol !== protocol) return false;
   if ("name" in match) {
-    return ips.length > 0 && pod !== undefined &&
-      pod.ports.some((each) => each.name === match.name && each.protocol === protocol && each.port === port);
+    const ports = pod?.ports ?? [];
+    return ports.some((each) => each.name === match.name && each.protocol === protocol && each.port === port);
   }
   return match.first === undefined || match.first <= port && port <= match.last!;
 }

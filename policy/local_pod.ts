@@ -14,12 +14,17 @@ export interface LocalPod {
 /** The UID, where the engine told it. */
 export const localKey = (local: Omit<LocalPod, "ips">): string => local.uid ?? podKey(local);
 
+const placeholderUid = (key: string): string => `local ${key}`;
+
 /** Keeps the addresses of a local pod from others until its labels are known. No selector selects it. */
 export const placeholderOf = (key: string): LabelledPod => ({
-  uid: `local ${key}`,
+  uid: placeholderUid(key),
   namespace: "",
   name: key,
   labels: NO_LABELS,
   ips: [],
   ports: [],
 });
+
+/** The name of a placeholder is the key of its local pod. */
+export const isPlaceholder = ({ uid, name }: LabelledPod): boolean => uid === placeholderUid(name);

@@ -23,6 +23,7 @@ import { FlowJudge } from "./flow_judge.ts";
 import { localKey, type LocalPod } from "./local_pod.ts";
 import { LocalPods } from "./local_pods.ts";
 import { RulesetLosses } from "./ruleset_losses.ts";
+import { ApiProblem } from "../cluster/api/problem.ts";
 import { Garbage } from "../cluster/garbage.ts";
 import { StatusFile } from "../cluster/status_file.ts";
 import { compiledStatus, type PolicyStatus } from "./status.ts";
@@ -250,8 +251,9 @@ export class PolicyPart implements Disposable {
     return listWrongVerdicts(this.#host.nft, [...policed].flatMap(verdictsOf));
   }
 
-  async explain(question: PolicyQuestion): Promise<PolicyVerdict | { error: string }> {
-    if (this.#missing.size > 0) return { error: `not known yet: ${[...this.#missing].join(", ")}` };
+  /** @throws {Error} nobody knows */
+  async explain(question: PolicyQuestion): Promise<PolicyVerdict> {
+    if (this.#missing.size > 0) throw new RangeError(`not known yet: ${[...this.#missing].join(", ")}`);
     const ips = new Set(address.list(this.#host.route).map((each) => ipOf(each.address)));
     return await answerQuestion(this.#compiler, this.#options, { name: this.#options.node, ips }, question);
   }
@@ -321,7 +323,11 @@ export class PolicyPart implements Disposable {
   }
 
   async #askFor({ namespace, name, uid }: LocalPod): Promise<void> {
-    const pod = await this.#options.fetchPod(namespace, name);
+    const pod = await this.#options.fetchPod(namespace, name).catch((error: unknown) => {
+      if (!(error instanceof ApiProblem)) throw error;
+      this.#options.log(error.message);
+      return undefined;
+    });
     // What was told meanwhile is newer.
     if (pod && !this.#compiler.peers.find(pod.uid) && (uid === undefined || pod.uid === uid || pod.staticUid === uid)) {
       this.#compiler.putPod(pod);

@@ -1,4 +1,4 @@
-import { parseIp } from "../ffi/address.ts";
+import { containsIp, type Ip, parseIp } from "../ffi/address.ts";
 import { currentNetns } from "../ffi/netns/netns.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { sys } from "../ffi/sys/libc.ts";
@@ -8,6 +8,7 @@ import { asProblem } from "../cluster/api/list.ts";
 import { PATIENCE } from "../cluster/api/patience.ts";
 import { ApiProblem } from "../cluster/api/problem.ts";
 import { reflect, type ReflectorOptions } from "../cluster/api/reflector.ts";
+import { nodesFilePath, readNodesFile } from "../cluster/stored_nodes.ts";
 import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, parsePod, type PodObject } from "./api/pod.ts";
@@ -34,7 +35,7 @@ const GET_MS = 4000;
 
 /** Returns when the server has ended. What is in the kernel stays in force. */
 export async function servePolicy(options: ServePolicyOptions): Promise<void> {
-  const { apiServer: server, accountDirectory, lifetime, log, node, stateDirectory } = options;
+  const { apiServer: server, accountDirectory, cacheDirectories, lifetime, log, node, stateDirectory } = options;
   const access = { server, accountDirectory };
   const client = new ApiClient(access);
   const ending = new AbortController();
@@ -63,7 +64,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     ...options,
     onSelected: (namespaces) => watches.select(namespaces),
     hasListed: (namespaces) => watches.hasListed(namespaces),
-    ...podSource(client, ending.signal, log),
+    ...podSource(client, ending.signal, (ip) => findNodeOf(ip, cacheDirectories[0]!, log)),
     onInForce: () => versions.store(),
   });
   const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) => {
@@ -153,10 +154,7 @@ interface Answering {
 async function answer({ part, formerFlows }: Answering, line: string): Promise<PolicyAnswer> {
   try {
     const request = JSON.parse(line) as PolicyRequest;
-    if ("test" in request) {
-      const verdict = await part.explain(request.test);
-      return "error" in verdict ? verdict : { verdict };
-    }
+    if ("test" in request) return { verdict: await part.explain(request.test) };
     if ("question" in request && request.question === "synced") return { isSynced: part.isSynced };
     const ips = request.ips.map(parseIp);
     if (!("question" in request)) {
@@ -172,7 +170,8 @@ async function answer({ part, formerFlows }: Answering, line: string): Promise<P
   }
 }
 
-function podSource(client: ApiClient, signal: AbortSignal, log: (message: string) => void): PodSource {
+/** @param findNode in whose ranges the address is */
+function podSource(client: ApiClient, signal: AbortSignal, findNode: (ip: Ip) => string | undefined): PodSource {
   const { answerMs, silenceMs } = PATIENCE;
   const fetchObject = async <T>(what: string, path: string, parse: (text: string) => T): Promise<T | undefined> => {
     try {
@@ -190,19 +189,25 @@ function podSource(client: ApiClient, signal: AbortSignal, log: (message: string
         `${namespace}/${name}`,
         `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`,
         (text) => parsePod(JSON.parse(text) as PodObject),
-      ).catch((error: unknown) => {
-        if (!(error instanceof ApiProblem)) throw error;
-        log(error.message);
-        return undefined;
-      }),
+      ),
     // Pods on the network of a node have the node's address. Of the server's cache: etcd would read all pods.
-    fetchPodAt: (ip) =>
-      fetchObject(
+    fetchPodAt(ip) {
+      const node = findNode(ip);
+      // The API finds no pod by its second address.
+      const selector = node === undefined ? `status.podIP=${ip}` : `spec.nodeName=${node}`;
+      return fetchObject(
         ip,
-        `/api/v1/pods?fieldSelector=${encodeURIComponent(`status.podIP=${ip}`)}&resourceVersion=0`,
+        `/api/v1/pods?fieldSelector=${encodeURIComponent(selector)}&resourceVersion=0`,
         (text) =>
           (JSON.parse(text) as { readonly items: readonly PodObject[] }).items.map(parsePod)
             .find(({ ips }) => ips.includes(ip)),
-      ),
+      );
+    },
   };
+}
+
+/** @returns `undefined` if the part `cluster` has stored no node with such a range */
+function findNodeOf(ip: Ip, cacheDirectory: string, log: (message: string) => void): string | undefined {
+  const nodes = readNodesFile(nodesFilePath(cacheDirectory), log)?.nodes ?? [];
+  return nodes.find(({ podCidrs }) => podCidrs.some((cidr) => containsIp(cidr, ip)))?.name;
 }

@@ -86,7 +86,7 @@ export async function newServedPolicy(
   const api = resources.use(
     new ApiServer(node.outside, { address: API_ADDRESS, directory: node.directory, token: "token", objects }),
   );
-  api.put(nodeOf(["10.244.7.0/24", "fd00:7::/64"]));
+  api.put(servedNode("a", "192.0.2.1", ["10.244.7.0/24", "fd00:7::/64"]));
   runShellInNetns(node.host, "echo 1 >/proc/sys/net/ipv4/ip_forward", "ip route add 10.99.0.0/24 via 192.0.2.2");
   runShellInNetns(node.outside, "ip route add 10.244.7.0/24 via 192.0.2.1");
   const pods = resources.use(new DisposableStack());
@@ -217,13 +217,14 @@ function podOf(
   };
 }
 
-function nodeOf(podCIDRs: readonly string[]): ServedObject {
+/** @param address on the link of all nodes */
+export function servedNode(name: string, address: string, podCIDRs: readonly string[]): ServedObject {
   const node = {
     apiVersion: "v1",
     kind: "Node" as const,
-    metadata: { name: "a" },
+    metadata: { name },
     spec: { podCIDR: podCIDRs[0], podCIDRs },
-    status: { addresses: [{ type: "InternalIP", address: "192.0.2.1" }] },
+    status: { addresses: [{ type: "InternalIP", address }] },
   };
   return node;
 }

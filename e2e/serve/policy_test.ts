@@ -5,7 +5,13 @@ import { answer } from "../../testing/api_server.ts";
 import { testWith } from "../../testing/binary.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { NODE_PROGRAMS } from "../../testing/node.ts";
-import { canReach, newServedPolicy, type ServedPod, type ServedPolicy } from "../../testing/served_policy.ts";
+import {
+  canReach,
+  newServedPolicy,
+  servedNode,
+  type ServedPod,
+  type ServedPolicy,
+} from "../../testing/served_policy.ts";
 import { listTrackedFlows, trackFlows } from "../../testing/tracked_flows.ts";
 import { newUdpClient, requestUdp, serveUdp } from "../../testing/traffic.ts";
 
@@ -194,7 +200,7 @@ describe("policies of a cluster", () => {
     expect(denied.text).toContain("ingress denied: no ingress rule of apps/web allows it");
     expect((await tell("192.0.2.2", "apps/web", "80")).exitCode).toBe(1);
     expect(await tell("clients/none", "apps/web", "80")).toMatchObject({
-      exitCode: 1,
+      exitCode: 2,
       text: expect.stringContaining('there is no pod "clients/none"'),
     });
     expect(site.api.requests).toContain("/api/v1/pods?fieldSelector=status.podIP%3D192.0.2.2&resourceVersion=0");
@@ -204,10 +210,36 @@ describe("policies of a cluster", () => {
       return true;
     };
     expect(await tell("clients/client", "10.244.9.9", "80")).toMatchObject({
-      exitCode: 1,
+      exitCode: 2,
       text: expect.stringContaining('Cannot ask for pod "10.244.9.9"'),
     });
+    site.api.fault = ({ pathname }, response) => {
+      if (!pathname.endsWith("/pods/far")) return false;
+      answer(response, 500, "{}");
+      return true;
+    };
+    expect(await tell("unselected/far", "apps/web", "80")).toMatchObject({
+      exitCode: 2,
+      text: expect.stringContaining('Cannot ask for pod "unselected/far"'),
+    });
     site.api.fault = undefined;
+  });
+
+  testWith(PROGRAMS, "a pod that is not followed is also found by its second address", async () => {
+    site.api.put(servedNode("b", "192.0.2.3", ["10.244.8.0/24", "fd00:8::/64"]));
+    const podIPs = [{ ip: "10.244.8.5" }, { ip: "fd00:8::5" }];
+    site.putPod("unselected", "far", {}, { spec: { nodeName: "b" }, status: { podIPs } });
+    site.putPolicy("unselected", "deny", { podSelector: {}, policyTypes: ["Ingress"] });
+    let text = "";
+    await until(async () => {
+      const child = site.test("clients/client", "fd00:8::5", "80");
+      text = await new Response(child.stdout).text();
+      return text.includes("no ingress rule of unselected/deny allows it");
+    });
+    expect(text).toStartWith("clients/client to fd00:8::5 80: denied");
+    site.api.remove("NetworkPolicy", "deny", "unselected");
+    site.api.remove("Pod", "far", "unselected");
+    site.api.remove("Node", "b");
   });
 
   testWith(PROGRAMS, "policies return after a flush of the ruleset", async () => {

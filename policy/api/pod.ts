@@ -12,6 +12,7 @@ export interface LabelledPod {
   /** Absent until it is scheduled. */
   readonly node?: string | undefined;
   readonly labels: Labels;
+  readonly isOnHostNetwork?: boolean;
   /** Empty for one on the node's network, and for one that has ended: policy knows neither. */
   readonly ips: readonly Ip[];
   readonly ports: readonly NamedPort[];
@@ -67,6 +68,7 @@ export function parsePod({ metadata, spec = {}, status = {} }: PodObject): Label
     namespace,
     name,
     node: spec.nodeName || undefined,
+    ...spec.hostNetwork && { isOnHostNetwork: true },
     labels: labelsOf(labels),
     ips: spec.hostNetwork || hasEnded ? NO_IPS : addressesOf(status),
     ports: portsOf(spec),

@@ -19,7 +19,8 @@ const policyTest: Command = {
   summary: "tell whether policies let one end connect to the other, and why",
   description:
     `The server's part "policy" of this node answers, by what it knows of the API. It tells of the policies alone, and
-sends no packet. The exit status is 1 if policies forbid the connection.`,
+sends no packet. The exit status is 1 if policies forbid the connection, and 2 if nobody can tell.`,
+  failureStatus: 2,
   arguments: [
     { name: "FROM", help: "the end that connects: a pod as NAMESPACE/NAME, or an address" },
     { name: "TO", help: "the other end, behind a Service: a pod as NAMESPACE/NAME, or an address" },
@@ -58,9 +59,8 @@ function ask(question: PolicyQuestion): PolicyVerdict {
   const request: PolicyRequest = { test: question };
   const found = askLine(policySocketPath(DEFAULT_POLICY_STATE_DIRECTORY), request, WAIT_MS);
   if ("problem" in found) {
-    throw new RangeError(
-      `Cannot test policies: ${found.problem} (this node needs "cni serve --cluster" with network-policy)`,
-    );
+    const need = found.isAbsent ? ' (this node needs "cni serve --cluster" with network-policy)' : "";
+    throw new RangeError(`Cannot test policies: ${found.problem}${need}`);
   }
   if (!("verdict" in found.answer)) throw new RangeError("Cannot test policies: the server has another version");
   return found.answer.verdict as unknown as PolicyVerdict;
