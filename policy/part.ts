@@ -29,6 +29,7 @@ import { StatusFile } from "../cluster/status_file.ts";
 import { compiledStatus, type PolicyStatus } from "./status.ts";
 import { UnlistedNamespaces } from "./unlisted_namespaces.ts";
 import { StoredPolicies } from "./stored_policies.ts";
+import { type AwaitedLists, WaitingPlugins } from "./waiting_plugins.ts";
 
 export type PolicyEventType = "ADDED" | "MODIFIED" | "DELETED";
 
@@ -102,8 +103,7 @@ export class PolicyPart implements Disposable {
   #pausedUntil = 0;
   #timer: Timer | undefined;
   #timerDue = 0;
-  /** Called after the next step that changed the kernel. */
-  #onStep: (() => void)[] = [];
+  readonly #waiting = new WaitingPlugins();
 
   constructor(options: PolicyPartOptions) {
     this.#options = options;
@@ -214,7 +214,7 @@ export class PolicyPart implements Disposable {
   noteApiProblem(asked: string, problem: string): void {
     this.#apiProblems.set(asked, problem);
     // Later, ADD waits for the kernel alone.
-    if (!this.#isInForce) this.#runWaiting();
+    if (!this.#isInForce) this.#waiting.run();
   }
 
   /** Nobody asks for it any more. */
@@ -227,20 +227,21 @@ export class PolicyPart implements Disposable {
     const { namespace, name, uid, container } = request;
     const pod = { namespace, name, ...uid && { uid } };
     this.#localPods.name(container, pod);
-    while (!this.#isInForce) {
-      const problem = this.#missing.size > 0 ? this.#apiProblem : undefined;
-      if (problem !== undefined) return { error: `the policies are not known: ${problem}` };
-      await this.#nextStep();
-    }
+    const lists: AwaitedLists = {
+      areInForce: () => this.#isInForce,
+      problem: () => this.#missing.size > 0 ? this.#apiProblem : undefined,
+    };
+    const problem = await this.#waiting.awaitFirstLists(lists, request.deleteFlowsUntilMs ?? 0);
+    if (problem !== undefined) return { error: `the policies are not known: ${problem}` };
     const key = localKey(pod);
     const local: LocalPod = { ...pod, ips: request.ips.map(parseIp) };
     if (!this.#compiler.isKnown(local)) await this.#askFor(local);
     // It may have been named by its addresses meanwhile, and be closed again.
     this.#compiler.putLocal(this.#compiler.locals().get(key) ?? local, true);
-    const done = this.#nextStep();
+    const done = this.#waiting.nextStep();
     this.#changed(ATTACH_INTERVAL_MS);
     await done;
-    while (this.#isInKernel && this.#compiler.held.has(key)) await this.#nextStep();
+    while (this.#isInKernel && this.#compiler.held.has(key)) await this.#waiting.nextStep();
     return { state: this.#isInKernel && this.#compiler.isKnown(local) ? "enforced" : "closed" };
   }
 
@@ -334,18 +335,6 @@ export class PolicyPart implements Disposable {
     }
   }
 
-  #nextStep(): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#onStep.push(resolve);
-    return promise;
-  }
-
-  #runWaiting(): void {
-    const waiting = this.#onStep;
-    this.#onStep = [];
-    for (const run of waiting) run();
-  }
-
   #changed(intervalMs = CHANGE_INTERVAL_MS): void {
     const now = performance.now();
     this.#changedSince ??= now;
@@ -362,7 +351,7 @@ export class PolicyPart implements Disposable {
   #step(): void {
     const now = performance.now();
     if (this.#missing.size > 0) return this.#writeStatus();
-    if (now < this.#pausedUntil) return this.#runWaiting();
+    if (now < this.#pausedUntil) return this.#waiting.run();
     this.#lastStep = now;
     try {
       this.#readLocals(now);
@@ -380,7 +369,7 @@ export class PolicyPart implements Disposable {
       if (error.message !== this.#kernelProblem) this.#options.log(`Cannot enforce policies: ${error.message}`);
       this.#kernelProblem = error.message;
     }
-    this.#runWaiting();
+    this.#waiting.run();
     this.#writeStatus();
   }
 

@@ -1,4 +1,4 @@
-import { expect } from "bun:test";
+import { expect, spyOn } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { listSets } from "../ffi/nft/objects.ts";
 import { showRuleset } from "../inspect/show/ruleset.ts";
@@ -288,6 +288,32 @@ siteTest("routed", "a problem of the API ends no ADD before its policies are in 
   const attached = scene.attach(pod);
   scene.part.noteApiProblem("/pods", "it is away");
   expect([await attached, isolatedAddresses(site)]).toEqual([{ state: "enforced" }, []]);
+});
+
+siteTest("routed", "a young part has ADD wait for the first lists, whatever fails meanwhile", async (site) => {
+  const pod = site.newPod(2);
+  site.add(pod);
+  using scene = newPolicyScene(site);
+  const refuse = () => scene.part.noteApiProblem("/policies", "it refuses connections");
+  refuse();
+  const problem = { error: "the policies are not known: it refuses connections" };
+  const since = performance.now();
+  expect(await scene.attach(pod, undefined, 300)).toEqual(problem);
+  expect(performance.now() - since).toBeGreaterThan(250);
+  const attached = scene.attach(pod, undefined, 50_000);
+  await Bun.sleep(100);
+  refuse();
+  {
+    const now = performance.now.bind(performance);
+    using _later = spyOn(performance, "now").mockImplementation(() => now() + 30_000);
+    expect(await scene.attach(pod, undefined, 50_000)).toEqual(problem);
+  }
+  scene.part.hear("/policies");
+  scene.part.takePolicies([DENY_INGRESS]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([labelledPodOf(pod)]);
+  expect(await attached).toEqual({ state: "enforced" });
+  expect(performance.now() - since).toBeLessThan(20_000);
 });
 
 siteTest("routed", "what a watch tells is newer than what was asked for before", async (site) => {

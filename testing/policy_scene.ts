@@ -2,6 +2,7 @@
 import { expect } from "bun:test";
 import { familyOf, ipFromBytes, parseIp } from "../ffi/address.ts";
 import { listElements, listSets } from "../ffi/nft/objects.ts";
+import { bootTimeMs } from "../ffi/sys/boot_clock.ts";
 import { CUT_MARK, policyTable } from "../plugins/lib/ruleset/policy_tables.ts";
 import { until } from "./netns.ts";
 import type { PolicyPod, PolicySite } from "./policy_site.ts";
@@ -20,8 +21,8 @@ export interface PolicyScene extends Disposable {
   /** Its timers run while this waits. */
   look(): Promise<void>;
   lookUntil(isDone: (status: PolicyStatus) => boolean): Promise<void>;
-  /** As the plugin does after it has closed the pod. */
-  attach(pod: PolicyPod, name?: string): Promise<unknown>;
+  /** As the plugin does after it has closed the pod. @param waitMs how long it waits for policies */
+  attach(pod: PolicyPod, name?: string, waitMs?: number): Promise<unknown>;
 }
 
 export function newPolicyScene(site: PolicySite, changes: Partial<PolicyPartOptions> = {}): PolicyScene {
@@ -54,8 +55,10 @@ export function newPolicyScene(site: PolicySite, changes: Partial<PolicyPartOpti
         await look();
         return isDone(findPolicyStatus(site.directory)!);
       }),
-    attach: ({ link, ips, n }, name = `p${n}`) =>
-      part.attach({ namespace: "web", name, uid: `uid-${name}`, interface: link, ips, container: `c${n}` }),
+    attach({ link, ips, n }, name = `p${n}`, waitMs = 0) {
+      const pod = { namespace: "web", name, uid: `uid-${name}`, interface: link, ips, container: `c${n}` };
+      return part.attach({ ...pod, deleteFlowsUntilMs: bootTimeMs() + waitMs });
+    },
     [Symbol.dispose]: () => part[Symbol.dispose](),
   };
 }

@@ -7,7 +7,10 @@ export interface AttachRequest {
   readonly interface: string;
   readonly ips: readonly string[];
   readonly container: string;
-  /** From ADD alone: flows of who had the addresses before are to be deleted. */
+  /**
+   * From ADD alone: flows of who had the addresses before are to be deleted. It waits until then in any case, so
+   * policies may come as late.
+   */
   readonly deleteFlowsUntilMs?: number;
 }
 
