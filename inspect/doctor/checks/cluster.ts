@@ -11,6 +11,7 @@ import { type ClusterStatus, DEFAULT_STATUS_DIRECTORY, findClusterStatus } from 
 import { nodesFilePath, readNodesFile } from "../../../cluster/stored_nodes.ts";
 import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { describeSilence } from "../silent_part.ts";
 import { findStrictRpFilter } from "../strict_rp_filter.ts";
 import { describeContainer, type Subject } from "../subject.ts";
 import type { TryBudget } from "../try_budget.ts";
@@ -32,7 +33,12 @@ export function hasClusterMtu(subject: Subject): boolean {
 export function checkCluster(subject: Subject): Finding[] {
   const status = findStatus(subject);
   if (!status) return [];
-  const { apiProblem, heardAtMs, problems, nodes, isSynced, podCidrs = [] } = status;
+  return [...describeNodes(status), ...checkFormerRanges(subject, status.podCidrs ?? [])];
+}
+
+export function describeNodes(status: ClusterStatus): Finding[] {
+  const { apiProblem, heardAtMs, problems, nodes, isSynced } = status;
+  const silence = describeSilence("cluster", status);
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
     ...problems.map((problem) => broken(problem, advise(FAILURES))),
@@ -42,8 +48,8 @@ export function checkCluster(subject: Subject): Finding[] {
         advise("look at the API server, and at the way there; known nodes are reached meanwhile"),
       ),
     ],
-    ...checkFormerRanges(subject, podCidrs),
-    ...isSynced && problems.length === 0 ? [ok(`routes lead to ${nodes} other nodes`)] : [],
+    ...silence,
+    ...isSynced && problems.length === 0 && silence.length === 0 ? [ok(`routes lead to ${nodes} other nodes`)] : [],
   ];
 }
 

@@ -4,6 +4,7 @@ import { closedPods } from "../../../plugins/lib/policy/closed_pods.ts";
 import { policyTable } from "../../../plugins/lib/ruleset/policy_tables.ts";
 import { DEFAULT_POLICY_STATE_DIRECTORY, findPolicyStatus, type PolicyStatus } from "../../../policy/status.ts";
 import { advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { describeSilence } from "../silent_part.ts";
 import type { Subject } from "../subject.ts";
 
 const FAILURES = "see docs/policy.md, failures";
@@ -18,13 +19,13 @@ export function checkPolicy({ network, host: { netns: { nft } } }: Subject): Fin
         advise("look at the server (cni serve --status), at the API server, and at the way there"),
       )
     ),
-    ...status?.network === network.name ? describeStatus(status) : [],
+    ...status?.network === network.name ? describePolicies(status) : [],
   ];
 }
 
-function describeStatus(
-  { apiProblem, heardAtMs, isSynced, problems, pods, isolatedPods, policies, unreadablePolicies }: PolicyStatus,
-): Finding[] {
+export function describePolicies(status: PolicyStatus): Finding[] {
+  const { apiProblem, heardAtMs, isSynced, problems, pods, isolatedPods, policies, unreadablePolicies } = status;
+  const silence = describeSilence("policy", status);
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
     ...problems.map((problem) => broken(`policies are not in the kernel: ${problem}`, advise(FAILURES))),
@@ -43,7 +44,8 @@ function describeStatus(
         advise("look at the API server, and at the way there; known policies are in force meanwhile"),
       ),
     ],
-    ...isSynced && problems.length === 0
+    ...silence,
+    ...isSynced && problems.length === 0 && silence.length === 0
       ? [
         ok(
           `${policies} policies are known, and isolate ${isolatedPods} of ${pods} pods; who may talk, and why: cni policy test`,
