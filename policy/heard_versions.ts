@@ -8,7 +8,7 @@ import { replaceFile } from "../ffi/sys/atomic_file.ts";
 import { ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
 import { OptionalWrite } from "../cluster/optional_write.ts";
-import { isVersion } from "../cluster/api/list.ts";
+import { isOlderVersion, isVersion } from "../cluster/api/list.ts";
 
 export class HeardVersions {
   readonly #path: string;
@@ -23,9 +23,18 @@ export class HeardVersions {
     this.#versions = new Map(Object.entries(readVersions(this.#path)));
   }
 
-  /** @param asked what the API was asked for */
+  /**
+   * The list of all namespaces takes the place of those of each, and they take its place.
+   *
+   * @param asked what the API is asked for
+   * @returns the newest version that was heard of it, or of a part of it
+   */
   of(asked: string): string | undefined {
-    return this.#versions.get(asked);
+    const all = ofAllNamespaces(asked);
+    return this.#versions.entries()
+      .filter(([each]) => each === asked || each === all || ofAllNamespaces(each) === asked)
+      .map(([, version]) => version)
+      .reduce<string | undefined>((a, b) => (a === undefined || isOlderVersion(a, b) ? b : a), undefined);
   }
 
   note(asked: string, version: string): void {
@@ -44,6 +53,8 @@ export class HeardVersions {
     this.#writing.attempt(() => replaceFile(this.#path, JSON.stringify(Object.fromEntries(this.#versions))));
   }
 }
+
+const ofAllNamespaces = (asked: string): string => asked.replace(/\/namespaces\/[^/]+\//, "/");
 
 /** Without the file, all lists are believed, as after a boot. */
 function readVersions(path: string): Record<string, string> {

@@ -140,6 +140,37 @@ describe("a part that starts again", () => {
     expect(passed).toBe(0);
   }, 60_000);
 
+  testWith(PROGRAMS, "nor a peer, when one watch of all pods takes the place of many", async () => {
+    runShellInNetns(site.node.outside, "ip addr add 10.99.0.6/32 dev lo");
+    const status = { phase: "Running", podIPs: [{ ip: "10.99.0.6" }] };
+    site.api.freezeCache();
+    site.putPod("clients", "second", { role: "client" }, { spec: { nodeName: "b" }, status });
+    using second = await newUdpClient(site.node.outside, "10.99.0.6");
+    await until(() => answers(second));
+    // What it tells after its list comes late.
+    const held: ServerResponse[] = [];
+    site.api.fault = ({ pathname, searchParams }, response) => {
+      const isHeld = pathname === "/api/v1/pods" && searchParams.has("watch") && !searchParams.has("fieldSelector");
+      if (isHeld) held.push(response);
+      return isHeld;
+    };
+    for (let i = 0; i <= 20; i++) site.putNamespace(`many-${i}`, { many: "yes" });
+    site.putPolicy("apps", "many", {
+      podSelector: { matchLabels: { app: "web" } },
+      ingress: [{ from: [{ namespaceSelector: { matchLabels: { many: "yes" } } }] }],
+    });
+    await until(() => held.length > 0);
+    let lost = 0;
+    const end = performance.now() + 1500;
+    while (performance.now() < end) if (!await answers(second)) lost++;
+    expect(lost).toBe(0);
+    site.api.fault = undefined;
+    for (const response of held) response.destroy();
+    site.api.remove("NetworkPolicy", "many", "apps");
+    site.api.remove("Pod", "second", "clients");
+    await until(async () => !await answers(second));
+  }, 60_000);
+
   testWith(PROGRAMS, "after a boot, ADD waits for it, and the pod has its policies", async () => {
     site.putPolicy("apps", "booted", { podSelector: { matchLabels: { app: "booted" } }, policyTypes: ["Ingress"] });
     await site.killServer();
