@@ -1,6 +1,7 @@
 /** What of a Pod object is about policy: its labels, addresses and named ports. @module */
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { type LabelObject, type Labels, labelsOf, labelsText } from "../select/labels.ts";
+import { SharedValues } from "../shared_values.ts";
 import { protocolNumber } from "./protocol.ts";
 
 export interface LabelledPod {
@@ -57,6 +58,7 @@ const MIRROR_ANNOTATION = "kubernetes.io/config.mirror";
 
 const NO_IPS: readonly Ip[] = [];
 const NO_PORTS: readonly NamedPort[] = [];
+const sharedPorts = new SharedValues<readonly NamedPort[]>();
 
 export function parsePod({ metadata, spec = {}, status = {} }: PodObject): LabelledPod {
   const { uid, namespace, name, labels, annotations } = metadata;
@@ -89,7 +91,7 @@ function portsOf({ containers = [], initContainers = [] }: NonNullable<PodObject
       if (name && number !== undefined) ports.push({ name, protocol: number, port: containerPort });
     }
   }
-  return ports.length === 0 ? NO_PORTS : ports;
+  return ports.length === 0 ? NO_PORTS : sharedPorts.share(portsText(ports), ports);
 }
 
 /** Whether nothing that matters has changed. */

@@ -1,3 +1,5 @@
+import { SharedValues } from "../shared_values.ts";
+
 /** Keys such as `constructor` are labels too: an object would find them in its prototype. */
 export type Labels = ReadonlyMap<string, string>;
 
@@ -6,8 +8,12 @@ export type LabelObject = Readonly<Record<string, string>>;
 
 export const NO_LABELS: Labels = new Map();
 
+const sharedLabels = new SharedValues<Labels>();
+
 export function labelsOf(object: LabelObject | undefined): Labels {
-  return object === undefined ? NO_LABELS : new Map(Object.entries(object).sort(([a], [b]) => a < b ? -1 : 1));
+  if (object === undefined) return NO_LABELS;
+  const labels = new Map(Object.entries(object).sort(([a], [b]) => a < b ? -1 : 1));
+  return sharedLabels.share(labelsText(labels), labels);
 }
 
 /** The same for the same labels. Neither keys nor values of the API have `=` or `,`. */
