@@ -18,9 +18,11 @@ import type { ClusterSettings } from "./settings.ts";
 import {
   ensureTunnel,
   ensureTunnelAddresses,
+  findTunnelPlace,
   removeTunnel,
   TunnelError,
   tunnelOverhead,
+  type TunnelPlace,
   type TunnelState,
 } from "./tunnel.ts";
 
@@ -218,9 +220,15 @@ export class ClusterNetwork implements Disposable {
     // Most of the time, only links and routes have changed.
     if (started >= this.#rulesDueAt) this.#rules.isDue = true;
     if (this.#rules.isDue) this.#rulesDueAt = started + IDLE_MS;
-    const rules = this.#attempt("rules", () => this.#rules.sync());
+    const isNever = this.#settings.tunnel === "never";
+    const links = link.list(this.#nl);
+    const place = isNever ? undefined : this.#attempt("tunnel", () => findTunnelPlace(links, this.#settings));
+    // Such as one with another port. It goes before the rules that guard it.
+    const isLeft = !place && removeTunnel(this.#nl);
+    const rules = this.#attempt("rules", () => this.#rules.sync(place !== undefined));
     this.#collectGarbage();
-    const tunnel = this.#attempt("tunnel", () => this.#syncTunnel(own));
+    const isInTheWay = this.#failures.has("tunnel");
+    const tunnel = isInTheWay ? undefined : this.#attempt("tunnel", () => this.#syncTunnel(own, place));
     const former = this.#facts.localAddresses;
     this.#facts = this.#readFacts(own, tunnel?.index);
     const { localAddresses } = this.#facts;
@@ -238,7 +246,8 @@ export class ClusterNetwork implements Disposable {
     if (tunnel?.isNew) this.#tunnelIsNewUntil = now + RETRY_MS;
     const isSoon = this.#hasFailed() || now < this.#tunnelIsNewUntil;
     this.#nextSync = now + (isSoon ? RETRY_MS : this.#routes.hasObstacle ? OBSTACLE_MS : IDLE_MS);
-    return [...rules ? [rules] : [], ...tunnel?.differences ?? [], ...mtu, ...routes];
+    const differences = isLeft ? ["the tunnel was there"] : tunnel?.differences ?? [];
+    return [...rules ? [rules] : [], ...differences, ...mtu, ...routes];
   }
 
   #planPeers(own: ClusterNode): void {
@@ -280,13 +289,10 @@ export class ClusterNetwork implements Disposable {
     return this.#failures.size > 0 || this.#routes.hasRefusal;
   }
 
-  #syncTunnel(own: ClusterNode): Omit<TunnelState, "index"> & { readonly index: number | undefined } {
+  #syncTunnel(own: ClusterNode, place: TunnelPlace | undefined): TunnelState | undefined {
     if (own.addresses.length === 0) throw new TunnelError("This node has no InternalIP that is an address");
-    if (this.#settings.tunnel === "never") {
-      const differences = removeTunnel(this.#nl) ? ["the tunnel was there"] : [];
-      return { index: undefined, isNew: false, differences };
-    }
-    const { index, isNew, differences } = ensureTunnel(this.#host, own, this.#settings, {
+    if (!place) return undefined;
+    const { index, isNew, differences } = ensureTunnel(this.#host, place, own, this.#settings, {
       mayCreate: !this.#failures.has("rules"),
       log: this.#log,
     });

@@ -23,6 +23,7 @@ export class ClusterRules {
   #own: ClusterNode | undefined;
   #formerOwnCidrs: readonly Cidr[] = [];
   #lengths: PrefixLengths = prefixLengthsOf([]);
+  #hasPort = false;
   /** Whether the kernel may differ. */
   isDue = true;
 
@@ -40,10 +41,16 @@ export class ClusterRules {
     this.isDue = true;
   }
 
-  /** @returns what differed, if anything @throws {SystemError} */
-  sync(): string | undefined {
+  /**
+   * @param hasPort whether the tunnel's port is this program's, and nobody else's
+   * @returns what differed, if anything
+   * @throws {SystemError}
+   */
+  sync(hasPort: boolean): string | undefined {
+    this.isDue ||= hasPort !== this.#hasPort;
+    this.#hasPort = hasPort;
     if (!this.isDue) return undefined;
-    const difference = syncRuleset(this.#nl, this.#settings, this.#lengths, this.#desired());
+    const difference = syncRuleset(this.#nl, this.#settings, this.#lengths, hasPort, this.#desired());
     this.isDue = false;
     return difference;
   }
@@ -69,7 +76,7 @@ export class ClusterRules {
     const isDisputed = (cidr: Cidr) => isShared(cidr) || isContested(own, cidr);
     this.isDue ||= !isCovered(this.#lengths, lengths) || all.some(({ podCidrs }) => podCidrs.some(isDisputed));
     this.#lengths = { 4: this.#lengths[4].union(lengths[4]), 6: this.#lengths[6].union(lengths[6]) };
-    if (this.isDue) return void this.sync();
+    if (this.isDue) return void this.sync(this.#hasPort);
     const elementsOf = (some: readonly ClusterNode[]) => some.flatMap((each) => elementsOfNode(own, each, isShared));
     // If the kernel refuses, the next comparison is of all.
     this.isDue = true;

@@ -466,29 +466,3 @@ test("pods with addresses of a former range reach the outside and other nodes un
   expect(await requestTcp(a.pod, "10.244.2.5", 80)).toBe("pod-b 192.0.2.11");
   expect(await requestTcp(a.pod, "fd00:2::5", 80)).toBe("pod-b 2001:db8:1::11");
 });
-
-test("other programs' links in the way are named", async () => {
-  using site = await newClusterSite({ settings: { tunnel: "never" } });
-  const [a, b] = site.nodes as [SiteNode, SiteNode];
-  const problemsWith = (script: string) => {
-    runShellInNetns(a.netns, script);
-    using network = a.netns.run<ClusterNetwork>(() =>
-      new ClusterNetwork({ settings: { ...DEFAULT_CLUSTER_SETTINGS, tunnel: "always" }, log: () => {} })
-    );
-    a.netns.run(() => network.replace(a.node, [b.node], []));
-    return network.problems();
-  };
-  const routeless = b.node.podCidrs.map((cidr) => `Node "b" needs the tunnel: ${cidr} gets no route`);
-  expect(problemsWith("ip link add cni-vxlan type bridge")).toEqual([
-    'Link "cni-vxlan" is a bridge, not the tunnel between nodes: rename or remove it',
-    ...routeless,
-  ]);
-  expect(
-    problemsWith(
-      "ip link del cni-vxlan; ip link add flannel.1 type vxlan id 1 dstport 4789 dev eth0 local 192.0.2.11; ip link set flannel.1 up",
-    ),
-  ).toEqual([
-    'Link "flannel.1" has UDP port 4789 already: remove it, or give the cluster another port',
-    ...routeless,
-  ]);
-});

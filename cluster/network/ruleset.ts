@@ -119,18 +119,26 @@ export function isCovered(lengths: PrefixLengths, others: PrefixLengths): boolea
   return FAMILIES.every((family) => others[family].isSubsetOf(lengths[family]));
 }
 
-function tableObjects(settings: ClusterSettings, lengths: PrefixLengths): TableObjects {
+/** @param hasPort whether the tunnel's port is this program's: rules for it would cut off another's packets */
+function tableObjects(settings: ClusterSettings, lengths: PrefixLengths, hasPort: boolean): TableObjects {
+  const chains = [
+    base("input", "filter", uapi.NF_INET_LOCAL_IN, uapi.NF_IP_PRI_FILTER, "Packets of the tunnel"),
+    base("forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Packets to other nodes' tunnels"),
+    base("postrouting", "nat", uapi.NF_INET_POST_ROUTING, uapi.NF_IP_PRI_NAT_SRC, "Masquerading"),
+    { name: "tunnel_input", comment: "Known nodes with sources in their own ranges" },
+    { name: "tunnel_forward", comment: "Packets to the tunnel's port of anybody" },
+    { name: "tunnel_nodes", comment: "Nodes only: pods would look like one" },
+  ];
+  const rules = [
+    ...masqueradingRules(),
+    ...hasPort ? inputRules(settings, lengths) : [],
+    // Other nodes have tunnels, whatever is in the way of this node's.
+    ...settings.tunnel === "never" ? [] : forwardRules(settings),
+  ];
   return {
     sets: FAMILIES.flatMap((family) => setsOf(family)),
-    chains: [
-      base("input", "filter", uapi.NF_INET_LOCAL_IN, uapi.NF_IP_PRI_FILTER, "Packets of the tunnel"),
-      base("forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Packets to other nodes' tunnels"),
-      base("postrouting", "nat", uapi.NF_INET_POST_ROUTING, uapi.NF_IP_PRI_NAT_SRC, "Masquerading"),
-      { name: "tunnel_input", comment: "Known nodes with sources in their own ranges" },
-      { name: "tunnel_forward", comment: "Packets to the tunnel's port of anybody" },
-      { name: "tunnel_nodes", comment: "Nodes only: pods would look like one" },
-    ],
-    rules: rulesOf(settings, lengths),
+    chains: chains.filter(({ name }) => rules.some(({ chain }) => chain === name)),
+    rules,
   };
 }
 
@@ -161,44 +169,59 @@ function setsOf(family: Family) {
   ];
 }
 
-function rulesOf({ port, vni }: ClusterSettings, lengths: PrefixLengths): StaticRule[] {
-  const toPort = [...equals(l4proto(), Uint8Array.of(IPPROTO_UDP)), ...equals(dport(), portField(port))];
-  const rules: StaticRule[] = [];
-  const add = (chain: string, ...parts: RuleStatement[]) => void rules.push({ chain, expressions: rule(...parts) });
-  // One look at most packets.
-  add("forward", toPort, gotoChain("tunnel_forward"));
-  for (const family of FAMILIES) {
+const ruleIn = (chain: string, ...parts: RuleStatement[]): StaticRule => ({ chain, expressions: rule(...parts) });
+
+const masqueradingRules = (): StaticRule[] =>
+  FAMILIES.flatMap((family) => {
     const isOwn = inSet([saddr(family)], `own${family}`);
     const notIn = (name: string) => inSet([daddr(family)], `${name}${family}`, true);
-    add("tunnel_forward", inSet([daddr(family)], `nodes${family}`), gotoChain("tunnel_nodes"));
-    add("postrouting", isOwn, notIn("cluster"), notIn("outside"), masquerade());
-    // Other nodes have no route to a former range.
-    add("postrouting", inSet([saddr(family)], `former${family}`), notIn("own"), masquerade());
-  }
-  add("input", toPort, gotoChain("tunnel_input"));
+    return [
+      ruleIn("postrouting", isOwn, notIn("cluster"), notIn("outside"), masquerade()),
+      // Other nodes have no route to a former range.
+      ruleIn("postrouting", inSet([saddr(family)], `former${family}`), notIn("own"), masquerade()),
+    ];
+  });
+
+const toTunnel = ({ port }: ClusterSettings): RuleStatement => [
+  ...equals(l4proto(), Uint8Array.of(IPPROTO_UDP)),
+  ...equals(dport(), portField(port)),
+];
+
+const forwardRules = (settings: ClusterSettings): StaticRule[] => [
+  // One look at most packets.
+  ruleIn("forward", toTunnel(settings), gotoChain("tunnel_forward")),
+  ...FAMILIES.map((family) =>
+    ruleIn("tunnel_forward", inSet([daddr(family)], `nodes${family}`), gotoChain("tunnel_nodes"))
+  ),
   // A Service may lead there, too.
-  for (const chain of ["tunnel_input", "tunnel_nodes"]) add(chain, ctStatusDnat(), drop());
-  // A pod may use the address of a node. Nodes send to the link that has this node's, which answers may leave by another.
-  add("tunnel_input", fibDaddrOfInputLink(true), fibReversePathMissing(), drop());
-  add("tunnel_nodes", fibReversePathMissing(), drop());
-  add("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(vni), true), drop());
-  for (const outer of FAMILIES) {
-    add("tunnel_nodes", inSet([saddr(outer)], `nodes${outer}`), returnFromChain());
-    for (const inner of FAMILIES) {
-      for (const length of [...lengths[inner]].sort((a, b) => a - b)) {
-        add(
+  ruleIn("tunnel_nodes", ctStatusDnat(), drop()),
+  // A pod may use the address of a node.
+  ruleIn("tunnel_nodes", fibReversePathMissing(), drop()),
+  ...FAMILIES.map((family) => ruleIn("tunnel_nodes", inSet([saddr(family)], `nodes${family}`), returnFromChain())),
+  ruleIn("tunnel_nodes", drop()),
+];
+
+const inputRules = (settings: ClusterSettings, lengths: PrefixLengths): StaticRule[] => [
+  ruleIn("input", toTunnel(settings), gotoChain("tunnel_input")),
+  ruleIn("tunnel_input", ctStatusDnat(), drop()),
+  // Nodes send to the link that has this node's address, which answers may leave by another.
+  ruleIn("tunnel_input", fibDaddrOfInputLink(true), fibReversePathMissing(), drop()),
+  ruleIn("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(settings.vni), true), drop()),
+  ...FAMILIES.flatMap((outer) =>
+    FAMILIES.flatMap((inner) =>
+      [...lengths[inner]].sort((a, b) => a - b).map((length) =>
+        ruleIn(
           "tunnel_input",
           equals(transportBytes(INNER_ETHERTYPE, 2), portField(ETHERTYPE[inner])),
           // Towards other addresses of a node, pods are masqueraded: they would look like a node, too.
           inSet([daddr(outer), saddr(outer), masked(INNER_SADDR[inner], length)], tunnelSet(outer, inner)),
           accept(),
-        );
-      }
-    }
-  }
-  for (const chain of ["tunnel_input", "tunnel_nodes"]) add(chain, drop());
-  return rules;
-}
+        )
+      )
+    )
+  ),
+  ruleIn("tunnel_input", drop()),
+];
 
 // Offsets from the start of the UDP header, which has 8 bytes as VXLAN's. Ethernet's has 14, the type at its end.
 const VXLAN_HEADER = 8;
@@ -212,15 +235,17 @@ const vxlanHeader = (vni: number): Uint8Array => Uint8Array.of(8, 0, 0, 0, vni >
 /**
  * Makes the table what it should be, in one transaction. Elements that are right stay.
  *
+ * @param hasPort see {@linkcode tableObjects}
  * @returns what was wrong; `undefined` if nothing was
  */
 export function syncRuleset(
   nl: Netlink,
   settings: ClusterSettings,
   lengths: PrefixLengths,
+  hasPort: boolean,
   desired: Iterable<SetElement>,
 ): string | undefined {
-  const objects = tableObjects(settings, lengths);
+  const objects = tableObjects(settings, lengths, hasPort);
   const isPresent = nft.findTable(nl, CLUSTER_TABLE) !== undefined;
   const hasAll = isPresent && hasObjects(nl, objects);
   const missing = textsOf(objects, desired);

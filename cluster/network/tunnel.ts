@@ -18,7 +18,6 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { vxlan } from "../../ffi/route/link_kinds.ts";
 import { RT_SCOPE_LINK } from "../../ffi/route/uapi.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
 import { findSysctl } from "../../ffi/sys/sysctl.ts";
 import { trySysctls } from "../../plugins/lib/links/sysctls.ts";
 import type { ClusterNode } from "../node.ts";
@@ -53,6 +52,27 @@ export class TunnelError extends Error {
   override readonly name = "TunnelError";
 }
 
+/** Where the tunnel is to be, with what has its name now. */
+export interface TunnelPlace {
+  readonly present: link.Link | undefined;
+}
+
+/** @throws {TunnelError} if another link is in the way: the port may be its own then */
+export function findTunnelPlace(links: readonly link.Link[], { port }: ClusterSettings): TunnelPlace {
+  const present = links.find(({ name }) => name === TUNNEL_LINK);
+  if (present && present.info?.kind !== "vxlan") {
+    const kind = present.info?.kind ?? "device";
+    throw new TunnelError(`Link "${TUNNEL_LINK}" is a ${kind}, not the tunnel between nodes: rename or remove it`);
+  }
+  // Only one of them can be up.
+  if (present && isTunnel(present, port) && link.isUp(present)) return { present };
+  const other = links.find((each) => each !== present && vxlan.of(each)?.port === port);
+  if (!other) return { present };
+  throw new TunnelError(
+    `Link "${other.name}" has UDP port ${port} already: remove it, or give the cluster another port`,
+  );
+}
+
 interface TunnelOptions {
   /** Without the guarding rules, there must be no new tunnel. */
   readonly mayCreate: boolean;
@@ -65,46 +85,29 @@ export interface TunnelState {
   readonly differences: readonly string[];
 }
 
-/**
- * Makes the link, or what it lacks. Its MTU is set elsewhere.
- *
- * @throws {TunnelError} if another link is in the way
- */
+/** Makes the link, or what it lacks. Its MTU is set elsewhere. */
 export function ensureTunnel(
   { route: nl, run }: Netns,
+  { present }: TunnelPlace,
   own: ClusterNode,
   { port }: ClusterSettings,
   { mayCreate, log }: TunnelOptions,
 ): TunnelState {
-  const present = link.find(nl, TUNNEL_LINK);
-  if (present && present.info?.kind !== "vxlan") {
-    const kind = present.info?.kind ?? "device";
-    throw new TunnelError(`Link "${TUNNEL_LINK}" is a ${kind}, not the tunnel between nodes: rename or remove it`);
-  }
   const mac = tunnelMac(own);
-  try {
-    if (present && isTunnel(present, port)) {
-      if (present.mac !== mac) link.set(nl, present.index, { mac });
-      if (!link.isUp(present)) link.setUp(nl, present.index);
-      // Where udev applies sysctl.d(5), it does so after the link was made.
-      const isSame = !setSysctls(run, log) && present.mac === mac && link.isUp(present);
-      return { index: present.index, isNew: false, differences: isSame ? [] : ["the tunnel's state"] };
-    }
-    if (!mayCreate) throw new TunnelError("There is no tunnel without the rules that guard it");
-    if (present) link.remove(nl, present.index);
-    link.add(nl, { name: TUNNEL_LINK, mac, info: vxlan({ port, collectMetadata: 1, learning: 0 }) });
-    const { index } = link.get(nl, TUNNEL_LINK);
-    setSysctls(run, log);
-    link.setUp(nl, index);
-    return { index, isNew: true, differences: ["the tunnel"] };
-  } catch (error) {
-    const other = error instanceof SystemError ? findOtherTunnel(nl, port) : undefined;
-    if (!other) throw error;
-    throw new TunnelError(
-      `Link "${other.name}" has UDP port ${port} already: remove it, or give the cluster another port`,
-      { cause: error },
-    );
+  if (present && isTunnel(present, port)) {
+    if (present.mac !== mac) link.set(nl, present.index, { mac });
+    if (!link.isUp(present)) link.setUp(nl, present.index);
+    // Where udev applies sysctl.d(5), it does so after the link was made.
+    const isSame = !setSysctls(run, log) && present.mac === mac && link.isUp(present);
+    return { index: present.index, isNew: false, differences: isSame ? [] : ["the tunnel's state"] };
   }
+  if (!mayCreate) throw new TunnelError("There is no tunnel without the rules that guard it");
+  if (present) link.remove(nl, present.index);
+  link.add(nl, { name: TUNNEL_LINK, mac, info: vxlan({ port, collectMetadata: 1, learning: 0 }) });
+  const { index } = link.get(nl, TUNNEL_LINK);
+  setSysctls(run, log);
+  link.setUp(nl, index);
+  return { index, isNew: true, differences: ["the tunnel"] };
 }
 
 /** The guarding rules check sources, see `ruleset.ts`. A link-local address would only send what goes nowhere. */
@@ -128,10 +131,6 @@ function setSysctls(run: Netns["run"], log: (message: string) => void): boolean 
 function isTunnel(candidate: link.Link, port: number): boolean {
   const { collectMetadata, port: presentPort } = vxlan.of(candidate) ?? {};
   return collectMetadata === 1 && presentPort === port;
-}
-
-function findOtherTunnel(nl: Netlink, port: number): link.Link | undefined {
-  return link.list(nl).find((each) => each.name !== TUNNEL_LINK && vxlan.of(each)?.port === port);
 }
 
 /** @returns what differed */

@@ -111,7 +111,7 @@ function joinCluster(host: Netns): void {
   const peer = nodeOf("other", ["192.0.2.9", "2001:db8::9"], ["10.67.0.0/16", "fd67::/64"]);
   const rules = new ClusterRules(host.nft, SETTINGS, () => [peer]);
   rules.replace(nodeOf("own", ["192.0.2.1", "2001:db8::1"], PODS), []);
-  rules.sync();
+  rules.sync(true);
 }
 
 /** Medians in µs, of packets in bursts. */
