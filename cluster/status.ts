@@ -1,12 +1,12 @@
 /** What the part tells others of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
 import type { Cidr } from "../ffi/address.ts";
 import type { RouteCounts } from "./network/route_counts.ts";
-import { findStatusFile } from "./status_file.ts";
+import { findStatusFile, type StatusOrigin } from "./status_file.ts";
 
 /** That of a server with the usual socket. */
 export const DEFAULT_STATUS_DIRECTORY = "/run/cni/cluster";
 
-export interface ClusterStatus {
+export interface ClusterStatus extends StatusOrigin {
   readonly node: string;
   /** The network that engines get; absent without one. */
   readonly network?: string;

@@ -1,22 +1,37 @@
 /** What a part of the server says of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
 import { replaceFile } from "../ffi/sys/atomic_file.ts";
+import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { findText } from "../ffi/sys/file.ts";
+import { isAlive, ownIdentity, type ProcessIdentity } from "../ffi/sys/process_identity.ts";
 import { OptionalWrite } from "./optional_write.ts";
 
-/** How old the time in the file may be of when the API server was heard. */
+/** How old the times in the file may be. */
 const INTERVAL_MS = 10_000;
+
+/** Which process says it, and when. Older servers tell neither. */
+export interface StatusOrigin {
+  readonly process?: ProcessIdentity;
+  /** In milliseconds since 1970. While the process runs, it is renewed every ten seconds. */
+  readonly writtenAtMs?: number;
+}
+
+/** Whether the part that said it still runs. What is left of an earlier one says nothing of the next. */
+export const isCurrent = ({ process }: StatusOrigin): boolean => process !== undefined && isAlive(process);
 
 const statusPath = (stateDirectory: string): string => `${stateDirectory}/status.json`;
 
 export class StatusFile {
   readonly #path: string;
+  readonly #process = ownIdentity();
   readonly #writing: OptionalWrite;
   #written = "";
   #nextWrite = 0;
 
   constructor(stateDirectory: string, log: (message: string) => void) {
     this.#path = statusPath(stateDirectory);
-    this.#writing = new OptionalWrite(log, "cni doctor and metrics see an older status");
+    this.#writing = new OptionalWrite(log, "cni doctor, metrics and /readyz do not know what this part does");
+    // Once: by the directory, plugins see whether the part has started since the boot.
+    this.#writing.attempt(() => ensureDirectory(stateDirectory, 0o700));
   }
 
   /** Whether the time is to be written again. */
@@ -29,13 +44,14 @@ export class StatusFile {
     const text = JSON.stringify(status);
     if (text === this.#written && !this.isDue) return;
     this.#nextWrite = performance.now() + INTERVAL_MS;
-    const line = `${JSON.stringify({ ...status, heardAtMs })}\n`;
+    const origin: StatusOrigin = { process: this.#process, writtenAtMs: Date.now() };
+    const line = `${JSON.stringify({ ...status, heardAtMs, ...origin })}\n`;
     if (this.#writing.attempt(() => replaceFile(this.#path, line))) this.#written = text;
   }
 }
 
 /** Returns `undefined` if no such part has run since the host has started. */
-export function findStatusFile<T>(stateDirectory: string): T | undefined {
+export function findStatusFile<T extends StatusOrigin>(stateDirectory: string): T | undefined {
   const text = findText(statusPath(stateDirectory));
   return text === undefined ? undefined : JSON.parse(text);
 }

@@ -1,12 +1,12 @@
 /** What the part says of itself, in a file that `cni doctor`, `/readyz` and the metrics read. @module */
-import { findStatusFile } from "../cluster/status_file.ts";
+import { findStatusFile, type StatusOrigin } from "../cluster/status_file.ts";
 import { podKey } from "./api/pod.ts";
 import type { PolicyCompiler } from "./compiler.ts";
 
 /** That of a server with the default socket. */
 export const DEFAULT_POLICY_STATE_DIRECTORY = "/run/cni/policy";
 
-export interface PolicyStatus {
+export interface PolicyStatus extends StatusOrigin {
   readonly node: string;
   /** The network of its pods, if the server gives engines one. */
   readonly network?: string;

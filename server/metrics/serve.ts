@@ -1,8 +1,9 @@
 import { removeFile } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { messageLogger } from "../call_log.ts";
-import { findClusterStatus } from "../../cluster/status.ts";
-import { findPolicyStatus } from "../../policy/status.ts";
+import { type ClusterStatus, findClusterStatus } from "../../cluster/status.ts";
+import { isCurrent } from "../../cluster/status_file.ts";
+import { findPolicyStatus, type PolicyStatus } from "../../policy/status.ts";
 import { partPaths } from "../part_definitions.ts";
 import type { PartDescriptors, PartSettings } from "../part_settings.ts";
 import type { Report } from "../reports.ts";
@@ -60,15 +61,23 @@ async function answer(
   return new Response(text, { headers: { "content-type": contentType } });
 }
 
-/** Why this server is not ready. Once ready, an API server that is away does not matter. */
-function findObstacle({ socket, directory, cluster, policy }: PartSettings): string | undefined {
-  if (!isServerReady(socket)) return "not ready for calls";
-  if (!cluster) return undefined;
-  const status = findClusterStatus(partPaths(directory, "cluster").state);
-  if (!status?.isSynced) return ["not in step with the cluster yet", ...status?.problems ?? []].join("; ");
+const findObstacle = (settings: PartSettings): string | undefined =>
+  isServerReady(settings.socket) ? findPartObstacle(settings) : "not ready for calls";
+
+/** Why this server's parts are not ready. Once ready, an API server that is away does not matter. */
+export function findPartObstacle(
+  { directory, cluster, policy }: Pick<PartSettings, "directory" | "cluster" | "policy">,
+): string | undefined {
+  const nodes = cluster && findClusterStatus(partPaths(directory, "cluster").state);
   const policies = policy && findPolicyStatus(partPaths(directory, "policy").state);
-  if (!policy || policies?.isSynced) return undefined;
-  return ["policies are not in force yet", ...policies?.problems ?? []].join("; ");
+  return (cluster && describeObstacle("not in step with the cluster yet", nodes)) ??
+    (policy && describeObstacle("policies are not in force yet", policies));
+}
+
+/** What an earlier server has left of its parts does not count. */
+function describeObstacle(what: string, status: ClusterStatus | PolicyStatus | undefined): string | undefined {
+  const current = status && isCurrent(status) ? status : undefined;
+  return current?.isSynced ? undefined : [what, ...current?.problems ?? []].join("; ");
 }
 
 /** Reads until all writers are gone. */
