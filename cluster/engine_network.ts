@@ -1,7 +1,5 @@
 /** The network's file for engines, with this node's ranges and MTU, and the MTU of pods that run. @module */
 import type { Cidr } from "../ffi/address.ts";
-import { replaceFile } from "../ffi/sys/atomic_file.ts";
-import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
 import { findStat } from "../ffi/sys/stat.ts";
@@ -22,8 +20,6 @@ import { listPods, type NodePod } from "./pods.ts";
 
 export interface EngineNetworkOptions {
   readonly network: { readonly fileName: string; readonly text: string };
-  /** For the file as it was given, so that messages name it. */
-  readonly stateDirectory: string;
   readonly confDirectory: string;
   readonly pluginDirectories: readonly string[];
   readonly cacheDirectories: readonly string[];
@@ -38,7 +34,6 @@ const LATE_ADDS_INTERVAL_MS = 5000;
 
 export class EngineNetwork {
   readonly #options: EngineNetworkOptions;
-  readonly #source: string;
   /** Where engines look for it. */
   readonly #path: string;
   /** `undefined` if the file cannot be read: it is refused then. */
@@ -58,11 +53,9 @@ export class EngineNetwork {
 
   constructor(options: EngineNetworkOptions) {
     this.#options = options;
-    this.#source = `${options.stateDirectory}/${options.network.fileName}`;
-    this.#path = `${options.confDirectory}/${options.network.fileName}`;
-    ensureDirectory(options.stateDirectory, 0o700);
-    replaceFile(this.#source, options.network.text);
-    const list = findList(options.network.text, this.#source);
+    const { network: { fileName, text }, confDirectory } = options;
+    this.#path = `${confDirectory}/${fileName}`;
+    const list = findList(text, fileName);
     this.name = list?.name;
     const valuesOf = (key: string) => list?.plugins.map(({ raw }) => findValue(raw, key)) ?? [];
     this.givesMtu = (list?.plugins.some(needsMtu) ?? false) && valuesOf("mtu").every((mtu) => mtu === undefined);
@@ -103,11 +96,12 @@ export class EngineNetwork {
 
   /** @returns whether engines have another file now */
   #install(ranges: readonly Cidr[], mtu: number | undefined): boolean {
-    const { confDirectory: directory, pluginDirectories, log } = this.#options;
+    const { network: { fileName, text }, confDirectory: directory, pluginDirectories, log } = this.#options;
     let isWritten = false;
     try {
       const prepared = prepareNetworkFile({
-        source: this.#source,
+        source: fileName,
+        text,
         directory,
         pluginDirectories,
         ranges,

@@ -472,3 +472,23 @@ netnsTest("nothing is ready before engines have the network, whatever keeps it f
     runInNetns(host, "umount", directory);
   }
 });
+
+netnsTest("where the directory of its status takes no file, the part goes on as it does elsewhere", ({ host }) => {
+  const home = newHome();
+  addUplink(host);
+  const directory = join(home, "run");
+  mkdirSync(directory);
+  runInNetns(host, "mount", "-t", "tmpfs", "-o", "ro", "none", directory);
+  try {
+    using scene = newScene(host, home);
+    scene.run((part) => part.takeList([A, B], "7"));
+    expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+    expect(scene.network()).toMatchObject({ mtu: 1500, ipam: { ranges: [[{ subnet: "10.244.1.0/24" }]] } });
+    expect(scene.part.isSynced).toBe(true);
+    expect(scene.logged.filter((line) => line.includes("EROFS"))).toEqual([
+      expect.stringContaining("cni doctor, metrics and /readyz do not know what this part does"),
+    ]);
+  } finally {
+    runInNetns(host, "umount", directory);
+  }
+});

@@ -3,8 +3,7 @@ import { installBytes } from "../ffi/sys/atomic_install.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { readText } from "../ffi/sys/file.ts";
-import { lintFiles, type LintProblem } from "./lint/lint.ts";
-import { readConfiguration } from "../runtime/load.ts";
+import { type LintProblem, lintText } from "./lint/lint.ts";
 import { networkFileText } from "./create.ts";
 import { findNameIn, readNetworkFiles } from "./network_files.ts";
 import { distinctFamilies } from "../plugins/lib/links/reachability.ts";
@@ -15,8 +14,9 @@ import { findValue, isJsonObject, type JsonObject } from "../spec/schema.ts";
 import { findSyntaxProblems } from "../spec/source_text.ts";
 
 export interface NetworkFileOptions {
-  /** A .conflist file; its name is kept. */
+  /** The path of a .conflist file, as messages name it. The name of the file is kept. */
   readonly source: string;
+  readonly text: string;
   /** Engines look there for configurations. */
   readonly directory: string;
   readonly pluginDirectories: readonly string[];
@@ -34,13 +34,12 @@ export interface NetworkFileInstall {
 
 /** Changes nothing. @throws {CniError} if engines could not use it */
 export function prepareNetworkFile(options: NetworkFileOptions): NetworkFileInstall {
-  const { source, directory, ranges, mtu } = options;
+  const { source, text, directory, ranges, mtu } = options;
   const name = source.slice(source.lastIndexOf("/") + 1);
   if (!name.endsWith(".conflist")) {
     throw unusable(source, `its name must end with ".conflist"`, "engines read no other lists of plugins");
   }
   const path = `${directory}/${name}`;
-  const text = readConfiguration(source);
   const list = parseNetworkConfigList(text, source);
   const without = list.plugins.flatMap((plugin, i) => needsRanges(plugin) ? [i] : []);
   refuseProblems(options, without);
@@ -82,9 +81,10 @@ export const needsMtu = ({ raw, ipamType }: PluginEntry): boolean =>
   ipamType === "host-local" && findValue(raw, "mtu") === undefined;
 
 /** Warnings are the user's to judge. @param without plugins that get their ranges later */
-function refuseProblems({ source, pluginDirectories, log }: NetworkFileOptions, without: readonly number[]): void {
+function refuseProblems(options: NetworkFileOptions, without: readonly number[]): void {
+  const { source, text, pluginDirectories, log } = options;
   const isExpected = ({ path }: LintProblem) => without.some((i) => path === `plugins[${i}].ipam.ranges`);
-  const { problems } = lintFiles([source], { pluginDirectories });
+  const problems = lintText(source, text, { pluginDirectories });
   const own = problems.filter((problem) => problem.severity !== "note" && !isExpected(problem));
   const error = own.find(({ severity }) => severity === "error");
   if (error) {

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { useDirectory } from "../testing/directory.ts";
 import type { Cidr } from "../ffi/address.ts";
@@ -27,9 +27,8 @@ const listText = (...plugins: object[]) => JSON.stringify({ cniVersion: "1.0.0",
 
 function put(text: string, name = "10-pods.conflist", options: Partial<NetworkFileOptions> = {}) {
   const source = join(home, name);
-  writeFileSync(source, text);
   const log = (message: string) => void logged.push(message);
-  const prepared = prepareNetworkFile({ source, directory, pluginDirectories: [], log, ...options });
+  const prepared = prepareNetworkFile({ source, text, directory, pluginDirectories: [], log, ...options });
   return { path: prepared.path, isChanged: installNetworkFile(prepared) };
 }
 

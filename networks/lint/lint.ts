@@ -7,7 +7,7 @@ import { listConfFiles } from "../../runtime/load.ts";
 import { EarlierFiles } from "./earlier_files.ts";
 import { disabledRules } from "./disable_comment.ts";
 import { attempt } from "./attempt.ts";
-import { readLintFile, STANDARD_INPUT } from "./lint_file.ts";
+import { type LintFile, lintFileOf, readLintFile, STANDARD_INPUT } from "./lint_file.ts";
 import type { LintContext, LintFinding, LintRule, Severity } from "./rule.ts";
 import { LINT_RULES } from "./rules.ts";
 
@@ -60,19 +60,29 @@ export const lintRuleNames = (): string[] => LINT_RULES.map(({ name }) => name);
  * @throws {CniError} code 7 if there is no such file or directory
  * @throws {SystemError} if a directory cannot be read
  */
-export function lintFiles(paths: readonly string[], { pluginDirectories, disabled = [] }: LintOptions): LintReport {
+export function lintFiles(paths: readonly string[], options: LintOptions): LintReport {
   const files = [...new Set(paths.flatMap(confFilesAt))].map((path) =>
-    readLintFile(path, pluginDirectories, paths.includes(path))
+    readLintFile(path, options.pluginDirectories, paths.includes(path))
   );
+  return { files: files.map(({ source }) => source.path), problems: findProblems(files, options) };
+}
+
+/** Checks a file that is not there yet, otherwise as {@linkcode lintFiles}. @param path as it would be named */
+export const lintText = (path: string, text: string, options: LintOptions): readonly LintProblem[] =>
+  findProblems([lintFileOf(path, text, options.pluginDirectories)], options);
+
+function findProblems(
+  files: readonly LintFile[],
+  { pluginDirectories, disabled = [] }: LintOptions,
+): readonly LintProblem[] {
   const earlier = new EarlierFiles();
   const context: LintContext = { pluginDirectories, earlier };
-  const problems = files.flatMap((file) => {
+  return files.flatMap((file) => {
     const off = new Set([...disabled, ...disabledRules(file.source).map(({ rule }) => rule)]);
     const found = LINT_RULES.flatMap((rule) => rule.find(file, context).map((finding) => toProblem(finding, rule)));
     earlier.add(file);
     return withoutRepetition(found).filter(({ rule }) => !off.has(rule)).sort(byPosition);
   });
-  return { files: files.map(({ source }) => source.path), problems };
 }
 
 function confFilesAt(path: string): string[] {

@@ -43,8 +43,18 @@ export interface LintPlugin extends WrittenPlugin {
 export const STANDARD_INPUT = "standard input";
 
 /** @param wait for a pipe's writer, as of `<(…)` */
-export function readLintFile(path: string, pluginDirectories: readonly string[], wait: boolean): LintFile {
-  const { source, document, syntaxError } = readSource(path, wait);
+export const readLintFile = (path: string, pluginDirectories: readonly string[], wait: boolean): LintFile =>
+  toLintFile(path, readSource(path, wait), pluginDirectories);
+
+/** @param path which nothing is read from */
+export const lintFileOf = (path: string, text: string, pluginDirectories: readonly string[]): LintFile =>
+  toLintFile(path, parseSource(path, () => text), pluginDirectories);
+
+function toLintFile(
+  path: string,
+  { source, document, syntaxError }: ParsedSource,
+  pluginDirectories: readonly string[],
+): LintFile {
   const list = isJsonObject(document) ? document : undefined;
   const isSinglePlugin = list !== undefined && isSinglePluginDocument(list);
   const name = list && attempt(() => listReaders.name(list));
@@ -81,10 +91,15 @@ export function readLintFile(path: string, pluginDirectories: readonly string[],
   };
 }
 
-function readSource(path: string, wait: boolean): Pick<LintFile, "source" | "document" | "syntaxError"> {
+type ParsedSource = Pick<LintFile, "source" | "document" | "syntaxError">;
+
+const readSource = (path: string, wait: boolean): ParsedSource =>
+  parseSource(path, () => path === STANDARD_INPUT ? readConfigurationFromStdin() : readConfiguration(path, wait));
+
+function parseSource(path: string, read: () => string): ParsedSource {
   let text = "";
   try {
-    text = path === STANDARD_INPUT ? readConfigurationFromStdin() : readConfiguration(path, wait);
+    text = read();
     const document = parseConfigurationText(text, path);
     return { source: createSourceText(path, text), document, syntaxError: undefined };
   } catch (error) {
