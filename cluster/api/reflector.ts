@@ -155,7 +155,7 @@ class Reflector<T> {
     }, this.#patience.lastingMs);
     try {
       const garbage = new Garbage(EVENTS_OF_A_MEGABYTE);
-      for await (const line of splitLines(pieces)) {
+      for await (const line of this.#lines(pieces)) {
         // What has come already may be more than one.
         if (signal.aborted) return;
         this.#read(line);
@@ -190,6 +190,16 @@ class Reflector<T> {
     this.#options.onHeard?.();
   }
 
+  /** @throws {ApiProblem} for a line that no event has */
+  async *#lines(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+    try {
+      yield* splitLines(pieces);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      throw this.#nonsense(error.message);
+    }
+  }
+
   /** @throws {ApiProblem} */
   #parseEvent(line: string): WatchEvent {
     try {
@@ -201,8 +211,12 @@ class Reflector<T> {
     } catch {
       // The page of a proxy, or half a line.
     }
+    throw this.#nonsense(excerpt(line));
+  }
+
+  #nonsense(details: string): ApiProblem {
     this.#nextList = "cached";
-    throw new ApiProblem(`${this.#server} tells of no ${this.#options.kind}`, { details: excerpt(line) });
+    return new ApiProblem(`${this.#server} tells of no ${this.#options.kind}`, { details });
   }
 
   #tellEvent(type: EventType, object: ApiObject, version: string): void {

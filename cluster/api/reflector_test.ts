@@ -157,6 +157,10 @@ describe("a copy of the API's nodes", () => {
         ["ends the watch with undefined", (response) => answer(response, 200, '{"type":"ERROR"}\n')],
         ['tells of no Node: "null"', (response) => answer(response, 200, "null\n")],
         [`tells of no Node: ${JSON.stringify(POD_EVENT)}`, (response) => answer(response, 200, `${POD_EVENT}\n`)],
+        [
+          "tells of no Node: it has more than 16777216 bytes",
+          (response) => answer(response, 200, "x".repeat(17 << 20)),
+        ],
         ["redirects, and the token is for it alone", (response) => answer(response, 302, "", { Location: server.url })],
         ["does not answer: ECONNRESET", (response) => response.destroy()],
         ["ends the watch with 500: lost", (response) => answer(response, 200, `${errorEvent(500, "lost")}\n`)],
