@@ -154,6 +154,25 @@ describe("a node of a cluster", () => {
     await until(() => !status().includes("apiProblem"));
   }, 120_000);
 
+  testWith(
+    PROGRAMS,
+    "is not ready by what the server before has left, and doctor says that nobody follows",
+    async () => {
+      const before = status();
+      expect(before).toContain('"isSynced":true');
+      await a.end();
+      expect(doctor()).toMatch(/cni serve's part "cluster" has not run since 20/);
+      expect(doctor()).not.toContain("routes lead to 2 other nodes");
+      expect(problems()).toEqual([ANSWERS.b, ANSWERS.c]);
+      const { process: { pid } } = JSON.parse(before);
+      await a.startServer();
+      await until(() => a.node.run("sh", "-c", "busybox wget -qO- http://127.0.0.1:9469/readyz || :") === "ok\n");
+      expect(JSON.parse(status()).process.pid).not.toBe(pid);
+      expect(doctor()).toContain("routes lead to 2 other nodes");
+    },
+    120_000,
+  );
+
   testWith(PROGRAMS, "tries all nodes where the way to one has a problem, and is ready", async () => {
     const range = "10.244.12.0/24";
     a.node.run("ip", "route", "replace", range, "via", `${a.segment.net4}.1`, "proto", "88");

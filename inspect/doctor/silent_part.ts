@@ -1,20 +1,19 @@
 /** A part of the server that has ended leaves what it said of itself. @module */
+import { isCurrent, type StatusOrigin } from "../../cluster/status_file.ts";
 import { advise, type Finding, warning } from "./finding.ts";
 
-export interface HeardStatus {
-  readonly heardAtMs?: number;
-  readonly apiProblem?: string;
-}
+/** A part that works says something every ten seconds. */
+const SILENT_MS = 60_000;
 
-/** While it runs, three minutes of silence are a problem of the API server. */
-const SILENT_MS = 5 * 60_000;
-
-/** Empty while it runs, or tells of a problem itself. */
-export function describeSilence(part: string, { heardAtMs, apiProblem }: HeardStatus): Finding[] {
-  if (heardAtMs === undefined || apiProblem !== undefined || Date.now() - heardAtMs < SILENT_MS) return [];
+/** Empty while the part works. */
+export function describeSilence(part: string, status: StatusOrigin): Finding[] {
+  const { writtenAtMs } = status;
+  const isRunning = isCurrent(status);
+  if (isRunning && writtenAtMs !== undefined && Date.now() - writtenAtMs < SILENT_MS) return [];
+  const since = writtenAtMs === undefined ? "" : ` since ${new Date(writtenAtMs).toISOString()}`;
   return [warning(
-    `the server's part "${part}" has heard nothing since ${new Date(heardAtMs).toISOString()}: ` +
+    `cni serve's part "${part}" ${isRunning ? "has said nothing" : "has not run"}${since}: ` +
       "the kernel has what it had then",
-    advise("look whether the server runs (cni serve --status), and at its log"),
+    advise("look whether the server runs (cni serve --status), and in its log for why the part does not"),
   )];
 }

@@ -1,9 +1,10 @@
 /** What doctor says of parts of the server by what they have left. */
 import { expect, test } from "bun:test";
+import type { StatusOrigin } from "../../cluster/status_file.ts";
+import { ownIdentity } from "../../ffi/sys/process_identity.ts";
 import { describeNodes } from "./checks/cluster.ts";
 import { describePolicies } from "./checks/policy.ts";
 
-const MINUTE_MS = 60_000;
 const POLICIES = {
   node: "a",
   isSynced: true,
@@ -20,22 +21,21 @@ const POLICIES = {
 };
 const NODES = { node: "a", isSynced: true, nodes: 2, mtu: 1450, problems: [] };
 
-test("what a part knew hours ago is no good news", () => {
-  const describe = (heard: { readonly heardAtMs?: number; readonly apiProblem?: string }) =>
-    [...describePolicies({ ...POLICIES, ...heard }), ...describeNodes({ ...NODES, ...heard })]
+test("what a part knew before it ended, or fell silent, is no good news", () => {
+  const describe = (origin: StatusOrigin) =>
+    [...describePolicies({ ...POLICIES, ...origin }), ...describeNodes({ ...NODES, ...origin })]
       .map(({ severity, what }) => `${severity}: ${what}`);
-  const heardAgo = (minutes: number) => ({ heardAtMs: Date.now() - minutes * MINUTE_MS });
-  expect(describe(heardAgo(4))).toEqual([
+  const warnings = (what: string) =>
+    ["policy", "cluster"].map((part) => `warning: cni serve's part "${part}" ${what}: the kernel has what it had then`);
+  const process = ownIdentity();
+  const ended = { ...process, startTicks: process.startTicks - 1 };
+  const [now, before] = [Date.now(), Date.now() - 61_000];
+  const since = `since ${new Date(before).toISOString()}`;
+  expect(describe({ process, writtenAtMs: now })).toEqual([
     expect.stringContaining("ok: 3 policies are known, and isolate 1 of 2 pods"),
     "ok: routes lead to 2 other nodes",
   ]);
-  const old = heardAgo(6);
-  const since = new Date(old.heardAtMs).toISOString();
-  expect(describe(old)).toEqual(
-    ["policy", "cluster"].map((part) =>
-      `warning: the server's part "${part}" has heard nothing since ${since}: the kernel has what it had then`
-    ),
-  );
-  // It runs, and says so itself.
-  for (const what of describe({ ...old, apiProblem: "it is away" })) expect(what).not.toContain("has heard nothing");
+  expect(describe({ process: ended, writtenAtMs: before })).toEqual(warnings(`has not run ${since}`));
+  expect(describe({ process, writtenAtMs: before })).toEqual(warnings(`has said nothing ${since}`));
+  expect(describe({})).toEqual(warnings("has not run"));
 });

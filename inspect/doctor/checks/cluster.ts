@@ -39,6 +39,7 @@ export function checkCluster(subject: Subject): Finding[] {
 export function describeNodes(status: ClusterStatus): Finding[] {
   const { apiProblem, heardAtMs, problems, nodes, isSynced } = status;
   const silence = describeSilence("cluster", status);
+  if (silence.length > 0) return silence;
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
     ...problems.map((problem) => broken(problem, advise(FAILURES))),
@@ -48,8 +49,7 @@ export function describeNodes(status: ClusterStatus): Finding[] {
         advise("look at the API server, and at the way there; known nodes are reached meanwhile"),
       ),
     ],
-    ...silence,
-    ...isSynced && problems.length === 0 && silence.length === 0 ? [ok(`routes lead to ${nodes} other nodes`)] : [],
+    ...isSynced && problems.length === 0 ? [ok(`routes lead to ${nodes} other nodes`)] : [],
   ];
 }
 
