@@ -16,7 +16,7 @@ const VM_PATIENCE_MS = 600_000;
 const FILE_TIMEOUT_MS = 600_000;
 const LONG_FILE_TIMEOUT_MS = 3_600_000;
 /** Some tests go on for as long as these say: before a release, for more than ten minutes. */
-const LONG_TEST_VARIABLES = ["CNI_FIRST_PACKETS", "CNI_KILLS_S", "CNI_POLICY_PODS", "CNI_RANDOM_CLUSTERS"];
+const LONG_TEST_VARIABLES = ["CNI_FIRST_PACKETS", "CNI_KILLS_S", "CNI_RANDOM_CLUSTERS"];
 
 export interface FileRun {
   /** More options for `bun test`. */
