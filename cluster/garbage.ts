@@ -13,7 +13,10 @@ export class Garbage {
     this.#interval = interval;
   }
 
-  step(): void {
-    if (++this.#steps % this.#interval === 0) collectRecent();
+  step(count = 1): void {
+    this.#steps += count;
+    if (this.#steps < this.#interval) return;
+    this.#steps = 0;
+    collectRecent();
   }
 }

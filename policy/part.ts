@@ -65,8 +65,7 @@ const FIRST_LIST_MS = 3000;
 const COMPARE_INTERVAL_MS = 60_000;
 const RETRY_MS = 2000;
 const PODS_OF_A_MEGABYTE = 500;
-/** Each has some hundred addresses. */
-const SETS_OF_A_MEGABYTE = 8;
+const ELEMENTS_OF_A_MEGABYTE = 1000;
 
 export class PolicyPart implements Disposable {
   readonly #options: PolicyPartOptions;
@@ -389,9 +388,9 @@ export class PolicyPart implements Disposable {
     const refusal = change && this.#isInKernel ? this.#tryChange(change) : undefined;
     const isCompared = !this.#isInKernel;
     if (isCompared) {
-      const garbage = new Garbage(SETS_OF_A_MEGABYTE);
+      const garbage = new Garbage(ELEMENTS_OF_A_MEGABYTE);
       const desired = this.#compiler.desired();
-      const options: SyncOptions = { onSet: () => garbage.step() };
+      const options: SyncOptions = { onSet: (elements) => garbage.step(elements) };
       if (!this.#isSynced) options.mayBePeer = (set, ip) => this.#mayBePeer(set, ip);
       const differences = [this.#ruleset.replace(desired, options)];
       if (this.#attachments.restore()) {

@@ -10,8 +10,8 @@ import type { Ip } from "../ffi/address.ts";
 import { isSameNamespace, type PolicyNamespace } from "./api/namespace.ts";
 import { type LabelledPod, type NamedPort, podKey } from "./api/pod.ts";
 import { type LabelSelector, selects } from "./select/label_selector.ts";
-import { type Labels, labelsText, NO_LABELS } from "./select/labels.ts";
-import { addTo, deleteFrom, indexKeys, SelectorIndex } from "./select/selector_index.ts";
+import { type Labels, labelsText } from "./select/labels.ts";
+import { addTo, deleteFrom, labelTexts, requiredLabels, SelectorIndex } from "./select/selector_index.ts";
 
 /** Whose namespaces: one by its name, or those that a selector selects. */
 export type NamespaceScope = { readonly name: string } | { readonly labels: LabelSelector };
@@ -23,11 +23,12 @@ export interface PeerSelector {
   readonly groups: Set<PodGroup>;
 }
 
+/** Many have one pod, and hundred thousands of sets take much memory: lists have each once, in any order. */
 export interface PodGroup {
   readonly namespace: string;
   readonly labels: Labels;
-  readonly pods: Set<KnownPod>;
-  readonly peerSelectors: Set<PeerSelector>;
+  readonly pods: KnownPod[];
+  readonly peerSelectors: PeerSelector[];
 }
 
 export interface KnownPod {
@@ -59,7 +60,7 @@ export class PodPeers {
   readonly #names = new Map<string, string>();
   /** By namespace, then by the text of the labels. */
   readonly #groups = new Map<string, Map<string, PodGroup>>();
-  /** By `key=value` and by key. */
+  /** Keys are those of {@linkcode labelTexts}. */
   readonly #groupsByLabel = new Map<string, Set<PodGroup>>();
   readonly #owners = new Map<Ip, KnownPod>();
   /** Pods that claim an address of another one, the latest last. */
@@ -116,7 +117,7 @@ export class PodPeers {
     if (former) this.#leave(former);
     else this.#names.set(podKey(pod), uid);
     this.#pods.set(uid, known);
-    group.pods.add(known);
+    group.pods.push(known);
     for (const ip of ips) this.#claim(ip, known);
     if (former) this.#dropIfEmpty(former.group);
   }
@@ -159,7 +160,7 @@ export class PodPeers {
 
   leave(selector: PeerSelector): void {
     this.#selectors.delete(selector.key);
-    for (const group of selector.groups) group.peerSelectors.delete(selector);
+    for (const group of selector.groups) removeFrom(group.peerSelectors, selector);
     const { scope } = selector;
     scope.index.delete(selector);
     if (!scope.index.isEmpty) return;
@@ -182,7 +183,7 @@ export class PodPeers {
   }
 
   #leave(known: KnownPod): void {
-    known.group.pods.delete(known);
+    removeFrom(known.group.pods, known);
     for (const ip of known.ips) this.#release(ip, known);
   }
 
@@ -219,9 +220,9 @@ export class PodPeers {
     this.#groups.set(namespace, groups);
     const known = groups.get(text);
     if (known) return known;
-    const group: PodGroup = { namespace, labels, pods: new Set(), peerSelectors: new Set() };
+    const group: PodGroup = { namespace, labels, pods: [], peerSelectors: [] };
     groups.set(text, group);
-    for (const label of labelKeys(labels)) addTo(this.#groupsByLabel, label, group);
+    for (const label of labelTexts(labels)) addTo(this.#groupsByLabel, label, group);
     for (const scope of this.#scopesOf(namespace)) {
       for (const selector of scope.index.selecting(labels)) connect(group, selector);
     }
@@ -230,11 +231,11 @@ export class PodPeers {
 
   #dropIfEmpty(group: PodGroup): void {
     const { namespace, labels, pods, peerSelectors } = group;
-    if (pods.size > 0) return;
+    if (pods.length > 0) return;
     const groups = this.#groups.get(namespace)!;
     if (!groups.delete(labelsText(labels))) return;
     if (groups.size === 0) this.#groups.delete(namespace);
-    for (const label of labelKeys(labels)) deleteFrom(this.#groupsByLabel, label, group);
+    for (const label of labelTexts(labels)) deleteFrom(this.#groupsByLabel, label, group);
     for (const selector of peerSelectors) selector.groups.delete(group);
   }
 
@@ -258,9 +259,9 @@ export class PodPeers {
   }
 
   #groupsOf({ members }: Scope, selector: LabelSelector): Iterable<PodGroup> {
-    const keys = indexKeys(selector);
-    const candidates = keys
-      ? keys.flatMap((key) => [...this.#groupsByLabel.get(key) ?? []])
+    const texts = requiredLabels(selector);
+    const candidates = texts
+      ? texts.flatMap((text) => [...this.#groupsByLabel.get(text) ?? []])
       : [...members].flatMap((name) => [...this.#groups.get(name)?.values() ?? []]);
     return candidates.filter(({ namespace, labels }) => members.has(namespace) && selects(selector, labels));
   }
@@ -282,7 +283,7 @@ export class PodPeers {
     for (const selector of index.selecting(group.labels)) {
       if (isMember) connect(group, selector);
       else {
-        group.peerSelectors.delete(selector);
+        removeFrom(group.peerSelectors, selector);
         selector.groups.delete(group);
       }
       for (const known of group.pods) {
@@ -295,12 +296,15 @@ export class PodPeers {
 }
 
 function connect(group: PodGroup, selector: PeerSelector): void {
-  group.peerSelectors.add(selector);
+  group.peerSelectors.push(selector);
   selector.groups.add(group);
 }
 
-const labelKeys = (labels: Labels = NO_LABELS): string[] =>
-  [...labels].flatMap(([key, value]) => [key, `${key}=${value}`]);
+/** @param value one that the list has */
+function removeFrom<T>(list: T[], value: T): void {
+  const last = list.pop()!;
+  if (last !== value) list[list.indexOf(value)] = last;
+}
 
 export const scopeKey = (scope: NamespaceScope): string => "name" in scope ? scope.name : `{${scope.labels.text}}`;
 

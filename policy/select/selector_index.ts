@@ -3,20 +3,20 @@ import type { Labels } from "./labels.ts";
 
 /** What has a selector, found by the labels that it selects. */
 export class SelectorIndex<T extends { readonly selector: LabelSelector }> {
-  /** By `key=value` of one requirement, or by its key. */
+  /** By `key=value` of one requirement. */
   readonly #byLabel = new Map<string, Set<T>>();
-  /** Those that need no label. */
+  /** Those that need no such label. */
   readonly #others = new Set<T>();
 
   add(item: T): void {
-    const keys = indexKeys(item.selector);
-    if (!keys) this.#others.add(item);
-    for (const key of keys ?? []) addTo(this.#byLabel, key, item);
+    const labels = requiredLabels(item.selector);
+    if (!labels) this.#others.add(item);
+    for (const label of labels ?? []) addTo(this.#byLabel, label, item);
   }
 
   delete(item: T): void {
     this.#others.delete(item);
-    for (const key of indexKeys(item.selector) ?? []) deleteFrom(this.#byLabel, key, item);
+    for (const label of requiredLabels(item.selector) ?? []) deleteFrom(this.#byLabel, label, item);
   }
 
   get isEmpty(): boolean {
@@ -34,24 +34,19 @@ export class SelectorIndex<T extends { readonly selector: LabelSelector }> {
   *#candidates(labels: Labels): Generator<T> {
     yield* this.#others;
     if (this.#byLabel.size === 0) return;
-    for (const [key, value] of labels) {
-      yield* this.#byLabel.get(key) ?? [];
-      yield* this.#byLabel.get(`${key}=${value}`) ?? [];
-    }
+    for (const label of labelTexts(labels)) yield* this.#byLabel.get(label) ?? [];
   }
 }
 
-/** Labels of which a selected object has exactly one; `undefined` if it needs none. */
-export function indexKeys({ requirements }: LabelSelector): string[] | undefined {
-  let found: string[] | undefined;
-  for (const requirement of requirements) {
-    if (requirement.operator === "In" && requirement.values.length > 0) {
-      if (found && found.length <= requirement.values.length) continue;
-      found = requirement.values.map((value) => `${requirement.key}=${value}`);
-    } else if (requirement.operator === "Exists") found ??= [requirement.key];
-  }
-  return found;
+/** Labels of which a selected object has exactly one, as {@linkcode labelTexts}; `undefined` if it needs none. */
+export function requiredLabels({ requirements }: LabelSelector): string[] | undefined {
+  const [shortest] = requirements.flatMap((each) => each.operator === "In" && each.values.length > 0 ? [each] : [])
+    .sort((a, b) => a.values.length - b.values.length);
+  return shortest?.values.map((value) => labelText(shortest.key, value));
 }
+
+const labelText = (key: string, value: string): string => `${key}=${value}`;
+export const labelTexts = (labels: Labels): string[] => [...labels].map(([key, value]) => labelText(key, value));
 
 export function addTo<K, V>(sets: Map<K, Set<V>>, key: K, value: V): void {
   const set = sets.get(key);

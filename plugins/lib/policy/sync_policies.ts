@@ -20,8 +20,8 @@ const FAMILIES = [4, 6] as const;
 const SETS_PER_COMMIT = 256;
 
 export interface SyncOptions {
-  /** Called after each set, whose elements are forgotten then. */
-  onSet?(): void;
+  /** Called for each set, whose elements are forgotten soon. */
+  onSet?(elements: number): void;
   /** Whether a set keeps an address that it is not to have, as not all peers are known. Without it, none does. */
   mayBePeer?(set: string, ip: Ip): boolean;
 }
@@ -47,8 +47,8 @@ export function syncPolicies(nl: Netlink, desired: DesiredPolicy, options: SyncO
   const unusedSets = new Set(presentSets);
   for (const [key, set] of desired.sets) {
     for (const family of FAMILIES) unusedSets.delete(peerSetName(key, family));
-    if (!addedKeys.has(key)) changes.elements += syncPeerSet(nl, tx, key, set, options);
-    options.onSet?.();
+    if (addedKeys.has(key)) continue;
+    for (const family of FAMILIES) changes.elements += syncPeerSet(nl, tx, key, set, family, options);
   }
   const { changed, unused } = syncChains(nl, tx, desired.chains.values());
   const { count, usedChains } = syncVerdicts(nl, tx, desired);
@@ -64,30 +64,34 @@ export function syncPolicies(nl: Netlink, desired: DesiredPolicy, options: SyncO
   return Object.entries(changes).filter(([, number]) => number > 0).map(([what, number]) => `${number} ${what}`);
 }
 
-function syncPeerSet(nl: Netlink, tx: Transaction, key: string, set: PeerSet, { mayBePeer }: SyncOptions): number {
-  let count = 0;
-  for (const family of FAMILIES) {
-    const name = peerSetName(key, family);
-    const present = nft.listElements(nl, policyTable, name);
-    const wanted = peerElements(set, family);
-    const surplus = new Map<string, PeerElement>(present.map((element) => [peerElementId(element), element]));
-    const missing = wanted.filter((element) => !surplus.delete(peerElementId(element)));
-    if (set.kind === "blocks" || set.kind === "ranges") {
-      const differing = surplus.size + missing.length;
-      if (differing > 0) replaceIntervals(tx, name, present, wanted);
-      count += differing;
-      continue;
-    }
-    if (mayBePeer) {
-      for (const [id, element] of surplus) {
-        if (mayBePeer(key, elementAddress(element.key, family))) surplus.delete(id);
-      }
-    }
-    if (surplus.size > 0) tx.deleteElements(policyTable, name, [...surplus.values()]);
-    if (missing.length > 0) tx.addElements(policyTable, name, missing);
-    count += surplus.size + missing.length;
+/** @returns how many elements differed */
+function syncPeerSet(
+  nl: Netlink,
+  tx: Transaction,
+  key: string,
+  set: PeerSet,
+  family: 4 | 6,
+  { mayBePeer, onSet }: SyncOptions,
+): number {
+  const name = peerSetName(key, family);
+  const present = nft.listElements(nl, policyTable, name);
+  const wanted = peerElements(set, family);
+  onSet?.(present.length);
+  const surplus = new Map<string, PeerElement>(present.map((element) => [peerElementId(element), element]));
+  const missing = wanted.filter((element) => !surplus.delete(peerElementId(element)));
+  if (set.kind === "blocks" || set.kind === "ranges") {
+    const differing = surplus.size + missing.length;
+    if (differing > 0) replaceIntervals(tx, name, present, wanted);
+    return differing;
   }
-  return count;
+  if (mayBePeer) {
+    for (const [id, element] of surplus) {
+      if (mayBePeer(key, elementAddress(element.key, family))) surplus.delete(id);
+    }
+  }
+  if (surplus.size > 0) tx.deleteElements(policyTable, name, [...surplus.values()]);
+  if (missing.length > 0) tx.addElements(policyTable, name, missing);
+  return surplus.size + missing.length;
 }
 
 /** The kernel may refuse to delete the end of an interval, except right behind its beginning. */
