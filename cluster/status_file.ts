@@ -21,17 +21,17 @@ export const isCurrent = ({ process }: StatusOrigin): boolean => process !== und
 const statusPath = (stateDirectory: string): string => `${stateDirectory}/status.json`;
 
 export class StatusFile {
-  readonly #path: string;
+  readonly #directory: string;
   readonly #process = ownIdentity();
   readonly #writing: OptionalWrite;
   #written = "";
   #nextWrite = 0;
 
   constructor(stateDirectory: string, log: (message: string) => void) {
-    this.#path = statusPath(stateDirectory);
+    this.#directory = stateDirectory;
     this.#writing = new OptionalWrite(log, "cni doctor, metrics and /readyz do not know what this part does");
-    // Once: by the directory, plugins see whether the part has started since the boot.
-    this.#writing.attempt(() => ensureDirectory(stateDirectory, 0o700));
+    // By the directory, plugins see whether the part has started since the boot.
+    this.#writing.attempt(() => this.#ensureDirectory());
   }
 
   /** Whether the time is to be written again. */
@@ -46,7 +46,15 @@ export class StatusFile {
     this.#nextWrite = performance.now() + INTERVAL_MS;
     const origin: StatusOrigin = { process: this.#process, writtenAtMs: Date.now() };
     const line = `${JSON.stringify({ ...status, heardAtMs, ...origin })}\n`;
-    if (this.#writing.attempt(() => replaceFile(this.#path, line))) this.#written = text;
+    const isWritten = this.#writing.attempt(() => {
+      if (this.#written === "") this.#ensureDirectory();
+      replaceFile(statusPath(this.#directory), line);
+    });
+    if (isWritten) this.#written = text;
+  }
+
+  #ensureDirectory(): void {
+    ensureDirectory(this.#directory, 0o700);
   }
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findStatusFile, isCurrent, StatusFile, type StatusOrigin } from "./status_file.ts";
@@ -21,7 +21,6 @@ test("a part goes on where its status cannot be written, says so once, and write
   expect(messages).toHaveLength(1);
   expect(messages[0]).toContain(directory);
   rmSync(directory);
-  mkdirSync(directory);
   file.write({ nodes: 1 }, 5);
   expect(said()).toEqual({ nodes: 1, heardAtMs: 5 });
   // Nothing has changed, and the time is not due.

@@ -66,7 +66,7 @@ export function findTunnelPlace(links: readonly link.Link[], { port }: ClusterSe
   }
   // Only one of them can be up.
   if (present && isTunnel(present, port) && link.isUp(present)) return { present };
-  const other = links.find((each) => each !== present && vxlan.of(each)?.port === port);
+  const other = links.find((each) => each !== present && link.isUp(each) && vxlan.of(each)?.port === port);
   if (!other) return { present };
   throw new TunnelError(
     `Link "${other.name}" has UDP port ${port} already: remove it, or give the cluster another port`,

@@ -57,7 +57,9 @@ export function findAnswered(probes: readonly Probe[], timeoutMs: number): Set<P
   using sockets = new DisposableStack();
   const waiting = new Map<number, readonly [Probe, Descriptor]>();
   for (const probe of probes) {
-    const socket = sockets.use(probe.open());
+    // Without the kernel's IPv6, nobody is reached by it.
+    const socket = ignoreErrors(["EAFNOSUPPORT"], () => sockets.use(probe.open()));
+    if (!socket) continue;
     unlessRefused(() => {
       probe.send(socket);
       waiting.set(socket.fd, [probe, socket]);

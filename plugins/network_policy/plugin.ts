@@ -62,7 +62,11 @@ export default plugin({
     if (joinGroup(host, pod)) {
       undo.defer(() => void ignoreErrors(["ENODEV"], () => link.set(host.route, pod.index, { group: 0 })));
     }
-    undo.defer(() => removePod(call, (table) => removeElementsOf(host.nft, table, POLICY_PURPOSE, owner)));
+    undo.defer(() => {
+      // A server that is busy would keep the chain from undoing.
+      const released = releasePod(host, (table) => removeElementsOf(host.nft, table, POLICY_PURPOSE, owner));
+      deleteFlowsOf(host, released);
+    });
     ensureElements(host.nft, policyTable, owner, guardElements(pod), { log });
     ensureElements(host.nft, policyBridgeTable, owner, bridgeGuardElements(pod), { log });
     const isPod = call.args.K8S_POD_NAMESPACE !== undefined;
@@ -210,19 +214,22 @@ function restoreVerdicts(call: Call, pod: AttachedPod, isLost: boolean): string[
   return pod.port && restoreIsolation(host.nft, pod.ips, pod.link) ? [`isolation of port "${pod.link}"`] : [];
 }
 
-/** @param removeGuard removes the owner's elements of a table */
-function removePod(
-  { host, config: { socketPath } }: Pick<Call, "host" | "config">,
-  removeGuard: (table: TableDefinition) => readonly FoundElement[],
-): void {
+type RemoveGuard = (table: TableDefinition) => readonly FoundElement[];
+
+function removePod({ host, config: { socketPath } }: Pick<Call, "host" | "config">, removeGuard: RemoveGuard): void {
+  const released = releasePod(host, removeGuard);
+  // Flows of UDP last as long as anybody sends.
+  if (released.length > 0 && !askToDeleteFlows(socketPath, released)) deleteFlowsOf(host, released);
+}
+
+/** @param removeGuard removes the owner's elements of a table @returns addresses that nobody has now */
+function releasePod(host: Netns, removeGuard: RemoveGuard): readonly Ip[] {
   const addressesIn = (table: TableDefinition) => removeGuard(table).flatMap((each) => attachedAddressOf(each) ?? []);
   const ports = new Map(addressesIn(policyBridgeTable).map((each) => [each.ip, each.interface]));
   const ips = addressesIn(policyTable).map(({ ip }) => ip);
   const all = [...new Set([...ips, ...ports.keys()])];
-  if (all.length === 0) return;
-  const released = releaseVerdicts(host.nft, all.map((ip) => ({ ip, comment: "", port: ports.get(ip) })));
-  // Flows of UDP last as long as anybody sends.
-  if (released.length > 0 && !askToDeleteFlows(socketPath, released)) deleteFlowsOf(host, released);
+  if (all.length === 0) return [];
+  return releaseVerdicts(host.nft, all.map((ip) => ({ ip, comment: "", port: ports.get(ip) })));
 }
 
 function deleteFlowsOf(host: Netns, ips: readonly Ip[]): void {

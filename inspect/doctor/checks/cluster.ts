@@ -146,10 +146,8 @@ function* tryNode(
     ],
   );
   if (answered.size === 0) return [silentNode(peer, peer.addresses)];
-  const withoutEcho = [
-    ...unheard,
-    ...targets.filter((target) => "call" in target && answered.has(target.call) && !answered.has(target.ping)),
-  ];
+  const withoutEcho = [...unheard, ...targets.filter((target) => "call" in target)]
+    .filter(({ ping, call }) => answered.has(call) && !answered.has(ping));
   if (withoutEcho.length > 0) {
     silent.push(`node "${peer.name}" at ${withoutEcho.map(({ address }) => address).join(" and ")}`);
   }

@@ -26,6 +26,7 @@ export function checkPolicy({ network, host: { netns: { nft } } }: Subject): Fin
 export function describePolicies(status: PolicyStatus): Finding[] {
   const { apiProblem, heardAtMs, isSynced, problems, pods, isolatedPods, policies, unreadablePolicies } = status;
   const silence = describeSilence("policy", status);
+  if (silence.length > 0) return silence;
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
     ...problems.map((problem) => broken(`policies are not in the kernel: ${problem}`, advise(FAILURES))),
@@ -44,8 +45,7 @@ export function describePolicies(status: PolicyStatus): Finding[] {
         advise("look at the API server, and at the way there; known policies are in force meanwhile"),
       ),
     ],
-    ...silence,
-    ...isSynced && problems.length === 0 && silence.length === 0
+    ...isSynced && problems.length === 0
       ? [
         ok(
           `${policies} policies are known, and isolate ${isolatedPods} of ${pods} pods; who may talk, and why: cni policy test`,

@@ -20,7 +20,7 @@ const FAMILIES = [4, 6] as const;
 const SETS_PER_COMMIT = 256;
 
 export interface SyncOptions {
-  /** Called for each set, whose elements are forgotten soon. */
+  /** Called after each set, whose elements are forgotten then. */
   onSet?(elements: number): void;
   /** Whether a set keeps an address that it is not to have, as not all peers are known. Without it, none does. */
   mayBePeer?(set: string, ip: Ip): boolean;
@@ -48,7 +48,11 @@ export function syncPolicies(nl: Netlink, desired: DesiredPolicy, options: SyncO
   for (const [key, set] of desired.sets) {
     for (const family of FAMILIES) unusedSets.delete(peerSetName(key, family));
     if (addedKeys.has(key)) continue;
-    for (const family of FAMILIES) changes.elements += syncPeerSet(nl, tx, key, set, family, options);
+    for (const family of FAMILIES) {
+      const { present, differing } = syncPeerSet(nl, tx, key, set, family, options);
+      changes.elements += differing;
+      options.onSet?.(present);
+    }
   }
   const { changed, unused } = syncChains(nl, tx, desired.chains.values());
   const { count, usedChains } = syncVerdicts(nl, tx, desired);
@@ -64,25 +68,24 @@ export function syncPolicies(nl: Netlink, desired: DesiredPolicy, options: SyncO
   return Object.entries(changes).filter(([, number]) => number > 0).map(([what, number]) => `${number} ${what}`);
 }
 
-/** @returns how many elements differed */
+/** @returns how many elements were there, and how many differed */
 function syncPeerSet(
   nl: Netlink,
   tx: Transaction,
   key: string,
   set: PeerSet,
   family: 4 | 6,
-  { mayBePeer, onSet }: SyncOptions,
-): number {
+  { mayBePeer }: SyncOptions,
+): { readonly present: number; readonly differing: number } {
   const name = peerSetName(key, family);
   const present = nft.listElements(nl, policyTable, name);
   const wanted = peerElements(set, family);
-  onSet?.(present.length);
   const surplus = new Map<string, PeerElement>(present.map((element) => [peerElementId(element), element]));
   const missing = wanted.filter((element) => !surplus.delete(peerElementId(element)));
   if (set.kind === "blocks" || set.kind === "ranges") {
     const differing = surplus.size + missing.length;
     if (differing > 0) replaceIntervals(tx, name, present, wanted);
-    return differing;
+    return { present: present.length, differing };
   }
   if (mayBePeer) {
     for (const [id, element] of surplus) {
@@ -91,7 +94,7 @@ function syncPeerSet(
   }
   if (surplus.size > 0) tx.deleteElements(policyTable, name, [...surplus.values()]);
   if (missing.length > 0) tx.addElements(policyTable, name, missing);
-  return surplus.size + missing.length;
+  return { present: present.length, differing: surplus.size + missing.length };
 }
 
 /** The kernel may refuse to delete the end of an interval, except right behind its beginning. */

@@ -51,13 +51,16 @@ export function killCluster(name: string): void {
   if (holder !== undefined) process.kill(holder, "SIGKILL");
 }
 
+/** The kernel gives back the mounts and networks of many pods. */
+const END_MS = 120_000;
+
 /** Ends a cluster, and waits until nothing is left of it. */
 export async function endCluster(name: string): Promise<void> {
   const holder = findHolder(name);
   if (holder !== undefined) {
     const all = [holder, ...descendants(holder)].map((pid) => [pid, startTimeOf(pid)] as const);
     killCluster(name);
-    await until(() => all.every(([pid, startTime]) => startTimeOf(pid) !== startTime));
+    await until(() => all.every(([pid, startTime]) => startTimeOf(pid) !== startTime), END_MS);
   }
   endCgroups(clusterCgroup(name));
   // Those of the place that held it.

@@ -112,7 +112,11 @@ for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_
   TEST_PLUGINS FUZZ_RUNS FUZZ_SEED CNI_KILLS_S CNI_RANDOM_CLUSTERS CNI_RANDOM_SEED CNI_POLICY_PODS \
   CNI_FIRST_PACKETS SOURCE_DATE_EPOCH; do
   eval "value=\${$name-}"
-  [ -z "$value" ] || set -- "$name=$(printf '%s\n' "$value" | sed -E "$from_here")" "$@"
+  case $name in
+    no_proxy | NO_PROXY) ;;
+    *) value=$(printf '%s\n' "$value" | sed -E "$from_here") ;;
+  esac
+  [ -z "$value" ] || set -- "$name=$value" "$@"
 done
 cd /place/cni
 certificates=/etc/ssl/certs/ca-certificates.crt
