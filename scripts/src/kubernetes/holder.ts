@@ -60,7 +60,13 @@ export async function endCluster(name: string): Promise<void> {
   if (holder !== undefined) {
     const all = [holder, ...descendants(holder)].map((pid) => [pid, startTimeOf(pid)] as const);
     killCluster(name);
-    await until(() => all.every(([pid, startTime]) => startTimeOf(pid) !== startTime), END_MS);
+    const left = () => all.flatMap(([pid, startTime]) => startTimeOf(pid) === startTime ? [pid] : []);
+    await until(() => left().length === 0, END_MS).catch(() => {
+      const processes = left().map((pid) =>
+        `${pid} ${["comm", "wchan"].map((file) => readProc(pid, file).trim()).join(" in ")}`
+      );
+      throw new Error(`Processes of cluster "${name}" do not end: ${processes.join(", ")}`);
+    });
   }
   endCgroups(clusterCgroup(name));
   // Those of the place that held it.
