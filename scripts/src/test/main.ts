@@ -35,10 +35,11 @@ import {
 
 /** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
 const LANE_COUNT = 3;
-/** These measure a rate, count pages of memory or processes, or set the clock: nothing runs beside them. */
+/** These measure a rate or processor time, count pages of memory or processes, or set the clock: nothing runs beside them. */
 const EXCLUSIVE_FILES: readonly string[] = [
   "e2e/budget_test.ts",
   "plugins/bandwidth/throughput_test.ts",
+  "cluster/network/scale_test.ts",
   "plugins/host_local/clock_vm_test.ts",
   "scripts/src/kubernetes/main_test.ts",
 ];
