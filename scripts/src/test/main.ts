@@ -6,13 +6,13 @@
  *
  * @module
  */
-import { mkdtempSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { CHECKS, runCommandStep, runStep, verdictLine } from "../check/main.ts";
 import { runInLanes } from "../harness/node.ts";
 import { testedPlugins } from "../../../testing/fixture.ts";
 import { SAMPLE_VARIABLE, sampleOf } from "../../../testing/sample.ts";
-import { listSources, newScratchDirectory } from "../repository.ts";
+import { listSources, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { type MachineName, MACHINES } from "../vm/machine.ts";
 import { missingRequirement } from "../vm/main.ts";
 import { failureLine, keepFailure, keepFailures, keepOutput } from "./failure.ts";
@@ -58,6 +58,8 @@ const FOR_EACH_RUN: Readonly<Record<MachineName, readonly string[]>> = {
 const USUAL_MINUTES = 6;
 /** Building and checking come before, all short files and those with a server are in each run; a machine boots. */
 const FIXED_SECONDS = 45, SHORT_LANE_SECONDS = 440;
+/** The first run has made the place before, and downloads what virtual machines have. */
+const FIRST_RUN_SECONDS = 120;
 /** What the sample of the other processor takes of one lane. */
 const ARM64_LANE_SECONDS = 240;
 
@@ -166,13 +168,19 @@ function laneSeconds(file: string, seconds: number): number {
   return isForVmOnly(file) ? seconds / LANE_COUNT : seconds;
 }
 
+function isFirstRun(): boolean {
+  const downloads = join(REPOSITORY_ROOT, "dist/vm");
+  return !existsSync(downloads) || readdirSync(downloads).length === 0;
+}
+
 function chooseTests(): readonly string[] {
   const tests = listSources().filter((path) => path.endsWith("_test.ts"));
   if (filters.length > 0) return tests.filter((path) => filters.some((part) => path.includes(part)));
   if (hasMode) return tests;
   const costs = Object.entries(LONG_FILES).map(([file, seconds]) => [file, laneSeconds(file, seconds)] as const);
   const fixed = SHORT_LANE_SECONDS + (isLonger ? ARM64_LANE_SECONDS : 0);
-  const seconds = LANE_COUNT * (minutes * 60 - FIXED_SECONDS) - fixed;
+  const around = FIXED_SECONDS + (isFirstRun() ? FIRST_RUN_SECONDS : 0);
+  const seconds = LANE_COUNT * (minutes * 60 - around) - fixed;
   const chosen = chooseFiles(tests, seconds, turnOfCommit(), Object.fromEntries(costs));
   if (chosen.length < tests.length) {
     const part = `${chosen.length} of ${tests.length} test files: all short ones, of the others some, by the commit`;
