@@ -457,38 +457,33 @@ netnsTest("without a network's file that can be read, no pod of another network 
   expect(formerOf(host)).toEqual([]);
 });
 
+/** Nobody writes there until the end. */
+function makeReadOnly(host: Netns, directory: string): Disposable {
+  mkdirSync(directory);
+  runInNetns(host, "mount", "-t", "tmpfs", "-o", "ro", "none", directory);
+  return { [Symbol.dispose]: () => void runInNetns(host, "umount", directory) };
+}
+
 netnsTest("nothing is ready before engines have the network, whatever keeps it from them", ({ host }) => {
   const home = newHome();
   addUplink(host);
-  const directory = join(home, "net.d");
-  mkdirSync(directory);
-  runInNetns(host, "mount", "-t", "tmpfs", "-o", "ro", "none", directory);
-  try {
-    using scene = newScene(host, home);
-    scene.run((part) => part.takeList([A, B], "7"));
-    scene.run((part) => part.look());
-    expect(scene.status()).toMatchObject({ isSynced: false, problems: [expect.stringContaining("EROFS")] });
-  } finally {
-    runInNetns(host, "umount", directory);
-  }
+  using _ = makeReadOnly(host, join(home, "net.d"));
+  using scene = newScene(host, home);
+  scene.run((part) => part.takeList([A, B], "7"));
+  scene.run((part) => part.look());
+  expect(scene.status()).toMatchObject({ isSynced: false, problems: [expect.stringContaining("EROFS")] });
 });
 
 netnsTest("where the directory of its status takes no file, the part goes on as it does elsewhere", ({ host }) => {
   const home = newHome();
   addUplink(host);
-  const directory = join(home, "run");
-  mkdirSync(directory);
-  runInNetns(host, "mount", "-t", "tmpfs", "-o", "ro", "none", directory);
-  try {
-    using scene = newScene(host, home);
-    scene.run((part) => part.takeList([A, B], "7"));
-    expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
-    expect(scene.network()).toMatchObject({ mtu: 1500, ipam: { ranges: [[{ subnet: "10.244.1.0/24" }]] } });
-    expect(scene.part.isSynced).toBe(true);
-    expect(scene.logged.filter((line) => line.includes("EROFS"))).toEqual([
-      expect.stringContaining("cni doctor, metrics and /readyz do not know what this part does"),
-    ]);
-  } finally {
-    runInNetns(host, "umount", directory);
-  }
+  using _ = makeReadOnly(host, join(home, "run"));
+  using scene = newScene(host, home);
+  scene.run((part) => part.takeList([A, B], "7"));
+  expect(routesOf(host)).toEqual(["10.244.2.0/24"]);
+  expect(scene.network()).toMatchObject({ mtu: 1500, ipam: { ranges: [[{ subnet: "10.244.1.0/24" }]] } });
+  expect(scene.part.isSynced).toBe(true);
+  expect(scene.logged.filter((line) => line.includes("EROFS"))).toEqual([
+    expect.stringContaining("cni doctor, metrics and /readyz do not know what this part does"),
+  ]);
 });

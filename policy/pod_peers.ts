@@ -23,7 +23,7 @@ export interface PeerSelector {
   readonly groups: Set<PodGroup>;
 }
 
-/** Many have one pod, and hundred thousands of sets take much memory: lists have each once, in any order. */
+/** A list has each element once, in any order. Most groups have few, for which a set takes much more memory. */
 export interface PodGroup {
   readonly namespace: string;
   readonly labels: Labels;

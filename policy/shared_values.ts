@@ -1,6 +1,6 @@
 /** What many objects of the API have alike: pods of a workload have the same labels and ports. @module */
 
-/** Values with longer texts together are forgotten, all at once. Who has them keeps them. */
+/** When the texts together are longer, all values are forgotten here. Objects that have them keep them. */
 const MOST_LENGTH = 4_000_000;
 
 export class SharedValues<T> {

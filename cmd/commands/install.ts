@@ -150,10 +150,8 @@ async function prepareNetwork(
   const file = input.find("conflist");
   if (file === undefined) return undefined;
   const source = absolutePath(file, context);
-  const [{ installNetworkFile, prepareNetworkFile }, { readConfiguration }] = [
-    await import("../../networks/engine_file.ts"),
-    await import("../../runtime/load.ts"),
-  ];
+  const { installNetworkFile, prepareNetworkFile } = await import("../../networks/engine_file.ts");
+  const { readConfiguration } = await import("../../runtime/load.ts");
   await loadDocumentedBuiltins();
   const prepared = prepareNetworkFile({
     source,

@@ -204,20 +204,19 @@ describe("policies of a cluster", () => {
       text: expect.stringContaining('there is no pod "clients/none"'),
     });
     expect(site.api.requests).toContain("/api/v1/pods?fieldSelector=status.podIP%3D192.0.2.2&resourceVersion=0");
-    site.api.fault = ({ search }, response) => {
-      if (!search.includes("status.podIP")) return false;
-      answer(response, 500, "{}");
-      return true;
+    const failFor = (part: string) => {
+      site.api.fault = ({ pathname, search }, response) => {
+        const isMeant = (pathname + search).includes(part);
+        if (isMeant) answer(response, 500, "{}");
+        return isMeant;
+      };
     };
+    failFor("status.podIP");
     expect(await tell("clients/client", "10.244.9.9", "80")).toMatchObject({
       exitCode: 2,
       text: expect.stringContaining('Cannot ask for pod "10.244.9.9"'),
     });
-    site.api.fault = ({ pathname }, response) => {
-      if (!pathname.endsWith("/pods/far")) return false;
-      answer(response, 500, "{}");
-      return true;
-    };
+    failFor("/pods/far");
     expect(await tell("unselected/far", "apps/web", "80")).toMatchObject({
       exitCode: 2,
       text: expect.stringContaining('Cannot ask for pod "unselected/far"'),

@@ -7,7 +7,6 @@ const TICK_NS = 10_000_000n;
 /** @see proc_pid_stat(5) */
 export interface ProcessStat {
   readonly pid: number;
-
   readonly state: string;
   /** When it started, in ticks since the boot. */
   readonly startTicks: number;

@@ -1,6 +1,9 @@
 /** The process that holds a cluster, as the machine sees it: found by its name, ended with all that it started. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { ignoreErrors } from "../../../ffi/sys/error.ts";
+import { readProcessStat } from "../../../ffi/sys/process_age.ts";
+import { isAlive } from "../../../ffi/sys/process_identity.ts";
 import { endCgroups } from "../../../testing/cgroups.ts";
 import { until } from "../../../testing/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
@@ -15,7 +18,7 @@ export const clusterLog = (name: string): string => join(directoryOf(name), "log
 /** @param pid of the process with which everything ends */
 export function rememberHolder(name: string, pid: number): void {
   mkdirSync(directoryOf(name), { recursive: true });
-  writeFileSync(join(directoryOf(name), "holder"), `${pid} ${startTimeOf(pid)}`);
+  writeFileSync(join(directoryOf(name), "holder"), `${pid} ${readProcessStat(pid).startTicks}`);
 }
 
 export const prepareClusterDirectory = (name: string): void => {
@@ -27,9 +30,8 @@ export const prepareClusterDirectory = (name: string): void => {
 export function findHolder(name: string): number | undefined {
   const file = join(directoryOf(name), "holder");
   if (!existsSync(file)) return undefined;
-  const [pid, startTime] = readFileSync(file, "utf8").split(" ").map(Number) as [number, number];
-  // Its number may be another process's by now.
-  return startTimeOf(pid) === startTime ? pid : undefined;
+  const [pid, startTicks] = readFileSync(file, "utf8").split(" ").map(Number) as [number, number];
+  return isAlive({ pid, startTicks }) ? pid : undefined;
 }
 
 /** The innermost process of a cluster, whose namespaces are the cluster's. */
@@ -51,22 +53,16 @@ export function killCluster(name: string): void {
   if (holder !== undefined) process.kill(holder, "SIGKILL");
 }
 
-/** The kernel gives back the mounts and networks of many pods. */
-const END_MS = 120_000;
-
 /** Ends a cluster, and waits until nothing is left of it. */
 export async function endCluster(name: string): Promise<void> {
   const holder = findHolder(name);
   if (holder !== undefined) {
-    const all = [holder, ...descendants(holder)].map((pid) => [pid, startTimeOf(pid)] as const);
+    // Some may end meanwhile.
+    const all = [holder, ...descendants(holder)].flatMap((pid) =>
+      ignoreErrors(["ENOENT", "ESRCH"], () => readProcessStat(pid)) ?? []
+    );
     killCluster(name);
-    const left = () => all.flatMap(([pid, startTime]) => startTimeOf(pid) === startTime ? [pid] : []);
-    await until(() => left().length === 0, END_MS).catch(() => {
-      const processes = left().map((pid) =>
-        `${pid} ${["comm", "wchan"].map((file) => readProc(pid, file).trim()).join(" in ")}`
-      );
-      throw new Error(`Processes of cluster "${name}" do not end: ${processes.join(", ")}`);
-    });
+    await until(() => !all.some(isAlive));
   }
   endCgroups(clusterCgroup(name));
   // Those of the place that held it.
@@ -84,12 +80,6 @@ export function clusterProcesses(name: string): readonly number[] {
 function descendants(pid: number): readonly number[] {
   const children = readProc(pid, `task/${pid}/children`).split(" ").filter((text) => text !== "").map(Number);
   return children.flatMap((child) => [child, ...descendants(child)]);
-}
-
-/** In clock ticks; undefined for a process that has ended, and one that only waits for its parent. */
-function startTimeOf(pid: number): number | undefined {
-  const fields = readProc(pid, "stat").replace(/.*\) /s, "").split(" ");
-  return fields.length < 20 || fields[0] === "Z" ? undefined : Number(fields[19]);
 }
 
 /** @returns "" for a process that is gone */

@@ -58,7 +58,7 @@ const FOR_EACH_RUN: Readonly<Record<MachineName, readonly string[]>> = {
 const USUAL_MINUTES = 6;
 /** Building and checking come before, all short files and those with a server are in each run; a machine boots. */
 const FIXED_SECONDS = 45, SHORT_LANE_SECONDS = 440;
-/** The first run has made the place before, and downloads what virtual machines have. */
+/** A first run makes the place before, and downloads kernels and programs for virtual machines. */
 const FIRST_RUN_SECONDS = 120;
 /** What the sample of the other processor takes of one lane. */
 const ARM64_LANE_SECONDS = 240;
