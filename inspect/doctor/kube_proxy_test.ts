@@ -162,22 +162,22 @@ test("of healthy rules, only a Service without endpoints is worth knowing", asyn
   }
 });
 
-test("a node whose kube-proxy has ended", async () => {
+test("a node whose kube-proxy has ended, beside another cluster's", async () => {
   using doctorHost = newDoctorHost();
   const { host, directory } = doctorHost;
   filterBridged(doctorHost, 1);
   loadKubeProxyRules(host, { mode: "iptables", services: [WEB] });
-  const start = (name: string) => {
+  const run = (name: string) => {
     Bun.spawnSync(["cp", "/bin/sleep", `${directory}/${name}`]);
-    const started = Bun.spawn([`${directory}/${name}`, "1000"]);
-    return { [Symbol.dispose]: () => started.kill() };
+    return Bun.spawn([`${directory}/${name}`, "1000"]);
   };
-  using _kubelet = start("kubelet");
-  {
-    using _proxy = start("kube-proxy");
-    expect(said(doctorHost)).toEqual(WELL);
-  }
-  await Bun.sleep(100);
+  await using elsewhere = run("kube-proxy");
+  await using _kubelet = host.run(() => run("kubelet"));
+  const proxy = host.run(() => run("kube-proxy"));
+  expect(said(doctorHost)).toEqual(WELL);
+  proxy.kill();
+  await proxy.exited;
+  expect(elsewhere.exitCode).toBeNull();
   expect(said(doctorHost)).toEqual([
     "warning: kube-proxy does not run on this node: its rules stay as they are when Services and pods change",
   ]);

@@ -7,7 +7,7 @@ import {
   networksOverlap,
   prefixLengthOf,
 } from "../../../ffi/address.ts";
-import { runningPrograms } from "../../../ffi/sys/running_programs.ts";
+import { programsHere } from "../../../ffi/netns/programs.ts";
 import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { holderKey } from "../../../plugins/lib/model/reservations.ts";
 import { bridgeNetfilterSysctl } from "../../../plugins/lib/links/bridge_netfilter.ts";
@@ -44,7 +44,7 @@ const RESTART = "kubectl -n kube-system rollout restart daemonset/kube-proxy";
 
 /** Distributions without a kubelet of its own have no kube-proxy of its own. */
 function checkRunning(): Finding[] {
-  const programs = runningPrograms();
+  const programs = programsHere();
   if (!programs.has("kubelet") || programs.has("kube-proxy")) return [];
   const what = "kube-proxy does not run on this node: its rules stay as they are when Services and pods change";
   return [warning(what, advise("start it as it was started, here as a DaemonSet", RESTART))];
