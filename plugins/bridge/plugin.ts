@@ -140,7 +140,7 @@ export default plugin({
     if (config.macspoofchk) requireTable(host.nft, bridgeTable);
     ipam?.status();
     if (isGateway(config) && ipam?.type === "host-local") refuseUnreachableRangeGateways(pluginConfig.raw);
-    if (isGateway(config)) refuseBridgeOverlap(call);
+    if (isGateway(config)) refuseBridgeOverlap(call, found);
   },
 
   diagnose: (call) => loadDiagnosis().diagnoseNetwork(call, bridgeNetwork(call.config)),
