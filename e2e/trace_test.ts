@@ -49,6 +49,7 @@ testWith(["ip"], "an engine's call writes its trace to a file in the caller's di
   expect(trace).toMatch(/^trace of bridge ADD: [\d.]+ ms, after [\d.]+ ms of start-up$/m);
   expect(trace).toMatch(/ bridge ADD network=traced containerId=c1 ifname=eth0$/m);
   expect(trace).toMatch(/ {4}host-local ADD network=traced containerId=c1 ifname=eth0$/m);
+  expect(trace).toMatch(/find link "traced0"\n.*RTM_GETLINK name=traced0 .*in host\n +answers: 0$/m);
   expect(trace).toMatch(/add link "traced0"\n.*RTM_NEWLINK name=traced0 .*info\.kind=bridge .*in host$/m);
   expect(trace).toContain(`RTM_GETLINK name=eth0 extMask=8 in ${node.container.path}`);
   expect(trace).toMatch(/RTM_NEWADDR .*prefixLength=24 .*local=10\.56\.0\.2 /);

@@ -334,7 +334,8 @@ export function exchange(
   options: ExchangeOptions = {},
 ): ExchangeOutcome {
   if (!observer) return exchangeUnobserved(nl, requests, onMessage, options);
-  const activity: RequestsActivity = { kind: "requests", socket: nl, netns: nl.netns ?? "", requests, onMessage };
+  const [netns, hasOneReply] = [nl.netns ?? "", options.hasOneReply === true];
+  const activity: RequestsActivity = { kind: "requests", socket: nl, netns, requests, hasOneReply, onMessage };
   return observer(
     activity,
     () => exchangeUnobserved(activity.socket as Netlink, requests, activity.onMessage, options),

@@ -4,7 +4,7 @@ import { readText } from "../sys/file.ts";
 import { findSymlinkTarget } from "../sys/stat.ts";
 import { CURRENT_NETNS_PATH } from "./netns.ts";
 
-// Processes of others refuse, and processes may end meanwhile: the namespace of one that nobody has waited for, too.
+// Processes of others refuse, and processes may end meanwhile.
 const IGNORED_ERRORS = ["ENOENT", "ESRCH", "EACCES", "EPERM"];
 
 /**
@@ -16,6 +16,7 @@ export function programsHere(): ReadonlySet<string> {
   const pids = (findEntryNames("/proc") ?? []).filter((name) => /^\d+$/.test(name));
   return new Set(pids.flatMap((pid) =>
     ignoreErrors(IGNORED_ERRORS, () => {
+      // One that has ended has no namespace, even if nobody has waited for it.
       const isHere = findSymlinkTarget(`/proc/${pid}/ns/net`) === netns;
       return isHere ? readText(`/proc/${pid}/comm`).trimEnd() : [];
     }) ?? []

@@ -98,8 +98,9 @@ export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] 
 const quoted = (names: readonly (string | number)[]): string => names.map((name) => `"${name}"`).join(", ");
 
 export function find(nl: Netlink, key: string | number): Link | undefined {
-  const ask = () => queryAllIfPresent(nl, [request(LINK.GET, { ...selector(key), ...EXT_MASK })], [ENODEV])[0];
   // A link that may be absent needs no error, which takes longer to make than the kernel's answer.
+  const ask = () => queryAllIfPresent(nl, [request(LINK.GET, { ...selector(key), ...EXT_MASK })], [ENODEV])[0];
+  // Impossible names make one, and so do dry runs.
   return ignoreErrors(["ENODEV"], () => withPurpose(`find link "${key}"`, ask)) as Link | undefined;
 }
 

@@ -48,6 +48,8 @@ export interface RequestsActivity {
   socket: object;
   readonly netns: string;
   readonly requests: readonly ObservedRequest[];
+  /** Each request asks for one object, which may be absent. */
+  readonly hasOneReply: boolean;
   /** Takes answers, but no acknowledgements. An observer may put another function in its place. */
   onMessage(payload: AnswerPayload, index: number): void;
 }

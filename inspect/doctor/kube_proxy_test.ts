@@ -1,6 +1,6 @@
 /** What keeps pods from Services on a node with kube-proxy, in both of its modes. */
 import { beforeAll, describe, expect, test } from "bun:test";
-import { existsSync } from "node:fs";
+import { copyFileSync, existsSync } from "node:fs";
 import { loadPlugins } from "../../plugins/registry.ts";
 import { type DoctorHost, newDoctorHost } from "../../testing/doctor_host.ts";
 import { type KubeProxyOptions, loadKubeProxyRules } from "../../testing/kube_proxy.ts";
@@ -167,13 +167,11 @@ test("a node whose kube-proxy has ended, beside another cluster's", async () => 
   const { host, directory } = doctorHost;
   filterBridged(doctorHost, 1);
   loadKubeProxyRules(host, { mode: "iptables", services: [WEB] });
-  const run = (name: string) => {
-    Bun.spawnSync(["cp", "/bin/sleep", `${directory}/${name}`]);
-    return Bun.spawn([`${directory}/${name}`, "1000"]);
-  };
+  const run = (name: string) => Bun.spawn([`${directory}/${name}`, "1000"]);
+  for (const name of ["kubelet", "kube-proxy"]) copyFileSync("/bin/sleep", `${directory}/${name}`);
   await using elsewhere = run("kube-proxy");
   await using _kubelet = host.run(() => run("kubelet"));
-  const proxy = host.run(() => run("kube-proxy"));
+  await using proxy = host.run(() => run("kube-proxy"));
   expect(said(doctorHost)).toEqual(WELL);
   proxy.kill();
   await proxy.exited;

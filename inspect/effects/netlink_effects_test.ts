@@ -16,7 +16,14 @@ function effectsOf(requests: readonly ObservedRequest[]): readonly Effect[] {
     removed: new Set<string>(),
     moved: new Map(),
   };
-  addNetlinkEffects(state, { kind: "requests", socket: {}, netns: "", requests, onMessage: () => {} }, undefined);
+  addNetlinkEffects(state, {
+    kind: "requests",
+    socket: {},
+    netns: "",
+    requests,
+    hasOneReply: false,
+    onMessage: () => {},
+  }, undefined);
   return effects.effects;
 }
 

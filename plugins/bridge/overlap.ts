@@ -16,8 +16,6 @@ export function refuseBridgeOverlap(
   const present = device ? address.list(host.route, { index: device.index }) : [];
   const has = (subnet: Cidr) => present.some((entry) => networkOf(entry.address) === subnet);
   const wanted = configuredNetworks(pluginConfig.raw).filter(({ subnet }) => !has(subnet));
-  // The bridge has its gateways already.
-  if (wanted.length === 0) return;
   const overlap = findOverlap(readHostNetworks(host, wanted, device), device, wanted);
   if (overlap) throw overlapError(Code.NotAvailable, "attach containers", overlap, wanted);
 }

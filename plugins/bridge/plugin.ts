@@ -131,14 +131,15 @@ export default plugin({
   status(call) {
     const { config, host, ipam, pluginConfig } = call;
     refuseContradictions(config, ipam !== undefined);
+    if (config.ipMasq) requireTable(host.nft, inetTable);
+    if (config.macspoofchk) requireTable(host.nft, bridgeTable);
+    ipam?.status();
+    // The first ADD may make the bridge meanwhile.
     const found = link.find(host.route, config.bridge);
     if (found && !bridgeKind.of(found)) {
       const message = `Cannot attach containers: "${config.bridge}" is an interface of another kind than bridge`;
       throw new CniError(Code.NotAvailable, message);
     }
-    if (config.ipMasq) requireTable(host.nft, inetTable);
-    if (config.macspoofchk) requireTable(host.nft, bridgeTable);
-    ipam?.status();
     if (isGateway(config) && ipam?.type === "host-local") refuseUnreachableRangeGateways(pluginConfig.raw);
     if (isGateway(config)) refuseBridgeOverlap(call, found);
   },
