@@ -48,8 +48,8 @@ function record<T>(cursor: TraceCursor, activity: Activity, run: () => T): T {
     event.ms = cursor.now() - event.start;
     cursor.current = parent;
     const answers = countAnswers();
-    const isAbsent = activity.kind === "requests" && activity.hasOneReply && !event.error;
-    if (answers > 0 || isAbsent) event.details.push(`answers: ${answers}`);
+    const mayBeAbsent = activity.kind === "requests" && activity.hasOneReply && !event.error;
+    if (answers > 0 || mayBeAbsent) event.details.push(`answers: ${answers}`);
     if (isRedundant(event)) parent.children.splice(-1, 1, ...event.children);
   }
 }

@@ -24,7 +24,7 @@ export default {
       type: "number",
       default: "5000",
       meaning:
-        "Says how many milliseconds ADD waits for the pod's policies. If they do not come in time, the pod starts closed, and opens when they come. After a boot, ADD waits as long for the first start of `cni serve`. In the first 30 s of the server's part `policy`, ADD also waits as long for an API server that does not answer.",
+        "Says how many milliseconds ADD waits for the pod's policies. A pod whose policies come later starts closed, and opens then. After a boot, ADD waits as long for the first start of `cni serve`. In the first 30 s of the server's part `policy`, ADD waits as long for the API server, too.",
       example: 2000,
       parity: "added here",
       tests: ["plugin_test.ts"],

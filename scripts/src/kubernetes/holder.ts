@@ -57,7 +57,7 @@ export function killCluster(name: string): void {
 export async function endCluster(name: string): Promise<void> {
   const holder = findHolder(name);
   if (holder !== undefined) {
-    // Some may end meanwhile.
+    // A process may end between the listing and this look.
     const all = [holder, ...descendants(holder)].flatMap((pid) =>
       ignoreErrors(["ENOENT", "ESRCH"], () => readProcessStat(pid)) ?? []
     );
