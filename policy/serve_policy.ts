@@ -46,7 +46,7 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   // Plugins that find the directory without it believe that this part has ended. They are answered after what follows.
   using _listener = serveLines(policySocketPath(stateDirectory), (line) => answer({ part, formerFlows }, line));
   using host = currentNetns();
-  using formerFlows: FormerFlows = new FormerFlows(host, log);
+  using formerFlows: FormerFlows = new FormerFlows(host, { isAttached: (ip) => part.isAttached(ip), log });
   const versions = new HeardVersions(stateDirectory, log);
   using watches = new PeerWatches({
     follow: (namespace, onListed, signal) =>
@@ -65,7 +65,10 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     onSelected: (namespaces) => watches.select(namespaces),
     hasListed: (namespaces) => watches.hasListed(namespaces),
     ...podSource(client, ending.signal, (ip) => findNodeOf(ip, cacheDirectories[0]!, log)),
-    onInForce: () => versions.store(),
+    onInForce() {
+      versions.store();
+      void formerFlows.list().catch(failure.reject);
+    },
   });
   const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) => {
     const { path, fieldSelector = "", signal, onList, onEvent } = resource;
@@ -122,12 +125,18 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     onEvent: (type, namespace) => part.takeNamespace(type, namespace),
     signal: ending.signal,
   });
+  /** Another network, before this one or without policies, may have given them to pods. */
+  const useAddresses = ({ ips }: LabelledPod) => formerFlows.use(ips.filter((ip) => !part.isAttached(ip)));
   followPods(undefined, `spec.nodeName=${node}`, ending.signal, {
     onList: (pods) => {
       part.takeOwnPods(pods);
+      for (const pod of pods) useAddresses(pod);
       return "taken";
     },
-    onEvent: (type, pod) => part.takeOwnPod(type, pod),
+    onEvent(type, pod) {
+      part.takeOwnPod(type, pod);
+      if (type !== "DELETED") useAddresses(pod);
+    },
   });
   const ended = Promise.withResolvers<void>();
   const timer = setInterval(() => {
@@ -159,12 +168,13 @@ async function answer({ part, formerFlows }: Answering, line: string): Promise<P
     const ips = request.ips.map(parseIp);
     if (!("question" in request)) {
       const untilMs = request.deleteFlowsUntilMs;
-      const deletion = untilMs !== undefined && formerFlows.delete(ips, untilMs);
+      if (untilMs === undefined) formerFlows.use(ips);
+      const deletion = untilMs !== undefined && formerFlows.attach(ips, untilMs);
       const [attached, areFlowsDeleted] = await Promise.all([part.attach(request), deletion]);
       return { ...attached, areFlowsDeleted };
     }
     if (request.question === "verdicts") return { wrong: part.wrongVerdicts(ips) };
-    return { areFlowsDeleted: await formerFlows.delete(ips, request.deleteFlowsUntilMs) };
+    return { areFlowsDeleted: await formerFlows.detach(ips, request.deleteFlowsUntilMs) };
   } catch (error) {
     return { error: (error as Error).message };
   }

@@ -126,6 +126,9 @@ describe("policies of a cluster", () => {
     const [ip] = gone.ips as [Ip];
     const number = Number(ip.split(".").at(-1));
     const [former, elsewhere] = [`10.244.7.${number + 1}`, "10.244.7.250"].map(parseIp) as [Ip, Ip];
+    // Another network had given it to a pod.
+    site.putPod("clients", "former", {}, { spec: { nodeName: "a" }, status: { podIPs: [{ ip: former }] } });
+    site.api.remove("Pod", "former", "clients");
     // More than procfs is read for.
     trackFlows(host, [ip, former, elsewhere], 600);
     await site.removePod(gone);
