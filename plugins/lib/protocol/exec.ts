@@ -96,9 +96,18 @@ function isThisBinary(status: FileStat): boolean {
 /** Far more than a shim has, and less than any other plugin. */
 const MAX_SHIM_BYTES = 32 * 1024;
 
+/** All names of a directory are links to one shim. */
+const knownShims = new Set<string>();
+
 /** A shim of any version counts: it would only hand the call to this program. */
-function isShim(path: string, { size }: FileStat): boolean {
-  return size <= MAX_SHIM_BYTES && ignoreSystemErrors(() => hasProgramMark(path)) === true;
+function isShim(path: string, { identity, size, mtime }: FileStat): boolean {
+  if (size > MAX_SHIM_BYTES) return false;
+  const key = `${identity} ${size} ${mtime}`;
+  if (!knownShims.has(key)) {
+    if (ignoreSystemErrors(() => hasProgramMark(path)) !== true) return false;
+    knownShims.add(key);
+  }
+  return true;
 }
 
 /** @param builtinPlugins names to suggest besides those in `directories` */
