@@ -52,6 +52,8 @@ export interface Pod {
   readonly ports?: readonly { readonly hostPort: number; readonly containerPort: number }[];
   /** Of both directions, as the annotations have it: `10M`. */
   readonly bandwidth?: string;
+  /** On the node's network: containerd calls no plugin. */
+  readonly isOnHost?: boolean;
 }
 
 /** A pod sandbox, as ListPodSandbox and PodSandboxStatus show it. */
@@ -194,14 +196,17 @@ bin_dir = "${bin}"
 `;
 }
 
-function podConfig({ name, attempt = 0, ports = [], bandwidth }: Pod, cgroup: string): object {
+function podConfig({ name, attempt = 0, ports = [], bandwidth, isOnHost = false }: Pod, cgroup: string): object {
   const directions = bandwidth === undefined ? [] : ["ingress", "egress"];
   return {
     metadata: { name, uid: `uid-${name}`, namespace: "default", attempt },
-    hostname: name,
+    ...!isOnHost && { hostname: name },
     portMappings: ports,
     annotations: Object.fromEntries(directions.map((direction) => [`kubernetes.io/${direction}-bandwidth`, bandwidth])),
-    linux: { cgroupParent: `/${cgroup}` },
+    linux: {
+      cgroupParent: `/${cgroup}`,
+      securityContext: { namespaceOptions: { network: isOnHost ? "NODE" : "POD" } },
+    },
   };
 }
 

@@ -21,8 +21,8 @@ export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
     empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
   });
   return [
-    ...verbRows(samples, "Whole chain by `cni run`", "run", "reference", { atLeast: 10 }),
-    ...verbRows(samples, "Whole chain plugin by plugin", "exec", "reference", { atLeast: 5 }),
+    ...verbRows(samples, "Whole chain by `cni run`", "run", "reference", { atLeast: 4.5 }),
+    ...verbRows(samples, "Whole chain plugin by plugin", "exec", "reference", { atLeast: 2.2 }),
     ...floorRows(samples, replay),
   ];
 }

@@ -40,10 +40,10 @@ function chain(bench: BenchWorkspace, server: ShimServer): readonly BenchRow[] {
   });
   const what = "Whole chain with a TCP and a UDP port";
   return [
-    ...verbRows(samples, `${what}, plugin by plugin, served`, "exec", "reference", { atLeast: 8 }, { atLeast: 6 }),
-    ...verbRows(samples, `${what}, by \`cni run\`, served`, "run", "reference", { atLeast: 10 }, { atLeast: 6 }),
+    ...verbRows(samples, `${what}, plugin by plugin, served`, "exec", "reference", { atLeast: 10 }, { atLeast: 6 }),
+    ...verbRows(samples, `${what}, by \`cni run\`, served`, "run", "reference", { atLeast: 14 }, { atLeast: 6 }),
     ...verbRows(samples, `${what}, by \`cni run\`, not served`, "cold", "reference", { atLeast: 4.5 }, {}),
-    ...verbRows(samples, `${what}, plugin by plugin, not served`, "coldExec", "reference"),
+    ...verbRows(samples, `${what}, plugin by plugin, not served`, "coldExec", "reference", { atLeast: 2.2 }, {}),
     ...servedFloorRows(samples, what),
   ];
 }
@@ -64,7 +64,7 @@ function plainBridge(bench: BenchWorkspace, server: ShimServer): readonly BenchR
   });
   const goal = (verb: string, atLeast: number) => ({ atLeast, note: coldNote(samples[`cold.${verb}`]!) });
   const what = "bridge + host-local without rules, exec'ed, served";
-  return verbRows(samples, what, "served", "reference", goal("add", 2), goal("del", 1));
+  return verbRows(samples, what, "served", "reference", goal("add", 3), goal("del", 1));
 }
 
 const coldNote = (values: readonly number[]): string => `${formatNumber(median(values))} ms without the server`;
