@@ -1,6 +1,6 @@
 /** This program as the network of a cluster beside flannel, in two clusters with the same nodes. @module */
 import { ipOf, parseCidr } from "../../../ffi/address.ts";
-import { type Netns, openNetns } from "../../../ffi/netns/netns.ts";
+import type { Netns } from "../../../ffi/netns/netns.ts";
 import type { SocketEndpoint } from "../../../ffi/sys/inet_socket.ts";
 import { ipShow } from "../../../testing/netns.ts";
 import { privateBytes } from "../../../server/memory.ts";
@@ -9,6 +9,7 @@ import { processorMsOf } from "../harness/process_cost.ts";
 import { median } from "../harness/statistics.ts";
 import { connectionCost, datagramCost, openTrafficSink } from "../harness/traffic.ts";
 import { clusterProcesses, readProc } from "./holder.ts";
+import { AGNHOST_IMAGE, untilPodRuns } from "./pod_netns.ts";
 
 /** Each is the name of its cluster. */
 const PROGRAMS = ["cni", "flannel"] as const;
@@ -19,8 +20,6 @@ const WAYS = { direct: "node3", "by VXLAN": "node2" } as const;
 const PORTS = { tcp: 7000, udp: 7001 };
 const CONNECTIONS = 200;
 const BURSTS = 100;
-
-export const AGNHOST_IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.56";
 
 /** What runs a command in a cluster and gives its standard output. */
 export type InCluster = (cluster: string, ...command: readonly string[]) => string;
@@ -74,17 +73,7 @@ function createPod(inCluster: InCluster, cluster: string, node: string, name: st
   inCluster(cluster, "kubectl", ...words, "--", "pause");
 }
 
-/** The namespace of a pod, as soon as its process runs. */
-async function untilPod(cluster: string, name: string): Promise<Netns> {
-  for (const deadline = performance.now() + 60_000; performance.now() < deadline;) {
-    const pid = clusterProcesses(cluster).find((each) =>
-      readProc(each, "cmdline").startsWith("/agnhost") && readProc(each, "root/etc/hostname").trim() === name
-    );
-    if (pid !== undefined) return openNetns(`/proc/${pid}/ns/net`);
-    await Bun.sleep(5);
-  }
-  throw new Error(`${name} does not run in ${cluster}`);
-}
+const untilPod = (cluster: string, name: string): Promise<Netns> => untilPodRuns(name, () => clusterProcesses(cluster));
 
 function endpoint(pod: Netns, family: 4 | 6, port: number): SocketEndpoint {
   const [link] = ipShow(pod, "addr", "show", "dev", "eth0");

@@ -4,11 +4,13 @@ import { join } from "node:path";
 import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { makeDirectoryOnce, REPOSITORY_ROOT } from "../repository.ts";
 import { ADMIN_KUBECONFIG, inCluster, KUBERNETES_CACHE } from "./directory.ts";
+import { allProcesses, readProc } from "./holder.ts";
 import { untilTrue } from "./kubectl.ts";
-import { keepRunning, type KubernetesNode, runOnNode } from "./nodes.ts";
+import { keepRunning, type KubernetesNode, runOnNode, stopKeeping } from "./nodes.ts";
 import { runGo } from "./programs.ts";
 
 const MODULE = join(REPOSITORY_ROOT, "testdata/kubernetes/flannel");
+const PROGRAM = "flanneld";
 const PIN = Bun.hash.wyhash(readFileSync(join(MODULE, "go.sum"), "utf8")).toString(36);
 
 /** Builds it if it is not there. @returns the path of the program */
@@ -16,11 +18,11 @@ export function ensureFlannel(): string {
   const directory = makeDirectoryOnce(join(KUBERNETES_CACHE, `flannel-${PIN}`), (scratch) => {
     console.log(`Building flannel in ${KUBERNETES_CACHE} (once, about 4 minutes on two cores)`);
     // A backend of it is in C.
-    const words = ["build", "-ldflags", "-s -w", "-o", join(scratch, "made/flanneld"), "github.com/flannel-io/flannel"];
+    const words = ["build", "-ldflags", "-s -w", "-o", join(scratch, "made", PROGRAM), "github.com/flannel-io/flannel"];
     runGo(MODULE, words, { CGO_ENABLED: "1" });
     return join(scratch, "made");
   });
-  return join(directory, "flanneld");
+  return join(directory, PROGRAM);
 }
 
 /** @param podRanges those of the cluster, separated by commas */
@@ -36,9 +38,17 @@ export async function startFlannel(nodes: readonly KubernetesNode[], podRanges: 
       `-kubeconfig-file=${ADMIN_KUBECONFIG}`,
       `-net-config-path=${settings}`,
     ];
-    void keepRunning(node, { name: "flanneld", argv: ["env", `NODE_NAME=${node.plan.name}`, program, ...words] });
+    void keepRunning(node, { name: PROGRAM, argv: ["env", `NODE_NAME=${node.plan.name}`, program, ...words] });
   }
   await Promise.all(nodes.map(addFlannelNetwork));
+}
+
+/** Ends it as the deletion of its DaemonSet does: what it has in the kernel stays. */
+export async function stopFlannel(nodes: readonly string[]): Promise<void> {
+  for (const node of nodes) stopKeeping(node, PROGRAM);
+  const list = () => allProcesses().filter((pid) => readProc(pid, "comm").trim() === PROGRAM);
+  for (const pid of list()) process.kill(pid, "SIGTERM");
+  await untilTrue("The end of flannel", () => Promise.resolve(list().length === 0));
 }
 
 /** As ours: a direct route where the other node is on the link. */

@@ -82,6 +82,10 @@ function descendants(pid: number): readonly number[] {
   return children.flatMap((child) => [child, ...descendants(child)]);
 }
 
+/** All processes that this one sees: in a cluster, those of the cluster. */
+export const allProcesses = (): readonly number[] =>
+  readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number);
+
 /** @returns "" for a process that is gone */
 export function readProc(pid: number, file: string): string {
   try {

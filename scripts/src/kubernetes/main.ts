@@ -7,6 +7,7 @@ import { ensureClusterImages } from "./images.ts";
 import { clusterEnv } from "./kubectl.ts";
 import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
 import { measureManyNodes } from "./many_nodes.ts";
+import { MIGRATED_CLUSTER, migrateFromFlannel } from "./migration.ts";
 import { measurePodsAtOnce } from "./pods_at_once.ts";
 import { ensureKubernetesPrograms, missingKubernetes } from "./programs.ts";
 import { replaceProgram } from "./replacement.ts";
@@ -46,13 +47,20 @@ const inside = (name: string, ...words: readonly string[]): Promise<number> =>
 /** Runs this script in a cluster that ends with it, if there is none yet. */
 async function runInCluster(cluster: KubernetesOptions, ...command: readonly string[]): Promise<number> {
   const { name } = cluster;
-  if (findHolder(name) !== undefined) return await inside(name, ...command);
+  return findHolder(name) === undefined ? await runInNewCluster(cluster, ...command) : await inside(name, ...command);
+}
+
+/** Runs this script in a cluster that ends with it. */
+async function runInNewCluster(cluster: KubernetesOptions, ...command: readonly string[]): Promise<number> {
+  const { name } = cluster;
   const status = await startCluster(cluster);
   if (status !== 0) return status;
   onInterruption(() => killCluster(name));
-  const verdict = await inside(name, ...command);
-  await endCluster(name);
-  return verdict;
+  try {
+    return await inside(name, ...command);
+  } finally {
+    await endCluster(name);
+  }
 }
 
 async function test(): Promise<number> {
@@ -110,6 +118,8 @@ async function carryOut(): Promise<number> {
       return await compare(1, 1, (inCluster) => {
         return measurePodsAtOnce(Number(words[0] ?? "40"), Number(words[1] ?? "5"), inCluster);
       });
+    case "migrate":
+      return await runInNewCluster({ ...options, ...MIGRATED_CLUSTER }, "migrate-inside");
     case "nodes":
       return await runInCluster({ ...options, nodes: 1 }, "nodes-inside", ...words);
     case "load":
@@ -125,6 +135,8 @@ async function carryOut(): Promise<number> {
     case "nodes-inside":
       await measureManyNodes(Number(words[0] ?? "5000"));
       return 0;
+    case "migrate-inside":
+      return await migrateFromFlannel();
     case "replace":
       await replaceProgram();
       return 0;

@@ -1,11 +1,11 @@
 /** What many Nodes cost a real API server, and the part that routes to them. @module */
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { newNode } from "../../../testing/cluster_nodes.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { peakPrivateBytes, processorMsOf } from "../harness/process_cost.ts";
 import { runSuccessfully } from "../harness/process.ts";
 import { ADMIN_KUBECONFIG } from "./directory.ts";
-import { readProc } from "./holder.ts";
+import { allProcesses, readProc } from "./holder.ts";
 import { untilTrue } from "./kubectl.ts";
 
 const PART = "cni-cluster";
@@ -140,9 +140,7 @@ async function restartPart(former: number, count: number) {
 /** Looks at those of IPv4, below a title. */
 const hasRoutes = (pid: number, count: number): boolean => readProc(pid, "net/route").split("\n").length > count;
 
-const processes = (comm: string): number[] =>
-  readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number)
-    .filter((pid) => readProc(pid, "comm").startsWith(comm));
+const processes = (comm: string): number[] => allProcesses().filter((pid) => readProc(pid, "comm").startsWith(comm));
 
 function findProcess(comm: string): number {
   const [pid] = processes(comm);

@@ -1,5 +1,5 @@
 /** Nodes: namespaces on common segments, and programs that run in them. @module */
-import { existsSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runShell, runSuccessfully } from "../harness/process.ts";
 import { until } from "../../../testing/netns.ts";
@@ -64,6 +64,12 @@ function plugIn({ segments }: ClusterPlan, { name, segment, addresses }: NodePla
 /** Runs a program on a node to its end. @throws {Error} if it fails */
 export const runOnNode = ({ enter }: KubernetesNode, ...argv: readonly string[]): string =>
   runSuccessfully({ argv: [...enter, ...argv] }).stdout;
+
+/** Has a program stay ended once it ends. */
+export function stopKeeping(node: string, program: string): void {
+  mkdirSync(STOPPED, { recursive: true });
+  writeFileSync(join(STOPPED, `${node}-${program}`), "");
+}
 
 /** Keeps a program running on a node, and its output in a file. */
 export async function keepRunning({ plan, enter }: KubernetesNode, { name, argv }: ServiceCommand): Promise<never> {

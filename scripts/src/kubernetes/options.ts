@@ -19,6 +19,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     REGEXP         those whose names match
   compare [RUNS]   prints what this network and flannel cost, in two clusters that end with it; 20 runs by default
   pods [COUNT] [RUNS] prints how long so many pods at once take on one node, with both and without a network; 40, 5
+  migrate          takes a cluster from flannel to this network by the documentation's commands, and ends it
   nodes [COUNT]    prints what so many Nodes cost the API server and a node, in a cluster that ends with it; 5000
   shell [COMMAND…] with kubectl, and \`on NODE COMMAND…\`
   load             builds the program again and replaces its pods
@@ -44,7 +45,8 @@ export interface KubernetesCall {
 }
 
 /** The others are what these start in a place, or in the cluster. */
-const COMMANDS = "up test compare pods nodes shell load down prepare run suite replace nodes-inside".split(" ");
+const COMMANDS =
+  "up test compare pods migrate nodes shell load down prepare run suite replace nodes-inside migrate-inside".split(" ");
 
 /** Exits on `--help` and what is wrong. */
 export function parseKubernetesCall(argv: readonly string[]): KubernetesCall {
@@ -83,7 +85,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
     "The command",
     command,
     new RegExp(`^(${COMMANDS.join("|")})$`),
-    "up, test, compare, pods, nodes, shell, load or down",
+    "up, test, compare, pods, migrate, nodes, shell, load or down",
   );
   const nodes = ["up", "run", "prepare"].includes(command) ? words[0] ?? "2" : "2";
   requireMatch("NODES", nodes, /^[1-9]\d?$/, "a number from 1 to 99");

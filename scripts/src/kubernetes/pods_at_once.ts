@@ -3,8 +3,9 @@ import { openNetns } from "../../../ffi/netns/netns.ts";
 import { ipShow } from "../../../testing/netns.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { median } from "../harness/statistics.ts";
-import { AGNHOST_IMAGE, comparedCluster, type InCluster } from "./compare.ts";
+import { comparedCluster, type InCluster } from "./compare.ts";
 import { clusterProcesses, readProc } from "./holder.ts";
+import { AGNHOST_IMAGE } from "./pod_netns.ts";
 
 const SIDES = {
   cni: { program: "cni", hostNetwork: false },

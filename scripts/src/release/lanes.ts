@@ -33,6 +33,7 @@ const LANES = [
   "scripts/kubernetes --name release --families 4 --proxy iptables test policy",
   "scripts/kubernetes --name release --families 6 test policy",
   "scripts/kubernetes --name release --families 6 --proxy iptables test policy",
+  "scripts/kubernetes --name release migrate",
 ];
 
 /** From the checkout on: a place knows that by another path. */
