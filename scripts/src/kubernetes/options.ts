@@ -50,7 +50,9 @@ const COMMANDS =
 
 /** Exits on `--help` and what is wrong. */
 export function parseKubernetesCall(argv: readonly string[]): KubernetesCall {
-  if (argv.includes("--help") || argv.length === 0) {
+  const shell = argv.indexOf("shell"), help = argv.indexOf("--help");
+  // Behind the shell, it is a word of another command.
+  if (argv.length === 0 || help >= 0 && (shell < 0 || help < shell)) {
     console.log(KUBERNETES_USAGE);
     process.exit(0);
   }
